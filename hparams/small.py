@@ -1,0 +1,41 @@
+"""Sets for small data and small machines."""
+
+from t2t_keras.hparam import HParams
+from t2t_keras.registry import register_hparams
+
+
+@register_hparams
+def tiny() -> HParams:
+    """The embedded toy problem in two minutes on two CPU cores, above 95 BLEU.
+
+        make demo
+    """
+    return HParams(
+        num_layers=2,
+        d_model=128,
+        d_ff=512,
+        num_heads=4,
+        warmup_steps=400,
+        batch_tokens=2048,
+        train_steps=1500,
+    )
+
+
+@register_hparams
+def multi30k() -> HParams:
+    """Multi30k (29,000 caption pairs) from scratch on two CPU cores.
+
+    The "Transformer-Tiny" of Wu et al., ACL 2021 ("Good for Misconceived Reasons"):
+    peak learning rate 0.005 after 2,000 steps, dropout 0.3, 10,000 joint pieces.
+    """
+    return HParams(
+        num_layers=4,
+        d_model=128,
+        d_ff=256,
+        num_heads=4,
+        dropout=0.3,
+        learning_rate=2.53,  # 2.53 * 128 ** -0.5 * 2000 ** -0.5 = 0.005
+        warmup_steps=2000,
+        batch_tokens=4096,
+        train_steps=8000,
+    )

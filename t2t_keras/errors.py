@@ -1,0 +1,9 @@
+"""The error that a user's mistake raises."""
+
+
+class UserError(Exception):
+    """A mistake of the user's, told in one sentence.
+
+    The sentence names the file, line, field or option and says what to do. The
+    command line prints it without a traceback and ends with exit code 2.
+    """

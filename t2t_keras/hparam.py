@@ -1,0 +1,163 @@
+"""HParams: every number that shapes a model or its training, in one frozen record."""
+
+import dataclasses
+import difflib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal, Self, get_args, get_origin
+
+from t2t_keras.errors import UserError
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class HParams:
+    """Hyper-parameters; the defaults are the paper's base model.
+
+    Section numbers are those of "Attention Is All You Need" (arXiv:1706.03762).
+    Impossible combinations raise `UserError` at construction.
+    """
+
+    # Architecture (3.1 to 3.3).
+    num_layers: int = 6  # N, of the encoder and of the decoder
+    d_model: int = 512  # D
+    d_ff: int = 2048  # F
+    num_heads: int = 8  # H
+    d_k: int = 0  # width of a head's queries and keys; 0: d_model / num_heads
+    d_v: int = 0  # width of a head's values; 0: d_model / num_heads
+    norm: Literal["post", "pre"] = "post"  # the paper's; tensor2tensor's
+
+    # Embeddings and positions (3.4, 3.5).
+    share_embeddings: bool = True  # embeddings and softmax: one matrix a vocabulary
+    position: Literal["sinusoidal", "t2t", "learned"] = "sinusoidal"
+    max_positions: int = 1024  # rows of the table when position is "learned"
+
+    # Regularisation (5.4).
+    dropout: float = 0.1  # on sub-layer outputs and on the sums of embeddings
+    attention_dropout: float = 0.0  # on attention weights (tensor2tensor: 0.1)
+    ffn_dropout: float = 0.0  # on the inner activations (tensor2tensor: 0.1)
+    label_smoothing: float = 0.1
+
+    # Optimizer and schedule (5.3).
+    learning_rate: float = 1.0  # multiplies the paper's schedule
+    warmup_steps: int = 4000
+    adam_beta1: float = 0.9
+    adam_beta2: float = 0.98
+    adam_epsilon: float = 1e-9
+    clip_norm: float = 0.0  # of the global gradient; 0: no clipping
+
+    # Batches and length of training (5.1, 5.2).
+    batch_tokens: int = 25_000  # padded, per side, over all replicas
+    train_steps: int = 100_000
+
+    # Arithmetic: what the matrix products are computed in. Variables, layer norm,
+    # softmax and loss are float32 in any case.
+    compute_dtype: Literal["float32", "bfloat16"] = "float32"
+
+    def __post_init__(self) -> None:
+        for field in ("num_layers", "d_model", "d_ff", "num_heads", "batch_tokens"):
+            if getattr(self, field) < 1:
+                raise UserError(f"hparams: {field} must be at least 1")
+        for field in ("dropout", "attention_dropout", "ffn_dropout", "label_smoothing"):
+            if not 0 <= getattr(self, field) < 1:
+                raise UserError(f"hparams: {field} must be in [0, 1)")
+        if not (self.d_k and self.d_v) and self.d_model % self.num_heads:
+            raise UserError(
+                f"hparams: d_model {self.d_model} is not divisible by num_heads "
+                f"{self.num_heads}; change one of them or set d_k and d_v"
+            )
+        if self.d_model % 2 and self.position != "learned":
+            raise UserError(
+                f"hparams: d_model {self.d_model} must be even for sinusoids"
+            )
+
+    @property
+    def key_size(self) -> int:
+        """Width of one head's queries and keys, d_k."""
+        return self.d_k or self.d_model // self.num_heads
+
+    @property
+    def value_size(self) -> int:
+        """Width of one head's values, d_v."""
+        return self.d_v or self.d_model // self.num_heads
+
+    def override(self, **changes: Any) -> Self:
+        """Returns a copy with some fields changed.
+
+        Raises:
+            UserError: for an unknown field, a value of the wrong type, or an
+                impossible combination.
+        """
+        return dataclasses.replace(
+            self, **{name: _typed(name, value) for name, value in changes.items()}
+        )
+
+    def parse(self, overrides: str) -> Self:
+        """Returns a copy changed by `"dropout=0.2,num_layers=4"`.
+
+        Raises:
+            UserError: as `override`, and for text that is not `key=value` pairs.
+        """
+        changes: dict[str, str] = {}
+        for item in filter(None, (part.strip() for part in overrides.split(","))):
+            name, equals, value = item.partition("=")
+            name = name.strip()
+            if not equals:
+                raise UserError(f"--hparams: '{item}' is not key=value")
+            if name in changes:
+                raise UserError(f"--hparams: '{name}' is given twice")
+            changes[name] = value.strip()
+        return self.override(**changes)
+
+    def save(self, path: Path) -> None:
+        """Writes every field as JSON."""
+        path.write_text(json.dumps(dataclasses.asdict(self), indent=2) + "\n")
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Self:
+        """Builds the record that `dataclasses.asdict` took apart.
+
+        Raises:
+            UserError: for an unknown field or a value of the wrong type.
+        """
+        return cls().override(**values)
+
+    @classmethod
+    def load(cls, path: Path) -> Self:
+        """Reads what `save` wrote."""
+        return cls.from_dict(json.loads(path.read_text()))
+
+    def difference(self, other: Self) -> dict[str, tuple[Any, Any]]:
+        """Returns the fields in which two records differ: name -> (self's, other's)."""
+        mine, theirs = dataclasses.asdict(self), dataclasses.asdict(other)
+        return {k: (v, theirs[k]) for k, v in mine.items() if v != theirs[k]}
+
+
+def _typed(name: str, value: Any) -> Any:
+    """Converts a field's value, perhaps given as text, to the field's type."""
+    types = {field.name: field.type for field in dataclasses.fields(HParams)}
+    if name not in types:
+        near = difflib.get_close_matches(name, types, n=1)
+        hint = f"; did you mean '{near[0]}'?" if near else ""
+        raise UserError(f"hparams: there is no '{name}'{hint}")
+    kind = types[name]
+    if get_origin(kind) is Literal:
+        if value not in get_args(kind):
+            choices = ", ".join(get_args(kind))
+            raise UserError(f"hparams: {name} must be one of {choices}, not '{value}'")
+        return value
+    if kind is bool:
+        flags = {"true": True, "1": True, "false": False, "0": False}
+        if str(value).lower() not in flags:
+            raise UserError(f"hparams: {name} must be true or false, not '{value}'")
+        return flags[str(value).lower()]
+    try:
+        number = float(value)
+        if kind is float:
+            return number
+        if number != int(number):
+            raise ValueError
+        return int(number)
+    except (ValueError, OverflowError):
+        article = "an integer" if kind is int else "a number"
+        raise UserError(f"hparams: {name} must be {article}, not '{value}'") from None

@@ -1,0 +1,94 @@
+"""Problem: what a task is, as data."""
+
+import dataclasses
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Literal, Self
+
+from t2t_keras.errors import UserError
+
+Split = Literal["train", "dev", "test"]
+Pair = tuple[str, str]  # (source text, target text)
+Source = Callable[[], Iterable[Pair]]  # called anew for every pass over the examples
+
+
+def _unchanged(source: str, output: str) -> str:
+    """The default `Problem.postprocess`: the decoded text as it is."""
+    del source
+    return output
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Problem:
+    """A sequence-to-sequence task: its examples, its text, its decoding, its score.
+
+    A problem is a record and not a class to derive from: what differs between tasks
+    are values, and the few functions among the fields are values, too.
+
+    Attributes:
+        name: the registered name; filled in by the registry.
+        summary: one line for `t2t list`.
+        sources: for each split, a callable that yields (source, target) texts, such
+            as `data.sources.ParallelFiles`. A problem may lack any split here and
+            get it from files named on the command line.
+        tokenizer: "sentencepiece", or "t2t_subword" for tensor2tensor's.
+        vocab_size: number of pieces, of each vocabulary.
+        shared_vocab: one vocabulary for both sides.
+        symbols: texts that are always one piece of the target, brackets for example.
+        max_length: training pairs with a side of more pieces, EOS included, are
+            dropped.
+        beam_size: of the beam search.
+        alpha: exponent of the length penalty ((5 + length) / 6) ** alpha.
+        extra_length: an output has at most as many pieces as its input and so many
+            more.
+        postprocess: (source text, decoded text) -> the text to show and to score.
+        output: what comes out, after `postprocess`: "text", scored by BLEU, or "trees"
+            (bracketed, one a line), scored by F1.
+        reverse: the two sides are swapped: the registry's `_rev`.
+    """
+
+    name: str = ""
+    summary: str
+    sources: Mapping[Split, Source] = dataclasses.field(default_factory=dict)
+
+    tokenizer: Literal["sentencepiece", "t2t_subword"] = "sentencepiece"
+    vocab_size: int = 32_000
+    shared_vocab: bool = True
+    symbols: tuple[str, ...] = ()
+    max_length: int = 256
+
+    beam_size: int = 4
+    alpha: float = 0.6
+    extra_length: int = 50
+    postprocess: Callable[[str, str], str] = _unchanged
+    output: Literal["text", "trees"] = "text"
+    reverse: bool = False
+
+    @property
+    def data_name(self) -> str:
+        """The name that its files bear: `x_rev` reads the files of `x`."""
+        return self.name.removesuffix("_rev") if self.reverse else self.name
+
+    def replace(self, **changes: Any) -> Self:
+        """Returns a copy with some fields changed."""
+        return dataclasses.replace(self, **changes)
+
+    def reversed(self) -> Self:
+        """Returns the problem in the other direction, over the same data files."""
+        return self.replace(
+            name=f"{self.name}_rev",
+            summary=f"{self.summary} (reversed)",
+            reverse=True,
+        )
+
+    def source(self, split: Split) -> Source:
+        """Returns where the examples of a split come from.
+
+        Raises:
+            UserError: the problem has no such split.
+        """
+        if split not in self.sources:
+            raise UserError(
+                f"problem '{self.name}' has no {split} examples of its own; "
+                f"give --{split}_source and --{split}_target"
+            )
+        return self.sources[split]

@@ -1,0 +1,195 @@
+"""Names to problems and hparam sets.
+
+A definition registers itself when its module is imported. Modules are found in three
+ways: the entry points `t2t_keras.problems` and `t2t_keras.hparams` of any installed
+package (this one's own definitions use them, too), a directory given as `--usr_dir`,
+and a plain import.
+"""
+
+import dataclasses
+import difflib
+import importlib.util
+import inspect
+import re
+import sys
+from collections.abc import Callable
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Generic, TypeVar
+
+from t2t_keras.errors import UserError
+from t2t_keras.hparam import HParams
+from t2t_keras.problem import Problem
+
+T = TypeVar("T")
+
+
+@dataclasses.dataclass(frozen=True)
+class _Definition(Generic[T]):
+    """One registered thing: how to make it, and where it is written."""
+
+    make: Callable[[], T]
+    place: str  # file:line
+    doc: str
+
+
+class _Registry(Generic[T]):
+    """One kind of definition: name -> definition."""
+
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
+        self._loaded = False
+        self._definitions: dict[str, _Definition[T]] = {}
+
+    def add(self, name: str, definition: _Definition[T]) -> None:
+        """Registers a definition; one file imported twice makes no duplicate."""
+        earlier = self._definitions.get(name)
+        if earlier is not None and earlier.place != definition.place:
+            raise UserError(
+                f"{self.kind}: '{name}' at {definition.place} is already registered "
+                f"at {earlier.place}; rename one of them"
+            )
+        self._definitions[name] = definition
+
+    def get(self, name: str) -> T:
+        """Makes what is registered under the name; suggests the nearest if nothing."""
+        definitions = self.all()
+        if name not in definitions:
+            near = difflib.get_close_matches(name, definitions, n=1)
+            hint = f"; did you mean '{near[0]}'?" if near else ""
+            raise UserError(
+                f"{self.kind}: there is no '{name}'{hint} (`t2t list` prints them all)"
+            )
+        return definitions[name].make()
+
+    def all(self) -> dict[str, _Definition[T]]:
+        """Returns every definition by name, in the order of the names."""
+        if not self._loaded:
+            self._loaded = True
+            for entry_point in entry_points(group=f"t2t_keras.{self.kind}"):
+                entry_point.load()
+        return dict(sorted(self._definitions.items()))
+
+
+_problems: _Registry[Problem] = _Registry("problems")
+_hparams: _Registry[HParams] = _Registry("hparams")
+
+ProblemDefinition = TypeVar("ProblemDefinition", bound=Problem | Callable[[], Problem])
+
+
+def register_problem(definition: ProblemDefinition) -> ProblemDefinition:
+    """Registers a problem; usable as a decorator.
+
+    Args:
+        definition: a function that returns a `Problem` (registered under its own
+            name), a class whose instances are problems (its name in snake_case), or a
+            `Problem` (its field `name`).
+
+    Raises:
+        UserError: the name is taken, or ends in `_rev`, which the registry makes.
+    """
+    if isinstance(definition, Problem):
+        name = definition.name
+        make: Callable[[], Problem] = lambda: definition  # noqa: E731
+        caller = inspect.stack()[1]
+        place = f"{Path(caller.filename).resolve()}:{caller.lineno}"
+    else:
+        name, place = definition.__name__, _place(definition)
+        if inspect.isclass(definition):
+            name = re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower()
+        make = lambda: definition().replace(name=name)  # noqa: E731
+    if not name or name.endswith("_rev"):
+        raise UserError(
+            f"the problem at {place} cannot be named '{name}': a name is needed, and "
+            "'_rev' is the suffix of the other direction, which the registry makes"
+        )
+    _problems.add(name, _Definition(make, place, ""))
+    return definition
+
+
+def register_hparams(definition: Callable[[], HParams]) -> Callable[[], HParams]:
+    """Decorator: registers a function that returns `HParams`, under its own name.
+
+    The first line of its docstring is what `t2t list` prints.
+
+    Raises:
+        UserError: the name is taken.
+    """
+    doc = inspect.getdoc(definition) or ""
+    _hparams.add(definition.__name__, _Definition(definition, _place(definition), doc))
+    return definition
+
+
+def problem(name: str) -> Problem:
+    """Returns the problem of this name; `x_rev` is `x` in the other direction.
+
+    Raises:
+        UserError: there is none; the message suggests the nearest name.
+    """
+    if name.endswith("_rev"):
+        return _problems.get(name.removesuffix("_rev")).reversed()
+    return _problems.get(name)
+
+
+def hparams(name: str) -> HParams:
+    """Returns the hparam set of this name.
+
+    Raises:
+        UserError: there is none; the message suggests the nearest name.
+    """
+    return _hparams.get(name)
+
+
+def list_problems() -> dict[str, str]:
+    """Returns every problem's name with its one-line summary."""
+    return {name: entry.make().summary for name, entry in _problems.all().items()}
+
+
+def list_hparams() -> dict[str, str]:
+    """Returns every hparam set's name with the first line of its docstring."""
+    return {name: entry.doc.partition("\n")[0] for name, entry in _hparams.all().items()}
+
+
+def load_usr_dir(directory: str | Path) -> None:
+    """Imports a user's directory so that what it registers can be found by name.
+
+    The directory is a package (it has an `__init__.py`, which imports what it wants)
+    or just holds modules, all of which are imported.
+
+    Raises:
+        UserError: there is no such directory, or it has no Python file.
+    """
+    path = Path(directory).resolve()
+    if not path.is_dir():
+        raise UserError(f"--usr_dir: there is no directory {directory}")
+    init = path / "__init__.py"
+    files = [init] if init.exists() else sorted(path.glob("*.py"))
+    if not files:
+        raise UserError(f"--usr_dir: {directory} has no Python file")
+    if str(path) not in sys.path:
+        sys.path.insert(0, str(path))
+    for file in files:
+        name = path.name if file == init else file.stem
+        if _is_imported(name, file):
+            continue
+        spec = importlib.util.spec_from_file_location(name, file)
+        assert spec is not None and spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[name] = module
+        spec.loader.exec_module(module)
+
+
+def _is_imported(name: str, file: Path) -> bool:
+    """Whether the module is there already; another one of that name is an error."""
+    if name not in sys.modules:
+        return False
+    origin = getattr(sys.modules[name], "__file__", None)
+    if origin and Path(origin).resolve() == file:
+        return True
+    raise UserError(f"--usr_dir: {file} has the name of another module; rename it")
+
+
+def _place(definition: Callable) -> str:
+    """Returns file:line of a function or class."""
+    file = Path(inspect.getsourcefile(definition) or "?").resolve()
+    return f"{file}:{inspect.getsourcelines(definition)[1]}"

@@ -1,0 +1,161 @@
+"""The decoder: as the encoder, with attention to the encoded source between (3.1)."""
+
+from typing import Any
+
+import keras
+from keras import ops
+
+from t2t_keras.hparam import HParams
+from t2t_keras.layers.attention import CrossAttention, SelfAttention, causal_bias
+from t2t_keras.layers.feed_forward import FeedForward
+from t2t_keras.layers.residual import Residual, layer_norm
+from t2t_keras.model.encoder import attention_options
+
+# What one layer keeps between the steps of decoding, N hypotheses = B * K:
+#   self_key [N, H, t, d_k], self_value [N, H, t, d_v]: of the t positions so far
+#   cross_key [B, H, S, d_k], cross_value [B, H, S, d_v]: of the source, for all beams
+LayerCache = dict[str, Any]
+
+
+class DecoderLayer(keras.layers.Layer):
+    """Masked self-attention, attention to the source, and the feed-forward network."""
+
+    def __init__(self, hparams: HParams, **kwargs: Any) -> None:
+        super().__init__(autocast=False, **kwargs)
+        policy = self.dtype_policy
+        self.self_attention = SelfAttention(
+            **attention_options(hparams), name="self_attention", dtype=policy
+        )
+        self.cross_attention = CrossAttention(
+            **attention_options(hparams), name="cross_attention", dtype=policy
+        )
+        self.feed_forward = FeedForward(
+            hparams.d_model,
+            hparams.d_ff,
+            hparams.ffn_dropout,
+            name="feed_forward",
+            dtype=policy,
+        )
+        self.sublayers = [self.self_attention, self.cross_attention, self.feed_forward]
+        self.residuals = [
+            Residual(
+                hparams.d_model,
+                hparams.dropout,
+                hparams.norm,
+                name=f"{sublayer.name}_residual",
+                dtype="float32",
+            )
+            for sublayer in self.sublayers
+        ]
+
+    def build(self, input_shape: Any = None) -> None:
+        """Creates the weights."""
+        for layer in (*self.sublayers, *self.residuals):
+            layer.build(None)
+
+    def call(self, x: Any, memory: Any, bias: Any, seed: Any = None) -> Any:
+        """Maps [B, T, D] to [B, T, D].
+
+        Args:
+            x: [B, T, D]
+            memory: the encoded source, [B, S, D].
+            bias: hides the source's padding, [B, 1, 1, S].
+            seed: of dropout; None at inference.
+        """
+        causal = causal_bias(ops.shape(x)[1])
+        key, value = self.cross_attention.project_memory(memory)
+        return self._sublayers(
+            x,
+            lambda y: self.self_attention(y, causal, seed=seed),
+            lambda y: self.cross_attention(y, key, value, bias, seed=seed),
+            seed,
+        )
+
+    def step(self, x: Any, bias: Any, cache: LayerCache) -> tuple[Any, LayerCache]:
+        """Runs one new position [B, K, D] of every beam; returns the longer cache."""
+        shape = ops.shape(x)
+        cache = dict(cache)
+
+        def attend_to_past(y: Any) -> Any:
+            """Each beam has its own past, so here beams are rows of the batch."""
+            y, cache["self_key"], cache["self_value"] = self.self_attention.step(
+                ops.reshape(y, (-1, 1, shape[-1])),
+                cache["self_key"],
+                cache["self_value"],
+            )
+            return ops.reshape(y, shape)
+
+        def attend_to_source(y: Any) -> Any:
+            """All beams of a sentence have the same source: here they are positions."""
+            return self.cross_attention(
+                y, cache["cross_key"], cache["cross_value"], bias
+            )
+
+        return self._sublayers(x, attend_to_past, attend_to_source, None), cache
+
+    def _sublayers(
+        self, x: Any, self_attention: Any, cross_attention: Any, seed: Any
+    ) -> Any:
+        """Applies the three sub-layers, each inside its residual connection."""
+        functions = (
+            self_attention,
+            cross_attention,
+            lambda y: self.feed_forward(y, seed=seed),
+        )
+        for residual, function in zip(self.residuals, functions, strict=True):
+            x = residual(x, sublayer=function, seed=seed)
+        return x
+
+
+class Decoder(keras.layers.Layer):
+    """N decoder layers; with "pre" norm a last normalisation after them."""
+
+    def __init__(self, hparams: HParams, **kwargs: Any) -> None:
+        super().__init__(autocast=False, **kwargs)
+        self.d_model = hparams.d_model
+        self.layers = [
+            DecoderLayer(hparams, name=f"layer_{i}", dtype=self.dtype_policy)
+            for i in range(hparams.num_layers)
+        ]
+        self.norm = layer_norm("norm") if hparams.norm == "pre" else None
+
+    def build(self, input_shape: Any = None) -> None:
+        """Creates the weights."""
+        for layer in self.layers:
+            layer.build(None)
+        if self.norm:
+            self.norm.build((None, None, self.d_model))
+
+    def call(self, x: Any, memory: Any, bias: Any, seed: Any = None) -> Any:
+        """Maps [B, T, D] to [B, T, D]; arguments as in `DecoderLayer.call`."""
+        for layer in self.layers:
+            x = layer(x, memory, bias, seed=seed)
+        return self.norm(x) if self.norm else x
+
+    def start_cache(self, memory: Any, num_beams: Any) -> list[LayerCache]:
+        """Returns the cache before the first step: source keys and values, no past."""
+        hypotheses = ops.shape(memory)[0] * num_beams
+        caches = []
+        for layer in self.layers:
+            attention = layer.self_attention
+            key, value = layer.cross_attention.project_memory(memory)
+            past = (hypotheses, attention.num_heads, 0)
+            caches.append(
+                {
+                    "self_key": ops.zeros((*past, attention.key_size), key.dtype),
+                    "self_value": ops.zeros((*past, attention.value_size), key.dtype),
+                    "cross_key": key,
+                    "cross_value": value,
+                }
+            )
+        return caches
+
+    def step(
+        self, x: Any, bias: Any, caches: list[LayerCache]
+    ) -> tuple[Any, list[LayerCache]]:
+        """Runs one new position [B, K, D] of every beam through all layers."""
+        longer = []
+        for layer, cache in zip(self.layers, caches, strict=True):
+            x, cache = layer.step(x, bias, cache)
+            longer.append(cache)
+        return (self.norm(x) if self.norm else x), longer

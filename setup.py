@@ -42,7 +42,7 @@ setup(
     ],
     extras_require={
         "gpu": ["tensorflow[and-cuda]>=2.21,<2.22"],
-        "test": ["pytest>=8", "ruff>=0.14", "import-linter>=2.5", "build"],
+        "test": ["pytest>=8", "ruff>=0.14", "wheel"],
     },
     entry_points={
         "console_scripts": ["t2t = t2t_keras.cli:main"],

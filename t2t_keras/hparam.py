@@ -3,11 +3,21 @@
 import dataclasses
 import difflib
 import json
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, Self, get_args, get_origin
 
 from t2t_keras.errors import UserError
+
+_AT_LEAST_ONE = (
+    *("num_layers", "d_model", "d_ff", "num_heads", "max_positions"),
+    *("warmup_steps", "batch_tokens", "train_steps"),
+)
+_SHARES = (
+    *("dropout", "attention_dropout", "ffn_dropout", "label_smoothing"),
+    *("adam_beta1", "adam_beta2"),
+)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -55,12 +65,17 @@ class HParams:
     compute_dtype: Literal["float32", "bfloat16"] = "float32"
 
     def __post_init__(self) -> None:
-        for field in ("num_layers", "d_model", "d_ff", "num_heads", "batch_tokens"):
+        for field in _AT_LEAST_ONE:
             if getattr(self, field) < 1:
                 raise UserError(f"hparams: {field} must be at least 1")
-        for field in ("dropout", "attention_dropout", "ffn_dropout", "label_smoothing"):
+        for field in _SHARES:
             if not 0 <= getattr(self, field) < 1:
                 raise UserError(f"hparams: {field} must be in [0, 1)")
+        for field in ("d_k", "d_v", "learning_rate", "clip_norm"):
+            if getattr(self, field) < 0:
+                raise UserError(f"hparams: {field} must not be negative")
+        if self.adam_epsilon <= 0:
+            raise UserError("hparams: adam_epsilon must be above 0")
         if not (self.d_k and self.d_v) and self.d_model % self.num_heads:
             raise UserError(
                 f"hparams: d_model {self.d_model} is not divisible by num_heads "
@@ -124,8 +139,16 @@ class HParams:
 
     @classmethod
     def load(cls, path: Path) -> Self:
-        """Reads what `save` wrote."""
-        return cls.from_dict(json.loads(path.read_text()))
+        """Reads what `save` wrote.
+
+        Raises:
+            UserError: the file is not such JSON, or as `override`.
+        """
+        try:
+            values = json.loads(path.read_text())
+        except ValueError as error:
+            raise UserError(f"{path} is not valid JSON: {error}") from None
+        return cls.from_dict(values)
 
     def difference(self, other: Self) -> dict[str, tuple[Any, Any]]:
         """Returns the fields in which two records differ: name -> (self's, other's)."""
@@ -153,11 +176,9 @@ def _typed(name: str, value: Any) -> Any:
         return flags[str(value).lower()]
     try:
         number = float(value)
-        if kind is float:
-            return number
-        if number != int(number):
+        if not math.isfinite(number) or (kind is int and not number.is_integer()):
             raise ValueError
-        return int(number)
-    except (ValueError, OverflowError):
+        return kind(number)
+    except (TypeError, ValueError):
         article = "an integer" if kind is int else "a number"
         raise UserError(f"hparams: {name} must be {article}, not '{value}'") from None

@@ -73,10 +73,16 @@ class Problem:
         return dataclasses.replace(self, **changes)
 
     def reversed(self) -> Self:
-        """Returns the problem in the other direction, over the same data files."""
+        """Returns the problem in the other direction, over the same data files.
+
+        What was made for the outputs of this direction is not for the other's: they are
+        shown as decoded, and are text.
+        """
         return self.replace(
             name=f"{self.name}_rev",
             summary=f"{self.summary} (reversed)",
+            postprocess=_unchanged,
+            output="text",
             reverse=True,
         )
 
@@ -87,8 +93,10 @@ class Problem:
             UserError: the problem has no such split.
         """
         if split not in self.sources:
+            flags = f"--{split}_source and --{split}_target"
+            if self.output == "trees":
+                flags = f"--{split}_trees"
             raise UserError(
-                f"problem '{self.name}' has no {split} examples of its own; "
-                f"give --{split}_source and --{split}_target"
+                f"problem '{self.name}' has no {split} examples; give {flags}"
             )
         return self.sources[split]

@@ -8,14 +8,16 @@ and a plain import.
 
 import dataclasses
 import difflib
+import importlib
 import importlib.util
 import inspect
 import re
 import sys
+import traceback
 from collections.abc import Callable
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from t2t_keras.errors import UserError
 from t2t_keras.hparam import HParams
@@ -65,9 +67,9 @@ class _Registry(Generic[T]):
     def all(self) -> dict[str, _Definition[T]]:
         """Returns every definition by name, in the order of the names."""
         if not self._loaded:
-            self._loaded = True
             for entry_point in entry_points(group=f"t2t_keras.{self.kind}"):
                 entry_point.load()
+            self._loaded = True
         return dict(sorted(self._definitions.items()))
 
 
@@ -82,8 +84,8 @@ def register_problem(definition: ProblemDefinition) -> ProblemDefinition:
 
     Args:
         definition: a function that returns a `Problem` (registered under its own
-            name), a class whose instances are problems (its name in snake_case), or a
-            `Problem` (its field `name`).
+            name), a class derived from `Problem` whose attributes are the fields (its
+            name in snake_case), or a `Problem` (its field `name`).
 
     Raises:
         UserError: the name is taken, or ends in `_rev`, which the registry makes.
@@ -95,9 +97,10 @@ def register_problem(definition: ProblemDefinition) -> ProblemDefinition:
         place = f"{Path(caller.filename).resolve()}:{caller.lineno}"
     else:
         name, place = definition.__name__, _place(definition)
+        fields: dict[str, Any] = {}
         if inspect.isclass(definition):
-            name = re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower()
-        make = lambda: definition().replace(name=name)  # noqa: E731
+            name, fields = _snake_case(name), _class_fields(definition)
+        make = lambda: definition(**fields).replace(name=name)  # noqa: E731
     if not name or name.endswith("_rev"):
         raise UserError(
             f"the problem at {place} cannot be named '{name}': a name is needed, and "
@@ -142,12 +145,12 @@ def hparams(name: str) -> HParams:
 
 def list_problems() -> dict[str, str]:
     """Returns every problem's name with its one-line summary."""
-    return {name: entry.make().summary for name, entry in _problems.all().items()}
+    return {name: it.make().summary for name, it in _problems.all().items()}
 
 
 def list_hparams() -> dict[str, str]:
     """Returns every hparam set's name with the first line of its docstring."""
-    return {name: entry.doc.partition("\n")[0] for name, entry in _hparams.all().items()}
+    return {name: it.doc.partition("\n")[0] for name, it in _hparams.all().items()}
 
 
 def load_usr_dir(directory: str | Path) -> None:
@@ -166,27 +169,55 @@ def load_usr_dir(directory: str | Path) -> None:
     files = [init] if init.exists() else sorted(path.glob("*.py"))
     if not files:
         raise UserError(f"--usr_dir: {directory} has no Python file")
-    if str(path) not in sys.path:
-        sys.path.insert(0, str(path))
+    # So that its files find each other and child processes find them all. Last on the
+    # path: a file called `queue.py` must not hide the standard library's.
+    root = str(path.parent if files == [init] else path)
+    if root not in sys.path:
+        sys.path.append(root)
+    importlib.invalidate_caches()
     for file in files:
-        name = path.name if file == init else file.stem
-        if _is_imported(name, file):
-            continue
-        spec = importlib.util.spec_from_file_location(name, file)
-        assert spec is not None and spec.loader is not None
-        module = importlib.util.module_from_spec(spec)
-        sys.modules[name] = module
-        spec.loader.exec_module(module)
+        _import_file(path.name if file == init else file.stem, file)
 
 
-def _is_imported(name: str, file: Path) -> bool:
-    """Whether the module is there already; another one of that name is an error."""
-    if name not in sys.modules:
-        return False
-    origin = getattr(sys.modules[name], "__file__", None)
-    if origin and Path(origin).resolve() == file:
-        return True
-    raise UserError(f"--usr_dir: {file} has the name of another module; rename it")
+def _import_file(name: str, file: Path) -> None:
+    """Imports a user's file; what goes wrong in it is told with its line."""
+    spec = None if "." in name else importlib.util.find_spec(name)
+    if spec is None or not spec.origin or Path(spec.origin).resolve() != file.resolve():
+        raise UserError(
+            f"--usr_dir: {file} cannot be imported as '{name}': another module has "
+            "that name, or it has a dot; rename it"
+        )
+    try:
+        importlib.import_module(name)
+    except UserError:
+        raise
+    except SyntaxError as error:
+        place = f"{error.filename}:{error.lineno}"
+        raise UserError(f"--usr_dir: {place}: {error.msg}") from error
+    except Exception as error:
+        calls = traceback.extract_tb(error.__traceback__)
+        lines = [call.lineno for call in calls if call.filename == str(file)]
+        place = f"{file}:{lines[-1]}" if lines else str(file)
+        reason = f"{type(error).__name__}: {error}"
+        raise UserError(f"--usr_dir: {place}: {reason}") from error
+
+
+def _snake_case(name: str) -> str:
+    """`MyWMTProblem` -> `my_wmt_problem`."""
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower()
+
+
+def _class_fields(cls: type[Problem]) -> dict[str, Any]:
+    """Returns the fields of `Problem` that a class derived from it sets."""
+    if not issubclass(cls, Problem):
+        raise UserError(f"the class at {_place(cls)} must derive from Problem")
+    derived = [base for base in cls.__mro__ if base is not Problem]
+    names = [field.name for field in dataclasses.fields(Problem)]
+    return {
+        name: getattr(cls, name)
+        for name in names
+        if any(name in vars(base) for base in derived)
+    }
 
 
 def _place(definition: Callable) -> str:

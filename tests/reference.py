@@ -6,9 +6,7 @@ from pathlib import Path
 import pytest
 
 _ROOT = Path(
-    os.environ.get(
-        "T2T_KERAS_REFERENCE", Path(__file__).parents[2] / "shared" / "data"
-    )
+    os.environ.get("T2T_KERAS_REFERENCE", Path(__file__).parents[2] / "shared" / "data")
 )
 
 

@@ -1,0 +1,49 @@
+# make demo       from nothing to a served translation, in a few minutes on two cores
+# make test       style, import rules and the fast tests
+# make test-slow  the tests that take minutes
+# make lint       style and import rules only
+# make format     rewrite the files in the project's style
+# make clean      remove the environment and everything that was built
+
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+VENV ?= .venv
+BIN = $(VENV)/bin
+
+# Modules are compiled when they are first imported: TensorFlow has 10,000 files that
+# nobody imports.
+INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile
+
+.PHONY: demo test test-slow lint format clean
+
+demo: $(VENV)/.installed
+	@PATH="$(abspath $(BIN)):$$PATH" bash examples/demo.sh
+
+test: lint
+	$(BIN)/python -m pytest
+
+test-slow: $(VENV)/.installed-test
+	$(BIN)/python -m pytest -m slow
+
+lint: $(VENV)/.installed-test
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/python -m pytest tests/test_imports.py
+
+format: $(VENV)/.installed-test
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+clean:
+	rm -rf $(VENV) build dist runs t2t_keras.egg-info .pytest_cache .ruff_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# The stamp files tell that the environment is complete for these requirements.
+$(VENV)/.installed: setup.py pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	@echo "Installing TensorFlow and the package into $(VENV) ..."
+	$(INSTALL) --editable .
+	@touch $@
+
+$(VENV)/.installed-test: $(VENV)/.installed
+	$(INSTALL) --editable ".[test]"
+	@touch $@

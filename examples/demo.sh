@@ -1,0 +1,53 @@
+#!/usr/bin/env bash
+# From nothing to a served translation, on a toy grammar that the package brings along:
+# every command of the workflow, as you would type it. `make demo` runs this.
+#
+# The last line of standard output is a JSON object: the BLEU of the exported model on
+# the test set, the seconds that everything took, and where the export is.
+
+set -euo pipefail
+cd "$(dirname "$0")/.."
+export TF_CPP_MIN_LOG_LEVEL=2
+
+work=runs/demo
+data=$work/data     # vocabulary and examples
+run=$work/run       # checkpoints, metrics
+served=$work/ende/1 # the exported model
+rm -rf "$work"
+
+stage() { printf '\n\033[1m%s\033[0m\n' "$*"; }
+show() {
+  printf '$ %s\n' "$*"
+  "$@"
+}
+
+stage "1. Data: a vocabulary and TFRecords"
+show t2t datagen --problem translate_ende_toy --data_dir $data
+
+stage "2. Training, with BLEU on the development set"
+show t2t train --problem translate_ende_toy --hparams_set tiny \
+  --data_dir $data --output_dir $run --save_every 100 --eval_every 500 --eval_sentences 200
+
+stage "3. The average of the last checkpoints"
+show t2t average --output_dir $run --last 5
+
+stage "4. BLEU on the test set"
+show t2t evaluate --output_dir $run --split test --write $work/test
+
+stage "5. Export: strings in, strings out"
+show t2t export --output_dir $run --export_dir $served
+
+stage "6. The exported model, served by TensorFlow alone"
+echo "\$ python examples/serve.py $served < $work/test.source > $work/test.served"
+python examples/serve.py $served <$work/test.source >$work/test.served
+result=$(t2t evaluate --hypotheses $work/test.served --references $work/test.reference --json)
+paste -d '\n' $work/test.source $work/test.served /dev/null | head -n 15
+
+python - "$result" "$SECONDS" $served <<'PYTHON'
+import json
+import sys
+
+result, seconds, export_dir = sys.argv[1:]
+bleu = round(json.loads(result)["bleu"]["sacrebleu_13a"], 2)
+print(json.dumps({"bleu": bleu, "seconds": int(seconds), "export_dir": export_dir}))
+PYTHON

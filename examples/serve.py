@@ -1,0 +1,26 @@
+"""Translates standard input by an exported model, with TensorFlow and nothing else.
+
+    python examples/serve.py EXPORT_DIR < source.txt > translation.txt
+
+What `t2t export` wrote holds the tokenizers and the beam search. It runs wherever
+TensorFlow and TensorFlow Text do: here, in TensorFlow Serving, in a C++ program.
+"""
+
+import sys
+
+import tensorflow as tf
+import tensorflow_text  # noqa: F401  the operations of the tokenizers
+
+BATCH = 64
+
+model = tf.saved_model.load(sys.argv[1])  # holds the weights: keep it
+translate = model.signatures["serving_default"]
+
+lines = [line.rstrip("\n") for line in sys.stdin]
+for start in range(0, len(lines), BATCH):
+    outputs = translate(texts=tf.constant(lines[start : start + BATCH]))
+    for texts in outputs["texts"].numpy():  # of each sentence the best, second best...
+        print(texts[0].decode())
+
+assert "t2t_keras" not in sys.modules
+print(f"{len(lines)} lines translated, without t2t_keras", file=sys.stderr)

@@ -1,0 +1,210 @@
+"""English: a derivation as a Penn Treebank tree, whose leaves are the sentence."""
+
+from t2t_keras.problems import toy_lexicon as words
+from t2t_keras.problems.toy_grammar import (
+    Clause,
+    Condition,
+    NounPhrase,
+    Pair,
+    Place,
+    Question,
+    Reason,
+    Report,
+    Sentence,
+    Statement,
+    Subject,
+    Tense,
+    Trace,
+    is_first_person,
+    is_plural,
+)
+from t2t_keras.problems.toy_lexicon import Adverb, Pronoun
+
+from t2t_keras.text.tree import Tree
+
+_STOP = Tree(".", word=".")
+_QUESTION_MARK = Tree(".", word="?")
+_COMMA = Tree(",", word=",")
+_NOT = Tree("RB", word="not")
+
+
+def text(tree: Tree) -> str:
+    """Returns the leaves as they are written: She cannot see the king's dog."""
+    sentence = " ".join(tree.words())
+    for mark in (".", "?", ",", "'s"):
+        sentence = sentence.replace(f" {mark}", mark)
+    return sentence.replace("can not", "cannot")
+
+
+def render(sentence: Sentence) -> Tree:
+    """Returns the tree of a sentence, `(S (NP ...) (VP ...) (. .))`."""
+    match sentence:
+        case Statement(clause, adverb):
+            when = (_adverb(adverb),) if adverb else ()
+            tree = Tree("S", (*when, *_clause(clause), _STOP))
+        case Question(clause):
+            auxiliary, *rest = _verb_phrase(clause, with_auxiliary=True).children
+            subject = _phrase(clause.subject)
+            tree = Tree("SQ", (auxiliary, subject, *rest, _QUESTION_MARK))
+        case Report(subject, verb, clause):
+            subject, says = _clause(Clause(subject, verb))
+            says = Tree("VP", (*says.children, _subordinate("that", clause)))
+            tree = Tree("S", (subject, says, _STOP))
+        case Reason(clause, cause):
+            subject, acts = _clause(clause)
+            acts = Tree("VP", (*acts.children, _subordinate("because", cause)))
+            tree = Tree("S", (subject, acts, _STOP))
+        case Condition(condition, clause):
+            first = _subordinate("if", condition)
+            tree = Tree("S", (first, _COMMA, *_clause(clause), _STOP))
+    return _capitalised(tree)
+
+
+def _capitalised(tree: Tree) -> Tree:
+    """Gives the first word its capital."""
+    if tree.word is not None:
+        return Tree(tree.label, word=tree.word.capitalize())
+    first, *rest = tree.children
+    return Tree(tree.label, (_capitalised(first), *rest))
+
+
+def _subordinate(conjunction: str, clause: Clause) -> Tree:
+    return Tree(
+        "SBAR", (Tree("IN", word=conjunction), Tree("S", tuple(_clause(clause))))
+    )
+
+
+def _clause(clause: Clause) -> list[Tree]:
+    """Subject and verb phrase; a trace has no words."""
+    subject = () if isinstance(clause.subject, Trace) else (_phrase(clause.subject),)
+    return [*subject, _verb_phrase(clause)]
+
+
+def _verb_phrase(clause: Clause, with_auxiliary: bool = False) -> Tree:
+    """An auxiliary, "not" and a verb phrase within it; or just the verb.
+
+    "Do" is the auxiliary of a verb that has no other, where one is needed: before
+    "not", and to stand before the subject of a question.
+    """
+    verb, arguments = clause.verb, _arguments(clause)
+    not_ = (_NOT,) if clause.negated else ()
+    if clause.tense in (Tense.FUTURE, Tense.CAN):
+        auxiliary = Tree("MD", word="will" if clause.tense is Tense.FUTURE else "can")
+    elif verb is words.BE:
+        return Tree("VP", (_finite(clause, _be_forms(clause)), *not_, *arguments))
+    elif clause.negated or with_auxiliary:
+        auxiliary = _finite(clause, ("do", "does", "did"))
+    else:
+        return Tree("VP", (_finite(clause, verb.english), *arguments))
+    inner = Tree("VP", (Tree("VB", word=verb.english[0]), *arguments))
+    return Tree("VP", (auxiliary, *not_, inner))
+
+
+def _finite(clause: Clause, forms: tuple[str, ...]) -> Tree:
+    """The form that agrees with the subject, of base, third person and past."""
+    if clause.tense is Tense.PAST:
+        return Tree("VBD", word=forms[2])
+    if is_plural(clause.subject) or is_first_person(clause.subject):
+        return Tree("VBP", word=forms[0])
+    return Tree("VBZ", word=forms[1])
+
+
+def _be_forms(clause: Clause) -> tuple[str, ...]:
+    if is_plural(clause.subject):
+        return ("are", "is", "were")
+    return ("am", "is", "was")
+
+
+def _arguments(clause: Clause) -> list[Tree]:
+    """What follows the verb, in its order."""
+    verb, trees = clause.verb, []
+    if verb.english_particle:
+        trees.append(Tree("PRT", (Tree("RP", word=verb.english_particle),)))
+    if clause.recipient:
+        trees.append(_phrase(clause.recipient, is_object=True))
+    if clause.object and not isinstance(clause.object, Trace):
+        phrase = _phrase(clause.object, is_object=True)
+        if preposition := verb.english_preposition:
+            tag = "TO" if preposition == "to" else "IN"
+            phrase = Tree("PP", (Tree(tag, word=preposition), phrase))
+        trees.append(phrase)
+    if clause.predicate:
+        adjective = Tree("JJ", word=clause.predicate.english)
+        trees.append(Tree("ADJP", (adjective,)))
+    if clause.place:
+        trees.append(_place(clause.place))
+    return trees
+
+
+def _place(place: Place) -> Tree:
+    phrase = _noun_phrase(place.phrase)
+    if place.preposition is words.NEXT_TO:
+        to = Tree("PP", (Tree("TO", word="to"), phrase))
+        return Tree("ADVP", (Tree("JJ", word="next"), to))
+    if place.preposition is words.IN_FRONT_OF:
+        front = Tree("NP", (Tree("NN", word="front"),))
+        of = Tree("PP", (Tree("IN", word="of"), phrase))
+        return Tree("PP", (Tree("IN", word="in"), Tree("NP", (front, of))))
+    return Tree("PP", (Tree("IN", word=place.preposition.english), phrase))
+
+
+def _adverb(adverb: Adverb) -> Tree:
+    if adverb is words.NOW:
+        return Tree("ADVP", (Tree("RB", word=adverb.english),))
+    return Tree("NP", (Tree("NN", word=adverb.english),))
+
+
+def _phrase(phrase: Subject, is_object: bool = False) -> Tree:
+    match phrase:
+        case Pronoun():
+            return Tree("NP", (Tree("PRP", word=phrase.english[is_object]),))
+        case Pair(first, second):
+            and_ = Tree("CC", word="and")
+            return Tree("NP", (_noun_phrase(first), and_, _noun_phrase(second)))
+        case NounPhrase():
+            return _noun_phrase(phrase)
+    raise TypeError(phrase)
+
+
+def _noun_phrase(phrase: NounPhrase) -> Tree:
+    """Determiner or owner, adjectives, the one or two words of the noun, relative."""
+    *modifiers, head = phrase.noun.english[phrase.plural].split()
+    nominal = [
+        *(Tree("JJ", word=adjective.english) for adjective in phrase.adjectives),
+        *(Tree("NN", word=modifier) for modifier in modifiers),
+        Tree("NNS" if phrase.plural else "NN", word=head),
+    ]
+    tree = Tree("NP", (*_determiner(phrase, nominal[0]), *nominal))
+    if phrase.relative is None:
+        return tree
+    return Tree("NP", (tree, _relative(phrase, phrase.relative)))
+
+
+def _determiner(phrase: NounPhrase, following: Tree) -> list[Tree]:
+    """What opens the phrase: none, a word, or the owner with its 's."""
+    determiner = phrase.determiner
+    if phrase.owner:
+        owner = _noun_phrase(phrase.owner)
+        return [Tree("NP", (*owner.children, Tree("POS", word="'s")))]
+    if determiner is words.BARE:
+        return []
+    if determiner is words.MY:
+        return [Tree("PRP$", word="my")]
+    if determiner is words.TWO:
+        return [Tree("CD", word="two")]
+    word = determiner.english
+    if determiner is words.THIS and phrase.plural:
+        word = "these"
+    if determiner is words.A and following.word[0] in "aeiou":
+        word = "an"
+    return [Tree("DT", word=word)]
+
+
+def _relative(phrase: NounPhrase, relative: Clause) -> Tree:
+    """The dog THAT SLEEPS, the man WHO SLEEPS, the man WHOM THE DOG SEES."""
+    pronoun = Tree("WDT", word="that")
+    if phrase.noun.kind in words.PERSON:
+        about_object = isinstance(relative.object, Trace)
+        pronoun = Tree("WP", word="whom" if about_object else "who")
+    clause = Tree("S", tuple(_clause(relative)))
+    return Tree("SBAR", (Tree("WHNP", (pronoun,)), clause))

@@ -1,0 +1,267 @@
+"""French: a derivation as a sentence.
+
+Words are put in order and inflected first; then neighbours that meet are joined, once
+for the whole sentence: de le = du, le enfant = l'enfant.
+"""
+
+from collections.abc import Iterator
+
+from t2t_keras.problems import toy_lexicon as words
+from t2t_keras.problems.toy_grammar import (
+    Clause,
+    Condition,
+    NounPhrase,
+    Pair,
+    Question,
+    Reason,
+    Report,
+    Sentence,
+    Statement,
+    Subject,
+    Tense,
+    Trace,
+    is_first_person,
+    is_plural,
+)
+from t2t_keras.problems.toy_lexicon import Adjective, Pronoun
+
+_VOWELS = tuple("aâeéèêhiîoôuù")  # every h of the lexicon is mute
+_ELIDED = ("je", "ne", "le", "la", "de", "que")
+_CONTRACTED = {
+    ("de", "le"): "du",
+    ("de", "les"): "des",
+    ("à", "le"): "au",
+    ("à", "les"): "aux",
+}
+
+# Determiners: masculine, feminine, plural, masculine before a vowel, feminine too.
+_DETERMINERS = {
+    words.THE: ("le", "la", "les", "le", "la"),
+    words.A: ("un", "une", "des", "un", "une"),
+    words.BARE: ("un", "une", "des", "un", "une"),
+    words.MY: ("mon", "ma", "mes", "mon", "mon"),
+    words.THIS: ("ce", "cette", "ces", "cet", "cette"),
+    words.EVERY: ("chaque", "chaque", "", "chaque", "chaque"),
+    words.TWO: ("", "", "deux", "", ""),
+}
+
+# Auxiliaries by subject: je, il, ils.
+_AVOIR = ("ai", "a", "ont")
+_ETRE = words.BE.french[:3]
+_POUVOIR = ("peux", "peut", "peuvent")
+_ETAIT = ("étais", "était", "étaient")
+_FUTURE_ENDINGS = ("ai", "a", "ont")
+
+
+def render(sentence: Sentence) -> str:
+    """Returns the sentence."""
+    match sentence:
+        case Statement(clause, None):
+            tokens = _clause(clause)
+        case Statement(clause, adverb):
+            tokens = [adverb.french, ",", *_clause(clause)]
+        case Question(clause):
+            tokens = ["est-ce", "que", *_clause(clause)]
+        case Report(subject, verb, clause):
+            tokens = [*_clause(Clause(subject, verb)), "que", *_clause(clause)]
+        case Reason(clause, cause):
+            tokens = [*_clause(clause), "parce", "que", *_clause(cause)]
+        case Condition(condition, clause):
+            tokens = ["si", *_clause(condition), ",", *_clause(clause)]
+    return _written(tokens, " ?" if isinstance(sentence, Question) else ".")
+
+
+def _written(tokens: list[str], stop: str) -> str:
+    """Joins the words: de le = du, le enfant = l'enfant, si il = s'il."""
+    joined: list[str] = []
+    for token, following in _with_next(tokens):
+        pair = (joined[-1], token) if joined else None
+        if pair in _CONTRACTED and not _elides(token, following):
+            joined[-1] = _CONTRACTED[pair]
+        else:
+            joined.append(token)
+    sentence = ""
+    for token, following in _with_next(joined):
+        sentence += token[:-1] + "'" if _elides(token, following) else token + " "
+    sentence = sentence.rstrip().replace(" ,", ",")
+    return sentence[0].upper() + sentence[1:] + stop
+
+
+def _with_next(tokens: list[str]) -> Iterator[tuple[str, str]]:
+    """Yields every word with the one after it; the last one with an empty one."""
+    return zip(tokens, [*tokens[1:], ""], strict=True)
+
+
+def _elides(token: str, following: str) -> bool:
+    """Whether the word loses its vowel before the next one."""
+    if token == "si":
+        return following in ("il", "ils")
+    return token in _ELIDED and following.startswith(_VOWELS)
+
+
+def _clause(clause: Clause) -> list[str]:
+    """Subject, ne, clitic, verb, pas, objects, predicate, place."""
+    return [
+        *_phrase(clause.subject),
+        *_verb_group(clause),
+        *_object(clause),
+        *_recipient(clause),
+        *_predicate(clause),
+        *_place(clause),
+    ]
+
+
+def _verb_group(clause: Clause) -> list[str]:
+    """The verb with its negation around and its clitic before it."""
+    verb = clause.verb
+    *present, participle, infinitive, stem = verb.french
+    clitic, end = _clitic(clause), []
+    match clause.tense:
+        case Tense.PRESENT:
+            forms = present
+        case Tense.PAST if verb is words.BE:
+            forms = _ETAIT
+        case Tense.PAST:
+            forms = _ETRE if verb.french_etre else _AVOIR
+            end = [_participle(clause, participle)]
+        case Tense.FUTURE:
+            forms = [stem + ending for ending in _FUTURE_ENDINGS]
+        case Tense.CAN:
+            forms, end, clitic = _POUVOIR, [*clitic, infinitive], []
+    if is_first_person(clause.subject):
+        finite = forms[0]
+    else:
+        finite = forms[2 if is_plural(clause.subject) else 1]
+    if clause.negated:
+        return ["ne", *clitic, finite, "pas", *end]
+    return [*clitic, finite, *end]
+
+
+def _clitic(clause: Clause) -> list[str]:
+    """A pronoun that stands before the verb: le, la, les; lui, leur."""
+    if isinstance(clause.recipient, Pronoun):
+        return [clause.recipient.french[2]]
+    if isinstance(clause.object, Pronoun):
+        match clause.verb.french_preposition:
+            case "":
+                return [clause.object.french[1]]
+            case "à":
+                return [clause.object.french[2]]
+    return []
+
+
+def _participle(clause: Clause, participle: str) -> str:
+    """Agrees with the subject after être, with an earlier direct object after avoir."""
+    if clause.verb.french_etre:
+        agrees_with = clause.subject
+    elif clause.verb.french_preposition or isinstance(clause.object, NounPhrase):
+        return participle
+    else:
+        agrees_with = clause.object
+    if agrees_with is None:
+        return participle
+    return (
+        participle
+        + ("e" if _is_feminine(agrees_with) else "")
+        + ("s" if is_plural(agrees_with) else "")
+    )
+
+
+def _is_feminine(phrase: Subject) -> bool:
+    match phrase:
+        case Pronoun():
+            return phrase.feminine
+        case Pair(first, second):
+            return _is_feminine(first) and _is_feminine(second)
+        case NounPhrase() | Trace():
+            return phrase.noun.french_gender == "f"
+
+
+def _object(clause: Clause) -> list[str]:
+    """An object that follows the verb, maybe with a preposition between them."""
+    preposition = clause.verb.french_preposition
+    match clause.object:
+        case NounPhrase():
+            phrase = _noun_phrase(clause.object, clause.negates_object)
+            return [preposition, *phrase] if preposition else phrase
+        case Pronoun() if preposition == "avec":
+            return [preposition, clause.object.french[3]]
+    return []
+
+
+def _recipient(clause: Clause) -> list[str]:
+    if not isinstance(clause.recipient, NounPhrase):
+        return []
+    return ["à", *_noun_phrase(clause.recipient)]
+
+
+def _predicate(clause: Clause) -> list[str]:
+    """An adjective that agrees with the subject."""
+    if clause.predicate is None:
+        return []
+    feminine, plural = _is_feminine(clause.subject), is_plural(clause.subject)
+    return [_inflected(clause.predicate, feminine, plural)]
+
+
+def _place(clause: Clause) -> list[str]:
+    if clause.place is None:
+        return []
+    preposition = clause.place.preposition.french.split()
+    return [*preposition, *_noun_phrase(clause.place.phrase)]
+
+
+def _phrase(phrase: Subject) -> list[str]:
+    """A subject; a trace has no words."""
+    match phrase:
+        case Pronoun():
+            return [phrase.french[0]]
+        case Pair(first, second):
+            return [*_noun_phrase(first), "et", *_noun_phrase(second)]
+        case Trace():
+            return []
+        case NounPhrase():
+            return _noun_phrase(phrase)
+
+
+def _noun_phrase(phrase: NounPhrase, negated: bool = False) -> list[str]:
+    """Determiner, adjective, noun, adjective, owner, relative clause."""
+    noun = phrase.noun.french[phrase.plural]
+    feminine = _is_feminine(phrase)
+    before, after = (
+        [adjective for adjective in phrase.adjectives if adjective.before is side]
+        for side in (True, False)
+    )
+    tokens = [
+        *(_inflected(a, feminine, phrase.plural, noun) for a in before),
+        noun,
+        *(_inflected(a, feminine, phrase.plural) for a in after),
+    ]
+    if phrase.determiner in (words.A, words.BARE) and negated:
+        determiner = "de"
+    elif phrase.determiner is words.BARE and before:
+        determiner = "de"  # de vieux chiens, but des chiens noirs
+    else:
+        forms = _DETERMINERS[phrase.determiner or words.THE]
+        if phrase.plural:
+            determiner = forms[2]
+        else:
+            determiner = forms[feminine + 3 * tokens[0].startswith(_VOWELS)]
+    tokens = [determiner, *tokens]
+    if phrase.owner:
+        tokens += ["de", *_noun_phrase(phrase.owner)]
+    if phrase.relative:
+        about_subject = isinstance(phrase.relative.subject, Trace)
+        tokens += ["qui" if about_subject else "que", *_clause(phrase.relative)]
+    return tokens
+
+
+def _inflected(
+    adjective: Adjective, feminine: bool, plural: bool, following: str = ""
+) -> str:
+    """The adjective's form; before a vowel the masculine may have its own: vieil."""
+    masculine, feminine_form, masculine_plural, before_vowel = adjective.french
+    if feminine:
+        return feminine_form + "s" * plural
+    if plural:
+        return masculine_plural
+    return before_vowel if following.startswith(_VOWELS) else masculine

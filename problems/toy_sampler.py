@@ -1,0 +1,288 @@
+"""Draws derivations of the toy grammar at random.
+
+What is never drawn would be bad in one of the languages, or have two readings in
+English: an indefinite subject, "every" or "two" under a negation; a place in a negated
+clause with an object; a relative clause that what follows it could belong to; a
+pronoun for what is "it" in English and he or she elsewhere.
+"""
+
+import dataclasses
+import functools
+import random
+from collections.abc import Iterator, Sequence
+
+from t2t_keras.problems import toy_lexicon as words
+from t2t_keras.problems.toy_grammar import (
+    Clause,
+    Condition,
+    NounPhrase,
+    Pair,
+    Place,
+    Question,
+    Reason,
+    Report,
+    Sentence,
+    Statement,
+    Subject,
+    Tense,
+    Trace,
+)
+from t2t_keras.problems.toy_lexicon import (
+    Adjective,
+    Determiner,
+    Kind,
+    Noun,
+    Pronoun,
+    Verb,
+)
+
+_WHEN = (
+    (words.TODAY, (Tense.PRESENT, Tense.CAN)),
+    (words.NOW, (Tense.PRESENT,)),
+    (words.TOMORROW, (Tense.FUTURE,)),
+    (words.YESTERDAY, (Tense.PAST,)),
+)
+_SINGULAR_PLACES = (words.THE, words.THE, words.A, words.MY, words.THIS)
+
+
+def derivations(seed: int) -> Iterator[Sentence]:
+    """Yields derivations without end, the same ones for the same seed."""
+    sampler = Sampler(random.Random(seed))
+    while True:
+        yield sampler.sentence()
+
+
+class Sampler:
+    """Draws sentences and their parts.
+
+    Args:
+        rng: makes every choice.
+    """
+
+    def __init__(self, rng: random.Random) -> None:
+        self._rng = rng
+
+    def sentence(self) -> Sentence:
+        """Draws a sentence."""
+        draw = self._rng.random()
+        if draw < 0.27:
+            return self._statement()
+        if draw < 0.47:
+            return self._statement_with_relative()
+        if draw < 0.60:
+            return Question(self._clause(negatable=False))
+        if draw < 0.74:
+            subject = self._subject(words.PERSON)
+            return Report(subject, self._rng.choice(words.REPORTS), self._clause())
+        if draw < 0.87:
+            return Reason(self._clause(), self._clause())
+        return Condition(
+            self._clause((Tense.PRESENT,)),
+            self._clause((Tense.PRESENT, Tense.FUTURE, Tense.CAN)),
+        )
+
+    def _statement(self) -> Statement:
+        """A clause; half of them say when."""
+        if self._maybe(0.5):
+            return Statement(self._clause())
+        adverb, tenses = self._rng.choice(_WHEN)
+        return Statement(self._clause(tenses), adverb)
+
+    def _statement_with_relative(self) -> Statement:
+        """A clause with a relative clause, if its subject or its object allows one."""
+        clause = self._clause()
+        if _may_have_relative(clause.subject):
+            subject = self._with_relative(clause.subject, clause.verb)
+            return Statement(dataclasses.replace(clause, subject=subject))
+        ends_with_object = not (clause.recipient or clause.place or clause.negated)
+        if _may_have_relative(clause.object) and ends_with_object:
+            object_ = self._with_relative(clause.object, clause.verb)
+            return Statement(dataclasses.replace(clause, object=object_))
+        return Statement(clause)
+
+    def _with_relative(self, phrase: NounPhrase, main: Verb) -> NounPhrase:
+        """The phrase with a clause, about another verb, that it is a part of."""
+        trace = Trace(phrase.noun, phrase.plural)
+        tense = self._rng.choice((Tense.PRESENT, Tense.PAST))
+        by_subject, by_object = (
+            [verb for verb in verbs(phrase.noun.kind) if verb is not main]
+            for verbs in (_verbs_of_subject, _verbs_of_object)
+        )
+        if by_subject and self._maybe(0.5):
+            relative = self._action(trace, self._rng.choice(by_subject), tense)
+        else:
+            verb = self._rng.choice(by_object)
+            relative = Clause(self._subject(verb.subject), verb, tense, object=trace)
+        return dataclasses.replace(phrase, relative=relative)
+
+    def _clause(
+        self, tenses: Sequence[Tense] = tuple(Tense), negatable: bool = True
+    ) -> Clause:
+        """A clause that is no relative clause, in one of the tenses."""
+        tense = self._rng.choice(tenses)
+        negated = negatable and self._maybe(0.25)
+        if tense is not Tense.CAN and self._maybe(0.15):
+            return self._description(tense, negated)
+        verb = self._rng.choice(words.VERBS)
+        return self._action(self._subject(verb.subject, negated), verb, tense, negated)
+
+    def _description(self, tense: Tense, negated: bool) -> Clause:
+        """The house is red; the dog is in the garden."""
+        if self._maybe(0.35):
+            kind = words.ANIMATE | words.SMALL | words.LARGE
+            subject = self._subject(kind, negated)
+            return Clause(subject, words.BE, tense, negated, place=self._place())
+        subject = self._subject(words.EVERYTHING, negated)
+        kind, known = words.ADULT, ()
+        if isinstance(subject, NounPhrase):
+            kind, known = subject.noun.kind, subject.adjectives
+            if subject.determiner is words.BARE:  # "dogs are clever": les chiens
+                subject = dataclasses.replace(subject, determiner=words.THE)
+        predicate = self._rng.choice([a for a in _adjectives(kind) if a not in known])
+        return Clause(subject, words.BE, tense, negated, predicate=predicate)
+
+    def _action(
+        self, subject: Subject, verb: Verb, tense: Tense, negated: bool = False
+    ) -> Clause:
+        """The verb with the objects that it asks for, and now and then a place."""
+        object_ = recipient = place = None
+        if verb.recipient:
+            recipient = self._object_phrase(verb.recipient, negated)
+            object_ = self._object(verb, negated)
+        elif verb.object & words.PERSON:
+            object_ = self._object_phrase(verb.object, negated, verb)
+        elif verb.object:
+            object_ = self._object(verb, negated)
+        if verb.place and not (negated and object_) and self._maybe(0.3):
+            place = self._place()
+        return Clause(subject, verb, tense, negated, object_, recipient, None, place)
+
+    def _object_phrase(
+        self, kind: Kind, negated: bool, verb: Verb | None = None
+    ) -> NounPhrase | Pronoun:
+        """A pronoun for a person, or a noun phrase."""
+        if self._maybe(0.27):
+            return self._rng.choice((words.HE, words.SHE, words.THEY))
+        if verb is not None:
+            return self._object(verb, negated)
+        return self._noun_phrase(kind, definite=negated)
+
+    def _object(self, verb: Verb, negated: bool) -> NounPhrase:
+        """A direct object; an indefinite one takes the negation: kein Hund."""
+        is_direct = verb.german_case == "accusative" and not verb.german_preposition
+        if negated and is_direct and self._maybe(0.5):
+            return self._noun_phrase(verb.object, determiners=(words.A, words.BARE))
+        return self._noun_phrase(verb.object, definite=negated)
+
+    def _place(self) -> Place:
+        """A place, in the singular."""
+        preposition = self._rng.choice(words.PREPOSITIONS)
+        phrase = self._noun_phrase(
+            words.PLACE, determiners=_SINGULAR_PLACES, plural=False
+        )
+        return Place(preposition, phrase)
+
+    def _subject(
+        self, kind: Kind, negated: bool = False
+    ) -> NounPhrase | Pair | Pronoun:
+        """A subject of this kind; of a negated clause a definite one."""
+        draw = self._rng.random()
+        if draw < 0.28 and kind & words.PERSON:
+            return self._rng.choice((words.ME, *words.PRONOUNS))
+        if draw < 0.34 and kind & words.PERSON:
+            first, second = self._rng.sample(_nouns(words.PERSON), 2)
+            return Pair(self._simple_phrase(first), self._simple_phrase(second))
+        return self._noun_phrase(kind, definite=negated)
+
+    def _noun_phrase(
+        self,
+        kind: Kind,
+        definite: bool = False,
+        determiners: Sequence[Determiner] = (words.THE, *words.DETERMINERS),
+        plural: bool | None = None,
+    ) -> NounPhrase:
+        """A phrase without a relative clause.
+
+        Args:
+            kind: of its noun.
+            definite: leaves the indefinite determiners out.
+            determiners: to choose from.
+            plural: its number, if that is decided.
+        """
+        noun = self._rng.choice(_nouns(kind))
+        adjectives = self._adjectives_of(noun)
+        if noun.owned and words.THE in determiners and self._maybe(0.1):
+            owner = self._simple_phrase(self._rng.choice(_nouns(words.PERSON)))
+            plural = self._maybe(0.3) if plural is None else plural
+            return NounPhrase(None, noun, plural, adjectives, owner)
+        determiner = self._rng.choice(
+            [
+                determiner
+                for determiner in determiners
+                if (determiner.definite or not definite)
+                and (noun.owned or determiner is not words.MY)
+            ]
+        )
+        if plural is None:
+            plural = determiner.plural and (not determiner.singular or self._maybe(0.3))
+        return NounPhrase(determiner, noun, plural, adjectives)
+
+    def _simple_phrase(self, noun: Noun) -> NounPhrase:
+        """A short definite singular: an owner, or one of a pair."""
+        mine = (words.MY,) if noun.owned else ()
+        determiner = self._rng.choice((words.THE, words.THE, words.THIS, *mine))
+        adjectives = self._adjectives_of(noun)[:1] if self._maybe(0.5) else ()
+        return NounPhrase(determiner, noun, False, adjectives)
+
+    def _adjectives_of(self, noun: Noun) -> tuple[Adjective, ...]:
+        """None, one, or two of which French puts one on either side."""
+        draw = self._rng.random()
+        if draw < 0.55:
+            return ()
+        if draw < 0.93:
+            return (self._rng.choice(_adjectives(noun.kind)),)
+        sides = (_adjectives(noun.kind, before) for before in (True, False))
+        return tuple(self._rng.choice(side) for side in sides if side)
+
+    def _maybe(self, probability: float) -> bool:
+        return self._rng.random() < probability
+
+
+def _may_have_relative(phrase: Subject | None) -> bool:
+    """Whether it is "the ..." or "a ...", with nothing in the way."""
+    return isinstance(phrase, NounPhrase) and phrase.determiner in (words.THE, words.A)
+
+
+@functools.cache
+def _nouns(kind: Kind) -> tuple[Noun, ...]:
+    """The nouns of these kinds."""
+    return tuple(noun for noun in words.NOUNS if noun.kind & kind)
+
+
+@functools.cache
+def _adjectives(kind: Kind, before: bool | None = None) -> tuple[Adjective, ...]:
+    """The adjectives for a kind; if asked, those on one side of a French noun."""
+    return tuple(
+        adjective
+        for adjective in words.ADJECTIVES
+        if adjective.kind & kind and before in (None, adjective.before)
+    )
+
+
+@functools.cache
+def _verbs_of_subject(kind: Kind) -> tuple[Verb, ...]:
+    """The verbs of what such a noun can do."""
+    return tuple(verb for verb in words.VERBS if verb.subject & kind)
+
+
+@functools.cache
+def _verbs_of_object(kind: Kind) -> tuple[Verb, ...]:
+    """The verbs of what one can do to such a noun, "whom ... invites"."""
+    return tuple(
+        verb
+        for verb in words.VERBS
+        if verb.object & kind
+        and not verb.recipient
+        and not verb.english_particle
+        and not verb.english_preposition
+    )

@@ -1,0 +1,17 @@
+"""Which Keras backend the rooms above the model need."""
+
+import keras
+
+from t2t_keras.errors import UserError
+
+
+def require_tensorflow() -> None:
+    """Raises `UserError` unless Keras runs on TensorFlow.
+
+    Layers and model run on any backend; decoding, training and serving do not.
+    """
+    if keras.backend.backend() != "tensorflow":
+        raise UserError(
+            f"t2t_keras needs TensorFlow here, and Keras runs on "
+            f"{keras.backend.backend()}: set KERAS_BACKEND=tensorflow"
+        )

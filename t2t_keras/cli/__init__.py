@@ -1,0 +1,10 @@
+"""The `t2t` command: one file for each group of verbs, one function for each verb.
+
+A verb's function turns flags into a call of a room and returns the JSON object;
+`program` parses the command line, prints, and turns errors into exit codes. TensorFlow
+is imported inside the verbs, so that help and listings answer at once.
+"""
+
+from t2t_keras.cli.program import main
+
+__all__ = ["main"]

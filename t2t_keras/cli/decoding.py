@@ -1,0 +1,113 @@
+"""The flags of decoding, and the models they apply to: of a run, or exported."""
+
+import argparse
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from t2t_keras.cli.verb import positive
+from t2t_keras.errors import UserError
+
+# Lines, and how many came before them -> for each line (score, text), best first.
+Decoder = Callable[[list[str], int], list[list[tuple[float, str]]]]
+
+_CHARACTERS_AT_ONCE = 8000  # in a batch of an exported model
+
+_BEAM = ("beam_size", "alpha", "n_best", "min_length", "extra_length", "batch_tokens")
+_SAMPLING = ("temperature", "top_k", "top_p", "seed")
+
+
+def add_decoding_flags(parser: argparse.ArgumentParser) -> None:
+    """The flags of beam search; `decoding_options` reads them."""
+    beam = parser.add_argument_group("beam search")
+    beam.add_argument(
+        "--beam_size", type=positive, help="default: the problem's; 1: greedy"
+    )
+    beam.add_argument(
+        "--alpha", type=float, help="of the length penalty (default: the problem's)"
+    )
+    beam.add_argument(
+        "--min_length", type=positive, metavar="N", help="fewest pieces of an output"
+    )
+    beam.add_argument(
+        "--extra_length",
+        type=positive,
+        metavar="N",
+        help="pieces that an output may have more than its input",
+    )
+    beam.add_argument(
+        "--batch_tokens", type=positive, metavar="N", help="pieces decoded at once"
+    )
+
+
+def decoding_options(args: argparse.Namespace) -> dict[str, Any]:
+    """Returns the decoding options that were given, by name."""
+    given = {name: getattr(args, name, None) for name in (*_BEAM, *_SAMPLING)}
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def open_decoder(args: argparse.Namespace) -> Decoder:
+    """Loads the model that the flags name."""
+    options = decoding_options(args)
+    useless = [name for name in _SAMPLING if name in options]
+    if useless and not args.sample:
+        raise UserError(f"--{useless[0]} needs --sample beside it")
+    if args.export_dir:
+        return _exported(args, options)
+    from t2t_keras.training.run_dir import RunDirectory
+
+    translator = RunDirectory(args.output_dir).translator(args.checkpoint)
+    seed = options.pop("seed", 0)
+
+    def decode(lines: list[str], before: int) -> list[list[tuple[float, str]]]:
+        found = translator.n_best(
+            lines, sampling=args.sample, seed=seed + before, **options
+        )
+        return [[(best.score, best.text) for best in outputs] for outputs in found]
+
+    return decode
+
+
+def _exported(args: argparse.Namespace, options: dict[str, Any]) -> Decoder:
+    """Loads a SavedModel, which has its options from `t2t export`."""
+    fixed = [name for name in options if name not in ("beam_size", "alpha", "n_best")]
+    if args.sample or args.checkpoint or fixed:
+        flag = "sample" if args.sample else [*fixed, "checkpoint"][0]
+        raise UserError(f"--{flag} needs --output_dir; an export has it built in")
+    if options and not {"beam_size", "alpha"} <= options.keys():
+        raise UserError(
+            "--export_dir: give --beam_size and --alpha together (--n_best needs "
+            "both), or neither, for those that the export was made with"
+        )
+    if not (Path(args.export_dir) / "saved_model.pb").exists():
+        raise UserError(f"--export_dir: {args.export_dir} has no saved_model.pb")
+    import tensorflow as tf
+    import tensorflow_text  # noqa: F401  (the tokenizers' operations)
+
+    from t2t_keras.decoding.translator import batches
+
+    served = tf.saved_model.load(args.export_dir)
+    numbers = {
+        name: tf.constant(value, tf.float32 if name == "alpha" else tf.int32)
+        for name, value in ({"n_best": 1} | options if options else {}).items()
+    }
+
+    def decode(lines: list[str], before: int) -> list[list[tuple[float, str]]]:
+        del before
+        signature = served.signatures["translate" if numbers else "serving_default"]
+        results: list[list[tuple[float, str]]] = [[] for _ in lines]
+        for batch in batches([len(line) for line in lines], _CHARACTERS_AT_ONCE):
+            found = signature(texts=tf.constant([lines[i] for i in batch]), **numbers)
+            for i, texts, scores in zip(
+                batch, found["texts"].numpy(), found["scores"].numpy(), strict=True
+            ):
+                outputs = [
+                    (float(score), text.decode("utf-8", "replace"))
+                    for score, text in zip(scores, texts, strict=True)
+                ]
+                left_over = (-math.inf, "")  # there are fewer than n
+                results[i] = [x for x in outputs if x != left_over] or outputs[:1]
+        return results
+
+    return decode

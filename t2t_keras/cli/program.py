@@ -1,0 +1,156 @@
+"""The `t2t` program: from the command line to a verb, and back to an exit code."""
+
+import argparse
+import contextlib
+import difflib
+import json
+import os
+import sys
+from collections.abc import Iterable, Sequence
+from typing import NoReturn
+
+from t2t_keras import registry
+from t2t_keras.cli import data, evaluation, training, translation
+from t2t_keras.cli.verb import Verb
+from t2t_keras.errors import UserError
+
+_VERBS: dict[str, Verb] = {
+    **data.VERBS,
+    **training.VERBS,
+    **translation.VERBS,
+    **evaluation.VERBS,
+}
+
+_WORKFLOW = """\
+the workflow:
+  t2t datagen   --problem translate_ende_toy --data_dir data
+  t2t train     --problem translate_ende_toy --hparams_set tiny \\
+                --data_dir data --output_dir runs/toy
+  t2t translate --output_dir runs/toy --input source.txt --output translation.txt
+"""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs one verb.
+
+    Returns:
+        0; 2 after a user's mistake; as the shell has it, 130 when interrupted and 141
+        when the reader of standard output has gone.
+    """
+    argv = sys.argv[1:] if argv is None else argv
+    verb = ""
+    try:
+        args = _parse(argv)
+        verb = f" {args.verb}"
+        _run(args)
+        return 0
+    except UserError as error:
+        return _fail(f"t2t{verb}: error: {error}", 2)
+    except BrokenPipeError:
+        # Python flushes standard output once more at exit: let that go nowhere.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        return 141
+    except OSError as error:
+        if error.filename is None:
+            raise
+        return _fail(f"t2t{verb}: error: {error.filename}: {error.strerror}", 2)
+    except KeyboardInterrupt:
+        return _fail(f"t2t{verb}: interrupted", 130)
+
+
+def _run(args: argparse.Namespace) -> None:
+    """Runs the verb and prints its result, alone, on standard output."""
+    verb = _VERBS[args.verb]
+    # Before TensorFlow is imported: warnings about this machine's CPU are no news.
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    backend = os.environ.setdefault("KERAS_BACKEND", "tensorflow")
+    if verb.uses_tensorflow and backend != "tensorflow":
+        raise UserError(
+            f"KERAS_BACKEND is '{backend}', and this needs TensorFlow: unset it or set "
+            "it to tensorflow"
+        )
+    if verb.uses_tensorflow:
+        _import_tensorflow()
+    with contextlib.redirect_stdout(sys.stderr):  # whatever a library prints
+        if getattr(args, "usr_dir", None):
+            registry.load_usr_dir(args.usr_dir)
+        result = verb.run(args)
+    text = json.dumps(result) if args.json else verb.show(result)
+    if text:
+        print(text, flush=True)
+
+
+def _import_tensorflow() -> None:
+    """Imports TensorFlow without the remarks that no setting of its own mutes.
+
+    They come from C++ before its logging is set up, so that the file is diverted.
+    """
+    stderr = os.dup(2)
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 2)
+    try:
+        import tensorflow  # noqa: F401
+    finally:
+        os.dup2(stderr, 2)
+        os.close(stderr)
+        os.close(nowhere)
+
+
+def _fail(message: str, code: int) -> int:
+    print(message, file=sys.stderr)
+    return code
+
+
+class _Parser(argparse.ArgumentParser):
+    """A parser whose errors are one sentence each."""
+
+    def error(self, message: str) -> NoReturn:
+        print(f"{self.prog}: error: {message}", file=sys.stderr)
+        sys.exit(2)
+
+
+def _parse(argv: Sequence[str]) -> argparse.Namespace:
+    """Parses the command line; an unknown name gets a suggestion."""
+    parser = _Parser(
+        prog="t2t",
+        description="The Transformer of 'Attention Is All You Need': train, translate, "
+        "evaluate, export.",
+        epilog=_WORKFLOW,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
+    parsers: dict[str, _Parser] = {}
+    for name, verb in _VERBS.items():
+        parsers[name] = verbs.add_parser(
+            name, help=verb.summary, description=verb.summary, allow_abbrev=False
+        )
+        verb.add_flags(parsers[name])
+        parsers[name].add_argument(
+            "--json",
+            action="store_true",
+            help="print one JSON object as the last line of standard output",
+        )
+    _check_names(argv, parser, parsers)
+    return parser.parse_args(argv)
+
+
+def _check_names(
+    argv: Sequence[str], parser: _Parser, parsers: dict[str, _Parser]
+) -> None:
+    """Ends the program with a suggestion at an unknown verb or flag."""
+    if not argv or argv[0].startswith("-"):
+        return
+    if argv[0] not in parsers:
+        hint = _nearest(argv[0], parsers)
+        parser.error(f"there is no verb '{argv[0]}'{hint} (`t2t --help` lists them)")
+    flags = parsers[argv[0]]._option_string_actions
+    for word in argv[1:]:
+        flag = word.partition("=")[0]
+        if flag.startswith("--") and flag != "--" and flag not in flags:
+            parsers[argv[0]].error(f"there is no flag {flag}{_nearest(flag, flags)}")
+
+
+def _nearest(name: str, names: Iterable[str]) -> str:
+    near = difflib.get_close_matches(name, names, n=1)
+    return f"; did you mean {near[0]}?" if near else ""

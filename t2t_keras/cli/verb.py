@@ -1,0 +1,78 @@
+"""What a verb of the command line is, and the flags that verbs share."""
+
+import argparse
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+
+@dataclasses.dataclass(frozen=True)
+class Verb:
+    """One verb of `t2t`.
+
+    Attributes:
+        summary: one line for `t2t --help`.
+        add_flags: declares the verb's flags on its parser.
+        run: does the work; returns the object that `--json` prints.
+        show: that object as text for people; an empty text prints nothing.
+        uses_tensorflow: whether it is of no use without TensorFlow.
+    """
+
+    summary: str
+    add_flags: Callable[[argparse.ArgumentParser], None]
+    run: Callable[[argparse.Namespace], dict[str, Any]]
+    show: Callable[[dict[str, Any]], str]
+    uses_tensorflow: bool = False
+
+
+def add_usr_dir(parser: argparse.ArgumentParser) -> None:
+    """`--usr_dir`, of every verb that looks up a problem or an hparam set."""
+    parser.add_argument(
+        "--usr_dir",
+        metavar="DIR",
+        help="folder with your own problems and hparam sets, imported first",
+    )
+
+
+def add_checkpoint(parser: argparse.ArgumentParser) -> None:
+    """`--checkpoint`, of every verb that reads a run directory's weights."""
+    parser.add_argument(
+        "--checkpoint",
+        metavar="WHICH",
+        help="a step, 'latest', 'average' or a path (default: the average of the "
+        "newest step if there is one, otherwise the newest checkpoint)",
+    )
+
+
+def table(rows: dict[str, Any]) -> str:
+    """Formats names and values in two columns."""
+    width = max(map(len, rows), default=0)
+    lines = (f"{name:<{width}}  {_rounded(value)}" for name, value in rows.items())
+    return "\n".join(lines)
+
+
+def _rounded(value: Any) -> Any:
+    if not isinstance(value, float):
+        return value
+    return f"{value:.2f}" if abs(value) >= 1 else f"{value:.4f}"
+
+
+def positive(text: str) -> int:
+    """Converts a flag's text to an integer of at least 1."""
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"must be at least 1, not {text}")
+    return number
+
+
+def not_negative(text: str) -> int:
+    """Converts a flag's text to an integer of at least 0."""
+    number = int(text)
+    if number < 0:
+        raise argparse.ArgumentTypeError(f"must not be negative, but is {text}")
+    return number
+
+
+# What argparse calls them: "invalid positive integer value: 'x'".
+positive.__name__ = "positive integer"
+not_negative.__name__ = "integer"

@@ -1,0 +1,155 @@
+"""Pairs of texts to records, in several processes.
+
+A worker imports no TensorFlow: it starts in a moment and needs 50 MB, not 600.
+"""
+
+import collections
+import contextlib
+import dataclasses
+import functools
+import itertools
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Executor, Future
+from pathlib import Path
+
+from t2t_keras.data.example import example
+from t2t_keras.data.shuffle import order_key, spilled
+from t2t_keras.data.workers import worker_pool
+from t2t_keras.problem import Pair
+from t2t_keras.text.tokenizer import Tokenizer, load_tokenizer
+
+CHUNK = 1000  # pairs that travel to a worker at a time
+
+
+@dataclasses.dataclass(frozen=True)
+class Rule:
+    """What becomes of the pairs of a split.
+
+    Attributes:
+        num_shards: how many shards they are spread over.
+        seed: of the global order; None keeps the order of the source.
+        max_length: pairs with a longer side (pieces with EOS) are dropped, and so are
+            those with an empty one; None keeps every pair.
+    """
+
+    num_shards: int
+    seed: int | None
+    max_length: int | None
+
+
+@dataclasses.dataclass(frozen=True)
+class Encoded:
+    """What became of a chunk of pairs.
+
+    Attributes:
+        pairs: number of pairs in the chunk.
+        spills: shard -> its records, as `shuffle.Spills` stores them.
+        counts: "examples", the "source" and "target" tokens of those, and the dropped
+            pairs by reason: "empty", "over_length".
+    """
+
+    pairs: int
+    spills: dict[int, bytes]
+    counts: collections.Counter[str]
+
+
+class Encoder:
+    """Encodes chunks of pairs.
+
+    Args:
+        source_vocabulary: the file of the source side.
+        target_vocabulary: the file of the target side.
+    """
+
+    def __init__(self, source_vocabulary: Path, target_vocabulary: Path) -> None:
+        self._source: Tokenizer = load_tokenizer(source_vocabulary)
+        self._target: Tokenizer = self._source
+        if target_vocabulary != source_vocabulary:
+            self._target = load_tokenizer(target_vocabulary)
+
+    def __call__(self, first: int, pairs: list[Pair], rule: Rule) -> Encoded:
+        """Encodes the pairs number `first`, `first` + 1, ... of a split."""
+        sources = self._source.encode_batch([source for source, _ in pairs])
+        targets = self._target.encode_batch([target for _, target in pairs])
+        spills: dict[int, list[bytes]] = collections.defaultdict(list)
+        counts: collections.Counter[str] = collections.Counter()
+        for number, pair, source, target in zip(
+            itertools.count(first), pairs, sources, targets, strict=False
+        ):
+            if rule.max_length is not None:
+                if not all(text.strip() for text in pair):
+                    counts["empty"] += 1
+                    continue
+                if max(len(source), len(target)) > rule.max_length:
+                    counts["over_length"] += 1
+                    continue
+            counts["examples"] += 1
+            counts["source"] += len(source)
+            counts["target"] += len(target)
+            key = number if rule.seed is None else order_key(rule.seed, number)
+            spills[key % rule.num_shards].append(
+                spilled(key, example(source, target), len(source), len(target))
+            )
+        joined = {shard: b"".join(records) for shard, records in spills.items()}
+        return Encoded(len(pairs), joined, counts)
+
+
+Encode = Callable[[Iterable[Pair], Rule, int], Iterator[Encoded]]
+
+_encoder: Encoder  # of a worker process
+
+
+def _start_worker(*vocabularies: Path) -> None:
+    global _encoder
+    _encoder = Encoder(*vocabularies)
+
+
+def _encode_in_worker(first: int, pairs: list[Pair], rule: Rule) -> Encoded:
+    return _encoder(first, pairs, rule)
+
+
+@contextlib.contextmanager
+def encoders(vocabularies: tuple[Path, Path], workers: int) -> Iterator[Encode]:
+    """Gives a function that encodes pairs: (pairs, rule, first) -> chunks of results.
+
+    The results come in the order of the pairs, of which the first has number `first`.
+    Only a few chunks are under way at any time, however many pairs there are.
+
+    Args:
+        vocabularies: the files of the source and the target side.
+        workers: number of processes; 1 is this process.
+    """
+    if workers == 1:
+        yield functools.partial(_encode_here, Encoder(*vocabularies))
+    else:
+        with worker_pool(workers, _start_worker, *vocabularies) as pool:
+            yield functools.partial(_encode_in_pool, pool, 2 * workers)
+
+
+def _encode_here(
+    encoder: Encoder, pairs: Iterable[Pair], rule: Rule, first: int
+) -> Iterator[Encoded]:
+    """Encodes chunk after chunk."""
+    for number, chunk in _chunks(pairs, first):
+        yield encoder(number, chunk, rule)
+
+
+def _encode_in_pool(
+    pool: Executor, most: int, pairs: Iterable[Pair], rule: Rule, first: int
+) -> Iterator[Encoded]:
+    """Encodes with at most so many chunks waiting or at work."""
+    waiting: collections.deque[Future[Encoded]] = collections.deque()
+    for number, chunk in _chunks(pairs, first):
+        waiting.append(pool.submit(_encode_in_worker, number, chunk, rule))
+        if len(waiting) > most:
+            yield waiting.popleft().result()
+    while waiting:
+        yield waiting.popleft().result()
+
+
+def _chunks(pairs: Iterable[Pair], first: int) -> Iterator[tuple[int, list[Pair]]]:
+    """Cuts the pairs into lists; yields each with the number of its first pair."""
+    iterator = iter(pairs)
+    while chunk := list(itertools.islice(iterator, CHUNK)):
+        yield first, chunk
+        first += len(chunk)

@@ -1,0 +1,57 @@
+"""Writing files so that a half-written one is never taken for a whole one."""
+
+import contextlib
+import hashlib
+import io
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+
+@contextlib.contextmanager
+def atomic(path: Path) -> Iterator[Path]:
+    """Gives the name to write under; the file bears its own name once it is whole.
+
+    Args:
+        path: where the file shall be.
+
+    Yields:
+        `{path}.incomplete`, renamed when the block ends and removed when it raises.
+    """
+    incomplete = path.with_name(f"{path.name}.incomplete")
+    try:
+        yield incomplete
+        os.replace(incomplete, path)
+    except BaseException:
+        incomplete.unlink(missing_ok=True)
+        raise
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Writes a value as JSON, atomically."""
+    text = json.dumps(value, indent=2, ensure_ascii=False) + "\n"
+    with atomic(path) as incomplete:
+        incomplete.write_text(text, encoding="utf-8")
+
+
+def read_json(path: Path) -> Any:
+    """Reads what `write_json` wrote; None where there is no such file."""
+    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
+
+
+def write_array(path: Path, array: np.ndarray) -> None:
+    """Writes an array for `numpy.load`, atomically."""
+    content = io.BytesIO()  # numpy, given a real file, does not say that a disk is full
+    np.save(content, array)
+    with atomic(path) as incomplete:
+        incomplete.write_bytes(content.getbuffer())
+
+
+def sha256(path: Path) -> str:
+    """Returns the SHA-256 of a file's bytes, as `sha256sum` prints it."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,0 +1,87 @@
+"""Progress on standard error: a bar on a terminal, a line now and then elsewhere."""
+
+import contextlib
+import sys
+import time
+from collections.abc import Callable, Iterator
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeRemainingColumn,
+)
+
+_SECONDS_BETWEEN_LINES = 10.0
+
+
+def say(message: str) -> None:
+    """Prints one line to standard error."""
+    print(message, file=sys.stderr, flush=True)
+
+
+@contextlib.contextmanager
+def progress(
+    task: str, unit: str, total: int | None = None, done: int = 0
+) -> Iterator[Callable[[int], None]]:
+    """Shows how far a task is, and at its end how long it took.
+
+    Args:
+        task: what is being done.
+        unit: what is counted.
+        total: how many there will be, where that is known.
+        done: how many were done before, by an earlier run.
+
+    Yields:
+        A function to call with the number of units done since the last call.
+    """
+    start, count = time.monotonic(), 0
+    console = Console(stderr=True)
+    with contextlib.ExitStack() as stack:
+        if console.is_terminal:
+            bar = stack.enter_context(_bar(unit, console))
+            row = bar.add_task(task, total=total, completed=done)
+            show = lambda: bar.update(row, completed=done + count)  # noqa: E731
+        else:
+            show = _lines(task, unit, total, lambda: done + count)
+
+        def advance(units: int) -> None:
+            nonlocal count
+            count += units
+            show()
+
+        yield advance
+    seconds = time.monotonic() - start
+    rate = f"{count / seconds:,.0f} {unit}/s" if seconds else "at once"
+    say(f"{task}: {done + count:,} {unit} in {seconds:,.1f} s ({rate})")
+
+
+def _bar(unit: str, console: Console) -> Progress:
+    """The bar, which goes when its task is done."""
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn(unit),
+        TimeRemainingColumn(),
+        console=console,
+        transient=True,
+    )
+
+
+def _lines(
+    task: str, unit: str, total: int | None, count: Callable[[], int]
+) -> Callable[[], None]:
+    """Returns a function that prints the state if it has not done so for a while."""
+    last = time.monotonic()
+
+    def show() -> None:
+        nonlocal last
+        if time.monotonic() - last > _SECONDS_BETWEEN_LINES:
+            last = time.monotonic()
+            of = f" of {total:,}" if total else ""
+            say(f"{task}: {count():,}{of} {unit}")
+
+    return show

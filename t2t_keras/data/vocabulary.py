@@ -1,0 +1,109 @@
+"""Training the vocabulary of a problem on a sample of its training pairs."""
+
+import functools
+import json
+import random
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Literal
+
+from t2t_keras.data.workers import worker_pool
+from t2t_keras.errors import UserError
+from t2t_keras.problem import Pair, Problem
+
+Side = Literal["source", "target"]
+SIDES: tuple[Side, Side] = ("source", "target")
+
+_SUFFIXES = {"sentencepiece": ".spm", "t2t_subword": ".subwords"}
+
+# Pairs that a vocabulary is trained on. SentencePiece holds them in memory: 450 MB for
+# so many, less than the later stages need. tensor2tensor's trainer is slow.
+_SAMPLE = {"sentencepiece": 250_000, "t2t_subword": 50_000}
+
+
+def vocab_files(problem: Problem) -> dict[Side, str]:
+    """Returns the file name of each side's vocabulary; the same one when shared."""
+    stem, suffix = f"vocab.{problem.data_name}", _SUFFIXES[problem.tokenizer]
+    if problem.shared_vocab:
+        return dict.fromkeys(SIDES, f"{stem}.{problem.vocab_size}{suffix}")
+    return {side: f"{stem}.{side}.{problem.vocab_size}{suffix}" for side in SIDES}
+
+
+def sample_size(problem: Problem, num_pairs: int) -> int:
+    """Returns how many of the training pairs the vocabulary is trained on."""
+    return min(_SAMPLE[problem.tokenizer], num_pairs)
+
+
+def draw(pairs: Iterable[Pair], total: int, size: int, seed: int) -> Iterator[Pair]:
+    """Draws `size` of `total` pairs, in their order; every choice is equally likely.
+
+    Knuth's selection sampling (The Art of Computer Programming 2, 3.4.2, algorithm S),
+    which keeps nothing in memory.
+    """
+    rng = random.Random(seed)
+    taken = 0
+    for number, pair in enumerate(pairs):
+        if rng.random() * (total - number) < size - taken:
+            taken += 1
+            yield pair
+
+
+def train_vocabulary(
+    problem: Problem, texts: Iterable[str], path: Path, own_process: bool
+) -> None:
+    """Trains a vocabulary and writes it.
+
+    Args:
+        problem: tells the kind, the size and, for the target's, the symbols.
+        texts: lines of the side or the sides.
+        path: the file, one of `vocab_files`.
+        own_process: train in another process, so that the memory is given back.
+
+    Raises:
+        UserError: the texts do not suffice, or the kind cannot keep symbols whole.
+    """
+    is_target = path.name == vocab_files(problem)["target"]
+    symbols = problem.symbols if is_target else ()
+    if problem.tokenizer == "t2t_subword" and symbols:
+        raise UserError(
+            f"problem '{problem.name}' has symbols, which tensor2tensor's subwords "
+            "cannot keep whole; set its tokenizer to 'sentencepiece'"
+        )
+    train = functools.partial(_TRAINERS[problem.tokenizer], symbols=symbols)
+    if not own_process:
+        train(texts, path, problem.vocab_size)
+        return
+    lines = path.with_suffix(".lines")
+    with lines.open("w", encoding="utf-8") as file:
+        # As JSON, for a text of a user's own source may have a newline in it.
+        file.writelines(f"{json.dumps(text)}\n" for text in texts)
+    with worker_pool(1) as pool:
+        pool.submit(_train_on_file, train, lines, path, problem.vocab_size).result()
+    lines.unlink()
+
+
+def _train_on_file(
+    train: Callable[..., None], lines: Path, path: Path, vocab_size: int
+) -> None:
+    with lines.open(encoding="utf-8") as file:
+        train(map(json.loads, file), path, vocab_size)
+
+
+def _sentence_piece(
+    texts: Iterable[str], path: Path, vocab_size: int, symbols: Sequence[str]
+) -> None:
+    from t2t_keras.text.sentence_piece import train_sentence_piece
+
+    train_sentence_piece(texts, path, vocab_size, symbols)
+
+
+def _subwords(
+    texts: Iterable[str], path: Path, vocab_size: int, symbols: Sequence[str]
+) -> None:
+    from t2t_keras.text.subword_training import train_subwords
+
+    del symbols
+    train_subwords(texts, path, vocab_size)
+
+
+_TRAINERS = {"sentencepiece": _sentence_piece, "t2t_subword": _subwords}

@@ -1,0 +1,376 @@
+"""Beam search: the n best target sequences of every sentence of a batch.
+
+The search goes from left to right. At every step it holds two sets of hypotheses for
+each sentence, each of at most K, the beam size:
+
+- *alive*: the prefixes to be continued, which do not yet end in EOS, best first;
+- *finished*: the best of those that have ended, best first.
+
+One step extends the alive hypotheses by one piece. Each of them has V continuations,
+whose log-probability is its own plus that of the piece. Of all K * V continuations of a
+sentence the 2K most likely are its candidates. At most K of them end in EOS, one for
+each beam, so at least K do not: the K best of these become the new alive set. Those
+that do end compete with the finished ones for the K places there. With K = 1 there is
+but one candidate, the likeliest piece: if that is EOS the search ends. That is greedy
+search. (With two, it would go on beside an EOS that came second, as tensor2tensor does.)
+
+Within a step all candidates have one length, and their log-probabilities compare. The
+finished differ in length, and a sum of log-probabilities falls with every piece, so they
+compare by a score that makes up for it (Wu et al., 2016, "GNMT"):
+
+    score = log_prob / penalty(length),    penalty(length) = ((5 + length) / 6) ** alpha
+
+where the length counts EOS. With alpha = 0 the score is the log-probability.
+
+*When to stop.* Log-probabilities only fall. So whatever an alive hypothesis becomes, its
+score will be at most its present log-probability over the largest penalty still
+attainable (log-probabilities are negative: the larger the divisor, the better). When the
+n-th best finished score is no less than this bound of the best alive hypothesis, nothing
+that is alive will be among the n best, and the sentence is done. The penalty is monotone
+in the length, rising for positive alpha and falling for negative, so the largest is at
+one of the two ends: the next length or the longest allowed.
+
+*Limits.* Every sentence has its own `max_length`. If it gets there with fewer than n
+finished hypotheses, the alive ones, cut off, take the places behind these, scored by the
+same formula.
+
+*Independence.* A sentence that is done is frozen: its sets stay as they are while its
+companions in the batch go on. Limits and stopping being each sentence's own, too, its
+result is the same in any batch.
+
+PAD is never generated, nor is what the constraint rules out; the probabilities of the
+rest are left as the model gives them. So every score equals what teacher forcing
+(`decoding.scoring`) computes for the same sequence.
+"""
+
+from typing import Any, NamedTuple, Protocol
+
+import keras
+import tensorflow as tf
+
+from t2t_keras.decoding.constraint import AllOf, Constraint
+from t2t_keras.text.tokenizer import EOS, PAD
+
+NOTHING = float("-inf")  # the log-probability of a place that no hypothesis takes
+
+
+class StepModel(Protocol):
+    """What decoding needs of a model; `model.Transformer` is one.
+
+    The cache is a nest of tensors: all that the model remembers of the source and of
+    the pieces so far.
+    """
+
+    def encode(self, source: tf.Tensor) -> tf.Tensor:
+        """Returns the memory of source ids [B, S]."""
+
+    def start_cache(
+        self, memory: tf.Tensor, source: tf.Tensor, num_beams: tf.Tensor
+    ) -> Any:
+        """Returns the cache before the first step."""
+
+    def cache_shapes(self, cache: Any) -> Any:
+        """Returns the shapes that hold for the cache at every step, None if varying."""
+
+    def decode_step(
+        self, ids: tf.Tensor, position: tf.Tensor, cache: Any
+    ) -> tuple[tf.Tensor, Any]:
+        """Returns logits [B, K, V] after the pieces [B, K] of the previous step."""
+
+    def reorder_cache(self, cache: Any, parents: tf.Tensor) -> Any:
+        """Returns the cache in which beam k continues beam `parents[b, k]`."""
+
+
+class Hypotheses(NamedTuple):
+    """The results of a search, best first.
+
+    Where there are fewer than n, places are left over: no ids, length 0, score -inf.
+
+    Attributes:
+        ids: [B, n, T] int32, ending in EOS unless cut off, then padded with PAD.
+        scores: [B, n] float32, log_probs / penalty.
+        log_probs: [B, n] float32, the sum over the pieces.
+        lengths: [B, n] int32, EOS included.
+    """
+
+    ids: tf.Tensor
+    scores: tf.Tensor
+    log_probs: tf.Tensor
+    lengths: tf.Tensor
+
+
+class _Beams(NamedTuple):
+    """A set of hypotheses of each sentence, best first.
+
+    Attributes:
+        ids: [B, K, 1 + steps]; the first is PAD, which stands for the start.
+        log_probs: [B, K]; -inf where no hypothesis takes the place.
+        lengths: [B, K], the start not counted.
+    """
+
+    ids: tf.Tensor
+    log_probs: tf.Tensor
+    lengths: tf.Tensor
+
+
+class _State(NamedTuple):
+    """What the loop carries from one step to the next.
+
+    Attributes:
+        position: scalar, the number of steps made.
+        done: [B], whether a sentence is frozen.
+        alive: hypotheses to be continued.
+        finished: hypotheses that have ended.
+        cache: the model's, in the order of `alive`.
+        constraint: the constraint's state, in the order of `alive`.
+    """
+
+    position: tf.Tensor
+    done: tf.Tensor
+    alive: _Beams
+    finished: _Beams
+    cache: Any
+    constraint: Any
+
+
+def length_penalty(length: tf.Tensor, alpha: float | tf.Tensor) -> tf.Tensor:
+    """Returns ((5 + length) / 6) ** alpha, float32."""
+    return tf.pow((5.0 + tf.cast(length, tf.float32)) / 6.0, alpha)
+
+
+def loop_shapes(model: StepModel, state: Any) -> Any:
+    """Returns the shape invariants of a decoding loop, which any batch may enter.
+
+    Args:
+        model: the model.
+        state: a NamedTuple of nested tensors, whose field `cache` is the model's.
+    """
+    ranks = tf.nest.map_structure(lambda x: tf.TensorShape([None] * x.shape.rank), state)
+    cache = keras.tree.map_structure_up_to(
+        state.cache,
+        lambda shape: tf.TensorShape([None, *shape[1:]]),
+        model.cache_shapes(state.cache),
+    )
+    return ranks._replace(cache=cache)
+
+
+def beam_search(
+    model: StepModel,
+    source: tf.Tensor,
+    *,
+    beam_size: int | tf.Tensor,
+    alpha: float | tf.Tensor,
+    max_length: tf.Tensor,
+    n_best: int | tf.Tensor = 1,
+    constraint: Constraint | None = None,
+) -> Hypotheses:
+    """Finds the n best target sequences of each sentence; see the module.
+
+    Runs in a graph or eagerly. Beam size, alpha and n may be tensors: one traced
+    function serves them all.
+
+    Args:
+        model: the model.
+        source: [B, S] int32, padded with PAD.
+        beam_size: K; 1 is greedy search.
+        alpha: exponent of the length penalty.
+        max_length: [B] int32, most pieces of each output, EOS included. At 0 the
+            output is the empty sequence, with score 0.
+        n_best: how many hypotheses to return, at most K.
+        constraint: restricts what may be generated.
+    """
+    beam_size = tf.convert_to_tensor(beam_size, tf.int32)
+    n_best = tf.convert_to_tensor(n_best, tf.int32)
+    alpha = tf.convert_to_tensor(alpha, tf.float32)
+    constraint = constraint or AllOf()
+
+    def unfinished(state: _State) -> tf.Tensor:
+        return tf.logical_not(tf.reduce_all(state.done))
+
+    def step(state: _State) -> tuple[_State]:
+        logits, cache = model.decode_step(
+            state.alive.ids[:, :, -1], state.position, state.cache
+        )
+        allowed = constraint.mask(state.constraint, state.position)
+        parents, candidates = _candidates(state.alive, logits, allowed)
+        alive, best = _next_alive(candidates, beam_size)
+        finished = _next_finished(state.finished, candidates, alpha)
+        parents = tf.gather(parents, best, batch_dims=1)
+        position = state.position + 1
+        done = (
+            state.done
+            | (position >= max_length)
+            | _cannot_improve(alive, finished, position, max_length, alpha, n_best)
+        )
+        new = _State(
+            position=position,
+            done=done,
+            alive=_where(state.done, _lengthen(state.alive), alive),
+            finished=_where(state.done, _lengthen(state.finished), finished),
+            cache=model.reorder_cache(cache, parents),
+            constraint=constraint.advance(
+                state.constraint, parents, alive.ids[:, :, -1]
+            ),
+        )
+        return (new,)
+
+    start = _start(model, source, beam_size, max_length, constraint)
+    (end,) = tf.while_loop(
+        unfinished, step, (start,), shape_invariants=(loop_shapes(model, start),)
+    )
+    return _ranked(end, alpha, n_best)
+
+
+def _start(
+    model: StepModel,
+    source: tf.Tensor,
+    beam_size: tf.Tensor,
+    max_length: tf.Tensor,
+    constraint: Constraint,
+) -> _State:
+    """Returns the state before the first step: one empty hypothesis is alive.
+
+    The other places are taken by nothing. Were all K the empty hypothesis, the first
+    step would fill the beam with K copies of the best piece.
+    """
+    shape = tf.stack([tf.shape(source)[0], beam_size])
+    nothing = _Beams(
+        ids=tf.fill(tf.concat([shape, [1]], 0), PAD),
+        log_probs=tf.fill(shape, NOTHING),
+        lengths=tf.zeros(shape, tf.int32),
+    )
+    is_first = tf.range(beam_size) == 0
+    return _State(
+        position=tf.constant(0),
+        done=max_length <= 0,
+        alive=nothing._replace(log_probs=tf.where(is_first, 0.0, nothing.log_probs)),
+        finished=nothing,
+        cache=model.start_cache(model.encode(source), source, beam_size),
+        constraint=constraint.init(source, beam_size),
+    )
+
+
+def _candidates(
+    alive: _Beams, logits: tf.Tensor, allowed: tf.Tensor
+) -> tuple[tf.Tensor, _Beams]:
+    """Extends the alive hypotheses by one piece.
+
+    The 2K best of all K * V are among the 2K best of each beam, so these are found
+    first: more and shorter rows to search.
+
+    Args:
+        alive: K hypotheses of each sentence.
+        logits: [B, K, V], of their next pieces.
+        allowed: boolean, broadcasts to [B, K, V].
+
+    Returns:
+        The beam that each of the 2K candidates continues, [B, 2K], and the candidates.
+    """
+    beam_size, vocab_size = tf.unstack(tf.shape(logits)[1:])
+    count = tf.where(beam_size == 1, 1, 2 * beam_size)
+    per_beam = tf.minimum(count, vocab_size)
+    allowed = tf.logical_and(allowed, tf.range(vocab_size) != PAD)
+    log_probs = tf.where(allowed, tf.nn.log_softmax(logits), NOTHING)
+    log_probs, tokens = tf.math.top_k(log_probs, per_beam)
+    log_probs += alive.log_probs[:, :, None]
+
+    row = [-1, beam_size * per_beam]
+    count = tf.minimum(count, beam_size * per_beam)
+    log_probs, best = tf.math.top_k(tf.reshape(log_probs, row), count)
+    parents = best // per_beam
+    tokens = tf.gather(tf.reshape(tokens, row), best, batch_dims=1)
+    extended = tf.nest.map_structure(
+        lambda x: tf.gather(x, parents, batch_dims=1), alive
+    )
+    return parents, _Beams(
+        ids=tf.concat([extended.ids, tokens[:, :, None]], axis=2),
+        log_probs=log_probs,
+        lengths=extended.lengths + 1,
+    )
+
+
+def _next_alive(candidates: _Beams, beam_size: tf.Tensor) -> tuple[_Beams, tf.Tensor]:
+    """Returns the K best candidates that go on, and their numbers among them."""
+    going_on = _only(candidates, candidates.ids[:, :, -1] != EOS)
+    return _best(going_on, going_on.log_probs, beam_size)
+
+
+def _next_finished(finished: _Beams, candidates: _Beams, alpha: tf.Tensor) -> _Beams:
+    """Returns the K best of those that had finished and those that now do."""
+    ended = _only(candidates, candidates.ids[:, :, -1] == EOS)
+    both = _concat(_lengthen(finished), ended)
+    beams, _ = _best(both, _scores(both, alpha), tf.shape(finished.log_probs)[1])
+    return beams
+
+
+def _cannot_improve(
+    alive: _Beams,
+    finished: _Beams,
+    position: tf.Tensor,
+    max_length: tf.Tensor,
+    alpha: tf.Tensor,
+    n_best: tf.Tensor,
+) -> tf.Tensor:
+    """Returns [B]: no continuation of an alive hypothesis can be among the n best.
+
+    Holds, too, when nothing is alive: both sides may then be -inf.
+    """
+    largest_penalty = tf.maximum(
+        length_penalty(position + 1, alpha), length_penalty(max_length, alpha)
+    )
+    attainable = alive.log_probs[:, 0] / largest_penalty
+    return tf.gather(_scores(finished, alpha), n_best - 1, axis=1) >= attainable
+
+
+def _ranked(state: _State, alpha: tf.Tensor, n_best: tf.Tensor) -> Hypotheses:
+    """Returns the n best: the finished, then the alive, then places left over."""
+    both = _concat(state.finished, state.alive)
+    is_taken = tf.cast(both.log_probs > NOTHING, tf.float32)
+    # Both sets are in order, and top_k keeps the order of equals.
+    beams, _ = _best(both, is_taken, n_best)
+    is_taken = beams.log_probs > NOTHING
+    return Hypotheses(
+        ids=tf.where(is_taken[:, :, None], beams.ids[:, :, 1:], PAD),
+        scores=_scores(beams, alpha),
+        log_probs=beams.log_probs,
+        lengths=tf.where(is_taken, beams.lengths, 0),
+    )
+
+
+def _scores(beams: _Beams, alpha: tf.Tensor) -> tf.Tensor:
+    """Returns [B, K]: log-probabilities over length penalties."""
+    return beams.log_probs / length_penalty(beams.lengths, alpha)
+
+
+def _only(beams: _Beams, condition: tf.Tensor) -> _Beams:
+    """Returns the hypotheses where the condition [B, K] holds, else nothing."""
+    return beams._replace(log_probs=tf.where(condition, beams.log_probs, NOTHING))
+
+
+def _best(
+    beams: _Beams, keys: tf.Tensor, count: tf.Tensor
+) -> tuple[_Beams, tf.Tensor]:
+    """Returns the hypotheses with the largest keys, in order, and their numbers."""
+    best = tf.math.top_k(keys, count).indices
+    return tf.nest.map_structure(lambda x: tf.gather(x, best, batch_dims=1), beams), best
+
+
+def _concat(first: _Beams, second: _Beams) -> _Beams:
+    """Returns the hypotheses of both sets."""
+    return tf.nest.map_structure(lambda x, y: tf.concat([x, y], 1), first, second)
+
+
+def _lengthen(beams: _Beams) -> _Beams:
+    """Returns the same hypotheses with a column of PAD more."""
+    return beams._replace(ids=tf.pad(beams.ids, [[0, 0], [0, 0], [0, 1]]))
+
+
+def _where(condition: tf.Tensor, first: _Beams, second: _Beams) -> _Beams:
+    """Returns the first set for sentences where the condition [B] holds."""
+    return tf.nest.map_structure(
+        lambda x, y: tf.where(
+            tf.reshape(condition, [-1] + [1] * (x.shape.rank - 1)), x, y
+        ),
+        first,
+        second,
+    )

@@ -1,0 +1,360 @@
+"""Translator: a list of texts in, their translations out."""
+
+import dataclasses
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from t2t_keras.decoding.beam_search import Hypotheses, beam_search
+from t2t_keras.decoding.constraint import (
+    AllOf,
+    Constraint,
+    ForcedPrefix,
+    MinimumLength,
+)
+from t2t_keras.decoding.options import DecodingOptions
+from t2t_keras.decoding.sampling import sample
+from t2t_keras.decoding.scoring import score_targets
+from t2t_keras.errors import UserError
+from t2t_keras.model.transformer import Transformer
+from t2t_keras.problem import Problem
+from t2t_keras.text.tokenizer import EOS, PAD, Tokenizer
+
+_log = logging.getLogger(__name__)
+
+
+class Hypothesis(NamedTuple):
+    """One output.
+
+    Attributes:
+        text: after the problem's `postprocess`.
+        score: log-probability over length penalty.
+        log_prob: log-probability.
+        ids: the pieces; the last is EOS unless the output reached its limit.
+    """
+
+    text: str
+    score: float
+    log_prob: float
+    ids: tuple[int, ...]
+
+    @property
+    def tokens(self) -> int:
+        """Number of pieces, EOS included."""
+        return len(self.ids)
+
+
+class Score(NamedTuple):
+    """What the model thinks of a given target.
+
+    Attributes:
+        log_prob: of the whole target, EOS included.
+        tokens: number of pieces, EOS included.
+    """
+
+    log_prob: float
+    tokens: int
+
+
+class Translator:
+    """A model between its tokenizers.
+
+        translator = Translator(problem, model, tokenizer, tokenizer)
+        translator.translate(["A house.", "A dog runs."])
+        translator.n_best(["A house."], 4, alpha=1.0)
+
+    Any option of `DecodingOptions` may be given to any call; the problem's are the
+    defaults. The inputs are sorted by length into batches; this changes neither the
+    order of the outputs nor, but for rounding, the outputs.
+
+    A blank input (nothing but white space) has the empty output, with score 0. An
+    output is one line: a line break in it becomes a space.
+
+    Attributes:
+        options: the defaults of every call.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        model: Transformer,
+        source_tokenizer: Tokenizer,
+        target_tokenizer: Tokenizer,
+    ) -> None:
+        self.problem = problem
+        self.model = model
+        self.source_tokenizer = source_tokenizer
+        self.target_tokenizer = target_tokenizer
+        self.options = DecodingOptions.of(problem)
+        self._graphs: dict[Any, Callable] = {}
+
+    def translate(
+        self,
+        texts: Sequence[str],
+        prefixes: Sequence[str] | None = None,
+        **options: Any,
+    ) -> list[str]:
+        """Returns the best output of each text; arguments as of `n_best`."""
+        return [best[0].text for best in self.n_best(texts, None, prefixes, **options)]
+
+    def n_best(
+        self,
+        texts: Sequence[str],
+        n: int | None = None,
+        prefixes: Sequence[str] | None = None,
+        **options: Any,
+    ) -> list[list[Hypothesis]]:
+        """Returns the n best outputs of each text, best first; or n samples, as drawn.
+
+        Outputs that reached their limit without EOS come after all that did not. There
+        are fewer than n where a constraint or a short limit leaves fewer, but never
+        none: if nothing is possible, the output is empty and its score -inf.
+
+        Args:
+            texts: the inputs.
+            n: the option `n_best`.
+            prefixes: for each input, what its output has to begin with; may be "".
+            **options: see `DecodingOptions`.
+
+        Raises:
+            UserError: an option's value is impossible, or there are not as many
+                prefixes as texts.
+        """
+        if n is not None:
+            options["n_best"] = n
+        chosen = dataclasses.replace(self.options, **options)
+        if prefixes is not None and len(prefixes) != len(texts):
+            raise UserError(f"{len(texts)} texts but {len(prefixes)} prefixes")
+
+        numbers = [i for i, text in enumerate(texts) if not is_blank(text)]
+        sources = self._encode_sources([texts[i] for i in numbers], numbers, chosen)
+        forced = None
+        if prefixes is not None:
+            wanted = self.target_tokenizer.encode_batch([prefixes[i] for i in numbers])
+            forced = [ids[:-1] for ids in wanted]  # without EOS
+
+        results = [[Hypothesis("", 0.0, 0.0, ())] for _ in texts]
+        for batch in batches([len(ids) for ids in sources], chosen.batch_tokens):
+            hypotheses = self._decode(
+                [sources[i] for i in batch],
+                None if forced is None else [forced[i] for i in batch],
+                [numbers[i] for i in batch],
+                chosen,
+            )
+            for row, i in enumerate(batch):
+                source = texts[numbers[i]]
+                results[numbers[i]] = self._outputs(source, hypotheses, row)
+        return results
+
+    def score(
+        self, sources: Sequence[str], targets: Sequence[str], **options: Any
+    ) -> list[Score]:
+        """Returns how probable the model finds each target, given its source.
+
+        Raises:
+            UserError: there are not as many sources as targets.
+        """
+        if len(sources) != len(targets):
+            raise UserError(
+                f"{len(sources)} sources but {len(targets)} targets: "
+                "line by line they must be pairs"
+            )
+        chosen = dataclasses.replace(self.options, **options)
+        source_ids = self._encode_sources(sources, range(len(sources)), chosen)
+        target_ids = self.target_tokenizer.encode_batch(list(targets))
+        lengths = [
+            max(len(source), len(target))
+            for source, target in zip(source_ids, target_ids, strict=True)
+        ]
+        results = [Score(0.0, 0)] * len(sources)
+        for batch in batches(lengths, chosen.batch_tokens):
+            _, log_probs, tokens = self._graph("score", self._build_scoring)(
+                padded([source_ids[i] for i in batch]),
+                padded([target_ids[i] for i in batch]),
+            )
+            pairs = zip(log_probs.numpy(), tokens.numpy(), strict=True)
+            for i, (log_prob, count) in zip(batch, pairs, strict=True):
+                results[i] = Score(float(log_prob), int(count))
+        return results
+
+    def _encode_sources(
+        self, texts: Sequence[str], numbers: Sequence[int], options: DecodingOptions
+    ) -> list[list[int]]:
+        """Returns the pieces of each text, cut where there are too many."""
+        encoded = self.source_tokenizer.encode_batch(list(texts))
+        most = options.max_source_length
+        for i, ids in enumerate(encoded):
+            if len(ids) > most:
+                encoded[i] = [*ids[: most - 1], EOS]
+                _log.warning(
+                    "input %d has %d pieces; all after the first %d are left out "
+                    "(option max_source_length)",
+                    numbers[i] + 1,
+                    len(ids),
+                    most - 1,
+                )
+        return encoded
+
+    def _decode(
+        self,
+        sources: list[list[int]],
+        prefixes: list[list[int]] | None,
+        numbers: list[int],
+        options: DecodingOptions,
+    ) -> Hypotheses:
+        """Runs one batch; returns arrays."""
+        forced = prefixes or [()] * len(sources)
+        limits = [
+            max(len(source) + options.extra_length, len(prefix) + 1, 1)
+            for source, prefix in zip(sources, forced, strict=True)
+        ]
+        graph = self._graph(
+            (options.sampling, options.constraint, prefixes is not None),
+            lambda: self._build_decoding(options, prefixes is not None),
+        )
+        hypotheses = graph(
+            {
+                "source": padded(sources),
+                "prefix": padded(forced),
+                "limit": np.array(limits, np.int32),
+                "seed": np.array([(options.seed, i) for i in numbers], np.int32),
+            },
+            {name: getattr(options, name) for name in _NUMBERS},
+        )
+        return Hypotheses(*(tensor.numpy() for tensor in hypotheses))
+
+    def _outputs(
+        self, source: str, hypotheses: Hypotheses, row: int
+    ) -> list[Hypothesis]:
+        """Returns the outputs for one input."""
+        outputs = []
+        for ids, score, log_prob, length in zip(
+            *(array[row] for array in hypotheses), strict=True
+        ):
+            if length or not outputs:
+                pieces = tuple(ids[:length].tolist())
+                text = self.target_tokenizer.decode(pieces).replace("\n", " ")
+                text = self.problem.postprocess(source, text)
+                outputs.append(Hypothesis(text, float(score), float(log_prob), pieces))
+        return outputs
+
+    def _graph(self, key: Any, build: Callable[[], Callable]) -> Callable:
+        """Returns the function under the key, traced at its first call."""
+        if key not in self._graphs:
+            self._graphs[key] = build()
+        return self._graphs[key]
+
+    def _build_decoding(self, options: DecodingOptions, has_prefixes: bool) -> Callable:
+        """Returns the function that decodes a batch; numbers and shapes may vary."""
+        batch_spec = {
+            "source": tf.TensorSpec([None, None], tf.int32),
+            "prefix": tf.TensorSpec([None, None], tf.int32),
+            "limit": tf.TensorSpec([None], tf.int32),
+            "seed": tf.TensorSpec([None, 2], tf.int32),
+        }
+        number_spec = {name: tf.TensorSpec([], kind) for name, kind in _NUMBERS.items()}
+
+        @tf.function(input_signature=[batch_spec, number_spec])
+        def decode(
+            batch: dict[str, tf.Tensor], numbers: dict[str, tf.Tensor]
+        ) -> Hypotheses:
+            vocab_size = self.target_tokenizer.vocab_size
+            constraints: list[Constraint] = [
+                MinimumLength(numbers["min_length"], vocab_size)
+            ]
+            if has_prefixes:
+                constraints.append(ForcedPrefix(batch["prefix"], vocab_size))
+            if options.constraint is not None:
+                constraints.append(options.constraint)
+            if options.sampling:
+                return sample(
+                    self.model,
+                    batch["source"],
+                    seeds=batch["seed"],
+                    max_length=batch["limit"],
+                    num_samples=numbers["n_best"],
+                    temperature=numbers["temperature"],
+                    top_k=numbers["top_k"],
+                    top_p=numbers["top_p"],
+                    alpha=numbers["alpha"],
+                    constraint=AllOf(constraints),
+                )
+            return beam_search(
+                self.model,
+                batch["source"],
+                beam_size=numbers["beam_size"],
+                alpha=numbers["alpha"],
+                max_length=batch["limit"],
+                n_best=numbers["n_best"],
+                constraint=AllOf(constraints),
+            )
+
+        return decode
+
+    def _build_scoring(self) -> Callable:
+        """Returns the function that scores a batch of pairs."""
+        ids = tf.TensorSpec([None, None], tf.int32)
+        return tf.function(
+            lambda source, target: score_targets(self.model, source, target),
+            input_signature=[ids, ids],
+        )
+
+
+# The options that are numbers of the graph: another value needs no new trace.
+_NUMBERS = {
+    "beam_size": tf.int32,
+    "n_best": tf.int32,
+    "alpha": tf.float32,
+    "min_length": tf.int32,
+    "temperature": tf.float32,
+    "top_k": tf.int32,
+    "top_p": tf.float32,
+}
+
+
+def is_blank(text: str) -> bool:
+    """Returns whether a text is nothing but white space."""
+    return not text.strip()
+
+
+def batches(lengths: Sequence[int], batch_tokens: int) -> list[list[int]]:
+    """Groups sequences of like length; the longest come first.
+
+    So what does not fit into memory fails at once, and time estimates err on the safe
+    side. A sequence longer than the budget is a batch of its own.
+
+    Args:
+        lengths: of the sequences.
+        batch_tokens: most places of a batch, padding included.
+
+    Returns:
+        The numbers of the sequences in each batch.
+    """
+    groups: list[list[int]] = []
+    width = 0
+    for i in sorted(range(len(lengths)), key=lambda i: (-lengths[i], i)):
+        if not groups or (len(groups[-1]) + 1) * width > batch_tokens:
+            groups.append([])
+            width = _round_up(lengths[i])
+        groups[-1].append(i)
+    return groups
+
+
+def padded(rows: Sequence[Sequence[int]]) -> np.ndarray:
+    """Returns the rows as one int32 array, padded with PAD to a round width.
+
+    Few distinct widths let the device's libraries reuse what they prepared.
+    """
+    width = _round_up(max(map(len, rows)))
+    array = np.full((len(rows), width), PAD, np.int32)
+    for row, ids in zip(array, rows, strict=True):
+        row[: len(ids)] = ids
+    return array
+
+
+def _round_up(length: int) -> int:
+    """Returns the next multiple of 8."""
+    return -(-length // 8) * 8

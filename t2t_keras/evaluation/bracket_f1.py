@@ -1,0 +1,399 @@
+"""F1 of labelled brackets, as the EVALB program computes and prints it.
+
+Every rule here is EVALB's, its odd ones included, so that figures compare with
+published ones. Its fixed sizes (200 words or brackets a sentence, 5,000 bytes a line)
+and its stop after MAX_ERROR errors are left out.
+"""
+
+import dataclasses
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from t2t_keras.errors import UserError
+from t2t_keras.evaluation.evalb_parameters import COLLINS, EvalbParameters
+
+VALID, ERROR, SKIP = 0, 1, 2  # EVALB's statuses of a sentence
+
+# A leaf; the beginning of a constituent; its end; anything else, which is an error.
+_ITEM = re.compile(
+    r"\((?P<tag>[^\s()]*)\s+(?P<word>[^\s()]*)\)"
+    r"|\((?P<label>[^\s()]*)|(?P<close>\))|(?P<stray>\S)",
+    re.ASCII,
+)
+_QUOTES = ("'", '"', "/")
+_FUNCTION = re.compile(r"[-=].*", re.DOTALL)  # what is cut from a bracket's label
+_HEAD = (
+    "  Sent.                        Matched  Bracket   Cross        Correct Tag\n"
+    " ID  Len.  Stat. Recal  Prec.  Bracket gold test Bracket Words  Tags Accracy\n"
+)
+_RULE = "=" * 76 + "\n"
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class SentenceScore:
+    """One sentence's counts.
+
+    Attributes:
+        length: words of the gold tree, as the parameters count them.
+        status: VALID; ERROR: a tree cannot be read or the words of the two differ;
+            SKIP: the test tree has no words.
+        matched: brackets of the test tree that the gold tree has.
+        gold: brackets of the gold tree.
+        test: brackets of the test tree.
+        crossing: brackets of the test tree that cross one of the gold tree.
+        words: words that are not left out.
+        tags: of these, how many have the right tag.
+    """
+
+    length: int
+    status: int
+    gold: int
+    test: int
+    matched: int = 0
+    crossing: int = 0
+    words: int = 0
+    tags: int = 0
+
+    def to_dict(self) -> dict[str, Any]:
+        """Returns EVALB's line; all is zero in a sentence that is not valid."""
+        valid = self.status == VALID
+        gold, test = (self.gold, self.test) if valid else (0, 0)
+        return {
+            "length": self.length,
+            "status": self.status,
+            "recall": _percent(self.matched, gold),
+            "precision": _percent(self.matched, test),
+            "matched_brackets": self.matched,
+            "gold_brackets": gold,
+            "test_brackets": test,
+            "cross_brackets": self.crossing,
+            "words": self.words,
+            "correct_tags": self.tags,
+            "tagging_accuracy": _percent(self.tags, self.words),
+        }
+
+
+@dataclasses.dataclass(frozen=True)
+class F1Report:
+    """The scores of a test file: every sentence's, in order."""
+
+    sentences: tuple[SentenceScore, ...]
+    cutoff_length: int
+
+    def summary(self, max_length: int | None = None) -> dict[str, Any]:
+        """Returns EVALB's summary; rates are percentages.
+
+        EVALB leaves out of every rate the sentences that are in error or skipped.
+        `f1_errors_as_zero` is F1 with none of their brackets matched.
+
+        Args:
+            max_length: of the sentences to summarise; None for all.
+        """
+        chosen = [
+            s for s in self.sentences if max_length is None or s.length <= max_length
+        ]
+        valid = [s for s in chosen if s.status == VALID]
+        matched = sum(s.matched for s in valid)
+        words = sum(s.words for s in valid)
+        gold, test = sum(s.gold for s in valid), sum(s.test for s in valid)
+        crossing = sum(s.crossing for s in valid)
+        complete = sum(s.matched == s.gold == s.test for s in valid)
+        return {
+            "sentences": len(chosen),
+            "error": sum(s.status == ERROR for s in chosen),
+            "skip": sum(s.status == SKIP for s in chosen),
+            "valid": len(valid),
+            "recall": _percent(matched, gold),
+            "precision": _percent(matched, test),
+            "f1": _percent(2 * matched, gold + test),
+            "f1_errors_as_zero": _percent(
+                2 * matched, sum(s.gold + s.test for s in chosen)
+            ),
+            "complete_match": _percent(complete, len(valid)),
+            "average_crossing": crossing / len(valid) if valid else 0.0,
+            "no_crossing": _percent(sum(not s.crossing for s in valid), len(valid)),
+            "two_or_less_crossing": _percent(
+                sum(s.crossing <= 2 for s in valid), len(valid)
+            ),
+            "tagging_accuracy": _percent(sum(s.tags for s in valid), words),
+        }
+
+    def to_dict(self) -> dict[str, Any]:
+        """Returns both summaries (`all`, `len_le_40`) and `per_sentence`."""
+        return {
+            "all": self.summary(),
+            f"len_le_{self.cutoff_length}": self.summary(self.cutoff_length),
+            "per_sentence": [sentence.to_dict() for sentence in self.sentences],
+        }
+
+    def headline(self) -> str:
+        """Returns one line that says how much of the test file its F1 is of."""
+        s = self.summary()
+        return (
+            f"F1 {s['f1']:.2f} over {s['valid']} of {s['sentences']} sentences; "
+            f"{s['error']} in error and {s['skip']} skipped, "
+            f"F1 {s['f1_errors_as_zero']:.2f} with no bracket of theirs matched"
+        )
+
+    def format(self) -> str:
+        """Returns the report that the EVALB program prints."""
+        lines = [_HEAD, _RULE]
+        for number, sentence in enumerate(self.sentences, 1):
+            s = sentence.to_dict()
+            lines.append(
+                f"{number:4d}  {s['length']:3d}    {s['status']:d}  "
+                f"{s['recall']:6.2f} {s['precision']:6.2f}   "
+                f"{s['matched_brackets']:3d}    {s['gold_brackets']:3d}  "
+                f"{s['test_brackets']:3d}    {s['cross_brackets']:3d}   "
+                f"{s['words']:4d}  {s['correct_tags']:4d}   "
+                f"{s['tagging_accuracy']:6.2f}\n"
+            )
+        lines += [_RULE, self._totals(), "=== Summary ===\n"]
+        for title, summary in (
+            ("All", self.summary()),
+            (f"len<={self.cutoff_length}", self.summary(self.cutoff_length)),
+        ):
+            lines.append(
+                f"\n-- {title} --\n"
+                f"Number of sentence        = {summary['sentences']:6d}\n"
+                f"Number of Error sentence  = {summary['error']:6d}\n"
+                f"Number of Skip  sentence  = {summary['skip']:6d}\n"
+                f"Number of Valid sentence  = {summary['valid']:6d}\n"
+                f"Bracketing Recall         = {summary['recall']:6.2f}\n"
+                f"Bracketing Precision      = {summary['precision']:6.2f}\n"
+                f"Bracketing FMeasure       = {summary['f1']:6.2f}\n"
+                f"Complete match            = {summary['complete_match']:6.2f}\n"
+                f"Average crossing          = {summary['average_crossing']:6.2f}\n"
+                f"No crossing               = {summary['no_crossing']:6.2f}\n"
+                f"2 or less crossing        = {summary['two_or_less_crossing']:6.2f}\n"
+                f"Tagging accuracy          = {summary['tagging_accuracy']:6.2f}\n"
+            )
+        return "".join(lines)
+
+    def _totals(self) -> str:
+        """Returns the line under the table."""
+        valid = [s for s in self.sentences if s.status == VALID]
+        gold, test, matched, crossing, words, tags = (
+            sum(getattr(s, name) for s in valid)
+            for name in ("gold", "test", "matched", "crossing", "words", "tags")
+        )
+        brackets = (
+            f"                {_percent(matched, gold):6.2f} "
+            f"{_percent(matched, test):6.2f} {matched:6d} {gold:5d} {test:5d}  "
+            f"{crossing:5d}"
+        )
+        line = f"  {words:5d} {tags:5d}   {_percent(tags, words):6.2f}\n"
+        return brackets + line if gold and test else line
+
+
+def evaluate_trees(
+    gold: Sequence[str],
+    test: Sequence[str],
+    parameters: EvalbParameters = COLLINS,
+) -> F1Report:
+    """Scores bracketed trees against the gold trees of the same sentences.
+
+    Args:
+        gold: a tree a line; an empty line is a sentence, too.
+        test: likewise.
+        parameters: what is left out and what is taken for equal.
+
+    Raises:
+        UserError: the numbers of trees differ.
+    """
+    if len(gold) != len(test):
+        raise UserError(
+            f"there are {len(gold)} gold trees and {len(test)} test trees; line n of "
+            "one must belong to line n of the other"
+        )
+    scores = (_score(g, t, parameters) for g, t in zip(gold, test, strict=True))
+    return F1Report(tuple(scores), parameters.cutoff_length)
+
+
+def evaluate_files(
+    gold: str | Path, test: str | Path, parameters: EvalbParameters = COLLINS
+) -> F1Report:
+    """Scores a file of bracketed trees, one a line, against another.
+
+    Raises:
+        UserError: a file cannot be read, or the numbers of lines differ.
+    """
+    lines: list[list[str]] = []
+    for path in (gold, test):
+        try:
+            text = Path(path).read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise UserError(f"{path}: cannot be read as trees ({error})") from None
+        lines.append(text.removesuffix("\n").split("\n") if text else [])
+    if len(lines[0]) != len(lines[1]):
+        raise UserError(
+            f"{gold} has {len(lines[0])} lines and {test} has {len(lines[1])}; line n "
+            "of one must belong to line n of the other"
+        )
+    return evaluate_trees(*lines, parameters)
+
+
+@dataclasses.dataclass(slots=True)
+class _Bracket:
+    """A constituent over the words from `start` to before `end`."""
+
+    label: str
+    start: int
+    end: int = -1
+
+
+@dataclasses.dataclass(slots=True)
+class _Quote:
+    """A leaf that may be a quotation mark, left out or not."""
+
+    tag: str
+    word: str
+    index: int  # of the next word that is not left out, where it stands
+    next_bracket: int  # the first bracket to begin after it
+    around: tuple[int, ...]  # the brackets that it stands in
+
+
+class _Sentence:
+    """A line as EVALB reads it."""
+
+    def __init__(self, text: str, parameters: EvalbParameters) -> None:
+        self.tags: list[str] = []
+        self.words: list[str] = []
+        self.brackets: list[_Bracket] = []
+        self.quotes: list[_Quote] = []
+        self.length = 0
+        self.readable = True
+        stack: list[int] = []
+        for item in _ITEM.finditer(text):
+            if item["word"] is not None:
+                self._add_leaf(item["tag"], item["word"], tuple(stack), parameters)
+            elif item["label"] is not None:
+                stack.append(len(self.brackets))
+                self.brackets.append(_Bracket(item["label"], len(self.words)))
+            elif item["close"] and stack:
+                self.brackets[stack.pop()].end = len(self.words)
+            else:
+                self.readable = False
+        self.readable &= not stack
+
+    def _add_leaf(
+        self, tag: str, word: str, stack: tuple[int, ...], parameters: EvalbParameters
+    ) -> None:
+        """Counts a leaf, and keeps it unless its tag is left out."""
+        if tag not in parameters.delete_labels_for_length:
+            self.length += 1
+        if tag in parameters.quote_labels and word in _QUOTES:
+            place = len(self.words), len(self.brackets), stack
+            self.quotes.append(_Quote(tag, word, *place))
+        if tag not in parameters.delete_labels:
+            self.tags.append(tag)
+            self.words.append(word)
+
+    def put_back(self, number: int) -> None:
+        """Puts back a quotation mark that was left out."""
+        quote = self.quotes[number]
+        self.tags.insert(quote.index, quote.tag)
+        self.words.insert(quote.index, quote.word)
+        for bracket in self.brackets[quote.next_bracket :]:
+            bracket.start += 1
+            bracket.end += 1
+        for outer in quote.around:
+            self.brackets[outer].end += 1
+        for later in self.quotes[number:]:
+            later.index += 1
+
+    def counted(self, parameters: EvalbParameters) -> list[_Bracket]:
+        """Returns the brackets that count, their function tags cut."""
+        cut = (
+            _Bracket(_FUNCTION.sub("", b.label), b.start, b.end)
+            for b in self.brackets
+            if b.start != b.end
+        )
+        return [b for b in cut if not parameters.deletes_bracket(b.label)]
+
+
+def _score(
+    gold_text: str, test_text: str, parameters: EvalbParameters
+) -> SentenceScore:
+    """Compares the trees of one sentence."""
+    gold, test = _Sentence(gold_text, parameters), _Sentence(test_text, parameters)
+    if len(gold.words) != len(test.words):
+        _reconcile_quotes(gold, test, parameters)
+    gold_brackets, test_brackets = gold.counted(parameters), test.counted(parameters)
+    comparable = (
+        gold.readable
+        and test.readable
+        and len(gold.words) == len(test.words)
+        and all(map(parameters.words_match, gold.words, test.words))
+    )
+    if not test.words or not comparable:
+        return SentenceScore(
+            length=gold.length,
+            status=ERROR if test.words else SKIP,
+            gold=len(gold_brackets),
+            test=len(test_brackets),
+        )
+    return SentenceScore(
+        length=gold.length,
+        status=VALID,
+        gold=len(gold_brackets),
+        test=len(test_brackets),
+        matched=_matched(gold_brackets, test_brackets, parameters),
+        crossing=_crossing(gold_brackets, test_brackets),
+        words=len(gold.words),
+        tags=sum(map(parameters.labels_match, gold.tags, test.tags)),
+    )
+
+
+def _matched(
+    gold: list[_Bracket], test: list[_Bracket], parameters: EvalbParameters
+) -> int:
+    """Counts matching brackets: each gold one takes the first that is left."""
+    left: dict[tuple[int, int], list[str]] = {}
+    for bracket in test:
+        left.setdefault((bracket.start, bracket.end), []).append(bracket.label)
+    matched = 0
+    for bracket in gold:
+        labels = left.get((bracket.start, bracket.end), [])
+        for position, label in enumerate(labels):
+            if not parameters.labeled or parameters.labels_match(bracket.label, label):
+                del labels[position]
+                matched += 1
+                break
+    return matched
+
+
+def _crossing(gold: list[_Bracket], test: list[_Bracket]) -> int:
+    """Counts the test brackets that overlap a gold one without nesting."""
+    spans = {(bracket.start, bracket.end) for bracket in gold}
+    return sum(
+        any(
+            start < bracket.start < end < bracket.end
+            or bracket.start < start < bracket.end < end
+            for start, end in spans
+        )
+        for bracket in test
+    )
+
+
+def _reconcile_quotes(
+    gold: _Sentence, test: _Sentence, parameters: EvalbParameters
+) -> None:
+    """Puts back the quotation marks that one tree leaves out and the other keeps."""
+    deleted = parameters.delete_labels
+    for number, quote in enumerate(test.quotes):
+        index = quote.index
+        for other_number, other in enumerate(gold.quotes):
+            if other.index != index or other.tag == quote.tag:
+                continue
+            if other.tag in deleted and quote.tag not in deleted:
+                gold.put_back(other_number)
+            elif quote.tag in deleted and other.tag not in deleted:
+                test.put_back(number)
+
+
+def _percent(part: int, whole: int) -> float:
+    """Returns 100 part / whole, and 0 of nothing."""
+    return 100.0 * part / whole if whole else 0.0

@@ -1,0 +1,275 @@
+"""tensor2tensor's checkpoints of a Transformer (version 1.4, of 2017, or later).
+
+Its variables, under `transformer/`, and where they go:
+
+    symbol_modality_V_D/shared/weights_0 ... 15           rows of all three embeddings
+        or input_emb, target_emb, softmax                 of one each
+    body/target_space_embedding/kernel                    see `_embeddings`
+    body/encoder/layer_0/...
+        self_attention/multihead_attention/{q,k,v}/kernel side by side in one kernel
+        .../output_transform/kernel                       output/kernel
+        ffn/{conv1,conv2}/{kernel,bias}                   feed_forward/{inner,outer}
+        .../layer_prepostprocess/layer_norm/...           residual/norm, pre-norm
+        .../layer_postprocess/layer_norm/...              residual/norm, post-norm
+    body/encoder/layer_prepostprocess/layer_norm/...      norm, of pre-norm only
+    body/decoder/...                                      likewise, and encdec_attention
+"""
+
+import re
+from pathlib import Path
+
+import numpy as np
+import tensorflow as tf
+
+from t2t_keras.errors import UserError
+from t2t_keras.hparam import HParams
+from t2t_keras.interop.t2t_hparams import load_t2t_hparams
+from t2t_keras.model.transformer import Transformer
+from t2t_keras.training.checkpoint import model_variables
+
+_SCOPE = "transformer/"
+_SHARD = re.compile(_SCOPE + r"symbol_modality_\d+_\d+/(\w+)/weights_(\d+)")
+
+
+class T2TCheckpoint:
+    """The model's variables in a checkpoint; it knows which have been read.
+
+    Args:
+        path: a checkpoint without suffix, `.../model.ckpt-350855`, or a directory,
+            of which the newest is taken.
+
+    Raises:
+        UserError: there is none, or it is of another kind of model.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        if self.path.is_dir():
+            newest = tf.train.latest_checkpoint(str(self.path))
+            if newest is None:
+                raise UserError(
+                    f"{path} has no checkpoint (or no file 'checkpoint' that names "
+                    "one); give the path of one, without suffix"
+                )
+            self.path = Path(newest)
+        if not self.path.with_name(self.path.name + ".index").exists():
+            raise UserError(f"there is no {self.path}.index, no checkpoint")
+        try:
+            self._reader = tf.train.load_checkpoint(str(self.path))
+        except (tf.errors.OpError, ValueError) as error:
+            raise UserError(f"cannot read checkpoint {self.path}: {error}") from None
+        names = self._reader.get_variable_to_shape_map()
+        self.unread = {name for name in names if name.startswith(_SCOPE)}
+        if not self.unread:
+            raise UserError(
+                f"checkpoint {self.path} is not of tensor2tensor's transformer: no "
+                f"name of a variable begins with {_SCOPE}"
+            )
+        if any(re.search("/(qkv|q|kv)_transform", name) for name in self.unread):
+            raise UserError(
+                f"checkpoint {self.path} was written by a tensor2tensor older than "
+                "1.4, whose attention variables were others (qkv_transform); it cannot "
+                "be read"
+            )
+
+    @property
+    def step(self) -> int:
+        """The number of updates done; 0 of tensor2tensor's averages."""
+        if not self._reader.has_tensor("global_step"):
+            return 0
+        return int(self._reader.get_tensor("global_step"))
+
+    def has(self, name: str) -> bool:
+        """Returns whether `transformer/NAME` exists."""
+        return self._reader.has_tensor(_SCOPE + name)
+
+    def read(self, name: str) -> np.ndarray:
+        """Returns `transformer/NAME` as float32.
+
+        Raises:
+            UserError: there is no such variable.
+        """
+        if not self.has(name):
+            raise UserError(
+                f"checkpoint {self.path} has no variable {_SCOPE}{name}, which a model "
+                "of its hparams.json has; is it the right hparams.json?"
+            )
+        self.unread.discard(_SCOPE + name)
+        return self._reader.get_tensor(_SCOPE + name).astype(np.float32)
+
+    def read_matrices(self) -> dict[str, np.ndarray]:
+        """Returns the embedding matrices [V, D] by role, their shards joined.
+
+        Raises:
+            UserError: one role is played by matrices of several vocabularies.
+        """
+        shards: dict[str, dict[int, str]] = {}
+        for name in sorted(self.unread):
+            if match := _SHARD.fullmatch(name):
+                role, number = shards.setdefault(match[1], {}), int(match[2])
+                if number in role:
+                    raise UserError(
+                        f"checkpoint {self.path} has two matrices '{match[1]}', "
+                        f"{role[number]} and {name}; only one can be read"
+                    )
+                role[number] = name
+        return {
+            role: np.concatenate(
+                [self.read(names[i].removeprefix(_SCOPE)) for i in sorted(names)]
+            )
+            for role, names in shards.items()
+        }
+
+
+def load_t2t(
+    checkpoint_path: str | Path, hparams_json: str | Path, target_space_id: int = 0
+) -> tuple[HParams, dict[str, np.ndarray]]:
+    """Reads a tensor2tensor Transformer.
+
+    Args:
+        checkpoint_path: see `T2TCheckpoint`.
+        hparams_json: the `hparams.json` of the same training directory.
+        target_space_id: what the problem had; 0 for every translation of text.
+
+    Returns:
+        Our hparams, and the weights by their names in our checkpoints
+        (`training.checkpoint`).
+
+    Raises:
+        UserError: these files cannot be read or do not fit each other.
+    """
+    checkpoint = T2TCheckpoint(checkpoint_path)
+    hparams = load_t2t_hparams(hparams_json)
+    weights = _embeddings(checkpoint, target_space_id)
+    hparams = hparams.override(share_embeddings="embedding/table" in weights)
+    for stack in ("encoder", "decoder"):
+        for i in range(hparams.num_layers):
+            layer = f"{stack}/layer_{i}"
+            weights |= _layer(checkpoint, f"body/{layer}", layer, hparams.norm)
+        if hparams.norm == "pre":
+            weights |= _norm(checkpoint, f"body/{stack}/layer_prepostprocess", stack)
+    if checkpoint.unread:
+        others = len(checkpoint.unread) - 1
+        raise UserError(
+            f"checkpoint {checkpoint.path} has the variable {min(checkpoint.unread)} "
+            f"(and {others} more) that a model of {hparams_json} has not; is it the "
+            "right hparams.json?"
+        )
+    return hparams, {f"model/{name}": value for name, value in weights.items()}
+
+
+def import_t2t(
+    checkpoint_path: str | Path, hparams_json: str | Path, target_space_id: int = 0
+) -> Transformer:
+    """Returns the model that `load_t2t` reads."""
+    return build(*load_t2t(checkpoint_path, hparams_json, target_space_id))
+
+
+def build(hparams: HParams, weights: dict[str, np.ndarray]) -> Transformer:
+    """Returns a model with these weights.
+
+    Raises:
+        UserError: a weight is not of the shape that the hparams tell.
+    """
+    model = Transformer(hparams, *vocab_sizes(weights))
+    variables = model_variables(model)
+    for name, variable in variables.items():
+        if weights[name].shape != tuple(variable.shape):
+            raise UserError(
+                f"the checkpoint does not fit its hparams.json: {name} would have the "
+                f"shape {list(weights[name].shape)} instead of {list(variable.shape)}"
+            )
+    for name, variable in variables.items():
+        variable.assign(weights[name])
+    return model
+
+
+def vocab_sizes(weights: dict[str, np.ndarray]) -> tuple[int, int | None]:
+    """Returns the source's vocabulary size and the target's; None if they are equal."""
+    if "model/embedding/table" in weights:
+        return len(weights["model/embedding/table"]), None
+    source, target = (
+        len(weights[f"model/{side}_embedding/table"]) for side in ("source", "target")
+    )
+    return source, None if source == target else target
+
+
+def _embeddings(
+    checkpoint: T2TCheckpoint, target_space_id: int
+) -> dict[str, np.ndarray]:
+    """Returns one shared table, or one for each of the three roles.
+
+    tensor2tensor adds a learned vector, which stands for the kind of the target, to
+    every position of the embedded source. Our model has no such vector, so it goes into
+    the source's table, divided by the sqrt(D) by which embeddings are multiplied. (Our
+    padding stays zero; but nothing looks at padding.)
+    """
+    matrices = checkpoint.read_matrices()
+    shared = matrices.get("shared")
+    tables = {
+        "source_embedding": matrices.get("input_emb", shared),
+        "target_embedding": matrices.get("target_emb", shared),
+        "softmax": matrices.get("softmax", shared),
+    }
+    for name, table in tables.items():
+        if table is None:
+            raise UserError(f"checkpoint {checkpoint.path} has no matrix for {name}")
+    if checkpoint.has("body/target_space_embedding/kernel"):
+        spaces = checkpoint.read("body/target_space_embedding/kernel")
+        if not 0 <= target_space_id < len(spaces):
+            raise UserError(
+                f"target_space_id must be in 0 ... {len(spaces) - 1}, not "
+                f"{target_space_id}"
+            )
+        vector = spaces[target_space_id] / spaces.shape[1] ** 0.5
+        tables["source_embedding"] = tables["source_embedding"] + vector
+    elif set(matrices) == {"shared"}:
+        return {"embedding/table": shared}
+    return {f"{name}/table": table for name, table in tables.items()}
+
+
+def _layer(
+    checkpoint: T2TCheckpoint, theirs: str, ours: str, norm: str
+) -> dict[str, np.ndarray]:
+    """Returns the weights of one layer."""
+    attentions = {"self_attention": "self_attention"}
+    if "decoder" in ours:
+        attentions["cross_attention"] = "encdec_attention"
+    weights = {}
+    for our_name, their_name in attentions.items():
+        query, key, value, output = (
+            checkpoint.read(f"{theirs}/{their_name}/multihead_attention/{name}/kernel")
+            for name in ("q", "k", "v", "output_transform")
+        )
+        if our_name == "self_attention":
+            kernels = {"query_key_value": np.concatenate([query, key, value], axis=1)}
+        else:
+            kernels = {
+                "query": query,
+                "key_value": np.concatenate([key, value], axis=1),
+            }
+        for name, kernel in {**kernels, "output": output}.items():
+            weights[f"{ours}/{our_name}/{name}/kernel"] = kernel
+    for our_name, their_name in (("inner", "conv1"), ("outer", "conv2")):
+        for parameter in ("kernel", "bias"):
+            weights[f"{ours}/feed_forward/{our_name}/{parameter}"] = checkpoint.read(
+                f"{theirs}/ffn/{their_name}/{parameter}"
+            )
+    scope = {"pre": "layer_prepostprocess", "post": "layer_postprocess"}[norm]
+    for our_name, their_name in {**attentions, "feed_forward": "ffn"}.items():
+        weights |= _norm(
+            checkpoint,
+            f"{theirs}/{their_name}/{scope}",
+            f"{ours}/{our_name}_residual",
+        )
+    return weights
+
+
+def _norm(checkpoint: T2TCheckpoint, theirs: str, ours: str) -> dict[str, np.ndarray]:
+    """Returns the scale and the bias of one layer normalisation."""
+    return {
+        f"{ours}/norm/{our_name}": checkpoint.read(
+            f"{theirs}/layer_norm/layer_norm_{their_name}"
+        )
+        for our_name, their_name in (("gamma", "scale"), ("beta", "bias"))
+    }

@@ -1,0 +1,73 @@
+"""A tensor2tensor training directory, as a run directory of ours."""
+
+from pathlib import Path
+
+import numpy as np
+
+from t2t_keras import registry
+from t2t_keras.data.files import sha256
+from t2t_keras.errors import UserError
+from t2t_keras.interop.t2t_checkpoint import (
+    T2TCheckpoint,
+    build,
+    load_t2t,
+    vocab_sizes,
+)
+from t2t_keras.text.tokenizer import load_tokenizer
+from t2t_keras.training.checkpoint import CheckpointDirectory, write_checkpoint
+from t2t_keras.training.run_dir import RunConfig, RunDirectory
+
+
+def import_t2t_run(
+    checkpoint_path: str | Path,
+    hparams_json: str | Path,
+    vocab: str | Path,
+    problem_name: str,
+    output_dir: str | Path,
+    target_space_id: int = 0,
+) -> RunDirectory:
+    """Writes a run directory with the model of a tensor2tensor checkpoint.
+
+    It translates, scores, is evaluated and exported like any other. It cannot be
+    trained on: Adam's moments are left behind.
+
+    Args:
+        checkpoint_path: as of `load_t2t`.
+        hparams_json: as of `load_t2t`.
+        vocab: the `.subwords` file of both languages.
+        problem_name: one of ours, which tells how to decode: `translate_ende`.
+        output_dir: the run directory, new.
+        target_space_id: as of `load_t2t`.
+
+    Raises:
+        UserError: as of `load_t2t`; or the vocabulary is not the checkpoint's, there is
+            no such problem, or the directory holds a run.
+    """
+    problem = registry.problem(problem_name)
+    vocab, output_dir = Path(vocab), Path(output_dir)
+    hparams, weights = load_t2t(checkpoint_path, hparams_json, target_space_id)
+    pieces = load_tokenizer(vocab).vocab_size
+    if vocab_sizes(weights) != (pieces, None):
+        rows = " and ".join(str(n) for n in vocab_sizes(weights) if n)
+        raise UserError(
+            f"{vocab} has {pieces} pieces, and the checkpoint's embeddings have "
+            f"{rows} rows; give the vocabulary that the model was trained with"
+        )
+    build(hparams, weights)  # raises where these do not fit each other
+    if (output_dir / "config.json").exists():
+        raise UserError(f"{output_dir} holds a run already; give a new --output_dir")
+    config = RunConfig(
+        problem=problem.name,
+        hparams_set="tensor2tensor",
+        data_dir=str(vocab.parent.resolve()),
+        seed=0,
+        source_vocab=vocab.name,
+        target_vocab=vocab.name,
+        vocab_sha256=dict.fromkeys(("source", "target"), sha256(vocab)),
+    )
+    output_dir.mkdir(parents=True, exist_ok=True)
+    step = T2TCheckpoint(checkpoint_path).step
+    path = CheckpointDirectory(output_dir).path(step)
+    # The configuration comes last: with it the directory is a run.
+    write_checkpoint(path, {"step": np.int64(step), **weights})
+    return RunDirectory.create(output_dir, config, hparams)

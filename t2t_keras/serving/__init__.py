@@ -1,0 +1,1 @@
+"""Trained models as files that other programs run: `saved_model`."""

@@ -1,0 +1,209 @@
+"""SavedModel: strings to n-best strings, in TensorFlow Serving, C++ or Python."""
+
+import dataclasses
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import tensorflow as tf
+
+from t2t_keras.decoding.beam_search import Hypotheses, beam_search
+from t2t_keras.decoding.constraint import AllOf, Constraint, MinimumLength
+from t2t_keras.decoding.options import DecodingOptions
+from t2t_keras.decoding.scoring import score_targets
+from t2t_keras.decoding.translator import Translator
+from t2t_keras.errors import UserError
+from t2t_keras.text.tokenizer import EOS, PAD
+
+# The characters that Python's `str.strip` removes.
+_BLANK = r"[\t-\r\x1c-\x20\x{85}\p{Z}]*"
+
+
+def export_saved_model(
+    translator: Translator, export_dir: str | Path, **options: Any
+) -> int:
+    r"""Writes a model with its tokenizers and its search as one SavedModel.
+
+    It needs TensorFlow and TensorFlow Text and nothing of this package:
+
+        import tensorflow as tf
+        import tensorflow_text  # has the operations of the tokenizers
+
+        served = tf.saved_model.load(export_dir)
+        outputs = served.signatures["serving_default"](tf.constant(["A house."]))
+
+    (Keep `served` alive while its signatures are in use: it holds the weights.) The
+    signatures, with B sentences and n outputs for each:
+
+    - `serving_default`: `texts` [B] -> `texts` [B, n], `scores` [B, n], with the
+      options given here;
+    - `translate`: `texts` [B] and the scalars `beam_size`, `n_best` (int32, at most
+      `beam_size`) and `alpha` (float32) -> the same;
+    - `translate_ids`: `ids` [B, S] int32, each row ending in EOS (1) and padded with 0
+      -> `ids` [B, n, T], `scores` [B, n], `lengths` [B, n]; no operation of TensorFlow
+      Text in it;
+    - `score`: `texts` [B], `targets` [B] -> `log_prob` [B], `tokens` [B].
+
+    The outputs are those of `Translator.n_best` before the problem's `postprocess`,
+    which is Python and cannot be part of a graph. Where there are fewer than n, the
+    places left over have the empty text and score -inf.
+
+    The directory appears whole or not at all; an earlier export there is replaced.
+    TensorFlow Serving wants it to be named by a number: `models/ende/1`.
+
+    Args:
+        translator: what to export.
+        export_dir: the directory to write.
+        **options: changes to the translator's `DecodingOptions`.
+
+    Returns:
+        The size in bytes.
+
+    Raises:
+        UserError: `export_dir` holds something else than a SavedModel, or options are
+            impossible.
+    """
+    chosen = dataclasses.replace(translator.options, **options)
+    if chosen.sampling:
+        raise UserError("a SavedModel decodes by beam search; leave out sampling")
+    target = Path(export_dir)
+    if target.exists() and not _may_replace(target):
+        raise UserError(f"{target} is there and is no SavedModel; name another place")
+    target.parent.mkdir(parents=True, exist_ok=True)
+
+    module = _Served(translator, chosen)
+    with tempfile.TemporaryDirectory(
+        dir=target.parent, prefix=f".{target.name}."
+    ) as work:
+        new, old = Path(work, "new"), Path(work, "old")
+        tf.saved_model.save(module, str(new), signatures=module.signatures())
+        size = sum(path.stat().st_size for path in new.rglob("*") if path.is_file())
+        if target.exists():
+            target.rename(old)
+        new.rename(target)
+    return size
+
+
+def _may_replace(path: Path) -> bool:
+    """Whether nothing is lost when an export takes this place."""
+    is_export = (path / "saved_model.pb").exists()
+    return path.is_dir() and (is_export or not any(path.iterdir()))
+
+
+_IDS = tf.TensorSpec([None, None], tf.int32)
+_INTEGER = tf.TensorSpec([], tf.int32)
+_NUMBER = tf.TensorSpec([], tf.float32)
+
+
+class _Served(tf.Module):
+    """What is saved: weights, tokenizers, and functions of tensors."""
+
+    def __init__(self, translator: Translator, options: DecodingOptions) -> None:
+        super().__init__(name="t2t_keras")
+        # Saved are the variables and tables that are reachable from here: the bare
+        # variables, each once, and nothing of the Keras model, which the translator
+        # (no trackable object) hides.
+        self._translator = translator
+        self._options = options
+        self._weights = [variable.value for variable in translator.model.variables]
+        self._source_tokenizer = translator.source_tokenizer.graph()
+        self._target_tokenizer = translator.target_tokenizer.graph()
+
+    def signatures(self) -> dict[str, Any]:
+        """Returns the functions to serve, by name."""
+        named = {
+            tf.saved_model.DEFAULT_SERVING_SIGNATURE_DEF_KEY: self.serve,
+            "translate": self.translate,
+            "translate_ids": self.translate_ids,
+            "score": self.score,
+        }
+        return {name: f.get_concrete_function() for name, f in named.items()}
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, "texts")])
+    def serve(self, texts: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Texts to n-best texts, with the options of the export."""
+        options = self._options
+        return self.translate(texts, options.beam_size, options.n_best, options.alpha)
+
+    @tf.function(
+        input_signature=[
+            tf.TensorSpec([None], tf.string, "texts"),
+            tf.TensorSpec([], tf.int32, "beam_size"),
+            tf.TensorSpec([], tf.int32, "n_best"),
+            tf.TensorSpec([], tf.float32, "alpha"),
+        ]
+    )
+    def translate(
+        self, texts: tf.Tensor, beam_size: tf.Tensor, n_best: tf.Tensor, alpha: tf.Tensor
+    ) -> dict[str, tf.Tensor]:
+        """Texts to n-best texts."""
+        # A blank text becomes a row without pieces, whose output is empty.
+        is_blank = tf.strings.regex_full_match(texts, _BLANK)
+        ids = tf.where(is_blank[:, None], PAD, self._encode_sources(texts))
+        found = self._search(ids, beam_size, n_best, alpha)
+        batch, n, length = tf.unstack(tf.shape(found.ids))
+        outputs = self._target_tokenizer.decode(
+            tf.reshape(found.ids, [batch * n, length])
+        )
+        outputs = tf.strings.regex_replace(outputs, "\n", " ")
+        return {
+            "texts": tf.reshape(outputs, [batch, n]),
+            "scores": found.scores,
+        }
+
+    @tf.function(input_signature=[tf.TensorSpec([None, None], tf.int32, "ids")])
+    def translate_ids(self, ids: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Pieces to n-best pieces, with the options of the export."""
+        options = self._options
+        found = self._search(ids, options.beam_size, options.n_best, options.alpha)
+        return {"ids": found.ids, "scores": found.scores, "lengths": found.lengths}
+
+    @tf.function(
+        input_signature=[
+            tf.TensorSpec([None], tf.string, "texts"),
+            tf.TensorSpec([None], tf.string, "targets"),
+        ]
+    )
+    def score(self, texts: tf.Tensor, targets: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Texts and their translations to log-probabilities."""
+        target_ids = self._target_tokenizer.encode(targets).to_tensor(PAD)
+        scores = score_targets(
+            self._translator.model, self._encode_sources(texts), target_ids
+        )
+        return {"log_prob": scores.log_probs, "tokens": scores.lengths}
+
+    @tf.function(input_signature=[_IDS, _INTEGER, _INTEGER, _NUMBER])
+    def _search(
+        self, ids: tf.Tensor, beam_size: tf.Tensor, n_best: tf.Tensor, alpha: tf.Tensor
+    ) -> Hypotheses:
+        """Beam search with the limits of the translator."""
+        options = self._options
+        lengths = tf.math.count_nonzero(ids, axis=1, dtype=tf.int32)
+        limits = tf.maximum(lengths + options.extra_length, 1)
+        with tf.control_dependencies(
+            [tf.debugging.assert_less_equal(n_best, beam_size, "n_best > beam_size")]
+        ):
+            n_best = tf.identity(n_best)
+        constraints: list[Constraint] = [
+            MinimumLength(
+                options.min_length, self._translator.target_tokenizer.vocab_size
+            )
+        ]
+        if options.constraint is not None:
+            constraints.append(options.constraint)
+        return beam_search(
+            self._translator.model,
+            ids,
+            beam_size=beam_size,
+            alpha=alpha,
+            max_length=tf.where(lengths == 0, 0, limits),
+            n_best=n_best,
+            constraint=AllOf(constraints),
+        )
+
+    def _encode_sources(self, texts: tf.Tensor) -> tf.Tensor:
+        """Returns [B, S] pieces, cut where there are too many."""
+        most = self._options.max_source_length - 1
+        without_end = self._source_tokenizer.encode(texts)[:, :-1]
+        end = tf.fill([tf.size(texts), 1], EOS)
+        return tf.concat([without_end[:, :most], end], axis=1).to_tensor(PAD)

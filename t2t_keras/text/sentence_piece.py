@@ -1,0 +1,194 @@
+"""SentencePiece: byte-pair encoding that loses nothing of the text."""
+
+import io
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import sentencepiece
+
+from t2t_keras.errors import UserError
+from t2t_keras.text.tokenizer import (
+    EOS,
+    PAD,
+    UNK,
+    read_vocabulary,
+    text_ids,
+    write_vocabulary,
+)
+
+if TYPE_CHECKING:
+    from t2t_keras.text.sentence_piece_graph import SentencePieceGraph
+
+# SentencePiece writes a space as U+2581 and would read that character back as a space.
+# So the texts it sees have it, and the escape character itself, escaped. Undone in the
+# opposite order.
+ESCAPES = (("\x1b", "\x1b0"), ("\u2581", "\x1b1"))
+
+# The piece of the newline's byte, which no line of text contains.
+NEWLINE_PIECE = "<0x0A>"
+
+
+class SentencePieceTokenizer:
+    """A SentencePiece vocabulary as `train_sentence_piece` makes it.
+
+    For every line of text decode(encode(line)) == line.
+
+    Args:
+        path: the `.spm` file.
+
+    Raises:
+        UserError: the file is absent, is not a SentencePiece model, or numbers its
+            special pieces otherwise.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._processor = sentencepiece.SentencePieceProcessor()
+        try:
+            self._processor.load_from_serialized_proto(read_vocabulary(path))
+        except RuntimeError:
+            raise UserError(f"{path} is not a SentencePiece model") from None
+        model = self._processor
+        if (model.pad_id(), model.eos_id(), model.unk_id()) != (PAD, EOS, UNK):
+            raise UserError(
+                f"{path}: the ids of padding, end and unknown must be {PAD}, {EOS} and "
+                f"{UNK}; train the vocabulary with `t2t datagen`"
+            )
+        self._newline = model.piece_to_id(NEWLINE_PIECE)
+        if not model.is_byte(self._newline):
+            raise UserError(
+                f"{path} has no byte pieces; train the vocabulary with `t2t datagen`"
+            )
+
+    @property
+    def vocab_size(self) -> int:
+        """Number of pieces."""
+        return self._processor.get_piece_size()
+
+    def encode(self, text: str) -> list[int]:
+        """Returns the ids of a text, EOS last."""
+        return self._processor.encode(_escape(text), add_eos=True)
+
+    def encode_batch(
+        self, texts: Sequence[str], num_threads: int = 1
+    ) -> list[list[int]]:
+        """Returns what `encode` returns for every text, in one call of the library."""
+        return self._processor.encode(
+            [_escape(text) for text in texts], add_eos=True, num_threads=num_threads
+        )
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Returns the text of the ids before the first EOS."""
+        # Versions of the library differ in how many spaces they drop at the start of a
+        # text: all of them, or only the one that stands before the first word. So the
+        # text is given another start, which is then removed.
+        ids = [self._newline, *text_ids(ids, self.vocab_size)]
+        text = self._processor.decode(ids).removeprefix("\n").removeprefix(" ")
+        for character, escape in reversed(ESCAPES):
+            text = text.replace(escape, character)
+        return text
+
+    def graph(self) -> "SentencePieceGraph":
+        """Returns this tokenizer as TensorFlow operations."""
+        from t2t_keras.text.sentence_piece_graph import SentencePieceGraph
+
+        return SentencePieceGraph(self._processor.serialized_model_proto())
+
+    def save(self, path: Path) -> None:
+        """Writes the model file."""
+        write_vocabulary(path, self._processor.serialized_model_proto())
+
+
+def train_sentence_piece(
+    texts: Iterable[str], path: Path, vocab_size: int, symbols: Sequence[str] = ()
+) -> None:
+    """Trains a vocabulary and writes it; the same texts give the same bytes.
+
+    Byte-pair encoding, no normalisation, all white space kept, unknown characters
+    spelled as bytes. Lines of more than 64 KiB, and lines with a NUL, are passed over.
+
+    Args:
+        texts: lines to learn from; all of them are held in memory.
+        path: the `.spm` file to write.
+        vocab_size: number of pieces: 3 special ones, 256 bytes, the symbols, the
+            characters and the learned pieces. A small corpus gives fewer.
+        symbols: words that are always exactly one piece (`S /S .`). Of several that
+            fit the longest counts. A word that only begins with a symbol is cut there:
+            give symbols to the vocabulary of a side made of them, not of prose.
+
+    Raises:
+        UserError: there is no text, the vocabulary is too small for its characters,
+            or a symbol is not one word.
+    """
+    for symbol in symbols:
+        if not symbol or symbol.split() != [symbol]:
+            raise UserError(f"the symbol '{symbol}' is not one word without spaces")
+    source = _Source(texts)
+    model = io.BytesIO()
+    try:
+        sentencepiece.SentencePieceTrainer.train(
+            sentence_iterator=iter(source),
+            model_writer=model,
+            model_type="bpe",
+            vocab_size=vocab_size,
+            hard_vocab_limit=False,
+            # The space, without which a text of symbols alone has no pieces for it.
+            required_chars="\u2581",
+            # Such a symbol begins with a space, as every first piece of a word does.
+            user_defined_symbols=[
+                "\u2581" + _escape(symbol) for symbol in dict.fromkeys(symbols)
+            ],
+            normalization_rule_name="identity",
+            remove_extra_whitespaces=False,
+            byte_fallback=True,
+            character_coverage=0.9995,
+            max_sentence_length=1 << 16,
+            pad_id=PAD,
+            eos_id=EOS,
+            unk_id=UNK,
+            bos_id=-1,
+            # Recorded in the model, so the bytes would differ with another number.
+            num_threads=4,
+            minloglevel=2,
+        )
+    except RuntimeError as error:
+        raise source.error or _training_error(str(error), path, vocab_size) from None
+    write_vocabulary(path, model.getvalue())
+
+
+class _Source:
+    """Hands texts to the trainer; keeps an exception that it would swallow."""
+
+    def __init__(self, texts: Iterable[str]) -> None:
+        self._texts = texts
+        self.error: Exception | None = None
+
+    def __iter__(self) -> Iterator[str]:
+        try:
+            for text in self._texts:
+                yield _escape(text)
+        except Exception as error:
+            self.error = error
+            raise
+
+
+def _training_error(message: str, path: Path, vocab_size: int) -> Exception:
+    """Says in one sentence what the trainer says in C++."""
+    if "sentences_.empty()" in message:
+        return UserError(f"no text to train the vocabulary {path} on")
+    needed = re.search(r"required_chars\. \d+ vs (\d+)", message)
+    if needed or "vocab_size" in message or "insert_id" in message:
+        least = f"at least {needed[1]}" if needed else "more than 260"
+        return UserError(
+            f"a vocabulary of {vocab_size} pieces is too small for {path}: its 256 "
+            f"bytes, symbols and characters need {least}; raise vocab_size"
+        )
+    return RuntimeError(message)
+
+
+def _escape(text: str) -> str:
+    """Returns a text in which no U+2581 is left."""
+    for character, escape in ESCAPES:
+        text = text.replace(character, escape)
+    return text

@@ -1,0 +1,43 @@
+"""SentencePiece in the TensorFlow graph, by TensorFlow Text."""
+
+import tensorflow as tf
+import tensorflow_text
+
+from t2t_keras.text.graph_ids import CPU, text_ids
+from t2t_keras.text.sentence_piece import ESCAPES, NEWLINE_PIECE
+
+
+class SentencePieceGraph(tf.Module):
+    """`SentencePieceTokenizer` as TensorFlow operations.
+
+    Args:
+        model: the content of the `.spm` file.
+    """
+
+    def __init__(self, model: bytes) -> None:
+        super().__init__(name="sentence_piece")
+        with tf.device(CPU), tf.init_scope():
+            self._tokenizer = tensorflow_text.SentencepieceTokenizer(
+                model=model, out_type=tf.int32, add_eos=True
+            )
+            self._vocab_size = int(self._tokenizer.vocab_size())
+            self._newline = int(self._tokenizer.string_to_id(NEWLINE_PIECE))
+
+    def encode(self, texts: tf.Tensor) -> tf.RaggedTensor:
+        """Turns strings [B] into ids [B, (T)], each row ending in EOS."""
+        with tf.device(CPU):
+            for character, escape in ESCAPES:
+                texts = tf.strings.regex_replace(texts, character, escape)
+            return self._tokenizer.tokenize(texts)
+
+    def decode(self, ids: tf.Tensor) -> tf.Tensor:
+        """Turns ids [B, T] into strings [B]."""
+        with tf.device(CPU):
+            ids = text_ids(ids, self._vocab_size)
+            # A start that is removed again, for the reason given in the Python version.
+            start = tf.fill([ids.nrows(), 1], self._newline)
+            texts = self._tokenizer.detokenize(tf.concat([start, ids], axis=1))
+            texts = tf.strings.regex_replace(texts, r"\A\n ?", "", replace_global=False)
+            for character, escape in reversed(ESCAPES):
+                texts = tf.strings.regex_replace(texts, escape, character)
+            return texts

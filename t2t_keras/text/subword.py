@@ -1,0 +1,182 @@
+"""tensor2tensor's SubwordTextEncoder: its vocabulary files, its ids."""
+
+import re
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from t2t_keras.errors import UserError
+from t2t_keras.text.tokenizer import EOS, read_vocabulary, text_ids, write_vocabulary
+
+if TYPE_CHECKING:
+    from t2t_keras.text.subword_graph import SubwordGraph
+
+# What escaped tokens are spelled with besides their own characters.
+ESCAPE_CHARACTERS = frozenset("\\_u;0123456789")
+
+# Stands for a code point that does not exist.
+UNDEFINED = "\u3013"
+
+# Letters and numbers, or anything else. Python's \w is letters, numbers and "_".
+_RUN = re.compile(r"[^\W_]+|[\W_]+")
+_ESCAPE = re.compile(r"\\u|\\\\|\\([0-9]+);")
+
+_CACHED_TOKENS = 1 << 20
+
+
+class SubwordTokenizer:
+    """A subword vocabulary that tensor2tensor or `train_subwords` made.
+
+    A text is cut where letters and numbers meet other characters; a single space
+    between two words is implied. A token, ended by "_", is spelled with the longest
+    piece that fits, again and again; characters that no piece has are spelled by their
+    number. There is no unknown piece.
+
+    Args:
+        path: the `.subwords` file: one piece a line, in quotes, in the order of ids.
+
+    Raises:
+        UserError: the file is absent, is not UTF-8 or lacks a piece without which
+            some texts cannot be spelled.
+    """
+
+    def __init__(self, path: Path) -> None:
+        try:
+            lines = read_vocabulary(path).decode("utf-8").split("\n")
+        except UnicodeDecodeError:
+            raise UserError(f"{path} is not UTF-8, so not a vocabulary") from None
+        if lines[-1] == "":
+            lines.pop()
+        self.pieces = [_unquote(line) for line in lines]
+        self._ids = {piece: i for i, piece in enumerate(self.pieces) if piece}
+        self.alphabet = ESCAPE_CHARACTERS.union(*self._ids)
+        missing = sorted(self.alphabet - self._ids.keys())
+        if missing:
+            raise UserError(
+                f"{path} is not a subword vocabulary: it has no piece for the single "
+                f"character {missing[0]!r}"
+            )
+        self._longest = max(map(len, self._ids))
+        self._cache: dict[str, list[int]] = {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_cache": {}}
+
+    @property
+    def vocab_size(self) -> int:
+        """Number of pieces."""
+        return len(self.pieces)
+
+    def encode(self, text: str) -> list[int]:
+        """Returns the ids of a text, EOS last."""
+        ids = []
+        for token in split_tokens(text):
+            if token not in self._cache:
+                if len(self._cache) >= _CACHED_TOKENS:
+                    self._cache.clear()
+                escaped = escape_token(token, self.alphabet)
+                self._cache[token] = [
+                    self._ids[piece]
+                    for piece in split_pieces(escaped, self._ids, self._longest)
+                ]
+            ids += self._cache[token]
+        return [*ids, EOS]
+
+    def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
+        """Returns what `encode` returns for every text."""
+        return [self.encode(text) for text in texts]
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Returns the text of the ids before the first EOS."""
+        spelled = "".join(self.pieces[i] for i in text_ids(ids, self.vocab_size))
+        return join_tokens([unescape_token(t) for t in spelled.split("_") if t])
+
+    def graph(self) -> "SubwordGraph":
+        """Returns this tokenizer as TensorFlow operations."""
+        from t2t_keras.text.subword_graph import SubwordGraph
+
+        return SubwordGraph(self.pieces, self.alphabet)
+
+    def save(self, path: Path) -> None:
+        """Writes the vocabulary file as tensor2tensor writes it."""
+        save_pieces(self.pieces, path)
+
+
+def save_pieces(pieces: Iterable[str], path: Path) -> None:
+    """Writes a vocabulary file."""
+    write_vocabulary(path, "".join(f"'{piece}'\n" for piece in pieces).encode())
+
+
+def split_tokens(text: str) -> list[str]:
+    """Cuts a text where letters and numbers meet other characters.
+
+    A token that is one space is left out, except at the start and at the end.
+    """
+    tokens = _RUN.findall(text)
+    last = len(tokens) - 1
+    return [t for i, t in enumerate(tokens) if t != " " or i in (0, last)]
+
+
+def join_tokens(tokens: Sequence[str]) -> str:
+    """Undoes `split_tokens`: puts a space between two words."""
+    text = []
+    after_word = False
+    for token in tokens:
+        is_word = token[0].isalnum()
+        text.append(f" {token}" if after_word and is_word else token)
+        after_word = is_word
+    return "".join(text)
+
+
+def escape_token(token: str, alphabet: Iterable[str]) -> str:
+    r"""Spells a token with the characters of the alphabet, and ends it with "_".
+
+    A backslash becomes `\\`, an underline `\u`, any other character that is not in the
+    alphabet its decimal code point: `\12354;`.
+    """
+    token = token.replace("\\", "\\\\").replace("_", "\\u")
+    return "".join(c if c in alphabet else f"\\{ord(c)};" for c in token) + "_"
+
+
+def unescape_token(token: str) -> str:
+    """Undoes `escape_token`, of which the "_" is already gone."""
+    return _ESCAPE.sub(_escaped_character, token)
+
+
+def _escaped_character(match: re.Match[str]) -> str:
+    """Returns the character that an escape stands for."""
+    digits = match[1]
+    if digits is None:
+        return "_" if match[0] == "\\u" else "\\"
+    digits = digits.lstrip("0")
+    code = int(digits or 0) if len(digits) <= 7 else 0x110000
+    is_character = code < 0x110000 and not 0xD800 <= code < 0xE000  # no surrogates
+    return chr(code) if is_character else UNDEFINED
+
+
+def split_pieces(escaped: str, pieces: Iterable[str], longest: int) -> list[str]:
+    """Takes the longest piece that fits, again and again.
+
+    Args:
+        escaped: a token as `escape_token` spells it.
+        pieces: a set or the keys of a mapping; has all characters of the token.
+        longest: length of the longest piece.
+    """
+    split = []
+    start = 0
+    while start < len(escaped):
+        end = min(len(escaped), start + longest)
+        while escaped[start:end] not in pieces:
+            end -= 1
+        split.append(escaped[start:end])
+        start = end
+    return split
+
+
+def _unquote(line: str) -> str:
+    """Returns the piece that a line of a vocabulary file holds."""
+    # Only ASCII space is stripped: a piece can end in another kind of space.
+    line = line.rstrip(" \t\r")
+    if line[:1] in ("'", '"') and line[0] == line[-1]:
+        return line[1:-1]
+    return line

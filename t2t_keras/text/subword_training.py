@@ -1,0 +1,145 @@
+"""How tensor2tensor learns its subwords from text."""
+
+import collections
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from t2t_keras.errors import UserError
+from t2t_keras.text.subword import (
+    ESCAPE_CHARACTERS,
+    escape_token,
+    save_pieces,
+    split_pieces,
+    split_tokens,
+)
+
+_RESERVED = ("<pad>", "<EOS>")
+_ITERATIONS = 4
+_LARGEST_MINIMUM = 1000
+
+
+def train_subwords(
+    texts: Iterable[str],
+    path: Path,
+    vocab_size: int,
+    max_piece_length: int | None = None,
+) -> None:
+    """Learns a vocabulary of about `vocab_size` pieces and writes it.
+
+    How often a piece must occur is searched by bisection until the size is within 1 %
+    of what is asked for. Takes a minute or two for a million words.
+
+    Args:
+        texts: lines to learn from.
+        path: the `.subwords` file to write.
+        vocab_size: the size to come close to; a small corpus gives fewer pieces.
+        max_piece_length: no piece is longer; None: no limit. tensor2tensor's
+            `max_subtoken_length` is one more.
+
+    Raises:
+        UserError: there is no text.
+    """
+    counts = count_tokens(texts)
+    if not counts:
+        raise UserError(f"no text to train the vocabulary {path} on")
+    learner = SubwordLearner(counts, max_piece_length)
+    save_pieces(learner.learn_size(vocab_size), path)
+
+
+def count_tokens(texts: Iterable[str]) -> collections.Counter[str]:
+    """Counts the tokens of all texts."""
+    counts = collections.Counter()
+    for text in texts:
+        counts.update(split_tokens(text))
+    return counts
+
+
+class SubwordLearner:
+    """Learns pieces from the tokens of a corpus and their counts.
+
+    Args:
+        token_counts: token -> how often it occurs.
+        max_piece_length: pieces are at most so long; None: no limit.
+    """
+
+    def __init__(
+        self, token_counts: Mapping[str, int], max_piece_length: int | None = None
+    ) -> None:
+        # Not the newline: a piece is a line of the file.
+        self._alphabet = ESCAPE_CHARACTERS.union(*token_counts, *_RESERVED) - {"\n"}
+        self._tokens = [
+            (escape_token(token, self._alphabet), count)
+            for token, count in token_counts.items()
+        ]
+        self._max_piece_length = max_piece_length
+
+    def learn_size(self, target_size: int) -> list[str]:
+        """Returns about `target_size` pieces, in the order of their ids."""
+        low, high = 1, _LARGEST_MINIMUM
+        best: list[str] = []
+        while True:
+            minimum = (low + high) // 2
+            pieces = self.learn(minimum)
+            if not best or _is_closer(pieces, best, target_size):
+                best = pieces
+            is_close = abs(len(pieces) - target_size) * 100 < target_size
+            if is_close or low >= high or minimum < 2:
+                return best
+            if len(pieces) > target_size:
+                low = minimum + 1
+            else:
+                high = minimum - 1
+
+    def learn(self, minimum: int) -> list[str]:
+        """Returns the pieces that occur at least `minimum` times, most frequent first.
+
+        Begins with single characters. Each iteration spells all tokens with the pieces
+        of the one before, and counts what could be a piece: whatever begins where one
+        of those pieces begins.
+        """
+        pieces: list[str] = list(self._alphabet)
+        for _ in range(_ITERATIONS):
+            pieces = self._select(self._count_candidates(set(pieces)), minimum)
+        return [escape_token(token, self._alphabet) for token in _RESERVED] + pieces
+
+    def _count_candidates(self, pieces: set[str]) -> dict[str, int]:
+        """Counts every substring that begins where a piece begins."""
+        longest = max(map(len, pieces))
+        limit = self._max_piece_length
+        counts: dict[str, int] = collections.defaultdict(int)
+        for token, count in self._tokens:
+            start = 0
+            for piece in split_pieces(token, pieces, longest):
+                last = len(token) if limit is None else min(len(token), start + limit)
+                for end in range(start + 1, last + 1):
+                    counts[token[start:end]] += count
+                start += len(piece)
+        return counts
+
+    def _select(self, counts: dict[str, int], minimum: int) -> list[str]:
+        """Keeps the frequent candidates, and always the alphabet.
+
+        From the longest to the shortest: what is counted for an accepted one no longer
+        counts for its prefixes.
+        """
+        by_length: dict[int, list[str]] = collections.defaultdict(list)
+        for candidate, count in counts.items():
+            if count >= minimum:
+                by_length[len(candidate)].append(candidate)
+        accepted = []
+        for length in sorted(by_length, reverse=True):
+            for candidate in by_length[length]:
+                count = counts[candidate]
+                if count < minimum:
+                    continue
+                if candidate not in self._alphabet:
+                    accepted.append((count, candidate))
+                for end in range(1, length):
+                    counts[candidate[:end]] -= count
+        accepted += [(counts.get(c, 0), c) for c in self._alphabet]
+        return [piece for _, piece in sorted(accepted, reverse=True)]
+
+
+def _is_closer(pieces: list[str], best: list[str], target_size: int) -> bool:
+    """Tells whether a vocabulary's size is nearer to the target than the best's."""
+    return abs(len(pieces) - target_size) < abs(len(best) - target_size)

@@ -1,0 +1,120 @@
+"""What every tokenizer does, in Python and in the TensorFlow graph."""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from t2t_keras.errors import UserError
+
+if TYPE_CHECKING:
+    import tensorflow as tf
+
+# The ids that mean the same in every vocabulary. tensor2tensor's subwords have no
+# unknown piece: there, 2 is a piece like any other.
+PAD = 0
+EOS = 1
+UNK = 2
+
+
+class GraphTokenizer(Protocol):
+    """A tokenizer of TensorFlow operations; each one is also a `tf.Module`.
+
+    It gives the ids and the texts that the Python tokenizer gives, runs on the CPU
+    and is saved inside a SavedModel that holds it as an attribute.
+    """
+
+    def encode(self, texts: "tf.Tensor") -> "tf.RaggedTensor":
+        """Turns strings [B] into int32 ids [B, (T)], each row ending in EOS."""
+        ...
+
+    def decode(self, ids: "tf.Tensor") -> "tf.Tensor":
+        """Turns ids [B, T] into strings [B], as `Tokenizer.decode` does."""
+        ...
+
+
+class Tokenizer(Protocol):
+    """Turns a line of text into ids and back; can be pickled."""
+
+    @property
+    def vocab_size(self) -> int:
+        """Number of ids, PAD and EOS included."""
+        ...
+
+    def encode(self, text: str) -> list[int]:
+        """Returns the ids of a text, EOS last."""
+        ...
+
+    def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
+        """Returns what `encode` returns for every text, faster."""
+        ...
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Returns the text of the ids before the first EOS.
+
+        PAD, and an id that is not in the vocabulary, stand for no text.
+        """
+        ...
+
+    def graph(self) -> GraphTokenizer:
+        """Returns this tokenizer as TensorFlow operations."""
+        ...
+
+    def save(self, path: Path) -> None:
+        """Writes the vocabulary file, which `load_tokenizer` reads."""
+        ...
+
+
+def load_tokenizer(path: Path) -> Tokenizer:
+    """Loads a tokenizer; the suffix of its file tells the kind.
+
+    Args:
+        path: a `.spm` file (SentencePiece) or a `.subwords` file (tensor2tensor).
+
+    Raises:
+        UserError: there is no such file, or it is not a vocabulary of that kind.
+    """
+    from t2t_keras.text.sentence_piece import SentencePieceTokenizer
+    from t2t_keras.text.subword import SubwordTokenizer
+
+    kinds = {".spm": SentencePieceTokenizer, ".subwords": SubwordTokenizer}
+    path = Path(path)
+    if path.suffix not in kinds:
+        raise UserError(
+            f"{path}: a vocabulary file ends in .spm (SentencePiece) or .subwords "
+            "(tensor2tensor); rename it"
+        )
+    return kinds[path.suffix](path)
+
+
+def read_vocabulary(path: Path) -> bytes:
+    """Returns the content of a vocabulary file.
+
+    Raises:
+        UserError: it cannot be read.
+    """
+    try:
+        return Path(path).read_bytes()
+    except OSError as error:
+        raise UserError(
+            f"cannot read the vocabulary {path}: {error.strerror}"
+        ) from None
+
+
+def write_vocabulary(path: Path, content: bytes) -> None:
+    """Writes a vocabulary file so that it is never seen half-written."""
+    path = Path(path)
+    temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+    temporary.write_bytes(content)
+    os.replace(temporary, path)
+
+
+def text_ids(ids: Sequence[int], vocab_size: int) -> list[int]:
+    """Returns the ids that stand for text: those that `Tokenizer.decode` reads."""
+    kept = []
+    for piece in map(int, ids):
+        if piece == EOS:
+            break
+        if PAD < piece < vocab_size:
+            kept.append(piece)
+    return kept

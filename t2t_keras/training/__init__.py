@@ -1,0 +1,6 @@
+"""Training: `trainer` drives, the other files are what it consists of.
+
+`schedule`, `loss`, `optimizer` and `step` are sections 5.3 and 5.4 of the paper under
+`tf.distribute`; `checkpoint`, `average` and `run_dir` are what training leaves on disk;
+`dev` evaluates and `progress` reports while it runs.
+"""

@@ -1,0 +1,148 @@
+"""Checkpoints: TensorFlow's tensor bundles, with documented names.
+
+A checkpoint `model.ckpt-1000` is two files, `.index` and `.data-00000-of-00001`, which
+`tf.train.load_checkpoint` reads. Its tensors are
+
+    step                     int64, the updates done
+    model/NAME               a weight, such as
+                             model/encoder/layer_0/self_attention/query_key_value/kernel
+    adam/m/NAME, adam/v/NAME Adam's moments of the weight
+
+so that names depend on the layers' names and not on attributes of Python objects. The
+position in the data is the step: see `data.batching.BatchPlan`. An average of
+checkpoints, `average.ckpt-1000`, has step and weights only.
+"""
+
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+import tensorflow as tf
+
+from t2t_keras.errors import UserError
+
+_DATA = ".data-00000-of-00001"
+
+
+class CheckpointDirectory:
+    """The checkpoints in a directory."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+
+    def steps(self, prefix: str = "model.ckpt") -> list[int]:
+        """Returns the steps of all complete checkpoints, ascending."""
+        pattern = re.compile(re.escape(prefix) + r"-(\d+)\.index")
+        found = (pattern.fullmatch(path.name) for path in self.directory.glob("*"))
+        return sorted(int(match[1]) for match in found if match)
+
+    def path(self, step: int, prefix: str = "model.ckpt") -> Path:
+        """Returns the path, without suffix, of a step's checkpoint."""
+        return self.directory / f"{prefix}-{step}"
+
+    def find(self, name: str | None = None) -> Path:
+        """Returns the checkpoint that a user means.
+
+        Args:
+            name: a step, "average" or "latest", or a path; None: the average of the
+                newest step if there is one, else the newest checkpoint.
+
+        Raises:
+            UserError: there is no such checkpoint.
+        """
+        newest = self.steps()[-1:]
+        averages = self.steps("average.ckpt")[-1:]
+        if name is None:
+            name = "average" if averages and averages >= newest else "latest"
+        if name in ("latest", "average"):
+            prefix, steps = {
+                "latest": ("model.ckpt", newest),
+                "average": ("average.ckpt", averages),
+            }[name]
+            if not steps:
+                raise UserError(f"{self.directory} has no {name} checkpoint")
+            return self.path(steps[0], prefix)
+        path = self.path(int(name)) if name.isdigit() else Path(name)
+        if not path.with_name(path.name + ".index").exists():
+            steps = ", ".join(map(str, self.steps())) or "none"
+            raise UserError(
+                f"--checkpoint: there is no {path} (checkpoints at steps: {steps})"
+            )
+        return path
+
+    def save(self, step: int, tensors: Mapping[str, tf.Tensor], keep: int) -> None:
+        """Writes a checkpoint and deletes all but the newest `keep`."""
+        write_checkpoint(self.path(step), tensors)
+        for old in self.steps()[:-keep]:
+            # First what makes it a checkpoint: a kill in between leaves no half of one.
+            self.path(old).with_name(f"model.ckpt-{old}.index").unlink()
+            self.path(old).with_name(f"model.ckpt-{old}{_DATA}").unlink()
+
+
+def write_checkpoint(path: Path, tensors: Mapping[str, tf.Tensor]) -> None:
+    """Writes tensors by name; whoever kills the process leaves all of it or nothing.
+
+    Raises:
+        UserError: the disk is full or the directory cannot be written.
+    """
+    temporary = path.with_name(f"incomplete.{path.name}")
+    names = sorted(tensors)
+    try:
+        with tf.device("CPU:0"):
+            tf.raw_ops.SaveV2(
+                prefix=str(temporary),
+                tensor_names=names,
+                shape_and_slices=[""] * len(names),
+                tensors=[tf.convert_to_tensor(tensors[name]) for name in names],
+            )
+        for suffix in (_DATA, ".index"):  # the index makes a checkpoint: it is last
+            os.replace(
+                temporary.with_name(temporary.name + suffix),
+                path.with_name(path.name + suffix),
+            )
+    except (tf.errors.OpError, OSError) as error:
+        raise UserError(f"cannot write checkpoint {path}: {error}") from None
+
+
+class Checkpoint:
+    """A checkpoint on disk, read one tensor at a time."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._reader = tf.train.load_checkpoint(str(path))
+        self.shapes = dict(self._reader.get_variable_to_shape_map())
+
+    @property
+    def step(self) -> int:
+        """The number of updates done."""
+        return int(self._reader.get_tensor("step"))
+
+    def tensor(self, name: str):
+        """Returns one tensor as a NumPy array."""
+        return self._reader.get_tensor(name)
+
+    def restore(self, variables: Mapping[str, tf.Variable]) -> None:
+        """Assigns the variables.
+
+        Raises:
+            UserError: a variable is missing in the checkpoint or has another shape.
+        """
+        for name, variable in variables.items():
+            if name not in self.shapes:
+                raise UserError(f"checkpoint {self.path} has no tensor '{name}'")
+            if list(variable.shape) != self.shapes[name]:
+                raise UserError(
+                    f"checkpoint {self.path}: '{name}' has shape {self.shapes[name]}, "
+                    f"the model's is {list(variable.shape)}"
+                )
+        for name, variable in variables.items():
+            variable.assign(self._reader.get_tensor(name))
+
+
+def model_variables(model) -> dict[str, tf.Variable]:
+    """Returns a model's weights by their names in a checkpoint."""
+    return {
+        weight.path.replace(model.name, "model", 1): weight.value
+        for weight in model.trainable_variables
+    }

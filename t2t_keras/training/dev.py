@@ -1,0 +1,95 @@
+"""Evaluation on development data: loss with the labels given, and real decoding."""
+
+import dataclasses
+import math
+
+import tensorflow as tf
+from keras import ops
+
+from t2t_keras.data.pipeline import ordered_batches, read_pairs
+from t2t_keras.data.records import RecordIndex
+from t2t_keras.decoding.translator import Translator
+from t2t_keras.evaluation.metrics import score_outputs
+from t2t_keras.model.transformer import Transformer
+from t2t_keras.training.loss import (
+    count_tokens,
+    smoothed_cross_entropy,
+    sum_over_tokens,
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class DevLoss:
+    """Means over all target tokens, EOS included."""
+
+    loss: float  # negative log-likelihood in nats, without label smoothing
+    accuracy: float  # share of tokens that have the highest logit
+
+    @property
+    def perplexity(self) -> float:
+        """Perplexity per piece: exp(loss)."""
+        return math.exp(min(self.loss, 700.0))
+
+
+class DevSet:
+    """A split of the data, prepared for evaluating a model again and again."""
+
+    def __init__(
+        self, index: RecordIndex, model: Transformer, reverse: bool = False
+    ) -> None:
+        self._index = index
+        self._reverse = reverse
+        longest = max(index.source_length.max(), index.target_length.max())
+        self._batch_tokens = max(4096, int(longest))
+
+        @tf.function(input_signature=[tf.TensorSpec([None, None], tf.int32)] * 2)
+        def sums(source: tf.Tensor, target: tf.Tensor) -> tuple[tf.Tensor, ...]:
+            logits = model(source, target)
+            per_token = smoothed_cross_entropy(
+                ops.reshape(logits, (-1, logits.shape[-1])),
+                ops.reshape(target, (-1,)),
+                smoothing=0.0,
+            )
+            is_best = tf.equal(tf.argmax(logits, -1, tf.int32), target)
+            return (
+                sum_over_tokens(per_token, target),
+                sum_over_tokens(tf.cast(is_best, tf.float32), target),
+                count_tokens(target),
+            )
+
+        self._sums = sums
+
+    def loss(self) -> DevLoss:
+        """Returns loss and accuracy over the whole split."""
+        batches = ordered_batches(self._index, self._batch_tokens, self._reverse)
+        totals = [0.0, 0.0, 0.0]
+        for source, target in batches:
+            for i, value in enumerate(self._sums(source, target)):
+                totals[i] += float(value)
+        loss, correct, tokens = totals
+        return DevLoss(loss / tokens, correct / tokens)
+
+    def metrics(self, translator: Translator, sentences: int) -> dict[str, float]:
+        """Decodes the first sentences with the problem's beam and scores them.
+
+        Returns:
+            As `evaluation.metrics.score_outputs`: BLEU or F1, in percent.
+        """
+        sources, references = self.texts(translator, sentences)
+        outputs = translator.translate(sources)
+        return score_outputs(translator.problem, outputs, references)
+
+    def texts(
+        self, translator: Translator, sentences: int | None = None
+    ) -> tuple[list[str], list[str]]:
+        """Returns the source texts and references of the first (or all) records."""
+        count = len(self._index.source_length)
+        pairs = read_pairs(self._index, range(min(sentences or count, count)))
+        sources, references = [], []
+        for source, target in pairs:
+            if self._reverse:
+                source, target = target, source
+            sources.append(translator.source_tokenizer.decode(source))
+            reference = translator.target_tokenizer.decode(target)
+            references.append(translator.problem.postprocess(sources[-1], reference))
+        return sources, references

@@ -1,0 +1,59 @@
+"""Label-smoothed cross-entropy (5.4)."""
+
+from typing import Any
+
+from keras import ops
+
+PAD = 0
+
+
+def smoothed_cross_entropy(logits: Any, labels: Any, smoothing: float) -> Any:
+    """Cross-entropy to targets of 1 - smoothing on the label, the rest spread evenly.
+
+    Each of the other V - 1 ids gets u = smoothing / (V - 1). As the probabilities of
+    the targets add up to one,
+
+        loss = logsumexp(logits) - (1 - smoothing - u) logit[label] - u sum(logits),
+
+    which needs no array of soft targets. tensor2tensor subtracts the entropy of the
+    targets, a constant; here it is left in.
+
+    Args:
+        logits: float32 [N, V]
+        labels: int [N]
+        smoothing: the mass taken from the label.
+
+    Returns:
+        float32 [N]
+    """
+    rest = smoothing / (logits.shape[-1] - 1)
+
+    @ops.custom_gradient
+    def loss(logits: Any) -> tuple[Any, Any]:
+        log_normaliser = ops.logsumexp(logits, axis=-1)
+        at_label = ops.take_along_axis(logits, labels[:, None], axis=-1)[:, 0]
+        value = log_normaliser - (1.0 - smoothing - rest) * at_label
+        if smoothing:
+            value = value - rest * ops.sum(logits, axis=-1)
+
+        def grad(upstream: Any) -> Any:
+            """softmax(logits) - targets, times what comes from above."""
+            softmax = ops.exp(logits - log_normaliser[:, None])
+            is_label = ops.arange(logits.shape[-1])[None, :] == labels[:, None]
+            targets = ops.where(is_label, 1.0 - smoothing, rest)
+            return (softmax - targets) * upstream[:, None]
+
+        return value, grad
+
+    return loss(logits)
+
+
+def count_tokens(target: Any) -> Any:
+    """Returns the number of target tokens, EOS included, as float32."""
+    return ops.sum(ops.cast(ops.not_equal(target, PAD), "float32"))
+
+
+def sum_over_tokens(per_token: Any, target: Any) -> Any:
+    """Returns the sum of [B, T] values over the tokens of target [B, T]."""
+    is_token = ops.cast(ops.not_equal(target, PAD), "float32")
+    return ops.sum(ops.reshape(per_token, ops.shape(target)) * is_token)

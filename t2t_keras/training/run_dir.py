@@ -1,0 +1,159 @@
+"""A run directory: everything that training writes and everything else reads.
+
+config.json     problem, hparams set, data directory, seed, vocabulary hashes
+hparams.json    every hyper-parameter
+vocab.*         copies of the vocabularies
+model.ckpt-*    checkpoints (see `checkpoint`)
+metrics.jsonl   one line for every report and evaluation, and TensorBoard's events
+"""
+
+import dataclasses
+import json
+import shutil
+from pathlib import Path
+from typing import Self
+
+from t2t_keras import registry
+from t2t_keras.data.manifest import Manifest
+from t2t_keras.decoding.translator import Translator
+from t2t_keras.errors import UserError
+from t2t_keras.hparam import HParams
+from t2t_keras.model.transformer import Transformer
+from t2t_keras.problem import Problem
+from t2t_keras.text.tokenizer import Tokenizer, load_tokenizer
+from t2t_keras.training.checkpoint import (
+    Checkpoint,
+    CheckpointDirectory,
+    model_variables,
+)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RunConfig:
+    """What a run was started with; `config.json`."""
+
+    problem: str
+    hparams_set: str
+    data_dir: str
+    seed: int
+    source_vocab: str  # file names; the same twice when shared
+    target_vocab: str
+    vocab_sha256: dict[str, str]
+    usr_dir: str | None = None
+
+
+class RunDirectory:
+    """An output directory, opened for reading or for going on with training.
+
+    Raises:
+        UserError: the directory is not a run.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        config = self.path / "config.json"
+        if not config.exists():
+            raise UserError(
+                f"{path} is not a run directory: it has no config.json (the "
+                "--output_dir of `t2t train` is one)"
+            )
+        self.config = RunConfig(**json.loads(config.read_text()))
+        self.hparams = HParams.load(self.path / "hparams.json")
+        self.checkpoints = CheckpointDirectory(self.path)
+
+    @classmethod
+    def create(cls, path: str | Path, config: RunConfig, hparams: HParams) -> Self:
+        """Makes the directory, or opens it if it holds the same run.
+
+        Raises:
+            UserError: it holds a run with other settings; the message lists them.
+        """
+        path = Path(path)
+        if (path / "config.json").exists():
+            run = cls(path)
+            run._refuse_difference(config, hparams)
+            return run
+        path.mkdir(parents=True, exist_ok=True)
+        for name in {config.source_vocab, config.target_vocab}:
+            shutil.copy(Path(config.data_dir) / name, path / name)
+        hparams.save(path / "hparams.json")
+        text = json.dumps(dataclasses.asdict(config), indent=2) + "\n"
+        temporary = path / "config.json.incomplete"
+        temporary.write_text(text)
+        temporary.replace(path / "config.json")
+        return cls(path)
+
+    @property
+    def problem(self) -> Problem:
+        """The problem that the run is about."""
+        if self.config.usr_dir:
+            registry.load_usr_dir(self.config.usr_dir)
+        return registry.problem(self.config.problem)
+
+    def tokenizers(self) -> tuple[Tokenizer, Tokenizer]:
+        """Returns the source's and the target's tokenizer, one when shared."""
+        source = load_tokenizer(self.path / self.config.source_vocab)
+        if self.config.source_vocab == self.config.target_vocab:
+            return source, source
+        return source, load_tokenizer(self.path / self.config.target_vocab)
+
+    def build_model(self) -> Transformer:
+        """Returns the model with fresh weights."""
+        source, target = self.tokenizers()
+        shared = source is target
+        return Transformer(
+            self.hparams, source.vocab_size, None if shared else target.vocab_size
+        )
+
+    def translator(self, checkpoint: str | None = None) -> Translator:
+        """Returns a translator with a checkpoint's weights.
+
+        Args:
+            checkpoint: see `CheckpointDirectory.find`.
+        """
+        model = self.build_model()
+        Checkpoint(self.checkpoints.find(checkpoint)).restore(model_variables(model))
+        return Translator(self.problem, model, *self.tokenizers())
+
+    def _refuse_difference(self, config: RunConfig, hparams: HParams) -> None:
+        mine, others = dataclasses.asdict(self.config), dataclasses.asdict(config)
+        # A moved data directory is the same one if the vocabularies are.
+        names = mine.keys() - {"data_dir", "usr_dir", "hparams_set"}
+        changes = {k: (mine[k], others[k]) for k in names if mine[k] != others[k]}
+        changes |= self.hparams.difference(hparams)
+        changes.pop("train_steps", None)  # a run may be made longer
+        if changes:
+            lines = (f"{k} was {a}, is now {b}" for k, (a, b) in changes.items())
+            raise UserError(
+                f"{self.path} holds a run with other settings: {'; '.join(lines)}; "
+                "give the same settings or another --output_dir"
+            )
+
+
+def config_for(
+    problem: Problem,
+    hparams_set: str,
+    data_dir: str | Path,
+    seed: int,
+    usr_dir: str | None = None,
+) -> RunConfig:
+    """Returns the configuration of a new run on a data directory.
+
+    Raises:
+        UserError: the data directory has no data of the problem.
+    """
+    manifest = Manifest.open(Path(data_dir), problem.data_name)
+    files = manifest.vocab_files
+    source, target = files["source"], files["target"]
+    if problem.reverse:
+        source, target = target, source
+    return RunConfig(
+        problem=problem.name,
+        hparams_set=hparams_set,
+        data_dir=str(Path(data_dir).resolve()),
+        seed=seed,
+        source_vocab=source,
+        target_vocab=target,
+        vocab_sha256=dict(manifest.vocab_sha256),
+        usr_dir=str(Path(usr_dir).resolve()) if usr_dir else None,
+    )

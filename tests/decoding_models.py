@@ -1,0 +1,148 @@
+"""Small models for the tests of decoding, and plain loops to hold them against."""
+
+import itertools
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from t2t_keras.decoding.beam_search import beam_search
+from t2t_keras.hparam import HParams
+from t2t_keras.model.transformer import Transformer
+
+PAD, EOS = 0, 1
+
+
+class TableModel:
+    """Logits looked up by sentence, position and last piece: [B, T, V, V].
+
+    The source is [B, 1]: the number of the sentence in the table. The last piece is
+    read from a history kept in the cache, so that a cache reordered wrongly shows.
+    """
+
+    def __init__(self, table):
+        self.table = table
+
+    def encode(self, source):
+        return tf.cast(source, tf.float32)
+
+    def start_cache(self, memory, source, num_beams):
+        shape = tf.stack([tf.shape(source)[0] * num_beams, 0])
+        return {"sentence": source[:, 0], "history": tf.zeros(shape, tf.int32)}
+
+    def cache_shapes(self, cache):
+        return {"sentence": (None,), "history": (None, None)}
+
+    def decode_step(self, ids, position, cache):
+        history = tf.concat([cache["history"], tf.reshape(ids, [-1, 1])], 1)
+        last = tf.reshape(history[:, -1], tf.shape(ids))
+        sentence = tf.broadcast_to(cache["sentence"][:, None], tf.shape(ids))
+        index = tf.stack([sentence, tf.fill(tf.shape(ids), position), last], 2)
+        return tf.gather_nd(self.table, index), cache | {"history": history}
+
+    def reorder_cache(self, cache, parents):
+        batch, beams = tf.unstack(tf.shape(parents))
+        rows = tf.reshape(parents + tf.range(batch)[:, None] * beams, [-1])
+        return cache | {"history": tf.gather(cache["history"], rows)}
+
+
+def transformer(vocab_size, target_vocab_size=None, **hparams):
+    """A tiny Transformer with random weights whose outputs are of many lengths.
+
+    Sinusoids and a shared embedding would make it repeat one piece for ever.
+    """
+    keras.utils.set_random_seed(1)
+    small = {"num_layers": 1, "d_model": 16, "d_ff": 32, "num_heads": 2}
+    lively = {"share_embeddings": False, "position": "learned", "max_positions": 64}
+    model = Transformer(
+        HParams(**small | lively | hparams), vocab_size, target_vocab_size
+    )
+    positions, softmax = model.positions.table, model.softmax_embedding.weights[0]
+    positions.assign(2.0 * positions)
+    is_end = np.arange(softmax.shape[0])[:, None] == EOS
+    softmax.assign(np.where(is_end, 3.0, 2.0) * softmax.numpy())
+    return model
+
+
+def searcher(model, constraint=None, trace=True):
+    """The beam search of a model as a function of arrays, traced once or eager."""
+
+    def search(source, max_length, beam_size, alpha, n_best):
+        return beam_search(
+            model,
+            source,
+            beam_size=beam_size,
+            alpha=alpha,
+            max_length=max_length,
+            n_best=n_best,
+            constraint=constraint,
+        )
+
+    if trace:
+        row = tf.TensorSpec([None], tf.int32)
+        number = tf.TensorSpec([], tf.int32)
+        alpha = tf.TensorSpec([], tf.float32)
+        ids = tf.TensorSpec([None, None], tf.int32)
+        search = tf.function(search, input_signature=[ids, row, number, alpha, number])
+
+    def run(source, max_length, beam_size, alpha=0.6, n_best=1):
+        source = tf.constant(source, tf.int32)
+        limits = tf.broadcast_to(tf.constant(max_length, tf.int32), [len(source)])
+        return numpy_of(search(source, limits, beam_size, alpha, n_best))
+
+    return run
+
+
+def numpy_of(found):
+    """Hypotheses of arrays."""
+    return type(found)(*(tensor.numpy() for tensor in found))
+
+
+def outputs(found, row):
+    """The outputs for one sentence as lists of ids."""
+    return [
+        ids[:length].tolist()
+        for ids, length in zip(found.ids[row], found.lengths[row], strict=True)
+    ]
+
+
+def random_sources(count, vocab_size, longest=12):
+    """Sentences of 1 to `longest` random pieces and EOS, padded."""
+    random = np.random.default_rng(0)
+    source = np.zeros((count, longest + 1), np.int32)
+    for row in source:
+        length = random.integers(1, longest + 1)
+        row[:length] = random.integers(2, vocab_size, length)
+        row[length] = EOS
+    return source
+
+
+def log_probs_of(model, source, targets):
+    """Teacher forcing in NumPy from the logits: the sum over each target's pieces.
+
+    Args:
+        model: a Transformer.
+        source: ids [S], of one sentence.
+        targets: lists of ids.
+    """
+    width = max(map(len, targets))
+    target = np.array([[*t, *[PAD] * (width - len(t))] for t in targets], np.int32)
+    source = np.tile(np.asarray(source, np.int32), (len(targets), 1))
+    logits = model(source, target).numpy().astype(np.float64)
+    logits -= np.log(np.exp(logits).sum(-1, keepdims=True))
+    chosen = np.take_along_axis(logits, target[:, :, None], 2)[:, :, 0]
+    return (chosen * (target != PAD)).sum(1)
+
+
+def all_targets(vocab_size, max_length):
+    """Every target that ends in EOS within the limit."""
+    words = [piece for piece in range(vocab_size) if piece not in (PAD, EOS)]
+    return [
+        [*body, EOS]
+        for length in range(max_length)
+        for body in itertools.product(words, repeat=length)
+    ]
+
+
+def penalty(length, alpha):
+    return ((5 + length) / 6) ** alpha

@@ -1,0 +1,66 @@
+"""Models and numbers of tensor2tensor 1.15.7, for the tests that compare with it."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from reference import reference
+
+from t2t_keras.interop.t2t_checkpoint import import_t2t
+from t2t_keras.training.checkpoint import write_checkpoint
+
+MODELS = "t2t/oracle/model"
+OFFICIAL = "t2t/transformer_test_ckpt"  # released by its authors
+CONFIGS = ("prenorm_shared", "postnorm_shared")
+STATES = ("random", "trained")
+TARGET_SPACE = 1  # of the models under MODELS
+
+every_model = pytest.mark.parametrize(
+    ("config", "state"), [(config, state) for config in CONFIGS for state in STATES]
+)
+
+
+def hparams_json(config: str, directory: Path, **changes) -> Path:
+    """Writes the hparams.json of a configuration, perhaps changed."""
+    meta = json.loads(reference(f"{MODELS}/{config}/meta.json").read_text())
+    path = directory / "hparams.json"
+    path.write_text(json.dumps(meta["hparams"] | changes))
+    return path
+
+
+def oracle_model(config: str, state: str, directory: Path):
+    """Imports one of the four models."""
+    checkpoint = reference(f"{MODELS}/{config}/{state}")
+    return import_t2t(checkpoint, hparams_json(config, directory), TARGET_SPACE)
+
+
+def official_model():
+    """Imports the released test checkpoint."""
+    path = reference(OFFICIAL)
+    return import_t2t(path, path / "hparams.json")
+
+
+def arrays(name: str, prefix: str = "") -> dict[str, np.ndarray]:
+    """Loads an .npz file: the arrays whose names have the prefix, without it."""
+    with np.load(reference(name)) as file:
+        return {
+            key.removeprefix(prefix): file[key]
+            for key in file.files
+            if key.startswith(prefix)
+        }
+
+
+def t2t_checkpoint(directory: Path, variables: dict[str, np.ndarray]) -> Path:
+    """Writes variables under tensor2tensor's names as a checkpoint."""
+    path = directory / "model.ckpt-7"
+    step = {"global_step": np.int64(7)}
+    write_checkpoint(path, {k: tf.constant(v) for k, v in (step | variables).items()})
+    return path
+
+
+def join_shards(variables: dict[str, np.ndarray]) -> np.ndarray:
+    """Returns the shared embedding matrix of 16 shards."""
+    scope = "transformer/symbol_modality_50_64/shared/weights"
+    return np.concatenate([variables[f"{scope}_{i}"] for i in range(16)])

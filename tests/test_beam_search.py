@@ -1,0 +1,248 @@
+import json
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from decoding_models import (
+    EOS,
+    PAD,
+    TableModel,
+    all_targets,
+    log_probs_of,
+    outputs,
+    penalty,
+    random_sources,
+    searcher,
+    transformer,
+)
+from reference import reference
+
+from t2t_keras.decoding.scoring import score_targets
+
+SOURCES = [[3, 4, 2, 5, 1], [2, 1, 0, 0, 0], [5, 5, 1, 0, 0]]
+
+
+@pytest.fixture(scope="module")
+def small():
+    """A model of 6 pieces and its search."""
+    model = transformer(6)
+    return model, searcher(model)
+
+
+@pytest.fixture(scope="module")
+def larger():
+    """A model of 30 pieces, two layers, and its search."""
+    model = transformer(30, num_layers=2)
+    return model, searcher(model)
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.6, 2.0, -1.0])
+def test_equals_exhaustive_enumeration(small, alpha):
+    model, search = small
+    limit, n = 4, 7
+    targets = all_targets(6, limit)
+    assert len(targets) == 1 + 4 + 16 + 64
+    # 64 prefixes may be alive at once: a beam of 85 leaves out none.
+    found = search(SOURCES, limit, beam_size=85, alpha=alpha, n_best=n)
+    for row, source in enumerate(SOURCES):
+        log_probs = log_probs_of(model, source, targets)
+        scores = log_probs / [penalty(len(t), alpha) for t in targets]
+        best = np.argsort(-scores)[:n]
+        assert outputs(found, row) == [targets[i] for i in best]
+        np.testing.assert_allclose(found.scores[row], scores[best], atol=1e-4)
+        np.testing.assert_allclose(found.log_probs[row], log_probs[best], atol=1e-4)
+
+
+@pytest.mark.parametrize("alpha", [0.6, -1.0, 3.0])
+def test_stops_early_and_misses_nothing(larger, alpha):
+    """The n best do not depend on whether the search goes on to the end.
+
+    Asked for all K it goes on until none of them can change.
+    """
+    _, search = larger
+    source = random_sources(12, 30)
+    full = search(source, 25, beam_size=5, alpha=alpha, n_best=5)
+    for n in (1, 2):
+        found = search(source, 25, beam_size=5, alpha=alpha, n_best=n)
+        for row in range(len(source)):
+            ended = [ids for ids in outputs(full, row) if ids[-1] == EOS][:n]
+            assert outputs(found, row)[: len(ended)] == ended
+
+
+def chain(first_step, limit, end):
+    """A table of one sentence: after the first step it is `2 2 ... 2 EOS` for sure.
+
+    Args:
+        first_step: probabilities of EOS, 2 and 3 at position 0.
+        limit: number of positions.
+        end: position of EOS.
+    """
+    probs = np.full((1, limit, 4, 4), 1e-9, np.float32)
+    probs[:, :, :, 2] = 1.0
+    probs[:, end, :, [2, EOS]] = [[[1e-9]], [[1.0]]]
+    probs[:, 0, :, 1:] = first_step
+    return TableModel(tf.constant(np.log(probs)))
+
+
+@pytest.mark.parametrize("n_best", [1, 2])
+@pytest.mark.parametrize(
+    ("alpha", "first_step", "end"),
+    [
+        # Worse than EOS at the penalty of now, better at that of the limit.
+        (1.0, [0.55, 0.3, 0.15], 19),
+        # Falling penalty: better at once, worse at the limit.
+        (-1.0, [0.2, 0.75, 0.05], 1),
+    ],
+)
+def test_goes_on_while_something_better_is_possible(alpha, first_step, end, n_best):
+    search = searcher(chain(first_step, 20, end), trace=False)
+    found = search([[0]], 20, beam_size=2, alpha=alpha, n_best=n_best)
+    assert outputs(found, 0)[0] == [2] * end + [EOS]
+
+
+def test_stops_when_nothing_better_is_possible():
+    model = chain([0.98, 0.01, 0.01], 20, 19)
+    found = searcher(model, trace=False)([[0]], 20, beam_size=2)
+    assert found.ids.tolist() == [[[EOS]]]  # one step
+    found = searcher(model, trace=False)([[0]], 20, beam_size=2, n_best=2)
+    assert found.ids.shape == (1, 2, 20)
+
+
+def test_greedy(larger):
+    """A beam of 1 is the loop that takes the likeliest piece, PAD left out."""
+    model, search = larger
+    source, limit = random_sources(12, 30), 20
+    forward = tf.function(model)
+    target = np.zeros((12, limit), np.int32)
+    done = np.zeros(12, bool)
+    for position in range(limit):
+        logits = forward(source, target)[:, position].numpy()
+        logits[:, PAD] = -np.inf
+        target[:, position] = np.where(done, PAD, logits.argmax(1))
+        done |= target[:, position] == EOS
+    found = search(source, limit, beam_size=1)
+    width = found.ids.shape[2]
+    np.testing.assert_array_equal(found.ids[:, 0], target[:, :width])
+    assert not target[:, width:].any()
+    assert len(set(found.lengths[:, 0])) > 2
+
+
+def test_companions_change_nothing(larger):
+    """Alone, in a batch, in wider padding: the same hypotheses."""
+    _, search = larger
+    source = random_sources(10, 30)
+    limits = np.arange(10) * 2 + 3
+    together = search(np.pad(source, ((0, 0), (0, 9))), limits, beam_size=4, n_best=4)
+    for row in range(len(source)):
+        length = np.count_nonzero(source[row])
+        alone = search(
+            source[row : row + 1, :length], limits[row], beam_size=4, n_best=4
+        )
+        assert outputs(alone, 0) == outputs(together, row)
+        np.testing.assert_allclose(alone.scores[0], together.scores[row], atol=1e-4)
+
+
+@pytest.mark.parametrize("norm", ["post", "pre"])
+def test_scores_are_those_of_teacher_forcing(norm):
+    model = transformer(30, num_layers=2, norm=norm)
+    search = searcher(model)
+    source = random_sources(8, 30)
+    alpha, limits = 0.6, np.arange(8) * 2 + 2
+    found = search(source, limits, beam_size=4, alpha=alpha, n_best=4)
+    ended = 0
+    for row in range(len(source)):
+        targets = outputs(found, row)
+        log_probs = log_probs_of(model, source[row], targets)
+        divisors = [penalty(len(target), alpha) for target in targets]
+        np.testing.assert_allclose(found.log_probs[row], log_probs, atol=1e-4)
+        np.testing.assert_allclose(found.scores[row], log_probs / divisors, atol=1e-4)
+        ended += sum(target[-1] == EOS for target in targets)
+        scores = score_targets(model, np.tile(source[row], (4, 1)), found.ids[row])
+        np.testing.assert_allclose(scores.log_probs, log_probs, atol=1e-4)
+        np.testing.assert_array_equal(scores.lengths, found.lengths[row])
+    assert 0 < ended < 4 * len(source)  # some ended, some were cut off
+
+
+def test_order_and_form(larger):
+    """Finished first, then those cut off, each by falling score; no PAD inside."""
+    _, search = larger
+    found = search(random_sources(12, 30), np.arange(12) + 1, beam_size=6, n_best=6)
+    for row in range(12):
+        targets = outputs(found, row)
+        assert len(set(map(tuple, targets))) == 6
+        has_end = [target[-1] == EOS for target in targets]
+        assert has_end == sorted(has_end, reverse=True)
+        for kind in (True, False):
+            scores = found.scores[row][np.array(has_end) == kind]
+            assert (np.diff(scores) <= 0).all()
+        for target, ids in zip(targets, found.ids[row], strict=True):
+            assert PAD not in target and EOS not in target[:-1]
+            assert len(target) <= row + 1
+            assert target[-1] == EOS or len(target) == row + 1
+            assert not ids[len(target) :].any()
+
+
+def test_fewer_hypotheses_than_places(small):
+    """With 6 pieces and limit 1 only 5 outputs exist; a limit of 0 leaves one."""
+    _, search = small
+    found = search(SOURCES[:2], [1, 0], beam_size=8, n_best=8)
+    assert sorted(outputs(found, 0)) == [[], [], [], [1], [2], [3], [4], [5]]
+    assert outputs(found, 0)[0] == [EOS]
+    assert np.isinf(found.scores[0]).tolist() == [False] * 5 + [True] * 3
+    assert outputs(found, 1) == [[]] * 8
+    assert found.scores[1].tolist() == [0.0] + [-np.inf] * 7
+
+
+def test_equals_tensor2tensor():
+    """40 runs of tensor2tensor's own beam search over tables of logits.
+
+    Where a hypothesis ends, results are equal. The documented differences:
+
+    - tensor2tensor may generate id 0. Its table is given to our search with that id
+      renamed, so that both search the same space.
+    - When nothing has finished at the limit it returns the alive hypotheses with
+      log-probabilities for scores, not divided by the penalty.
+    - When something has, it leaves the other places empty (score -1e7); we fill them
+      with the alive hypotheses.
+    """
+    cases = json.loads(reference("t2t/oracle/misc/beam_tables.json").read_text())
+    arrays = np.load(reference("t2t/oracle/misc/beam_tables.npz"))
+    table = tf.Variable(tf.zeros([1, 1, 1, 1]), shape=[None] * 4)
+    search = searcher(TableModel(table))
+    compared = {"finished": 0, "nothing finished": 0, "empty place": 0}
+    for case in cases:
+        number, size = case["case"], case["vocab"]
+        logits = arrays[f"case{number}/table"]
+        renamed = np.full((*logits.shape[:2], size + 1, size + 1), -1e9, np.float32)
+        renamed[:, :, :size, :size] = logits
+        renamed[..., size] = renamed[..., PAD]  # their 0 is our last piece
+        renamed[..., PAD] = -1e9
+        renamed[:, :, size] = renamed[:, :, PAD]
+        table.assign(renamed)
+
+        beam, limit, alpha = case["beam"], case["decode_length"], case["alpha"]
+        n_best = 1 if case["stop_early"] else beam
+        batch = np.arange(case["batch"])[:, None]
+        found = search(batch, limit, beam_size=beam, alpha=alpha, n_best=n_best)
+        for row in range(case["batch"]):
+            theirs = arrays[f"case{number}/seq"][row, :, 1:]  # without the start
+            scores = arrays[f"case{number}/scores"][row]
+            for place, ours in enumerate(outputs(found, row)):
+                ids = [0 if piece == size else piece for piece in ours]
+                expected = theirs[place].tolist()
+                if EOS in expected:
+                    compared["finished"] += 1
+                    assert ids == expected[: expected.index(EOS) + 1]
+                    np.testing.assert_allclose(
+                        found.scores[row, place], scores[place], rtol=1e-5
+                    )
+                elif scores[place] > -1e6:
+                    compared["nothing finished"] += 1
+                    assert ids == expected
+                    np.testing.assert_allclose(
+                        found.log_probs[row, place], scores[place], rtol=1e-5
+                    )
+                else:
+                    compared["empty place"] += 1
+                    assert len(ids) == limit and EOS not in ids
+    assert compared == {"finished": 88, "nothing finished": 61, "empty place": 31}

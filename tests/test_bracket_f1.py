@@ -1,0 +1,178 @@
+import pytest
+from reference import reference
+
+from t2t_keras.errors import UserError
+from t2t_keras.evaluation.bracket_f1 import (
+    ERROR,
+    SKIP,
+    VALID,
+    evaluate_files,
+    evaluate_trees,
+)
+from t2t_keras.evaluation.evalb_parameters import (
+    COLLINS,
+    EvalbParameters,
+    read_parameters,
+)
+
+GOLD = "(TOP (S (NP (NNP John)) (VP (VBZ sees) (NP (DT the) (NN dog))) (. .)))"
+
+EVALB_SUMMARY = {  # how EVALB calls our keys
+    "Number of sentence": "sentences",
+    "Number of Error sentence": "error",
+    "Number of Skip  sentence": "skip",
+    "Number of Valid sentence": "valid",
+    "Bracketing Recall": "recall",
+    "Bracketing Precision": "precision",
+    "Bracketing FMeasure": "f1",
+    "Complete match": "complete_match",
+    "Average crossing": "average_crossing",
+    "No crossing": "no_crossing",
+    "2 or less crossing": "two_or_less_crossing",
+    "Tagging accuracy": "tagging_accuracy",
+}
+
+
+def score(gold, test, parameters=COLLINS):
+    return evaluate_trees([gold], [test], parameters).sentences[0]
+
+
+@pytest.mark.parametrize(
+    ("gold", "test", "expected", "parameters"),
+    [
+        ("sample.gld", "sample.tst", "sample.expected", "sample.prm"),
+        *[
+            ("craft_dev500.gold", "craft_dev500.test", "craft_dev500.expected", prm)
+            for prm in ("COLLINS.prm", None)
+        ],
+    ],
+)
+def test_report_is_what_the_program_printed(gold, test, expected, parameters):
+    gold, test, expected = (
+        reference(f"evalb/{name}") for name in (gold, test, expected)
+    )
+    rules = read_parameters(reference(f"evalb/{parameters}")) if parameters else COLLINS
+    report = evaluate_files(gold, test, rules)
+    printed = expected.read_text()
+    assert report.format() == printed
+
+    # The same figures under their names, for programs.
+    result = report.to_dict()
+    for title, key in (("-- All --", "all"), ("-- len<=40 --", "len_le_40")):
+        block = printed.partition(title)[2].partition("\n--")[0]
+        for line in block.strip().splitlines():
+            name, value = (part.strip() for part in line.split("="))
+            assert f"{result[key][EVALB_SUMMARY[name]]:.2f}" == f"{float(value):.2f}"
+    assert len(result["per_sentence"]) == result["all"]["sentences"]
+
+
+def test_the_parameter_file_of_collins_is_the_default():
+    assert read_parameters(reference("evalb/COLLINS.prm")) == COLLINS
+
+
+def test_a_perfect_tree():
+    result = evaluate_trees([GOLD], [GOLD]).to_dict()["all"]
+    assert result["f1"] == result["f1_errors_as_zero"] == 100
+    assert result["complete_match"] == result["tagging_accuracy"] == 100
+
+
+def test_counts_of_one_sentence_by_hand():
+    # S, NP, VP, NP against S, NP, VP and a constituent that crosses the last NP.
+    test = "(TOP (S (NP (NNP John)) (VP (X (VBZ sees) (DT a)) (NN dog)) (. .)))"
+    result = score(GOLD, test.replace("DT a", "DT the"))
+    assert (result.gold, result.test, result.matched) == (4, 4, 3)
+    assert (result.crossing, result.words, result.tags) == (1, 4, 4)
+    assert result.length == 5  # the full stop counts in the length
+
+
+@pytest.mark.parametrize(
+    ("test", "status"),
+    [
+        (GOLD, VALID),
+        (GOLD.replace("NP (NNP", "NP-SBJ-1 (NNP"), VALID),
+        ("", SKIP),
+        ("(TOP (. .))", SKIP),
+        (GOLD.replace("dog", "cat"), ERROR),
+        (GOLD.replace("(DT the)", ""), ERROR),
+        (GOLD.replace("(. .)", "(NN .)"), ERROR),  # punctuation is known by its tag
+        (GOLD[:-1], ERROR),
+        (GOLD + ")", ERROR),
+        (GOLD.replace("(NN dog)", "(NN dog x)"), ERROR),
+    ],
+)
+def test_statuses(test, status):
+    assert score(GOLD, test).status == status
+
+
+def test_what_is_not_valid_counts_as_nothing_matched_in_one_figure_only():
+    report = evaluate_trees([GOLD] * 3, [GOLD, "", GOLD.replace("dog", "cat")])
+    result = report.to_dict()["all"]
+    assert (result["error"], result["skip"], result["valid"]) == (1, 1, 1)
+    assert result["f1"] == 100
+    # 4 matched of 12 in the gold trees and 8 in the test trees.
+    assert result["f1_errors_as_zero"] == pytest.approx(100 * 2 * 4 / (12 + 8))
+    assert "1 of 3 sentences; 1 in error and 1 skipped" in report.headline()
+
+
+def test_labels_equal_by_declaration_and_unlabelled_brackets():
+    gold, test = "(S (ADVP (RB up)))", "(S (PRT (RB up)))"
+    assert score(gold, test).matched == 2
+    assert score(gold, test, EvalbParameters()).matched == 1
+    assert score(gold, test, EvalbParameters(labeled=False)).matched == 2
+
+
+def test_a_bracket_is_matched_once():
+    gold, test = "(S (NP (NP (NN a))))", "(S (NP (NP (NP (NN a)))))"
+    result = score(gold, test)
+    assert (result.gold, result.test, result.matched) == (3, 4, 3)
+
+
+def test_a_quotation_mark_that_one_tree_leaves_out_is_put_back():
+    gold = "(S (NP (NN a) ('' ')) (VP (VB b) (NP (NN c))))"
+    test = "(S (NP (NN a) (POS ')) (VP (VB b) (NP (NN c))))"
+    assert score(gold, test).status == ERROR
+    rules = EvalbParameters(delete_labels=("''",), quote_labels=("''", "POS"))
+    for one, other in ((gold, test), (test, gold)):
+        result = score(one, other, rules)
+        assert (result.status, result.words, result.tags) == (VALID, 4, 3)
+        assert (result.gold, result.test, result.matched) == (4, 4, 4)
+
+
+def test_summary_of_short_sentences_has_the_cutoff_in_its_name():
+    rules = EvalbParameters(cutoff_length=3)
+    result = evaluate_trees([GOLD, "(S (NN a))"], [GOLD, "(S (NN a))"], rules).to_dict()
+    assert result["all"]["sentences"] == 2
+    assert result["len_le_3"]["sentences"] == 1
+
+
+def test_nothing_to_score_gives_zeros():
+    result = evaluate_trees([], []).to_dict()["all"]
+    assert result["f1"] == result["average_crossing"] == 0
+
+
+def test_unequal_numbers_of_trees_are_refused(tmp_path):
+    with pytest.raises(UserError, match="2 gold trees and 1 test"):
+        evaluate_trees([GOLD, GOLD], [GOLD])
+    gold, test = tmp_path / "gold", tmp_path / "test"
+    gold.write_text(f"{GOLD}\n\n{GOLD}\n")
+    test.write_text(f"{GOLD}\n{GOLD}")  # the last line need not end
+    with pytest.raises(UserError, match=r"gold has 3 lines and .*test has 2"):
+        evaluate_files(gold, test)
+    with pytest.raises(UserError, match="absent"):
+        evaluate_files(gold, tmp_path / "absent")
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("DELETE_LABELS TOP", "no parameter 'DELETE_LABELS'"),
+        ("EQ_LABEL ADVP", "two values"),
+        ("CUTOFF_LEN forty", "needs a number"),
+        ("DELETE_LABEL", "needs a value"),
+    ],
+)
+def test_a_wrong_line_of_a_parameter_file_is_named(tmp_path, line, says):
+    file = tmp_path / "my.prm"
+    file.write_text(f"# comment\n\n{line}\n")
+    with pytest.raises(UserError, match=f"my.prm:3: .*{says}"):
+        read_parameters(file)

@@ -1,0 +1,121 @@
+"""The record of hyper-parameters: its values, its overrides, its errors."""
+
+import dataclasses
+import json
+
+import pytest
+
+from t2t_keras import HParams, UserError, registry
+
+
+def test_base_is_the_papers_base():
+    base = registry.hparams("base")
+    assert base.num_layers == 6
+    assert (base.d_model, base.d_ff, base.num_heads) == (512, 2048, 8)
+    assert (base.key_size, base.value_size) == (64, 64)
+    assert (base.norm, base.position) == ("post", "sinusoidal")
+    assert base.share_embeddings
+    assert (base.dropout, base.label_smoothing) == (0.1, 0.1)
+    assert (base.attention_dropout, base.ffn_dropout) == (0, 0)
+    assert (base.warmup_steps, base.learning_rate) == (4000, 1)
+    assert (base.adam_beta1, base.adam_beta2, base.adam_epsilon) == (0.9, 0.98, 1e-9)
+    assert (base.batch_tokens, base.train_steps) == (25_000, 100_000)
+
+
+def test_big_is_the_papers_big():
+    big = registry.hparams("big")
+    assert big.num_layers == 6
+    assert (big.d_model, big.d_ff, big.num_heads) == (1024, 4096, 16)
+    assert (big.dropout, big.train_steps) == (0.3, 300_000)
+    assert big.batch_tokens == 25_000
+
+
+def test_parsing_is_the_papers_parser():
+    changed = registry.hparams("base").difference(registry.hparams("parsing"))
+    assert changed == {"num_layers": (6, 4), "d_model": (512, 1024)}
+    assert registry.hparams("parsing").key_size == 128
+
+
+def test_multi30k_reaches_the_published_peak_of_the_learning_rate():
+    hparams = registry.hparams("multi30k")
+    peak = hparams.learning_rate * (hparams.d_model * hparams.warmup_steps) ** -0.5
+    assert peak == pytest.approx(0.005, rel=1e-3)
+
+
+def test_parse_takes_each_fields_type():
+    hparams = HParams().parse(
+        "dropout=0.2, num_layers=4,norm=pre,share_embeddings=false,"
+        "learning_rate=1,batch_tokens=4e3,"
+    )
+    assert hparams.dropout == 0.2
+    assert (hparams.num_layers, hparams.batch_tokens) == (4, 4000)
+    assert type(hparams.batch_tokens) is int
+    assert type(hparams.learning_rate) is float
+    assert hparams.norm == "pre"
+    assert hparams.share_embeddings is False
+    assert HParams().parse("") == HParams()
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        ("dropuot=0.2", "no 'dropuot'; did you mean 'dropout'"),
+        ("zzz=1", "no 'zzz'$"),
+        ("dropout", "'dropout' is not key=value"),
+        ("dropout=0.1,dropout=0.2", "'dropout' is given twice"),
+        ("num_layers=2.5", "num_layers must be an integer, not '2.5'"),
+        ("num_layers=many", "num_layers must be an integer, not 'many'"),
+        ("dropout=much", "dropout must be a number, not 'much'"),
+        ("learning_rate=nan", "learning_rate must be a number"),
+        ("clip_norm=inf", "clip_norm must be a number"),
+        ("share_embeddings=perhaps", "share_embeddings must be true or false"),
+        ("norm=middle", "norm must be one of post, pre, not 'middle'"),
+        ("num_heads=7", "d_model 512 is not divisible by num_heads 7"),
+        ("num_heads=7,d_k=64", "not divisible"),
+        ("d_model=511,num_heads=7", "must be even"),
+        ("dropout=1", r"dropout must be in \[0, 1\)"),
+        ("adam_beta2=1", r"adam_beta2 must be in \[0, 1\)"),
+        ("num_layers=0", "num_layers must be at least 1"),
+        ("warmup_steps=0", "warmup_steps must be at least 1"),
+        ("d_k=-1", "d_k must not be negative"),
+        ("adam_epsilon=0", "adam_epsilon must be above 0"),
+    ],
+)
+def test_mistakes_in_overrides(overrides, message):
+    with pytest.raises(UserError, match=message):
+        HParams().parse(overrides)
+
+
+def test_combinations_are_judged_together():
+    assert HParams().parse("num_heads=7,d_model=700").key_size == 100
+    odd = HParams().parse("num_heads=7,d_k=64,d_v=32")
+    assert (odd.key_size, odd.value_size) == (64, 32)
+
+
+def test_save_and_load(tmp_path):
+    hparams = HParams(dropout=0.25, norm="pre", d_k=3, d_v=5)
+    hparams.save(tmp_path / "hparams.json")
+    assert HParams.load(tmp_path / "hparams.json") == hparams
+    fields = {field.name for field in dataclasses.fields(HParams)}
+    assert set(json.loads((tmp_path / "hparams.json").read_text())) == fields
+
+
+def test_load_names_the_fault(tmp_path):
+    file = tmp_path / "hparams.json"
+    file.write_text("{")
+    with pytest.raises(UserError, match=r"hparams\.json is not valid JSON"):
+        HParams.load(file)
+    file.write_text('{"num_layers": null}')
+    with pytest.raises(UserError, match="num_layers must be an integer"):
+        HParams.load(file)
+
+
+def test_difference_names_what_changed():
+    base = HParams()
+    assert base.difference(base) == {}
+    assert base.difference(base.override(dropout=0.3)) == {"dropout": (0.1, 0.3)}
+
+
+def test_hparams_are_frozen():
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        HParams().dropout = 0.2

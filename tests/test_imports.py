@@ -1,0 +1,129 @@
+"""The import rules of the package: who may import whom, and who needs TensorFlow.
+
+import-linter would be the usual tool, but it does not see `t2t_keras.problems` and
+`t2t_keras.hparams`, which stand at the top level of the repository.
+"""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+# Room -> the rooms that its files may import, anywhere in the file.
+FOUNDATION = {"errors", "hparam", "problem", "registry"}
+ENGINE = FOUNDATION | {"backend"}
+MAY_IMPORT = {
+    "errors": set(),
+    "backend": {"errors"},
+    "hparam": {"errors"},
+    "problem": {"errors"},
+    "registry": {"errors", "hparam", "problem"},
+    # Beside each other: from text to ids and back.
+    "text": ENGINE,
+    "data": ENGINE | {"text"},
+    "evaluation": ENGINE | {"text"},
+    # One upon the other: from tensors to programs.
+    "layers": FOUNDATION,
+    "model": FOUNDATION | {"layers"},
+    "decoding": ENGINE | {"text", "layers", "model"},
+    "training": ENGINE | {"text", "data", "evaluation", "layers", "model", "decoding"},
+    "serving": ENGINE | {"text", "layers", "model", "decoding", "training"},
+    "interop": ENGINE | {"text", "data", "layers", "model", "training"},
+    "cli": ENGINE
+    | {"text", "data", "evaluation", "decoding", "training", "serving", "interop"},
+    # Definitions know the engine; the engine finds them by entry points.
+    "problems": FOUNDATION | {"text", "data"},
+    "hparams": FOUNDATION,
+}
+
+# Files that answer at once: they import TensorFlow and Keras inside functions only.
+LIGHT = (
+    *("errors.py", "hparam.py", "problem.py", "registry.py", "__init__.py", "cli"),
+    *("problems", "hparams", "data/sources.py", "data/treebank.py"),
+    *("text/tree.py", "text/linearise.py", "evaluation"),
+)
+# Files that run on every Keras backend: no TensorFlow anywhere.
+BACKEND_FREE = ("layers", "model", "training/loss.py")
+
+
+def package_files() -> dict[str, Path]:
+    """Every file of the package by its path inside `t2t_keras`."""
+    folders = {"": "t2t_keras", "problems/": "problems", "hparams/": "hparams"}
+    return {
+        prefix + path.relative_to(ROOT / folder).as_posix(): path
+        for prefix, folder in folders.items()
+        for path in sorted((ROOT / folder).rglob("*.py"))
+    }
+
+
+def imports(path: Path, *, top_level_only: bool = False) -> Iterator[tuple[int, str]]:
+    """Yields the line and the dotted name of everything that a file imports."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    functions = (ast.FunctionDef, ast.AsyncFunctionDef)
+    inner = {
+        node
+        for function in ast.walk(tree)
+        if isinstance(function, functions)
+        for node in ast.walk(function)
+    }
+    for node in ast.walk(tree):
+        if top_level_only and node in inner:
+            continue
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}:{node.lineno}: a relative import"
+            for alias in node.names:
+                yield node.lineno, f"{node.module}.{alias.name}"
+
+
+def matching(names: tuple[str, ...]) -> list[str]:
+    return [
+        file
+        for file in package_files()
+        if any(file == name or file.startswith(f"{name}/") for name in names)
+    ]
+
+
+@pytest.mark.parametrize("file", package_files())
+def test_rooms_import_one_way(file):
+    room = file.partition("/")[0].removesuffix(".py")
+    for line, name in imports(package_files()[file]):
+        package, _, rest = name.partition(".")
+        if package != "t2t_keras" or room == "__init__":
+            continue
+        imported = rest.partition(".")[0]
+        assert imported == room or imported in (MAY_IMPORT[room] | _public_names()), (
+            f"{file}:{line}: {room} may not import {imported}"
+        )
+
+
+def _public_names() -> set[str]:
+    """What `from t2t_keras import X` offers; it all stems from the foundation."""
+    import t2t_keras
+
+    return set(t2t_keras.__all__)
+
+
+@pytest.mark.parametrize("file", matching(LIGHT))
+def test_light_files_import_tensorflow_inside_functions(file):
+    for line, name in imports(package_files()[file], top_level_only=True):
+        root = name.partition(".")[0]
+        assert root not in ("tensorflow", "keras", "tensorflow_text"), f"{file}:{line}"
+
+
+@pytest.mark.parametrize("file", matching(BACKEND_FREE))
+def test_layers_model_and_loss_run_on_every_backend(file):
+    for line, name in imports(package_files()[file]):
+        assert not name.startswith("tensorflow"), f"{file}:{line}"
+
+
+def test_every_room_has_rules_and_one_paragraph_about_itself():
+    rooms = {file.partition("/")[0] for file in package_files() if "/" in file}
+    assert rooms <= set(MAY_IMPORT)
+    for room in rooms:
+        source = package_files()[f"{room}/__init__.py"].read_text()
+        assert ast.get_docstring(ast.parse(source)), f"{room}/__init__.py"

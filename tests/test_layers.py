@@ -1,0 +1,204 @@
+"""Feed-forward network, embedding, residual connection, normalisation, dropout."""
+
+import keras
+import numpy as np
+import pytest
+from numpy_transformer import layer_norm as numpy_layer_norm
+from reference import reference
+
+from t2t_keras.layers.dropout import Dropout
+from t2t_keras.layers.embedding import Embedding
+from t2t_keras.layers.feed_forward import FeedForward
+from t2t_keras.layers.residual import Residual, layer_norm
+
+SEED = np.array([11, 22], np.int32)
+
+
+def normal(*shape, seed=0):
+    return np.random.default_rng(seed).normal(size=shape).astype(np.float32)
+
+
+def built(layer):
+    layer.build(None)
+    return layer
+
+
+# Feed-forward network
+
+
+def test_feed_forward_is_the_formula():
+    layer = built(FeedForward(6, 10))
+    for number, weight in enumerate(layer.weights):
+        weight.assign(normal(*weight.shape, seed=number))
+    x = normal(2, 5, 6, seed=9)
+    (w1, b1), (w2, b2) = (
+        (part.kernel.numpy(), part.bias.numpy()) for part in (layer.inner, layer.outer)
+    )
+    expected = np.maximum(0, x @ w1 + b1) @ w2 + b2
+    np.testing.assert_allclose(layer(x).numpy(), expected, atol=1e-5)
+    assert layer.count_params() == 6 * 10 + 10 + 10 * 6 + 6
+
+
+def test_feed_forward_drops_inner_activations():
+    layer = built(FeedForward(4, 1000, dropout=0.25))
+    layer.inner.kernel.assign(np.zeros((4, 1000)))
+    layer.inner.bias.assign(np.ones(1000))
+    layer.outer.kernel.assign(np.full((1000, 4), 0.75))
+    kept = layer(np.zeros((1, 1, 4), np.float32), seed=SEED).numpy()[0, 0]
+    np.testing.assert_allclose(kept, kept.round(), atol=1e-3)
+    assert (kept == kept[0]).all()
+    assert 690 < kept[0] < 810
+
+
+def test_kernels_begin_as_glorot_uniform():
+    layer = built(FeedForward(100, 300))
+    limit = np.sqrt(6 / 400)
+    for part in (layer.inner, layer.outer):
+        kernel = part.kernel.numpy()
+        assert 0.98 * limit < np.abs(kernel).max() <= limit
+        np.testing.assert_allclose(kernel.std(), limit / np.sqrt(3), rtol=0.03)
+        assert (part.bias.numpy() == 0).all()
+
+
+# Embedding
+
+
+def test_embedding_is_scaled_and_padding_is_zero():
+    layer = built(Embedding(7, 16))
+    table = layer.table.numpy()
+    actual = layer(np.array([[3, 0, 6], [0, 0, 1]])).numpy()
+    expected = table[[[3, 0, 6], [0, 0, 1]]] * 4
+    expected[0, 1] = expected[1, :2] = 0
+    np.testing.assert_allclose(actual, expected, rtol=1e-6)
+    assert np.abs(table[0]).min() > 0  # zero by the id, and not by the matrix
+
+
+def test_logits_are_products_with_the_matrix_unscaled():
+    layer = built(Embedding(7, 16))
+    x = normal(2, 3, 16)
+    expected = x @ layer.table.numpy().T
+    np.testing.assert_allclose(layer.logits(x).numpy(), expected, atol=1e-5)
+
+
+def test_embedding_begins_as_a_normal_of_deviation_one_over_sqrt_d():
+    keras.utils.set_random_seed(0)
+    layer = built(Embedding(2000, 64))
+    table = layer.table.numpy()
+    n = table.size
+    assert abs(table.mean()) < 4 * 64**-0.5 / np.sqrt(n)
+    np.testing.assert_allclose(table.std(), 64**-0.5, rtol=4 / np.sqrt(2 * n))
+    # Normal and not uniform or truncated: its fourth moment, and its far values.
+    kurtosis = (table**4).mean() / table.var() ** 2
+    np.testing.assert_allclose(kurtosis, 3, atol=4 * np.sqrt(24 / n))
+    assert np.abs(table).max() > 3.5 * 64**-0.5
+
+
+# Residual connection and layer normalisation
+
+
+def residual(norm, dropout=0.0):
+    layer = built(Residual(8, dropout, norm))
+    layer.norm.gamma.assign(normal(8, seed=1))
+    layer.norm.beta.assign(normal(8, seed=2))
+    return layer
+
+
+def test_post_norm_normalises_the_sum():
+    layer, x = residual("post"), normal(2, 3, 8)
+    expected = numpy_layer_norm(x + x**2, normal(8, seed=1), normal(8, seed=2))
+    actual = layer(x, sublayer=lambda y: y**2).numpy()
+    np.testing.assert_allclose(actual, expected, atol=1e-5)
+
+
+def test_pre_norm_normalises_what_goes_in():
+    layer, x = residual("pre"), normal(2, 3, 8)
+    expected = x + numpy_layer_norm(x, normal(8, seed=1), normal(8, seed=2)) ** 2
+    actual = layer(x, sublayer=lambda y: y**2).numpy()
+    np.testing.assert_allclose(actual, expected, atol=1e-5)
+
+
+def test_dropout_is_on_the_sublayer_and_not_on_the_residual():
+    x = np.full((1, 50, 8), 7, np.float32)
+    layer = built(Residual(8, 0.5, "pre"))
+    added = layer(x, sublayer=np.ones_like, seed=SEED).numpy() - 7
+    assert set(np.unique(added)) == {0, 2}
+
+
+def test_epsilon_is_one_millionth_inside_the_root():
+    """Of a vector with variance 1e-6 the norm is 1 / sqrt(2) of what it would be."""
+    layer = layer_norm("norm")
+    x = np.array([[1e-3, -1e-3, 1e-3, -1e-3]], np.float32)
+    expected = x / np.sqrt(2e-6)
+    np.testing.assert_allclose(layer(x).numpy(), expected, rtol=1e-4)
+
+
+def test_layer_norm_is_what_tensor2tensor_computed():
+    oracle = np.load(reference("t2t/oracle/misc/layers.npz"))
+    layer = layer_norm("norm")
+    layer.build((None, 10))
+    layer.gamma.assign(oracle["ln_scale"])
+    layer.beta.assign(oracle["ln_bias"])
+    actual = layer(oracle["ln_x"]).numpy()
+    np.testing.assert_allclose(actual, oracle["ln_out"], atol=1e-5)
+
+
+# Dropout
+
+
+def dropout(rate, name="dropout"):
+    return built(Dropout(rate, name=name))
+
+
+@pytest.mark.parametrize("rate", [0.1, 0.3, 0.7])
+def test_dropout_rate_and_scale(rate):
+    n = 100_000
+    y = dropout(rate)(np.ones(n, np.float32), seed=SEED).numpy()
+    kept = y != 0
+    np.testing.assert_allclose(y[kept], 1 / (1 - rate), rtol=1e-6)
+    # Four standard deviations of a binomial count.
+    assert abs(kept.mean() - (1 - rate)) < 4 * np.sqrt(rate * (1 - rate) / n)
+
+
+def test_dropout_gives_gradients_to_what_is_kept():
+    import tensorflow as tf
+
+    x, layer = tf.ones(1000), dropout(0.5)
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        y = layer(x, seed=SEED)
+    np.testing.assert_array_equal(tape.gradient(y, x).numpy(), y.numpy())
+
+
+def test_the_same_seed_gives_the_same_mask():
+    x, layer = np.ones(1000, np.float32), dropout(0.5)
+    first = layer(x, seed=SEED).numpy()
+    np.testing.assert_array_equal(layer(x, seed=SEED).numpy(), first)
+    np.testing.assert_array_equal(dropout(0.5)(x, seed=SEED).numpy(), first)
+
+
+@pytest.mark.parametrize("seed", [[12, 22], [11, 23], [22, 11]])
+def test_another_seed_gives_an_independent_mask(seed):
+    x, layer = np.ones(10_000, np.float32), dropout(0.5)
+    first = layer(x, seed=SEED).numpy() != 0
+    other = layer(x, seed=np.array(seed, np.int32)).numpy() != 0
+    assert abs((first == other).mean() - 0.5) < 0.02
+
+
+def test_another_layer_has_an_independent_mask():
+    x = np.ones(10_000, np.float32)
+    first = dropout(0.5, "a")(x, seed=SEED).numpy() != 0
+    other = dropout(0.5, "b")(x, seed=SEED).numpy() != 0
+    assert abs((first == other).mean() - 0.5) < 0.02
+
+
+def test_without_seed_or_rate_nothing_is_dropped():
+    x = normal(100)
+    np.testing.assert_array_equal(dropout(0.5)(x), x)
+    np.testing.assert_array_equal(dropout(0.0)(x, seed=SEED), x)
+
+
+def test_dropout_scale_is_exact_enough_in_bfloat16():
+    layer = built(Dropout(0.1, dtype="bfloat16"))
+    y = layer(keras.ops.ones(20_000, "bfloat16"), seed=SEED)
+    assert y.dtype == "bfloat16"
+    assert abs(keras.ops.cast(y, "float32").numpy().mean() - 1) < 0.01

@@ -1,0 +1,63 @@
+"""Positional encodings: closed forms, and what tensor2tensor computed."""
+
+import keras
+import numpy as np
+import pytest
+from numpy_transformer import sinusoids as numpy_sinusoids
+from numpy_transformer import timing_signal
+from reference import reference
+
+from t2t_keras.layers.position import LearnedPositions, sinusoids, t2t_timing_signal
+
+
+@pytest.mark.parametrize("d_model", [2, 6, 512])
+def test_sinusoids_are_the_formula(d_model):
+    actual = sinusoids(np.arange(50), d_model).numpy()
+    np.testing.assert_allclose(actual, numpy_sinusoids(50, d_model), atol=1e-5)
+
+
+def test_sinusoids_at_a_far_position():
+    """Float32 angles: at position 1000 the error is at most 1000 * 2^-24 and a bit."""
+    actual = sinusoids(np.array([1000.0, 5000.0]), 64).numpy()
+    expected = numpy_sinusoids(5001, 64)[[1000, 5000]]
+    np.testing.assert_allclose(actual, expected, atol=5e-4)
+
+
+@pytest.mark.parametrize("offset", [1, 7])
+def test_an_offset_is_a_rotation_of_every_pair(offset):
+    """PE(pos + k) is a linear function of PE(pos), the same for all pos (3.5)."""
+    d_model = 16
+    table = sinusoids(np.arange(40), d_model).numpy().reshape(40, d_model // 2, 2)
+    rates = 10000.0 ** (-2 * np.arange(d_model // 2) / d_model)
+    cos, sin = np.cos(offset * rates), np.sin(offset * rates)
+    rotation = np.stack([np.stack([cos, sin], -1), np.stack([-sin, cos], -1)], 1)
+    rotated = np.einsum("irc,tic->tir", rotation, table)
+    np.testing.assert_allclose(rotated[:-offset], table[offset:], atol=1e-5)
+
+
+@pytest.mark.parametrize("d_model", [4, 64])
+def test_timing_signal_is_its_formula(d_model):
+    actual = t2t_timing_signal(np.arange(50), d_model).numpy()
+    np.testing.assert_allclose(actual, timing_signal(50, d_model), atol=1e-5)
+    longest = np.arcsin(actual[1, d_model // 2 - 1])  # the angle at position 1
+    np.testing.assert_allclose(longest, 1e-4, rtol=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("length", "d_model", "start"), [(40, 64, 0), (300, 512, 0), (5, 8, 7), (3, 2, 0)]
+)
+def test_timing_signal_is_what_tensor2tensor_computed(length, d_model, start):
+    oracle = np.load(reference("t2t/oracle/misc/timing_signal.npz"))
+    expected = oracle[f"len{length}_ch{d_model}_start{start}"][0]
+    actual = t2t_timing_signal(np.arange(start, start + length), d_model).numpy()
+    np.testing.assert_allclose(actual, expected, atol=1e-4 * length / 40)
+
+
+def test_learned_positions_look_up_and_repeat_the_last_row():
+    keras.utils.set_random_seed(0)
+    layer = LearnedPositions(100, 64)
+    layer.build(None)
+    table = layer.table.numpy()
+    np.testing.assert_allclose(table.std(), 64**-0.5, rtol=0.05)
+    actual = layer(np.array([3, 0, 99, 100, 5000])).numpy()
+    np.testing.assert_array_equal(actual, table[[3, 0, 99, 99, 99]])

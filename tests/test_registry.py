@@ -1,0 +1,236 @@
+"""Names to problems and hparam sets, and the three ways to find definitions."""
+
+import dataclasses
+import sys
+from pathlib import Path
+
+import pytest
+
+from t2t_keras import (
+    HParams,
+    Problem,
+    UserError,
+    register_hparams,
+    register_problem,
+    registry,
+)
+
+
+@pytest.fixture(autouse=True)
+def fresh_registry(monkeypatch):
+    """Every test registers into empty registries; modules and paths are undone."""
+    registry.list_problems()  # the built-in modules register once, where they belong
+    registry.list_hparams()
+    for kind in ("problems", "hparams"):
+        empty = registry._Registry(kind)
+        empty._loaded = True
+        monkeypatch.setattr(registry, f"_{kind}", empty)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    modules = set(sys.modules)
+    yield
+    for name in set(sys.modules) - modules:
+        del sys.modules[name]
+
+
+def write(path: Path, text: str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    return path
+
+
+def problem_file(name: str, summary: str = "x") -> str:
+    return f"""
+from t2t_keras import Problem, register_problem
+
+@register_problem
+def {name}():
+    return Problem(summary="{summary}")
+"""
+
+
+def test_function_is_registered_under_its_own_name():
+    @register_problem
+    def captions() -> Problem:
+        return Problem(summary="Image captions", vocab_size=8000)
+
+    assert registry.problem("captions").vocab_size == 8000
+    assert registry.problem("captions").name == "captions"
+    assert registry.list_problems() == {"captions": "Image captions"}
+    assert isinstance(captions(), Problem)  # the decorator leaves it as it is
+
+
+def test_class_is_registered_in_snake_case_with_its_attributes_as_fields():
+    @register_problem
+    class MyWMTCaptions(Problem):
+        summary = "Captions"
+        vocab_size = 123
+        sources = {"dev": lambda: [("a", "b")]}  # noqa: RUF012
+
+        @staticmethod
+        def postprocess(source: str, output: str) -> str:
+            return f"{source}: {output}"
+
+    problem = registry.problem("my_wmt_captions")
+    assert (problem.summary, problem.vocab_size) == ("Captions", 123)
+    assert problem.source("dev")() == [("a", "b")]
+    assert problem.postprocess("x", "y") == "x: y"
+    assert problem.beam_size == Problem(summary="").beam_size
+
+
+def test_dataclass_is_registered():
+    @register_problem
+    @dataclasses.dataclass(frozen=True, kw_only=True)
+    class Captions(Problem):
+        summary: str = "Captions"
+
+    assert registry.problem("captions_rev").summary == "Captions (reversed)"
+
+
+def test_class_that_is_no_problem_is_an_error():
+    with pytest.raises(UserError, match="must derive from Problem"):
+
+        @register_problem
+        class Captions:
+            summary = "x"
+
+
+def test_instance_is_registered_under_its_field():
+    register_problem(Problem(name="captions", summary="Captions"))
+    assert registry.problem("captions").summary == "Captions"
+
+
+@pytest.mark.parametrize("name", ["", "captions_rev"])
+def test_impossible_names(name):
+    with pytest.raises(UserError, match="cannot be named"):
+        register_problem(Problem(name=name, summary="x"))
+
+
+def test_rev_swaps_the_direction_and_keeps_the_files():
+    register_problem(Problem(name="captions", summary="Captions"))
+    problem = registry.problem("captions_rev")
+    assert problem.reverse
+    assert problem.name == "captions_rev"
+    assert problem.data_name == "captions"
+    assert "captions_rev" not in registry.list_problems()
+
+
+def test_hparams_set_shows_the_first_line_of_its_docstring():
+    @register_hparams
+    def narrow() -> HParams:
+        """A narrow model.
+
+        More words.
+        """
+        return HParams(d_model=64)
+
+    assert registry.hparams("narrow").d_model == 64
+    assert registry.list_hparams() == {"narrow": "A narrow model."}
+
+
+@pytest.mark.parametrize("kind", ["problem", "hparams"])
+def test_unknown_name_suggests_the_nearest(kind):
+    register_problem(Problem(name="captions", summary="x"))
+
+    @register_hparams
+    def captions() -> HParams:
+        """X."""
+        return HParams()
+
+    with pytest.raises(UserError, match=r"'capitons'.*did you mean 'captions'"):
+        getattr(registry, kind)("capitons")
+    with pytest.raises(UserError, match="there is no 'zzz' "):
+        getattr(registry, kind)("zzz")
+
+
+def test_duplicate_says_where_both_are(tmp_path):
+    first = write(tmp_path / "a" / "first.py", problem_file("captions"))
+    second = write(tmp_path / "b" / "second.py", problem_file("captions"))
+    registry.load_usr_dir(first.parent)
+    with pytest.raises(UserError) as error:
+        registry.load_usr_dir(second.parent)
+    assert f"{first}:4" in str(error.value)
+    assert f"{second}:4" in str(error.value)
+
+
+def test_duplicate_hparams_set():
+    def define():
+        @register_hparams
+        def narrow() -> HParams:
+            return HParams()
+
+    define()
+    define()  # the same place is no duplicate
+
+    with pytest.raises(UserError, match="already registered at"):
+
+        @register_hparams
+        def narrow() -> HParams:
+            return HParams()
+
+
+def test_one_file_under_two_names_is_no_duplicate(tmp_path):
+    file = write(tmp_path / "one.py", problem_file("captions"))
+    (tmp_path / "two.py").symlink_to(file)
+    registry.load_usr_dir(tmp_path)
+    assert list(registry.list_problems()) == ["captions"]
+
+
+def test_usr_dir_of_modules(tmp_path):
+    write(tmp_path / "words.py", "SUMMARY = 'from a neighbour'")
+    text = problem_file("captions").replace('"x"', "SUMMARY")
+    write(tmp_path / "captions_problem.py", "from words import SUMMARY\n" + text)
+    registry.load_usr_dir(tmp_path)
+    registry.load_usr_dir(str(tmp_path))  # twice is as good as once
+    assert registry.list_problems() == {"captions": "from a neighbour"}
+
+
+def test_usr_dir_that_is_a_package(tmp_path):
+    package = tmp_path / "my_package"
+    write(package / "__init__.py", "from . import captions")
+    write(package / "captions.py", problem_file("captions"))
+    write(package / "unused.py", "raise SystemExit('is not imported')")
+    registry.load_usr_dir(package)
+    assert list(registry.list_problems()) == ["captions"]
+    assert "my_package.captions" in sys.modules
+
+
+def test_usr_dir_hides_no_other_module(tmp_path):
+    write(tmp_path / "json.py", "")
+    with pytest.raises(UserError, match=r"json\.py.*another module"):
+        registry.load_usr_dir(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("x = 1\nx = = 2\n", r"faulty\.py:2: invalid syntax"),
+        ("x = 1\n\ny = 1 / 0\n", r"faulty\.py:3: ZeroDivisionError"),
+        ("import no_such_module\n", r"faulty\.py:1: ModuleNotFoundError"),
+    ],
+)
+def test_faulty_user_file_is_told_with_its_line(tmp_path, text, message):
+    file = write(tmp_path / "faulty.py", text)
+    with pytest.raises(UserError, match=message):
+        registry.load_usr_dir(tmp_path)
+    # Corrected, it can be loaded by the same process.
+    write(file, problem_file("captions") + "# longer than before\n" * 9)
+    registry.load_usr_dir(tmp_path)
+    assert list(registry.list_problems()) == ["captions"]
+
+
+def test_usr_dir_absent_or_empty(tmp_path):
+    with pytest.raises(UserError, match="no directory"):
+        registry.load_usr_dir(tmp_path / "absent")
+    with pytest.raises(UserError, match="no Python file"):
+        registry.load_usr_dir(tmp_path)
+
+
+def test_entry_points_of_another_package(tmp_path, monkeypatch):
+    """What pip leaves behind of a third-party package: metadata and a module."""
+    write(tmp_path / "plug.py", problem_file("plugged", "of another package"))
+    info = tmp_path / "plug-1.0.dist-info"
+    write(info / "METADATA", "Metadata-Version: 2.1\nName: plug\nVersion: 1.0\n")
+    write(info / "entry_points.txt", "[t2t_keras.problems]\nany = plug\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    registry._problems._loaded = False
+    assert registry.problem("plugged").summary == "of another package"

@@ -1,0 +1,277 @@
+"""SentencePiece keeps every character, in Python and in the graph alike."""
+
+import io
+import os
+import pickle
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import sentencepiece
+import tensorflow as tf
+from reference import reference
+from tokenizer_checks import (
+    LINES,
+    assert_graph_equals_python,
+    assert_runs_on_cpu,
+    assert_survives_saving,
+    random_ids,
+    random_lines,
+)
+
+from t2t_keras.errors import UserError
+from t2t_keras.text.sentence_piece import SentencePieceTokenizer, train_sentence_piece
+from t2t_keras.text.tokenizer import EOS, PAD, UNK, load_tokenizer
+
+CORPUS = [
+    f"{who} {does} {what}."
+    for who in ("A dog", "Two dogs", "The old man", "Der Hund", "Das Mädchen")
+    for does in ("sees", "is  chasing", "sieht", "jagt")
+    for what in ("a ball", "the children", "einen Ball", "die Kinder 1234")
+]
+SYMBOLS = (
+    *(
+        "S",
+        "/S",
+        "NP",
+        "/NP",
+        "NNP",
+        "NNPS",
+        "VP",
+        "VBZ",
+        "/VP",
+        "SBAR",
+        "SBARQ",
+        ".",
+        ",",
+    ),
+    *("``", "''", '"', "$", "PRP$", "-LRB-", "X" * 40),
+)
+TREES = ["S NP NNP /NP VP VBZ /VP . /S"]
+
+
+@pytest.fixture(scope="module")
+def tokenizer(tmp_path_factory):
+    path = tmp_path_factory.mktemp("vocab") / "text.spm"
+    train_sentence_piece(CORPUS, path, 400)
+    return load_tokenizer(path)
+
+
+@pytest.fixture(scope="module")
+def tree_tokenizer(tmp_path_factory):
+    path = tmp_path_factory.mktemp("vocab") / "trees.spm"
+    train_sentence_piece(TREES, path, 400, SYMBOLS)
+    return load_tokenizer(path)
+
+
+@pytest.fixture(scope="module")
+def multi30k_tokenizer(tmp_path_factory):
+    path = tmp_path_factory.mktemp("vocab") / "multi30k.spm"
+    train_sentence_piece(multi30k("train", step=10), path, 4000)
+    return load_tokenizer(path)
+
+
+def multi30k(split, step=1):
+    lines = []
+    for language in ("en", "de"):
+        text = reference(f"multi30k/{split}.{language}").read_text("utf-8")
+        lines += text.removesuffix("\n").split("\n")[::step]
+    return lines
+
+
+@pytest.mark.parametrize("line", LINES)
+def test_decode_undoes_encode(tokenizer, tree_tokenizer, line):
+    for each in (tokenizer, tree_tokenizer):
+        assert each.decode(each.encode(line)) == line
+
+
+def test_decode_undoes_encode_on_random_lines(tokenizer, tree_tokenizer):
+    for each in (tokenizer, tree_tokenizer):
+        for line in random_lines(3000):
+            assert each.decode(each.encode(line)) == line
+
+
+def test_decode_undoes_encode_on_multi30k(multi30k_tokenizer):
+    lines = multi30k("train")
+    encoded = multi30k_tokenizer.encode_batch(lines)
+    assert [multi30k_tokenizer.decode(ids) for ids in encoded] == lines
+
+
+def test_ids(tokenizer):
+    assert tokenizer.vocab_size == 400
+    assert tokenizer.encode("") == [EOS]
+    encoded = tokenizer.encode_batch(LINES)
+    assert encoded == [tokenizer.encode(line) for line in LINES]
+    assert encoded == tokenizer.encode_batch(LINES, num_threads=2)
+    for ids in encoded:
+        assert ids[-1] == EOS
+        assert not {PAD, EOS, UNK} & set(ids[:-1])
+
+
+def test_frequent_words_are_single_pieces_and_rare_characters_bytes(tokenizer):
+    assert len(tokenizer.encode("Mädchen")) == 2
+    assert len(tokenizer.encode("日")) == 1 + 3 + 1  # space, bytes, EOS
+
+
+def test_decode_reads_up_to_the_first_end(tokenizer):
+    ids = tokenizer.encode("A dog")
+    rest = tokenizer.encode("sees")
+    padded = np.array([PAD, *ids[:-1], PAD, -1, 400, EOS, *rest])
+    assert tokenizer.decode(padded) == "A dog"
+    assert tokenizer.decode([]) == tokenizer.decode([EOS, *rest]) == ""
+
+
+def test_pickles_and_saves(tokenizer, tmp_path):
+    tokenizer.save(tmp_path / "copy.spm")
+    copies = (
+        pickle.loads(pickle.dumps(tokenizer)),
+        SentencePieceTokenizer(tmp_path / "copy.spm"),
+    )
+    for copy in copies:
+        assert copy.encode_batch(CORPUS) == tokenizer.encode_batch(CORPUS)
+        assert copy.decode(copy.encode("A dog")) == "A dog"
+    assert os.listdir(tmp_path) == ["copy.spm"]
+
+
+def test_a_symbol_is_one_piece(tree_tokenizer):
+    assert len(tree_tokenizer.encode("S NP NNP /NP")) == 4 + 1
+    ids = [tree_tokenizer.encode(symbol) for symbol in SYMBOLS]
+    assert all(len(row) == 2 for row in ids)
+    assert len({row[0] for row in ids}) == len(SYMBOLS)
+    together = tree_tokenizer.encode(" ".join(SYMBOLS))
+    assert together == [row[0] for row in ids] + [EOS]
+
+
+def test_symbols_beside_prose(tmp_path):
+    train_sentence_piece([*CORPUS, *TREES], tmp_path / "v.spm", 450, SYMBOLS)
+    tokenizer = SentencePieceTokenizer(tmp_path / "v.spm")
+    assert len(tokenizer.encode("NNPS SBARQ .")) == 3 + 1
+    assert tokenizer.decode(tokenizer.encode("NNPSX  SBAR.")) == "NNPSX  SBAR."
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="needs Linux")
+def test_the_same_texts_give_the_same_bytes_on_any_number_of_cores(tmp_path):
+    cores = os.sched_getaffinity(0)
+    train_sentence_piece(iter(CORPUS), tmp_path / "many.spm", 400)
+    os.sched_setaffinity(0, {min(cores)})
+    try:
+        train_sentence_piece(CORPUS, tmp_path / "one.spm", 400)
+    finally:
+        os.sched_setaffinity(0, cores)
+    many, one = (tmp_path / name for name in ("many.spm", "one.spm"))
+    assert many.read_bytes() == one.read_bytes()
+
+
+def test_a_small_corpus_gives_a_small_vocabulary(tmp_path):
+    train_sentence_piece(["ab ab"], tmp_path / "v.spm", 32_000)
+    tokenizer = SentencePieceTokenizer(tmp_path / "v.spm")
+    assert 262 <= tokenizer.vocab_size < 275
+    assert tokenizer.decode(tokenizer.encode(" é ab")) == " é ab"
+
+
+@pytest.mark.parametrize(
+    ("texts", "size", "symbols", "message"),
+    [
+        ([], 400, (), "no text to train"),
+        (["", ""], 400, (), "no text to train"),
+        (CORPUS, 270, (), r"270 pieces is too small for .* at least \d+; raise"),
+        (CORPUS, 2, (), "2 pieces is too small"),
+        (CORPUS, 0, (), "0 pieces is too small"),
+        (TREES, 400, ("S", "N P"), "'N P' is not one word"),
+        (TREES, 400, ("",), "'' is not one word"),
+    ],
+)
+def test_training_errors(tmp_path, texts, size, symbols, message):
+    with pytest.raises(UserError, match=message):
+        train_sentence_piece(texts, tmp_path / "v.spm", size, symbols)
+    assert os.listdir(tmp_path) == []
+
+
+def test_the_size_that_the_error_asks_for_suffices(tmp_path):
+    with pytest.raises(UserError) as error:
+        train_sentence_piece(CORPUS, tmp_path / "v.spm", 261)
+    needed = int(str(error.value).partition("at least ")[2].partition(";")[0])
+    train_sentence_piece(CORPUS, tmp_path / "v.spm", needed)
+    assert SentencePieceTokenizer(tmp_path / "v.spm").vocab_size == needed
+
+
+def test_an_error_of_the_source_passes_through(tmp_path):
+    def broken():
+        yield "a line"
+        raise UserError("train.en, line 2: not UTF-8")
+
+    with pytest.raises(UserError, match="line 2: not UTF-8"):
+        train_sentence_piece(broken(), tmp_path / "v.spm", 400)
+
+
+def test_files_that_are_no_vocabulary(tmp_path):
+    with pytest.raises(UserError, match=r"cannot read the vocabulary .*absent\.spm"):
+        load_tokenizer(tmp_path / "absent.spm")
+    (tmp_path / "text.spm").write_text("hello")
+    with pytest.raises(UserError, match=r"text.spm is not a SentencePiece model"):
+        load_tokenizer(tmp_path / "text.spm")
+    with pytest.raises(UserError, match=r"vocab.txt: .* ends in .spm .* rename it"):
+        load_tokenizer(tmp_path / "vocab.txt")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"byte_fallback": True}, "the ids of padding, end and unknown must be 0, 1"),
+        ({"pad_id": 0, "eos_id": 1, "unk_id": 2, "bos_id": -1}, "has no byte pieces"),
+    ],
+)
+def test_models_that_others_trained(tmp_path, options, message):
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(CORPUS),
+        model_writer=model,
+        vocab_size=400,
+        hard_vocab_limit=False,
+        minloglevel=2,
+        **options,
+    )
+    (tmp_path / "v.spm").write_bytes(model.getvalue())
+    with pytest.raises(UserError, match=message):
+        load_tokenizer(tmp_path / "v.spm")
+
+
+@pytest.mark.parametrize("kind", ["tokenizer", "tree_tokenizer"])
+def test_graph_equals_python_on_strange_lines(kind, request):
+    tokenizer = request.getfixturevalue(kind)
+    assert_graph_equals_python(
+        tokenizer,
+        tokenizer.graph(),
+        [*LINES, *CORPUS, *random_lines(2000)],
+        random_ids(tokenizer, 2000, favoured=range(3, 262)),
+    )
+
+
+def test_graph_equals_python_on_multi30k(multi30k_tokenizer):
+    assert_graph_equals_python(
+        multi30k_tokenizer,
+        multi30k_tokenizer.graph(),
+        multi30k("val") + multi30k("test2016") + multi30k("train", step=7),
+        random_ids(multi30k_tokenizer, 2000),
+    )
+
+
+def test_graph_of_nothing(tokenizer):
+    graph = tokenizer.graph()
+    assert graph.encode(tf.constant([], tf.string)).to_list() == []
+    assert graph.decode(tf.zeros([0, 3], tf.int32)).numpy().tolist() == []
+    assert graph.decode(tf.zeros([2, 0], tf.int32)).numpy().tolist() == [b"", b""]
+
+
+def test_graph_is_saved_and_runs_on_the_cpu(tokenizer, tmp_path):
+    assert_survives_saving(tokenizer, tmp_path)
+    assert_runs_on_cpu(tokenizer.graph())
+
+
+def test_python_tokenizers_do_without_tensorflow():
+    code = (
+        "import sys; from t2t_keras.text import sentence_piece, subword_training, "
+        "tokenizer; sys.exit('tensorflow' in sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)

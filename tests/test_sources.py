@@ -1,0 +1,194 @@
+"""Sources of pairs: text files with all their accidents, and tensorflow-datasets."""
+
+import gzip
+
+import pytest
+import tensorflow_datasets as tfds
+
+from t2t_keras import registry
+from t2t_keras.data.sources import ParallelFiles, TfdsPairs, checksum, read_lines
+from t2t_keras.errors import UserError
+
+
+def write(path, content: str | bytes):
+    data = content if isinstance(content, bytes) else content.encode()
+    path.write_bytes(gzip.compress(data) if path.suffix == ".gz" else data)
+    return path
+
+
+@pytest.mark.parametrize("name", ["text", "text.gz"])
+def test_only_a_newline_ends_a_line(tmp_path, name):
+    lines = ["a\x85b", "c\u2028d", "e\x0bf\x0cg", "h\ri", "", " j\t", "\u00a0"]
+    path = write(tmp_path / name, "\n".join(lines) + "\n")
+    assert list(read_lines(path)) == lines
+
+
+@pytest.mark.parametrize(
+    ("content", "lines"),
+    [
+        (b"", []),
+        (b"\n", [""]),
+        (b"a\nb", ["a", "b"]),
+        (b"a\r\nb\r\n", ["a", "b"]),
+        (b"a\r\r\n", ["a\r"]),
+        (b"\xef\xbb\xbfa\n\xef\xbb\xbfb\n", ["a", "\ufeffb"]),
+    ],
+)
+def test_ends_of_lines_and_files(tmp_path, content, lines):
+    assert list(read_lines(write(tmp_path / "text", content))) == lines
+
+
+def test_parallel_files_start_from_the_beginning_every_time(tmp_path):
+    source = write(tmp_path / "a", "one\ntwo\n")
+    target = write(tmp_path / "b.gz", "eins\nzwei")
+    pairs = ParallelFiles(source, str(target))
+    assert list(pairs()) == [("one", "eins"), ("two", "zwei")]
+    assert next(iter(pairs())) == ("one", "eins")
+    assert list(pairs()) == [("one", "eins"), ("two", "zwei")]
+
+
+def fails(pairs) -> str:
+    with pytest.raises(UserError) as error:
+        list(pairs())
+    message = str(error.value)
+    assert "\n" not in message
+    return message
+
+
+def test_unequal_files_are_told_apart(tmp_path):
+    three, five = write(tmp_path / "3", "x\n" * 3), write(tmp_path / "5", "x\n" * 5)
+    for pairs in (ParallelFiles(three, five), ParallelFiles(five, three)):
+        assert fails(pairs).startswith(
+            f"{three} has only 3 lines and {five} has 5: line by line"
+        )
+    empty = write(tmp_path / "0", "")
+    assert f"{empty} has only 0 lines" in fails(ParallelFiles(five, empty))
+
+
+def test_invalid_utf8_is_found_in_its_line(tmp_path):
+    good = write(tmp_path / "good", "x\n" * 3)
+    latin1 = write(tmp_path / "latin1.gz", "gut\nschön\nauch\n".encode("latin-1"))
+    message = fails(ParallelFiles(good, latin1))
+    assert message.startswith(f"{latin1}, line 2: byte 0xf6 is not valid UTF-8")
+    utf16 = write(tmp_path / "utf16", "gut".encode("utf-16"))
+    assert f"{utf16}, line 1: byte 0xff" in fails(ParallelFiles(utf16, good))
+
+
+def test_files_that_cannot_be_read(tmp_path):
+    good = write(tmp_path / "good", "x\n")
+    absent = tmp_path / "absent"
+    assert fails(ParallelFiles(good, absent)) == (
+        f"cannot read {absent}: No such file or directory"
+    )
+    with pytest.raises(UserError, match=f"cannot read {absent}"):
+        ParallelFiles(good, absent).checksum()
+    assert "Is a directory" in fails(ParallelFiles(tmp_path, good))
+    text = write(tmp_path / "text.gz.txt", "no gzip\n").rename(tmp_path / "text.gz")
+    assert "no whole gzip file" in fails(ParallelFiles(text, good))
+    cut = tmp_path / "cut.gz"
+    cut.write_bytes(gzip.compress(b"x\n" * 1000)[:-10])
+    assert f"{cut} is no whole gzip file" in fails(ParallelFiles(cut, good))
+
+
+def test_checksum_is_about_content(tmp_path):
+    a, b = write(tmp_path / "a", "one\n"), write(tmp_path / "b", "eins\n")
+    pairs = ParallelFiles(a, b)
+    before = checksum(pairs)
+    a.rename(tmp_path / "renamed")
+    assert checksum(ParallelFiles(tmp_path / "renamed", b)) == before
+    assert checksum(ParallelFiles(b, tmp_path / "renamed")) != before
+    write(b, "zwei\n")
+    assert checksum(ParallelFiles(tmp_path / "renamed", b)) != before
+
+
+def test_checksum_of_any_function():
+    assert checksum(lambda: [("a", "b")]) == checksum(lambda: iter([("a", "b")]))
+    assert checksum(lambda: [("a", "b")]) != checksum(lambda: [("a b", "")])
+    assert checksum(lambda: [("a", "b")]) != checksum(lambda: [("a", "b")] * 2)
+
+
+PAIRS = [(f"sentence {i} — 日本\u2028", f"Satz {i} ß\n") for i in range(2500)]
+
+
+class TinyTranslate(tfds.core.GeneratorBasedBuilder, skip_registration=True):
+    """Prepared here, and then known by its files alone."""
+
+    VERSION = tfds.core.Version("1.2.0")
+
+    def _info(self):
+        features = tfds.features.Translation(languages=("de", "en"))
+        return tfds.core.DatasetInfo(builder=self, features=features)
+
+    def _split_generators(self, dl_manager):
+        return {"train": self._generate_examples()}
+
+    def _generate_examples(self):
+        for i, (source, target) in enumerate(PAIRS):
+            yield i, {"en": source, "de": target}
+
+
+class UnreachableTranslate(TinyTranslate):
+    """One that cannot be downloaded."""
+
+    def _split_generators(self, dl_manager):
+        raise ConnectionError("Name or service not known")
+
+
+@pytest.fixture(scope="module")
+def tfds_dir(tmp_path_factory):
+    path = tmp_path_factory.mktemp("tfds")
+    TinyTranslate(data_dir=path).download_and_prepare()
+    return path
+
+
+def test_tfds_gives_every_pair_in_a_fixed_order(tfds_dir):
+    pairs = TfdsPairs("tiny_translate", "train", "en", "de", tfds_dir)
+    first = list(pairs())
+    assert sorted(first) == sorted(PAIRS)
+    assert list(pairs()) == first
+    swapped = TfdsPairs("tiny_translate", "train[:3]", "de", "en", tfds_dir)
+    assert list(swapped()) == [(de, en) for en, de in first[:3]]
+
+
+def test_tfds_checksum_names_version_split_and_sides(tfds_dir):
+    pairs = TfdsPairs("tiny_translate", "train", "en", "de", tfds_dir)
+    assert checksum(pairs) == "tfds tiny_translate/1.2.0 train en de"
+
+
+@pytest.mark.parametrize(
+    ("name", "split", "feature", "message"),
+    [
+        ("tiny_translate", "train", "fr", "no feature 'fr', only de, en"),
+        ("tiny_translate", "test", "de", "no split 'test', only train"),
+        ("tiny_translat", "train", "de", "tiny_translat: Dataset tiny_translat not"),
+        ("unreachable_translate", "train", "de", "cannot download .*--train_source"),
+    ],
+)
+def test_tfds_errors(tfds_dir, capsys, name, split, feature, message):
+    with pytest.raises(UserError, match=message):
+        list(TfdsPairs(name, split, "en", feature, tfds_dir)())
+    assert not capsys.readouterr().out  # which is for results
+
+
+@pytest.mark.parametrize(
+    ("problem", "language", "vocab_size"),
+    [("translate_ende", "de", 37_000), ("translate_enfr", "fr", 32_000)],
+)
+def test_the_papers_problems_are_wmt_2014(problem, language, vocab_size):
+    problem = registry.problem(problem)
+    assert (problem.vocab_size, problem.shared_vocab) == (vocab_size, True)
+    subsets = {"dev": ["newstest2013"], "test": ["newstest2014"]}
+    for split, source in problem.sources.items():
+        builder = tfds.builder(source.name)
+        assert builder.info.full_name == f"wmt14_translate/{language}-en/1.0.0"
+        assert set(builder.info.features) == {"en", language}
+        assert (source.source_feature, source.target_feature) == ("en", language)
+        contents = builder.subsets[source.split]
+        assert contents == subsets.get(split, contents)
+        assert len(contents) >= 1
+    assert "europarl_v7" in builder.subsets[problem.sources["train"].split]
+
+
+def test_translate_text_has_no_examples_of_its_own():
+    with pytest.raises(UserError, match="--train_source and --train_target"):
+        registry.problem("translate_text").source("train")

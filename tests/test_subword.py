@@ -1,0 +1,294 @@
+"""The subwords of tensor2tensor, against what tensor2tensor itself computed."""
+
+import json
+import pickle
+
+import pytest
+import tensorflow as tf
+from reference import reference
+from tokenizer_checks import (
+    LINES,
+    assert_graph_equals_python,
+    assert_runs_on_cpu,
+    assert_survives_saving,
+    random_ids,
+    random_lines,
+)
+
+from t2t_keras.errors import UserError
+from t2t_keras.text.subword import (
+    SubwordTokenizer,
+    escape_token,
+    join_tokens,
+    split_tokens,
+    unescape_token,
+)
+from t2t_keras.text.subword_training import (
+    SubwordLearner,
+    count_tokens,
+    train_subwords,
+)
+from t2t_keras.text.tokenizer import EOS, PAD, load_tokenizer
+
+VOCABULARIES = {
+    "mincount2": "oracle/misc/subword_mincount2.vocab",
+    "mincount5": "oracle/misc/subword_mincount5.vocab",
+    "mincount20": "oracle/misc/subword_mincount20.vocab",
+    "target300": "oracle/misc/subword_target300.vocab",
+    "target1000": "oracle/misc/subword_target1000.vocab",
+    "target2000_maxlen6": "oracle/misc/subword_target2000_maxlen6.vocab",
+    "released:vocab.translate_ende_wmt8k.8192.subwords": (
+        "vocab.translate_ende_wmt8k.8192.subwords"
+    ),
+    "released:vocab.translate_ende_wmt32k.32768.subwords": (
+        "vocab.translate_ende_wmt32k.32768.subwords"
+    ),
+}
+SPELLING = ["\\", "_", "u", ";", *"0123456789"]
+PIECES = [
+    "<pad>_",
+    "<EOS>_",
+    "ab",
+    "abc_",
+    "ab_",
+    "a",
+    "b",
+    "c",
+    *SPELLING,
+    *"<>padEOS",
+]
+
+
+@pytest.fixture(scope="module")
+def oracle():
+    return json.loads(reference("t2t/oracle/misc/subword.json").read_text("utf-8"))
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory):
+    path = tmp_path_factory.mktemp("vocab") / "small.subwords"
+    return make_tokenizer(path, [f"'{piece}'" for piece in dict.fromkeys(PIECES)])
+
+
+def make_tokenizer(path, lines):
+    path.write_bytes("".join(f"{line}\n" for line in lines).encode())
+    return SubwordTokenizer(path)
+
+
+def spelled(tokenizer, text):
+    return [tokenizer.pieces[i] for i in tokenizer.encode(text)[:-1]]
+
+
+def test_tokens(oracle):
+    assert [split_tokens(text) for text in oracle["sentences"]] == oracle["tokens"]
+    assert [join_tokens(row) for row in oracle["tokens"]] == oracle["detokenized"]
+
+
+@pytest.mark.parametrize("name", VOCABULARIES)
+def test_ids_are_those_of_tensor2tensor(oracle, name, tmp_path):
+    path = reference(f"t2t/{VOCABULARIES[name]}")
+    tokenizer = SubwordTokenizer(path)
+    wanted = oracle["vocabs"][name]
+    assert tokenizer.vocab_size == wanted["size"]
+    encoded = tokenizer.encode_batch(oracle["sentences"])
+    assert encoded == [[*ids, EOS] for ids in wanted["ids"]]
+    assert [tokenizer.decode(ids) for ids in wanted["ids"]] == wanted["decoded"]
+    for ids, _, stripped in wanted["decode_random"]:
+        while ids[-1] in (PAD, EOS):
+            ids.pop()
+        # In the middle, tensor2tensor shows special pieces as text; here, they end it.
+        if PAD not in ids and EOS not in ids:
+            assert tokenizer.decode([*ids, EOS, PAD]) == stripped
+    tokenizer.save(tmp_path / "copy.subwords")
+    assert (tmp_path / "copy.subwords").read_bytes() == path.read_bytes()
+
+
+@pytest.mark.parametrize("minimum", [2, 5, 20])
+def test_learning_equals_tensor2tensor(minimum):
+    path = reference(f"t2t/oracle/misc/subword_mincount{minimum}.vocab")
+    assert learner().learn(minimum) == SubwordTokenizer(path).pieces
+
+
+@pytest.mark.parametrize(
+    ("size", "name", "longest"),
+    [(300, "300", None), (1000, "1000", None), (2000, "2000_maxlen6", 5)],
+)
+def test_learning_a_size_equals_tensor2tensor(size, name, longest):
+    path = reference(f"t2t/oracle/misc/subword_target{name}.vocab")
+    assert learner(longest).learn_size(size) == SubwordTokenizer(path).pieces
+
+
+def learner(longest=None):
+    text = reference("t2t/oracle/misc/subword_corpus.txt").read_text("utf-8")
+    return SubwordLearner(count_tokens(text.split("\n")), longest)
+
+
+@pytest.mark.parametrize(
+    ("text", "tokens"),
+    [
+        ("", []),
+        (" ", [" "]),
+        ("a b", ["a", "b"]),
+        (" a b ", [" ", "a", "b", " "]),
+        ("a  b", ["a", "  ", "b"]),
+        ("Dude - that's", ["Dude", " - ", "that", "'", "s"]),
+        ("x_1", ["x", "_", "1"]),
+    ],
+)
+def test_split_tokens(text, tokens):
+    assert split_tokens(text) == tokens
+    assert join_tokens(tokens) == text
+
+
+def test_escapes():
+    assert escape_token("a_\\é", set("a\\_u;0123456789")) == "a\\u\\\\\\233;_"
+    assert escape_token("\n", set("a")) == "\\10;_"
+    assert unescape_token("a\\u\\\\\\233;") == "a_\\é"
+    assert unescape_token("\\\\233;\\") == "\\233;\\"
+    # Code points that do not exist; more digits than Python reads as a number.
+    for digits in ("1114112", "55296", "9" * 5000):
+        assert unescape_token(f"\\{digits};") == "〓"
+    assert unescape_token("\\" + "0" * 50 + "65;") == "A"
+
+
+def test_the_longest_piece_first(small):
+    assert spelled(small, "abc") == ["abc_"]
+    assert spelled(small, "abca") == ["ab", "c", "a", "_"]
+    assert spelled(small, "ab ab") == ["ab_", "ab_"]
+    assert spelled(small, "é") == [*"\\233;", "_"]
+
+
+def test_decode_reads_up_to_the_first_end(small):
+    ids = small.encode("abc a")
+    assert small.decode([PAD, *ids[:-1], -1, 10_000, EOS, 5]) == "abc a"
+    # Half a token, and nothing between two ends of tokens.
+    assert small.decode([5, small.pieces.index("_"), small.pieces.index("_"), 6]) == (
+        "a b"
+    )
+
+
+@pytest.mark.parametrize("line", LINES)
+def test_decode_undoes_encode(small, line):
+    assert small.decode(small.encode(line)) == line
+
+
+def test_files_without_quotes_and_with_odd_characters(tmp_path):
+    # Characters at which Python's splitlines would cut, and kinds of space.
+    odd = ["\x85", "\u2028", "\x0b", "\u3000", "\u00a0"]
+    tokenizer = make_tokenizer(
+        tmp_path / "v.subwords",
+        [*dict.fromkeys(PIECES), *odd, '"dog_"\r', "dog", "g", "o"],
+    )
+    assert tokenizer.pieces[-9:-4] == odd
+    assert tokenizer.pieces[-4] == "dog_"
+    assert spelled(tokenizer, "dog\u2028") == ["dog_", "\u2028", "_"]
+
+
+def test_a_piece_said_twice_has_the_later_id(tmp_path):
+    pieces = [
+        "<pad>",
+        "<EOS>",
+        "ab_",
+        "",
+        "ab_",
+        *dict.fromkeys([*"<>padEOSb", *SPELLING]),
+    ]
+    tokenizer = make_tokenizer(tmp_path / "v.subwords", pieces)
+    assert tokenizer.encode("ab") == [4, EOS]
+    assert tokenizer.graph().encode(tf.constant(["ab"])).to_list() == [[4, EOS]]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "has no piece for the single character '0'"),
+        (b"'a_'\n'\xe9_'\n", "is not UTF-8"),
+        (
+            "\n".join([*SPELLING, "xy"]).encode(),
+            "no piece for the single character 'x'",
+        ),
+    ],
+)
+def test_files_that_are_no_vocabulary(tmp_path, content, message):
+    (tmp_path / "v.subwords").write_bytes(content)
+    with pytest.raises(UserError, match=message):
+        load_tokenizer(tmp_path / "v.subwords")
+
+
+def test_training_and_loading(tmp_path):
+    path = tmp_path / "v.subwords"
+    texts = ["the dog sees the dogs", "the cat, the cats", "two\nlines"] * 20
+    train_subwords(iter(texts), path, 60)
+    tokenizer = load_tokenizer(path)
+    assert tokenizer.pieces[:2] == ["<pad>_", "<EOS>_"]
+    assert "" not in tokenizer.pieces  # what a newline in a piece would leave
+    assert spelled(tokenizer, "the dog") == ["the_", "dog_"]
+    for line in [*texts, *LINES]:
+        assert tokenizer.decode(tokenizer.encode(line)) == line
+    with pytest.raises(UserError, match="no text to train the vocabulary"):
+        train_subwords(["", ""], tmp_path / "none.subwords", 60)
+    assert not (tmp_path / "none.subwords").exists()
+
+
+def test_pickles(small):
+    small.encode("abc")
+    copy = pickle.loads(pickle.dumps(small))
+    assert copy.encode("abc ab é") == small.encode("abc ab é")
+
+
+def test_graph_equals_python_on_strange_lines(small):
+    # Ids that spell escapes, valid and not.
+    favoured = [small.pieces.index(piece) for piece in SPELLING]
+    assert_graph_equals_python(
+        small,
+        small.graph(),
+        [*LINES, *random_lines(2000)],
+        random_ids(small, 5000, favoured),
+    )
+
+
+@pytest.mark.parametrize(
+    ("spelling", "text"),
+    [
+        ("\\" + "0" * 20 + "65;", "A"),
+        ("\\" + "9" * 30 + ";\\1114112;\\55296;", "〓〓〓"),
+        ("a\\\\65;_b\\u\\", "a\\65; b_\\"),
+    ],
+)
+def test_graph_decodes_escapes(small, spelling, text):
+    ids = [small.pieces.index(character) for character in spelling]
+    assert small.decode(ids) == text
+    assert small.graph().decode(tf.constant([ids])).numpy()[0].decode() == text
+
+
+def test_graph_equals_python_for_every_kind_of_character(small):
+    # Letters and numbers are told by Python's Unicode tables, not TensorFlow's.
+    codes = [*range(0x3000), *range(0x3000, 0x110000, 61)]
+    lines = [f"a{chr(c)}b" for c in codes if not 0xD800 <= c < 0xE000]
+    encoded = small.graph().encode(tf.constant(lines))
+    assert encoded.to_list() == small.encode_batch(lines)
+
+
+@pytest.mark.parametrize("name", [*VOCABULARIES][-2:])
+def test_graph_equals_python_on_sentences(oracle, name):
+    tokenizer = SubwordTokenizer(reference(f"t2t/{VOCABULARIES[name]}"))
+    text = reference("multi30k/val.de").read_text("utf-8")
+    assert_graph_equals_python(
+        tokenizer,
+        tokenizer.graph(),
+        oracle["sentences"] + text.split("\n"),
+        random_ids(tokenizer, 1000),
+    )
+
+
+def test_graph_of_nothing(small):
+    graph = small.graph()
+    assert graph.encode(tf.constant([], tf.string)).to_list() == []
+    assert graph.encode(tf.constant([""])).to_list() == [[EOS]]
+    assert graph.decode(tf.zeros([0, 3], tf.int32)).numpy().tolist() == []
+    assert graph.decode(tf.zeros([2, 0], tf.int32)).numpy().tolist() == [b"", b""]
+
+
+def test_graph_is_saved_and_runs_on_the_cpu(small, tmp_path):
+    assert_survives_saving(small, tmp_path)
+    assert_runs_on_cpu(small.graph())

@@ -1,0 +1,186 @@
+"""N replicas are one replica: gradients, weights, dropout."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from t2t_keras.data.pipeline import rows_per_replica
+from t2t_keras.hparam import HParams
+from t2t_keras.model.transformer import Transformer
+from t2t_keras.training.checkpoint import model_variables
+from t2t_keras.training.loss import count_tokens
+from t2t_keras.training.step import TrainStep, loss_sum
+from t2t_keras.training.strategy import distribute, make_strategy
+
+HPARAMS = HParams(
+    num_layers=1, d_model=16, d_ff=32, num_heads=2, dropout=0.0, label_smoothing=0.1
+)
+VOCAB = 23
+
+
+class PlainSgd:
+    """w -= rate * gradient, on each replica's copy."""
+
+    def __init__(self, weights):
+        self.weights = weights
+
+    def apply(self, gradients, learning_rate, step):
+        del step
+        for weight, gradient in zip(self.weights, gradients, strict=True):
+            tf.raw_ops.ResourceApplyGradientDescent(
+                var=weight.handle, alpha=learning_rate, delta=gradient
+            )
+
+
+class Setup:
+    """A model on some replicas; all setups start from the same weights."""
+
+    def __init__(self, replicas: int, hparams: HParams = HPARAMS) -> None:
+        self.strategy = make_strategy(simulate_devices=replicas)
+        self.replicas = replicas
+        with self.strategy.scope():
+            self.model = Transformer(hparams, VOCAB)
+            rng = np.random.default_rng(0)
+            for weight in self.model.trainable_variables:
+                noise = rng.normal(scale=0.2, size=weight.shape)
+                weight.assign(noise + weight.path.endswith("gamma"))
+            self.weights = model_variables(self.model)
+            optimizer = PlainSgd(list(self.weights.values()))
+            self.step = TrainStep(self.model, optimizer, self.strategy, seed=5)
+
+    def batch(self, source: np.ndarray, target: np.ndarray):
+        parts = [
+            rows_per_replica(tf.constant(ids, tf.int32), self.replicas)
+            for ids in (source, target)
+        ]
+        dataset = tf.data.Dataset.from_tensor_slices(tuple(parts))
+        (batch,) = distribute(self.strategy, dataset)
+        return batch
+
+    def gradients(self, source, target) -> dict[str, np.ndarray]:
+        run = tf.function(
+            lambda batch: self.strategy.run(
+                lambda s, t: self.step.gradients(s, t, tf.constant(0, tf.int64))[0],
+                args=batch,
+            )
+        )
+        local = self.strategy.experimental_local_results
+        return {
+            name: local(value)[0].numpy()
+            for name, value in zip(
+                self.weights, run(self.batch(source, target)), strict=True
+            )
+        }
+
+
+def unequal_batch(seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """13 pairs, some of one token and some of twelve: 13 is no multiple of 2."""
+    rng = np.random.default_rng(seed)
+
+    def side():
+        lengths = rng.integers(1, 13, 13)
+        ids = rng.integers(3, VOCAB, (13, 12))
+        return np.where(np.arange(12) < lengths[:, None], ids, 0)
+
+    return side(), side()
+
+
+def assert_close(actual, expected, relative):
+    for name, value in expected.items():
+        scale = np.abs(value).max()
+        assert np.abs(actual[name] - value).max() <= relative * scale, name
+
+
+@pytest.fixture(scope="module")
+def one_replica():
+    return Setup(1)
+
+
+@pytest.mark.parametrize("replicas", [2, 4, 8])
+def test_gradients_do_not_depend_on_the_number_of_replicas(one_replica, replicas):
+    batch = unequal_batch(1)
+    expected = one_replica.gradients(*batch)
+    assert_close(Setup(replicas).gradients(*batch), expected, relative=1e-5)
+
+
+def test_a_mean_for_each_replica_would_be_noticed(one_replica):
+    """What the loss must not be: normalised by each replica's own tokens."""
+    source, target = unequal_batch(1)
+    parts = [
+        rows_per_replica(tf.constant(ids, tf.int32), 4) for ids in (source, target)
+    ]
+    means = []
+    for s, t in zip(*parts, strict=True):
+        with tf.GradientTape() as tape:
+            loss = loss_sum(one_replica.model, s, t, None) / count_tokens(t)
+        means.append(tape.gradient(loss, list(one_replica.weights.values())))
+    wrong = {
+        name: np.mean([tf.convert_to_tensor(g) for g in gradients], axis=0)
+        for name, gradients in zip(
+            one_replica.weights, zip(*means, strict=True), strict=True
+        )
+    }
+    expected = one_replica.gradients(source, target)
+    with pytest.raises(AssertionError):
+        assert_close(wrong, expected, relative=1e-2)
+
+
+@pytest.mark.parametrize("replicas", [2, 8])
+def test_ten_steps_of_sgd_end_at_the_same_weights(replicas):
+    ends = []
+    for count in (1, replicas):
+        setup = Setup(count)
+        for step in range(10):
+            setup.step.update(
+                setup.batch(*unequal_batch(step)),
+                tf.constant(step, tf.int64),
+                tf.constant(0.1),
+            )
+        ends.append({k: v.read_value().numpy() for k, v in setup.weights.items()})
+    assert_close(ends[1], ends[0], relative=1e-5)
+    start = {k: v.read_value().numpy() for k, v in Setup(1).weights.items()}
+    with pytest.raises(AssertionError):
+        assert_close(ends[0], start, relative=1e-2)  # they did move
+
+
+def test_replicas_draw_different_dropout():
+    """Two replicas with the same rows have different losses, and steps differ, too."""
+    setup = Setup(2, HPARAMS.override(dropout=0.5))
+    source, target = (np.tile(ids[:4], (2, 1)) for ids in unequal_batch(2))
+
+    @tf.function
+    def losses(batch, step):
+        def on_replica(s, t):
+            seed = setup.step._dropout_seed(step)
+            return loss_sum(setup.model, s, t, seed)
+
+        return setup.strategy.run(on_replica, args=batch)
+
+    def at(step):
+        value = losses(setup.batch(source, target), tf.constant(step, tf.int64))
+        return [float(v) for v in setup.strategy.experimental_local_results(value)]
+
+    first, second = at(0)
+    assert abs(first - second) > 1e-3 * first
+    assert at(0) == [first, second]
+    assert at(1) != [first, second]
+
+
+def test_token_counts_are_sums_over_replicas():
+    source, target = unequal_batch(3)
+    setup = Setup(4)
+    result = setup.step.discard(setup.batch(source, target), tf.constant(0, tf.int64))
+    assert float(result.source_tokens) == (source != 0).sum()
+    assert float(result.target_tokens) == (target != 0).sum()
+    assert float(result.slots) == 2 * 16 * 12  # 13 rows filled up to 16
+
+
+def test_clipping_bounds_the_mean_gradient():
+    setup = Setup(2, HPARAMS.override(clip_norm=0.01))
+    batch = setup.batch(*unequal_batch(1))
+    before = [v.read_value().numpy() for v in setup.weights.values()]
+    result = setup.step.update(batch, tf.constant(0, tf.int64), tf.constant(1.0))
+    after = [v.read_value().numpy() for v in setup.weights.values()]
+    moved = sum(((a - b) ** 2).sum() for a, b in zip(before, after, strict=True))
+    assert float(result.gradient_norm) > 0.01
+    np.testing.assert_allclose(np.sqrt(moved), 0.01, rtol=1e-3)

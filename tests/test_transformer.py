@@ -1,0 +1,362 @@
+"""The model against its equations in NumPy, and the properties that decoding needs."""
+
+import itertools
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from numpy_transformer import NumpyTransformer, randomise
+
+from t2t_keras.hparam import HParams
+from t2t_keras.layers.dropout import Dropout
+from t2t_keras.model.transformer import Transformer
+from t2t_keras.training.checkpoint import model_variables
+
+VOCAB = 17
+SEED = np.array([5, 6], np.int32)
+NORMS = ("post", "pre")
+POSITIONS = ("sinusoidal", "t2t", "learned")
+
+
+def model(vocab=VOCAB, target_vocab=None, **options) -> Transformer:
+    sizes = {"num_layers": 2, "d_model": 8, "d_ff": 12, "num_heads": 2}
+    hparams = HParams(**sizes | {"max_positions": 6} | options)
+    return randomise(Transformer(hparams, vocab, target_vocab))
+
+
+def ids(*shape, seed=0, vocab=VOCAB):
+    return np.random.default_rng(seed).integers(1, vocab, shape).astype(np.int32)
+
+
+def pad(rows, width):
+    """Lists of ids as an array, padded with 0."""
+    return np.array([[*row, *[0] * (width - len(row))] for row in rows], np.int32)
+
+
+# The forward pass
+
+
+@pytest.mark.parametrize(
+    ("options", "target_vocab"),
+    [
+        ({"norm": norm, "position": position}, None)
+        for norm, position in itertools.product(NORMS, POSITIONS)
+    ]
+    + [
+        ({"d_k": 3, "d_v": 5}, None),
+        ({"num_heads": 3, "d_k": 4, "d_v": 2, "norm": "pre"}, None),
+        ({"share_embeddings": False}, None),
+        ({}, 11),
+        ({"share_embeddings": False}, 11),
+    ],
+    ids=str,
+)
+def test_logits_are_the_equations(options, target_vocab):
+    network = model(target_vocab=target_vocab, **options)
+    sources = [ids(n, seed=n).tolist() for n in (7, 1, 4)]
+    targets = [ids(n, seed=9 + n, vocab=11).tolist() for n in (3, 8, 1)]
+    logits = network(pad(sources, 9), pad(targets, 8)).numpy()
+    assert logits.shape == (3, 8, target_vocab or VOCAB)
+    truth = NumpyTransformer(network)
+    for row, (source, target) in enumerate(zip(sources, targets, strict=True)):
+        expected = truth(source, target)
+        np.testing.assert_allclose(logits[row, : len(target)], expected, atol=1e-4)
+
+
+def test_matrices_of_the_vocabularies():
+    """One vocabulary: one matrix; two: two; without sharing: three (3.4)."""
+
+    def tables(network):
+        return {
+            name.removeprefix("model/"): value.shape[0]
+            for name, value in model_variables(network).items()
+            if name.endswith("/table") and "positions" not in name
+        }
+
+    separate = {"share_embeddings": False}
+    assert tables(model()) == {"embedding/table": 17}
+    two = {"source_embedding/table": 17, "target_embedding/table": 11}
+    assert tables(model(target_vocab=11)) == two
+    three = two | {"softmax/table": 11}
+    assert tables(model(target_vocab=11, **separate)) == three
+    assert tables(model(**separate)) == dict.fromkeys(three, 17)
+
+
+# What a position may depend on
+
+
+@pytest.mark.parametrize("norm", NORMS)
+def test_a_later_target_changes_no_earlier_logits(norm):
+    network = model(norm=norm)
+    source, target = ids(1, 5), ids(1, 7, seed=1)
+    # Row 0 as it is; row 1 + t with another target t.
+    changed = np.repeat(target, 8, axis=0)
+    for t in range(7):
+        changed[1 + t, t] = target[0, t] % (VOCAB - 1) + 1
+    logits = network(np.repeat(source, 8, axis=0), changed).numpy()
+    difference = np.abs(logits[1:] - logits[0]).max(-1)
+    # Logits t predict target t: the first that may change are those at t + 1.
+    assert (difference[np.tril_indices(7)] < 1e-6).all()
+    assert (difference[np.triu_indices(7, 1)] > 1e-4).all()
+
+
+def test_every_source_token_and_its_position_matter():
+    network = model()
+    source, target = ids(1, 5), ids(1, 4, seed=1)
+    logits = network(source, target).numpy()
+    changed = np.repeat(source, 6, axis=0)
+    for i in range(5):
+        changed[i, i] = source[0, i] % (VOCAB - 1) + 1
+    changed[5] = source[0, [1, 0, 2, 3, 4]]
+    others = network(changed, np.repeat(target, 6, axis=0)).numpy()
+    assert (np.abs(others - logits).max((1, 2)) > 1e-3).all()
+
+
+@pytest.mark.parametrize("norm", NORMS)
+@pytest.mark.parametrize("position", POSITIONS)
+def test_more_padding_changes_nothing(norm, position):
+    network = model(norm=norm, position=position)
+    sources = [ids(n, seed=n).tolist() for n in (5, 2)]
+    targets = [ids(n, seed=9 + n).tolist() for n in (3, 6)]
+    tight = network(pad(sources, 5), pad(targets, 6)).numpy()
+    loose = network(pad(sources, 12), pad(targets, 9)).numpy()
+    np.testing.assert_allclose(loose[:, :6], tight, atol=1e-5)
+    alone = network(pad(sources[1:], 2), pad(targets[1:], 6)).numpy()
+    np.testing.assert_allclose(alone[0], tight[1], atol=1e-5)
+
+
+@pytest.mark.parametrize("norm", NORMS)
+def test_a_row_of_padding_stays_finite_and_disturbs_nobody(norm):
+    network = model(norm=norm, dropout=0.1, attention_dropout=0.1)
+    source, target = pad([[3, 4, 5], []], 3), pad([[6, 7], []], 2)
+    weights = [weight.value for weight in network.trainable_variables]
+    with tf.GradientTape() as tape:
+        logits = network(source, target, seed=SEED)
+        total = tf.reduce_sum(tf.square(logits))
+    for gradient in tape.gradient(total, weights):
+        assert np.isfinite(tf.convert_to_tensor(gradient).numpy()).all()
+    logits = network(source, target).numpy()
+    assert np.isfinite(logits).all()
+    np.testing.assert_allclose(
+        logits[:1], network(source[:1], target[:1]).numpy(), atol=1e-5
+    )
+
+
+# Decoding step by step
+
+
+@pytest.mark.parametrize("norm", NORMS)
+@pytest.mark.parametrize("position", POSITIONS)
+def test_steps_with_a_cache_equal_teacher_forcing(norm, position):
+    """Also beyond the table of learned positions, which has 6 rows."""
+    beams, steps = 3, 8
+    network = model(norm=norm, position=position, d_k=3, d_v=5)
+    source = pad([ids(5).tolist(), ids(2, seed=1).tolist()], 5)
+    targets = ids(2, beams, steps, seed=2)
+    cache = network.start_cache(network.encode(source), source, beams)
+    shifted = np.pad(targets, ((0, 0), (0, 0), (1, 0)))
+    actual = []
+    for t in range(steps):
+        logits, cache = network.decode_step(shifted[:, :, t], t, cache)
+        actual.append(logits.numpy())
+    expected = network(np.repeat(source, beams, 0), targets.reshape(-1, steps)).numpy()
+    expected = expected.reshape(2, beams, steps, VOCAB)
+    np.testing.assert_allclose(np.stack(actual, 2), expected, atol=1e-5)
+
+
+def test_a_reordered_cache_continues_the_parents():
+    """After each step the beams are shuffled; each goes on with its own past."""
+    beams, steps = 4, 6
+    network = model()
+    rng = np.random.default_rng(3)
+    source = ids(2, 5)
+    cache = network.start_cache(network.encode(source), source, beams)
+    history = np.zeros((2, beams, 1), np.int32)
+    for t in range(steps):
+        logits, cache = network.decode_step(history[:, :, -1], t, cache)
+        targets = np.pad(history[:, :, 1:], ((0, 0), (0, 0), (0, 1)))
+        targets = targets.reshape(2 * beams, -1)
+        forced = network(np.repeat(source, beams, axis=0), targets).numpy()[:, -1]
+        forced = forced.reshape(2, beams, VOCAB)
+        np.testing.assert_allclose(logits.numpy(), forced, atol=1e-5)
+        parents = rng.integers(0, beams, (2, beams)).astype(np.int32)
+        cache = network.reorder_cache(cache, parents)
+        history = np.take_along_axis(history, parents[:, :, None], axis=1)
+        chosen = rng.integers(1, VOCAB, (2, beams, 1)).astype(np.int32)
+        history = np.concatenate([history, chosen], axis=2)
+
+
+def test_cache_shapes_hold_at_every_step():
+    network = model()
+    source = ids(2, 5)
+    cache = network.start_cache(network.encode(source), source, 3)
+    shapes = network.cache_shapes(cache)
+    for t in range(3):
+        _, cache = network.decode_step(np.full((2, 3), t, np.int32), t, cache)
+        keras.tree.map_structure_up_to(
+            cache,
+            lambda x, shape: tf.TensorShape(shape).assert_is_compatible_with(x.shape),
+            cache,
+            shapes,
+        )
+        assert network.cache_shapes(cache) == shapes
+
+
+# Dropout
+
+
+def dropouts(network):
+    return [layer for layer in network._flatten_layers() if isinstance(layer, Dropout)]
+
+
+def test_dropout_is_where_the_rates_say():
+    network = model(dropout=0.1, attention_dropout=0.2, ffn_dropout=0.3)
+    rates = {layer.path: layer.rate for layer in dropouts(network)}
+    # 2 sums of embeddings, 2 * 2 + 2 * 3 sub-layers; 2 * (1 + 2) attentions; 4 FFNs.
+    assert sorted(rates.values()) == [0.1] * 12 + [0.2] * 6 + [0.3] * 4
+    for path, rate in rates.items():
+        if "residual" in path or path.endswith(("source_dropout", "target_dropout")):
+            assert rate == 0.1
+        else:
+            assert rate == (0.3 if "feed_forward" in path else 0.2)
+
+
+def test_every_dropout_layer_has_its_own_mask():
+    folds = [layer._fold for layer in dropouts(model())]
+    assert len(set(folds)) == len(folds) == 22
+
+
+@pytest.mark.parametrize("field", ["dropout", "attention_dropout", "ffn_dropout"])
+def test_the_seed_decides(field):
+    network = model(num_layers=1, **{"dropout": 0.0, field: 0.3})
+    source, target = ids(2, 5), ids(2, 7, seed=1)
+    plain = network(source, target).numpy()
+    first = network(source, target, seed=SEED).numpy()
+    assert np.abs(first - plain).max() > 1e-2
+    np.testing.assert_array_equal(network(source, target, seed=SEED), first)
+    assert np.abs(network(source, target, seed=SEED + 1).numpy() - first).max() > 1e-2
+    np.testing.assert_array_equal(network(source, target), plain)
+
+
+def test_dropout_in_a_graph_is_that_outside():
+    network = model(num_layers=1, dropout=0.1, attention_dropout=0.2, ffn_dropout=0.3)
+    source, target = ids(2, 5), ids(2, 7, seed=1)
+    expected = network(source, target, seed=SEED).numpy()
+    traced = tf.function(lambda seed: network(source, target, seed=seed))
+    np.testing.assert_allclose(traced(tf.constant(SEED)).numpy(), expected, atol=1e-5)
+
+
+# Sizes
+
+
+def parameter_count(hparams, vocab):
+    """Matrices and vectors of 3.1 to 3.4, written out; one shared vocabulary."""
+    d, f = hparams.d_model, hparams.d_ff
+    queries = keys = d * hparams.num_heads * hparams.key_size
+    values = output = d * hparams.num_heads * hparams.value_size
+    attention = queries + keys + values + output  # no biases
+    feed_forward = (d * f + f) + (f * d + d)
+    norm = 2 * d
+    encoder_layer = (attention + norm) + (feed_forward + norm)
+    decoder_layer = 2 * (attention + norm) + (feed_forward + norm)
+    last_norms = 2 * norm if hparams.norm == "pre" else 0
+    embedding = vocab * d  # also the pre-softmax linear map, which has no bias
+    if hparams.position == "learned":
+        embedding += hparams.max_positions * d
+    return hparams.num_layers * (encoder_layer + decoder_layer) + last_norms + embedding
+
+
+def count(hparams, vocab):
+    """The model's own count, without the memory of a big model."""
+    with tf.Graph().as_default(), keras.StatelessScope():
+        return Transformer(hparams, vocab).count_params()
+
+
+BASE = HParams()
+BIG = HParams(d_model=1024, d_ff=4096, num_heads=16)
+PARSING = HParams(num_layers=4, d_model=1024)
+
+
+def test_the_base_model_has_63_million_parameters():
+    """Section 5.1: about 37,000 pieces. Table 3 says 65 million."""
+    assert parameter_count(BASE, 37_000) == 63_045_632
+    assert Transformer(BASE, 37_000).count_params() == 63_045_632
+
+
+@pytest.mark.parametrize(
+    ("hparams", "vocab", "expected"),
+    [(BIG, 37_000, 214_171_648), (PARSING, 16_000, 100_335_616)],
+    ids=["big", "parsing"],
+)
+def test_big_and_parsing_have_the_parameters_of_the_formula(hparams, vocab, expected):
+    assert parameter_count(hparams, vocab) == expected
+    assert count(hparams, vocab) == expected
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"norm": "pre"},
+        {"num_heads": 16, "d_k": 16, "d_v": 64},
+        {"position": "learned", "max_positions": 300},
+        {"num_layers": 2, "d_ff": 1024},
+    ],
+    ids=str,
+)
+def test_variants_have_the_parameters_of_the_formula(changes):
+    hparams = HParams(**{"d_model": 64, "d_ff": 128} | changes)
+    assert count(hparams, 100) == parameter_count(hparams, 100)
+
+
+# Precision, and the model as a Keras object
+
+
+def test_bfloat16_gives_float32_logits_near_those_of_float32():
+    exact = model(d_model=32, num_heads=4)
+    rough = model(d_model=32, num_heads=4, compute_dtype="bfloat16")
+    for weight in rough.trainable_variables:
+        assert weight.dtype == "float32"
+    source, target = ids(4, 9), ids(4, 8, seed=1)
+    expected, actual = exact(source, target).numpy(), rough(source, target).numpy()
+    assert actual.dtype == np.float32
+    difference = np.abs(actual - expected)
+    assert 1e-4 < difference.max() < 0.1 * np.abs(expected).max()
+    assert difference.mean() < 0.01 * np.abs(expected).max()
+    cache = rough.start_cache(rough.encode(source), source, 1)
+    logits, _ = rough.decode_step(np.zeros((4, 1), np.int32), 0, cache)
+    assert logits.dtype == "float32"
+    np.testing.assert_allclose(logits.numpy()[:, 0], actual[:, 0], atol=0.05)
+
+
+def test_bfloat16_normalises_in_float32():
+    """Each norm's output has mean 0 and variance 1, to more digits than bfloat16's."""
+    network = model(compute_dtype="bfloat16")
+    network.encoder.layers[-1].residuals[-1].norm.gamma.assign(np.ones(8))
+    network.encoder.layers[-1].residuals[-1].norm.beta.assign(np.zeros(8))
+    memory = network.encode(ids(2, 5))
+    assert memory.dtype == "float32"
+    np.testing.assert_allclose(memory.numpy().mean(-1), 0, atol=1e-6)
+    np.testing.assert_allclose(memory.numpy().var(-1), 1, atol=1e-4)
+
+
+def test_config_round_trip():
+    network = model(target_vocab=11, norm="pre", position="learned", d_k=3)
+    again = Transformer.from_config(network.get_config())
+    assert again.hparams == network.hparams
+    shapes = {k: v.shape for k, v in model_variables(network).items()}
+    assert {k: v.shape for k, v in model_variables(again).items()} == shapes
+    for mine, other in zip(again.weights, network.weights, strict=True):
+        mine.assign(other)
+    source, target = ids(2, 5), ids(2, 4, vocab=11)
+    np.testing.assert_array_equal(again(source, target), network(source, target))
+
+
+def test_any_batch_and_length_in_one_traced_function():
+    network = model()
+    spec = tf.TensorSpec([None, None], tf.int32)
+    traced = tf.function(lambda s, t: network(s, t), input_signature=[spec, spec])
+    for batch, length in ((1, 1), (3, 4), (2, 7)):
+        source, target = ids(batch, length), ids(batch, length + 1, seed=1)
+        expected = network(source, target).numpy()
+        np.testing.assert_allclose(traced(source, target), expected, atol=1e-5)

@@ -19,11 +19,11 @@ from t2t_keras.problems.toy_sampler import derivations
 
 from t2t_keras.problem import Pair, Problem, Split
 from t2t_keras.registry import register_problem
-from t2t_keras.text.linearise import linearise, restore_text
+from t2t_keras.text.linearise import CONSTITUENTS, TAGS, linearise, restore_text
 
 SIZES: dict[Split, int] = {"train": 10_000, "dev": 200, "test": 400}
 SEED = 2017
-LENGTHS = range(4, 16)  # how many words a sentence may have
+LENGTHS = range(4, 16)  # how many words and commas a sentence may have
 FREQUENT = 10  # times that training has every word of the other splits
 
 Target = Literal["german", "french", "tree"]
@@ -128,6 +128,7 @@ def parsing_toy() -> Problem:
         sources=_sources("tree"),
         vocab_size=800,
         shared_vocab=False,
+        symbols=(*CONSTITUENTS, *(f"/{label}" for label in CONSTITUENTS), *TAGS),
         max_length=128,
         alpha=0.3,
         extra_length=100,

@@ -188,16 +188,13 @@ def _determiner(phrase: NounPhrase, following: Tree) -> list[Tree]:
         return [Tree("NP", (*owner.children, Tree("POS", word="'s")))]
     if determiner is words.BARE:
         return []
-    if determiner is words.MY:
-        return [Tree("PRP$", word="my")]
-    if determiner is words.TWO:
-        return [Tree("CD", word="two")]
     word = determiner.english
     if determiner is words.THIS and phrase.plural:
         word = "these"
     if determiner is words.A and following.word[0] in "aeiou":
         word = "an"
-    return [Tree("DT", word=word)]
+    tag = {words.MY: "PRP$", words.TWO: "CD"}.get(determiner, "DT")
+    return [Tree(tag, word=word)]
 
 
 def _relative(phrase: NounPhrase, relative: Clause) -> Tree:

@@ -93,7 +93,7 @@ class Clause:
         tense: of the verb.
         negated: with "not".
         object: direct, or behind the verb's own preposition.
-        recipient: of giving and showing.
+        recipient: of giving.
         predicate: what the subject is.
         place: where.
     """
@@ -143,7 +143,7 @@ class Report:
 
 @dataclasses.dataclass(frozen=True)
 class Reason:
-    """The man buys a car because he works."""
+    """The man sleeps because he bought a car."""
 
     clause: Clause
     cause: Clause
@@ -151,7 +151,7 @@ class Reason:
 
 @dataclasses.dataclass(frozen=True)
 class Condition:
-    """If the man works, he will buy a car."""
+    """If the man arrives, he will buy a car."""
 
     condition: Clause
     clause: Clause

@@ -13,7 +13,7 @@ a noun's article tells its gender:
 
 import dataclasses
 import enum
-from typing import Literal
+from typing import Any, Literal
 
 Gender = Literal["m", "f", "n"]
 
@@ -50,8 +50,8 @@ class Noun:
     german_gender: Gender
     french_gender: Gender
     kind: Kind
-    owned: bool  # "my dog" and "the king's dog" are fine, "my man" is not
-    weak: bool  # German: every case but the nominative takes -n
+    owned: bool = True  # "my dog" and "the king's dog" are fine, "my man" is not
+    weak: bool = False  # German: every case but the nominative takes -n
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -73,17 +73,17 @@ class Verb:
     german: tuple[str, ...]  # ich, er, sie (plural), participle
     french: tuple[str, ...]  # je, il, ils, participle, infinitive, stem of the future
     subject: Kind
-    object: Kind  # NOTHING: intransitive
-    recipient: Kind  # NOTHING: no indirect object
-    place: bool  # may say where
-    english_particle: str  # picks UP
-    english_preposition: str  # waits FOR
-    german_particle: str  # ruft AN
-    german_preposition: str  # wartet AUF
-    german_case: Literal["accusative", "dative"]  # of the object
-    german_sein: bool  # IST angekommen
-    french_preposition: str  # parle À
-    french_etre: bool  # EST arrivé
+    object: Kind = NOTHING  # intransitive
+    recipient: Kind = NOTHING  # no indirect object
+    place: bool = False  # may say where
+    english_particle: str = ""  # picks UP
+    english_preposition: str = ""  # waits FOR
+    german_particle: str = ""  # ruft AN
+    german_preposition: str = ""  # wartet AUF
+    german_case: Literal["accusative", "dative"] = "accusative"  # of the object
+    german_sein: bool = False  # IST angekommen
+    french_preposition: str = ""  # parle À
+    french_etre: bool = False  # EST arrivé
 
     @property
     def name(self) -> str:
@@ -131,26 +131,16 @@ class Adverb:
     french: str
 
 
-def _noun(
-    english: str,
-    german: str,
-    french: str,
-    kind: Kind,
-    owned: bool = True,
-    weak: bool = False,
-) -> Noun:
+def _noun(english: str, german: str, french: str, kind: Kind, **details: bool) -> Noun:
     """Reads a row of the nouns."""
     german_article, german = german.split(" ", 1)
     french_article, french = french.split(" ", 1)
     return Noun(
-        english=tuple(english.split("/")),
-        german=tuple(german.split("/")),
-        french=tuple(french.split("/")),
+        *(_forms(row) for row in (english, german, french)),
         german_gender={"der": "m", "die": "f", "das": "n"}[german_article],
         french_gender={"un": "m", "une": "f"}[french_article],
         kind=kind,
-        owned=owned,
-        weak=weak,
+        **details,
     )
 
 
@@ -158,11 +148,10 @@ def _adjective(
     english: str, german: str, french: str, kind: Kind, before: bool = False
 ) -> Adjective:
     """Reads a row of the adjectives."""
-    forms = french.split("/")
-    masculine = forms[0]
-    regular = [masculine, masculine + "e", masculine + "s", masculine]
-    forms += regular[len(forms) :]
-    return Adjective(english, german, tuple(forms), kind, before)
+    masculine, *others = _forms(french)
+    regular = (masculine + "e", masculine + "s", masculine)
+    forms = (masculine, *others, *regular[len(others) :])
+    return Adjective(english, german, forms, kind, before)
 
 
 def _verb(
@@ -171,35 +160,15 @@ def _verb(
     french: str,
     subject: Kind,
     object: Kind = NOTHING,
-    recipient: Kind = NOTHING,
-    place: bool = False,
-    english_particle: str = "",
-    english_preposition: str = "",
-    german_particle: str = "",
-    german_preposition: str = "",
-    german_case: Literal["accusative", "dative"] = "accusative",
-    german_sein: bool = False,
-    french_preposition: str = "",
-    french_etre: bool = False,
+    **details: Any,
 ) -> Verb:
     """Reads a row of the verbs."""
-    return Verb(
-        tuple(english.split("/")),
-        tuple(german.split("/")),
-        tuple(french.split("/")),
-        subject,
-        object,
-        recipient,
-        place,
-        english_particle,
-        english_preposition,
-        german_particle,
-        german_preposition,
-        german_case,
-        german_sein,
-        french_preposition,
-        french_etre,
-    )
+    rows = (english, german, french)
+    return Verb(*(_forms(row) for row in rows), subject, object, **details)
+
+
+def _forms(row: str) -> tuple[str, ...]:
+    return tuple(row.split("/"))
 
 
 # fmt: off
@@ -312,7 +281,8 @@ VERBS = (
           english_preposition="to", german_preposition="mit", german_case="dative",
           french_preposition="à"),
     _verb("give/gives/gave", "gebe/gibt/geben/gegeben",
-          "donne/donne/donnent/donné/donner/donner", PERSON, GOODS, PERSON),
+          "donne/donne/donnent/donné/donner/donner", PERSON, GOODS,
+          recipient=PERSON),
 )
 
 BE = _verb("be/is/was", "bin/ist/sind/gewesen", "suis/est/sont/été/être/ser",

@@ -42,7 +42,11 @@ _WHEN = (
     (words.TOMORROW, (Tense.FUTURE,)),
     (words.YESTERDAY, (Tense.PAST,)),
 )
-_SINGULAR_PLACES = (words.THE, words.THE, words.A, words.MY, words.THIS)
+_DETERMINERS = (words.THE, *words.DETERMINERS)
+_PLACE_DETERMINERS = (words.THE, words.THE, words.A, words.MY, words.THIS)
+_SUBJECT_PRONOUNS = (words.ME, *words.PRONOUNS)  # "I" has verb forms of its own
+_OBJECT_PRONOUNS = (words.HE, words.SHE, words.THEY)
+_PRONOUN = 0.27  # how often a person is one
 
 
 def derivations(seed: int) -> Iterator[Sentence]:
@@ -147,28 +151,23 @@ class Sampler:
         """The verb with the objects that it asks for, and now and then a place."""
         object_ = recipient = place = None
         if verb.recipient:
-            recipient = self._object_phrase(verb.recipient, negated)
-            object_ = self._object(verb, negated)
-        elif verb.object & words.PERSON:
-            object_ = self._object_phrase(verb.object, negated, verb)
-        elif verb.object:
+            recipient = self._recipient(verb, negated)
+        if verb.object:
             object_ = self._object(verb, negated)
         if verb.place and not (negated and object_) and self._maybe(0.3):
             place = self._place()
         return Clause(subject, verb, tense, negated, object_, recipient, None, place)
 
-    def _object_phrase(
-        self, kind: Kind, negated: bool, verb: Verb | None = None
-    ) -> NounPhrase | Pronoun:
-        """A pronoun for a person, or a noun phrase."""
-        if self._maybe(0.27):
-            return self._rng.choice((words.HE, words.SHE, words.THEY))
-        if verb is not None:
-            return self._object(verb, negated)
-        return self._noun_phrase(kind, definite=negated)
+    def _recipient(self, verb: Verb, negated: bool) -> NounPhrase | Pronoun:
+        """Whom something is given to."""
+        if self._maybe(_PRONOUN):
+            return self._rng.choice(_OBJECT_PRONOUNS)
+        return self._noun_phrase(verb.recipient, definite=negated)
 
-    def _object(self, verb: Verb, negated: bool) -> NounPhrase:
-        """A direct object; an indefinite one takes the negation: kein Hund."""
+    def _object(self, verb: Verb, negated: bool) -> NounPhrase | Pronoun:
+        """The object; an indefinite one takes the negation if it can: kein Hund."""
+        if verb.object & words.PERSON and self._maybe(_PRONOUN):
+            return self._rng.choice(_OBJECT_PRONOUNS)
         is_direct = verb.german_case == "accusative" and not verb.german_preposition
         if negated and is_direct and self._maybe(0.5):
             return self._noun_phrase(verb.object, determiners=(words.A, words.BARE))
@@ -178,7 +177,7 @@ class Sampler:
         """A place, in the singular."""
         preposition = self._rng.choice(words.PREPOSITIONS)
         phrase = self._noun_phrase(
-            words.PLACE, determiners=_SINGULAR_PLACES, plural=False
+            words.PLACE, determiners=_PLACE_DETERMINERS, plural=False
         )
         return Place(preposition, phrase)
 
@@ -188,7 +187,7 @@ class Sampler:
         """A subject of this kind; of a negated clause a definite one."""
         draw = self._rng.random()
         if draw < 0.28 and kind & words.PERSON:
-            return self._rng.choice((words.ME, *words.PRONOUNS))
+            return self._rng.choice(_SUBJECT_PRONOUNS)
         if draw < 0.34 and kind & words.PERSON:
             first, second = self._rng.sample(_nouns(words.PERSON), 2)
             return Pair(self._simple_phrase(first), self._simple_phrase(second))
@@ -198,7 +197,7 @@ class Sampler:
         self,
         kind: Kind,
         definite: bool = False,
-        determiners: Sequence[Determiner] = (words.THE, *words.DETERMINERS),
+        determiners: Sequence[Determiner] = _DETERMINERS,
         plural: bool | None = None,
     ) -> NounPhrase:
         """A phrase without a relative clause.

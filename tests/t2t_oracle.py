@@ -17,17 +17,55 @@ CONFIGS = ("prenorm_shared", "postnorm_shared")
 STATES = ("random", "trained")
 TARGET_SPACE = 1  # of the models under MODELS
 
+# The three embeddings in our checkpoints.
+TABLES = [
+    f"model/{role}/table"
+    for role in ("source_embedding", "target_embedding", "softmax")
+]
+# The fields of an hparams.json that say what a model is, as of `transformer_base`.
+HPARAMS = {
+    "attention_dropout": 0.1,
+    "attention_key_channels": 0,
+    "attention_value_channels": 0,
+    "clip_grad_norm": 0.0,
+    "ffn_layer": "dense_relu_dense",
+    "filter_size": 2048,
+    "hidden_size": 512,
+    "label_smoothing": 0.1,
+    "layer_postprocess_sequence": "da",
+    "layer_preprocess_sequence": "n",
+    "layer_prepostprocess_dropout": 0.1,
+    "learning_rate_constant": 2.0,
+    "learning_rate_schedule": "constant*linear_warmup*rsqrt_decay*rsqrt_hidden_size",
+    "learning_rate_warmup_steps": 8000,
+    "num_decoder_layers": 0,
+    "num_encoder_layers": 0,
+    "num_heads": 8,
+    "num_hidden_layers": 6,
+    "optimizer_adam_beta1": 0.9,
+    "optimizer_adam_beta2": 0.997,
+    "optimizer_adam_epsilon": 1e-9,
+    "pos": "timing",
+    "relu_dropout": 0.1,
+    "shared_embedding_and_softmax_weights": True,
+}
+
 every_model = pytest.mark.parametrize(
     ("config", "state"), [(config, state) for config in CONFIGS for state in STATES]
 )
 
 
-def hparams_json(config: str, directory: Path, **changes) -> Path:
-    """Writes the hparams.json of a configuration, perhaps changed."""
-    meta = json.loads(reference(f"{MODELS}/{config}/meta.json").read_text())
+def write_hparams(directory: Path, **changes) -> Path:
+    """Writes an hparams.json: `HPARAMS` with changes."""
     path = directory / "hparams.json"
-    path.write_text(json.dumps(meta["hparams"] | changes))
+    path.write_text(json.dumps(HPARAMS | changes))
     return path
+
+
+def hparams_json(config: str, directory: Path) -> Path:
+    """Writes the hparams.json of a configuration."""
+    meta = json.loads(reference(f"{MODELS}/{config}/meta.json").read_text())
+    return write_hparams(directory, **meta["hparams"])
 
 
 def oracle_model(config: str, state: str, directory: Path):

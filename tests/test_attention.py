@@ -153,6 +153,28 @@ def test_each_block_of_a_fused_kernel_has_its_own_glorot_limit():
     assert again.widths == widths
 
 
+def test_every_projection_of_attention_begins_as_glorot_of_its_own():
+    keras.utils.set_random_seed(0)
+    d_model, queries, values = 64, 4 * 16, 4 * 48
+    expected = {
+        "query_key_value": (queries, queries, values),
+        "query": (queries,),
+        "key_value": (queries, values),
+        "output": (d_model,),
+    }
+    for kind in (SelfAttention, CrossAttention):
+        layer = kind(d_model, 4, 16, 48)
+        layer.build(None)
+        for weight in layer.weights:
+            widths = expected[weight.path.split("/")[-2]]
+            fan_in, fan_out = weight.shape
+            assert fan_out == sum(widths)
+            ends = np.cumsum(widths)[:-1]
+            for block in np.split(weight.numpy(), ends, axis=1):
+                limit = np.sqrt(6 / (fan_in + block.shape[1]))
+                assert 0.98 * limit < np.abs(block).max() <= limit
+
+
 def test_linear_is_dense_on_any_number_of_axes():
     layer = Linear(5)
     x = normal(2, 3, 4, 7)

@@ -91,7 +91,7 @@ def chain(first_step, limit, end):
         # Worse than EOS at the penalty of now, better at that of the limit.
         (1.0, [0.55, 0.3, 0.15], 19),
         # Falling penalty: better at once, worse at the limit.
-        (-1.0, [0.2, 0.75, 0.05], 1),
+        (-1.0, [0.4, 0.59, 0.01], 1),
     ],
 )
 def test_goes_on_while_something_better_is_possible(alpha, first_step, end, n_best):

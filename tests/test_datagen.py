@@ -216,6 +216,7 @@ def test_what_was_removed_or_changed_is_noticed(complete, tmp_path):
     (tmp_path / "small.manifest.json").unlink()
     with pytest.raises(UserError, match="without a manifest"):
         generate(PROBLEM, tmp_path)
+    assert len(RecordIndex.open(tmp_path, "small", "dev")) == 30  # as before
 
 
 def test_a_given_vocabulary_is_used(complete, tmp_path):

@@ -51,13 +51,14 @@ def test_value_is_the_cross_entropy_to_soft_targets(vocab, smoothing):
     np.testing.assert_allclose(actual, expected, rtol=1e-5)
 
 
+@pytest.mark.parametrize("ids", [np.int32, np.int64])
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
-def test_gradient_is_softmax_minus_soft_targets(smoothing):
+def test_gradient_is_softmax_minus_soft_targets(smoothing, ids):
     logits, labels = example(11)
     upstream = np.arange(7, dtype=np.float32)
     with tf.GradientTape() as tape:
         variable = watched(tape, logits)
-        loss = smoothed_cross_entropy(variable, labels, smoothing)
+        loss = smoothed_cross_entropy(variable, labels.astype(ids), smoothing)
         total = tf.reduce_sum(upstream * loss)
     difference = softmax(logits) - soft_targets(labels, 11, smoothing)
     expected = upstream[:, None] * difference

@@ -35,7 +35,8 @@ def strings(outputs):
     texts = [[text.decode() for text in row] for row in outputs["texts"]]
     return {"texts": texts, "scores": outputs["scores"]}
 
-beams = {"beam_size": tf.constant(6), "n_best": tf.constant(5), "alpha": tf.constant(1.0)}
+beams = {"beam_size": 6, "n_best": 5, "alpha": 1.0}
+beams = {name: tf.constant(value) for name, value in beams.items()}
 try:
     call("translate", texts=tf.constant(["a"]), **beams | {"beam_size": tf.constant(2)})
     refusal = ""

@@ -494,6 +494,7 @@ def test_leaves_of_the_tree_are_the_english_sentence():
         assert source == " ".join(tree.words())
         assert english == toy_english.text(tree)
         assert target.split() == linearise(tree)
+        assert set(target.split()) <= set(problem.symbols)
         assert problem.postprocess(source, target) == f"(TOP {tree.format()})"
 
 

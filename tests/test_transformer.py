@@ -227,6 +227,19 @@ def test_every_dropout_layer_has_its_own_mask():
     assert len(set(folds)) == len(folds) == 22
 
 
+@pytest.mark.parametrize("norm", NORMS)
+def test_every_dropout_layer_is_used(norm):
+    """With all rates but one at 0, that one is seen in the logits."""
+    network = model(num_layers=1, norm=norm, dropout=0.0)
+    source, target = ids(2, 5), ids(2, 7, seed=1)
+    plain = network(source, target).numpy()
+    for layer in dropouts(network):
+        layer.rate = 0.5
+        assert np.abs(network(source, target, seed=SEED) - plain).max() > 1e-3
+        layer.rate = 0.0
+    np.testing.assert_array_equal(network(source, target, seed=SEED), plain)
+
+
 @pytest.mark.parametrize("field", ["dropout", "attention_dropout", "ffn_dropout"])
 def test_the_seed_decides(field):
     network = model(num_layers=1, **{"dropout": 0.0, field: 0.3})

@@ -33,7 +33,9 @@ class BatchPlan:
     ) -> None:
         self._seed = seed
         self._longer = np.maximum(source_length, target_length)
-        self._both = source_length + target_length
+        # Among equals, from longer sources to longer targets and back again, so that
+        # neighbours are alike on both sides: less padding.
+        self._slant = (target_length - source_length) * (-1) ** self._longer
         if not len(self._longer):
             raise UserError("there is no example to make a batch of")
         if self._longer.max() > batch_tokens:
@@ -42,7 +44,7 @@ class BatchPlan:
                 f"example's {self._longer.max()} tokens; raise it, or lower the "
                 "problem's max_length and generate the data again"
             )
-        order = np.lexsort((self._both, self._longer))
+        order = np.lexsort((self._slant, self._longer))
         self._starts = _cut(self._longer[order], batch_tokens)
         ends = [*self._starts[1:], len(order)]
         self.shapes = np.array(
@@ -56,7 +58,9 @@ class BatchPlan:
             ]
         )
         padded = (self.shapes[:, :1] * self.shapes[:, 1:]).sum()
-        self.padding_share = float(1 - self._both.sum() / padded)
+        self.padding_share = float(
+            1 - (source_length.sum() + target_length.sum()) / padded
+        )
         self._epoch, self._batches = -1, [np.empty(0, np.int64)]
 
     def __len__(self) -> int:
@@ -72,14 +76,14 @@ class BatchPlan:
 
     def largest_shape(self) -> tuple[int, int, int]:
         """Returns (rows, source length, target length) of the largest batch."""
-        rows, source, target = self.shapes.T
-        return tuple(self.shapes[np.argmax(rows * (source + target))].tolist())
+        shapes = map(tuple, self.shapes.tolist())
+        return max(shapes, key=lambda s: (s[0] * (s[1] + s[2]), s[1] + s[2]))
 
     def _plan(self, epoch: int) -> list[np.ndarray]:
         """Returns the records of each batch of an epoch."""
         rng = np.random.default_rng((self._seed, epoch))
         shuffled = rng.permutation(len(self._longer))
-        order = np.lexsort((shuffled, self._both, self._longer))
+        order = np.lexsort((shuffled, self._slant, self._longer))
         batches = np.split(order, self._starts[1:])
         return [batches[i] for i in rng.permutation(len(batches))]
 

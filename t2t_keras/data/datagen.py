@@ -138,8 +138,16 @@ def _complete(recipe: Recipe, data_dir: Path) -> Manifest | None:
     Raises:
         UserError: it holds those of another recipe, or they have been changed.
     """
-    manifest = Manifest.load(Manifest.path(data_dir, recipe.problem))
+    path = Manifest.path(data_dir, recipe.problem)
+    manifest = Manifest.load(path)
     if manifest is None:
+        shards = data_dir.glob(f"{recipe.problem}-*-?????-of-?????")
+        on_its_way = unfinished_dir(data_dir, recipe.problem) / "done" / path.name
+        if any(shards) and not on_its_way.exists():
+            raise UserError(
+                f"{data_dir} has data of '{recipe.problem}' without a manifest, from "
+                "another program; give another --data_dir"
+            )
         return None
     differences = manifest.differences(recipe, but=("given_vocabularies",))
     if differences:
@@ -205,14 +213,6 @@ class _Job:
 
     def _prepare(self) -> None:
         """Empties the work directory unless it is one of the same recipe."""
-        for split in SPLITS:
-            name = f"{self.problem.data_name}-{split}-?????-of-?????"
-            if any(self.data_dir.glob(name)):
-                raise UserError(
-                    f"{self.data_dir} has {split} data of '{self.problem.data_name}' "
-                    "without a manifest, made by another program; "
-                    "give another --data_dir"
-                )
         path = self.work / "recipe.json"
         earlier = Recipe.load(path)
         if earlier is not None:

@@ -79,7 +79,7 @@ def _lines(
 
     def show() -> None:
         nonlocal last
-        if time.monotonic() - last > _SECONDS_BETWEEN_LINES:
+        if time.monotonic() - last > _SECONDS_BETWEEN_LINES and count() != total:
             last = time.monotonic()
             of = f" of {total:,}" if total else ""
             say(f"{task}: {count():,}{of} {unit}")

@@ -7,32 +7,32 @@ each sentence, each of at most K, the beam size:
 - *finished*: the best of those that have ended, best first.
 
 One step extends the alive hypotheses by one piece. Each of them has V continuations,
-whose log-probability is its own plus that of the piece. Of all K * V continuations of a
-sentence the 2K most likely are its candidates. At most K of them end in EOS, one for
+whose log-probability is its own plus that of the piece. Of all K * V continuations of
+a sentence the 2K most likely are its candidates. At most K of them end in EOS, one for
 each beam, so at least K do not: the K best of these become the new alive set. Those
-that do end compete with the finished ones for the K places there. With K = 1 there is
-but one candidate, the likeliest piece: if that is EOS the search ends. That is greedy
-search. (With two, it would go on beside an EOS that came second, as tensor2tensor does.)
+that do end compete with the finished ones for the K places there. (With K = 1 the
+likeliest piece is the only candidate, and if it is EOS the search ends: greedy search.
+With two, as in tensor2tensor, it would go on beside an EOS that came second.)
 
 Within a step all candidates have one length, and their log-probabilities compare. The
-finished differ in length, and a sum of log-probabilities falls with every piece, so they
-compare by a score that makes up for it (Wu et al., 2016, "GNMT"):
+finished differ in length, and a sum of log-probabilities falls with every piece, so
+they compare by a score that makes up for it (Wu et al., 2016, "GNMT"):
 
     score = log_prob / penalty(length),    penalty(length) = ((5 + length) / 6) ** alpha
 
 where the length counts EOS. With alpha = 0 the score is the log-probability.
 
-*When to stop.* Log-probabilities only fall. So whatever an alive hypothesis becomes, its
-score will be at most its present log-probability over the largest penalty still
-attainable (log-probabilities are negative: the larger the divisor, the better). When the
-n-th best finished score is no less than this bound of the best alive hypothesis, nothing
-that is alive will be among the n best, and the sentence is done. The penalty is monotone
-in the length, rising for positive alpha and falling for negative, so the largest is at
-one of the two ends: the next length or the longest allowed.
+*When to stop.* Log-probabilities only fall. So whatever an alive hypothesis becomes,
+its score will be at most its present log-probability over the largest penalty still
+attainable (log-probabilities are negative: the larger the divisor, the better). When
+the n-th best finished score is no less than this bound of the best alive hypothesis,
+nothing that is alive will be among the n best, and the sentence is done. The penalty is
+monotone in the length, rising for positive alpha and falling for negative, so the
+largest is at one of the two ends: the next length or the longest allowed.
 
 *Limits.* Every sentence has its own `max_length`. If it gets there with fewer than n
-finished hypotheses, the alive ones, cut off, take the places behind these, scored by the
-same formula.
+finished hypotheses, the alive ones, cut off, take the places behind these, scored by
+the same formula.
 
 *Independence.* A sentence that is done is frozen: its sets stay as they are while its
 companions in the batch go on. Limits and stopping being each sentence's own, too, its
@@ -145,7 +145,9 @@ def loop_shapes(model: StepModel, state: Any) -> Any:
         model: the model.
         state: a NamedTuple of nested tensors, whose field `cache` is the model's.
     """
-    ranks = tf.nest.map_structure(lambda x: tf.TensorShape([None] * x.shape.rank), state)
+    ranks = tf.nest.map_structure(
+        lambda x: tf.TensorShape([None] * x.shape.rank), state
+    )
     cache = keras.tree.map_structure_up_to(
         state.cache,
         lambda shape: tf.TensorShape([None, *shape[1:]]),
@@ -279,9 +281,7 @@ def _candidates(
     log_probs, best = tf.math.top_k(tf.reshape(log_probs, row), count)
     parents = best // per_beam
     tokens = tf.gather(tf.reshape(tokens, row), best, batch_dims=1)
-    extended = tf.nest.map_structure(
-        lambda x: tf.gather(x, parents, batch_dims=1), alive
-    )
+    extended = _gather(alive, parents)
     return parents, _Beams(
         ids=tf.concat([extended.ids, tokens[:, :, None]], axis=2),
         log_probs=log_probs,
@@ -347,12 +347,15 @@ def _only(beams: _Beams, condition: tf.Tensor) -> _Beams:
     return beams._replace(log_probs=tf.where(condition, beams.log_probs, NOTHING))
 
 
-def _best(
-    beams: _Beams, keys: tf.Tensor, count: tf.Tensor
-) -> tuple[_Beams, tf.Tensor]:
+def _best(beams: _Beams, keys: tf.Tensor, count: tf.Tensor) -> tuple[_Beams, tf.Tensor]:
     """Returns the hypotheses with the largest keys, in order, and their numbers."""
     best = tf.math.top_k(keys, count).indices
-    return tf.nest.map_structure(lambda x: tf.gather(x, best, batch_dims=1), beams), best
+    return _gather(beams, best), best
+
+
+def _gather(beams: _Beams, numbers: tf.Tensor) -> _Beams:
+    """Returns the hypotheses of these numbers, [B, any]."""
+    return tf.nest.map_structure(lambda x: tf.gather(x, numbers, batch_dims=1), beams)
 
 
 def _concat(first: _Beams, second: _Beams) -> _Beams:

@@ -101,7 +101,9 @@ class MinimumLength(_Stateless):
     def mask(self, state: Any, position: tf.Tensor) -> tf.Tensor:
         """Returns [V]: all, or all but EOS."""
         del state
-        return tf.logical_or(tf.range(self._vocab_size) != EOS, position >= self._length)
+        return tf.logical_or(
+            tf.range(self._vocab_size) != EOS, position >= self._length
+        )
 
 
 class ForcedPrefix:

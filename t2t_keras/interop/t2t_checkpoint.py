@@ -218,7 +218,7 @@ def _embeddings(
         spaces = checkpoint.read("body/target_space_embedding/kernel")
         if not 0 <= target_space_id < len(spaces):
             raise UserError(
-                f"target_space_id must be in 0 ... {len(spaces) - 1}, not "
+                f"target_space_id must be in 0 to {len(spaces) - 1}, not "
                 f"{target_space_id}"
             )
         vector = spaces[target_space_id] / spaces.shape[1] ** 0.5

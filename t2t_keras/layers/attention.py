@@ -36,10 +36,10 @@ def attention_weights(query: Any, key: Any, bias: Any = None) -> Any:
     Returns:
         [B, H, T, S]
     """
-    # Scaled before the product: T x d_k multiplications instead of T x S.
-    query = query * query.shape[-1] ** -0.5
+    # Scaled after the product, not the query before: TensorFlow 2.21's graph optimizer
+    # (its oneDNN remapper) would make a while loop around that return empty tensors.
     logits = ops.matmul(query, ops.transpose(key, (0, 1, 3, 2)))
-    logits = ops.cast(logits, "float32")
+    logits = ops.cast(logits, "float32") * query.shape[-1] ** -0.5
     return ops.softmax(logits if bias is None else logits + bias)
 
 

@@ -134,7 +134,11 @@ class _Served(tf.Module):
         ]
     )
     def translate(
-        self, texts: tf.Tensor, beam_size: tf.Tensor, n_best: tf.Tensor, alpha: tf.Tensor
+        self,
+        texts: tf.Tensor,
+        beam_size: tf.Tensor,
+        n_best: tf.Tensor,
+        alpha: tf.Tensor,
     ) -> dict[str, tf.Tensor]:
         """Texts to n-best texts."""
         # A blank text becomes a row without pieces, whose output is empty.

@@ -39,7 +39,8 @@ def smoothed_cross_entropy(logits: Any, labels: Any, smoothing: float) -> Any:
         def grad(upstream: Any) -> Any:
             """softmax(logits) - targets, times what comes from above."""
             softmax = ops.exp(logits - log_normaliser[:, None])
-            is_label = ops.arange(logits.shape[-1])[None, :] == labels[:, None]
+            ids = ops.arange(logits.shape[-1])[None, :]
+            is_label = ops.equal(ids, labels[:, None])
             targets = ops.where(is_label, 1.0 - smoothing, rest)
             return (softmax - targets) * upstream[:, None]
 

@@ -10,6 +10,5 @@ def learning_rate(hparams: HParams, step: int) -> float:
         hparams: `d_model`, `warmup_steps`, and the factor `learning_rate`.
         step: of the update, counted from 1.
     """
-    warmup = max(hparams.warmup_steps, 1)
-    scale = min(step**-0.5, step * warmup**-1.5)
+    scale = min(step**-0.5, step * hparams.warmup_steps**-1.5)
     return hparams.learning_rate * hparams.d_model**-0.5 * scale

@@ -1,0 +1,141 @@
+"""The whole program on a task that can be learnt: every way out gives the same."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+from small_data import sentence_pairs, small_data
+
+import t2t_keras
+from t2t_keras.cli import main
+
+HPARAMS = (
+    "num_layers=1,d_model=64,d_ff=128,num_heads=4,dropout=0.05,"
+    "batch_tokens=512,warmup_steps=100,learning_rate=1.0"
+)
+SERVE = """
+import sys
+import tensorflow as tf
+import tensorflow_text
+model = tf.saved_model.load(sys.argv[1])
+lines = sys.stdin.read().split("\\n")[:-1]
+outputs = model.signatures["serving_default"](texts=tf.constant(lines))
+print("\\n".join(texts[0].decode() for texts in outputs["texts"].numpy()))
+assert not any(name.startswith(("t2t_keras", "keras")) for name in sys.modules)
+"""
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """A trained run directory, and what `t2t train` printed."""
+    directory = tmp_path_factory.mktemp("system")
+    small_data(directory / "data")
+    flags = {
+        "problem": "translate_text",
+        "hparams_set": "tiny",
+        "hparams": HPARAMS,
+        "data_dir": directory / "data",
+        "output_dir": directory / "run",
+        "train_steps": 400,
+        "save_every": 50,
+        "log_every": 50,
+        "eval_every": 200,
+        "eval_sentences": 40,
+    }
+    command("train", **flags)
+    return directory / "run"
+
+
+def command(verb: str, **flags) -> int:
+    arguments = [str(part) for k, v in flags.items() for part in (f"--{k}", v)]
+    assert main([verb, *arguments, "--json"]) == 0
+
+
+def printed(capsys) -> dict:
+    return json.loads(capsys.readouterr().out.splitlines()[-1])
+
+
+def test_the_task_is_learnt(run):
+    records = [json.loads(line) for line in (run / "metrics.jsonl").open()]
+    dev = [record for record in records if record["kind"] == "dev"]
+    assert [record["step"] for record in dev] == [200, 400]
+    assert dev[-1]["accuracy"] > 0.99
+    assert dev[-1]["bleu"] > 97
+    train = [record for record in records if record["kind"] == "train"]
+    assert [record["step"] for record in train] == list(range(50, 401, 50))
+    assert train[-1]["loss"] < train[0]["loss"] / 2
+    assert 0 <= train[-1]["waiting_for_data_share"] < 1
+    assert 0 <= train[-1]["padding_share"] < 0.2
+
+
+def test_every_way_out_translates_the_same(run, tmp_path, capsys):
+    pairs = sentence_pairs()[::7]
+    sources, references = map(list, zip(*pairs, strict=True))
+    command("average", output_dir=run, last=3)
+    assert printed(capsys)["checkpoint"].endswith("average.ckpt-400")
+
+    translator = t2t_keras.load(run)  # of the average
+    outputs = translator.translate(sources)
+    right = sum(map(str.__eq__, outputs, references))
+    assert right >= 0.95 * len(pairs)
+
+    (tmp_path / "in").write_text("".join(f"{text}\n" for text in sources))
+    command("translate", output_dir=run, input=tmp_path / "in", output=tmp_path / "out")
+    assert printed(capsys)["sentences"] == len(sources)
+    assert (tmp_path / "out").read_text().split("\n")[:-1] == outputs
+
+    command("export", output_dir=run, export_dir=tmp_path / "export")
+    assert printed(capsys)["bytes"] > 0
+    served = subprocess.run(
+        [sys.executable, "-c", SERVE, tmp_path / "export"],
+        input=(tmp_path / "in").read_text(),
+        capture_output=True,
+        text=True,
+    )
+    assert served.returncode == 0, served.stderr
+    assert served.stdout.split("\n")[:-1] == outputs
+
+
+def test_scores_and_evaluation_agree(run, tmp_path, capsys):
+    sources, references = map(list, zip(*sentence_pairs()[:20], strict=True))
+    translator = t2t_keras.load(run, checkpoint="latest")
+    best = [hypotheses[0] for hypotheses in translator.n_best(sources, 2)]
+    rescored = translator.score(sources, [hypothesis.text for hypothesis in best])
+    for hypothesis, score in zip(best, rescored, strict=True):
+        assert hypothesis.log_prob == pytest.approx(score.log_prob, abs=1e-3)
+        assert hypothesis.tokens == score.tokens
+
+    for name, lines in (("source", sources), ("target", references)):
+        (tmp_path / name).write_text("".join(f"{line}\n" for line in lines))
+    command(
+        "score",
+        output_dir=run,
+        checkpoint="latest",
+        source=tmp_path / "source",
+        target=tmp_path / "target",
+    )
+    scored = printed(capsys)
+    expected = translator.score(sources, references)
+    assert scored["tokens"] == sum(score.tokens for score in expected)
+    assert scored["log_prob"] == pytest.approx(
+        sum(score.log_prob for score in expected), rel=1e-5
+    )
+
+    command("evaluate", output_dir=run, split="dev", checkpoint="latest")
+    evaluated = printed(capsys)
+    assert evaluated["bleu"]["sacrebleu_13a"] > 97
+    assert "tok:13a" in evaluated["bleu"]["signature"]
+
+
+def test_the_run_directory_refuses_other_settings(run, capsys):
+    assert (
+        main(
+            "train --problem translate_text --hparams_set tiny --hparams dropout=0.4 "
+            f"--data_dir {run.parent / 'data'} --output_dir {run}".split()
+        )
+        == 2
+    )
+    error = capsys.readouterr().err
+    assert "dropout was 0.05, is now 0.4" in error
+    assert "Traceback" not in error

@@ -1,0 +1,219 @@
+"""tensor2tensor's checkpoints give here the numbers that they gave there."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from t2t_oracle import (
+    CONFIGS,
+    MODELS,
+    TABLES,
+    TARGET_SPACE,
+    arrays,
+    every_model,
+    hparams_json,
+    join_shards,
+    official_model,
+    oracle_model,
+    t2t_checkpoint,
+)
+
+from t2t_keras.interop.t2t_checkpoint import import_t2t, load_t2t
+from t2t_keras.training.checkpoint import model_variables
+from t2t_keras.training.loss import count_tokens
+from t2t_keras.training.optimizer import Adam
+from t2t_keras.training.schedule import learning_rate
+from t2t_keras.training.step import loss_sum
+
+D, VOCAB = 64, 50
+
+
+def smoothing_entropy(vocab, smoothing):
+    """What tensor2tensor subtracts from the loss of every token."""
+    rest = smoothing / (vocab - 1)
+    return -(1 - smoothing) * np.log(1 - smoothing) - smoothing * np.log(rest)
+
+
+def mean_loss(model, source, target):
+    """As tensor2tensor reports it: per token, less the entropy of the targets."""
+    constant = smoothing_entropy(VOCAB, model.hparams.label_smoothing)
+    return loss_sum(model, source, target, None) / count_tokens(target) - constant
+
+
+def assert_close(actual, expected, relative, name=""):
+    error = np.abs(np.asarray(actual) - expected).max()
+    assert error <= relative * np.abs(expected).max(), (name, error)
+
+
+# The forward pass
+
+
+@every_model
+def test_logits_and_states(config, state, tmp_path):
+    model = oracle_model(config, state, tmp_path)
+    oracle = arrays(f"{MODELS}/{config}/{state}_forward.npz")
+    source, target = oracle["inputs"], oracle["targets"]
+    assert (source == 0).any() and (target == 0).any()
+    logits = model(source, target).numpy()
+    expected = oracle["logits_eval"].reshape(logits.shape)
+    np.testing.assert_allclose(logits, expected, atol=1e-4)
+    is_token = source != 0  # tensor2tensor's memory of padding is another, and unused
+    memory = model.encode(source).numpy()[is_token]
+    np.testing.assert_allclose(
+        memory, oracle["eval_encoder_output"][is_token], atol=1e-4
+    )
+    states = model.states(source, target).numpy()
+    np.testing.assert_allclose(states, oracle["eval_decoder_output"], atol=1e-4)
+
+
+def test_logits_of_the_released_checkpoint():
+    """And without the vector of the target space they would not be the same."""
+    model = official_model()
+    oracle = arrays("t2t/oracle/official_ckpt/forward_beam.npz")
+    logits = model(oracle["inputs"], oracle["targets"]).numpy()
+    expected = oracle["logits"].reshape(logits.shape)
+    np.testing.assert_allclose(logits, expected, atol=1e-4)
+    model.source_embedding.table.assign(model.target_embedding.table)
+    without = model(oracle["inputs"], oracle["targets"]).numpy()
+    assert np.abs(without - expected).max() > 0.01
+
+
+@every_model
+def test_decoding_with_a_cache_gives_the_same_logits(config, state, tmp_path):
+    model = oracle_model(config, state, tmp_path)
+    oracle = arrays(f"{MODELS}/{config}/{state}_forward.npz")
+    source, target = oracle["inputs"], oracle["targets"]
+    expected = oracle["logits_eval"][:, :, 0, 0]
+    cache = model.start_cache(model.encode(source), source, 1)
+    previous = np.zeros((len(source), 1), np.int32)
+    for t in range(5):
+        logits, cache = model.decode_step(previous, t, cache)
+        np.testing.assert_allclose(logits[:, 0].numpy(), expected[:, t], atol=1e-4)
+        previous = target[:, t : t + 1]
+
+
+# Loss, gradients, and training
+
+
+@every_model
+def test_losses(config, state, tmp_path):
+    model = oracle_model(config, state, tmp_path)
+    oracle = arrays(f"{MODELS}/{config}/{state}_forward.npz")
+    source, target = oracle["inputs"], oracle["targets"]
+    assert float(count_tokens(target)) == oracle["loss_den"]
+    loss = mean_loss(model, source, target).numpy()
+    np.testing.assert_allclose(loss, oracle["loss_train_ls"], rtol=1e-5)
+    model.hparams = model.hparams.override(label_smoothing=0)
+    plain = loss_sum(model, source, target, None) / count_tokens(target)
+    np.testing.assert_allclose(plain.numpy(), oracle["loss_eval"], rtol=1e-5)
+
+
+def shared_gradients(gradients):
+    """Of the one matrix, and of the vector that is in the source's table."""
+    tables = [tf.convert_to_tensor(gradients[name]) for name in TABLES]
+    return tf.add_n(tables), tf.reduce_sum(tables[0], axis=0) / D**0.5
+
+
+@every_model
+def test_gradients(config, state, tmp_path):
+    model = oracle_model(config, state, tmp_path)
+    oracle = arrays(f"{MODELS}/{config}/{state}_forward.npz")
+    expected = arrays(f"{MODELS}/{config}/{state}_forward.npz", "grad/")
+    variables = model_variables(model)
+    with tf.GradientTape() as tape:
+        loss = mean_loss(model, oracle["inputs"], oracle["targets"])
+    gradients = tape.gradient(loss, variables)
+    matrix, space = shared_gradients(gradients)
+    theirs = expected["transformer/body/target_space_embedding/kernel"]
+    assert_close(matrix, join_shards(expected), 1e-4, "shared")
+    assert_close(space, theirs[TARGET_SPACE], 1e-4, "target space")
+    assert not np.delete(theirs, TARGET_SPACE, axis=0).any()
+    # The others are one to one: read them as if they were a checkpoint.
+    path = t2t_checkpoint(tmp_path, expected)
+    _, ours = load_t2t(path, tmp_path / "hparams.json", TARGET_SPACE)
+    assert ours.keys() == gradients.keys()
+    for name in ours.keys() - set(TABLES):
+        assert_close(gradients[name], ours[name], 1e-4, name)
+
+
+class TiedTraining:
+    """Training in tensor2tensor's variables, where one matrix has three roles."""
+
+    def __init__(self, model, variables):
+        self.model = model
+        self.weights = {
+            name: weight
+            for name, weight in model_variables(model).items()
+            if name not in TABLES
+        }
+        self.tables = [model_variables(model)[name] for name in TABLES]
+        space = variables["transformer/body/target_space_embedding/kernel"]
+        self.tied = [
+            tf.Variable(join_shards(variables)),
+            tf.Variable(space[TARGET_SPACE]),
+        ]
+        self.adam = Adam([*self.weights.values(), *self.tied], model.hparams)
+
+    @tf.function(reduce_retracing=True)
+    def update(self, source, target, rate, step):
+        matrix, space = self.tied
+        for table in self.tables:
+            table.assign(matrix)
+        self.tables[0].assign_add(tf.broadcast_to(space / D**0.5, tf.shape(matrix)))
+        with tf.GradientTape() as tape:
+            loss = mean_loss(self.model, source, target)
+        weights = [*self.weights.values(), *self.tables]
+        gradients = tape.gradient(loss, weights)
+        named = dict(zip([*self.weights, *TABLES], gradients, strict=True))
+        tied = shared_gradients(named)
+        self.adam.apply([*gradients[:-3], *tied], rate, step)
+        return loss
+
+
+@pytest.mark.parametrize("config", CONFIGS)
+def test_twenty_steps_of_training(config, tmp_path):
+    """Loss, weights and Adam's moments, after 1, 2, 3 and 20 steps."""
+    json_path = hparams_json(config, tmp_path)
+    start = arrays(f"{MODELS}/{config}/random_vars.npz")
+    oracle = arrays(f"{MODELS}/{config}/adam_steps.npz")
+    model = import_t2t(t2t_checkpoint(tmp_path, start), json_path, TARGET_SPACE)
+    training = TiedTraining(model, start)
+    hparams = model.hparams
+    for step in range(20):
+        # Its first rate is 0; from then on it is one step behind the paper's.
+        rate = learning_rate(hparams, step) if step else 0.0
+        np.testing.assert_allclose(rate, oracle["lr"][step], rtol=1e-5)
+        loss = training.update(
+            tf.constant(oracle[f"batch_{step}/inputs"]),
+            tf.constant(oracle[f"batch_{step}/targets"]),
+            tf.constant(rate, tf.float32),
+            tf.constant(step + 1, tf.float32),
+        )
+        np.testing.assert_allclose(loss.numpy(), oracle["loss"][step], rtol=1e-4)
+        if step + 1 in (1, 2, 3, 20):
+            after = f"after_{step + 1}/"
+            theirs = {k.removeprefix(after): v for k, v in oracle.items() if after in k}
+            compare_training(training, theirs, json_path, tmp_path)
+
+
+def compare_training(training, theirs, json_path, directory):
+    """Compares weights and moments with the variables of a training step."""
+    moments = (training.adam.first_moments, training.adam.second_moments)
+    ours = {"": [*training.weights.values(), *training.tied]}
+    ours |= dict(zip(("/Adam", "/Adam_1"), moments, strict=True))
+    for suffix, values in ours.items():
+        prefix = "training/" if suffix else ""
+        named = {
+            name.removeprefix(prefix).removesuffix(suffix): value
+            for name, value in theirs.items()
+            if name.startswith(f"{prefix}transformer/") and name.endswith(suffix)
+        }
+        path = t2t_checkpoint(directory, named)
+        _, expected = load_t2t(path, json_path, TARGET_SPACE)
+        space = named["transformer/body/target_space_embedding/kernel"]
+        expected = [
+            *(expected[name] for name in training.weights),
+            join_shards(named),
+            space[TARGET_SPACE],
+        ]
+        for value, other in zip(values, expected, strict=True):
+            assert_close(value.read_value(), other, 1e-4, suffix)

@@ -20,8 +20,9 @@ setup(
     python_requires=">=3.11",
     packages=[
         *find_packages(include=["t2t_keras", "t2t_keras.*"]),
-        "t2t_keras.problems",
         "t2t_keras.hparams",
+        "t2t_keras.problems",
+        *(f"t2t_keras.problems.{package}" for package in find_packages("problems")),
     ],
     package_dir={
         "t2t_keras": "t2t_keras",
@@ -34,6 +35,7 @@ setup(
         "keras>=3.12",
         "tensorflow-text>=2.21.1; platform_system != 'Windows'",
         "tensorflow-datasets>=4.9.9",
+        "importlib_resources",  # which tensorflow-datasets needs and does not say
         "sacrebleu>=2.5",
         "sentencepiece>=0.2.1",
         "tensorboard>=2.19",
@@ -42,7 +44,7 @@ setup(
     ],
     extras_require={
         "gpu": ["tensorflow[and-cuda]>=2.21,<2.22"],
-        "test": ["pytest>=8", "ruff>=0.14", "wheel"],
+        "test": ["psutil", "pytest>=8", "ruff>=0.14", "wheel"],
     },
     entry_points={
         "console_scripts": ["t2t = t2t_keras.cli:main"],

@@ -6,15 +6,15 @@ from t2t_keras.registry import register_hparams
 
 @register_hparams
 def base() -> HParams:
-    """The paper's base model: 12 hours on 8 P100, 27.3 BLEU en-de, 38.1 en-fr.
+    r"""The paper's base model: 12 hours on 8 P100, 27.3 BLEU en-de, 38.1 en-fr.
 
     Table 3, first row, and section 5: 100,000 steps of about 25,000 source and 25,000
     target tokens. The published figures are of the average of the last 5 checkpoints,
     written every 10 minutes, with beam 4 and alpha 0.6, on newstest2014.
 
         t2t datagen --problem translate_ende --data_dir data
-        t2t train --problem translate_ende --hparams_set base \\
-            --data_dir data --output_dir runs/base
+        t2t train --problem translate_ende --data_dir data \
+            --hparams_set base --output_dir runs/base
         t2t average --output_dir runs/base --last 5
     """
     return HParams()

@@ -8,7 +8,7 @@ from t2t_keras.registry import register_hparams
 def tiny() -> HParams:
     """The embedded toy problem in two minutes on two CPU cores, above 95 BLEU.
 
-        make demo
+    make demo
     """
     return HParams(
         num_layers=2,

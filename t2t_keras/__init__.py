@@ -3,7 +3,9 @@
     import t2t_keras
 
     translator = t2t_keras.load("runs/my_run")
-    print(translator.translate(["A dog runs."]))
+    translator.translate(["A dog runs."])
+
+The command line is `t2t`; the names below are what a problem of one's own needs.
 """
 
 from pathlib import Path

@@ -131,7 +131,7 @@ def test_average_errors(tmp_path):
     with pytest.raises(UserError, match="has no checkpoint"):
         average_run(tmp_path, minutes=10)
     saved(tmp_path, 1)
-    with pytest.raises(UserError, match="--last 2: .* has 1 checkpoints"):
+    with pytest.raises(UserError, match=r"--last 2: .* has 1 checkpoints"):
         average_run(tmp_path, last=2)
     write_checkpoint(tmp_path / "model.ckpt-2", tensors(2, 1.0, shape=(3, 3)))
     paths = [tmp_path / f"model.ckpt-{step}" for step in (1, 2)]

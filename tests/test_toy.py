@@ -12,9 +12,12 @@ import sys
 
 import pytest
 import sacrebleu
-from t2t_keras.problems import toy, toy_english, toy_french, toy_german
-from t2t_keras.problems import toy_lexicon as words
-from t2t_keras.problems.toy_grammar import (
+
+from t2t_keras import registry
+from t2t_keras.problems import toy
+from t2t_keras.problems.toy import english, french, german
+from t2t_keras.problems.toy import lexicon as words
+from t2t_keras.problems.toy.grammar import (
     Clause,
     Condition,
     NounPhrase,
@@ -29,9 +32,7 @@ from t2t_keras.problems.toy_grammar import (
     clauses,
     combinations,
 )
-from t2t_keras.problems.toy_sampler import derivations
-
-from t2t_keras import registry
+from t2t_keras.problems.toy.sampler import derivations
 from t2t_keras.text.linearise import linearise
 from t2t_keras.text.tree import parse_tree
 
@@ -319,10 +320,10 @@ TREES = {
     ("derivation", "english", "german", "french"), SENTENCES, ids=ENGLISH
 )
 def test_sentence_is_rendered_as_written_by_hand(derivation, english, german, french):
-    tree = toy_english.render(derivation)
-    assert toy_english.text(tree) == english
-    assert toy_german.render(derivation) == german
-    assert toy_french.render(derivation) == french
+    tree = english.render(derivation)
+    assert english.text(tree) == english
+    assert german.render(derivation) == german
+    assert french.render(derivation) == french
     if english in TREES:
         assert tree.format() == TREES[english]
 
@@ -350,18 +351,11 @@ def test_splits_have_their_sizes_and_no_sentence_in_common():
 def test_grammar_has_thousands_of_sentences_and_one_translation_of_each():
     translations = {}
     for derivation in itertools.islice(derivations(seed=1), 24_000):
-        tree = toy_english.render(derivation)
-        english = " ".join(tree.words())
-        if english in translations:
-            german, french = (
-                toy_german.render(derivation),
-                toy_french.render(derivation),
-            )
-            first = translations[english]
-            assert toy_english.render(first) == tree
-            assert toy_german.render(first) == german
-            assert toy_french.render(first) == french
-        translations.setdefault(english, derivation)
+        words = " ".join(english.render(derivation).words())
+        first = translations.setdefault(words, derivation)
+        if first is not derivation:
+            for language in (english, german, french):
+                assert language.render(first) == language.render(derivation)
     assert len(translations) > 20_000
 
 
@@ -486,13 +480,13 @@ def best_dictionary(pairs, iterations=5):
 def test_leaves_of_the_tree_are_the_english_sentence():
     problem = registry.problem("parsing_toy")
     sentences = toy.corpus()["test"]
-    for derivation, (source, target), (english, _) in zip(
+    for derivation, (source, target), (text, _) in zip(
         sentences, texts("test", "tree"), texts("test", "german"), strict=True
     ):
-        tree = toy_english.render(derivation)
+        tree = english.render(derivation)
         assert parse_tree(tree.format()) == tree
         assert source == " ".join(tree.words())
-        assert english == toy_english.text(tree)
+        assert text == english.text(tree)
         assert target.split() == linearise(tree)
         assert set(target.split()) <= set(problem.symbols)
         assert problem.postprocess(source, target) == f"(TOP {tree.format()})"

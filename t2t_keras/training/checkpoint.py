@@ -15,12 +15,14 @@ checkpoints, `average.ckpt-1000`, has step and weights only.
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import tensorflow as tf
 
 from t2t_keras.errors import UserError
+from t2t_keras.model.transformer import Transformer
+from t2t_keras.training.optimizer import Adam
 
 _DATA = ".data-00000-of-00001"
 
@@ -140,9 +142,25 @@ class Checkpoint:
             variable.assign(self._reader.get_tensor(name))
 
 
-def model_variables(model) -> dict[str, tf.Variable]:
+def model_variables(model: Transformer) -> dict[str, tf.Variable]:
     """Returns a model's weights by their names in a checkpoint."""
     return {
         weight.path.replace(model.name, "model", 1): weight.value
         for weight in model.trainable_variables
     }
+
+
+def adam_variables(weights: Iterable[str], adam: Adam) -> dict[str, tf.Variable]:
+    """Returns Adam's moments by their names in a checkpoint.
+
+    Args:
+        weights: the names of the weights that Adam updates, in its order.
+        adam: the optimizer.
+    """
+    moments: dict[str, tf.Variable] = {}
+    for name, m, v in zip(
+        weights, adam.first_moments, adam.second_moments, strict=True
+    ):
+        name = name.removeprefix("model/")
+        moments |= {f"adam/m/{name}": m, f"adam/v/{name}": v}
+    return moments

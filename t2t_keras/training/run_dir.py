@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Self
 
 from t2t_keras import registry
+from t2t_keras.data.files import write_json
 from t2t_keras.data.manifest import Manifest
 from t2t_keras.decoding.translator import Translator
 from t2t_keras.errors import UserError
@@ -70,17 +71,12 @@ class RunDirectory:
         """
         path = Path(path)
         if (path / "config.json").exists():
-            run = cls(path)
-            run._refuse_difference(config, hparams)
-            return run
+            cls(path)._refuse_difference(config, hparams)
         path.mkdir(parents=True, exist_ok=True)
         for name in {config.source_vocab, config.target_vocab}:
             shutil.copy(Path(config.data_dir) / name, path / name)
         hparams.save(path / "hparams.json")
-        text = json.dumps(dataclasses.asdict(config), indent=2) + "\n"
-        temporary = path / "config.json.incomplete"
-        temporary.write_text(text)
-        temporary.replace(path / "config.json")
+        write_json(path / "config.json", dataclasses.asdict(config))
         return cls(path)
 
     @property

@@ -10,11 +10,16 @@ import keras
 import tensorflow as tf
 
 from t2t_keras.data.batching import BatchPlan
+from t2t_keras.data.manifest import Manifest
 from t2t_keras.data.pipeline import training_batches
 from t2t_keras.data.records import RecordIndex
 from t2t_keras.decoding.translator import Translator
 from t2t_keras.errors import UserError
-from t2t_keras.training.checkpoint import Checkpoint, model_variables
+from t2t_keras.training.checkpoint import (
+    Checkpoint,
+    adam_variables,
+    model_variables,
+)
 from t2t_keras.training.dev import DevSet
 from t2t_keras.training.optimizer import Adam
 from t2t_keras.training.progress import Progress
@@ -60,24 +65,22 @@ class Trainer:
         with strategy.scope():
             self.model = run.build_model()
             weights = model_variables(self.model)
-            self._optimizer = Adam(list(weights.values()), self._hparams)
-            self._step = TrainStep(self.model, self._optimizer, strategy, seed)
-        moments = self._optimizer
-        self._variables = dict(weights)
-        for name, first, second in zip(
-            weights, moments.first_moments, moments.second_moments, strict=True
-        ):
-            name = name.removeprefix("model/")
-            self._variables |= {f"adam/m/{name}": first, f"adam/v/{name}": second}
+            optimizer = Adam(list(weights.values()), self._hparams)
+            self._step = TrainStep(self.model, optimizer, strategy, seed)
+        self._variables = weights | adam_variables(weights, optimizer)
 
-        self._index = self._open("train")
+        data_dir, name = Path(run.config.data_dir), self._problem.data_name
+        self._index = RecordIndex.open(data_dir, name, "train")
         self._plan = BatchPlan(
             self._index.source_length,
             self._index.target_length,
             self._hparams.batch_tokens,
             seed,
         )
-        self._dev = DevSet(self._open("dev"), self.model, self._problem.reverse)
+        self._dev: DevSet | None = None
+        if "dev" in Manifest.open(data_dir, name).examples:
+            index = RecordIndex.open(data_dir, name, "dev")
+            self._dev = DevSet(index, self.model, self._problem.reverse)
         self._translator = Translator(self._problem, self.model, *run.tokenizers())
 
     def train(self) -> dict[str, Any]:
@@ -112,15 +115,11 @@ class Trainer:
                 figures |= progress.report_training(done, extra)
             if done % options.save_every == 0 or is_last:
                 self._save(done)
-            if done % options.eval_every == 0 or is_last:
+            if self._dev and (done % options.eval_every == 0 or is_last):
                 with progress.paused():
-                    figures |= self._evaluate(done, progress)
+                    figures |= self._evaluate(self._dev, done, progress)
         progress.close()
         return figures | {"step": max(steps.start, steps.stop)}
-
-    def _open(self, split: str) -> RecordIndex:
-        directory = Path(self._run.config.data_dir)
-        return RecordIndex.open(directory, self._problem.data_name, split)
 
     def _batches(self, steps: range) -> Iterator[Any]:
         """Yields the distributed batch of every step."""
@@ -158,15 +157,18 @@ class Trainer:
         tensors["step"] = tf.constant(step, tf.int64)
         self._run.checkpoints.save(step, tensors, keep=self._options.keep)
 
-    def _evaluate(self, step: int, progress: Progress) -> dict[str, Any]:
+    def _evaluate(self, dev: DevSet, step: int, progress: Progress) -> dict[str, Any]:
         """Reports loss, perplexity, accuracy and BLEU or F1 on the dev split."""
-        dev = self._dev.loss()
-        metrics: dict[str, float] = {}
+        loss, metrics = dev.loss(), {}
         if self._options.eval_sentences:
-            metrics = self._dev.metrics(self._translator, self._options.eval_sentences)
-        figures = {"loss": dev.loss, "perplexity": dev.perplexity}
-        progress.report(step, "dev", figures | {"accuracy": dev.accuracy} | metrics)
-        return {"dev_loss": dev.loss, "dev_metrics": metrics}
+            metrics = dev.metrics(self._translator, self._options.eval_sentences)
+        figures = {
+            "loss": loss.loss,
+            "perplexity": loss.perplexity,
+            "accuracy": loss.accuracy,
+        }
+        progress.report(step, "dev", figures | metrics)
+        return {"dev_loss": loss.loss, "dev_metrics": metrics}
 
     def _stop_unless_finite(self, result: StepResult, step: int) -> None:
         if math.isfinite(float(result.loss_sum)):

@@ -11,8 +11,8 @@ import functools
 import random
 from collections.abc import Iterator, Sequence
 
-from t2t_keras.problems import toy_lexicon as words
-from t2t_keras.problems.toy_grammar import (
+from t2t_keras.problems.toy import lexicon as words
+from t2t_keras.problems.toy.grammar import (
     Clause,
     Condition,
     NounPhrase,
@@ -27,7 +27,7 @@ from t2t_keras.problems.toy_grammar import (
     Tense,
     Trace,
 )
-from t2t_keras.problems.toy_lexicon import (
+from t2t_keras.problems.toy.lexicon import (
     Adjective,
     Determiner,
     Kind,

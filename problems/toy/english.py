@@ -1,7 +1,7 @@
 """English: a derivation as a Penn Treebank tree, whose leaves are the sentence."""
 
-from t2t_keras.problems import toy_lexicon as words
-from t2t_keras.problems.toy_grammar import (
+from t2t_keras.problems.toy import lexicon as words
+from t2t_keras.problems.toy.grammar import (
     Clause,
     Condition,
     NounPhrase,
@@ -18,8 +18,7 @@ from t2t_keras.problems.toy_grammar import (
     is_first_person,
     is_plural,
 )
-from t2t_keras.problems.toy_lexicon import Adverb, Pronoun
-
+from t2t_keras.problems.toy.lexicon import Adverb, Pronoun
 from t2t_keras.text.tree import Tree
 
 _STOP = Tree(".", word=".")

@@ -13,11 +13,10 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Literal
 
-from t2t_keras.problems import toy_english, toy_french, toy_german
-from t2t_keras.problems.toy_grammar import Combination, Sentence, combinations
-from t2t_keras.problems.toy_sampler import derivations
-
 from t2t_keras.problem import Pair, Problem, Split
+from t2t_keras.problems.toy import english, french, german
+from t2t_keras.problems.toy.grammar import Combination, Sentence, combinations
+from t2t_keras.problems.toy.sampler import derivations
 from t2t_keras.registry import register_problem
 from t2t_keras.text.linearise import CONSTITUENTS, TAGS, linearise, restore_text
 
@@ -50,7 +49,7 @@ def corpus() -> dict[Split, list[Sentence]]:
     splits: dict[Split, list[Sentence]] = {"train": [], "dev": [], "test": []}
     seen: set[str] = set()
     for sentence in derivations(SEED):
-        words = toy_english.render(sentence).words()
+        words = english.render(sentence).words()
         text = " ".join(words)
         if len(words) - 1 in LENGTHS and text not in seen:  # less the full stop
             seen.add(text)
@@ -74,9 +73,9 @@ def corpus() -> dict[Split, list[Sentence]]:
 def _words(sentence: Sentence) -> list[str]:
     """The words of a sentence in all the languages."""
     texts = (
-        toy_english.text(toy_english.render(sentence)),
-        toy_german.render(sentence),
-        toy_french.render(sentence),
+        english.text(english.render(sentence)),
+        german.render(sentence),
+        french.render(sentence),
     )
     return re.findall(r"\w+", " ".join(texts))
 
@@ -84,12 +83,12 @@ def _words(sentence: Sentence) -> list[str]:
 def pairs(split: Split, target: Target) -> Iterator[Pair]:
     """Yields the (source, target) texts of a split, for one of the tasks."""
     for sentence in corpus()[split]:
-        tree = toy_english.render(sentence)
+        tree = english.render(sentence)
         match target:
             case "german":
-                yield toy_english.text(tree), toy_german.render(sentence)
+                yield english.text(tree), german.render(sentence)
             case "french":
-                yield toy_english.text(tree), toy_french.render(sentence)
+                yield english.text(tree), french.render(sentence)
             case "tree":
                 yield " ".join(tree.words()), " ".join(linearise(tree))
 

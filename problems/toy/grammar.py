@@ -1,7 +1,7 @@
 """The toy grammar: what a sentence says, before any language says it.
 
 A derivation is a small tree of the dataclasses below. Nothing in it is a word order or
-an ending: `toy_english`, `toy_german` and `toy_french` each render the same derivation
+an ending: `english`, `german` and `french` each render the same derivation
 in their own way, so that a sentence has exactly one translation.
 """
 
@@ -9,7 +9,7 @@ import dataclasses
 import enum
 from collections.abc import Iterator
 
-from t2t_keras.problems.toy_lexicon import (
+from t2t_keras.problems.toy.lexicon import (
     Adjective,
     Adverb,
     Determiner,

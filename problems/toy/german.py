@@ -8,8 +8,8 @@ the objects, "nicht" and the place.
 
 from typing import Literal
 
-from t2t_keras.problems import toy_lexicon as words
-from t2t_keras.problems.toy_grammar import (
+from t2t_keras.problems.toy import lexicon as words
+from t2t_keras.problems.toy.grammar import (
     Clause,
     Condition,
     NounPhrase,
@@ -25,7 +25,7 @@ from t2t_keras.problems.toy_grammar import (
     is_first_person,
     is_plural,
 )
-from t2t_keras.problems.toy_lexicon import Adjective, Noun, Pronoun
+from t2t_keras.problems.toy.lexicon import Adjective, Noun, Pronoun
 
 Case = Literal["nominative", "accusative", "dative", "genitive"]
 _PRONOUN_CASES = ("nominative", "accusative", "dative")

@@ -6,8 +6,8 @@ for the whole sentence: de le = du, le enfant = l'enfant.
 
 from collections.abc import Iterator
 
-from t2t_keras.problems import toy_lexicon as words
-from t2t_keras.problems.toy_grammar import (
+from t2t_keras.problems.toy import lexicon as words
+from t2t_keras.problems.toy.grammar import (
     Clause,
     Condition,
     NounPhrase,
@@ -23,7 +23,7 @@ from t2t_keras.problems.toy_grammar import (
     is_first_person,
     is_plural,
 )
-from t2t_keras.problems.toy_lexicon import Adjective, Pronoun
+from t2t_keras.problems.toy.lexicon import Adjective, Pronoun
 
 _VOWELS = tuple("aâeéèêhiîoôuù")  # every h of the lexicon is mute
 _ELIDED = ("je", "ne", "le", "la", "de", "que")

@@ -317,15 +317,17 @@ TREES = {
 
 
 @pytest.mark.parametrize(
-    ("derivation", "english", "german", "french"), SENTENCES, ids=ENGLISH
+    ("derivation", "source", "in_german", "in_french"), SENTENCES, ids=ENGLISH
 )
-def test_sentence_is_rendered_as_written_by_hand(derivation, english, german, french):
+def test_sentence_is_rendered_as_written_by_hand(
+    derivation, source, in_german, in_french
+):
     tree = english.render(derivation)
-    assert english.text(tree) == english
-    assert german.render(derivation) == german
-    assert french.render(derivation) == french
-    if english in TREES:
-        assert tree.format() == TREES[english]
+    assert english.text(tree) == source
+    assert german.render(derivation) == in_german
+    assert french.render(derivation) == in_french
+    if source in TREES:
+        assert tree.format() == TREES[source]
 
 
 def test_every_tree_that_is_written_by_hand_belongs_to_a_sentence():

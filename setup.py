@@ -44,7 +44,7 @@ setup(
     ],
     extras_require={
         "gpu": ["tensorflow[and-cuda]>=2.21,<2.22"],
-        "test": ["psutil", "pytest>=8", "ruff>=0.14", "wheel"],
+        "test": ["psutil", "pytest>=8", "ruff>=0.17,<0.18", "wheel"],
     },
     entry_points={
         "console_scripts": ["t2t = t2t_keras.cli:main"],

@@ -88,6 +88,24 @@ def matching(names: tuple[str, ...]) -> list[str]:
     ]
 
 
+def test_imports_are_found_and_told_apart(tmp_path):
+    file = tmp_path / "some.py"
+    file.write_text("""
+import keras.layers as layers
+class C:
+    from t2t_keras.data import sources, files
+    def f(self):
+        import tensorflow
+""")
+    outside = [
+        (2, "keras.layers"),
+        (4, "t2t_keras.data.sources"),
+        (4, "t2t_keras.data.files"),
+    ]
+    assert sorted(imports(file)) == sorted([*outside, (6, "tensorflow")])
+    assert sorted(imports(file, top_level_only=True)) == sorted(outside)
+
+
 @pytest.mark.parametrize("file", package_files())
 def test_rooms_import_one_way(file):
     room = file.partition("/")[0].removesuffix(".py")

@@ -12,7 +12,7 @@ from t2t_keras.cli import main
 
 HPARAMS = (
     "num_layers=1,d_model=64,d_ff=128,num_heads=4,dropout=0.05,"
-    "batch_tokens=512,warmup_steps=100,learning_rate=1.0"
+    "batch_tokens=512,warmup_steps=100,learning_rate=0.5"
 )
 SERVE = """
 import sys
@@ -22,7 +22,7 @@ model = tf.saved_model.load(sys.argv[1])
 lines = sys.stdin.read().split("\\n")[:-1]
 outputs = model.signatures["serving_default"](texts=tf.constant(lines))
 print("\\n".join(texts[0].decode() for texts in outputs["texts"].numpy()))
-assert not any(name.startswith(("t2t_keras", "keras")) for name in sys.modules)
+assert "t2t_keras" not in sys.modules
 """
 
 

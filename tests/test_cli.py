@@ -164,10 +164,6 @@ DATAGEN = ("datagen", "--data_dir", "d", "--problem")
         ),
         (("translate", "--export_dir", "a"), "a has no saved_model.pb"),
         (
-            ("translate", "--export_dir", "a", "--n_best", "2"),
-            "give --beam_size and --alpha together",
-        ),
-        (
             ("translate", "--export_dir", "a", "--min_length", "2"),
             "--min_length needs --output_dir",
         ),
@@ -265,7 +261,7 @@ def test_datagen_takes_files_for_each_split(capfd, tmp_path):
     # The reversed problem reads the files of the other direction.
     from t2t_keras.data.pipeline import read_pairs
     from t2t_keras.data.records import RecordIndex
-    from t2t_keras.text.tokenizer import load_tokenizer
+    from t2t_keras.text.load import load_tokenizer
 
     index = RecordIndex.open(tmp_path / "d", "translate_text", "train")
     tokenizer = load_tokenizer(tmp_path / "d" / "vocab.translate_text.300.spm")
@@ -410,10 +406,12 @@ def test_n_best_lists(trained, translator, model, capfd, tmp_path):
     source, output = write(tmp_path / "in", *SOURCES), tmp_path / "out"
     flag = {"run": "--output_dir", "export": "--export_dir"}[model]
     argv = ("translate", flag, trained / model, "--input", source, "--output", output)
-    beam = ("--n_best", 3, "--beam_size", 3, "--alpha", 0.7)
+    assert run(*argv, "--n_best", 9) == 2
+    assert "n_best 9 is more than" in capfd.readouterr().err
+    beam = ("--n_best", 3, "--beam_size", 3)
     assert run(*argv, *beam) == 0
     rows = [line.split("\t") for line in output.read_text().splitlines()]
-    expected = translator.n_best(SOURCES, 3, beam_size=3, alpha=0.7)
+    expected = translator.n_best(SOURCES, 3, beam_size=3)
     outputs = [
         (number, rank, hypothesis)
         for number, hypotheses in enumerate(expected, 1)

@@ -25,7 +25,7 @@ from t2t_keras.data.sources import ParallelFiles
 from t2t_keras.data.vocabulary import draw
 from t2t_keras.errors import UserError
 from t2t_keras.problem import Problem
-from t2t_keras.text.tokenizer import load_tokenizer
+from t2t_keras.text.load import load_tokenizer
 
 WORDS = ["a", "cat", "saw", "two", "old", "dogs", "in", "the", "garden", "quickly"]
 

@@ -75,11 +75,6 @@ def _exported(args: argparse.Namespace, options: dict[str, Any]) -> Decoder:
     if args.sample or args.checkpoint or fixed:
         flag = "sample" if args.sample else [*fixed, "checkpoint"][0]
         raise UserError(f"--{flag} needs --output_dir; an export has it built in")
-    if options and not {"beam_size", "alpha"} <= options.keys():
-        raise UserError(
-            "--export_dir: give --beam_size and --alpha together (--n_best needs "
-            "both), or neither, for those that the export was made with"
-        )
     if not (Path(args.export_dir) / "saved_model.pb").exists():
         raise UserError(f"--export_dir: {args.export_dir} has no saved_model.pb")
     import tensorflow as tf
@@ -88,14 +83,19 @@ def _exported(args: argparse.Namespace, options: dict[str, Any]) -> Decoder:
     from t2t_keras.decoding.translator import batches
 
     served = tf.saved_model.load(args.export_dir)
-    numbers = {
-        name: tf.constant(value, tf.float32 if name == "alpha" else tf.int32)
-        for name, value in ({"n_best": 1} | options if options else {}).items()
+    numbers = served.signatures["options"]()
+    numbers |= {
+        name: tf.cast(value, numbers[name].dtype) for name, value in options.items()
     }
+    if numbers["n_best"] > numbers["beam_size"]:
+        raise UserError(
+            f"--n_best {numbers['n_best']} is more than the beam size, "
+            f"{numbers['beam_size']}; raise --beam_size"
+        )
 
     def decode(lines: list[str], before: int) -> list[list[tuple[float, str]]]:
         del before
-        signature = served.signatures["translate" if numbers else "serving_default"]
+        signature = served.signatures["translate"]
         results: list[list[tuple[float, str]]] = [[] for _ in lines]
         for batch in batches([len(line) for line in lines], _CHARACTERS_AT_ONCE):
             found = signature(texts=tf.constant([lines[i] for i in batch]), **numbers)

@@ -54,7 +54,7 @@ def _evaluate_split(args: argparse.Namespace) -> dict[str, Any]:
     from t2t_keras.data.records import RecordIndex
     from t2t_keras.evaluation.bleu import bleu_scores
     from t2t_keras.evaluation.bracket_f1 import evaluate_trees
-    from t2t_keras.training.dev import DevSet
+    from t2t_keras.training.held_out import HeldOut
     from t2t_keras.training.run_dir import RunDirectory
 
     run = RunDirectory(args.output_dir)
@@ -62,7 +62,7 @@ def _evaluate_split(args: argparse.Namespace) -> dict[str, Any]:
     problem = translator.problem
     data_dir = Path(args.data_dir or run.config.data_dir)
     index = RecordIndex.open(data_dir, problem.data_name, args.split)
-    split = DevSet(index, translator.model, problem.reverse)
+    split = HeldOut(index, translator.model, problem.reverse)
     sources, references = split.texts(translator)
     hypotheses = translator.translate(sources, **decoding_options(args))
     if args.write:

@@ -42,7 +42,7 @@ from t2t_keras.data.vocabulary import (
 )
 from t2t_keras.errors import UserError
 from t2t_keras.problem import Problem, Split
-from t2t_keras.text.tokenizer import load_tokenizer
+from t2t_keras.text.load import load_tokenizer
 
 _REASONS = ("empty", "over_length")  # for which pairs are dropped
 _SAVE_EVERY = 200_000  # pairs after which an interrupted encoding can go on

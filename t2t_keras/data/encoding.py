@@ -16,7 +16,8 @@ from t2t_keras.data.example import example
 from t2t_keras.data.shuffle import order_key, spilled
 from t2t_keras.data.workers import worker_pool
 from t2t_keras.problem import Pair
-from t2t_keras.text.tokenizer import Tokenizer, load_tokenizer
+from t2t_keras.text.load import load_tokenizer
+from t2t_keras.text.tokenizer import Tokenizer
 
 CHUNK = 1000  # pairs that travel to a worker at a time
 

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
+from t2t_keras.backend import require_tensorflow
 from t2t_keras.decoding.beam_search import Hypotheses, beam_search
 from t2t_keras.decoding.constraint import (
     AllOf,
@@ -84,6 +85,7 @@ class Translator:
         source_tokenizer: Tokenizer,
         target_tokenizer: Tokenizer,
     ) -> None:
+        require_tensorflow()
         self.problem = problem
         self.model = model
         self.source_tokenizer = source_tokenizer

@@ -13,7 +13,7 @@ from t2t_keras.interop.t2t_checkpoint import (
     load_t2t,
     vocab_sizes,
 )
-from t2t_keras.text.tokenizer import load_tokenizer
+from t2t_keras.text.load import load_tokenizer
 from t2t_keras.training.checkpoint import CheckpointDirectory, write_checkpoint
 from t2t_keras.training.run_dir import RunConfig, RunDirectory
 

@@ -1,4 +1,4 @@
-"""The model: `encoder`, `decoder` and `transformer`, which joins them (section 3).
+"""The model: `encoder` and `decoder`, both a `stack`, and `transformer` (section 3).
 
 The forward pass for training, and decoding step by step with a cache. Keras operations
 only.

@@ -7,9 +7,7 @@ from keras import ops
 
 from t2t_keras.hparam import HParams
 from t2t_keras.layers.attention import CrossAttention, SelfAttention, causal_bias
-from t2t_keras.layers.feed_forward import FeedForward
-from t2t_keras.layers.residual import Residual, layer_norm
-from t2t_keras.model.encoder import attention_options
+from t2t_keras.model.stack import Stack, attention, feed_forward, residuals
 
 # What one layer keeps between the steps of decoding, N hypotheses = B * K:
 #   self_key [N, H, t, d_k], self_value [N, H, t, d_v]: of the t positions so far
@@ -22,31 +20,14 @@ class DecoderLayer(keras.layers.Layer):
 
     def __init__(self, hparams: HParams, **kwargs: Any) -> None:
         super().__init__(autocast=False, **kwargs)
-        policy = self.dtype_policy
-        self.self_attention = SelfAttention(
-            **attention_options(hparams), name="self_attention", dtype=policy
+        dtype = self.dtype_policy
+        self.self_attention = attention(SelfAttention, hparams, "self_attention", dtype)
+        self.cross_attention = attention(
+            CrossAttention, hparams, "cross_attention", dtype
         )
-        self.cross_attention = CrossAttention(
-            **attention_options(hparams), name="cross_attention", dtype=policy
-        )
-        self.feed_forward = FeedForward(
-            hparams.d_model,
-            hparams.d_ff,
-            hparams.ffn_dropout,
-            name="feed_forward",
-            dtype=policy,
-        )
+        self.feed_forward = feed_forward(hparams, dtype)
         self.sublayers = [self.self_attention, self.cross_attention, self.feed_forward]
-        self.residuals = [
-            Residual(
-                hparams.d_model,
-                hparams.dropout,
-                hparams.norm,
-                name=f"{sublayer.name}_residual",
-                dtype="float32",
-            )
-            for sublayer in self.sublayers
-        ]
+        self.residuals = residuals(hparams, self.sublayers)
 
     def build(self, input_shape: Any = None) -> None:
         """Creates the weights."""
@@ -107,30 +88,17 @@ class DecoderLayer(keras.layers.Layer):
         return x
 
 
-class Decoder(keras.layers.Layer):
-    """N decoder layers; with "pre" norm a last normalisation after them."""
+class Decoder(Stack):
+    """N decoder layers."""
 
     def __init__(self, hparams: HParams, **kwargs: Any) -> None:
-        super().__init__(autocast=False, **kwargs)
-        self.d_model = hparams.d_model
-        self.layers = [
-            DecoderLayer(hparams, name=f"layer_{i}", dtype=self.dtype_policy)
-            for i in range(hparams.num_layers)
-        ]
-        self.norm = layer_norm("norm") if hparams.norm == "pre" else None
-
-    def build(self, input_shape: Any = None) -> None:
-        """Creates the weights."""
-        for layer in self.layers:
-            layer.build(None)
-        if self.norm:
-            self.norm.build((None, None, self.d_model))
+        super().__init__(DecoderLayer, hparams, **kwargs)
 
     def call(self, x: Any, memory: Any, bias: Any, seed: Any = None) -> Any:
         """Maps [B, T, D] to [B, T, D]; arguments as in `DecoderLayer.call`."""
         for layer in self.layers:
             x = layer(x, memory, bias, seed=seed)
-        return self.norm(x) if self.norm else x
+        return self.finish(x)
 
     def start_cache(self, memory: Any, num_beams: Any) -> list[LayerCache]:
         """Returns the cache before the first step: source keys and values, no past."""
@@ -158,4 +126,4 @@ class Decoder(keras.layers.Layer):
         for layer, cache in zip(self.layers, caches, strict=True):
             x, cache = layer.step(x, bias, cache)
             longer.append(cache)
-        return (self.norm(x) if self.norm else x), longer
+        return self.finish(x), longer

@@ -42,7 +42,8 @@ def export_saved_model(
     - `translate_ids`: `ids` [B, S] int32, each row ending in EOS (1) and padded with 0
       -> `ids` [B, n, T], `scores` [B, n], `lengths` [B, n]; no operation of TensorFlow
       Text in it;
-    - `score`: `texts` [B], `targets` [B] -> `log_prob` [B], `tokens` [B].
+    - `score`: `texts` [B], `targets` [B] -> `log_prob` [B], `tokens` [B];
+    - `options`: nothing -> `beam_size`, `n_best` and `alpha` as given here.
 
     The outputs are those of `Translator.n_best` before the problem's `postprocess`,
     which is Python and cannot be part of a graph. Where there are fewer than n, the
@@ -116,6 +117,7 @@ class _Served(tf.Module):
             "translate": self.translate,
             "translate_ids": self.translate_ids,
             "score": self.score,
+            "options": self.options,
         }
         return {name: f.get_concrete_function() for name, f in named.items()}
 
@@ -175,6 +177,15 @@ class _Served(tf.Module):
             self._translator.model, self._encode_sources(texts), target_ids
         )
         return {"log_prob": scores.log_probs, "tokens": scores.lengths}
+
+    @tf.function(input_signature=[])
+    def options(self) -> dict[str, tf.Tensor]:
+        """The options of the export that `translate` takes as inputs."""
+        return {
+            "beam_size": tf.constant(self._options.beam_size),
+            "n_best": tf.constant(self._options.n_best),
+            "alpha": tf.constant(self._options.alpha),
+        }
 
     @tf.function(input_signature=[_IDS, _INTEGER, _INTEGER, _NUMBER])
     def _search(

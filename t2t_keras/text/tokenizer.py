@@ -65,28 +65,6 @@ class Tokenizer(Protocol):
         ...
 
 
-def load_tokenizer(path: Path) -> Tokenizer:
-    """Loads a tokenizer; the suffix of its file tells the kind.
-
-    Args:
-        path: a `.spm` file (SentencePiece) or a `.subwords` file (tensor2tensor).
-
-    Raises:
-        UserError: there is no such file, or it is not a vocabulary of that kind.
-    """
-    from t2t_keras.text.sentence_piece import SentencePieceTokenizer
-    from t2t_keras.text.subword import SubwordTokenizer
-
-    kinds = {".spm": SentencePieceTokenizer, ".subwords": SubwordTokenizer}
-    path = Path(path)
-    if path.suffix not in kinds:
-        raise UserError(
-            f"{path}: a vocabulary file ends in .spm (SentencePiece) or .subwords "
-            "(tensor2tensor); rename it"
-        )
-    return kinds[path.suffix](path)
-
-
 def read_vocabulary(path: Path) -> bytes:
     """Returns the content of a vocabulary file.
 

@@ -2,5 +2,5 @@
 
 `schedule`, `loss`, `optimizer` and `step` are sections 5.3 and 5.4 of the paper under
 `tf.distribute`; `checkpoint`, `average` and `run_dir` are what training leaves on disk;
-`dev` evaluates and `progress` reports while it runs.
+`held_out` evaluates and `progress` reports while it runs.
 """

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Self
 
 from t2t_keras import registry
+from t2t_keras.backend import require_tensorflow
 from t2t_keras.data.files import write_json
 from t2t_keras.data.manifest import Manifest
 from t2t_keras.decoding.translator import Translator
@@ -21,7 +22,8 @@ from t2t_keras.errors import UserError
 from t2t_keras.hparam import HParams
 from t2t_keras.model.transformer import Transformer
 from t2t_keras.problem import Problem
-from t2t_keras.text.tokenizer import Tokenizer, load_tokenizer
+from t2t_keras.text.load import load_tokenizer
+from t2t_keras.text.tokenizer import Tokenizer
 from t2t_keras.training.checkpoint import (
     Checkpoint,
     CheckpointDirectory,
@@ -51,6 +53,7 @@ class RunDirectory:
     """
 
     def __init__(self, path: str | Path) -> None:
+        require_tensorflow()
         self.path = Path(path)
         config = self.path / "config.json"
         if not config.exists():

@@ -20,7 +20,7 @@ from t2t_keras.training.checkpoint import (
     adam_variables,
     model_variables,
 )
-from t2t_keras.training.dev import DevSet
+from t2t_keras.training.held_out import HeldOut
 from t2t_keras.training.optimizer import Adam
 from t2t_keras.training.progress import Progress
 from t2t_keras.training.run_dir import RunDirectory
@@ -77,10 +77,10 @@ class Trainer:
             self._hparams.batch_tokens,
             seed,
         )
-        self._dev: DevSet | None = None
+        self._dev: HeldOut | None = None
         if "dev" in Manifest.open(data_dir, name).examples:
             index = RecordIndex.open(data_dir, name, "dev")
-            self._dev = DevSet(index, self.model, self._problem.reverse)
+            self._dev = HeldOut(index, self.model, self._problem.reverse)
         self._translator = Translator(self._problem, self.model, *run.tokenizers())
 
     def train(self) -> dict[str, Any]:
@@ -157,7 +157,7 @@ class Trainer:
         tensors["step"] = tf.constant(step, tf.int64)
         self._run.checkpoints.save(step, tensors, keep=self._options.keep)
 
-    def _evaluate(self, dev: DevSet, step: int, progress: Progress) -> dict[str, Any]:
+    def _evaluate(self, dev: HeldOut, step: int, progress: Progress) -> dict[str, Any]:
         """Reports loss, perplexity, accuracy and BLEU or F1 on the dev split."""
         loss, metrics = dev.loss(), {}
         if self._options.eval_sentences:

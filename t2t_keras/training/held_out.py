@@ -1,4 +1,4 @@
-"""Evaluation on development data: loss with the labels given, and real decoding."""
+"""Evaluation on a held-out split: loss with the labels given, and real decoding."""
 
 import dataclasses
 import math
@@ -19,7 +19,7 @@ from t2t_keras.training.loss import (
 
 
 @dataclasses.dataclass(frozen=True)
-class DevLoss:
+class HeldOutLoss:
     """Means over all target tokens, EOS included."""
 
     loss: float  # negative log-likelihood in nats, without label smoothing
@@ -31,7 +31,7 @@ class DevLoss:
         return math.exp(min(self.loss, 700.0))
 
 
-class DevSet:
+class HeldOut:
     """A split of the data, prepared for evaluating a model again and again."""
 
     def __init__(
@@ -59,7 +59,7 @@ class DevSet:
 
         self._sums = sums
 
-    def loss(self) -> DevLoss:
+    def loss(self) -> HeldOutLoss:
         """Returns loss and accuracy over the whole split."""
         batches = ordered_batches(self._index, self._batch_tokens, self._reverse)
         totals = [0.0, 0.0, 0.0]
@@ -67,7 +67,7 @@ class DevSet:
             for i, value in enumerate(self._sums(source, target)):
                 totals[i] += float(value)
         loss, correct, tokens = totals
-        return DevLoss(loss / tokens, correct / tokens)
+        return HeldOutLoss(loss / tokens, correct / tokens)
 
     def metrics(self, translator: Translator, sentences: int) -> dict[str, float]:
         """Decodes the first sentences with the problem's beam and scores them.

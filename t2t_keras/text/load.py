@@ -1,0 +1,28 @@
+"""From a vocabulary file to the tokenizer that it is of."""
+
+from pathlib import Path
+
+from t2t_keras.errors import UserError
+from t2t_keras.text.sentence_piece import SentencePieceTokenizer
+from t2t_keras.text.subword import SubwordTokenizer
+from t2t_keras.text.tokenizer import Tokenizer
+
+_KINDS = {".spm": SentencePieceTokenizer, ".subwords": SubwordTokenizer}
+
+
+def load_tokenizer(path: Path) -> Tokenizer:
+    """Loads a tokenizer; the suffix of its file tells the kind.
+
+    Args:
+        path: a `.spm` file (SentencePiece) or a `.subwords` file (tensor2tensor).
+
+    Raises:
+        UserError: there is no such file, or it is not a vocabulary of that kind.
+    """
+    path = Path(path)
+    if path.suffix not in _KINDS:
+        raise UserError(
+            f"{path}: a vocabulary file ends in .spm (SentencePiece) or .subwords "
+            "(tensor2tensor); rename it"
+        )
+    return _KINDS[path.suffix](path)

@@ -23,10 +23,11 @@ def tiny() -> HParams:
 
 @register_hparams
 def multi30k() -> HParams:
-    """Multi30k (29,000 caption pairs) from scratch on two CPU cores.
+    """Multi30k (29,000 caption pairs) as published: tokenised BLEU 41.0 on test2016.
 
     The "Transformer-Tiny" of Wu et al., ACL 2021 ("Good for Misconceived Reasons"):
-    peak learning rate 0.005 after 2,000 steps, dropout 0.3, 10,000 joint pieces.
+    peak learning rate 0.005 after 2,000 steps, dropout 0.3, 10,000 joint pieces. Theirs
+    saw two batches of 4,096 tokens a step; this is one.
     """
     return HParams(
         num_layers=4,
@@ -38,4 +39,20 @@ def multi30k() -> HParams:
         warmup_steps=2000,
         batch_tokens=4096,
         train_steps=8000,
+    )
+
+
+@register_hparams
+def small_data() -> HParams:
+    """Tens of thousands of pairs, from scratch, in half an hour on two CPU cores.
+
+    The model of `multi30k`, for a short training: smaller batches and so more updates,
+    less dropout, and best with a vocabulary of some 5,000 pieces.
+    """
+    return multi30k().override(
+        dropout=0.2,
+        learning_rate=1.75,  # 1.75 * 128 ** -0.5 * 1500 ** -0.5 = 0.004
+        warmup_steps=1500,
+        batch_tokens=2048,
+        train_steps=9000,
     )

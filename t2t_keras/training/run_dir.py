@@ -85,9 +85,14 @@ class RunDirectory:
     @property
     def problem(self) -> Problem:
         """The problem that the run is about."""
-        if self.config.usr_dir:
-            registry.load_usr_dir(self.config.usr_dir)
-        return registry.problem(self.config.problem)
+        name, usr_dir = self.config.problem, self.config.usr_dir
+        try:
+            return registry.problem(name)
+        except UserError:
+            if usr_dir is None:
+                raise
+        registry.load_usr_dir(usr_dir)
+        return registry.problem(name)
 
     def tokenizers(self) -> tuple[Tokenizer, Tokenizer]:
         """Returns the source's and the target's tokenizer, one when shared."""

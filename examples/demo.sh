@@ -26,7 +26,7 @@ show t2t datagen --problem translate_ende_toy --data_dir $data
 
 stage "2. Training, with BLEU on the development set"
 show t2t train --problem translate_ende_toy --hparams_set tiny \
-  --data_dir $data --output_dir $run --save_every 100 --eval_every 500 --eval_sentences 200
+  --data_dir $data --output_dir $run --save_every 100 --eval_every 600 --eval_sentences 200
 
 stage "3. The average of the last checkpoints"
 show t2t average --output_dir $run --last 5

@@ -17,7 +17,7 @@ def tiny() -> HParams:
         num_heads=4,
         warmup_steps=400,
         batch_tokens=2048,
-        train_steps=1500,
+        train_steps=1200,
     )
 
 

@@ -41,7 +41,7 @@ stage "6. The exported model, served by TensorFlow alone"
 echo "\$ python examples/serve.py $served < $work/test.source > $work/test.served"
 python examples/serve.py $served <$work/test.source >$work/test.served
 result=$(t2t evaluate --hypotheses $work/test.served --references $work/test.reference --json)
-paste -d '\n' $work/test.source $work/test.served /dev/null | head -n 15
+paste -d '\n' <(head -n 5 $work/test.source) <(head -n 5 $work/test.served) /dev/null
 
 python - "$result" "$SECONDS" $served <<'PYTHON'
 import json

@@ -16,11 +16,11 @@ BATCH = 64
 model = tf.saved_model.load(sys.argv[1])  # holds the weights: keep it
 translate = model.signatures["serving_default"]
 
-lines = [line.rstrip("\n") for line in sys.stdin]
+lines = [line.decode().rstrip("\n") for line in sys.stdin.buffer]
 for start in range(0, len(lines), BATCH):
     outputs = translate(texts=tf.constant(lines[start : start + BATCH]))
     for texts in outputs["texts"].numpy():  # of each sentence the best, second best...
-        print(texts[0].decode())
+        print(texts[0].decode("utf-8", "replace"))
 
 assert "t2t_keras" not in sys.modules
 print(f"{len(lines)} lines translated, without t2t_keras", file=sys.stderr)

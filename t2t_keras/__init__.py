@@ -29,7 +29,9 @@ __all__ = [
 ]
 
 
-def load(output_dir: str | Path, checkpoint: str | None = None) -> "Translator":
+def load(
+    output_dir: str | Path, checkpoint: str | int | Path | None = None
+) -> "Translator":
     """Returns a translator with the weights of a run.
 
     Args:

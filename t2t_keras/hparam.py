@@ -125,8 +125,10 @@ class HParams:
         return self.override(**changes)
 
     def save(self, path: Path) -> None:
-        """Writes every field as JSON."""
-        path.write_text(json.dumps(dataclasses.asdict(self), indent=2) + "\n")
+        """Writes every field as JSON, atomically."""
+        temporary = path.with_name(f"{path.name}.incomplete")
+        temporary.write_text(json.dumps(dataclasses.asdict(self), indent=2) + "\n")
+        temporary.replace(path)
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:

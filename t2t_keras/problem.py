@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, get_args, get_origin
 
 from t2t_keras.errors import UserError
 
@@ -62,6 +62,21 @@ class Problem:
     postprocess: Callable[[str, str], str] = _unchanged
     output: Literal["text", "trees"] = "text"
     reverse: bool = False
+
+    def __post_init__(self) -> None:
+        for field in dataclasses.fields(self):
+            choices, value = get_args(field.type), getattr(self, field.name)
+            if get_origin(field.type) is Literal and value not in choices:
+                raise UserError(
+                    f"problem '{self.name}': {field.name} must be one of "
+                    f"{', '.join(choices)}, not '{value}'"
+                )
+        for split in self.sources:
+            if split not in get_args(Split):
+                raise UserError(
+                    f"problem '{self.name}': '{split}' is no split; they are "
+                    f"{', '.join(get_args(Split))}"
+                )
 
     @property
     def data_name(self) -> str:

@@ -6,7 +6,7 @@ from collections import Counter
 from typing import Any, get_args
 
 from t2t_keras import registry
-from t2t_keras.cli.verb import Verb, add_usr_dir, positive, table
+from t2t_keras.cli.verb import Verb, add_usr_dir, positive, seed, table
 from t2t_keras.errors import UserError
 from t2t_keras.problem import Problem, Source, Split
 
@@ -38,7 +38,7 @@ def _datagen_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--workers", type=positive, help="processes (default: one for each core)"
     )
-    parser.add_argument("--seed", type=int, default=0, help="of the shuffle")
+    parser.add_argument("--seed", type=seed, default=0, help="of the shuffle")
     parser.add_argument(
         "--vocab_size", type=positive, help="pieces (default: the problem's)"
     )

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from t2t_keras.cli.verb import positive
+from t2t_keras.cli.verb import MAX_SEED, not_negative, positive
 from t2t_keras.errors import UserError
 
 # Lines, and how many came before them -> for each line (score, text), best first.
@@ -32,7 +32,7 @@ def add_decoding_flags(parser: argparse.ArgumentParser) -> None:
     )
     beam.add_argument(
         "--extra_length",
-        type=positive,
+        type=not_negative,
         metavar="N",
         help="pieces that an output may have more than its input",
     )
@@ -62,7 +62,7 @@ def open_decoder(args: argparse.Namespace) -> Decoder:
 
     def decode(lines: list[str], before: int) -> list[list[tuple[float, str]]]:
         found = translator.n_best(
-            lines, sampling=args.sample, seed=seed + before, **options
+            lines, sampling=args.sample, seed=(seed + before) % MAX_SEED, **options
         )
         return [[(best.score, best.text) for best in outputs] for outputs in found]
 
@@ -83,6 +83,10 @@ def _exported(args: argparse.Namespace, options: dict[str, Any]) -> Decoder:
     from t2t_keras.decoding.translator import batches
 
     served = tf.saved_model.load(args.export_dir)
+    if not {"options", "translate"} <= set(served.signatures):
+        raise UserError(
+            f"--export_dir: {args.export_dir} was not written by `t2t export`"
+        )
     numbers = served.signatures["options"]()
     numbers |= {
         name: tf.cast(value, numbers[name].dtype) for name, value in options.items()

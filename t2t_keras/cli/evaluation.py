@@ -51,6 +51,7 @@ def _evaluate(args: argparse.Namespace) -> dict[str, Any]:
 
 def _evaluate_split(args: argparse.Namespace) -> dict[str, Any]:
     """Decodes a split and scores it; the loss comes beside, by teacher forcing."""
+    from t2t_keras.data.manifest import Manifest
     from t2t_keras.data.records import RecordIndex
     from t2t_keras.evaluation.bleu import bleu_scores
     from t2t_keras.evaluation.bracket_f1 import evaluate_trees
@@ -61,6 +62,11 @@ def _evaluate_split(args: argparse.Namespace) -> dict[str, Any]:
     translator = run.translator(args.checkpoint)
     problem = translator.problem
     data_dir = Path(args.data_dir or run.config.data_dir)
+    hashes = Manifest.open(data_dir, problem.data_name).vocab_sha256
+    if hashes != run.config.vocab_sha256:
+        raise UserError(
+            f"--data_dir: {data_dir} was made with another vocabulary than {run.path}"
+        )
     index = RecordIndex.open(data_dir, problem.data_name, args.split)
     split = HeldOut(index, translator.model, problem.reverse)
     sources, references = split.texts(translator)

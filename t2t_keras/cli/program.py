@@ -3,6 +3,7 @@
 import argparse
 import contextlib
 import difflib
+import errno
 import json
 import os
 import sys
@@ -51,6 +52,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return 141
     except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            return _fail(f"t2t{verb}: error: the disk is full: {error.strerror}", 2)
         if error.filename is None:
             raise
         return _fail(f"t2t{verb}: error: {error.filename}: {error.strerror}", 2)

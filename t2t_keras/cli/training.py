@@ -13,6 +13,7 @@ from t2t_keras.cli.verb import (
     add_usr_dir,
     not_negative,
     positive,
+    seed,
     table,
 )
 
@@ -36,7 +37,7 @@ def _train_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--train_steps", type=positive, help="in all (default: the hparam set's)"
     )
-    parser.add_argument("--seed", type=not_negative, default=0)
+    parser.add_argument("--seed", type=seed, default=0)
     parser.add_argument(
         "--simulate_devices",
         type=not_negative,

@@ -10,7 +10,14 @@ from typing import Any, TextIO
 
 from t2t_keras.cli.decoding import add_decoding_flags, open_decoder
 from t2t_keras.cli.lines import open_output, read_lines, write_lines
-from t2t_keras.cli.verb import Verb, add_checkpoint, add_usr_dir, positive, table
+from t2t_keras.cli.verb import (
+    Verb,
+    add_checkpoint,
+    add_usr_dir,
+    positive,
+    seed,
+    table,
+)
 from t2t_keras.errors import UserError
 
 _LINES_AT_ONCE = 2000  # read, sorted by length and decoded together
@@ -46,7 +53,7 @@ def _translate_flags(parser: argparse.ArgumentParser) -> None:
     sampling.add_argument(
         "--top_p", type=float, help="among the likeliest of this probability together"
     )
-    sampling.add_argument("--seed", type=int, help="of the draws")
+    sampling.add_argument("--seed", type=seed, help="of the draws")
 
 
 def _translate(args: argparse.Namespace) -> dict[str, Any]:

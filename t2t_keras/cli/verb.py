@@ -5,6 +5,8 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any
 
+MAX_SEED = 2**31
+
 
 @dataclasses.dataclass(frozen=True)
 class Verb:
@@ -73,6 +75,16 @@ def not_negative(text: str) -> int:
     return number
 
 
+def seed(text: str) -> int:
+    """Converts a flag's text to a seed, of 31 bits."""
+    number = int(text)
+    if not 0 <= number < MAX_SEED:
+        raise argparse.ArgumentTypeError(
+            f"must be from 0 to {MAX_SEED - 1}, not {text}"
+        )
+    return number
+
+
 # What argparse calls them: "invalid positive integer value: 'x'".
 positive.__name__ = "positive integer"
-not_negative.__name__ = "integer"
+not_negative.__name__ = seed.__name__ = "integer"

@@ -128,15 +128,6 @@ class F1Report:
             "per_sentence": [sentence.to_dict() for sentence in self.sentences],
         }
 
-    def headline(self) -> str:
-        """Returns one line that says how much of the test file its F1 is of."""
-        s = self.summary()
-        return (
-            f"F1 {s['f1']:.2f} over {s['valid']} of {s['sentences']} sentences; "
-            f"{s['error']} in error and {s['skip']} skipped, "
-            f"F1 {s['f1_errors_as_zero']:.2f} with no bracket of theirs matched"
-        )
-
     def format(self) -> str:
         """Returns the report that the EVALB program prints."""
         lines = [_HEAD, _RULE]

@@ -43,7 +43,7 @@ class CheckpointDirectory:
         """Returns the path, without suffix, of a step's checkpoint."""
         return self.directory / f"{prefix}-{step}"
 
-    def find(self, name: str | None = None) -> Path:
+    def find(self, name: str | int | Path | None = None) -> Path:
         """Returns the checkpoint that a user means.
 
         Args:
@@ -57,6 +57,7 @@ class CheckpointDirectory:
         averages = self.steps("average.ckpt")[-1:]
         if name is None:
             name = "average" if averages and averages >= newest else "latest"
+        name = str(name)
         if name in ("latest", "average"):
             prefix, steps = {
                 "latest": ("model.ckpt", newest),

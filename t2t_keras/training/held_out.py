@@ -9,6 +9,7 @@ from keras import ops
 from t2t_keras.data.pipeline import ordered_batches, read_pairs
 from t2t_keras.data.records import RecordIndex
 from t2t_keras.decoding.translator import Translator
+from t2t_keras.errors import UserError
 from t2t_keras.evaluation.metrics import score_outputs
 from t2t_keras.model.transformer import Transformer
 from t2t_keras.training.loss import (
@@ -37,6 +38,8 @@ class HeldOut:
     def __init__(
         self, index: RecordIndex, model: Transformer, reverse: bool = False
     ) -> None:
+        if not len(index):
+            raise UserError("the split has not a single example; generate it anew")
         self._index = index
         self._reverse = reverse
         longest = max(index.source_length.max(), index.target_length.max())

@@ -99,7 +99,11 @@ class Progress:
                 tf.summary.scalar(f"{kind}/{name}", value)
         self._events.flush()
         shown = " | ".join(f"{name} {_short(value)}" for name, value in figures.items())
-        print(f"step {step} {kind} | {shown}", file=sys.stderr, flush=True)
+        self.say(f"step {step} {kind} | {shown}")
+
+    def say(self, message: str) -> None:
+        """Prints a line on standard error."""
+        print(message, file=sys.stderr, flush=True)
 
     def close(self) -> None:
         """Closes the files."""

@@ -41,7 +41,7 @@ class RunConfig:
     seed: int
     source_vocab: str  # file names; the same twice when shared
     target_vocab: str
-    vocab_sha256: dict[str, str]
+    vocab_sha256: dict[str, str]  # as in the data's manifest
     usr_dir: str | None = None
 
 
@@ -67,13 +67,13 @@ class RunDirectory:
 
     @classmethod
     def create(cls, path: str | Path, config: RunConfig, hparams: HParams) -> Self:
-        """Makes the directory, or opens it if it holds the same run.
+        """Makes the directory, or opens it to go on with the same run.
 
         Raises:
             UserError: it holds a run with other settings; the message lists them.
         """
         path = Path(path)
-        if (path / "config.json").exists():
+        if CheckpointDirectory(path).steps():  # settings bind once there are weights
             cls(path)._refuse_difference(config, hparams)
         path.mkdir(parents=True, exist_ok=True)
         for name in {config.source_vocab, config.target_vocab}:
@@ -109,7 +109,7 @@ class RunDirectory:
             self.hparams, source.vocab_size, None if shared else target.vocab_size
         )
 
-    def translator(self, checkpoint: str | None = None) -> Translator:
+    def translator(self, checkpoint: str | int | Path | None = None) -> Translator:
         """Returns a translator with a checkpoint's weights.
 
         Args:

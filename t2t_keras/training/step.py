@@ -135,7 +135,7 @@ class TrainStep:
         local = self._strategy.experimental_local_results
         return StepResult(*(local(value)[0] for value in results))
 
-    def _dropout_seed(self, step: tf.Tensor) -> tf.Tensor | None:
+    def _dropout_seed(self, step: tf.Tensor) -> tf.Tensor:
         """Returns a seed of its own for every step and replica, int32 [2]."""
         replica = tf.distribute.get_replica_context().replica_id_in_sync_group
         seed = tf.constant([self._seed, 0], tf.int32)

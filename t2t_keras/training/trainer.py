@@ -78,7 +78,7 @@ class Trainer:
             seed,
         )
         self._dev: HeldOut | None = None
-        if "dev" in Manifest.open(data_dir, name).examples:
+        if Manifest.open(data_dir, name).examples.get("dev"):
             index = RecordIndex.open(data_dir, name, "dev")
             self._dev = HeldOut(index, self.model, self._problem.reverse)
         self._translator = Translator(self._problem, self.model, *run.tokenizers())
@@ -94,9 +94,17 @@ class Trainer:
         """
         options = self._options
         steps = range(self._restore(), self._hparams.train_steps)
-        self._try_largest_batch()
         progress = Progress(self._run.path, steps)
         figures: dict[str, Any] = {"step": steps.start}
+        if steps:
+            progress.say(
+                f"{self.model.count_params():,} parameters, "
+                f"{self._strategy.num_replicas_in_sync} replicas, {len(self._plan):,} "
+                f"batches an epoch with {self._plan.padding_share:.1%} padding"
+            )
+            self._try_largest_batch()
+        elif self._dev:  # the run is complete: report what it has come to
+            figures |= self._evaluate(self._dev, steps.start, progress)
         batches = self._batches(steps)
         for step in steps:
             done = step + 1
@@ -171,11 +179,11 @@ class Trainer:
         return {"dev_loss": loss.loss, "dev_metrics": metrics}
 
     def _stop_unless_finite(self, result: StepResult, step: int) -> None:
-        if math.isfinite(float(result.loss_sum)):
+        if math.isfinite(float(result.loss_sum) + float(result.gradient_norm)):
             return
         epoch, batch = divmod(step, len(self._plan))
         raise UserError(
-            f"step {step + 1}, epoch {epoch}, batch {batch}: the loss is not finite; "
-            "start again from the last checkpoint with a lower learning_rate, a longer "
-            "warmup_steps or clip_norm=1"
+            f"step {step + 1}, epoch {epoch}, batch {batch}: the loss or its gradient "
+            "is not finite; train in a new --output_dir with a lower learning_rate, a "
+            "longer warmup_steps or clip_norm=1"
         )

@@ -44,15 +44,24 @@ def multi30k() -> HParams:
 
 @register_hparams
 def small_data() -> HParams:
-    """Tens of thousands of pairs, from scratch, in half an hour on two CPU cores.
+    r"""Multi30k and its like in 20 minutes on two CPU cores: sacreBLEU 36.4.
 
-    The model of `multi30k`, for a short training: smaller batches and so more updates,
-    less dropout, and best with a vocabulary of some 5,000 pieces.
+    On test2016, raw text, with the average of the last ten checkpoints and beam 4. The
+    model of `multi30k` with less dropout and a learning rate that falls sooner, for a
+    short training, and best with a vocabulary of some 5,000 pieces. Take care with
+    smaller batches: with 2,048 tokens at this rate the decoder did not learn to look at
+    the source.
+
+        t2t datagen --problem translate_text --vocab_size 5000 --data_dir data \
+            --train_source train.en --train_target train.de ...
+        t2t train --problem translate_text --hparams_set small_data \
+            --data_dir data --output_dir runs/m30k --save_every 120 --keep 12
+        t2t average --output_dir runs/m30k --last 10
+        t2t evaluate --output_dir runs/m30k --split test
     """
     return multi30k().override(
         dropout=0.2,
         learning_rate=1.75,  # 1.75 * 128 ** -0.5 * 1500 ** -0.5 = 0.004
         warmup_steps=1500,
-        batch_tokens=2048,
-        train_steps=9000,
+        train_steps=3600,
     )

@@ -129,8 +129,11 @@ def test_a_loss_that_is_not_finite_stops_with_the_step_and_batch(data_dir, tmp_p
     assert RunDirectory(tmp_path).checkpoints.steps() == []
 
 
-def test_another_vocabulary_is_refused(data_dir, tmp_path):
-    trainer(data_dir, tmp_path)
+def test_settings_bind_once_there_are_weights(data_dir, tmp_path):
+    trainer(data_dir, tmp_path, dropout=0.3)
+    trainer(data_dir, tmp_path, dropout=0.1).train()
+    with pytest.raises(UserError, match=r"dropout was 0\.1, is now 0\.3"):
+        trainer(data_dir, tmp_path, dropout=0.3)
     config = config_for(registry.problem("translate_text"), "none", data_dir, 1)
     other = dataclasses.replace(config, vocab_sha256={"source": "x", "target": "x"})
     with pytest.raises(UserError, match="vocab_sha256 was"):

@@ -73,7 +73,8 @@ class RunDirectory:
             UserError: it holds a run with other settings; the message lists them.
         """
         path = Path(path)
-        if CheckpointDirectory(path).steps():  # settings bind once there are weights
+        # Settings bind once there are weights.
+        if (path / "config.json").exists() and CheckpointDirectory(path).steps():
             cls(path)._refuse_difference(config, hparams)
         path.mkdir(parents=True, exist_ok=True)
         for name in {config.source_vocab, config.target_vocab}:

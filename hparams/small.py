@@ -23,11 +23,20 @@ def tiny() -> HParams:
 
 @register_hparams
 def multi30k() -> HParams:
-    """Multi30k (29,000 caption pairs) as published: tokenised BLEU 41.0 on test2016.
+    r"""Multi30k (29,000 caption pairs) as published: tokenised BLEU 41.0 on test2016.
 
     The "Transformer-Tiny" of Wu et al., ACL 2021 ("Good for Misconceived Reasons"):
     peak learning rate 0.005 after 2,000 steps, dropout 0.3, 10,000 joint pieces. Theirs
-    saw two batches of 4,096 tokens a step; this is one.
+    saw two batches of 4,096 tokens a step; this is one, and reaches 38.6 after 6,000
+    steps, 42 minutes on two CPU cores.
+
+        t2t datagen --problem translate_text --vocab_size 10000 --data_dir data \
+            --train_source lc_tok/train.en --train_target lc_tok/train.de ...
+        t2t train --problem translate_text --hparams_set multi30k --train_steps 6000 \
+            --data_dir data --output_dir runs/m30k --save_every 120 --keep 12
+        t2t average --output_dir runs/m30k --last 10
+        t2t evaluate --output_dir runs/m30k --split test --beam_size 5 --write test
+        sacrebleu test.reference -i test.hypothesis -tok none
     """
     return HParams(
         num_layers=4,

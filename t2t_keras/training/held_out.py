@@ -4,7 +4,6 @@ import dataclasses
 import math
 
 import tensorflow as tf
-from keras import ops
 
 from t2t_keras.data.pipeline import ordered_batches, read_pairs
 from t2t_keras.data.records import RecordIndex
@@ -14,8 +13,8 @@ from t2t_keras.evaluation.metrics import score_outputs
 from t2t_keras.model.transformer import Transformer
 from t2t_keras.training.loss import (
     count_tokens,
-    smoothed_cross_entropy,
     sum_over_tokens,
+    summed_cross_entropy,
 )
 
 
@@ -48,14 +47,9 @@ class HeldOut:
         @tf.function(input_signature=[tf.TensorSpec([None, None], tf.int32)] * 2)
         def sums(source: tf.Tensor, target: tf.Tensor) -> tuple[tf.Tensor, ...]:
             logits = model(source, target)
-            per_token = smoothed_cross_entropy(
-                ops.reshape(logits, (-1, logits.shape[-1])),
-                ops.reshape(target, (-1,)),
-                smoothing=0.0,
-            )
             is_best = tf.equal(tf.argmax(logits, -1, tf.int32), target)
             return (
-                sum_over_tokens(per_token, target),
+                summed_cross_entropy(logits, target, smoothing=0.0),
                 sum_over_tokens(tf.cast(is_best, tf.float32), target),
                 count_tokens(target),
             )

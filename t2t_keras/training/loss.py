@@ -4,7 +4,7 @@ from typing import Any
 
 from keras import ops
 
-PAD = 0
+from t2t_keras.model.transformer import PAD
 
 
 def smoothed_cross_entropy(logits: Any, labels: Any, smoothing: float) -> Any:
@@ -47,6 +47,19 @@ def smoothed_cross_entropy(logits: Any, labels: Any, smoothing: float) -> Any:
         return value, grad
 
     return loss(logits)
+
+
+def summed_cross_entropy(logits: Any, target: Any, smoothing: float) -> Any:
+    """Returns the cross-entropy, a scalar, summed over the tokens of target.
+
+    Args:
+        logits: float32 [B, T, V]
+        target: int [B, T], padded with 0.
+        smoothing: as of `smoothed_cross_entropy`.
+    """
+    rows = ops.reshape(logits, (-1, logits.shape[-1]))
+    per_token = smoothed_cross_entropy(rows, ops.reshape(target, (-1,)), smoothing)
+    return sum_over_tokens(per_token, target)
 
 
 def count_tokens(target: Any) -> Any:

@@ -8,6 +8,7 @@ metrics.jsonl   one line for every report and evaluation, and TensorBoard's even
 """
 
 import dataclasses
+import functools
 import json
 import shutil
 from pathlib import Path
@@ -95,8 +96,9 @@ class RunDirectory:
         registry.load_usr_dir(usr_dir)
         return registry.problem(name)
 
+    @functools.cached_property
     def tokenizers(self) -> tuple[Tokenizer, Tokenizer]:
-        """Returns the source's and the target's tokenizer, one when shared."""
+        """The source's and the target's tokenizer, one when shared."""
         source = load_tokenizer(self.path / self.config.source_vocab)
         if self.config.source_vocab == self.config.target_vocab:
             return source, source
@@ -104,7 +106,7 @@ class RunDirectory:
 
     def build_model(self) -> Transformer:
         """Returns the model with fresh weights."""
-        source, target = self.tokenizers()
+        source, target = self.tokenizers
         shared = source is target
         return Transformer(
             self.hparams, source.vocab_size, None if shared else target.vocab_size
@@ -118,7 +120,7 @@ class RunDirectory:
         """
         model = self.build_model()
         Checkpoint(self.checkpoints.find(checkpoint)).restore(model_variables(model))
-        return Translator(self.problem, model, *self.tokenizers())
+        return Translator(self.problem, model, *self.tokenizers)
 
     def _refuse_difference(self, config: RunConfig, hparams: HParams) -> None:
         mine, others = dataclasses.asdict(self.config), dataclasses.asdict(config)

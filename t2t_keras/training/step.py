@@ -3,14 +3,9 @@
 from typing import NamedTuple
 
 import tensorflow as tf
-from keras import ops
 
 from t2t_keras.model.transformer import Transformer
-from t2t_keras.training.loss import (
-    count_tokens,
-    smoothed_cross_entropy,
-    sum_over_tokens,
-)
+from t2t_keras.training.loss import count_tokens, summed_cross_entropy
 from t2t_keras.training.optimizer import Adam
 from t2t_keras.training.strategy import batch_spec
 
@@ -33,12 +28,7 @@ def loss_sum(
 ) -> tf.Tensor:
     """Returns the loss of source [B, S], target [B, T], summed over target tokens."""
     logits = model(source, target, seed=seed)
-    per_token = smoothed_cross_entropy(
-        ops.reshape(logits, (-1, logits.shape[-1])),
-        ops.reshape(target, (-1,)),
-        model.hparams.label_smoothing,
-    )
-    return sum_over_tokens(per_token, target)
+    return summed_cross_entropy(logits, target, model.hparams.label_smoothing)
 
 
 class TrainStep:

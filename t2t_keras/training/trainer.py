@@ -81,7 +81,7 @@ class Trainer:
         if Manifest.open(data_dir, name).examples.get("dev"):
             index = RecordIndex.open(data_dir, name, "dev")
             self._dev = HeldOut(index, self.model, self._problem.reverse)
-        self._translator = Translator(self._problem, self.model, *run.tokenizers())
+        self._translator = Translator(self._problem, self.model, *run.tokenizers)
 
     def train(self) -> dict[str, Any]:
         """Trains up to `train_steps`.

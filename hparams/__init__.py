@@ -1,5 +1,5 @@
 """The registered hparam sets: one file for each source they come from."""
 
-from t2t_keras.hparams import paper, small
+from t2t_keras.hparams import paper, small, table3
 
-__all__ = ["paper", "small"]
+__all__ = ["paper", "small", "table3"]

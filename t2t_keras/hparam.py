@@ -16,8 +16,15 @@ _AT_LEAST_ONE = (
 )
 _SHARES = (
     *("dropout", "attention_dropout", "ffn_dropout", "label_smoothing"),
-    *("adam_beta1", "adam_beta2"),
+    *("adam_beta1", "adam_beta2", "ema_decay"),
 )
+
+# What a learning rate can be a product of; tensor2tensor's names.
+SCHEDULE_FACTORS = (
+    *("constant", "linear_warmup", "rsqrt_decay", "rsqrt_normalized_decay"),
+    "rsqrt_hidden_size",
+)
+PAPER_SCHEDULE = "linear_warmup*rsqrt_decay*rsqrt_hidden_size"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -37,6 +44,10 @@ class HParams:
     d_v: int = 0  # width of a head's values; 0: d_model / num_heads
     norm: Literal["post", "pre"] = "post"  # the paper's; tensor2tensor's
 
+    # Attention that the paper compares with its own (3.2.1, 4).
+    attention: Literal["scaled", "unscaled", "additive"] = "scaled"
+    attention_window: int = 0  # r: self-attention sees r neighbours; 0: everything
+
     # Embeddings and positions (3.4, 3.5).
     share_embeddings: bool = True  # embeddings and softmax: one matrix a vocabulary
     position: Literal["sinusoidal", "t2t", "learned"] = "sinusoidal"
@@ -49,20 +60,23 @@ class HParams:
     label_smoothing: float = 0.1
 
     # Optimizer and schedule (5.3).
-    learning_rate: float = 1.0  # multiplies the paper's schedule
+    learning_rate: float = 1.0  # multiplies the schedule
+    schedule: str = PAPER_SCHEDULE  # a product of SCHEDULE_FACTORS
     warmup_steps: int = 4000
     adam_beta1: float = 0.9
     adam_beta2: float = 0.98
     adam_epsilon: float = 1e-9
     clip_norm: float = 0.0  # of the global gradient; 0: no clipping
+    ema_decay: float = 0.0  # of the moving average of the weights; 0: none is kept
 
     # Batches and length of training (5.1, 5.2).
     batch_tokens: int = 25_000  # padded, per side, over all replicas
+    bucketing: Literal["exact", "t2t"] = "exact"  # how pairs meet in batches
     train_steps: int = 100_000
 
     # Arithmetic: what the matrix products are computed in. Variables, layer norm,
     # softmax and loss are float32 in any case.
-    compute_dtype: Literal["float32", "bfloat16"] = "float32"
+    compute_dtype: Literal["float32", "bfloat16", "float16"] = "float32"
 
     def __post_init__(self) -> None:
         for field in _AT_LEAST_ONE:
@@ -74,6 +88,19 @@ class HParams:
         for field in ("d_k", "d_v", "learning_rate", "clip_norm"):
             if getattr(self, field) < 0:
                 raise UserError(f"hparams: {field} must not be negative")
+        if self.attention_window < 0:
+            raise UserError("hparams: attention_window must not be negative")
+        if self.attention_window and self.attention != "scaled":
+            raise UserError(
+                f"hparams: attention_window needs attention 'scaled', not "
+                f"'{self.attention}'; change one of them"
+            )
+        for factor in self.schedule.split("*"):
+            if factor not in SCHEDULE_FACTORS:
+                raise UserError(
+                    f"hparams: schedule has no factor '{factor}'; it is a product "
+                    f"(a*b) of {', '.join(SCHEDULE_FACTORS)}"
+                )
         if self.adam_epsilon <= 0:
             raise UserError("hparams: adam_epsilon must be above 0")
         if not (self.d_k and self.d_v) and self.d_model % self.num_heads:
@@ -171,6 +198,8 @@ def _typed(name: str, value: Any) -> Any:
             choices = ", ".join(get_args(kind))
             raise UserError(f"hparams: {name} must be one of {choices}, not '{value}'")
         return value
+    if kind is str:
+        return str(value)
     if kind is bool:
         flags = {"true": True, "1": True, "false": False, "0": False}
         if str(value).lower() not in flags:

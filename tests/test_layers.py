@@ -9,7 +9,8 @@ from reference import reference
 from t2t_keras.layers.dropout import Dropout
 from t2t_keras.layers.embedding import Embedding
 from t2t_keras.layers.feed_forward import FeedForward
-from t2t_keras.layers.residual import Residual, layer_norm
+from t2t_keras.layers.layer_norm import LayerNorm
+from t2t_keras.layers.residual import Residual
 
 SEED = np.array([11, 22], np.int32)
 
@@ -126,7 +127,7 @@ def test_dropout_is_on_the_sublayer_and_not_on_the_residual():
 
 def test_epsilon_is_one_millionth_inside_the_root():
     """Of a vector with variance 1e-6 the norm is 1 / sqrt(2) of what it would be."""
-    layer = layer_norm("norm")
+    layer = built(LayerNorm(4))
     x = np.array([[1e-3, -1e-3, 1e-3, -1e-3]], np.float32)
     expected = x / np.sqrt(2e-6)
     np.testing.assert_allclose(layer(x).numpy(), expected, rtol=1e-4)
@@ -134,8 +135,7 @@ def test_epsilon_is_one_millionth_inside_the_root():
 
 def test_layer_norm_is_what_tensor2tensor_computed():
     oracle = np.load(reference("t2t/oracle/misc/layers.npz"))
-    layer = layer_norm("norm")
-    layer.build((None, 10))
+    layer = built(LayerNorm(10))
     layer.gamma.assign(oracle["ln_scale"])
     layer.beta.assign(oracle["ln_bias"])
     actual = layer(oracle["ln_x"]).numpy()

@@ -49,6 +49,7 @@ import keras
 import tensorflow as tf
 
 from t2t_keras.decoding.constraint import AllOf, Constraint
+from t2t_keras.decoding.top_k import top_k
 from t2t_keras.text.tokenizer import EOS, PAD
 
 NOTHING = float("-inf")  # the log-probability of a place that no hypothesis takes
@@ -273,7 +274,7 @@ def _candidates(
     per_beam = tf.minimum(count, vocab_size)
     allowed = tf.logical_and(allowed, tf.range(vocab_size) != PAD)
     log_probs = tf.where(allowed, tf.nn.log_softmax(logits), NOTHING)
-    log_probs, tokens = tf.math.top_k(log_probs, per_beam)
+    log_probs, tokens = top_k(log_probs, per_beam)
     log_probs += alive.log_probs[:, :, None]
 
     row = [-1, beam_size * per_beam]

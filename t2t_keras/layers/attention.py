@@ -1,5 +1,6 @@
 """Scaled dot-product and multi-head attention (3.2)."""
 
+import itertools
 from typing import Any
 
 import keras
@@ -84,19 +85,32 @@ class _MultiHead(keras.layers.Layer):
         self.dropout.build(None)
 
     def _split(self, x: Any, *sizes: int) -> list[Any]:
-        """[B, T, H * (a + b ...)] -> [B, H, T, a], [B, H, T, b] ..."""
+        """[B, T, H * (a + b ...)] -> [B, H, T, a], [B, H, T, b] ...
+
+        Neighbours of one size, which queries, keys and values mostly are, are moved as
+        one: a slice each would cost as many passes over memory, and twice as many in
+        the gradient.
+        """
         batch, length, _ = ops.shape(x)
-        blocks, start = [], 0
-        for size in sizes:
-            block = x[..., start : start + self.num_heads * size]
-            block = ops.reshape(block, (batch, length, self.num_heads, size))
-            blocks.append(ops.transpose(block, (0, 2, 1, 3)))
-            start += self.num_heads * size
+        groups = [(size, len(list(same))) for size, same in itertools.groupby(sizes)]
+        widths = [self.num_heads * size * count for size, count in groups]
+        blocks = []
+        if len(groups) > 1:
+            parts = ops.split(x, list(itertools.accumulate(widths))[:-1], axis=-1)
+        else:
+            parts = [x]
+        for part, (size, count) in zip(parts, groups, strict=True):
+            heads = ops.reshape(part, (batch, length, count, self.num_heads, size))
+            blocks += ops.unstack(ops.transpose(heads, (2, 0, 3, 1, 4)), count)
         return blocks
+
+    def head_weights(self, query: Any, key: Any, bias: Any) -> Any:
+        """Returns what the values are weighed by, see `attention_weights`."""
+        return attention_weights(query, key, bias)
 
     def _attend(self, query: Any, key: Any, value: Any, bias: Any, seed: Any) -> Any:
         """Attention of every head, the heads joined by W^O: [B, T, D]."""
-        weights = ops.cast(attention_weights(query, key, bias), value.dtype)
+        weights = ops.cast(self.head_weights(query, key, bias), value.dtype)
         heads = ops.matmul(self.dropout(weights, seed=seed), value)
         batch, _, length, _ = ops.shape(heads)
         joined = ops.transpose(heads, (0, 2, 1, 3))

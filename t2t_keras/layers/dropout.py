@@ -41,12 +41,13 @@ class Dropout(keras.layers.Layer):
 
         Args:
             x: a tensor of any shape.
-            seed: int32 [2], different for every step and replica; None at inference,
-                when nothing is dropped.
+            seed: int32 [2] (uint32 on JAX), different for every step and replica; None
+                at inference, when nothing is dropped.
         """
         if seed is None or not self.rate:
             return x
-        key = _Key(ops.add(ops.cast(seed, "int32"), [0, self._fold]))
+        seed = ops.convert_to_tensor(seed)
+        key = _Key(seed + ops.cast([0, self._fold], seed.dtype))
         noise = keras.random.uniform(ops.shape(x), dtype="float32", seed=key)
         keep = ops.cast(ops.greater_equal(noise, self.rate), x.dtype)
         return x * (keep / (1.0 - self.rate))

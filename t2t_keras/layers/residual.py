@@ -6,11 +6,7 @@ from typing import Any, Literal
 import keras
 
 from t2t_keras.layers.dropout import Dropout
-
-
-def layer_norm(name: str) -> keras.layers.LayerNormalization:
-    """Layer normalisation as the authors' code has it: epsilon 1e-6, in float32."""
-    return keras.layers.LayerNormalization(epsilon=1e-6, dtype="float32", name=name)
+from t2t_keras.layers.layer_norm import LayerNorm
 
 
 class Residual(keras.layers.Layer):
@@ -27,14 +23,13 @@ class Residual(keras.layers.Layer):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        self.d_model = d_model
         self.norm_first = norm == "pre"
-        self.norm = layer_norm("norm")
+        self.norm = LayerNorm(d_model, name="norm")
         self.dropout = Dropout(dropout, name="dropout", dtype="float32")
 
     def build(self, input_shape: Any = None) -> None:
         """Creates the weights of the normalisation."""
-        self.norm.build((None, None, self.d_model))
+        self.norm.build(None)
         self.dropout.build(None)
 
     def call(self, x: Any, sublayer: Callable[[Any], Any], seed: Any = None) -> Any:

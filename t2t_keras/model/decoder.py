@@ -7,6 +7,7 @@ from keras import ops
 
 from t2t_keras.hparam import HParams
 from t2t_keras.layers.attention import CrossAttention, SelfAttention, causal_bias
+from t2t_keras.layers.linear import Linear
 from t2t_keras.model.stack import Stack, attention, feed_forward, residuals
 
 # What one layer keeps between the steps of decoding, N hypotheses = B * K:
@@ -51,6 +52,19 @@ class DecoderLayer(keras.layers.Layer):
             lambda y: self.cross_attention(y, key, value, bias, seed=seed),
             seed,
         )
+
+    @property
+    def step_products(self) -> list[Linear]:
+        """The layers with a matrix that `step` multiplies by."""
+        to_past, to_source, network = self.sublayers
+        return [
+            to_past.projection,
+            to_past.output_projection,
+            to_source.query_projection,
+            to_source.output_projection,
+            network.inner,
+            network.outer,
+        ]
 
     def step(self, x: Any, bias: Any, cache: LayerCache) -> tuple[Any, LayerCache]:
         """Runs one new position [B, K, D] of every beam; returns the longer cache."""

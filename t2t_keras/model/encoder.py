@@ -15,7 +15,9 @@ class EncoderLayer(keras.layers.Layer):
     def __init__(self, hparams: HParams, **kwargs: Any) -> None:
         super().__init__(autocast=False, **kwargs)
         dtype = self.dtype_policy
-        self.self_attention = attention(SelfAttention, hparams, "self_attention", dtype)
+        self.self_attention = attention(
+            SelfAttention, hparams, "self_attention", dtype, looks_ahead=True
+        )
         self.feed_forward = feed_forward(hparams, dtype)
         self.residuals = residuals(hparams, [self.self_attention, self.feed_forward])
 

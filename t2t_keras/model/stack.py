@@ -8,16 +8,25 @@ import keras
 from t2t_keras.hparam import HParams
 from t2t_keras.layers.attention import CrossAttention, SelfAttention
 from t2t_keras.layers.feed_forward import FeedForward
-from t2t_keras.layers.residual import Residual, layer_norm
+from t2t_keras.layers.layer_norm import LayerNorm
+from t2t_keras.layers.residual import Residual
+from t2t_keras.model.variants import attention_class
 
 Attention = TypeVar("Attention", SelfAttention, CrossAttention)
 
 
 def attention(
-    kind: type[Attention], hparams: HParams, name: str, dtype: Any
+    kind: type[Attention],
+    hparams: HParams,
+    name: str,
+    dtype: Any,
+    looks_ahead: bool = False,
 ) -> Attention:
-    """Returns an attention sub-layer of the model's sizes."""
-    return kind(
+    """Returns an attention sub-layer of the model's sizes.
+
+    `looks_ahead` is for `attention_class`, which knows the variants.
+    """
+    return attention_class(kind, hparams, looks_ahead)(
         hparams.d_model,
         hparams.num_heads,
         hparams.key_size,
@@ -62,19 +71,19 @@ class Stack(keras.layers.Layer):
         self, kind: type[keras.layers.Layer], hparams: HParams, **kwargs: Any
     ) -> None:
         super().__init__(autocast=False, **kwargs)
-        self.d_model = hparams.d_model
         self.layers = [
             kind(hparams, name=f"layer_{i}", dtype=self.dtype_policy)
             for i in range(hparams.num_layers)
         ]
-        self.norm = layer_norm("norm") if hparams.norm == "pre" else None
+        pre_norm = hparams.norm == "pre"
+        self.norm = LayerNorm(hparams.d_model, name="norm") if pre_norm else None
 
     def build(self, input_shape: Any = None) -> None:
         """Creates the weights."""
         for layer in self.layers:
             layer.build(None)
         if self.norm:
-            self.norm.build((None, None, self.d_model))
+            self.norm.build(None)
 
     def finish(self, x: Any) -> Any:
         """Returns what leaves the stack, given what left its last layer."""

@@ -1,6 +1,7 @@
 """The Transformer: embeddings, encoder, decoder, and decoding step by step (3)."""
 
 import dataclasses
+import itertools
 from typing import Any
 
 import keras
@@ -10,13 +11,16 @@ from t2t_keras.hparam import HParams
 from t2t_keras.layers.attention import padding_bias
 from t2t_keras.layers.dropout import Dropout
 from t2t_keras.layers.embedding import Embedding
+from t2t_keras.layers.matrix import HasMatrix, held
 from t2t_keras.layers.position import LearnedPositions, sinusoids, t2t_timing_signal
 from t2t_keras.model.decoder import Decoder
 from t2t_keras.model.encoder import Encoder
 
 PAD = 0
 
-# {"bias": hides the source's padding, "layers": a `LayerCache` for each layer}
+# {"bias": hides the source's padding,
+#  "matrices": what each step multiplies by, in the dtype of the products,
+#  "layers": a `LayerCache` for each layer}
 Cache = dict[str, Any]
 
 
@@ -115,19 +119,22 @@ class Transformer(keras.Model):
 
     def states(self, source: Any, target: Any, seed: Any = None) -> Any:
         """Returns what `call` maps to logits: the decoder's output [B, T, D]."""
-        memory = self.encode(source, seed=seed)
         shifted = ops.pad(target, ((0, 0), (1, 0)))[:, :-1]  # the first input is PAD
-        x = self._embed(self.target_embedding, shifted, 0)
-        x = self.target_dropout(x, seed=seed)
-        return self.decoder(x, memory, padding_bias(source == PAD), seed=seed)
+        x, y = self._embed_both(source, shifted)
+        memory = self._encode(x, source, seed)
+        y = self.target_dropout(y, seed=seed)
+        return self.decoder(y, memory, padding_bias(source == PAD), seed=seed)
 
     def logits(self, states: Any) -> Any:
         """Returns float32 logits [..., V] of the decoder's output [..., D]."""
         return self.softmax_embedding.logits(states)
 
-    def encode(self, source: Any, seed: Any = None) -> Any:
+    def encode(self, source: Any) -> Any:
         """Returns the memory [B, S, D] of source ids [B, S]."""
-        x = self._embed(self.source_embedding, source, 0)
+        return self._encode(self._embed(self.source_embedding, source, 0), source, None)
+
+    def _encode(self, x: Any, source: Any, seed: Any) -> Any:
+        """Returns the memory of embedded source ids [B, S, D]."""
         x = self.source_dropout(x, seed=seed)
         return self.encoder(x, padding_bias(source == PAD), seed=seed)
 
@@ -141,6 +148,7 @@ class Transformer(keras.Model):
         """
         return {
             "bias": padding_bias(source == PAD),
+            "matrices": [layer.matrix() for layer in self._step_products],
             "layers": self.decoder.start_cache(memory, num_beams),
         }
 
@@ -156,8 +164,9 @@ class Transformer(keras.Model):
             float32 logits [B, K, V] and the cache for the next step.
         """
         x = self._embed(self.target_embedding, ids, position, axis=0)
-        x, layers = self.decoder.step(x, cache["bias"], cache["layers"])
-        return self.logits(x), {"bias": cache["bias"], "layers": layers}
+        with held(self._step_products, cache["matrices"]):
+            x, layers = self.decoder.step(x, cache["bias"], cache["layers"])
+            return self.logits(x), cache | {"layers": layers}
 
     def reorder_cache(self, cache: Cache, parents: Any) -> Cache:
         """Returns the cache in which beam k continues beam `parents[b, k]`.
@@ -177,7 +186,7 @@ class Transformer(keras.Model):
             }
             for layer in cache["layers"]
         ]
-        return {"bias": cache["bias"], "layers": layers}
+        return cache | {"layers": layers}
 
     def cache_shapes(self, cache: Cache) -> Cache:
         """Returns the cache's static shapes as a loop over steps sees them.
@@ -191,15 +200,42 @@ class Transformer(keras.Model):
 
         return {
             "bias": shape("bias", cache["bias"]),
+            "matrices": [tuple(matrix.shape) for matrix in cache["matrices"]],
             "layers": [
                 {name: shape(name, value) for name, value in layer.items()}
                 for layer in cache["layers"]
             ],
         }
 
+    @property
+    def _step_products(self) -> list[HasMatrix]:
+        """The layers whose matrices a step of decoding multiplies by."""
+        in_layers = (layer.step_products for layer in self.decoder.layers)
+        return [*itertools.chain(*in_layers), self.softmax_embedding]
+
+    def _embed_both(self, source: Any, target: Any) -> tuple[Any, Any]:
+        """Embeds [B, S] and [B, T], in one look-up if they share a matrix.
+
+        The gradient of a shared matrix is then the sum of two parts, of embeddings and
+        of logits. Three would be added in an order that varies from run to run.
+        """
+        if self.source_embedding is not self.target_embedding:
+            x = self._embed(self.source_embedding, source, 0)
+            return x, self._embed(self.target_embedding, target, 0)
+        rows = [ops.reshape(ids, (-1,)) for ids in (source, target)]
+        vectors = self.source_embedding(ops.concatenate(rows)[None])[0]
+        count = ops.shape(rows[0])[0]
+        x = ops.reshape(vectors[:count], (*ops.shape(source), -1))
+        y = ops.reshape(vectors[count:], (*ops.shape(target), -1))
+        return self._add_positions(x, 0), self._add_positions(y, 0)
+
     def _embed(self, embedding: Embedding, ids: Any, start: Any, axis: int = 1) -> Any:
         """Embeds ids and adds their positions, `start` onwards along the axis."""
-        count = ops.shape(ids)[1] if axis == 1 else 1
+        return self._add_positions(embedding(ids), start, axis)
+
+    def _add_positions(self, x: Any, start: Any, axis: int = 1) -> Any:
+        """Adds positions, `start` onwards along the axis, to [B, T, D]."""
+        count = ops.shape(x)[1] if axis == 1 else 1
         positions = ops.arange(count) + start
         if self.positions:
             signal = self.positions(positions)
@@ -207,7 +243,6 @@ class Transformer(keras.Model):
             signal = t2t_timing_signal(positions, self.hparams.d_model)
         else:
             signal = sinusoids(positions, self.hparams.d_model)
-        x = ops.cast(embedding(ids), "float32")
         return x + ops.cast(signal, "float32")
 
     def get_config(self) -> dict[str, Any]:

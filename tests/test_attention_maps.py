@@ -1,0 +1,211 @@
+"""Attention weights that are handed out: against NumPy, and as they are drawn."""
+
+import base64
+import json
+import re
+import struct
+import zlib
+
+import numpy as np
+import numpy_transformer
+import pytest
+from decoding_models import transformer
+from numpy_transformer import NumpyTransformer, randomise, softmax
+
+from t2t_keras.analysis.attention_page import Picture, attention_page
+from t2t_keras.cli import main
+from t2t_keras.decoding.attention import sentence_attention
+from t2t_keras.decoding.translator import Translator
+from t2t_keras.errors import UserError
+from t2t_keras.hparam import HParams
+from t2t_keras.model.attention_maps import attention_maps
+from t2t_keras.model.transformer import Transformer
+from t2t_keras.problem import Problem
+from t2t_keras.text.sentence_piece import SentencePieceTokenizer, train_sentence_piece
+from t2t_keras.training import run_dir
+
+LAYERS, HEADS, VOCAB = 2, 3, 17
+SOURCES = [[3, 4, 5, 6, 7, 1], [8, 9, 1]]
+TARGETS = [[5, 6, 1], [7, 8, 9, 10, 1]]
+
+
+def model(**options):
+    sizes = {"num_layers": LAYERS, "d_model": 12, "d_ff": 8, "num_heads": HEADS}
+    return randomise(Transformer(HParams(**sizes | options), VOCAB))
+
+
+def pad(rows):
+    width = max(map(len, rows))
+    return np.array([[*row, *[0] * (width - len(row))] for row in rows], np.int32)
+
+
+def numpy_weights(network, source, target, monkeypatch):
+    """The weights in the order in which the NumPy model computes them."""
+    found = []
+
+    def attention(query, key, value, allowed):
+        logits = query @ key.T / np.sqrt(query.shape[-1])
+        weights = softmax(np.where(allowed, logits, -1e9))
+        found.append(weights)
+        return weights @ value
+
+    monkeypatch.setattr(numpy_transformer, "attention", attention)
+    NumpyTransformer(network)(source, target)
+    heads = [np.stack(found[i : i + HEADS]) for i in range(0, len(found), HEADS)]
+    encoder, decoder = heads[:LAYERS], heads[LAYERS:]
+    return encoder, decoder[::2], decoder[1::2]
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"norm": "pre", "d_k": 3}, {"position": "learned"}], ids=str
+)
+def test_weights_are_those_of_the_equations(options, monkeypatch):
+    network = model(**options)
+    maps = attention_maps(network, pad(SOURCES), pad(TARGETS))
+    for row, pair in enumerate(zip(SOURCES, TARGETS, strict=True)):
+        expected = numpy_weights(network, *pair, monkeypatch)
+        for actual, kind in zip(maps, expected, strict=True):
+            assert len(actual) == len(kind) == LAYERS
+            for mine, other in zip(actual, kind, strict=True):
+                rows, columns = other.shape[1:]
+                cut = np.asarray(mine)[row, :, :rows, :columns]
+                np.testing.assert_allclose(cut, other, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"attention": "unscaled"}, {"attention": "additive"}, {"attention_window": 3}],
+    ids=str,
+)
+def test_rows_sum_to_one_over_what_may_be_seen(options):
+    maps = attention_maps(model(**options), pad(SOURCES), pad(TARGETS))
+    shapes = {"encoder": (6, 6), "decoder": (5, 5), "cross": (5, 6)}
+    for name, shape in shapes.items():
+        for weights in getattr(maps, name):
+            assert tuple(weights.shape) == (2, HEADS, *shape)
+            np.testing.assert_allclose(np.asarray(weights).sum(-1), 1, atol=1e-6)
+    for weights in (*maps.encoder, *maps.cross):
+        assert (np.asarray(weights)[1, :, : len(TARGETS[1]), 3:] < 1e-6).sum() > 0
+    for weights in maps.cross:
+        assert (np.asarray(weights)[1, :, :, 3:] == 0).all()  # padding
+    for weights in maps.decoder:
+        assert (np.asarray(weights)[:, :, *np.triu_indices(5, 1)] == 0).all()
+    if "attention_window" in options:
+        for weights in maps.encoder:
+            far = np.abs(np.subtract.outer(np.arange(6), np.arange(6))) > 1
+            assert (np.asarray(weights)[0][:, far] == 0).all()
+        for weights in maps.decoder:
+            assert (np.asarray(weights)[:, :, *np.tril_indices(5, -3)] == 0).all()
+            assert (np.asarray(weights)[:, :, *np.tril_indices(5)] > 0).sum() > 0
+
+
+def test_weights_are_those_that_make_the_models_output():
+    """The last layer's cross-attention, redone with the weights handed out."""
+    network = model(attention="additive", num_layers=1)
+    source, target = pad(SOURCES[:1]), pad(TARGETS[:1])
+    layer = network.decoder.layers[0].cross_attention
+    seen = {}
+    attend = layer._attend
+
+    def spy(query, key, value, bias, seed):
+        seen["value"], seen["output"] = value, attend(query, key, value, bias, seed)
+        return seen["output"]
+
+    layer._attend = spy
+    network(source, target)
+    (weights,) = attention_maps(network, source, target).cross
+    heads = np.einsum("bhts,bhsv->bthv", weights, seen["value"]).reshape(1, 3, -1)
+    output = heads @ layer.output_projection.kernel.numpy()
+    np.testing.assert_allclose(output, seen["output"], atol=1e-5)
+
+
+# The page
+
+
+def png_pixels(data):
+    """Reads an 8-bit grey PNG whose rows are not filtered."""
+    width, height = struct.unpack(">II", data[16:24])
+    start = data.index(b"IDAT") + 4
+    (length,) = struct.unpack(">I", data[start - 8 : start - 4])
+    rows = np.frombuffer(zlib.decompress(data[start : start + length]), np.uint8)
+    return rows.reshape(height, width + 1)[:, 1:]
+
+
+def pictures_of(page):
+    found = re.findall(r"data:image/png;base64,([\w+/=]+)", page)
+    return [png_pixels(base64.b64decode(image)) for image in found]
+
+
+def test_page_shows_the_weights():
+    rng = np.random.default_rng(0)
+    weights = rng.random((2, 3, 4, 5))
+    picture = Picture("a < b", ["w", "<x>", "y", "z"], list("abcde"), weights)
+    page = attention_page("T & U", [picture, picture])
+    pixels = np.array(pictures_of(page)).reshape(2, 2, 3, 4, 5)
+    for drawn in pixels:
+        np.testing.assert_allclose(1 - drawn / 255, weights, atol=1 / 255)
+    assert page.count("<details open>") == 2 and page.count("<details>") == 2
+    assert "T &amp; U" in page and "a &lt; b" in page
+    assert page.count("&lt;x&gt;") == 2
+    assert "<x>" not in page
+    assert "http" not in page.replace("http://www.w3.org", "")
+
+
+# Text
+
+
+LINES = ["the old house stands near the river .", "a dog runs ."]
+
+
+@pytest.fixture(scope="module")
+def translator(tmp_path_factory):
+    path = tmp_path_factory.mktemp("vocab") / "vocab.spm"
+    train_sentence_piece(LINES * 2, path, 340)
+    tokenizer = SentencePieceTokenizer(path)
+    network = transformer(tokenizer.vocab_size)
+    return Translator(Problem(summary=""), network, tokenizer, tokenizer)
+
+
+def test_a_pair_of_texts(translator):
+    tokenizer = translator.source_tokenizer
+    found = sentence_attention(translator, *LINES)
+    assert found.source == [tokenizer.pieces[i] for i in tokenizer.encode(LINES[0])]
+    assert found.target == [tokenizer.pieces[i] for i in tokenizer.encode(LINES[1])]
+    source, target = len(found.source), len(found.target)
+    assert found.encoder.shape == (1, 2, source, source)
+    assert found.decoder.shape == (1, 2, target, target)
+    assert found.cross.shape == (1, 2, target, source)
+    ids = [np.array([tokenizer.encode(line)]) for line in LINES]
+    (cross,) = attention_maps(translator.model, *ids).cross
+    np.testing.assert_allclose(found.cross[0], cross[0], atol=1e-6)
+
+    own = sentence_attention(translator, LINES[0])
+    best = translator.n_best(LINES[:1], 1)[0][0]
+    assert own.target == [tokenizer.pieces[i] for i in best.ids]
+    with pytest.raises(UserError, match="source is blank"):
+        sentence_attention(translator, " ")
+
+
+def test_the_verb_writes_a_page(translator, tmp_path, monkeypatch, capfd):
+    class Run:
+        def __init__(self, path):
+            assert path == "some/run"
+
+        def translator(self, checkpoint):
+            assert checkpoint == "average"
+            return translator
+
+    monkeypatch.setattr(run_dir, "RunDirectory", Run)
+    page = tmp_path / "page.html"
+    words = ["--output_dir", "some/run", "--checkpoint", "average"]
+    words += ["--source", LINES[0], "--target", LINES[1], "--write", str(page)]
+    assert main(["attention", *words, "--json"]) == 0
+    result = json.loads(capfd.readouterr().out.splitlines()[-1])
+    found = sentence_attention(translator, *LINES)
+    assert (result["layers"], result["heads"]) == (1, 2)
+    assert (result["source"], result["target"]) == (found.source, found.target)
+    pixels = pictures_of(page.read_text(encoding="utf-8"))
+    expected = [*found.encoder[0], *found.decoder[0], *found.cross[0]]
+    for drawn, weights in zip(pixels, expected, strict=True):
+        np.testing.assert_allclose(1 - drawn / 255, weights, atol=1 / 255)
+    assert "(start)" in page.read_text(encoding="utf-8")

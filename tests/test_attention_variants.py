@@ -1,0 +1,301 @@
+"""Windowed, unscaled and additive attention against NumPy, and in a model."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from decoding_models import (
+    log_probs_of,
+    outputs,
+    random_sources,
+    searcher,
+    transformer,
+)
+from numpy_transformer import randomise, softmax
+
+from t2t_keras.hparam import HParams
+from t2t_keras.layers.additive_attention import (
+    AdditiveCrossAttention,
+    AdditiveSelfAttention,
+)
+from t2t_keras.layers.attention import SelfAttention, causal_bias, padding_bias
+from t2t_keras.layers.unscaled_attention import (
+    UnscaledCrossAttention,
+    UnscaledSelfAttention,
+)
+from t2t_keras.layers.window_attention import WindowSelfAttention
+from t2t_keras.model.transformer import Transformer
+
+D, HEADS, D_K, D_V = 12, 3, 5, 2
+VOCAB = 17
+VARIANTS = (
+    {"attention_window": 1},
+    {"attention_window": 4},
+    {"attention_window": 50},
+    {"attention": "unscaled"},
+    {"attention": "additive"},
+)
+
+
+def normal(*shape, seed=0):
+    return np.random.default_rng(seed).normal(size=shape).astype(np.float32)
+
+
+def built(kind, **options):
+    layer = kind(D, HEADS, D_K, D_V, **options)
+    layer.build(None)
+    return layer
+
+
+def model(**options):
+    sizes = {"num_layers": 2, "d_model": 8, "d_ff": 12, "num_heads": 2}
+    return randomise(Transformer(HParams(**sizes | options), VOCAB))
+
+
+def ids(*shape, seed=0):
+    return np.random.default_rng(seed).integers(1, VOCAB, shape).astype(np.int32)
+
+
+def full_attention(layer):
+    """`SelfAttention` with a windowed layer's weights."""
+    full = built(SelfAttention)
+    full.set_weights(layer.get_weights())
+    return full
+
+
+def band(length, before, after):
+    """bool [T, T]: whether query i may look at key j."""
+    offsets = np.arange(length)[None, :] - np.arange(length)[:, None]
+    return (-before <= offsets) & (offsets <= after)
+
+
+# The window
+
+
+@pytest.mark.parametrize("length", [1, 2, 3, 7, 12, 13])
+@pytest.mark.parametrize(
+    ("before", "after"), [(0, 0), (1, 1), (3, 3), (2, 0), (5, 0), (20, 20), (20, 0)]
+)
+def test_blocks_equal_a_band_mask_over_everything(length, before, after):
+    """Outputs and all gradients, with a padded sentence in the batch."""
+    layer = built(WindowSelfAttention, before=before, after=after)
+    full = full_attention(layer)
+    x = tf.constant(normal(2, length, D))
+    lengths = np.array([length, max(length - 4, 1)])
+    is_token = np.arange(length) < lengths[:, None]
+    allowed = band(length, before, after) & is_token[:, None, :]
+    reference = np.where(allowed, 0, -1e9).astype(np.float32)[:, None]
+    bias = padding_bias(~is_token) if after else causal_bias(length)
+    probe = normal(2, length, D, seed=1) * is_token[..., None]
+
+    def run(layer, bias):
+        weights = [weight.value for weight in layer.trainable_variables]
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            y = layer(x, bias)
+            total = tf.reduce_sum(y * probe)
+        return y.numpy(), tape.gradient(total, [x, *weights])
+
+    y, gradients = run(layer, bias)
+    expected, expected_gradients = run(full, reference)
+    assert np.isfinite(y).all()
+    np.testing.assert_allclose(y[is_token], expected[is_token], atol=1e-5)
+    for actual, gradient in zip(gradients, expected_gradients, strict=True):
+        np.testing.assert_allclose(actual, gradient, atol=1e-5)
+
+
+def test_window_is_the_formula_head_by_head():
+    """Against NumPy alone, one query at a time: only what is in reach is looked at."""
+    layer = built(WindowSelfAttention, before=2, after=2)
+    x = normal(1, 9, D)
+    kernel = layer.projection.kernel.numpy()
+    q, k, v = np.split(x[0] @ kernel, [HEADS * D_K, 2 * HEADS * D_K], axis=1)
+    q, k, v = (m.reshape(9, HEADS, -1) for m in (q, k, v))
+    heads = np.zeros((9, HEADS, D_V))
+    for i in range(9):
+        near = slice(max(i - 2, 0), i + 3)
+        for h in range(HEADS):
+            weights = softmax(k[near, h] @ q[i, h] / np.sqrt(D_K))
+            heads[i, h] = weights @ v[near, h]
+    expected = heads.reshape(9, -1) @ layer.output_projection.kernel.numpy()
+    np.testing.assert_allclose(layer(x, None).numpy()[0], expected, atol=1e-5)
+
+
+def test_any_length_in_one_traced_function():
+    layer = built(WindowSelfAttention, before=3, after=3)
+    spec = tf.TensorSpec([None, None, D])
+    traced = tf.function(lambda x: layer(x, None), input_signature=[spec])
+    for length in (1, 3, 8, 20):
+        x = normal(2, length, D)
+        np.testing.assert_allclose(traced(x), layer(x, None), atol=1e-5)
+
+
+def test_the_largest_tensor_grows_linearly_with_the_length():
+    """No operation of the forward or backward pass makes n^2 values."""
+
+    def largest(length):
+        layer = built(WindowSelfAttention, before=8, after=8)
+        x = tf.TensorSpec([1, length, D])
+
+        def gradient(x):
+            with tf.GradientTape() as tape:
+                tape.watch(x)
+                y = tf.reduce_sum(layer(x, None))
+            return tape.gradient(y, x)
+
+        graph = tf.function(gradient).get_concrete_function(x).graph
+        outputs = [tensor for op in graph.get_operations() for tensor in op.outputs]
+        shapes = [t.shape for t in outputs if t.shape.is_fully_defined()]
+        assert len(shapes) > 0.9 * len(outputs)
+        return max(shape.num_elements() for shape in shapes)
+
+    small, large = largest(1000), largest(4000)
+    assert large < 4.1 * small
+    assert large < 4000 * 4 * 8 * HEADS
+
+
+def test_dropout_in_the_window_drops_and_scales():
+    layer = built(WindowSelfAttention, before=3, after=3, dropout=0.5)
+    x = np.repeat(normal(1, 16, D), 2000, axis=0)  # each row has a mask of its own
+    dropped = layer(x, None, seed=np.array([1, 2], np.int32)).numpy()
+    kept = layer(x[:1], None).numpy()[0]
+    assert np.abs(dropped[0] - kept).max() > 0.1
+    np.testing.assert_allclose(dropped.mean(0), kept, atol=0.15)
+
+
+# The functions of 3.2.1
+
+
+@pytest.mark.parametrize("kind", [UnscaledSelfAttention, UnscaledCrossAttention])
+def test_unscaled_weights_are_the_plain_softmax(kind):
+    query, key = normal(2, HEADS, 4, D_K), normal(2, HEADS, 6, D_K, seed=1)
+    weights = built(kind).head_weights(query, key, None).numpy()
+    expected = softmax(np.einsum("bhtd,bhsd->bhts", query, key))
+    np.testing.assert_allclose(weights, expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", [AdditiveSelfAttention, AdditiveCrossAttention])
+def test_additive_weights_are_bahdanaus(kind):
+    layer = built(kind)
+    query, key = normal(2, HEADS, 4, D_K), normal(2, HEADS, 6, D_K, seed=1)
+    is_padding = np.array([[0, 0, 0, 0, 1, 1], [0] * 6], bool)
+    weights = layer.head_weights(query, key, padding_bias(is_padding)).numpy()
+    vectors = layer.score.numpy()  # [d_k, H]
+    for b, h, t in np.ndindex(2, HEADS, 4):
+        logits = [
+            vectors[:, h] @ np.tanh(query[b, h, t] + key[b, h, s]) for s in range(6)
+        ]
+        logits = np.where(is_padding[b], -1e9, logits)
+        np.testing.assert_allclose(weights[b, h, t], softmax(logits), atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", [UnscaledSelfAttention, AdditiveSelfAttention])
+def test_the_rest_of_a_variant_is_that_of_attention(kind):
+    """Outputs are W^O of the heads' values under the variant's weights."""
+    layer = built(kind)
+    x = normal(2, 7, D)
+    query, key, value = layer._project(x)
+    weights = layer.head_weights(query, key, causal_bias(7)).numpy()
+    heads = np.einsum("bhts,bhsv->bthv", weights, value.numpy()).reshape(2, 7, -1)
+    expected = heads @ layer.output_projection.kernel.numpy()
+    np.testing.assert_allclose(layer(x, causal_bias(7)), expected, atol=1e-5)
+
+
+def test_dot_products_have_the_variance_d_k():
+    """Why the paper scales (3.2.1): the unscaled softmax is saturated."""
+    query, key = normal(1, 1, 400, 256), normal(1, 1, 400, 256, seed=1)
+    products = np.einsum("bhtd,bhsd->bhts", query, key)
+    np.testing.assert_allclose(products.var(), 256, rtol=0.03)
+
+
+# In a model
+
+
+@pytest.mark.parametrize("options", VARIANTS, ids=str)
+@pytest.mark.parametrize("norm", ["post", "pre"])
+def test_steps_with_a_cache_equal_teacher_forcing(options, norm):
+    beams, steps = 3, 9
+    network = model(norm=norm, **options)
+    source = ids(2, 6)
+    source[1, 3:] = 0
+    targets = ids(2, beams, steps, seed=2)
+    cache = network.start_cache(network.encode(source), source, beams)
+    shifted = np.pad(targets, ((0, 0), (0, 0), (1, 0)))
+    actual = []
+    for t in range(steps):
+        logits, cache = network.decode_step(shifted[:, :, t], t, cache)
+        actual.append(logits.numpy())
+    expected = network(np.repeat(source, beams, 0), targets.reshape(-1, steps)).numpy()
+    expected = expected.reshape(2, beams, steps, VOCAB)
+    np.testing.assert_allclose(np.stack(actual, 2), expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("options", VARIANTS, ids=str)
+def test_more_padding_changes_nothing(options):
+    network = model(**options)
+    source, target = ids(2, 5), ids(2, 4, seed=1)
+    tight = network(source, target).numpy()
+    wide = np.pad(source, ((0, 0), (0, 8))), np.pad(target, ((0, 0), (0, 3)))
+    np.testing.assert_allclose(network(*wide).numpy()[:, :4], tight, atol=1e-5)
+
+
+def test_reach_of_the_window_in_encoder_and_decoder():
+    """One layer: encoder |i - j| <= r / 2, decoder i - r < j <= i; the source whole."""
+    network = model(num_layers=1, attention_window=4)
+    source, target = ids(1, 9), ids(1, 9, seed=1)
+
+    def influence(run, sequence):
+        """[in, out]: which positions of the output each one of the input changes."""
+        plain, changed = run(sequence), []
+        for i in range(9):
+            other = sequence.copy()
+            other[0, i] = other[0, i] % (VOCAB - 1) + 1
+            changed.append(np.abs(run(other) - plain).max((0, 2)) > 1e-6)
+        return np.array(changed)
+
+    seen = influence(lambda s: network.encode(s).numpy(), source)
+    np.testing.assert_array_equal(seen.T, band(9, 2, 2))
+    seen = influence(lambda t: network(source, t).numpy(), target)
+    shifted = np.pad(band(9, 3, 0), ((0, 0), (0, 1)))[:, 1:]  # input j is target j - 1
+    np.testing.assert_array_equal(seen.T, shifted)
+    assert influence(lambda s: network(s, target).numpy(), source).all()
+
+
+@pytest.mark.parametrize("options", VARIANTS[1:], ids=str)
+def test_beams_found_in_a_graph_have_the_scores_of_teacher_forcing(options):
+    network = transformer(VOCAB, num_layers=2, **options)
+    sources = random_sources(3, VOCAB)
+    found = searcher(network)(sources, 12, 3, n_best=2)
+    for row, source in enumerate(sources):
+        expected = log_probs_of(network, source, outputs(found, row))
+        np.testing.assert_allclose(found.log_probs[row], expected, atol=1e-4)
+
+
+def test_a_window_beyond_the_sentence_is_no_window():
+    source, target = ids(2, 7), ids(2, 8, seed=1)
+    narrow, full = model(attention_window=100), model()
+    np.testing.assert_allclose(narrow(source, target), full(source, target), atol=1e-5)
+
+
+@pytest.mark.parametrize("options", VARIANTS, ids=str)
+def test_bfloat16_stays_near_float32(options):
+    exact = model(**options)
+    rough = model(compute_dtype="bfloat16", **options)
+    source, target = ids(3, 9), ids(3, 8, seed=1)
+    expected, actual = exact(source, target).numpy(), rough(source, target).numpy()
+    difference = np.abs(actual - expected)
+    assert 0 < difference.mean() < 0.02 * np.abs(expected).max()
+
+
+def test_additive_attention_has_one_more_vector_for_each_head():
+    plain, additive = model(), model(attention="additive")
+    scores = (2 * 1 + 2 * 2) * 2 * 4  # attentions, heads, d_k
+    assert additive.count_params() == plain.count_params() + scores
+
+
+def test_a_new_score_vector_begins_as_glorot_of_one_output():
+    layer = AdditiveSelfAttention(400, 2, 200, 200)
+    keras.utils.set_random_seed(0)
+    layer.build(None)
+    limit = np.sqrt(6 / 201)
+    assert 0.97 * limit < np.abs(layer.score.numpy()).max() <= limit

@@ -1,0 +1,76 @@
+"""What a training step holds in memory at its fullest, in bytes; an estimate."""
+
+from t2t_keras.analysis.flops import keys_met
+from t2t_keras.hparam import HParams
+
+_FLOAT32 = 4
+
+# float32 values of width D that one residual connection keeps for the backward pass:
+# the sum normalised, that times gamma, and its output.
+_KEPT_BY_RESIDUAL = 3
+
+
+def memory_per_batch(
+    hparams: HParams,
+    parameters: int,
+    target_vocab_size: int,
+    length: int,
+    replicas: int,
+) -> dict[str, int]:
+    """Returns the bytes on each replica for a full batch of sentences of one length.
+
+    Activations are what the backward pass needs of the forward pass, layer by layer as
+    this model is written. What the libraries use to work in is not counted, nor what
+    their compilers save.
+
+    Args:
+        hparams: the model's.
+        parameters: in all.
+        target_vocab_size: V.
+        length: positions of every source and every target.
+        replicas: which share the batch.
+
+    Returns:
+        The parts' names and bytes, first of all "total".
+    """
+    positions = -(-hparams.batch_tokens // replicas)  # on each side
+    number = _FLOAT32 if hparams.compute_dtype == "float32" else 2
+    copies = 0 if number == _FLOAT32 else number * parameters
+    parts = {
+        "weights": _FLOAT32 * parameters + copies,
+        "adam": 2 * _FLOAT32 * parameters,  # both moments
+        "gradients": _FLOAT32 * parameters,
+        "activations": positions * _activations(hparams, length, number),
+        # The logits, their softmax and its gradient.
+        "logits": 3 * _FLOAT32 * positions * target_vocab_size,
+    }
+    return {"total": sum(parts.values()), **parts}
+
+
+def _activations(hparams: HParams, length: int, number: int) -> int:
+    """Returns the bytes of one source and one target position, in all layers."""
+    d, heads = hparams.d_model, hparams.num_heads
+    keys, values = heads * hparams.key_size, heads * hparams.value_size
+    copy = 0 if number == _FLOAT32 else number  # in the type of the matrix products
+    # A dropout keeps its mask and what it was given.
+    dropped = {
+        field: 2 if getattr(hparams, field) else 0
+        for field in ("dropout", "attention_dropout", "ffn_dropout")
+    }
+    residual = d * (_KEPT_BY_RESIDUAL + dropped["dropout"]) * _FLOAT32
+    embeddings = 2 * d * (1 + dropped["dropout"]) * _FLOAT32
+    feed_forward = number * hparams.d_ff * (1 + dropped["ffn_dropout"]) + copy * d
+
+    def attention(keys_of_query: int) -> int:
+        """Queries, keys, values and heads; a weight for every key."""
+        weight = _FLOAT32 + copy + number * dropped["attention_dropout"]
+        if hparams.attention == "additive":
+            weight += number * hparams.key_size
+        vectors = number * (2 * keys + 2 * values) + copy * d
+        return vectors + weight * heads * keys_of_query
+
+    encoder = attention(keys_met(hparams, length, looks_ahead=True))
+    decoder = attention(keys_met(hparams, length, looks_ahead=False))
+    attentions = encoder + decoder + attention(length)
+    layer = attentions + 2 * feed_forward + 5 * residual
+    return embeddings + hparams.num_layers * layer

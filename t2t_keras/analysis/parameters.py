@@ -1,0 +1,58 @@
+"""The number of parameters of a model, part by part (3.1 to 3.5)."""
+
+from t2t_keras.hparam import HParams
+
+
+def count_parameters(
+    hparams: HParams, source_vocab_size: int, target_vocab_size: int | None = None
+) -> dict[str, int]:
+    """Returns the parameters of each part of `Transformer`.
+
+    Args:
+        hparams: the model's.
+        source_vocab_size: pieces; of both languages unless there is the other size.
+        target_vocab_size: pieces of the target's own vocabulary; None: it is shared.
+
+    Returns:
+        The parts' names and sizes, first of all "total". Parts that a model does not
+        have are 0.
+    """
+    d, n = hparams.d_model, hparams.num_layers
+    attention = attention_parameters(hparams)
+    feed_forward = (d * hparams.d_ff + hparams.d_ff) + (hparams.d_ff * d + d)
+    norm = 2 * d  # scale and shift
+    last_norm = norm if hparams.norm == "pre" else 0
+    positions = hparams.max_positions * d if hparams.position == "learned" else 0
+    rows = embedding_rows(hparams, source_vocab_size, target_vocab_size)
+    parts = {
+        "embeddings": rows * d,
+        "positions": positions,
+        "encoder_self_attention": n * attention,
+        "encoder_feed_forward": n * feed_forward,
+        "encoder_layer_norm": n * 2 * norm + last_norm,
+        "decoder_self_attention": n * attention,
+        "decoder_cross_attention": n * attention,
+        "decoder_feed_forward": n * feed_forward,
+        "decoder_layer_norm": n * 3 * norm + last_norm,
+    }
+    return {"total": sum(parts.values()), **parts}
+
+
+def attention_parameters(hparams: HParams) -> int:
+    """Returns the parameters of one multi-head attention: W^Q, W^K, W^V and W^O."""
+    keys = hparams.num_heads * hparams.key_size
+    values = hparams.num_heads * hparams.value_size
+    score = keys if hparams.attention == "additive" else 0
+    return hparams.d_model * (2 * keys + 2 * values) + score
+
+
+def embedding_rows(hparams: HParams, source: int, target: int | None) -> int:
+    """Returns the rows of all matrices that embed or map to logits (3.4).
+
+    With one vocabulary it is one matrix, with two vocabularies two, without sharing
+    three.
+    """
+    own_target = source if target is None else target
+    if not hparams.share_embeddings:
+        return source + 2 * own_target
+    return source if target is None else source + target

@@ -1,0 +1,59 @@
+"""The verb that draws what a model's heads look at: `attention`."""
+
+import argparse
+from typing import Any
+
+from t2t_keras.cli.lines import open_output
+from t2t_keras.cli.verb import Verb, add_checkpoint, add_usr_dir, table
+
+
+def _attention_flags(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--output_dir", required=True, help="a run directory")
+    add_checkpoint(parser)
+    add_usr_dir(parser)
+    parser.add_argument("--source", required=True, metavar="TEXT", help="a sentence")
+    parser.add_argument(
+        "--target", metavar="TEXT", help="its translation (default: the model's own)"
+    )
+    parser.add_argument(
+        "--write", required=True, metavar="FILE", help="the HTML page to write"
+    )
+
+
+def _attention(args: argparse.Namespace) -> dict[str, Any]:
+    from t2t_keras.analysis.attention_page import Picture, attention_page
+    from t2t_keras.decoding.attention import sentence_attention
+    from t2t_keras.training.run_dir import RunDirectory
+
+    translator = RunDirectory(args.output_dir).translator(args.checkpoint)
+    found = sentence_attention(translator, args.source, args.target)
+    source, target = found.source, found.target
+    before = ["(start)", *target[:-1]]
+    pictures = [
+        Picture("Encoder: the source to itself", source, source, found.encoder),
+        Picture("Decoder: the target to what precedes", target, before, found.decoder),
+        Picture("Decoder: the target to the source", target, source, found.cross),
+    ]
+    with open_output(args.write) as file:
+        file.write(attention_page(args.source, pictures))
+    layers, heads, *_ = found.cross.shape
+    return {
+        "write": args.write,
+        "layers": layers,
+        "heads": heads,
+        "source": source,
+        "target": target,
+    }
+
+
+VERBS = {
+    "attention": Verb(
+        "draw what a model's heads look at in a sentence",
+        _attention_flags,
+        _attention,
+        lambda result: table(
+            {k: " ".join(v) if isinstance(v, list) else v for k, v in result.items()}
+        ),
+        uses_tensorflow=True,
+    ),
+}

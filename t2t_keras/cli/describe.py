@@ -1,0 +1,145 @@
+"""The verb that says what a model is before it is trained: `describe`."""
+
+import argparse
+from typing import Any
+
+from t2t_keras import registry
+from t2t_keras.analysis.complexity import Complexity, layer_complexities
+from t2t_keras.analysis.flops import flops_per_token, training_cost
+from t2t_keras.analysis.memory import memory_per_batch
+from t2t_keras.analysis.parameters import count_parameters
+from t2t_keras.cli.verb import Verb, add_usr_dir, positive
+
+
+def _describe_flags(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--hparams_set", required=True, help="a name of `t2t list`")
+    parser.add_argument(
+        "--hparams",
+        default="",
+        metavar="K=V,K=V",
+        help='changes to the set, such as "dropout=0.2,num_layers=4"',
+    )
+    add_usr_dir(parser)
+    parser.add_argument(
+        "--vocab_size",
+        type=positive,
+        default=37_000,
+        help="pieces (default: 37000, as the paper's en-de)",
+    )
+    parser.add_argument(
+        "--target_vocab_size",
+        type=positive,
+        metavar="N",
+        help="pieces of the target, where it has a vocabulary of its own",
+    )
+    parser.add_argument(
+        "--length",
+        type=positive,
+        default=32,
+        help="positions of the source and of the target (default: 32)",
+    )
+    machine = parser.add_argument_group("the machine; the paper's is the default")
+    machine.add_argument(
+        "--gpus", type=positive, default=8, help="which share a batch (default: 8)"
+    )
+    machine.add_argument(
+        "--hours", type=_above_zero, help="of training, for training_cost"
+    )
+    machine.add_argument(
+        "--tflops",
+        type=_above_zero,
+        default=9.5,
+        help="10^12 FLOPs a second that a GPU sustains (default: 9.5, a P100)",
+    )
+    others = parser.add_argument_group("the other layers of Table 1")
+    others.add_argument(
+        "--kernel", type=_kernel, default=3, help="width of a convolution (default: 3)"
+    )
+    others.add_argument(
+        "--window",
+        type=positive,
+        help="neighbours of restricted self-attention (default: the set's "
+        "attention_window, or 16)",
+    )
+
+
+def _above_zero(text: str) -> float:
+    number = float(text)
+    if not 0 < number < float("inf"):
+        raise argparse.ArgumentTypeError(f"must be above 0, not {text}")
+    return number
+
+
+def _kernel(text: str) -> int:
+    number = int(text)
+    if number < 2:
+        raise argparse.ArgumentTypeError(f"must be at least 2, not {text}")
+    return number
+
+
+# What argparse calls them: "invalid number value: 'x'".
+_above_zero.__name__, _kernel.__name__ = "number", "integer"
+
+
+def _describe(args: argparse.Namespace) -> dict[str, Any]:
+    hparams = registry.hparams(args.hparams_set).parse(args.hparams)
+    target_size = args.target_vocab_size or args.vocab_size
+    parameters = count_parameters(hparams, args.vocab_size, args.target_vocab_size)
+    flops = flops_per_token(hparams, target_size, args.length)
+    hours = args.hours
+    window = args.window or hparams.attention_window or 16
+    layers = layer_complexities(args.length, hparams.d_model, args.kernel, window)
+    return {
+        "parameters": parameters,
+        "flops_per_token": flops,
+        "training_flops": flops["training"]
+        * hparams.batch_tokens
+        * hparams.train_steps,
+        "training_cost": hours and training_cost(hours, args.gpus, args.tflops),
+        "memory": memory_per_batch(
+            hparams, parameters["total"], target_size, args.length, args.gpus
+        ),
+        "layers": {name: layer._asdict() for name, layer in layers.items()},
+    }
+
+
+def _show_describe(result: dict[str, Any]) -> str:
+    cost = result["training_cost"]
+    return "\n\n".join(
+        [
+            _numbers("Parameters", result["parameters"]),
+            _numbers(
+                "FLOPs for a source and a target token", result["flops_per_token"]
+            ),
+            "Training\n"
+            f"  {result['training_flops']:.2g} FLOPs in all steps, batches full"
+            + (f"\n  {cost:.2g} by hours x GPUs x sustained rate" if cost else ""),
+            _numbers("Bytes on each GPU for a full batch", result["memory"]),
+            _layers(result["layers"]),
+        ]
+    )
+
+
+def _numbers(title: str, rows: dict[str, int]) -> str:
+    lines = (f"  {name:<24}{value:>16,}" for name, value in rows.items() if value)
+    return "\n".join([title, *lines])
+
+
+def _layers(rows: dict[str, dict[str, int]]) -> str:
+    """Formats the figures under the names of Table 1."""
+    head = "".join(f"{name:>16}" for name in Complexity._fields)
+    lines = (
+        f"  {name:<27}" + "".join(f"{value:>16,}" for value in row.values())
+        for name, row in rows.items()
+    )
+    return "\n".join([f"{'One layer, one sentence':<29}{head}", *lines])
+
+
+VERBS = {
+    "describe": Verb(
+        "tell a model's size and cost by arithmetic",
+        _describe_flags,
+        _describe,
+        _show_describe,
+    ),
+}

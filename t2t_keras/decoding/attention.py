@@ -1,0 +1,61 @@
+"""What a model's heads look at in one sentence and its translation."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from t2t_keras.decoding.translator import Translator, is_blank
+from t2t_keras.errors import UserError
+from t2t_keras.model.attention_maps import attention_maps
+
+
+class SentenceAttention(NamedTuple):
+    """The attention weights of one pair, with its pieces; see `AttentionMaps`.
+
+    Attributes:
+        source: S pieces, EOS last.
+        target: T pieces; row t of the weights predicts piece t.
+        encoder: float32 [L, H, S, S]
+        decoder: float32 [L, H, T, T]
+        cross: float32 [L, H, T, S]
+    """
+
+    source: list[str]
+    target: list[str]
+    encoder: np.ndarray
+    decoder: np.ndarray
+    cross: np.ndarray
+
+
+def sentence_attention(
+    translator: Translator, source: str, target: str | None = None
+) -> SentenceAttention:
+    """Returns all attention weights of a model for one pair.
+
+    Args:
+        translator: model and tokenizers.
+        source: a text.
+        target: its translation; None: the model's own.
+
+    Raises:
+        UserError: the source is blank, or the model's own translation is empty.
+    """
+    if is_blank(source):
+        raise UserError("the source is blank; give a sentence")
+    source_ids = translator.source_tokenizer.encode(source)
+    if target is None:
+        target_ids = list(translator.n_best([source], 1)[0][0].ids)
+    else:
+        target_ids = translator.target_tokenizer.encode(target)
+    if not target_ids:
+        raise UserError("the model's translation is empty; give a target")
+    maps = attention_maps(
+        translator.model,
+        np.array([source_ids], np.int32),
+        np.array([target_ids], np.int32),
+    )
+    return SentenceAttention(
+        [translator.source_tokenizer.pieces[i] for i in source_ids],
+        [translator.target_tokenizer.pieces[i] for i in target_ids],
+        *(np.stack([np.asarray(layer)[0] for layer in kind]) for kind in maps),
+    )

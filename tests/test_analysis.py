@@ -1,0 +1,302 @@
+"""Sizes and costs by arithmetic, against the model's own graph and the paper."""
+
+import json
+import os
+import subprocess
+import sys
+
+import keras
+import pytest
+import tensorflow as tf
+
+from t2t_keras import registry
+from t2t_keras.analysis.complexity import layer_complexities
+from t2t_keras.analysis.flops import flops_per_token, training_cost
+from t2t_keras.analysis.memory import memory_per_batch
+from t2t_keras.analysis.parameters import count_parameters
+from t2t_keras.cli import main
+from t2t_keras.hparam import HParams
+from t2t_keras.model.transformer import Transformer
+from t2t_keras.training.checkpoint import model_variables
+
+SMALL = {"num_layers": 1, "d_model": 32, "d_ff": 128, "num_heads": 4}
+VOCAB, BATCH, LENGTH = 500, 2, 64
+
+
+# Parameters
+
+
+@pytest.mark.parametrize(
+    ("options", "target"),
+    [
+        ({}, None),
+        ({}, 301),
+        ({"share_embeddings": False}, None),
+        ({"num_layers": 2, "share_embeddings": False, "norm": "pre"}, 301),
+        ({"position": "learned", "max_positions": 50, "d_k": 3, "d_v": 5}, None),
+        ({"attention": "additive", "norm": "pre", "d_k": 6}, None),
+        ({"attention_window": 4}, None),
+    ],
+    ids=str,
+)
+def test_parameters_are_the_models(options, target):
+    hparams = HParams(**SMALL | options)
+    model = Transformer(hparams, VOCAB, target)
+    parts = count_parameters(hparams, VOCAB, target)
+    assert parts["total"] == model.count_params()
+
+    def size(*words):
+        return sum(
+            value.shape.num_elements()
+            for name, value in model_variables(model).items()
+            if all(word in name for word in words)
+        )
+
+    tables = size("/table")
+    assert parts["positions"] == size("positions/")
+    assert parts["embeddings"] == tables - parts["positions"]
+    for stack in ("encoder", "decoder"):
+        assert parts[f"{stack}_layer_norm"] == size(f"{stack}/", "norm/")
+        for name in ("self_attention", "cross_attention", "feed_forward"):
+            assert parts.get(f"{stack}_{name}", 0) == size(f"{stack}/", f"{name}/")
+
+
+@pytest.mark.parametrize("name", ["base", "big", "parsing", "tiny", "base_b_keys_16"])
+def test_parameters_of_the_registered_sets(name):
+    hparams = registry.hparams(name)
+    with keras.StatelessScope(initialize_variables=False):  # shapes, no numbers
+        expected = Transformer(hparams, 32_000).count_params()
+    assert count_parameters(hparams, 32_000)["total"] == expected
+
+
+# FLOPs and memory, against the graph of the model's forward and backward pass
+
+
+def training_graph(hparams, length=LENGTH):
+    """Returns the operations of forward and backward pass, told apart."""
+    model = Transformer(hparams, VOCAB)
+    weights = [weight.value for weight in model.trainable_variables]
+    first = set()
+
+    def gradients(source, target, seed):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(tf.square(model(source, target, seed=seed)))
+        first.update(op.name for op in loss.graph.get_operations())
+        return [tf.convert_to_tensor(g) for g in tape.gradient(loss, weights)]
+
+    ids = tf.TensorSpec([BATCH, length], tf.int32)
+    seed = tf.TensorSpec([2], tf.int32)
+    graph = tf.function(gradients).get_concrete_function(ids, ids, seed).graph
+    forward, backward = [], []
+    for op in graph.get_operations():
+        (forward if op.name in first else backward).append(op)
+    return forward, backward
+
+
+def matmul_flops(operations):
+    """Two for each multiplication of all matrix products.
+
+    Products of a matrix and a vector are how sums and means are taken, not counted.
+    """
+    total = 0
+    for op in operations:
+        assert "Einsum" not in op.type and "Conv" not in op.type
+        is_sum = op.type == "MatMul" and 1 in op.outputs[0].shape
+        if "MatMul" in op.type and not is_sum:
+            flag = "transpose_a" if op.type == "MatMul" else "adj_x"
+            inner = op.inputs[0].shape[-2 if op.get_attr(flag) else -1]
+            total += 2 * op.outputs[0].shape.num_elements() * inner
+    return total
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"d_k": 3, "d_v": 5, "num_heads": 3},
+        {"num_layers": 2, "norm": "pre", "share_embeddings": False},
+        {"compute_dtype": "bfloat16"},
+        {"attention_window": 16},  # blocks of 8 and of 15
+        {"attention_window": 1},
+        {"attention": "additive", "d_v": 5},
+    ],
+    ids=str,
+)
+def test_flops_are_those_of_the_graph(options):
+    hparams = HParams(**SMALL | options)
+    length = 120 if "attention_window" in options else 16  # whole blocks
+    forward, backward = training_graph(hparams, length)
+    expected = flops_per_token(hparams, VOCAB, length)
+    pairs = BATCH * length
+    assert matmul_flops(forward) == expected["forward"] * pairs
+    assert (
+        matmul_flops(backward) == (expected["training"] - expected["forward"]) * pairs
+    )
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"dropout": 0.0},
+        {"attention_dropout": 0.1, "ffn_dropout": 0.1},
+        {"compute_dtype": "bfloat16"},
+        {"norm": "pre", "num_layers": 2},
+        {"d_ff": 1024},
+        {"num_heads": 16},
+    ],
+    ids=str,
+)
+def test_activations_are_what_the_backward_pass_reads(options):
+    """Within 15%: everything that a backward operation reads of a forward one."""
+    hparams = HParams(**SMALL | options, batch_tokens=BATCH * LENGTH)
+    forward, backward = training_graph(hparams)
+    of_forward = {op.name for op in forward}
+    kept = {}
+    for op in backward:
+        if op.type in ("Shape", "ShapeN", "Size"):
+            continue
+        for tensor in op.inputs:
+            while tensor.op.type in ("Reshape", "Identity"):  # the same memory
+                tensor = tensor.op.inputs[0]
+            is_activation = tensor.shape.rank and tensor.shape[0] in (
+                BATCH,
+                BATCH * LENGTH,
+            )
+            if tensor.op.name in of_forward and is_activation:
+                kept[tensor.name] = tensor.shape.num_elements() * tensor.dtype.size
+    memory = memory_per_batch(hparams, 0, VOCAB, LENGTH, replicas=1)
+    # The softmax of the logits and its gradient belong to the backward pass.
+    expected = memory["activations"] + memory["logits"] / 3
+    assert sum(kept.values()) == pytest.approx(expected, rel=0.15)
+
+
+def test_memory_of_weights_and_batch():
+    parameters = 1000
+    hparams = HParams(**SMALL)
+    one, eight = (
+        memory_per_batch(hparams, parameters, VOCAB, LENGTH, replicas=n) for n in (1, 8)
+    )
+    for memory in (one, eight):
+        state = [memory[name] for name in ("weights", "adam", "gradients")]
+        assert state == [4 * parameters, 8 * parameters, 4 * parameters]
+        assert memory["total"] == sum(memory.values()) - memory["total"]
+    assert one["logits"] == 8 * eight["logits"] == 25_000 * VOCAB * 4 * 3
+    assert one["activations"] == 8 * eight["activations"]
+
+
+# The paper's own figures
+
+
+def test_training_costs_of_table_2():
+    assert training_cost(12, 8, 9.5) == pytest.approx(3.3e18, rel=0.01)
+    assert training_cost(3.5 * 24, 8, 9.5) == pytest.approx(2.3e19, rel=0.01)
+
+
+def test_complexities_of_table_1():
+    rows = layer_complexities(length=70, d_model=512, kernel=3, window=10)
+    assert {name: tuple(row) for name, row in rows.items()} == {
+        "self_attention": (70 * 70 * 512, 1, 1),
+        "recurrent": (70 * 512 * 512, 70, 70),
+        "convolutional": (3 * 70 * 512 * 512, 1, 4),  # 3^3 < 70 <= 3^4
+        "separable_convolutional": (3 * 70 * 512 + 70 * 512 * 512, 1, 4),
+        "restricted_self_attention": (10 * 70 * 512, 1, 7),
+    }
+    # "Self-attention layers are faster than recurrent layers when n < d."
+    for n in (511, 513):
+        rows = layer_complexities(n, 512, 3, 10)
+        faster = rows["self_attention"].operations < rows["recurrent"].operations
+        assert faster == (n < 512)
+    whole = layer_complexities(27, 512, 3, 100)
+    assert whole["convolutional"].path == 3  # log_3(27) exactly
+    assert whole["restricted_self_attention"] == whole["self_attention"]
+
+
+def test_windowed_flops_grow_linearly():
+    hparams = registry.hparams("base")
+    narrow = hparams.override(attention_window=64)
+
+    def attention_flops(hparams, length):
+        weights_only = flops_per_token(hparams, 1000, length)["forward"]
+        return weights_only - flops_per_token(hparams, 1000, 0)["forward"]
+
+    cross = attention_flops(hparams, 4096) // 3
+    assert attention_flops(hparams, 8192) == 6 * cross
+    window = attention_flops(narrow, 4096) - cross
+    assert attention_flops(narrow, 8192) - 2 * cross == window
+
+
+# The command
+
+
+def describe(capfd, *words):
+    assert main(["describe", *words, "--json"]) == 0
+    return json.loads(capfd.readouterr().out.splitlines()[-1])
+
+
+def test_describe(capfd):
+    result = describe(capfd, "--hparams_set", "big", "--hours", "84")
+    assert result["parameters"]["total"] == 214_171_648
+    parts = dict(result["parameters"])
+    assert parts.pop("total") == sum(parts.values())
+    assert result["training_cost"] == pytest.approx(2.3e19, rel=0.01)
+    training = result["flops_per_token"]["training"]
+    assert training == 3 * result["flops_per_token"]["forward"]
+    assert result["training_flops"] == training * 25_000 * 300_000
+    assert result["layers"]["recurrent"]["sequential"] == 32
+    assert result["memory"]["weights"] == 4 * 214_171_648
+
+    words = ("--hparams", "num_layers=2,attention_window=8", "--vocab_size", "1000")
+    words += ("--target_vocab_size", "500", "--length", "100", "--kernel", "10")
+    result = describe(capfd, "--hparams_set", "big", *words, "--gpus", "1")
+    assert result["parameters"]["embeddings"] == 1500 * 1024
+    assert result["training_cost"] is None
+    assert result["layers"]["convolutional"]["path"] == 2
+    assert result["layers"]["restricted_self_attention"]["path"] == 13
+    assert result["memory"]["logits"] == 25_000 * 500 * 4 * 3
+
+
+def test_describe_for_people(capfd):
+    assert main(["describe", "--hparams_set", "base", "--hours", "12"]) == 0
+    text = capfd.readouterr().out
+    for words in ("63,045,632", "3.3e+18", "self_attention", "logits"):
+        assert words in text
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--hours", "0"], "--hours: must be above 0, not 0"),
+        (["--kernel", "1"], "--kernel: must be at least 2, not 1"),
+        (["--tflops", "fast"], "--tflops: invalid number value: 'fast'"),
+        (["--hparams", "attention_window=-1"], "attention_window must not be negative"),
+        (
+            ["--hparams", "attention_window=4,attention=additive"],
+            "attention_window needs attention 'scaled', not 'additive'",
+        ),
+        (["--hparams", "attention=plain"], "attention must be one of scaled, unscaled"),
+    ],
+)
+def test_mistakes(words, message, capfd):
+    try:
+        code = main(["describe", "--hparams_set", "base", *words])
+    except SystemExit as exit:
+        code = exit.code
+    assert code == 2
+    error = capfd.readouterr().err
+    assert message in error
+    assert len(error.splitlines()) == 1
+
+
+def test_describe_answers_at_once():
+    program = (
+        "import sys; from t2t_keras.cli import main; "
+        "main(['describe', '--hparams_set', 'base', '--json']); "
+        "sys.exit('tensorflow' in sys.modules or 'keras' in sys.modules)"
+    )
+    before = os.times()
+    subprocess.run([sys.executable, "-c", program], check=True)
+    after = os.times()
+    # Of the processor, not of the clock: others run beside us.
+    user = after.children_user - before.children_user
+    assert user + after.children_system - before.children_system < 1

@@ -17,10 +17,10 @@ import numpy as np
 import psutil
 import pytest
 
-from t2t_keras.data import datagen, encoding, shuffle, vocabulary
-from t2t_keras.data.datagen import generate, num_train_shards
+from t2t_keras.data import datagen, encoding, share, shuffle, vocabulary
+from t2t_keras.data.datagen import generate
 from t2t_keras.data.manifest import Manifest
-from t2t_keras.data.records import RecordIndex
+from t2t_keras.data.records import RecordIndex, num_train_shards
 from t2t_keras.data.sources import ParallelFiles
 from t2t_keras.data.vocabulary import draw
 from t2t_keras.errors import UserError
@@ -72,7 +72,7 @@ def small_scale(monkeypatch):
 def set_small_scale(setattr_) -> None:
     setattr_(encoding, "CHUNK", 10)
     setattr_(datagen, "CHUNK", 10)
-    setattr_(datagen, "_SAVE_EVERY", 50)
+    setattr_(share, "_SAVE_EVERY", 50)
     setattr_(datagen, "num_train_shards", lambda num_pairs: 3)
 
 
@@ -259,8 +259,6 @@ def test_tensor2tensor_subwords(tmp_path):
     manifest = generate(problem, tmp_path, workers=2)
     assert manifest.vocab_files["source"] == "vocab.small.100.subwords"
     assert decoded(tmp_path, "dev") == DEV
-    with pytest.raises(UserError, match="symbols, which tensor2tensor's subwords"):
-        generate(problem.replace(symbols=("S",)), tmp_path / "symbols", workers=1)
 
 
 def test_the_vocabulary_sees_a_uniform_sample(tmp_path, monkeypatch):
@@ -504,20 +502,41 @@ def test_full_disk(complete, tmp_path, at):
     assert files(tmp_path) == files(complete)
 
 
-def test_full_disk_while_tensorflow_writes(complete, tmp_path, monkeypatch):
-    import tensorflow as tf
-
-    class Full(tf.io.TFRecordWriter):
-        def write(self, record):
-            raise tf.errors.ResourceExhaustedError(None, None, "No space left")
+def test_full_disk_in_the_middle_of_a_shard(complete, tmp_path, monkeypatch):
+    def cut_off(*args, **kwargs):
+        records, table = shuffle.read_sorted(*args, **kwargs)
+        return (full_disk() if i > 2 else r for i, r in enumerate(records)), table
 
     with monkeypatch.context() as patch:
-        patch.setattr(tf.io, "TFRecordWriter", Full)
+        patch.setattr(datagen, "read_sorted", cut_off)
         with pytest.raises(UserError, match=f"the disk of {tmp_path} is full"):
             generate(PROBLEM, tmp_path, workers=1)
     assert [path.name for path in tmp_path.iterdir()] == ["small.incomplete"]
     generate(PROBLEM, tmp_path, workers=1)
     assert files(tmp_path) == files(complete)
+
+
+def test_tensorflow_is_not_needed(tmp_path):
+    code = """
+import sys, test_datagen
+test_datagen.generate(test_datagen.PROBLEM, sys.argv[1], workers=1)
+print({"tensorflow", "keras"} & set(sys.modules))
+"""
+    assert python(code, tmp_path).communicate()[0] == "set()\n"
+
+
+def test_the_vocabulary_knows_the_second_half_of_the_corpus(tmp_path, monkeypatch):
+    cyrillic = str.maketrans("abcdefghijklmnopqrstuvwxyz", "абцдефгхийклмнопqрстувwхыз")
+    halves = TRAIN[:200] + [
+        tuple(text.translate(cyrillic) for text in pair) for pair in TRAIN[:200]
+    ]
+    monkeypatch.setitem(vocabulary._SAMPLE, "sentencepiece", 100)
+    problem = PROBLEM.replace(sources={"train": Given(halves)}, vocab_size=480)
+    tokenizer = load_tokenizer(
+        tmp_path / generate(problem, tmp_path, workers=1).vocab_files["source"]
+    )
+    for word in ("garden", "garden".translate(cyrillic)):
+        assert len(tokenizer.encode(word)) < len(word)  # has pieces of several letters
 
 
 def test_only_one_at_a_time(tmp_path):

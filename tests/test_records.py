@@ -10,6 +10,7 @@ from t2t_keras.data import records
 from t2t_keras.data.example import example
 from t2t_keras.data.manifest import Manifest
 from t2t_keras.data.records import RecordIndex, shard_name, write_records
+from t2t_keras.data.tfrecord import crc32c, frames
 from t2t_keras.errors import UserError
 
 
@@ -36,6 +37,18 @@ def test_example_has_the_bytes_of_tensorflow():
     numbers = [0, 1, 127, 128, 16_383, 16_384, 2_097_151, 2_097_152, 2**31]
     for source, target in [(numbers, [1]), ([1], numbers), *random_pairs(100)]:
         assert example(source, target) == tf_example(inputs=source, targets=target)
+
+
+def test_frames_are_those_of_tensorflow(tmp_path):
+    assert crc32c([b"123456789", b""]).tolist() == [0xE3069283, 0]  # RFC 3720's check
+    rng = np.random.default_rng(2)
+    lengths = [0, 1, 2, 300, 4096, 4097, 20_000]
+    for chosen in (lengths, lengths[:5], []):
+        payloads = [rng.bytes(length) for length in chosen]
+        with tf.io.TFRecordWriter(str(tmp_path / "file")) as writer:
+            for payload in payloads:
+                writer.write(payload)
+        assert b"".join(frames(payloads)) == (tmp_path / "file").read_bytes()
 
 
 @pytest.fixture

@@ -1,14 +1,19 @@
 """The verbs about data: `list`, `datagen`."""
 
 import argparse
+import dataclasses
 import time
 from collections import Counter
-from typing import Any, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 from t2t_keras import registry
+from t2t_keras.cli.trees import add_tree_flags, with_trees
 from t2t_keras.cli.verb import Verb, add_usr_dir, positive, seed, table
 from t2t_keras.errors import UserError
 from t2t_keras.problem import Problem, Source, Split
+
+if TYPE_CHECKING:
+    from t2t_keras.data.manifest import Manifest
 
 
 def _list_flags(parser: argparse.ArgumentParser) -> None:
@@ -42,34 +47,115 @@ def _datagen_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--vocab_size", type=positive, help="pieces (default: the problem's)"
     )
+    parser.add_argument(
+        "--clean",
+        metavar="RULES",
+        help="which training pairs are dropped as noise: 'none', or some of identical, "
+        "control, letters=0.5, word=100, ratio=1.5, duplicates, separated by commas "
+        "(default: the problem's)",
+    )
+    parser.add_argument(
+        "--task",
+        metavar="K/N",
+        default="1/1",
+        help="do the K-th of N shares of the work, each on a machine of its own, all "
+        "in the same --data_dir on a disk they share; the last to be done finishes",
+    )
+    parser.add_argument(
+        "--tfds_dir",
+        metavar="DIR",
+        help="where tensorflow-datasets keeps its data (default: $TFDS_DATA_DIR or "
+        "~/tensorflow_datasets)",
+    )
+    parser.add_argument(
+        "--adopt",
+        metavar="DIR/NAME",
+        help="generate nothing: use the files DIR/NAME-train-* ... that tensor2tensor "
+        "made",
+    )
+    parser.add_argument(
+        "--vocab",
+        metavar="FILE",
+        help="with --adopt: its vocabulary (default: the only DIR/vocab.*)",
+    )
     files = parser.add_argument_group(
         "files in place of the problem's own examples",
-        "one sentence a line, UTF-8, perhaps .gz; or bracketed trees",
+        "one sentence a line, UTF-8, perhaps .gz",
     )
     for split in get_args(Split):
-        for kind in ("source", "target", "trees"):
-            files.add_argument(f"--{split}_{kind}", metavar="FILE")
+        for side in ("source", "target"):
+            files.add_argument(f"--{split}_{side}", metavar="FILE")
+    add_tree_flags(parser)
+
+
+def _uses_tensorflow(args: argparse.Namespace) -> bool:
+    """Whether examples come from tensorflow-datasets or from tensor2tensor."""
+    from t2t_keras.data.sources import TfdsPairs
+
+    if args.adopt or args.usr_dir:  # a user's problems are not yet known
+        return bool(args.adopt)
+    sources = registry.problem(args.problem).sources.values()
+    return any(isinstance(source, TfdsPairs) for source in sources)
 
 
 def _datagen(args: argparse.Namespace) -> dict[str, Any]:
-    from t2t_keras.data.datagen import generate
-
     start = time.monotonic()
+    manifest = _adopt(args) if args.adopt else _generate(args)
+    result: dict[str, Any] = {"task": args.task, "finished": manifest is not None}
+    if manifest is not None:
+        dropped = Counter[str]()
+        for reasons in manifest.dropped.values():
+            dropped.update(reasons)
+        result |= {
+            "examples": dict(manifest.examples),
+            "dropped": dict(dropped),
+            "vocab_size": manifest.vocab_sizes["target"],
+            "vocab_sizes": dict(manifest.vocab_sizes),
+        }
+    return result | {"seconds": round(time.monotonic() - start, 2)}
+
+
+def _generate(args: argparse.Namespace) -> "Manifest | None":
+    from t2t_keras.data.datagen import generate_share
+    from t2t_keras.data.task import Task
+
+    if args.vocab:
+        raise UserError(
+            "--vocab needs --adopt; a vocabulary of your own goes into "
+            "--data_dir, under the name that datagen gives it"
+        )
+    task = Task.parse(args.task)
+    return generate_share(_problem(args), args.data_dir, task, args.workers, args.seed)
+
+
+def _adopt(args: argparse.Namespace) -> "Manifest":
+    from t2t_keras.interop.t2t_data import adopt
+
+    return adopt(registry.problem(args.problem), args.adopt, args.data_dir, args.vocab)
+
+
+def _problem(args: argparse.Namespace) -> Problem:
+    """Returns the problem with what the command line changes in it."""
+    from t2t_keras.data.cleaning import parse_cleaning
+    from t2t_keras.data.sources import TfdsPairs
+
     problem = registry.problem(args.problem)
-    problem = problem.replace(sources={**problem.sources, **_files(args, problem)})
+    sources = {**problem.sources, **_files(args, problem)}
+    if args.tfds_dir:
+        of_tfds = [k for k, v in sources.items() if isinstance(v, TfdsPairs)]
+        if not of_tfds:
+            raise UserError(
+                f"--tfds_dir: problem '{problem.name}' has no examples from "
+                "tensorflow-datasets; leave the flag out"
+            )
+        for split in of_tfds:
+            sources[split] = dataclasses.replace(sources[split], data_dir=args.tfds_dir)
+    problem = with_trees(problem.replace(sources=sources), args)
     if args.vocab_size:
         problem = problem.replace(vocab_size=args.vocab_size)
-    manifest = generate(problem, args.data_dir, workers=args.workers, seed=args.seed)
-    dropped = Counter[str]()
-    for reasons in manifest.dropped.values():
-        dropped.update(reasons)
-    return {
-        "examples": dict(manifest.examples),
-        "dropped": dict(dropped),
-        "vocab_size": manifest.vocab_sizes["target"],
-        "vocab_sizes": dict(manifest.vocab_sizes),
-        "seconds": round(time.monotonic() - start, 2),
-    }
+    if args.clean:
+        problem = problem.replace(cleaning=parse_cleaning(args.clean))
+    return problem
 
 
 def _files(args: argparse.Namespace, problem: Problem) -> dict[Split, Source]:
@@ -78,14 +164,9 @@ def _files(args: argparse.Namespace, problem: Problem) -> dict[Split, Source]:
 
     sources: dict[Split, Source] = {}
     for split in get_args(Split):
-        source, target, trees = (
-            getattr(args, f"{split}_{kind}") for kind in ("source", "target", "trees")
+        source, target = (
+            getattr(args, f"{split}_{side}") for side in ("source", "target")
         )
-        if trees and problem.output != "trees":
-            raise UserError(
-                f"--{split}_trees: problem '{problem.name}' does not yield trees; give "
-                f"--{split}_source and --{split}_target"
-            )
         if (source or target) and problem.output == "trees":
             raise UserError(
                 f"--{split}_source, --{split}_target: problem '{problem.name}' yields "
@@ -94,11 +175,7 @@ def _files(args: argparse.Namespace, problem: Problem) -> dict[Split, Source]:
         if bool(source) != bool(target):
             have, lack = ("source", "target") if source else ("target", "source")
             raise UserError(f"--{split}_{have} needs --{split}_{lack} beside it")
-        if trees:
-            from t2t_keras.data.treebank import TreebankSource
-
-            sources[split] = TreebankSource(trees)
-        elif source:
+        if source:
             # The files of `x_rev` are written in the direction of `x`.
             pair = (target, source) if problem.reverse else (source, target)
             sources[split] = ParallelFiles(*pair)
@@ -106,6 +183,8 @@ def _files(args: argparse.Namespace, problem: Problem) -> dict[Split, Source]:
 
 
 def _show_datagen(result: dict[str, Any]) -> str:
+    if not result["finished"]:
+        return f"task {result['task']} is done, others are not yet"
     rows = {
         **{f"{split} examples": n for split, n in result["examples"].items()},
         **{f"dropped, {reason}": n for reason, n in result["dropped"].items()},
@@ -122,6 +201,6 @@ VERBS = {
         _datagen_flags,
         _datagen,
         _show_datagen,
-        uses_tensorflow=True,
+        _uses_tensorflow,
     ),
 }

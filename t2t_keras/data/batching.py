@@ -32,6 +32,7 @@ class BatchPlan:
         seed: int,
     ) -> None:
         self._seed = seed
+        self._source_length, self._target_length = source_length, target_length
         self._longer = np.maximum(source_length, target_length)
         # Among equals, from longer sources to longer targets and back again, so that
         # neighbours are alike on both sides: less padding.
@@ -44,8 +45,8 @@ class BatchPlan:
                 f"example's {self._longer.max()} tokens; raise it, or lower the "
                 "problem's max_length and generate the data again"
             )
-        order = np.lexsort((self._slant, self._longer))
-        self._starts = _cut(self._longer[order], batch_tokens)
+        self._starts = self._cut(batch_tokens)
+        order = self._order(np.random.default_rng((seed, 0)))
         ends = [*self._starts[1:], len(order)]
         self.shapes = np.array(
             [
@@ -82,10 +83,17 @@ class BatchPlan:
     def _plan(self, epoch: int) -> list[np.ndarray]:
         """Returns the records of each batch of an epoch."""
         rng = np.random.default_rng((self._seed, epoch))
-        shuffled = rng.permutation(len(self._longer))
-        order = np.lexsort((shuffled, self._slant, self._longer))
-        batches = np.split(order, self._starts[1:])
+        batches = np.split(self._order(rng), self._starts[1:])
         return [batches[i] for i in rng.permutation(len(batches))]
+
+    def _cut(self, batch_tokens: int) -> list[int]:
+        """Returns where in the order of an epoch batches start, from 0."""
+        return _cut(np.sort(self._longer), batch_tokens)
+
+    def _order(self, rng: np.random.Generator) -> np.ndarray:
+        """Returns the records of an epoch in the order in which they are cut."""
+        shuffled = rng.permutation(len(self._longer))
+        return np.lexsort((shuffled, self._slant, self._longer))
 
 
 def _cut(lengths: np.ndarray, batch_tokens: int) -> list[int]:

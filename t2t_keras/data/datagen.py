@@ -4,12 +4,17 @@ All files are made in `{data_name}.incomplete/` and moved out when every one is 
 the manifest last. What is finished in there is used again when the same command is run
 after an interruption, however rude. The bytes depend on the problem, the sources and
 the seed only; the memory does not depend on the number of pairs.
+
+Several machines that share a disk can divide the work (`Task`). The first to come
+counts the pairs and trains the vocabulary; each encodes its share into `task-*`; the
+last to be done sorts all the shares into shards. TensorFlow is not imported, unless a
+source needs it.
 """
 
 import contextlib
 import dataclasses
 import errno
-import fcntl
+import functools
 import itertools
 import os
 import shutil
@@ -19,19 +24,23 @@ from pathlib import Path
 
 import numpy as np
 
-from t2t_keras.data.encoding import CHUNK, Encode, Rule, encoders
+from t2t_keras.data.cleaning import reason_by_text, reasons
+from t2t_keras.data.duplicates import repeated
+from t2t_keras.data.encoding import CHUNK, Rule, encoders
 from t2t_keras.data.files import read_json, sha256, write_array, write_json
-from t2t_keras.data.manifest import SPLITS, Manifest, Recipe
+from t2t_keras.data.manifest import SPLITS, Manifest, Recipe, complete
 from t2t_keras.data.progress import progress, say
 from t2t_keras.data.records import (
-    find_shards,
     index_path,
+    num_train_shards,
     save_index,
     shard_name,
     unfinished_dir,
-    write_records,
+    write_frames,
 )
-from t2t_keras.data.shuffle import Spills, read_sorted
+from t2t_keras.data.share import Share
+from t2t_keras.data.shuffle import read_sorted
+from t2t_keras.data.task import Task, at_work, is_locked, lock
 from t2t_keras.data.vocabulary import (
     SIDES,
     Side,
@@ -40,21 +49,10 @@ from t2t_keras.data.vocabulary import (
     train_vocabulary,
     vocab_files,
 )
+from t2t_keras.data.workers import num_cores
 from t2t_keras.errors import UserError
 from t2t_keras.problem import Problem, Split
 from t2t_keras.text.load import load_tokenizer
-
-_REASONS = ("empty", "over_length")  # for which pairs are dropped
-_SAVE_EVERY = 200_000  # pairs after which an interrupted encoding can go on
-
-
-def num_train_shards(num_pairs: int) -> int:
-    """Returns how many shards hold so many training pairs.
-
-    One for every 10,000 pairs up to tensor2tensor's 100, and beyond 50 million so many
-    that none has to sort more than half a million in memory.
-    """
-    return max(min(-(-num_pairs // 10_000), 100), -(-num_pairs // 500_000))
 
 
 def generate(
@@ -80,26 +78,46 @@ def generate(
         UserError: a source is not as it should be, the directory holds data made from
             something else, or it cannot be written.
     """
+    manifest = generate_share(problem, data_dir, Task(), workers, seed)
+    assert manifest is not None  # the only task is also the last
+    return manifest
+
+
+def generate_share(
+    problem: Problem,
+    data_dir: str | Path,
+    task: Task,
+    workers: int | None = None,
+    seed: int = 0,
+) -> Manifest | None:
+    """Does one task's share of `generate`, and the rest if it is the last to be done.
+
+    Args:
+        problem: as of `generate`, the same for all tasks.
+        data_dir: on a disk that all tasks share.
+        task: this one.
+        workers: as of `generate`.
+        seed: as of `generate`, the same for all tasks.
+
+    Returns:
+        The manifest, or None as long as other shares are missing.
+
+    Raises:
+        UserError: as of `generate`.
+    """
     problem.source("train")
     data_dir = Path(data_dir)
     work = unfinished_dir(data_dir, problem.data_name)
     recipe = Recipe.of(problem, data_dir, seed)
     with _user_errors(data_dir, work):
-        manifest = _complete(recipe, data_dir)
+        manifest = complete(recipe, data_dir)
         if manifest is None:
-            with _lock(work):
-                job = _Job(problem, recipe, data_dir, work, workers or _num_cores())
-                return job.run()
+            with lock(work / f"{task.name}.lock", wait=False):
+                cores = workers or num_cores()
+                return _Job(problem, recipe, data_dir, work, task, cores).run()
         shutil.rmtree(work, ignore_errors=True)  # of a run killed at its very end
     say(f"{data_dir}: the data of '{recipe.problem}' is there already")
     return manifest
-
-
-def _num_cores() -> int:
-    """The cores that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 @contextlib.contextmanager
@@ -118,56 +136,6 @@ def _user_errors(data_dir: Path, work: Path) -> Iterator[None]:
         raise UserError(f"cannot write {error.filename}: {error.strerror}") from error
 
 
-@contextlib.contextmanager
-def _lock(work: Path) -> Iterator[None]:
-    """Keeps a second datagen away; the lock ends with its process, even if killed."""
-    work.mkdir(parents=True, exist_ok=True)
-    with (work / "lock").open("w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise UserError(
-                f"another `t2t datagen` is at work in {work}; wait until it is done"
-            ) from None
-        yield
-
-
-def _complete(recipe: Recipe, data_dir: Path) -> Manifest | None:
-    """Returns the manifest if the directory holds all the data of this recipe.
-
-    Raises:
-        UserError: it holds those of another recipe, or they have been changed.
-    """
-    path = Manifest.path(data_dir, recipe.problem)
-    manifest = Manifest.load(path)
-    if manifest is None:
-        shards = data_dir.glob(f"{recipe.problem}-*-?????-of-?????")
-        on_its_way = unfinished_dir(data_dir, recipe.problem) / "done" / path.name
-        if any(shards) and not on_its_way.exists():
-            raise UserError(
-                f"{data_dir} has data of '{recipe.problem}' without a manifest, from "
-                "another program; give another --data_dir"
-            )
-        return None
-    differences = manifest.differences(recipe, but=("given_vocabularies",))
-    if differences:
-        raise UserError(
-            f"{data_dir} holds data of '{recipe.problem}' made otherwise "
-            f"({'; '.join(differences)}); give another --data_dir, or remove the old "
-            "data"
-        )
-    for side, name in manifest.vocab_files.items():
-        path = data_dir / name
-        if not path.exists() or sha256(path) != manifest.vocab_sha256[side]:
-            raise UserError(
-                f"{path} is not the vocabulary that the data was made with; bring it "
-                "back or generate the data in another --data_dir"
-            )
-    for split in manifest.examples:
-        find_shards(data_dir, recipe.problem, split)
-    return manifest
-
-
 @dataclasses.dataclass(frozen=True)
 class _Job:
     """One run of datagen.
@@ -177,6 +145,7 @@ class _Job:
         recipe: all that the result depends on.
         data_dir: where it goes in the end.
         work: where it is made.
+        task: the share of the work that is done here.
         workers: number of processes.
     """
 
@@ -184,24 +153,58 @@ class _Job:
     recipe: Recipe
     data_dir: Path
     work: Path
+    task: Task
     workers: int
 
-    def run(self) -> Manifest:
+    def run(self) -> Manifest | None:
         """Makes what is not there yet, and moves everything into its place."""
-        if not self._done(self._manifest_name).exists():
-            self._prepare()
-            pairs = self._count()
-            self._train_vocabularies(pairs)
-            counts = self._encode(pairs)
-            for split in pairs:
-                num_shards = self._num_shards(split, pairs)
-                self._write(split, num_shards, counts[split]["examples"])
-            self._manifest(counts).save(self._done(self._manifest_name))
-        self._publish()
+        with self._alone():
+            self._refuse_others()
+            if self._is_to_do():
+                self._prepare()
+                self._train_vocabularies(self._pairs)
+        if self._is_to_do():
+            self._encode()
+        with self._alone():
+            if self._is_to_do():
+                missing = [
+                    t for t in self.task.all() if not self._share(t).is_complete()
+                ]
+                if missing:
+                    say(
+                        f"{self.work}: still to do: task {', '.join(map(str, missing))}"
+                    )
+                    return None
+                dropped = self._write()
+                self._manifest(dropped).save(self._done(self._manifest_name))
+            self._publish()
         # What an earlier run had left to publish may be of another recipe.
-        manifest = _complete(self.recipe, self.data_dir)
+        manifest = complete(self.recipe, self.data_dir)
         assert manifest is not None
         return manifest
+
+    def _alone(self) -> contextlib.AbstractContextManager[None]:
+        """Keeps the other tasks waiting."""
+        return lock(self.work / "lock", wait=True)
+
+    def _refuse_others(self) -> None:
+        """Refuses to work beside tasks of another division or for other data.
+
+        Raises:
+            UserError: there are some.
+        """
+        earlier = Recipe.load(self.work / "recipe.json")
+        is_same = earlier is not None and not earlier.differences(self.recipe)
+        own = {task.name for task in self.task.all()} if is_same else {self.task.name}
+        for path in self.work.glob("task-*.lock"):
+            if path.stem not in own and is_locked(path):
+                raise at_work(self.work)
+
+    def _is_to_do(self) -> bool:
+        """Whether the files are yet to be made, and not just to be published."""
+        if Manifest.path(self.data_dir, self.problem.data_name).exists():
+            return False  # another task was faster
+        return not self._done(self._manifest_name).exists()
 
     @property
     def _manifest_name(self) -> str:
@@ -224,18 +227,20 @@ class _Job:
         for child in self.work.iterdir():
             if child.is_dir():
                 shutil.rmtree(child)
-            elif child.name != "lock":
+            elif not child.name.endswith("lock"):
                 child.unlink()
         self._done("").mkdir()
         self.recipe.save(path)
 
-    def _count(self) -> dict[Split, int]:
-        """Counts the pairs of every split, and so reads all sources once.
+    @functools.cached_property
+    def _pairs(self) -> dict[Split, int]:
+        """The number of pairs of every split, counted by reading all sources once.
 
         What is wrong in any of them is found before the long work begins.
         """
         path = self.work / "pairs.json"
         pairs: dict[Split, int] = read_json(path) or {}
+        left_out: dict[Split, dict[str, int]] = read_json(self._left_out) or {}
         for split in SPLITS:
             if split not in self.problem.sources or split in pairs:
                 continue
@@ -248,8 +253,15 @@ class _Job:
             if not count:
                 raise UserError(f"the {split} source has not a single pair")
             pairs[split] = count
+            left_out[split] = getattr(self.problem.sources[split], "dropped", {})
+            write_json(self._left_out, left_out)
             write_json(path, pairs)
         return pairs
+
+    @property
+    def _left_out(self) -> Path:
+        """The file with what the sources themselves left out, by split and reason."""
+        return self.work / "left_out.json"
 
     def _vocabulary(self, side: Side) -> Path:
         """Returns where the vocabulary of a side is now."""
@@ -272,69 +284,59 @@ class _Job:
             say(f"training {path.name} on {lines:,} lines")
             with progress(path.name, "lines", lines) as advance:
                 train = self.problem.sources["train"]()
-                sample = draw(train, total, size, self.recipe.seed)
+                sample = (
+                    pair
+                    for pair in draw(train, total, size, self.recipe.seed)
+                    if reason_by_text(pair, self.problem.cleaning) is None
+                )
                 texts = (pair[column] for pair in sample for column in columns)
                 new = self.work / path.name
                 train_vocabulary(self.problem, texts, new, own_process=self.workers > 1)
                 os.replace(new, path)
                 advance(lines)
 
-    def _num_shards(self, split: Split, pairs: dict[Split, int]) -> int:
-        return num_train_shards(pairs["train"]) if split == "train" else 1
+    def _rule(self, split: Split) -> Rule:
+        """Returns what becomes of the pairs of a split."""
+        if split != "train":
+            return Rule(num_shards=1)
+        return Rule(
+            num_train_shards(self._pairs["train"]),
+            self.recipe.seed,
+            self.problem.max_length,
+            self.problem.cleaning,
+        )
 
-    def _spill(self, split: Split, shard: int) -> Path:
-        return self.work / f"{split}.spill-{shard:05d}"
+    def _share(self, task: Task) -> Share:
+        rules = {split: self._rule(split) for split in self._pairs}
+        return Share(self.work, task, self._pairs, rules)
 
-    def _encode(self, pairs: dict[Split, int]) -> dict[Split, Counter[str]]:
-        """Encodes every split into spill files; returns the counts of each."""
+    def _encode(self) -> None:
+        """Encodes this task's share of every split."""
         vocabularies = self._vocabulary("source"), self._vocabulary("target")
-        workers = min(self.workers, -(-sum(pairs.values()) // CHUNK))
-        with encoders(vocabularies, workers) as encode:
-            return {
-                split: self._encode_split(encode, split, pairs)
-                for split in reversed(pairs)  # the small ones first
-            }
+        share = self._share(self.task)
+        if share.is_complete():
+            return
+        pairs = sum(len(self.task.share(total)) for total in self._pairs.values())
+        with encoders(vocabularies, min(self.workers, -(-pairs // CHUNK))) as encode:
+            for split in reversed(self._pairs):  # the small ones first
+                share.encode(split, self.problem.sources[split], encode)
 
-    def _encode_split(
-        self, encode: Encode, split: Split, pairs: dict[Split, int]
-    ) -> Counter[str]:
-        """Encodes a split; goes on after the last state that was saved."""
-        total, num_shards = pairs[split], self._num_shards(split, pairs)
-        rule = Rule(num_shards, seed=None, max_length=None)
-        if split == "train":
-            rule = Rule(num_shards, self.recipe.seed, self.problem.max_length)
-        path = self.work / f"{split}.encoded.json"
-        spills = [self._spill(split, shard) for shard in range(num_shards)]
-        state = read_json(path) or {"pairs": 0, "sizes": None, "counts": {}}
-        done, counts = state["pairs"], Counter(state["counts"])
-        if done == total:
-            return counts
-        with (
-            Spills(spills, state["sizes"]) as files,
-            progress(f"encoding {split}", "pairs", total, done) as advance,
-        ):
-            saved = done
-            rest = itertools.islice(self.problem.sources[split](), done, None)
-            for encoded in encode(rest, rule, done):
-                files.append(encoded.spills)
-                counts += encoded.counts
-                done += encoded.pairs
-                advance(encoded.pairs)
-                if done - saved >= _SAVE_EVERY or done == total:
-                    state = {"pairs": done, "sizes": files.flush(), "counts": counts}
-                    write_json(path, state)
-                    saved = done
-        if done != total:
-            path.unlink(missing_ok=True)
-            raise UserError(
-                f"the {split} source gave {total:,} pairs at first and {done:,} when "
-                "read again; it must give the same ones every time"
-            )
-        return counts
+    def _write(self) -> dict[Split, Counter[str]]:
+        """Makes shards and indices of all shares; returns the dropped pairs."""
+        shares = [self._share(task) for task in self.task.all()]
+        dropped = {}
+        for split in self._pairs:
+            repeats = repeated([share.hashes(split) for share in shares])
+            self._write_split(split, shares, repeats)
+            dropped[split] = sum((s.counts(split) for s in shares), Counter())
+            dropped[split]["duplicate"] = len(repeats)
+        return dropped
 
-    def _write(self, split: Split, num_shards: int, num_examples: int) -> None:
+    def _write_split(
+        self, split: Split, shares: list[Share], repeats: np.ndarray
+    ) -> None:
         """Sorts the spill files of a split into its shards, and makes the index."""
-        name = self.problem.data_name
+        name, num_shards = self.problem.data_name, self._rule(split).num_shards
         index = self._done(index_path(self.data_dir, name, split).name)
         if index.exists():
             return
@@ -342,22 +344,30 @@ class _Job:
             self._done(shard_name(name, split, shard, num_shards))
             for shard in range(num_shards)
         ]
-        tables = [self.work / f"{shard.name}.lengths.npy" for shard in shards]
-        with progress(f"writing {split}", "examples", num_examples) as advance:
+        tables = [self._table(split, shard) for shard in range(num_shards)]
+        with progress(f"writing {split}", "shards", num_shards) as advance:
             for i, (shard, table) in enumerate(zip(shards, tables, strict=True)):
-                spill = self._spill(split, i)
+                spills = [share.spill(split, i) for share in shares]
                 if not shard.exists():
-                    payloads, lengths = read_sorted(spill)
+                    records, lengths = read_sorted(spills, without=repeats)
                     write_array(table, lengths)
-                    write_records(shard, payloads)
-                    advance(len(payloads))
-                spill.unlink(missing_ok=True)
+                    write_frames(shard, records)
+                for spill in spills:
+                    spill.unlink(missing_ok=True)
+                advance(1)
         save_index(index, shards, [np.load(table, mmap_mode="r") for table in tables])
 
-    def _manifest(self, counts: dict[Split, Counter[str]]) -> Manifest:
+    def _table(self, split: Split, shard: int) -> Path:
+        """Returns the file with the sizes and lengths of the records of a shard."""
+        return self.work / f"{split}.lengths-{shard:05d}.npy"
+
+    def _manifest(self, dropped: dict[Split, Counter[str]]) -> Manifest:
         """Returns the manifest of the finished files."""
         files = {side: self._vocabulary(side) for side in SIDES}
-        splits = [split for split in SPLITS if split in counts]
+        splits = [split for split in SPLITS if split in dropped]
+        reasons_ = reasons(self.problem.cleaning)
+        totals = {split: self._totals(split) for split in splits}
+        left_out = read_json(self._left_out)
         return Manifest(
             **{
                 field.name: getattr(self.recipe, field.name)
@@ -368,19 +378,33 @@ class _Job:
                 side: load_tokenizer(path).vocab_size for side, path in files.items()
             },
             vocab_sha256={side: sha256(path) for side, path in files.items()},
-            examples={split: counts[split]["examples"] for split in splits},
+            examples={split: totals[split]["examples"] for split in splits},
             dropped={
-                split: {reason: counts[split][reason] for reason in _REASONS}
+                split: {
+                    **{reason: dropped[split][reason] for reason in reasons_},
+                    **left_out[split],
+                }
                 for split in splits
             },
             tokens={
-                split: {side: counts[split][side] for side in SIDES} for split in splits
+                split: {side: totals[split][side] for side in SIDES} for split in splits
             },
         )
 
+    def _totals(self, split: Split) -> Counter[str]:
+        """Returns the number of examples of a split and of their tokens."""
+        totals: Counter[str] = Counter()
+        for shard in range(self._rule(split).num_shards):
+            lengths = np.load(self._table(split, shard))
+            totals["examples"] += len(lengths)
+            for column, side in enumerate(SIDES, start=1):
+                totals[side] += int(lengths[:, column].sum())
+        return totals
+
     def _publish(self) -> None:
         """Moves the finished files into the data directory, the manifest last."""
-        names = sorted(os.listdir(self._done("")))
-        for name in sorted(names, key=lambda name: name == self._manifest_name):
-            os.replace(self._done(name), self.data_dir / name)
+        if self._done("").exists():  # unless another task has done it
+            names = sorted(os.listdir(self._done("")))
+            for name in sorted(names, key=lambda name: name == self._manifest_name):
+                os.replace(self._done(name), self.data_dir / name)
         shutil.rmtree(self.work)

@@ -12,10 +12,13 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor, Future
 from pathlib import Path
 
+from t2t_keras.data import duplicates
+from t2t_keras.data.cleaning import reason_by_length, reason_by_text
 from t2t_keras.data.example import example
 from t2t_keras.data.shuffle import order_key, spilled
+from t2t_keras.data.tfrecord import frames
 from t2t_keras.data.workers import worker_pool
-from t2t_keras.problem import Pair
+from t2t_keras.problem import Cleaning, Pair
 from t2t_keras.text.load import load_tokenizer
 from t2t_keras.text.tokenizer import Tokenizer
 
@@ -31,11 +34,13 @@ class Rule:
         seed: of the global order; None keeps the order of the source.
         max_length: pairs with a longer side (pieces with EOS) are dropped, and so are
             those with an empty one; None keeps every pair.
+        cleaning: which others are dropped, where max_length is given.
     """
 
     num_shards: int
-    seed: int | None
-    max_length: int | None
+    seed: int | None = None
+    max_length: int | None = None
+    cleaning: Cleaning = Cleaning()  # noqa: RUF009, it is frozen
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,13 +50,15 @@ class Encoded:
     Attributes:
         pairs: number of pairs in the chunk.
         spills: shard -> its records, as `shuffle.Spills` stores them.
-        counts: "examples", the "source" and "target" tokens of those, and the dropped
-            pairs by reason: "empty", "over_length".
+        hashes: of the examples, as `duplicates` reads them; empty where duplicates
+            may stay.
+        dropped: pairs by reason, see `cleaning.reasons`; "duplicate" is not yet known.
     """
 
     pairs: int
     spills: dict[int, bytes]
-    counts: collections.Counter[str]
+    hashes: bytes
+    dropped: collections.Counter[str]
 
 
 class Encoder:
@@ -70,29 +77,75 @@ class Encoder:
 
     def __call__(self, first: int, pairs: list[Pair], rule: Rule) -> Encoded:
         """Encodes the pairs number `first`, `first` + 1, ... of a split."""
+        dropped: collections.Counter[str] = collections.Counter()
+        examples = _Examples(rule)
+        for number, pair, source, target in self._ids(first, pairs, rule, dropped):
+            if rule.max_length is not None:
+                reason = reason_by_length(
+                    source, target, rule.max_length, rule.cleaning
+                )
+                if reason is not None:
+                    dropped[reason] += 1
+                    continue
+            examples.add(number, pair, source, target)
+        return Encoded(len(pairs), *examples.finish(), dropped)
+
+    def _ids(
+        self,
+        first: int,
+        pairs: list[Pair],
+        rule: Rule,
+        dropped: collections.Counter[str],
+    ) -> Iterator[tuple[int, Pair, list[int], list[int]]]:
+        """Yields number, texts and ids of the pairs whose texts may stay."""
+        numbers: Iterable[int] = range(first, first + len(pairs))
+        if rule.max_length is not None:
+            reasons = [reason_by_text(pair, rule.cleaning) for pair in pairs]
+            dropped.update(reason for reason in reasons if reason is not None)
+            stays = [reason is None for reason in reasons]
+            numbers = itertools.compress(numbers, stays)
+            pairs = list(itertools.compress(pairs, stays))
         sources = self._source.encode_batch([source for source, _ in pairs])
         targets = self._target.encode_batch([target for _, target in pairs])
+        return zip(numbers, pairs, sources, targets, strict=True)
+
+
+class _Examples:
+    """Collects the examples of a chunk.
+
+    Args:
+        rule: tells order, shards, and whether hashes are asked for.
+    """
+
+    def __init__(self, rule: Rule) -> None:
+        self._rule = rule
+        self._keys: list[int] = []
+        self._payloads: list[bytes] = []
+        self._lengths: list[tuple[int, int]] = []
+        self._hashes: list[bytes] = []
+
+    def add(
+        self, number: int, pair: Pair, source: list[int], target: list[int]
+    ) -> None:
+        """Adds one."""
+        seed = self._rule.seed
+        key = number if seed is None else order_key(seed, number)
+        self._keys.append(key)
+        self._payloads.append(example(source, target))
+        self._lengths.append((len(source), len(target)))
+        if self._rule.cleaning.duplicates:
+            self._hashes.append(duplicates.entry(key, pair))
+
+    def finish(self) -> tuple[dict[int, bytes], bytes]:
+        """Returns the records by shard, and the hashes."""
         spills: dict[int, list[bytes]] = collections.defaultdict(list)
-        counts: collections.Counter[str] = collections.Counter()
-        for number, pair, source, target in zip(
-            itertools.count(first), pairs, sources, targets, strict=False
+        records = frames(self._payloads)
+        for key, record, lengths in zip(
+            self._keys, records, self._lengths, strict=True
         ):
-            if rule.max_length is not None:
-                if not all(text.strip() for text in pair):
-                    counts["empty"] += 1
-                    continue
-                if max(len(source), len(target)) > rule.max_length:
-                    counts["over_length"] += 1
-                    continue
-            counts["examples"] += 1
-            counts["source"] += len(source)
-            counts["target"] += len(target)
-            key = number if rule.seed is None else order_key(rule.seed, number)
-            spills[key % rule.num_shards].append(
-                spilled(key, example(source, target), len(source), len(target))
-            )
+            spills[key % self._rule.num_shards].append(spilled(key, record, *lengths))
         joined = {shard: b"".join(records) for shard, records in spills.items()}
-        return Encoded(len(pairs), joined, counts)
+        return joined, b"".join(self._hashes)
 
 
 Encode = Callable[[Iterable[Pair], Rule, int], Iterator[Encoded]]

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from t2t_keras.data.files import read_json, sha256, write_json
+from t2t_keras.data.records import find_shards, unfinished_dir
 from t2t_keras.data.sources import checksum
 from t2t_keras.data.vocabulary import vocab_files
 from t2t_keras.errors import UserError
@@ -25,6 +26,7 @@ class Recipe:
         shared_vocab: one vocabulary for both sides.
         symbols: texts that are one piece of the target.
         max_length: longer training pairs are dropped.
+        cleaning: the rules by which others are dropped, as in `problem.Cleaning`.
         sources: split -> the checksum of its source.
         given_vocabularies: vocabulary files that were there before: name -> SHA-256.
     """
@@ -38,6 +40,7 @@ class Recipe:
     max_length: int
     sources: dict[Split, str]
     given_vocabularies: dict[str, str]
+    cleaning: dict[str, float] = dataclasses.field(default_factory=dict)
 
     @classmethod
     def of(cls, problem: Problem, data_dir: Path, seed: int) -> Self:
@@ -60,6 +63,11 @@ class Recipe:
                 path.name: sha256(path)
                 for path in sorted(vocabularies)
                 if path.exists()
+            },
+            cleaning={
+                rule: value
+                for rule, value in dataclasses.asdict(problem.cleaning).items()
+                if value
             },
         )
 
@@ -104,7 +112,7 @@ class Recipe:
         return phrases
 
 
-def _change(here: str | None, there: str | None) -> str:
+def _change(here: Any, there: Any) -> str:
     """Says what happened to an entry; its checksums would tell nobody anything."""
     if here is None:
         return "is new"
@@ -120,7 +128,8 @@ class Manifest(Recipe):
         vocab_sizes: "source" and "target" -> number of pieces.
         vocab_sha256: "source" and "target" -> SHA-256 of the file.
         examples: split -> number of examples.
-        dropped: split -> reason ("empty", "over_length") -> number of pairs.
+        dropped: split -> reason, see `cleaning.reasons` -> number of pairs; and what
+            the source itself left out (its `dropped`).
         tokens: split -> "source" and "target" -> number of tokens, EOS included.
     """
 
@@ -147,6 +156,44 @@ class Manifest(Recipe):
         manifest = cls.load(path)
         if manifest is None:
             raise UserError(
-                f"there is no {path}: run `t2t datagen` for this problem and --data_dir"
+                f"there is no {path}: run `t2t datagen` for this problem and "
+                "--data_dir (with --adopt if tensor2tensor made the data)"
             )
         return manifest
+
+
+def complete(recipe: Recipe, data_dir: Path) -> Manifest | None:
+    """Returns the manifest if the directory holds all the data of this recipe.
+
+    Raises:
+        UserError: it holds those of another recipe, or they have been changed.
+    """
+    path = Manifest.path(data_dir, recipe.problem)
+    manifest = Manifest.load(path)
+    if manifest is None:
+        shards = data_dir.glob(f"{recipe.problem}-*-?????-of-?????")
+        on_its_way = unfinished_dir(data_dir, recipe.problem) / "done" / path.name
+        if any(shards) and not on_its_way.exists():
+            raise UserError(
+                f"{data_dir} has data of '{recipe.problem}' without a manifest, from "
+                "another program; give another --data_dir, or --adopt what "
+                "tensor2tensor made"
+            )
+        return None
+    differences = manifest.differences(recipe, but=("given_vocabularies",))
+    if differences:
+        raise UserError(
+            f"{data_dir} holds data of '{recipe.problem}' made otherwise "
+            f"({'; '.join(differences)}); give another --data_dir, or remove the old "
+            "data"
+        )
+    for side, name in manifest.vocab_files.items():
+        path = data_dir / name
+        if not path.exists() or sha256(path) != manifest.vocab_sha256[side]:
+            raise UserError(
+                f"{path} is not the vocabulary that the data was made with; bring it "
+                "back or generate the data in another --data_dir"
+            )
+    for split in manifest.examples:
+        find_shards(data_dir, recipe.problem, split)
+    return manifest

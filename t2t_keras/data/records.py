@@ -7,7 +7,6 @@ split stands `{data_name}-{split}.index.npz`: the lengths of every record.
 
 import contextlib
 import dataclasses
-import errno
 import os
 import re
 import zlib
@@ -19,11 +18,9 @@ from typing import BinaryIO, Self
 import numpy as np
 
 from t2t_keras.data.files import atomic
+from t2t_keras.data.tfrecord import BEFORE_PAYLOAD, FRAME, frames
 from t2t_keras.errors import UserError
 
-# A TFRecord is: length (8 bytes), its checksum (4), the payload, its checksum (4).
-_BEFORE_PAYLOAD = 12
-_FRAME = 16
 _EDGE = 4096  # bytes at both ends of a shard that tell whether it is still the same
 
 
@@ -32,17 +29,24 @@ def shard_name(data_name: str, split: str, shard: int, num_shards: int) -> str:
     return f"{data_name}-{split}-{shard:05d}-of-{num_shards:05d}"
 
 
-def write_records(path: Path, payloads: Iterable[bytes]) -> None:
-    """Writes a TFRecord file, atomically."""
-    import tensorflow as tf
+def num_train_shards(num_pairs: int) -> int:
+    """Returns how many shards hold so many training pairs.
 
-    with atomic(path) as incomplete:
-        try:
-            with tf.io.TFRecordWriter(str(incomplete)) as writer:
-                for payload in payloads:
-                    writer.write(payload)
-        except tf.errors.ResourceExhaustedError as error:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path) from error
+    One for every 10,000 pairs up to tensor2tensor's 100, and beyond 50 million so many
+    that none has to sort more than half a million in memory.
+    """
+    return max(min(-(-num_pairs // 10_000), 100), -(-num_pairs // 500_000))
+
+
+def write_records(path: Path, payloads: Sequence[bytes]) -> None:
+    """Writes a TFRecord file, atomically."""
+    write_frames(path, frames(payloads))
+
+
+def write_frames(path: Path, records: Iterable[bytes]) -> None:
+    """Writes a TFRecord file of records that `tfrecord.frames` made, atomically."""
+    with atomic(path) as incomplete, incomplete.open("wb", buffering=1 << 20) as file:
+        file.writelines(records)
 
 
 def find_shards(data_dir: Path, data_name: str, split: str) -> list[Path]:
@@ -164,8 +168,8 @@ class RecordIndex:
         size, source_length, target_length = np.concatenate(lengths).T.copy()
         offsets = []
         for table in lengths:
-            frames = table[:, 0].astype(np.int64) + _FRAME
-            offsets.append(np.cumsum(frames) - frames + _BEFORE_PAYLOAD)
+            frames = table[:, 0].astype(np.int64) + FRAME
+            offsets.append(np.cumsum(frames) - frames + BEFORE_PAYLOAD)
         counts = [len(table) for table in lengths]
         return cls(
             files=list(shards),

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
+from t2t_keras.data.tfrecord import FRAME
 from t2t_keras.errors import UserError
 
 _HEADER = struct.Struct("<QIII")  # key, size, source length, target length
@@ -28,9 +29,9 @@ def order_key(seed: int, number: int) -> int:
     return int.from_bytes(digest, "little")
 
 
-def spilled(key: int, payload: bytes, source_length: int, target_length: int) -> bytes:
-    """Returns a record as it stands in a spill file."""
-    return _HEADER.pack(key, len(payload), source_length, target_length) + payload
+def spilled(key: int, record: bytes, source_length: int, target_length: int) -> bytes:
+    """Returns a record, framed for its TFRecord file, as it stands in a spill file."""
+    return _HEADER.pack(key, len(record), source_length, target_length) + record
 
 
 class Spills:
@@ -78,13 +79,20 @@ class Spills:
         return [file.tell() for file in self._files]
 
 
-def read_sorted(path: Path) -> tuple[list[bytes], np.ndarray]:
-    """Returns the records of a spill file in the order of their keys.
+def read_sorted(
+    paths: Sequence[Path], without: np.ndarray
+) -> tuple[list[bytes], np.ndarray]:
+    """Returns the records of a shard in the order of their keys.
+
+    Args:
+        paths: its spill files.
+        without: uint64, ascending: keys of records that are left out.
 
     Returns:
-        The payloads, and an int32 array [N, 3] of size, source and target length.
+        The records, and an int32 array [N, 3] of payload size, source and target
+        length.
     """
-    content = path.read_bytes()
+    content = b"".join(path.read_bytes() for path in paths)
     keys, starts, lengths = array("Q"), array("Q"), array("i")
     position = 0
     while position < len(content):
@@ -95,10 +103,12 @@ def read_sorted(path: Path) -> tuple[list[bytes], np.ndarray]:
         lengths.extend(size_and_lengths)
         position += size_and_lengths[0]
     order = np.argsort(np.asarray(keys), kind="stable")
+    order = order[~np.isin(np.asarray(keys)[order], without)]
     table = np.asarray(lengths, np.int32).reshape(-1, 3)[order]
     firsts = np.asarray(starts)[order].tolist()
-    payloads = [
+    records = [
         content[first : first + size]
         for first, size in zip(firsts, table[:, 0].tolist(), strict=True)
     ]
-    return payloads, table
+    table[:, 0] -= FRAME
+    return records, table

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Literal
 
 from t2t_keras.data.workers import worker_pool
-from t2t_keras.errors import UserError
 from t2t_keras.problem import Pair, Problem
 
 Side = Literal["source", "target"]
@@ -37,8 +36,8 @@ def sample_size(problem: Problem, num_pairs: int) -> int:
 def draw(pairs: Iterable[Pair], total: int, size: int, seed: int) -> Iterator[Pair]:
     """Draws `size` of `total` pairs, in their order; every choice is equally likely.
 
-    Knuth's selection sampling (The Art of Computer Programming 2, 3.4.2, algorithm S),
-    which keeps nothing in memory.
+    Knuth's selection sampling (The Art of Computer Programming 2, 3.4.2, algorithm S).
+    As the total is known it needs no reservoir: it keeps nothing in memory.
     """
     rng = random.Random(seed)
     taken = 0
@@ -60,15 +59,10 @@ def train_vocabulary(
         own_process: train in another process, so that the memory is given back.
 
     Raises:
-        UserError: the texts do not suffice, or the kind cannot keep symbols whole.
+        UserError: the texts do not suffice.
     """
     is_target = path.name == vocab_files(problem)["target"]
     symbols = problem.symbols if is_target else ()
-    if problem.tokenizer == "t2t_subword" and symbols:
-        raise UserError(
-            f"problem '{problem.name}' has symbols, which tensor2tensor's subwords "
-            "cannot keep whole; set its tokenizer to 'sentencepiece'"
-        )
     train = functools.partial(_TRAINERS[problem.tokenizer], symbols=symbols)
     if not own_process:
         train(texts, path, problem.vocab_size)
@@ -102,8 +96,7 @@ def _subwords(
 ) -> None:
     from t2t_keras.text.subword_training import train_subwords
 
-    del symbols
-    train_subwords(texts, path, vocab_size)
+    train_subwords(texts, path, vocab_size, symbols=symbols)
 
 
 _TRAINERS = {"sentencepiece": _sentence_piece, "t2t_subword": _subwords}

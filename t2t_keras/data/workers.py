@@ -13,6 +13,13 @@ from typing import Any
 from t2t_keras.errors import UserError
 
 
+def num_cores() -> int:
+    """Returns how many cores this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
 @contextlib.contextmanager
 def worker_pool(
     workers: int, start: Callable[..., None] | None = None, *arguments: Any

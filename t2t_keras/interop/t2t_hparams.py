@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from t2t_keras.errors import UserError
-from t2t_keras.hparam import HParams
+from t2t_keras.hparam import SCHEDULE_FACTORS, HParams
 
 # What makes another model than ours when it is not so; 0 and "" are "off". Files of
 # older versions lack some: then it was so.
@@ -35,8 +35,8 @@ _NORMS = {("n", "da"): "pre", ("none", "dan"): "post"}
 def load_t2t_hparams(path: str | Path) -> HParams:
     """Reads the hparams.json of a tensor2tensor Transformer.
 
-    `share_embeddings` is as in `shared_embedding_and_softmax_weights`. Schedules that
-    are no multiple of the paper's leave `learning_rate` at 1.
+    `share_embeddings` is as in `shared_embedding_and_softmax_weights`. A schedule with
+    a factor that is not one of `SCHEDULE_FACTORS` is not taken over.
 
     Raises:
         UserError: there is no such file, or it describes a model that `Transformer`
@@ -94,7 +94,7 @@ def _convert(values: Mapping[str, Any]) -> HParams:
         attention_dropout=values["attention_dropout"],
         ffn_dropout=values["relu_dropout"],
         label_smoothing=values["label_smoothing"],
-        learning_rate=_learning_rate(values),
+        **_schedule(values),
         warmup_steps=values["learning_rate_warmup_steps"],
         adam_beta1=values["optimizer_adam_beta1"],
         adam_beta2=values["optimizer_adam_beta2"],
@@ -125,13 +125,13 @@ def _head_size(values: Mapping[str, Any], name: str) -> int:
     return channels // heads
 
 
-def _learning_rate(values: Mapping[str, Any]) -> float:
-    """Returns the factor of the paper's schedule."""
-    factors = values.get("learning_rate_schedule", "legacy")
-    if factors == "legacy" and values["learning_rate_decay_scheme"] == "noam":
-        return 5000 * 0.002 * values["learning_rate"]
-    if factors == "constant*linear_warmup*rsqrt_decay*rsqrt_hidden_size":
-        return values["learning_rate_constant"]
-    if factors == "constant*linear_warmup*rsqrt_decay":
-        return values["learning_rate_constant"] * values["hidden_size"] ** 0.5
-    return 1.0
+def _schedule(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns `learning_rate` and `schedule`; none where we have no such schedule."""
+    schedule = values.get("learning_rate_schedule", "legacy")
+    if schedule == "legacy" and values["learning_rate_decay_scheme"] == "noam":
+        return {"learning_rate": 5000 * 0.002 * values["learning_rate"]}
+    factors = schedule.split("*")
+    if not set(factors) <= set(SCHEDULE_FACTORS):
+        return {}
+    constant = values["learning_rate_constant"] ** factors.count("constant")
+    return {"learning_rate": constant, "schedule": schedule}

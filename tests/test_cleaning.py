@@ -1,0 +1,173 @@
+"""Cleaning: each rule, what it counts, and that its result depends on nothing else."""
+
+import collections
+import dataclasses
+
+import numpy as np
+import pytest
+from test_datagen import (  # noqa: F401, one of them is a fixture
+    PROBLEM,
+    TRAIN,
+    Given,
+    decoded,
+    files,
+    small_scale,
+)
+
+from t2t_keras.data import duplicates
+from t2t_keras.data.cleaning import (
+    parse_cleaning,
+    reason_by_length,
+    reason_by_text,
+    reasons,
+)
+from t2t_keras.data.datagen import generate, generate_share
+from t2t_keras.data.manifest import Manifest
+from t2t_keras.data.task import Task
+from t2t_keras.errors import UserError
+from t2t_keras.problem import Cleaning
+
+ALL = Cleaning(
+    identical=True, control=True, letters=0.5, word=20, ratio=2.0, duplicates=True
+)
+
+
+@pytest.mark.parametrize(
+    ("pair", "reason"),
+    [
+        (("A dog.", "Ein Hund."), None),
+        ((" ", "x"), "empty"),
+        (("x", "\u3000"), "empty"),
+        (("It\x92s late", "Es ist spät"), "control"),  # Windows's apostrophe
+        (("late", "sp\ufffdt"), "control"),
+        (("a\tdog", "ein\tHund"), None),
+        (("The  same ", "the same"), "identical"),
+        (("3.14 = 22/7?", "Drei Komma vier"), "few_letters"),
+        (("ab 12", "ab zwei"), None),  # one half
+        (("犬がいる。", "Собака тут."), None),
+        (("see " + "x" * 21, "siehe da"), "long_word"),
+        (("see " + "x" * 20, "siehe da"), None),
+    ],
+)
+def test_texts(pair, reason):
+    assert reason_by_text(pair, ALL) == reason
+    if reason != "empty":
+        assert reason_by_text(pair, Cleaning()) is None
+
+
+@pytest.mark.parametrize(
+    ("lengths", "reason"),
+    [
+        ((10, 10), None),
+        ((11, 10), "over_length"),
+        ((3, 5), None),  # 2 and 4 pieces and an EOS each
+        ((3, 6), "ratio"),
+        ((6, 3), "ratio"),
+    ],
+)
+def test_lengths(lengths, reason):
+    source, target = ([7] * (n - 1) + [1] for n in lengths)
+    assert reason_by_length(source, target, 10, ALL) == reason
+    if reason == "ratio":
+        assert reason_by_length(source, target, 10, Cleaning()) is None
+
+
+def brute_force(pairs):
+    """The first of every pair that differs in more than spaces."""
+    first = {}
+    for pair in pairs:
+        first.setdefault(tuple(" ".join(side.split()) for side in pair), pair)
+    return list(first.values())
+
+
+# The 40 repetitions stand behind, before and beside what they repeat.
+REPEATED = [TRAIN[2], *TRAIN[:30], ("a  cat saw .", "!"), ("a cat saw .", "!")]
+REPEATED += [*TRAIN[20:], TRAIN[200], *TRAIN[200:229], ("a cat saw .", "!")]
+CLEAN = PROBLEM.replace(
+    sources={"train": Given(REPEATED), "dev": Given(REPEATED[:50])},
+    cleaning=Cleaning(duplicates=True),
+)
+
+
+def test_of_duplicates_the_first_stays_and_dev_keeps_all(tmp_path):
+    manifest = generate(CLEAN, tmp_path, workers=1)
+    train = decoded(tmp_path, "train")
+    expected = [p for p in brute_force(REPEATED) if all(t.strip() for t in p)]
+    expected = [p for p in expected if p != TRAIN[40]]  # over length
+    assert collections.Counter(train) == collections.Counter(expected)
+    assert decoded(tmp_path, "dev") == REPEATED[:50]
+    dropped = manifest.dropped["train"]
+    assert dropped["duplicate"] == len(REPEATED) - len(expected) - sum(
+        dropped[reason] for reason in ("empty", "over_length")
+    )
+    assert manifest.examples["train"] == len(expected)
+    assert manifest.dropped["dev"] == dict.fromkeys(dropped, 0)
+    assert manifest == Manifest.open(tmp_path, "small")
+
+
+def test_cleaning_does_not_depend_on_workers_tasks_or_memory(tmp_path, monkeypatch):
+    problem = CLEAN.replace(cleaning=dataclasses.replace(ALL, ratio=1.2))
+    one, two, three = (tmp_path / name for name in "123")
+    manifest = generate(problem, one, workers=1)
+    assert manifest.dropped["train"]["ratio"] > 0
+    generate(problem, two, workers=2)
+    monkeypatch.setattr(duplicates, "_AT_A_TIME", 16)
+    for task in Task(1, 3).all():
+        generate_share(problem, three, task, workers=1)
+    assert files(one) == files(two) == files(three)
+
+
+def test_cleaning_is_part_of_the_recipe(tmp_path):
+    generate(CLEAN, tmp_path, workers=1)
+    with pytest.raises(UserError, match="cleaning 'duplicates' is gone"):
+        generate(CLEAN.replace(cleaning=Cleaning()), tmp_path)
+
+
+def test_repeated_in_parts_is_repeated_at_once(tmp_path, monkeypatch):
+    rng = np.random.default_rng(0)
+    hashes = rng.integers(0, 300, 1000).astype("<u8")
+    table = np.stack([np.arange(1000, dtype="<u8") + 7, hashes], axis=1)
+    paths = [tmp_path / "a", tmp_path / "b", tmp_path / "c"]
+    for path, part in zip(paths, (table[:10], table[:0], table[10:]), strict=True):
+        path.write_bytes(part.tobytes())
+    _, first = np.unique(hashes, return_index=True)
+    expected = sorted(set(range(1000)) - set(first))
+    for at_a_time in (1 << 20, 64):
+        monkeypatch.setattr(duplicates, "_AT_A_TIME", at_a_time)
+        assert (duplicates.repeated(paths) - np.uint64(7)).tolist() == expected
+
+
+def test_the_vocabulary_does_not_learn_from_noise(tmp_path):
+    noise = [("\x99 Δ", "Δ")] * 20
+    problem = PROBLEM.replace(sources={"train": Given(TRAIN + noise)})
+    generate(problem, tmp_path / "noisy", workers=1)
+    clean = problem.replace(cleaning=Cleaning(control=True))
+    manifest = generate(clean, tmp_path / "clean", workers=1)
+    assert manifest.dropped["train"] == {"empty": 2, "control": 20, "over_length": 1}
+    for name, has_it in (("noisy", True), ("clean", False)):
+        content = (tmp_path / name / "vocab.small.330.spm").read_bytes()
+        assert ("Δ".encode() in content) == has_it
+
+
+def test_parse():
+    text = "identical,control,letters=0.5, word=20,ratio=2,duplicates"
+    assert parse_cleaning(text) == ALL
+    assert parse_cleaning("none") == Cleaning()
+    assert reasons(parse_cleaning("none")) == ["empty", "over_length"]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("copies", "no rule 'copies'; they are identical, control"),
+        ("ratio", "write ratio=NUMBER, not 'ratio'"),
+        ("identical=1", "write identical, not"),
+        ("word=x", "'x' is no number for word"),
+        ("ratio=0.5", "ratio must be at least 1"),
+        ("letters=2", "letters is a share"),
+        ("word=-1", "must not be negative"),
+    ],
+)
+def test_mistakes(text, message):
+    with pytest.raises(UserError, match=message):
+        parse_cleaning(text)

@@ -1,0 +1,57 @@
+"""`t2t datagen` from the command line: shares of the work, rules, mistakes."""
+
+import json
+import random
+
+import pytest
+
+from t2t_keras.cli import main
+
+LINES = [" ".join(random.Random(i).choices("abcdefgh", k=7)) for i in range(60)]
+
+
+@pytest.fixture
+def argv(tmp_path):
+    for name, lines in (("source", LINES), ("target", LINES[::-1])):
+        (tmp_path / name).write_text("".join(f"{line}\n" for line in lines))
+    return [
+        *("datagen", "--problem", "translate_text", "--workers", "1", "--json"),
+        *("--data_dir", str(tmp_path / "data"), "--vocab_size", "300"),
+        *("--train_source", str(tmp_path / "source")),
+        *("--train_target", str(tmp_path / "target")),
+    ]
+
+
+def test_two_tasks(argv, capfd):
+    assert main([*argv, "--task", "2/2"]) == 0
+    first = json.loads(capfd.readouterr().out)
+    assert first == {"task": "2/2", "finished": False, "seconds": first["seconds"]}
+    assert main([arg for arg in argv if arg != "--json"] + ["--task", "2/2"]) == 0
+    assert "task 2/2 is done, others are not yet" in capfd.readouterr().out
+    assert main([*argv, "--task", "1/2"]) == 0
+    last = json.loads(capfd.readouterr().out)
+    assert last["finished"] and last["examples"] == {"train": 60}
+
+
+def test_rules(argv, capfd, tmp_path):
+    source = tmp_path / "source"
+    source.write_text("12 34 56\n" + source.read_text().partition("\n")[2])
+    assert main([*argv, "--clean", "letters=0.5"]) == 0
+    result = json.loads(capfd.readouterr().out)
+    assert result["dropped"] == {"empty": 0, "few_letters": 1, "over_length": 0}
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--task", "3/2"], "--task 3/2: of 2 tasks the first is 1/2"),
+        (["--clean", "tidy"], "--clean: there is no rule 'tidy'"),
+        (["--vocab", "x"], "--vocab needs --adopt"),
+        (["--tfds_dir", "x"], "no examples from tensorflow-datasets"),
+        (["--adopt", "absent/name"], "--adopt: absent has no vocab.* file"),
+    ],
+)
+def test_mistakes(argv, capfd, flags, message):
+    assert main([*argv, *flags]) == 2
+    out, err = capfd.readouterr()
+    assert not out and message in err.strip().splitlines()[-1]

@@ -1,0 +1,102 @@
+"""A data directory that tensor2tensor made: adopted, and trained on."""
+
+import json
+from pathlib import Path
+
+import pytest
+import tensorflow as tf
+from reference import reference
+from small_data import sentence_pairs
+
+from t2t_keras import registry
+from t2t_keras.cli import main
+from t2t_keras.data.records import RecordIndex, shard_name
+from t2t_keras.errors import UserError
+from t2t_keras.interop.t2t_data import adopt
+from t2t_keras.text.subword import SubwordTokenizer
+from t2t_keras.text.subword_training import train_subwords
+
+NAME = "translate_ende_wmt32k"
+SHARDS = {"train": 3, "dev": 1}
+
+
+def t2t_data(directory: Path, vocab: Path) -> None:
+    """Writes records as tensor2tensor does, with TensorFlow's own writer."""
+    tokenizer = SubwordTokenizer(vocab)
+    ids = [tuple(map(tokenizer.encode, pair)) for pair in sentence_pairs()]
+    for split, num_shards in SHARDS.items():
+        for shard in range(num_shards):
+            path = directory / shard_name(NAME, split, shard, num_shards)
+            with tf.io.TFRecordWriter(str(path)) as writer:
+                for source, target in ids[shard::num_shards]:
+                    writer.write(example(source, target).SerializeToString())
+
+
+def example(source: list[int], target: list[int]) -> tf.train.Example:
+    lists = {"inputs": source, "targets": target}
+    feature = {
+        name: tf.train.Feature(int64_list=tf.train.Int64List(value=ids))
+        for name, ids in lists.items()
+    }
+    return tf.train.Example(features=tf.train.Features(feature=feature))
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory) -> Path:
+    directory = tmp_path_factory.mktemp("t2t")
+    vocab = directory / f"vocab.{NAME}.32768.subwords"
+    train_subwords((text for pair in sentence_pairs() for text in pair), vocab, 200)
+    t2t_data(directory, vocab)
+    return directory
+
+
+def test_adopted_and_trained_on(made, tmp_path, capfd):
+    before = {path: path.stat().st_mtime_ns for path in made.iterdir()}
+    data_dir, run = tmp_path / "data", tmp_path / "run"
+    argv = ["datagen", "--problem", "translate_ende", "--data_dir", str(data_dir)]
+    assert main([*argv, "--adopt", str(made / NAME), "--json"]) == 0
+    result = json.loads(capfd.readouterr().out)
+    assert result["examples"] == {"train": 320, "dev": 320}
+    assert {path: path.stat().st_mtime_ns for path in made.iterdir()} == before
+    assert len(RecordIndex.open(data_dir, "translate_ende", "train")) == 320
+    code = main(
+        [
+            *("train", "--problem", "translate_ende_rev", "--hparams_set", "tiny"),
+            *("--data_dir", str(data_dir), "--output_dir", str(run)),
+            *("--train_steps", "2", "--eval_sentences", "4", "--json"),
+            *("--hparams", "num_layers=1,d_model=8,d_ff=8,num_heads=2"),
+        ]
+    )
+    assert code == 0
+    assert json.loads(capfd.readouterr().out)["step"] == 2
+
+
+def test_the_published_vocabulary(tmp_path):
+    vocab = reference("t2t/vocab.translate_ende_wmt8k.8192.subwords")
+    t2t_data(tmp_path, vocab)
+    problem = registry.problem("translate_ende")
+    manifest = adopt(problem, tmp_path / NAME, tmp_path / "data", vocab)
+    assert manifest.vocab_sizes == {"source": 8190, "target": 8190}
+
+
+def refused(message: str, *args) -> None:
+    with pytest.raises(UserError, match=message):
+        adopt(registry.problem("translate_ende"), *args)
+
+
+def test_mistakes(made, tmp_path):
+    small = tmp_path / "vocab.small.subwords"
+    train_subwords(["ab"], small, 10)
+    refused("there is no train data of 'absent'", made / "absent", tmp_path / "a")
+    refused("has no vocab.* file", tmp_path / "b" / NAME, tmp_path / "a")
+    with tf.io.TFRecordWriter(str(tmp_path / "big-train-00000-of-00001")) as writer:
+        writer.write(example([5, 1], [999, 1]).SerializeToString())
+    refused("the id 999, .* 25 pieces; name", tmp_path / "big", tmp_path / "a", small)
+    assert not list((tmp_path / "a").glob("translate_ende*-of-*"))
+    adopt(registry.problem("translate_ende"), made / NAME, tmp_path / "a")
+    refused("has data of 'translate_ende' already", made / NAME, tmp_path / "a")
+    small.rename(made / small.name)
+    try:
+        refused("vocab.small.subwords, vocab.translate", made / NAME, tmp_path / "c")
+    finally:
+        (made / small.name).unlink()

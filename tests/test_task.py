@@ -1,0 +1,142 @@
+"""Datagen divided over machines: the bytes of one run, in any order of events."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from test_datagen import (  # noqa: F401, two of them are fixtures
+    PROBLEM,
+    TRAIN,
+    Given,
+    complete,
+    faults,
+    files,
+    interrupt,
+    set_small_scale,
+    small_scale,
+)
+
+from t2t_keras.data import encoding, share
+from t2t_keras.data.datagen import generate, generate_share
+from t2t_keras.data.task import Task
+from t2t_keras.errors import UserError
+
+
+def test_shares_are_a_partition():
+    for total in (0, 1, 5, 100):
+        for of in (1, 3, 7):
+            shares = [task.share(total) for task in Task(1, of).all()]
+            assert [i for range_ in shares for i in range_] == list(range(total))
+            assert max(map(len, shares)) - min(map(len, shares)) <= 1
+
+
+@pytest.mark.parametrize("order", [(1, 2, 3), (3, 1, 2)])
+def test_three_tasks_make_what_one_makes(complete, tmp_path, order):  # noqa: F811
+    first, second, third = (Task(number, 3) for number in order)
+    assert generate_share(PROBLEM, tmp_path, first, workers=1) is None
+    assert generate_share(PROBLEM, tmp_path, second, workers=2) is None
+    assert generate_share(PROBLEM, tmp_path, second, workers=1) is None  # once more
+    assert not (tmp_path / "small.manifest.json").exists()
+    assert generate_share(PROBLEM, tmp_path, third, workers=1) is not None
+    assert files(tmp_path) == files(complete)
+    assert generate_share(PROBLEM, tmp_path, first) is not None  # there already
+
+
+def test_tasks_at_the_same_time(complete, tmp_path):  # noqa: F811
+    code = """
+import pathlib, sys, test_datagen, test_task
+test_datagen.set_small_scale(setattr)
+task = test_task.Task.parse(sys.argv[2])
+test_task.generate_share(test_datagen.PROBLEM, sys.argv[1], task, workers=1)
+"""
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-c", code, tmp_path, f"{number}/3"],
+            cwd=Path(__file__).parent,
+        )
+        for number in (1, 2, 3)
+    ]
+    assert [process.wait() for process in processes] == [0, 0, 0]
+    assert files(tmp_path) == files(complete)
+
+
+@pytest.mark.parametrize("at", [10, 20, 35, 50])
+def test_an_interrupted_task_goes_on(complete, tmp_path, at):  # noqa: F811
+    generate_share(PROBLEM, tmp_path, Task(2, 2), workers=1)
+    with faults(at, interrupt), pytest.raises(KeyboardInterrupt):
+        generate_share(PROBLEM, tmp_path, Task(1, 2), workers=1)
+    generate_share(PROBLEM, tmp_path, Task(1, 2), workers=1)
+    assert files(tmp_path) == files(complete)
+
+
+def test_when_the_last_task_is_interrupted_any_other_finishes(
+    complete,  # noqa: F811
+    tmp_path,
+):
+    generate_share(PROBLEM, tmp_path, Task(2, 2), workers=1)
+    with faults(45, interrupt), pytest.raises(KeyboardInterrupt):
+        generate_share(PROBLEM, tmp_path, Task(1, 2), workers=1)
+    assert not (tmp_path / "small.manifest.json").exists()
+    assert generate_share(PROBLEM, tmp_path, Task(2, 2), workers=1) is not None
+    assert files(tmp_path) == files(complete)
+
+
+def test_a_task_encodes_its_share_only(tmp_path, monkeypatch):
+    firsts = []
+    chunks = encoding._chunks
+
+    def spy(pairs, first):
+        for number, chunk in chunks(pairs, first):
+            firsts.append((number, number + len(chunk)))
+            yield number, chunk
+
+    monkeypatch.setattr(encoding, "_chunks", spy)
+    problem = PROBLEM.replace(sources={"train": Given(TRAIN)})
+    generate_share(problem, tmp_path, Task(2, 3), workers=1)
+    assert (firsts[0][0], firsts[-1][1]) == (len(TRAIN) // 3, 2 * len(TRAIN) // 3)
+
+
+def test_tasks_of_another_division_or_for_other_data_are_refused(tmp_path, monkeypatch):
+    calls = [
+        (PROBLEM, Task(1, 3)),  # another division
+        (PROBLEM.replace(vocab_size=340), Task(2, 2)),  # another recipe
+        (PROBLEM, Task(1, 2)),  # the same task
+    ]
+    encode = share.Share.encode
+
+    def meanwhile(*args):
+        monkeypatch.setattr(share.Share, "encode", encode)
+        for problem, task in calls:
+            with pytest.raises(UserError, match="another `t2t datagen` is at work"):
+                generate_share(problem, tmp_path, task, workers=1)
+        encode(*args)
+
+    monkeypatch.setattr(share.Share, "encode", meanwhile)
+    generate_share(PROBLEM, tmp_path, Task(1, 2), workers=1)
+    assert share.Share.encode is encode  # it has been called
+
+
+def test_more_tasks_than_pairs(tmp_path):
+    sources = {"train": Given(TRAIN[:40]), "dev": Given(TRAIN[:2])}
+    problem = PROBLEM.replace(sources=sources)
+    one, three = tmp_path / "1", tmp_path / "3"
+    generate(problem, one, workers=1)
+    made = [generate_share(problem, three, t, workers=1) for t in Task(1, 3).all()]
+    assert [manifest is None for manifest in made] == [True, True, False]
+    assert files(one) == files(three)
+
+
+def test_an_abandoned_division_is_no_obstacle(complete, tmp_path):  # noqa: F811
+    generate_share(PROBLEM, tmp_path, Task(1, 3), workers=1)
+    generate(PROBLEM, tmp_path, workers=1)
+    assert files(tmp_path) == files(complete)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [("2", "write K/N, 2/4"), ("0/2", "first is 1/2"), ("3/2", "last 2/2")],
+)
+def test_no_such_task(text, message):
+    with pytest.raises(UserError, match=f"--task.*{message}"):
+        Task.parse(text)

@@ -1,0 +1,136 @@
+"""The paper's problems through tensorflow-datasets, prepared by its own machinery."""
+
+import json
+
+import pytest
+import tensorflow_datasets as tfds
+from test_datagen import decoded
+
+from t2t_keras.cli import main
+from t2t_keras.data.manifest import Manifest
+
+LANGUAGES = ("de", "fr")
+SIZES = {"train": 300, "validation": 20, "test": 30}
+DIRTY = {  # number in `train` -> what the web has
+    5: ("Cookies", "Cookies"),
+    6: ("It\x92s here.", "Hier ist es."),
+    7: ("+49 (0)30 / 12-34", "Telefon 030"),
+    8: ("see www." + "x" * 120, "siehe dort"),
+    9: ("yes", "ja " * 20),
+    10: ("Yes, sentence 3 of train.", "Ja, sentence 3 of train."),  # again
+}
+
+
+def pairs(split: str, language: str) -> list[tuple[str, str]]:
+    """English and a word of the other language before it."""
+    word = {"de": "Ja", "fr": "Oui"}[language]
+    texts = [f"sentence {i} of {split}." for i in range(SIZES[split])]
+    made = [(f"Yes, {text}", f"{word}, {text}") for text in texts]
+    for number, dirty in DIRTY.items() if split == "train" else ():
+        made[number] = dirty
+    return made
+
+
+class Wmt14Translate(tfds.core.GeneratorBasedBuilder, skip_registration=True):
+    """A small dataset of the name, configurations, features and splits of WMT 2014."""
+
+    BUILDER_CONFIGS = [  # noqa: RUF012
+        tfds.core.BuilderConfig(name=f"{language}-en", version="1.0.0")
+        for language in LANGUAGES
+    ]
+
+    @property
+    def language(self) -> str:
+        return self.builder_config.name.partition("-")[0]
+
+    def _info(self):
+        features = tfds.features.Translation(languages=(self.language, "en"))
+        return tfds.core.DatasetInfo(builder=self, features=features)
+
+    def _split_generators(self, dl_manager):
+        return {split: self._generate_examples(split) for split in SIZES}
+
+    def _generate_examples(self, split):
+        for i, (english, other) in enumerate(pairs(split, self.language)):
+            yield i, {"en": english, self.language: other}
+
+
+@pytest.fixture(scope="module")
+def tfds_dir(tmp_path_factory):
+    path = tmp_path_factory.mktemp("tfds")
+    for language in LANGUAGES:
+        Wmt14Translate(data_dir=path, config=f"{language}-en").download_and_prepare()
+    return path
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_it_has_the_structure_of_the_real_one(tfds_dir, language):
+    small = Wmt14Translate(data_dir=tfds_dir, config=f"{language}-en").info
+    real = tfds.builder(f"wmt14_translate/{language}-en").info
+    assert real.full_name == small.full_name
+    assert str(real.features) == str(small.features)
+    assert real.supervised_keys in (None, (language, "en"))
+
+
+def run(capfd, *argv: object) -> tuple[int, dict, str]:
+    code = main([*map(str, argv), "--json"])
+    out, err = capfd.readouterr()
+    return code, json.loads(out) if out else {}, err
+
+
+@pytest.mark.parametrize(
+    ("language", "more"), [("de", {}), ("fr", {"ratio": 1, "duplicate": 0})]
+)
+def test_datagen(capfd, tmp_path, tfds_dir, language, more):
+    code, result, _ = run(
+        *(capfd, "datagen", "--problem", f"translate_en{language}", "--workers", 1),
+        *("--data_dir", tmp_path, "--tfds_dir", tfds_dir, "--vocab_size", 330),
+    )
+    assert code == 0
+    noise = dict.fromkeys(("identical", "control", "few_letters", "long_word"), 1)
+    expected = {"empty": 0, "over_length": 0} | noise | more
+    assert result["dropped"] == expected
+    kept = SIZES["train"] - sum(expected.values())
+    assert result["examples"] == {"train": kept, "dev": 20, "test": 30}
+    name = f"translate_en{language}"
+    for split, stored in {"dev": "validation", "test": "test"}.items():
+        texts = decoded(tmp_path, split, name)
+        assert sorted(texts) == sorted(pairs(stored, language))
+    manifest = Manifest.open(tmp_path, name)
+    assert manifest.sources["dev"] == (
+        f"tfds wmt14_translate/{language}-en/1.0.0 validation en {language}"
+    )
+
+
+def test_rules_are_switched_off(capfd, tmp_path, tfds_dir):
+    code, result, _ = run(
+        *(capfd, "datagen", "--problem", "translate_ende", "--workers", 1),
+        *("--data_dir", tmp_path, "--tfds_dir", tfds_dir, "--vocab_size", 330),
+        *("--clean", "duplicates"),
+    )
+    assert code == 0
+    assert result["dropped"] == {"empty": 0, "over_length": 0, "duplicate": 1}
+    assert result["examples"]["train"] == SIZES["train"] - 1
+
+
+@pytest.mark.parametrize(
+    ("problem", "message"),
+    [
+        ("translate_text", "no examples from tensorflow-datasets; leave the flag out"),
+        ("translate_enfr", "cannot download wmt14_translate/fr-en: "),
+    ],
+)
+def test_mistakes(capfd, tmp_path, monkeypatch, problem, message):
+    def offline(*args, **kwargs):
+        raise ConnectionError("Name or service not known")
+
+    for name in ("download", "download_and_extract"):
+        monkeypatch.setattr(tfds.download.DownloadManager, name, offline)
+    code, _, err = run(
+        *(capfd, "datagen", "--problem", problem, "--workers", 1),
+        *("--data_dir", tmp_path / "data", "--tfds_dir", tmp_path / "tfds"),
+    )
+    assert code == 2
+    last = err.strip().splitlines()[-1]
+    assert message in last
+    assert "Traceback" not in err

@@ -1,6 +1,8 @@
 """Checkpoints and their averages on disk."""
 
 import os
+import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -75,6 +77,17 @@ def test_only_the_newest_are_kept(tmp_path):
     assert len(list(tmp_path.iterdir())) == 4
 
 
+def test_the_best_one_is_not_among_them(tmp_path):
+    checkpoints = saved(tmp_path, 1, 2)
+    for step in (1, 7, 4):  # 7 was of a process that was killed
+        checkpoints.save_best(step, tensors(step, float(step)))
+    checkpoints.save(8, tensors(8, 8.0), keep=1)
+    assert checkpoints.steps() == [8]
+    assert checkpoints.steps("best.ckpt") == [4]
+    assert Checkpoint(checkpoints.find("best")).step == 4
+    assert checkpoints.find().name == "model.ckpt-8"
+
+
 def test_a_half_written_checkpoint_is_none(tmp_path):
     checkpoints = saved(tmp_path, 1, 2)
     (tmp_path / "model.ckpt-2.index").unlink()  # killed before the index
@@ -95,6 +108,8 @@ def test_find(tmp_path):
     assert checkpoints.find("average").name == "average.ckpt-2"
     with pytest.raises(UserError, match="checkpoints at steps: 1, 2, 3"):
         checkpoints.find("7")
+    with pytest.raises(UserError, match="has no best checkpoint"):
+        checkpoints.find("best")
 
 
 def test_restore_names_what_does_not_fit(tmp_path):
@@ -125,6 +140,27 @@ def test_average_by_minutes(tmp_path):
         os.utime(index, (1e9 - 60 * minutes, 1e9 - 60 * minutes))
     path = average_run(tmp_path, minutes=10)  # 12 is 9 minutes before 3
     np.testing.assert_array_equal(Checkpoint(path).tensor("model/b"), [40.0] * 4)
+
+
+def test_average_takes_the_memory_of_one_model(tmp_path):
+    status = Path("/proc/self/status")
+    if not status.exists():
+        pytest.skip("needs Linux's /proc to measure memory")
+
+    def megabytes(field: str) -> float:
+        return int(re.search(rf"{field}:\s+(\d+) kB", status.read_text())[1]) / 1000
+
+    model = {f"model/{i}": tf.fill([1 << 20], float(i)) for i in range(12)}  # 50 MB
+    paths = [tmp_path / f"model.ckpt-{step}" for step in range(6)]
+    for step, path in enumerate(paths):
+        write_checkpoint(path, {"step": tf.constant(step, tf.int64), **model})
+    del model
+    Path("/proc/self/clear_refs").write_text("5")  # the peak is now what there is
+    before = megabytes("VmRSS")
+    average_checkpoints(paths, tmp_path / "average.ckpt-5")
+    assert megabytes("VmHWM") - before < 2 * 50
+    average = Checkpoint(tmp_path / "average.ckpt-5")
+    assert average.tensor("model/11").mean() == 11
 
 
 def test_average_errors(tmp_path):

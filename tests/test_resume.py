@@ -15,7 +15,8 @@ from small_data import small_data
 from t2t_keras.training.checkpoint import Checkpoint, CheckpointDirectory
 
 STEPS = 150
-COMMAND = [sys.executable, "-c", "from t2t_keras.cli import main; main()", "train"]
+MAIN = "import sys; from t2t_keras.cli import main; sys.exit(main())"
+COMMAND = [sys.executable, "-c", MAIN, "train"]
 
 
 @pytest.fixture(scope="module")
@@ -25,7 +26,8 @@ def data_dir(tmp_path_factory):
     return directory
 
 
-def start(data_dir, output_dir, replicas: int) -> subprocess.Popen:
+def start(data_dir, output_dir, replicas: int, env=None, **flags) -> subprocess.Popen:
+    """Starts training; `env` adds to the environment, `flags` to the flags."""
     flags = {
         "problem": "translate_text",
         "hparams_set": "tiny",
@@ -39,6 +41,7 @@ def start(data_dir, output_dir, replicas: int) -> subprocess.Popen:
         "eval_sentences": 0,
         "simulate_devices": replicas,
         "seed": 7,
+        **flags,
     }
     arguments = [str(part) for k, v in flags.items() for part in (f"--{k}", v)]
     return subprocess.Popen(
@@ -46,6 +49,7 @@ def start(data_dir, output_dir, replicas: int) -> subprocess.Popen:
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        env=os.environ | (env or {}),
     )
 
 
@@ -64,6 +68,14 @@ def kill_at(process: subprocess.Popen, directory: CheckpointDirectory, step: int
     process.communicate()
 
 
+def assert_same_end(*output_dirs, step: int = STEPS):
+    """Two runs have the same last checkpoint, bit for bit."""
+    ends = [Checkpoint(path / f"model.ckpt-{step}") for path in output_dirs]
+    assert ends[0].shapes == ends[1].shapes
+    for name in ends[0].shapes:
+        np.testing.assert_array_equal(*(end.tensor(name) for end in ends), err_msg=name)
+
+
 @pytest.mark.parametrize("replicas", [1, 2])
 def test_killed_and_started_again_equals_never_stopped(data_dir, tmp_path, replicas):
     never_stopped = start(data_dir, tmp_path / "whole", replicas)
@@ -76,10 +88,35 @@ def test_killed_and_started_again_equals_never_stopped(data_dir, tmp_path, repli
 
     assert resumed["step"] == whole["step"] == STEPS
     assert resumed["dev_loss"] == whole["dev_loss"]
-    ends = [
-        Checkpoint(tmp_path / name / f"model.ckpt-{STEPS}")
-        for name in ("whole", "killed")
-    ]
-    assert ends[0].shapes == ends[1].shapes
-    for name in ends[0].shapes:
-        np.testing.assert_array_equal(*(end.tensor(name) for end in ends), err_msg=name)
+    assert_same_end(tmp_path / "whole", tmp_path / "killed")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("replicas", [1, 2])
+def test_one_command_gives_one_result(data_dir, tmp_path, replicas):
+    """In processes of their own, which compete for the processors."""
+    few = {"seed": 3, "train_steps": 30}
+    paths = [tmp_path / name for name in "ab"]
+    for process in [start(data_dir, path, replicas, **few) for path in paths]:
+        finish(process)
+    assert_same_end(*paths, step=30)
+
+
+@pytest.mark.slow
+def test_terminated_it_saves_and_goes_on_as_if_never_stopped(data_dir, tmp_path):
+    rarely = {"save_every": 10_000}
+    terminated = start(data_dir, tmp_path / "a", 1, **rarely)
+    metrics = tmp_path / "a" / "metrics.jsonl"  # written when training begins
+    while terminated.poll() is None and not metrics.exists():
+        time.sleep(0.01)
+    for line in terminated.stderr:  # the first evaluation: it is under way
+        if "| loss" in line:
+            break
+    terminated.send_signal(signal.SIGTERM)
+    terminated.stderr.read()
+    assert terminated.wait() == 143
+    (step,) = CheckpointDirectory(tmp_path / "a").steps()
+    assert 70 <= step < STEPS
+    finish(start(data_dir, tmp_path / "a", 1, **rarely))
+    finish(start(data_dir, tmp_path / "b", 1, **rarely))
+    assert_same_end(tmp_path / "a", tmp_path / "b")

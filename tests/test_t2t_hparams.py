@@ -8,7 +8,7 @@ from reference import reference
 from t2t_oracle import write_hparams
 
 from t2t_keras.errors import UserError
-from t2t_keras.hparam import HParams
+from t2t_keras.hparam import PAPER_SCHEDULE, HParams
 from t2t_keras.interop.t2t_hparams import load_t2t_hparams
 from t2t_keras.training.schedule import learning_rate
 
@@ -26,6 +26,7 @@ def test_hparams(name, tmp_path):
             attention_dropout=0.1,
             ffn_dropout=0.1,
             learning_rate=2.0,
+            schedule="constant*linear_warmup*rsqrt_decay*rsqrt_hidden_size",
             warmup_steps=8000,
             adam_beta2=0.997,
         ),
@@ -52,6 +53,12 @@ def test_learning_rates_of_its_hparam_sets(name, first, tmp_path):
         if step + first:
             rate = learning_rate(hparams, step + first)
             np.testing.assert_allclose(rate, expected, rtol=1e-5)
+
+
+def test_a_schedule_that_we_do_not_have_is_not_taken_over(tmp_path):
+    path = write_hparams(tmp_path, learning_rate_schedule="constant*cosdecay")
+    hparams = load_t2t_hparams(path)
+    assert (hparams.learning_rate, hparams.schedule) == (1.0, PAPER_SCHEDULE)
 
 
 @pytest.mark.parametrize(

@@ -35,9 +35,11 @@ class PlainSgd:
 class Setup:
     """A model on some replicas; all setups start from the same weights."""
 
-    def __init__(self, replicas: int, hparams: HParams = HPARAMS) -> None:
+    def __init__(
+        self, replicas: int, hparams: HParams = HPARAMS, micro_batches: int = 1
+    ) -> None:
         self.strategy = make_strategy(simulate_devices=replicas)
-        self.replicas = replicas
+        self.parts = (replicas, micro_batches)
         with self.strategy.scope():
             self.model = Transformer(hparams, VOCAB)
             rng = np.random.default_rng(0)
@@ -46,15 +48,21 @@ class Setup:
                 weight.assign(noise + weight.path.endswith("gamma"))
             self.weights = model_variables(self.model)
             optimizer = PlainSgd(list(self.weights.values()))
-            self.step = TrainStep(self.model, optimizer, self.strategy, seed=5)
+            self.step = TrainStep(
+                self.model, optimizer, self.strategy, 5, micro_batches
+            )
+
+    def batches(self, *pairs: tuple[np.ndarray, np.ndarray]):
+        """Distributes pairs of a source and a target, all of the same shape."""
+        sides = (
+            [rows_per_replica(tf.constant(ids, tf.int32), *self.parts) for ids in side]
+            for side in zip(*pairs, strict=True)
+        )
+        parts = tuple(tf.concat(side, axis=0) for side in sides)
+        return distribute(self.strategy, tf.data.Dataset.from_tensor_slices(parts))
 
     def batch(self, source: np.ndarray, target: np.ndarray):
-        parts = [
-            rows_per_replica(tf.constant(ids, tf.int32), self.replicas)
-            for ids in (source, target)
-        ]
-        dataset = tf.data.Dataset.from_tensor_slices(tuple(parts))
-        (batch,) = distribute(self.strategy, dataset)
+        (batch,) = self.batches((source, target))
         return batch
 
     def gradients(self, source, target) -> dict[str, np.ndarray]:
@@ -130,12 +138,9 @@ def test_ten_steps_of_sgd_end_at_the_same_weights(replicas):
     ends = []
     for count in (1, replicas):
         setup = Setup(count)
-        for step in range(10):
-            setup.step.update(
-                setup.batch(*unequal_batch(step)),
-                tf.constant(step, tf.int64),
-                tf.constant(0.1),
-            )
+        batches = setup.batches(*(unequal_batch(step) for step in range(10)))
+        for step, batch in enumerate(batches):
+            setup.step.update(batch, tf.constant(step, tf.int64), tf.constant(0.1))
         ends.append({k: v.read_value().numpy() for k, v in setup.weights.items()})
     assert_close(ends[1], ends[0], relative=1e-5)
     start = {k: v.read_value().numpy() for k, v in Setup(1).weights.items()}
@@ -164,6 +169,17 @@ def test_replicas_draw_different_dropout():
     assert abs(first - second) > 1e-3 * first
     assert at(0) == [first, second]
     assert at(1) != [first, second]
+
+
+def test_dropout_is_a_function_of_the_seed():
+    setup = Setup(1, HPARAMS.override(dropout=0.5))
+    first, again = (setup.gradients(*unequal_batch(2)) for _ in range(2))
+    setup.step._seed += 1
+    other = setup.gradients(*unequal_batch(2))
+    for name, value in first.items():
+        np.testing.assert_array_equal(value, again[name], err_msg=name)
+    with pytest.raises(AssertionError):
+        assert_close(other, first, relative=1e-2)
 
 
 def test_token_counts_are_sums_over_replicas():

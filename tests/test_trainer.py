@@ -1,32 +1,22 @@
 """The trainer in this process, for a few steps."""
 
 import dataclasses
+import itertools
 import json
+import signal
+import types
 
 import numpy as np
 import pytest
 from small_data import small_data
+from small_run import HPARAMS, assert_same, trainer, weights
 
 from t2t_keras import UserError, registry
 from t2t_keras.data.datagen import generate
 from t2t_keras.data.manifest import Manifest
 from t2t_keras.data.records import RecordIndex
-from t2t_keras.hparam import HParams
 from t2t_keras.training.checkpoint import Checkpoint
 from t2t_keras.training.run_dir import RunDirectory, config_for
-from t2t_keras.training.strategy import make_strategy
-from t2t_keras.training.trainer import Trainer, TrainOptions
-
-HPARAMS = HParams(
-    num_layers=1,
-    d_model=16,
-    d_ff=16,
-    num_heads=2,
-    warmup_steps=10,
-    batch_tokens=256,
-    train_steps=4,
-)
-OPTIONS = TrainOptions(log_every=2, save_every=2, eval_every=4, eval_sentences=0)
 
 
 @pytest.fixture(scope="module")
@@ -36,26 +26,13 @@ def data_dir(tmp_path_factory):
     return directory
 
 
-def trainer(data_dir, output_dir, problem="translate_text", seed=1, **changes):
-    config = config_for(registry.problem(problem), "none", data_dir, seed)
-    hparams = HPARAMS.override(**changes)
-    run = RunDirectory.create(output_dir, config, hparams)
-    return Trainer(run, make_strategy(), OPTIONS)
-
-
-def weights(output_dir, step=4):
-    checkpoint = Checkpoint(output_dir / f"model.ckpt-{step}")
-    return {name: checkpoint.tensor(name) for name in checkpoint.shapes}
-
-
 def test_one_seed_gives_one_result(data_dir, tmp_path):
     for name, seed in (("a", 1), ("b", 1), ("c", 2)):
         figures = trainer(data_dir, tmp_path / name, seed=seed).train()
         assert figures["step"] == 4
         assert np.isfinite(figures["dev_loss"])
     a, b, c = (weights(tmp_path / name) for name in "abc")
-    for name, value in a.items():
-        np.testing.assert_array_equal(value, b[name], err_msg=name)
+    assert_same(a, b)
     assert np.abs(a["model/embedding/table"] - c["model/embedding/table"]).max() > 0.01
     assert a["step"] == 4
 
@@ -64,9 +41,7 @@ def test_a_run_can_be_made_longer_and_is_then_the_longer_run(data_dir, tmp_path)
     trainer(data_dir, tmp_path / "a", train_steps=2).train()
     trainer(data_dir, tmp_path / "a", train_steps=4).train()
     trainer(data_dir, tmp_path / "b", train_steps=4).train()
-    a, b = weights(tmp_path / "a"), weights(tmp_path / "b")
-    for name, value in a.items():
-        np.testing.assert_array_equal(value, b[name], err_msg=name)
+    assert_same(weights(tmp_path / "a"), weights(tmp_path / "b"))
     assert RunDirectory(tmp_path / "a").hparams.train_steps == 4
     again = trainer(data_dir, tmp_path / "a").train()  # nothing left to do
     assert again["step"] == 4
@@ -91,8 +66,10 @@ def test_what_is_reported(data_dir, tmp_path):
         (2, "train"),
         (4, "train"),
         (4, "dev"),
+        (4, "dev_best"),
+        (4, "dev_average"),
     ]
-    train, dev = records[1:]
+    train, dev = records[1:3]
     assert train["learning_rate"] == pytest.approx(16**-0.5 * 4 * 10**-1.5)
     assert train["perplexity"] == pytest.approx(np.exp(train["loss"]))
     assert dev["perplexity"] == pytest.approx(np.exp(figures["dev_loss"]))
@@ -117,7 +94,7 @@ def test_without_dev_data_there_is_no_evaluation(tmp_path):
     generate(alone, tmp_path / "alone", workers=1)
     figures = trainer(tmp_path / "alone", tmp_path / "run").train()
     assert figures["step"] == 4
-    assert "dev_loss" not in figures
+    assert not [name for name in figures if name.startswith("dev")]
 
 
 def test_a_loss_that_is_not_finite_stops_with_the_step_and_batch(data_dir, tmp_path):
@@ -139,3 +116,72 @@ def test_settings_bind_once_there_are_weights(data_dir, tmp_path):
     with pytest.raises(UserError, match="vocab_sha256 was"):
         RunDirectory.create(tmp_path, other, HPARAMS)
     assert Manifest.open(data_dir, "translate_text").vocab_sha256 == config.vocab_sha256
+
+
+def test_checkpoints_by_the_clock(data_dir, tmp_path, monkeypatch):
+    seconds = itertools.count(0, 60)  # a minute passes whenever the trainer looks
+    clock = types.SimpleNamespace(monotonic=lambda: next(seconds))
+    monkeypatch.setattr("t2t_keras.training.trainer.time", clock)
+    options = {"save_minutes": 2.5, "average_last": 0}
+    trainer(data_dir, tmp_path, train_steps=8, options=options).train()
+    # It looks when it starts, after each step, and when it has saved.
+    assert RunDirectory(tmp_path).checkpoints.steps() == [3, 6, 8]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_saves_and_the_run_goes_on_as_if_it_had_not_come(
+    number, data_dir, tmp_path
+):
+    options = {"save_every": 100, "eval_every": 1}
+    training = trainer(data_dir, tmp_path / "a", options=options)
+    update = training._step.update
+
+    def update_and_signal(batch, step, rate):
+        if int(step) == 2:
+            signal.raise_signal(number)
+        return update(batch, step, rate)
+
+    training._step.update = update_and_signal
+    figures = training.train()
+    assert (figures["step"], figures["stopped_by"]) == (3, number.name)
+    assert figures["loss"] > 0
+    assert "dev_average" not in figures  # there is no time for it
+    assert RunDirectory(tmp_path / "a").checkpoints.steps() == [3]
+
+    finished = trainer(data_dir, tmp_path / "a", options=options).train()
+    whole = trainer(data_dir, tmp_path / "b", options=options).train()
+    assert finished["stopped_by"] == whole["stopped_by"] == "train_steps"
+    assert_same(weights(tmp_path / "a"), weights(tmp_path / "b"))
+    # Each step was evaluated once, also the one at which the signal came.
+    evaluated = [
+        [r["loss"] for r in map(json.loads, path.open()) if r["kind"] == "dev"]
+        for path in (tmp_path / "a/metrics.jsonl", tmp_path / "b/metrics.jsonl")
+    ]
+    assert evaluated[0] == evaluated[1]
+    assert len(evaluated[0]) == 4
+
+
+def test_time_is_up(data_dir, tmp_path):
+    options = {"max_minutes": 1e-9, "save_every": 100}
+    figures = trainer(data_dir, tmp_path, options=options).train()
+    assert (figures["step"], figures["stopped_by"]) == (0, "max_minutes")
+    training = trainer(data_dir, tmp_path, options={"max_minutes": 60})
+    assert training.train()["stopped_by"] == "train_steps"
+
+
+def test_early_stopping_keeps_the_best_and_stays_stopped(data_dir, tmp_path):
+    # With a rate of next to nothing, then far too much, the first is the best.
+    hparams = {"learning_rate": 500.0, "warmup_steps": 1, "train_steps": 50}
+    options = {"eval_every": 1, "patience": 2, "save_every": 100, "keep": 1}
+    figures = trainer(data_dir, tmp_path, options=options, **hparams).train()
+    assert figures["stopped_by"] == "patience"
+    best = figures["dev_best"]
+    assert figures["step"] == best["step"] + 2 < 50
+    assert figures["dev_loss"] > best["loss"]
+    run = RunDirectory(tmp_path)
+    assert Checkpoint(run.checkpoints.find("best")).step == best["step"]
+    assert run.checkpoints.steps() == [figures["step"]]
+
+    again = trainer(data_dir, tmp_path, options=options, **hparams).train()
+    assert (again["step"], again["stopped_by"]) == (figures["step"], "patience")
+    assert again["dev_best"] == best

@@ -1,21 +1,33 @@
 """The verbs about weights: `train`, `average`, `export`."""
 
 import argparse
+import dataclasses
+import os
+import signal
+import sys
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from t2t_keras import registry
-from t2t_keras.cli.decoding import add_decoding_flags, decoding_options
+from t2t_keras.cli.decoding import add_decoding_flags, add_raw, decoding_options
 from t2t_keras.cli.verb import (
     Verb,
     add_checkpoint,
     add_usr_dir,
     not_negative,
     positive,
+    positive_number,
     seed,
     table,
 )
+from t2t_keras.errors import UserError
+from t2t_keras.hparam import HParams
+from t2t_keras.problem import Problem
+
+if TYPE_CHECKING:
+    from t2t_keras.training.cluster import Cluster
+    from t2t_keras.training.run_dir import RunConfig, RunDirectory
 
 
 def _train_flags(parser: argparse.ArgumentParser) -> None:
@@ -46,12 +58,56 @@ def _train_flags(parser: argparse.ArgumentParser) -> None:
         help="replicas to make on the CPU, for tests (default: every GPU is one)",
     )
     parser.add_argument(
-        "--log_every", type=positive, metavar="STEPS", help="steps between log lines"
+        "--accumulate",
+        type=positive,
+        default=1,
+        metavar="N",
+        help="micro-batches into which each replica divides its part of a batch: the "
+        "memory of one of them, and the same update",
     )
     parser.add_argument(
+        "--init_from",
+        metavar="RUN",
+        help="fine-tuning: a run directory, or a checkpoint in one, to take the first "
+        "weights from; the rows of another vocabulary go along with their pieces",
+    )
+    parser.add_argument(
+        "--batch_tokens",
+        type=_batch_tokens,
+        metavar="N",
+        help="instead of the hparam set's; 'auto': the largest that fits the device",
+    )
+    parser.add_argument(
+        "--memory_gb",
+        type=positive_number,
+        metavar="GB",
+        help="what --batch_tokens auto may take of the CPU's memory, or of each GPU's "
+        "(default: all that is free)",
+    )
+    _watching_flags(parser)
+
+
+def _watching_flags(parser: argparse.ArgumentParser) -> None:
+    """The fields of `TrainOptions`, whose defaults they have."""
+    parser.add_argument(
+        "--log_every", type=positive, metavar="STEPS", help="steps between log lines"
+    )
+    saving = parser.add_mutually_exclusive_group()
+    saving.add_argument(
         "--save_every", type=positive, metavar="STEPS", help="steps between checkpoints"
     )
-    parser.add_argument("--keep", type=positive, help="how many checkpoints to keep")
+    saving.add_argument(
+        "--save_minutes",
+        type=positive_number,
+        metavar="M",
+        help="minutes between checkpoints, instead of steps (the paper: 10)",
+    )
+    parser.add_argument(
+        "--keep",
+        type=positive,
+        metavar="N",
+        help="how many checkpoints to keep, besides the best one",
+    )
     parser.add_argument(
         "--eval_every", type=positive, metavar="STEPS", help="steps between evaluations"
     )
@@ -61,6 +117,37 @@ def _train_flags(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="dev sentences to decode at each, for BLEU or F1; 0: only the loss",
     )
+    parser.add_argument(
+        "--best_by",
+        choices=["loss", "metric"],
+        help="what makes a checkpoint the best on dev: loss (default), or BLEU or F1",
+    )
+    parser.add_argument(
+        "--patience",
+        type=positive,
+        metavar="N",
+        help="end training after so many evaluations without a new best (default: no)",
+    )
+    parser.add_argument(
+        "--average_last",
+        type=not_negative,
+        metavar="N",
+        help="checkpoints whose average is evaluated at the end (default: 5); 0: none",
+    )
+    parser.add_argument(
+        "--max_minutes",
+        type=positive_number,
+        metavar="M",
+        help="end training after so long; run it again to go on",
+    )
+
+
+def _batch_tokens(text: str) -> int | str:
+    """Converts the text of `--batch_tokens`."""
+    return text if text == "auto" else positive(text)
+
+
+_batch_tokens.__name__ = "positive integer"
 
 
 def _train(args: argparse.Namespace) -> dict[str, Any]:
@@ -68,28 +155,105 @@ def _train(args: argparse.Namespace) -> dict[str, Any]:
     hparams = registry.hparams(args.hparams_set).parse(args.hparams)
     if args.train_steps:
         hparams = hparams.override(train_steps=args.train_steps)
+    if args.memory_gb and args.batch_tokens != "auto":
+        raise UserError("--memory_gb needs --batch_tokens auto beside it")
 
-    from t2t_keras.training.run_dir import RunDirectory, config_for
+    from t2t_keras.training.cluster import Cluster
+    from t2t_keras.training.options import TrainOptions
+    from t2t_keras.training.run_dir import config_for
     from t2t_keras.training.strategy import make_strategy
-    from t2t_keras.training.trainer import Trainer, TrainOptions
+    from t2t_keras.training.trainer import Trainer
 
-    names = ("log_every", "save_every", "keep", "eval_every", "eval_sentences")
-    given = {name: getattr(args, name) for name in names}
+    given = {
+        field.name: getattr(args, field.name)
+        for field in dataclasses.fields(TrainOptions)
+    }
     options = TrainOptions(**{k: v for k, v in given.items() if v is not None})
     config = config_for(
-        problem, args.hparams_set, args.data_dir, args.seed, args.usr_dir
+        problem,
+        args.hparams_set,
+        args.data_dir,
+        args.seed,
+        args.usr_dir,
+        args.init_from,
     )
+    if args.batch_tokens:
+        tokens = args.batch_tokens
+        if tokens == "auto":
+            tokens = _fitting_batch_tokens(args, problem, config, hparams)
+        hparams = hparams.override(batch_tokens=tokens)
     strategy = make_strategy(args.simulate_devices)
-    run = RunDirectory.create(args.output_dir, config, hparams)
-    figures = Trainer(run, strategy, options).train()
-    names = ("step", "loss", "dev_loss", "dev_metrics", "target_tokens_per_s")
+    parts = strategy.num_replicas_in_sync * args.accumulate
+    config = dataclasses.replace(config, batch_parts=parts)
+    cluster = Cluster.of(strategy)
+    with cluster.watched():
+        run = _run_directory(args.output_dir, config, hparams, cluster)
+        figures = Trainer(run, strategy, options).train()
+    stopped_by = figures["stopped_by"]
+    by_signal = stopped_by in signal.Signals.__members__
+    if by_signal and cluster.is_chief:
+        print(f"t2t train: {stopped_by}: saved step {figures['step']}", file=sys.stderr)
+    code = 128 + signal.Signals[stopped_by] if by_signal else 0
+    if not cluster.is_chief:
+        os._exit(code)  # at once: that the chief has ended would be taken for an error
+    if by_signal:
+        raise SystemExit(code)
+    names = (
+        *("step", "stopped_by", "loss", "target_tokens_per_s", "dev_loss"),
+        *("dev_metrics", "dev_best", "dev_average", "dev_ema"),
+    )
     return {name: figures.get(name) for name in names}
 
 
+def _run_directory(
+    path: str, config: "RunConfig", hparams: HParams, cluster: "Cluster"
+) -> "RunDirectory":
+    """Makes or opens the run directory; of several processes only the chief writes."""
+    from t2t_keras.training.run_dir import RunDirectory
+
+    if cluster.is_chief:
+        run = RunDirectory.create(path, config, hparams)
+        cluster.wait()
+        return run
+    cluster.wait()
+    return RunDirectory.join(path, config, hparams)
+
+
+def _fitting_batch_tokens(
+    args: argparse.Namespace, problem: Problem, config: "RunConfig", hparams: HParams
+) -> int:
+    """Finds what fits; a run with weights goes on with what was found before."""
+    from t2t_keras.training.checkpoint import CheckpointDirectory
+    from t2t_keras.training.cluster import Cluster
+    from t2t_keras.training.fit_memory import fit_batch_tokens
+    from t2t_keras.training.run_dir import RunDirectory
+
+    if CheckpointDirectory(Path(args.output_dir)).steps():  # settings bind
+        return RunDirectory(args.output_dir).hparams.batch_tokens
+    if Cluster.from_environment().size > 1:
+        raise UserError(
+            "--batch_tokens auto is for one machine; give the number that it finds on "
+            "one, times the number of machines"
+        )
+    return fit_batch_tokens(
+        problem,
+        config,
+        hparams,
+        args.simulate_devices,
+        args.memory_gb,
+        args.accumulate,
+    )
+
+
 def _show_train(result: dict[str, Any]) -> str:
-    metrics = result.pop("dev_metrics") or {}
-    figures = result | {f"dev_{name}": value for name, value in metrics.items()}
-    return table({name: value for name, value in figures.items() if value is not None})
+    rows = {}
+    for name, value in result.items():
+        if isinstance(value, dict):
+            prefix = name.removesuffix("_metrics")
+            rows |= {f"{prefix}_{key}": number for key, number in value.items()}
+        elif value is not None:
+            rows[name] = value
+    return table(rows)
 
 
 def _average_flags(parser: argparse.ArgumentParser) -> None:
@@ -100,7 +264,7 @@ def _average_flags(parser: argparse.ArgumentParser) -> None:
     )
     which.add_argument(
         "--minutes",
-        type=float,
+        type=positive_number,
         metavar="M",
         help="the checkpoints of the last M minutes of training",
     )
@@ -129,6 +293,7 @@ def _export_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--n_best", type=positive, metavar="N", help="outputs a sentence (default: 1)"
     )
+    add_raw(parser)
     add_decoding_flags(parser)
 
 

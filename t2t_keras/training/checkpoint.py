@@ -7,10 +7,13 @@ A checkpoint `model.ckpt-1000` is two files, `.index` and `.data-00000-of-00001`
     model/NAME               a weight, such as
                              model/encoder/layer_0/self_attention/query_key_value/kernel
     adam/m/NAME, adam/v/NAME Adam's moments of the weight
+    ema/NAME                 its moving average, with hparams.ema_decay
+    loss_scale/*             state of the `LossScale`, with compute_dtype float16
 
 so that names depend on the layers' names and not on attributes of Python objects. The
 position in the data is the step: see `data.batching.BatchPlan`. An average of
-checkpoints, `average.ckpt-1000`, has step and weights only.
+checkpoints, `average.ckpt-1000`, and the checkpoint that was best on dev,
+`best.ckpt-1000`, have step and weights only.
 """
 
 import os
@@ -18,6 +21,7 @@ import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+import keras
 import tensorflow as tf
 
 from t2t_keras.errors import UserError
@@ -25,6 +29,7 @@ from t2t_keras.model.transformer import Transformer
 from t2t_keras.training.optimizer import Adam
 
 _DATA = ".data-00000-of-00001"
+_NAMED = ("latest", "average", "best")  # as a user calls them
 
 
 class CheckpointDirectory:
@@ -47,8 +52,8 @@ class CheckpointDirectory:
         """Returns the checkpoint that a user means.
 
         Args:
-            name: a step, "average" or "latest", or a path; None: the average of the
-                newest step if there is one, else the newest checkpoint.
+            name: a step, "latest", "average" or "best" (on dev), or a path; None: the
+                average of the newest step if there is one, else the newest checkpoint.
 
         Raises:
             UserError: there is no such checkpoint.
@@ -58,14 +63,12 @@ class CheckpointDirectory:
         if name is None:
             name = "average" if averages and averages >= newest else "latest"
         name = str(name)
-        if name in ("latest", "average"):
-            prefix, steps = {
-                "latest": ("model.ckpt", newest),
-                "average": ("average.ckpt", averages),
-            }[name]
+        if name in _NAMED:
+            prefix = "model.ckpt" if name == "latest" else f"{name}.ckpt"
+            steps = self.steps(prefix)
             if not steps:
                 raise UserError(f"{self.directory} has no {name} checkpoint")
-            return self.path(steps[0], prefix)
+            return self.path(steps[-1], prefix)
         path = self.path(int(name)) if name.isdigit() else Path(name)
         if not path.with_name(path.name + ".index").exists():
             steps = ", ".join(map(str, self.steps())) or "none"
@@ -78,9 +81,20 @@ class CheckpointDirectory:
         """Writes a checkpoint and deletes all but the newest `keep`."""
         write_checkpoint(self.path(step), tensors)
         for old in self.steps()[:-keep]:
-            # First what makes it a checkpoint: a kill in between leaves no half of one.
-            self.path(old).with_name(f"model.ckpt-{old}.index").unlink()
-            self.path(old).with_name(f"model.ckpt-{old}{_DATA}").unlink()
+            _delete(self.path(old))
+
+    def save_best(self, step: int, tensors: Mapping[str, tf.Tensor]) -> None:
+        """Writes the checkpoint that is now the best one, and deletes the former."""
+        write_checkpoint(self.path(step, "best.ckpt"), tensors)
+        for old in self.steps("best.ckpt"):
+            if old != step:
+                _delete(self.path(old, "best.ckpt"))
+
+
+def _delete(path: Path) -> None:
+    # First what makes it a checkpoint: a kill in between leaves no half of one.
+    for suffix in (".index", _DATA):
+        path.with_name(path.name + suffix).unlink()
 
 
 def write_checkpoint(path: Path, tensors: Mapping[str, tf.Tensor]) -> None:
@@ -146,9 +160,26 @@ class Checkpoint:
 def model_variables(model: Transformer) -> dict[str, tf.Variable]:
     """Returns a model's weights by their names in a checkpoint."""
     return {
-        weight.path.replace(model.name, "model", 1): weight.value
-        for weight in model.trainable_variables
+        weight_name(model, weight): weight.value for weight in model.trainable_variables
     }
+
+
+def weight_name(model: Transformer, weight: keras.Variable) -> str:
+    """Returns the name of a model's weight in a checkpoint."""
+    return weight.path.replace(model.name, "model", 1)
+
+
+def ema_variables(
+    weights: Iterable[str], averages: Iterable[tf.Variable]
+) -> dict[str, tf.Variable]:
+    """Returns moving averages by their names in a checkpoint.
+
+    Args:
+        weights: the names of the weights.
+        averages: one for each weight.
+    """
+    names = (f"ema/{name.removeprefix('model/')}" for name in weights)
+    return dict(zip(names, averages, strict=True))
 
 
 def adam_variables(weights: Iterable[str], adam: Adam) -> dict[str, tf.Variable]:

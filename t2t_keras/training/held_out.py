@@ -2,20 +2,25 @@
 
 import dataclasses
 import math
+from pathlib import Path
+from typing import Any, Self
 
 import tensorflow as tf
 
+from t2t_keras.data.manifest import Manifest
 from t2t_keras.data.pipeline import ordered_batches, read_pairs
 from t2t_keras.data.records import RecordIndex
 from t2t_keras.decoding.translator import Translator
 from t2t_keras.errors import UserError
 from t2t_keras.evaluation.metrics import score_outputs
 from t2t_keras.model.transformer import Transformer
+from t2t_keras.problem import Split
 from t2t_keras.training.loss import (
     count_tokens,
     sum_over_tokens,
     summed_cross_entropy,
 )
+from t2t_keras.training.run_dir import RunDirectory
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,6 +34,14 @@ class HeldOutLoss:
     def perplexity(self) -> float:
         """Perplexity per piece: exp(loss)."""
         return math.exp(min(self.loss, 700.0))
+
+    def to_dict(self) -> dict[str, float]:
+        """Returns all three by name."""
+        return {
+            "loss": self.loss,
+            "perplexity": self.perplexity,
+            "accuracy": self.accuracy,
+        }
 
 
 class HeldOut:
@@ -56,6 +69,37 @@ class HeldOut:
 
         self._sums = sums
 
+    @classmethod
+    def of_run(
+        cls,
+        run: RunDirectory,
+        model: Transformer,
+        split: Split,
+        data_dir: str | Path | None = None,
+    ) -> Self:
+        """Opens a split for the model of a run.
+
+        Args:
+            run: whose problem it is.
+            model: the run's, with whatever weights.
+            split: of the problem's data.
+            data_dir: where the data are; None: where they were for training.
+
+        Raises:
+            UserError: there are no such data, or they were made with another
+                vocabulary.
+        """
+        data_dir = Path(data_dir or run.config.data_dir)
+        problem = run.problem
+        hashes = Manifest.open(data_dir, problem.data_name).vocab_sha256
+        if hashes != run.config.vocab_sha256:
+            raise UserError(
+                f"--data_dir: {data_dir} was made with another vocabulary than "
+                f"{run.path}"
+            )
+        index = RecordIndex.open(data_dir, problem.data_name, split)
+        return cls(index, model, problem.reverse)
+
     def loss(self) -> HeldOutLoss:
         """Returns loss and accuracy over the whole split."""
         batches = ordered_batches(self._index, self._batch_tokens, self._reverse)
@@ -66,14 +110,21 @@ class HeldOut:
         loss, correct, tokens = totals
         return HeldOutLoss(loss / tokens, correct / tokens)
 
-    def metrics(self, translator: Translator, sentences: int) -> dict[str, float]:
-        """Decodes the first sentences with the problem's beam and scores them.
+    def metrics(
+        self, translator: Translator, sentences: int | None = None, **options: Any
+    ) -> dict[str, float]:
+        """Decodes the first (or all) sentences and scores them.
+
+        Args:
+            translator: around the model.
+            sentences: how many, at least 1.
+            **options: of the decoding; the problem's are the defaults.
 
         Returns:
             As `evaluation.metrics.score_outputs`: BLEU or F1, in percent.
         """
         sources, references = self.texts(translator, sentences)
-        outputs = translator.translate(sources)
+        outputs = translator.translate(sources, **options)
         return score_outputs(translator.problem, outputs, references)
 
     def texts(

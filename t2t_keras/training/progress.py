@@ -17,13 +17,16 @@ class Progress:
     """Counts tokens and time; writes figures to standard error, a file, TensorBoard.
 
     Args:
-        output_dir: where `metrics.jsonl` and the event files go.
+        output_dir: where `metrics.jsonl` and the event files go; None: nowhere, and
+            nothing is printed.
         steps: that this process will run, from which the time left is reckoned.
     """
 
-    def __init__(self, output_dir: Path, steps: range) -> None:
-        self._file = (output_dir / "metrics.jsonl").open("a", encoding="utf-8")
-        self._events = tf.summary.create_file_writer(str(output_dir))
+    def __init__(self, output_dir: Path | None, steps: range) -> None:
+        self._is_silent = output_dir is None
+        if output_dir:
+            self._file = (output_dir / "metrics.jsonl").open("a", encoding="utf-8")
+            self._events = tf.summary.create_file_writer(str(output_dir))
         self._steps = steps
         self._seconds_done = 0.0  # of training, over all intervals
         self._new_interval()
@@ -52,6 +55,11 @@ class Progress:
         """Counts a step."""
         self._results.append(result)
 
+    @property
+    def pending(self) -> bool:
+        """Whether steps have been counted since the last report."""
+        return bool(self._results)
+
     def report_training(self, step: int, extra: dict[str, float]) -> dict[str, float]:
         """Reports the interval since the last call, and begins a new one.
 
@@ -66,12 +74,12 @@ class Progress:
         seconds = time.monotonic() - self._start - self._seconds_paused
         self._seconds_done += seconds
         sums = [sum(map(float, column)) for column in zip(*self._results, strict=True)]
-        loss, source_tokens, target_tokens, slots, norms = sums
+        loss, source_tokens, target_tokens, slots, norms, skipped = sums
         left = (self._steps.stop - step) / (step - self._steps.start)
         figures = {
             "loss": loss / target_tokens,
             "perplexity": math.exp(min(loss / target_tokens, 700.0)),
-            "gradient_norm": norms / len(self._results),
+            "gradient_norm": norms / max(len(self._results) - skipped, 1),
             "target_tokens_per_s": target_tokens / seconds,
             "source_tokens_per_s": source_tokens / seconds,
             "steps_per_s": len(self._results) / seconds,
@@ -79,6 +87,8 @@ class Progress:
             "waiting_for_data_share": self._seconds_waiting / seconds,
             "minutes_left": self._seconds_done * left / 60,
         }
+        if skipped:
+            figures["skipped_updates"] = skipped
         self.report(step, "train", figures | extra)
         self._new_interval()
         return figures
@@ -88,27 +98,33 @@ class Progress:
 
         Args:
             step: the number of updates done.
-            kind: "train" or "dev".
+            kind: "train", "dev", or one of those of `Validation.compare`.
             figures: name -> number; names carry their unit where they have one.
         """
+        if self._is_silent:
+            return
         record = {"step": step, "kind": kind, **figures}
         self._file.write(json.dumps(record) + "\n")
         self._file.flush()
         with self._events.as_default(step=step):
             for name, value in figures.items():
-                tf.summary.scalar(f"{kind}/{name}", value)
+                # TensorBoard keeps float32, for which a perplexity may be too much.
+                number = tf.constant(value, tf.float64)
+                tf.summary.scalar(f"{kind}/{name}", number)
         self._events.flush()
         shown = " | ".join(f"{name} {_short(value)}" for name, value in figures.items())
         self.say(f"step {step} {kind} | {shown}")
 
     def say(self, message: str) -> None:
         """Prints a line on standard error."""
-        print(message, file=sys.stderr, flush=True)
+        if not self._is_silent:
+            print(message, file=sys.stderr, flush=True)
 
     def close(self) -> None:
         """Closes the files."""
-        self._file.close()
-        self._events.close()
+        if not self._is_silent:
+            self._file.close()
+            self._events.close()
 
 
 def _short(value: float) -> str:

@@ -4,6 +4,8 @@ config.json     problem, hparams set, data directory, seed, vocabulary hashes
 hparams.json    every hyper-parameter
 vocab.*         copies of the vocabularies
 model.ckpt-*    checkpoints (see `checkpoint`)
+best.ckpt-*     weights of the one that was best on dev
+average.ckpt-*  averages of checkpoints
 metrics.jsonl   one line for every report and evaluation, and TensorBoard's events
 """
 
@@ -28,6 +30,7 @@ from t2t_keras.text.tokenizer import Tokenizer
 from t2t_keras.training.checkpoint import (
     Checkpoint,
     CheckpointDirectory,
+    ema_variables,
     model_variables,
 )
 
@@ -43,7 +46,26 @@ class RunConfig:
     source_vocab: str  # file names; the same twice when shared
     target_vocab: str
     vocab_sha256: dict[str, str]  # as in the data's manifest
+    symbols: list[str] = dataclasses.field(default_factory=list)  # likewise
     usr_dir: str | None = None
+    init_from: str | None = None  # where the first weights came from (see `fine_tune`)
+    # Into how many parts a batch is divided, each with dropout of its own: replicas
+    # times micro-batches of each. None: training has not begun here.
+    batch_parts: int | None = None
+
+    def micro_batches(self, num_replicas: int) -> int:
+        """Returns into how many parts each of some replicas divides its rows.
+
+        Raises:
+            UserError: they cannot divide the batch as the run has done.
+        """
+        parts = self.batch_parts or num_replicas
+        if parts % num_replicas:
+            raise UserError(
+                f"the run divides batches into {parts} parts, which {num_replicas} "
+                "replicas cannot share equally; use another number of GPUs"
+            )
+        return parts // num_replicas
 
 
 class RunDirectory:
@@ -84,17 +106,30 @@ class RunDirectory:
         write_json(path / "config.json", dataclasses.asdict(config))
         return cls(path)
 
+    @classmethod
+    def join(cls, path: str | Path, config: RunConfig, hparams: HParams) -> Self:
+        """Opens what the chief of several processes has just made, or opened.
+
+        Raises:
+            UserError: this process has other settings, or does not see the directory.
+        """
+        run = cls(path)
+        run._refuse_difference(config, hparams)
+        return run
+
     @property
     def problem(self) -> Problem:
-        """The problem that the run is about."""
+        """The problem that the run is about, with the symbols of its data."""
         name, usr_dir = self.config.problem, self.config.usr_dir
         try:
-            return registry.problem(name)
+            problem = registry.problem(name)
         except UserError:
             if usr_dir is None:
                 raise
-        registry.load_usr_dir(usr_dir)
-        return registry.problem(name)
+            registry.load_usr_dir(usr_dir)
+            problem = registry.problem(name)
+        symbols = tuple(self.config.symbols) or problem.symbols
+        return problem.replace(symbols=symbols)
 
     @functools.cached_property
     def tokenizers(self) -> tuple[Tokenizer, Tokenizer]:
@@ -116,24 +151,53 @@ class RunDirectory:
         """Returns a translator with a checkpoint's weights.
 
         Args:
-            checkpoint: see `CheckpointDirectory.find`.
+            checkpoint: see `restore`.
         """
         model = self.build_model()
-        Checkpoint(self.checkpoints.find(checkpoint)).restore(model_variables(model))
+        self.restore(model, checkpoint)
         return Translator(self.problem, model, *self.tokenizers)
+
+    def restore(
+        self, model: Transformer, checkpoint: str | int | Path | None = None
+    ) -> Path:
+        """Gives a model the weights of a checkpoint.
+
+        Args:
+            model: what `build_model` returns.
+            checkpoint: see `CheckpointDirectory.find`; or "ema", the moving average of
+                the newest checkpoint.
+
+        Returns:
+            The path of the checkpoint.
+
+        Raises:
+            UserError: there is no such checkpoint.
+        """
+        weights = model_variables(model)
+        if checkpoint == "ema":
+            if not self.hparams.ema_decay:
+                raise UserError(f"--checkpoint ema: {self.path} has no ema_decay")
+            weights = ema_variables(weights, weights.values())
+            checkpoint = "latest"
+        path = self.checkpoints.find(checkpoint)
+        Checkpoint(path).restore(weights)
+        return path
 
     def _refuse_difference(self, config: RunConfig, hparams: HParams) -> None:
         mine, others = dataclasses.asdict(self.config), dataclasses.asdict(config)
         # A moved data directory is the same one if the vocabularies are.
-        names = mine.keys() - {"data_dir", "usr_dir", "hparams_set"}
+        names = mine.keys() - {"data_dir", "usr_dir", "hparams_set", "symbols"}
         changes = {k: (mine[k], others[k]) for k in names if mine[k] != others[k]}
+        if self.config.batch_parts is None:
+            changes.pop("batch_parts", None)
         changes |= self.hparams.difference(hparams)
         changes.pop("train_steps", None)  # a run may be made longer
         if changes:
             lines = (f"{k} was {a}, is now {b}" for k, (a, b) in changes.items())
+            note = " (replicas x --accumulate)" if "batch_parts" in changes else ""
             raise UserError(
-                f"{self.path} holds a run with other settings: {'; '.join(lines)}; "
-                "give the same settings or another --output_dir"
+                f"{self.path} holds a run with other settings: {'; '.join(lines)}"
+                f"{note}; give the same settings or another --output_dir"
             )
 
 
@@ -143,8 +207,17 @@ def config_for(
     data_dir: str | Path,
     seed: int,
     usr_dir: str | None = None,
+    init_from: str | None = None,
 ) -> RunConfig:
     """Returns the configuration of a new run on a data directory.
+
+    Args:
+        problem: what to learn.
+        hparams_set: the name of the set that the hparams began with.
+        data_dir: with data of the problem.
+        seed: of initial values, order of the data, and dropout.
+        usr_dir: the folder that registered the problem, if a user's.
+        init_from: a run directory, or a checkpoint in one, to take weights from.
 
     Raises:
         UserError: the data directory has no data of the problem.
@@ -162,5 +235,7 @@ def config_for(
         source_vocab=source,
         target_vocab=target,
         vocab_sha256=dict(manifest.vocab_sha256),
+        symbols=list(manifest.symbols),
         usr_dir=str(Path(usr_dir).resolve()) if usr_dir else None,
+        init_from=str(Path(init_from).resolve()) if init_from else None,
     )

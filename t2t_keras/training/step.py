@@ -6,18 +6,20 @@ import tensorflow as tf
 
 from t2t_keras.model.transformer import Transformer
 from t2t_keras.training.loss import count_tokens, summed_cross_entropy
+from t2t_keras.training.loss_scale import LossScale
 from t2t_keras.training.optimizer import Adam
 from t2t_keras.training.strategy import batch_spec
 
 
 class StepResult(NamedTuple):
-    """What a step reports; sums are over all replicas."""
+    """What a step reports; sums are over all replicas and micro-batches."""
 
     loss_sum: tf.Tensor  # of label-smoothed cross-entropy
     source_tokens: tf.Tensor
     target_tokens: tf.Tensor
     slots: tf.Tensor  # positions of both sides, padding included
-    gradient_norm: tf.Tensor  # of the mean gradient, before clipping
+    gradient_norm: tf.Tensor  # of the mean gradient, before clipping; 0 if skipped
+    skipped: tf.Tensor  # 1 if float16 overflowed and the update was left out, else 0
 
 
 def loss_sum(
@@ -34,11 +36,20 @@ def loss_sum(
 class TrainStep:
     """The update of a model's weights by one batch.
 
-    Loss and token counts are summed over the replicas, and only then divided: a mean
-    for each replica, averaged afterwards, would weigh the tokens of short sentences
-    more, and would depend on the number of replicas.
+    Gradients, loss and token counts are summed over micro-batches and replicas, and
+    only then divided: a mean for each part, averaged afterwards, would weigh the tokens
+    of short sentences more. So eight replicas, one with eight micro-batches and one big
+    batch are the same thing.
 
     Create it in the scope of the strategy.
+
+    Args:
+        model: whose `hparams` say how to clip and what to compute in.
+        optimizer: of its weights.
+        strategy: on whose replicas to run.
+        seed: of dropout.
+        micro_batches: into which each replica's rows are divided, to take the memory of
+            one of them.
     """
 
     def __init__(
@@ -47,49 +58,21 @@ class TrainStep:
         optimizer: Adam,
         strategy: tf.distribute.Strategy,
         seed: int,
+        micro_batches: int = 1,
     ) -> None:
         self._model = model
         self._weights = [weight.value for weight in model.trainable_variables]
         self._optimizer = optimizer
         self._strategy = strategy
         self._seed = seed
+        self._micro_batches = micro_batches
         self._clip_norm = model.hparams.clip_norm
+        in_float16 = model.hparams.compute_dtype == "float16"
+        self.loss_scale = LossScale() if in_float16 else None
         batch, step = batch_spec(strategy), tf.TensorSpec([], tf.int64)
         rate = tf.TensorSpec([], tf.float32)
         self.update = tf.function(self._update, input_signature=[batch, step, rate])
         self.discard = tf.function(self._discard, input_signature=[batch, step])
-
-    def gradients(
-        self, source: tf.Tensor, target: tf.Tensor, step: tf.Tensor
-    ) -> tuple[list[tf.Tensor], StepResult]:
-        """Returns the mean gradient over the tokens of all replicas.
-
-        Runs in replica context, on this replica's rows.
-
-        Args:
-            source: int32 [B, S]
-            target: int32 [B, T]
-            step: int64 scalar, which dropout depends on.
-        """
-        replica = tf.distribute.get_replica_context()
-        with tf.GradientTape() as tape:
-            loss = loss_sum(self._model, source, target, self._dropout_seed(step))
-        # Dense: ids looked up on another replica are other rows of an embedding.
-        gradients = [
-            tf.convert_to_tensor(gradient)
-            for gradient in tape.gradient(loss, self._weights)
-        ]
-        slots = tf.cast(tf.size(source) + tf.size(target), tf.float32)
-        counts = [loss, count_tokens(source), count_tokens(target), slots]
-        reduced = replica.all_reduce(tf.distribute.ReduceOp.SUM, [*gradients, *counts])
-        gradients, (loss, source_tokens, target_tokens, slots) = (
-            reduced[: len(gradients)],
-            reduced[len(gradients) :],
-        )
-        gradients = [gradient / target_tokens for gradient in gradients]
-        norm = tf.linalg.global_norm(gradients)
-        result = StepResult(loss, source_tokens, target_tokens, slots, norm)
-        return gradients, result
 
     def _update(
         self,
@@ -105,9 +88,22 @@ class TrainStep:
                 gradients, _ = tf.clip_by_global_norm(
                     gradients, self._clip_norm, use_norm=result.gradient_norm
                 )
-            count = tf.cast(step + 1, tf.float32)
-            self._optimizer.apply(gradients, learning_rate, count)
-            return result
+
+            def apply() -> None:
+                count = tf.cast(step + 1, tf.float32)
+                self._optimizer.apply(gradients, learning_rate, count)
+
+            if self.loss_scale is None:
+                apply()
+                return result
+            # The norm is of the same sums on every replica: all of them agree.
+            good = tf.math.is_finite(result.gradient_norm)
+            tf.cond(good, apply, lambda: None)
+            skipped = self.loss_scale.update(good)
+            return result._replace(
+                gradient_norm=tf.where(skipped, 0.0, result.gradient_norm),
+                skipped=tf.cast(skipped, tf.float32),
+            )
 
         return self._on_replicas(on_replica, batch)
 
@@ -119,15 +115,85 @@ class TrainStep:
             lambda source, target: self.gradients(source, target, step)[1], batch
         )
 
+    def gradients(
+        self, source: tf.Tensor, target: tf.Tensor, step: tf.Tensor
+    ) -> tuple[list[tf.Tensor], StepResult]:
+        """Returns the mean gradient over the tokens of all replicas.
+
+        Runs in replica context, on this replica's rows.
+
+        Args:
+            source: int32 [B, S]; the micro-batches are B / k consecutive rows each.
+            target: int32 [B, T]
+            step: int64 scalar, which dropout depends on.
+        """
+        scale = self.loss_scale.value if self.loss_scale else tf.constant(1.0)
+        sums = self._sums(source, target, step, scale)
+        replica = tf.distribute.get_replica_context()
+        sums = replica.all_reduce(tf.distribute.ReduceOp.SUM, sums)
+        gradients, counts = sums[: len(self._weights)], sums[len(self._weights) :]
+        loss, source_tokens, target_tokens, slots = counts
+        gradients = [gradient / (scale * target_tokens) for gradient in gradients]
+        norm = tf.linalg.global_norm(gradients)
+        skipped = tf.zeros([])
+        return gradients, StepResult(
+            loss, source_tokens, target_tokens, slots, norm, skipped
+        )
+
+    def _sums(
+        self, source: tf.Tensor, target: tf.Tensor, step: tf.Tensor, scale: tf.Tensor
+    ) -> list[tf.Tensor]:
+        """Returns `_sums_of` added up over this replica's micro-batches."""
+        count = self._micro_batches
+        if count == 1:
+            seed = self._dropout_seed(step)
+            return self._sums_of(source, target, scale, seed)
+        sources, targets = (
+            tf.reshape(ids, [count, -1, tf.shape(ids)[1]]) for ids in (source, target)
+        )
+
+        def add(i: tf.Tensor, sums: list[tf.Tensor]) -> tuple[tf.Tensor, list]:
+            seed = self._dropout_seed(step, i)
+            more = self._sums_of(sources[i], targets[i], scale, seed)
+            return i + 1, list(map(tf.add, sums, more))
+
+        shapes = [*(weight.shape for weight in self._weights), *([[]] * 4)]
+        _, sums = tf.while_loop(
+            lambda i, sums: i < count,
+            add,
+            (tf.constant(0), [tf.zeros(shape) for shape in shapes]),
+            parallel_iterations=1,  # or the next forward pass would take memory as well
+        )
+        return sums
+
+    def _sums_of(
+        self, source: tf.Tensor, target: tf.Tensor, scale: tf.Tensor, seed: tf.Tensor
+    ) -> list[tf.Tensor]:
+        """Returns gradients, times scale, then loss, source and target tokens, slots.
+
+        All are sums over the tokens of some rows: source [B, S], target [B, T].
+        """
+        with tf.GradientTape() as tape:
+            loss = loss_sum(self._model, source, target, seed)
+        gradients = tape.gradient(loss, self._weights, output_gradients=scale)
+        # Dense: ids looked up on another replica are other rows of an embedding.
+        gradients = [tf.convert_to_tensor(gradient) for gradient in gradients]
+        slots = tf.cast(tf.size(source) + tf.size(target), tf.float32)
+        return [*gradients, loss, count_tokens(source), count_tokens(target), slots]
+
+    def _dropout_seed(self, step: tf.Tensor, micro_batch: tf.Tensor | int = 0):
+        """Returns a seed of its own for every step and part of the batch, int32 [2].
+
+        Parts are numbered through: it makes no difference to which replica they belong.
+        """
+        replica = tf.distribute.get_replica_context().replica_id_in_sync_group
+        part = replica * self._micro_batches + micro_batch
+        seed = tf.constant([self._seed, 0], tf.int32)
+        fold_in = tf.random.experimental.stateless_fold_in
+        return fold_in(fold_in(seed, tf.cast(step, tf.int32)), part)
+
     def _on_replicas(self, function, batch) -> StepResult:
         """Runs a function on every replica; all return the same sums."""
         results = self._strategy.run(function, args=batch)
         local = self._strategy.experimental_local_results
         return StepResult(*(local(value)[0] for value in results))
-
-    def _dropout_seed(self, step: tf.Tensor) -> tf.Tensor:
-        """Returns a seed of its own for every step and replica, int32 [2]."""
-        replica = tf.distribute.get_replica_context().replica_id_in_sync_group
-        seed = tf.constant([self._seed, 0], tf.int32)
-        fold_in = tf.random.experimental.stateless_fold_in
-        return fold_in(fold_in(seed, tf.cast(step, tf.int32)), replica)

@@ -1,19 +1,33 @@
-"""Where training runs: all local GPUs, or the CPU in one or more simulated parts."""
+"""Where training runs: all GPUs of one or several machines, or the CPU, in parts."""
 
 import tensorflow as tf
 
 from t2t_keras.errors import UserError
+from t2t_keras.training.cluster import Cluster
 
 
-def make_strategy(simulate_devices: int = 0) -> tf.distribute.MirroredStrategy:
+def make_strategy(simulate_devices: int = 0) -> tf.distribute.Strategy:
     """Returns a strategy with a replica on every GPU, or on the CPU without one.
+
+    With several processes in the environment variable TF_CONFIG it waits until all of
+    them have come to this point; the replicas are those of all their machines. Nothing
+    may have run on TensorFlow before.
 
     Args:
         simulate_devices: replicas to make on the CPU instead, for tests.
 
     Raises:
-        UserError: TensorFlow was already running with other devices.
+        UserError: TensorFlow was already running with other devices; or TF_CONFIG is
+            no such thing, or does not go together with simulated devices.
     """
+    cluster = Cluster.from_environment()
+    if cluster.size > 1:
+        if simulate_devices > 1:
+            raise UserError(
+                f"--simulate_devices {simulate_devices} is for one process, and "
+                f"TF_CONFIG names {cluster.size}; do without one of them"
+            )
+        return cluster.connect()
     if simulate_devices > 1:
         _split_cpu(simulate_devices)
         devices = [f"CPU:{i}" for i in range(simulate_devices)]
@@ -28,10 +42,17 @@ def make_strategy(simulate_devices: int = 0) -> tf.distribute.MirroredStrategy:
     )
 
 
+def own_replicas(strategy: tf.distribute.Strategy) -> range:
+    """Returns the ids of the replicas of this process; all are counted through."""
+    count = len(strategy.extended.worker_devices)
+    first = Cluster.of(strategy).index * count
+    return range(first, first + count)
+
+
 def distribute(
     strategy: tf.distribute.Strategy, parts: tf.data.Dataset
 ) -> tf.distribute.DistributedDataset:
-    """Returns distributed batches of a dataset's elements: the next one for each."""
+    """Returns distributed batches of elements: the next one for each own replica."""
     return strategy.distribute_datasets_from_function(lambda context: parts)
 
 

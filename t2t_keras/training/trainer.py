@@ -1,7 +1,8 @@
 """The trainer: problem and hparams in, a run directory out."""
 
-import dataclasses
 import math
+import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from t2t_keras.data.batching import BatchPlan
+from t2t_keras.data.buckets import batch_plan
 from t2t_keras.data.manifest import Manifest
 from t2t_keras.data.pipeline import training_batches
 from t2t_keras.data.records import RecordIndex
@@ -18,26 +19,25 @@ from t2t_keras.errors import UserError
 from t2t_keras.training.checkpoint import (
     Checkpoint,
     adam_variables,
+    ema_variables,
     model_variables,
 )
+from t2t_keras.training.cluster import Cluster
+from t2t_keras.training.ema import AveragedAdam, make_optimizer
+from t2t_keras.training.fine_tune import initialise_from
 from t2t_keras.training.held_out import HeldOut
-from t2t_keras.training.optimizer import Adam
+from t2t_keras.training.largest_batch import largest_shape, synthetic_batch
+from t2t_keras.training.options import TrainOptions
 from t2t_keras.training.progress import Progress
 from t2t_keras.training.run_dir import RunDirectory
 from t2t_keras.training.schedule import learning_rate
 from t2t_keras.training.step import StepResult, TrainStep
-from t2t_keras.training.strategy import distribute
+from t2t_keras.training.stopping import Stopping
+from t2t_keras.training.strategy import distribute, own_replicas
+from t2t_keras.training.validation import Validation
 
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class TrainOptions:
-    """How a run is watched and kept; nothing here changes the weights."""
-
-    log_every: int = 100  # steps
-    save_every: int = 1000
-    eval_every: int = 1000
-    eval_sentences: int = 500  # decoded on dev for BLEU or F1; 0: only the loss
-    keep: int = 20  # checkpoints
+_SIGNALS = ("SIGTERM", "SIGINT")
+_REASONS = (*_SIGNALS, "train_steps", "max_minutes", "patience")
 
 
 class Trainer:
@@ -46,6 +46,9 @@ class Trainer:
     A run that was killed and started again ends with the weights, bit for bit, of one
     that never stopped: initial values, order of the data and dropout are functions of
     the seed and the step, and operations are deterministic.
+
+    Of several processes each runs this loop on its own replicas. The first one, the
+    chief, alone evaluates and writes; what ends training in one ends it in all.
     """
 
     def __init__(
@@ -59,75 +62,109 @@ class Trainer:
         self._problem = run.problem
         self._strategy = strategy
         self._options = options
+        self._cluster = Cluster.of(strategy)
+        self._micro_batches = run.config.micro_batches(strategy.num_replicas_in_sync)
         seed = run.config.seed
         keras.utils.set_random_seed(seed)
-        tf.config.experimental.enable_op_determinism()
+        if tf.config.list_logical_devices("GPU"):
+            # On a CPU the operations are deterministic without, and up to 10% faster.
+            tf.config.experimental.enable_op_determinism()
         with strategy.scope():
             self.model = run.build_model()
             weights = model_variables(self.model)
-            optimizer = Adam(list(weights.values()), self._hparams)
-            self._step = TrainStep(self.model, optimizer, strategy, seed)
+            optimizer = make_optimizer(list(weights.values()), self._hparams)
+            self._step = TrainStep(
+                self.model, optimizer, strategy, seed, self._micro_batches
+            )
         self._variables = weights | adam_variables(weights, optimizer)
+        if self._step.loss_scale:
+            self._variables |= self._step.loss_scale.variables
+        averages: dict[str, tf.Variable] = {}
+        if isinstance(optimizer, AveragedAdam):
+            averages = dict(zip(weights, optimizer.averages, strict=True))
+            self._variables |= ema_variables(weights, averages.values())
 
         data_dir, name = Path(run.config.data_dir), self._problem.data_name
         self._index = RecordIndex.open(data_dir, name, "train")
-        self._plan = BatchPlan(
+        self._plan = batch_plan(
+            self._hparams.bucketing,
             self._index.source_length,
             self._index.target_length,
             self._hparams.batch_tokens,
             seed,
         )
-        self._dev: HeldOut | None = None
-        if Manifest.open(data_dir, name).examples.get("dev"):
-            index = RecordIndex.open(data_dir, name, "dev")
-            self._dev = HeldOut(index, self.model, self._problem.reverse)
-        self._translator = Translator(self._problem, self.model, *run.tokenizers)
+        self._validation: Validation | None = None
+        has_dev = Manifest.open(data_dir, name).examples.get("dev")
+        if has_dev and self._cluster.is_chief:
+            self._validation = Validation(
+                HeldOut.of_run(run, self.model, "dev"),
+                Translator(self._problem, self.model, *run.tokenizers),
+                weights,
+                averages,
+                run.checkpoints,
+                options,
+            )
 
     def train(self) -> dict[str, Any]:
-        """Trains up to `train_steps`.
+        """Trains up to `train_steps`, or until something else ends it.
 
         Returns:
-            The last figures: step, loss, target_tokens_per_s, dev_loss, dev_metrics.
+            The last figures: step, stopped_by (train_steps, patience, max_minutes,
+            SIGTERM or SIGINT), loss, target_tokens_per_s, dev_loss, dev_metrics and
+            those of `Validation.compare`.
 
         Raises:
             UserError: the loss is no longer a finite number.
         """
         options = self._options
-        steps = range(self._restore(), self._hparams.train_steps)
-        progress = Progress(self._run.path, steps)
-        figures: dict[str, Any] = {"step": steps.start}
+        stopping = Stopping(options.max_minutes)
+        done = self._restore()
+        steps = range(done, self._hparams.train_steps)
+        progress = Progress(self._run.path if self._cluster.is_chief else None, steps)
+        figures: dict[str, Any] = {}
         if steps:
-            progress.say(
-                f"{self.model.count_params():,} parameters, "
-                f"{self._strategy.num_replicas_in_sync} replicas, {len(self._plan):,} "
-                f"batches an epoch with {self._plan.padding_share:.1%} padding"
-            )
-            self._try_largest_batch()
-        elif self._dev:  # the run is complete: report what it has come to
-            figures |= self._evaluate(self._dev, steps.start, progress)
-        batches = self._batches(steps)
-        for step in steps:
-            done = step + 1
-            is_last = done == steps.stop
-            with progress.waiting():
-                batch = next(batches)
-            rate = learning_rate(self._hparams, done)
-            result = self._step.update(
-                batch, tf.constant(step, tf.int64), tf.constant(rate, tf.float32)
-            )
-            self._stop_unless_finite(result, step)
-            progress.count(result)
-            if done % options.log_every == 0 or is_last:
-                epoch = done / len(self._plan)
-                extra = {"learning_rate": rate, "epoch": epoch}
-                figures |= progress.report_training(done, extra)
-            if done % options.save_every == 0 or is_last:
+            self._begin(progress)
+        with stopping:
+            if done and done % options.eval_every == 0:
+                figures |= self._evaluate(done, progress, stopping)
+            batches = self._batches(steps)
+            while not (reason := self._reason_to_stop(done, stopping)):
+                step, done = done, done + 1
+                with progress.waiting():
+                    batch = next(batches)
+                rate = learning_rate(self._hparams, done)
+                result = self._step.update(
+                    batch, tf.constant(step, tf.int64), tf.constant(rate, tf.float32)
+                )
+                self._stop_unless_finite(result, step)
+                progress.count(result)
+                if done % options.log_every == 0:
+                    figures |= self._report(done, progress)
+                if self._saving_is_due(done):
+                    self._save(done)
+                if done % options.eval_every == 0:
+                    figures |= self._evaluate(done, progress, stopping)
+            if progress.pending:
+                figures |= self._report(done, progress)
+            if done != self._saved_step:
                 self._save(done)
-            if self._dev and (done % options.eval_every == 0 or is_last):
-                with progress.paused():
-                    figures |= self._evaluate(self._dev, done, progress)
+            if done and reason not in _SIGNALS:
+                figures |= self._evaluate(done, progress, stopping)
+                figures |= self._compare(done, progress, stopping)
         progress.close()
-        return figures | {"step": max(steps.start, steps.stop)}
+        self._cluster.wait()  # for the chief, which evaluates
+        if stopping.signal:  # perhaps while it evaluated for the last time
+            reason = stopping.signal.name
+        return figures | {"step": done, "stopped_by": reason}
+
+    def _reason_to_stop(self, done: int, stopping: Stopping) -> str | None:
+        """Returns what ends training here, if anything: the same in all processes."""
+        reason = stopping.reason
+        if done >= self._hparams.train_steps and not stopping.signal:
+            reason = "train_steps"
+        elif self._validation and self._validation.lost_patience:
+            reason = reason or "patience"
+        return self._cluster.agree(reason, _REASONS)
 
     def _batches(self, steps: range) -> Iterator[Any]:
         """Yields the distributed batch of every step."""
@@ -137,46 +174,88 @@ class Trainer:
             steps,
             self._strategy.num_replicas_in_sync,
             self._problem.reverse,
+            micro_batches=self._micro_batches,
+            own=own_replicas(self._strategy),
         )
         return iter(distribute(self._strategy, parts))
 
-    def _try_largest_batch(self) -> None:
-        """Runs the largest batch once, so that what does not fit fails at once."""
-        replicas = self._strategy.num_replicas_in_sync
-        rows, source, target = self._plan.largest_shape()
-        if self._problem.reverse:
-            source, target = target, source
-        part = tuple(tf.fill([-(-rows // replicas), n], 2) for n in (source, target))
-        parts = tf.data.Dataset.from_tensors(part).repeat(replicas)
-        (batch,) = distribute(self._strategy, parts)
+    def _begin(self, progress: Progress) -> None:
+        """Says what will be trained, and tries whether it fits into memory.
+
+        It runs the largest batch once, so that what does not fit fails at once.
+        """
+        progress.say(
+            f"{self.model.count_params():,} parameters, "
+            f"{self._strategy.num_replicas_in_sync} replicas, {len(self._plan):,} "
+            f"batches an epoch with {self._plan.padding_share:.1%} padding"
+        )
+        shape = largest_shape(self._plan, self._problem.reverse)
+        batch = synthetic_batch(self._strategy, shape, self._micro_batches)
         self._step.discard(batch, tf.constant(0, tf.int64))
 
     def _restore(self) -> int:
-        """Restores the newest checkpoint, if any; returns the number of steps done."""
+        """Restores the newest checkpoint, if any; returns the number of steps done.
+
+        Without one, the weights may come from another run.
+        """
         steps = self._run.checkpoints.steps()
-        if not steps:
-            return 0
-        checkpoint = Checkpoint(self._run.checkpoints.path(steps[-1]))
-        checkpoint.restore(self._variables)
-        return checkpoint.step
+        done = 0
+        if steps:
+            checkpoint = Checkpoint(self._run.checkpoints.path(steps[-1]))
+            checkpoint.restore(self._variables)
+            done = checkpoint.step
+        elif self._run.config.init_from:
+            taken = initialise_from(
+                self._run.config.init_from, self.model, self._run.tokenizers
+            )
+            if self._cluster.is_chief:
+                print(taken, file=sys.stderr)
+        if done != self._cluster.from_chief(done):
+            raise UserError(
+                f"--output_dir: {self._run.path} is another directory here than where "
+                "the chief runs; all processes need one that they share"
+            )
+        if self._validation:
+            self._validation.resume(done)
+        self._saved_step, self._saved_time = done, time.monotonic()
+        return done
+
+    def _saving_is_due(self, done: int) -> bool:
+        if self._options.save_minutes:
+            minutes = (time.monotonic() - self._saved_time) / 60
+            return minutes >= self._options.save_minutes
+        return done % self._options.save_every == 0
 
     def _save(self, step: int) -> None:
+        if not self._cluster.is_chief:
+            return
         tensors = {name: value.read_value() for name, value in self._variables.items()}
         tensors["step"] = tf.constant(step, tf.int64)
         self._run.checkpoints.save(step, tensors, keep=self._options.keep)
+        self._saved_step, self._saved_time = step, time.monotonic()
 
-    def _evaluate(self, dev: HeldOut, step: int, progress: Progress) -> dict[str, Any]:
-        """Reports loss, perplexity, accuracy and BLEU or F1 on the dev split."""
-        loss, metrics = dev.loss(), {}
-        if self._options.eval_sentences:
-            metrics = dev.metrics(self._translator, self._options.eval_sentences)
-        figures = {
-            "loss": loss.loss,
-            "perplexity": loss.perplexity,
-            "accuracy": loss.accuracy,
-        }
-        progress.report(step, "dev", figures | metrics)
-        return {"dev_loss": loss.loss, "dev_metrics": metrics}
+    def _report(self, done: int, progress: Progress) -> dict[str, float]:
+        """Reports the training since the last report."""
+        rate, epoch = learning_rate(self._hparams, done), done / len(self._plan)
+        return progress.report_training(done, {"learning_rate": rate, "epoch": epoch})
+
+    def _evaluate(
+        self, step: int, progress: Progress, stopping: Stopping
+    ) -> dict[str, Any]:
+        """Evaluates on dev, unless there is none or a signal comes in between."""
+        with progress.paused(), stopping.interruptible():
+            if self._validation:
+                return self._validation.evaluate(step, progress)
+        return {}
+
+    def _compare(
+        self, step: int, progress: Progress, stopping: Stopping
+    ) -> dict[str, Any]:
+        """Compares the best checkpoint with averages on dev, likewise."""
+        with stopping.interruptible():
+            if self._validation:
+                return self._validation.compare(step, progress)
+        return {}
 
     def _stop_unless_finite(self, result: StepResult, step: int) -> None:
         if math.isfinite(float(result.loss_sum) + float(result.gradient_norm)):

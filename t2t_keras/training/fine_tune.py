@@ -1,0 +1,116 @@
+"""Fine-tuning: the first weights of a run from another run's checkpoint.
+
+Optimizer, schedule and data begin anew; only weights are taken over. A vocabulary may
+have changed: the rows of its matrices go along with their pieces.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import tensorflow as tf
+
+from t2t_keras.errors import UserError
+from t2t_keras.model.transformer import Transformer
+from t2t_keras.text.tokenizer import EOS, PAD, Tokenizer
+from t2t_keras.training.checkpoint import (
+    Checkpoint,
+    model_variables,
+    weight_name,
+)
+from t2t_keras.training.run_dir import RunDirectory
+
+
+def initialise_from(
+    init_from: str | Path, model: Transformer, tokenizers: tuple[Tokenizer, Tokenizer]
+) -> str:
+    """Gives a fresh model the weights of another run.
+
+    Rows of pieces that the other vocabulary does not have keep their fresh values.
+
+    Args:
+        init_from: a run directory, of which the average of the newest step or else the
+            newest checkpoint is taken; or one of its checkpoints.
+        model: the model to train.
+        tokenizers: its source's and its target's.
+
+    Returns:
+        A sentence that says what was taken.
+
+    Raises:
+        UserError: there is no such run or checkpoint, or a weight that is not a
+            vocabulary's matrix has another name or shape there.
+    """
+    run, path = _find(Path(init_from))
+    checkpoint = Checkpoint(path)
+    weights = model_variables(model)
+    matrices = _vocabularies(model, tokenizers)
+    _refuse_difference(checkpoint, weights, matrices)
+    theirs = _vocabularies(model, run.tokenizers)
+    shares = []
+    for name, weight in weights.items():
+        value = checkpoint.tensor(name)
+        if name in matrices:
+            old, new = matching_rows(theirs[name].pieces, matrices[name].pieces)
+            rows = weight.read_value().numpy()
+            rows[new] = value[old]
+            shares.append(f"{len(new):,} of {len(rows):,} rows of {name}")
+            value = rows
+        weight.assign(value)
+    return f"initialised from {path}: {', '.join(shares)}, and all other weights"
+
+
+def matching_rows(old: list[str], new: list[str]) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the ids, old and new, of the pieces that both vocabularies have.
+
+    Padding and the end of the sentence are what they are in any vocabulary, however
+    their pieces are spelled.
+    """
+    special = (PAD, EOS)
+    ids = {piece: i for i, piece in enumerate(old) if i not in special}
+    pairs = [(i, i) for i in special]
+    pairs += [(ids[p], i) for i, p in enumerate(new) if i not in special and p in ids]
+    return tuple(np.array(pairs).T)
+
+
+def _find(init_from: Path) -> tuple[RunDirectory, Path]:
+    """Returns the run and its checkpoint that `init_from` means."""
+    if init_from.is_dir():
+        run = RunDirectory(init_from)
+        return run, run.checkpoints.find()
+    if not init_from.with_name(f"{init_from.name}.index").exists():
+        raise UserError(f"--init_from: {init_from} is neither a run nor a checkpoint")
+    return RunDirectory(init_from.parent), init_from
+
+
+def _vocabularies(
+    model: Transformer, tokenizers: tuple[Tokenizer, Tokenizer]
+) -> dict[str, Tokenizer]:
+    """Returns the names of the matrices with a row for each piece, and whose pieces."""
+    source, *targets = (weight_name(model, e.table) for e in model.embeddings)
+    return {source: tokenizers[0]} | dict.fromkeys(targets, tokenizers[1])
+
+
+def _refuse_difference(
+    checkpoint: Checkpoint,
+    weights: Mapping[str, tf.Variable],
+    matrices: Mapping[str, Tokenizer],
+) -> None:
+    """Raises where names differ or shapes, but for the rows of vocabularies."""
+    theirs = {name for name in checkpoint.shapes if name.startswith("model/")}
+    for name in sorted(theirs ^ weights.keys()):
+        has, lacks = "the checkpoint", "the model"
+        if name in weights:
+            has, lacks = lacks, has
+        raise UserError(
+            f"--init_from {checkpoint.path}: {has} has a weight '{name}' and {lacks} "
+            "has not; take the hparams of that run"
+        )
+    for name, weight in weights.items():
+        mine, other = list(weight.shape), checkpoint.shapes[name]
+        start = 1 if name in matrices else 0  # rows are matched, whatever their number
+        if mine[start:] != other[start:]:
+            raise UserError(
+                f"--init_from {checkpoint.path}: '{name}' has shape {other}, the "
+                f"model's is {mine}; take the hparams of that run"
+            )

@@ -1,0 +1,197 @@
+"""The curve of a run: every checkpoint evaluated, as training goes on or afterwards.
+
+What tensor2tensor had three watchers for (`t2t-translate-all`, `t2t-bleu`, `t2t-eval`).
+"""
+
+import contextlib
+import dataclasses
+import os
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import tensorflow as tf
+
+from t2t_keras.data.files import read_json, write_json
+from t2t_keras.decoding.translator import Translator
+from t2t_keras.errors import UserError
+from t2t_keras.hparam import HParams
+from t2t_keras.model.transformer import Transformer
+from t2t_keras.problem import Problem, Split
+from t2t_keras.training.held_out import HeldOut
+from t2t_keras.training.run_dir import RunDirectory
+
+if TYPE_CHECKING:
+    from tensorboard.summary.writer.event_file_writer import EventFileWriter
+
+Point = dict[str, float]  # "step", and the figures at that step
+
+_POLL_SECONDS = 5.0
+
+
+class Curve:
+    """The figures of one split at every evaluated step of a run.
+
+    They are kept in `RUN/evaluation-SPLIT`: `scores.json`, from which an evaluation
+    goes on, and TensorBoard's events beside it.
+
+    Args:
+        directory: that folder.
+        split: whose name the tags in TensorBoard begin with, as those of training do.
+        settings: all that the figures depend on but the weights.
+
+    Raises:
+        UserError: the folder has figures of other settings.
+    """
+
+    def __init__(self, directory: Path, split: Split, settings: dict[str, Any]) -> None:
+        self._path = directory / "scores.json"
+        self._split = split
+        self._settings = settings
+        saved = read_json(self._path) or {"settings": settings, "checkpoints": []}
+        changes = [
+            f"{name} was {saved['settings'].get(name)}, is now {value}"
+            for name, value in settings.items()
+            if saved["settings"].get(name) != value
+        ]
+        if changes:
+            raise UserError(
+                f"{self._path} has figures of other settings: {'; '.join(changes)}; "
+                "give the same ones, or remove the folder to evaluate everything anew"
+            )
+        self._points: dict[int, Point] = {
+            point["step"]: point for point in saved["checkpoints"]
+        }
+        self._events: EventFileWriter | None = None
+
+    def __contains__(self, step: int) -> bool:
+        return step in self._points
+
+    @property
+    def points(self) -> list[Point]:
+        """The points so far, in the order of the steps."""
+        return [self._points[step] for step in sorted(self._points)]
+
+    def add(self, step: int, figures: dict[str, float], written: float) -> None:
+        """Adds a point to both files.
+
+        Args:
+            step: of the checkpoint.
+            figures: by name.
+            written: when the checkpoint was, in seconds since 1970: so the curve lies
+                beside those of training on TensorBoard's axis of time, too.
+        """
+        from tensorboard.compat.proto.event_pb2 import Event
+        from tensorboard.compat.proto.summary_pb2 import Summary
+        from tensorboard.summary.writer.event_file_writer import EventFileWriter
+
+        # tf.summary knows no time but the present.
+        if self._events is None:
+            self._events = EventFileWriter(str(self._path.parent))
+        values = [
+            Summary.Value(tag=f"{self._split}/{name}", simple_value=value)
+            for name, value in figures.items()
+        ]
+        summary = Summary(value=values)
+        self._events.add_event(Event(wall_time=written, step=step, summary=summary))
+        self._events.flush()
+        self._points[step] = {"step": step, **figures}
+        saved = {"settings": self._settings, "checkpoints": self.points}
+        write_json(self._path, saved)
+
+    def close(self) -> None:
+        """Closes the file of events."""
+        if self._events is not None:
+            self._events.close()
+
+
+def follow(
+    run: RunDirectory,
+    split: Split,
+    problem: Problem,
+    *,
+    data_dir: str | Path | None = None,
+    sentences: int | None = None,
+    wait_minutes: float = 0.0,
+    **options: Any,
+) -> list[Point]:
+    """Evaluates the checkpoints of a run that are not evaluated yet, oldest first.
+
+    Then waits for more, until the run has reached its last step or `wait_minutes` have
+    passed without a new one.
+
+    Args:
+        run: which may be in training, by another process.
+        split: of its data.
+        problem: the run's, perhaps to be scored in another way.
+        data_dir: as of `HeldOut.of_run`.
+        sentences: how many to decode at each checkpoint; None: all; 0: only the loss.
+        wait_minutes: how long to wait for a checkpoint; 0: for none.
+        **options: of the decoding; the problem's are the defaults.
+
+    Returns:
+        For every checkpoint ever evaluated: "step", "loss", "perplexity", "accuracy",
+        and unless `sentences` is 0 what `evaluation.metrics.score_outputs` returns.
+
+    Raises:
+        UserError: there is no checkpoint; earlier figures were made otherwise.
+    """
+    model = run.build_model()
+    translator = Translator(problem, model, *run.tokenizers)
+    held_out = HeldOut.of_run(run, model, split, data_dir)
+    chosen = dataclasses.replace(translator.options, **options)
+    names = ("beam_size", "alpha", "extra_length", "min_length", "constraint")
+    settings = {name: getattr(chosen, name) for name in names}
+    settings |= {
+        "sentences": "all" if sentences is None else sentences,
+        "bleu_tokens": problem.bleu_tokens,
+    }
+    curve = Curve(run.path / f"evaluation-{split}", split, settings)
+
+    with contextlib.closing(curve):
+        deadline = time.monotonic() + 60 * wait_minutes
+        while True:
+            new = [step for step in run.checkpoints.steps() if step not in curve]
+            for step in new:
+                written = _restore(run, model, step)
+                if written is None:
+                    continue
+                figures = held_out.loss().to_dict()
+                if sentences != 0:
+                    figures |= held_out.metrics(translator, sentences, **options)
+                curve.add(step, figures, written)
+                shown = (f"{name} {value:.4g}" for name, value in figures.items())
+                _say(f"step {step} {split} | {' | '.join(shown)}")
+            if new:
+                deadline = time.monotonic() + 60 * wait_minutes
+            last = HParams.load(run.path / "hparams.json").train_steps
+            left = deadline - time.monotonic()
+            if last in curve or left <= 0:
+                break
+            time.sleep(min(_POLL_SECONDS, left))
+    if not curve.points:
+        raise UserError(f"{run.path} has no checkpoint")
+    return curve.points
+
+
+def _restore(run: RunDirectory, model: Transformer, step: int) -> float | None:
+    """Gives the model a checkpoint's weights; returns when it was written.
+
+    Training keeps the newest checkpoints only: None if it has deleted this one.
+    """
+    path = run.checkpoints.path(step)
+    index = path.with_name(f"{path.name}.index")
+    try:
+        written = os.path.getmtime(index)
+        run.restore(model, step)
+        return written
+    except (UserError, OSError, ValueError, RuntimeError, tf.errors.OpError) as error:
+        if index.exists():
+            raise UserError(f"checkpoint {path} cannot be read: {error}") from error
+        _say(f"checkpoint {path} was deleted before its turn came")
+        return None
+
+
+def _say(message: str) -> None:
+    print(message, file=sys.stderr, flush=True)

@@ -1,0 +1,77 @@
+"""What ends training before its last step: a signal, or the time."""
+
+import contextlib
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from types import FrameType
+from typing import Any, Self
+
+_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+
+class Stopping:
+    """A request to end training after the step that runs.
+
+    As a context manager it takes SIGTERM (what batch systems and containers send before
+    they kill) and SIGINT (Ctrl-C) as such a request. The second signal does what it
+    does everywhere: it ends the process at once.
+
+    Args:
+        max_minutes: after which training is to end; 0: never.
+    """
+
+    def __init__(self, max_minutes: float = 0.0) -> None:
+        seconds = 60 * max_minutes
+        self._deadline = time.monotonic() + seconds if seconds else float("inf")
+        self._previous: dict[signal.Signals, Any] = {}
+        self._may_interrupt = False
+        self.signal: signal.Signals | None = None
+
+    @property
+    def reason(self) -> str | None:
+        """The signal's name, or "max_minutes"; None: training goes on."""
+        if self.signal:
+            return self.signal.name
+        return "max_minutes" if time.monotonic() >= self._deadline else None
+
+    def __enter__(self) -> Self:
+        # Elsewhere Python allows no handlers: then the signals do what they did.
+        if threading.current_thread() is threading.main_thread():
+            for number in _SIGNALS:
+                self._previous[number] = signal.signal(number, self._on_signal)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._restore_handlers()
+
+    @contextlib.contextmanager
+    def interruptible(self) -> Iterator[None]:
+        """Around what a signal may cut short, as it changes nothing: an evaluation."""
+        self._may_interrupt = True
+        try:
+            yield
+        except _Interrupted:
+            pass
+        finally:
+            self._may_interrupt = False
+
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        self.signal = signal.Signals(number)
+        self._restore_handlers()
+        # Not by print, which may be what the signal has come into.
+        note = f"{self.signal.name}: saving after this step; once more ends at once\n"
+        os.write(2, note.encode())
+        if self._may_interrupt:
+            raise _Interrupted
+
+    def _restore_handlers(self) -> None:
+        for number, handler in self._previous.items():
+            signal.signal(number, handler)
+        self._previous.clear()
+
+
+class _Interrupted(BaseException):
+    """Leaves an interruptible block; not an Exception, lest someone catches it."""

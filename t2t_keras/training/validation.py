@@ -1,0 +1,145 @@
+"""The dev split during training: figures, the best checkpoint, patience."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import tensorflow as tf
+
+from t2t_keras.decoding.translator import Translator
+from t2t_keras.evaluation.metrics import goodness
+from t2t_keras.training.average import mean_weights
+from t2t_keras.training.checkpoint import Checkpoint, CheckpointDirectory
+from t2t_keras.training.held_out import HeldOut
+from t2t_keras.training.options import TrainOptions
+from t2t_keras.training.progress import Progress
+
+
+class Validation:
+    """Evaluates a model on dev again and again, and remembers how it fared.
+
+    Args:
+        dev: the split.
+        translator: around the model.
+        weights: the model's, by their names in a checkpoint.
+        averages: their moving averages, by the names of the weights, if there are any.
+        checkpoints: where the best one is kept.
+        options: `eval_sentences`, `best_by`, `patience`, `average_last`.
+    """
+
+    def __init__(
+        self,
+        dev: HeldOut,
+        translator: Translator,
+        weights: Mapping[str, tf.Variable],
+        averages: Mapping[str, tf.Variable],
+        checkpoints: CheckpointDirectory,
+        options: TrainOptions,
+    ) -> None:
+        self._dev = dev
+        self._translator = translator
+        self._weights = weights
+        self._averages = averages
+        self._checkpoints = checkpoints
+        self._options = options
+        self._history: dict[int, dict[str, float]] = {}  # by step
+
+    def resume(self, step: int) -> None:
+        """Recalls the evaluations up to a step, where training goes on."""
+        file = self._checkpoints.directory / "metrics.jsonl"
+        self._history = _read_evaluations(file, step)
+
+    @property
+    def best_step(self) -> int | None:
+        """The step of the best evaluation, the first one among equals."""
+        by_loss = self._options.best_by == "loss"
+        good = {
+            step: -figures["loss"] if by_loss else goodness(figures)
+            for step, figures in self._history.items()
+        }
+        return max(good, key=lambda step: (good[step], -step), default=None)
+
+    @property
+    def lost_patience(self) -> bool:
+        """Whether the best evaluation is `patience` or more evaluations ago."""
+        best = self.best_step
+        if best is None or not self._options.patience:
+            return False
+        since = sum(step > best for step in self._history)
+        return since >= self._options.patience
+
+    def evaluate(self, step: int, progress: Progress) -> dict[str, Any]:
+        """Reports the figures of the current weights; keeps them if they are the best.
+
+        A step that has been evaluated is not evaluated again.
+
+        Returns:
+            dev_loss, and dev_metrics: BLEU or F1, if sentences are decoded.
+        """
+        if step not in self._history:
+            self._history[step] = self._figures()
+            if self.best_step == step:
+                tensors = {name: w.read_value() for name, w in self._weights.items()}
+                tensors["step"] = tf.constant(step, tf.int64)
+                self._checkpoints.save_best(step, tensors)
+            # Last, for what is on record is not done again.
+            progress.report(step, "dev", self._history[step])
+        figures = self._history[step]
+        of_loss = ("loss", "perplexity", "accuracy")
+        metrics = {k: v for k, v in figures.items() if k not in of_loss}
+        return {"dev_loss": figures["loss"], "dev_metrics": metrics}
+
+    def compare(self, step: int, progress: Progress) -> dict[str, dict[str, float]]:
+        """Reports the best single checkpoint beside the averages, after the last step.
+
+        The weights are those of the step's checkpoint before and afterwards.
+
+        Returns:
+            dev_best, with its step; dev_average, of the last checkpoints, with their
+            number; dev_ema. Each has loss, perplexity, accuracy and metrics.
+        """
+        found: dict[str, dict[str, float]] = {}
+        best = self.best_step
+        if best is not None:
+            found["dev_best"] = {"step": best, **self._history[best]}
+            progress.report(best, "dev_best", self._history[best])
+        newest = self._checkpoints.steps()[-self._options.average_last :]
+        if self._options.average_last and len(newest) > 1:
+            paths = [self._checkpoints.path(step) for step in newest]
+            for name, value in mean_weights(paths):
+                self._weights[name].assign(value)
+            figures = {"checkpoints": len(paths), **self._figures()}
+            found["dev_average"] = figures
+            progress.report(step, "dev_average", figures)
+        if self._averages:
+            for name, average in self._averages.items():
+                self._weights[name].assign(average.read_value())
+            found["dev_ema"] = self._figures()
+            progress.report(step, "dev_ema", found["dev_ema"])
+        Checkpoint(self._checkpoints.path(step)).restore(self._weights)
+        return found
+
+    def _figures(self) -> dict[str, float]:
+        figures = self._dev.loss().to_dict()
+        if self._options.eval_sentences:
+            sentences = self._options.eval_sentences
+            figures |= self._dev.metrics(self._translator, sentences)
+        return figures
+
+
+def _read_evaluations(file: Path, last_step: int) -> dict[int, dict[str, float]]:
+    """Returns the figures on dev by step, of those up to the last one.
+
+    What comes later is of a process that was killed, and will be computed again.
+    """
+    evaluations = {}
+    for line in file.read_text().splitlines() if file.exists() else ():
+        try:
+            record = json.loads(line)
+        except ValueError:
+            continue  # half a line: the process was killed
+        step = record.pop("step")
+        if record.pop("kind") == "dev" and step <= last_step:
+            evaluations[step] = record
+    return evaluations

@@ -1,0 +1,61 @@
+"""Runs of a few steps of a very small model, for tests of the trainer."""
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from t2t_keras import registry
+from t2t_keras.hparam import HParams
+from t2t_keras.training.checkpoint import Checkpoint
+from t2t_keras.training.options import TrainOptions
+from t2t_keras.training.run_dir import RunDirectory, config_for
+from t2t_keras.training.strategy import make_strategy
+from t2t_keras.training.trainer import Trainer
+
+HPARAMS = HParams(
+    num_layers=1,
+    d_model=16,
+    d_ff=16,
+    num_heads=2,
+    warmup_steps=10,
+    batch_tokens=256,
+    train_steps=4,
+)
+
+
+def trainer(
+    data_dir: Path,
+    output_dir: Path,
+    problem: str = "translate_text",
+    seed: int = 1,
+    init_from: Path | None = None,
+    options: dict[str, Any] | None = None,
+    replicas: int = 0,
+    parts: int | None = None,
+    **changes: Any,
+) -> Trainer:
+    """Makes or opens a run; `parts` are of a batch, `changes` of hparams."""
+    config = config_for(
+        registry.problem(problem), "none", data_dir, seed, init_from=init_from
+    )
+    config = dataclasses.replace(config, batch_parts=parts)
+    run = RunDirectory.create(output_dir, config, HPARAMS.override(**changes))
+    often = {"log_every": 2, "save_every": 2, "eval_every": 4, "eval_sentences": 0}
+    return Trainer(
+        run, make_strategy(replicas), TrainOptions(**often | (options or {}))
+    )
+
+
+def weights(output_dir: Path, step: int = 4) -> dict[str, np.ndarray]:
+    """Returns the tensors of a checkpoint."""
+    checkpoint = Checkpoint(output_dir / f"model.ckpt-{step}")
+    return {name: checkpoint.tensor(name) for name in checkpoint.shapes}
+
+
+def assert_same(a: dict[str, np.ndarray], b: dict[str, np.ndarray]) -> None:
+    """Asserts that two checkpoints are the same, bit for bit."""
+    assert a.keys() == b.keys()
+    for name, value in a.items():
+        np.testing.assert_array_equal(value, b[name], err_msg=name)

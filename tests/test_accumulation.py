@@ -1,0 +1,107 @@
+"""Micro-batches divide a batch as replicas do: the same gradient, less memory."""
+
+import pytest
+import tensorflow as tf
+from small_data import small_data
+from small_run import trainer, weights
+from test_train_step import HPARAMS, Setup, assert_close, unequal_batch
+
+from t2t_keras import UserError
+from t2t_keras.cli import main
+from t2t_keras.training.fit_memory import _run
+from t2t_keras.training.fit_probe import Spec
+
+
+@pytest.fixture(scope="module")
+def big_batch():
+    """The gradients of 13 pairs at once."""
+    return Setup(1).gradients(*unequal_batch(1))
+
+
+@pytest.mark.parametrize(("replicas", "micro_batches"), [(1, 2), (1, 8), (2, 4)])
+def test_gradients_are_those_of_the_big_batch(big_batch, replicas, micro_batches):
+    """8 parts of 13 pairs are 16 rows: the last part is padding only."""
+    setup = Setup(replicas, micro_batches=micro_batches)
+    assert_close(setup.gradients(*unequal_batch(1)), big_batch, relative=1e-5)
+
+
+def test_counts_are_those_of_the_big_batch():
+    source, target = unequal_batch(3)
+    setup = Setup(2, micro_batches=4)
+    result = setup.step.discard(setup.batch(source, target), tf.constant(0, tf.int64))
+    assert float(result.source_tokens) == (source != 0).sum()
+    assert float(result.target_tokens) == (target != 0).sum()
+    assert float(result.slots) == 2 * 16 * 12
+
+
+def test_dropout_belongs_to_the_part_not_to_the_replica():
+    """So that a run of four GPUs goes on with one."""
+    hparams = HPARAMS.override(dropout=0.5, attention_dropout=0.3)
+    setups = [Setup(4, hparams), Setup(2, hparams, 2), Setup(1, hparams, 4)]
+    expected, *others = [setup.gradients(*unequal_batch(2)) for setup in setups]
+    for other in others:
+        assert_close(other, expected, relative=1e-5)
+    with pytest.raises(AssertionError):
+        assert_close(
+            Setup(1, hparams, 2).gradients(*unequal_batch(2)), expected, relative=1e-2
+        )
+
+
+@pytest.fixture(scope="module")
+def data_dir(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("data")
+    small_data(directory)
+    return directory
+
+
+def test_a_run_goes_on_with_other_replicas_but_the_same_parts(data_dir, tmp_path):
+    options = {"parts": 2, "dropout": 0.3}
+    for name, replicas in (("a", 2), ("b", 1)):
+        path = tmp_path / name
+        trainer(data_dir, path, train_steps=2, replicas=2, **options).train()
+        trainer(data_dir, path, train_steps=4, replicas=replicas, **options).train()
+    assert_close(weights(tmp_path / "b"), weights(tmp_path / "a"), relative=1e-5)
+
+
+def test_replicas_that_cannot_share_the_parts_are_refused(data_dir, tmp_path):
+    with pytest.raises(UserError, match="into 2 parts, which 3 replicas cannot share"):
+        trainer(data_dir, tmp_path, replicas=3, parts=2)
+
+
+def test_other_parts_are_refused(data_dir, tmp_path, capsys):
+    def train(*flags: str) -> int:
+        return main(
+            [
+                *("train", "--problem", "translate_text", "--hparams_set", "tiny"),
+                *("--hparams", "num_layers=1,d_model=16,d_ff=16,batch_tokens=256"),
+                *("--data_dir", str(data_dir), "--output_dir", str(tmp_path)),
+                *("--eval_sentences", "0", "--train_steps", "2", *flags),
+            ]
+        )
+
+    assert train("--accumulate", "2") == 0
+    assert train("--simulate_devices", "2") == 0  # as many parts
+    capsys.readouterr()
+    assert train() == 2
+    assert "batch_parts was 2, is now 1 (replicas x --accumulate)" in (
+        capsys.readouterr().err
+    )
+
+
+@pytest.mark.slow
+def test_memory_is_that_of_a_micro_batch():
+    hparams = {"num_layers": 2, "d_model": 64, "d_ff": 256, "num_heads": 4}
+    peaks = []
+    for micro_batches in (1, 8):
+        spec = Spec(
+            hparams=hparams,
+            source_vocab_size=4000,
+            target_vocab_size=None,
+            shape=(512, 32, 32),
+            simulate_devices=1,
+            memory_gb=16.0,
+            micro_batches=micro_batches,
+        )
+        peaks.append(_run(spec).peak_gb)
+    floor = 0.6  # of TensorFlow itself
+    assert peaks[1] - floor < (peaks[0] - floor) / 3, peaks

@@ -1,0 +1,65 @@
+"""The moving average of the weights, against its recursion in NumPy."""
+
+import numpy as np
+import pytest
+from small_data import small_data
+from small_run import trainer, weights
+
+from t2t_keras.errors import UserError
+from t2t_keras.training.checkpoint import model_variables
+from t2t_keras.training.run_dir import RunDirectory
+
+DECAY = 0.15
+
+
+@pytest.fixture(scope="module")
+def data_dir(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("data")
+    small_data(directory)
+    return directory
+
+
+@pytest.mark.parametrize("replicas", [1, 2])
+def test_average_of_a_run(replicas, data_dir, tmp_path):
+    training = trainer(
+        data_dir,
+        tmp_path,
+        replicas=replicas,
+        options={"save_every": 1},
+        ema_decay=DECAY,
+    )
+    figures = training.train()
+    checkpoints = [weights(tmp_path, step) for step in (1, 2, 3, 4)]
+    names = [name for name in checkpoints[0] if name.startswith("model/")]
+    averages = {name for name in checkpoints[0] if name.startswith("ema/")}
+    assert averages == {name.replace("model/", "ema/", 1) for name in names}
+    for name in names:
+        average = np.zeros_like(checkpoints[0][name])
+        for t, tensors in enumerate(checkpoints, 1):
+            decay = min(DECAY, (t - 1) / (t + 9))  # 0, 1/11, 2/12, then 0.15
+            average = decay * average + (1 - decay) * tensors[name]
+            actual = tensors[name.replace("model/", "ema/", 1)]
+            np.testing.assert_allclose(actual, average, atol=1e-6, err_msg=name)
+
+    # It can be chosen like any checkpoint, and was evaluated beside the others.
+    run = RunDirectory(tmp_path)
+    chosen = model_variables(run.translator("ema").model)
+    for name in names:
+        expected = checkpoints[-1][name.replace("model/", "ema/", 1)]
+        np.testing.assert_array_equal(chosen[name], expected, err_msg=name)
+    assert 0 < figures["dev_ema"]["loss"] != figures["dev_loss"]
+
+
+def test_averages_are_resumed(data_dir, tmp_path):
+    trainer(data_dir, tmp_path / "a", train_steps=2, ema_decay=DECAY).train()
+    trainer(data_dir, tmp_path / "a", ema_decay=DECAY).train()
+    trainer(data_dir, tmp_path / "b", ema_decay=DECAY).train()
+    resumed, whole = weights(tmp_path / "a"), weights(tmp_path / "b")
+    for name, value in whole.items():
+        np.testing.assert_array_equal(resumed[name], value, err_msg=name)
+
+
+def test_a_run_without_averages(data_dir, tmp_path):
+    trainer(data_dir, tmp_path, train_steps=2).train()
+    with pytest.raises(UserError, match=r"--checkpoint ema: .* has no ema_decay"):
+        RunDirectory(tmp_path).translator("ema")

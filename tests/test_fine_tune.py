@@ -1,0 +1,123 @@
+"""Fine-tuning: another run's weights, a fresh optimizer, perhaps other vocabularies."""
+
+import numpy as np
+import pytest
+from small_data import small_data
+from small_run import assert_same, trainer, weights
+
+from t2t_keras.data.datagen import generate
+from t2t_keras.errors import UserError
+from t2t_keras.training.checkpoint import Checkpoint
+from t2t_keras.training.fine_tune import matching_rows
+from t2t_keras.training.run_dir import RunDirectory
+
+TABLE = "model/embedding/table"
+
+
+@pytest.fixture(scope="module")
+def data_dir(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("data")
+    small_data(directory)
+    return directory
+
+
+@pytest.fixture(scope="module")
+def general(data_dir, tmp_path_factory):
+    """A run to begin with."""
+    directory = tmp_path_factory.mktemp("general")
+    trainer(data_dir, directory).train()
+    return directory
+
+
+def initial(training) -> dict[str, np.ndarray]:
+    """Returns the values before the first update."""
+    assert training._restore() == 0
+    return {name: v.read_value().numpy() for name, v in training._variables.items()}
+
+
+def test_weights_are_taken_and_the_optimizer_is_not(general, data_dir, tmp_path):
+    first = initial(trainer(data_dir, tmp_path, seed=2, init_from=general))
+    for name, value in weights(general).items():
+        if name.startswith("model/"):
+            np.testing.assert_array_equal(first[name], value, err_msg=name)
+    assert not any(first[name].any() for name in first if name.startswith("adam/"))
+
+
+def test_a_checkpoint_can_be_named(general, data_dir, tmp_path):
+    training = trainer(data_dir, tmp_path, init_from=general / "model.ckpt-2")
+    np.testing.assert_array_equal(initial(training)[TABLE], weights(general, 2)[TABLE])
+
+
+def test_what_goes_on_is_not_initialised_again(general, data_dir, tmp_path):
+    for output_dir, lengths in (("a", (2, 4)), ("b", (4,))):
+        for steps in lengths:
+            trainer(
+                data_dir, tmp_path / output_dir, init_from=general, train_steps=steps
+            ).train()
+    assert_same(weights(tmp_path / "a"), weights(tmp_path / "b"))
+    with pytest.raises(UserError, match=r"init_from was .*general.*, is now None"):
+        trainer(data_dir, tmp_path / "a")
+
+
+def test_rows_of_another_vocabulary_go_with_their_pieces(
+    general, data_dir, tmp_path, capfd
+):
+    problem = small_data(tmp_path / "small").replace(vocab_size=290)
+    generate(problem, tmp_path / "other", workers=1)
+    fresh = initial(trainer(tmp_path / "other", tmp_path / "fresh"))[TABLE]
+    training = trainer(tmp_path / "other", tmp_path / "run", init_from=general)
+    table = initial(training)[TABLE]
+    old_table = weights(general)[TABLE]
+    old, new = (
+        RunDirectory(path).tokenizers[0].pieces for path in (general, tmp_path / "run")
+    )
+    assert old != new
+    for i, piece in enumerate(new):
+        expected = old_table[old.index(piece)] if piece in old else fresh[i]
+        np.testing.assert_array_equal(table[i], expected, err_msg=piece)
+    matched = len(set(old) & set(new))
+    said = f"{matched} of {len(new)} rows of {TABLE}, and all other weights"
+    assert said in capfd.readouterr().err
+    training.train()  # and the shapes are those of the new vocabulary
+
+
+def test_matching_rows():
+    old, new = matching_rows(
+        ["<pad>", "<EOS>", "a", "b", "c"], ["<pad>", "</s>", "c", "x", "a", "y"]
+    )
+    assert list(zip(old, new, strict=True)) == [(0, 0), (1, 1), (4, 2), (2, 4)]
+
+
+@pytest.mark.parametrize(
+    ("hparams", "message"),
+    [
+        (
+            {"d_ff": 32},
+            r"inner/kernel' has shape \[16, 16\], the model's is \[16, 32\]",
+        ),
+        ({"d_model": 8}, "'.*' has shape .*, the model's is .*; take the hparams"),
+        ({"num_layers": 2}, "the model has a weight 'model/decoder/layer_1/.*' and"),
+        ({"share_embeddings": False}, "checkpoint has a weight 'model/embedding/table"),
+    ],
+    ids=str,
+)
+def test_what_does_not_fit_is_named(hparams, message, general, data_dir, tmp_path):
+    training = trainer(data_dir, tmp_path, init_from=general, **hparams)
+    with pytest.raises(UserError, match=message):
+        training.train()
+
+
+def test_what_is_no_run(data_dir, tmp_path):
+    (tmp_path / "empty").mkdir()
+    for name, message in (("empty", "is not a run"), ("absent", "neither a run nor a")):
+        training = trainer(data_dir, tmp_path / "run", init_from=tmp_path / name)
+        with pytest.raises(UserError, match=message):
+            training.train()
+
+
+def test_the_average_of_the_newest_step_is_preferred(general, data_dir, tmp_path):
+    from t2t_keras.training.average import average_run
+
+    average = Checkpoint(average_run(general, last=2)).tensor(TABLE)
+    training = trainer(data_dir, tmp_path, init_from=general)
+    np.testing.assert_array_equal(initial(training)[TABLE], average)

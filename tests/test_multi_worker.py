@@ -1,0 +1,222 @@
+"""Several processes train as one: who reads what, who writes, who notices a death."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import time
+
+import numpy as np
+import pytest
+from small_data import small_data
+from small_run import weights
+from test_resume import assert_same_end, finish, kill_at, start
+from test_train_step import assert_close
+
+from t2t_keras import UserError
+from t2t_keras.data.batching import BatchPlan
+from t2t_keras.data.pipeline import training_batches
+from t2t_keras.data.records import RecordIndex
+from t2t_keras.training.checkpoint import CheckpointDirectory
+from t2t_keras.training.cluster import Cluster
+from t2t_keras.training.strategy import make_strategy
+
+
+@pytest.fixture(scope="module")
+def data_dir(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("data")
+    small_data(directory)
+    return directory
+
+
+class WatchedIndex:
+    """An index that remembers which records were read."""
+
+    def __init__(self, index: RecordIndex) -> None:
+        self._index = index
+        self.source_length = index.source_length
+        self.target_length = index.target_length
+        self.was_read: list[int] = []
+
+    def read(self, records):
+        self.was_read.extend(int(record) for record in records)
+        return self._index.read(records)
+
+
+@pytest.mark.parametrize("micro_batches", [1, 3])
+@pytest.mark.parametrize("batch_tokens", [60, 300])
+def test_processes_read_their_own_rows_of_the_same_batches(
+    data_dir, batch_tokens, micro_batches
+):
+    """With 60 tokens a batch, some replicas have padding only."""
+    index = RecordIndex.open(data_dir, "translate_text", "train")
+    plan = BatchPlan(index.source_length, index.target_length, batch_tokens, seed=3)
+    options = {"num_replicas": 8, "micro_batches": micro_batches}
+    whole = training_batches(index, plan, range(5), **options)
+    processes, was_read = [], []
+    for own in (range(0, 2), range(2, 6), range(6, 8)):
+        watched = WatchedIndex(index)
+        batches = training_batches(watched, plan, range(5), own=own, **options)
+        processes.append((len(own), iter(list(batches))))
+        was_read += watched.was_read
+    joined = [
+        next(elements)
+        for _ in range(5)
+        for replicas, elements in processes
+        for _ in range(replicas)
+    ]
+    for element, expected in zip(joined, whole, strict=True):
+        assert len(expected[0]) % micro_batches == 0
+        for side, expected_side in zip(element, expected, strict=True):
+            np.testing.assert_array_equal(side, expected_side)
+    everything = np.concatenate([plan.records(step) for step in range(5)])
+    assert sorted(was_read) == sorted(everything)
+
+
+def tf_config(ports, index: int, kind: str = "worker") -> str:
+    workers = [f"localhost:{port}" for port in ports]
+    return json.dumps(
+        {"cluster": {"worker": workers}, "task": {"type": kind, "index": index}}
+    )
+
+
+def test_tf_config_says_which_process_this_is(monkeypatch):
+    def cluster(config: str) -> tuple[int, int, bool]:
+        monkeypatch.setenv("TF_CONFIG", config)
+        found = Cluster.from_environment()
+        return found.size, found.index, found.is_chief
+
+    assert cluster("") == (1, 0, True)
+    assert cluster("{}") == (1, 0, True)
+    assert cluster(tf_config([1, 2, 3], 0)) == (3, 0, True)
+    assert cluster(tf_config([1, 2, 3], 2)) == (3, 2, False)
+    with_chief = json.loads(tf_config([1, 2], 1))
+    with_chief["cluster"]["chief"] = ["localhost:0"]
+    assert cluster(json.dumps(with_chief)) == (3, 2, False)
+    with_chief["task"] = {"type": "chief", "index": 0}
+    assert cluster(json.dumps(with_chief)) == (3, 0, True)
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        *("host0:1", "[1]", tf_config([1, 2], 2), tf_config([1, 2], 0, kind="ps")),
+        tf_config(["none", 2], 0),
+    ],
+)
+def test_a_wrong_tf_config_is_explained(monkeypatch, config):
+    monkeypatch.setenv("TF_CONFIG", config)
+    with pytest.raises(UserError, match="TF_CONFIG must name the workers"):
+        make_strategy()
+
+
+def test_simulated_devices_are_for_one_process(monkeypatch):
+    monkeypatch.setenv("TF_CONFIG", tf_config([1, 2], 0))
+    with pytest.raises(UserError, match="--simulate_devices 2 is for one process"):
+        make_strategy(simulate_devices=2)
+
+
+def free_ports() -> list[int]:
+    """Returns two ports on which nobody listens."""
+    with socket.socket() as one, socket.socket() as other:
+        for free in (one, other):
+            free.bind(("localhost", 0))
+        return [free.getsockname()[1] for free in (one, other)]
+
+
+def test_a_process_that_does_not_come_is_named(monkeypatch):
+    ports = free_ports()
+    monkeypatch.setattr("t2t_keras.training.cluster._MINUTES_TO_CONNECT", 0.01)
+    monkeypatch.setenv("TF_CONFIG", tf_config(ports, 0))
+    missing = rf"^process 1 of 2 in TF_CONFIG, localhost:{ports[1]}, could not be"
+    with pytest.raises(UserError, match=missing):
+        make_strategy()
+    taken = f"cannot open its port in TF_CONFIG, localhost:{ports[0]}: Address already"
+    with (
+        socket.create_server(("", ports[0])),
+        pytest.raises(UserError, match=taken),
+    ):
+        make_strategy()
+
+
+def start_both(data_dir, output_dir, **flags) -> list[subprocess.Popen]:
+    """Starts two processes of one replica each."""
+    ports = free_ports()
+    return [
+        start(
+            data_dir,
+            output_dir,
+            0,
+            # The level is the program's own; the tests have another one.
+            env={"TF_CONFIG": tf_config(ports, index), "TF_CPP_MIN_LOG_LEVEL": "3"},
+            **flags,
+        )
+        for index in (0, 1)
+    ]
+
+
+@pytest.mark.slow
+def test_two_processes_are_one_with_two_replicas(data_dir, tmp_path):
+    """Bit for bit after one step, but for the last bits of the shared embeddings.
+
+    Their gradient has three addends on each replica: source, target and softmax. Of a
+    graph with both replicas TensorFlow's optimiser adds them up in another order (it
+    sorts addends by name, and merges sums of sums); the addends are the same bits.
+    Later steps start from that, so that all weights differ; only the losses are close.
+    """
+    often = {"train_steps": 5, "save_every": 1, "log_every": 1}
+    together = start_both(data_dir, tmp_path / "together", **often)
+    finish(together[0])
+    output, errors = together[1].communicate(timeout=60)
+    assert (together[1].returncode, output, errors) == (0, "", "")
+    finish(start(data_dir, tmp_path / "alone", 2, **often))
+    runs = [tmp_path / name for name in ("together", "alone")]
+    first, expected = (weights(run, 1) for run in runs)
+    for name, value in expected.items():
+        if not name.endswith("/embedding/table"):
+            np.testing.assert_array_equal(first[name], value, err_msg=name)
+    assert_close(first, expected, relative=1e-6)
+    reports = [
+        [json.loads(line) for line in (run / "metrics.jsonl").open()] for run in runs
+    ]
+    assert reports[0][0]["loss"] == reports[1][0]["loss"]
+    for one, other in zip(*reports, strict=True):
+        assert (one["step"], one["kind"]) == (other["step"], other["kind"])
+        assert one["loss"] == pytest.approx(other["loss"], rel=1e-3)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("victim", [0, 1])
+def test_a_death_ends_all_and_a_new_start_goes_on(data_dir, tmp_path, victim):
+    both = start_both(data_dir, tmp_path / "killed", train_steps=100_000)
+    checkpoints = CheckpointDirectory(tmp_path / "killed")
+    kill_at(both[victim], checkpoints, 20)
+    _, errors = both[1 - victim].communicate(timeout=120)
+    assert both[1 - victim].returncode == 2
+    sentence = f"t2t train: error: process {1 - victim} of 2 has lost"
+    assert errors.splitlines()[-1].startswith(sentence)
+    assert "Traceback" not in errors
+    if victim == 0:  # the other one has nothing else to say
+        assert errors.count("\n") == 1
+
+    steps = checkpoints.steps()[-1] + 15
+    for name in ("killed", "whole"):
+        both = start_both(data_dir, tmp_path / name, train_steps=steps)
+        finish(both[0])
+        both[1].communicate(timeout=60)
+    assert_same_end(tmp_path / "killed", tmp_path / "whole", step=steps)
+
+
+@pytest.mark.slow
+def test_a_signal_to_one_process_stops_all_at_the_same_step(data_dir, tmp_path):
+    both = start_both(data_dir, tmp_path, train_steps=100_000)
+    checkpoints = CheckpointDirectory(tmp_path)
+    while not checkpoints.steps():
+        time.sleep(0.01)
+        assert both[0].poll() is None, both[0].stderr.read()
+    os.kill(both[1].pid, signal.SIGTERM)
+    _, errors = both[0].communicate(timeout=60)
+    both[1].communicate(timeout=60)
+    assert [process.returncode for process in both] == [128 + signal.SIGTERM] * 2
+    assert f"SIGTERM: saved step {checkpoints.steps()[-1]}" in errors

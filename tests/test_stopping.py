@@ -1,0 +1,78 @@
+"""What ends training early: signals and time."""
+
+import signal
+import threading
+
+import pytest
+
+from t2t_keras.training.stopping import Stopping
+
+
+@pytest.fixture
+def arrived():
+    """Signals that came through to the handlers from before."""
+    arrived = []
+    previous = {
+        number: signal.signal(number, lambda number, frame: arrived.append(number))
+        for number in (signal.SIGTERM, signal.SIGINT)
+    }
+    yield arrived
+    for number, handler in previous.items():
+        signal.signal(number, handler)
+
+
+def test_the_first_signal_is_a_request_and_the_second_one_is_not(arrived, capfd):
+    with Stopping() as stopping:
+        assert stopping.reason is None
+        signal.raise_signal(signal.SIGTERM)
+        assert (stopping.reason, stopping.signal) == ("SIGTERM", signal.SIGTERM)
+        assert arrived == []
+        assert capfd.readouterr().err.startswith("SIGTERM: saving after this step")
+        signal.raise_signal(signal.SIGINT)
+        assert arrived == [signal.SIGINT]
+    signal.raise_signal(signal.SIGTERM)
+    assert arrived == [signal.SIGINT, signal.SIGTERM]
+
+
+def test_handlers_are_restored(arrived):
+    with Stopping():
+        pass
+    signal.raise_signal(signal.SIGTERM)
+    assert arrived == [signal.SIGTERM]
+
+
+def test_a_signal_cuts_short_what_may_be(arrived):
+    reached = []
+    with Stopping() as stopping:
+        with stopping.interruptible():
+            reached.append("begun")
+            signal.raise_signal(signal.SIGINT)
+            reached.append("not this")
+        reached.append("gone on")
+        assert stopping.reason == "SIGINT"
+    assert reached == ["begun", "gone on"]
+
+
+def test_time(monkeypatch):
+    now = 1000.0
+    monkeypatch.setattr("time.monotonic", lambda: now)
+    stopping, endless = Stopping(max_minutes=2), Stopping()
+    now += 119
+    assert stopping.reason is None
+    now += 1
+    assert stopping.reason == "max_minutes"
+    assert stopping.signal is None
+    assert endless.reason is None
+
+
+def test_in_another_thread_signals_do_what_they_did():
+    reasons = []
+
+    def work():
+        with Stopping() as stopping:
+            reasons.append(stopping.reason)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert reasons == [None]

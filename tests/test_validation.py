@@ -1,0 +1,125 @@
+"""The dev split during training: the best checkpoint, patience, the averages."""
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from small_data import small_data
+from small_run import trainer, weights
+
+from t2t_keras.errors import UserError
+from t2t_keras.training.average import average_run
+from t2t_keras.training.checkpoint import Checkpoint, CheckpointDirectory
+from t2t_keras.training.held_out import HeldOutLoss
+from t2t_keras.training.options import TrainOptions
+from t2t_keras.training.progress import Progress
+from t2t_keras.training.run_dir import RunDirectory
+from t2t_keras.training.validation import Validation
+
+
+@dataclasses.dataclass
+class Dev:
+    """A dev split whose loss and BLEU are given beforehand."""
+
+    figures: list[tuple[float, float]]
+
+    def loss(self) -> HeldOutLoss:
+        return HeldOutLoss(self.figures[0][0], 0.5)
+
+    def metrics(self, translator, sentences) -> dict[str, float]:
+        return {"bleu": self.figures.pop(0)[1]}
+
+
+def evaluated(directory, figures, steps, **options):
+    """Returns a validation that has made some evaluations."""
+    weight = tf.Variable([0.0])
+    checkpoints = CheckpointDirectory(directory)
+    options = TrainOptions(**options)
+    validation = Validation(
+        Dev(figures), None, {"model/a": weight}, {}, checkpoints, options
+    )
+    validation.resume(steps[0] - 1)
+    progress = Progress(directory, range(10))
+    for step in steps:
+        weight.assign([float(step)])
+        validation.evaluate(step, progress)
+    progress.close()
+    return validation
+
+
+FIGURES = [(5.0, 10.0), (3.0, 20.0), (4.0, 30.0), (3.0, 25.0)]
+
+
+@pytest.mark.parametrize(("best_by", "best"), [("loss", 2), ("metric", 3)])
+def test_the_best_checkpoint_is_kept(best_by, best, tmp_path):
+    validation = evaluated(tmp_path, list(FIGURES), [1, 2, 3, 4], best_by=best_by)
+    assert validation.best_step == best
+    checkpoints = CheckpointDirectory(tmp_path)
+    assert checkpoints.steps("best.ckpt") == [best]
+    assert Checkpoint(checkpoints.find("best")).tensor("model/a") == [best]
+
+
+@pytest.mark.parametrize(("best_by", "at"), [("loss", 4), ("metric", None)])
+def test_patience_counts_evaluations_since_the_best(best_by, at, tmp_path):
+    for step in (1, 2, 3, 4):
+        directory = tmp_path / str(step)
+        directory.mkdir()
+        steps = list(range(1, step + 1))
+        options = {"best_by": best_by, "patience": 2}
+        validation = evaluated(directory, list(FIGURES), steps, **options)
+        assert validation.lost_patience == (step == at)
+
+
+def test_evaluations_of_a_killed_process_are_recalled_up_to_its_checkpoint(tmp_path):
+    evaluated(tmp_path, list(FIGURES), [1, 2, 3])
+    with (tmp_path / "metrics.jsonl").open("a") as file:
+        file.write('{"step": 3, "ki')  # killed while it wrote
+    again = evaluated(tmp_path, [(9.0, 1.0)], [3])  # its checkpoint was of step 2
+    assert again.best_step == 2
+    records = [line for line in (tmp_path / "metrics.jsonl").open() if '"dev"' in line]
+    assert len(records) == 4
+    options = TrainOptions(patience=1)
+    resumed = Validation(None, None, {}, {}, CheckpointDirectory(tmp_path), options)
+    resumed.resume(2)
+    assert not resumed.lost_patience
+    assert resumed.best_step == 2
+
+
+def test_what_has_been_evaluated_is_not_evaluated_again(tmp_path):
+    validation = evaluated(tmp_path, list(FIGURES[:1]), [1])
+    assert validation.evaluate(1, None) == {
+        "dev_loss": 5.0,
+        "dev_metrics": {"bleu": 10.0},
+    }
+
+
+def test_best_by_needs_sentences():
+    with pytest.raises(UserError, match="--best_by metric needs --eval_sentences"):
+        TrainOptions(best_by="metric", eval_sentences=0)
+
+
+def test_the_average_is_compared_and_the_weights_stay(tmp_path):
+    small_data(tmp_path / "data")
+    options = {"save_every": 1, "eval_every": 2, "average_last": 3}
+    training = trainer(tmp_path / "data", tmp_path / "run", options=options)
+    figures = training.train()
+    saved = weights(tmp_path / "run")
+    for name, variable in training._variables.items():
+        np.testing.assert_array_equal(variable.read_value(), saved[name], err_msg=name)
+
+    records = [json.loads(line) for line in (tmp_path / "run/metrics.jsonl").open()]
+    losses = {r["step"]: r["loss"] for r in records if r["kind"] == "dev"}
+    best = min(losses, key=losses.get)
+    assert figures["dev_best"]["step"] == best
+    assert figures["dev_best"]["loss"] == losses[best]
+
+    # The same as averaging on disk and evaluating that.
+    average_run(tmp_path / "run", last=3)
+    RunDirectory(tmp_path / "run").restore(training.model, "average")
+    expected = training._validation._dev.loss().loss
+    assert figures["dev_average"]["checkpoints"] == 3
+    assert figures["dev_average"]["loss"] == pytest.approx(expected, rel=1e-6)
+    kinds = [r["kind"] for r in records]
+    assert kinds[-2:] == ["dev_best", "dev_average"]

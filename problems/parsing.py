@@ -1,25 +1,75 @@
-"""Constituency parsing of the Wall Street Journal (section 6.3 of the paper)."""
+r"""Constituency parsing of the Wall Street Journal (section 6.3 of the paper).
+
+The Penn Treebank is licensed, so that the trees come from files: the directory that
+the Linguistic Data Consortium (LDC) ships, of which sections 02 to 21 are for training,
+22 for development and 23 for the test,
+
+    t2t datagen --problem parsing_wsj --data_dir data --treebank treebank_3/parsed/mrg
+
+or any other directories and files of bracketed trees,
+
+    t2t datagen --problem parsing_wsj --data_dir data --skip_bad_trees \
+        --train_trees train.mrg.gz --dev_trees dev.mrg
+
+or, of a sample that has no such sections, one part of its files each:
+
+    t2t datagen --problem parsing_wsj --data_dir data --treebank wsj_sample \
+        --train_sections 0001-0159 --dev_sections 0160-0179 --test_sections 0180-0199
+
+Source and target have a vocabulary each: words on one side, brackets and tags on the
+other.
+"""
 
 from t2t_keras.problem import Problem
 from t2t_keras.registry import register_problem
-from t2t_keras.text.linearise import CONSTITUENTS, TAGS, restore_text
+from t2t_keras.text.linearise import SYMBOLS, UNTAGGED_SYMBOLS, restore_text
 
 
 @register_problem
 def parsing_wsj() -> Problem:
-    """The Penn Treebank is licensed, so that every split comes from files.
-
-    Training is on sections 02 to 21, development on 22, the test on 23. Source and
-    target have a vocabulary each: words on one side, brackets and tags on the other.
-    """
+    """Targets are tensor2tensor's: `S NP NNP /NP VP VBZ /VP . /S`."""
     return Problem(
         summary="WSJ constituency parsing, trees from files (paper: F1 91.3)",
         vocab_size=16_000,
         shared_vocab=False,
-        symbols=(*CONSTITUENTS, *(f"/{label}" for label in CONSTITUENTS), *TAGS),
+        symbols=SYMBOLS,
         beam_size=21,
         alpha=0.3,
         extra_length=300,
+        constraint="brackets",
         postprocess=restore_text,
         output="trees",
+    )
+
+
+@register_problem
+def parsing_wsj_notags() -> Problem:
+    """Targets are as by Vinyals et al. (2015): `S NP XX /NP VP XX /VP XX /S`.
+
+    Punctuation, which EVALB leaves out by its tag, is told by the words alone: as the
+    Treebank has it in 99.8% of the sentences of its sample. The same goes for the
+    references of `t2t evaluate`; `t2t f1` compares with the Treebank's own.
+    """
+    return parsing_wsj().replace(
+        summary="WSJ constituency parsing without part-of-speech tags",
+        symbols=UNTAGGED_SYMBOLS,
+        pos_tags=False,
+    )
+
+
+@register_problem
+def parsing_wsj_semi() -> Problem:
+    r"""Many trees that a parser made beside the Treebank's: F1 92.7 in the paper.
+
+    The paper takes about 17 million sentences and does not say how often those of the
+    Treebank come between them; here ten silver trees follow each gold one. They are
+    read one at a time, so that there may be any number.
+
+        t2t datagen --problem parsing_wsj_semi --data_dir data \
+            --treebank treebank_3/parsed/mrg --silver_trees silver-*.mrg.gz
+    """
+    return parsing_wsj().replace(
+        summary="WSJ parsing with a parser's own trees (paper: F1 92.7)",
+        vocab_size=32_000,
+        silver_per_gold=10,
     )

@@ -7,6 +7,8 @@ from typing import Any, Literal, Self, get_args, get_origin
 from t2t_keras.errors import UserError
 
 Split = Literal["train", "dev", "test"]
+BleuTokens = Literal["13a", "intl", "zh", "char", "none"]  # sacreBLEU's names
+Constraint = Literal["none", "brackets"]
 Pair = tuple[str, str]  # (source text, target text)
 Source = Callable[[], Iterable[Pair]]  # called anew for every pass over the examples
 
@@ -15,6 +17,38 @@ def _unchanged(source: str, output: str) -> str:
     """The default `Problem.postprocess`: the decoded text as it is."""
     del source
     return output
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Cleaning:
+    """Which training pairs are dropped as noise; by default none.
+
+    No rule knows a language. `data.cleaning` applies them.
+
+    Attributes:
+        identical: drop pairs whose sides are the same but for spaces and case.
+        control: drop pairs with a control character (encoding gone wrong, mostly).
+        letters: the least share of letters among a side's characters other than
+            spaces; 0: any.
+        word: characters of the longest word; 0: any length.
+        ratio: pieces of the longer side over pieces of the shorter; 0: any.
+        duplicates: drop pairs that were there before.
+    """
+
+    identical: bool = False
+    control: bool = False
+    letters: float = 0.0
+    word: int = 0
+    ratio: float = 0.0
+    duplicates: bool = False
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.letters <= 1:
+            raise UserError(f"cleaning: letters is a share, not {self.letters}")
+        if self.word < 0:
+            raise UserError(f"cleaning: word must not be negative, but is {self.word}")
+        if self.ratio and self.ratio < 1:
+            raise UserError(f"cleaning: ratio must be at least 1, not {self.ratio}")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -36,13 +70,24 @@ class Problem:
         symbols: texts that are always one piece of the target, brackets for example.
         max_length: training pairs with a side of more pieces, EOS included, are
             dropped.
+        cleaning: which other training pairs are dropped.
         beam_size: of the beam search.
         alpha: exponent of the length penalty ((5 + length) / 6) ** alpha.
         extra_length: an output has at most as many pieces as its input and so many
             more.
+        constraint: what an output must be: "brackets" for `symbols` that are a tree
+            over the words of the source, X closed by /X (`decoding.brackets`).
         postprocess: (source text, decoded text) -> the text to show and to score.
         output: what comes out, after `postprocess`: "text", scored by BLEU, or "trees"
             (bracketed, one a line), scored by F1.
+        pos_tags: of trees: whether the targets have the words' tags, or one symbol in
+            place of all of them.
+        silver_per_gold: of trees: so many that a parser made (`--silver_trees`) are
+            mixed with each of the treebank's; 0: none.
+        bleu_tokens: how sacreBLEU splits the text into words for the BLEU that is
+            reported during training; "none" where it is tokenised already.
+        languages: codes of the source's and the target's, for the tokeniser of the
+            paper's BLEU.
         reverse: the two sides are swapped: the registry's `_rev`.
     """
 
@@ -55,12 +100,18 @@ class Problem:
     shared_vocab: bool = True
     symbols: tuple[str, ...] = ()
     max_length: int = 256
+    cleaning: Cleaning = dataclasses.field(default_factory=Cleaning)
 
     beam_size: int = 4
     alpha: float = 0.6
     extra_length: int = 50
+    constraint: Constraint = "none"
     postprocess: Callable[[str, str], str] = _unchanged
     output: Literal["text", "trees"] = "text"
+    pos_tags: bool = True
+    silver_per_gold: int = 0
+    bleu_tokens: BleuTokens = "13a"
+    languages: tuple[str, str] = ("en", "de")
     reverse: bool = False
 
     def __post_init__(self) -> None:
@@ -96,8 +147,10 @@ class Problem:
         return self.replace(
             name=f"{self.name}_rev",
             summary=f"{self.summary} (reversed)",
+            constraint="none",
             postprocess=_unchanged,
             output="text",
+            languages=self.languages[::-1],
             reverse=True,
         )
 
@@ -110,7 +163,7 @@ class Problem:
         if split not in self.sources:
             flags = f"--{split}_source and --{split}_target"
             if self.output == "trees":
-                flags = f"--{split}_trees"
+                flags = f"--treebank or --{split}_trees"
             raise UserError(
                 f"problem '{self.name}' has no {split} examples; give {flags}"
             )

@@ -2,6 +2,7 @@
 
 import json
 import pickle
+import random
 
 import pytest
 import tensorflow as tf
@@ -293,3 +294,48 @@ def test_graph_of_nothing(small):
 def test_graph_is_saved_and_runs_on_the_cpu(small, tmp_path):
     assert_survives_saving(small, tmp_path)
     assert_runs_on_cpu(small.graph())
+
+
+# Symbols: one piece each, which tensor2tensor has not.
+
+SYMBOLS = ["S", "/S", "NP", "/NP", "PRP$", "''", ".", ",", "-LRB-", "ADVP|PRT", "<"]
+
+
+@pytest.fixture(scope="module")
+def with_symbols(tmp_path_factory):
+    path = tmp_path_factory.mktemp("vocab") / "symbols.subwords"
+    texts = ["S NP DT /NP . /S", "NP /NPX Spring /NP"]
+    train_subwords(texts, path, 60, symbols=SYMBOLS)
+    return SubwordTokenizer(path)
+
+
+def test_a_symbol_is_one_piece(with_symbols):
+    text = " ".join(SYMBOLS)
+    ids = with_symbols.encode(text)
+    assert ids == [*range(2, 2 + len(SYMBOLS)), EOS]
+    assert with_symbols.decode(ids) == text
+    # Only a whole word is.
+    assert not set(with_symbols.encode("SS S/ ''. /S. \\<S>")) & set(ids[:-1])
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["S a /S", "a b S , c, d /S", "x S", "/NP of ''quotes'' -LRB-", "<S> <", "S"],
+)
+def test_words_beside_symbols_are_kept(with_symbols, text):
+    assert with_symbols.decode(with_symbols.encode(text)) == text
+
+
+def test_the_graph_keeps_symbols_whole_too(with_symbols):
+    pick = random.Random(0)
+    words = [*SYMBOLS, "a", "SS", "''.", "\\<S>", "", "_", "é/"]
+    lines = [" ".join(pick.choices(words, k=pick.randrange(9))) for _ in range(300)]
+    ids = random_ids(with_symbols, 300, range(2, 2 + len(SYMBOLS)))
+    lines += random_lines(100)
+    assert_graph_equals_python(with_symbols, with_symbols.graph(), lines, ids)
+
+
+@pytest.mark.parametrize("symbol", ["", "a b", "a_b", "\\"])
+def test_symbols_that_cannot_be_pieces(tmp_path, symbol):
+    with pytest.raises(UserError, match="is not one word without"):
+        train_subwords(["a"], tmp_path / "v.subwords", 60, symbols=[symbol])

@@ -1,22 +1,11 @@
-import gzip
-import re
+"""Trees in memory: parsing, preparation, printing."""
 
 import pytest
-from reference import reference
 
 from t2t_keras.errors import UserError
-from t2t_keras.text.tree import Tree, parse_tree, prepare, read_trees, tree_files
+from t2t_keras.text.tree import BadTree, Tree, parse_tree, parse_trees, prepare
 
 DOGS = "(TOP (S (NP (NNS dogs)) (VP (VBP run)) (. .)))"
-MRG = """
-( (S
-    (NP-SBJ-1 (DT The) (NN pound) )
-    (VP (VBD was)
-      (NP (-NONE- *-1) ))
-    (. .) ))
-( (NP=2 (-LRB- -LRB-) (PRP$ its) (NN value)
-    (SBAR-TMP (WHNP-1 (-NONE- 0) ) (S (-NONE- *T*-1) ))))
-"""
 
 
 def test_parse_reads_labels_tags_and_words():
@@ -39,13 +28,42 @@ def test_parse_reads_labels_tags_and_words():
     assert tree.format() == DOGS
 
 
-def test_prepare_removes_traces_function_tags_and_the_empty_outer_label(tmp_path):
-    (tmp_path / "wsj_0001.mrg").write_text(MRG)
-    first, second = read_trees(tmp_path)
-    assert first.format() == ("(TOP (S (NP (DT The) (NN pound)) (VP (VBD was)) (. .)))")
-    assert second.format() == "(TOP (NP (-LRB- -LRB-) (PRP$ its) (NN value)))"
-    raw = next(read_trees(tmp_path, raw=True))
-    assert raw.label == "" and raw.children[0].children[0].label == "NP-SBJ-1"
+def test_prepare_removes_traces_function_tags_and_the_empty_outer_label():
+    tree = parse_tree("""
+( (S
+    (NP-SBJ-1 (-LRB- -LRB-) (PRP$ its) (NN pound)
+      (SBAR-TMP (WHNP-1 (-NONE- 0) ) (S (-NONE- *T*-1) )))
+    (VP (VBD was)
+      (NP=2 (-NONE- *-1) ))
+    (. .) ))
+""")
+    assert prepare(tree).format() == (
+        "(TOP (S (NP (-LRB- -LRB-) (PRP$ its) (NN pound)) (VP (VBD was)) (. .)))"
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "kept", "collapsed"),
+    [
+        (
+            "(TOP (NP (NP-1 (NP=2 (NN a)))))",
+            "(TOP (NP (NP (NP (NN a)))))",
+            "(TOP (NP (NN a)))",
+        ),
+        # A chain only when the trace beside it is gone; another label ends it.
+        (
+            "(TOP (VP (VP (S (VP (VB go)))) (NP (-NONE- *))))",
+            "(TOP (VP (VP (S (VP (VB go))))))",
+            "(TOP (VP (S (VP (VB go)))))",
+        ),
+        # Not a tag of the same name, not where there are two children.
+        ("(TOP (NP (NP a)))", "(TOP (NP (NP a)))", "(TOP (NP (NP a)))"),
+        ("(TOP (X (X (NN a)) (. .)))",) + ("(TOP (X (X (NN a)) (. .)))",) * 2,
+    ],
+)
+def test_chains_of_one_label_are_kept_or_collapsed(text, kept, collapsed):
+    assert prepare(parse_tree(text)).format() == kept
+    assert prepare(parse_tree(text), collapse_unary=True).format() == collapsed
 
 
 @pytest.mark.parametrize(
@@ -85,89 +103,44 @@ def test_depth_has_no_limit():
     assert tree.words() == ["a"]
 
 
-GOOD = "(TOP (S (NN good)))\n"
-
-
-@pytest.mark.parametrize(
-    ("bad", "line", "says"),
-    [
-        ("(TOP (S (NN a))\n", 2, "not closed; 1 bracket missing"),
-        ("(TOP (S (NN a)))) \n", 2, "')' stands outside"),
-        ("loose\n", 2, "'loose' stands outside"),
-        ("(TOP (NML (NN Xpd TTD)))\n", 2, "(NN Xpd TTD) has a space"),
-        ("(TOP\n (S\n  (NN Xpd TTD)))\n", 4, "(NN Xpd TTD) has a space"),
-        ("(TOP (NP the (NN dog)))\n", 2, "'the' stands beside"),
-        ("(TOP (NP (NN dog) barks))\n", 2, "'barks' stands beside"),
-        ("(TOP (S ((NN a))))\n", 2, "no label"),
-        ("(TOP (S))\n", 2, "no words"),
-        ("(TOP (S (-NONE- *)))\n", 2, "no words"),
-    ],
-)
-def test_a_bad_tree_is_named_by_file_and_line_and_can_be_left_out(
-    tmp_path, bad, line, says
-):
-    file = tmp_path / "trees.mrg"
-    file.write_text(GOOD + bad + GOOD)
-    with pytest.raises(UserError) as raised:
-        list(read_trees(file))
-    assert str(raised.value).startswith(f"{file}:{line}: ")
-    assert says in str(raised.value)
-
-    errors = []
-    trees = list(read_trees(file, on_bad=errors.append))
-    assert [tree.format() for tree in trees] == [GOOD.strip()] * 2
-    assert len(errors) == 1
-
-
-def test_files_are_found_in_order_plain_and_gzipped(tmp_path):
-    for section in ("03", "02"):
-        (tmp_path / section).mkdir()
-        (tmp_path / section / "wsj_1.mrg").write_text(f"( (NN s{section}))")
-    with gzip.open(tmp_path / "02" / "wsj_2.mrg.gz", "wt") as file:
-        file.write("( (NN gz)) ( (NN two))\n\n")
-    (tmp_path / "README").write_text("not a tree")
-    words = [tree.words()[0] for tree in read_trees(tmp_path)]
-    assert words == ["s02", "gz", "two", "s03"]
-
-
-def test_what_cannot_be_read_is_named(tmp_path):
-    with pytest.raises(UserError, match="no such file"):
-        tree_files(tmp_path / "absent")
-    with pytest.raises(UserError, match=r"no \.mrg"):
-        tree_files(tmp_path)
-    latin = tmp_path / "latin.mrg"
-    latin.write_bytes(GOOD.encode() + "(TOP (NN é))\n".encode("latin-1"))
-    with pytest.raises(UserError, match=r"latin\.mrg:2: .*UTF-8"):
-        list(read_trees(latin))
-    broken = tmp_path / "broken.mrg.gz"
-    broken.write_bytes(gzip.compress(GOOD.encode() * 99)[:-20])
-    with pytest.raises(UserError, match="cannot be read"):
-        list(read_trees(broken))
-
-
 def test_one_tree_is_expected_by_parse_tree():
     with pytest.raises(UserError, match="2 trees"):
         parse_tree("(NN a) (NN b)")
     with pytest.raises(UserError, match="0 trees"):
         parse_tree(" ")
+    with pytest.raises(BadTree, match=r"mine:2: .* not closed; 2 brackets missing"):
+        parse_tree("\n(TOP (NN a) (S", "mine")
 
 
-def test_every_tree_of_the_treebank_sample_is_read():
-    trees = list(read_trees(reference("wsj_sample"), raw=True))
-    assert len(trees) == 3914
-    # A second reading of the same files, by regular expression.
-    text = "".join(f.read_text() for f in tree_files(reference("wsj_sample")))
-    leaves = re.findall(r"\(([^()\s]+) ([^()\s]+)\)", text)
-    pairs = (zip(tree.tags(), tree.words(), strict=True) for tree in trees)
-    assert [leaf for tree_leaves in pairs for leaf in tree_leaves] == leaves
-    words = [word for tag, word in leaves if tag != "-NONE-"]
-    assert [w for tree in trees for w in prepare(tree).words()] == words
+BAD = [
+    ("(TOP (S (NN a))", 2, "not closed; 1 bracket missing", "unbalanced_brackets"),
+    ("(TOP (S (NN a)))) ", 2, "')' stands outside", "unbalanced_brackets"),
+    ("loose words", 2, "'loose' stands outside", "unbalanced_brackets"),
+    ("(TOP (NML (NN Xpd TTD)))", 2, "(NN Xpd TTD) has a space", "space_in_word"),
+    ("(TOP\n (S\n  (NN a b c)))", 4, "(NN a b c) has a space", "space_in_word"),
+    ("(TOP (NP the (NN dog)))", 2, "'the' stands beside", "word_without_tag"),
+    ("(TOP (NP (NN dog) barks))", 2, "'barks' stands beside", "word_without_tag"),
+    ("(TOP (S (NN a(b))))", 2, "'a' stands beside", "word_without_tag"),
+    ("(TOP (S ((NN a))))", 2, "no label", "bracket_without_label"),
+    ("(TOP (S))", 2, "no words", "no_words"),
+    ("()", 2, "no words", "no_words"),
+    ("(TOP (NN a) (S (b c d e) (f g h)))", 2, "(b c d e) has", "space_in_word"),
+]
 
 
-def test_every_usable_tree_of_craft_is_read_and_the_others_are_named():
-    errors = []
-    path = reference("craft/train.mrg.gz")
-    count = sum(1 for _ in read_trees(path, on_bad=errors.append))
-    assert count + len(errors) == 18_951
-    lines = [int(re.search(r":(\d+): ", str(error)).group(1)) for error in errors]
-    assert lines == [17490, 17495, 17506, 17609]
+@pytest.mark.parametrize(("bad", "line", "says", "reason"), BAD)
+def test_what_is_wrong_with_a_tree_stands_in_its_place(bad, line, says, reason):
+    text = f"(TOP (NN good))\n{bad}\n"
+    (first, good), (_, error) = parse_trees(text.split("\n"), "file.mrg")
+    assert (first, good.words()) == (1, ["good"])
+    assert isinstance(error, BadTree) and error.reason == reason
+    assert str(error).startswith(f"file.mrg:{line}: ") and says in str(error)
+    assert "\n" not in str(error)
+
+
+def test_the_good_trees_around_a_bad_one_are_kept():
+    line = "( (NN a)) (TOP (NN Xpd TTD)) (TOP ((NN x))) ( (NN b))"
+    found = [tree for _, tree in parse_trees([line, "( (S", "(NN c))))"], "f", 7)]
+    assert [type(tree) for tree in found] == [Tree, BadTree, BadTree, Tree, BadTree]
+    assert [found[0].words(), found[3].words()] == [["a"], ["b"]]
+    assert str(found[4]).startswith("f:9: ")  # the bracket too many

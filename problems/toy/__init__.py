@@ -114,6 +114,7 @@ def translate_enfr_toy() -> Problem:
     return Problem(
         summary="English to French, embedded toy grammar (10,000 sentences)",
         sources=_sources("french"),
+        languages=("en", "fr"),
         vocab_size=1000,
         max_length=64,
     )
@@ -131,6 +132,7 @@ def parsing_toy() -> Problem:
         max_length=128,
         alpha=0.3,
         extra_length=100,
+        constraint="brackets",
         postprocess=restore_text,
         output="trees",
     )

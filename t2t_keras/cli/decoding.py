@@ -4,17 +4,37 @@ import argparse
 import math
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, get_args
 
 from t2t_keras.cli.verb import MAX_SEED, not_negative, positive
 from t2t_keras.errors import UserError
+from t2t_keras.problem import Constraint
 
-# Lines, and how many came before them -> for each line (score, text), best first.
-Decoder = Callable[[list[str], int], list[list[tuple[float, str]]]]
+
+class Output(NamedTuple):
+    """One output for a line.
+
+    Attributes:
+        score: log-probability over length penalty.
+        text: one line.
+        is_repaired: see `Hypothesis`; None for a problem without trees, and for an
+            exported model, in which nothing is repaired.
+    """
+
+    score: float
+    text: str
+    is_repaired: bool | None = None
+
+
+# Lines, and how many came before them -> the outputs for each line, best first.
+Decoder = Callable[[list[str], int], list[list[Output]]]
 
 _CHARACTERS_AT_ONCE = 8000  # in a batch of an exported model
 
-_BEAM = ("beam_size", "alpha", "n_best", "min_length", "extra_length", "batch_tokens")
+_BEAM = (
+    *("beam_size", "alpha", "n_best", "min_length", "extra_length", "batch_tokens"),
+    *("constraint", "raw"),
+)
 _SAMPLING = ("temperature", "top_k", "top_p", "seed")
 
 
@@ -39,6 +59,23 @@ def add_decoding_flags(parser: argparse.ArgumentParser) -> None:
     beam.add_argument(
         "--batch_tokens", type=positive, metavar="N", help="pieces decoded at once"
     )
+    beam.add_argument(
+        "--constraint",
+        choices=get_args(Constraint),
+        help="brackets: only trees over the words are searched; none: an output that "
+        "is none is repaired (default: the problem's)",
+    )
+
+
+def add_raw(parser: argparse.ArgumentParser) -> None:
+    """`--raw`, of the verbs that take sentences to parse from outside."""
+    parser.add_argument(
+        "--raw",
+        action="store_true",
+        default=None,
+        help="of a parser: the input is raw sentences, and is split into words as the "
+        "Penn Treebank does (default: words with spaces between them)",
+    )
 
 
 def decoding_options(args: argparse.Namespace) -> dict[str, Any]:
@@ -59,12 +96,23 @@ def open_decoder(args: argparse.Namespace) -> Decoder:
 
     translator = RunDirectory(args.output_dir).translator(args.checkpoint)
     seed = options.pop("seed", 0)
+    has_trees = translator.problem.output == "trees"
 
-    def decode(lines: list[str], before: int) -> list[list[tuple[float, str]]]:
+    def decode(lines: list[str], before: int) -> list[list[Output]]:
         found = translator.n_best(
-            lines, sampling=args.sample, seed=(seed + before) % MAX_SEED, **options
+            lines,
+            sampling=args.sample,
+            seed=(seed + before) % MAX_SEED,
+            before=before,
+            **options,
         )
-        return [[(best.score, best.text) for best in outputs] for outputs in found]
+        return [
+            [
+                Output(x.score, x.text, x.is_repaired if has_trees else None)
+                for x in outputs
+            ]
+            for outputs in found
+        ]
 
     return decode
 
@@ -80,7 +128,7 @@ def _exported(args: argparse.Namespace, options: dict[str, Any]) -> Decoder:
     import tensorflow as tf
     import tensorflow_text  # noqa: F401  (the tokenizers' operations)
 
-    from t2t_keras.decoding.translator import batches
+    from t2t_keras.decoding.batching import batches
 
     served = tf.saved_model.load(args.export_dir)
     if not {"options", "translate"} <= set(served.signatures):
@@ -97,20 +145,20 @@ def _exported(args: argparse.Namespace, options: dict[str, Any]) -> Decoder:
             f"{numbers['beam_size']}; raise --beam_size"
         )
 
-    def decode(lines: list[str], before: int) -> list[list[tuple[float, str]]]:
+    def decode(lines: list[str], before: int) -> list[list[Output]]:
         del before
         signature = served.signatures["translate"]
-        results: list[list[tuple[float, str]]] = [[] for _ in lines]
+        results: list[list[Output]] = [[] for _ in lines]
         for batch in batches([len(line) for line in lines], _CHARACTERS_AT_ONCE):
             found = signature(texts=tf.constant([lines[i] for i in batch]), **numbers)
             for i, texts, scores in zip(
                 batch, found["texts"].numpy(), found["scores"].numpy(), strict=True
             ):
                 outputs = [
-                    (float(score), text.decode("utf-8", "replace"))
+                    Output(float(score), text.decode("utf-8", "replace"))
                     for score, text in zip(scores, texts, strict=True)
                 ]
-                left_over = (-math.inf, "")  # there are fewer than n
+                left_over = Output(-math.inf, "")  # there are fewer than n
                 results[i] = [x for x in outputs if x != left_over] or outputs[:1]
         return results
 

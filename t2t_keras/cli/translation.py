@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator
 from typing import Any, TextIO
 
-from t2t_keras.cli.decoding import add_decoding_flags, open_decoder
+from t2t_keras.cli.decoding import Output, add_decoding_flags, add_raw, open_decoder
 from t2t_keras.cli.lines import open_output, read_lines, write_lines
 from t2t_keras.cli.verb import (
     Verb,
@@ -45,6 +45,7 @@ def _translate_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--scores", action="store_true", help="the lines of --n_best also for N = 1"
     )
+    add_raw(parser)
     add_decoding_flags(parser)
     sampling = parser.add_argument_group("sampling, in place of beam search")
     sampling.add_argument("--sample", action="store_true", help="draw at random")
@@ -60,13 +61,18 @@ def _translate(args: argparse.Namespace) -> dict[str, Any]:
     decode = open_decoder(args)
     numbered = args.scores or (args.n_best or 1) > 1
     start, count = time.monotonic(), 0
+    repaired: list[bool | None] = []  # of the best outputs
     with open_output(args.output) as output:
         for lines in _chunks(args.input):
             for number, hypotheses in enumerate(decode(lines, count), count + 1):
                 _write(output, number, hypotheses, numbered)
+                repaired.append(hypotheses[0].is_repaired)
             output.flush()
             count += len(lines)
-    return {"sentences": count, "seconds": round(time.monotonic() - start, 2)}
+    result = {"sentences": count, "seconds": round(time.monotonic() - start, 2)}
+    if repaired and None not in repaired:
+        result["repaired"] = sum(repaired) / count
+    return result
 
 
 def _chunks(path: str | None) -> Iterator[list[str]]:
@@ -86,18 +92,21 @@ def _chunks(path: str | None) -> Iterator[list[str]]:
 
 
 def _write(
-    output: TextIO, number: int, hypotheses: list[tuple[float, str]], numbered: bool
+    output: TextIO, number: int, hypotheses: list[Output], numbered: bool
 ) -> None:
     """Writes one sentence's outputs."""
     if not numbered:
-        output.write(f"{hypotheses[0][1]}\n")
+        output.write(f"{hypotheses[0].text}\n")
         return
-    for rank, (score, text) in enumerate(hypotheses, 1):
+    for rank, (score, text, _) in enumerate(hypotheses, 1):
         output.write(f"{number}\t{rank}\t{score:.6f}\t{text}\n")
 
 
 def _show_translate(result: dict[str, Any]) -> str:
     message = f"{result['sentences']} sentences in {result['seconds']:.1f} s"
+    if result.get("repaired"):
+        message += f"; {result['repaired']:.1%} of the outputs were no trees over the "
+        message += "words and were repaired"
     print(message, file=sys.stderr)
     return ""
 

@@ -1,9 +1,10 @@
 """How to decode: one record of options, the same for every way in."""
 
 import dataclasses
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Self, get_args
 
 from t2t_keras.errors import UserError
+from t2t_keras.problem import Constraint as ConstraintName
 from t2t_keras.problem import Problem
 
 if TYPE_CHECKING:
@@ -26,7 +27,11 @@ class DecodingOptions:
         top_k: of sampling: among the k likeliest pieces only; 0: all.
         top_p: of sampling: among the likeliest pieces of this probability; 1: all.
         seed: of sampling. An input at the same place in the list has the same samples.
-        constraint: a further restriction of what may be generated.
+        constraint: what may be generated: one of the names that `Problem.constraint`
+            has, or an object of your own.
+        raw: of a problem of trees: inputs are raw sentences, to be split into words as
+            the Penn Treebank does (`text.treebank_words`); otherwise they are words
+            with spaces between them, as the training data.
         max_source_length: inputs of more pieces are cut there, with a warning, since
             time and memory grow with the square of the length.
         batch_tokens: source pieces in a batch, padding included; memory is in
@@ -43,7 +48,8 @@ class DecodingOptions:
     top_k: int = 0
     top_p: float = 1.0
     seed: int = 0
-    constraint: "Constraint | None" = None
+    constraint: "ConstraintName | Constraint" = "none"
+    raw: bool = False
     max_source_length: int = 1024
     batch_tokens: int = 2048
 
@@ -55,6 +61,11 @@ class DecodingOptions:
             raise UserError(
                 f"n_best {self.n_best} is more than beam_size {self.beam_size}; "
                 "raise beam_size"
+            )
+        names = get_args(ConstraintName)
+        if isinstance(self.constraint, str) and self.constraint not in names:
+            raise UserError(
+                f"constraint must be one of {', '.join(names)}, not '{self.constraint}'"
             )
         if not self.temperature > 0:
             raise UserError("temperature must be above 0; beam_size 1 is greedy search")
@@ -68,6 +79,7 @@ class DecodingOptions:
             beam_size=problem.beam_size,
             alpha=problem.alpha,
             extra_length=problem.extra_length,
+            constraint=problem.constraint,
         )
 
 

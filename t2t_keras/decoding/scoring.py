@@ -22,6 +22,18 @@ class TargetScores(NamedTuple):
     lengths: tf.Tensor
 
 
+class Score(NamedTuple):
+    """What a model thinks of one target.
+
+    Attributes:
+        log_prob: of the whole target, EOS included.
+        tokens: number of pieces, EOS included.
+    """
+
+    log_prob: float
+    tokens: int
+
+
 def score_targets(
     model: Transformer, source: tf.Tensor, target: tf.Tensor
 ) -> TargetScores:

@@ -1,6 +1,7 @@
 """Translator: a list of texts in, their translations out."""
 
 import dataclasses
+import functools
 import logging
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -9,7 +10,9 @@ import numpy as np
 import tensorflow as tf
 
 from t2t_keras.backend import require_tensorflow
+from t2t_keras.decoding.batching import batches, padded
 from t2t_keras.decoding.beam_search import Hypotheses, beam_search
+from t2t_keras.decoding.brackets import SHORTEST, BalancedBrackets, BracketPieces
 from t2t_keras.decoding.constraint import (
     AllOf,
     Constraint,
@@ -18,11 +21,13 @@ from t2t_keras.decoding.constraint import (
 )
 from t2t_keras.decoding.options import DecodingOptions
 from t2t_keras.decoding.sampling import sample
-from t2t_keras.decoding.scoring import score_targets
+from t2t_keras.decoding.scoring import Score, score_targets
 from t2t_keras.errors import UserError
 from t2t_keras.model.transformer import Transformer
 from t2t_keras.problem import Problem
-from t2t_keras.text.tokenizer import EOS, PAD, Tokenizer
+from t2t_keras.text.brackets import Brackets
+from t2t_keras.text.tokenizer import EOS, Tokenizer
+from t2t_keras.text.treebank_words import treebank_text
 
 _log = logging.getLogger(__name__)
 
@@ -35,29 +40,20 @@ class Hypothesis(NamedTuple):
         score: log-probability over length penalty.
         log_prob: log-probability.
         ids: the pieces; the last is EOS unless the output reached its limit.
+        is_repaired: of a problem of trees: the pieces were no tree over the words, and
+            the text is that of `Brackets.repair`.
     """
 
     text: str
     score: float
     log_prob: float
     ids: tuple[int, ...]
+    is_repaired: bool = False
 
     @property
     def tokens(self) -> int:
         """Number of pieces, EOS included."""
         return len(self.ids)
-
-
-class Score(NamedTuple):
-    """What the model thinks of a given target.
-
-    Attributes:
-        log_prob: of the whole target, EOS included.
-        tokens: number of pieces, EOS included.
-    """
-
-    log_prob: float
-    tokens: int
 
 
 class Translator:
@@ -73,6 +69,10 @@ class Translator:
 
     A blank input (nothing but white space) has the empty output, with score 0. An
     output is one line: a line break in it becomes a space.
+
+    The inputs of a problem of trees are words with white space between them, or raw
+    sentences with the option `raw`; every output is a tree over exactly these
+    words.
 
     Attributes:
         options: the defaults of every call.
@@ -92,6 +92,10 @@ class Translator:
         self.target_tokenizer = target_tokenizer
         self.options = DecodingOptions.of(problem)
         self._graphs: dict[Any, Callable] = {}
+        self._brackets: Brackets | None = None
+        if problem.output == "trees":
+            found = Brackets.of(problem.symbols)
+            self._brackets = found if found.openers and found.leaves else None
 
     def translate(
         self,
@@ -107,6 +111,8 @@ class Translator:
         texts: Sequence[str],
         n: int | None = None,
         prefixes: Sequence[str] | None = None,
+        *,
+        before: int = 0,
         **options: Any,
     ) -> list[list[Hypothesis]]:
         """Returns the n best outputs of each text, best first; or n samples, as drawn.
@@ -119,20 +125,24 @@ class Translator:
             texts: the inputs.
             n: the option `n_best`.
             prefixes: for each input, what its output has to begin with; may be "".
+            before: how many inputs came before these, for their numbers in warnings.
             **options: see `DecodingOptions`.
 
         Raises:
-            UserError: an option's value is impossible, or there are not as many
-                prefixes as texts.
+            UserError: an option's value is impossible or does not suit the problem, or
+                there are not as many prefixes as texts.
         """
         if n is not None:
             options["n_best"] = n
-        chosen = dataclasses.replace(self.options, **options)
+        chosen = self.choose(**options)
         if prefixes is not None and len(prefixes) != len(texts):
             raise UserError(f"{len(texts)} texts but {len(prefixes)} prefixes")
 
+        texts = [self._source_text(text, chosen) for text in texts]
         numbers = [i for i, text in enumerate(texts) if not is_blank(text)]
-        sources = self._encode_sources([texts[i] for i in numbers], numbers, chosen)
+        sources = self._encode_sources(
+            [texts[i] for i in numbers], [before + i for i in numbers], chosen
+        )
         forced = None
         if prefixes is not None:
             wanted = self.target_tokenizer.encode_batch([prefixes[i] for i in numbers])
@@ -142,6 +152,7 @@ class Translator:
         for batch in batches([len(ids) for ids in sources], chosen.batch_tokens):
             hypotheses = self._decode(
                 [sources[i] for i in batch],
+                [len(texts[numbers[i]].split(" ")) for i in batch],
                 None if forced is None else [forced[i] for i in batch],
                 [numbers[i] for i in batch],
                 chosen,
@@ -164,7 +175,8 @@ class Translator:
                 f"{len(sources)} sources but {len(targets)} targets: "
                 "line by line they must be pairs"
             )
-        chosen = dataclasses.replace(self.options, **options)
+        chosen = self.choose(**options)
+        sources = [self._source_text(text, chosen) for text in sources]
         source_ids = self._encode_sources(sources, range(len(sources)), chosen)
         target_ids = self.target_tokenizer.encode_batch(list(targets))
         lengths = [
@@ -181,6 +193,61 @@ class Translator:
             for i, (log_prob, count) in zip(batch, pairs, strict=True):
                 results[i] = Score(float(log_prob), int(count))
         return results
+
+    def choose(self, **options: Any) -> DecodingOptions:
+        """Returns the defaults with some options changed.
+
+        Raises:
+            UserError: a value is impossible or does not suit the problem.
+        """
+        chosen = dataclasses.replace(self.options, **options)
+        if chosen.raw and self.problem.output != "trees":
+            raise UserError(
+                f"raw is for problems of trees; '{self.problem.name}' has none"
+            )
+        if chosen.constraint == "brackets":
+            _ = self.bracket_pieces  # raises
+        return chosen
+
+    def restrict(
+        self,
+        options: DecodingOptions,
+        words: tf.Tensor,
+        limits: tf.Tensor,
+        min_length: int | tf.Tensor,
+    ) -> tuple[tf.Tensor, list[Constraint]]:
+        """Returns what the options allow an output to be, in a graph.
+
+        Args:
+            options: the options.
+            words: [B] int32, how many words each source has.
+            limits: [B] int32, most pieces of each output.
+            min_length: the option; may be a tensor.
+
+        Returns:
+            The limits, raised where nothing allowed would be short enough, and the
+            constraints.
+        """
+        constraints: list[Constraint] = [
+            MinimumLength(min_length, self.target_tokenizer.vocab_size)
+        ]
+        if options.constraint == "brackets":
+            limits = tf.maximum(limits, words + SHORTEST)
+            constraints.append(BalancedBrackets(self.bracket_pieces, words, limits))
+        elif options.constraint != "none":
+            constraints.append(options.constraint)
+        return limits, constraints
+
+    @functools.cached_property
+    def bracket_pieces(self) -> BracketPieces:
+        """What the target's pieces are as brackets; `UserError` if they are none."""
+        return BracketPieces.of(self.problem.symbols, self.target_tokenizer)
+
+    def _source_text(self, text: str, options: DecodingOptions) -> str:
+        """Returns an input as the model knows it."""
+        if self.problem.output == "trees":
+            return treebank_text(text, options.raw)
+        return text
 
     def _encode_sources(
         self, texts: Sequence[str], numbers: Sequence[int], options: DecodingOptions
@@ -203,6 +270,7 @@ class Translator:
     def _decode(
         self,
         sources: list[list[int]],
+        words: list[int],
         prefixes: list[list[int]] | None,
         numbers: list[int],
         options: DecodingOptions,
@@ -220,6 +288,7 @@ class Translator:
         hypotheses = graph(
             {
                 "source": padded(sources),
+                "words": np.array(words, np.int32),
                 "prefix": padded(forced),
                 "limit": np.array(limits, np.int32),
                 "seed": np.array([(options.seed, i) for i in numbers], np.int32),
@@ -239,8 +308,15 @@ class Translator:
             if length or not outputs:
                 pieces = tuple(ids[:length].tolist())
                 text = self.target_tokenizer.decode(pieces).replace("\n", " ")
+                is_repaired = False
+                if self._brackets:
+                    symbols = text.split()
+                    tree = self._brackets.repair(source.split(" "), symbols)
+                    text, is_repaired = " ".join(tree), tree != symbols
                 text = self.problem.postprocess(source, text)
-                outputs.append(Hypothesis(text, float(score), float(log_prob), pieces))
+                outputs.append(
+                    Hypothesis(text, float(score), float(log_prob), pieces, is_repaired)
+                )
         return outputs
 
     def _graph(self, key: Any, build: Callable[[], Callable]) -> Callable:
@@ -253,6 +329,7 @@ class Translator:
         """Returns the function that decodes a batch; numbers and shapes may vary."""
         batch_spec = {
             "source": tf.TensorSpec([None, None], tf.int32),
+            "words": tf.TensorSpec([None], tf.int32),
             "prefix": tf.TensorSpec([None, None], tf.int32),
             "limit": tf.TensorSpec([None], tf.int32),
             "seed": tf.TensorSpec([None, 2], tf.int32),
@@ -263,20 +340,18 @@ class Translator:
         def decode(
             batch: dict[str, tf.Tensor], numbers: dict[str, tf.Tensor]
         ) -> Hypotheses:
-            vocab_size = self.target_tokenizer.vocab_size
-            constraints: list[Constraint] = [
-                MinimumLength(numbers["min_length"], vocab_size)
-            ]
+            limits, constraints = self.restrict(
+                options, batch["words"], batch["limit"], numbers["min_length"]
+            )
             if has_prefixes:
+                vocab_size = self.target_tokenizer.vocab_size
                 constraints.append(ForcedPrefix(batch["prefix"], vocab_size))
-            if options.constraint is not None:
-                constraints.append(options.constraint)
             if options.sampling:
                 return sample(
                     self.model,
                     batch["source"],
                     seeds=batch["seed"],
-                    max_length=batch["limit"],
+                    max_length=limits,
                     num_samples=numbers["n_best"],
                     temperature=numbers["temperature"],
                     top_k=numbers["top_k"],
@@ -289,7 +364,7 @@ class Translator:
                 batch["source"],
                 beam_size=numbers["beam_size"],
                 alpha=numbers["alpha"],
-                max_length=batch["limit"],
+                max_length=limits,
                 n_best=numbers["n_best"],
                 constraint=AllOf(constraints),
             )
@@ -320,43 +395,3 @@ _NUMBERS = {
 def is_blank(text: str) -> bool:
     """Returns whether a text is nothing but white space."""
     return not text.strip()
-
-
-def batches(lengths: Sequence[int], batch_tokens: int) -> list[list[int]]:
-    """Groups sequences of like length; the longest come first.
-
-    So what does not fit into memory fails at once, and time estimates err on the safe
-    side. A sequence longer than the budget is a batch of its own.
-
-    Args:
-        lengths: of the sequences.
-        batch_tokens: most places of a batch, padding included.
-
-    Returns:
-        The numbers of the sequences in each batch.
-    """
-    groups: list[list[int]] = []
-    width = 0
-    for i in sorted(range(len(lengths)), key=lambda i: (-lengths[i], i)):
-        if not groups or (len(groups[-1]) + 1) * width > batch_tokens:
-            groups.append([])
-            width = _round_up(lengths[i])
-        groups[-1].append(i)
-    return groups
-
-
-def padded(rows: Sequence[Sequence[int]]) -> np.ndarray:
-    """Returns the rows as one int32 array, padded with PAD to a round width.
-
-    Few distinct widths let the device's libraries reuse what they prepared.
-    """
-    width = _round_up(max(map(len, rows)))
-    array = np.full((len(rows), width), PAD, np.int32)
-    for row, ids in zip(array, rows, strict=True):
-        row[: len(ids)] = ids
-    return array
-
-
-def _round_up(length: int) -> int:
-    """Returns the next multiple of 8."""
-    return -(-length // 8) * 8

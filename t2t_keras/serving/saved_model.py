@@ -1,6 +1,5 @@
 """SavedModel: strings to n-best strings, in TensorFlow Serving, C++ or Python."""
 
-import dataclasses
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -8,11 +7,12 @@ from typing import Any
 import tensorflow as tf
 
 from t2t_keras.decoding.beam_search import Hypotheses, beam_search
-from t2t_keras.decoding.constraint import AllOf, Constraint, MinimumLength
+from t2t_keras.decoding.constraint import AllOf
 from t2t_keras.decoding.options import DecodingOptions
 from t2t_keras.decoding.scoring import score_targets
 from t2t_keras.decoding.translator import Translator
 from t2t_keras.errors import UserError
+from t2t_keras.serving.tree_text import TreeText
 from t2t_keras.text.tokenizer import EOS, PAD
 
 # The characters that Python's `str.strip` removes.
@@ -49,6 +49,12 @@ def export_saved_model(
     which is Python and cannot be part of a graph. Where there are fewer than n, the
     places left over have the empty text and score -inf.
 
+    Of a problem of trees the outputs are bracketed trees with the words in them, as
+    `text.linearise.restore_text` makes them. The texts are words with white space
+    between them, or raw sentences with the option `raw`. The search is constrained to
+    trees (`decoding.brackets`), since nothing in the graph repairs an output;
+    `translate_ids` decodes the source to count its words.
+
     The directory appears whole or not at all; an earlier export there is replaced.
     TensorFlow Serving wants it to be named by a number: `models/ende/1`.
 
@@ -62,11 +68,16 @@ def export_saved_model(
 
     Raises:
         UserError: `export_dir` holds something else than a SavedModel, or options are
-            impossible.
+            impossible, or trees are to be exported without their constraint.
     """
-    chosen = dataclasses.replace(translator.options, **options)
+    chosen = translator.choose(**options)
     if chosen.sampling:
         raise UserError("a SavedModel decodes by beam search; leave out sampling")
+    has_trees = translator.problem.output == "trees"
+    if has_trees and chosen.constraint != "brackets":
+        raise UserError(
+            "a SavedModel of trees needs the constraint 'brackets'; give no other"
+        )
     target = Path(export_dir)
     if target.exists() and not _may_replace(target):
         raise UserError(f"{target} is there and is no SavedModel; name another place")
@@ -92,6 +103,7 @@ def _may_replace(path: Path) -> bool:
 
 
 _IDS = tf.TensorSpec([None, None], tf.int32)
+_ROW = tf.TensorSpec([None], tf.int32)
 _INTEGER = tf.TensorSpec([], tf.int32)
 _NUMBER = tf.TensorSpec([], tf.float32)
 
@@ -109,6 +121,11 @@ class _Served(tf.Module):
         self._weights = [variable.value for variable in translator.model.variables]
         self._source_tokenizer = translator.source_tokenizer.graph()
         self._target_tokenizer = translator.target_tokenizer.graph()
+        self._trees: TreeText | None = None
+        if translator.problem.output == "trees":
+            self._trees = TreeText(
+                translator.problem.symbols, translator.target_tokenizer, options.raw
+            )
 
     def signatures(self) -> dict[str, Any]:
         """Returns the functions to serve, by name."""
@@ -145,23 +162,28 @@ class _Served(tf.Module):
         """Texts to n-best texts."""
         # A blank text becomes a row without pieces, whose output is empty.
         is_blank = tf.strings.regex_full_match(texts, _BLANK)
+        texts = self._source_texts(texts)
         ids = tf.where(is_blank[:, None], PAD, self._encode_sources(texts))
-        found = self._search(ids, beam_size, n_best, alpha)
-        batch, n, length = tf.unstack(tf.shape(found.ids))
-        outputs = self._target_tokenizer.decode(
-            tf.reshape(found.ids, [batch * n, length])
-        )
-        outputs = tf.strings.regex_replace(outputs, "\n", " ")
-        return {
-            "texts": tf.reshape(outputs, [batch, n]),
-            "scores": found.scores,
-        }
+        words = _count_words(texts)
+        found = self._search(ids, words, beam_size, n_best, alpha)
+        if self._trees:
+            outputs = self._trees.format(texts, found.ids)
+        else:
+            outputs = self._decode_targets(found.ids)
+        return {"texts": outputs, "scores": found.scores}
 
     @tf.function(input_signature=[tf.TensorSpec([None, None], tf.int32, "ids")])
     def translate_ids(self, ids: tf.Tensor) -> dict[str, tf.Tensor]:
         """Pieces to n-best pieces, with the options of the export."""
         options = self._options
-        found = self._search(ids, options.beam_size, options.n_best, options.alpha)
+        words = _count_words(self._source_tokenizer.decode(ids)) if self._trees else 0
+        found = self._search(
+            ids,
+            tf.broadcast_to(words, tf.shape(ids)[:1]),
+            options.beam_size,
+            options.n_best,
+            options.alpha,
+        )
         return {"ids": found.ids, "scores": found.scores, "lengths": found.lengths}
 
     @tf.function(
@@ -173,9 +195,8 @@ class _Served(tf.Module):
     def score(self, texts: tf.Tensor, targets: tf.Tensor) -> dict[str, tf.Tensor]:
         """Texts and their translations to log-probabilities."""
         target_ids = self._target_tokenizer.encode(targets).to_tensor(PAD)
-        scores = score_targets(
-            self._translator.model, self._encode_sources(texts), target_ids
-        )
+        source_ids = self._encode_sources(self._source_texts(texts))
+        scores = score_targets(self._translator.model, source_ids, target_ids)
         return {"log_prob": scores.log_probs, "tokens": scores.lengths}
 
     @tf.function(input_signature=[])
@@ -187,9 +208,14 @@ class _Served(tf.Module):
             "alpha": tf.constant(self._options.alpha),
         }
 
-    @tf.function(input_signature=[_IDS, _INTEGER, _INTEGER, _NUMBER])
+    @tf.function(input_signature=[_IDS, _ROW, _INTEGER, _INTEGER, _NUMBER])
     def _search(
-        self, ids: tf.Tensor, beam_size: tf.Tensor, n_best: tf.Tensor, alpha: tf.Tensor
+        self,
+        ids: tf.Tensor,
+        words: tf.Tensor,
+        beam_size: tf.Tensor,
+        n_best: tf.Tensor,
+        alpha: tf.Tensor,
     ) -> Hypotheses:
         """Beam search with the limits of the translator."""
         options = self._options
@@ -199,13 +225,9 @@ class _Served(tf.Module):
             [tf.debugging.assert_less_equal(n_best, beam_size, "n_best > beam_size")]
         ):
             n_best = tf.identity(n_best)
-        constraints: list[Constraint] = [
-            MinimumLength(
-                options.min_length, self._translator.target_tokenizer.vocab_size
-            )
-        ]
-        if options.constraint is not None:
-            constraints.append(options.constraint)
+        limits, constraints = self._translator.restrict(
+            options, words, limits, options.min_length
+        )
         return beam_search(
             self._translator.model,
             ids,
@@ -216,9 +238,24 @@ class _Served(tf.Module):
             constraint=AllOf(constraints),
         )
 
+    def _source_texts(self, texts: tf.Tensor) -> tf.Tensor:
+        """Returns texts [B] as the model knows them."""
+        return self._trees.source_texts(texts) if self._trees else texts
+
+    def _decode_targets(self, ids: tf.Tensor) -> tf.Tensor:
+        """Returns the texts [B, n] of pieces [B, n, T]."""
+        batch, n, length = tf.unstack(tf.shape(ids))
+        texts = self._target_tokenizer.decode(tf.reshape(ids, [batch * n, length]))
+        return tf.reshape(tf.strings.regex_replace(texts, "\n", " "), [batch, n])
+
     def _encode_sources(self, texts: tf.Tensor) -> tf.Tensor:
         """Returns [B, S] pieces, cut where there are too many."""
         most = self._options.max_source_length - 1
         without_end = self._source_tokenizer.encode(texts)[:, :-1]
         end = tf.fill([tf.size(texts), 1], EOS)
         return tf.concat([without_end[:, :most], end], axis=1).to_tensor(PAD)
+
+
+def _count_words(texts: tf.Tensor) -> tf.Tensor:
+    """Returns how many words texts [B] have, with one space between any two."""
+    return tf.cast(tf.strings.split(texts, " ").row_lengths(), tf.int32)

@@ -2,50 +2,61 @@
 
 from collections.abc import Sequence
 
+from t2t_keras.text.punctuation import mark_tags
 from t2t_keras.text.tree import OUTER, OUTER_LABELS, Tree
 
-# The constituent labels of the Penn Treebank, and NML of its revision.
+# The constituent labels of the Penn Treebank, those of its revision and of treebanks in
+# its style (OntoNotes, English Web, CRAFT), and two that an annotator did not decide.
 CONSTITUENTS = (
     *("ADJP", "ADVP", "CONJP", "FRAG", "INTJ", "LST", "NAC", "NML", "NP", "NX", "PP"),
     *("PRN", "PRT", "QP", "RRC", "S", "SBAR", "SBARQ", "SINV", "SQ", "UCP", "VP"),
     *("WHADJP", "WHADVP", "WHNP", "WHPP", "X"),
+    *("EDITED", "EMBED", "META", "TYPO", "CAPTION", "CIT", "HEADING", "TITLE"),
+    *("ADVP|PRT", "PRT|ADVP"),
 )
-# Its part-of-speech tags, and AFX and HYPH of its revision.
+# Likewise the part-of-speech tags. None is a constituent's label.
 TAGS = (
     *("CC", "CD", "DT", "EX", "FW", "IN", "JJ", "JJR", "JJS", "LS", "MD", "NN", "NNP"),
     *("NNPS", "NNS", "PDT", "POS", "PRP", "PRP$", "RB", "RBR", "RBS", "RP", "SYM"),
     *("TO", "UH", "VB", "VBD", "VBG", "VBN", "VBP", "VBZ", "WDT", "WP", "WP$", "WRB"),
-    *("#", "$", "''", "``", ",", ".", ":", "-LRB-", "-RRB-", "AFX", "HYPH"),
+    *("#", "$", "''", "``", ",", ".", ":", "-LRB-", "-RRB-"),
+    *("ADD", "AFX", "GW", "HYPH", "NFP"),
 )
+UNTAGGED = "XX"  # in place of every tag, as by Vinyals et al. (2015)
+UNKNOWN_TAG = "NN"  # of a word that is no punctuation mark and has no tag
 
-# The tag of a word for which a damaged output has none. EVALB leaves punctuation out
-# by its tag and cannot score a sentence of which it leaves out too much or too little.
-_TAG_OF_WORD = {
-    **dict.fromkeys((".", "?", "!"), "."),
-    **dict.fromkeys((":", ";", "--", "-", "...", "–", "—"), ":"),
-    **dict.fromkeys(("''", '"', "'", "”", "’"), "''"),
-    **dict.fromkeys(("``", "`", "“", "‘"), "``"),
-    **dict.fromkeys(("-LRB-", "-LSB-", "-LCB-", "(", "[", "{"), "-LRB-"),
-    **dict.fromkeys(("-RRB-", "-RSB-", "-RCB-", ")", "]", "}"), "-RRB-"),
-    ",": ",",
-}
-_TAG_OF_OTHERS = "NN"
+BRACKETS = (*CONSTITUENTS, *(f"/{label}" for label in CONSTITUENTS))
+SYMBOLS = (*BRACKETS, *TAGS)  # of `linearise`
+UNTAGGED_SYMBOLS = (*BRACKETS, UNTAGGED)  # of `linearise` without tags
 
 
-def linearise(tree: Tree) -> list[str]:
+def linearise(tree: Tree, pos_tags: bool = True) -> list[str]:
     """Returns tensor2tensor's symbols: `S NP NNP /NP VP VBZ /VP . /S`.
 
     A constituent is its label, its children and its label after a slash; a leaf is
     its tag. The words and the outermost bracket (TOP or unlabelled) are left out.
+
+    Args:
+        tree: as `text.tree.prepare` returns it.
+        pos_tags: whether a leaf is its tag; else it is XX. EVALB scores no tags, but
+            a model that predicts them is trained on more, and tells which words are
+            punctuation.
     """
-    symbols = [
-        node.label if entering else f"/{node.label}" for node, entering in tree.walk()
-    ]
+
+    def symbol(node: Tree, entering: bool) -> str:
+        if not entering:
+            return f"/{node.label}"
+        return node.label if pos_tags or node.word is None else UNTAGGED
+
+    symbols = [symbol(node, entering) for node, entering in tree.walk()]
     return symbols[1:-1] if tree.label in OUTER_LABELS else symbols
 
 
 def restore(words: Sequence[str], symbols: Sequence[str]) -> Tree:
     """Returns the tree of these symbols over these words: the inverse of `linearise`.
+
+    A word whose symbol is XX has the tag of a punctuation mark, if it is one, or NN:
+    EVALB leaves punctuation out by its tag.
 
     Any symbols give a well-formed tree with exactly the words, prepared as by
     `text.tree.prepare`. What is damaged is repaired:
@@ -53,7 +64,7 @@ def restore(words: Sequence[str], symbols: Sequence[str]) -> Tree:
     - a closer without a constituent to close, and a constituent without words, are
       dropped; a constituent still open when an outer one closes closes with it;
     - surplus leaves are dropped at the end; words without a leaf are added there, to
-      the last constituent under TOP, with the tag of a punctuation mark or NN.
+      the last constituent under TOP, as if their symbol were XX.
 
     The symbols alone do not tell a constituent from a tag. A symbol begins a
     constituent when a closer matches it; symbols without one are tags, as in any
@@ -77,13 +88,15 @@ def restore(words: Sequence[str], symbols: Sequence[str]) -> Tree:
         if children:
             stack[-1][2].append(Tree(label, tuple(children)))
 
+    tags = [tag or UNKNOWN_TAG for tag in mark_tags(words)]
     used = 0
     for position, symbol in enumerate(symbols):
         if position in openers:
             stack.append((position, symbol, []))
         elif not _closes(symbol):
             if used < len(words):
-                stack[-1][2].append(Tree(symbol, word=words[used]))
+                tag = tags[used] if symbol == UNTAGGED else symbol
+                stack[-1][2].append(Tree(tag, word=words[used]))
                 used += 1
         elif position in opener_of:
             while stack[-1][0] >= opener_of[position]:
@@ -93,7 +106,8 @@ def restore(words: Sequence[str], symbols: Sequence[str]) -> Tree:
 
     children = stack[0][2]
     rest = [
-        Tree(_TAG_OF_WORD.get(word, _TAG_OF_OTHERS), word=word) for word in words[used:]
+        Tree(tag, word=word)
+        for tag, word in zip(tags[used:], words[used:], strict=True)
     ]
     if rest and children and children[-1].word is None:
         last = children.pop()

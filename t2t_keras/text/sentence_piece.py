@@ -66,6 +66,11 @@ class SentencePieceTokenizer:
         """Number of pieces."""
         return self._processor.get_piece_size()
 
+    @property
+    def pieces(self) -> list[str]:
+        """The pieces, in the order of their ids."""
+        return self._processor.id_to_piece(list(range(self.vocab_size)))
+
     def encode(self, text: str) -> list[int]:
         """Returns the ids of a text, EOS last."""
         return self._processor.encode(_escape(text), add_eos=True)

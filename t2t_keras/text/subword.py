@@ -1,5 +1,6 @@
 """tensor2tensor's SubwordTextEncoder: its vocabulary files, its ids."""
 
+import itertools
 import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -23,14 +24,21 @@ _ESCAPE = re.compile(r"\\u|\\\\|\\([0-9]+);")
 
 _CACHED_TOKENS = 1 << 20
 
+# Around a symbol in its piece. No text is spelled with a backslash before "<".
+SYMBOL_START, SYMBOL_END = "\\<", ">_"
+SYMBOL_MARK = "\n"  # which no piece has: before a symbol while pieces are put together
+
 
 class SubwordTokenizer:
-    """A subword vocabulary that tensor2tensor or `train_subwords` made.
+    r"""A subword vocabulary that tensor2tensor or `train_subwords` made.
 
     A text is cut where letters and numbers meet other characters; a single space
     between two words is implied. A token, ended by "_", is spelled with the longest
     piece that fits, again and again; characters that no piece has are spelled by their
     number. There is no unknown piece.
+
+    tensor2tensor cuts `/NP` in two. A vocabulary may have symbols: words that are one
+    piece wherever they stand alone between two spaces. The piece of `/NP` is `\</NP>_`.
 
     Args:
         path: the `.subwords` file: one piece a line, in quotes, in the order of ids.
@@ -48,7 +56,10 @@ class SubwordTokenizer:
         if lines[-1] == "":
             lines.pop()
         self.pieces = [_unquote(line) for line in lines]
-        self._ids = {piece: i for i, piece in enumerate(self.pieces) if piece}
+        ids = {piece: i for i, piece in enumerate(self.pieces) if piece}
+        self.symbols = {piece[2:-2]: i for piece, i in ids.items() if _is_symbol(piece)}
+        self._ids = {p: i for p, i in ids.items() if not _is_symbol(p)}
+        self._spellings = spellings(self.pieces)
         self.alphabet = ESCAPE_CHARACTERS.union(*self._ids)
         missing = sorted(self.alphabet - self._ids.keys())
         if missing:
@@ -70,6 +81,18 @@ class SubwordTokenizer:
     def encode(self, text: str) -> list[int]:
         """Returns the ids of a text, EOS last."""
         ids = []
+        for is_symbol, words in itertools.groupby(
+            text.split(" ") if self.symbols else [text], self.symbols.__contains__
+        ):
+            if is_symbol:
+                ids += [self.symbols[word] for word in words]
+            else:
+                ids += self._spell(" ".join(words))
+        return [*ids, EOS]
+
+    def _spell(self, text: str) -> list[int]:
+        """Returns the ids of a text without symbols."""
+        ids = []
         for token in split_tokens(text):
             if token not in self._cache:
                 if len(self._cache) >= _CACHED_TOKENS:
@@ -80,7 +103,7 @@ class SubwordTokenizer:
                     for piece in split_pieces(escaped, self._ids, self._longest)
                 ]
             ids += self._cache[token]
-        return [*ids, EOS]
+        return ids
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         """Returns what `encode` returns for every text."""
@@ -88,18 +111,45 @@ class SubwordTokenizer:
 
     def decode(self, ids: Sequence[int]) -> str:
         """Returns the text of the ids before the first EOS."""
-        spelled = "".join(self.pieces[i] for i in text_ids(ids, self.vocab_size))
-        return join_tokens([unescape_token(t) for t in spelled.split("_") if t])
+        spelled = "".join(self._spellings[i] for i in text_ids(ids, self.vocab_size))
+        parts = []
+        for is_symbol, tokens in itertools.groupby(
+            filter(None, spelled.split("_")),
+            lambda token: token.startswith(SYMBOL_MARK),
+        ):
+            if is_symbol:
+                parts += [token.removeprefix(SYMBOL_MARK) for token in tokens]
+            else:
+                parts.append(join_tokens([unescape_token(token) for token in tokens]))
+        return " ".join(parts)
 
     def graph(self) -> "SubwordGraph":
         """Returns this tokenizer as TensorFlow operations."""
         from t2t_keras.text.subword_graph import SubwordGraph
 
-        return SubwordGraph(self.pieces, self.alphabet)
+        return SubwordGraph(self.pieces, self.alphabet, list(self.symbols))
 
     def save(self, path: Path) -> None:
         """Writes the vocabulary file as tensor2tensor writes it."""
         save_pieces(self.pieces, path)
+
+
+def symbol_piece(symbol: str) -> str:
+    """Returns the piece of a symbol."""
+    return f"{SYMBOL_START}{symbol}{SYMBOL_END}"
+
+
+def spellings(pieces: Iterable[str]) -> list[str]:
+    """Returns for each piece what it adds to the spelling of a text.
+
+    A symbol is a token of its own, even where the one before has no end.
+    """
+    return [f"_{SYMBOL_MARK}{p[2:-2]}_" if _is_symbol(p) else p for p in pieces]
+
+
+def _is_symbol(piece: str) -> bool:
+    """Whether a piece is that of a symbol."""
+    return piece.startswith(SYMBOL_START) and piece.endswith(SYMBOL_END)
 
 
 def save_pieces(pieces: Iterable[str], path: Path) -> None:

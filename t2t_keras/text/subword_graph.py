@@ -8,7 +8,13 @@ import tensorflow as tf
 import tensorflow_text
 
 from t2t_keras.text.graph_ids import CPU, text_ids
-from t2t_keras.text.subword import UNDEFINED
+from t2t_keras.text.subword import (
+    SYMBOL_END,
+    SYMBOL_MARK,
+    SYMBOL_START,
+    UNDEFINED,
+    spellings,
+)
 from t2t_keras.text.tokenizer import EOS
 
 _SPACE, _UNDERLINE, _BACKSLASH = map(ord, " _\\")
@@ -20,15 +26,22 @@ class SubwordGraph(tf.Module):
     Args:
         pieces: the piece of every id.
         alphabet: the characters that need no escape.
+        symbols: words that are one piece.
     """
 
-    def __init__(self, pieces: Sequence[str], alphabet: Collection[str]) -> None:
+    def __init__(
+        self,
+        pieces: Sequence[str],
+        alphabet: Collection[str],
+        symbols: Sequence[str] = (),
+    ) -> None:
         super().__init__(name="subwords")
         self._alphabet = np.array(sorted(map(ord, alphabet)), np.int32)
         self._word_bounds = _word_bounds()
         ids = {piece: i for i, piece in enumerate(pieces) if piece}
         with tf.device(CPU), tf.init_scope():
-            self._pieces = tf.constant(pieces)
+            self._pieces = tf.constant(spellings(pieces))
+            self._symbols = tf.constant(symbols, tf.string) if symbols else None
             # WordPiece takes the longest piece that fits, too. Its mark for pieces
             # inside a word is empty here, for tensor2tensor marks a word's end. A
             # string that is no id's own (empty, or said again later) must fit nowhere.
@@ -48,7 +61,10 @@ class SubwordGraph(tf.Module):
     def encode(self, texts: tf.Tensor) -> tf.RaggedTensor:
         """Turns strings [B] into ids [B, (T)], each row ending in EOS."""
         with tf.device(CPU):
-            tokens = self._escape(self._split(texts))
+            if self._symbols is None:
+                tokens = self._escape(self._split(texts))
+            else:
+                tokens = self._split_at_symbols(texts)
             ids = self._spell.tokenize(tokens).merge_dims(1, 2)
             return tf.concat([ids, tf.fill([ids.nrows(), 1], EOS)], axis=1)
 
@@ -61,7 +77,10 @@ class SubwordGraph(tf.Module):
             )
             tokens = tf.strings.split(tf.strings.reduce_join(pieces, axis=1), "_")
             tokens = tf.ragged.boolean_mask(tokens, tokens != "")
-            return self._join(tokens.with_values(_unescape(tokens.values)))
+            return self._join(
+                tokens.with_values(_unescape(tokens.values)),
+                tf.strings.substr(tokens.values, 0, 1) == SYMBOL_MARK,
+            )
 
     def _split(self, texts: tf.Tensor) -> tf.RaggedTensor:
         """Cuts texts [B] into tokens: code points [B, (tokens), (characters)]."""
@@ -97,13 +116,38 @@ class SubwordGraph(tf.Module):
         words = tf.strings.reduce_join(words, axis=1)
         return tokens.with_values(tf.strings.join([words, "_"]))
 
-    def _join(self, tokens: tf.RaggedTensor) -> tf.Tensor:
-        """Joins tokens [B, (tokens)] with a space between two words."""
+    def _split_at_symbols(self, texts: tf.Tensor) -> tf.RaggedTensor:
+        """Cuts texts [B] into tokens as they are spelled [B, (tokens)].
+
+        A part is a symbol or all words up to the next one.
+        """
+        words = tf.strings.split(texts, " ")
+        is_symbol = tf.reduce_any(words.values[:, None] == self._symbols, axis=1)
+        after_symbol = _before(is_symbol)
+        is_start = is_symbol | after_symbol | _is_first(words)
+        starts = tf.where(is_start)[:, 0]
+        rows = tf.gather(words.value_rowids(), starts)
+        # Not reduce_join's own separator, which it leaves out after an empty word.
+        spaced = tf.strings.join([" ", words.values])
+        parts = tf.RaggedTensor.from_row_starts(spaced, starts)
+        parts = tf.strings.substr(tf.strings.reduce_join(parts, axis=1), 1, -1)
+        is_symbol = tf.gather(is_symbol, starts)
+        spelled = self._escape(self._split(tf.where(is_symbol, "", parts)))
+        pieces = tf.strings.join([SYMBOL_START, parts, SYMBOL_END])
+        symbols = tf.ragged.boolean_mask(pieces[:, None], is_symbol[:, None])
+        tokens = tf.concat([spelled, symbols], axis=1)
+        by_text = tf.RaggedTensor.from_value_rowids(tokens, rows, words.nrows())
+        return by_text.merge_dims(1, 2)
+
+    def _join(self, tokens: tf.RaggedTensor, is_symbol: tf.Tensor) -> tf.Tensor:
+        """Joins tokens [B, (tokens)] with a space between words and around symbols."""
+        values = tf.strings.substr(tokens.values, 1, -1)
+        values = tf.where(is_symbol, values, tokens.values)
         first_codes = tf.strings.unicode_decode(tokens.values, "UTF-8")[:, :1].values
         is_word = self._is_word(first_codes)
-        after_word = tf.concat([[False], is_word[:-1]], axis=0)[: tf.size(is_word)]
-        spaced = is_word & after_word & ~_is_first(tokens)
-        texts = tf.where(spaced, tf.strings.join([" ", tokens.values]), tokens.values)
+        spaced = (is_word & _before(is_word)) | is_symbol | _before(is_symbol)
+        spaced &= ~_is_first(tokens)
+        texts = tf.where(spaced, tf.strings.join([" ", values]), values)
         return tf.strings.reduce_join(tokens.with_values(texts), axis=1)
 
     def _is_word(self, codes: tf.Tensor) -> tf.Tensor:
@@ -121,6 +165,11 @@ def _word_bounds() -> np.ndarray:
     return np.flatnonzero(np.diff(is_word, prepend=False, append=False)).astype(
         np.int32
     )
+
+
+def _before(flags: tf.Tensor) -> tf.Tensor:
+    """Returns for each place [N] the flag of the place before it."""
+    return tf.concat([[False], flags[:-1]], axis=0)[: tf.size(flags)]
 
 
 def _is_first(ragged: tf.RaggedTensor) -> tf.Tensor:

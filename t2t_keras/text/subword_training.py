@@ -1,7 +1,7 @@
 """How tensor2tensor learns its subwords from text."""
 
 import collections
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from t2t_keras.errors import UserError
@@ -11,6 +11,7 @@ from t2t_keras.text.subword import (
     save_pieces,
     split_pieces,
     split_tokens,
+    symbol_piece,
 )
 
 _RESERVED = ("<pad>", "<EOS>")
@@ -23,6 +24,7 @@ def train_subwords(
     path: Path,
     vocab_size: int,
     max_piece_length: int | None = None,
+    symbols: Sequence[str] = (),
 ) -> None:
     """Learns a vocabulary of about `vocab_size` pieces and writes it.
 
@@ -35,15 +37,33 @@ def train_subwords(
         vocab_size: the size to come close to; a small corpus gives fewer pieces.
         max_piece_length: no piece is longer; None: no limit. tensor2tensor's
             `max_subtoken_length` is one more.
+        symbols: words that are always one piece.
 
     Raises:
-        UserError: there is no text.
+        UserError: there is no text, or a symbol cannot be a piece.
     """
-    counts = count_tokens(texts)
-    if not counts:
+    for symbol in symbols:
+        if not symbol or set(symbol) & set(" _\\\n"):
+            raise UserError(
+                f"the symbol '{symbol}' is not one word without '_' and '\\'"
+            )
+    symbols = dict.fromkeys(symbols)
+    counts = count_tokens(_without(texts, symbols))
+    if not counts and not symbols:
         raise UserError(f"no text to train the vocabulary {path} on")
     learner = SubwordLearner(counts, max_piece_length)
-    save_pieces(learner.learn_size(vocab_size), path)
+    pieces = learner.learn_size(max(vocab_size - len(symbols), 1))
+    special = len(_RESERVED)
+    pieces[special:special] = map(symbol_piece, symbols)
+    save_pieces(pieces, path)
+
+
+def _without(texts: Iterable[str], symbols: Container[str]) -> Iterator[str]:
+    """Yields the texts without the symbols."""
+    for text in texts:
+        if symbols:
+            text = " ".join(word for word in text.split(" ") if word not in symbols)
+        yield text
 
 
 def count_tokens(texts: Iterable[str]) -> collections.Counter[str]:

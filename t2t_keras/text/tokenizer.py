@@ -41,6 +41,11 @@ class Tokenizer(Protocol):
         """Number of ids, PAD and EOS included."""
         ...
 
+    @property
+    def pieces(self) -> list[str]:
+        """The pieces, in the order of their ids."""
+        ...
+
     def encode(self, text: str) -> list[int]:
         """Returns the ids of a text, EOS last."""
         ...

@@ -1,11 +1,8 @@
-"""Bracketed constituency trees: parse, prepare, print; files of them, too."""
+"""Bracketed constituency trees: parse, prepare, print."""
 
 import dataclasses
-import gzip
 import re
-import zlib
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Iterable, Iterator
 
 from t2t_keras.errors import UserError
 
@@ -13,10 +10,23 @@ OUTER = "TOP"  # what `prepare` calls the outermost bracket
 OUTER_LABELS = ("", OUTER, "ROOT", "S1")  # what treebanks call it
 EMPTY_TAG = "-NONE-"  # of a trace: a leaf that stands for no word
 
-# Words may hold any character but brackets and ASCII white space; other white space,
-# a no-break space say, is part of the word.
-_TOKEN = re.compile(r"[()]|[^()\s]+", re.ASCII)
+# A whole leaf; a bracket; a label or word. Words may hold any character but brackets
+# and ASCII white space; other white space, a no-break space say, is part of the word.
+_ITEM = re.compile(r"\(([^()\s]+)[ \t]+([^()\s]+)[ \t]*\)|([()])|([^()\s]+)", re.ASCII)
 _CORE_LABEL = re.compile(r"[^-=]+")
+
+
+class BadTree(UserError):
+    """A tree that cannot be used.
+
+    Attributes:
+        reason: the kind of mistake, for counting: "unbalanced_brackets",
+            "space_in_word", "word_without_tag", "bracket_without_label", "no_words".
+    """
+
+    def __init__(self, message: str, reason: str) -> None:
+        super().__init__(message)
+        self.reason = reason
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -86,28 +96,90 @@ def parse_tree(text: str, place: str = "tree") -> Tree:
         place: where it stands, for the message.
 
     Raises:
-        UserError: brackets do not match, a word has a space in it, there is no word,
-            or there is more than the one tree.
+        UserError: it cannot be read (`BadTree`), or there is more than the one tree.
     """
-    trees = list(_parse([text], place, 1))
-    if len(trees) != 1:
-        raise UserError(f"{place}: {len(trees)} trees where one is expected")
-    return trees[0]
+    found = list(parse_trees(text.split("\n"), place))
+    for _, tree in found:
+        if isinstance(tree, BadTree):
+            raise tree
+    if len(found) != 1:
+        raise UserError(f"{place}: {len(found)} trees where one is expected")
+    return found[0][1]
 
 
-def prepare(tree: Tree, place: str = "tree") -> Tree:
+def parse_trees(
+    lines: Iterable[str], place: str, number: int = 1
+) -> Iterator[tuple[int, Tree | BadTree]]:
+    """Reads the trees of consecutive lines.
+
+    A tree is yielded when the line that it ends on is known to be good.
+
+    Args:
+        lines: the text.
+        place: the file, for the messages.
+        number: of the first line.
+
+    Yields:
+        The number of the line that a tree begins on, and the tree; in place of one
+        that cannot be read, what is wrong with it.
+    """
+    stack: list[_Open] = []
+    error: BadTree | None = None  # the first one of the tree that is being read
+    for line, text in enumerate(lines, number):
+        complete: list[tuple[int, Tree | BadTree]] = []  # the trees that end here
+        stray: str | None = None
+        for tag, word, bracket, token in _ITEM.findall(text):
+            if tag:
+                node = Tree(tag, word=word)
+                if stack:
+                    stack[-1].children.append(node)
+                else:
+                    complete.append((line, node))
+            elif bracket == "(":
+                stack.append(_Open(line))
+            elif not stack:
+                stray = stray or bracket or token
+            elif token:
+                if stack[-1].children:
+                    error = error or stack[-1].beside(token, f"{place}:{line}")
+                stack[-1].tokens.append(token)
+            else:
+                first, closed = stack[0].line, stack.pop()
+                node = closed.node()
+                error = error or closed.mistake(node, not stack, place)
+                if stack:
+                    stack[-1].children.append(node)
+                else:
+                    complete.append((first, error or node))
+                    error = None
+        if stray:  # what ends on this line may be only a part of the tree
+            message = f"{place}:{line}: '{stray}' stands outside of any bracket"
+            complete[-1:] = [(line, BadTree(message, "unbalanced_brackets"))]
+        yield from complete
+    if stack:
+        missing = f"{len(stack)} bracket" + ("s" if len(stack) > 1 else "")
+        message = (
+            f"{place}:{stack[0].line}: the tree that begins here is not closed; "
+            f"{missing} missing"
+        )
+        yield stack[0].line, BadTree(message, "unbalanced_brackets")
+
+
+def prepare(tree: Tree, place: str = "tree", collapse_unary: bool = False) -> Tree:
     """Makes of a treebank's tree what parsers are trained and scored on.
 
     Traces, and what is empty without them, are removed; function tags and indices are
     stripped (NP-SBJ-1 and NP=2 become NP, -LRB- stays); the outermost bracket is
-    labelled TOP, and added where there is none. Chains such as NP over NP stay.
+    labelled TOP, and added where there is none. EVALB counts both brackets of an NP
+    that is nothing but an NP, so that such chains stay unless they are collapsed.
 
     Args:
         tree: as read from a file.
         place: where it stands, for the message.
+        collapse_unary: makes one constituent of X over X, the whole chain.
 
     Raises:
-        UserError: nothing is left.
+        BadTree: nothing is left.
     """
     levels: list[list[Tree]] = [[]]  # the children so far, of every open constituent
     for node, entering in tree.walk():
@@ -117,101 +189,25 @@ def prepare(tree: Tree, place: str = "tree") -> Tree:
         elif entering:
             levels.append([])
         elif children := levels.pop():
-            levels[-1].append(Tree(_core(node.label), tuple(children)))
+            label, only = _core(node.label), children[0]
+            is_chain = len(children) == 1 and only.word is None and only.label == label
+            if collapse_unary and is_chain:
+                levels[-1].append(only)
+            else:
+                levels[-1].append(Tree(label, tuple(children)))
         # else a constituent without words: left out
     if not levels[0]:
-        raise UserError(f"{place}: the tree has no words")
+        raise BadTree(f"{place}: the tree has no words", "no_words")
     inner = levels[0]
     while len(inner) == 1 and inner[0].word is None and inner[0].label in OUTER_LABELS:
         inner = list(inner[0].children)
     return Tree(OUTER, tuple(inner))
 
 
-def read_trees(
-    path: str | Path,
-    *,
-    raw: bool = False,
-    on_bad: Callable[[UserError], None] | None = None,
-) -> Iterator[Tree]:
-    """Reads the trees of a file, or of a directory's `.mrg` and `.mrg.gz` files.
-
-    Both formats are understood: a tree a line, and the Penn Treebank's own, where a
-    tree goes over several lines. In both, a bracket in a line's first column begins a
-    tree.
-
-    Args:
-        path: a file, plain or gzipped, or a directory, searched to any depth.
-        raw: as they stand in the file; else through `prepare`.
-        on_bad: called with the error for each tree that cannot be used, which is then
-            left out; without it, the first such tree raises.
-
-    Raises:
-        UserError: there is no such file, or, without `on_bad`, a tree cannot be used;
-            the message names the file and the line.
-    """
-    for file in tree_files(path):
-        for number, lines in _chunks(file):
-            try:
-                for tree in _parse(lines, str(file), number):
-                    yield tree if raw else prepare(tree, f"{file}:{number}")
-            except UserError as error:
-                if on_bad is None:
-                    raise
-                on_bad(error)
-
-
-def tree_files(path: str | Path) -> list[Path]:
-    """Returns the file itself, or a directory's `.mrg` and `.mrg.gz` files in order.
-
-    Raises:
-        UserError: there is nothing at that path.
-    """
-    path = Path(path)
-    if path.is_file():
-        return [path]
-    if not path.is_dir():
-        raise UserError(f"{path}: there is no such file or directory of trees")
-    files = sorted(
-        file
-        for file in path.rglob("*")
-        if file.is_file() and file.name.lower().endswith((".mrg", ".mrg.gz"))
-    )
-    if not files:
-        raise UserError(f"{path}: the directory has no .mrg or .mrg.gz file")
-    return files
-
-
 def _core(label: str) -> str:
     """Strips function tags and indices from a label."""
     match = _CORE_LABEL.match(label)
     return match.group() if match else label  # -LRB- begins with the sign
-
-
-def _chunks(file: Path) -> Iterator[tuple[int, list[str]]]:
-    """Divides a file where a bracket stands in the first column.
-
-    Yields:
-        The number of the first line, from 1, and the lines.
-    """
-    start, lines = 1, []
-    opener = gzip.open if file.suffix.lower() == ".gz" else open
-    number = 0
-    try:
-        with opener(file, "rb") as stream:
-            for number, line in enumerate(stream, 1):
-                text = line.decode("utf-8")
-                if text.startswith("(") and lines:
-                    yield start, lines
-                    lines = []
-                if not lines:
-                    start = number
-                lines.append(text)
-    except UnicodeDecodeError:
-        raise UserError(f"{file}:{number}: the line is not UTF-8") from None
-    except (OSError, EOFError, zlib.error) as error:
-        raise UserError(f"{file}: cannot be read ({error})") from None
-    if lines:
-        yield start, lines
 
 
 @dataclasses.dataclass(slots=True)
@@ -222,65 +218,36 @@ class _Open:
     tokens: list[str] = dataclasses.field(default_factory=list)  # label and words
     children: list[Tree] = dataclasses.field(default_factory=list)
 
-    def close(self, outermost: bool, place: str) -> Tree:
-        """Makes the node."""
-        if self.children:
-            if len(self.tokens) > 1:
-                raise UserError(
-                    f"{place}:{self.line}: the word '{self.tokens[1]}' stands beside "
-                    f"brackets in ({self.tokens[0]} ...); give it a tag of its own"
-                )
-            if not self.tokens and not outermost:
-                raise UserError(
-                    f"{place}:{self.line}: a bracket within a tree has no label"
-                )
-            return Tree("".join(self.tokens), tuple(self.children))
+    def node(self) -> Tree:
+        """Makes the node, as far as that is possible."""
+        label, *words = self.tokens or [""]
+        if words and not self.children:
+            return Tree(label, word=" ".join(words))
+        return Tree(label, tuple(self.children))
+
+    def mistake(self, node: Tree, outermost: bool, place: str) -> BadTree | None:
+        """Says what is wrong with the node that this has become, if anything is."""
+        place = f"{place}:{self.line}"
+        if self.children and len(self.tokens) > 1:
+            return self.beside(self.tokens[1], place)
         if len(self.tokens) > 2:
-            raise UserError(
-                f"{place}:{self.line}: the leaf ({' '.join(self.tokens)}) has a space "
-                "in its word"
-            )
-        if len(self.tokens) == 2:
-            return Tree(self.tokens[0], word=self.tokens[1])
-        return Tree("".join(self.tokens))
+            leaf = " ".join(self.tokens)
+            message = f"{place}: the leaf ({leaf}) has a space in its word"
+            return BadTree(message, "space_in_word")
+        if outermost:
+            if any(True for _ in node.leaves()):
+                return None
+            return BadTree(f"{place}: the tree has no words", "no_words")
+        if self.children and not self.tokens:
+            message = f"{place}: a bracket within a tree has no label"
+            return BadTree(message, "bracket_without_label")
+        return None
 
-
-def _parse(lines: list[str], place: str, number: int) -> Iterator[Tree]:
-    """Reads the trees of consecutive lines, of which the first has that number.
-
-    A tree is yielded when the line that it ends on is known to be good.
-    """
-    stack: list[_Open] = []
-    for line, text in enumerate(lines, number):
-        complete: list[Tree] = []
-        for token in _TOKEN.findall(text):
-            if token == "(":
-                stack.append(_Open(line))
-            elif not stack:
-                raise UserError(
-                    f"{place}:{line}: '{token}' stands outside of any bracket"
-                )
-            elif token != ")":
-                if stack[-1].children:
-                    raise UserError(
-                        f"{place}:{line}: the word '{token}' stands beside brackets; "
-                        "give it a tag of its own"
-                    )
-                stack[-1].tokens.append(token)
-            else:
-                first = stack[0].line
-                closed = stack.pop()
-                tree = closed.close(not stack, place)
-                if stack:
-                    stack[-1].children.append(tree)
-                    continue
-                if not any(True for _ in tree.leaves()):
-                    raise UserError(f"{place}:{first}: the tree has no words")
-                complete.append(tree)
-        yield from complete
-    if stack:
-        missing = f"{len(stack)} bracket" + ("s" if len(stack) > 1 else "")
-        raise UserError(
-            f"{place}:{stack[0].line}: the tree that begins here is not closed; "
-            f"{missing} missing"
+    def beside(self, word: str, place: str) -> BadTree:
+        """The error of a word among a constituent's children."""
+        label = self.tokens[0] if self.tokens else ""
+        message = (
+            f"{place}: the word '{word}' stands beside brackets in ({label} ...); give "
+            "it a tag of its own"
         )
+        return BadTree(message, "word_without_tag")

@@ -1,0 +1,138 @@
+"""The flags of `t2t datagen` about treebanks, and the sources that they name."""
+
+import argparse
+from typing import get_args
+
+from t2t_keras.cli.verb import positive
+from t2t_keras.errors import UserError
+from t2t_keras.problem import Problem, Source, Split
+
+# The division of the Wall Street Journal that everyone reports on.
+_SECTIONS: dict[Split, str] = {"train": "02-21", "dev": "22", "test": "23"}
+_FLAGS = (
+    "treebank",
+    *(f"{split}_{kind}" for split in _SECTIONS for kind in ("trees", "sections")),
+    *("silver_trees", "silver_per_gold", "collapse_unary", "skip_bad_trees"),
+)
+
+
+def add_tree_flags(parser: argparse.ArgumentParser) -> None:
+    """Declares the flags."""
+    trees = parser.add_argument_group(
+        "trees, for parsing",
+        "bracketed trees: .mrg files over several lines, or one tree a line, perhaps "
+        ".gz; a directory stands for all .mrg files in it",
+    )
+    trees.add_argument(
+        "--treebank",
+        metavar="DIR",
+        help="the Wall Street Journal as the LDC ships it (wsj/SS/wsj_SSNN.mrg); every "
+        "split that is not named otherwise is taken from its sections",
+    )
+    for split in get_args(Split):
+        trees.add_argument(f"--{split}_trees", metavar="PATH", nargs="+")
+    for split in get_args(Split):
+        trees.add_argument(
+            f"--{split}_sections",
+            metavar="LIST",
+            help="sections (02-21), files (0001-0159) or several (00,01,24) of "
+            f"--treebank or --{split}_trees (default for --treebank: "
+            f"{_SECTIONS[split]})",
+        )
+    trees.add_argument(
+        "--silver_trees",
+        metavar="PATH",
+        nargs="+",
+        help="trees that a parser made, for semi-supervised training; of any number",
+    )
+    trees.add_argument(
+        "--silver_per_gold",
+        type=positive,
+        metavar="N",
+        help="silver trees for each gold one, which comes again as often as that takes "
+        "(default: the problem's)",
+    )
+    trees.add_argument(
+        "--collapse_unary",
+        action="store_true",
+        help="make one constituent of X over X (default: keep both; EVALB counts both)",
+    )
+    trees.add_argument(
+        "--skip_bad_trees",
+        action="store_true",
+        help="leave out and count trees that cannot be used (default: stop at the "
+        "first)",
+    )
+
+
+def with_trees(problem: Problem, args: argparse.Namespace) -> Problem:
+    """Returns the problem with the treebanks that were named on the command line.
+
+    To its symbols are added those that only the training trees have.
+
+    Raises:
+        UserError: the flags do not fit the problem or each other.
+    """
+    given = [name for name in _FLAGS if getattr(args, name)]
+    if problem.output != "trees":
+        if given:
+            raise UserError(
+                f"--{given[0]}: problem '{problem.name}' does not yield trees; give "
+                "--train_source, --train_target ..."
+            )
+        return problem
+    sources = _sources(problem, args)
+    if not sources and given:
+        raise UserError(
+            f"--{given[0]} needs --treebank, or --train_trees, --dev_trees ..., "
+            "beside it"
+        )
+    if "train" in sources:
+        symbols = sources["train"].symbols(problem.symbols)
+        problem = problem.replace(symbols=symbols)
+    return problem.replace(sources={**problem.sources, **sources})
+
+
+def _sources(problem: Problem, args: argparse.Namespace) -> dict[Split, Source]:
+    """Returns the source of each split that has one."""
+    from t2t_keras.data.treebank import SilverMix, TreebankSource
+
+    def treebank(paths: list[str], sections: str = "") -> TreebankSource:
+        return TreebankSource(
+            paths,
+            sections=sections,
+            pos_tags=problem.pos_tags,
+            collapse_unary=args.collapse_unary,
+            skip_bad=args.skip_bad_trees,
+        )
+
+    sources = {}
+    for split in get_args(Split):
+        trees = getattr(args, f"{split}_trees")
+        sections = getattr(args, f"{split}_sections") or ""
+        if trees:
+            sources[split] = treebank(trees, sections)
+        elif args.treebank:
+            sources[split] = treebank([args.treebank], sections or _SECTIONS[split])
+        elif sections:
+            raise UserError(
+                f"--{split}_sections needs --treebank or --{split}_trees beside it"
+            )
+    if "train" not in sources:
+        return sources
+    ratio = args.silver_per_gold or problem.silver_per_gold
+    if args.silver_trees and not ratio:
+        raise UserError(
+            f"--silver_trees: problem '{problem.name}' has no ratio of its own; give "
+            "--silver_per_gold, or take a problem such as parsing_wsj_semi"
+        )
+    if ratio and not args.silver_trees:
+        raise UserError(
+            f"problem '{problem.name}': give --silver_trees, trees that a parser made"
+            if problem.silver_per_gold
+            else "--silver_per_gold needs --silver_trees beside it"
+        )
+    if args.silver_trees:
+        silver = treebank(args.silver_trees)
+        sources["train"] = SilverMix(sources["train"], silver, ratio)
+    return sources

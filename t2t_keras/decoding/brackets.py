@@ -1,0 +1,180 @@
+"""Balanced brackets: whatever the model thinks, the output is a tree over the words."""
+
+from collections.abc import Sequence
+from typing import NamedTuple, Self
+
+import numpy as np
+import tensorflow as tf
+
+from t2t_keras.errors import UserError
+from t2t_keras.text.brackets import Brackets
+from t2t_keras.text.tokenizer import EOS, Tokenizer
+
+# Of the 25,000 trees of the Treebank's sample and of CRAFT the deepest has 29
+# constituents around a word, and none begins more than 9 before the same word.
+MAX_DEPTH = 64
+MAX_OPENERS = 16
+
+# How much longer than the words the shortest allowed output may be: a root needs two
+# brackets, and EOS ends it.
+SHORTEST = 3
+
+
+class BracketPieces(NamedTuple):
+    """What every piece of a vocabulary is to `BalancedBrackets`.
+
+    Attributes:
+        is_leaf: [V] boolean.
+        opens: [V] int32, the number of the label that the piece opens, from 1; or 0.
+        closes: [V] int32, the number of the label that the piece closes; or 0.
+    """
+
+    is_leaf: np.ndarray
+    opens: np.ndarray
+    closes: np.ndarray
+
+    @classmethod
+    def of(cls, symbols: Sequence[str], tokenizer: Tokenizer) -> Self:
+        """Finds the pieces of a problem's symbols.
+
+        Args:
+            symbols: the problem's.
+            tokenizer: of the target.
+
+        Raises:
+            UserError: the symbols have no brackets or no leaves, or one of them is not
+                one piece of the vocabulary.
+        """
+        brackets = Brackets.of(symbols)
+        if not (brackets.openers and brackets.leaves):
+            raise UserError(
+                "the constraint 'brackets' needs a problem whose symbols are opening "
+                "and closing brackets (X and /X) and leaves; set constraint to 'none'"
+            )
+        is_leaf = np.zeros(tokenizer.vocab_size, bool)
+        opens, closes = np.zeros((2, tokenizer.vocab_size), np.int32)
+
+        def piece(symbol: str) -> int:
+            ids = tokenizer.encode(symbol)[:-1]
+            if len(ids) != 1:
+                raise UserError(
+                    f"the constraint 'brackets' needs symbols of one piece each, but "
+                    f"'{symbol}' has {len(ids)} in the vocabulary; set constraint to "
+                    "'none', or generate the data again"
+                )
+            return ids[0]
+
+        for symbol in brackets.leaves:
+            is_leaf[piece(symbol)] = True
+        for number, label in enumerate(brackets.openers, 1):
+            opens[piece(label)] = number
+            closes[piece(f"/{label}")] = number
+        return cls(is_leaf, opens, closes)
+
+
+class _State(NamedTuple):
+    """Where every hypothesis is, in the order of the beams.
+
+    Attributes:
+        stack: [B, K, MAX_DEPTH] int32, the labels of open brackets, outermost first;
+            what lies above `depth` has no meaning.
+        depth: [B, K] int32, the number of open brackets.
+        openers: [B, K] int32, the openers since the last leaf or closer.
+        words: [B, K] int32, the words that have no leaf yet.
+    """
+
+    stack: tf.Tensor
+    depth: tf.Tensor
+    openers: tf.Tensor
+    words: tf.Tensor
+
+
+class BalancedBrackets:
+    """Allows linearised trees only, with as many leaves as the source has words.
+
+    Every closer closes the innermost open bracket, no bracket is empty, and one
+    outermost bracket holds all the words (a single word may stand alone). EOS comes
+    when it is closed, and only then.
+
+    *It always ends in time.* To be completed, a hypothesis needs a leaf for each word
+    left, a closer for each open bracket, and EOS. A bracket is opened only where there
+    is room for two pieces more than that; a leaf or a closer takes what was counted
+    for it. So a hypothesis that can be completed stays one. Nor is there a state
+    without any allowed piece: where words are left a leaf is allowed, but at the very
+    start (there it is an opener), and where none are left the bracket has a child, so
+    that it may be closed.
+
+    *Chains* such as NP over NP over NP use no word; they are bounded by MAX_OPENERS
+    between two words and MAX_DEPTH in all.
+
+    Args:
+        pieces: the tables of the target's vocabulary.
+        words: [B] int32, how many words each source has.
+        max_length: [B] int32, most pieces of an output; at least words + SHORTEST.
+    """
+
+    def __init__(
+        self, pieces: BracketPieces, words: tf.Tensor, max_length: tf.Tensor
+    ) -> None:
+        self._words = words
+        self._max_length = max_length
+        self._is_leaf = pieces.is_leaf
+        self._is_opener = pieces.opens > 0
+        # 1 to open a bracket, -1 to close one, 0 for all other pieces.
+        self._step = np.sign(pieces.opens - pieces.closes)
+        self._opens = pieces.opens
+        # EOS closes the tree, as it were: the same comparison serves.
+        self._end = int(pieces.closes.max()) + 1
+        is_end = np.arange(len(pieces.closes)) == EOS
+        self._closes = np.where(is_end, self._end, pieces.closes).astype(np.int32)
+
+    def init(self, source: tf.Tensor, num_beams: tf.Tensor) -> _State:
+        """Returns the state before the first step: nothing is open."""
+        shape = tf.stack([tf.shape(source)[0], num_beams])
+        zeros = tf.zeros(shape, tf.int32)
+        return _State(
+            stack=tf.zeros(tf.concat([shape, [MAX_DEPTH]], 0), tf.int32),
+            depth=zeros,
+            openers=zeros,
+            words=self._words[:, None] + zeros,
+        )
+
+    def mask(self, state: _State, position: tf.Tensor) -> tf.Tensor:
+        """Returns [B, K, V]: where a piece leads on towards a tree."""
+        depth, words = state.depth, state.words
+        room = self._max_length[:, None] - position  # for so many pieces, EOS included
+        spare = room - (words + depth + 1)
+        has_words = words > 0
+        leaf = has_words & ((depth > 0) | (words == 1))
+        opener = has_words & (spare >= 2)
+        opener &= (depth < MAX_DEPTH) & (state.openers < MAX_OPENERS)
+        closer = (state.openers == 0) & ((depth > 1) | ~has_words)
+
+        innermost = tf.range(MAX_DEPTH) == depth[:, :, None] - 1
+        label = tf.reduce_sum(tf.where(innermost, state.stack, 0), axis=2)
+        label = tf.where(depth > 0, label, self._end)
+        label = tf.where(closer, label, -1)
+        return (
+            (leaf[:, :, None] & self._is_leaf)
+            | (opener[:, :, None] & self._is_opener)
+            | (label[:, :, None] == self._closes)
+        )
+
+    def advance(self, state: _State, parents: tf.Tensor, tokens: tf.Tensor) -> _State:
+        """Returns the state after the pieces [B, K].
+
+        What becomes of places that no hypothesis takes does not matter.
+        """
+        stack, depth, openers, words = (
+            tf.gather(tensor, parents, batch_dims=1) for tensor in state
+        )
+        label = tf.gather(self._opens, tokens)
+        step = tf.gather(self._step, tokens)
+        is_opener = step > 0
+        is_new = (tf.range(MAX_DEPTH) == depth[:, :, None]) & is_opener[:, :, None]
+        return _State(
+            stack=tf.where(is_new, label[:, :, None], stack),
+            depth=depth + step,
+            openers=tf.where(is_opener, openers + 1, 0),
+            words=words - tf.cast(step == 0, tf.int32),
+        )

@@ -1,0 +1,68 @@
+"""Sentences and their trees as text, in the TensorFlow graph."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import tensorflow as tf
+
+from t2t_keras.decoding.brackets import BracketPieces
+from t2t_keras.text.graph_ids import CPU
+from t2t_keras.text.linearise import UNKNOWN_TAG, UNTAGGED
+from t2t_keras.text.punctuation_graph import PunctuationGraph
+from t2t_keras.text.tokenizer import Tokenizer
+from t2t_keras.text.tree import OUTER
+from t2t_keras.text.treebank_words import rules
+
+
+class TreeText(tf.Module):
+    """`treebank_text` and `restore_text` as TensorFlow operations.
+
+    The latter for undamaged symbols only: those that `BalancedBrackets` allows.
+
+    Args:
+        symbols: the problem's.
+        tokenizer: of the target.
+        raw: whether sentences are raw (see `treebank_text`).
+    """
+
+    def __init__(self, symbols: Sequence[str], tokenizer: Tokenizer, raw: bool) -> None:
+        super().__init__(name="tree_text")
+        self._rules = rules(raw)
+        self._pieces = BracketPieces.of(symbols, tokenizer)
+        self._symbols = np.full(tokenizer.vocab_size, "", object)
+        for symbol in symbols:
+            self._symbols[tokenizer.encode(symbol)[0]] = symbol
+        self._punctuation = PunctuationGraph() if UNTAGGED in symbols else None
+
+    def source_texts(self, texts: tf.Tensor) -> tf.Tensor:
+        """Returns sentences [B] with one space between any two words."""
+        with tf.device(CPU):
+            for pattern, replacement in self._rules:
+                texts = tf.strings.regex_replace(texts, pattern, replacement)
+            return texts
+
+    def format(self, texts: tf.Tensor, ids: tf.Tensor) -> tf.Tensor:
+        """Returns the trees of pieces [B, n, T] over the words of texts [B]: [B, n].
+
+        Where there are no pieces, the text is empty.
+        """
+        with tf.device(CPU):
+            words = tf.strings.split(texts, " ")
+            is_leaf = tf.gather(self._pieces.is_leaf, ids)
+            is_opener = tf.gather(self._pieces.opens, ids) > 0
+            is_closer = tf.gather(self._pieces.closes, ids) > 0
+            symbols = tf.gather(tf.constant(self._symbols), ids)
+            # Each leaf has the next word; the others, some word that is not used.
+            number = tf.cumsum(tf.cast(is_leaf, tf.int32), axis=2, exclusive=True)
+            number = tf.minimum(number, tf.cast(words.bounding_shape(1), tf.int32) - 1)
+            if self._punctuation:
+                tags = tf.gather(self._punctuation.tags(words), number, batch_dims=1)
+                tags = tf.where(tags == "", UNKNOWN_TAG, tags)
+                symbols = tf.where(symbols == UNTAGGED, tags, symbols)
+            word = tf.gather(words.to_tensor(""), number, batch_dims=1)
+            leaves = tf.strings.join([" (", symbols, " ", word, ")"])
+            openers = tf.strings.join([" (", symbols])
+            parts = tf.where(is_closer, ")", tf.where(is_opener, openers, ""))
+            inside = tf.strings.reduce_join(tf.where(is_leaf, leaves, parts), axis=2)
+            trees = tf.strings.join([f"({OUTER}", inside, ")"])
+            return tf.where(inside == "", "", trees)

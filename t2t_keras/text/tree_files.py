@@ -1,0 +1,143 @@
+"""Treebanks on the disk: which files, which sections, and the trees in them."""
+
+import gzip
+import re
+import zlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from t2t_keras.errors import UserError
+from t2t_keras.text.tree import BadTree, Tree, parse_trees, prepare
+
+# The Wall Street Journal's file NN of section SS: wsj_SSNN.mrg.
+_WSJ_FILE = re.compile(r"wsj_(\d{4})\.mrg(\.gz)?", re.IGNORECASE)
+_SECTIONS = re.compile(r"(\d\d|\d{4})(?:-(\d\d|\d{4}))?")
+
+
+def read_trees(
+    path: str | Path,
+    *,
+    sections: str = "",
+    raw: bool = False,
+    collapse_unary: bool = False,
+    on_bad: Callable[[BadTree], None] | None = None,
+) -> Iterator[Tree]:
+    """Reads the trees of a file, or of a directory's `.mrg` and `.mrg.gz` files.
+
+    Both formats are understood: a tree a line, and the Penn Treebank's own, where a
+    tree goes over several lines. In both, a bracket in a line's first column begins a
+    tree.
+
+    Args:
+        path: a file, plain or gzipped, or a directory, searched to any depth.
+        sections: as of `tree_files`.
+        raw: as they stand in the file; else through `prepare`.
+        collapse_unary: as of `prepare`.
+        on_bad: called with the error for each tree that cannot be used, which is then
+            left out; without it, the first such tree raises.
+
+    Raises:
+        UserError: there is no such file, or, without `on_bad`, a tree cannot be used;
+            the message names the file and the line.
+    """
+    for file in tree_files(path, sections):
+        for number, lines in _chunks(file):
+            for line, tree in parse_trees(lines, str(file), number):
+                try:
+                    if isinstance(tree, BadTree):
+                        raise tree
+                    yield (
+                        tree if raw else prepare(tree, f"{file}:{line}", collapse_unary)
+                    )
+                except BadTree as error:
+                    if on_bad is None:
+                        raise
+                    on_bad(error)
+
+
+def tree_files(path: str | Path, sections: str = "") -> list[Path]:
+    """Returns the file itself, or a directory's `.mrg` and `.mrg.gz` files in order.
+
+    Args:
+        path: a file or a directory, searched to any depth.
+        sections: which of the files named `wsj_SSNN.mrg`, as the Linguistic Data
+            Consortium ships the Wall Street Journal's: sections (`02-21`), files
+            (`0001-0159`) or several of either (`00,01,24`). Empty: all files.
+
+    Raises:
+        UserError: there is nothing at that path, or nothing of the sections.
+    """
+    path = Path(path)
+    ranges = _ranges(sections)
+    if path.is_file():
+        files = [path]
+    elif path.is_dir():
+        files = sorted(
+            file
+            for file in path.rglob("*")
+            if file.is_file() and file.name.lower().endswith((".mrg", ".mrg.gz"))
+        )
+        if not files:
+            raise UserError(f"{path}: the directory has no .mrg or .mrg.gz file")
+    else:
+        raise UserError(f"{path}: there is no such file or directory of trees")
+    if not ranges:
+        return files
+    chosen = [file for file in files if _is_within(file, ranges)]
+    if not chosen:
+        raise UserError(
+            f"{path}: no file wsj_SSNN.mrg is of the sections {sections}; name others "
+            "(--train_sections, --dev_sections, --test_sections)"
+        )
+    return chosen
+
+
+def _ranges(sections: str) -> list[range]:
+    """Returns the ranges of file numbers SSNN that are named."""
+    ranges = []
+    for item in filter(None, sections.replace(" ", "").split(",")):
+        match = _SECTIONS.fullmatch(item)
+        if match is None:
+            raise UserError(
+                f"sections: '{item}' is neither a section (02), a file of one (0203) "
+                "nor a range of them (02-21)"
+            )
+        first, last = match[1], match[2] or match[1]
+        numbers = range(int(f"{first:0<4}"), int(f"{last:9<4}") + 1)
+        if not numbers:
+            raise UserError(f"sections: the range '{item}' ends before it begins")
+        ranges.append(numbers)
+    return ranges
+
+
+def _is_within(file: Path, ranges: list[range]) -> bool:
+    """Whether a file is of the Wall Street Journal and in one of the ranges."""
+    match = _WSJ_FILE.fullmatch(file.name)
+    return match is not None and any(int(match[1]) in numbers for numbers in ranges)
+
+
+def _chunks(file: Path) -> Iterator[tuple[int, list[str]]]:
+    """Divides a file where a bracket stands in the first column.
+
+    Yields:
+        The number of the first line, from 1, and the lines.
+    """
+    start, lines = 1, []
+    opener = gzip.open if file.suffix.lower() == ".gz" else open
+    number = 0
+    try:
+        with opener(file, "rb") as stream:
+            for number, line in enumerate(stream, 1):
+                text = line.decode("utf-8-sig" if number == 1 else "utf-8")
+                if text.startswith("(") and lines:
+                    yield start, lines
+                    lines = []
+                if not lines:
+                    start = number
+                lines.append(text)
+    except UnicodeDecodeError:
+        raise UserError(f"{file}:{number}: the line is not UTF-8") from None
+    except (OSError, EOFError, zlib.error) as error:
+        raise UserError(f"{file}: cannot be read ({error})") from None
+    if lines:
+        yield start, lines

@@ -1,0 +1,269 @@
+"""Bracket symbols: the constraint of the search, and the repair of what is free."""
+
+import functools
+import random
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from decoding_models import (
+    EOS,
+    TableModel,
+    all_targets,
+    log_probs_of,
+    numpy_of,
+    outputs,
+    penalty,
+    searcher,
+    transformer,
+)
+from reference import reference
+
+from t2t_keras.decoding.beam_search import beam_search
+from t2t_keras.decoding.brackets import (
+    MAX_DEPTH,
+    MAX_OPENERS,
+    SHORTEST,
+    BalancedBrackets,
+    BracketPieces,
+)
+from t2t_keras.decoding.constraint import AllOf, BannedPieces
+from t2t_keras.decoding.sampling import sample
+from t2t_keras.errors import UserError
+from t2t_keras.text.brackets import Brackets
+from t2t_keras.text.linearise import SYMBOLS, linearise, restore
+from t2t_keras.text.tree import parse_tree
+from t2t_keras.text.tree_files import read_trees
+
+# PAD, EOS, and pieces that are no symbols at 2 and 7.
+PIECES = ("", "", "?", "S", "/S", "n", "v", "?", "P", "/P")
+VOCAB = len(PIECES)
+
+
+class Vocabulary:
+    """A tokenizer of whole words."""
+
+    def __init__(self, pieces=PIECES):
+        self.pieces = pieces
+        self.vocab_size = len(pieces)
+
+    def encode(self, text):
+        known = text in self.pieces
+        return [self.pieces.index(text) if known else c for c in text[:1]] + [
+            *([] if known else text[1:]),
+            EOS,
+        ]
+
+
+TABLES = BracketPieces.of(("S", "/S", "P", "/P", "n", "v"), Vocabulary())
+
+
+def is_tree(ids, words):
+    """Whether the pieces are a tree over so many words: a recursive definition."""
+    if not ids or ids[-1] != EOS:
+        return False
+    symbols = [PIECES[i] for i in ids[:-1]]
+
+    def node(i):
+        """The end of the node that begins at i, and its words; None if it is none."""
+        if i >= len(symbols):
+            return None
+        if symbols[i] in ("n", "v"):
+            return i + 1, 1
+        if symbols[i] not in ("S", "P"):
+            return None
+        label, total = symbols[i], 0
+        i += 1
+        while i < len(symbols) and symbols[i] != f"/{label}":
+            child = node(i)
+            if child is None:
+                return None
+            i, count = child
+            total += count
+        return (i + 1, total) if i < len(symbols) and total else None
+
+    return node(0) == (len(symbols), words)
+
+
+@functools.cache
+def every_target(limit):
+    """All sequences of the symbols but "v", ending in EOS."""
+    symbols = [3, 4, 5, 8, 9]
+    return [[symbols[i - 2] for i in t[:-1]] + [EOS] for t in all_targets(7, limit)]
+
+
+def constraint(words, limits):
+    return BalancedBrackets(
+        TABLES, tf.constant(words, tf.int32), tf.constant(limits, tf.int32)
+    )
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_equals_the_best_of_all_trees(seed):
+    """A beam that holds everything finds what exhaustive search finds."""
+    model = transformer(VOCAB)
+    softmax = model.softmax_embedding.weights[0]
+    noise = np.random.default_rng(seed).normal(size=softmax.shape)
+    softmax.assign_add(noise.astype("float32"))
+    sources = [[3, 4, 2, 5, 1], [2, 1, 0, 0, 0], [5, 5, 1, 0, 0]]
+    words, limit, n = [2, 1, 3], 8, 5
+    search = searcher(
+        model,
+        AllOf([constraint(words, [limit] * 3), BannedPieces([6], VOCAB)]),
+        trace=False,
+    )
+    found = search(sources, limit, beam_size=600, alpha=0.3, n_best=n)
+    for row, source in enumerate(sources):
+        trees = [
+            target for target in every_target(limit) if is_tree(target, words[row])
+        ]
+        assert len(trees) >= n
+        scores = log_probs_of(model, source, trees)
+        scores = scores / [penalty(len(t), 0.3) for t in trees]
+        best = np.argsort(-scores)[:n]
+        assert outputs(found, row) == [trees[i] for i in best]
+        np.testing.assert_allclose(found.scores[row], scores[best], atol=1e-4)
+
+
+def random_table(count, steps, seed, scale=3.0):
+    """Logits of sentences without any sense."""
+    generator = np.random.default_rng(seed)
+    table = generator.normal(scale=scale, size=(count, steps, VOCAB, VOCAB))
+    return TableModel(tf.constant(table, tf.float32))
+
+
+def tree_searcher(model, beam_size, alpha):
+    """The constrained search of a model, traced once, all hypotheses returned."""
+    row = tf.TensorSpec([None], tf.int32)
+
+    @tf.function(input_signature=[row, row, row])
+    def search(sentences, words, limits):
+        return beam_search(
+            model,
+            sentences[:, None],
+            beam_size=beam_size,
+            alpha=alpha,
+            max_length=limits,
+            n_best=beam_size,
+            constraint=BalancedBrackets(TABLES, words, limits),
+        )
+
+    return lambda *arrays: numpy_of(search(*(np.array(a, np.int32) for a in arrays)))
+
+
+@pytest.mark.parametrize("beam_size", [1, 2, 3, 4])
+def test_any_model_yields_trees(beam_size):
+    """Thousands of outputs, of models that would write anything."""
+    rows, longest = 400, 40
+    generator = np.random.default_rng(beam_size)
+    words = generator.integers(1, 12, rows)
+    limits = words + SHORTEST + generator.integers(0, longest - 15, rows)
+    model = random_table(rows, longest, beam_size)
+    found = tree_searcher(model, beam_size, 0.3)(range(rows), words, limits)
+    assert found.lengths[:, 0].all()
+    targets = [(t, row) for row in range(rows) for t in outputs(found, row) if t]
+    assert len(targets) > 0.9 * rows * beam_size
+    for target, row in targets:
+        assert is_tree(target, words[row]), [PIECES[i] for i in target]
+        assert len(target) <= limits[row]
+
+
+def test_a_model_of_openers_only_is_stopped_in_time():
+    """Chains end at the constraint's bounds, and all words still have their place."""
+    logits = np.zeros((1, 200, VOCAB, VOCAB), np.float32)
+    logits[..., [3, 8]] = [50, 49]
+    search = tree_searcher(TableModel(tf.constant(logits)), 2, 0.0)
+    for room in (3, 6, 150):
+        target = outputs(search([0], [20], [20 + room]), 0)[0]
+        assert is_tree(target, 20)
+        openers = np.isin(target, [3, 8])
+        assert openers[: min(MAX_OPENERS, (room - 1) // 2)].all()
+        assert not openers[: MAX_OPENERS + 1].all()
+        depth = np.cumsum(openers) - np.cumsum(np.isin(target, [4, 9]))
+        assert depth.max() == min(MAX_DEPTH, (room - 1) // 2)
+
+
+def test_companions_change_nothing():
+    words = np.array([1, 5, 2, 9, 3, 4])
+    limits = words + np.array([3, 30, 10, 4, 25, 8])
+    search = tree_searcher(random_table(6, 40, seed=7, scale=1.0), 4, 0.3)
+    together = search(range(6), words, limits)
+    for row in range(6):
+        alone = search([row], words[[row]], limits[[row]])
+        assert outputs(alone, 0) == outputs(together, row)
+        np.testing.assert_allclose(alone.scores[0], together.scores[row], atol=1e-4)
+
+
+def test_samples_are_trees():
+    words, limits = [4, 1, 7], [30, 9, 10]
+    found = numpy_of(
+        sample(
+            random_table(3, 30, 5, scale=1.0),
+            tf.constant([[0], [1], [2]]),
+            seeds=tf.constant([[0, 1], [0, 2], [0, 3]]),
+            max_length=tf.constant(limits),
+            num_samples=50,
+            constraint=constraint(words, limits),
+        )
+    )
+    for row in range(3):
+        targets = outputs(found, row)
+        assert all(is_tree(target, words[row]) for target in targets)
+        assert len(set(map(tuple, targets))) > 3
+
+
+def test_what_are_no_brackets():
+    with pytest.raises(UserError, match="needs a problem whose symbols are opening"):
+        BracketPieces.of(("S", "n"), Vocabulary())
+    with pytest.raises(UserError, match="needs symbols of one piece each, but 'XP'"):
+        BracketPieces.of(("S", "/S", "n", "XP"), Vocabulary())
+
+
+BRACKETS = Brackets.of(SYMBOLS)
+
+
+@pytest.mark.parametrize(
+    ("words", "symbols", "repaired"),
+    [
+        # Trees, which stay as they are; also with a label that is not the problem's.
+        ("a b .", "S NP NN /NP VP VB /VP . /S", None),
+        ("a", "NN", None),
+        ("a b", "ODD NN NP NN /NP /ODD", None),
+        # Left open: closed with the constituent around, or at the end.
+        ("a b", "S NP NN VP VB /VP /S", "S NP NN VP VB /VP /NP /S"),
+        ("a b", "S NP NN NN", "S NP NN NN /NP /S"),
+        # Closers of nothing, and constituents of nothing.
+        ("a b", "S NP NN /NP /VP /NP NN /S /S", "S NP NN /NP NN /S"),
+        ("a b", "S NP VP /VP /NP VP NN NN /VP /S", "S VP NN NN /VP /S"),
+        # Leaves too many, leaves too few.
+        ("a", "S NP NN /NP VP VB /VP . /S", "S NP NN /NP /S"),
+        ("a b , .", "S NP NN /NP /S", "S NP NN /NP NN , . /S"),
+        ("a b c", "S NN NP", "S NN NN NN /S"),
+        ("a .", "", "NN ."),
+        # Of another vocabulary, or of characters that would break the brackets.
+        ("a .", "S ( junk /junk) /S", "S NN . /S"),
+    ],
+)
+def test_repair(words, symbols, repaired):
+    result = BRACKETS.repair(words.split(), symbols.split())
+    assert " ".join(result) == (symbols if repaired is None else repaired)
+
+
+def test_any_symbols_are_repaired_to_a_tree_with_exactly_the_words():
+    generator = random.Random(1)
+    symbols = ("S", "NP", "/S", "/NP", "NN", ".", "X1", "/X1", "(", "/)", "/", "((")
+    for _ in range(3_000):
+        words = [generator.choice("ab.,'") for _ in range(generator.randint(1, 6))]
+        output = generator.choices(symbols, k=generator.randint(0, 14))
+        fixed = BRACKETS.repair(words, output)
+        tree = restore(words, fixed)
+        assert linearise(tree) == fixed  # nothing was left to be repaired
+        assert tree.words() == words
+        assert parse_tree(tree.format()) == tree
+        assert BRACKETS.repair(words, fixed) == fixed
+
+
+def test_no_tree_is_changed():
+    for tree in read_trees(reference("wsj_sample")):
+        symbols = linearise(tree)
+        assert BRACKETS.repair(tree.words(), symbols) == symbols

@@ -1,0 +1,100 @@
+"""The command line on a problem of trees: from words to bracketed trees."""
+
+import itertools
+
+import pytest
+from test_cli import run, run_json, write
+
+from t2t_keras import registry
+from t2t_keras.text.linearise import restore_text
+from t2t_keras.text.tree import parse_tree
+
+LINES = ("The dog barks .", "", "  A cat\t(it sleeps ) .")
+WORDS = (
+    ["The", "dog", "barks", "."],
+    [],
+    ["A", "cat", "-LRB-it", "sleeps", "-RRB-", "."],
+)
+
+
+@pytest.fixture(scope="module")
+def run_dir(tmp_path_factory):
+    """A run that has hardly learned anything."""
+    folder = tmp_path_factory.mktemp("trees")
+    pairs = itertools.islice(registry.problem("parsing_toy").source("train")(), 60)
+    trees = write(folder / "trees", *(restore_text(*pair) for pair in pairs))
+    files = [w for s in ("train", "dev", "test") for w in (f"--{s}_trees", trees)]
+    problem = ("--problem", "parsing_toy", "--data_dir", folder / "data")
+    assert run("datagen", *problem, *files, "--vocab_size", 430, "--workers", 1) == 0
+    hparams = "num_layers=1,d_model=16,d_ff=32,num_heads=2,batch_tokens=512"
+    train = ("train", *problem, "--hparams_set", "tiny", "--hparams", hparams)
+    steps = ("--train_steps", 1, "--eval_sentences", 2)
+    assert run(*train, *steps, "--output_dir", folder / "run") == 0
+    return folder / "run"
+
+
+def test_translate(run_dir, capfd, tmp_path):
+    argv = (
+        "translate",
+        "--output_dir",
+        run_dir,
+        "--input",
+        write(tmp_path / "a", *LINES),
+    )
+    output = tmp_path / "b"
+    result = run_json(capfd, *argv, "--output", output)
+    assert (result["sentences"], result["repaired"]) == (3, 0.0)
+    trees = output.read_text().split("\n")[:-1]
+    assert [parse_tree(t).words() if t else [] for t in trees] == list(WORDS)
+
+    result = run_json(capfd, *argv, "--output", output, "--constraint", "none")
+    assert result["repaired"] == pytest.approx(2 / 3)
+    trees = output.read_text().split("\n")[:-1]
+    assert [parse_tree(t).words() if t else [] for t in trees] == list(WORDS)
+
+    assert run(*argv, "--output", output, "--n_best", 2, "--constraint", "none") == 0
+    assert "66.7% of the outputs were no trees over the words" in capfd.readouterr().err
+    rows = [line.split("\t") for line in output.read_text().splitlines()]
+    assert [row[:2] for row in rows if row[3]] == [
+        ["1", "1"],
+        ["1", "2"],
+        ["3", "1"],
+        ["3", "2"],
+    ]
+    assert float(rows[0][2]) >= float(rows[1][2])
+
+
+def test_evaluate_reports_repairs(run_dir, capfd):
+    argv = ("evaluate", "--output_dir", run_dir, "--sentences", 3)
+    assert run_json(capfd, *argv)["repaired"] == 0.0
+    assert run_json(capfd, *argv, "--constraint", "none")["repaired"] == 1.0
+
+
+def test_the_line_of_a_long_sentence_is_named(run_dir, caplog, tmp_path):
+    """Lines are read in chunks of 2,000."""
+    lines = [*[""] * 2_003, "dog " * 1_100]
+    argv = ("translate", "--output_dir", run_dir, "--output", tmp_path / "b")
+    options = ("--beam_size", 1, "--extra_length", 0)
+    assert run(*argv, "--input", write(tmp_path / "a", *lines), *options) == 0
+    assert "input 2004 has" in caplog.text
+    tree = (tmp_path / "b").read_text().splitlines()[-1]
+    assert len(parse_tree(tree).words()) == 1_100
+
+
+def test_an_export_has_its_options_built_in(run_dir, capfd, tmp_path):
+    export = tmp_path / "export"
+    argv = ("export", "--output_dir", run_dir, "--export_dir", export)
+    assert run(*argv, "--constraint", "none") == 2
+    assert "needs the constraint 'brackets'" in capfd.readouterr().err
+    assert run(*argv, "--raw") == 0
+    lines = write(tmp_path / "a", "He didn't (really) bark.", "")
+    output = tmp_path / "b"
+    argv = ("--input", lines, "--output", output)
+    assert run("translate", "--export_dir", export, "--raw", *argv) == 2
+    assert "--raw needs --output_dir" in capfd.readouterr().err
+    assert run("translate", "--export_dir", export, *argv) == 0
+    served = output.read_text()
+    assert run("translate", "--output_dir", run_dir, "--raw", *argv) == 0
+    assert served == output.read_text()
+    words = "He did n't -LRB- really -RRB- bark ."
+    assert parse_tree(served.splitlines()[0]).words() == words.split()

@@ -1,0 +1,139 @@
+"""Treebanks on the disk: formats, directories, sections, bad trees, real treebanks."""
+
+import gzip
+import re
+
+import pytest
+from reference import reference
+
+from t2t_keras.errors import UserError
+from t2t_keras.text.tree import prepare
+from t2t_keras.text.tree_files import read_trees, tree_files
+
+GOOD = "(TOP (S (NN good)))\n"
+MRG = """
+( (S
+    (NP-SBJ-1 (DT The) (NN pound) )
+    (VP (VBD was)
+      (NP (-NONE- *-1) ))
+    (. .) ))
+( (NP=2 (NN value) ))
+"""
+
+
+def test_trees_over_several_lines_and_a_tree_a_line(tmp_path):
+    (tmp_path / "wsj_0001.mrg").write_text(MRG)
+    trees = [tree.format() for tree in read_trees(tmp_path)]
+    assert trees == [
+        "(TOP (S (NP (DT The) (NN pound)) (VP (VBD was)) (. .)))",
+        "(TOP (NP (NN value)))",
+    ]
+    raw = next(read_trees(tmp_path, raw=True))
+    assert raw.label == "" and raw.children[0].children[0].label == "NP-SBJ-1"
+    lines = tmp_path / "lines"
+    lines.write_bytes(b"\xef\xbb\xbf" + "\r\n".join(trees).encode())
+    assert [tree.format() for tree in read_trees(lines)] == trees
+
+
+def test_files_are_found_in_order_plain_and_gzipped(tmp_path):
+    for section in ("03", "02"):
+        (tmp_path / section).mkdir()
+        (tmp_path / section / "wsj_1.mrg").write_text(f"( (NN s{section}))")
+    with gzip.open(tmp_path / "02" / "wsj_2.mrg.gz", "wt") as file:
+        file.write("( (NN gz)) ( (NN two))\n\n")
+    (tmp_path / "README").write_text("not a tree")
+    words = [tree.words()[0] for tree in read_trees(tmp_path)]
+    assert words == ["s02", "gz", "two", "s03"]
+
+
+@pytest.mark.parametrize(
+    ("sections", "numbers"),
+    [
+        ("02-21", ["0200", "0299", "2199"]),
+        ("22", ["2200"]),
+        ("23,00", ["0001", "2300"]),
+        ("0200-0298, 22", ["0200", "2200"]),
+        ("0001", ["0001"]),
+        ("21-2299", ["2199", "2200"]),
+        ("", ["0001", "0200", "0299", "2199", "2200", "2300", "other"]),
+    ],
+)
+def test_sections_are_chosen_by_the_names_of_the_files(tmp_path, sections, numbers):
+    for number in ("0001", "0200", "0299", "2199", "2200", "2300"):
+        (tmp_path / "wsj" / number[:2]).mkdir(parents=True, exist_ok=True)
+        suffix = "mrg.gz" if number == "2300" else "mrg"
+        file = tmp_path / "wsj" / number[:2] / f"wsj_{number}.{suffix}"
+        file.write_bytes(b"")
+    (tmp_path / "brown").mkdir()
+    (tmp_path / "wsj" / "other.mrg").write_bytes(b"")
+    names = [file.name for file in tree_files(tmp_path, sections)]
+    assert [name.removeprefix("wsj_").split(".")[0] for name in names] == numbers
+
+
+@pytest.mark.parametrize(
+    ("sections", "message"),
+    [
+        ("train", "'train' is neither a section"),
+        ("2", "'2' is neither a section"),
+        ("02-", "'02-' is neither a section"),
+        ("21-02", "the range '21-02' ends before it begins"),
+        ("24", "wsj: no file wsj_SSNN.mrg is of the sections 24; name others"),
+    ],
+)
+def test_sections_that_are_none(tmp_path, sections, message):
+    (tmp_path / "wsj").mkdir()
+    (tmp_path / "wsj" / "wsj_0201.mrg").write_text(GOOD)
+    with pytest.raises(UserError, match=message):
+        tree_files(tmp_path / "wsj", sections)
+
+
+def test_a_bad_tree_is_named_by_file_and_line_and_can_be_left_out(tmp_path):
+    file = tmp_path / "trees.mrg"
+    bad = "(TOP (S (NN a b)))\n( (S (NN a)\n(TOP (S\n (-NONE- *)))\n"
+    file.write_text(GOOD + bad + GOOD)
+    with pytest.raises(UserError, match=rf"{file}:2: the leaf \(NN a b\)"):
+        list(read_trees(file))
+    errors = []
+    trees = list(read_trees(file, on_bad=errors.append))
+    assert [tree.format() for tree in trees] == [GOOD.strip()] * 2
+    places = [str(error).split(": ")[0] for error in errors]
+    assert places == [f"{file}:{line}" for line in (2, 3, 4)]
+    reasons = [error.reason for error in errors]
+    assert reasons == ["space_in_word", "unbalanced_brackets", "no_words"]
+
+
+def test_what_cannot_be_read_is_named(tmp_path):
+    with pytest.raises(UserError, match="no such file"):
+        tree_files(tmp_path / "absent")
+    with pytest.raises(UserError, match=r"no \.mrg"):
+        tree_files(tmp_path)
+    latin = tmp_path / "latin.mrg"
+    latin.write_bytes(GOOD.encode() + "(TOP (NN é))\n".encode("latin-1"))
+    with pytest.raises(UserError, match=r"latin\.mrg:2: .*UTF-8"):
+        list(read_trees(latin))
+    broken = tmp_path / "broken.mrg.gz"
+    broken.write_bytes(gzip.compress(GOOD.encode() * 99)[:-20])
+    with pytest.raises(UserError, match="cannot be read"):
+        list(read_trees(broken))
+
+
+def test_every_tree_of_the_treebank_sample_is_read():
+    trees = list(read_trees(reference("wsj_sample"), raw=True))
+    assert len(trees) == 3914
+    # A second reading of the same files, by regular expression.
+    text = "".join(f.read_text() for f in tree_files(reference("wsj_sample")))
+    leaves = re.findall(r"\(([^()\s]+) ([^()\s]+)\)", text)
+    pairs = (zip(tree.tags(), tree.words(), strict=True) for tree in trees)
+    assert [leaf for tree_leaves in pairs for leaf in tree_leaves] == leaves
+    words = [word for tag, word in leaves if tag != "-NONE-"]
+    assert [w for tree in trees for w in prepare(tree).words()] == words
+
+
+def test_every_usable_tree_of_craft_is_read_and_the_others_are_named():
+    errors = []
+    path = reference("craft/train.mrg.gz")
+    count = sum(1 for _ in read_trees(path, on_bad=errors.append))
+    assert count + len(errors) == 18_951
+    lines = [int(re.search(r":(\d+): ", str(error)).group(1)) for error in errors]
+    assert lines == [17490, 17495, 17506, 17609]
+    assert {error.reason for error in errors} == {"space_in_word"}

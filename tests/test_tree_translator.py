@@ -1,0 +1,205 @@
+"""From sentences to bracketed trees: in this process and from a SavedModel."""
+
+import itertools
+import json
+import logging
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from decoding_models import log_probs_of, transformer
+
+from t2t_keras import registry
+from t2t_keras.data.vocabulary import train_vocabulary, vocab_files
+from t2t_keras.decoding.translator import Translator
+from t2t_keras.errors import UserError
+from t2t_keras.problem import Problem
+from t2t_keras.serving.saved_model import export_saved_model
+from t2t_keras.text.linearise import UNTAGGED_SYMBOLS
+from t2t_keras.text.load import load_tokenizer
+from t2t_keras.text.tree import parse_tree
+
+SENTENCES = [
+    "The dog barks .",
+    "",
+    "It  is\tlate ( very ) , isn't it ?",
+    "naïve\u00a0café 「日本語」 / ' 7 '",
+    " \u3000",
+    "Go",
+    "The old man sees the woman who reads a book .",
+]
+WORDS = [
+    ["The", "dog", "barks", "."],
+    [],
+    ["It", "is", "late", "-LRB-", "very", "-RRB-", ",", "isn't", "it", "?"],
+    ["naïve\u00a0café", "「日本語」", "/", "'", "7", "'"],
+    [],
+    ["Go"],
+    ["The", "old", "man", "sees", "the", "woman", "who", "reads", "a", "book", "."],
+]
+
+
+def make(problem, folder):
+    """A translator with random weights."""
+    pairs = list(itertools.islice(problem.source("train")(), 300))
+    tokenizers = []
+    for side, texts in zip(("source", "target"), zip(*pairs, strict=True), strict=True):
+        path = folder / vocab_files(problem)[side]
+        train_vocabulary(problem, texts, path, own_process=False)
+        tokenizers.append(load_tokenizer(path))
+    model = transformer(*(t.vocab_size for t in tokenizers), max_positions=128)
+    return Translator(problem, model, *tokenizers)
+
+
+@pytest.fixture(scope="module")
+def translator(tmp_path_factory):
+    problem = registry.problem("parsing_toy").replace(vocab_size=480, extra_length=30)
+    return make(problem, tmp_path_factory.mktemp("vocab"))
+
+
+def test_trees_over_the_words(translator):
+    outputs = translator.n_best(SENTENCES, 3)
+    for words, best in zip(WORDS, outputs, strict=True):
+        if not words:
+            assert [output.text for output in best] == [""]
+            continue
+        assert len({output.text for output in best}) == len(best) == 3
+        for output in best:
+            tree = parse_tree(output.text)
+            assert tree.words() == words
+            assert len(tree.children) == 1
+            assert not output.is_repaired
+    assert translator.translate(SENTENCES[::-1], batch_tokens=1)[::-1] == [
+        best[0].text for best in outputs
+    ]
+
+
+def test_the_constraint_does_not_change_probabilities(translator):
+    (best,) = translator.n_best([SENTENCES[-1]], 4)
+    source = translator.source_tokenizer.encode(SENTENCES[-1])
+    log_probs = log_probs_of(translator.model, source, [output.ids for output in best])
+    np.testing.assert_allclose([o.log_prob for o in best], log_probs, atol=1e-4)
+
+
+def test_free_outputs_are_repaired(translator):
+    outputs = translator.n_best(SENTENCES, 2, constraint="none")
+    for words, best in zip(WORDS, outputs, strict=True):
+        for output in best:
+            assert output.is_repaired == bool(words)  # no sense in these weights
+            assert (
+                parse_tree(output.text).words() if words else output.text or []
+            ) == (words)
+
+
+def test_raw_sentences(translator):
+    tokenized = "`` It is n't late , '' he said -LRB- again -RRB- ."
+    raw = '"It isn\'t late," he said (again).'
+    (tree,) = translator.translate([raw], raw=True)
+    assert [tree] == translator.translate([tokenized])
+    assert parse_tree(tree).words() == tokenized.split()
+
+
+def test_a_sentence_over_the_limit(translator, caplog):
+    """It is named and cut for the model; the tree is over all of its words."""
+    long = " ".join(["dog"] * 70)
+    with caplog.at_level(logging.WARNING):
+        _, tree = translator.n_best(
+            ["Go", long], before=40, max_source_length=20, extra_length=2
+        )
+    assert "input 42 has" in caplog.text
+    assert parse_tree(tree[0].text).words() == long.split()
+
+
+def test_parsers_are_constrained_by_default(translator):
+    for name in ("parsing_wsj", "parsing_toy"):
+        problem = registry.problem(name)
+        assert problem.constraint == "brackets"
+        assert problem.reversed().constraint == "none"
+    assert translator.options.constraint == "brackets"
+
+
+def test_errors(translator, tmp_path):
+    with pytest.raises(UserError, match="constraint must be one of none, brackets"):
+        translator.translate(["a"], constraint="trees")
+    with pytest.raises(UserError, match="constraint 'brackets'; give no other"):
+        export_saved_model(translator, tmp_path / "export", constraint="none")
+    text = Translator(
+        Problem(summary="", name="prose"),
+        translator.model,
+        translator.source_tokenizer,
+        translator.target_tokenizer,
+    )
+    with pytest.raises(UserError, match="raw is for problems of trees; 'prose'"):
+        text.translate(["a"], raw=True)
+    with pytest.raises(UserError, match=r"^the constraint 'brackets' needs a problem"):
+        text.translate(["a"], constraint="brackets")
+    with pytest.raises(UserError, match="constraint must be one of none, brackets"):
+        Problem(summary="", constraint="other")
+
+
+# Run in a process that imports TensorFlow and TensorFlow Text and nothing else.
+CLIENT = """
+import json, sys
+import tensorflow as tf
+import tensorflow_text
+
+path, texts, ids = json.load(sys.stdin)
+served = tf.saved_model.load(path)
+outputs = served.signatures["serving_default"](texts=tf.constant(texts))
+pieces = served.signatures["translate_ids"](ids=tf.constant(ids))
+print(json.dumps({
+    "texts": [[text.decode() for text in row] for row in outputs["texts"].numpy()],
+    "scores": outputs["scores"].numpy().tolist(),
+    "ids": pieces["ids"].numpy().tolist(),
+    "modules": [name for name in ("t2t_keras", "sentencepiece") if name in sys.modules],
+}))
+"""
+
+
+def answers(path, texts, ids):
+    """What a SavedModel answers in a process of its own."""
+    process = subprocess.run(
+        [sys.executable, "-c", CLIENT],
+        input=json.dumps([str(path), texts, ids]),
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=path,
+        env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "2"},
+    )
+    assert process.returncode == 0, process.stderr
+    return json.loads(process.stdout.splitlines()[-1])
+
+
+@pytest.mark.parametrize(
+    ("changes", "raw"),
+    [
+        pytest.param({}, False, id="tags"),
+        pytest.param(
+            {"symbols": UNTAGGED_SYMBOLS, "tokenizer": "t2t_subword"},
+            True,
+            id="no tags, raw sentences, tensor2tensor's subwords",
+            marks=pytest.mark.slow,
+        ),
+    ],
+)
+def test_saved_model_equals_in_process(translator, tmp_path, changes, raw):
+    if changes:
+        translator = make(translator.problem.replace(**changes), tmp_path)
+    path = tmp_path / "model"
+    export_saved_model(translator, path, n_best=2, raw=raw)
+    row = translator.source_tokenizer.encode(SENTENCES[0])
+    answer = answers(path, SENTENCES, [row])
+    expected = translator.n_best(SENTENCES, 2, raw=raw)
+    for best, texts, scores in zip(
+        expected, answer["texts"], answer["scores"], strict=True
+    ):
+        assert texts[: len(best)] == [output.text for output in best]
+        np.testing.assert_allclose(
+            scores[: len(best)], [output.score for output in best], atol=1e-4
+        )
+    ids = answer["ids"][0][0]
+    assert tuple(ids[: len(expected[0][0].ids)]) == expected[0][0].ids
+    assert answer["modules"] == []

@@ -1,0 +1,255 @@
+"""Treebanks as examples, alone and mixed; the parsing problems; their data."""
+
+import gzip
+import json
+import re
+from collections import Counter
+
+import pytest
+from reference import reference
+
+from t2t_keras import registry
+from t2t_keras.cli.program import main
+from t2t_keras.data.manifest import Manifest
+from t2t_keras.data.treebank import SilverMix, TreebankSource
+from t2t_keras.errors import UserError
+from t2t_keras.text.load import load_tokenizer
+from t2t_keras.training.run_dir import RunDirectory, config_for
+
+TREE = "(TOP (S (NP (NNP John)) (VP (VBZ sleeps)) (. .)))"
+PAIR = ("John sleeps .", "S NP NNP /NP VP VBZ /VP . /S")
+BAD = "(TOP (NN Xpd TTD))"
+
+
+@pytest.fixture
+def bank(tmp_path):
+    """A treebank with a bad tree on the second line of one of its files."""
+    (tmp_path / "wsj_0001.mrg").write_text(f"{TREE}\n{BAD}\n")
+    (tmp_path / "wsj_0101.mrg").write_text("( (NP-SBJ (NP (NN end)) (-NONE- *)))\n")
+    return tmp_path
+
+
+def test_words_and_symbols(bank, capsys):
+    source = TreebankSource(bank, skip_bad=True)
+    pairs = [PAIR, ("end", "NP NP NN /NP /NP")]
+    assert list(source()) == pairs
+    assert list(source()) == pairs  # anew for every pass
+    assert source.dropped == {"space_in_word": 1}
+    said = capsys.readouterr().err
+    assert said.count("wsj_0001.mrg:2: the leaf (NN Xpd TTD)") == 1
+    with pytest.raises(UserError, match=r"wsj_0001\.mrg:2: "):
+        list(TreebankSource(str(bank))())
+
+
+def test_options(bank):
+    second = TreebankSource([bank], "01", collapse_unary=True, pos_tags=False)
+    assert list(second()) == [("end", "NP XX /NP")]
+    both = TreebankSource([bank / "wsj_0101.mrg", str(bank / "wsj_0101.mrg")])
+    assert [words for words, _ in both()] == ["end", "end"]
+
+
+def test_the_checksum_is_of_content_and_options(bank):
+    sections = [TreebankSource(bank, section) for section in ("00", "01", "00,01")]
+    options = [
+        TreebankSource(bank, pos_tags=False),
+        TreebankSource(bank, collapse_unary=True),
+        TreebankSource(bank, skip_bad=True),
+    ]
+    checksums = {source.checksum() for source in (*sections, *options)}
+    assert len(checksums) == 6
+    (bank / "wsj_0001.mrg").rename(bank / "wsj_0003.mrg")
+    assert TreebankSource(bank, "00").checksum() == sections[0].checksum()
+
+
+def test_symbols_of_the_treebank_are_added(bank):
+    (bank / "wsj_0102.mrg").write_text("( (CS (ADV jetzt)))\n")
+    source = TreebankSource(bank, "01")
+    assert source.symbols(("NP", "/NP", "Q")) == (
+        *("NP", "/NP", "Q"),
+        *("/CS", "ADV", "CS", "NN"),
+    )
+
+
+def trees(path, prefix, count):
+    path.write_text("".join(f"( (NN {prefix}{i}))\n" for i in range(count)))
+    return TreebankSource(path, skip_bad=True)
+
+
+@pytest.mark.parametrize(
+    ("gold", "silver", "expected"),
+    [
+        (2, 7, "g0 s0 s1 g1 s2 s3 g0 s4 s5 g1 s6"),
+        (3, 2, "g0 s0 s1 g1 g2"),  # every gold tree at least once
+        (1, 0, "g0"),
+    ],
+)
+def test_silver_trees_are_mixed_in_at_the_ratio(tmp_path, gold, silver, expected):
+    mix = SilverMix(
+        trees(tmp_path / "gold", "g", gold), trees(tmp_path / "silver", "s", silver), 2
+    )
+    for _ in range(2):
+        assert [words for words, _ in mix()] == expected.split()
+
+
+def test_silver_trees_are_streamed(tmp_path, monkeypatch):
+    endless = TreebankSource("endless")
+    silver = (("s", "NN") for _ in iter(int, 1))
+    monkeypatch.setattr(
+        TreebankSource,
+        "__call__",
+        lambda self: silver if self is endless else iter([("g", "NN")]),
+    )
+    mix = iter(SilverMix(TreebankSource("gold"), endless, 3)())
+    first = Counter(next(mix)[0] for _ in range(4000))
+    assert first == {"g": 1000, "s": 3000}
+
+
+def test_a_mix_reports_both_and_depends_on_both(tmp_path):
+    gold, silver = (trees(tmp_path / name, name, 3) for name in ("g", "s"))
+    mix = SilverMix(gold, silver, 2)
+    before = mix.checksum()
+    assert SilverMix(gold, silver, 3).checksum() != before
+    for name in ("g", "s"):
+        with (tmp_path / name).open("a") as file:
+            file.write(f"{BAD}\n")
+    list(mix())
+    assert mix.dropped == {"space_in_word": 2}
+    assert mix.checksum() != before
+
+
+def test_the_problems_are_the_papers():
+    problem = registry.problem("parsing_wsj")
+    assert (problem.vocab_size, problem.shared_vocab) == (16_000, False)
+    assert (problem.beam_size, problem.alpha, problem.extra_length) == (21, 0.3, 300)
+    assert problem.output == "trees"
+    assert problem.postprocess(*PAIR) == TREE
+    semi = registry.problem("parsing_wsj_semi")
+    assert (semi.vocab_size, semi.silver_per_gold, semi.beam_size) == (32_000, 10, 21)
+    bare = registry.problem("parsing_wsj_notags")
+    assert "XX" in bare.symbols and not bare.pos_tags
+
+
+# The command.
+
+
+def datagen(directory, *flags, problem="parsing_wsj"):
+    """Runs `t2t datagen` with small vocabularies; returns its exit code."""
+    common = ("--data_dir", str(directory), "--workers", "1", "--vocab_size", "500")
+    argv = ["datagen", "--json", "--problem", problem, *common, *map(str, flags)]
+    try:
+        return main(argv)
+    except SystemExit as end:
+        return end.code
+
+
+@pytest.fixture
+def ldc(tmp_path):
+    """A directory as the LDC ships it, with a bad tree in sections 02 and 22."""
+    for section in ("00", "02", "03", "21", "22", "23", "24"):
+        folder = tmp_path / "ldc" / "wsj" / section
+        folder.mkdir(parents=True)
+        words = "".join(f"( (S\n  (NP-SBJ (NN w{section}x{i}))))\n" for i in range(5))
+        bad = BAD if section in ("02", "22") else ""
+        (folder / f"wsj_{section}01.mrg").write_text(f"\n{words}{bad}\n")
+    return tmp_path / "ldc"
+
+
+def test_sections_of_the_treebank_are_the_default(ldc, tmp_path, capsys):
+    assert datagen(tmp_path / "data", "--treebank", ldc) == 2
+    error = capsys.readouterr().err.splitlines()[-1]
+    assert "wsj_0201.mrg:12: the leaf (NN Xpd TTD) has a space in its word" in error
+    assert datagen(tmp_path / "data", "--treebank", ldc, "--skip_bad_trees") == 0
+    result = json.loads(capsys.readouterr().out)
+    assert result["examples"] == {"train": 15, "dev": 5, "test": 5}
+    assert result["dropped"]["space_in_word"] == 2
+    manifest = Manifest.open(tmp_path / "data", "parsing_wsj")
+    assert manifest.dropped["train"]["space_in_word"] == 1
+    assert manifest.dropped["test"].get("space_in_word", 0) == 0
+
+
+def test_other_sections_and_files_can_be_named(ldc, tmp_path, capsys):
+    extra = tmp_path / "extra.gz"
+    extra.write_bytes(gzip.compress(b"( (FOO (NN extra)))\n" * 3))
+    flags = (
+        *("--treebank", ldc, "--train_sections", "0301,23-24", "--dev_sections", "00"),
+        *("--test_trees", extra, ldc / "wsj" / "21"),
+    )
+    assert datagen(tmp_path / "data", *flags) == 0
+    result = json.loads(capsys.readouterr().out)
+    assert result["examples"] == {"train": 15, "dev": 5, "test": 8}
+
+
+@pytest.mark.parametrize("tokenizer", ["sentencepiece", "t2t_subword"])
+@pytest.mark.parametrize("name", ["parsing_wsj", "parsing_wsj_notags"])
+def test_every_symbol_is_one_piece(bank, tmp_path, name, tokenizer, monkeypatch):
+    (bank / "wsj_0102.mrg").write_text("( (FOO (NP (BAR$ x))))\n" * 9)
+    problem = registry.problem(name).replace(tokenizer=tokenizer)
+    monkeypatch.setattr(registry, "problem", lambda name: problem)
+    flags = ("--train_trees", bank, "--skip_bad_trees")
+    assert datagen(tmp_path / "data", *flags, problem=name) == 0
+    manifest = Manifest.open(tmp_path / "data", name)
+    assert {"FOO", "/FOO"} <= set(manifest.symbols)
+    assert ("BAR$" in manifest.symbols) == problem.pos_tags
+    tokenizer = load_tokenizer(tmp_path / "data" / manifest.vocab_files["target"])
+    pieces = [tokenizer.encode(symbol)[:-1] for symbol in manifest.symbols]
+    assert {len(ids) for ids in pieces} == {1}
+    assert len({ids[0] for ids in pieces}) == len(pieces)
+    text = " ".join(manifest.symbols)
+    assert tokenizer.encode(text)[:-1] == [ids[0] for ids in pieces]
+    assert tokenizer.decode(tokenizer.encode(text)) == text
+
+
+def test_a_run_knows_the_symbols_of_its_data(bank, tmp_path):
+    (bank / "wsj_0102.mrg").write_text("( (FOO (BAR x)))\n" * 9)
+    flags = ("--train_trees", bank, "--skip_bad_trees")
+    assert datagen(tmp_path / "data", *flags) == 0
+    problem = registry.problem("parsing_wsj")
+    config = config_for(problem, "tiny", tmp_path / "data", seed=0)
+    run = RunDirectory.create(tmp_path / "run", config, registry.hparams("tiny"))
+    assert set(run.problem.symbols) - set(problem.symbols) == {"FOO", "/FOO", "BAR"}
+
+
+def test_semi_supervised(ldc, tmp_path, capsys):
+    silver = tmp_path / "silver.mrg"
+    silver.write_text("(TOP (S (NP (NN silver))))\n" * 60)
+    flags = ("--train_trees", ldc / "wsj" / "03", "--silver_trees", silver)
+    assert datagen(tmp_path / "data", *flags, problem="parsing_wsj_semi") == 0
+    assert json.loads(capsys.readouterr().out)["examples"] == {"train": 66}
+    more = (*flags, "--silver_per_gold", 20)
+    assert datagen(tmp_path / "more", *more, problem="parsing_wsj_semi") == 0
+    assert json.loads(capsys.readouterr().out)["examples"] == {"train": 65}
+
+
+MISTAKES = [
+    (("--train_sections", "02"), "--train_sections needs --treebank or --train_trees"),
+    (("--skip_bad_trees",), "--skip_bad_trees needs --treebank, or --train_trees"),
+    (("--train_trees", "absent"), "absent: there is no such file or directory"),
+    ((), "has no train examples; give --treebank or --train_trees"),
+    (("--train_trees", "x", "--silver_trees", "y"), "has no ratio of its own; give"),
+    (("--train_trees", "x", "--silver_per_gold", "2"), "needs --silver_trees beside"),
+]
+
+
+@pytest.mark.parametrize(("flags", "message"), MISTAKES)
+def test_mistakes(tmp_path, capsys, flags, message):
+    assert datagen(tmp_path / "data", *flags) == 2
+    error = capsys.readouterr().err
+    assert message in error and len(error.splitlines()) == 1
+    assert not (tmp_path / "data").exists()
+
+
+def test_semi_supervised_needs_silver(bank, tmp_path, capsys):
+    flags = ("--train_trees", bank)
+    assert datagen(tmp_path / "data", *flags, problem="parsing_wsj_semi") == 2
+    assert "'parsing_wsj_semi': give --silver_trees" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_craft(tmp_path, capsys):
+    flags = ("--train_trees", reference("craft/train.mrg.gz"), "--skip_bad_trees")
+    assert datagen(tmp_path / "data", *flags) == 0
+    captured = capsys.readouterr()
+    result = json.loads(captured.out)
+    assert result["dropped"] == {"empty": 0, "over_length": 34, "space_in_word": 4}
+    assert result["examples"] == {"train": 18_951 - 38}
+    assert len(re.findall(r"train\.mrg\.gz:\d+: ", captured.err)) == 4

@@ -1,0 +1,106 @@
+import random
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from reference import reference
+
+from t2t_keras.text.punctuation import mark_tags
+from t2t_keras.text.punctuation_graph import PunctuationGraph
+from t2t_keras.text.tree_files import read_trees
+from t2t_keras.text.treebank_words import rules, treebank_text
+
+
+@pytest.mark.parametrize(
+    ("raw", "words"),
+    [
+        (
+            "He didn't pay $1,000.50 (net).",
+            "He did n't pay $ 1,000.50 -LRB- net -RRB- .",
+        ),
+        ('"Why?" she asked at 10:30.', "`` Why ? '' she asked at 10:30 ."),
+        ("AT&T and S&P paid US$500 & more", "AT&T and S&P paid US$ 500 & more"),
+        ("They'll see John's and the dogs' food; so what", None),
+        ("I cannot go, and 'tis late...", "I can not go , and 't is late ..."),
+        ("He lives in the U.S.", "He lives in the U.S. ."),
+        ("Mr. Smith of Smith Inc. left -- at last!", None),
+        ("“Hi,” she’s gone—now.", "`` Hi , '' she 's gone — now ."),
+        ("  two   spaces\tand a tab ", "two spaces and a tab"),
+        ("", ""),
+    ],
+)
+def test_raw_sentences(raw, words):
+    expected = {
+        "They": "They 'll see John 's and the dogs ' food ; so what",
+        "Mr. ": "Mr. Smith of Smith Inc. left -- at last !",
+    }
+    assert treebank_text(raw, raw=True) == (
+        words if words is not None else expected[raw[:4]]
+    )
+
+
+def test_words_stay_but_for_brackets():
+    assert treebank_text(" a  (b)\tc'd, \u00a0e ") == "a -LRB-b-RRB- c'd, \u00a0e"
+
+
+def test_the_treebanks_own_words():
+    """Most of its sentences come back from what people would have written."""
+    same = total = 0
+    for tree in read_trees(reference("wsj_sample")):
+        words = tree.words()
+        raw = " ".join(words)
+        for token, text in (
+            ("-LRB- ", "("),
+            (" -RRB-", ")"),
+            ("`` ", '"'),
+            (" ''", '"'),
+        ):
+            raw = raw.replace(token, text)
+        for mark in (",", ".", ";", ":", "?", "!", "'s", "n't", "%", "'"):
+            raw = raw.replace(f" {mark} ", f"{mark} ")
+            raw = raw.removesuffix(f" {mark}") + (
+                mark if raw.endswith(f" {mark}") else ""
+            )
+        raw = raw.replace("$ ", "$")
+        total += 1
+        same += treebank_text(raw, raw=True).split(" ") == words
+    assert same / total > 0.98
+
+
+def test_graph_equals_python():
+    generator = random.Random(3)
+    characters = "ab.,'\"()[]-:;1\u00a0\u2014’“” \t!$%&?ſKn't"
+    texts = ["".join(generator.choices(characters, k=n % 30)) for n in range(2_000)]
+    for raw in (False, True):
+        graph = tf.constant(texts)
+        for pattern, replacement in rules(raw):
+            graph = tf.strings.regex_replace(graph, pattern, replacement)
+        assert [t.decode() for t in graph.numpy()] == [
+            treebank_text(text, raw) for text in texts
+        ]
+
+
+def test_punctuation_in_the_graph():
+    generator = random.Random(4)
+    words = [
+        "a",
+        "dogs",
+        "AER",
+        "7",
+        "x3",
+        ".",
+        ",",
+        ":",
+        "'",
+        "’",
+        "`",
+        "-",
+        "''",
+        "--",
+    ]
+    sentences = [generator.choices(words, k=1 + n % 12) for n in range(3_000)]
+    tags = PunctuationGraph().tags(tf.ragged.constant(sentences)).numpy()
+    for sentence, row in zip(sentences, tags, strict=True):
+        found = [tag.decode() or None for tag in row[: len(sentence)]]
+        assert found == mark_tags(sentence), sentence
+    assert np.unique(tags).size > 5

@@ -34,6 +34,19 @@ class _Definition(Generic[T]):
     place: str  # file:line
     doc: str
 
+    def made(self, name: str) -> T:
+        """Returns the thing; what goes wrong in the making is told with its place.
+
+        Raises:
+            UserError: the definition raised.
+        """
+        try:
+            return self.make()
+        except Exception as error:
+            file, _, _ = self.place.rpartition(":")
+            place = _place_of(error, file) or self.place
+            raise UserError(f"{place}: '{name}': {_reason(error)}") from error
+
 
 class _Registry(Generic[T]):
     """One kind of definition: name -> definition."""
@@ -62,7 +75,7 @@ class _Registry(Generic[T]):
             raise UserError(
                 f"{self.kind}: there is no '{name}'{hint} (`t2t list` prints them all)"
             )
-        return definitions[name].make()
+        return definitions[name].made(name)
 
     def all(self) -> dict[str, _Definition[T]]:
         """Returns every definition by name, in the order of the names."""
@@ -100,7 +113,10 @@ def register_problem(definition: ProblemDefinition) -> ProblemDefinition:
         fields: dict[str, Any] = {}
         if inspect.isclass(definition):
             name, fields = _snake_case(name), _class_fields(definition)
-        make = lambda: definition(**fields).replace(name=name)  # noqa: E731
+
+        def make() -> Problem:
+            return _checked(definition(**fields), Problem).replace(name=name)
+
     if not name or name.endswith("_rev"):
         raise UserError(
             f"the problem at {place} cannot be named '{name}': a name is needed, and "
@@ -119,7 +135,8 @@ def register_hparams(definition: Callable[[], HParams]) -> Callable[[], HParams]
         UserError: the name is taken.
     """
     doc = inspect.getdoc(definition) or ""
-    _hparams.add(definition.__name__, _Definition(definition, _place(definition), doc))
+    make = lambda: _checked(definition(), HParams)  # noqa: E731
+    _hparams.add(definition.__name__, _Definition(make, _place(definition), doc))
     return definition
 
 
@@ -145,7 +162,7 @@ def hparams(name: str) -> HParams:
 
 def list_problems() -> dict[str, str]:
     """Returns every problem's name with its one-line summary."""
-    return {name: it.make().summary for name, it in _problems.all().items()}
+    return {name: it.made(name).summary for name, it in _problems.all().items()}
 
 
 def list_hparams() -> dict[str, str]:
@@ -195,11 +212,28 @@ def _import_file(name: str, file: Path) -> None:
         place = f"{error.filename}:{error.lineno}"
         raise UserError(f"--usr_dir: {place}: {error.msg}") from error
     except Exception as error:
-        calls = traceback.extract_tb(error.__traceback__)
-        lines = [call.lineno for call in calls if call.filename == str(file)]
-        place = f"{file}:{lines[-1]}" if lines else str(file)
-        reason = f"{type(error).__name__}: {error}"
-        raise UserError(f"--usr_dir: {place}: {reason}") from error
+        place = _place_of(error, str(file)) or str(file)
+        raise UserError(f"--usr_dir: {place}: {_reason(error)}") from error
+
+
+def _place_of(error: Exception, file: str) -> str | None:
+    """Returns file:line of the innermost call in that file; None if there is none."""
+    calls = traceback.extract_tb(error.__traceback__)
+    lines = [call.lineno for call in calls if call.filename == file]
+    return f"{file}:{lines[-1]}" if lines else None
+
+
+def _reason(error: Exception) -> str:
+    """Says what went wrong; a user's mistake says it itself."""
+    is_sentence = isinstance(error, UserError)
+    return str(error) if is_sentence else f"{type(error).__name__}: {error}"
+
+
+def _checked(made: T, kind: type[T]) -> T:
+    """Returns what a definition made, if it is of its kind."""
+    if not isinstance(made, kind):
+        raise UserError(f"it must return {kind.__name__}, not {type(made).__name__}")
+    return made
 
 
 def _snake_case(name: str) -> str:

@@ -1,6 +1,7 @@
 import pytest
 from reference import reference
 
+from t2t_keras.cli import main
 from t2t_keras.errors import UserError
 from t2t_keras.evaluation.bracket_f1 import (
     ERROR,
@@ -14,6 +15,10 @@ from t2t_keras.evaluation.evalb_parameters import (
     EvalbParameters,
     read_parameters,
 )
+from t2t_keras.evaluation.evalb_report import evalb_report
+from t2t_keras.evaluation.metrics import goodness, score_outputs
+from t2t_keras.problem import Problem
+from t2t_keras.text.tree_files import read_trees
 
 GOLD = "(TOP (S (NP (NNP John)) (VP (VBZ sees) (NP (DT the) (NN dog))) (. .)))"
 
@@ -52,18 +57,30 @@ def test_report_is_what_the_program_printed(gold, test, expected, parameters):
         reference(f"evalb/{name}") for name in (gold, test, expected)
     )
     rules = read_parameters(reference(f"evalb/{parameters}")) if parameters else COLLINS
-    report = evaluate_files(gold, test, rules)
+    result = evaluate_files(gold, test, rules).to_dict()
     printed = expected.read_text()
-    assert report.format() == printed
+    assert evalb_report(result) == printed
 
     # The same figures under their names, for programs.
-    result = report.to_dict()
+    rows = printed.split("=" * 76 + "\n")[1].splitlines()
+    assert len(rows) == len(result["per_sentence"]) == result["all"]["sentences"]
+    for row, sentence in zip(rows, result["per_sentence"], strict=True):
+        _, *values = map(float, row.split())
+        assert [round(value, 2) for value in sentence.values()] == values
     for title, key in (("-- All --", "all"), ("-- len<=40 --", "len_le_40")):
         block = printed.partition(title)[2].partition("\n--")[0]
         for line in block.strip().splitlines():
             name, value = (part.strip() for part in line.split("="))
             assert f"{result[key][EVALB_SUMMARY[name]]:.2f}" == f"{float(value):.2f}"
-    assert len(result["per_sentence"]) == result["all"]["sentences"]
+
+
+def test_the_verb_prints_what_the_program_prints(capsys):
+    files = [str(reference(f"evalb/sample.{name}")) for name in ("gld", "tst", "prm")]
+    assert main(["f1", *files[:2], "--prm", files[2]]) == 0
+    report, _, beyond = capsys.readouterr().out.partition("\n-- Beyond EVALB --\n")
+    assert report == reference("evalb/sample.expected").read_text()
+    summary = evaluate_files(*files[:2], read_parameters(files[2])).summary()
+    assert f"= {summary['f1_errors_as_zero']:6.2f}  (All)" in beyond
 
 
 def test_the_parameter_file_of_collins_is_the_default():
@@ -104,13 +121,34 @@ def test_statuses(test, status):
     assert score(GOLD, test).status == status
 
 
-def test_what_is_not_valid_counts_as_nothing_matched_in_one_figure_only():
-    report = evaluate_trees([GOLD] * 3, [GOLD, "", GOLD.replace("dog", "cat")])
+def test_errors_and_only_errors_count_as_nothing_matched_in_one_figure():
+    cat = GOLD.replace("dog", "cat")
+    broken = (
+        "(TOP (S (NP (NNP John)) (VP (VBZ sees)"  # two brackets, S and VP not closed
+    )
+    report = evaluate_trees([GOLD] * 4, [GOLD, "", cat, broken])
     result = report.to_dict()["all"]
-    assert (result["error"], result["skip"], result["valid"]) == (1, 1, 1)
+    assert (result["error"], result["skip"], result["valid"]) == (2, 1, 1)
     assert result["f1"] == 100
-    # 4 matched of 12 in the gold trees and 8 in the test trees.
-    assert result["f1_errors_as_zero"] == pytest.approx(100 * 2 * 4 / (12 + 8))
+    # 4 matched, of 3 x 4 in the gold trees and 4 + 4 + 3 in the test trees.
+    assert result["f1_errors_as_zero"] == pytest.approx(100 * 2 * 4 / (12 + 11))
+    short = evaluate_trees([GOLD] * 2, [GOLD, ""]).summary()
+    assert (short["skip"], short["f1_errors_as_zero"]) == (1, 100)
+
+
+def test_what_is_left_out_of_f1_is_reported_beside_it():
+    trees = Problem(summary="trees", output="trees")
+    cat = GOLD.replace("dog", "cat")
+    figures = score_outputs(trees, [GOLD, "", cat], [GOLD] * 3)
+    assert figures == {
+        "f1": 100,
+        "f1_errors_as_zero": pytest.approx(100 * 2 * 4 / (8 + 8)),
+        "error_sentences": 1,
+        "skipped_sentences": 1,
+    }
+    # So that a model which fails on most sentences is not the best.
+    some = score_outputs(trees, [GOLD.replace("(NP (NNP John))", "(NNP John)")], [GOLD])
+    assert some["f1"] < figures["f1"] and goodness(some) > goodness(figures)
 
 
 def test_labels_equal_by_declaration_and_unlabelled_brackets():
@@ -147,6 +185,46 @@ def test_summary_of_short_sentences_has_the_cutoff_in_its_name():
 def test_nothing_to_score_gives_zeros():
     result = evaluate_trees([], []).to_dict()["all"]
     assert result["f1"] == result["average_crossing"] == 0
+
+
+TREEBANK = """
+( (S (NP-SBJ-1 (NNP John) )
+    (VP (VBZ sees) (NP (-NONE- *T*-1) )
+      (NP (DT the) (NN dog) ))
+    (. .) ))
+
+( (S (NP (NNP John)) (VP (VBZ sleeps)) (. .)))
+"""
+SLEEPS = "(TOP (S (NP (NNP John)) (VP (VBZ sleeps)) (. .)))"
+
+
+def test_gold_trees_may_be_a_treebank(tmp_path):
+    (tmp_path / "wsj").mkdir()
+    gold, test = tmp_path / "wsj" / "gold.mrg", tmp_path / "test"
+    gold.write_text(TREEBANK)
+    test.write_text(f"{GOLD}\n{SLEEPS}\n")
+    for path in (gold, gold.parent):
+        result = evaluate_files(path, test).summary()
+        assert (result["valid"], result["f1"], result["tagging_accuracy"]) == (
+            *(2, 100, 100),
+        )
+    test.write_text(GOLD)
+    with pytest.raises(UserError, match=r"gold.mrg has 2 trees and .*test has 1 lines"):
+        evaluate_files(gold, test)
+    gold.write_text(TREEBANK.replace("(VBZ sleeps)", "(VBZ fell asleep)"))
+    with pytest.raises(UserError, match=r"gold.mrg:7: .*space"):
+        evaluate_files(gold, test)
+
+
+def test_a_treebank_is_prepared_as_evalb_would_have_scored_it():
+    """EVALB itself leaves traces out and cuts function tags: nothing changes."""
+    path = reference("wsj_sample/wsj_0001.mrg").parent
+    raw = [tree.format() for tree in read_trees(path, raw=True)]
+    raw = ["(TOP" + text.removeprefix("(") for text in raw]
+    prepared = [tree.format() for tree in read_trees(path)]
+    result = evaluate_trees(raw, prepared).summary()
+    assert (result["valid"], result["complete_match"]) == (3914, 100)
+    assert result["tagging_accuracy"] == 100
 
 
 def test_unequal_numbers_of_trees_are_refused(tmp_path):

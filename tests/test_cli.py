@@ -140,6 +140,18 @@ DATAGEN = ("datagen", "--data_dir", "d", "--problem")
             (*TRAIN, "--data_dir", "d", "--output_dir", "o", "--save_every", "x"),
             "--save_every: invalid positive integer value: 'x'",
         ),
+        (
+            (*TRAIN, "--data_dir", "d", "--output_dir", "o", "--save_minutes", "0"),
+            "argument --save_minutes: must be above 0, not 0",
+        ),
+        (
+            (*TRAIN, "--data_dir", "d", "--output_dir", "o", "--batch_tokens", "max"),
+            "--batch_tokens: invalid positive integer value: 'max'",
+        ),
+        (
+            (*TRAIN, "--data_dir", "d", "--output_dir", "o", "--memory_gb", "4"),
+            "--memory_gb needs --batch_tokens auto beside it",
+        ),
         ((*DATAGEN, "translate_text"), "give --train_source and --train_target"),
         (
             (*DATAGEN, "translate_text", "--train_source", "a"),
@@ -337,7 +349,47 @@ def test_train_result(trained):
     assert result["step"] == 4
     assert result["loss"] > 0 and result["dev_loss"] > 0
     assert set(result["dev_metrics"]) == {"bleu"}
+    assert result["stopped_by"] == "train_steps"
+    assert result["dev_best"]["step"] == 4
+    assert result["dev_average"]["checkpoints"] == 2
+    assert set(result["dev_average"]) >= {"loss", "bleu"}
     assert result["target_tokens_per_s"] > 0
+
+
+def test_batch_tokens_auto_is_recorded_and_not_sought_again(
+    trained, capfd, monkeypatch, tmp_path
+):
+    from t2t_keras.training import fit_memory
+
+    found = iter([384])
+    monkeypatch.setattr(
+        fit_memory, "fit_batch_tokens", lambda *args, **options: next(found)
+    )
+    problem = ("--problem", "translate_text", "--data_dir", trained / "data")
+    hparams = "num_layers=1,d_model=16,d_ff=32,num_heads=2"
+    argv = (
+        *("train", *problem, "--hparams_set", "tiny", "--hparams", hparams),
+        *("--batch_tokens", "auto", "--output_dir", tmp_path, "--eval_sentences", 0),
+    )
+    for _ in range(2):  # the second time there is nothing left to do
+        assert run_json(capfd, *argv, "--train_steps", 1)["step"] == 1
+        recorded = json.loads((tmp_path / "hparams.json").read_text())
+        assert recorded["batch_tokens"] == 384
+
+
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGINT"])
+def test_training_that_a_signal_ended_has_its_exit_code(
+    name, trained, capfd, monkeypatch, tmp_path
+):
+    from t2t_keras.training.trainer import Trainer
+
+    figures = {"step": 3, "stopped_by": name}
+    monkeypatch.setattr(Trainer, "__init__", lambda self, *args: None)
+    monkeypatch.setattr(Trainer, "train", lambda self: figures)
+    problem = ("--problem", "translate_text", "--data_dir", trained / "data")
+    argv = ("train", *problem, "--hparams_set", "tiny", "--output_dir", tmp_path)
+    assert run(*argv) == {"SIGTERM": 143, "SIGINT": 130}[name]
+    assert f"t2t train: {name}: saved step 3" in capfd.readouterr().err
 
 
 def test_train_refuses_other_settings(trained, capfd):

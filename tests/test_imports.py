@@ -25,6 +25,7 @@ MAY_IMPORT = {
     "text": ENGINE,
     "data": ENGINE | {"text"},
     "evaluation": ENGINE | {"text"},
+    "analysis": FOUNDATION,
     # One upon the other: from tensors to programs.
     "layers": FOUNDATION,
     "model": FOUNDATION | {"layers"},
@@ -33,7 +34,8 @@ MAY_IMPORT = {
     "serving": ENGINE | {"text", "layers", "model", "decoding", "training"},
     "interop": ENGINE | {"text", "data", "layers", "model", "training"},
     "cli": ENGINE
-    | {"text", "data", "evaluation", "decoding", "training", "serving", "interop"},
+    | {"text", "data", "evaluation", "analysis"}
+    | {"decoding", "training", "serving", "interop"},
     # Definitions know the engine; the engine finds them by entry points.
     "problems": FOUNDATION | {"text", "data"},
     "hparams": FOUNDATION,
@@ -43,7 +45,8 @@ MAY_IMPORT = {
 LIGHT = (
     *("errors.py", "hparam.py", "problem.py", "registry.py", "__init__.py", "cli"),
     *("problems", "hparams", "data/sources.py", "data/treebank.py"),
-    *("text/tree.py", "text/linearise.py", "evaluation"),
+    *("text/tree.py", "text/tree_files.py", "text/linearise.py", "text/punctuation.py"),
+    *("evaluation", "analysis"),
 )
 # Files that run on every Keras backend: no TensorFlow anywhere.
 BACKEND_FREE = ("layers", "model", "training/loss.py")

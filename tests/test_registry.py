@@ -218,6 +218,37 @@ def test_faulty_user_file_is_told_with_its_line(tmp_path, text, message):
     assert list(registry.list_problems()) == ["captions"]
 
 
+@pytest.mark.parametrize(
+    ("body", "line", "message"),
+    [
+        ("return Problem(sumary='x')", 6, "TypeError: .*sumary"),
+        ("x = 1\n    return x / 0", 7, "ZeroDivisionError"),
+        ("return None", 4, "must return Problem, not NoneType"),
+        ("return Problem(summary='x', output='tees')", 6, "output must be one of"),
+    ],
+)
+def test_definition_that_raises_is_told_with_its_line(tmp_path, body, line, message):
+    text = problem_file("captions")
+    head, _, _ = text.partition("    return")
+    file = write(tmp_path / "faulty.py", f"{head}    {body}\n")
+    registry.load_usr_dir(tmp_path)
+    for use in (registry.list_problems, lambda: registry.problem("captions_rev")):
+        with pytest.raises(UserError, match=message) as error:
+            use()
+        assert str(error.value).startswith(f"{file}:{line}: 'captions': ")
+
+
+def test_hparams_set_that_raises_is_told_with_its_name():
+    @register_hparams
+    def narrow() -> HParams:
+        return HParams(d_model=7)
+
+    with pytest.raises(
+        UserError, match=r"test_registry\.py:\d+: 'narrow': hparams: d_"
+    ):
+        registry.hparams("narrow")
+
+
 def test_usr_dir_absent_or_empty(tmp_path):
     with pytest.raises(UserError, match="no directory"):
         registry.load_usr_dir(tmp_path / "absent")

@@ -11,15 +11,17 @@ from collections.abc import Iterable, Sequence
 from typing import NoReturn
 
 from t2t_keras import registry
-from t2t_keras.cli import data, evaluation, training, translation
+from t2t_keras.cli import attention, data, describe, evaluation, training, translation
 from t2t_keras.cli.verb import Verb
 from t2t_keras.errors import UserError
 
 _VERBS: dict[str, Verb] = {
     **data.VERBS,
+    **describe.VERBS,
     **training.VERBS,
     **translation.VERBS,
     **evaluation.VERBS,
+    **attention.VERBS,
 }
 
 _WORKFLOW = """\
@@ -35,8 +37,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Runs one verb.
 
     Returns:
-        0; 2 after a user's mistake; as the shell has it, 130 when interrupted and 141
-        when the reader of standard output has gone.
+        0; 2 after a user's mistake; as the shell has it, 130 when interrupted, 143 when
+        training was terminated, and 141 when the reader of standard output has gone.
     """
     argv = sys.argv[1:] if argv is None else argv
     verb = ""
@@ -65,14 +67,17 @@ def _run(args: argparse.Namespace) -> None:
     """Runs the verb and prints its result, alone, on standard output."""
     verb = _VERBS[args.verb]
     # Before TensorFlow is imported: warnings about this machine's CPU are no news.
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    # Of several processes each would also report, in its own words, that one is gone.
+    level = "3" if os.environ.get("TF_CONFIG") else "2"
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", level)
     backend = os.environ.setdefault("KERAS_BACKEND", "tensorflow")
-    if verb.uses_tensorflow and backend != "tensorflow":
+    needs_tensorflow = verb.needs_tensorflow(args)
+    if needs_tensorflow and backend != "tensorflow":
         raise UserError(
             f"KERAS_BACKEND is '{backend}', and this needs TensorFlow: unset it or set "
             "it to tensorflow"
         )
-    if verb.uses_tensorflow:
+    if needs_tensorflow:
         _import_tensorflow()
     with contextlib.redirect_stdout(sys.stderr):  # whatever a library prints
         if getattr(args, "usr_dir", None):

@@ -2,6 +2,7 @@
 
 import argparse
 import dataclasses
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -17,14 +18,21 @@ class Verb:
         add_flags: declares the verb's flags on its parser.
         run: does the work; returns the object that `--json` prints.
         show: that object as text for people; an empty text prints nothing.
-        uses_tensorflow: whether it is of no use without TensorFlow.
+        uses_tensorflow: whether it is of no use without TensorFlow, which may depend
+            on its flags.
     """
 
     summary: str
     add_flags: Callable[[argparse.ArgumentParser], None]
     run: Callable[[argparse.Namespace], dict[str, Any]]
     show: Callable[[dict[str, Any]], str]
-    uses_tensorflow: bool = False
+    uses_tensorflow: bool | Callable[[argparse.Namespace], bool] = False
+
+    def needs_tensorflow(self, args: argparse.Namespace) -> bool:
+        """Whether it is of no use without TensorFlow when called with these flags."""
+        if callable(self.uses_tensorflow):
+            return self.uses_tensorflow(args)
+        return self.uses_tensorflow
 
 
 def add_usr_dir(parser: argparse.ArgumentParser) -> None:
@@ -41,8 +49,9 @@ def add_checkpoint(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--checkpoint",
         metavar="WHICH",
-        help="a step, 'latest', 'average' or a path (default: the average of the "
-        "newest step if there is one, otherwise the newest checkpoint)",
+        help="a step, 'latest', 'average', 'best' (on dev), 'ema' or a path (default: "
+        "the average of the newest step if there is one, otherwise the newest "
+        "checkpoint)",
     )
 
 
@@ -51,6 +60,20 @@ def table(rows: dict[str, Any]) -> str:
     width = max(map(len, rows), default=0)
     lines = (f"{name:<{width}}  {_rounded(value)}" for name, value in rows.items())
     return "\n".join(lines)
+
+
+def columns(rows: list[dict[str, Any]]) -> str:
+    """Formats rows of the same names under their names; numbers end in one column."""
+    cells = [list(rows[0]), *([str(_rounded(v)) for v in r.values()] for r in rows)]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    texts = [isinstance(value, str) for value in rows[0].values()]
+    return "\n".join(
+        "  ".join(
+            cell.ljust(width) if text else cell.rjust(width)
+            for cell, width, text in zip(line, widths, texts, strict=True)
+        ).rstrip()
+        for line in cells
+    )
 
 
 def _rounded(value: Any) -> Any:
@@ -75,6 +98,14 @@ def not_negative(text: str) -> int:
     return number
 
 
+def positive_number(text: str) -> float:
+    """Converts a flag's text to a finite number above 0."""
+    number = float(text)
+    if not 0 < number < math.inf:
+        raise argparse.ArgumentTypeError(f"must be above 0, not {text}")
+    return number
+
+
 def seed(text: str) -> int:
     """Converts a flag's text to a seed, of 31 bits."""
     number = int(text)
@@ -87,4 +118,5 @@ def seed(text: str) -> int:
 
 # What argparse calls them: "invalid positive integer value: 'x'".
 positive.__name__ = "positive integer"
+positive_number.__name__ = "number"
 not_negative.__name__ = seed.__name__ = "integer"

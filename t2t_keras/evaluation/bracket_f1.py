@@ -1,4 +1,4 @@
-"""F1 of labelled brackets, as the EVALB program computes and prints it.
+"""F1 of labelled brackets, as the EVALB program computes it.
 
 Every rule here is EVALB's, its odd ones included, so that figures compare with
 published ones. Its fixed sizes (200 words or brackets a sentence, 5,000 bytes a line)
@@ -13,6 +13,7 @@ from typing import Any
 
 from t2t_keras.errors import UserError
 from t2t_keras.evaluation.evalb_parameters import COLLINS, EvalbParameters
+from t2t_keras.text.tree_files import read_trees
 
 VALID, ERROR, SKIP = 0, 1, 2  # EVALB's statuses of a sentence
 
@@ -24,11 +25,6 @@ _ITEM = re.compile(
 )
 _QUOTES = ("'", '"', "/")
 _FUNCTION = re.compile(r"[-=].*", re.DOTALL)  # what is cut from a bracket's label
-_HEAD = (
-    "  Sent.                        Matched  Bracket   Cross        Correct Tag\n"
-    " ID  Len.  Stat. Recal  Prec.  Bracket gold test Bracket Words  Tags Accracy\n"
-)
-_RULE = "=" * 76 + "\n"
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,8 +81,10 @@ class F1Report:
     def summary(self, max_length: int | None = None) -> dict[str, Any]:
         """Returns EVALB's summary; rates are percentages.
 
-        EVALB leaves out of every rate the sentences that are in error or skipped.
-        `f1_errors_as_zero` is F1 with none of their brackets matched.
+        EVALB leaves sentences in error and skipped sentences out of every rate.
+        `f1_errors_as_zero` is F1 over the valid sentences and those in error: of an
+        error, the brackets of both trees count and none of them matches. (Of a tree
+        that cannot be read, the brackets that can.) Skipped sentences stay left out.
 
         Args:
             max_length: of the sentences to summarise; None for all.
@@ -109,7 +107,7 @@ class F1Report:
             "precision": _percent(matched, test),
             "f1": _percent(2 * matched, gold + test),
             "f1_errors_as_zero": _percent(
-                2 * matched, sum(s.gold + s.test for s in chosen)
+                2 * matched, sum(s.gold + s.test for s in chosen if s.status != SKIP)
             ),
             "complete_match": _percent(complete, len(valid)),
             "average_crossing": crossing / len(valid) if valid else 0.0,
@@ -127,56 +125,6 @@ class F1Report:
             f"len_le_{self.cutoff_length}": self.summary(self.cutoff_length),
             "per_sentence": [sentence.to_dict() for sentence in self.sentences],
         }
-
-    def format(self) -> str:
-        """Returns the report that the EVALB program prints."""
-        lines = [_HEAD, _RULE]
-        for number, sentence in enumerate(self.sentences, 1):
-            s = sentence.to_dict()
-            lines.append(
-                f"{number:4d}  {s['length']:3d}    {s['status']:d}  "
-                f"{s['recall']:6.2f} {s['precision']:6.2f}   "
-                f"{s['matched_brackets']:3d}    {s['gold_brackets']:3d}  "
-                f"{s['test_brackets']:3d}    {s['cross_brackets']:3d}   "
-                f"{s['words']:4d}  {s['correct_tags']:4d}   "
-                f"{s['tagging_accuracy']:6.2f}\n"
-            )
-        lines += [_RULE, self._totals(), "=== Summary ===\n"]
-        for title, summary in (
-            ("All", self.summary()),
-            (f"len<={self.cutoff_length}", self.summary(self.cutoff_length)),
-        ):
-            lines.append(
-                f"\n-- {title} --\n"
-                f"Number of sentence        = {summary['sentences']:6d}\n"
-                f"Number of Error sentence  = {summary['error']:6d}\n"
-                f"Number of Skip  sentence  = {summary['skip']:6d}\n"
-                f"Number of Valid sentence  = {summary['valid']:6d}\n"
-                f"Bracketing Recall         = {summary['recall']:6.2f}\n"
-                f"Bracketing Precision      = {summary['precision']:6.2f}\n"
-                f"Bracketing FMeasure       = {summary['f1']:6.2f}\n"
-                f"Complete match            = {summary['complete_match']:6.2f}\n"
-                f"Average crossing          = {summary['average_crossing']:6.2f}\n"
-                f"No crossing               = {summary['no_crossing']:6.2f}\n"
-                f"2 or less crossing        = {summary['two_or_less_crossing']:6.2f}\n"
-                f"Tagging accuracy          = {summary['tagging_accuracy']:6.2f}\n"
-            )
-        return "".join(lines)
-
-    def _totals(self) -> str:
-        """Returns the line under the table."""
-        valid = [s for s in self.sentences if s.status == VALID]
-        gold, test, matched, crossing, words, tags = (
-            sum(getattr(s, name) for s in valid)
-            for name in ("gold", "test", "matched", "crossing", "words", "tags")
-        )
-        brackets = (
-            f"                {_percent(matched, gold):6.2f} "
-            f"{_percent(matched, test):6.2f} {matched:6d} {gold:5d} {test:5d}  "
-            f"{crossing:5d}"
-        )
-        line = f"  {words:5d} {tags:5d}   {_percent(tags, words):6.2f}\n"
-        return brackets + line if gold and test else line
 
 
 def evaluate_trees(
@@ -208,22 +156,34 @@ def evaluate_files(
 ) -> F1Report:
     """Scores a file of bracketed trees, one a line, against another.
 
+    The gold trees may also be a treebank as it is published, a `.mrg` file (or
+    `.mrg.gz`) or a directory of such: trees over several lines, with traces and an
+    outer bracket without a label, which `text.tree.prepare` takes away. There an empty
+    line is no sentence.
+
     Raises:
-        UserError: a file cannot be read, or the numbers of lines differ.
+        UserError: a file cannot be read, the numbers of trees differ, or a tree of a
+            treebank is bad.
     """
-    lines: list[list[str]] = []
-    for path in (gold, test):
-        try:
-            text = Path(path).read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise UserError(f"{path}: cannot be read as trees ({error})") from None
-        lines.append(text.removesuffix("\n").split("\n") if text else [])
-    if len(lines[0]) != len(lines[1]):
+    is_treebank = Path(gold).is_dir() or str(gold).endswith((".mrg", ".mrg.gz"))
+    theirs = [t.format() for t in read_trees(gold)] if is_treebank else _lines(gold)
+    ours = _lines(test)
+    if len(theirs) != len(ours):
+        kind = "trees" if is_treebank else "lines"
         raise UserError(
-            f"{gold} has {len(lines[0])} lines and {test} has {len(lines[1])}; line n "
-            "of one must belong to line n of the other"
+            f"{gold} has {len(theirs)} {kind} and {test} has {len(ours)} lines; number "
+            "n of one must belong to number n of the other"
         )
-    return evaluate_trees(*lines, parameters)
+    return evaluate_trees(theirs, ours, parameters)
+
+
+def _lines(path: str | Path) -> list[str]:
+    """Returns the lines of a file; the last one need not end."""
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"{path}: cannot be read as trees ({error})") from None
+    return text.removesuffix("\n").split("\n") if text else []
 
 
 @dataclasses.dataclass(slots=True)

@@ -1,6 +1,6 @@
-"""The figure that a problem's outputs are judged by."""
+"""The figures that a problem is judged by, during training and after."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from t2t_keras.problem import Problem
 
@@ -16,13 +16,35 @@ def score_outputs(
         references: as many.
 
     Returns:
-        "bleu" (sacreBLEU, 13a) for text; for trees "f1" and "f1_errors_as_zero".
+        For text "bleu", sacreBLEU with the problem's `bleu_tokens`. For trees "f1" and
+        "f1_errors_as_zero", and how many sentences EVALB leaves out of the former:
+        "error_sentences" and "skipped_sentences".
     """
     if problem.output == "text":
-        import sacrebleu
+        from t2t_keras.evaluation.bleu import corpus_bleu
 
-        return {"bleu": sacrebleu.corpus_bleu(list(outputs), [list(references)]).score}
+        return {"bleu": corpus_bleu(outputs, references, problem.bleu_tokens)}
     from t2t_keras.evaluation.bracket_f1 import evaluate_trees
 
-    report = evaluate_trees(references, outputs).to_dict()["all"]
-    return {name: report[name] for name in ("f1", "f1_errors_as_zero")}
+    summary = evaluate_trees(references, outputs).summary()
+    return {
+        "f1": summary["f1"],
+        "f1_errors_as_zero": summary["f1_errors_as_zero"],
+        "error_sentences": summary["error"],
+        "skipped_sentences": summary["skip"],
+    }
+
+
+def goodness(figures: Mapping[str, float]) -> float:
+    """Returns what is higher for a better model.
+
+    It is BLEU, or F1 in which an error counts, since a model that fails on all but the
+    easiest sentences has a high F1 without; where nothing was decoded, minus the loss.
+
+    Args:
+        figures: of `score_outputs`, perhaps none, and "loss".
+    """
+    for name in ("bleu", "f1_errors_as_zero"):
+        if name in figures:
+            return figures[name]
+    return -figures["loss"]

@@ -1,0 +1,321 @@
+"""`t2t evaluate`: a split by one checkpoint, and the curve of all of them."""
+
+import json
+import math
+import re
+import shutil
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from small_data import small_data
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+import t2t_keras
+from t2t_keras.cli import main
+from t2t_keras.training import follow
+from t2t_keras.training.held_out import HeldOut
+
+HPARAMS = "num_layers=1,d_model=16,d_ff=16,num_heads=2,batch_tokens=256"
+FAST = ("--beam_size", 1, "--extra_length", 1, "--sentences", 5)
+TREES = (
+    "(S (NP (DT the) (NN dog)) (VP (VBZ sleeps)) (. .))",
+    "(S (NP (PRP it)) (VP (VBZ sees) (NP (DT a) (NN cat))) (. .))",
+)
+
+
+def call(*argv) -> int:
+    return main([str(word) for word in argv])
+
+
+def call_json(capfd, *argv) -> dict:
+    """Runs a verb that must succeed; returns the last line of standard output."""
+    capfd.readouterr()
+    code = call(*argv, "--json")
+    captured = capfd.readouterr()
+    assert code == 0, captured.err
+    return json.loads(captured.out.splitlines()[-1])
+
+
+def train(folder: Path, problem: str) -> Path:
+    """Trains for four steps, each of them a checkpoint; returns the run directory."""
+    data = ("--problem", problem, "--data_dir", folder / "data")
+    flags = ("--hparams_set", "tiny", "--hparams", HPARAMS, "--train_steps", 4)
+    often = ("--save_every", 1, "--eval_every", 4, "--eval_sentences", 2)
+    assert call("train", *data, *flags, *often, "--output_dir", folder / "run") == 0
+    return folder / "run"
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("text")
+    small_data(folder / "data")
+    return train(folder, "translate_text")
+
+
+@pytest.fixture
+def run(trained, tmp_path) -> Path:
+    """A copy of the run, with nothing evaluated yet."""
+    return shutil.copytree(trained, tmp_path / "run")
+
+
+@pytest.fixture(scope="module")
+def parser(tmp_path_factory) -> Path:
+    """A run that has learnt nothing of trees."""
+    folder = tmp_path_factory.mktemp("trees")
+    trees = folder / "trees"
+    trees.write_text("\n".join(TREES * 20) + "\n")
+    argv = ("--problem", "parsing_wsj", "--data_dir", folder / "data", "--workers", 1)
+    files = ("--train_trees", trees, "--dev_trees", trees, "--vocab_size", 480)
+    assert call("datagen", *argv, *files) == 0
+    return train(folder, "parsing_wsj")
+
+
+def every(run: Path, *flags) -> tuple:
+    """The command that evaluates all checkpoints on the dev split."""
+    which = ("--output_dir", run, "--split", "dev", "--all_checkpoints")
+    return ("evaluate", *which, *(flags or FAST))
+
+
+def copy_checkpoint(run: Path, step: int, new: int) -> None:
+    for suffix in (".data-00000-of-00001", ".index"):
+        shutil.copy(
+            run / f"model.ckpt-{step}{suffix}", run / f"model.ckpt-{new}{suffix}"
+        )
+
+
+def set_train_steps(run: Path, steps: int) -> None:
+    path = run / "hparams.json"
+    path.write_text(re.sub(r'(?<="train_steps": )\d+', str(steps), path.read_text()))
+
+
+# One checkpoint.
+
+
+def test_loss_is_that_of_scoring_and_perplexity_its_exponential(trained, capfd):
+    argv = ("evaluate", "--output_dir", trained, "--checkpoint", "latest")
+    result = call_json(capfd, *argv, "--split", "train", "--sentences", 0)
+    assert result.keys() == {"sentences", "loss", "perplexity", "accuracy"}
+    assert result["perplexity"] == pytest.approx(math.exp(result["loss"]))
+    folder = trained.parent / "data"
+    texts = [(folder / f"{side}.txt").read_text() for side in ("source", "target")]
+    translator = t2t_keras.load(trained, "latest")
+    scores = translator.score(*(text.splitlines() for text in texts))
+    tokens = sum(score.tokens for score in scores)
+    nats = -sum(score.log_prob for score in scores) / tokens
+    assert result["loss"] == pytest.approx(nats, rel=1e-5)
+
+
+def test_sentences_limit_what_is_decoded_only(trained, capfd):
+    argv = ("evaluate", "--output_dir", trained, "--split", "dev")
+    some = call_json(capfd, *argv, *FAST, "--tokenize", "none", "--language", "fr")
+    none = call_json(capfd, *argv, "--sentences", 0)
+    assert (some["sentences"], none["sentences"]) == (5, 0)
+    assert some["loss"] == none["loss"]
+    assert "tok:none" in some["bleu"]["signatures"]["sacrebleu_none"]
+    paper = some["bleu"]["signatures"]["tokenized_compound_split"]
+    assert "tok:paper-fr" in paper
+    assert call(*argv, *FAST) == 0
+    shown = capfd.readouterr().out
+    assert "perplexity" in shown and "tok:paper-de" in shown
+
+
+def test_files_are_scored_without_tensorflow(tmp_path):
+    (tmp_path / "text").write_text("a b c d\n")
+    code = f"""
+import sys
+from t2t_keras.cli import main
+text = {str(tmp_path / "text")!r}
+argv = ["evaluate", "--hypotheses", text, "--references", text, "--tokenize", "none"]
+assert main(argv) == 0
+assert not {{"tensorflow", "keras"}} & sys.modules.keys()
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    row = next(line for line in done.stdout.split("\n") if "sacrebleu_none" in line)
+    assert row.split()[1] == "100.00" and "tok:none" in row
+
+
+# All checkpoints.
+
+
+def test_every_checkpoint_is_evaluated_once(run, capfd, monkeypatch):
+    result = call_json(capfd, *every(run))
+    points = result["checkpoints"]
+    assert [point["step"] for point in points] == [1, 2, 3, 4]
+    assert result["best"] == max(points, key=lambda point: point["bleu"])
+    argv = ("evaluate", "--output_dir", run, "--split", "dev", *FAST)
+    alone = call_json(capfd, *argv, "--checkpoint", 2)
+    assert points[1]["bleu"] == pytest.approx(alone["bleu"]["sacrebleu_13a"])
+    for name in ("loss", "perplexity", "accuracy"):
+        assert points[1][name] == pytest.approx(alone[name], rel=1e-5)
+    assert points[0]["loss"] != points[1]["loss"]
+
+    # A new one joins; the others are not touched again.
+    copy_checkpoint(run, 4, 5)
+    calls = []
+    monkeypatch.setattr(
+        HeldOut, "loss", lambda self, loss=HeldOut.loss: calls.append(1) or loss(self)
+    )
+    again = call_json(capfd, *every(run))
+    assert len(calls) == 1
+    assert again["checkpoints"][:4] == points
+    assert again["checkpoints"][4] == points[3] | {"step": 5}
+    assert call(*every(run)) == 0
+    lines = capfd.readouterr().out.splitlines()
+    assert lines[0].split()[:2] == ["step", "loss"]
+    assert [line.split()[0] for line in lines[1:6]] == ["1", "2", "3", "4", "5"]
+    assert lines[-1] == f"best: step {again['best']['step']}"
+
+
+def test_curve_is_in_tensorboard_when_the_checkpoints_were_written(run, capfd):
+    points = call_json(capfd, *every(run))["checkpoints"]
+    events = EventAccumulator(str(run / "evaluation-dev")).Reload()
+    for name in ("bleu", "loss", "perplexity", "accuracy"):
+        curve = events.Scalars(f"dev/{name}")
+        assert [event.step for event in curve] == [1, 2, 3, 4]
+        values = [event.value for event in curve]
+        assert values == pytest.approx([point[name] for point in points])
+        for event in curve:
+            index = run / f"model.ckpt-{event.step}.index"
+            assert event.wall_time == pytest.approx(index.stat().st_mtime, abs=1e-3)
+
+
+def test_other_settings_are_refused(run, capfd):
+    assert call(*every(run)) == 0
+    flags = ("--beam_size", 2, "--extra_length", 1, "--tokenize", "none")
+    capfd.readouterr()
+    assert call(*every(run, *flags)) == 2
+    error = capfd.readouterr().err
+    assert len(error.splitlines()) == 1
+    for change in (
+        "beam_size was 1, is now 2",
+        "sentences was 5, is now all",
+        "bleu_tokens was 13a, is now none",
+    ):
+        assert change in error
+    assert "extra_length" not in error
+    shutil.rmtree(run / "evaluation-dev")
+    loss = ("--sentences", 0)
+    result = call_json(capfd, *every(run, *loss))
+    assert result["best"]["loss"] == min(p["loss"] for p in result["checkpoints"])
+
+
+def test_a_training_is_followed_to_its_last_step(run, capfd, monkeypatch):
+    monkeypatch.setattr(follow, "_POLL_SECONDS", 0.1)
+    set_train_steps(run, 6)
+    evaluated = threading.Event()
+    add = follow.Curve.add
+
+    def add_and_tell(self, step, *rest):
+        add(self, step, *rest)
+        if step == 4:
+            evaluated.set()
+
+    def go_on():
+        evaluated.wait(100)
+        for step in (5, 6):
+            time.sleep(0.5)
+            copy_checkpoint(run, 4, step)
+
+    monkeypatch.setattr(follow.Curve, "add", add_and_tell)
+    training = threading.Thread(target=go_on)
+    training.start()
+    result = call_json(capfd, *every(run, *FAST, "--wait_minutes", 60))
+    training.join()
+    assert [point["step"] for point in result["checkpoints"]] == [1, 2, 3, 4, 5, 6]
+
+
+def test_waiting_ends_when_nothing_comes(run, monkeypatch):
+    monkeypatch.setattr(follow, "_POLL_SECONDS", 0.1)
+    set_train_steps(run, 100)
+    assert call(*every(run)) == 0
+    start = time.monotonic()
+    assert call(*every(run, *FAST, "--wait_minutes", 0.05)) == 0
+    assert time.monotonic() - start >= 3
+
+
+def test_a_checkpoint_deleted_meanwhile_is_passed_over(run, capfd, monkeypatch):
+    add = follow.Curve.add
+
+    def add_and_delete(self, step, *rest):
+        add(self, step, *rest)
+        (run / "model.ckpt-2.index").unlink(missing_ok=True)
+
+    monkeypatch.setattr(follow.Curve, "add", add_and_delete)
+    assert call(*every(run), "--json") == 0
+    captured = capfd.readouterr()
+    assert "model.ckpt-2 was deleted" in captured.err
+    points = json.loads(captured.out)["checkpoints"]
+    assert [point["step"] for point in points] == [1, 3, 4]
+
+
+def test_a_damaged_checkpoint_is_not_passed_over(run, capfd):
+    (run / "model.ckpt-2.index").write_bytes(b"")
+    assert call(*every(run)) == 2
+    error = capfd.readouterr().err.splitlines()[-1]
+    assert "model.ckpt-2 cannot be read" in error
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (("--checkpoint", "latest"), "--checkpoint does not go with --all_checkpoints"),
+        (("--write", "x"), "--write does not go with --all_checkpoints"),
+        (("--language", "fr"), "--language does not go with --all_checkpoints"),
+    ],
+)
+def test_flags_that_do_not_go_together(flags, message, capfd):
+    assert call("evaluate", "--output_dir", "x", "--all_checkpoints", *flags) == 2
+    assert message in capfd.readouterr().err
+
+
+def test_flags_that_need_another(run, capfd):
+    assert call("evaluate", "--output_dir", run, "--wait_minutes", 1) == 2
+    assert "--wait_minutes needs --all_checkpoints" in capfd.readouterr().err
+    assert call("evaluate", "--output_dir", run, "--write", "x", "--sentences", 0) == 2
+    assert "there is nothing to write" in capfd.readouterr().err
+    files = ("--hypotheses", "x", "--references", "y")
+    assert call("evaluate", *files, "--all_checkpoints") == 2
+    assert "--all_checkpoints needs --output_dir" in capfd.readouterr().err
+    for checkpoint in run.glob("model.ckpt-*"):
+        checkpoint.unlink()
+    assert call(*every(run)) == 2
+    assert "has no checkpoint" in capfd.readouterr().err
+
+
+# Trees.
+
+
+def test_f1_stands_with_what_it_leaves_out_wherever_it_stands(parser, capfd):
+    names = {"f1", "f1_errors_as_zero", "error_sentences", "skipped_sentences"}
+    records = [json.loads(line) for line in (parser / "metrics.jsonl").open()]
+    (dev,) = (record for record in records if record["kind"] == "dev")
+    assert names <= dev.keys()
+    points = call_json(capfd, *every(parser))["checkpoints"]
+    assert all(names <= point.keys() for point in points)
+
+    argv = ("evaluate", "--output_dir", parser, "--split", "dev", *FAST)
+    result = call_json(capfd, *argv, "--checkpoint", 4)
+    summary = result["f1"]["all"]
+    assert summary["sentences"] == len(result["f1"]["per_sentence"]) == 5
+    assert summary["error"] + summary["skip"] == sum(
+        points[3][name] for name in ("error_sentences", "skipped_sentences")
+    )
+    assert result["perplexity"] > 1
+    assert call(*argv) == 0
+    rows = [line.split() for line in capfd.readouterr().out.splitlines()]
+    assert ["All", "len<=40"] in rows
+    for name in summary:
+        assert any(row[:1] == [name] and len(row) == 3 for row in rows), name
+
+
+def test_flags_of_text_are_refused_for_trees(parser, capfd):
+    argv = ("evaluate", "--output_dir", parser, "--split", "dev")
+    for flag, value in (("--tokenize", "none"), ("--language", "fr")):
+        assert call(*argv, flag, value) == 2
+        message = f"{flag}: problem 'parsing_wsj' yields trees"
+        assert message in capfd.readouterr().err

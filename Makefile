@@ -1,6 +1,7 @@
 # make demo       from nothing to a served translation, in a few minutes on two cores
 # make test       style, import rules and the fast tests
 # make test-slow  the tests that take minutes
+# make bench      the short form of every benchmark, in about three minutes
 # make lint       style and import rules only
 # make format     rewrite the files in the project's style
 # make clean      remove the environment and everything that was built
@@ -13,7 +14,7 @@ BIN = $(VENV)/bin
 # nobody imports.
 INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile
 
-.PHONY: demo test test-slow lint format clean
+.PHONY: demo test test-slow bench lint format clean
 
 demo: $(VENV)/.installed
 	@PATH="$(abspath $(BIN)):$$PATH" bash examples/demo.sh
@@ -23,6 +24,20 @@ test: lint
 
 test-slow: $(VENV)/.installed-test
 	$(BIN)/python -m pytest -m slow
+
+# The long forms, and what the figures mean: docs/performance.md.
+BENCH = $(BIN)/python benchmarks
+bench: $(VENV)/.installed
+	$(BENCH)/train.py --steps 3
+	$(BENCH)/train.py --steps 3 --dtype bfloat16
+	$(BENCH)/decode.py --steps 1
+	$(BENCH)/decode.py --steps 1 --dtype bfloat16
+	$(BENCH)/decode.py --steps 1 --batch 1
+	$(BENCH)/replicas.py --steps 3
+	$(BENCH)/lengths.py --config tiny --lengths 16 256 --steps 1
+	$(BENCH)/memory.py --config tiny --tokens 1024 2048
+	$(BENCH)/datagen.py
+	$(BENCH)/startup.py --steps 12
 
 lint: $(VENV)/.installed-test
 	$(BIN)/ruff check .

@@ -44,6 +44,7 @@ setup(
     ],
     extras_require={
         "gpu": ["tensorflow[and-cuda]>=2.21,<2.22"],
+        "plot": ["matplotlib>=3.9"],
         "test": ["psutil", "pytest>=8", "ruff>=0.17,<0.18", "wheel"],
     },
     entry_points={

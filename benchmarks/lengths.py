@@ -1,0 +1,116 @@
+"""How the time of a layer grows with the sentence: Table 1 of the paper, measured.
+
+    python benchmarks/lengths.py --lengths 16 64 256 1024 --plot lengths.svg
+
+Self-attention is O(n^2 d) a sentence, with a window of r O(r n d). Every length gets
+batches of the same number of positions, so that what is linear in n stays level: the
+projections, the feed-forward network and restricted attention.
+"""
+
+import argparse
+import dataclasses
+import statistics
+from pathlib import Path
+from typing import Any
+
+import products
+import timing
+import workload
+from stopwatch import seconds_of
+
+from t2t_keras.cli.verb import positive
+
+LAYERS = 2
+VOCAB_SIZE = 64  # so small that nearly all the time is the layers'
+BEAM_SIZE = 4
+
+
+def main(argv: list[str] | None = None) -> dict[str, Any]:
+    """Runs the benchmark that the flags describe; prints and returns its report."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    workload.add_flags(parser)
+    parser.add_argument(
+        "--lengths", type=positive, nargs="+", default=[2**i for i in range(4, 11)]
+    )
+    parser.add_argument("--positions", type=positive, default=2048, help="of a batch")
+    parser.add_argument("--window", type=positive, default=32, help="r")
+    parser.add_argument("--steps", type=positive, default=3, help="timed, of each")
+    parser.add_argument("--plot", type=Path, metavar="FILE", help="an SVG or PNG")
+    args = parser.parse_args(argv)
+    work = workload.chosen(args)
+    rows = [_measured(length, work, args) for length in args.lengths]
+    report = workload.described(args, work) | {
+        "positions": args.positions,
+        "window": args.window,
+        **{name: [row[name] for row in rows] for name in rows[0]},
+    }
+    timing.show(report, args.json)
+    if args.plot:
+        _plot(report, args.plot)
+    return report
+
+
+def _measured(
+    length: int, work: workload.Workload, args: argparse.Namespace
+) -> dict[str, float]:
+    """Returns the milliseconds of one layer of encoder and decoder at a length."""
+    from decoding_work import prepare as prepare_decoding
+    from training_work import prepare as prepare_training
+
+    full = dataclasses.replace(
+        work,
+        hparams=work.hparams.override(num_layers=LAYERS),
+        vocab_size=VOCAB_SIZE,
+        batch=max(1, args.positions // length),
+        length=length,
+    )
+    windowed = dataclasses.replace(
+        full, hparams=full.hparams.override(attention_window=args.window)
+    )
+    search = prepare_decoding(dataclasses.replace(full, batch=1), BEAM_SIZE).search
+    runs = {
+        "training_ms": prepare_training(full).step,
+        "training_window_ms": prepare_training(windowed).step,
+        "decoding_ms": lambda: search(length),
+    }
+    figures: dict[str, float] = {"length": length}
+    for name, run in runs.items():
+        run()
+        median = statistics.median(seconds_of(run) for _ in range(args.steps))
+        figures[name] = 1e3 * median / LAYERS
+    for name, which in (("gflop", full), ("gflop_window", windowed)):
+        counted = products.training(
+            which.hparams, VOCAB_SIZE, which.batch, length, length
+        )
+        figures[f"training_{name}"] = products.total_flops(counted) / LAYERS / 1e9
+    return figures
+
+
+def _plot(report: dict[str, Any], path: Path) -> None:
+    """Draws time and operations of a training step over the length."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    figure, axes = pyplot.subplots(figsize=(6, 4))
+    lengths, window = report["length"], report["window"]
+    axes.loglog(lengths, report["training_ms"], "o-", label="full, measured")
+    axes.loglog(
+        lengths, report["training_window_ms"], "s-", label=f"window {window}, measured"
+    )
+    # The counts at the rate of the first length: the growth that they predict.
+    scale = report["training_ms"][0] / report["training_gflop"][0]
+    for name, label in (("gflop", "full"), ("gflop_window", f"window {window}")):
+        predicted = [scale * value for value in report[f"training_{name}"]]
+        axes.loglog(lengths, predicted, "--", label=f"{label}, matrix products")
+    axes.set_xlabel("tokens in a sentence, n")
+    axes.set_ylabel(f"ms per layer, {report['positions']:,} positions a side")
+    axes.set_xticks(lengths, [str(length) for length in lengths])
+    axes.legend()
+    figure.tight_layout()
+    figure.savefig(path)
+
+
+if __name__ == "__main__":
+    main()

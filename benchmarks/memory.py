@@ -1,0 +1,72 @@
+"""How much memory a training step takes, and how large a batch fits into how much.
+
+    python benchmarks/memory.py --config base --json
+
+Each batch is trained on in a process of its own, whose peak resident set is what the
+system reports. Through these points goes a line: so much for weights and optimizer, so
+much more for every target token.
+"""
+
+import argparse
+import dataclasses
+import multiprocessing
+import resource
+from typing import Any
+
+import numpy as np
+import timing
+import workload
+
+from t2t_keras.cli.verb import positive
+
+STEPS = 2  # the second has all that stays between steps
+SIZES = (2, 4, 8, 16, 24, 32, 48, 80)  # GB
+
+
+def main(argv: list[str] | None = None) -> dict[str, Any]:
+    """Runs the benchmark that the flags describe; prints and returns its report."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    workload.add_flags(parser, config="base")
+    parser.add_argument(
+        "--tokens", type=positive, nargs="+", default=[1024, 2048, 4096]
+    )
+    parser.add_argument(
+        "--accumulate", type=positive, default=1, help="micro-batches of each step"
+    )
+    args = parser.parse_args(argv)
+    work = workload.chosen(args)
+    peaks = [_peak_in_child(work, tokens, args.accumulate) for tokens in args.tokens]
+    slope, fixed = np.polyfit(args.tokens, peaks, 1)
+    report = workload.described(args, work) | {
+        "accumulate": args.accumulate,
+        "tokens": args.tokens,
+        "peak_gb": [peak / 1e9 for peak in peaks],
+        "fixed_gb": fixed / 1e9,
+        "kb_per_token": slope / 1e3,
+        "largest_batch_tokens": {
+            f"{size} GB": max(0, int((size * 1e9 - fixed) / slope)) for size in SIZES
+        },
+    }
+    timing.show(report, args.json)
+    return report
+
+
+def _peak_in_child(work: workload.Workload, tokens: int, micro_batches: int) -> int:
+    """Returns the bytes of a process that trains on so many target tokens."""
+    work = dataclasses.replace(work, batch=max(1, tokens // work.length))
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        return pool.apply(_peak, (work, micro_batches))
+
+
+def _peak(work: workload.Workload, micro_batches: int) -> int:
+    """Trains for some steps in this process; returns its peak in bytes."""
+    from training_work import prepare
+
+    step = prepare(work, micro_batches=micro_batches).step
+    for _ in range(STEPS):
+        step()
+    return 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+
+if __name__ == "__main__":
+    main()

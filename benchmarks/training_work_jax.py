@@ -1,0 +1,58 @@
+"""The gradient on random ids, ready to be timed, on JAX: TensorFlow is not imported.
+
+Model and loss are those of training. The optimizer and the replicas are TensorFlow's
+and left out.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+from jax import numpy as jnp
+from workload import Workload
+
+from t2t_keras.model.transformer import Transformer
+from t2t_keras.training.loss import summed_cross_entropy
+
+
+class GradientWork(NamedTuple):
+    """What is timed.
+
+    Attributes:
+        step: computes loss and gradient; returns when they are there.
+        traces: how often it has been traced so far.
+        parameters: of the model.
+        device: what it runs on.
+    """
+
+    step: Callable[[], None]
+    traces: Callable[[], int]
+    parameters: int
+    device: str
+
+
+def prepare(work: Workload) -> GradientWork:
+    """Returns the work of loss and gradient on the first device."""
+    model = Transformer(work.hparams, work.vocab_size)
+    weights = [weight.value for weight in model.trainable_variables]
+    source, target = (jnp.asarray(work.ids(seed)) for seed in (0, 1))
+    smoothing = work.hparams.label_smoothing
+    traces = 0
+
+    def loss(weights: list[Any], source: Any, target: Any, seed: Any) -> Any:
+        nonlocal traces
+        traces += 1
+        logits, _ = model.stateless_call(weights, [], source, target, seed=seed)
+        return summed_cross_entropy(logits, target, smoothing)
+
+    gradient = jax.jit(jax.value_and_grad(loss))
+    done = 0
+
+    def step() -> None:
+        nonlocal done
+        seed = jnp.array([0, done], jnp.uint32)
+        jax.block_until_ready(gradient(weights, source, target, seed))
+        done += 1
+
+    device = jax.devices()[0].device_kind
+    return GradientWork(step, lambda: traces, model.count_params(), device)

@@ -1,0 +1,101 @@
+"""The work that is timed: models by name, the flags that choose one, random ids."""
+
+import argparse
+import dataclasses
+import os
+from typing import Any
+
+import numpy as np
+
+from t2t_keras import HParams, registry
+
+# Before TensorFlow is imported: warnings about this machine's CPU are no news.
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+
+FIRST_PIECE = 2  # after padding and EOS
+
+
+@dataclasses.dataclass(frozen=True)
+class Workload:
+    """A model and the batches it gets.
+
+    Attributes:
+        hparams: the model's.
+        vocab_size: V, one vocabulary for both sides.
+        batch: B, sentences or pairs.
+        length: S and T, ids of each side.
+    """
+
+    hparams: HParams
+    vocab_size: int
+    batch: int
+    length: int
+
+    def ids(self, seed: int = 0) -> np.ndarray:
+        """Returns random ids [B, length] without padding, int32."""
+        shape = (self.batch, self.length)
+        rng = np.random.default_rng(seed)
+        return rng.integers(FIRST_PIECE, self.vocab_size, shape, dtype=np.int32)
+
+
+# Name -> hparam set, vocabulary, sentences of a batch, their length. The first is the
+# work on which toolkits are compared; the others have batches of 4,096 tokens a side,
+# tiny of the 2,048 that it is trained with.
+CONFIGS = {
+    "compare": ("base", 8_000, 64, 32),
+    "tiny": ("tiny", 1_000, 128, 16),
+    "multi30k": ("multi30k", 10_000, 256, 16),
+    "base": ("base", 37_000, 128, 32),
+    "big": ("big", 37_000, 128, 32),
+}
+
+
+def add_flags(parser: argparse.ArgumentParser, config: str = "compare") -> None:
+    """The flags that choose a workload, by default `config`, and `--json`."""
+    parser.add_argument("--config", choices=CONFIGS, default=config)
+    parser.add_argument("--dtype", choices=("float32", "bfloat16"), default="float32")
+    parser.add_argument("--hparams_set", help="in place of the config's")
+    parser.add_argument("--hparams", default="", help='such as "num_layers=2"')
+    parser.add_argument("--vocab_size", type=int, help="in place of the config's")
+    parser.add_argument("--batch", type=int, help="sentences, in place of the config's")
+    parser.add_argument("--length", type=int, help="ids of each sentence, likewise")
+    parser.add_argument(
+        "--json", action="store_true", help="one JSON object as the last line"
+    )
+
+
+def chosen(args: argparse.Namespace) -> Workload:
+    """Returns the workload that the flags choose.
+
+    Raises:
+        UserError: there is no such hparam set or field.
+    """
+    name, vocab_size, batch, length = CONFIGS[args.config]
+    hparams = registry.hparams(args.hparams_set or name).parse(args.hparams)
+    return Workload(
+        hparams.override(compute_dtype=args.dtype),
+        args.vocab_size or vocab_size,
+        args.batch or batch,
+        args.length or length,
+    )
+
+
+def described(args: argparse.Namespace, work: Workload) -> dict[str, Any]:
+    """Returns what was timed, and where, as the first keys of a report."""
+    return {
+        "config": args.config,
+        "dtype": args.dtype,
+        "batch": work.batch,
+        "length": work.length,
+        "device": processor(),
+        "threads": len(os.sched_getaffinity(0)),
+    }
+
+
+def processor() -> str:
+    """Returns the processor's name."""
+    with open("/proc/cpuinfo", encoding="utf-8") as lines:
+        for line in lines:
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return "unknown"

@@ -1,0 +1,148 @@
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from t2t_keras.analysis.flops import flops_per_token
+from t2t_keras.hparam import HParams
+
+FOLDER = Path(__file__).parents[1] / "benchmarks"
+COMPARED = HParams()  # with a vocabulary of 8,000
+SMALL = ("--config", "tiny", "--batch", "2", "--length", "5", "--vocab_size", "50")
+
+
+@pytest.fixture(autouse=True)
+def _as_a_script_has_it(monkeypatch):
+    monkeypatch.syspath_prepend(FOLDER)
+    monkeypatch.setenv("KERAS_BACKEND", "tensorflow")
+
+
+def test_operations_of_training_are_the_closed_form():
+    from products import total_flops, training
+
+    batch, s, t, d, v = 3, 7, 5, 512, 8000
+    counted = total_flops(training(COMPARED, v, batch, s, t))
+    encoder, decoder, memory = 12 * d * d, 14 * d * d, 2 * d * d  # d_ff = 4 d
+    attention = 2 * d * (s * s + t * t + t * s)
+    layers = 6 * (s * (encoder + memory) + t * decoder + attention)
+    assert counted == 3 * 2 * batch * (layers + t * d * v)
+
+
+@pytest.mark.parametrize("window", [0, 4])
+def test_operations_of_training_are_those_that_describe_prints(window):
+    from products import total_flops, training
+
+    hparams = COMPARED.override(attention_window=window, d_k=32)
+    counted = total_flops(training(hparams, 8000, 64, 32, 32))
+    assert counted == 64 * 32 * flops_per_token(hparams, 8000, 32)["training"]
+
+
+def test_operations_of_decoding_are_the_closed_form():
+    from products import decoding, step_weights, total_flops
+
+    batch, s, beam, steps, d, v = 64, 32, 4, 39, 512, 8000
+    counted = total_flops(decoding(COMPARED, v, batch, s, beam, steps))
+    weights = 6 * 14 * d * d + d * v
+    assert step_weights(COMPARED, v) == weights
+    source = 6 * batch * s * (12 * d * d + 2 * d * s + 2 * d * d)
+    past = steps * (steps + 1) // 2
+    rows = batch * beam
+    step = rows * (steps * (weights + 6 * 2 * d * s) + 6 * 2 * d * past)
+    assert counted == 2 * (source + step)
+
+
+def test_gradients_of_a_product_have_its_operations_and_the_operands_shapes():
+    from products import Product
+
+    for transpose_b in (False, True):
+        product = Product(3, 2, 5, 7, 11, transpose_b=transpose_b)
+        to_a, to_b = product.gradients()
+        assert to_a.flops == to_b.flops == product.flops == 2 * 3 * 2 * 5 * 7 * 11
+        assert (to_a.m, to_a.n) == (5, 7)
+        assert (to_b.m, to_b.n) == ((11, 7) if transpose_b else (7, 11))
+
+
+@pytest.mark.parametrize(
+    ("flags", "shape"),
+    [
+        ({}, (5, 11)),
+        ({"transpose_a": True}, (5, 11)),
+        ({"transpose_b": True}, (5, 11)),
+        ({"batch": 2}, (2, 5, 11)),
+    ],
+)
+def test_every_layout_of_operands_can_be_timed(flags, shape):
+    from products import Product
+    from rates import jax_multiply, tensorflow_multiply
+
+    product = Product(**{"count": 1, "batch": 1, "m": 5, "k": 7, "n": 11} | flags)
+    assert shape[-2:] == (product.m, product.n)
+    tensorflow_multiply(product, "float32")(3)
+    pytest.importorskip("jax")
+    jax_multiply(product, "float32")(3)
+
+
+def test_the_rate_weighs_each_shape_by_its_count():
+    from products import Product
+    from rates import MatmulRate
+
+    large, small = Product(2, 1, 100, 100, 100), Product(5, 1, 10, 10, 10)
+    rate = MatmulRate([large, small], "float32", lambda *_: lambda _: None)
+    rate._times = {
+        rate_of: [seconds, seconds]
+        for rate_of, seconds in zip(rate._runs, (0.5, 0.1), strict=True)
+    }
+    operations = 2 * (2 * 100**3 + 5 * 10**3)
+    assert rate.gflops() == pytest.approx(operations / (2 * 0.5 + 5 * 0.1) / 1e9)
+
+
+def test_train_reports(capsys):
+    import train
+
+    report = train.main([*SMALL, "--steps", "2", "--json"])
+    out = capsys.readouterr().out
+    assert json.loads(out.splitlines()[-1]) == report
+    assert report["target_tokens_per_s"] == pytest.approx(
+        2 * 5 / report["seconds_per_step"]
+    )
+    assert report["fraction"] == report["gflops"] / report["matmul_gflops"] > 0
+    assert report["gflops"] == pytest.approx(
+        report["gflop_per_step"] / report["seconds_per_step"]
+    )
+    assert report["traces"] == 1
+
+
+def test_decode_reports():
+    import decode
+
+    report = decode.main([*SMALL, "--steps", "1", "--max_length", "6"])
+    assert report["sentences_per_s"] == pytest.approx(2 / report["seconds_per_step"])
+    assert report["fraction"] > 0
+    assert report["traces"] == 1
+
+
+def test_jax_trains_where_there_is_no_tensorflow():
+    pytest.importorskip("jax")
+    program = """
+import sys
+sys.modules["tensorflow"] = None  # importing it fails
+import train
+train.main(sys.argv[1:])
+"""
+    done = subprocess.run(
+        [
+            *(sys.executable, "-c", program, "--backend", "jax", "--json"),
+            *(*SMALL, "--steps", "1", "--dtype", "bfloat16"),
+        ],
+        env=os.environ | {"PYTHONPATH": str(FOLDER), "JAX_PLATFORMS": "cpu"},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    report = json.loads(done.stdout.splitlines()[-1])
+    assert report["backend"] == "jax"
+    assert report["target_tokens_per_s"] > 0
+    assert report["traces"] == 1

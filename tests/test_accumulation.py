@@ -54,6 +54,7 @@ def data_dir(tmp_path_factory):
     return directory
 
 
+@pytest.mark.slow
 def test_a_run_goes_on_with_other_replicas_but_the_same_parts(data_dir, tmp_path):
     options = {"parts": 2, "dropout": 0.3}
     for name, replicas in (("a", 2), ("b", 1)):

@@ -76,7 +76,7 @@ def assert_same_end(*output_dirs, step: int = STEPS):
         np.testing.assert_array_equal(*(end.tensor(name) for end in ends), err_msg=name)
 
 
-@pytest.mark.parametrize("replicas", [1, 2])
+@pytest.mark.parametrize("replicas", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_killed_and_started_again_equals_never_stopped(data_dir, tmp_path, replicas):
     never_stopped = start(data_dir, tmp_path / "whole", replicas)
     killed = start(data_dir, tmp_path / "killed", replicas)

@@ -54,7 +54,8 @@ def prepare(work: Workload, replicas: int = 1, micro_batches: int = 1) -> Traini
         work.hparams, work.vocab_size, strategy, micro_batches
     )
     sides = tuple(
-        rows_per_replica(tf.constant(work.ids(seed)), replicas) for seed in (0, 1)
+        rows_per_replica(tf.constant(work.ids(seed)), replicas, micro_batches)
+        for seed in (0, 1)
     )
     (batch,) = distribute(strategy, tf.data.Dataset.from_tensor_slices(sides))
     rate = tf.constant(LEARNING_RATE)

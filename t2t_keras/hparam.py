@@ -26,6 +26,8 @@ SCHEDULE_FACTORS = (
 )
 PAPER_SCHEDULE = "linear_warmup*rsqrt_decay*rsqrt_hidden_size"
 
+Bucketing = Literal["exact", "t2t"]  # by the exact lengths, or tensor2tensor's rule
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class HParams:
@@ -71,7 +73,7 @@ class HParams:
 
     # Batches and length of training (5.1, 5.2).
     batch_tokens: int = 25_000  # padded, per side, over all replicas
-    bucketing: Literal["exact", "t2t"] = "exact"  # how pairs meet in batches
+    bucketing: Bucketing = "exact"  # how pairs meet in batches
     train_steps: int = 100_000
 
     # Arithmetic: what the matrix products are computed in. Variables, layer norm,

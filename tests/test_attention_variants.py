@@ -12,6 +12,7 @@ from decoding_models import (
     transformer,
 )
 from numpy_transformer import randomise, softmax
+from step_by_step import logits_both_ways
 
 from t2t_keras.hparam import HParams
 from t2t_keras.layers.additive_attention import (
@@ -219,15 +220,9 @@ def test_steps_with_a_cache_equal_teacher_forcing(options, norm):
     source = ids(2, 6)
     source[1, 3:] = 0
     targets = ids(2, beams, steps, seed=2)
-    cache = network.start_cache(network.encode(source), source, beams)
-    shifted = np.pad(targets, ((0, 0), (0, 0), (1, 0)))
-    actual = []
-    for t in range(steps):
-        logits, cache = network.decode_step(shifted[:, :, t], t, cache)
-        actual.append(logits.numpy())
-    expected = network(np.repeat(source, beams, 0), targets.reshape(-1, steps)).numpy()
-    expected = expected.reshape(2, beams, steps, VOCAB)
-    np.testing.assert_allclose(np.stack(actual, 2), expected, atol=1e-5)
+    actual, expected = logits_both_ways(network, source, targets)
+    assert expected.shape == (2, beams, steps, VOCAB)
+    np.testing.assert_allclose(actual, expected, atol=1e-5)
 
 
 @pytest.mark.parametrize("options", VARIANTS, ids=str)

@@ -9,7 +9,7 @@ import tensorflow as tf
 from t2t_keras.data import records
 from t2t_keras.data.example import example
 from t2t_keras.data.manifest import Manifest
-from t2t_keras.data.records import RecordIndex, shard_name, write_records
+from t2t_keras.data.records import RecordIndex, shard_name, write_frames
 from t2t_keras.data.tfrecord import crc32c, frames
 from t2t_keras.errors import UserError
 
@@ -94,7 +94,7 @@ def test_stale_index_is_built_anew(t2t_dir):
     first = t2t_dir / shard_name("corpus", "train", 0, 3)
     pairs = random_pairs(300)
     for changed in (pairs[1:200], pairs[199:0:-1]):  # another size; the same size
-        write_records(first, [example(*pair) for pair in changed])
+        write_frames(first, frames([example(*pair) for pair in changed]))
         check(open_train(t2t_dir), [*changed, *pairs[200:]])
 
 
@@ -149,7 +149,7 @@ def test_what_is_not_whole(t2t_dir):
     content[len(content) // 2] ^= 1
     shard.write_bytes(content)
     assert f"{shard} is damaged" in refused(t2t_dir)
-    write_records(shard, [tf_example(targets=[5, 1])])
+    write_frames(shard, frames([tf_example(targets=[5, 1])]))
     assert f"{shard}: a record lacks `inputs`" in refused(t2t_dir)
     (t2t_dir / "corpus.incomplete").mkdir()
     assert "is unfinished" in refused(t2t_dir)

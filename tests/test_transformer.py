@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from numpy_transformer import NumpyTransformer, randomise
+from step_by_step import logits_both_ways
 
 from t2t_keras.hparam import HParams
 from t2t_keras.layers.dropout import Dropout
@@ -154,15 +155,9 @@ def test_steps_with_a_cache_equal_teacher_forcing(norm, position):
     network = model(norm=norm, position=position, d_k=3, d_v=5)
     source = pad([ids(5).tolist(), ids(2, seed=1).tolist()], 5)
     targets = ids(2, beams, steps, seed=2)
-    cache = network.start_cache(network.encode(source), source, beams)
-    shifted = np.pad(targets, ((0, 0), (0, 0), (1, 0)))
-    actual = []
-    for t in range(steps):
-        logits, cache = network.decode_step(shifted[:, :, t], t, cache)
-        actual.append(logits.numpy())
-    expected = network(np.repeat(source, beams, 0), targets.reshape(-1, steps)).numpy()
-    expected = expected.reshape(2, beams, steps, VOCAB)
-    np.testing.assert_allclose(np.stack(actual, 2), expected, atol=1e-5)
+    actual, expected = logits_both_ways(network, source, targets)
+    assert expected.shape == (2, beams, steps, VOCAB)
+    np.testing.assert_allclose(actual, expected, atol=1e-5)
 
 
 def test_a_reordered_cache_continues_the_parents():

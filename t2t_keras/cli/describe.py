@@ -8,17 +8,17 @@ from t2t_keras.analysis.complexity import Complexity, layer_complexities
 from t2t_keras.analysis.flops import flops_per_token, training_cost
 from t2t_keras.analysis.memory import memory_per_batch
 from t2t_keras.analysis.parameters import count_parameters
-from t2t_keras.cli.verb import Verb, add_usr_dir, positive
+from t2t_keras.cli.verb import (
+    Verb,
+    add_hparams,
+    add_usr_dir,
+    positive,
+    positive_number,
+)
 
 
 def _describe_flags(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--hparams_set", required=True, help="a name of `t2t list`")
-    parser.add_argument(
-        "--hparams",
-        default="",
-        metavar="K=V,K=V",
-        help='changes to the set, such as "dropout=0.2,num_layers=4"',
-    )
+    add_hparams(parser)
     add_usr_dir(parser)
     parser.add_argument(
         "--vocab_size",
@@ -43,11 +43,11 @@ def _describe_flags(parser: argparse.ArgumentParser) -> None:
         "--gpus", type=positive, default=8, help="which share a batch (default: 8)"
     )
     machine.add_argument(
-        "--hours", type=_above_zero, help="of training, for training_cost"
+        "--hours", type=positive_number, help="of training, for training_cost"
     )
     machine.add_argument(
         "--tflops",
-        type=_above_zero,
+        type=positive_number,
         default=9.5,
         help="10^12 FLOPs a second that a GPU sustains (default: 9.5, a P100)",
     )
@@ -63,13 +63,6 @@ def _describe_flags(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _above_zero(text: str) -> float:
-    number = float(text)
-    if not 0 < number < float("inf"):
-        raise argparse.ArgumentTypeError(f"must be above 0, not {text}")
-    return number
-
-
 def _kernel(text: str) -> int:
     number = int(text)
     if number < 2:
@@ -77,8 +70,7 @@ def _kernel(text: str) -> int:
     return number
 
 
-# What argparse calls them: "invalid number value: 'x'".
-_above_zero.__name__, _kernel.__name__ = "number", "integer"
+_kernel.__name__ = "integer"  # what argparse calls it: "invalid integer value: 'x'"
 
 
 def _describe(args: argparse.Namespace) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from t2t_keras.cli.decoding import add_decoding_flags, add_raw, decoding_options
 from t2t_keras.cli.verb import (
     Verb,
     add_checkpoint,
+    add_hparams,
     add_usr_dir,
     not_negative,
     positive,
@@ -32,13 +33,7 @@ if TYPE_CHECKING:
 
 def _train_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--problem", required=True, help="a name of `t2t list`")
-    parser.add_argument("--hparams_set", required=True, help="a name of `t2t list`")
-    parser.add_argument(
-        "--hparams",
-        default="",
-        metavar="K=V,K=V",
-        help='changes to the set, such as "dropout=0.2,num_layers=4"',
-    )
+    add_hparams(parser)
     parser.add_argument("--data_dir", required=True, help="what `t2t datagen` wrote")
     parser.add_argument(
         "--output_dir",

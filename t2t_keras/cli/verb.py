@@ -55,6 +55,17 @@ def add_checkpoint(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_hparams(parser: argparse.ArgumentParser) -> None:
+    """`--hparams_set` and `--hparams`, of the verbs that make a model of them."""
+    parser.add_argument("--hparams_set", required=True, help="a name of `t2t list`")
+    parser.add_argument(
+        "--hparams",
+        default="",
+        metavar="K=V,K=V",
+        help='changes to the set, such as "dropout=0.2,num_layers=4"',
+    )
+
+
 def table(rows: dict[str, Any]) -> str:
     """Formats names and values in two columns."""
     width = max(map(len, rows), default=0)

@@ -2,13 +2,11 @@
 
 import bisect
 import functools
-from typing import Literal
 
 import numpy as np
 
 from t2t_keras.data.batching import BatchPlan
-
-Bucketing = Literal["exact", "t2t"]
+from t2t_keras.hparam import Bucketing
 
 _FIRST_BOUND = 8
 _GROWTH = 1.1  # from one bound to the next

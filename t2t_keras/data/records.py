@@ -18,7 +18,7 @@ from typing import BinaryIO, Self
 import numpy as np
 
 from t2t_keras.data.files import atomic
-from t2t_keras.data.tfrecord import BEFORE_PAYLOAD, FRAME, frames
+from t2t_keras.data.tfrecord import BEFORE_PAYLOAD, FRAME
 from t2t_keras.errors import UserError
 
 _EDGE = 4096  # bytes at both ends of a shard that tell whether it is still the same
@@ -36,11 +36,6 @@ def num_train_shards(num_pairs: int) -> int:
     that none has to sort more than half a million in memory.
     """
     return max(min(-(-num_pairs // 10_000), 100), -(-num_pairs // 500_000))
-
-
-def write_records(path: Path, payloads: Sequence[bytes]) -> None:
-    """Writes a TFRecord file, atomically."""
-    write_frames(path, frames(payloads))
 
 
 def write_frames(path: Path, records: Iterable[bytes]) -> None:

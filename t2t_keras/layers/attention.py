@@ -26,13 +26,16 @@ def causal_bias(length: Any) -> Any:
     return ops.cast(is_later, "float32")[None, None] * MASKED
 
 
-def attention_weights(query: Any, key: Any, bias: Any = None) -> Any:
+def attention_weights(
+    query: Any, key: Any, bias: Any = None, scale: float | None = None
+) -> Any:
     """softmax(Q K^T / sqrt(d_k)), in float32 whatever Q and K are.
 
     Args:
         query: [B, H, T, d_k]
         key: [B, H, S, d_k]
         bias: added to the logits: broadcastable to [B, H, T, S].
+        scale: in place of 1 / sqrt(d_k).
 
     Returns:
         [B, H, T, S]
@@ -40,7 +43,8 @@ def attention_weights(query: Any, key: Any, bias: Any = None) -> Any:
     # Scaled after the product, not the query before: TensorFlow 2.21's graph optimizer
     # (its oneDNN remapper) would make a while loop around that return empty tensors.
     logits = ops.matmul(query, ops.transpose(key, (0, 1, 3, 2)))
-    logits = ops.cast(logits, "float32") * query.shape[-1] ** -0.5
+    scale = query.shape[-1] ** -0.5 if scale is None else scale
+    logits = ops.cast(logits, "float32") * scale
     return ops.softmax(logits if bias is None else logits + bias)
 
 

@@ -2,9 +2,11 @@
 
 from typing import Any
 
-from keras import ops
-
-from t2t_keras.layers.attention import CrossAttention, SelfAttention
+from t2t_keras.layers.attention import (
+    CrossAttention,
+    SelfAttention,
+    attention_weights,
+)
 
 
 class _Unscaled:
@@ -18,9 +20,7 @@ class _Unscaled:
 
     def head_weights(self, query: Any, key: Any, bias: Any) -> Any:
         """Returns softmax(Q K^T + bias), float32 [B, H, T, S]."""
-        logits = ops.matmul(query, ops.transpose(key, (0, 1, 3, 2)))
-        logits = ops.cast(logits, "float32")
-        return ops.softmax(logits if bias is None else logits + bias)
+        return attention_weights(query, key, bias, scale=1.0)
 
 
 class UnscaledSelfAttention(_Unscaled, SelfAttention):

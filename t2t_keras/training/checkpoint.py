@@ -157,6 +157,12 @@ class Checkpoint:
             variable.assign(self._reader.get_tensor(name))
 
 
+def snapshot(variables: Mapping[str, tf.Variable], step: int) -> dict[str, tf.Tensor]:
+    """Returns what a checkpoint of these variables holds after so many updates."""
+    tensors = {name: variable.read_value() for name, variable in variables.items()}
+    return tensors | {"step": tf.constant(step, tf.int64)}
+
+
 def model_variables(model: Transformer) -> dict[str, tf.Variable]:
     """Returns a model's weights by their names in a checkpoint."""
     return {

@@ -14,6 +14,8 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import tensorflow as tf
+
 from t2t_keras.data.buckets import batch_plan
 from t2t_keras.data.records import RecordIndex
 from t2t_keras.errors import UserError
@@ -164,8 +166,6 @@ def _run(spec: Spec) -> Trial | None:
 
 
 def _has_gpu(simulate_devices: int) -> bool:
-    import tensorflow as tf
-
     # Physical devices: to ask for logical ones would take the memory.
     return not simulate_devices and bool(tf.config.list_physical_devices("GPU"))
 

@@ -4,7 +4,6 @@ What tensor2tensor had three watchers for (`t2t-translate-all`, `t2t-bleu`, `t2t
 """
 
 import contextlib
-import dataclasses
 import os
 import sys
 import time
@@ -140,7 +139,7 @@ def follow(
     model = run.build_model()
     translator = Translator(problem, model, *run.tokenizers)
     held_out = HeldOut.of_run(run, model, split, data_dir)
-    chosen = dataclasses.replace(translator.options, **options)
+    chosen = translator.choose(**options)
     names = ("beam_size", "alpha", "extra_length", "min_length", "constraint")
     settings = {name: getattr(chosen, name) for name in names}
     settings |= {

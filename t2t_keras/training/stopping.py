@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from types import FrameType
 from typing import Any, Self
 
-_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 class Stopping:
@@ -40,7 +40,7 @@ class Stopping:
     def __enter__(self) -> Self:
         # Elsewhere Python allows no handlers: then the signals do what they did.
         if threading.current_thread() is threading.main_thread():
-            for number in _SIGNALS:
+            for number in SIGNALS:
                 self._previous[number] = signal.signal(number, self._on_signal)
         return self
 

@@ -21,6 +21,7 @@ from t2t_keras.training.checkpoint import (
     adam_variables,
     ema_variables,
     model_variables,
+    snapshot,
 )
 from t2t_keras.training.cluster import Cluster
 from t2t_keras.training.ema import AveragedAdam, make_optimizer
@@ -32,11 +33,11 @@ from t2t_keras.training.progress import Progress
 from t2t_keras.training.run_dir import RunDirectory
 from t2t_keras.training.schedule import learning_rate
 from t2t_keras.training.step import StepResult, TrainStep
-from t2t_keras.training.stopping import Stopping
+from t2t_keras.training.stopping import SIGNALS, Stopping
 from t2t_keras.training.strategy import distribute, own_replicas
 from t2t_keras.training.validation import Validation
 
-_SIGNALS = ("SIGTERM", "SIGINT")
+_SIGNALS = tuple(signal.name for signal in SIGNALS)
 _REASONS = (*_SIGNALS, "train_steps", "max_minutes", "patience")
 
 
@@ -229,8 +230,7 @@ class Trainer:
     def _save(self, step: int) -> None:
         if not self._cluster.is_chief:
             return
-        tensors = {name: value.read_value() for name, value in self._variables.items()}
-        tensors["step"] = tf.constant(step, tf.int64)
+        tensors = snapshot(self._variables, step)
         self._run.checkpoints.save(step, tensors, keep=self._options.keep)
         self._saved_step, self._saved_time = step, time.monotonic()
 

@@ -10,7 +10,7 @@ import tensorflow as tf
 from t2t_keras.decoding.translator import Translator
 from t2t_keras.evaluation.metrics import goodness
 from t2t_keras.training.average import mean_weights
-from t2t_keras.training.checkpoint import Checkpoint, CheckpointDirectory
+from t2t_keras.training.checkpoint import Checkpoint, CheckpointDirectory, snapshot
 from t2t_keras.training.held_out import HeldOut
 from t2t_keras.training.options import TrainOptions
 from t2t_keras.training.progress import Progress
@@ -80,9 +80,7 @@ class Validation:
         if step not in self._history:
             self._history[step] = self._figures()
             if self.best_step == step:
-                tensors = {name: w.read_value() for name, w in self._weights.items()}
-                tensors["step"] = tf.constant(step, tf.int64)
-                self._checkpoints.save_best(step, tensors)
+                self._checkpoints.save_best(step, snapshot(self._weights, step))
             # Last, for what is on record is not done again.
             progress.report(step, "dev", self._history[step])
         figures = self._history[step]

@@ -32,6 +32,7 @@ from t2t_keras.decoding.sampling import sample
 from t2t_keras.errors import UserError
 from t2t_keras.text.brackets import Brackets
 from t2t_keras.text.linearise import SYMBOLS, linearise, restore
+from t2t_keras.text.punctuation import word_kind
 from t2t_keras.text.tree import parse_tree
 from t2t_keras.text.tree_files import read_trees
 
@@ -93,9 +94,8 @@ def every_target(limit):
 
 
 def constraint(words, limits):
-    return BalancedBrackets(
-        TABLES, tf.constant(words, tf.int32), tf.constant(limits, tf.int32)
-    )
+    kinds = tf.sequence_mask(words, dtype=tf.int32)
+    return BalancedBrackets(TABLES, kinds, tf.constant(limits, tf.int32))
 
 
 @pytest.mark.parametrize("seed", [0, 1])
@@ -125,10 +125,10 @@ def test_equals_the_best_of_all_trees(seed):
         np.testing.assert_allclose(found.scores[row], scores[best], atol=1e-4)
 
 
-def random_table(count, steps, seed, scale=3.0):
+def random_table(count, steps, seed, scale=3.0, vocab=VOCAB):
     """Logits of sentences without any sense."""
     generator = np.random.default_rng(seed)
-    table = generator.normal(scale=scale, size=(count, steps, VOCAB, VOCAB))
+    table = generator.normal(scale=scale, size=(count, steps, vocab, vocab))
     return TableModel(tf.constant(table, tf.float32))
 
 
@@ -145,7 +145,9 @@ def tree_searcher(model, beam_size, alpha):
             alpha=alpha,
             max_length=limits,
             n_best=beam_size,
-            constraint=BalancedBrackets(TABLES, words, limits),
+            constraint=BalancedBrackets(
+                TABLES, tf.sequence_mask(words, dtype=tf.int32), limits
+            ),
         )
 
     return lambda *arrays: numpy_of(search(*(np.array(a, np.int32) for a in arrays)))
@@ -210,6 +212,35 @@ def test_samples_are_trees():
         targets = outputs(found, row)
         assert all(is_tree(target, words[row]) for target in targets)
         assert len(set(map(tuple, targets))) > 3
+
+
+def test_punctuation_has_the_tags_of_punctuation():
+    """Whatever the model thinks; of a dash the model decides."""
+    pieces = ("", "", "S", "/S", "NN", "VB", ",", "``")
+    tables = BracketPieces.of(pieces[2:], Vocabulary(pieces))
+    words = ["a", ",", "-", "b", "--", "''", "c", "-"]
+    kinds = tf.constant([list(map(word_kind, words))] * 20)
+    found = numpy_of(
+        beam_search(
+            random_table(20, 40, 3, vocab=len(pieces)),
+            tf.range(20)[:, None],
+            beam_size=3,
+            alpha=0.3,
+            max_length=tf.fill([20], 40),
+            constraint=BalancedBrackets(tables, kinds, tf.fill([20], 40)),
+        )
+    )
+    dashes = set()
+    for row in range(20):
+        (target,) = outputs(found, row)
+        tags = [pieces[i] for i in target if tables.leaf[i]]
+        assert [tag in {",", "``"} for tag in tags[:2] + tags[3:-1]] == [
+            *(False, True),
+            *(False, True, True, False),
+        ]
+        dashes |= {tags[2], tags[7]}
+    assert {"NN", "VB"} & dashes
+    assert {",", "``"} & dashes
 
 
 def test_what_are_no_brackets():

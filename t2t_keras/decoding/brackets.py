@@ -8,12 +8,15 @@ import tensorflow as tf
 
 from t2t_keras.errors import UserError
 from t2t_keras.text.brackets import Brackets
+from t2t_keras.text.punctuation import MARK, TAG_OF_MARK, WORD
 from t2t_keras.text.tokenizer import EOS, Tokenizer
 
 # Of the 25,000 trees of the Treebank's sample and of CRAFT the deepest has 29
 # constituents around a word, and none begins more than 9 before the same word.
 MAX_DEPTH = 64
 MAX_OPENERS = 16
+
+MARK_TAGS = frozenset(TAG_OF_MARK.values())
 
 # How much longer than the words the shortest allowed output may be: a root needs two
 # brackets, and EOS ends it.
@@ -24,12 +27,13 @@ class BracketPieces(NamedTuple):
     """What every piece of a vocabulary is to `BalancedBrackets`.
 
     Attributes:
-        is_leaf: [V] boolean.
+        leaf: [V] int32, the kinds of words (WORD, MARK or both) that the piece can
+            stand for; 0 if it is no leaf.
         opens: [V] int32, the number of the label that the piece opens, from 1; or 0.
         closes: [V] int32, the number of the label that the piece closes; or 0.
     """
 
-    is_leaf: np.ndarray
+    leaf: np.ndarray
     opens: np.ndarray
     closes: np.ndarray
 
@@ -51,8 +55,7 @@ class BracketPieces(NamedTuple):
                 "the constraint 'brackets' needs a problem whose symbols are opening "
                 "and closing brackets (X and /X) and leaves; set constraint to 'none'"
             )
-        is_leaf = np.zeros(tokenizer.vocab_size, bool)
-        opens, closes = np.zeros((2, tokenizer.vocab_size), np.int32)
+        leaf, opens, closes = np.zeros((3, tokenizer.vocab_size), np.int32)
 
         def piece(symbol: str) -> int:
             ids = tokenizer.encode(symbol)[:-1]
@@ -64,12 +67,15 @@ class BracketPieces(NamedTuple):
                 )
             return ids[0]
 
+        marks = {symbol for symbol in brackets.leaves if symbol in MARK_TAGS}
+        is_tagged = 0 < len(marks) < len(brackets.leaves)
         for symbol in brackets.leaves:
-            is_leaf[piece(symbol)] = True
+            kind = MARK if symbol in marks else WORD
+            leaf[piece(symbol)] = kind if is_tagged else WORD | MARK
         for number, label in enumerate(brackets.openers, 1):
             opens[piece(label)] = number
             closes[piece(f"/{label}")] = number
-        return cls(is_leaf, opens, closes)
+        return cls(leaf, opens, closes)
 
 
 class _State(NamedTuple):
@@ -94,7 +100,8 @@ class BalancedBrackets:
 
     Every closer closes the innermost open bracket, no bracket is empty, and one
     outermost bracket holds all the words (a single word may stand alone). EOS comes
-    when it is closed, and only then.
+    when it is closed, and only then. Where the leaves are tags, the words that are
+    punctuation marks have the tags of such, and no others have.
 
     *It always ends in time.* To be completed, a hypothesis needs a leaf for each word
     left, a closer for each open bracket, and EOS. A bracket is opened only where there
@@ -109,16 +116,18 @@ class BalancedBrackets:
 
     Args:
         pieces: the tables of the target's vocabulary.
-        words: [B] int32, how many words each source has.
+        kinds: [B, W] int32, the kind of each word (see `text.punctuation.word_kind`),
+            and 0 after the last.
         max_length: [B] int32, most pieces of an output; at least words + SHORTEST.
     """
 
     def __init__(
-        self, pieces: BracketPieces, words: tf.Tensor, max_length: tf.Tensor
+        self, pieces: BracketPieces, kinds: tf.Tensor, max_length: tf.Tensor
     ) -> None:
-        self._words = words
+        self._kinds = tf.pad(kinds, [[0, 0], [0, 1]])
+        self._num_words = count_words(kinds)[:, None]
         self._max_length = max_length
-        self._is_leaf = pieces.is_leaf
+        self._leaf = pieces.leaf
         self._is_opener = pieces.opens > 0
         # 1 to open a bracket, -1 to close one, 0 for all other pieces.
         self._step = np.sign(pieces.opens - pieces.closes)
@@ -136,7 +145,7 @@ class BalancedBrackets:
             stack=tf.zeros(tf.concat([shape, [MAX_DEPTH]], 0), tf.int32),
             depth=zeros,
             openers=zeros,
-            words=self._words[:, None] + zeros,
+            words=self._num_words + zeros,
         )
 
     def mask(self, state: _State, position: tf.Tensor) -> tf.Tensor:
@@ -145,7 +154,11 @@ class BalancedBrackets:
         room = self._max_length[:, None] - position  # for so many pieces, EOS included
         spare = room - (words + depth + 1)
         has_words = words > 0
-        leaf = has_words & ((depth > 0) | (words == 1))
+        # Of the next word; behind the last it is 0, which suits no leaf.
+        last = tf.shape(self._kinds)[1] - 1
+        number = tf.minimum(self._num_words - words, last)
+        kind = tf.gather(self._kinds, number, batch_dims=1)
+        kind = tf.where((depth > 0) | (words == 1), kind, 0)
         opener = has_words & (spare >= 2)
         opener &= (depth < MAX_DEPTH) & (state.openers < MAX_OPENERS)
         closer = (state.openers == 0) & ((depth > 1) | ~has_words)
@@ -155,7 +168,7 @@ class BalancedBrackets:
         label = tf.where(depth > 0, label, self._end)
         label = tf.where(closer, label, -1)
         return (
-            (leaf[:, :, None] & self._is_leaf)
+            (tf.bitwise.bitwise_and(kind[:, :, None], self._leaf) > 0)
             | (opener[:, :, None] & self._is_opener)
             | (label[:, :, None] == self._closes)
         )
@@ -178,3 +191,8 @@ class BalancedBrackets:
             openers=tf.where(is_opener, openers + 1, 0),
             words=words - tf.cast(step == 0, tf.int32),
         )
+
+
+def count_words(kinds: tf.Tensor) -> tf.Tensor:
+    """Returns how many words there are in each row of kinds [B, W]: [B]."""
+    return tf.math.count_nonzero(kinds, axis=1, dtype=tf.int32)

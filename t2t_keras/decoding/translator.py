@@ -12,7 +12,12 @@ import tensorflow as tf
 from t2t_keras.backend import require_tensorflow
 from t2t_keras.decoding.batching import batches, padded
 from t2t_keras.decoding.beam_search import Hypotheses, beam_search
-from t2t_keras.decoding.brackets import SHORTEST, BalancedBrackets, BracketPieces
+from t2t_keras.decoding.brackets import (
+    SHORTEST,
+    BalancedBrackets,
+    BracketPieces,
+    count_words,
+)
 from t2t_keras.decoding.constraint import (
     AllOf,
     Constraint,
@@ -26,6 +31,7 @@ from t2t_keras.errors import UserError
 from t2t_keras.model.transformer import Transformer
 from t2t_keras.problem import Problem
 from t2t_keras.text.brackets import Brackets
+from t2t_keras.text.punctuation import word_kind
 from t2t_keras.text.tokenizer import EOS, Tokenizer
 from t2t_keras.text.treebank_words import treebank_text
 
@@ -152,7 +158,7 @@ class Translator:
         for batch in batches([len(ids) for ids in sources], chosen.batch_tokens):
             hypotheses = self._decode(
                 [sources[i] for i in batch],
-                [len(texts[numbers[i]].split(" ")) for i in batch],
+                [texts[numbers[i]].split(" ") for i in batch],
                 None if forced is None else [forced[i] for i in batch],
                 [numbers[i] for i in batch],
                 chosen,
@@ -212,7 +218,7 @@ class Translator:
     def restrict(
         self,
         options: DecodingOptions,
-        words: tf.Tensor,
+        kinds: tf.Tensor,
         limits: tf.Tensor,
         min_length: int | tf.Tensor,
     ) -> tuple[tf.Tensor, list[Constraint]]:
@@ -220,7 +226,7 @@ class Translator:
 
         Args:
             options: the options.
-            words: [B] int32, how many words each source has.
+            kinds: [B, W] int32, of each source's words, as for `BalancedBrackets`.
             limits: [B] int32, most pieces of each output.
             min_length: the option; may be a tensor.
 
@@ -232,8 +238,8 @@ class Translator:
             MinimumLength(min_length, self.target_tokenizer.vocab_size)
         ]
         if options.constraint == "brackets":
-            limits = tf.maximum(limits, words + SHORTEST)
-            constraints.append(BalancedBrackets(self.bracket_pieces, words, limits))
+            limits = tf.maximum(limits, count_words(kinds) + SHORTEST)
+            constraints.append(BalancedBrackets(self.bracket_pieces, kinds, limits))
         elif options.constraint != "none":
             constraints.append(options.constraint)
         return limits, constraints
@@ -270,7 +276,7 @@ class Translator:
     def _decode(
         self,
         sources: list[list[int]],
-        words: list[int],
+        words: list[list[str]],
         prefixes: list[list[int]] | None,
         numbers: list[int],
         options: DecodingOptions,
@@ -288,7 +294,7 @@ class Translator:
         hypotheses = graph(
             {
                 "source": padded(sources),
-                "words": np.array(words, np.int32),
+                "kinds": padded([list(map(word_kind, row)) for row in words]),
                 "prefix": padded(forced),
                 "limit": np.array(limits, np.int32),
                 "seed": np.array([(options.seed, i) for i in numbers], np.int32),
@@ -329,7 +335,7 @@ class Translator:
         """Returns the function that decodes a batch; numbers and shapes may vary."""
         batch_spec = {
             "source": tf.TensorSpec([None, None], tf.int32),
-            "words": tf.TensorSpec([None], tf.int32),
+            "kinds": tf.TensorSpec([None, None], tf.int32),
             "prefix": tf.TensorSpec([None, None], tf.int32),
             "limit": tf.TensorSpec([None], tf.int32),
             "seed": tf.TensorSpec([None, 2], tf.int32),
@@ -341,7 +347,7 @@ class Translator:
             batch: dict[str, tf.Tensor], numbers: dict[str, tf.Tensor]
         ) -> Hypotheses:
             limits, constraints = self.restrict(
-                options, batch["words"], batch["limit"], numbers["min_length"]
+                options, batch["kinds"], batch["limit"], numbers["min_length"]
             )
             if has_prefixes:
                 vocab_size = self.target_tokenizer.vocab_size

@@ -103,7 +103,6 @@ def _may_replace(path: Path) -> bool:
 
 
 _IDS = tf.TensorSpec([None, None], tf.int32)
-_ROW = tf.TensorSpec([None], tf.int32)
 _INTEGER = tf.TensorSpec([], tf.int32)
 _NUMBER = tf.TensorSpec([], tf.float32)
 
@@ -164,8 +163,8 @@ class _Served(tf.Module):
         is_blank = tf.strings.regex_full_match(texts, _BLANK)
         texts = self._source_texts(texts)
         ids = tf.where(is_blank[:, None], PAD, self._encode_sources(texts))
-        words = _count_words(texts)
-        found = self._search(ids, words, beam_size, n_best, alpha)
+        kinds = self._trees.word_kinds(texts) if self._trees else tf.zeros_like(ids)
+        found = self._search(ids, kinds, beam_size, n_best, alpha)
         if self._trees:
             outputs = self._trees.format(texts, found.ids)
         else:
@@ -176,13 +175,11 @@ class _Served(tf.Module):
     def translate_ids(self, ids: tf.Tensor) -> dict[str, tf.Tensor]:
         """Pieces to n-best pieces, with the options of the export."""
         options = self._options
-        words = _count_words(self._source_tokenizer.decode(ids)) if self._trees else 0
+        kinds = tf.zeros_like(ids)
+        if self._trees:
+            kinds = self._trees.word_kinds(self._source_tokenizer.decode(ids))
         found = self._search(
-            ids,
-            tf.broadcast_to(words, tf.shape(ids)[:1]),
-            options.beam_size,
-            options.n_best,
-            options.alpha,
+            ids, kinds, options.beam_size, options.n_best, options.alpha
         )
         return {"ids": found.ids, "scores": found.scores, "lengths": found.lengths}
 
@@ -208,11 +205,11 @@ class _Served(tf.Module):
             "alpha": tf.constant(self._options.alpha),
         }
 
-    @tf.function(input_signature=[_IDS, _ROW, _INTEGER, _INTEGER, _NUMBER])
+    @tf.function(input_signature=[_IDS, _IDS, _INTEGER, _INTEGER, _NUMBER])
     def _search(
         self,
         ids: tf.Tensor,
-        words: tf.Tensor,
+        kinds: tf.Tensor,
         beam_size: tf.Tensor,
         n_best: tf.Tensor,
         alpha: tf.Tensor,
@@ -226,7 +223,7 @@ class _Served(tf.Module):
         ):
             n_best = tf.identity(n_best)
         limits, constraints = self._translator.restrict(
-            options, words, limits, options.min_length
+            options, kinds, limits, options.min_length
         )
         return beam_search(
             self._translator.model,
@@ -254,8 +251,3 @@ class _Served(tf.Module):
         without_end = self._source_tokenizer.encode(texts)[:, :-1]
         end = tf.fill([tf.size(texts), 1], EOS)
         return tf.concat([without_end[:, :most], end], axis=1).to_tensor(PAD)
-
-
-def _count_words(texts: tf.Tensor) -> tf.Tensor:
-    """Returns how many words texts [B] have, with one space between any two."""
-    return tf.cast(tf.strings.split(texts, " ").row_lengths(), tf.int32)

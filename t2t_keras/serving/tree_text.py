@@ -8,6 +8,7 @@ import tensorflow as tf
 from t2t_keras.decoding.brackets import BracketPieces
 from t2t_keras.text.graph_ids import CPU
 from t2t_keras.text.linearise import UNKNOWN_TAG, UNTAGGED
+from t2t_keras.text.punctuation import KIND_OF_MARK, WORD
 from t2t_keras.text.punctuation_graph import PunctuationGraph
 from t2t_keras.text.tokenizer import Tokenizer
 from t2t_keras.text.tree import OUTER
@@ -33,6 +34,15 @@ class TreeText(tf.Module):
         for symbol in symbols:
             self._symbols[tokenizer.encode(symbol)[0]] = symbol
         self._punctuation = PunctuationGraph() if UNTAGGED in symbols else None
+        with tf.device(CPU), tf.init_scope():
+            self._kind_of_mark = tf.lookup.StaticHashTable(
+                tf.lookup.KeyValueTensorInitializer(
+                    list(KIND_OF_MARK),
+                    list(KIND_OF_MARK.values()),
+                    value_dtype=tf.int32,
+                ),
+                default_value=WORD,
+            )
 
     def source_texts(self, texts: tf.Tensor) -> tf.Tensor:
         """Returns sentences [B] with one space between any two words."""
@@ -41,6 +51,14 @@ class TreeText(tf.Module):
                 texts = tf.strings.regex_replace(texts, pattern, replacement)
             return texts
 
+    def word_kinds(self, texts: tf.Tensor) -> tf.Tensor:
+        """Returns the `word_kind` of every word of texts [B]: [B, W]; then zeros."""
+        with tf.device(CPU):
+            words = tf.strings.split(texts, " ")
+            return words.with_flat_values(
+                self._kind_of_mark.lookup(words.flat_values)
+            ).to_tensor()
+
     def format(self, texts: tf.Tensor, ids: tf.Tensor) -> tf.Tensor:
         """Returns the trees of pieces [B, n, T] over the words of texts [B]: [B, n].
 
@@ -48,7 +66,7 @@ class TreeText(tf.Module):
         """
         with tf.device(CPU):
             words = tf.strings.split(texts, " ")
-            is_leaf = tf.gather(self._pieces.is_leaf, ids)
+            is_leaf = tf.gather(self._pieces.leaf, ids) > 0
             is_opener = tf.gather(self._pieces.opens, ids) > 0
             is_closer = tf.gather(self._pieces.closes, ids) > 0
             symbols = tf.gather(tf.constant(self._symbols), ids)

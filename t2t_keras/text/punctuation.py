@@ -1,7 +1,8 @@
 """Which words of a sentence are punctuation, where a parse does not say so.
 
 EVALB leaves punctuation out by its tag and cannot score a sentence of which it leaves
-out other words than it does in the gold tree.
+out other words than it does in the gold tree. `mark_tags` is for parses without tags;
+`word_kind` keeps those with tags from calling a comma a noun.
 """
 
 from collections.abc import Sequence
@@ -19,6 +20,17 @@ TAG_OF_MARK = {
 DASHES = ("-", "–")  # in a compound (wild - type), mostly, and then no punctuation
 APOSTROPHES = ("'", "’")
 OPENING = ("`", "‘")
+
+# What a word can be, as bits: of some marks only the sentence tells.
+WORD, MARK = 1, 2
+KIND_OF_MARK = dict.fromkeys(TAG_OF_MARK, MARK) | dict.fromkeys(
+    (*DASHES, "—", ":", *APOSTROPHES, "‘"), WORD | MARK
+)
+
+
+def word_kind(word: str) -> int:
+    """Returns WORD, MARK (a punctuation mark), or WORD | MARK where it can be both."""
+    return KIND_OF_MARK.get(word, WORD)
 
 
 def mark_tags(words: Sequence[str]) -> list[str | None]:

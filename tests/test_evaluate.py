@@ -16,6 +16,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 import t2t_keras
 from t2t_keras.cli import main
+from t2t_keras.errors import UserError
 from t2t_keras.training import follow
 from t2t_keras.training.held_out import HeldOut
 
@@ -227,6 +228,18 @@ def test_a_training_is_followed_to_its_last_step(run, capfd, monkeypatch):
     result = call_json(capfd, *every(run, *FAST, "--wait_minutes", 60))
     training.join()
     assert [point["step"] for point in result["checkpoints"]] == [1, 2, 3, 4, 5, 6]
+
+
+def test_a_training_that_has_yet_to_begin_is_waited_for(run, monkeypatch):
+    monkeypatch.setattr(follow, "_POLL_SECONDS", 0.1)
+    config, hidden = run / "config.json", run / "hidden.json"
+    config.rename(hidden)
+    with pytest.raises(UserError, match="is not a run directory"):
+        follow.await_run(run, wait_minutes=0.003)
+    training = threading.Timer(0.3, hidden.rename, [config])
+    training.start()
+    assert follow.await_run(run, wait_minutes=1).path == run
+    training.join()
 
 
 def test_waiting_ends_when_nothing_comes(run, monkeypatch):

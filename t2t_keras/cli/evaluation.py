@@ -45,7 +45,8 @@ def _evaluate_flags(parser: argparse.ArgumentParser) -> None:
         type=float,
         metavar="M",
         help="of --all_checkpoints: follow the training until it has reached its last "
-        "step, or M minutes have passed without a new checkpoint",
+        "step, or M minutes have passed without a new checkpoint; it may not even have "
+        "begun",
     )
     add_usr_dir(run)
     add_decoding_flags(parser)
@@ -143,17 +144,17 @@ def _evaluate_split(args: argparse.Namespace) -> dict[str, Any]:
 def _evaluate_all(args: argparse.Namespace) -> dict[str, Any]:
     """Evaluates the checkpoints of a run, and those that are still to come."""
     from t2t_keras.evaluation.metrics import goodness
-    from t2t_keras.training.follow import follow
-    from t2t_keras.training.run_dir import RunDirectory
+    from t2t_keras.training.follow import await_run, follow
 
-    run = RunDirectory(args.output_dir)
+    wait_minutes = args.wait_minutes or 0.0
+    run = await_run(args.output_dir, wait_minutes)
     points = follow(
         run,
         args.split,
         _scored(run.problem, args),
         data_dir=args.data_dir,
         sentences=args.sentences,
-        wait_minutes=args.wait_minutes or 0.0,
+        wait_minutes=wait_minutes,
         **decoding_options(args),
     )
     return {

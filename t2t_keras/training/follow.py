@@ -105,6 +105,21 @@ class Curve:
             self._events.close()
 
 
+def await_run(path: str | Path, wait_minutes: float = 0.0) -> RunDirectory:
+    """Opens a run directory, which a training may have yet to make.
+
+    Raises:
+        UserError: there is none after so many minutes.
+    """
+    deadline = time.monotonic() + 60 * wait_minutes
+    while not (Path(path) / "config.json").exists():
+        left = deadline - time.monotonic()
+        if left <= 0:
+            break
+        time.sleep(min(_POLL_SECONDS, left))
+    return RunDirectory(path)
+
+
 def follow(
     run: RunDirectory,
     split: Split,

@@ -1,5 +1,7 @@
 """Balanced brackets: whatever the model thinks, the output is a tree over the words."""
 
+import functools
+import operator
 from collections.abc import Sequence
 from typing import NamedTuple, Self
 
@@ -8,15 +10,13 @@ import tensorflow as tf
 
 from t2t_keras.errors import UserError
 from t2t_keras.text.brackets import Brackets
-from t2t_keras.text.punctuation import MARK, TAG_OF_MARK, WORD
+from t2t_keras.text.punctuation import BRACKET, KIND_OF_TAG, MARK, WORD
 from t2t_keras.text.tokenizer import EOS, Tokenizer
 
 # Of the 25,000 trees of the Treebank's sample and of CRAFT the deepest has 29
 # constituents around a word, and none begins more than 9 before the same word.
 MAX_DEPTH = 64
 MAX_OPENERS = 16
-
-MARK_TAGS = frozenset(TAG_OF_MARK.values())
 
 # How much longer than the words the shortest allowed output may be: a root needs two
 # brackets, and EOS ends it.
@@ -27,8 +27,8 @@ class BracketPieces(NamedTuple):
     """What every piece of a vocabulary is to `BalancedBrackets`.
 
     Attributes:
-        leaf: [V] int32, the kinds of words (WORD, MARK or both) that the piece can
-            stand for; 0 if it is no leaf.
+        leaf: [V] int32, the kinds of words that the piece can stand for (bits of
+            `text.punctuation`); 0 if it is no leaf.
         opens: [V] int32, the number of the label that the piece opens, from 1; or 0.
         closes: [V] int32, the number of the label that the piece closes; or 0.
     """
@@ -67,11 +67,12 @@ class BracketPieces(NamedTuple):
                 )
             return ids[0]
 
-        marks = {symbol for symbol in brackets.leaves if symbol in MARK_TAGS}
-        is_tagged = 0 < len(marks) < len(brackets.leaves)
-        for symbol in brackets.leaves:
-            kind = MARK if symbol in marks else WORD
-            leaf[piece(symbol)] = kind if is_tagged else WORD | MARK
+        kinds = {symbol: KIND_OF_TAG.get(symbol, WORD) for symbol in brackets.leaves}
+        without_leaf = (WORD | MARK | BRACKET) & ~functools.reduce(
+            operator.or_, kinds.values()
+        )
+        for symbol, kind in kinds.items():
+            leaf[piece(symbol)] = kind | without_leaf
         for number, label in enumerate(brackets.openers, 1):
             opens[piece(label)] = number
             closes[piece(f"/{label}")] = number
@@ -100,8 +101,8 @@ class BalancedBrackets:
 
     Every closer closes the innermost open bracket, no bracket is empty, and one
     outermost bracket holds all the words (a single word may stand alone). EOS comes
-    when it is closed, and only then. Where the leaves are tags, the words that are
-    punctuation marks have the tags of such, and no others have.
+    when it is closed, and only then. Where the leaves are tags, punctuation marks and
+    brackets have the tags of such, and no other words have.
 
     *It always ends in time.* To be completed, a hypothesis needs a leaf for each word
     left, a closer for each open bracket, and EOS. A bracket is opened only where there

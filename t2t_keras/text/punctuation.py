@@ -21,15 +21,21 @@ DASHES = ("-", "–")  # in a compound (wild - type), mostly, and then no punctu
 APOSTROPHES = ("'", "’")
 OPENING = ("`", "‘")
 
-# What a word can be, as bits: of some marks only the sentence tells.
-WORD, MARK = 1, 2
-KIND_OF_MARK = dict.fromkeys(TAG_OF_MARK, MARK) | dict.fromkeys(
-    (*DASHES, "—", ":", *APOSTROPHES, "‘"), WORD | MARK
-)
+# Kinds of words and of their tags, as bits. EVALB keeps brackets, and leaves out marks.
+WORD, MARK, BRACKET = 1, 2, 4
+KIND_OF_TAG = {
+    **dict.fromkeys(TAG_OF_MARK.values(), MARK),
+    **dict.fromkeys(("-LRB-", "-RRB-"), BRACKET),
+}
+KIND_OF_MARK = {
+    **{mark: KIND_OF_TAG[tag] for mark, tag in TAG_OF_MARK.items()},
+    # Only the sentence tells.
+    **dict.fromkeys((*DASHES, "—", ":", *APOSTROPHES, "‘"), WORD | MARK),
+}
 
 
 def word_kind(word: str) -> int:
-    """Returns WORD, MARK (a punctuation mark), or WORD | MARK where it can be both."""
+    """Returns WORD, MARK or BRACKET, or WORD | MARK for what can be either."""
     return KIND_OF_MARK.get(word, WORD)
 
 

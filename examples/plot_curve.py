@@ -1,0 +1,66 @@
+"""Draws the learning curves of one run or several: losses, and BLEU or F1 on dev.
+
+    pip install t2t_keras[plot]
+    python examples/plot_curve.py runs/a runs/b --write curves.svg
+
+A run directory may be given as its `metrics.jsonl` alone.
+"""
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+
+matplotlib.use("Agg")
+from matplotlib import pyplot
+
+METRICS = ("bleu", "f1_errors_as_zero")
+
+
+def main() -> None:
+    """Reads the runs and writes the picture."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("runs", nargs="+", type=Path, metavar="RUN")
+    parser.add_argument("--write", required=True, metavar="FILE", help="an SVG or PNG")
+    args = parser.parse_args()
+
+    figure, (losses, scores) = pyplot.subplots(1, 2, figsize=(10, 4))
+    for number, path in enumerate(args.runs):
+        lines = read(path)
+        name = (path.parent if path.is_file() else path).name
+        color = f"C{number}"
+        draw(losses, lines, "train", "loss", color=color, label=f"{name}, training")
+        dev = {"color": color, "marker": "o", "linestyle": "--"}
+        draw(losses, lines, "dev", "loss", label=f"{name}, dev", **dev)
+        for metric in METRICS:
+            draw(scores, lines, "dev", metric, label=f"{name}, {metric}", **dev)
+    losses.set_ylabel("cross-entropy for a piece")
+    scores.set_ylabel("on dev")
+    for axes in (losses, scores):
+        axes.set_xlabel("updates")
+        axes.grid(alpha=0.3)
+        if axes.lines:
+            axes.legend()
+    figure.tight_layout()
+    figure.savefig(args.write)
+
+
+def read(path: Path) -> list[dict[str, Any]]:
+    """Returns the lines of `metrics.jsonl`."""
+    file = path / "metrics.jsonl" if path.is_dir() else path
+    return [json.loads(line) for line in file.read_text().splitlines()]
+
+
+def draw(
+    axes: Any, lines: list[dict[str, Any]], kind: str, key: str, **style: Any
+) -> None:
+    """Draws a figure of all lines of a kind over the steps, if they have it."""
+    points = [(x["step"], x[key]) for x in lines if x["kind"] == kind and key in x]
+    if points:
+        axes.plot(*zip(*points, strict=True), **style)
+
+
+if __name__ == "__main__":
+    main()

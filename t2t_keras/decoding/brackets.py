@@ -117,7 +117,7 @@ class BalancedBrackets:
 
     Args:
         pieces: the tables of the target's vocabulary.
-        kinds: [B, W] int32, the kind of each word (see `text.punctuation.word_kind`),
+        kinds: [B, W] int32, the kind of each word (see `text.punctuation.word_kinds`),
             and 0 after the last.
         max_length: [B] int32, most pieces of an output; at least words + SHORTEST.
     """

@@ -31,7 +31,7 @@ from t2t_keras.errors import UserError
 from t2t_keras.model.transformer import Transformer
 from t2t_keras.problem import Problem
 from t2t_keras.text.brackets import Brackets
-from t2t_keras.text.punctuation import word_kind
+from t2t_keras.text.punctuation import word_kinds
 from t2t_keras.text.tokenizer import EOS, Tokenizer
 from t2t_keras.text.treebank_words import treebank_text
 
@@ -294,7 +294,7 @@ class Translator:
         hypotheses = graph(
             {
                 "source": padded(sources),
-                "kinds": padded([list(map(word_kind, row)) for row in words]),
+                "kinds": padded([word_kinds(row) for row in words]),
                 "prefix": padded(forced),
                 "limit": np.array(limits, np.int32),
                 "seed": np.array([(options.seed, i) for i in numbers], np.int32),

@@ -8,7 +8,7 @@ import tensorflow as tf
 from t2t_keras.decoding.brackets import BracketPieces
 from t2t_keras.text.graph_ids import CPU
 from t2t_keras.text.linearise import UNKNOWN_TAG, UNTAGGED
-from t2t_keras.text.punctuation import KIND_OF_MARK, WORD
+from t2t_keras.text.punctuation import KIND_OF_TAG, WORD
 from t2t_keras.text.punctuation_graph import PunctuationGraph
 from t2t_keras.text.tokenizer import Tokenizer
 from t2t_keras.text.tree import OUTER
@@ -33,12 +33,13 @@ class TreeText(tf.Module):
         self._symbols = np.full(tokenizer.vocab_size, "", object)
         for symbol in symbols:
             self._symbols[tokenizer.encode(symbol)[0]] = symbol
-        self._punctuation = PunctuationGraph() if UNTAGGED in symbols else None
+        self._is_untagged = UNTAGGED in symbols
+        self._punctuation = PunctuationGraph()
         with tf.device(CPU), tf.init_scope():
-            self._kind_of_mark = tf.lookup.StaticHashTable(
+            self._kind_of_tag = tf.lookup.StaticHashTable(
                 tf.lookup.KeyValueTensorInitializer(
-                    list(KIND_OF_MARK),
-                    list(KIND_OF_MARK.values()),
+                    list(KIND_OF_TAG),
+                    list(KIND_OF_TAG.values()),
                     value_dtype=tf.int32,
                 ),
                 default_value=WORD,
@@ -52,12 +53,12 @@ class TreeText(tf.Module):
             return texts
 
     def word_kinds(self, texts: tf.Tensor) -> tf.Tensor:
-        """Returns the `word_kind` of every word of texts [B]: [B, W]; then zeros."""
+        """Returns the `word_kinds` of texts [B]: [B, W], and zeros after the last."""
         with tf.device(CPU):
             words = tf.strings.split(texts, " ")
-            return words.with_flat_values(
-                self._kind_of_mark.lookup(words.flat_values)
-            ).to_tensor()
+            kinds = self._kind_of_tag.lookup(self._punctuation.tags(words))
+            is_word = tf.sequence_mask(words.row_lengths(), tf.shape(kinds)[1])
+            return tf.where(is_word, kinds, 0)
 
     def format(self, texts: tf.Tensor, ids: tf.Tensor) -> tf.Tensor:
         """Returns the trees of pieces [B, n, T] over the words of texts [B]: [B, n].
@@ -73,7 +74,7 @@ class TreeText(tf.Module):
             # Each leaf has the next word; the others, some word that is not used.
             number = tf.cumsum(tf.cast(is_leaf, tf.int32), axis=2, exclusive=True)
             number = tf.minimum(number, tf.cast(words.bounding_shape(1), tf.int32) - 1)
-            if self._punctuation:
+            if self._is_untagged:
                 tags = tf.gather(self._punctuation.tags(words), number, batch_dims=1)
                 tags = tf.where(tags == "", UNKNOWN_TAG, tags)
                 symbols = tf.where(symbols == UNTAGGED, tags, symbols)

@@ -2,7 +2,7 @@
 
 EVALB leaves punctuation out by its tag and cannot score a sentence of which it leaves
 out other words than it does in the gold tree. `mark_tags` is for parses without tags;
-`word_kind` keeps those with tags from calling a comma a noun.
+`word_kinds` keeps those with tags from calling a comma a noun.
 """
 
 from collections.abc import Sequence
@@ -27,16 +27,11 @@ KIND_OF_TAG = {
     **dict.fromkeys(TAG_OF_MARK.values(), MARK),
     **dict.fromkeys(("-LRB-", "-RRB-"), BRACKET),
 }
-KIND_OF_MARK = {
-    **{mark: KIND_OF_TAG[tag] for mark, tag in TAG_OF_MARK.items()},
-    # Only the sentence tells.
-    **dict.fromkeys((*DASHES, "—", ":", *APOSTROPHES, "‘"), WORD | MARK),
-}
 
 
-def word_kind(word: str) -> int:
-    """Returns WORD, MARK or BRACKET, or WORD | MARK for what can be either."""
-    return KIND_OF_MARK.get(word, WORD)
+def word_kinds(words: Sequence[str]) -> list[int]:
+    """Returns WORD, MARK or BRACKET for each word, by `mark_tags`."""
+    return [KIND_OF_TAG[tag] if tag else WORD for tag in mark_tags(words)]
 
 
 def mark_tags(words: Sequence[str]) -> list[str | None]:

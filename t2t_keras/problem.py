@@ -71,6 +71,9 @@ class Problem:
         max_length: training pairs with a side of more pieces, EOS included, are
             dropped.
         cleaning: which other training pairs are dropped.
+        bpe_dropout: the probability with which a merge of pieces is left out, anew for
+            each copy of a training pair (Provilkov et al., ACL 2020); 0: none.
+        copies: how often each training pair is among the examples.
         beam_size: of the beam search.
         alpha: exponent of the length penalty ((5 + length) / 6) ** alpha.
         extra_length: an output has at most as many pieces as its input and so many
@@ -101,6 +104,8 @@ class Problem:
     symbols: tuple[str, ...] = ()
     max_length: int = 256
     cleaning: Cleaning = dataclasses.field(default_factory=Cleaning)
+    bpe_dropout: float = 0.0
+    copies: int = 1
 
     beam_size: int = 4
     alpha: float = 0.6
@@ -122,6 +127,20 @@ class Problem:
                     f"problem '{self.name}': {field.name} must be one of "
                     f"{', '.join(choices)}, not '{value}'"
                 )
+        if not 0 <= self.bpe_dropout < 1:
+            raise UserError(
+                f"problem '{self.name}': bpe_dropout is a probability below 1, not "
+                f"{self.bpe_dropout}"
+            )
+        if self.bpe_dropout and self.tokenizer != "sentencepiece":
+            raise UserError(
+                f"problem '{self.name}': bpe_dropout needs the tokenizer "
+                f"'sentencepiece', not '{self.tokenizer}'"
+            )
+        if self.copies < 1:
+            raise UserError(
+                f"problem '{self.name}': copies must be at least 1, not {self.copies}"
+            )
         for split in self.sources:
             if split not in get_args(Split):
                 raise UserError(

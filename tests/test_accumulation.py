@@ -2,7 +2,6 @@
 
 import pytest
 import tensorflow as tf
-from small_data import small_data
 from small_run import trainer, weights
 from test_train_step import HPARAMS, Setup, assert_close, unequal_batch
 
@@ -45,13 +44,6 @@ def test_dropout_belongs_to_the_part_not_to_the_replica():
         assert_close(
             Setup(1, hparams, 2).gradients(*unequal_batch(2)), expected, relative=1e-2
         )
-
-
-@pytest.fixture(scope="module")
-def data_dir(tmp_path_factory):
-    directory = tmp_path_factory.mktemp("data")
-    small_data(directory)
-    return directory
 
 
 @pytest.mark.slow

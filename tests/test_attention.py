@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from numpy_transformer import attention, multi_head, softmax
 from reference import reference
+from small_layers import D_K, D_V, HEADS, D, attention_layer, normal
 
 from t2t_keras.layers.attention import (
     CrossAttention,
@@ -14,18 +15,6 @@ from t2t_keras.layers.attention import (
     padding_bias,
 )
 from t2t_keras.layers.linear import BlockGlorot, Linear
-
-D, HEADS, D_K, D_V = 12, 3, 5, 2  # d_k is not d_v, and neither is D / H
-
-
-def normal(*shape, seed=0):
-    return np.random.default_rng(seed).normal(size=shape).astype(np.float32)
-
-
-def built(kind, **options):
-    layer = kind(D, HEADS, D_K, D_V, **options)
-    layer.build(None)
-    return layer
 
 
 def test_weights_are_the_scaled_softmax():
@@ -69,7 +58,7 @@ def test_softmax_is_float32_under_bfloat16():
 
 
 def test_self_attention_is_the_formula_head_by_head():
-    layer = built(SelfAttention)
+    layer = attention_layer(SelfAttention)
     x = normal(2, 7, D)
     kernel = layer.projection.kernel.numpy()
     query, key, value = np.split(kernel, [HEADS * D_K, 2 * HEADS * D_K], axis=1)
@@ -83,7 +72,7 @@ def test_self_attention_is_the_formula_head_by_head():
 
 
 def test_cross_attention_is_the_formula_head_by_head():
-    layer = built(CrossAttention)
+    layer = attention_layer(CrossAttention)
     x, memory = normal(2, 4, D), normal(2, 6, D, seed=1)
     is_padding = np.array([[0] * 6, [0, 0, 0, 0, 1, 1]], bool)
     kernel = layer.memory_projection.kernel.numpy()
@@ -103,11 +92,11 @@ def test_cross_attention_is_the_formula_head_by_head():
 @pytest.mark.parametrize("kind", [SelfAttention, CrossAttention])
 def test_parameters_are_four_matrices_without_bias(kind):
     sizes = D * HEADS * (D_K + D_K + D_V) + HEADS * D_V * D
-    assert built(kind).count_params() == sizes
+    assert attention_layer(kind).count_params() == sizes
 
 
 def test_step_by_step_is_causal_attention():
-    layer = built(SelfAttention)
+    layer = attention_layer(SelfAttention)
     x = normal(3, 6, D)
     whole = layer(x, causal_bias(6)).numpy()
     key = np.zeros((3, HEADS, 0, D_K), np.float32)
@@ -120,7 +109,7 @@ def test_step_by_step_is_causal_attention():
 
 def test_dropout_is_on_the_weights():
     """With values of ones the output counts the weights that are left, scaled."""
-    layer = built(SelfAttention, dropout=0.5)
+    layer = attention_layer(SelfAttention, dropout=0.5)
     kernel = np.zeros((D, HEADS * (2 * D_K + D_V)), np.float32)
     kernel[0, 2 * HEADS * D_K :] = 1  # every value is x[0], and x[0] is 1
     layer.projection.kernel.assign(kernel)

@@ -12,6 +12,7 @@ from decoding_models import (
     transformer,
 )
 from numpy_transformer import randomise, softmax
+from small_layers import D_K, D_V, HEADS, D, attention_layer, normal
 from step_by_step import logits_both_ways
 
 from t2t_keras.hparam import HParams
@@ -27,7 +28,6 @@ from t2t_keras.layers.unscaled_attention import (
 from t2t_keras.layers.window_attention import WindowSelfAttention
 from t2t_keras.model.transformer import Transformer
 
-D, HEADS, D_K, D_V = 12, 3, 5, 2
 VOCAB = 17
 VARIANTS = (
     {"attention_window": 1},
@@ -36,16 +36,6 @@ VARIANTS = (
     {"attention": "unscaled"},
     {"attention": "additive"},
 )
-
-
-def normal(*shape, seed=0):
-    return np.random.default_rng(seed).normal(size=shape).astype(np.float32)
-
-
-def built(kind, **options):
-    layer = kind(D, HEADS, D_K, D_V, **options)
-    layer.build(None)
-    return layer
 
 
 def model(**options):
@@ -59,7 +49,7 @@ def ids(*shape, seed=0):
 
 def full_attention(layer):
     """`SelfAttention` with a windowed layer's weights."""
-    full = built(SelfAttention)
+    full = attention_layer(SelfAttention)
     full.set_weights(layer.get_weights())
     return full
 
@@ -79,7 +69,7 @@ def band(length, before, after):
 )
 def test_blocks_equal_a_band_mask_over_everything(length, before, after):
     """Outputs and all gradients, with a padded sentence in the batch."""
-    layer = built(WindowSelfAttention, before=before, after=after)
+    layer = attention_layer(WindowSelfAttention, before=before, after=after)
     full = full_attention(layer)
     x = tf.constant(normal(2, length, D))
     lengths = np.array([length, max(length - 4, 1)])
@@ -107,7 +97,7 @@ def test_blocks_equal_a_band_mask_over_everything(length, before, after):
 
 def test_window_is_the_formula_head_by_head():
     """Against NumPy alone, one query at a time: only what is in reach is looked at."""
-    layer = built(WindowSelfAttention, before=2, after=2)
+    layer = attention_layer(WindowSelfAttention, before=2, after=2)
     x = normal(1, 9, D)
     kernel = layer.projection.kernel.numpy()
     q, k, v = np.split(x[0] @ kernel, [HEADS * D_K, 2 * HEADS * D_K], axis=1)
@@ -123,7 +113,7 @@ def test_window_is_the_formula_head_by_head():
 
 
 def test_any_length_in_one_traced_function():
-    layer = built(WindowSelfAttention, before=3, after=3)
+    layer = attention_layer(WindowSelfAttention, before=3, after=3)
     spec = tf.TensorSpec([None, None, D])
     traced = tf.function(lambda x: layer(x, None), input_signature=[spec])
     for length in (1, 3, 8, 20):
@@ -135,7 +125,7 @@ def test_the_largest_tensor_grows_linearly_with_the_length():
     """No operation of the forward or backward pass makes n^2 values."""
 
     def largest(length):
-        layer = built(WindowSelfAttention, before=8, after=8)
+        layer = attention_layer(WindowSelfAttention, before=8, after=8)
         x = tf.TensorSpec([1, length, D])
 
         def gradient(x):
@@ -156,7 +146,7 @@ def test_the_largest_tensor_grows_linearly_with_the_length():
 
 
 def test_dropout_in_the_window_drops_and_scales():
-    layer = built(WindowSelfAttention, before=3, after=3, dropout=0.5)
+    layer = attention_layer(WindowSelfAttention, before=3, after=3, dropout=0.5)
     x = np.repeat(normal(1, 16, D), 2000, axis=0)  # each row has a mask of its own
     dropped = layer(x, None, seed=np.array([1, 2], np.int32)).numpy()
     kept = layer(x[:1], None).numpy()[0]
@@ -170,14 +160,14 @@ def test_dropout_in_the_window_drops_and_scales():
 @pytest.mark.parametrize("kind", [UnscaledSelfAttention, UnscaledCrossAttention])
 def test_unscaled_weights_are_the_plain_softmax(kind):
     query, key = normal(2, HEADS, 4, D_K), normal(2, HEADS, 6, D_K, seed=1)
-    weights = built(kind).head_weights(query, key, None).numpy()
+    weights = attention_layer(kind).head_weights(query, key, None).numpy()
     expected = softmax(np.einsum("bhtd,bhsd->bhts", query, key))
     np.testing.assert_allclose(weights, expected, atol=1e-6)
 
 
 @pytest.mark.parametrize("kind", [AdditiveSelfAttention, AdditiveCrossAttention])
 def test_additive_weights_are_bahdanaus(kind):
-    layer = built(kind)
+    layer = attention_layer(kind)
     query, key = normal(2, HEADS, 4, D_K), normal(2, HEADS, 6, D_K, seed=1)
     is_padding = np.array([[0, 0, 0, 0, 1, 1], [0] * 6], bool)
     weights = layer.head_weights(query, key, padding_bias(is_padding)).numpy()
@@ -193,7 +183,7 @@ def test_additive_weights_are_bahdanaus(kind):
 @pytest.mark.parametrize("kind", [UnscaledSelfAttention, AdditiveSelfAttention])
 def test_the_rest_of_a_variant_is_that_of_attention(kind):
     """Outputs are W^O of the heads' values under the variant's weights."""
-    layer = built(kind)
+    layer = attention_layer(kind)
     x = normal(2, 7, D)
     query, key, value = layer._project(x)
     weights = layer.head_weights(query, key, causal_bias(7)).numpy()

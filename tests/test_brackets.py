@@ -23,7 +23,6 @@ from t2t_keras.decoding.beam_search import beam_search
 from t2t_keras.decoding.brackets import (
     MAX_DEPTH,
     MAX_OPENERS,
-    SHORTEST,
     BalancedBrackets,
     BracketPieces,
 )
@@ -159,7 +158,7 @@ def test_any_model_yields_trees(beam_size):
     rows, longest = 400, 40
     generator = np.random.default_rng(beam_size)
     words = generator.integers(1, 12, rows)
-    limits = words + SHORTEST + generator.integers(0, longest - 15, rows)
+    limits = words + 3 + generator.integers(0, longest - 15, rows)
     model = random_table(rows, longest, beam_size)
     found = tree_searcher(model, beam_size, 0.3)(range(rows), words, limits)
     assert found.lengths[:, 0].all()

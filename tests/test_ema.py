@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-from small_data import small_data
 from small_run import trainer, weights
 
 from t2t_keras.errors import UserError
@@ -10,13 +9,6 @@ from t2t_keras.training.checkpoint import model_variables
 from t2t_keras.training.run_dir import RunDirectory
 
 DECAY = 0.15
-
-
-@pytest.fixture(scope="module")
-def data_dir(tmp_path_factory):
-    directory = tmp_path_factory.mktemp("data")
-    small_data(directory)
-    return directory
 
 
 @pytest.mark.parametrize("replicas", [1, 2])

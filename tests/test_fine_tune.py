@@ -15,13 +15,6 @@ TABLE = "model/embedding/table"
 
 
 @pytest.fixture(scope="module")
-def data_dir(tmp_path_factory):
-    directory = tmp_path_factory.mktemp("data")
-    small_data(directory)
-    return directory
-
-
-@pytest.fixture(scope="module")
 def general(data_dir, tmp_path_factory):
     """A run to begin with."""
     directory = tmp_path_factory.mktemp("general")

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from numpy_transformer import layer_norm as numpy_layer_norm
 from reference import reference
+from small_layers import normal
 
 from t2t_keras.layers.dropout import Dropout
 from t2t_keras.layers.embedding import Embedding
@@ -13,10 +14,6 @@ from t2t_keras.layers.layer_norm import LayerNorm
 from t2t_keras.layers.residual import Residual
 
 SEED = np.array([11, 22], np.int32)
-
-
-def normal(*shape, seed=0):
-    return np.random.default_rng(seed).normal(size=shape).astype(np.float32)
 
 
 def built(layer):

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from decoding_models import transformer
-from small_data import small_data
 from small_run import assert_same, trainer, weights
 from test_translator import LINES
 
@@ -152,13 +151,6 @@ def test_padding_is_hidden_and_an_empty_row_stays_finite(dtype):
     np.testing.assert_allclose(
         logits[:2, :6], model(source, target).numpy(), atol=0.02 * scale
     )
-
-
-@pytest.fixture(scope="module")
-def data_dir(tmp_path_factory):
-    directory = tmp_path_factory.mktemp("data")
-    small_data(directory)
-    return directory
 
 
 def test_a_run_in_float16_skips_and_resumes_exactly(data_dir, tmp_path):

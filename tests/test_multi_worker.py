@@ -9,7 +9,6 @@ import time
 
 import numpy as np
 import pytest
-from small_data import small_data
 from small_run import weights
 from test_resume import assert_same_end, finish, kill_at, start
 
@@ -20,13 +19,6 @@ from t2t_keras.data.records import RecordIndex
 from t2t_keras.training.checkpoint import CheckpointDirectory
 from t2t_keras.training.cluster import Cluster
 from t2t_keras.training.strategy import make_strategy
-
-
-@pytest.fixture(scope="module")
-def data_dir(tmp_path_factory):
-    directory = tmp_path_factory.mktemp("data")
-    small_data(directory)
-    return directory
 
 
 class WatchedIndex:

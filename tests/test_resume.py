@@ -10,20 +10,12 @@ import time
 
 import numpy as np
 import pytest
-from small_data import small_data
 
 from t2t_keras.training.checkpoint import Checkpoint, CheckpointDirectory
 
 STEPS = 150
 MAIN = "import sys; from t2t_keras.cli import main; sys.exit(main())"
 COMMAND = [sys.executable, "-c", MAIN, "train"]
-
-
-@pytest.fixture(scope="module")
-def data_dir(tmp_path_factory):
-    directory = tmp_path_factory.mktemp("data")
-    small_data(directory)
-    return directory
 
 
 def start(data_dir, output_dir, replicas: int, env=None, **flags) -> subprocess.Popen:

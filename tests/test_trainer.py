@@ -19,13 +19,6 @@ from t2t_keras.training.checkpoint import Checkpoint
 from t2t_keras.training.run_dir import RunDirectory, config_for
 
 
-@pytest.fixture(scope="module")
-def data_dir(tmp_path_factory):
-    directory = tmp_path_factory.mktemp("data")
-    small_data(directory)
-    return directory
-
-
 def test_one_seed_gives_one_result(data_dir, tmp_path):
     for name, seed in (("a", 1), ("b", 1), ("c", 2)):
         figures = trainer(data_dir, tmp_path / name, seed=seed).train()

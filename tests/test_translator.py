@@ -52,6 +52,11 @@ def test_order_and_batches_change_nothing(translator):
     assert len({outputs[0].text for outputs in together}) > 5
 
 
+def test_spaces_may_be_many(translator):
+    """Though the words between them are empty."""
+    assert len(translator.translate(["a  : 3", " a : "])) == 2
+
+
 def test_hypotheses(translator, tokenizer):
     """Scores are those of teacher forcing, limits those of the options."""
     for line, outputs in zip(LINES, translator.n_best(LINES, 4), strict=True):

@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 from reference import reference
 
-from t2t_keras.text.punctuation import mark_tags
+from t2t_keras.text.punctuation import mark_tags, word_kinds
 from t2t_keras.text.punctuation_graph import PunctuationGraph
 from t2t_keras.text.tree_files import read_trees
 from t2t_keras.text.treebank_words import rules, treebank_text
@@ -104,3 +104,12 @@ def test_punctuation_in_the_graph():
         found = [tag.decode() or None for tag in row[: len(sentence)]]
         assert found == mark_tags(sentence), sentence
     assert np.unique(tags).size > 5
+    kinds = PunctuationGraph().kinds(tf.ragged.constant(sentences)).numpy()
+    for sentence, row in zip(sentences, kinds.tolist(), strict=True):
+        assert row[: len(sentence)] == word_kinds(sentence)
+        assert not any(row[len(sentence) :])
+
+
+def test_a_word_may_be_empty():
+    """Where a text has two spaces beside each other."""
+    assert mark_tags(["a", "", ":", "", "3"]) == [None, None, ":", None, None]

@@ -55,6 +55,20 @@ def _datagen_flags(parser: argparse.ArgumentParser) -> None:
         "(default: the problem's)",
     )
     parser.add_argument(
+        "--bpe_dropout",
+        type=float,
+        metavar="P",
+        help="leave out each merge of pieces with this probability, in training pairs "
+        "only (default: the problem's)",
+    )
+    parser.add_argument(
+        "--copies",
+        type=positive,
+        metavar="N",
+        help="write each training pair N times, each with other pieces if there is "
+        "--bpe_dropout (default: the problem's)",
+    )
+    parser.add_argument(
         "--task",
         metavar="K/N",
         default="1/1",
@@ -151,8 +165,9 @@ def _problem(args: argparse.Namespace) -> Problem:
         for split in of_tfds:
             sources[split] = dataclasses.replace(sources[split], data_dir=args.tfds_dir)
     problem = with_trees(problem.replace(sources=sources), args)
-    if args.vocab_size:
-        problem = problem.replace(vocab_size=args.vocab_size)
+    numbers = ("vocab_size", "bpe_dropout", "copies")
+    changes = {name: getattr(args, name) for name in numbers}
+    problem = problem.replace(**{k: v for k, v in changes.items() if v is not None})
     if args.clean:
         problem = problem.replace(cleaning=parse_cleaning(args.clean))
     return problem

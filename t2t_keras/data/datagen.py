@@ -300,10 +300,12 @@ class _Job:
         if split != "train":
             return Rule(num_shards=1)
         return Rule(
-            num_train_shards(self._pairs["train"]),
+            num_train_shards(self._pairs["train"] * self.problem.copies),
             self.recipe.seed,
             self.problem.max_length,
             self.problem.cleaning,
+            self.problem.bpe_dropout,
+            self.problem.copies,
         )
 
     def _share(self, task: Task) -> Share:

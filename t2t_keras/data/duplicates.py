@@ -19,9 +19,9 @@ _ENTRY = struct.Struct("<QQ")
 _AT_A_TIME = 1 << 22  # examples whose hashes are compared at a time: 64 MB
 
 
-def entry(key: int, pair: Pair) -> bytes:
-    """Returns what the file holds of an example; spaces make no difference."""
-    text = "\n".join(" ".join(side.split()) for side in pair)
+def entry(key: int, pair: Pair, copy: int) -> bytes:
+    """Returns what the file holds of a copy; spaces make no difference."""
+    text = "\n".join([*(" ".join(side.split()) for side in pair), str(copy)])
     content = text.encode("utf-8", "surrogatepass")
     digest = hashlib.blake2b(content, digest_size=8).digest()
     return _ENTRY.pack(key, int.from_bytes(digest, "little"))

@@ -8,7 +8,7 @@ import contextlib
 import dataclasses
 import functools
 import itertools
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, Future
 from pathlib import Path
 
@@ -20,6 +20,7 @@ from t2t_keras.data.tfrecord import frames
 from t2t_keras.data.workers import worker_pool
 from t2t_keras.problem import Cleaning, Pair
 from t2t_keras.text.load import load_tokenizer
+from t2t_keras.text.sentence_piece import SentencePieceTokenizer
 from t2t_keras.text.tokenizer import Tokenizer
 
 CHUNK = 1000  # pairs that travel to a worker at a time
@@ -35,12 +36,16 @@ class Rule:
         max_length: pairs with a longer side (pieces with EOS) are dropped, and so are
             those with an empty one; None keeps every pair.
         cleaning: which others are dropped, where max_length is given.
+        bpe_dropout: see `SentencePieceTokenizer.samples`; needs a seed.
+        copies: how often each pair is encoded, and counted if dropped for its length.
     """
 
     num_shards: int
     seed: int | None = None
     max_length: int | None = None
     cleaning: Cleaning = Cleaning()  # noqa: RUF009, it is frozen
+    bpe_dropout: float = 0.0
+    copies: int = 1
 
 
 @dataclasses.dataclass(frozen=True)
@@ -79,15 +84,16 @@ class Encoder:
         """Encodes the pairs number `first`, `first` + 1, ... of a split."""
         dropped: collections.Counter[str] = collections.Counter()
         examples = _Examples(rule)
-        for number, pair, source, target in self._ids(first, pairs, rule, dropped):
-            if rule.max_length is not None:
-                reason = reason_by_length(
-                    source, target, rule.max_length, rule.cleaning
-                )
-                if reason is not None:
-                    dropped[reason] += 1
-                    continue
-            examples.add(number, pair, source, target)
+        for number, pair, *sides in self._ids(first, pairs, rule, dropped):
+            for copy, (source, target) in enumerate(zip(*sides, strict=True)):
+                if rule.max_length is not None:
+                    reason = reason_by_length(
+                        source, target, rule.max_length, rule.cleaning
+                    )
+                    if reason is not None:
+                        dropped[reason] += 1
+                        continue
+                examples.add(number, copy, pair, source, target)
         return Encoded(len(pairs), *examples.finish(), dropped)
 
     def _ids(
@@ -96,18 +102,39 @@ class Encoder:
         pairs: list[Pair],
         rule: Rule,
         dropped: collections.Counter[str],
-    ) -> Iterator[tuple[int, Pair, list[int], list[int]]]:
-        """Yields number, texts and ids of the pairs whose texts may stay."""
-        numbers: Iterable[int] = range(first, first + len(pairs))
+    ) -> Iterator[tuple[int, Pair, list[list[int]], list[list[int]]]]:
+        """Yields number, texts and ids of all copies of the pairs that may stay."""
+        numbers: Sequence[int] = range(first, first + len(pairs))
         if rule.max_length is not None:
             reasons = [reason_by_text(pair, rule.cleaning) for pair in pairs]
             dropped.update(reason for reason in reasons if reason is not None)
             stays = [reason is None for reason in reasons]
-            numbers = itertools.compress(numbers, stays)
+            numbers = list(itertools.compress(numbers, stays))
             pairs = list(itertools.compress(pairs, stays))
-        sources = self._source.encode_batch([source for source, _ in pairs])
-        targets = self._target.encode_batch([target for _, target in pairs])
-        return zip(numbers, pairs, sources, targets, strict=True)
+        sides = (
+            _copies(tokenizer, [pair[side] for pair in pairs], numbers, side, rule)
+            for side, tokenizer in enumerate((self._source, self._target))
+        )
+        return zip(numbers, pairs, *sides, strict=True)
+
+
+def _copies(
+    tokenizer: Tokenizer,
+    texts: list[str],
+    numbers: Sequence[int],
+    side: int,
+    rule: Rule,
+) -> list[list[list[int]]]:
+    """Returns the ids of every copy of every text."""
+    if not rule.bpe_dropout:
+        return [[ids] * rule.copies for ids in tokenizer.encode_batch(texts)]
+    assert isinstance(tokenizer, SentencePieceTokenizer)  # see Problem
+    # The seed is that of the pair: who encodes it, and with which others, is all one.
+    seeds = [order_key(rule.seed, 2 * number + side) for number in numbers]
+    return [
+        tokenizer.samples(text, rule.copies, rule.bpe_dropout, seed)
+        for text, seed in zip(texts, seeds, strict=True)
+    ]
 
 
 class _Examples:
@@ -125,16 +152,17 @@ class _Examples:
         self._hashes: list[bytes] = []
 
     def add(
-        self, number: int, pair: Pair, source: list[int], target: list[int]
+        self, number: int, copy: int, pair: Pair, source: list[int], target: list[int]
     ) -> None:
         """Adds one."""
         seed = self._rule.seed
-        key = number if seed is None else order_key(seed, number)
+        place = number * self._rule.copies + copy
+        key = place if seed is None else order_key(seed, place)
         self._keys.append(key)
         self._payloads.append(example(source, target))
         self._lengths.append((len(source), len(target)))
         if self._rule.cleaning.duplicates:
-            self._hashes.append(duplicates.entry(key, pair))
+            self._hashes.append(duplicates.entry(key, pair, copy))
 
     def finish(self) -> tuple[dict[int, bytes], bytes]:
         """Returns the records by shard, and the hashes."""

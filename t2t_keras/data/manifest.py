@@ -27,6 +27,8 @@ class Recipe:
         symbols: texts that are one piece of the target.
         max_length: longer training pairs are dropped.
         cleaning: the rules by which others are dropped, as in `problem.Cleaning`.
+        bpe_dropout: of the training examples, as in `Problem`.
+        copies: of each training pair.
         sources: split -> the checksum of its source.
         given_vocabularies: vocabulary files that were there before: name -> SHA-256.
     """
@@ -41,6 +43,8 @@ class Recipe:
     sources: dict[Split, str]
     given_vocabularies: dict[str, str]
     cleaning: dict[str, float] = dataclasses.field(default_factory=dict)
+    bpe_dropout: float = 0.0
+    copies: int = 1
 
     @classmethod
     def of(cls, problem: Problem, data_dir: Path, seed: int) -> Self:
@@ -69,6 +73,8 @@ class Recipe:
                 for rule, value in dataclasses.asdict(problem.cleaning).items()
                 if value
             },
+            bpe_dropout=problem.bpe_dropout,
+            copies=problem.copies,
         )
 
     @classmethod

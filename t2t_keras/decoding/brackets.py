@@ -1,7 +1,5 @@
 """Balanced brackets: whatever the model thinks, the output is a tree over the words."""
 
-import functools
-import operator
 from collections.abc import Sequence
 from typing import NamedTuple, Self
 
@@ -20,7 +18,7 @@ MAX_OPENERS = 16
 
 # How much longer than the words the shortest allowed output may be: a root needs two
 # brackets, and EOS ends it.
-SHORTEST = 3
+_SHORTEST = 3
 
 
 class BracketPieces(NamedTuple):
@@ -68,11 +66,10 @@ class BracketPieces(NamedTuple):
             return ids[0]
 
         kinds = {symbol: KIND_OF_TAG.get(symbol, WORD) for symbol in brackets.leaves}
-        without_leaf = (WORD | MARK | BRACKET) & ~functools.reduce(
-            operator.or_, kinds.values()
-        )
+        # Words of a kind that no leaf is made for may have any.
+        without_leaf = {WORD, MARK, BRACKET} - set(kinds.values())
         for symbol, kind in kinds.items():
-            leaf[piece(symbol)] = kind | without_leaf
+            leaf[piece(symbol)] = kind + sum(without_leaf)
         for number, label in enumerate(brackets.openers, 1):
             opens[piece(label)] = number
             closes[piece(f"/{label}")] = number
@@ -119,14 +116,15 @@ class BalancedBrackets:
         pieces: the tables of the target's vocabulary.
         kinds: [B, W] int32, the kind of each word (see `text.punctuation.word_kinds`),
             and 0 after the last.
-        max_length: [B] int32, most pieces of an output; at least words + SHORTEST.
+        max_length: [B] int32, most pieces of an output; at least
+            `shortest_trees`.
     """
 
     def __init__(
         self, pieces: BracketPieces, kinds: tf.Tensor, max_length: tf.Tensor
     ) -> None:
         self._kinds = tf.pad(kinds, [[0, 0], [0, 1]])
-        self._num_words = count_words(kinds)[:, None]
+        self._num_words = _count_words(kinds)[:, None]
         self._max_length = max_length
         self._leaf = pieces.leaf
         self._is_opener = pieces.opens > 0
@@ -194,6 +192,10 @@ class BalancedBrackets:
         )
 
 
-def count_words(kinds: tf.Tensor) -> tf.Tensor:
-    """Returns how many words there are in each row of kinds [B, W]: [B]."""
+def shortest_trees(kinds: tf.Tensor) -> tf.Tensor:
+    """Returns the least `max_length` for words of the kinds [B, W]: [B] int32."""
+    return _count_words(kinds) + _SHORTEST
+
+
+def _count_words(kinds: tf.Tensor) -> tf.Tensor:
     return tf.math.count_nonzero(kinds, axis=1, dtype=tf.int32)

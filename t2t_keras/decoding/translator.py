@@ -13,10 +13,9 @@ from t2t_keras.backend import require_tensorflow
 from t2t_keras.decoding.batching import batches, padded
 from t2t_keras.decoding.beam_search import Hypotheses, beam_search
 from t2t_keras.decoding.brackets import (
-    SHORTEST,
     BalancedBrackets,
     BracketPieces,
-    count_words,
+    shortest_trees,
 )
 from t2t_keras.decoding.constraint import (
     AllOf,
@@ -238,7 +237,7 @@ class Translator:
             MinimumLength(min_length, self.target_tokenizer.vocab_size)
         ]
         if options.constraint == "brackets":
-            limits = tf.maximum(limits, count_words(kinds) + SHORTEST)
+            limits = tf.maximum(limits, shortest_trees(kinds))
             constraints.append(BalancedBrackets(self.bracket_pieces, kinds, limits))
         elif options.constraint != "none":
             constraints.append(options.constraint)
@@ -287,6 +286,9 @@ class Translator:
             max(len(source) + options.extra_length, len(prefix) + 1, 1)
             for source, prefix in zip(sources, forced, strict=True)
         ]
+        kinds: list[list[int]] = [[] for _ in words]
+        if options.constraint == "brackets":
+            kinds = [word_kinds(row) for row in words]
         graph = self._graph(
             (options.sampling, options.constraint, prefixes is not None),
             lambda: self._build_decoding(options, prefixes is not None),
@@ -294,7 +296,7 @@ class Translator:
         hypotheses = graph(
             {
                 "source": padded(sources),
-                "kinds": padded([word_kinds(row) for row in words]),
+                "kinds": padded(kinds),
                 "prefix": padded(forced),
                 "limit": np.array(limits, np.int32),
                 "seed": np.array([(options.seed, i) for i in numbers], np.int32),

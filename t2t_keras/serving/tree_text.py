@@ -8,7 +8,6 @@ import tensorflow as tf
 from t2t_keras.decoding.brackets import BracketPieces
 from t2t_keras.text.graph_ids import CPU
 from t2t_keras.text.linearise import UNKNOWN_TAG, UNTAGGED
-from t2t_keras.text.punctuation import KIND_OF_TAG, WORD
 from t2t_keras.text.punctuation_graph import PunctuationGraph
 from t2t_keras.text.tokenizer import Tokenizer
 from t2t_keras.text.tree import OUTER
@@ -35,15 +34,6 @@ class TreeText(tf.Module):
             self._symbols[tokenizer.encode(symbol)[0]] = symbol
         self._is_untagged = UNTAGGED in symbols
         self._punctuation = PunctuationGraph()
-        with tf.device(CPU), tf.init_scope():
-            self._kind_of_tag = tf.lookup.StaticHashTable(
-                tf.lookup.KeyValueTensorInitializer(
-                    list(KIND_OF_TAG),
-                    list(KIND_OF_TAG.values()),
-                    value_dtype=tf.int32,
-                ),
-                default_value=WORD,
-            )
 
     def source_texts(self, texts: tf.Tensor) -> tf.Tensor:
         """Returns sentences [B] with one space between any two words."""
@@ -53,12 +43,9 @@ class TreeText(tf.Module):
             return texts
 
     def word_kinds(self, texts: tf.Tensor) -> tf.Tensor:
-        """Returns the `word_kinds` of texts [B]: [B, W], and zeros after the last."""
+        """Returns the `word_kinds` of texts [B]: [B, W + 3], 0 after the last."""
         with tf.device(CPU):
-            words = tf.strings.split(texts, " ")
-            kinds = self._kind_of_tag.lookup(self._punctuation.tags(words))
-            is_word = tf.sequence_mask(words.row_lengths(), tf.shape(kinds)[1])
-            return tf.where(is_word, kinds, 0)
+            return self._punctuation.kinds(tf.strings.split(texts, " "))
 
     def format(self, texts: tf.Tensor, ids: tf.Tensor) -> tf.Tensor:
         """Returns the trees of pieces [B, n, T] over the words of texts [B]: [B, n].

@@ -50,7 +50,7 @@ def mark_tags(words: Sequence[str]) -> list[str | None]:
             is_open = True
         elif word == ":" and 0 < i < len(words) - 1:
             before, after = words[i - 1], words[i + 1]
-            numbers = before[-1].isdecimal() and after[0].isdecimal()
+            numbers = before[-1:].isdecimal() and after[:1].isdecimal()
             if numbers or ":" in (before, after):
                 tags[i] = None
         elif word in APOSTROPHES:

@@ -5,11 +5,20 @@ from collections.abc import Collection
 import tensorflow as tf
 
 from t2t_keras.text.graph_ids import CPU
-from t2t_keras.text.punctuation import APOSTROPHES, DASHES, OPENING, TAG_OF_MARK
+from t2t_keras.text.punctuation import (
+    APOSTROPHES,
+    BRACKET,
+    DASHES,
+    KIND_OF_TAG,
+    MARK,
+    OPENING,
+    TAG_OF_MARK,
+    WORD,
+)
 
 
 class PunctuationGraph(tf.Module):
-    """`mark_tags` as TensorFlow operations."""
+    """`mark_tags` and `word_kinds` as TensorFlow operations."""
 
     def __init__(self) -> None:
         super().__init__(name="punctuation")
@@ -42,6 +51,17 @@ class PunctuationGraph(tf.Module):
 
             is_apostrophe = _among(words, APOSTROPHES)
             return tf.where(is_apostrophe, _apostrophes(words, before, after), tags)
+
+    def kinds(self, words: tf.RaggedTensor) -> tf.Tensor:
+        """Returns the kinds of words [B, (W)]: int32 [B, W + 3], 0 after the last."""
+        with tf.device(CPU):
+            tags = self.tags(words)
+            is_word = tf.sequence_mask(words.row_lengths(), tf.shape(tags)[1])
+            kinds = tf.where(is_word, WORD, 0)
+            for kind in (MARK, BRACKET):
+                some = [tag for tag in KIND_OF_TAG if KIND_OF_TAG[tag] == kind]
+                kinds = tf.where(_among(tags, some), kind, kinds)
+            return kinds
 
 
 def _are_entries(words: tf.Tensor, lengths: tf.Tensor) -> tf.Tensor:

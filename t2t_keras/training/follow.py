@@ -112,11 +112,8 @@ def await_run(path: str | Path, wait_minutes: float = 0.0) -> RunDirectory:
         UserError: there is none after so many minutes.
     """
     deadline = time.monotonic() + 60 * wait_minutes
-    while not (Path(path) / "config.json").exists():
-        left = deadline - time.monotonic()
-        if left <= 0:
-            break
-        time.sleep(min(_POLL_SECONDS, left))
+    while not (Path(path) / "config.json").exists() and _pause(deadline):
+        pass
     return RunDirectory(path)
 
 
@@ -180,13 +177,19 @@ def follow(
             if new:
                 deadline = time.monotonic() + 60 * wait_minutes
             last = HParams.load(run.path / "hparams.json").train_steps
-            left = deadline - time.monotonic()
-            if last in curve or left <= 0:
+            if last in curve or not _pause(deadline):
                 break
-            time.sleep(min(_POLL_SECONDS, left))
     if not curve.points:
         raise UserError(f"{run.path} has no checkpoint")
     return curve.points
+
+
+def _pause(deadline: float) -> bool:
+    """Waits a little; returns False, and does not, if the time is up."""
+    left = deadline - time.monotonic()
+    if left > 0:
+        time.sleep(min(_POLL_SECONDS, left))
+    return left > 0
 
 
 def _restore(run: RunDirectory, model: Transformer, step: int) -> float | None:

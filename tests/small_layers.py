@@ -1,0 +1,18 @@
+"""Small layers and the arrays to try them with."""
+
+import keras
+import numpy as np
+
+D, HEADS, D_K, D_V = 12, 3, 5, 2  # d_k is not d_v, and neither is D / H
+
+
+def normal(*shape: int, seed: int = 0) -> np.ndarray:
+    """Returns random float32 numbers."""
+    return np.random.default_rng(seed).normal(size=shape).astype(np.float32)
+
+
+def attention_layer(kind: type, **options) -> keras.layers.Layer:
+    """Builds an attention layer of the sizes above."""
+    layer = kind(D, HEADS, D_K, D_V, **options)
+    layer.build(None)
+    return layer

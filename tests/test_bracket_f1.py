@@ -239,6 +239,18 @@ def test_unequal_numbers_of_trees_are_refused(tmp_path):
         evaluate_files(gold, tmp_path / "absent")
 
 
+def test_lines_that_are_no_trees_are_told(tmp_path, caplog):
+    gold, test = tmp_path / "gold", tmp_path / "test"
+    gold.write_text(f"{GOLD}\n\n{GOLD}\n")
+    test.write_text(f"{GOLD}\n\n{GOLD[:-1]}\n")
+    assert evaluate_files(gold, test).summary()["error"] == 1
+    (message,) = caplog.messages
+    assert message == (
+        f"{test}: brackets do not balance in 1 of 3 lines, which count as errors; the "
+        "first is line 3"
+    )
+
+
 @pytest.mark.parametrize(
     ("line", "says"),
     [

@@ -6,6 +6,7 @@ and its stop after MAX_ERROR errors are left out.
 """
 
 import dataclasses
+import logging
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,6 +15,8 @@ from typing import Any
 from t2t_keras.errors import UserError
 from t2t_keras.evaluation.evalb_parameters import COLLINS, EvalbParameters
 from t2t_keras.text.tree_files import read_trees
+
+_log = logging.getLogger(__name__)
 
 VALID, ERROR, SKIP = 0, 1, 2  # EVALB's statuses of a sentence
 
@@ -159,7 +162,7 @@ def evaluate_files(
     The gold trees may also be a treebank as it is published, a `.mrg` file (or
     `.mrg.gz`) or a directory of such: trees over several lines, with traces and an
     outer bracket without a label, which `text.tree.prepare` takes away. There an empty
-    line is no sentence.
+    line is no sentence. A warning tells of lines that are no trees.
 
     Raises:
         UserError: a file cannot be read, the numbers of trees differ, or a tree of a
@@ -174,7 +177,20 @@ def evaluate_files(
             f"{gold} has {len(theirs)} {kind} and {test} has {len(ours)} lines; number "
             "n of one must belong to number n of the other"
         )
+    for path, lines in ((gold, theirs), (test, ours)):
+        bad = [n for n, line in enumerate(lines, 1) if not _is_readable(line)]
+        if bad:
+            _log.warning(
+                "%s: brackets do not balance in %d of %d lines, which count as errors; "
+                "the first is line %d",
+                *(path, len(bad), len(lines), bad[0]),
+            )
     return evaluate_trees(theirs, ours, parameters)
+
+
+def _is_readable(line: str) -> bool:
+    """Whether EVALB can read a line as a tree; an empty one it can."""
+    return _Sentence(line, COLLINS).readable
 
 
 def _lines(path: str | Path) -> list[str]:

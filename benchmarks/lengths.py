@@ -4,12 +4,15 @@
 
 Self-attention is O(n^2 d) a sentence, with a window of r O(r n d). Every length gets
 batches of the same number of positions, so that what is linear in n stays level: the
-projections, the feed-forward network and restricted attention.
+projections, the feed-forward network and restricted attention. The decoder looks at the
+whole source even where self-attention has a window; so self-attention is also timed
+alone.
 """
 
 import argparse
 import dataclasses
 import statistics
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -72,12 +75,16 @@ def _measured(
         "training_ms": prepare_training(full).step,
         "training_window_ms": prepare_training(windowed).step,
         "decoding_ms": lambda: search(length),
+        "attention_ms": _self_attention(full),
+        "attention_window_ms": _self_attention(windowed),
     }
     figures: dict[str, float] = {"length": length}
     for name, run in runs.items():
         run()
         median = statistics.median(seconds_of(run) for _ in range(args.steps))
-        figures[name] = 1e3 * median / LAYERS
+        figures[name] = 1e3 * median
+        if not name.startswith("attention"):
+            figures[name] /= LAYERS
     for name, which in (("gflop", full), ("gflop_window", windowed)):
         counted = products.training(
             which.hparams, VOCAB_SIZE, which.batch, length, length
@@ -86,28 +93,52 @@ def _measured(
     return figures
 
 
+def _self_attention(work: workload.Workload) -> Callable[[], None]:
+    """Returns what runs an encoder's self-attention, forward and backward."""
+    import tensorflow as tf
+
+    from t2t_keras.layers.attention import SelfAttention
+    from t2t_keras.model.variants import attention_class
+
+    hparams = work.hparams
+    layer = attention_class(SelfAttention, hparams, looks_ahead=True)(
+        *(hparams.d_model, hparams.num_heads, hparams.key_size, hparams.value_size),
+        dtype=hparams.compute_dtype,
+    )
+    layer.build(None)
+    x = tf.random.normal((work.batch, work.length, hparams.d_model))
+    bias = tf.zeros((1, 1, 1, work.length))
+
+    @tf.function
+    def gradients() -> list[tf.Tensor]:
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            y = layer(x, bias)
+        return tape.gradient(y, [x, *(w.value for w in layer.trainable_weights)])
+
+    return lambda: gradients()[-1].numpy()
+
+
 def _plot(report: dict[str, Any], path: Path) -> None:
-    """Draws time and operations of a training step over the length."""
+    """Draws a training step of a layer, and self-attention alone, over the length."""
     import matplotlib
 
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    figure, axes = pyplot.subplots(figsize=(6, 4))
+    figure, panels = pyplot.subplots(1, 2, figsize=(9, 4), sharey=True)
     lengths, window = report["length"], report["window"]
-    axes.loglog(lengths, report["training_ms"], "o-", label="full, measured")
-    axes.loglog(
-        lengths, report["training_window_ms"], "s-", label=f"window {window}, measured"
-    )
-    # The counts at the rate of the first length: the growth that they predict.
-    scale = report["training_ms"][0] / report["training_gflop"][0]
-    for name, label in (("gflop", "full"), ("gflop_window", f"window {window}")):
-        predicted = [scale * value for value in report[f"training_{name}"]]
-        axes.loglog(lengths, predicted, "--", label=f"{label}, matrix products")
-    axes.set_xlabel("tokens in a sentence, n")
-    axes.set_ylabel(f"ms per layer, {report['positions']:,} positions a side")
-    axes.set_xticks(lengths, [str(length) for length in lengths])
-    axes.legend()
+    names = ("training", "attention")
+    titles = ("one layer of encoder and decoder", "encoder self-attention alone")
+    for axes, name, title in zip(panels, names, titles, strict=True):
+        axes.loglog(lengths, report[f"{name}_ms"], "o-", label="full")
+        windowed = report[f"{name}_window_ms"]
+        axes.loglog(lengths, windowed, "s-", label=f"window {window}")
+        axes.set_title(title)
+        axes.set_xlabel("tokens in a sentence, n")
+        axes.set_xticks(lengths, [str(length) for length in lengths])
+        axes.legend()
+    panels[0].set_ylabel(f"ms for {report['positions']:,} positions a side")
     figure.tight_layout()
     figure.savefig(path)
 

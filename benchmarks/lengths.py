@@ -56,7 +56,11 @@ def main(argv: list[str] | None = None) -> dict[str, Any]:
 def _measured(
     length: int, work: workload.Workload, args: argparse.Namespace
 ) -> dict[str, float]:
-    """Returns the milliseconds of one layer of encoder and decoder at a length."""
+    """Returns the milliseconds at a length, and the operations of training.
+
+    Training and decoding are of one layer of encoder and decoder, attention is the
+    encoder's self-attention.
+    """
     from decoding_work import prepare as prepare_decoding
     from training_work import prepare as prepare_training
 

@@ -129,8 +129,8 @@ class Problem:
                 )
         if not 0 <= self.bpe_dropout < 1:
             raise UserError(
-                f"problem '{self.name}': bpe_dropout is a probability below 1, not "
-                f"{self.bpe_dropout}"
+                f"problem '{self.name}': bpe_dropout must be at least 0 and below 1, "
+                f"not {self.bpe_dropout}"
             )
         if self.bpe_dropout and self.tokenizer != "sentencepiece":
             raise UserError(

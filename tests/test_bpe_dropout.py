@@ -8,7 +8,9 @@ from test_datagen import (  # noqa: F401, one of them is a fixture
     TRAIN,
     Given,
     decoded,
+    faults,
     files,
+    interrupt,
     small_scale,
 )
 from tokenizer_checks import LINES, random_lines
@@ -89,7 +91,7 @@ def test_each_pair_comes_in_copies_of_its_own_pieces(tmp_path):
     assert len(set(index.read(range(len(index))))) > 0.9 * len(index)
     manifest = Manifest.open(tmp_path / "dropped", "small")
     assert manifest.examples["train"] == train.total()
-    assert train.total() + manifest.dropped["train"]["over_length"] == 3 * 288
+    assert train.total() + sum(manifest.dropped["train"].values()) == 3 * len(TRAIN)
     tokens = [Manifest.open(tmp_path / name, "small").tokens for name in texts]
     assert tokens[0]["train"]["source"] > 3.2 * tokens[1]["train"]["source"]
     assert tokens[0]["dev"] == tokens[1]["dev"]
@@ -113,6 +115,31 @@ def test_pieces_depend_on_the_pair_alone(tmp_path, monkeypatch):
     assert files(tmp_path / "one") == files(tmp_path / "tasks")
 
 
+@pytest.mark.parametrize("at", [20, 45])
+def test_what_was_interrupted_goes_on(tmp_path, at):
+    generate(DROPPED, tmp_path / "whole", workers=1)
+    with faults(at, interrupt), pytest.raises(KeyboardInterrupt):
+        generate(DROPPED, tmp_path / "parts", workers=1)
+    generate(DROPPED, tmp_path / "parts", workers=1)
+    assert files(tmp_path / "parts") == files(tmp_path / "whole")
+
+
+def test_a_vocabulary_that_normalises_is_refused(tmp_path):
+    import sentencepiece
+
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(["ab ab ﬁne"] * 40),
+        model_prefix=str(tmp_path / "own"),
+        **{"model_type": "unigram", "vocab_size": 290, "byte_fallback": True},
+        **{"pad_id": 0, "eos_id": 1, "unk_id": 2, "bos_id": -1},
+        **{"hard_vocab_limit": False, "minloglevel": 2},
+    )
+    (tmp_path / "own.model").rename(tmp_path / "vocab.small.330.spm")
+    for _ in range(2):
+        with pytest.raises(UserError, match="needs a vocabulary as datagen"):
+            generate(DROPPED, tmp_path, workers=1)
+
+
 def test_copies_are_no_duplicates(tmp_path):
     twice = PROBLEM.replace(
         sources={"train": Given([*TRAIN[:10], *TRAIN[:10]])},
@@ -127,7 +154,7 @@ def test_copies_are_no_duplicates(tmp_path):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"bpe_dropout": 1.0}, "bpe_dropout is a probability below 1, not 1.0"),
+        ({"bpe_dropout": 1.0}, "bpe_dropout must be at least 0 and below 1, not 1.0"),
         (
             {"bpe_dropout": 0.1, "tokenizer": "t2t_subword"},
             "bpe_dropout needs the tokenizer 'sentencepiece', not 't2t_subword'",

@@ -242,12 +242,13 @@ def test_unequal_numbers_of_trees_are_refused(tmp_path):
 def test_lines_that_are_no_trees_are_told(tmp_path, caplog):
     gold, test = tmp_path / "gold", tmp_path / "test"
     gold.write_text(f"{GOLD}\n\n{GOLD}\n")
-    test.write_text(f"{GOLD}\n\n{GOLD[:-1]}\n")
-    assert evaluate_files(gold, test).summary()["error"] == 1
+    test.write_text(f"(S\n\n{GOLD[:-1]}\n")
+    result = evaluate_files(gold, test).summary()
+    assert (result["error"], result["skip"]) == (1, 2)
     (message,) = caplog.messages
     assert message == (
-        f"{test}: brackets do not balance in 1 of 3 lines, which count as errors; the "
-        "first is line 3"
+        f"{test}: 2 of 3 lines are no trees, the first of them line 1; EVALB counts "
+        "them as errors, or skips them if they have no words"
     )
 
 

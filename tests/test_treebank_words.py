@@ -97,6 +97,7 @@ def test_punctuation_in_the_graph():
         "-",
         "''",
         "--",
+        "",
     ]
     sentences = [generator.choices(words, k=1 + n % 12) for n in range(3_000)]
     tags = PunctuationGraph().tags(tf.ragged.constant(sentences)).numpy()

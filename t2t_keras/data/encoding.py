@@ -18,6 +18,7 @@ from t2t_keras.data.example import example
 from t2t_keras.data.shuffle import order_key, spilled
 from t2t_keras.data.tfrecord import frames
 from t2t_keras.data.workers import worker_pool
+from t2t_keras.errors import UserError
 from t2t_keras.problem import Cleaning, Pair
 from t2t_keras.text.load import load_tokenizer
 from t2t_keras.text.sentence_piece import SentencePieceTokenizer
@@ -37,7 +38,7 @@ class Rule:
             those with an empty one; None keeps every pair.
         cleaning: which others are dropped, where max_length is given.
         bpe_dropout: see `SentencePieceTokenizer.samples`; needs a seed.
-        copies: how often each pair is encoded, and counted if dropped for its length.
+        copies: of each pair, all of them examples.
     """
 
     num_shards: int
@@ -57,7 +58,8 @@ class Encoded:
         spills: shard -> its records, as `shuffle.Spills` stores them.
         hashes: of the examples, as `duplicates` reads them; empty where duplicates
             may stay.
-        dropped: pairs by reason, see `cleaning.reasons`; "duplicate" is not yet known.
+        dropped: examples by reason, see `cleaning.reasons`; "duplicate" is not yet
+            known.
     """
 
     pairs: int
@@ -107,7 +109,8 @@ class Encoder:
         numbers: Sequence[int] = range(first, first + len(pairs))
         if rule.max_length is not None:
             reasons = [reason_by_text(pair, rule.cleaning) for pair in pairs]
-            dropped.update(reason for reason in reasons if reason is not None)
+            for reason in filter(None, reasons):
+                dropped[reason] += rule.copies
             stays = [reason is None for reason in reasons]
             numbers = list(itertools.compress(numbers, stays))
             pairs = list(itertools.compress(pairs, stays))
@@ -125,16 +128,28 @@ def _copies(
     side: int,
     rule: Rule,
 ) -> list[list[list[int]]]:
-    """Returns the ids of every copy of every text."""
-    if not rule.bpe_dropout:
-        return [[ids] * rule.copies for ids in tokenizer.encode_batch(texts)]
+    """Returns the ids of every copy of every text.
+
+    Raises:
+        UserError: the vocabulary does not suit BPE-dropout.
+    """
+    copies = [[ids] * rule.copies for ids in tokenizer.encode_batch(texts)]
+    if not (rule.bpe_dropout and texts):
+        return copies
     assert isinstance(tokenizer, SentencePieceTokenizer)  # see Problem
-    # The seed is that of the pair: who encodes it, and with which others, is all one.
-    seeds = [order_key(rule.seed, 2 * number + side) for number in numbers]
-    return [
-        tokenizer.samples(text, rule.copies, rule.bpe_dropout, seed)
-        for text, seed in zip(texts, seeds, strict=True)
-    ]
+    if tokenizer.samples(texts[0], 1, 0.0, 0) != copies[0][:1]:
+        raise UserError(
+            "bpe_dropout needs a vocabulary as datagen trains it, of byte-pair "
+            "encoding and without normalisation; remove the given one, or set "
+            "bpe_dropout to 0"
+        )
+    for i, (text, number) in enumerate(zip(texts, numbers, strict=True)):
+        # What is too long whole is so in smaller pieces, and will be dropped.
+        if rule.max_length is None or len(copies[i][0]) <= rule.max_length:
+            # By the pair's own seed: who encodes it, and with which others, is all one.
+            seed = order_key(rule.seed, 2 * number + side)
+            copies[i] = tokenizer.samples(text, rule.copies, rule.bpe_dropout, seed)
+    return copies
 
 
 class _Examples:

@@ -134,8 +134,8 @@ class Manifest(Recipe):
         vocab_sizes: "source" and "target" -> number of pieces.
         vocab_sha256: "source" and "target" -> SHA-256 of the file.
         examples: split -> number of examples.
-        dropped: split -> reason, see `cleaning.reasons` -> number of pairs; and what
-            the source itself left out (its `dropped`).
+        dropped: split -> reason, see `cleaning.reasons` -> number of examples;
+            and what the source itself left out (its `dropped`), in pairs.
         tokens: split -> "source" and "target" -> number of tokens, EOS included.
     """
 

@@ -13,7 +13,7 @@ from t2t_keras.data.task import Task
 from t2t_keras.errors import UserError
 from t2t_keras.problem import Source, Split
 
-_SAVE_EVERY = 200_000  # pairs after which an interrupted encoding can go on
+_SAVE_EVERY = 200_000  # examples after which an interrupted encoding can go on
 
 
 class Share:
@@ -47,7 +47,7 @@ class Share:
         return self._directory / f"{split}.hashes"
 
     def counts(self, split: Split) -> Counter[str]:
-        """Returns how many pairs were dropped, by reason."""
+        """Returns how many examples were dropped, by reason."""
         return Counter(self._state(split)["dropped"])
 
     def is_complete(self) -> bool:
@@ -79,7 +79,7 @@ class Share:
                 dropped += encoded.dropped
                 done += encoded.pairs
                 advance(encoded.pairs)
-                if done - saved >= _SAVE_EVERY or done == total:
+                if (done - saved) * rule.copies >= _SAVE_EVERY or done == total:
                     state = {"pairs": done, "sizes": spills.flush(), "dropped": dropped}
                     write_json(path, state)
                     saved = done
@@ -102,6 +102,6 @@ class Share:
         return self._directory / f"{split}.encoded.json"
 
     def _state(self, split: Split) -> dict:
-        """Returns how far a split is: pairs, sizes of the files, dropped pairs."""
+        """Returns how far a split is: pairs, sizes of the files, dropped examples."""
         saved = read_json(self._path(split))
         return saved or {"pairs": 0, "sizes": None, "dropped": {}}

@@ -181,8 +181,8 @@ def evaluate_files(
         bad = [n for n, line in enumerate(lines, 1) if not _is_readable(line)]
         if bad:
             _log.warning(
-                "%s: brackets do not balance in %d of %d lines, which count as errors; "
-                "the first is line %d",
+                "%s: %d of %d lines are no trees, the first of them line %d; EVALB "
+                "counts them as errors, or skips them if they have no words",
                 *(path, len(bad), len(lines), bad[0]),
             )
     return evaluate_trees(theirs, ours, parameters)

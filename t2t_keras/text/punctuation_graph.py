@@ -45,7 +45,8 @@ class PunctuationGraph(tf.Module):
 
             numbers = _matches(before, r".*\p{Nd}") & _matches(after, r"\p{Nd}.*")
             beside_another = (before == ":") | (after == ":")
-            inside = (before != "") & (after != "")
+            place = tf.range(tf.shape(words)[1])
+            inside = (place > 0) & (place < lengths[:, None] - 1)
             is_none = (words == ":") & inside & (numbers | beside_another)
             tags = tf.where(is_none, "", tags)
 

@@ -166,10 +166,10 @@ def train_sentence_piece(
             vocab_size=vocab_size,
             hard_vocab_limit=False,
             # The space, without which a text of symbols alone has no pieces for it.
-            required_chars="\u2581",
+            required_chars=SPACE,
             # Such a symbol begins with a space, as every first piece of a word does.
             user_defined_symbols=[
-                "\u2581" + _escape(symbol) for symbol in dict.fromkeys(symbols)
+                SPACE + _escape(symbol) for symbol in dict.fromkeys(symbols)
             ],
             normalization_rule_name="identity",
             remove_extra_whitespaces=False,

@@ -79,13 +79,15 @@ def small_data() -> HParams:
 
 @register_hparams
 def news_commentary() -> HParams:
-    r"""News Commentary (a quarter of a million pairs) in two hours on one CPU core.
+    r"""News Commentary (268,000 pairs) on one CPU core: sacreBLEU 11.6 on newstest2013.
 
-    Four passes over the data: what a model learns in them, not what the data holds.
-    Layer norm before the sub-layers takes the higher rate of small batches.
+    After 6,507 of its 10,000 steps, 86 minutes at full speed (`docs/results.md`): less
+    than three passes over the data, and the curve still rises. Layer norm before the
+    sub-layers takes the higher rate of small batches.
 
         t2t datagen --problem translate_text --vocab_size 8000 --data_dir data \
-            --train_source train.en --train_target train.de ...
+            --train_source train.en.gz --train_target train.de.gz ... \
+            --clean "identical,control,letters=0.5,ratio=2.5,duplicates"
         t2t train --problem translate_text --hparams_set news_commentary \
             --data_dir data --output_dir runs/nc --save_every 250 --keep 12
         t2t average --output_dir runs/nc --last 8
@@ -122,7 +124,7 @@ def parsing_small() -> HParams:
         t2t datagen --problem parsing_wsj --data_dir data --skip_bad_trees \
             --train_trees train.mrg.gz --dev_trees dev.mrg
         t2t train --problem parsing_wsj --hparams_set parsing_small \
-            --data_dir data --output_dir runs/craft
+            --data_dir data --output_dir runs/craft --train_steps 15281
         mkdir data2 && cp data/vocab.* data2
         t2t datagen --problem parsing_wsj --data_dir data2 --skip_bad_trees \
             --train_trees train.mrg.gz --dev_trees dev.mrg --bpe_dropout 0.1 --copies 8

@@ -76,19 +76,17 @@ def _measured(
     )
     search = prepare_decoding(dataclasses.replace(full, batch=1), BEAM_SIZE).search
     runs = {
-        "training_ms": prepare_training(full).step,
-        "training_window_ms": prepare_training(windowed).step,
-        "decoding_ms": lambda: search(length),
-        "attention_ms": _self_attention(full),
-        "attention_window_ms": _self_attention(windowed),
+        "training_ms": (prepare_training(full).step, LAYERS),
+        "training_window_ms": (prepare_training(windowed).step, LAYERS),
+        "decoding_ms": (lambda: search(length), LAYERS),
+        "attention_ms": (_self_attention(full), 1),
+        "attention_window_ms": (_self_attention(windowed), 1),
     }
     figures: dict[str, float] = {"length": length}
-    for name, run in runs.items():
+    for name, (run, layers) in runs.items():
         run()
         median = statistics.median(seconds_of(run) for _ in range(args.steps))
-        figures[name] = 1e3 * median
-        if not name.startswith("attention"):
-            figures[name] /= LAYERS
+        figures[name] = 1e3 * median / layers
     for name, which in (("gflop", full), ("gflop_window", windowed)):
         counted = products.training(
             which.hparams, VOCAB_SIZE, which.batch, length, length

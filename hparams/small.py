@@ -109,7 +109,7 @@ def news_commentary() -> HParams:
 
 @register_hparams
 def parsing_small() -> HParams:
-    r"""Treebanks of some 20,000 sentences on one or two CPU cores: CRAFT, F1 70.
+    r"""Treebanks of some 20,000 sentences on one or two CPU cores: CRAFT, F1 72.
 
     Which word a tag belongs to is told by its place alone, and learning that comes
     first: layer norm before the sub-layers and many small updates get there within
@@ -133,7 +133,7 @@ def parsing_small() -> HParams:
             --data_dir data2 --output_dir runs/craft2 \
             --train_steps 19304 --save_every 250 --keep 14
         t2t average --output_dir runs/craft2 --last 10
-        t2t evaluate --output_dir runs/craft2 --split dev --beam_size 10
+        t2t evaluate --output_dir runs/craft2 --split dev
     """
     return HParams(
         num_layers=4,

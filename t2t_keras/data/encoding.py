@@ -144,7 +144,7 @@ def _copies(
             "bpe_dropout to 0"
         )
     for i, (text, number) in enumerate(zip(texts, numbers, strict=True)):
-        # What is too long whole is so in smaller pieces, and will be dropped.
+        # What is too long whole stays so, to be dropped: its words may be endless.
         if rule.max_length is None or len(copies[i][0]) <= rule.max_length:
             # By the pair's own seed: who encodes it, and with which others, is all one.
             seed = order_key(rule.seed, 2 * number + side)

@@ -150,8 +150,7 @@ def evaluate_trees(
             f"there are {len(gold)} gold trees and {len(test)} test trees; line n of "
             "one must belong to line n of the other"
         )
-    scores = (_score(g, t, parameters) for g, t in zip(gold, test, strict=True))
-    return F1Report(tuple(scores), parameters.cutoff_length)
+    return _report(_read(gold, parameters), _read(test, parameters), parameters)
 
 
 def evaluate_files(
@@ -177,20 +176,29 @@ def evaluate_files(
             f"{gold} has {len(theirs)} {kind} and {test} has {len(ours)} lines; number "
             "n of one must belong to number n of the other"
         )
-    for path, lines in ((gold, theirs), (test, ours)):
-        bad = [n for n, line in enumerate(lines, 1) if not _is_readable(line)]
+    sides = _read(theirs, parameters), _read(ours, parameters)
+    for path, sentences in zip((gold, test), sides, strict=True):
+        bad = [n for n, s in enumerate(sentences, 1) if not s.readable]
         if bad:
             _log.warning(
                 "%s: %d of %d lines are no trees, the first of them line %d; EVALB "
                 "counts them as errors, or skips them if they have no words",
-                *(path, len(bad), len(lines), bad[0]),
+                *(path, len(bad), len(sentences), bad[0]),
             )
-    return evaluate_trees(theirs, ours, parameters)
+    return _report(*sides, parameters)
 
 
-def _is_readable(line: str) -> bool:
-    """Whether EVALB can read a line as a tree; an empty one it can."""
-    return _Sentence(line, COLLINS).readable
+def _read(lines: Sequence[str], parameters: EvalbParameters) -> list["_Sentence"]:
+    """Reads every line as EVALB does."""
+    return [_Sentence(line, parameters) for line in lines]
+
+
+def _report(
+    gold: list["_Sentence"], test: list["_Sentence"], parameters: EvalbParameters
+) -> F1Report:
+    """Compares sentence by sentence."""
+    scores = (_score(g, t, parameters) for g, t in zip(gold, test, strict=True))
+    return F1Report(tuple(scores), parameters.cutoff_length)
 
 
 def _lines(path: str | Path) -> list[str]:
@@ -282,10 +290,9 @@ class _Sentence:
 
 
 def _score(
-    gold_text: str, test_text: str, parameters: EvalbParameters
+    gold: _Sentence, test: _Sentence, parameters: EvalbParameters
 ) -> SentenceScore:
     """Compares the trees of one sentence."""
-    gold, test = _Sentence(gold_text, parameters), _Sentence(test_text, parameters)
     if len(gold.words) != len(test.words):
         _reconcile_quotes(gold, test, parameters)
     gold_brackets, test_brackets = gold.counted(parameters), test.counted(parameters)

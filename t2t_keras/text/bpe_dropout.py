@@ -36,8 +36,8 @@ class BpeDropout:
             if not (model.is_control(i) or model.is_unknown(i))
         }
         self._ranks = {p: i for i, p in enumerate(pieces[byte_ids[-1] + 1 :])}
-        symbols = [p for p in pieces[: byte_ids[0]] if p in self._ids]
-        self._symbols = sorted(symbols, key=len, reverse=True)
+        self._symbols = {p for p in pieces[: byte_ids[0]] if p in self._ids}
+        self._symbol_lengths = sorted(set(map(len, self._symbols)), reverse=True)
 
     def encode(self, text: str, dropout: float, generator: random.Random) -> list[int]:
         """Returns the ids of a text, without EOS.
@@ -60,10 +60,10 @@ class BpeDropout:
         self, word: str, dropout: float, generator: random.Random
     ) -> Sequence[str]:
         """Returns the pieces of a word; a character may be none."""
-        for symbol in self._symbols:
-            if word.startswith(symbol):
-                rest = list(word[len(symbol) :])
-                return [symbol, *self._merged(rest, dropout, generator)]
+        for length in self._symbol_lengths:  # the longest symbol counts
+            if word[:length] in self._symbols:
+                rest = list(word[length:])
+                return [word[:length], *self._merged(rest, dropout, generator)]
         return self._merged(list(word), dropout, generator)
 
     def _merged(

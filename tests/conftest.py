@@ -13,6 +13,28 @@ from t2t_keras.training.strategy import make_strategy
 make_strategy(simulate_devices=8)
 
 
+@pytest.fixture
+def small_scale(monkeypatch):
+    """Chunks, shards and saved states of data generation for 300 pairs."""
+    from small_corpus import set_small_scale
+
+    set_small_scale(monkeypatch.setattr)
+
+
+@pytest.fixture(scope="session")
+def complete(tmp_path_factory):
+    """The data of `small_corpus`, made without any interruption, to be read only."""
+    from small_corpus import PROBLEM, set_small_scale
+
+    from t2t_keras.data.datagen import generate
+
+    path = tmp_path_factory.mktemp("complete")
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        set_small_scale(monkeypatch.setattr)
+        generate(PROBLEM, path, workers=1)
+    return path
+
+
 @pytest.fixture(scope="session")
 def data_dir(tmp_path_factory):
     """A data directory of `translate_text`, to be read only."""

@@ -12,6 +12,19 @@ from t2t_keras.model.transformer import Transformer
 
 PAD, EOS = 0, 1
 
+# What the tokenizers of these models are trained on.
+LINES = [
+    "the old house stands near the river .",
+    "a dog runs .",
+    "",
+    "the woman with the green hat reads a very long book about the old river .",
+    "naïve café 😀👍 — 「日本語」",
+    "a",
+    " \t\u3000",
+    "the dog reads a book .",
+    "the old dog .",
+]
+
 
 class TableModel:
     """Logits looked up by sentence, position and last piece: [B, T, V, V].

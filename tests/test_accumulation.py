@@ -2,8 +2,8 @@
 
 import pytest
 import tensorflow as tf
+from one_step import HPARAMS, Setup, assert_close, unequal_batch
 from small_run import trainer, weights
-from test_train_step import HPARAMS, Setup, assert_close, unequal_batch
 
 from t2t_keras import UserError
 from t2t_keras.cli import main

@@ -2,13 +2,10 @@
 
 import numpy as np
 import pytest
+from sentence_lengths import SOURCE, TARGET
 
 from t2t_keras.data.batching import BatchPlan
 from t2t_keras.errors import UserError
-
-RNG = np.random.default_rng(1)
-SOURCE = RNG.integers(1, 60, 3000)
-TARGET = np.clip(SOURCE + RNG.integers(-5, 6, 3000), 1, None)
 
 
 def plan(batch_tokens: int = 512, seed: int = 3) -> BatchPlan:

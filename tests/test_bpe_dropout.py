@@ -3,16 +3,7 @@
 import collections
 
 import pytest
-from test_datagen import (  # noqa: F401, one of them is a fixture
-    PROBLEM,
-    TRAIN,
-    Given,
-    decoded,
-    faults,
-    files,
-    interrupt,
-    small_scale,
-)
+from small_corpus import PROBLEM, TRAIN, Given, decoded, faults, files, interrupt
 from tokenizer_checks import LINES, random_lines
 
 from t2t_keras.cli import main
@@ -24,6 +15,8 @@ from t2t_keras.data.task import Task
 from t2t_keras.errors import UserError
 from t2t_keras.problem import Cleaning, Problem
 from t2t_keras.text.sentence_piece import SentencePieceTokenizer, train_sentence_piece
+
+pytestmark = pytest.mark.usefixtures("small_scale")
 
 DROPPED = PROBLEM.replace(bpe_dropout=0.3, copies=3)
 

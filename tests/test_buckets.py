@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from test_batching import SOURCE, TARGET
+from sentence_lengths import SOURCE, TARGET
 
 from t2t_keras.data.batching import BatchPlan
 from t2t_keras.data.buckets import BucketPlan, batch_plan, t2t_buckets

@@ -5,14 +5,7 @@ import dataclasses
 
 import numpy as np
 import pytest
-from test_datagen import (  # noqa: F401, one of them is a fixture
-    PROBLEM,
-    TRAIN,
-    Given,
-    decoded,
-    files,
-    small_scale,
-)
+from small_corpus import PROBLEM, TRAIN, Given, decoded, files
 
 from t2t_keras.data import duplicates
 from t2t_keras.data.cleaning import (
@@ -26,6 +19,8 @@ from t2t_keras.data.manifest import Manifest
 from t2t_keras.data.task import Task
 from t2t_keras.errors import UserError
 from t2t_keras.problem import Cleaning
+
+pytestmark = pytest.mark.usefixtures("small_scale")
 
 ALL = Cleaning(
     identical=True, control=True, letters=0.5, word=20, ratio=2.0, duplicates=True

@@ -3,7 +3,7 @@
 import itertools
 
 import pytest
-from test_cli import run, run_json, write
+from command_line import run, run_json, write
 
 from t2t_keras import registry
 from t2t_keras.text.linearise import restore_text

@@ -1,23 +1,14 @@
-"""Datagen: what it writes, that nothing else changes it, and that it survives."""
+"""Datagen: what it writes, and that nothing else changes it."""
 
 import collections
-import contextlib
-import dataclasses
-import errno
-import os
-import random
-import signal
-import subprocess
-import sys
-import time
 import tracemalloc
 from pathlib import Path
 
 import numpy as np
-import psutil
 import pytest
+from small_corpus import DEV, PROBLEM, TRAIN, WORDS, Given, decoded, files, python
 
-from t2t_keras.data import datagen, encoding, share, shuffle, vocabulary
+from t2t_keras.data import datagen, encoding, shuffle, vocabulary
 from t2t_keras.data.datagen import generate
 from t2t_keras.data.manifest import Manifest
 from t2t_keras.data.records import RecordIndex, num_train_shards
@@ -27,86 +18,7 @@ from t2t_keras.errors import UserError
 from t2t_keras.problem import Problem
 from t2t_keras.text.load import load_tokenizer
 
-WORDS = ["a", "cat", "saw", "two", "old", "dogs", "in", "the", "garden", "quickly"]
-
-
-def make_pairs(count: int, seed: int) -> list[tuple[str, str]]:
-    rng = random.Random(seed)
-    lines = [" ".join(rng.choices(WORDS, k=rng.randint(1, 12))) for _ in range(count)]
-    return [(f"{line} .", f"{line[::-1]} !") for line in lines]
-
-
-TRAIN, DEV = make_pairs(290, 1), make_pairs(30, 2)
-TRAIN[17] = ("", "something")
-TRAIN[18] = ("something", " \t")
-TRAIN[40] = ("much " * 60, "little")
-DEV[3] = ("", "kept")
-DEV[4] = ("long " * 60, "kept, too")
-
-
-@dataclasses.dataclass(frozen=True)
-class Given:
-    """A source of the pairs of a list."""
-
-    pairs: list[tuple[str, str]]
-
-    def __call__(self):
-        return iter(self.pairs)
-
-
-PROBLEM = Problem(
-    name="small",
-    summary="",
-    sources={"train": Given(TRAIN), "dev": Given(DEV)},
-    vocab_size=330,
-    max_length=60,
-)
-
-
-@pytest.fixture(autouse=True)
-def small_scale(monkeypatch):
-    """Chunks, shards and saved states as a corpus 1000 times as large has them."""
-    set_small_scale(monkeypatch.setattr)
-
-
-def set_small_scale(setattr_) -> None:
-    setattr_(encoding, "CHUNK", 10)
-    setattr_(datagen, "CHUNK", 10)
-    setattr_(share, "_SAVE_EVERY", 50)
-    setattr_(datagen, "num_train_shards", lambda num_pairs: 3)
-
-
-def files(directory: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in directory.iterdir()}
-
-
-@pytest.fixture(scope="module")
-def complete(tmp_path_factory) -> Path:
-    """A directory made without any interruption."""
-    path = tmp_path_factory.mktemp("complete")
-    with pytest.MonkeyPatch.context() as monkeypatch:
-        set_small_scale(monkeypatch.setattr)
-        generate(PROBLEM, path, workers=1)
-    return path
-
-
-def decoded(directory: Path, split: str, name: str = "small") -> list[tuple[str, str]]:
-    """Returns the texts of all records of a split, in their order."""
-    import tensorflow as tf
-
-    manifest = Manifest.open(directory, name)
-    sides = [load_tokenizer(directory / file) for file in manifest.vocab_files.values()]
-    index = RecordIndex.open(directory, name, split)
-    pairs = []
-    for i, payload in enumerate(index.read(range(len(index)))):
-        feature = tf.train.Example.FromString(payload).features.feature
-        assert set(feature) == {"inputs", "targets"}
-        ids = [list(feature[key].int64_list.value) for key in ("inputs", "targets")]
-        assert [side[-1] for side in ids] == [1, 1]
-        lengths = [index.source_length[i], index.target_length[i]]
-        assert lengths == [len(side) for side in ids]
-        pairs.append(tuple(t.decode(side) for t, side in zip(sides, ids, strict=True)))
-    return pairs
+pytestmark = pytest.mark.usefixtures("small_scale")
 
 
 def test_records_hold_the_texts(complete):
@@ -344,182 +256,12 @@ def test_a_directory_that_cannot_be_written(tmp_path):
     assert message.startswith("cannot write ")
 
 
-# Interruptions. `faults` makes the n-th write of a run fail.
-
-
-@contextlib.contextmanager
-def faults(at: int, fault):
-    """Calls `fault` at the n-th place where a run changes something on the disk."""
-    count = 0
-
-    def watched(function):
-        def call(*args, **kwargs):
-            nonlocal count
-            count += 1
-            if count == at:
-                fault()
-            return function(*args, **kwargs)
-
-        return call
-
-    places = [(os, "replace"), (shuffle.Spills, "append"), (shuffle.Spills, "flush")]
-    places += [(Path, "unlink"), (datagen.shutil, "rmtree"), (os, "mkdir")]
-    with pytest.MonkeyPatch.context() as monkeypatch:
-        for owner, name in places:
-            monkeypatch.setattr(owner, name, watched(getattr(owner, name)))
-        yield
-
-
-def run_and_kill_everywhere(directory: Path, step: int) -> int:
-    """Kills a run at every `step`-th change and lets another one finish the work.
-
-    Returns:
-        the number of changes that a run makes.
-    """
-    set_small_scale(setattr)
-    encoding.CHUNK = 40  # fewer places, all of the same kinds
-    generate(PROBLEM, directory / "whole", workers=1)
-    whole = files(directory / "whole")
-    for at in range(1, 1000, step):
-        out = directory / str(at)
-        if not killed_at(at, out):
-            return at - 1
-        with contextlib.suppress(UserError):  # refused, or all there
-            assert len(RecordIndex.open(out, "small", "train")) == 287
-            assert (out / "small.manifest.json").exists()
-        generate(PROBLEM, out, workers=1)
-        assert files(out) == whole, f"killed at {at}"
-    raise AssertionError("a run without an end")
-
-
-def killed_at(at: int, out: Path) -> bool:
-    """Runs datagen in a process that kills itself; returns whether it did."""
-    child = os.fork()
-    if child == 0:
-        with faults(at, lambda: os.kill(os.getpid(), signal.SIGKILL)):
-            generate(PROBLEM, out, workers=1)
-        os._exit(0)
-    _, status = os.waitpid(child, 0)
-    assert status in (0, signal.SIGKILL)
-    return status != 0
-
-
-def python(code: str, *arguments: object) -> subprocess.Popen:
-    return subprocess.Popen(
-        [sys.executable, "-c", code, *map(str, arguments)],
-        cwd=Path(__file__).parent,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-
-
-@pytest.mark.parametrize("step", [3, pytest.param(1, marks=pytest.mark.slow)])
-def test_killed_anywhere_and_run_again(tmp_path, step):
-    code = """
-import pathlib, sys, tensorflow, test_datagen
-print(test_datagen.run_and_kill_everywhere(pathlib.Path(sys.argv[1]), int(sys.argv[2])))
-"""
-    process = python(code, tmp_path, step)
-    places = int(process.communicate()[0])
-    assert process.returncode == 0
-    assert places > 30
-
-
-class Endless(Given):
-    """Pairs of which the last one never comes, when they are read to be encoded."""
-
-    def __call__(self):
-        yield from self.pairs[:-1]
-        if (Path(sys.argv[1]) / "small.incomplete/done/vocab.small.330.spm").exists():
-            print("waiting", flush=True)
-            time.sleep(60)
-        yield self.pairs[-1]
-
-
-def test_killed_with_its_workers_at_work(complete, tmp_path):
-    code = """
-import sys, test_datagen
-from test_datagen import *
-set_small_scale(setattr)
-problem = PROBLEM.replace(sources={"train": Endless(TRAIN), "dev": Given(DEV)})
-generate(problem, sys.argv[1], workers=2)
-"""
-    process = python(code, tmp_path)
-    assert process.stdout.readline() == "waiting\n"
-    workers = psutil.Process(process.pid).children(recursive=True)
-    assert len(workers) >= 2
-    process.kill()
-    process.wait()
-    _, alive = psutil.wait_procs(workers, timeout=20)
-    assert not alive
-    with pytest.raises(UserError, match="is unfinished"):
-        RecordIndex.open(tmp_path, "small", "dev")
-    generate(PROBLEM, tmp_path, workers=2)
-    assert files(tmp_path) == files(complete)
-
-
-def interrupt():
-    raise KeyboardInterrupt
-
-
-def test_what_is_encoded_is_not_encoded_again(complete, tmp_path, monkeypatch):
-    with faults(30, interrupt), pytest.raises(KeyboardInterrupt):
-        generate(PROBLEM, tmp_path, workers=1)
-    firsts = []
-    chunks = encoding._chunks
-
-    def spy(pairs, first):
-        firsts.append(first)
-        return chunks(pairs, first)
-
-    monkeypatch.setattr(encoding, "_chunks", spy)
-    monkeypatch.delattr(datagen, "train_vocabulary")
-    generate(PROBLEM, tmp_path, workers=1)
-    assert len(firsts) == 1 and firsts[0] >= 50 and firsts[0] % 10 == 0
-    assert files(tmp_path) == files(complete)
-
-
-def test_an_unfinished_run_of_another_recipe_is_thrown_away(complete, tmp_path, capsys):
-    with faults(30, interrupt), pytest.raises(KeyboardInterrupt):
-        generate(PROBLEM, tmp_path, workers=1, seed=9)
-    generate(PROBLEM, tmp_path, workers=1)
-    assert "starting anew, for seed was 9 and is now 0" in capsys.readouterr().err
-    assert files(tmp_path) == files(complete)
-
-
-def full_disk():
-    raise OSError(errno.ENOSPC, "No space left on device")
-
-
-@pytest.mark.parametrize("at", [1, 10, 25, 50, 55, 60, 65])
-def test_full_disk(complete, tmp_path, at):
-    with faults(at, full_disk), pytest.raises(UserError, match="is full; free some"):
-        generate(PROBLEM, tmp_path, workers=1)
-    with pytest.raises(UserError):
-        RecordIndex.open(tmp_path, "small", "train")
-    assert not (tmp_path / "small.manifest.json").exists()
-    generate(PROBLEM, tmp_path, workers=1)
-    assert files(tmp_path) == files(complete)
-
-
-def test_full_disk_in_the_middle_of_a_shard(complete, tmp_path, monkeypatch):
-    def cut_off(*args, **kwargs):
-        records, table = shuffle.read_sorted(*args, **kwargs)
-        return (full_disk() if i > 2 else r for i, r in enumerate(records)), table
-
-    with monkeypatch.context() as patch:
-        patch.setattr(datagen, "read_sorted", cut_off)
-        with pytest.raises(UserError, match=f"the disk of {tmp_path} is full"):
-            generate(PROBLEM, tmp_path, workers=1)
-    assert [path.name for path in tmp_path.iterdir()] == ["small.incomplete"]
-    generate(PROBLEM, tmp_path, workers=1)
-    assert files(tmp_path) == files(complete)
-
-
 def test_tensorflow_is_not_needed(tmp_path):
     code = """
-import sys, test_datagen
-test_datagen.generate(test_datagen.PROBLEM, sys.argv[1], workers=1)
+import sys
+from small_corpus import PROBLEM
+from t2t_keras.data.datagen import generate
+generate(PROBLEM, sys.argv[1], workers=1)
 print({"tensorflow", "keras"} & set(sys.modules))
 """
     assert python(code, tmp_path).communicate()[0] == "set()\n"
@@ -537,36 +279,6 @@ def test_the_vocabulary_knows_the_second_half_of_the_corpus(tmp_path, monkeypatc
     )
     for word in ("garden", "garden".translate(cyrillic)):
         assert len(tokenizer.encode(word)) < len(word)  # has pieces of several letters
-
-
-def test_only_one_at_a_time(tmp_path):
-    class Nested(Given):
-        def __call__(self):
-            with pytest.raises(UserError, match="another `t2t datagen` is at work"):
-                generate(PROBLEM.replace(sources={"train": Given(TRAIN)}), tmp_path)
-            return iter(self.pairs)
-
-        def checksum(self):
-            return "nested"
-
-    generate(PROBLEM.replace(sources={"train": Nested(TRAIN)}), tmp_path, workers=1)
-
-
-def test_a_worker_that_dies(tmp_path):
-    class Killing(Given):
-        def __call__(self):
-            yield from self.pairs[:200]
-            for child in psutil.Process().children():
-                if "spawn_main" in " ".join(child.cmdline()):
-                    child.kill()
-            yield from self.pairs[200:]
-
-        def checksum(self):
-            return "killing"
-
-    problem = PROBLEM.replace(sources={"train": Killing(TRAIN)})
-    with pytest.raises(UserError, match="a worker process died"):
-        generate(problem, tmp_path, workers=2)
 
 
 def test_memory_does_not_grow_with_the_corpus(complete, tmp_path):

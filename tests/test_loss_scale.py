@@ -3,9 +3,8 @@
 import numpy as np
 import pytest
 import tensorflow as tf
-from decoding_models import transformer
+from decoding_models import LINES, transformer
 from small_run import assert_same, trainer, weights
-from test_translator import LINES
 
 from t2t_keras.decoding.translator import Translator
 from t2t_keras.hparam import HParams

@@ -10,7 +10,7 @@ import time
 import numpy as np
 import pytest
 from small_run import weights
-from test_resume import assert_same_end, finish, kill_at, start
+from training_process import assert_same_end, finish, kill_at, start
 
 from t2t_keras import UserError
 from t2t_keras.data.batching import BatchPlan

@@ -5,8 +5,7 @@ import sys
 
 import numpy as np
 import pytest
-from decoding_models import transformer
-from test_translator import LINES
+from decoding_models import LINES, transformer
 
 from t2t_keras.decoding.constraint import BannedPieces
 from t2t_keras.decoding.translator import Translator

@@ -1,26 +1,22 @@
 """Datagen divided over machines: the bytes of one run, in any order of events."""
 
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
-from test_datagen import (  # noqa: F401, two of them are fixtures
+from small_corpus import (
     PROBLEM,
     TRAIN,
     Given,
-    complete,
     faults,
     files,
     interrupt,
-    set_small_scale,
-    small_scale,
+    python,
 )
 
 from t2t_keras.data import encoding, share
 from t2t_keras.data.datagen import generate, generate_share
 from t2t_keras.data.task import Task
 from t2t_keras.errors import UserError
+
+pytestmark = pytest.mark.usefixtures("small_scale")
 
 
 def test_shares_are_a_partition():
@@ -32,7 +28,7 @@ def test_shares_are_a_partition():
 
 
 @pytest.mark.parametrize("order", [(1, 2, 3), (3, 1, 2)])
-def test_three_tasks_make_what_one_makes(complete, tmp_path, order):  # noqa: F811
+def test_three_tasks_make_what_one_makes(complete, tmp_path, order):
     first, second, third = (Task(number, 3) for number in order)
     assert generate_share(PROBLEM, tmp_path, first, workers=1) is None
     assert generate_share(PROBLEM, tmp_path, second, workers=2) is None
@@ -43,26 +39,23 @@ def test_three_tasks_make_what_one_makes(complete, tmp_path, order):  # noqa: F8
     assert generate_share(PROBLEM, tmp_path, first) is not None  # there already
 
 
-def test_tasks_at_the_same_time(complete, tmp_path):  # noqa: F811
+def test_tasks_at_the_same_time(complete, tmp_path):
     code = """
-import pathlib, sys, test_datagen, test_task
-test_datagen.set_small_scale(setattr)
-task = test_task.Task.parse(sys.argv[2])
-test_task.generate_share(test_datagen.PROBLEM, sys.argv[1], task, workers=1)
+import sys
+from small_corpus import PROBLEM, set_small_scale
+from t2t_keras.data.datagen import generate_share
+from t2t_keras.data.task import Task
+
+set_small_scale(setattr)
+generate_share(PROBLEM, sys.argv[1], Task.parse(sys.argv[2]), workers=1)
 """
-    processes = [
-        subprocess.Popen(
-            [sys.executable, "-c", code, tmp_path, f"{number}/3"],
-            cwd=Path(__file__).parent,
-        )
-        for number in (1, 2, 3)
-    ]
+    processes = [python(code, tmp_path, f"{number}/3") for number in (1, 2, 3)]
     assert [process.wait() for process in processes] == [0, 0, 0]
     assert files(tmp_path) == files(complete)
 
 
 @pytest.mark.parametrize("at", [10, 20, 35, 50])
-def test_an_interrupted_task_goes_on(complete, tmp_path, at):  # noqa: F811
+def test_an_interrupted_task_goes_on(complete, tmp_path, at):
     generate_share(PROBLEM, tmp_path, Task(2, 2), workers=1)
     with faults(at, interrupt), pytest.raises(KeyboardInterrupt):
         generate_share(PROBLEM, tmp_path, Task(1, 2), workers=1)
@@ -71,7 +64,7 @@ def test_an_interrupted_task_goes_on(complete, tmp_path, at):  # noqa: F811
 
 
 def test_when_the_last_task_is_interrupted_any_other_finishes(
-    complete,  # noqa: F811
+    complete,
     tmp_path,
 ):
     generate_share(PROBLEM, tmp_path, Task(2, 2), workers=1)
@@ -127,7 +120,7 @@ def test_more_tasks_than_pairs(tmp_path):
     assert files(one) == files(three)
 
 
-def test_an_abandoned_division_is_no_obstacle(complete, tmp_path):  # noqa: F811
+def test_an_abandoned_division_is_no_obstacle(complete, tmp_path):
     generate_share(PROBLEM, tmp_path, Task(1, 3), workers=1)
     generate(PROBLEM, tmp_path, workers=1)
     assert files(tmp_path) == files(complete)

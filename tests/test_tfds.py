@@ -4,7 +4,7 @@ import json
 
 import pytest
 import tensorflow_datasets as tfds
-from test_datagen import decoded
+from small_corpus import decoded
 
 from t2t_keras.cli import main
 from t2t_keras.data.manifest import Manifest

@@ -2,25 +2,13 @@ import logging
 
 import numpy as np
 import pytest
-from decoding_models import EOS, log_probs_of, penalty, transformer
+from decoding_models import EOS, LINES, log_probs_of, penalty, transformer
 
 from t2t_keras.decoding.options import DecodingOptions
 from t2t_keras.decoding.translator import Translator, batches
 from t2t_keras.errors import UserError
 from t2t_keras.problem import Problem
 from t2t_keras.text.sentence_piece import SentencePieceTokenizer, train_sentence_piece
-
-LINES = [
-    "the old house stands near the river .",
-    "a dog runs .",
-    "",
-    "the woman with the green hat reads a very long book about the old river .",
-    "naïve café 😀👍 — 「日本語」",
-    "a",
-    " \t\u3000",
-    "the dog reads a book .",
-    "the old dog .",
-]
 
 
 @pytest.fixture(scope="module")

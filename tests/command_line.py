@@ -1,0 +1,45 @@
+"""The program as a function, for the tests of its verbs."""
+
+import contextlib
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from t2t_keras.cli import main
+
+
+def run(*argv: str | Path) -> int:
+    """Runs the program in this process; returns its exit code."""
+    try:
+        return main([str(word) for word in argv])
+    except SystemExit as exit:
+        return int(exit.code or 0)
+
+
+def run_json(capfd: pytest.CaptureFixture, *argv: str | Path) -> dict:
+    """Runs a verb that must succeed; returns the last line of standard output."""
+    capfd.readouterr()
+    code = run(*argv, "--json")
+    captured = capfd.readouterr()
+    assert code == 0, captured.err
+    return json.loads(captured.out.splitlines()[-1])
+
+
+def write(path: Path, *lines: str) -> Path:
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    return path
+
+
+@contextlib.contextmanager
+def standard_input(path: Path):
+    """Makes a file the standard input of this process."""
+    saved = os.dup(0)
+    with path.open("rb") as file:
+        os.dup2(file.fileno(), 0)
+    try:
+        yield
+    finally:
+        os.dup2(saved, 0)
+        os.close(saved)

@@ -1,0 +1,97 @@
+"""Gradients of one step on some replicas, held against each other."""
+
+import numpy as np
+import tensorflow as tf
+
+from t2t_keras.data.pipeline import rows_per_replica
+from t2t_keras.hparam import HParams
+from t2t_keras.model.transformer import Transformer
+from t2t_keras.training.checkpoint import model_variables
+from t2t_keras.training.step import TrainStep
+from t2t_keras.training.strategy import distribute, make_strategy
+
+HPARAMS = HParams(
+    num_layers=1, d_model=16, d_ff=32, num_heads=2, dropout=0.0, label_smoothing=0.1
+)
+VOCAB = 23
+
+
+class PlainSgd:
+    """w -= rate * gradient, on each replica's copy."""
+
+    def __init__(self, weights):
+        self.weights = weights
+
+    def apply(self, gradients, learning_rate, step):
+        del step
+        for weight, gradient in zip(self.weights, gradients, strict=True):
+            tf.raw_ops.ResourceApplyGradientDescent(
+                var=weight.handle, alpha=learning_rate, delta=gradient
+            )
+
+
+class Setup:
+    """A model on some replicas; all setups start from the same weights."""
+
+    def __init__(
+        self, replicas: int, hparams: HParams = HPARAMS, micro_batches: int = 1
+    ) -> None:
+        self.strategy = make_strategy(simulate_devices=replicas)
+        self.parts = (replicas, micro_batches)
+        with self.strategy.scope():
+            self.model = Transformer(hparams, VOCAB)
+            rng = np.random.default_rng(0)
+            for weight in self.model.trainable_variables:
+                noise = rng.normal(scale=0.2, size=weight.shape)
+                weight.assign(noise + weight.path.endswith("gamma"))
+            self.weights = model_variables(self.model)
+            optimizer = PlainSgd(list(self.weights.values()))
+            self.step = TrainStep(
+                self.model, optimizer, self.strategy, 5, micro_batches
+            )
+
+    def batches(self, *pairs: tuple[np.ndarray, np.ndarray]):
+        """Distributes pairs of a source and a target, all of the same shape."""
+        sides = (
+            [rows_per_replica(tf.constant(ids, tf.int32), *self.parts) for ids in side]
+            for side in zip(*pairs, strict=True)
+        )
+        parts = tuple(tf.concat(side, axis=0) for side in sides)
+        return distribute(self.strategy, tf.data.Dataset.from_tensor_slices(parts))
+
+    def batch(self, source: np.ndarray, target: np.ndarray):
+        (batch,) = self.batches((source, target))
+        return batch
+
+    def gradients(self, source, target) -> dict[str, np.ndarray]:
+        run = tf.function(
+            lambda batch: self.strategy.run(
+                lambda s, t: self.step.gradients(s, t, tf.constant(0, tf.int64))[0],
+                args=batch,
+            )
+        )
+        local = self.strategy.experimental_local_results
+        return {
+            name: local(value)[0].numpy()
+            for name, value in zip(
+                self.weights, run(self.batch(source, target)), strict=True
+            )
+        }
+
+
+def unequal_batch(seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """13 pairs, some of one token and some of twelve: 13 is no multiple of 2."""
+    rng = np.random.default_rng(seed)
+
+    def side():
+        lengths = rng.integers(1, 13, 13)
+        ids = rng.integers(3, VOCAB, (13, 12))
+        return np.where(np.arange(12) < lengths[:, None], ids, 0)
+
+    return side(), side()
+
+
+def assert_close(actual, expected, relative):
+    for name, value in expected.items():
+        scale = np.abs(value).max()
+        assert np.abs(actual[name] - value).max() <= relative * scale, name

@@ -1,0 +1,241 @@
+"""The command line from text to an exported model, learnt next to nothing."""
+
+import contextlib
+import io
+import json
+import math
+import sys
+from pathlib import Path
+
+import pytest
+from command_line import run, run_json, standard_input, write
+
+SOURCES = ["ein Hund", "", "zwei Hunde  bellen", "🙂 Katze", "die Katze schläft lange"]
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory) -> Path:
+    """A folder with data, a run directory and an export."""
+    folder = tmp_path_factory.mktemp("trained")
+    words = ("Hund", "Katze", "Maus", "Haus", "Baum")
+    lines = [f"{a} {b} {c}" for a in words for b in words for c in words]
+    source = write(folder / "source", *lines)
+    target = write(folder / "target", *(line[::-1] for line in lines))
+    files = [
+        word
+        for split in ("train", "dev", "test")
+        for word in (f"--{split}_source", source, f"--{split}_target", target)
+    ]
+    problem = ("--problem", "translate_text", "--data_dir", folder / "data")
+    hparams = "num_layers=2,d_model=16,d_ff=32,num_heads=2,batch_tokens=256"
+    assert run("datagen", *problem, *files, "--vocab_size", 320, "--workers", 1) == 0
+    train = ("train", *problem, "--hparams_set", "tiny", "--hparams", hparams)
+    often = ("--save_every", 2, "--eval_every", 4, "--eval_sentences", 3)
+    run_dir = ("--output_dir", folder / "run")
+    with open(folder / "train.json", "w") as file, contextlib.redirect_stdout(file):
+        assert run(*train, *run_dir, *often, "--train_steps", 4, "--json") == 0
+    assert run("average", *run_dir, "--last", 2) == 0
+    assert run("export", *run_dir, "--export_dir", folder / "export") == 0
+    return folder
+
+
+@pytest.fixture(scope="module")
+def translator(trained):
+    from t2t_keras.training.run_dir import RunDirectory
+
+    return RunDirectory(trained / "run").translator()
+
+
+def test_train_result(trained):
+    result = json.loads((trained / "train.json").read_text())
+    assert result["step"] == 4
+    assert result["loss"] > 0 and result["dev_loss"] > 0
+    assert set(result["dev_metrics"]) == {"bleu"}
+    assert result["stopped_by"] == "train_steps"
+    assert result["dev_best"]["step"] == 4
+    assert result["dev_average"]["checkpoints"] == 2
+    assert set(result["dev_average"]) >= {"loss", "bleu"}
+    assert result["target_tokens_per_s"] > 0
+
+
+def test_batch_tokens_auto_is_recorded_and_not_sought_again(
+    trained, capfd, monkeypatch, tmp_path
+):
+    from t2t_keras.training import fit_memory
+
+    found = iter([384])
+    monkeypatch.setattr(
+        fit_memory, "fit_batch_tokens", lambda *args, **options: next(found)
+    )
+    problem = ("--problem", "translate_text", "--data_dir", trained / "data")
+    hparams = "num_layers=1,d_model=16,d_ff=32,num_heads=2"
+    argv = (
+        *("train", *problem, "--hparams_set", "tiny", "--hparams", hparams),
+        *("--batch_tokens", "auto", "--output_dir", tmp_path, "--eval_sentences", 0),
+    )
+    for _ in range(2):  # the second time there is nothing left to do
+        assert run_json(capfd, *argv, "--train_steps", 1)["step"] == 1
+        recorded = json.loads((tmp_path / "hparams.json").read_text())
+        assert recorded["batch_tokens"] == 384
+
+
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGINT"])
+def test_training_that_a_signal_ended_has_its_exit_code(
+    name, trained, capfd, monkeypatch, tmp_path
+):
+    from t2t_keras.training.trainer import Trainer
+
+    figures = {"step": 3, "stopped_by": name}
+    monkeypatch.setattr(Trainer, "__init__", lambda self, *args: None)
+    monkeypatch.setattr(Trainer, "train", lambda self: figures)
+    problem = ("--problem", "translate_text", "--data_dir", trained / "data")
+    argv = ("train", *problem, "--hparams_set", "tiny", "--output_dir", tmp_path)
+    assert run(*argv) == {"SIGTERM": 143, "SIGINT": 130}[name]
+    assert f"t2t train: {name}: saved step 3" in capfd.readouterr().err
+
+
+def test_train_refuses_other_settings(trained, capfd):
+    problem = ("--problem", "translate_text", "--data_dir", trained / "data")
+    argv = ("train", *problem, "--hparams_set", "base", "--output_dir", trained / "run")
+    assert run(*argv) == 2
+    assert "d_model was 16, is now 512" in capfd.readouterr().err
+
+
+def test_average_and_export_results(trained, capfd):
+    run_dir = ("--output_dir", trained / "run")
+    checkpoint = run_json(capfd, "average", *run_dir, "--minutes", 60)["checkpoint"]
+    assert Path(f"{checkpoint}.index").exists()
+    files = [path for path in (trained / "export").rglob("*") if path.is_file()]
+    assert (trained / "export" / "saved_model.pb") in files
+
+
+def test_translate_files(trained, translator, capfd, tmp_path):
+    source, output = write(tmp_path / "in", *SOURCES), tmp_path / "out"
+    argv = ("translate", "--output_dir", trained / "run", "--input", source)
+    result = run_json(capfd, *argv, "--output", output)
+    assert result["sentences"] == len(SOURCES)
+    lines = output.read_text().split("\n")
+    assert lines == [*translator.translate(SOURCES), ""]
+    assert not list(tmp_path.glob("*incomplete*"))
+
+
+def test_translate_standard_streams(trained, translator, capfd, tmp_path):
+    text = "\n".join(SOURCES)  # the last line lacks its end
+    (tmp_path / "in").write_text(text)
+    with standard_input(tmp_path / "in"):
+        result = run_json(capfd, "translate", "--output_dir", trained / "run")
+    assert result["sentences"] == len(SOURCES)
+    with standard_input(tmp_path / "in"):
+        assert run("translate", "--output_dir", trained / "run") == 0
+    lines = capfd.readouterr().out.split("\n")
+    assert lines == [*translator.translate(SOURCES), ""]
+
+
+def test_translate_says_which_line_is_not_utf8(trained, capfd, tmp_path):
+    (tmp_path / "in").write_bytes("gut\nKöln\n".encode("latin-1"))
+    argv = ("translate", "--output_dir", trained / "run")
+    with standard_input(tmp_path / "in"):
+        assert run(*argv) == 2
+    assert "standard input, line 2" in capfd.readouterr().err
+    assert run(*argv, "--input", tmp_path / "in", "--output", tmp_path / "out") == 2
+    assert "in, line 2" in capfd.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+def test_translate_interactively(trained, translator, capfd, monkeypatch):
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    monkeypatch.setattr(sys, "stdin", Terminal("ein Hund\nzwei Hunde\n"))
+    assert run("translate", "--output_dir", trained / "run") == 0
+    captured = capfd.readouterr()
+    expected = translator.translate(["ein Hund", "zwei Hunde"])
+    assert captured.out.split("\n") == [*expected, ""]
+    assert captured.err.count("> ") == 3
+
+
+@pytest.mark.parametrize("model", ["run", "export"])
+def test_n_best_lists(trained, translator, model, capfd, tmp_path):
+    source, output = write(tmp_path / "in", *SOURCES), tmp_path / "out"
+    flag = {"run": "--output_dir", "export": "--export_dir"}[model]
+    argv = ("translate", flag, trained / model, "--input", source, "--output", output)
+    assert run(*argv, "--n_best", 9) == 2
+    assert "n_best 9 is more than" in capfd.readouterr().err
+    beam = ("--n_best", 3, "--beam_size", 3)
+    assert run(*argv, *beam) == 0
+    rows = [line.split("\t") for line in output.read_text().splitlines()]
+    expected = translator.n_best(SOURCES, 3, beam_size=3)
+    outputs = [
+        (number, rank, hypothesis)
+        for number, hypotheses in enumerate(expected, 1)
+        for rank, hypothesis in enumerate(hypotheses, 1)
+    ]
+    assert len(rows) == len(outputs) == 3 * (len(SOURCES) - 1) + 1
+    for row, (number, rank, hypothesis) in zip(rows, outputs, strict=True):
+        assert row[:2] == [str(number), str(rank)]
+        assert float(row[2]) == pytest.approx(hypothesis.score, abs=1e-3)
+        assert row[3] == hypothesis.text
+
+
+def test_scores_of_one_best(trained, translator, capfd, tmp_path):
+    source, output = write(tmp_path / "in", *SOURCES), tmp_path / "out"
+    argv = ("translate", "--export_dir", trained / "export", "--input", source)
+    assert run(*argv, "--output", output, "--scores") == 0
+    best = [line.split("\t") for line in output.read_text().splitlines()]
+    assert [row[0] for row in best] == ["1", "2", "3", "4", "5"]
+    assert [row[3] for row in best] == translator.translate(SOURCES)
+
+
+def test_sampling_follows_the_seed(trained, tmp_path):
+    source = write(tmp_path / "in", *SOURCES)
+    argv = ("translate", "--output_dir", trained / "run", "--input", source)
+    sample = ("--sample", "--top_k", 50, "--extra_length", 5)
+    for name, seed in (("a", 1), ("b", 1), ("c", 2)):
+        assert run(*argv, *sample, "--seed", seed, "--output", tmp_path / name) == 0
+    a, b, c = ((tmp_path / name).read_text() for name in "abc")
+    assert a == b != c
+
+
+def test_long_input_is_translated_in_parts(trained, monkeypatch, tmp_path):
+    from t2t_keras.cli import translation
+
+    monkeypatch.setattr(translation, "_LINES_AT_ONCE", 2)
+    test_n_best = ("--scores", "--beam_size", 1, "--extra_length", 3)
+    source, output = write(tmp_path / "in", *SOURCES), tmp_path / "out"
+    argv = ("translate", "--output_dir", trained / "run", "--input", source)
+    assert run(*argv, *test_n_best, "--output", output) == 0
+    rows = [line.split("\t")[:2] for line in output.read_text().splitlines()]
+    assert rows == [[str(number), "1"] for number in range(1, 6)]
+
+
+def test_score(trained, translator, capfd, tmp_path):
+    source = write(tmp_path / "a", "Hund Maus", "Haus")
+    target = write(tmp_path / "b", "suaM dnuH", "suaH")
+    argv = ("score", "--output_dir", trained / "run", "--source", source)
+    result = run_json(capfd, *argv, "--target", target, "--output", tmp_path / "s")
+    scores = translator.score(["Hund Maus", "Haus"], ["suaM dnuH", "suaH"])
+    assert result["log_prob"] == pytest.approx(sum(s.log_prob for s in scores))
+    assert result["tokens"] == sum(s.tokens for s in scores)
+    nats = -result["log_prob"] / result["tokens"]
+    assert nats == pytest.approx(math.log(result["perplexity"]))
+    rows = [line.split("\t") for line in (tmp_path / "s").read_text().splitlines()]
+    assert [int(row[1]) for row in rows] == [s.tokens for s in scores]
+    assert run(*argv, "--target", write(tmp_path / "c", "suaH")) == 2
+    assert "has 2 lines" in capfd.readouterr().err
+
+
+def test_evaluate_a_split(trained, translator, capfd, tmp_path):
+    argv = ("evaluate", "--output_dir", trained / "run", "--beam_size", 1)
+    fast = ("--extra_length", 1, "--write", tmp_path / "test")
+    result = run_json(capfd, *argv, *fast)
+    assert result["sentences"] == 125
+    assert {"loss", "perplexity", "accuracy"} <= result.keys()
+    sources = (trained / "source").read_text()
+    assert (tmp_path / "test.source").read_text() == sources
+    references = (trained / "target").read_text()
+    assert (tmp_path / "test.reference").read_text() == references
+    # The same figures from the files that it wrote.
+    files = [tmp_path / f"test.{name}" for name in ("hypothesis", "reference")]
+    again = ("evaluate", "--hypotheses", files[0], "--references", files[1])
+    assert run_json(capfd, *again) == {"bleu": result["bleu"]}

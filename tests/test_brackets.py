@@ -283,10 +283,26 @@ def test_any_symbols_are_repaired_to_a_tree_with_exactly_the_words():
         output = generator.choices(symbols, k=generator.randint(0, 14))
         fixed = BRACKETS.repair(words, output)
         tree = restore(words, fixed)
-        assert linearise(tree) == fixed  # nothing was left to be repaired
+        assert linearise(tree) == fixed
         assert tree.words() == words
         assert parse_tree(tree.format()) == tree
         assert BRACKETS.repair(words, fixed) == fixed
+
+
+def test_without_symbols_labels_are_what_is_opened_and_closed():
+    repaired = Brackets.of(()).repair(["a", "b", "."], ["S", "NP", "NN", "/NP", "/S"])
+    assert " ".join(repaired) == "S NP NN /NP NN . /S"
+
+
+def test_damaged_real_trees_keep_their_words():
+    generator = random.Random(2)
+    for number, tree in enumerate(read_trees(reference("wsj_sample"))):
+        symbols = linearise(tree)
+        for _ in range(1 + number % 3):
+            del symbols[generator.randrange(len(symbols))]
+        repaired = restore(tree.words(), BRACKETS.repair(tree.words(), symbols))
+        assert repaired.words() == tree.words()
+        assert parse_tree(repaired.format()) == repaired
 
 
 def test_no_tree_is_changed():

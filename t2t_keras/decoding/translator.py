@@ -26,13 +26,12 @@ from t2t_keras.decoding.constraint import (
 from t2t_keras.decoding.options import DecodingOptions
 from t2t_keras.decoding.sampling import sample
 from t2t_keras.decoding.scoring import Score, score_targets
+from t2t_keras.decoding.text_form import text_form
 from t2t_keras.errors import UserError
 from t2t_keras.model.transformer import Transformer
 from t2t_keras.problem import Problem
-from t2t_keras.text.brackets import Brackets
 from t2t_keras.text.punctuation import word_kinds
 from t2t_keras.text.tokenizer import EOS, Tokenizer
-from t2t_keras.text.treebank_words import treebank_text
 
 _log = logging.getLogger(__name__)
 
@@ -97,10 +96,7 @@ class Translator:
         self.target_tokenizer = target_tokenizer
         self.options = DecodingOptions.of(problem)
         self._graphs: dict[Any, Callable] = {}
-        self._brackets: Brackets | None = None
-        if problem.output == "trees":
-            found = Brackets.of(problem.symbols)
-            self._brackets = found if found.openers and found.leaves else None
+        self._form = text_form(problem)
 
     def translate(
         self,
@@ -143,7 +139,7 @@ class Translator:
         if prefixes is not None and len(prefixes) != len(texts):
             raise UserError(f"{len(texts)} texts but {len(prefixes)} prefixes")
 
-        texts = [self._source_text(text, chosen) for text in texts]
+        texts = [self._form.source_text(text, chosen.raw) for text in texts]
         numbers = [i for i, text in enumerate(texts) if not is_blank(text)]
         sources = self._encode_sources(
             [texts[i] for i in numbers], [before + i for i in numbers], chosen
@@ -181,7 +177,7 @@ class Translator:
                 "line by line they must be pairs"
             )
         chosen = self.choose(**options)
-        sources = [self._source_text(text, chosen) for text in sources]
+        sources = [self._form.source_text(text, chosen.raw) for text in sources]
         source_ids = self._encode_sources(sources, range(len(sources)), chosen)
         target_ids = self.target_tokenizer.encode_batch(list(targets))
         lengths = [
@@ -248,12 +244,6 @@ class Translator:
         """What the target's pieces are as brackets; `UserError` if they are none."""
         return BracketPieces.of(self.problem.symbols, self.target_tokenizer)
 
-    def _source_text(self, text: str, options: DecodingOptions) -> str:
-        """Returns an input as the model knows it."""
-        if self.problem.output == "trees":
-            return treebank_text(text, options.raw)
-        return text
-
     def _encode_sources(
         self, texts: Sequence[str], numbers: Sequence[int], options: DecodingOptions
     ) -> list[list[int]]:
@@ -316,11 +306,7 @@ class Translator:
             if length or not outputs:
                 pieces = tuple(ids[:length].tolist())
                 text = self.target_tokenizer.decode(pieces).replace("\n", " ")
-                is_repaired = False
-                if self._brackets:
-                    symbols = text.split()
-                    tree = self._brackets.repair(source.split(" "), symbols)
-                    text, is_repaired = " ".join(tree), tree != symbols
+                text, is_repaired = self._form.repaired(source, text)
                 text = self.problem.postprocess(source, text)
                 outputs.append(
                     Hypothesis(text, float(score), float(log_prob), pieces, is_repaired)

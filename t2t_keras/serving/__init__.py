@@ -1,4 +1,4 @@
 """Trained models as files that other programs run: `saved_model`.
 
-`tree_text` is what the graph of a parser does to sentences and trees.
+`text_form_graph` is what the graph does to texts, and to sentences and trees.
 """

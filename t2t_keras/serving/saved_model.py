@@ -12,7 +12,12 @@ from t2t_keras.decoding.options import DecodingOptions
 from t2t_keras.decoding.scoring import score_targets
 from t2t_keras.decoding.translator import Translator
 from t2t_keras.errors import UserError
-from t2t_keras.serving.tree_text import TreeText
+from t2t_keras.serving.text_form_graph import (
+    PlainTextGraph,
+    TextFormGraph,
+    TreesGraph,
+)
+from t2t_keras.text.punctuation_graph import PunctuationGraph
 from t2t_keras.text.tokenizer import EOS, PAD
 
 # The characters that Python's `str.strip` removes.
@@ -120,10 +125,14 @@ class _Served(tf.Module):
         self._weights = [variable.value for variable in translator.model.variables]
         self._source_tokenizer = translator.source_tokenizer.graph()
         self._target_tokenizer = translator.target_tokenizer.graph()
-        self._trees: TreeText | None = None
+        self._punctuation = PunctuationGraph()
+        self._form: TextFormGraph = PlainTextGraph(self._target_tokenizer)
         if translator.problem.output == "trees":
-            self._trees = TreeText(
-                translator.problem.symbols, translator.target_tokenizer, options.raw
+            self._form = TreesGraph(
+                translator.problem.symbols,
+                translator.target_tokenizer,
+                options.raw,
+                self._punctuation,
             )
 
     def signatures(self) -> dict[str, Any]:
@@ -161,14 +170,13 @@ class _Served(tf.Module):
         """Texts to n-best texts."""
         # A blank text becomes a row without pieces, whose output is empty.
         is_blank = tf.strings.regex_full_match(texts, _BLANK)
-        texts = self._source_texts(texts)
+        texts = self._form.source_texts(texts)
         ids = tf.where(is_blank[:, None], PAD, self._encode_sources(texts))
-        kinds = self._trees.word_kinds(texts) if self._trees else tf.zeros_like(ids)
+        kinds = tf.zeros_like(ids)
+        if self._options.constraint == "brackets":
+            kinds = self._punctuation.kinds(tf.strings.split(texts, " "))
         found = self._search(ids, kinds, beam_size, n_best, alpha)
-        if self._trees:
-            outputs = self._trees.format(texts, found.ids)
-        else:
-            outputs = self._decode_targets(found.ids)
+        outputs = self._form.outputs(texts, found.ids)
         return {"texts": outputs, "scores": found.scores}
 
     @tf.function(input_signature=[tf.TensorSpec([None, None], tf.int32, "ids")])
@@ -176,8 +184,9 @@ class _Served(tf.Module):
         """Pieces to n-best pieces, with the options of the export."""
         options = self._options
         kinds = tf.zeros_like(ids)
-        if self._trees:
-            kinds = self._trees.word_kinds(self._source_tokenizer.decode(ids))
+        if options.constraint == "brackets":
+            texts = self._source_tokenizer.decode(ids)
+            kinds = self._punctuation.kinds(tf.strings.split(texts, " "))
         found = self._search(
             ids, kinds, options.beam_size, options.n_best, options.alpha
         )
@@ -192,7 +201,7 @@ class _Served(tf.Module):
     def score(self, texts: tf.Tensor, targets: tf.Tensor) -> dict[str, tf.Tensor]:
         """Texts and their translations to log-probabilities."""
         target_ids = self._target_tokenizer.encode(targets).to_tensor(PAD)
-        source_ids = self._encode_sources(self._source_texts(texts))
+        source_ids = self._encode_sources(self._form.source_texts(texts))
         scores = score_targets(self._translator.model, source_ids, target_ids)
         return {"log_prob": scores.log_probs, "tokens": scores.lengths}
 
@@ -234,16 +243,6 @@ class _Served(tf.Module):
             n_best=n_best,
             constraint=AllOf(constraints),
         )
-
-    def _source_texts(self, texts: tf.Tensor) -> tf.Tensor:
-        """Returns texts [B] as the model knows them."""
-        return self._trees.source_texts(texts) if self._trees else texts
-
-    def _decode_targets(self, ids: tf.Tensor) -> tf.Tensor:
-        """Returns the texts [B, n] of pieces [B, n, T]."""
-        batch, n, length = tf.unstack(tf.shape(ids))
-        texts = self._target_tokenizer.decode(tf.reshape(ids, [batch * n, length]))
-        return tf.reshape(tf.strings.regex_replace(texts, "\n", " "), [batch, n])
 
     def _encode_sources(self, texts: tf.Tensor) -> tf.Tensor:
         """Returns [B, S] pieces, cut where there are too many."""

@@ -42,9 +42,10 @@ class Brackets:
         - a constituent that is closed without a word in it is dropped;
         - a leaf is dropped when every word has its leaf.
 
-        At the end the words that have no leaf get one, for a punctuation mark that of
-        its tag, as the last children of the outermost constituent (the last of several;
-        without any constituent they stand alone), and what is open is closed.
+        At the end the words that have no leaf get one, their tag's if the problem has
+        it (a punctuation mark's own, else NN), as the last children of the outermost
+        constituent (the last of several; without any constituent they stand alone), and
+        what is open is closed.
 
         A label that the problem does not have is taken as it is when it is both opened
         and closed. Any other unknown symbol stands for a word if it has no slash before
@@ -55,8 +56,9 @@ class Brackets:
             symbols: what a model wrote.
         """
         opens = self._openers_among(symbols)
+        leaves = self.leaves
         leaf_of = [
-            tag if tag in self.leaves else self.leaves[0]
+            tag if not leaves or tag in leaves else leaves[0]
             for tag in (mark or UNKNOWN_TAG for mark in mark_tags(words))
         ]
         result: list[str] = []
@@ -79,8 +81,8 @@ class Brackets:
                     while result[unclosed[-1]] != symbol[1:]:
                         close()
                     close()
-            elif count < len(words) and (symbol in self.leaves or symbol[0] != "/"):
-                known = symbol in self.leaves
+            elif count < len(words) and (symbol in leaves or symbol[0] != "/"):
+                known = symbol in leaves
                 result.append(symbol if known else leaf_of[count])
                 count += 1
         missing = leaf_of[count:]

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from t2t_keras.errors import UserError
 from t2t_keras.text.punctuation import mark_tags
 from t2t_keras.text.tree import OUTER, OUTER_LABELS, Tree
 
@@ -58,61 +59,43 @@ def restore(words: Sequence[str], symbols: Sequence[str]) -> Tree:
     A word whose symbol is XX has the tag of a punctuation mark, if it is one, or NN:
     EVALB leaves punctuation out by its tag.
 
-    Any symbols give a well-formed tree with exactly the words, prepared as by
-    `text.tree.prepare`. What is damaged is repaired:
+    The symbols alone do not tell a constituent from a tag: a constituent is what a
+    closer matches. (Where a treebank has a label that is a tag, too, two trees can have
+    the same symbols. The Penn Treebank has none.)
 
-    - a closer without a constituent to close, and a constituent without words, are
-      dropped; a constituent still open when an outer one closes closes with it;
-    - surplus leaves are dropped at the end; words without a leaf are added there, to
-      the last constituent under TOP, as if their symbol were XX.
-
-    The symbols alone do not tell a constituent from a tag. A symbol begins a
-    constituent when a closer matches it; symbols without one are tags, as in any
-    undamaged sequence, if that gives as many leaves as words. Otherwise those that
-    are known for constituents' labels are taken for constituents left open. (Where a
-    treebank has a label that is a tag, too, two trees can have the same symbols. The
-    Penn Treebank has none.)
+    Raises:
+        UserError: the symbols are no tree over exactly these words; see
+            `Brackets.repair`.
     """
     opener_of = _match(symbols)
-    inner = [i for i, symbol in enumerate(symbols) if not _closes(symbol)]
     openers = set(opener_of.values())
-    if len(inner) - len(openers) != len(words):
-        labels = {*CONSTITUENTS, *(s[1:] for s in symbols if _closes(s))}
-        openers.update(i for i in inner if symbols[i] in labels)
-
-    # Every open constituent: the position of its opener, its label, its children.
-    stack: list[tuple[int, str, list[Tree]]] = [(-1, OUTER, [])]
-
-    def close_last() -> None:
-        _, label, children = stack.pop()
-        if children:
-            stack[-1][2].append(Tree(label, tuple(children)))
-
     tags = [tag or UNKNOWN_TAG for tag in mark_tags(words)]
+    stack: list[tuple[str, list[Tree]]] = [(OUTER, [])]  # every open constituent
     used = 0
     for position, symbol in enumerate(symbols):
         if position in openers:
-            stack.append((position, symbol, []))
-        elif not _closes(symbol):
-            if used < len(words):
-                tag = tags[used] if symbol == UNTAGGED else symbol
-                stack[-1][2].append(Tree(tag, word=words[used]))
-                used += 1
+            stack.append((symbol, []))
         elif position in opener_of:
-            while stack[-1][0] >= opener_of[position]:
-                close_last()
-    while len(stack) > 1:
-        close_last()
+            label, children = stack.pop()
+            if not children:
+                raise _no_tree(words, symbols)
+            stack[-1][1].append(Tree(label, tuple(children)))
+        elif _closes(symbol) or used == len(words):
+            raise _no_tree(words, symbols)
+        else:
+            tag = tags[used] if symbol == UNTAGGED else symbol
+            stack[-1][1].append(Tree(tag, word=words[used]))
+            used += 1
+    if used < len(words):
+        raise _no_tree(words, symbols)
+    return Tree(OUTER, tuple(stack[0][1]))
 
-    children = stack[0][2]
-    rest = [
-        Tree(tag, word=word)
-        for tag, word in zip(tags[used:], words[used:], strict=True)
-    ]
-    if rest and children and children[-1].word is None:
-        last = children.pop()
-        rest = [Tree(last.label, (*last.children, *rest))]
-    return Tree(OUTER, (*children, *rest))
+
+def _no_tree(words: Sequence[str], symbols: Sequence[str]) -> UserError:
+    return UserError(
+        f"the symbols '{' '.join(symbols)}' are not a tree over the {len(words)} words "
+        f"'{' '.join(words)}'"
+    )
 
 
 def restore_text(source: str, output: str) -> str:
@@ -124,6 +107,9 @@ def restore_text(source: str, output: str) -> str:
 
     Returns:
         The tree on one line; an empty line for a source without words.
+
+    Raises:
+        UserError: the symbols are no tree over the words.
     """
     words = [word for word in source.split(" ") if word]
     return restore(words, output.split()).format() if words else ""

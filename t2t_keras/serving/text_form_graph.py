@@ -1,6 +1,7 @@
-"""Sentences and their trees as text, in the TensorFlow graph."""
+"""The forms of text of `decoding.text_form`, in the TensorFlow graph."""
 
 from collections.abc import Sequence
+from typing import Protocol
 
 import numpy as np
 import tensorflow as tf
@@ -14,26 +15,68 @@ from t2t_keras.text.tree import OUTER
 from t2t_keras.text.treebank_words import rules
 
 
-class TreeText(tf.Module):
-    """`treebank_text` and `restore_text` as TensorFlow operations.
+class TextFormGraph(Protocol):
+    """How texts become sources, and pieces of the target become outputs."""
 
-    The latter for undamaged symbols only: those that `BalancedBrackets` allows.
+    def source_texts(self, texts: tf.Tensor) -> tf.Tensor:
+        """Returns texts [B] as the model knows them."""
+
+    def outputs(self, texts: tf.Tensor, ids: tf.Tensor) -> tf.Tensor:
+        """Returns the outputs [B, n] of pieces [B, n, T] for source texts [B].
+
+        Where there are no pieces, the output is empty.
+        """
+
+
+class PlainTextGraph(tf.Module):
+    """Text to text, as it is; a line break in an output becomes a space.
+
+    Args:
+        tokenizer: `Tokenizer.graph` of the target.
+    """
+
+    def __init__(self, tokenizer: tf.Module) -> None:
+        super().__init__(name="plain_text")
+        self._tokenizer = tokenizer
+
+    def source_texts(self, texts: tf.Tensor) -> tf.Tensor:
+        """Returns the texts."""
+        return texts
+
+    def outputs(self, texts: tf.Tensor, ids: tf.Tensor) -> tf.Tensor:
+        """Returns the decoded texts [B, n] of pieces [B, n, T]."""
+        batch, n, length = tf.unstack(tf.shape(ids))
+        texts = self._tokenizer.decode(tf.reshape(ids, [batch * n, length]))
+        return tf.reshape(tf.strings.regex_replace(texts, "\n", " "), [batch, n])
+
+
+class TreesGraph(tf.Module):
+    """Words to a bracketed tree with the words in it, as `restore_text` makes it.
+
+    For undamaged symbols only: those that `BalancedBrackets` allows.
 
     Args:
         symbols: the problem's.
         tokenizer: of the target.
         raw: whether sentences are raw (see `treebank_text`).
+        punctuation: what tells the tags of words without one.
     """
 
-    def __init__(self, symbols: Sequence[str], tokenizer: Tokenizer, raw: bool) -> None:
-        super().__init__(name="tree_text")
+    def __init__(
+        self,
+        symbols: Sequence[str],
+        tokenizer: Tokenizer,
+        raw: bool,
+        punctuation: PunctuationGraph,
+    ) -> None:
+        super().__init__(name="trees")
         self._rules = rules(raw)
         self._pieces = BracketPieces.of(symbols, tokenizer)
         self._symbols = np.full(tokenizer.vocab_size, "", object)
         for symbol in symbols:
             self._symbols[tokenizer.encode(symbol)[0]] = symbol
         self._is_untagged = UNTAGGED in symbols
-        self._punctuation = PunctuationGraph()
+        self._punctuation = punctuation
 
     def source_texts(self, texts: tf.Tensor) -> tf.Tensor:
         """Returns sentences [B] with one space between any two words."""
@@ -42,16 +85,8 @@ class TreeText(tf.Module):
                 texts = tf.strings.regex_replace(texts, pattern, replacement)
             return texts
 
-    def word_kinds(self, texts: tf.Tensor) -> tf.Tensor:
-        """Returns the `word_kinds` of texts [B]: [B, W + 3], 0 after the last."""
-        with tf.device(CPU):
-            return self._punctuation.kinds(tf.strings.split(texts, " "))
-
-    def format(self, texts: tf.Tensor, ids: tf.Tensor) -> tf.Tensor:
-        """Returns the trees of pieces [B, n, T] over the words of texts [B]: [B, n].
-
-        Where there are no pieces, the text is empty.
-        """
+    def outputs(self, texts: tf.Tensor, ids: tf.Tensor) -> tf.Tensor:
+        """Returns the trees of pieces [B, n, T] over the words of texts [B]: [B, n]."""
         with tf.device(CPU):
             words = tf.strings.split(texts, " ")
             is_leaf = tf.gather(self._pieces.leaf, ids) > 0

@@ -1,0 +1,56 @@
+"""What stands between the texts of a user and those of the tokenizers."""
+
+from typing import Protocol
+
+from t2t_keras.problem import Problem
+from t2t_keras.text.brackets import Brackets
+from t2t_keras.text.treebank_words import treebank_text
+
+
+class TextForm(Protocol):
+    """How a problem's inputs become sources, and its decoded targets outputs.
+
+    `serving.text_form_graph` has the same as operations of TensorFlow.
+    """
+
+    def source_text(self, text: str, raw: bool) -> str:
+        """Returns an input as the model knows it; `raw` as of `DecodingOptions`."""
+
+    def repaired(self, source: str, target: str) -> tuple[str, bool]:
+        """Returns a decoded target as it should be, and whether it was not."""
+
+
+class PlainText:
+    """Text to text, as it is."""
+
+    def source_text(self, text: str, raw: bool) -> str:
+        """Returns the text."""
+        del raw
+        return text
+
+    def repaired(self, source: str, target: str) -> tuple[str, bool]:
+        """Returns the target."""
+        del source
+        return target, False
+
+
+class Trees:
+    """Words with a space between them to the symbols of a tree over these words."""
+
+    def __init__(self, symbols: tuple[str, ...]) -> None:
+        self._brackets = Brackets.of(symbols)
+
+    def source_text(self, text: str, raw: bool) -> str:
+        """Returns the words, of a raw sentence as the Penn Treebank splits it."""
+        return treebank_text(text, raw)
+
+    def repaired(self, source: str, target: str) -> tuple[str, bool]:
+        """Returns the symbols of a tree over exactly the words."""
+        symbols = target.split()
+        tree = self._brackets.repair(source.split(" "), symbols)
+        return " ".join(tree), tree != symbols
+
+
+def text_form(problem: Problem) -> TextForm:
+    """Returns the form of a problem's texts."""
+    return Trees(problem.symbols) if problem.output == "trees" else PlainText()

@@ -36,8 +36,8 @@ def load(
 
     Args:
         output_dir: of `t2t train`.
-        checkpoint: a step, "latest", "average", or a path; None: the average of the
-            newest checkpoints if there is one, else the newest.
+        checkpoint: a step, "latest", "average", "best", "ema", or a path; None: the
+            average of the newest checkpoints if there is one, else the newest.
 
     Raises:
         UserError: there is no such run or checkpoint.

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from t2t_keras.data import datagen, encoding, share, shuffle
+from t2t_keras.data import encoding, job, share, shuffle
 from t2t_keras.data.manifest import Manifest
 from t2t_keras.data.records import RecordIndex
 from t2t_keras.problem import Problem
@@ -55,9 +55,9 @@ PROBLEM = Problem(
 def set_small_scale(setattr_) -> None:
     """Chunks, shards and saved states as a corpus 1000 times as large has them."""
     setattr_(encoding, "CHUNK", 10)
-    setattr_(datagen, "CHUNK", 10)
+    setattr_(job, "CHUNK", 10)
     setattr_(share, "_SAVE_EVERY", 50)
-    setattr_(datagen, "num_train_shards", lambda num_pairs: 3)
+    setattr_(job, "num_train_shards", lambda num_pairs: 3)
 
 
 def files(directory: Path) -> dict[str, bytes]:
@@ -99,7 +99,7 @@ def faults(at: int, fault):
         return call
 
     places = [(os, "replace"), (shuffle.Spills, "append"), (shuffle.Spills, "flush")]
-    places += [(Path, "unlink"), (datagen.shutil, "rmtree"), (os, "mkdir")]
+    places += [(Path, "unlink"), (job.shutil, "rmtree"), (os, "mkdir")]
     with pytest.MonkeyPatch.context() as monkeypatch:
         for owner, name in places:
             monkeypatch.setattr(owner, name, watched(getattr(owner, name)))

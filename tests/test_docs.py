@@ -49,3 +49,11 @@ def test_tests_that_are_named_exist(document):
     text = prose(document)
     named = set(re.findall(r"`(test_\w+)`", text)) - files
     assert named <= defined, f"{document.name}: {sorted(named - defined)}"
+
+
+@pytest.mark.parametrize("room", sorted((ROOT / "t2t_keras").glob("*/__init__.py")))
+def test_a_room_names_its_files(room):
+    """The docstring of each folder mentions every file in it."""
+    text = room.read_text(encoding="utf-8")
+    files = {path.stem for path in room.parent.glob("*.py")} - {"__init__"}
+    assert {name for name in files if f"`{name}`" not in text} == set()

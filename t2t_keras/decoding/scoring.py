@@ -12,12 +12,10 @@ class TargetScores(NamedTuple):
     """What a model thinks of target sequences.
 
     Attributes:
-        piece_log_probs: [B, T] float32, of each piece given those before; 0 at PAD.
-        log_probs: [B] float32, their sums.
+        log_probs: [B] float32, of all pieces, each given those before.
         lengths: [B] int32, number of pieces.
     """
 
-    piece_log_probs: tf.Tensor
     log_probs: tf.Tensor
     lengths: tf.Tensor
 
@@ -49,7 +47,6 @@ def score_targets(
     chosen = tf.gather(log_probs, target, axis=2, batch_dims=2)
     chosen = tf.where(is_piece, chosen, 0.0)
     return TargetScores(
-        piece_log_probs=chosen,
         log_probs=tf.reduce_sum(chosen, axis=1),
         lengths=tf.reduce_sum(tf.cast(is_piece, tf.int32), axis=1),
     )

@@ -186,7 +186,7 @@ class Translator:
         ]
         results = [Score(0.0, 0)] * len(sources)
         for batch in batches(lengths, chosen.batch_tokens):
-            _, log_probs, tokens = self._graph("score", self._build_scoring)(
+            log_probs, tokens = self._graph("score", self._build_scoring)(
                 padded([source_ids[i] for i in batch]),
                 padded([target_ids[i] for i in batch]),
             )

@@ -78,13 +78,10 @@ class SentencePieceTokenizer:
         """Returns the ids of a text, EOS last."""
         return self._processor.encode(_escape(text), add_eos=True)
 
-    def encode_batch(
-        self, texts: Sequence[str], num_threads: int = 1
-    ) -> list[list[int]]:
+    def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         """Returns what `encode` returns for every text, in one call of the library."""
-        return self._processor.encode(
-            [_escape(text) for text in texts], add_eos=True, num_threads=num_threads
-        )
+        escaped = [_escape(text) for text in texts]
+        return self._processor.encode(escaped, add_eos=True, num_threads=1)
 
     def samples(
         self, text: str, count: int, dropout: float, seed: int

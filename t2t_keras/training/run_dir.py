@@ -159,16 +159,13 @@ class RunDirectory:
 
     def restore(
         self, model: Transformer, checkpoint: str | int | Path | None = None
-    ) -> Path:
+    ) -> None:
         """Gives a model the weights of a checkpoint.
 
         Args:
             model: what `build_model` returns.
             checkpoint: see `CheckpointDirectory.find`; or "ema", the moving average of
                 the newest checkpoint.
-
-        Returns:
-            The path of the checkpoint.
 
         Raises:
             UserError: there is no such checkpoint.
@@ -179,9 +176,7 @@ class RunDirectory:
                 raise UserError(f"--checkpoint ema: {self.path} has no ema_decay")
             weights = ema_variables(weights, weights.values())
             checkpoint = "latest"
-        path = self.checkpoints.find(checkpoint)
-        Checkpoint(path).restore(weights)
-        return path
+        Checkpoint(self.checkpoints.find(checkpoint)).restore(weights)
 
     def _refuse_difference(self, config: RunConfig, hparams: HParams) -> None:
         mine, others = dataclasses.asdict(self.config), dataclasses.asdict(config)

@@ -27,10 +27,10 @@ def test_gradients_are_those_of_the_big_batch(big_batch, replicas, micro_batches
 def test_counts_are_those_of_the_big_batch():
     source, target = unequal_batch(3)
     setup = Setup(2, micro_batches=4)
-    result = setup.step.discard(setup.batch(source, target), tf.constant(0, tf.int64))
+    result = setup.step.dry_run(setup.batch(source, target), tf.constant(0, tf.int64))
     assert float(result.source_tokens) == (source != 0).sum()
     assert float(result.target_tokens) == (target != 0).sum()
-    assert float(result.slots) == 2 * 16 * 12
+    assert float(result.positions) == 2 * 16 * 12
 
 
 def test_dropout_belongs_to_the_part_not_to_the_replica():

@@ -35,7 +35,6 @@ class Progress:
         self._start = time.monotonic()
         self._seconds_waiting = self._seconds_paused = 0.0
         self._results: list[StepResult] = []
-        self._slots = 0
 
     @contextlib.contextmanager
     def waiting(self) -> Iterator[None]:
@@ -73,22 +72,25 @@ class Progress:
         """
         seconds = time.monotonic() - self._start - self._seconds_paused
         self._seconds_done += seconds
-        sums = [sum(map(float, column)) for column in zip(*self._results, strict=True)]
-        loss, source_tokens, target_tokens, slots, norms, skipped = sums
+        columns = zip(*self._results, strict=True)
+        sums = StepResult(*(sum(map(float, column)) for column in columns))
+        loss = sums.loss_sum / sums.target_tokens
+        tokens = sums.source_tokens + sums.target_tokens
         left = (self._steps.stop - step) / (step - self._steps.start)
         figures = {
-            "loss": loss / target_tokens,
-            "perplexity": math.exp(min(loss / target_tokens, 700.0)),
-            "gradient_norm": norms / max(len(self._results) - skipped, 1),
-            "target_tokens_per_s": target_tokens / seconds,
-            "source_tokens_per_s": source_tokens / seconds,
+            "loss": loss,
+            "perplexity": math.exp(min(loss, 700.0)),
+            "gradient_norm": sums.gradient_norm
+            / max(len(self._results) - sums.skipped, 1),
+            "target_tokens_per_s": sums.target_tokens / seconds,
+            "source_tokens_per_s": sums.source_tokens / seconds,
             "steps_per_s": len(self._results) / seconds,
-            "padding_share": 1 - (source_tokens + target_tokens) / slots,
+            "padding_share": 1 - tokens / sums.positions,
             "waiting_for_data_share": self._seconds_waiting / seconds,
             "minutes_left": self._seconds_done * left / 60,
         }
-        if skipped:
-            figures["skipped_updates"] = skipped
+        if sums.skipped:
+            figures["skipped_updates"] = sums.skipped
         self.report(step, "train", figures | extra)
         self._new_interval()
         return figures

@@ -1,5 +1,6 @@
 """One step of training on all replicas: forward, backward, reduce, update."""
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import tensorflow as tf
@@ -17,9 +18,19 @@ class StepResult(NamedTuple):
     loss_sum: tf.Tensor  # of label-smoothed cross-entropy
     source_tokens: tf.Tensor
     target_tokens: tf.Tensor
-    slots: tf.Tensor  # positions of both sides, padding included
+    positions: tf.Tensor  # of both sides, padding included
     gradient_norm: tf.Tensor  # of the mean gradient, before clipping; 0 if skipped
     skipped: tf.Tensor  # 1 if float16 overflowed and the update was left out, else 0
+
+
+class _Sums(NamedTuple):
+    """What is added up over micro-batches and replicas."""
+
+    gradients: list[tf.Tensor]  # of the summed loss, times the loss scale
+    loss: tf.Tensor
+    source_tokens: tf.Tensor
+    target_tokens: tf.Tensor
+    positions: tf.Tensor
 
 
 def loss_sum(
@@ -72,7 +83,7 @@ class TrainStep:
         batch, step = batch_spec(strategy), tf.TensorSpec([], tf.int64)
         rate = tf.TensorSpec([], tf.float32)
         self.update = tf.function(self._update, input_signature=[batch, step, rate])
-        self.discard = tf.function(self._discard, input_signature=[batch, step])
+        self.dry_run = tf.function(self._dry_run, input_signature=[batch, step])
 
     def _update(
         self,
@@ -107,7 +118,7 @@ class TrainStep:
 
         return self._on_replicas(on_replica, batch)
 
-    def _discard(
+    def _dry_run(
         self, batch: tuple[tf.Tensor, tf.Tensor], step: tf.Tensor
     ) -> StepResult:
         """Computes the gradients of a distributed batch and leaves the weights."""
@@ -131,18 +142,19 @@ class TrainStep:
         sums = self._sums(source, target, step, scale)
         replica = tf.distribute.get_replica_context()
         sums = replica.all_reduce(tf.distribute.ReduceOp.SUM, sums)
-        gradients, counts = sums[: len(self._weights)], sums[len(self._weights) :]
-        loss, source_tokens, target_tokens, slots = counts
-        gradients = [gradient / (scale * target_tokens) for gradient in gradients]
-        norm = tf.linalg.global_norm(gradients)
-        skipped = tf.zeros([])
+        gradients = [g / (scale * sums.target_tokens) for g in sums.gradients]
         return gradients, StepResult(
-            loss, source_tokens, target_tokens, slots, norm, skipped
+            loss_sum=sums.loss,
+            source_tokens=sums.source_tokens,
+            target_tokens=sums.target_tokens,
+            positions=sums.positions,
+            gradient_norm=tf.linalg.global_norm(gradients),
+            skipped=tf.zeros([]),
         )
 
     def _sums(
         self, source: tf.Tensor, target: tf.Tensor, step: tf.Tensor, scale: tf.Tensor
-    ) -> list[tf.Tensor]:
+    ) -> _Sums:
         """Returns `_sums_of` added up over this replica's micro-batches."""
         count = self._micro_batches
         if count == 1:
@@ -152,36 +164,38 @@ class TrainStep:
             tf.reshape(ids, [count, -1, tf.shape(ids)[1]]) for ids in (source, target)
         )
 
-        def add(i: tf.Tensor, sums: list[tf.Tensor]) -> tuple[tf.Tensor, list]:
+        def add(i: tf.Tensor, sums: _Sums) -> tuple[tf.Tensor, _Sums]:
             seed = self._dropout_seed(step, i)
             more = self._sums_of(sources[i], targets[i], scale, seed)
-            return i + 1, list(map(tf.add, sums, more))
+            return i + 1, tf.nest.map_structure(tf.add, sums, more)
 
-        shapes = [*(weight.shape for weight in self._weights), *([[]] * 4)]
+        zero = tf.zeros([])
+        gradients = [tf.zeros(weight.shape) for weight in self._weights]
         _, sums = tf.while_loop(
             lambda i, sums: i < count,
             add,
-            (tf.constant(0), [tf.zeros(shape) for shape in shapes]),
+            (tf.constant(0), _Sums(gradients, zero, zero, zero, zero)),
             parallel_iterations=1,  # or the next forward pass would take memory as well
         )
         return sums
 
     def _sums_of(
         self, source: tf.Tensor, target: tf.Tensor, scale: tf.Tensor, seed: tf.Tensor
-    ) -> list[tf.Tensor]:
-        """Returns gradients, times scale, then loss, source and target tokens, slots.
-
-        All are sums over the tokens of some rows: source [B, S], target [B, T].
-        """
+    ) -> _Sums:
+        """Returns the sums over some rows: source [B, S], target [B, T]."""
         with tf.GradientTape() as tape:
             loss = loss_sum(self._model, source, target, seed)
         gradients = tape.gradient(loss, self._weights, output_gradients=scale)
         # Dense: ids looked up on another replica are other rows of an embedding.
         gradients = [tf.convert_to_tensor(gradient) for gradient in gradients]
-        slots = tf.cast(tf.size(source) + tf.size(target), tf.float32)
-        return [*gradients, loss, count_tokens(source), count_tokens(target), slots]
+        positions = tf.cast(tf.size(source) + tf.size(target), tf.float32)
+        return _Sums(
+            gradients, loss, count_tokens(source), count_tokens(target), positions
+        )
 
-    def _dropout_seed(self, step: tf.Tensor, micro_batch: tf.Tensor | int = 0):
+    def _dropout_seed(
+        self, step: tf.Tensor, micro_batch: tf.Tensor | int = 0
+    ) -> tf.Tensor:
         """Returns a seed of its own for every step and part of the batch, int32 [2].
 
         Parts are numbered through: it makes no difference to which replica they belong.
@@ -192,7 +206,11 @@ class TrainStep:
         fold_in = tf.random.experimental.stateless_fold_in
         return fold_in(fold_in(seed, tf.cast(step, tf.int32)), part)
 
-    def _on_replicas(self, function, batch) -> StepResult:
+    def _on_replicas(
+        self,
+        function: Callable[[tf.Tensor, tf.Tensor], StepResult],
+        batch: tuple[tf.Tensor, tf.Tensor],
+    ) -> StepResult:
         """Runs a function on every replica; all return the same sums."""
         results = self._strategy.run(function, args=batch)
         local = self._strategy.experimental_local_results

@@ -192,7 +192,7 @@ class Trainer:
         )
         shape = largest_shape(self._plan, self._problem.reverse)
         batch = synthetic_batch(self._strategy, shape, self._micro_batches)
-        self._step.discard(batch, tf.constant(0, tf.int64))
+        self._step.dry_run(batch, tf.constant(0, tf.int64))
 
     def _restore(self) -> int:
         """Restores the newest checkpoint, if any; returns the number of steps done.

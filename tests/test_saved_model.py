@@ -128,7 +128,7 @@ def test_client_in_python(translator, export, tmp_path):
     options = {"n_best": 5, "beam_size": 6, "alpha": 1.0}
     expected = translator.n_best(TEXTS, **options, max_source_length=50)
     for found, outputs in zip(client.n_best(TEXTS, **options), expected, strict=True):
-        assert_same(tuple(zip(*found, strict=True)), outputs)
+        assert_same([list(column) for column in zip(*found, strict=True)], outputs)
         assert len(found) == len(outputs)
     assert client.n_best([]) == []
     for mistake, message in (

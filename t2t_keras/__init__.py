@@ -2,6 +2,7 @@
 
     import t2t_keras
 
+    t2t_keras.train("my_problem", "base", data_dir="data", output_dir="runs/my_run")
     translator = t2t_keras.load("runs/my_run")
     translator.translate(["A dog runs."])
 
@@ -9,23 +10,27 @@ The command line is `t2t`; the names below are what a problem of one's own needs
 """
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from t2t_keras.errors import UserError
 from t2t_keras.hparam import HParams
 from t2t_keras.problem import Problem
 from t2t_keras.registry import register_hparams, register_problem
+from t2t_keras.training.options import TrainOptions
 
 if TYPE_CHECKING:
     from t2t_keras.decoding.translator import Translator
+    from t2t_keras.training.launch import train
 
 __all__ = [
     "HParams",
     "Problem",
+    "TrainOptions",
     "UserError",
     "load",
     "register_hparams",
     "register_problem",
+    "train",
 ]
 
 
@@ -45,3 +50,12 @@ def load(
     from t2t_keras.training.run_dir import RunDirectory
 
     return RunDirectory(output_dir).translator(checkpoint)
+
+
+def __getattr__(name: str) -> Any:
+    """Imports `train`, and TensorFlow with it, when it is asked for."""
+    if name == "train":
+        from t2t_keras.training.launch import train
+
+        return train
+    raise AttributeError(f"module '{__name__}' has no attribute '{name}'")

@@ -1,5 +1,6 @@
 """The command line: flags, JSON objects, text files, errors, exit codes."""
 
+import argparse
 import os
 import subprocess
 import sys
@@ -9,7 +10,7 @@ import pytest
 from command_line import run, run_json, write
 
 from t2t_keras import registry
-from t2t_keras.cli import program
+from t2t_keras.cli import evaluation, program
 from t2t_keras.cli.verb import Verb
 
 PROGRAM = "import sys; from t2t_keras.cli import main; sys.exit(main(sys.argv[1:]))"
@@ -66,6 +67,13 @@ def test_list_with_usr_dir(capfd):
 
 TRAIN = ("train", "--problem", "translate_text", "--hparams_set", "tiny")
 DATAGEN = ("datagen", "--data_dir", "d", "--problem")
+FILES = ("evaluate", "--hypotheses", "x", "--references", "y")
+ALL = ("evaluate", "--output_dir", "o", "--all_checkpoints")
+OF_A_RUN = {
+    **{"beam_size": "7", "alpha": "1", "min_length": "1", "extra_length": "9"},
+    **{"batch_tokens": "99", "constraint": "none", "data_dir": "d", "split": "dev"},
+    **{"sentences": "3", "write": "z", "checkpoint": "best", "wait_minutes": "1"},
+}
 
 
 @pytest.mark.parametrize(
@@ -151,7 +159,17 @@ DATAGEN = ("datagen", "--data_dir", "d", "--problem")
         ),
         (("evaluate",), "give either --output_dir or --hypotheses and --references"),
         (("evaluate", "--hypotheses", "x"), "need each other"),
-        (("evaluate", "--hypotheses", "x", "--references", "y"), "cannot read x"),
+        (FILES, "cannot read x"),
+        ((*FILES, "--output_dir", "o"), "give either --output_dir or --hypotheses"),
+        ((*FILES, "--all_checkpoints"), "--all_checkpoints needs --output_dir"),
+        *(
+            ((*FILES, f"--{flag}", value), f"--{flag} needs --output_dir; it does not")
+            for flag, value in OF_A_RUN.items()
+        ),
+        ((*ALL, "--checkpoint", "best"), "--checkpoint does not go with --all"),
+        ((*ALL, "--write", "z"), "--write does not go with --all_checkpoints"),
+        ((*ALL, "--language", "fr"), "--language does not go with --all_checkpoints"),
+        ((*ALL[:3], "--wait_minutes", "1"), "--wait_minutes needs --all_checkpoints"),
         (("f1", "gold", "test"), "gold"),
     ],
 )
@@ -163,6 +181,13 @@ def test_mistakes(argv, message, capfd, monkeypatch, tmp_path):
     assert message in captured.err
     assert len(captured.err.splitlines()) == 1
     assert not list(tmp_path.iterdir())  # and nothing is left behind
+
+
+def test_every_flag_of_evaluate_belongs_to_something_and_can_be_told_as_given():
+    parser = argparse.ArgumentParser(add_help=False)
+    evaluation.VERBS["evaluate"].add_flags(parser)
+    belonging = [flag for flags, _ in evaluation._MODES.values() for flag in flags]
+    assert vars(parser.parse_args([])) == dict.fromkeys(belonging)
 
 
 def test_another_backend_is_refused(capfd, monkeypatch):

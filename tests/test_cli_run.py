@@ -9,8 +9,17 @@ from pathlib import Path
 
 import pytest
 from command_line import run, run_json, standard_input, write
+from small_run import assert_same, weights
+
+import t2t_keras
+from t2t_keras import TrainOptions, UserError
 
 SOURCES = ["ein Hund", "", "zwei Hunde  bellen", "🙂 Katze", "die Katze schläft lange"]
+
+HPARAMS = {
+    **{"num_layers": 2, "d_model": 16, "d_ff": 32, "num_heads": 2},
+    "batch_tokens": 256,
+}
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +36,7 @@ def trained(tmp_path_factory) -> Path:
         for word in (f"--{split}_source", source, f"--{split}_target", target)
     ]
     problem = ("--problem", "translate_text", "--data_dir", folder / "data")
-    hparams = "num_layers=2,d_model=16,d_ff=32,num_heads=2,batch_tokens=256"
+    hparams = ",".join(f"{name}={value}" for name, value in HPARAMS.items())
     assert run("datagen", *problem, *files, "--vocab_size", 320, "--workers", 1) == 0
     train = ("train", *problem, "--hparams_set", "tiny", "--hparams", hparams)
     often = ("--save_every", 2, "--eval_every", 4, "--eval_sentences", 3)
@@ -58,14 +67,52 @@ def test_train_result(trained):
     assert result["target_tokens_per_s"] > 0
 
 
+def test_training_from_python_is_that_of_the_verb(trained, tmp_path):
+    result = t2t_keras.train(
+        "translate_text",
+        "tiny",
+        data_dir=trained / "data",
+        output_dir=tmp_path,
+        hparams=HPARAMS,
+        train_steps=4,
+        options=TrainOptions(save_every=2, eval_every=4, eval_sentences=3),
+    )
+    expected = json.loads((trained / "train.json").read_text())
+    assert list(result.to_dict()) == list(expected)
+    expected["target_tokens_per_s"] = result.target_tokens_per_s
+    assert result.to_dict() == expected
+    assert_same(weights(tmp_path), weights(trained / "run"))
+    for name in ("config.json", "hparams.json"):
+        assert (tmp_path / name).read_text() == (trained / "run" / name).read_text()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"seed": -1}, "seed must be from 0 to 2147483647, not -1"),
+        ({"accumulate": 0}, "accumulate must be at least 1, not 0"),
+        ({"train_steps": 0}, "train_steps must be at least 1"),
+        ({"hparams": {"dropuot": 0.1}}, "did you mean 'dropout'"),
+        ({"memory_gb": 4.0, "batch_tokens": 99}, "needs --batch_tokens auto"),
+        ({"usr_dir": "absent"}, "there is no directory absent"),
+    ],
+)
+def test_mistakes_from_python(arguments, message, trained, tmp_path):
+    names = ("translate_text", "tiny")
+    folders = {"data_dir": trained / "data", "output_dir": tmp_path / "new"}
+    with pytest.raises(UserError, match=message):
+        t2t_keras.train(*names, **folders, **arguments)
+    assert not (tmp_path / "new").exists()
+
+
 def test_batch_tokens_auto_is_recorded_and_not_sought_again(
     trained, capfd, monkeypatch, tmp_path
 ):
-    from t2t_keras.training import fit_memory
+    from t2t_keras.training import launch
 
     found = iter([384])
     monkeypatch.setattr(
-        fit_memory, "fit_batch_tokens", lambda *args, **options: next(found)
+        launch, "fit_batch_tokens", lambda *args, **options: next(found)
     )
     problem = ("--problem", "translate_text", "--data_dir", trained / "data")
     hparams = "num_layers=1,d_model=16,d_ff=32,num_heads=2"

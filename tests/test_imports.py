@@ -44,6 +44,7 @@ MAY_IMPORT = {
 # Files that answer at once: they import TensorFlow and Keras inside functions only.
 LIGHT = (
     *("errors.py", "hparam.py", "problem.py", "registry.py", "__init__.py", "cli"),
+    "training/options.py",
     *("problems", "hparams", "data/sources.py", "data/treebank.py"),
     *("text/tree.py", "text/tree_files.py", "text/linearise.py", "text/punctuation.py"),
     *("evaluation", "analysis"),

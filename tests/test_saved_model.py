@@ -11,6 +11,7 @@ from t2t_keras.decoding.constraint import BannedPieces
 from t2t_keras.decoding.translator import Translator
 from t2t_keras.errors import UserError
 from t2t_keras.problem import Problem
+from t2t_keras.serving.client import ExportedTranslator
 from t2t_keras.serving.saved_model import export_saved_model
 from t2t_keras.text.sentence_piece import SentencePieceTokenizer, train_sentence_piece
 
@@ -120,6 +121,25 @@ def test_beam_size_is_an_input(translator, served):
     for answer, outputs in zip(answers, expected, strict=True):
         assert_same(answer, outputs)
     assert "n_best" in served["refusal"]
+
+
+def test_client_in_python(translator, export, tmp_path):
+    client = ExportedTranslator(export[0])
+    options = {"n_best": 5, "beam_size": 6, "alpha": 1.0}
+    expected = translator.n_best(TEXTS, **options, max_source_length=50)
+    for found, outputs in zip(client.n_best(TEXTS, **options), expected, strict=True):
+        assert_same([list(column) for column in zip(*found, strict=True)], outputs)
+        assert len(found) == len(outputs)
+    assert client.n_best([]) == []
+    for mistake, message in (
+        ({"n_best": 9}, "n_best 9 is more than the beam size, 4"),
+        ({"beam_size": 0}, "beam_size must be at least 1"),
+        ({"min_length": 2}, "min_length: an export has it built in; the options are"),
+    ):
+        with pytest.raises(UserError, match=message):
+            client.n_best(["a"], **mistake)
+    with pytest.raises(UserError, match=r"has no saved_model\.pb"):
+        ExportedTranslator(tmp_path)
 
 
 def test_ids(translator, served):

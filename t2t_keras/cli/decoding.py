@@ -1,9 +1,7 @@
 """The flags of decoding, and the models they apply to: of a run, or exported."""
 
 import argparse
-import math
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, NamedTuple, get_args
 
 from t2t_keras.cli.verb import MAX_SEED, not_negative, positive
@@ -29,12 +27,12 @@ class Output(NamedTuple):
 # Lines, and how many came before them -> the outputs for each line, best first.
 Decoder = Callable[[list[str], int], list[list[Output]]]
 
-_CHARACTERS_AT_ONCE = 8000  # in a batch of an exported model
-
-_BEAM = (
-    *("beam_size", "alpha", "n_best", "min_length", "extra_length", "batch_tokens"),
-    *("constraint", "raw"),
+# What `add_decoding_flags` declares.
+DECODING_FLAGS = (
+    *("beam_size", "alpha", "min_length", "extra_length", "batch_tokens"),
+    "constraint",
 )
+_BEAM = (*DECODING_FLAGS, "n_best", "raw")
 _SAMPLING = ("temperature", "top_k", "top_p", "seed")
 
 
@@ -123,43 +121,14 @@ def _exported(args: argparse.Namespace, options: dict[str, Any]) -> Decoder:
     if args.sample or args.checkpoint or fixed:
         flag = "sample" if args.sample else [*fixed, "checkpoint"][0]
         raise UserError(f"--{flag} needs --output_dir; an export has it built in")
-    if not (Path(args.export_dir) / "saved_model.pb").exists():
-        raise UserError(f"--export_dir: {args.export_dir} has no saved_model.pb")
-    import tensorflow as tf
-    import tensorflow_text  # noqa: F401  (the tokenizers' operations)
+    from t2t_keras.serving.client import ExportedTranslator
 
-    from t2t_keras.decoding.batching import batches
-
-    served = tf.saved_model.load(args.export_dir)
-    if not {"options", "translate"} <= set(served.signatures):
-        raise UserError(
-            f"--export_dir: {args.export_dir} was not written by `t2t export`"
-        )
-    numbers = served.signatures["options"]()
-    numbers |= {
-        name: tf.cast(value, numbers[name].dtype) for name, value in options.items()
-    }
-    if numbers["n_best"] > numbers["beam_size"]:
-        raise UserError(
-            f"--n_best {numbers['n_best']} is more than the beam size, "
-            f"{numbers['beam_size']}; raise --beam_size"
-        )
+    translator = ExportedTranslator(args.export_dir)
+    translator.choose(**options)  # raises before any text is read
 
     def decode(lines: list[str], before: int) -> list[list[Output]]:
         del before
-        signature = served.signatures["translate"]
-        results: list[list[Output]] = [[] for _ in lines]
-        for batch in batches([len(line) for line in lines], _CHARACTERS_AT_ONCE):
-            found = signature(texts=tf.constant([lines[i] for i in batch]), **numbers)
-            for i, texts, scores in zip(
-                batch, found["texts"].numpy(), found["scores"].numpy(), strict=True
-            ):
-                outputs = [
-                    Output(float(score), text.decode("utf-8", "replace"))
-                    for score, text in zip(scores, texts, strict=True)
-                ]
-                left_over = Output(-math.inf, "")  # there are fewer than n
-                results[i] = [x for x in outputs if x != left_over] or outputs[:1]
-        return results
+        found = translator.n_best(lines, **options)
+        return [[Output(x.score, x.text) for x in outputs] for outputs in found]
 
     return decode

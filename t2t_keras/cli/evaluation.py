@@ -3,8 +3,12 @@
 import argparse
 from typing import Any, get_args
 
-from t2t_keras.cli.decoding import add_decoding_flags, decoding_options
-from t2t_keras.cli.lines import read_lines, write_lines
+from t2t_keras.cli.decoding import (
+    DECODING_FLAGS,
+    add_decoding_flags,
+    decoding_options,
+)
+from t2t_keras.cli.lines import read_lines
 from t2t_keras.cli.verb import (
     Verb,
     add_checkpoint,
@@ -16,12 +20,36 @@ from t2t_keras.cli.verb import (
 from t2t_keras.errors import UserError
 from t2t_keras.problem import BleuTokens, Problem, Split
 
+_DEFAULT_SPLIT: Split = "test"
+
+_OF_A_RUN = (
+    *("output_dir", "data_dir", "split", "sentences", "tokenize", "usr_dir"),
+    *DECODING_FLAGS,
+)
+# What there is to evaluate -> its flags, and what is said of any other flag.
+_MODES = {
+    "files": (
+        ("hypotheses", "references", "tokenize", "language"),
+        "needs --output_dir; it does not go with --hypotheses and --references",
+    ),
+    "split": (
+        (*_OF_A_RUN, "checkpoint", "write", "language"),
+        "needs --all_checkpoints beside it",
+    ),
+    "all": (
+        (*_OF_A_RUN, "all_checkpoints", "wait_minutes"),
+        "does not go with --all_checkpoints",
+    ),
+}
+
 
 def _evaluate_flags(parser: argparse.ArgumentParser) -> None:
     run = parser.add_argument_group("a split of the data, decoded by a run's model")
     run.add_argument("--output_dir", help="a run directory")
     run.add_argument("--data_dir", help="default: that of the training")
-    run.add_argument("--split", choices=get_args(Split), default="test")
+    run.add_argument(
+        "--split", choices=get_args(Split), help=f"default: {_DEFAULT_SPLIT}"
+    )
     run.add_argument(
         "--sentences",
         type=not_negative,
@@ -37,6 +65,7 @@ def _evaluate_flags(parser: argparse.ArgumentParser) -> None:
     run.add_argument(
         "--all_checkpoints",
         action="store_true",
+        default=None,
         help="evaluate every checkpoint that is not evaluated yet; the curve is kept "
         "in OUTPUT_DIR/evaluation-SPLIT, for TensorBoard, too",
     )
@@ -69,33 +98,30 @@ def _evaluate_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def _evaluate(args: argparse.Namespace) -> dict[str, Any]:
-    _check(args)
-    if args.hypotheses:
+    mode = _mode(args)
+    if mode == "files":
         from t2t_keras.evaluation.bleu import bleu_scores
 
         texts = (list(read_lines(path)) for path in (args.hypotheses, args.references))
         scoring = args.language or "de", args.tokenize or "13a"
         return {"bleu": bleu_scores(*texts, *scoring)}
-    if args.all_checkpoints:
-        return _evaluate_all(args)
-    return _evaluate_split(args)
+    return _evaluate_all(args) if mode == "all" else _evaluate_split(args)
 
 
-def _check(args: argparse.Namespace) -> None:
-    """Refuses flags that do not go together."""
+def _mode(args: argparse.Namespace) -> str:
+    """Returns which of `_MODES` is asked for; refuses flags of another one."""
     if bool(args.hypotheses) != bool(args.references):
         raise UserError("--hypotheses and --references need each other")
     if bool(args.hypotheses) == bool(args.output_dir):
         raise UserError("give either --output_dir or --hypotheses and --references")
-    if args.hypotheses and args.all_checkpoints:
-        raise UserError("--all_checkpoints needs --output_dir")
-    if args.wait_minutes is not None and not args.all_checkpoints:
-        raise UserError("--wait_minutes needs --all_checkpoints beside it")
+    mode = "files" if args.hypotheses else "all" if args.all_checkpoints else "split"
+    flags, refusal = _MODES[mode]
+    for flag in (flag for others, _ in _MODES.values() for flag in others):
+        if flag not in flags and getattr(args, flag) is not None:
+            raise UserError(f"--{flag} {refusal}")
     if args.write is not None and args.sentences == 0:
         raise UserError("--write: with --sentences 0 there is nothing to write")
-    for flag in ("checkpoint", "write", "language"):
-        if args.all_checkpoints and getattr(args, flag) is not None:
-            raise UserError(f"--{flag} does not go with --all_checkpoints")
+    return mode
 
 
 def _scored(problem: Problem, args: argparse.Namespace) -> Problem:
@@ -111,34 +137,21 @@ def _scored(problem: Problem, args: argparse.Namespace) -> Problem:
 
 
 def _evaluate_split(args: argparse.Namespace) -> dict[str, Any]:
-    """Decodes a split and scores it; the loss comes beside, by teacher forcing."""
-    from t2t_keras.evaluation.bleu import bleu_scores
-    from t2t_keras.evaluation.bracket_f1 import evaluate_trees
-    from t2t_keras.training.held_out import HeldOut
+    """Evaluates one checkpoint of a run."""
+    from t2t_keras.training.evaluate import evaluate
     from t2t_keras.training.run_dir import RunDirectory
 
     run = RunDirectory(args.output_dir)
-    problem = _scored(run.problem, args)
-    translator = run.translator(args.checkpoint)
-    split = HeldOut.of_run(run, translator.model, args.split, args.data_dir)
-    result: dict[str, Any] = {"sentences": 0}
-    if args.sentences != 0:
-        sources, references = split.texts(translator, args.sentences)
-        outputs = translator.n_best(sources, **decoding_options(args))
-        best = [hypotheses[0] for hypotheses in outputs]
-        hypotheses = [output.text for output in best]
-        if args.write:
-            write_lines(f"{args.write}.source", sources)
-            write_lines(f"{args.write}.reference", references)
-            write_lines(f"{args.write}.hypothesis", hypotheses)
-        result["sentences"] = len(sources)
-        if problem.output == "trees":
-            result["f1"] = evaluate_trees(references, hypotheses).to_dict()
-            result["repaired"] = sum(output.is_repaired for output in best) / len(best)
-        else:
-            conventions = problem.languages[1], problem.bleu_tokens
-            result["bleu"] = bleu_scores(hypotheses, references, *conventions)
-    return result | split.loss().to_dict()
+    return evaluate(
+        run,
+        args.split or _DEFAULT_SPLIT,
+        _scored(run.problem, args),
+        checkpoint=args.checkpoint,
+        data_dir=args.data_dir,
+        sentences=args.sentences,
+        write=args.write,
+        **decoding_options(args),
+    )
 
 
 def _evaluate_all(args: argparse.Namespace) -> dict[str, Any]:
@@ -146,11 +159,12 @@ def _evaluate_all(args: argparse.Namespace) -> dict[str, Any]:
     from t2t_keras.evaluation.metrics import goodness
     from t2t_keras.training.follow import await_run, follow
 
+    split = args.split or _DEFAULT_SPLIT
     wait_minutes = args.wait_minutes or 0.0
     run = await_run(args.output_dir, wait_minutes)
     points = follow(
         run,
-        args.split,
+        split,
         _scored(run.problem, args),
         data_dir=args.data_dir,
         sentences=args.sentences,
@@ -158,7 +172,7 @@ def _evaluate_all(args: argparse.Namespace) -> dict[str, Any]:
         **decoding_options(args),
     )
     return {
-        "split": args.split,
+        "split": split,
         "checkpoints": points,
         "best": max(points, key=goodness),
     }

@@ -2,11 +2,10 @@ r"""Text as the verbs read and write it: a sentence a line, UTF-8, `\n` only."""
 
 import contextlib
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TextIO
 
 from t2t_keras.data import sources
-from t2t_keras.data.files import atomic
+from t2t_keras.data.files import open_lines
 from t2t_keras.errors import UserError
 
 _STDIN, _STDOUT = 0, 1
@@ -38,19 +37,10 @@ def open_output(path: str | None) -> Iterator[TextIO]:
 
     A file bears its name only once it is complete.
     """
-    kind = {"mode": "w", "encoding": "utf-8", "newline": "\n"}
     if path is None:
+        kind = {"mode": "w", "encoding": "utf-8", "newline": "\n"}
         with open(_STDOUT, closefd=False, **kind) as file:
             yield file
-    elif Path(path).exists() and not Path(path).is_file():  # a pipe or a device
-        with open(path, **kind) as file:
-            yield file
     else:
-        with atomic(Path(path)) as temporary, open(temporary, **kind) as file:
+        with open_lines(path) as file:
             yield file
-
-
-def write_lines(path: str, lines: list[str]) -> None:
-    """Writes a file of lines."""
-    with open_output(path) as file:
-        file.writelines(f"{line}\n" for line in lines)

@@ -7,9 +7,8 @@ import signal
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from t2t_keras import registry
 from t2t_keras.cli.decoding import add_decoding_flags, add_raw, decoding_options
 from t2t_keras.cli.verb import (
     Verb,
@@ -22,13 +21,6 @@ from t2t_keras.cli.verb import (
     seed,
     table,
 )
-from t2t_keras.errors import UserError
-from t2t_keras.hparam import HParams
-from t2t_keras.problem import Problem
-
-if TYPE_CHECKING:
-    from t2t_keras.training.cluster import Cluster
-    from t2t_keras.training.run_dir import RunConfig, RunDirectory
 
 
 def _train_flags(parser: argparse.ArgumentParser) -> None:
@@ -146,98 +138,39 @@ _batch_tokens.__name__ = "positive integer"
 
 
 def _train(args: argparse.Namespace) -> dict[str, Any]:
-    problem = registry.problem(args.problem)
-    hparams = registry.hparams(args.hparams_set).parse(args.hparams)
-    if args.train_steps:
-        hparams = hparams.override(train_steps=args.train_steps)
-    if args.memory_gb and args.batch_tokens != "auto":
-        raise UserError("--memory_gb needs --batch_tokens auto beside it")
-
-    from t2t_keras.training.cluster import Cluster
+    from t2t_keras.training.launch import train
     from t2t_keras.training.options import TrainOptions
-    from t2t_keras.training.run_dir import config_for
-    from t2t_keras.training.strategy import make_strategy
-    from t2t_keras.training.trainer import Trainer
 
     given = {
         field.name: getattr(args, field.name)
         for field in dataclasses.fields(TrainOptions)
     }
-    options = TrainOptions(**{k: v for k, v in given.items() if v is not None})
-    config = config_for(
-        problem,
+    result = train(
+        args.problem,
         args.hparams_set,
-        args.data_dir,
-        args.seed,
-        args.usr_dir,
-        args.init_from,
+        data_dir=args.data_dir,
+        output_dir=args.output_dir,
+        hparams=args.hparams,
+        train_steps=args.train_steps,
+        batch_tokens=args.batch_tokens,
+        memory_gb=args.memory_gb,
+        seed=args.seed,
+        init_from=args.init_from,
+        accumulate=args.accumulate,
+        simulate_devices=args.simulate_devices,
+        usr_dir=args.usr_dir,
+        options=TrainOptions(**{k: v for k, v in given.items() if v is not None}),
     )
-    if args.batch_tokens:
-        tokens = args.batch_tokens
-        if tokens == "auto":
-            tokens = _fitting_batch_tokens(args, problem, config, hparams)
-        hparams = hparams.override(batch_tokens=tokens)
-    strategy = make_strategy(args.simulate_devices)
-    parts = strategy.num_replicas_in_sync * args.accumulate
-    config = dataclasses.replace(config, batch_parts=parts)
-    cluster = Cluster.of(strategy)
-    with cluster.watched():
-        run = _run_directory(args.output_dir, config, hparams, cluster)
-        figures = Trainer(run, strategy, options).train()
-    stopped_by = figures["stopped_by"]
+    stopped_by = result.stopped_by
     by_signal = stopped_by in signal.Signals.__members__
-    if by_signal and cluster.is_chief:
-        print(f"t2t train: {stopped_by}: saved step {figures['step']}", file=sys.stderr)
+    if by_signal and result.is_chief:
+        print(f"t2t train: {stopped_by}: saved step {result.step}", file=sys.stderr)
     code = 128 + signal.Signals[stopped_by] if by_signal else 0
-    if not cluster.is_chief:
+    if not result.is_chief:
         os._exit(code)  # at once: that the chief has ended would be taken for an error
     if by_signal:
         raise SystemExit(code)
-    names = (
-        *("step", "stopped_by", "loss", "target_tokens_per_s", "dev_loss"),
-        *("dev_metrics", "dev_best", "dev_average", "dev_ema"),
-    )
-    return {name: figures.get(name) for name in names}
-
-
-def _run_directory(
-    path: str, config: "RunConfig", hparams: HParams, cluster: "Cluster"
-) -> "RunDirectory":
-    """Makes or opens the run directory; of several processes only the chief writes."""
-    from t2t_keras.training.run_dir import RunDirectory
-
-    if cluster.is_chief:
-        run = RunDirectory.create(path, config, hparams)
-        cluster.wait()
-        return run
-    cluster.wait()
-    return RunDirectory.join(path, config, hparams)
-
-
-def _fitting_batch_tokens(
-    args: argparse.Namespace, problem: Problem, config: "RunConfig", hparams: HParams
-) -> int:
-    """Finds what fits; a run with weights goes on with what was found before."""
-    from t2t_keras.training.checkpoint import CheckpointDirectory
-    from t2t_keras.training.cluster import Cluster
-    from t2t_keras.training.fit_memory import fit_batch_tokens
-    from t2t_keras.training.run_dir import RunDirectory
-
-    if CheckpointDirectory(Path(args.output_dir)).steps():  # settings bind
-        return RunDirectory(args.output_dir).hparams.batch_tokens
-    if Cluster.from_environment().size > 1:
-        raise UserError(
-            "--batch_tokens auto is for one machine; give the number that it finds on "
-            "one, times the number of machines"
-        )
-    return fit_batch_tokens(
-        problem,
-        config,
-        hparams,
-        args.simulate_devices,
-        args.memory_gb,
-        args.accumulate,
-    )
+    return result.to_dict()
 
 
 def _show_train(result: dict[str, Any]) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any, TextIO
 
 from t2t_keras.cli.decoding import Output, add_decoding_flags, add_raw, open_decoder
-from t2t_keras.cli.lines import open_output, read_lines, write_lines
+from t2t_keras.cli.lines import open_output, read_lines
 from t2t_keras.cli.verb import (
     Verb,
     add_checkpoint,
@@ -18,6 +18,7 @@ from t2t_keras.cli.verb import (
     seed,
     table,
 )
+from t2t_keras.data.files import write_lines
 from t2t_keras.errors import UserError
 
 _LINES_AT_ONCE = 2000  # read, sorted by length and decoded together

@@ -5,9 +5,9 @@ import hashlib
 import io
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import numpy as np
 
@@ -29,6 +29,25 @@ def atomic(path: Path) -> Iterator[Path]:
     except BaseException:
         incomplete.unlink(missing_ok=True)
         raise
+
+
+@contextlib.contextmanager
+def open_lines(path: str | Path) -> Iterator[TextIO]:
+    r"""Opens a file for writing lines, in UTF-8 and with `\n` only, atomically."""
+    path = Path(path)
+    kind = {"mode": "w", "encoding": "utf-8", "newline": "\n"}
+    if path.exists() and not path.is_file():  # a pipe or a device
+        with open(path, **kind) as file:
+            yield file
+    else:
+        with atomic(path) as incomplete, open(incomplete, **kind) as file:
+            yield file
+
+
+def write_lines(path: str | Path, lines: Iterable[str]) -> None:
+    """Writes a file of lines, as `open_lines` does."""
+    with open_lines(path) as file:
+        file.writelines(f"{line}\n" for line in lines)
 
 
 def write_json(path: Path, value: Any) -> None:

@@ -1,6 +1,7 @@
 """The figures that a problem is judged by, during training and after."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from t2t_keras.problem import Problem
 
@@ -33,6 +34,30 @@ def score_outputs(
         "error_sentences": summary["error"],
         "skipped_sentences": summary["skip"],
     }
+
+
+def full_scores(
+    problem: Problem, outputs: Sequence[str], references: Sequence[str]
+) -> dict[str, dict[str, Any]]:
+    """Scores outputs of a problem in every way there is, as `t2t evaluate` prints them.
+
+    Args:
+        problem: whose `output` says what they are, and whose conventions for text hold.
+        outputs: decoded and postprocessed.
+        references: as many.
+
+    Returns:
+        For text "bleu", what `bleu.bleu_scores` returns; for trees "f1", that of
+        `bracket_f1.evaluate_trees` as a dict.
+    """
+    if problem.output == "text":
+        from t2t_keras.evaluation.bleu import bleu_scores
+
+        conventions = problem.languages[1], problem.bleu_tokens
+        return {"bleu": bleu_scores(outputs, references, *conventions)}
+    from t2t_keras.evaluation.bracket_f1 import evaluate_trees
+
+    return {"f1": evaluate_trees(references, outputs).to_dict()}
 
 
 def goodness(figures: Mapping[str, float]) -> float:

@@ -3,7 +3,7 @@
 import dataclasses
 import math
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import tensorflow as tf
 
@@ -42,6 +42,23 @@ class HeldOutLoss:
             "perplexity": self.perplexity,
             "accuracy": self.accuracy,
         }
+
+
+class Decoded(NamedTuple):
+    """Sentences of a split and their outputs, line by line.
+
+    Attributes:
+        sources: the texts.
+        references: what the data have for them.
+        outputs: what the model has.
+        repaired: the share of the outputs that were no trees over the words and were
+            repaired; 0 for a problem of text.
+    """
+
+    sources: list[str]
+    references: list[str]
+    outputs: list[str]
+    repaired: float
 
 
 class HeldOut:
@@ -123,9 +140,17 @@ class HeldOut:
         Returns:
             As `evaluation.metrics.score_outputs`: BLEU or F1, in percent.
         """
+        decoded = self.decode(translator, sentences, **options)
+        return score_outputs(translator.problem, decoded.outputs, decoded.references)
+
+    def decode(
+        self, translator: Translator, sentences: int | None = None, **options: Any
+    ) -> Decoded:
+        """Decodes the first (or all) sentences; arguments as of `metrics`."""
         sources, references = self.texts(translator, sentences)
-        outputs = translator.translate(sources, **options)
-        return score_outputs(translator.problem, outputs, references)
+        best = [outputs[0] for outputs in translator.n_best(sources, **options)]
+        repaired = sum(output.is_repaired for output in best) / len(best)
+        return Decoded(sources, references, [output.text for output in best], repaired)
 
     def texts(
         self, translator: Translator, sentences: int | None = None

@@ -1,0 +1,187 @@
+"""A training from the names of its parts: what `t2t train` calls, and Python may."""
+
+import dataclasses
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+from t2t_keras import registry
+from t2t_keras.backend import require_tensorflow
+from t2t_keras.errors import UserError
+from t2t_keras.hparam import HParams
+from t2t_keras.problem import Problem
+from t2t_keras.training.checkpoint import CheckpointDirectory
+from t2t_keras.training.cluster import Cluster
+from t2t_keras.training.fit_memory import fit_batch_tokens
+from t2t_keras.training.options import TrainOptions
+from t2t_keras.training.run_dir import RunConfig, RunDirectory, config_for
+from t2t_keras.training.strategy import make_strategy
+from t2t_keras.training.trainer import Trainer
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TrainResult:
+    """How a training has ended; a figure is None where there was nothing to measure.
+
+    Attributes:
+        step: the number of updates done.
+        stopped_by: "train_steps", "patience", "max_minutes", "SIGTERM" or "SIGINT".
+        loss: for each target token, label-smoothed; of the steps last reported.
+        target_tokens_per_s: likewise.
+        dev_loss: at the last evaluation, without label smoothing.
+        dev_metrics: at the last evaluation: BLEU or F1, by name.
+        dev_best: the figures of the best evaluation, with its "step".
+        dev_average: those of the average of the last checkpoints.
+        dev_ema: those of the moving average of the weights.
+        cluster: the processes that have trained together, if there were several
+            (TF_CONFIG). All have the same `step` and `stopped_by`.
+    """
+
+    step: int
+    stopped_by: str
+    loss: float | None = None
+    target_tokens_per_s: float | None = None
+    dev_loss: float | None = None
+    dev_metrics: dict[str, float] | None = None
+    dev_best: dict[str, float] | None = None
+    dev_average: dict[str, float] | None = None
+    dev_ema: dict[str, float] | None = None
+    # With it lives their strategy, which waits for a thread when it is taken down.
+    cluster: Cluster = dataclasses.field(default_factory=Cluster, repr=False)
+
+    @property
+    def is_chief(self) -> bool:
+        """Whether this process has written the run; of several only one has."""
+        return self.cluster.is_chief
+
+    def to_dict(self) -> dict[str, Any]:
+        """Returns the figures by name: what `t2t train --json` prints."""
+        names = [field.name for field in dataclasses.fields(self)]
+        return {name: getattr(self, name) for name in names if name != "cluster"}
+
+
+def train(
+    problem: str,
+    hparams_set: str,
+    *,
+    data_dir: str | Path,
+    output_dir: str | Path,
+    hparams: str | Mapping[str, Any] = "",
+    train_steps: int | None = None,
+    batch_tokens: int | Literal["auto"] | None = None,
+    memory_gb: float | None = None,
+    seed: int = 0,
+    init_from: str | Path | None = None,
+    accumulate: int = 1,
+    simulate_devices: int = 0,
+    usr_dir: str | Path | None = None,
+    options: TrainOptions | None = None,
+) -> TrainResult:
+    """Trains a model, or goes on training it, on all GPUs (or on the CPU).
+
+        t2t_keras.train(
+            "translate_ende_toy", "tiny", data_dir="data", output_dir="runs/toy"
+        )
+
+    Progress is on standard error and in the run directory. SIGTERM and Ctrl-C save and
+    end the training: it returns, and the same call goes on. Keras' random seed is set,
+    and operations on GPUs become deterministic, for the whole process.
+
+    Args:
+        problem: a registered name.
+        hparams_set: a registered name.
+        data_dir: with data of the problem, which `t2t datagen` wrote.
+        output_dir: the run directory: a new one, or one to go on with.
+        hparams: changes to the set, as "dropout=0.2,num_layers=4" or by name.
+        train_steps: in all; None: the hparam set's.
+        batch_tokens: instead of the hparam set's. "auto": the largest that fits the
+            device, of which this process must not have taken anything yet.
+        memory_gb: what "auto" may take of the CPU's memory, or of each GPU's; None: all
+            that is free.
+        seed: of initial values, order of the data, and dropout.
+        init_from: fine-tuning: a run directory, or a checkpoint in one, to take the
+            first weights from.
+        accumulate: micro-batches into which each replica divides its part of a batch.
+        simulate_devices: replicas to make on the CPU, for tests; 0: every GPU is one.
+        usr_dir: a folder with problems and hparam sets, imported first.
+        options: how the run is watched, kept and ended; None: `TrainOptions()`.
+
+    Returns:
+        The last figures, and what ended the training.
+
+    Raises:
+        UserError: a name, a value or the data are not there or do not go together; the
+            run directory holds a run with other settings; the loss is no longer a
+            finite number.
+    """
+    require_tensorflow()
+    if usr_dir is not None:
+        registry.load_usr_dir(usr_dir)
+    task = registry.problem(problem)
+    chosen = registry.hparams(hparams_set)
+    if isinstance(hparams, str):
+        chosen = chosen.parse(hparams)
+    else:
+        chosen = chosen.override(**hparams)
+    if train_steps is not None:
+        chosen = chosen.override(train_steps=train_steps)
+    if memory_gb is not None and batch_tokens != "auto":
+        raise UserError("--memory_gb needs --batch_tokens auto beside it")
+    if not 0 <= seed < 2**31:
+        raise UserError(f"seed must be from 0 to {2**31 - 1}, not {seed}")
+    if accumulate < 1:
+        raise UserError(f"accumulate must be at least 1, not {accumulate}")
+
+    config = config_for(task, hparams_set, data_dir, seed, usr_dir, init_from)
+    if batch_tokens == "auto":
+        batch_tokens = _fitting_batch_tokens(
+            Path(output_dir),
+            task,
+            config,
+            chosen,
+            simulate_devices=simulate_devices,
+            memory_gb=memory_gb,
+            micro_batches=accumulate,
+        )
+    if batch_tokens is not None:
+        chosen = chosen.override(batch_tokens=batch_tokens)
+    strategy = make_strategy(simulate_devices)
+    parts = strategy.num_replicas_in_sync * accumulate
+    config = dataclasses.replace(config, batch_parts=parts)
+    cluster = Cluster.of(strategy)
+    with cluster.watched():
+        run = _run_directory(output_dir, config, chosen, cluster)
+        figures = Trainer(run, strategy, options or TrainOptions()).train()
+    names = {field.name for field in dataclasses.fields(TrainResult)}
+    known = {name: value for name, value in figures.items() if name in names}
+    return TrainResult(**known, cluster=cluster)
+
+
+def _run_directory(
+    path: str | Path, config: RunConfig, hparams: HParams, cluster: Cluster
+) -> RunDirectory:
+    """Makes or opens the run directory; of several processes only the chief writes."""
+    if cluster.is_chief:
+        run = RunDirectory.create(path, config, hparams)
+        cluster.wait()
+        return run
+    cluster.wait()
+    return RunDirectory.join(path, config, hparams)
+
+
+def _fitting_batch_tokens(
+    output_dir: Path,
+    problem: Problem,
+    config: RunConfig,
+    hparams: HParams,
+    **limits: Any,
+) -> int:
+    """Finds what fits; a run with weights goes on with what was found before."""
+    if CheckpointDirectory(output_dir).steps():  # settings bind
+        return RunDirectory(output_dir).hparams.batch_tokens
+    if Cluster.from_environment().size > 1:
+        raise UserError(
+            "--batch_tokens auto is for one machine; give the number that it finds on "
+            "one, times the number of machines"
+        )
+    return fit_batch_tokens(problem, config, hparams, **limits)

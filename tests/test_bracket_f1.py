@@ -1,3 +1,5 @@
+import gzip
+
 import pytest
 from reference import reference
 
@@ -220,7 +222,7 @@ def test_a_treebank_is_prepared_as_evalb_would_have_scored_it():
     """EVALB itself leaves traces out and cuts function tags: nothing changes."""
     path = reference("wsj_sample/wsj_0001.mrg").parent
     raw = [tree.format() for tree in read_trees(path, raw=True)]
-    raw = ["(TOP" + text.removeprefix("(") for text in raw]
+    raw = ["(TOP" + text.removeprefix("(") for text in raw]  # which COLLINS leaves out
     prepared = [tree.format() for tree in read_trees(path)]
     result = evaluate_trees(raw, prepared).summary()
     assert (result["valid"], result["complete_match"]) == (3914, 100)
@@ -255,14 +257,99 @@ def test_lines_that_are_no_trees_are_told(tmp_path, caplog):
 @pytest.mark.parametrize(
     ("line", "says"),
     [
-        ("DELETE_LABELS TOP", "no parameter 'DELETE_LABELS'"),
-        ("EQ_LABEL ADVP", "two values"),
         ("CUTOFF_LEN forty", "needs a number"),
         ("DELETE_LABEL", "needs a value"),
     ],
 )
-def test_a_wrong_line_of_a_parameter_file_is_named(tmp_path, line, says):
+def test_a_parameter_without_its_value_is_refused(tmp_path, line, says):
     file = tmp_path / "my.prm"
     file.write_text(f"# comment\n\n{line}\n")
     with pytest.raises(UserError, match=f"my.prm:3: .*{says}"):
         read_parameters(file)
+
+
+def test_what_evalb_does_not_know_in_a_parameter_file_is_left_out(tmp_path, caplog):
+    file = tmp_path / "my.prm"
+    file.write_text(
+        "DELETE_LABELS TOP\nEQ_LABEL ADVP\n DELETE_LABEL NP\nDELETE_LABEL\tTOP\n"
+        "CUTOFF_LEN 30  # words\nMAX_ERROR -1\n"
+    )
+    assert read_parameters(file) == EvalbParameters(
+        cutoff_length=30, delete_labels=("TOP",)
+    )
+    assert [message.split(": ", 1)[1] for message in caplog.messages] == [
+        "EVALB has no parameter 'DELETE_LABELS'",
+        "EQ_LABEL needs two values, not 'ADVP'",
+        "EVALB has no parameter ''",
+    ]
+
+
+@pytest.mark.parametrize("outer", ["", "TOP", "ROOT", "S1"])
+def test_the_outer_bracket_has_many_names_beside_a_treebank(tmp_path, outer):
+    """The same figures for every parser's habit, and for a treebank against itself."""
+    gold, test = tmp_path / "gold.MRG", tmp_path / "test"
+    gold.write_text(TREEBANK)
+    lines = [f"({outer} {line.removeprefix('(TOP ')}" for line in (GOLD, SLEEPS)]
+    test.write_text("\n".join(lines))
+    for sides in ((gold, test), (test, gold), (gold, gold)):
+        result = evaluate_files(*sides).summary()
+        assert (result["valid"], result["f1"], result["complete_match"]) == (
+            2,
+            100,
+            100,
+        )
+
+
+def test_a_real_treebank_against_itself():
+    path = reference("craft/dev.mrg")
+    result = evaluate_files(path, path).summary()
+    assert (result["valid"], result["complete_match"]) == (2780, 100)
+
+
+# What the program printed for these, compiled from its source.
+
+
+def test_of_an_unbalanced_tree_over_the_same_words_the_counts_are_shown():
+    gold = "(TOP (S (NP (NN a)) (VP (VB b))))"
+    for broken in (gold[:-1], f"{gold})"):
+        result = evaluate_trees([gold, GOLD], [broken, GOLD]).to_dict()
+        row = evalb_report(result).splitlines()[3]
+        assert row.split()[:6] == ["1", "2", "1", "100.00", "100.00", "3"]
+        assert row.split()[6:] == ["3", "3", "0", "2", "2", "100.00"]
+        assert evalb_report(result).splitlines()[6].split()[2:5] == ["4", "4", "4"]
+        assert result["all"]["error"] == 1
+        assert result["all"]["f1_errors_as_zero"] == pytest.approx(100 * 8 / 14)
+
+
+def test_a_tree_without_words_is_skipped_before_quotation_marks_are_put_back():
+    rules = EvalbParameters(
+        delete_labels=("TOP", "''"), quote_labels=("POS", "''"), cutoff_length=40
+    )
+    result = score("(TOP (S (NP (POS '))))", "(TOP (S (NP ('' '))))", rules)
+    assert result.status == SKIP
+
+
+def test_f1_is_rounded_as_by_evalb():
+    """2 * 23 / (23 + 41) is 71.875; from precision and recall it is a little less."""
+    words = [f"(NN w{i})" for i in range(41)]
+    gold = " ".join(f"(A {w})" if i < 23 else w for i, w in enumerate(words))
+    test = " ".join(f"(A {w})" for w in words)
+    result = evaluate_trees([f"(TOP {gold})"], [f"(TOP {test})"]).to_dict()
+    counts = [result["per_sentence"][0][f"{k}_brackets"] for k in ("gold", "test")]
+    assert counts == [23, 41]
+    assert "FMeasure       =  71.87\n" in evalb_report(result)
+
+
+def test_no_match_at_all_is_no_number_for_c_and_zero_for_programs():
+    result = evaluate_trees([GOLD], [""]).to_dict()
+    assert result["all"]["f1"] == 0
+    assert evalb_report(result).count("FMeasure       =   -nan\n") == 2
+
+
+def test_lines_end_in_line_feeds_and_files_may_be_gzipped(tmp_path):
+    file, packed = tmp_path / "trees", tmp_path / "trees.gz"
+    data = b"\xef\xbb\xbf" + GOLD.replace(" (VP", "\r (VP").encode() + b"\n"
+    file.write_bytes(data)
+    packed.write_bytes(gzip.compress(data))
+    result = evaluate_files(file, packed).summary()
+    assert (result["sentences"], result["valid"], result["f1"]) == (1, 1, 100)

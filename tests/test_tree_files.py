@@ -78,6 +78,9 @@ def test_sections_are_chosen_by_the_names_of_the_files(tmp_path, sections, numbe
         ("02-", "'02-' is neither a section"),
         ("21-02", "the range '21-02' ends before it begins"),
         ("24", "wsj: no file wsj_SSNN.mrg is of the sections 24; name others"),
+        ("02,24", "wsj: no file wsj_SSNN.mrg is of the sections 24; name others"),
+        (",", "'' is neither a section"),
+        (" ", "'' is neither a section"),
     ],
 )
 def test_sections_that_are_none(tmp_path, sections, message):

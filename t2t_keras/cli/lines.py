@@ -23,7 +23,7 @@ def read_lines(path: str | None) -> Iterator[str]:
     with open(_STDIN, "rb", closefd=False) as file:
         for number, line in enumerate(file, 1):
             try:
-                text = line.decode("utf-8")
+                text = line.decode("utf-8-sig" if number == 1 else "utf-8")
             except UnicodeDecodeError:
                 raise UserError(
                     f"standard input, line {number}: not valid UTF-8"

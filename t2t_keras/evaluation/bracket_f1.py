@@ -6,15 +6,18 @@ and its stop after MAX_ERROR errors are left out.
 """
 
 import dataclasses
+import gzip
 import logging
 import re
+import zlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from t2t_keras.errors import UserError
 from t2t_keras.evaluation.evalb_parameters import COLLINS, EvalbParameters
-from t2t_keras.text.tree_files import read_trees
+from t2t_keras.text.tree import OUTER, OUTER_LABELS
+from t2t_keras.text.tree_files import is_treebank, read_trees
 
 _log = logging.getLogger(__name__)
 
@@ -27,6 +30,10 @@ _ITEM = re.compile(
     re.ASCII,
 )
 _QUOTES = ("'", '"', "/")
+# The outermost bracket of a line, around other brackets.
+_OUTER = re.compile(
+    rf"^\s*\((?:{'|'.join(label for label in OUTER_LABELS if label)})?\s*(?=\()"
+)
 _FUNCTION = re.compile(r"[-=].*", re.DOTALL)  # what is cut from a bracket's label
 
 
@@ -44,6 +51,9 @@ class SentenceScore:
         crossing: brackets of the test tree that cross one of the gold tree.
         words: words that are not left out.
         tags: of these, how many have the right tag.
+        compared: whether the words of both trees are the same, so that the counts are
+            of brackets that were compared. EVALB compares such trees even if one of
+            them is not balanced, prints the counts and calls it an ERROR.
     """
 
     length: int
@@ -54,11 +64,11 @@ class SentenceScore:
     crossing: int = 0
     words: int = 0
     tags: int = 0
+    compared: bool = False
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns EVALB's line; all is zero in a sentence that is not valid."""
-        valid = self.status == VALID
-        gold, test = (self.gold, self.test) if valid else (0, 0)
+        """Returns EVALB's line; all is zero in a sentence that is not compared."""
+        gold, test = (self.gold, self.test) if self.compared else (0, 0)
         return {
             "length": self.length,
             "status": self.status,
@@ -85,6 +95,8 @@ class F1Report:
         """Returns EVALB's summary; rates are percentages.
 
         EVALB leaves sentences in error and skipped sentences out of every rate.
+        EVALB's F1 is not a number where nothing matches; here it is 0.
+
         `f1_errors_as_zero` is F1 over the valid sentences and those in error: of an
         error, the brackets of both trees count and none of them matches. (Of a tree
         that cannot be read, the brackets that can.) Skipped sentences stay left out.
@@ -99,6 +111,8 @@ class F1Report:
         matched = sum(s.matched for s in valid)
         words = sum(s.words for s in valid)
         gold, test = sum(s.gold for s in valid), sum(s.test for s in valid)
+        recall, precision = _percent(matched, gold), _percent(matched, test)
+        both = precision + recall
         crossing = sum(s.crossing for s in valid)
         complete = sum(s.matched == s.gold == s.test for s in valid)
         return {
@@ -106,9 +120,9 @@ class F1Report:
             "error": sum(s.status == ERROR for s in chosen),
             "skip": sum(s.status == SKIP for s in chosen),
             "valid": len(valid),
-            "recall": _percent(matched, gold),
-            "precision": _percent(matched, test),
-            "f1": _percent(2 * matched, gold + test),
+            "recall": recall,
+            "precision": precision,
+            "f1": 2 * precision * recall / both if both else 0.0,
             "f1_errors_as_zero": _percent(
                 2 * matched, sum(s.gold + s.test for s in chosen if s.status != SKIP)
             ),
@@ -158,23 +172,32 @@ def evaluate_files(
 ) -> F1Report:
     """Scores a file of bracketed trees, one a line, against another.
 
-    The gold trees may also be a treebank as it is published, a `.mrg` file (or
-    `.mrg.gz`) or a directory of such: trees over several lines, with traces and an
-    outer bracket without a label, which `text.tree.prepare` takes away. There an empty
-    line is no sentence. A warning tells of lines that are no trees.
+    Either side may also be a treebank as it is published, a `.mrg` file (or `.mrg.gz`)
+    or a directory of such: trees over several lines, with traces and an outer bracket
+    without a label, which `text.tree.prepare` takes away. There an empty line is not a
+    sentence. Beside a treebank, the outer bracket of a line is called TOP, too, if it
+    has one of the names that treebanks give it. A warning tells of lines that are not
+    trees.
 
     Raises:
         UserError: a file cannot be read, the numbers of trees differ, or a tree of a
             treebank is bad.
     """
-    is_treebank = Path(gold).is_dir() or str(gold).endswith((".mrg", ".mrg.gz"))
-    theirs = [t.format() for t in read_trees(gold)] if is_treebank else _lines(gold)
-    ours = _lines(test)
+    paths = gold, test
+    treebanks = [is_treebank(path) for path in paths]
+    theirs, ours = (
+        [tree.format() for tree in read_trees(path)] if prepared else _lines(path)
+        for path, prepared in zip(paths, treebanks, strict=True)
+    )
+    if any(treebanks):
+        theirs, ours = (
+            [_OUTER.sub(f"({OUTER} ", t) for t in s] for s in (theirs, ours)
+        )
     if len(theirs) != len(ours):
-        kind = "trees" if is_treebank else "lines"
+        kinds = ["trees" if prepared else "lines" for prepared in treebanks]
         raise UserError(
-            f"{gold} has {len(theirs)} {kind} and {test} has {len(ours)} lines; number "
-            "n of one must belong to number n of the other"
+            f"{gold} has {len(theirs)} {kinds[0]} and {test} has {len(ours)} "
+            f"{kinds[1]}; number n of one must belong to number n of the other"
         )
     sides = _read(theirs, parameters), _read(ours, parameters)
     for path, sentences in zip((gold, test), sides, strict=True):
@@ -202,12 +225,13 @@ def _report(
 
 
 def _lines(path: str | Path) -> list[str]:
-    """Returns the lines of a file; the last one need not end."""
+    """Returns the lines of a file, plain or gzipped; the last one need not end."""
+    opener = gzip.open if Path(path).suffix.lower() == ".gz" else open
     try:
-        text = Path(path).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
+        with opener(path, "rt", encoding="utf-8-sig", newline="\n") as file:
+            return [line.removesuffix("\n") for line in file]
+    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
         raise UserError(f"{path}: cannot be read as trees ({error})") from None
-    return text.removesuffix("\n").split("\n") if text else []
 
 
 @dataclasses.dataclass(slots=True)
@@ -293,16 +317,13 @@ def _score(
     gold: _Sentence, test: _Sentence, parameters: EvalbParameters
 ) -> SentenceScore:
     """Compares the trees of one sentence."""
-    if len(gold.words) != len(test.words):
+    if test.words and len(gold.words) != len(test.words):
         _reconcile_quotes(gold, test, parameters)
     gold_brackets, test_brackets = gold.counted(parameters), test.counted(parameters)
-    comparable = (
-        gold.readable
-        and test.readable
-        and len(gold.words) == len(test.words)
-        and all(map(parameters.words_match, gold.words, test.words))
+    same_words = len(gold.words) == len(test.words) and all(
+        map(parameters.words_match, gold.words, test.words)
     )
-    if not test.words or not comparable:
+    if not test.words or not same_words:
         return SentenceScore(
             length=gold.length,
             status=ERROR if test.words else SKIP,
@@ -310,8 +331,9 @@ def _score(
             test=len(test_brackets),
         )
     return SentenceScore(
+        compared=True,
         length=gold.length,
-        status=VALID,
+        status=VALID if gold.readable and test.readable else ERROR,
         gold=len(gold_brackets),
         test=len(test_brackets),
         matched=_matched(gold_brackets, test_brackets, parameters),

@@ -1,9 +1,13 @@
 """What EVALB leaves out and takes for equal: its parameters, and its .prm files."""
 
 import dataclasses
+import logging
+import re
 from pathlib import Path
 
 from t2t_keras.errors import UserError
+
+_log = logging.getLogger(__name__)
 
 _INTEGERS = ("DEBUG", "MAX_ERROR", "CUTOFF_LEN", "LABELED")
 _LABELS = ("DELETE_LABEL", "DELETE_LABEL_FOR_LENGTH", "QUOTE_LABEL")
@@ -59,10 +63,12 @@ COLLINS = EvalbParameters(
 def read_parameters(path: str | Path) -> EvalbParameters:
     """Reads a .prm file.
 
-    DEBUG and MAX_ERROR are read and have no effect: nothing stops an evaluation.
+    DEBUG and MAX_ERROR are read and have no effect: nothing stops an evaluation. What
+    EVALB warns of and leaves out, an unknown parameter or a pair that is none, is left
+    out here with a warning, too. A number is what a value begins with.
 
     Raises:
-        UserError: the file cannot be read, or a line is not EVALB's.
+        UserError: the file cannot be read, or a parameter has no value.
     """
     path = Path(path)
     try:
@@ -76,16 +82,25 @@ def read_parameters(path: str | Path) -> EvalbParameters:
         line = line.rstrip()
         if line.startswith("#") or len(line) < 3:  # EVALB's own rule
             continue
-        name, *rest = line.split(maxsplit=1)
+        # A line that begins with a space has no name.
+        name, _, value = re.sub(r"\s+", " ", line, count=1).partition(" ")
         if name not in values:
-            raise UserError(f"{path}:{number}: EVALB has no parameter '{name}'")
-        value = rest[0] if rest else ""
-        if name in _INTEGERS and not value.isdecimal():
-            raise UserError(f"{path}:{number}: {name} needs a number, not '{value}'")
-        if name in _PAIRS and len(value.split()) != 2:
-            raise UserError(f"{path}:{number}: {name} needs two values, not '{value}'")
+            _log.warning("%s:%d: EVALB has no parameter '%s'", path, number, name)
+            continue
         if not value:
             raise UserError(f"{path}:{number}: {name} needs a value")
+        if name in _INTEGERS:
+            digits = re.match(r"[+-]?\d+", value)
+            if digits is None:
+                raise UserError(
+                    f"{path}:{number}: {name} needs a number, not '{value}'"
+                )
+            value = digits[0]
+        if name in _PAIRS and len(value.split()) != 2:
+            _log.warning(
+                "%s:%d: %s needs two values, not '%s'", path, number, name, value
+            )
+            continue
         values[name].append(value)
     return EvalbParameters(
         labeled=int((values["LABELED"] or ["1"])[-1]) != 0,

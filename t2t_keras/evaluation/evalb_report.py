@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from t2t_keras.evaluation.bracket_f1 import VALID
+
 _HEAD = (
     "  Sent.                        Matched  Bracket   Cross        Correct Tag\n"
     " ID  Len.  Stat. Recal  Prec.  Bracket gold test Bracket Words  Tags Accracy\n"
@@ -15,7 +17,7 @@ _SUMMARY = (
     "Number of Valid sentence  = {valid:6d}\n"
     "Bracketing Recall         = {recall:6.2f}\n"
     "Bracketing Precision      = {precision:6.2f}\n"
-    "Bracketing FMeasure       = {f1:6.2f}\n"
+    "Bracketing FMeasure       = {f1:>6}\n"
     "Complete match            = {complete_match:6.2f}\n"
     "Average crossing          = {average_crossing:6.2f}\n"
     "No crossing               = {no_crossing:6.2f}\n"
@@ -39,7 +41,8 @@ def evalb_report(result: dict[str, Any]) -> str:
         for number, s in enumerate(result["per_sentence"], 1)
     )
     blocks = (
-        _SUMMARY.format(title=title, **summary) for title, summary in summaries(result)
+        _SUMMARY.format(title=title, **summary | {"f1": _f1(summary)})
+        for title, summary in summaries(result)
     )
     body = [*rows, _RULE, _totals(result), "=== Summary ===\n", *blocks]
     return "".join([_HEAD, _RULE, *body])
@@ -54,16 +57,20 @@ def summaries(result: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
     ]
 
 
+def _f1(summary: dict[str, Any]) -> str:
+    """Returns F1, or what C prints of 0 / 0."""
+    nothing_matched = not summary["recall"] and not summary["precision"]
+    return "-nan" if nothing_matched else f"{summary['f1']:.2f}"
+
+
 def _totals(result: dict[str, Any]) -> str:
     """Returns the line under the table; sentences that are not valid count nothing."""
+    valid = [s for s in result["per_sentence"] if s["status"] == VALID]
     names = ("gold", "test", "matched", "cross")
     gold, test, matched, cross = (
-        sum(s[f"{name}_brackets"] for s in result["per_sentence"]) for name in names
+        sum(s[f"{name}_brackets"] for s in valid) for name in names
     )
-    words, tags = (
-        sum(s[name] for s in result["per_sentence"])
-        for name in ("words", "correct_tags")
-    )
+    words, tags = (sum(s[name] for s in valid) for name in ("words", "correct_tags"))
     every = result["all"]
     brackets = (
         f"                {every['recall']:6.2f} {every['precision']:6.2f} "

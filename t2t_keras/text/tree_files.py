@@ -3,7 +3,7 @@
 import gzip
 import re
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from t2t_keras.errors import UserError
@@ -73,29 +73,33 @@ def tree_files(path: str | Path, sections: str = "") -> list[Path]:
         files = [path]
     elif path.is_dir():
         files = sorted(
-            file
-            for file in path.rglob("*")
-            if file.is_file() and file.name.lower().endswith((".mrg", ".mrg.gz"))
+            file for file in path.rglob("*") if file.is_file() and is_treebank(file)
         )
         if not files:
             raise UserError(f"{path}: the directory has no .mrg or .mrg.gz file")
     else:
         raise UserError(f"{path}: there is no such file or directory of trees")
-    if not ranges:
+    if not sections:
         return files
-    chosen = [file for file in files if _is_within(file, ranges)]
-    if not chosen:
-        raise UserError(
-            f"{path}: no file wsj_SSNN.mrg is of the sections {sections}; name others "
-            "(--train_sections, --dev_sections, --test_sections)"
-        )
-    return chosen
+    for item, numbers in ranges.items():
+        if not any(_is_within(file, [numbers]) for file in files):
+            raise UserError(
+                f"{path}: no file wsj_SSNN.mrg is of the sections {item}; name others "
+                "(--train_sections, --dev_sections, --test_sections)"
+            )
+    return [file for file in files if _is_within(file, ranges.values())]
 
 
-def _ranges(sections: str) -> list[range]:
-    """Returns the ranges of file numbers SSNN that are named."""
-    ranges = []
-    for item in filter(None, sections.replace(" ", "").split(",")):
+def is_treebank(path: str | Path) -> bool:
+    """Whether a path is a directory, or a file named `.mrg` or `.mrg.gz`."""
+    path = Path(path)
+    return path.is_dir() or path.name.lower().endswith((".mrg", ".mrg.gz"))
+
+
+def _ranges(sections: str) -> dict[str, range]:
+    """Returns the ranges of file numbers SSNN that are named, by what names them."""
+    ranges = {}
+    for item in sections.replace(" ", "").split(",") if sections else ():
         match = _SECTIONS.fullmatch(item)
         if match is None:
             raise UserError(
@@ -106,11 +110,11 @@ def _ranges(sections: str) -> list[range]:
         numbers = range(int(f"{first:0<4}"), int(f"{last:9<4}") + 1)
         if not numbers:
             raise UserError(f"sections: the range '{item}' ends before it begins")
-        ranges.append(numbers)
+        ranges[item] = numbers
     return ranges
 
 
-def _is_within(file: Path, ranges: list[range]) -> bool:
+def _is_within(file: Path, ranges: Iterable[range]) -> bool:
     """Whether a file is of the Wall Street Journal and in one of the ranges."""
     match = _WSJ_FILE.fullmatch(file.name)
     return match is not None and any(int(match[1]) in numbers for numbers in ranges)

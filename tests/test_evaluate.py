@@ -305,6 +305,7 @@ def test_flags_that_need_another(run, capfd):
 
 def test_f1_stands_with_what_it_leaves_out_wherever_it_stands(parser, capfd):
     names = {"f1", "f1_errors_as_zero", "error_sentences", "skipped_sentences"}
+    names.add("repaired")
     records = [json.loads(line) for line in (parser / "metrics.jsonl").open()]
     (dev,) = (record for record in records if record["kind"] == "dev")
     assert names <= dev.keys()

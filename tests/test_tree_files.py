@@ -105,6 +105,27 @@ def test_a_bad_tree_is_named_by_file_and_line_and_can_be_left_out(tmp_path):
     assert reasons == ["space_in_word", "unbalanced_brackets", "no_words"]
 
 
+def test_a_tree_may_go_on_in_the_first_column(tmp_path):
+    """And one that is never closed takes nothing with it, and leaves no parts."""
+    file = tmp_path / "trees"
+    tree = "(TOP (S\n(NP (NN a))\n(VP (VB b))))\n"
+    file.write_text(tree + tree.replace("))))", ")))") + tree + "(TOP (NN c))\n")
+    errors = []
+    trees = [t.format() for t in read_trees(file, on_bad=errors.append)]
+    assert trees == ["(TOP (S (NP (NN a)) (VP (VB b))))"] * 2 + ["(TOP (NN c))"]
+    (error,) = errors
+    assert str(error).startswith(f"{file}:4: ")
+    assert error.reason == "unbalanced_brackets"
+
+
+def test_a_line_that_is_not_utf8_can_be_left_out(tmp_path):
+    file = tmp_path / "trees"
+    file.write_bytes(GOOD.encode() + b"(TOP (NN \xe9))\n" + GOOD.encode())
+    errors = []
+    assert len(list(read_trees(file, on_bad=errors.append))) == 2
+    assert [error.reason for error in errors] == ["not_utf8"]
+
+
 def test_what_cannot_be_read_is_named(tmp_path):
     with pytest.raises(UserError, match="no such file"):
         tree_files(tmp_path / "absent")

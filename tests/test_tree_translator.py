@@ -203,3 +203,16 @@ def test_saved_model_equals_in_process(translator, tmp_path, changes, raw):
     ids = answer["ids"][0][0]
     assert tuple(ids[: len(expected[0][0].ids)]) == expected[0][0].ids
     assert answer["modules"] == []
+
+
+def test_the_score_of_an_output_is_that_of_the_search(translator):
+    best = [outputs[0] for outputs in translator.n_best(SENTENCES)]
+    scores = translator.score(SENTENCES, [output.text for output in best])
+    for output, score in zip(best, scores, strict=True):
+        if output.text:
+            assert score.log_prob == pytest.approx(output.log_prob, abs=1e-3)
+            assert score.tokens == output.tokens
+    with pytest.raises(UserError, match=r"'\(TOP \(NN Stop\)\)' has other words than"):
+        translator.score(["Go"], ["(TOP (NN Stop))"])
+    with pytest.raises(UserError, match="target:1: .NN. stands outside"):
+        translator.score(["Go"], ["NN"])

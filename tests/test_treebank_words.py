@@ -26,6 +26,7 @@ from t2t_keras.text.treebank_words import rules, treebank_text
         ("Mr. Smith of Smith Inc. left -- at last!", None),
         ("“Hi,” she’s gone—now.", "`` Hi , '' she 's gone — now ."),
         ("  two   spaces\tand a tab ", "two spaces and a tab"),
+        ("a set {x} and (y)", "a set -LCB- x -RCB- and -LRB- y -RRB-"),
         ("", ""),
     ],
 )

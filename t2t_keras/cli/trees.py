@@ -55,7 +55,8 @@ def add_tree_flags(parser: argparse.ArgumentParser) -> None:
     trees.add_argument(
         "--collapse_unary",
         action="store_true",
-        help="make one constituent of X over X (default: keep both; EVALB counts both)",
+        help="make one constituent of X over X in the training trees (default: keep "
+        "both, as the other splits always do: EVALB counts both)",
     )
     trees.add_argument(
         "--skip_bad_trees",
@@ -68,7 +69,7 @@ def add_tree_flags(parser: argparse.ArgumentParser) -> None:
 def with_trees(problem: Problem, args: argparse.Namespace) -> Problem:
     """Returns the problem with the treebanks that were named on the command line.
 
-    To its symbols are added those that only the training trees have.
+    To its symbols are added those that only the gold training trees have.
 
     Raises:
         UserError: the flags do not fit the problem or each other.
@@ -81,15 +82,19 @@ def with_trees(problem: Problem, args: argparse.Namespace) -> Problem:
                 "--train_source, --train_target ..."
             )
         return problem
+    from t2t_keras.data.treebank import SilverMix
+
     sources = _sources(problem, args)
     if not sources and given:
         raise UserError(
             f"--{given[0]} needs --treebank, or --train_trees, --dev_trees ..., "
             "beside it"
         )
-    if "train" in sources:
-        symbols = sources["train"].symbols(problem.symbols)
+    if train := sources.get("train"):
+        symbols = train.symbols(problem.symbols)
         problem = problem.replace(symbols=symbols)
+        if isinstance(train, SilverMix):
+            sources["train"] = train.over(symbols)
     return problem.replace(sources={**problem.sources, **sources})
 
 
@@ -97,12 +102,12 @@ def _sources(problem: Problem, args: argparse.Namespace) -> dict[Split, Source]:
     """Returns the source of each split that has one."""
     from t2t_keras.data.treebank import SilverMix, TreebankSource
 
-    def treebank(paths: list[str], sections: str = "") -> TreebankSource:
+    def treebank(paths: list[str], split: Split, sections: str = "") -> TreebankSource:
         return TreebankSource(
             paths,
             sections=sections,
             pos_tags=problem.pos_tags,
-            collapse_unary=args.collapse_unary,
+            collapse_unary=args.collapse_unary and split == "train",
             skip_bad=args.skip_bad_trees,
         )
 
@@ -111,9 +116,10 @@ def _sources(problem: Problem, args: argparse.Namespace) -> dict[Split, Source]:
         trees = getattr(args, f"{split}_trees")
         sections = getattr(args, f"{split}_sections") or ""
         if trees:
-            sources[split] = treebank(trees, sections)
+            sources[split] = treebank(trees, split, sections)
         elif args.treebank:
-            sources[split] = treebank([args.treebank], sections or _SECTIONS[split])
+            sections = sections or _SECTIONS[split]
+            sources[split] = treebank([args.treebank], split, sections)
         elif sections:
             raise UserError(
                 f"--{split}_sections needs --treebank or --{split}_trees beside it"
@@ -133,6 +139,6 @@ def _sources(problem: Problem, args: argparse.Namespace) -> dict[Split, Source]:
             else "--silver_per_gold needs --silver_trees beside it"
         )
     if args.silver_trees:
-        silver = treebank(args.silver_trees)
+        silver = treebank(args.silver_trees, "train")
         sources["train"] = SilverMix(sources["train"], silver, ratio)
     return sources

@@ -6,13 +6,14 @@ import itertools
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import Self
 
 from t2t_keras.data.files import sha256
 from t2t_keras.data.progress import say
 from t2t_keras.errors import UserError
 from t2t_keras.problem import Pair
 from t2t_keras.text.linearise import linearise
-from t2t_keras.text.tree import BadTree
+from t2t_keras.text.tree import BadTree, Tree
 from t2t_keras.text.tree_files import read_trees, tree_files
 
 
@@ -31,6 +32,8 @@ class TreebankSource:
         collapse_unary: makes one constituent of X over X.
         skip_bad: leaves out a tree that cannot be used, and says so; else the first
             one raises `UserError`.
+        known: the symbols of which the targets consist; a tree with others cannot be
+            used. Empty: any.
         dropped: what the last pass left out: reason -> number of trees.
     """
 
@@ -39,6 +42,7 @@ class TreebankSource:
     pos_tags: bool = True
     collapse_unary: bool = False
     skip_bad: bool = False
+    known: frozenset[str] = frozenset()
     dropped: Counter[str] = dataclasses.field(
         default_factory=Counter, init=False, compare=False, repr=False
     )
@@ -54,6 +58,7 @@ class TreebankSource:
                 path,
                 sections=self.sections,
                 collapse_unary=self.collapse_unary,
+                fault=self._unknown_label if self.known else None,
                 on_bad=self._drop if self.skip_bad else None,
             ):
                 symbols = linearise(tree, self.pos_tags)
@@ -77,6 +82,14 @@ class TreebankSource:
 
     def _paths(self) -> Sequence[str | Path]:
         return [self.paths] if isinstance(self.paths, str | Path) else self.paths
+
+    def _unknown_label(self, tree: Tree) -> BadTree | None:
+        """Returns what is wrong with a tree whose symbols are not all known."""
+        unknown = set(linearise(tree, self.pos_tags)) - self.known
+        if not unknown:
+            return None
+        label = min(symbol.removeprefix("/") for symbol in unknown)
+        return BadTree(f"no gold tree has the label {label}", "unknown_label")
 
     def _drop(self, error: BadTree) -> None:
         """Counts a tree that is left out, and reports it once."""
@@ -123,6 +136,11 @@ class SilverMix:
     def symbols(self, known: Iterable[str] = ()) -> tuple[str, ...]:
         """Returns the known symbols and all others of the gold trees."""
         return self.gold.symbols(known)
+
+    def over(self, symbols: Iterable[str]) -> Self:
+        """Returns the mix without silver trees that have any other symbol."""
+        silver = dataclasses.replace(self.silver, known=frozenset(symbols))
+        return dataclasses.replace(self, silver=silver)
 
     def checksum(self) -> str:
         """Returns what changes with either treebank or the ratio."""

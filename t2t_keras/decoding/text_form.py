@@ -2,8 +2,11 @@
 
 from typing import Protocol
 
+from t2t_keras.errors import UserError
 from t2t_keras.problem import Problem
 from t2t_keras.text.brackets import Brackets
+from t2t_keras.text.linearise import linearise
+from t2t_keras.text.tree import parse_tree, prepare
 from t2t_keras.text.treebank_words import treebank_text
 
 
@@ -15,6 +18,9 @@ class TextForm(Protocol):
 
     def source_text(self, text: str, raw: bool) -> str:
         """Returns an input as the model knows it; `raw` as of `DecodingOptions`."""
+
+    def target_text(self, source: str, output: str) -> str:
+        """Returns the target of which an output is made."""
 
     def repaired(self, source: str, target: str) -> tuple[str, bool]:
         """Returns a decoded target as it should be, and whether it was not."""
@@ -28,6 +34,11 @@ class PlainText:
         del raw
         return text
 
+    def target_text(self, source: str, output: str) -> str:
+        """Returns the output."""
+        del source
+        return output
+
     def repaired(self, source: str, target: str) -> tuple[str, bool]:
         """Returns the target."""
         del source
@@ -37,12 +48,26 @@ class PlainText:
 class Trees:
     """Words with a space between them to the symbols of a tree over these words."""
 
-    def __init__(self, symbols: tuple[str, ...]) -> None:
+    def __init__(self, symbols: tuple[str, ...], pos_tags: bool) -> None:
         self._brackets = Brackets.of(symbols)
+        self._pos_tags = pos_tags
 
     def source_text(self, text: str, raw: bool) -> str:
         """Returns the words, of a raw sentence as the Penn Treebank splits it."""
         return treebank_text(text, raw)
+
+    def target_text(self, source: str, output: str) -> str:
+        """Returns the symbols of a bracketed tree.
+
+        Raises:
+            UserError: it is not a tree over the words of the source.
+        """
+        if not output.strip():
+            return ""
+        tree = prepare(parse_tree(output, "target"), "target")
+        if tree.words() != source.split(" "):
+            raise UserError(f"the target '{output}' has other words than its source")
+        return " ".join(linearise(tree, self._pos_tags))
 
     def repaired(self, source: str, target: str) -> tuple[str, bool]:
         """Returns the symbols of a tree over exactly the words."""
@@ -53,4 +78,6 @@ class Trees:
 
 def text_form(problem: Problem) -> TextForm:
     """Returns the form of a problem's texts."""
-    return Trees(problem.symbols) if problem.output == "trees" else PlainText()
+    if problem.output == "trees":
+        return Trees(problem.symbols, problem.pos_tags)
+    return PlainText()

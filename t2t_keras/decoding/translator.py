@@ -168,8 +168,11 @@ class Translator:
     ) -> list[Score]:
         """Returns how probable the model finds each target, given its source.
 
+        The targets of a problem of trees are bracketed trees.
+
         Raises:
-            UserError: there are not as many sources as targets.
+            UserError: there are not as many sources as targets, or a target is not a
+                tree over the words of its source.
         """
         if len(sources) != len(targets):
             raise UserError(
@@ -179,7 +182,8 @@ class Translator:
         chosen = self.choose(**options)
         sources = [self._form.source_text(text, chosen.raw) for text in sources]
         source_ids = self._encode_sources(sources, range(len(sources)), chosen)
-        target_ids = self.target_tokenizer.encode_batch(list(targets))
+        wanted = map(self._form.target_text, sources, targets)
+        target_ids = self.target_tokenizer.encode_batch(list(wanted))
         lengths = [
             max(len(source), len(target))
             for source, target in zip(source_ids, target_ids, strict=True)

@@ -47,7 +47,8 @@ def export_saved_model(
     - `translate_ids`: `ids` [B, S] int32, each row ending in EOS (1) and padded with 0
       -> `ids` [B, n, T], `scores` [B, n], `lengths` [B, n]; no operation of TensorFlow
       Text in it;
-    - `score`: `texts` [B], `targets` [B] -> `log_prob` [B], `tokens` [B];
+    - `score`: `texts` [B], `targets` [B] -> `log_prob` [B], `tokens` [B]; of a problem
+      of trees the targets are symbols, as `text.linearise` writes them;
     - `options`: nothing -> `beam_size`, `n_best` and `alpha` as given here.
 
     The outputs are those of `Translator.n_best` before the problem's `postprocess`,

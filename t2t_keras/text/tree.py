@@ -21,7 +21,8 @@ class BadTree(UserError):
 
     Attributes:
         reason: the kind of mistake, for counting: "unbalanced_brackets",
-            "space_in_word", "word_without_tag", "bracket_without_label", "no_words".
+            "space_in_word", "word_without_tag", "bracket_without_label", "no_words",
+            "not_utf8", "unknown_label".
     """
 
     def __init__(self, message: str, reason: str) -> None:

@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from t2t_keras.errors import UserError
-from t2t_keras.text.tree import BadTree, Tree, parse_trees, prepare
+from t2t_keras.text.tree import OUTER_LABELS, BadTree, Tree, parse_trees, prepare
 
+_LABEL = re.compile(r"\(\s*([^\s()]*)")
 # The Wall Street Journal's file NN of section SS: wsj_SSNN.mrg.
 _WSJ_FILE = re.compile(r"wsj_(\d{4})\.mrg(\.gz)?", re.IGNORECASE)
 _SECTIONS = re.compile(r"(\d\d|\d{4})(?:-(\d\d|\d{4}))?")
@@ -20,19 +21,23 @@ def read_trees(
     sections: str = "",
     raw: bool = False,
     collapse_unary: bool = False,
+    fault: Callable[[Tree], BadTree | None] | None = None,
     on_bad: Callable[[BadTree], None] | None = None,
 ) -> Iterator[Tree]:
     """Reads the trees of a file, or of a directory's `.mrg` and `.mrg.gz` files.
 
     Both formats are understood: a tree a line, and the Penn Treebank's own, where a
     tree goes over several lines. In both, a bracket in a line's first column begins a
-    tree.
+    tree, unless one is open there and the bracket's label is another than the first
+    one's and no outermost bracket's. So a tree that is not balanced spoils no others.
 
     Args:
         path: a file, plain or gzipped, or a directory, searched to any depth.
         sections: as of `tree_files`.
         raw: as they stand in the file; else through `prepare`.
         collapse_unary: as of `prepare`.
+        fault: returns what is wrong with a prepared tree, if anything; the message is
+            completed by the place.
         on_bad: called with the error for each tree that cannot be used, which is then
             left out; without it, the first such tree raises.
 
@@ -42,17 +47,31 @@ def read_trees(
     """
     for file in tree_files(path, sections):
         for number, lines in _chunks(file):
-            for line, tree in parse_trees(lines, str(file), number):
+            for line, tree in _parsed(lines, file, number):
                 try:
                     if isinstance(tree, BadTree):
                         raise tree
-                    yield (
-                        tree if raw else prepare(tree, f"{file}:{line}", collapse_unary)
-                    )
+                    if not raw:
+                        tree = prepare(tree, f"{file}:{line}", collapse_unary)
+                    if fault is not None and (error := fault(tree)):
+                        raise BadTree(f"{file}:{line}: {error}", error.reason)
+                    yield tree
                 except BadTree as error:
                     if on_bad is None:
                         raise
                     on_bad(error)
+
+
+def _parsed(
+    lines: list[str], file: Path, number: int
+) -> Iterator[tuple[int, Tree | BadTree]]:
+    """Yields the trees of some lines, or what is wrong, each with its line."""
+    for line, text in enumerate(lines, number):
+        if not text.isascii() and any("\udc80" <= c <= "\udcff" for c in text):
+            message = f"{file}:{line}: the line is not UTF-8"
+            yield line, BadTree(message, "not_utf8")
+            return
+    yield from parse_trees(lines, str(file), number)
 
 
 def tree_files(path: str | Path, sections: str = "") -> list[Path]:
@@ -121,27 +140,37 @@ def _is_within(file: Path, ranges: Iterable[range]) -> bool:
 
 
 def _chunks(file: Path) -> Iterator[tuple[int, list[str]]]:
-    """Divides a file where a bracket stands in the first column.
+    """Divides a file where a bracket in the first column begins a tree.
 
     Yields:
-        The number of the first line, from 1, and the lines.
+        The number of the first line, from 1, and the lines; what is not UTF-8 in them
+        is escaped by surrogates.
     """
     start, lines = 1, []
+    depth = 0  # of brackets that are open
     opener = gzip.open if file.suffix.lower() == ".gz" else open
-    number = 0
     try:
         with opener(file, "rb") as stream:
             for number, line in enumerate(stream, 1):
-                text = line.decode("utf-8-sig" if number == 1 else "utf-8")
+                encoding = "utf-8-sig" if number == 1 else "utf-8"
+                text = line.decode(encoding, "surrogateescape")
                 if text.startswith("(") and lines:
-                    yield start, lines
-                    lines = []
+                    label = _label(text)
+                    same = (_label(lines[0]), *OUTER_LABELS)
+                    if depth <= 0 or label in same:
+                        yield start, lines
+                        lines, depth = [], 0
                 if not lines:
                     start = number
                 lines.append(text)
-    except UnicodeDecodeError:
-        raise UserError(f"{file}:{number}: the line is not UTF-8") from None
+                depth += text.count("(") - text.count(")")
     except (OSError, EOFError, zlib.error) as error:
         raise UserError(f"{file}: cannot be read ({error})") from None
     if lines:
         yield start, lines
+
+
+def _label(line: str) -> str:
+    """Returns the label of a line's first bracket."""
+    match = _LABEL.search(line)
+    return match[1] if match else ""

@@ -7,6 +7,7 @@ import re
 
 # The characters that would be taken for brackets of the tree.
 BRACKETS = ((r"\(", "-LRB-"), (r"\)", "-RRB-"))
+BRACES = ((r"\{", "-LCB-"), (r"\}", "-RCB-"))  # of raw text, as in the Treebank
 
 # From a raw sentence to words: Robert MacIntyre's script for the Treebank
 # (tokenizer.sed), but that 1,000 and 10:30, AT&T and US$ stay whole, as they are in the
@@ -48,7 +49,7 @@ _SINGLE_SPACES = ((r"[\t-\r ]+", " "), ("^ ", ""), (" $", ""))
 
 def rules(raw: bool) -> tuple[tuple[str, str], ...]:
     """Returns the (pattern, replacement) pairs that `treebank_text` applies in turn."""
-    tokenization = (*TOKENIZATION, *_SINGLE_SPACES) if raw else ()
+    tokenization = (*TOKENIZATION, *_SINGLE_SPACES, *BRACES) if raw else ()
     return (*_SINGLE_SPACES, *tokenization, *BRACKETS)
 
 

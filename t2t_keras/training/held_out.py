@@ -138,10 +138,15 @@ class HeldOut:
             **options: of the decoding; the problem's are the defaults.
 
         Returns:
-            As `evaluation.metrics.score_outputs`: BLEU or F1, in percent.
+            As `evaluation.metrics.score_outputs`: BLEU or F1, in percent; of trees also
+            "repaired", the share of the outputs that were.
         """
+        problem = translator.problem
         decoded = self.decode(translator, sentences, **options)
-        return score_outputs(translator.problem, decoded.outputs, decoded.references)
+        scores = score_outputs(problem, decoded.outputs, decoded.references)
+        if problem.output == "trees":
+            scores["repaired"] = decoded.repaired
+        return scores
 
     def decode(
         self, translator: Translator, sentences: int | None = None, **options: Any

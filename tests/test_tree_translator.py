@@ -214,5 +214,5 @@ def test_the_score_of_an_output_is_that_of_the_search(translator):
             assert score.tokens == output.tokens
     with pytest.raises(UserError, match=r"'\(TOP \(NN Stop\)\)' has other words than"):
         translator.score(["Go"], ["(TOP (NN Stop))"])
-    with pytest.raises(UserError, match="target:1: .NN. stands outside"):
+    with pytest.raises(UserError, match=r"target:1: .NN. stands outside"):
         translator.score(["Go"], ["NN"])

@@ -9,7 +9,7 @@ import numpy as np
 
 from t2t_keras import HParams, registry
 
-# Before TensorFlow is imported: warnings about this machine's CPU are no news.
+# Before TensorFlow is imported: it would warn about this machine's CPU.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 FIRST_PIECE = 2  # after padding and EOS

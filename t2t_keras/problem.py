@@ -76,8 +76,7 @@ class Problem:
         copies: how often each training pair is among the examples.
         beam_size: of the beam search.
         alpha: exponent of the length penalty ((5 + length) / 6) ** alpha.
-        extra_length: an output has at most as many pieces as its input and so many
-            more.
+        extra_length: an output is at most so many pieces longer than its input.
         constraint: what an output must be: "brackets" for `symbols` that are a tree
             over the words of the source, X closed by /X (`decoding.brackets`).
         postprocess: (source text, decoded text) -> the text to show and to score.
@@ -144,7 +143,7 @@ class Problem:
         for split in self.sources:
             if split not in get_args(Split):
                 raise UserError(
-                    f"problem '{self.name}': '{split}' is no split; they are "
+                    f"problem '{self.name}': '{split}' is not a split; the splits are "
                     f"{', '.join(get_args(Split))}"
                 )
 

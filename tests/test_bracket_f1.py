@@ -249,7 +249,7 @@ def test_lines_that_are_no_trees_are_told(tmp_path, caplog):
     assert (result["error"], result["skip"]) == (1, 2)
     (message,) = caplog.messages
     assert message == (
-        f"{test}: 2 of 3 lines are no trees, the first of them line 1; EVALB counts "
+        f"{test}: 2 of 3 lines are not trees, the first of them line 1; EVALB counts "
         "them as errors, or skips them if they have no words"
     )
 

@@ -157,7 +157,7 @@ def test_parse():
         ("copies", "no rule 'copies'; they are identical, control"),
         ("ratio", "write ratio=NUMBER, not 'ratio'"),
         ("identical=1", "write identical, not"),
-        ("word=x", "'x' is no number for word"),
+        ("word=x", "'x' is not a number for word"),
         ("ratio=0.5", "ratio must be at least 1"),
         ("letters=2", "letters is a share"),
         ("word=-1", "must not be negative"),

@@ -84,10 +84,10 @@ def test_files_that_cannot_be_read(tmp_path):
         ParallelFiles(good, absent).checksum()
     assert "Is a directory" in fails(ParallelFiles(tmp_path, good))
     text = write(tmp_path / "text.gz.txt", "no gzip\n").rename(tmp_path / "text.gz")
-    assert "no whole gzip file" in fails(ParallelFiles(text, good))
+    assert "not a complete gzip file" in fails(ParallelFiles(text, good))
     cut = tmp_path / "cut.gz"
     cut.write_bytes(gzip.compress(b"x\n" * 1000)[:-10])
-    assert f"{cut} is no whole gzip file" in fails(ParallelFiles(cut, good))
+    assert f"{cut} is not a complete gzip file" in fails(ParallelFiles(cut, good))
 
 
 def test_checksum_is_about_content(tmp_path):

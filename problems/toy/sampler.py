@@ -122,7 +122,7 @@ class Sampler:
     def _clause(
         self, tenses: Sequence[Tense] = tuple(Tense), negatable: bool = True
     ) -> Clause:
-        """A clause that is no relative clause, in one of the tenses."""
+        """A clause that is not a relative clause, in one of the tenses."""
         tense = self._rng.choice(tenses)
         negated = negatable and self._maybe(0.25)
         if tense is not Tense.CAN and self._maybe(0.15):

@@ -60,8 +60,8 @@ def add_decoding_flags(parser: argparse.ArgumentParser) -> None:
     beam.add_argument(
         "--constraint",
         choices=get_args(Constraint),
-        help="brackets: only trees over the words are searched; none: an output that "
-        "is none is repaired (default: the problem's)",
+        help="brackets: only trees over the words are searched; none: the search is "
+        "free, and malformed trees are repaired (default: the problem's)",
     )
 
 

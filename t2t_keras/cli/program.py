@@ -66,7 +66,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _run(args: argparse.Namespace) -> None:
     """Runs the verb and prints its result, alone, on standard output."""
     verb = _VERBS[args.verb]
-    # Before TensorFlow is imported: warnings about this machine's CPU are no news.
+    # Before TensorFlow is imported: it would warn about this machine's CPU.
     # Of several processes each would also report, in its own words, that one is gone.
     level = "3" if os.environ.get("TF_CONFIG") else "2"
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", level)

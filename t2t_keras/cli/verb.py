@@ -18,8 +18,7 @@ class Verb:
         add_flags: declares the verb's flags on its parser.
         run: does the work; returns the object that `--json` prints.
         show: that object as text for people; an empty text prints nothing.
-        uses_tensorflow: whether it is of no use without TensorFlow, which may depend
-            on its flags.
+        uses_tensorflow: whether it needs TensorFlow, which may depend on its flags.
     """
 
     summary: str

@@ -24,17 +24,17 @@ def batch_plan(
 
     Args:
         bucketing: as in `HParams`.
-        source_length: as of `BatchPlan`.
-        target_length: as of `BatchPlan`.
-        batch_tokens: as of `BatchPlan`.
-        seed: as of `BatchPlan`.
+        source_length: see `BatchPlan`.
+        target_length: see `BatchPlan`.
+        batch_tokens: see `BatchPlan`.
+        seed: see `BatchPlan`.
     """
     kind = {"exact": BatchPlan, "t2t": BucketPlan}[bucketing]
     return kind(source_length, target_length, batch_tokens, seed)
 
 
 class BucketPlan(BatchPlan):
-    """The batches of every epoch by tensor2tensor's rule; arguments as of `BatchPlan`.
+    """The batches of every epoch by tensor2tensor's rule; arguments as in `BatchPlan`.
 
     Pairs are shuffled and fall into buckets by the length of their longer side. A
     bucket gives a batch whenever it is full, and at the end of an epoch what is left in

@@ -102,5 +102,5 @@ def parse_cleaning(text: str) -> Cleaning:
         try:
             rules[name] = True if kind is bool else kind(value)
         except ValueError:
-            raise UserError(f"--clean: '{value}' is no number for {name}") from None
+            raise UserError(f"--clean: '{value}' is not a number for {name}") from None
     return Cleaning(**rules)

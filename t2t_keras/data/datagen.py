@@ -65,17 +65,17 @@ def generate_share(
     """Does one task's share of `generate`, and the rest if it is the last to be done.
 
     Args:
-        problem: as of `generate`, the same for all tasks.
+        problem: as in `generate`, the same for all tasks.
         data_dir: on a disk that all tasks share.
         task: this one.
-        workers: as of `generate`.
-        seed: as of `generate`, the same for all tasks.
+        workers: see `generate`.
+        seed: as in `generate`, the same for all tasks.
 
     Returns:
         The manifest, or None as long as other shares are missing.
 
     Raises:
-        UserError: as of `generate`.
+        UserError: as in `generate`.
     """
     problem.source("train")
     data_dir = Path(data_dir)

@@ -236,7 +236,7 @@ def _scan(shard: Path) -> np.ndarray:
     lengths = np.concatenate(parts).astype(np.int32)
     if len(lengths) and not lengths.min():  # an absent feature parses as an empty one
         raise UserError(
-            f"{shard}: a record lacks `inputs` or `targets`; this is no data of a "
+            f"{shard}: a record lacks `inputs` or `targets`; this is not data of a "
             "sequence-to-sequence problem"
         )
     return lengths

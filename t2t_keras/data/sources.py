@@ -53,7 +53,7 @@ def read_lines(path: str | Path) -> Iterator[str]:
                     text = text.removeprefix("\ufeff")
                 yield text.removesuffix("\n").removesuffix("\r")
     except (EOFError, zlib.error, gzip.BadGzipFile):
-        raise UserError(f"{path} is no whole gzip file; copy it anew") from None
+        raise UserError(f"{path} is not a complete gzip file; copy it again") from None
     except OSError as error:
         raise UserError(f"cannot read {path}: {error.strerror}") from None
 

@@ -44,7 +44,7 @@ def worker_pool(
         yield pool
     except BrokenProcessPool:
         raise UserError(
-            "a worker process died, perhaps for want of memory; run the same command "
+            "a worker process died, perhaps out of memory; run the same command "
             "with fewer --workers, and it goes on where it stopped (a script of your "
             "own must call datagen under `if __name__ == '__main__':`)"
         ) from None

@@ -26,7 +26,7 @@ class BracketPieces(NamedTuple):
 
     Attributes:
         leaf: [V] int32, the kinds of words that the piece can stand for (bits of
-            `text.punctuation`); 0 if it is no leaf.
+            `text.punctuation`); 0 if it is not a leaf.
         opens: [V] int32, the number of the label that the piece opens, from 1; or 0.
         closes: [V] int32, the number of the label that the piece closes; or 0.
     """
@@ -175,7 +175,7 @@ class BalancedBrackets:
     def advance(self, state: _State, parents: tf.Tensor, tokens: tf.Tensor) -> _State:
         """Returns the state after the pieces [B, K].
 
-        What becomes of places that no hypothesis takes does not matter.
+        Places that no hypothesis takes may hold anything.
         """
         stack, depth, openers, words = (
             tf.gather(tensor, parents, batch_dims=1) for tensor in state

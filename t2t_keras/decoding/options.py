@@ -18,8 +18,7 @@ class DecodingOptions:
     Attributes:
         beam_size: K; 1 is greedy search.
         alpha: exponent of the length penalty ((5 + length) / 6) ** alpha.
-        extra_length: an output has at most as many pieces as its input and so many
-            more.
+        extra_length: an output is at most so many pieces longer than its input.
         n_best: how many outputs for each input.
         min_length: pieces that an output has at least, EOS not counted.
         sampling: draw outputs at random instead of searching for the best.

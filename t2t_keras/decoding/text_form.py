@@ -17,7 +17,7 @@ class TextForm(Protocol):
     """
 
     def source_text(self, text: str, raw: bool) -> str:
-        """Returns an input as the model knows it; `raw` as of `DecodingOptions`."""
+        """Returns an input as the model knows it; `raw` as in `DecodingOptions`."""
 
     def target_text(self, source: str, output: str) -> str:
         """Returns the target of which an output is made."""

@@ -104,7 +104,7 @@ class Translator:
         prefixes: Sequence[str] | None = None,
         **options: Any,
     ) -> list[str]:
-        """Returns the best output of each text; arguments as of `n_best`."""
+        """Returns the best output of each text; arguments as in `n_best`."""
         return [best[0].text for best in self.n_best(texts, None, prefixes, **options)]
 
     def n_best(

@@ -204,7 +204,7 @@ def evaluate_files(
         bad = [n for n, s in enumerate(sentences, 1) if not s.readable]
         if bad:
             _log.warning(
-                "%s: %d of %d lines are no trees, the first of them line %d; EVALB "
+                "%s: %d of %d lines are not trees, the first of them line %d; EVALB "
                 "counts them as errors, or skips them if they have no words",
                 *(path, len(bad), len(sentences), bad[0]),
             )

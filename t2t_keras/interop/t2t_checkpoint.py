@@ -53,7 +53,7 @@ class T2TCheckpoint:
                 )
             self.path = Path(newest)
         if not self.path.with_name(self.path.name + ".index").exists():
-            raise UserError(f"there is no {self.path}.index, no checkpoint")
+            raise UserError(f"{self.path} is not a checkpoint: it has no .index file")
         try:
             self._reader = tf.train.load_checkpoint(str(self.path))
         except (tf.errors.OpError, ValueError) as error:

@@ -32,15 +32,15 @@ def import_t2t_run(
     trained on: Adam's moments are left behind.
 
     Args:
-        checkpoint_path: as of `load_t2t`.
-        hparams_json: as of `load_t2t`.
+        checkpoint_path: see `load_t2t`.
+        hparams_json: see `load_t2t`.
         vocab: the `.subwords` file of both languages.
         problem_name: one of ours, which tells how to decode: `translate_ende`.
         output_dir: the run directory, new.
-        target_space_id: as of `load_t2t`.
+        target_space_id: see `load_t2t`.
 
     Raises:
-        UserError: as of `load_t2t`; or the vocabulary is not the checkpoint's, there is
+        UserError: as in `load_t2t`; or the vocabulary is not the checkpoint's, there is
             no such problem, or the directory holds a run.
     """
     problem = registry.problem(problem_name)

@@ -19,11 +19,11 @@ class WindowSelfAttention(SelfAttention):
     """`SelfAttention` of each position i to those from i - `before` to i + `after`.
 
     Args:
-        *args: as of `SelfAttention`.
+        *args: see `SelfAttention`.
         before: positions seen on the left.
         after: positions seen on the right; 0 in the decoder, where with
             `before` = r - 1 the window is i - r < j <= i.
-        **kwargs: as of `SelfAttention`.
+        **kwargs: see `SelfAttention`.
     """
 
     def __init__(self, *args: Any, before: int, after: int, **kwargs: Any) -> None:

@@ -86,7 +86,7 @@ def export_saved_model(
         )
     target = Path(export_dir)
     if target.exists() and not _may_replace(target):
-        raise UserError(f"{target} is there and is no SavedModel; name another place")
+        raise UserError(f"{target} exists and is not a SavedModel; name another place")
     target.parent.mkdir(parents=True, exist_ok=True)
 
     module = _Served(translator, chosen)

@@ -24,7 +24,7 @@ TAGS = (
     *("ADD", "AFX", "GW", "HYPH", "NFP"),
 )
 UNTAGGED = "XX"  # in place of every tag, as by Vinyals et al. (2015)
-UNKNOWN_TAG = "NN"  # of a word that is no punctuation mark and has no tag
+UNKNOWN_TAG = "NN"  # of a word that is not a punctuation mark and has no tag
 
 BRACKETS = (*CONSTITUENTS, *(f"/{label}" for label in CONSTITUENTS))
 SYMBOLS = (*BRACKETS, *TAGS)  # of `linearise`
@@ -64,7 +64,7 @@ def restore(words: Sequence[str], symbols: Sequence[str]) -> Tree:
     the same symbols. The Penn Treebank has none.)
 
     Raises:
-        UserError: the symbols are no tree over exactly these words; see
+        UserError: the symbols are not a tree over exactly these words; see
             `Brackets.repair`.
     """
     opener_of = _match(symbols)
@@ -109,7 +109,7 @@ def restore_text(source: str, output: str) -> str:
         The tree on one line; an empty line for a source without words.
 
     Raises:
-        UserError: the symbols are no tree over the words.
+        UserError: the symbols are not a tree over the words.
     """
     words = [word for word in source.split(" ") if word]
     return restore(words, output.split()).format() if words else ""
@@ -128,7 +128,7 @@ def _match(symbols: Sequence[str]) -> dict[int, int]:
     """
     opener_of: dict[int, int] = {}
     unmatched: list[int] = []  # what a closer could still match, in order
-    newest = -1  # the last symbol that is no closer
+    newest = -1  # the last symbol that is not a closer
     for position, symbol in enumerate(symbols):
         if not _closes(symbol):
             unmatched.append(position)

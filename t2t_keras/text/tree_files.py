@@ -33,9 +33,9 @@ def read_trees(
 
     Args:
         path: a file, plain or gzipped, or a directory, searched to any depth.
-        sections: as of `tree_files`.
+        sections: see `tree_files`.
         raw: as they stand in the file; else through `prepare`.
-        collapse_unary: as of `prepare`.
+        collapse_unary: see `prepare`.
         fault: returns what is wrong with a prepared tree, if anything; the message is
             completed by the place.
         on_bad: called with the error for each tree that cannot be used, which is then

@@ -29,7 +29,7 @@ def evaluate(
         split: of its data.
         problem: the run's, perhaps to be scored in another way; None: just the run's.
         checkpoint: see `RunDirectory.restore`.
-        data_dir: as of `HeldOut.of_run`.
+        data_dir: see `HeldOut.of_run`.
         sentences: how many to decode; None: all; 0: only the loss.
         write: where to write the decoded sentences: as `{write}.source`, `.reference`
             and `.hypothesis`.

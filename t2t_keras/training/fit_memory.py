@@ -57,7 +57,7 @@ def fit_batch_tokens(
         problem: of the run.
         config: of the run; names data and vocabularies.
         hparams: all but `batch_tokens` count.
-        simulate_devices: as of `make_strategy`.
+        simulate_devices: see `make_strategy`.
         memory_gb: that the process may take on the CPU, or one GPU's share; None: what
             the machine has free, or all of the GPU.
         micro_batches: of each replica.

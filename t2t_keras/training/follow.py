@@ -136,7 +136,7 @@ def follow(
         run: which may be in training, by another process.
         split: of its data.
         problem: the run's, perhaps to be scored in another way.
-        data_dir: as of `HeldOut.of_run`.
+        data_dir: see `HeldOut.of_run`.
         sentences: how many to decode at each checkpoint; None: all; 0: only the loss.
         wait_minutes: how long to wait for a checkpoint; 0: for none.
         **options: of the decoding; the problem's are the defaults.

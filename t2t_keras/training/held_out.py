@@ -151,7 +151,7 @@ class HeldOut:
     def decode(
         self, translator: Translator, sentences: int | None = None, **options: Any
     ) -> Decoded:
-        """Decodes the first (or all) sentences; arguments as of `metrics`."""
+        """Decodes the first (or all) sentences; arguments as in `metrics`."""
         sources, references = self.texts(translator, sentences)
         best = [outputs[0] for outputs in translator.n_best(sources, **options)]
         repaired = sum(output.is_repaired for output in best) / len(best)

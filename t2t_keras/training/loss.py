@@ -55,7 +55,7 @@ def summed_cross_entropy(logits: Any, target: Any, smoothing: float) -> Any:
     Args:
         logits: float32 [B, T, V]
         target: int [B, T], padded with 0.
-        smoothing: as of `smoothed_cross_entropy`.
+        smoothing: see `smoothed_cross_entropy`.
     """
     rows = ops.reshape(logits, (-1, logits.shape[-1]))
     per_token = smoothed_cross_entropy(rows, ops.reshape(target, (-1,)), smoothing)

@@ -1,6 +1,7 @@
 """Problem: what a task is, as data."""
 
 import dataclasses
+import math
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal, Self, get_args, get_origin
 
@@ -47,7 +48,7 @@ class Cleaning:
             raise UserError(f"cleaning: letters is a share, not {self.letters}")
         if self.word < 0:
             raise UserError(f"cleaning: word must not be negative, but is {self.word}")
-        if self.ratio and self.ratio < 1:
+        if self.ratio and not 1 <= self.ratio < math.inf:
             raise UserError(f"cleaning: ratio must be at least 1, not {self.ratio}")
 
 

@@ -26,6 +26,7 @@ from t2t_keras.layers.unscaled_attention import (
     UnscaledSelfAttention,
 )
 from t2t_keras.layers.window_attention import WindowSelfAttention
+from t2t_keras.model.decoder import DecoderLayer
 from t2t_keras.model.transformer import Transformer
 
 VOCAB = 17
@@ -121,17 +122,24 @@ def test_any_length_in_one_traced_function():
         np.testing.assert_allclose(traced(x), layer(x, None), atol=1e-5)
 
 
-def test_the_largest_tensor_grows_linearly_with_the_length():
+@pytest.mark.parametrize("kind", ["encoder", "decoder"])
+def test_the_largest_tensor_grows_linearly_with_the_length(kind):
     """No operation of the forward or backward pass makes n^2 values."""
 
     def largest(length):
-        layer = attention_layer(WindowSelfAttention, before=8, after=8)
         x = tf.TensorSpec([1, length, D])
+        if kind == "encoder":
+            layer = attention_layer(WindowSelfAttention, before=8, after=8)
+        else:
+            hparams = HParams(d_model=D, d_ff=D, num_heads=HEADS, attention_window=8)
+            layer = DecoderLayer(hparams, dtype="float32")
+            layer.build(None)
 
         def gradient(x):
+            source = [x[:, :3], tf.zeros([1, 1, 1, 3])]
             with tf.GradientTape() as tape:
                 tape.watch(x)
-                y = tf.reduce_sum(layer(x, None))
+                y = layer(x, None) if kind == "encoder" else layer(x, *source)
             return tape.gradient(y, x)
 
         graph = tf.function(gradient).get_concrete_function(x).graph

@@ -19,6 +19,8 @@ from t2t_keras.training.checkpoint import (
     write_checkpoint,
 )
 
+DATA = ".data-00000-of-00001"
+
 
 def tensors(step: int, value: float, shape=(2, 3)) -> dict[str, tf.Tensor]:
     return {
@@ -94,6 +96,15 @@ def test_a_half_written_checkpoint_is_none(tmp_path):
     (tmp_path / "incomplete.model.ckpt-3.index").write_bytes(b"half")
     assert checkpoints.steps() == [1]
     assert Checkpoint(checkpoints.find()).step == 1
+
+
+@pytest.mark.parametrize(("suffix", "size"), [(".index", 0), (DATA, 10)])
+def test_a_damaged_checkpoint_is_named(tmp_path, suffix, size):
+    saved(tmp_path, 1)
+    file = tmp_path / f"model.ckpt-1{suffix}"
+    file.write_bytes(file.read_bytes()[:size])
+    with pytest.raises(UserError, match=r"model\.ckpt-1 cannot be read \(.*remove its"):
+        Checkpoint(tmp_path / "model.ckpt-1").tensor("model/b")
 
 
 def test_find(tmp_path):

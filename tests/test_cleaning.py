@@ -159,6 +159,8 @@ def test_parse():
         ("identical=1", "write identical, not"),
         ("word=x", "'x' is not a number for word"),
         ("ratio=0.5", "ratio must be at least 1"),
+        ("ratio=nan", "ratio must be at least 1"),
+        ("letters=nan", "letters is a share"),
         ("letters=2", "letters is a share"),
         ("word=-1", "must not be negative"),
     ],

@@ -233,6 +233,11 @@ def test_no_examples(tmp_path):
     assert "the train source has not a single pair" in mistake(none, tmp_path)
 
 
+def test_no_training_pair_is_left(tmp_path):
+    message = mistake(PROBLEM.replace(max_length=2), tmp_path)
+    assert message.startswith("not one training pair is left of 290: dropped were")
+
+
 def test_a_source_that_changes_while_it_is_read(tmp_path):
     passes = iter([TRAIN, TRAIN, TRAIN[:-100], TRAIN])
 

@@ -41,6 +41,15 @@ def test_rules(argv, capfd, tmp_path):
     assert result["dropped"] == {"empty": 0, "few_letters": 1, "over_length": 0}
 
 
+def test_the_longest_pair_is_a_flag(argv, capfd, tmp_path):
+    source = tmp_path / "source"
+    source.write_text("a b c " * 9 + source.read_text())
+    assert main([*argv, "--max_length", "12"]) == 0
+    result = json.loads(capfd.readouterr().out)
+    assert result["dropped"]["over_length"] == 1
+    assert result["examples"] == {"train": 59}
+
+
 @pytest.mark.parametrize(
     ("flags", "message"),
     [

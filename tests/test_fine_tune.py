@@ -5,6 +5,7 @@ import pytest
 from small_data import small_data
 from small_run import assert_same, trainer, weights
 
+import t2t_keras
 from t2t_keras.data.datagen import generate
 from t2t_keras.errors import UserError
 from t2t_keras.training.checkpoint import Checkpoint
@@ -100,12 +101,17 @@ def test_what_does_not_fit_is_named(hparams, message, general, data_dir, tmp_pat
         training.train()
 
 
-def test_what_is_no_run(data_dir, tmp_path):
+def test_what_is_not_a_run_is_refused_before_anything_is_written(data_dir, tmp_path):
     (tmp_path / "empty").mkdir()
-    for name, message in (("empty", "is not a run"), ("absent", "neither a run nor a")):
-        training = trainer(data_dir, tmp_path / "run", init_from=tmp_path / name)
-        with pytest.raises(UserError, match=message):
-            training.train()
+    for name in ("empty", "absent"):
+        with pytest.raises(UserError, match=f"--init_from: .*{name} is neither a run"):
+            t2t_keras.train(
+                *("translate_text", "tiny"),
+                data_dir=data_dir,
+                output_dir=tmp_path / "run",
+                init_from=tmp_path / name,
+            )
+    assert not (tmp_path / "run").exists()
 
 
 def test_the_average_of_the_newest_step_is_preferred(general, data_dir, tmp_path):

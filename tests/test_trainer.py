@@ -3,6 +3,7 @@
 import dataclasses
 import itertools
 import json
+import shutil
 import signal
 import types
 
@@ -178,3 +179,23 @@ def test_early_stopping_keeps_the_best_and_stays_stopped(data_dir, tmp_path):
     again = trainer(data_dir, tmp_path, options=options, **hparams).train()
     assert (again["step"], again["stopped_by"]) == (figures["step"], "patience")
     assert again["dev_best"] == best
+
+
+def test_other_data_is_refused_and_moved_data_is_not(data_dir, tmp_path):
+    trainer(data_dir, tmp_path / "run").train()
+    moved, other = tmp_path / "moved", tmp_path / "other"
+    for copy in (moved, other):
+        shutil.copytree(data_dir, copy)
+    manifest = other / "translate_text.manifest.json"
+    manifest.write_text(manifest.read_text().replace('"seed": 0', '"seed": 9'))
+    trainer(moved, tmp_path / "run")
+    with pytest.raises(UserError, match=r"data_dir was .*, is now .*other, other data"):
+        trainer(other, tmp_path / "run")
+
+
+def test_a_damaged_configuration_is_named(data_dir, tmp_path):
+    trainer(data_dir, tmp_path / "run")
+    for text in ("{", '{"unknown": 1}'):
+        (tmp_path / "run" / "config.json").write_text(text)
+        with pytest.raises(UserError, match=r"config\.json is not as it was written"):
+            RunDirectory(tmp_path / "run")

@@ -146,6 +146,7 @@ def test_no_lines(translator):
     ("options", "message"),
     [
         ({"beam_size": 0}, "beam_size must be at least 1"),
+        ({"alpha": float("nan")}, "alpha must be a finite number"),
         ({"n_best": 5}, "n_best 5 is more than beam_size 4; raise beam_size"),
         ({"temperature": 0.0}, "temperature must be above 0"),
         ({"top_p": 1.5}, "top_p must be"),

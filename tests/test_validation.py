@@ -87,12 +87,51 @@ def test_evaluations_of_a_killed_process_are_recalled_up_to_its_checkpoint(tmp_p
     assert resumed.best_step == 2
 
 
+def test_the_best_on_the_disk_is_the_best_of_the_evaluations(tmp_path):
+    """With another way to choose it is written again, or all is forgotten."""
+    evaluated(tmp_path, list(FIGURES), [1, 2, 3, 4])  # the best by loss is 2
+    checkpoints = CheckpointDirectory(tmp_path)
+    tensors = {"model/a": tf.constant([3.0]), "step": tf.constant(3, tf.int64)}
+    checkpoints.save(3, tensors, keep=9)
+
+    def resumed(**options):
+        weights = {"model/a": tf.Variable([0.0])}
+        options = TrainOptions(**options)
+        validation = Validation(None, None, weights, {}, checkpoints, options)
+        validation.resume(4)
+        return validation.best_step, checkpoints.steps("best.ckpt")
+
+    assert resumed(best_by="metric") == (3, [3])
+    best = Checkpoint(checkpoints.find("best"))
+    assert (best.step, best.tensor("model/a")) == (3, [3.0])
+    assert resumed() == (None, [3])  # the weights of step 2 are gone
+
+
 def test_what_has_been_evaluated_is_not_evaluated_again(tmp_path):
     validation = evaluated(tmp_path, list(FIGURES[:1]), [1])
     assert validation.evaluate(1, None) == {
         "dev_loss": 5.0,
         "dev_metrics": {"bleu": 10.0},
     }
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"eval_every": 0}, "eval_every must be at least 1"),
+        ({"save_minutes": float("nan")}, "save_minutes must be at least 0"),
+        ({"patience": -3}, "patience must be at least 0"),
+        ({"best_by": "foo"}, "best_by must be loss or metric"),
+    ],
+)
+def test_impossible_options(options, message):
+    with pytest.raises(UserError, match=message):
+        TrainOptions(**options)
+
+
+def test_what_the_paper_needs_is_kept_by_default():
+    """The last 20 checkpoints of big; 5 of base are averaged at the end (6.1)."""
+    assert (TrainOptions().keep, TrainOptions().average_last) == (20, 5)
 
 
 def test_best_by_needs_sentences():

@@ -69,6 +69,12 @@ def _datagen_flags(parser: argparse.ArgumentParser) -> None:
         "--bpe_dropout (default: the problem's)",
     )
     parser.add_argument(
+        "--max_length",
+        type=positive,
+        metavar="N",
+        help="drop training pairs with a side of more pieces (default: the problem's)",
+    )
+    parser.add_argument(
         "--task",
         metavar="K/N",
         default="1/1",
@@ -165,7 +171,7 @@ def _problem(args: argparse.Namespace) -> Problem:
         for split in of_tfds:
             sources[split] = dataclasses.replace(sources[split], data_dir=args.tfds_dir)
     problem = with_trees(problem.replace(sources=sources), args)
-    numbers = ("vocab_size", "bpe_dropout", "copies")
+    numbers = ("vocab_size", "bpe_dropout", "copies", "max_length")
     changes = {name: getattr(args, name) for name in numbers}
     problem = problem.replace(**{k: v for k, v in changes.items() if v is not None})
     if args.clean:

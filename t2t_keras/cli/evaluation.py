@@ -15,6 +15,7 @@ from t2t_keras.cli.verb import (
     add_usr_dir,
     columns,
     not_negative,
+    not_negative_number,
     table,
 )
 from t2t_keras.errors import UserError
@@ -71,7 +72,7 @@ def _evaluate_flags(parser: argparse.ArgumentParser) -> None:
     )
     run.add_argument(
         "--wait_minutes",
-        type=float,
+        type=not_negative_number,
         metavar="M",
         help="of --all_checkpoints: follow the training until it has reached its last "
         "step, or M minutes have passed without a new checkpoint; it may not even have "

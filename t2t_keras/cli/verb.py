@@ -116,6 +116,14 @@ def positive_number(text: str) -> float:
     return number
 
 
+def not_negative_number(text: str) -> float:
+    """Converts a flag's text to a finite number, 0 or above."""
+    number = float(text)
+    if not 0 <= number < math.inf:
+        raise argparse.ArgumentTypeError(f"must not be negative, but is {text}")
+    return number
+
+
 def seed(text: str) -> int:
     """Converts a flag's text to a seed, of 31 bits."""
     number = int(text)

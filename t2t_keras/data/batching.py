@@ -43,7 +43,7 @@ class BatchPlan:
             raise UserError(
                 f"hparams: batch_tokens {batch_tokens} is less than the longest "
                 f"example's {self._longer.max()} tokens; raise it, or lower the "
-                "problem's max_length and generate the data again"
+                "problem's max_length (--max_length) and generate the data again"
             )
         self._starts = self._cut(batch_tokens)
         order = self._order(np.random.default_rng((seed, 0)))

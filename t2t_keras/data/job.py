@@ -84,8 +84,15 @@ class Job:
                         f"{self.work}: still to do: task {', '.join(map(str, missing))}"
                     )
                     return None
-                dropped = self._write()
-                self._manifest(dropped).save(self._done(self._manifest_name))
+                manifest = self._manifest(self._write())
+                if not manifest.examples["train"]:
+                    raise UserError(
+                        "not one training pair is left of "
+                        f"{self._pairs['train']:,}: dropped were "
+                        f"{manifest.dropped['train']}; drop fewer (--clean, "
+                        "--max_length)"
+                    )
+                manifest.save(self._done(self._manifest_name))
             self._publish()
         # What an earlier run had left to publish may be of another recipe.
         manifest = complete(self.recipe, self.data_dir)

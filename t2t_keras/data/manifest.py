@@ -1,6 +1,8 @@
 """The manifest: what a data directory was made from, and what came of it."""
 
 import dataclasses
+import hashlib
+import json
 from pathlib import Path
 from typing import Any, Self
 
@@ -145,6 +147,13 @@ class Manifest(Recipe):
     examples: dict[Split, int]
     dropped: dict[Split, dict[str, int]]
     tokens: dict[Split, dict[str, int]]
+
+    @property
+    def fingerprint(self) -> str:
+        """What changes with the examples: SHA-256 of all but where pieces came from."""
+        fields = dataclasses.asdict(self)
+        del fields["given_vocabularies"]
+        return hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()
 
     @staticmethod
     def path(data_dir: Path, data_name: str) -> Path:

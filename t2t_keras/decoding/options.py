@@ -1,6 +1,7 @@
 """How to decode: one record of options, the same for every way in."""
 
 import dataclasses
+import math
 from typing import TYPE_CHECKING, Self, get_args
 
 from t2t_keras.errors import UserError
@@ -56,6 +57,9 @@ class DecodingOptions:
         for name, least in _LEAST.items():
             if getattr(self, name) < least:
                 raise UserError(f"{name} must be at least {least}")
+        for name in ("alpha", "temperature", "top_p"):
+            if not math.isfinite(getattr(self, name)):
+                raise UserError(f"{name} must be a finite number")
         if not self.sampling and self.n_best > self.beam_size:
             raise UserError(
                 f"n_best {self.n_best} is more than beam_size {self.beam_size}; "

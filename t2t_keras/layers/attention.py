@@ -139,6 +139,10 @@ class SelfAttention(_MultiHead):
         self.projection.build((None, self.d_model))
         super().build(input_shape)
 
+    def causal_bias(self, length: Any) -> Any:
+        """Returns what hides the future in `call`, for T = `length`."""
+        return causal_bias(length)
+
     def call(self, x: Any, bias: Any, seed: Any = None) -> Any:
         """Attends.
 

@@ -48,6 +48,10 @@ class WindowSelfAttention(SelfAttention):
         seen = slice(-self.before, None) if self.before else slice(0)
         return super().step(x, key[:, :, seen], value[:, :, seen])
 
+    def causal_bias(self, length: Any) -> None:
+        """Returns None: the window hides the future."""
+        del length
+
     def call(self, x: Any, bias: Any, seed: Any = None) -> Any:
         """Attends.
 

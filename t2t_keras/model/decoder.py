@@ -6,7 +6,7 @@ import keras
 from keras import ops
 
 from t2t_keras.hparam import HParams
-from t2t_keras.layers.attention import CrossAttention, SelfAttention, causal_bias
+from t2t_keras.layers.attention import CrossAttention, SelfAttention
 from t2t_keras.layers.linear import Linear
 from t2t_keras.model.stack import Stack, attention, feed_forward, residuals
 
@@ -44,7 +44,7 @@ class DecoderLayer(keras.layers.Layer):
             bias: hides the source's padding, [B, 1, 1, S].
             seed: of dropout; None at inference.
         """
-        causal = causal_bias(ops.shape(x)[1])
+        causal = self.self_attention.causal_bias(ops.shape(x)[1])
         key, value = self.cross_attention.project_memory(memory)
         return self._sublayers(
             x,

@@ -22,6 +22,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import keras
+import numpy as np
 import tensorflow as tf
 
 from t2t_keras.errors import UserError
@@ -122,22 +123,43 @@ def write_checkpoint(path: Path, tensors: Mapping[str, tf.Tensor]) -> None:
         raise UserError(f"cannot write checkpoint {path}: {error}") from None
 
 
+# What TensorFlow raises when a file of a checkpoint is cut off, empty or gone.
+_UNREADABLE = (tf.errors.OpError, ValueError, IndexError, RuntimeError)
+
+
 class Checkpoint:
-    """A checkpoint on disk, read one tensor at a time."""
+    """A checkpoint on disk, read one tensor at a time.
+
+    Raises:
+        UserError: a file of it is damaged; so do the methods that read.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._reader = tf.train.load_checkpoint(str(path))
-        self.shapes = dict(self._reader.get_variable_to_shape_map())
+        try:
+            self._reader = tf.train.load_checkpoint(str(path))
+            self.shapes = dict(self._reader.get_variable_to_shape_map())
+        except _UNREADABLE as error:
+            raise self._damaged(error) from error
 
     @property
     def step(self) -> int:
         """The number of updates done."""
-        return int(self._reader.get_tensor("step"))
+        return int(self.tensor("step"))
 
-    def tensor(self, name: str):
+    def tensor(self, name: str) -> np.ndarray | np.generic:
         """Returns one tensor as a NumPy array."""
-        return self._reader.get_tensor(name)
+        try:
+            return self._reader.get_tensor(name)
+        except _UNREADABLE as error:
+            raise self._damaged(error) from error
+
+    def _damaged(self, error: Exception) -> UserError:
+        (reason, *_) = str(error).splitlines() or [""]
+        return UserError(
+            f"checkpoint {self.path} cannot be read ({reason}); remove its files "
+            "to do without it"
+        )
 
     def restore(self, variables: Mapping[str, tf.Variable]) -> None:
         """Assigns the variables.
@@ -154,7 +176,7 @@ class Checkpoint:
                     f"the model's is {list(variable.shape)}"
                 )
         for name, variable in variables.items():
-            variable.assign(self._reader.get_tensor(name))
+            variable.assign(self.tensor(name))
 
 
 def snapshot(variables: Mapping[str, tf.Variable], step: int) -> dict[str, tf.Tensor]:

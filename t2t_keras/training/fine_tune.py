@@ -41,7 +41,7 @@ def initialise_from(
         UserError: there is no such run or checkpoint, or a weight that is not a
             vocabulary's matrix has another name or shape there.
     """
-    run, path = _find(Path(init_from))
+    run, path = find_weights(init_from)
     checkpoint = Checkpoint(path)
     weights = model_variables(model)
     matrices = _vocabularies(model, tokenizers)
@@ -73,9 +73,14 @@ def matching_rows(old: list[str], new: list[str]) -> tuple[np.ndarray, np.ndarra
     return tuple(np.array(pairs).T)
 
 
-def _find(init_from: Path) -> tuple[RunDirectory, Path]:
-    """Returns the run and its checkpoint that `init_from` means."""
-    if init_from.is_dir():
+def find_weights(init_from: str | Path) -> tuple[RunDirectory, Path]:
+    """Returns the run and its checkpoint that `init_from` means.
+
+    Raises:
+        UserError: there is no such run or checkpoint.
+    """
+    init_from = Path(init_from)
+    if (init_from / "config.json").exists():
         run = RunDirectory(init_from)
         return run, run.checkpoints.find()
     if not init_from.with_name(f"{init_from.name}.index").exists():

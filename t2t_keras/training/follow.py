@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import tensorflow as tf
 
 from t2t_keras.data.files import read_json, write_json
+from t2t_keras.data.manifest import Manifest
 from t2t_keras.decoding.translator import Translator
 from t2t_keras.errors import UserError
 from t2t_keras.hparam import HParams
@@ -38,7 +39,7 @@ class Curve:
     Args:
         directory: that folder.
         split: whose name the tags in TensorBoard begin with, as those of training do.
-        settings: all that the figures depend on but the weights.
+        settings: all that the figures depend on but the weights: the data, too.
 
     Raises:
         UserError: the folder has figures of other settings.
@@ -52,7 +53,7 @@ class Curve:
         changes = [
             f"{name} was {saved['settings'].get(name)}, is now {value}"
             for name, value in settings.items()
-            if saved["settings"].get(name) != value
+            if saved["settings"].get(name, value) != value
         ]
         if changes:
             raise UserError(
@@ -152,11 +153,13 @@ def follow(
     translator = Translator(problem, model, *run.tokenizers)
     held_out = HeldOut.of_run(run, model, split, data_dir)
     chosen = translator.choose(**options)
+    data_dir = Path(data_dir or run.config.data_dir)
     names = ("beam_size", "alpha", "extra_length", "min_length", "constraint")
     settings = {name: getattr(chosen, name) for name in names}
     settings |= {
         "sentences": "all" if sentences is None else sentences,
         "bleu_tokens": problem.bleu_tokens,
+        "data_sha256": Manifest.open(data_dir, problem.data_name).fingerprint,
     }
     curve = Curve(run.path / f"evaluation-{split}", split, settings)
 

@@ -12,6 +12,7 @@ from t2t_keras.hparam import HParams
 from t2t_keras.problem import Problem
 from t2t_keras.training.checkpoint import CheckpointDirectory
 from t2t_keras.training.cluster import Cluster
+from t2t_keras.training.fine_tune import find_weights
 from t2t_keras.training.fit_memory import fit_batch_tokens
 from t2t_keras.training.options import TrainOptions
 from t2t_keras.training.run_dir import RunConfig, RunDirectory, config_for
@@ -132,6 +133,8 @@ def train(
     if accumulate < 1:
         raise UserError(f"accumulate must be at least 1, not {accumulate}")
 
+    if init_from is not None:
+        find_weights(init_from)  # before anything is written
     config = config_for(task, hparams_set, data_dir, seed, usr_dir, init_from)
     if batch_tokens == "auto":
         batch_tokens = _fitting_batch_tokens(

@@ -1,6 +1,7 @@
 """How a run is watched, kept and ended."""
 
 import dataclasses
+import math
 from typing import Literal
 
 from t2t_keras.errors import UserError
@@ -11,7 +12,8 @@ class TrainOptions:
     """Nothing here changes the weights of a step; each is a flag of `t2t train`.
 
     Raises:
-        UserError: `best_by` needs sentences that are not decoded.
+        UserError: a value is impossible, or `best_by` needs sentences that are not
+            decoded.
     """
 
     log_every: int = 100  # steps
@@ -26,5 +28,17 @@ class TrainOptions:
     max_minutes: float = 0.0  # after which training ends; 0: never
 
     def __post_init__(self) -> None:
+        for name, least in _LEAST.items():
+            if not least <= getattr(self, name) < math.inf:
+                raise UserError(f"{name} must be at least {least}")
+        if self.best_by not in ("loss", "metric"):
+            raise UserError(f"best_by must be loss or metric, not '{self.best_by}'")
         if self.best_by == "metric" and not self.eval_sentences:
             raise UserError("--best_by metric needs --eval_sentences above 0")
+
+
+_LEAST = {
+    **dict.fromkeys(("log_every", "save_every", "keep", "eval_every"), 1),
+    **dict.fromkeys(("eval_sentences", "patience", "average_last"), 0),
+    **dict.fromkeys(("save_minutes", "max_minutes"), 0),
+}

@@ -46,6 +46,7 @@ class RunConfig:
     source_vocab: str  # file names; the same twice when shared
     target_vocab: str
     vocab_sha256: dict[str, str]  # as in the data's manifest
+    data_sha256: str | None = None  # its fingerprint; None in older runs
     symbols: list[str] = dataclasses.field(default_factory=list)  # likewise
     usr_dir: str | None = None
     init_from: str | None = None  # where the first weights came from (see `fine_tune`)
@@ -84,7 +85,10 @@ class RunDirectory:
                 f"{path} is not a run directory: it has no config.json (the "
                 "--output_dir of `t2t train` is one)"
             )
-        self.config = RunConfig(**json.loads(config.read_text()))
+        try:
+            self.config = RunConfig(**json.loads(config.read_text()))
+        except (ValueError, TypeError) as error:
+            raise UserError(f"{config} is not as it was written: {error}") from None
         self.hparams = HParams.load(self.path / "hparams.json")
         self.checkpoints = CheckpointDirectory(self.path)
 
@@ -180,9 +184,13 @@ class RunDirectory:
 
     def _refuse_difference(self, config: RunConfig, hparams: HParams) -> None:
         mine, others = dataclasses.asdict(self.config), dataclasses.asdict(config)
-        # A moved data directory is the same one if the vocabularies are.
+        # A moved data directory is the same one if what it holds is.
         names = mine.keys() - {"data_dir", "usr_dir", "hparams_set", "symbols"}
+        if self.config.data_sha256 is None:
+            names -= {"data_sha256"}
         changes = {k: (mine[k], others[k]) for k in names if mine[k] != others[k]}
+        if changes.pop("data_sha256", None):
+            changes["data_dir"] = mine["data_dir"], f"{others['data_dir']}, other data"
         if self.config.batch_parts is None:
             changes.pop("batch_parts", None)
         changes |= self.hparams.difference(hparams)
@@ -230,6 +238,7 @@ def config_for(
         source_vocab=source,
         target_vocab=target,
         vocab_sha256=dict(manifest.vocab_sha256),
+        data_sha256=manifest.fingerprint,
         symbols=list(manifest.symbols),
         usr_dir=str(Path(usr_dir).resolve()) if usr_dir else None,
         init_from=str(Path(init_from).resolve()) if init_from else None,

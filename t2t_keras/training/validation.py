@@ -46,9 +46,25 @@ class Validation:
         self._history: dict[int, dict[str, float]] = {}  # by step
 
     def resume(self, step: int) -> None:
-        """Recalls the evaluations up to a step, where training goes on."""
+        """Recalls the evaluations up to a step, where training goes on.
+
+        The best checkpoint on the disk may be another than theirs: what is best is
+        chosen in another way now, or it was written after that step, by a process that
+        was killed. Then it is written again; if its weights are gone, what was
+        evaluated before is forgotten.
+        """
         file = self._checkpoints.directory / "metrics.jsonl"
         self._history = _read_evaluations(file, step)
+        best = self.best_step
+        if best is None or best in self._checkpoints.steps("best.ckpt"):
+            return
+        if best in self._checkpoints.steps():
+            checkpoint = Checkpoint(self._checkpoints.path(best))
+            names = (*self._weights, "step")
+            weights = {name: tf.constant(checkpoint.tensor(name)) for name in names}
+            self._checkpoints.save_best(best, weights)
+        else:
+            self._history = {}
 
     @property
     def best_step(self) -> int | None:

@@ -212,6 +212,14 @@ def test_complexities_of_table_1():
     assert whole["restricted_self_attention"] == whole["self_attention"]
 
 
+def test_a_separable_convolution_over_everything_costs_attention_and_a_layer():
+    """With k = n: n^2 d of self-attention, and n d^2 of a point-wise layer (4)."""
+    n, d = 40, 512
+    layers = layer_complexities(n, d, n, 10)
+    attention = layers["self_attention"].operations
+    assert layers["separable_convolutional"].operations == attention + n * d * d
+
+
 def test_windowed_flops_grow_linearly():
     hparams = registry.hparams("base")
     narrow = hparams.override(attention_window=64)

@@ -16,6 +16,18 @@ def test_sinusoids_are_the_formula(d_model):
     np.testing.assert_allclose(actual, numpy_sinusoids(50, d_model), atol=1e-5)
 
 
+def test_wavelengths_are_a_geometric_progression():
+    """Of the pairs of sine and cosine: measured as the angle from 0 to position 1."""
+    encoding = np.asarray(sinusoids(np.arange(2), 512), np.float64)
+    angles = np.arctan2(encoding[1, 0::2], encoding[1, 1::2])
+    wavelengths = 2 * np.pi / angles
+    ratio = 10_000 ** (2 / 512)
+    np.testing.assert_allclose(wavelengths[1:] / wavelengths[:-1], ratio, rtol=1e-3)
+    np.testing.assert_allclose(wavelengths[0], 2 * np.pi, rtol=1e-5)
+    last = 10_000 * 2 * np.pi / ratio
+    np.testing.assert_allclose(wavelengths[-1], last, rtol=1e-3)
+
+
 def test_sinusoids_at_a_far_position():
     """Float32 angles: at position 1000 the error is at most 1000 * 2^-24 and a bit."""
     actual = sinusoids(np.array([1000.0, 5000.0]), 64).numpy()

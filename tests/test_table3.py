@@ -6,6 +6,7 @@ import keras
 import pytest
 
 from t2t_keras import registry
+from t2t_keras.analysis.flops import flops_per_token
 from t2t_keras.model.transformer import Transformer
 
 PIECES = 37_000  # section 5.1: "about"
@@ -94,3 +95,12 @@ def test_parameters_are_those_of_the_formula_and_near_the_papers(name):
 def test_big_for_french_has_less_dropout():
     big, french = registry.hparams("big"), registry.hparams("big_enfr")
     assert big.difference(french) == {"dropout": (0.3, 0.1)}
+
+
+def test_heads_and_their_width_keep_the_computation_constant():
+    """Rows A: "keeping the amount of computation constant" (6.2; 3.2.2)."""
+    names = ["base", *(f"base_a_heads_{h}" for h in (1, 4, 16, 32))]
+    flops = {
+        flops_per_token(registry.hparams(name), 37_000, 25)["forward"] for name in names
+    }
+    assert len(flops) == 1

@@ -158,6 +158,12 @@ def test_impossible_options(options, message):
         DecodingOptions(**options)
 
 
+def test_decoding_is_the_papers_by_default():
+    """Beam 4, alpha 0.6, at most 50 pieces more than the input (6.1)."""
+    for record in (Problem(summary=""), DecodingOptions()):
+        assert (record.beam_size, record.alpha, record.extra_length) == (4, 0.6, 50)
+
+
 def test_problems_defaults(translator):
     problem = Problem(summary="", beam_size=21, alpha=0.3, extra_length=300)
     options = DecodingOptions.of(problem)

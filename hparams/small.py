@@ -27,8 +27,8 @@ def multi30k() -> HParams:
 
     The "Transformer-Tiny" of Wu et al., ACL 2021 ("Good for Misconceived Reasons"):
     peak learning rate 0.005 after 2,000 steps, dropout 0.3, 10,000 joint pieces, two
-    batches of 4,096 tokens a step. Here 40.7 after 7,738 steps, two and a half hours on
-    little more than one CPU core (`docs/results.md`).
+    batches of 4,096 tokens a step. Here 40.7 after its 8,000 steps, two and a half
+    hours on little more than one CPU core (`docs/results.md`).
 
         t2t datagen --problem translate_text --vocab_size 10000 --data_dir data \
             --train_source lc_tok/train.en --train_target lc_tok/train.de ...

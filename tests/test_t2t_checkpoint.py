@@ -141,7 +141,7 @@ def test_checkpoints_that_cannot_be_read(change, message, tmp_path):
 
 
 def test_other_mistakes(tmp_path):
-    with pytest.raises(UserError, match="model.ckpt-3 is not a checkpoint"):
+    with pytest.raises(UserError, match=r"model\.ckpt-3 is not a checkpoint"):
         load_t2t(tmp_path / "model.ckpt-3", tmp_path / "hparams.json")
     with pytest.raises(UserError, match="has no checkpoint"):
         load_t2t(tmp_path, tmp_path / "hparams.json")

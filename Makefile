@@ -19,8 +19,9 @@ INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-
 demo: $(VENV)/.installed
 	@PATH="$(abspath $(BIN)):$$PATH" bash examples/demo.sh
 
+# Two processes, each with whole files: what a file prepares is prepared once.
 test: lint
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile
 
 test-slow: $(VENV)/.installed-test
 	$(BIN)/python -m pytest -m slow

@@ -45,7 +45,13 @@ setup(
     extras_require={
         "gpu": ["tensorflow[and-cuda]>=2.21,<2.22"],
         "plot": ["matplotlib>=3.9"],
-        "test": ["psutil", "pytest>=8", "ruff>=0.17,<0.18", "wheel"],
+        "test": [
+            "psutil",
+            "pytest>=8",
+            "pytest-xdist>=3.6",
+            "ruff>=0.17,<0.18",
+            "wheel",
+        ],
     },
     entry_points={
         "console_scripts": ["t2t = t2t_keras.cli:main"],

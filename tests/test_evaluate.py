@@ -273,6 +273,16 @@ def test_a_damaged_checkpoint_is_not_passed_over(run, capfd):
     assert "model.ckpt-2 cannot be read" in error
 
 
+def test_figures_of_other_data_are_not_mixed(run, capfd, tmp_path):
+    data = Path(json.loads((run / "config.json").read_text())["data_dir"])
+    assert call(*every(run)) == 0
+    other = shutil.copytree(data, tmp_path / "other")
+    manifest = other / "translate_text.manifest.json"
+    manifest.write_text(manifest.read_text().replace('"seed": 0', '"seed": 9'))
+    assert call(*every(run), "--data_dir", other) == 2
+    assert "figures of other settings: data was" in capfd.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("flags", "message"),
     [

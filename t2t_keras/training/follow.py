@@ -10,8 +10,6 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import tensorflow as tf
-
 from t2t_keras.data.files import read_json, write_json
 from t2t_keras.data.manifest import Manifest
 from t2t_keras.decoding.translator import Translator
@@ -156,10 +154,11 @@ def follow(
     data_dir = Path(data_dir or run.config.data_dir)
     names = ("beam_size", "alpha", "extra_length", "min_length", "constraint")
     settings = {name: getattr(chosen, name) for name in names}
+    manifest = Manifest.open(data_dir, problem.data_name)
     settings |= {
+        "data": manifest.fingerprint[:12],
         "sentences": "all" if sentences is None else sentences,
         "bleu_tokens": problem.bleu_tokens,
-        "data_sha256": Manifest.open(data_dir, problem.data_name).fingerprint,
     }
     curve = Curve(run.path / f"evaluation-{split}", split, settings)
 
@@ -206,9 +205,9 @@ def _restore(run: RunDirectory, model: Transformer, step: int) -> float | None:
         written = os.path.getmtime(index)
         run.restore(model, step)
         return written
-    except (UserError, OSError, ValueError, RuntimeError, tf.errors.OpError) as error:
+    except (UserError, OSError):
         if index.exists():
-            raise UserError(f"checkpoint {path} cannot be read: {error}") from error
+            raise
         _say(f"checkpoint {path} was deleted before its turn came")
         return None
 

@@ -13,7 +13,9 @@ from small_corpus import (
 
 from t2t_keras.data import encoding, share
 from t2t_keras.data.datagen import generate, generate_share
-from t2t_keras.data.task import Task
+from t2t_keras.data.job import Job
+from t2t_keras.data.manifest import Recipe
+from t2t_keras.data.task import Task, lock
 from t2t_keras.errors import UserError
 
 pytestmark = pytest.mark.usefixtures("small_scale")
@@ -52,6 +54,20 @@ generate_share(PROBLEM, sys.argv[1], Task.parse(sys.argv[2]), workers=1)
     processes = [python(code, tmp_path, f"{number}/3") for number in (1, 2, 3)]
     assert [process.wait() for process in processes] == [0, 0, 0]
     assert files(tmp_path) == files(complete)
+
+
+@pytest.mark.parametrize("stale", [False, True])
+def test_tasks_that_wait_for_the_first_are_no_obstacle(tmp_path, stale):
+    """They have their locks already, and nothing is there, or a recipe of before."""
+    if stale:
+        generate_share(PROBLEM.replace(vocab_size=340), tmp_path, Task(3, 3), workers=1)
+    work = tmp_path / "small.incomplete"
+    recipe = Recipe.of(PROBLEM, tmp_path, 0)
+    waiting = Job(PROBLEM, recipe, tmp_path, work, Task(2, 3), 1)
+    name = f"{Task(2, 3).name}.lock"
+    with lock(work / name, wait=False, purpose=waiting.purpose):
+        assert generate_share(PROBLEM, tmp_path, Task(1, 3), workers=1) is None
+    assert (work / "recipe.json").exists()
 
 
 @pytest.mark.parametrize("at", [10, 20, 35, 50])

@@ -84,9 +84,10 @@ def generate_share(
     with _user_errors(data_dir, work):
         manifest = complete(recipe, data_dir)
         if manifest is None:
-            with lock(work / f"{task.name}.lock", wait=False):
-                cores = workers or num_cores()
-                return Job(problem, recipe, data_dir, work, task, cores).run()
+            cores = workers or num_cores()
+            job = Job(problem, recipe, data_dir, work, task, cores)
+            with lock(work / f"{task.name}.lock", wait=False, purpose=job.purpose):
+                return job.run()
         shutil.rmtree(work, ignore_errors=True)  # of a run killed at its very end
     say(f"{data_dir}: the data of '{recipe.problem}' is there already")
     return manifest

@@ -8,7 +8,9 @@ not at all, and is not made again.
 import contextlib
 import dataclasses
 import functools
+import hashlib
 import itertools
+import json
 import os
 import shutil
 from collections import Counter
@@ -31,7 +33,7 @@ from t2t_keras.data.records import (
 )
 from t2t_keras.data.share import Share
 from t2t_keras.data.shuffle import read_sorted
-from t2t_keras.data.task import Task, at_work, is_locked, lock
+from t2t_keras.data.task import Task, at_work, lock, purpose_of_holder
 from t2t_keras.data.vocabulary import (
     SIDES,
     Side,
@@ -109,12 +111,18 @@ class Job:
         Raises:
             UserError: there are some.
         """
-        earlier = Recipe.load(self.work / "recipe.json")
-        is_same = earlier is not None and not earlier.differences(self.recipe)
-        own = {task.name for task in self.task.all()} if is_same else {self.task.name}
         for path in self.work.glob("task-*.lock"):
-            if path.stem not in own and is_locked(path):
+            if path.stem == self.task.name:
+                continue
+            # Empty for a moment, by one that has yet to come here and to look at us.
+            if purpose_of_holder(path) not in (None, "", self.purpose):
                 raise at_work(self.work)
+
+    @property
+    def purpose(self) -> str:
+        """What is made, and by how many tasks: the same for all of them."""
+        recipe = json.dumps(dataclasses.asdict(self.recipe), sort_keys=True)
+        return f"{self.task.of} tasks, {hashlib.sha256(recipe.encode()).hexdigest()}"
 
     def _is_to_do(self) -> bool:
         """Whether the files are yet to be made, and not just to be published."""

@@ -8,9 +8,7 @@ not at all, and is not made again.
 import contextlib
 import dataclasses
 import functools
-import hashlib
 import itertools
-import json
 import os
 import shutil
 from collections import Counter
@@ -121,8 +119,7 @@ class Job:
     @property
     def purpose(self) -> str:
         """What is made, and by how many tasks: the same for all of them."""
-        recipe = json.dumps(dataclasses.asdict(self.recipe), sort_keys=True)
-        return f"{self.task.of} tasks, {hashlib.sha256(recipe.encode()).hexdigest()}"
+        return f"{self.task.of} tasks, {self.recipe.digest()}"
 
     def _is_to_do(self) -> bool:
         """Whether the files are yet to be made, and not just to be published."""

@@ -97,6 +97,11 @@ class Recipe:
         """Writes it as JSON, atomically."""
         write_json(path, dataclasses.asdict(self))
 
+    def digest(self, but: tuple[str, ...] = ()) -> str:
+        """Returns a SHA-256 that changes with any field, except some."""
+        fields = {k: v for k, v in dataclasses.asdict(self).items() if k not in but}
+        return hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()
+
     def differences(self, other: "Recipe", but: tuple[str, ...] = ()) -> list[str]:
         """Says what is different in another recipe, one phrase for each field.
 
@@ -150,10 +155,8 @@ class Manifest(Recipe):
 
     @property
     def fingerprint(self) -> str:
-        """What changes with the examples: SHA-256 of all but where pieces came from."""
-        fields = dataclasses.asdict(self)
-        del fields["given_vocabularies"]
-        return hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()
+        """Changes with the examples: a digest of all but where pieces came from."""
+        return self.digest(but=("given_vocabularies",))
 
     @staticmethod
     def path(data_dir: Path, data_name: str) -> Path:

@@ -6,7 +6,6 @@ and its stop after MAX_ERROR errors are left out.
 """
 
 import dataclasses
-import gzip
 import logging
 import re
 import zlib
@@ -17,7 +16,7 @@ from typing import Any
 from t2t_keras.errors import UserError
 from t2t_keras.evaluation.evalb_parameters import COLLINS, EvalbParameters
 from t2t_keras.text.tree import OUTER, OUTER_LABELS
-from t2t_keras.text.tree_files import is_treebank, read_trees
+from t2t_keras.text.tree_files import is_treebank, opener, read_trees
 
 _log = logging.getLogger(__name__)
 
@@ -226,9 +225,8 @@ def _report(
 
 def _lines(path: str | Path) -> list[str]:
     """Returns the lines of a file, plain or gzipped; the last one need not end."""
-    opener = gzip.open if Path(path).suffix.lower() == ".gz" else open
     try:
-        with opener(path, "rt", encoding="utf-8-sig", newline="\n") as file:
+        with opener(path)(path, "rt", encoding="utf-8-sig", newline="\n") as file:
             return [line.removesuffix("\n") for line in file]
     except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
         raise UserError(f"{path}: cannot be read as trees ({error})") from None

@@ -17,6 +17,7 @@ from t2t_keras.serving.text_form_graph import (
     TextFormGraph,
     TreesGraph,
 )
+from t2t_keras.text.graph_ids import CPU
 from t2t_keras.text.punctuation_graph import PunctuationGraph
 from t2t_keras.text.tokenizer import EOS, PAD
 
@@ -175,7 +176,7 @@ class _Served(tf.Module):
         ids = tf.where(is_blank[:, None], PAD, self._encode_sources(texts))
         kinds = tf.zeros_like(ids)
         if self._options.constraint == "brackets":
-            kinds = self._punctuation.kinds(tf.strings.split(texts, " "))
+            kinds = self._word_kinds(texts)
         found = self._search(ids, kinds, beam_size, n_best, alpha)
         outputs = self._form.outputs(texts, found.ids)
         return {"texts": outputs, "scores": found.scores}
@@ -187,7 +188,7 @@ class _Served(tf.Module):
         kinds = tf.zeros_like(ids)
         if options.constraint == "brackets":
             texts = self._source_tokenizer.decode(ids)
-            kinds = self._punctuation.kinds(tf.strings.split(texts, " "))
+            kinds = self._word_kinds(texts)
         found = self._search(
             ids, kinds, options.beam_size, options.n_best, options.alpha
         )
@@ -244,6 +245,11 @@ class _Served(tf.Module):
             n_best=n_best,
             constraint=AllOf(constraints),
         )
+
+    def _word_kinds(self, texts: tf.Tensor) -> tf.Tensor:
+        """Returns what the constraint "brackets" has to know of the words of texts."""
+        with tf.device(CPU):
+            return self._punctuation.kinds(tf.strings.split(texts, " "))
 
     def _encode_sources(self, texts: tf.Tensor) -> tf.Tensor:
         """Returns [B, S] pieces, cut where there are too many."""

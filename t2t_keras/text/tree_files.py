@@ -115,6 +115,11 @@ def is_treebank(path: str | Path) -> bool:
     return path.is_dir() or path.name.lower().endswith((".mrg", ".mrg.gz"))
 
 
+def opener(path: str | Path) -> Callable:
+    """Returns what opens a file, plain or gzipped: `open` or `gzip.open`."""
+    return gzip.open if Path(path).suffix.lower() == ".gz" else open
+
+
 def _ranges(sections: str) -> dict[str, range]:
     """Returns the ranges of file numbers SSNN that are named, by what names them."""
     ranges = {}
@@ -148,9 +153,8 @@ def _chunks(file: Path) -> Iterator[tuple[int, list[str]]]:
     """
     start, lines = 1, []
     depth = 0  # of brackets that are open
-    opener = gzip.open if file.suffix.lower() == ".gz" else open
     try:
-        with opener(file, "rb") as stream:
+        with opener(file)(file, "rb") as stream:
             for number, line in enumerate(stream, 1):
                 encoding = "utf-8-sig" if number == 1 else "utf-8"
                 text = line.decode(encoding, "surrogateescape")

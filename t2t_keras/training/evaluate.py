@@ -4,7 +4,6 @@ from pathlib import Path
 from typing import Any
 
 from t2t_keras.data.files import write_lines
-from t2t_keras.decoding.translator import Translator
 from t2t_keras.evaluation.metrics import full_scores
 from t2t_keras.problem import Problem, Split
 from t2t_keras.training.held_out import HeldOut
@@ -44,10 +43,8 @@ def evaluate(
         UserError: there is no such checkpoint, or there are no such data.
     """
     problem = problem or run.problem
-    model = run.build_model()
-    run.restore(model, checkpoint)
-    translator = Translator(problem, model, *run.tokenizers)
-    held_out = HeldOut.of_run(run, model, split, data_dir)
+    translator = run.translator(checkpoint)
+    held_out = HeldOut.of_run(run, translator.model, split, data_dir)
     result: dict[str, Any] = {"sentences": 0}
     if sentences != 0:
         decoded = held_out.decode(translator, sentences, **options)

@@ -27,8 +27,7 @@ MAY_IMPORT = {
     "evaluation": FOUNDATION | {"text"},
     "analysis": FOUNDATION,
     # One upon the other: from tensors to programs.
-    "layers": FOUNDATION,
-    "model": FOUNDATION | {"layers"},
+    "model": ENGINE,
     "decoding": ENGINE | {"text", "model"},
     "training": ENGINE | {"text", "data", "evaluation", "model", "decoding"},
     "serving": ENGINE | {"text", "decoding"},
@@ -50,7 +49,7 @@ LIGHT = (
     *("evaluation", "analysis"),
 )
 # Files that run on every Keras backend: no TensorFlow anywhere.
-BACKEND_FREE = ("layers", "model", "training/loss.py")
+BACKEND_FREE = ("model", "training/loss.py")
 # Files that run without any.
 ARITHMETIC = ("analysis", "training/schedule.py")
 

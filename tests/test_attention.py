@@ -30,11 +30,11 @@ def test_weights_are_the_scaled_softmax():
 def test_weights_of_padding_are_zero_and_the_rest_add_up_to_one():
     query, key = normal(2, 1, 3, 4), normal(2, 1, 5, 4, seed=1)
     is_padding = np.array([[0, 0, 0, 1, 1], [0, 0, 0, 0, 0]], bool)
-    weights = attention_weights(scaled_dot_product(query, key), padding_bias(is_padding)).numpy()
-    assert (weights[0, :, :, 3:] == 0).all()
-    alone = attention_weights(
-        scaled_dot_product(query[:1], key[:1, :, :3])
+    weights = attention_weights(
+        scaled_dot_product(query, key), padding_bias(is_padding)
     ).numpy()
+    assert (weights[0, :, :, 3:] == 0).all()
+    alone = attention_weights(scaled_dot_product(query[:1], key[:1, :, :3])).numpy()
     np.testing.assert_allclose(weights[:1, :, :, :3], alone, atol=1e-6)
     assert (weights[1] > 0).all()
 
@@ -130,7 +130,8 @@ def test_dropout_is_on_the_weights():
     per_head = counts.reshape(8, HEADS, D_V)
     assert (per_head[:, :, :1] == per_head).all()  # one mask for all of a head
     assert not (per_head[:, :1] == per_head).all()  # and another for each head
-    np.testing.assert_allclose(layer(x, None)[0].numpy()[..., : HEADS * D_V], 1, atol=1e-6
+    np.testing.assert_allclose(
+        layer(x, None)[0].numpy()[..., : HEADS * D_V], 1, atol=1e-6
     )
 
 

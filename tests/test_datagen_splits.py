@@ -162,28 +162,29 @@ def test_fingerprints(complete, directory):
     assert len(set(first)) == 3
 
 
-@pytest.mark.parametrize("earlier_version", [False, True])
-def test_a_run_goes_on_after_a_split_was_added(tmp_path, earlier_version):
-    data = tmp_path / "data"
+def test_a_run_goes_on_after_a_split_was_added(tmp_path):
+    data, run = tmp_path / "data", tmp_path / "run"
     problem = small_data(data)
-    manifest = json.loads((data / "translate_text.manifest.json").read_text())
-    trainer(data, tmp_path / "run", train_steps=2).train()
-    if earlier_version:
-        path = tmp_path / "run" / "config.json"
-        config = json.loads(path.read_text())
-        path.write_text(json.dumps(config | {"data_sha256": digest_of_all(manifest)}))
+    kept = digest_of_all(
+        json.loads((data / "translate_text.manifest.json").read_text())
+    )
+    trainer(data, run, train_steps=2, options={"eval_every": 10}).train()
     test = Given([("a dog", "dog a")])
     generate(problem.replace(sources={"test": test}), data, workers=1)
-    assert trainer(data, tmp_path / "run", train_steps=4).train()["step"] == 4
+    config = json.loads((run / "config.json").read_text())
+    for known in (config["data_sha256"], kept, None):  # now, and in earlier versions
+        text = json.dumps(config | {"data_sha256": known})
+        (run / "config.json").write_text(text)
+        trainer(data, run, train_steps=4)
+        assert json.loads((run / "config.json").read_text()) == config
 
-    other = tmp_path / "other"
-    shutil.copytree(data, other)
+    other = shutil.copytree(data, tmp_path / "other")
     path = other / "translate_text.manifest.json"
     changed = json.loads(path.read_text())
     changed["sources"]["train"] = "files of somebody else"
     path.write_text(json.dumps(changed))
     with pytest.raises(UserError, match=r"data_dir was .*, other data"):
-        trainer(other, tmp_path / "run", train_steps=6)
+        trainer(other, run, train_steps=6)
 
 
 def test_a_curve_goes_on_after_a_split_was_added(complete, directory, tmp_path):

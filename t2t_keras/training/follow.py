@@ -7,6 +7,7 @@ import contextlib
 import os
 import sys
 import time
+from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -38,16 +39,25 @@ class Curve:
         directory: that folder.
         split: whose name the tags in TensorBoard begin with, as those of training do.
         settings: all that the figures depend on but the weights: the data, too.
+        same_data: other values of `settings["data"]` that stand for the same data.
 
     Raises:
         UserError: the folder has figures of other settings.
     """
 
-    def __init__(self, directory: Path, split: Split, settings: dict[str, Any]) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        split: Split,
+        settings: dict[str, Any],
+        same_data: Collection[str] = (),
+    ) -> None:
         self._path = directory / "scores.json"
         self._split = split
         self._settings = settings
         saved = read_json(self._path) or {"settings": settings, "checkpoints": []}
+        if saved["settings"].get("data") in same_data:
+            saved["settings"]["data"] = settings["data"]
         changes = [
             f"{name} was {saved['settings'].get(name)}, is now {value}"
             for name, value in settings.items()
@@ -155,12 +165,13 @@ def follow(
     names = ("beam_size", "alpha", "extra_length", "min_length", "constraint")
     settings = {name: getattr(chosen, name) for name in names}
     manifest = Manifest.open(data_dir, problem.data_name)
+    data = [digest[:12] for digest in manifest.fingerprints(split)]
     settings |= {
-        "data": manifest.fingerprint[:12],
+        "data": data[0],
         "sentences": "all" if sentences is None else sentences,
         "bleu_tokens": problem.bleu_tokens,
     }
-    curve = Curve(run.path / f"evaluation-{split}", split, settings)
+    curve = Curve(run.path / f"evaluation-{split}", split, settings, data)
 
     with contextlib.closing(curve):
         deadline = time.monotonic() + 60 * wait_minutes

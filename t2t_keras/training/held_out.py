@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, Self
 import tensorflow as tf
 
 from t2t_keras.data.manifest import Manifest
-from t2t_keras.data.pipeline import ordered_batches, read_pairs
+from t2t_keras.data.pipeline import elements, ordered_batches, read_pairs
 from t2t_keras.data.records import RecordIndex
 from t2t_keras.decoding.translator import Translator
 from t2t_keras.errors import UserError
@@ -121,7 +121,7 @@ class HeldOut:
         """Returns loss and accuracy over the whole split."""
         batches = ordered_batches(self._index, self._batch_tokens, self._reverse)
         totals = [0.0, 0.0, 0.0]
-        for source, target in batches:
+        for source, target in elements(batches, self._index):
             for i, value in enumerate(self._sums(source, target)):
                 totals[i] += float(value)
         loss, correct, tokens = totals

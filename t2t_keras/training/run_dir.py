@@ -46,7 +46,8 @@ class RunConfig:
     source_vocab: str  # file names; the same twice when shared
     target_vocab: str
     vocab_sha256: dict[str, str]  # as in the data's manifest
-    data_sha256: str | None = None  # its fingerprint; None in older runs
+    # Of its training examples, see `Manifest.fingerprints`; None in older runs.
+    data_sha256: str | None = None
     symbols: list[str] = dataclasses.field(default_factory=list)  # likewise
     usr_dir: str | None = None
     init_from: str | None = None  # where the first weights came from (see `fine_tune`)
@@ -186,7 +187,9 @@ class RunDirectory:
         mine, others = dataclasses.asdict(self.config), dataclasses.asdict(config)
         # A moved data directory is the same one if what it holds is.
         names = mine.keys() - {"data_dir", "usr_dir", "hparams_set", "symbols"}
-        if self.config.data_sha256 is None:
+        data_name = self.problem.data_name
+        known = Manifest.open(Path(config.data_dir), data_name).fingerprints("train")
+        if self.config.data_sha256 in (None, *known):
             names -= {"data_sha256"}
         changes = {k: (mine[k], others[k]) for k in names if mine[k] != others[k]}
         if changes.pop("data_sha256", None):
@@ -226,6 +229,7 @@ def config_for(
         UserError: the data directory has no data of the problem.
     """
     manifest = Manifest.open(Path(data_dir), problem.data_name)
+    manifest.check_vocabularies(Path(data_dir))
     files = manifest.vocab_files
     source, target = files["source"], files["target"]
     if problem.reverse:
@@ -238,7 +242,7 @@ def config_for(
         source_vocab=source,
         target_vocab=target,
         vocab_sha256=dict(manifest.vocab_sha256),
-        data_sha256=manifest.fingerprint,
+        data_sha256=manifest.fingerprints("train")[0],
         symbols=list(manifest.symbols),
         usr_dir=str(Path(usr_dir).resolve()) if usr_dir else None,
         init_from=str(Path(init_from).resolve()) if init_from else None,

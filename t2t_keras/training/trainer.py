@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from t2t_keras.data.buckets import batch_plan
 from t2t_keras.data.manifest import Manifest
-from t2t_keras.data.pipeline import training_batches
+from t2t_keras.data.pipeline import elements, training_batches
 from t2t_keras.data.records import RecordIndex
 from t2t_keras.decoding.translator import Translator
 from t2t_keras.errors import UserError
@@ -178,7 +178,7 @@ class Trainer:
             micro_batches=self._micro_batches,
             own=own_replicas(self._strategy),
         )
-        return iter(distribute(self._strategy, parts))
+        return elements(distribute(self._strategy, parts), self._index)
 
     def _begin(self, progress: Progress) -> None:
         """Says what will be trained, and tries whether it fits into memory.

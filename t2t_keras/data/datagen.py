@@ -18,10 +18,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from t2t_keras.data.job import Job
+from t2t_keras.data.lock import lock
 from t2t_keras.data.manifest import Manifest, Recipe, complete
 from t2t_keras.data.progress import say
 from t2t_keras.data.records import unfinished_dir
-from t2t_keras.data.task import Task, lock
+from t2t_keras.data.task import Task, at_work
 from t2t_keras.data.workers import num_cores
 from t2t_keras.errors import UserError
 from t2t_keras.problem import Problem
@@ -86,7 +87,8 @@ def generate_share(
         if manifest is None:
             cores = workers or num_cores()
             job = Job(problem, recipe, data_dir, work, task, cores)
-            with lock(work / f"{task.name}.lock", wait=False, purpose=job.purpose):
+            own = work / f"{task.name}.lock"
+            with lock(own, lambda holder: at_work(work), job.purpose):
                 return job.run()
         shutil.rmtree(work, ignore_errors=True)  # of a run killed at its very end
     say(f"{data_dir}: the data of '{recipe.problem}' is there already")

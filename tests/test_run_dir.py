@@ -16,6 +16,7 @@ from small_run import HPARAMS, trainer
 
 import t2t_keras
 from t2t_keras import UserError, registry
+from t2t_keras.data.manifest import Manifest
 from t2t_keras.training.average import average_run
 from t2t_keras.training.run_dir import RunDirectory, config_for, training_lock
 
@@ -105,6 +106,15 @@ def test_settings_bind_before_there_is_a_checkpoint(data_dir, tmp_path):
     trainer(data_dir, tmp_path, dropout=0.3, train_steps=3).train()
     with pytest.raises(UserError, match=r"give the same settings or another --output"):
         trainer(data_dir, tmp_path, seed=2, dropout=0.3)
+
+
+def test_other_vocabularies_are_other_settings(data_dir, tmp_path):
+    trainer(data_dir, tmp_path)
+    config = config_for(registry.problem("translate_text"), "none", data_dir, 1)
+    other = dataclasses.replace(config, vocab_sha256={"source": "x", "target": "x"})
+    with pytest.raises(UserError, match="vocab_sha256 was"):
+        RunDirectory.create(tmp_path, other, HPARAMS)
+    assert Manifest.open(data_dir, "translate_text").vocab_sha256 == config.vocab_sha256
 
 
 def test_the_origin_of_the_weights_binds(data_dir, tmp_path):
@@ -298,9 +308,13 @@ def test_a_batch_that_cannot_fit_is_refused(data_dir, tmp_path, monkeypatch):
     assert train(data_dir, tmp_path, batch_tokens=10**12, train_steps=1).step == 1
 
 
-def test_other_vocabularies_are_other_settings(data_dir, tmp_path):
-    trainer(data_dir, tmp_path)
-    config = config_for(registry.problem("translate_text"), "none", data_dir, 1)
-    other = dataclasses.replace(config, vocab_sha256={"source": "x", "target": "x"})
-    with pytest.raises(UserError, match="vocab_sha256 was"):
-        RunDirectory.create(tmp_path, other, HPARAMS)
+def test_a_batch_that_the_device_has_no_room_for(data_dir, tmp_path):
+    import tensorflow as tf
+
+    def dry_run(batch, step):
+        raise tf.errors.ResourceExhaustedError(None, None, "OOM when allocating")
+
+    training = trainer(data_dir, tmp_path)
+    training._step.dry_run = dry_run
+    with pytest.raises(UserError, match=r"batch_tokens 256: .* device's memory; lower"):
+        training.train()

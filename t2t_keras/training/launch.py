@@ -156,10 +156,6 @@ def train(
     if init_from is not None:
         find_weights(init_from)  # before anything is written
     config = config_for(task, hparams_set, data_dir, seed, usr_dir, init_from)
-    if Path(output_dir).resolve() == Path(data_dir).resolve():
-        raise UserError(
-            f"--output_dir {output_dir} is the --data_dir; give another one"
-        )
     with _alone(output_dir):
         if batch_tokens == "auto":
             batch_tokens = _fitting_batch_tokens(
@@ -176,8 +172,7 @@ def train(
         strategy = make_strategy(simulate_devices)
         parts = strategy.num_replicas_in_sync * accumulate
         config = dataclasses.replace(config, batch_parts=parts)
-        # Everything is validated before the directory becomes a run, whose settings
-        # bind.
+        # All is validated before the directory becomes a run, for its settings bind.
         RunDirectory.refuse_other_settings(output_dir, config, chosen)
         split = TrainSplit.open(task, config, chosen)
         if not any("GPU" in name for name in strategy.extended.worker_devices):

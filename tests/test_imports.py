@@ -30,7 +30,9 @@ MAY_IMPORT = {
     "layers": FOUNDATION,
     "model": FOUNDATION | {"layers"},
     "decoding": ENGINE | {"text", "model"},
-    "training": ENGINE | {"text", "data", "evaluation", "model", "decoding"},
+    "training": ENGINE
+    | {"text", "data", "evaluation", "analysis"}
+    | {"model", "decoding"},
     "serving": ENGINE | {"text", "decoding"},
     "interop": ENGINE | {"text", "data", "model", "training"},
     "cli": ENGINE

@@ -22,10 +22,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from t2t_keras.data.job import Job
+from t2t_keras.data.lock import lock
 from t2t_keras.data.manifest import Manifest, Recipe, held
 from t2t_keras.data.progress import say
 from t2t_keras.data.records import unfinished_dir
-from t2t_keras.data.task import Task, lock
+from t2t_keras.data.task import Task, at_work
 from t2t_keras.data.vocabulary import proposed_size, size_of_given, too_large
 from t2t_keras.data.workers import num_cores
 from t2t_keras.errors import UserError
@@ -101,7 +102,8 @@ def generate_share(
                 _refuse_unknown(manifest, recipe, data_dir)
             cores = workers or num_cores()
             job = Job(sized, recipe, data_dir, work, task, cores, manifest)
-            with lock(work / f"{task.name}.lock", wait=False, purpose=job.purpose):
+            own = work / f"{task.name}.lock"
+            with lock(own, lambda holder: at_work(work), job.purpose):
                 if not job.run():
                     return None
             manifest = held(recipe, data_dir)

@@ -21,6 +21,7 @@ from t2t_keras.data.cleaning import reason_by_text, reasons
 from t2t_keras.data.duplicates import repeated
 from t2t_keras.data.encoding import CHUNK, Rule, encoders
 from t2t_keras.data.files import read_json, sha256, write_array, write_json
+from t2t_keras.data.lock import lock, purpose_of_holder
 from t2t_keras.data.manifest import SPLITS, Manifest, Recipe
 from t2t_keras.data.progress import progress, say
 from t2t_keras.data.records import (
@@ -32,7 +33,7 @@ from t2t_keras.data.records import (
 )
 from t2t_keras.data.share import Share
 from t2t_keras.data.shuffle import read_sorted
-from t2t_keras.data.task import Task, at_work, lock, purpose_of_holder
+from t2t_keras.data.task import Task, at_work
 from t2t_keras.data.vocabulary import (
     SIDES,
     Side,
@@ -105,7 +106,7 @@ class Job:
 
     def _alone(self) -> contextlib.AbstractContextManager[None]:
         """Keeps the other tasks waiting."""
-        return lock(self.work / "lock", wait=True)
+        return lock(self.work / "lock", refusal=None)
 
     def _refuse_others(self) -> None:
         """Refuses to work beside tasks of another division or for other data.

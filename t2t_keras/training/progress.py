@@ -131,4 +131,4 @@ class Progress:
 
 def _short(value: float) -> str:
     """Four significant digits, thousands in full."""
-    return f"{value:.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+    return f"{value:.0f}" if 1000 <= abs(value) < 1e9 else f"{value:.4g}"

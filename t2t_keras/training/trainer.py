@@ -10,10 +10,8 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from t2t_keras.data.buckets import batch_plan
 from t2t_keras.data.manifest import Manifest
 from t2t_keras.data.pipeline import elements, training_batches
-from t2t_keras.data.records import RecordIndex
 from t2t_keras.decoding.translator import Translator
 from t2t_keras.errors import UserError
 from t2t_keras.training.checkpoint import (
@@ -28,6 +26,7 @@ from t2t_keras.training.ema import AveragedAdam, make_optimizer
 from t2t_keras.training.fine_tune import initialise_from
 from t2t_keras.training.held_out import HeldOut
 from t2t_keras.training.largest_batch import largest_shape, synthetic_batch
+from t2t_keras.training.memory import does_not_fit
 from t2t_keras.training.options import TrainOptions
 from t2t_keras.training.progress import Progress
 from t2t_keras.training.run_dir import RunDirectory
@@ -35,10 +34,17 @@ from t2t_keras.training.schedule import learning_rate
 from t2t_keras.training.step import StepResult, TrainStep
 from t2t_keras.training.stopping import SIGNALS, Stopping
 from t2t_keras.training.strategy import distribute, own_replicas
+from t2t_keras.training.train_split import TrainSplit
 from t2t_keras.training.validation import Validation
 
 _SIGNALS = tuple(signal.name for signal in SIGNALS)
 _REASONS = (*_SIGNALS, "train_steps", "max_minutes", "patience")
+
+_DIVERGED = 10.0  # times the loss of the uniform distribution
+_START_ANEW = (
+    "train in a new --output_dir with a lower learning_rate, a longer warmup_steps or "
+    "clip_norm=1"
+)
 
 
 class Trainer:
@@ -57,6 +63,7 @@ class Trainer:
         run: RunDirectory,
         strategy: tf.distribute.Strategy,
         options: TrainOptions,
+        split: TrainSplit | None = None,
     ) -> None:
         self._run = run
         self._hparams = run.hparams
@@ -86,14 +93,8 @@ class Trainer:
             self._variables |= ema_variables(weights, averages.values())
 
         data_dir, name = Path(run.config.data_dir), self._problem.data_name
-        self._index = RecordIndex.open(data_dir, name, "train")
-        self._plan = batch_plan(
-            self._hparams.bucketing,
-            self._index.source_length,
-            self._index.target_length,
-            self._hparams.batch_tokens,
-            seed,
-        )
+        split = split or TrainSplit.open(self._problem, run.config, self._hparams)
+        self._index, self._plan = split
         self._validation: Validation | None = None
         has_dev = Manifest.open(data_dir, name).examples.get("dev")
         if has_dev and self._cluster.is_chief:
@@ -115,7 +116,7 @@ class Trainer:
             those of `Validation.compare`.
 
         Raises:
-            UserError: the loss is no longer a finite number.
+            UserError: the training has diverged.
         """
         options = self._options
         stopping = Stopping(options.max_minutes)
@@ -192,7 +193,10 @@ class Trainer:
         )
         shape = largest_shape(self._plan, self._problem.reverse)
         batch = synthetic_batch(self._strategy, shape, self._micro_batches)
-        self._step.dry_run(batch, tf.constant(0, tf.int64))
+        try:
+            self._step.dry_run(batch, tf.constant(0, tf.int64))
+        except tf.errors.ResourceExhaustedError:
+            raise does_not_fit(self._hparams.batch_tokens, shape) from None
 
     def _restore(self) -> int:
         """Restores the newest checkpoint, if any; returns the number of steps done.
@@ -235,9 +239,31 @@ class Trainer:
         self._saved_step, self._saved_time = step, time.monotonic()
 
     def _report(self, done: int, progress: Progress) -> dict[str, float]:
-        """Reports the training since the last report."""
+        """Reports the training since the last report.
+
+        Raises:
+            UserError: it has diverged.
+        """
         rate, epoch = learning_rate(self._hparams, done), done / len(self._plan)
-        return progress.report_training(done, {"learning_rate": rate, "epoch": epoch})
+        figures = progress.report_training(
+            done, {"learning_rate": rate, "epoch": epoch}
+        )
+        self._stop_if_diverged(figures["loss"], done)
+        return figures
+
+    def _stop_if_diverged(self, loss: float, done: int) -> None:
+        """Stops at a loss, mean of all tokens since the last report, beyond reason.
+
+        Fresh weights and those of other data give about log V, whatever the model, and
+        a training that learns stays below.
+        """
+        guessing = math.log(self._run.tokenizers[1].vocab_size)
+        if loss > _DIVERGED * guessing:
+            raise UserError(
+                f"step {done}: the training has diverged: its loss, {loss:.4g} for "
+                f"each target token, is far above that of guessing, {guessing:.4g}; "
+                f"{_START_ANEW}"
+            )
 
     def _evaluate(
         self, step: int, progress: Progress, stopping: Stopping
@@ -263,6 +289,5 @@ class Trainer:
         epoch, batch = divmod(step, len(self._plan))
         raise UserError(
             f"step {step + 1}, epoch {epoch}, batch {batch}: the loss or its gradient "
-            "is not finite; train in a new --output_dir with a lower learning_rate, a "
-            "longer warmup_steps or clip_norm=1"
+            f"is not finite; {_START_ANEW}"
         )

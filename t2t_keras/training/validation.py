@@ -8,6 +8,7 @@ from typing import Any
 import tensorflow as tf
 
 from t2t_keras.decoding.translator import Translator
+from t2t_keras.errors import UserError
 from t2t_keras.evaluation.metrics import goodness
 from t2t_keras.training.average import mean_weights
 from t2t_keras.training.checkpoint import Checkpoint, CheckpointDirectory, snapshot
@@ -146,14 +147,28 @@ def _read_evaluations(file: Path, last_step: int) -> dict[int, dict[str, float]]
     """Returns the figures on dev by step, of those up to the last one.
 
     What comes later is of a process that was killed, and will be computed again.
+
+    Raises:
+        UserError: a line is no record of a training.
     """
     evaluations = {}
-    for line in file.read_text().splitlines() if file.exists() else ():
+    lines = file.read_bytes().split(b"\n") if file.exists() else ()
+    for number, line in enumerate(lines, 1):
         try:
             record = json.loads(line)
-        except ValueError:
+        except json.JSONDecodeError:
             continue  # half a line: the process was killed
-        step = record.pop("step")
-        if record.pop("kind") == "dev" and step <= last_step:
-            evaluations[step] = record
+        except UnicodeDecodeError:
+            record = None
+        match record:
+            case {"step": int(step), "kind": "dev", "loss": float(loss), **rest}:
+                if step <= last_step:
+                    evaluations[step] = {"loss": loss, **rest}
+            case {"step": int(), "kind": str(kind)} if kind != "dev":
+                pass
+            case _:
+                raise UserError(
+                    f"{file}, line {number} is no record of a training; remove the "
+                    "line to do without it"
+                )
     return evaluations

@@ -65,7 +65,7 @@ def test_what_is_reported(data_dir, tmp_path):
     ]
     train, dev = records[1:3]
     assert train["learning_rate"] == pytest.approx(16**-0.5 * 4 * 10**-1.5)
-    assert train["perplexity"] == pytest.approx(np.exp(train["loss"]))
+    assert train["perplexity"] == pytest.approx(np.exp(train["nll"]))
     assert dev["perplexity"] == pytest.approx(np.exp(figures["dev_loss"]))
     assert train["minutes_left"] == 0
     assert {path.suffix for path in tmp_path.glob("events*")}  # for TensorBoard

@@ -25,10 +25,10 @@ class Dev:
 
     figures: list[tuple[float, float]]
 
-    def loss(self) -> HeldOutLoss:
+    def loss(self, meter) -> HeldOutLoss:
         return HeldOutLoss(self.figures[0][0], 0.5)
 
-    def metrics(self, translator, sentences) -> dict[str, float]:
+    def metrics(self, translator, sentences, meter) -> dict[str, float]:
         return {"bleu": self.figures.pop(0)[1]}
 
 

@@ -7,6 +7,7 @@ import errno
 import json
 import os
 import sys
+import tempfile
 from collections.abc import Iterable, Sequence
 from typing import NoReturn
 
@@ -23,6 +24,9 @@ _VERBS: dict[str, Verb] = {
     **evaluation.VERBS,
     **attention.VERBS,
 }
+
+# What the driver of an NVIDIA GPU makes.
+_NVIDIA = ("/dev/nvidia0", "/proc/driver/nvidia")
 
 _WORKFLOW = """\
 the workflow:
@@ -89,19 +93,31 @@ def _run(args: argparse.Namespace) -> None:
 
 
 def _import_tensorflow() -> None:
-    """Imports TensorFlow without the remarks that no setting of its own mutes.
+    """Imports TensorFlow without its remarks about a machine that has no GPU.
 
-    They come from C++ before its logging is set up, so that the file is diverted.
+    They come from C++, the last one when devices are listed, and no setting mutes them
+    all: so the file is diverted. They are shown if there is a GPU that cannot be used.
     """
     stderr = os.dup(2)
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, 2)
-    try:
-        import tensorflow  # noqa: F401
-    finally:
-        os.dup2(stderr, 2)
-        os.close(stderr)
-        os.close(nowhere)
+    with tempfile.TemporaryFile() as remarks:
+        os.dup2(remarks.fileno(), 2)
+        try:
+            import tensorflow as tf
+
+            has_gpu = bool(tf.config.list_physical_devices("GPU"))
+        finally:
+            os.dup2(stderr, 2)
+            os.close(stderr)
+        hidden = os.environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1")
+        if not has_gpu and not hidden and any(map(os.path.exists, _NVIDIA)):
+            remarks.seek(0)
+            sys.stderr.write(remarks.read().decode("utf-8", "replace"))
+            print(
+                "t2t: this machine has an NVIDIA GPU that TensorFlow cannot use, and "
+                "runs on the CPU; install t2t_keras[gpu] or mend the driver "
+                "(TF_CPP_MIN_LOG_LEVEL=0 shows more), or set CUDA_VISIBLE_DEVICES=-1",
+                file=sys.stderr,
+            )
 
 
 def _fail(message: str, code: int) -> int:

@@ -114,6 +114,7 @@ class Translator:
         prefixes: Sequence[str] | None = None,
         *,
         before: int = 0,
+        on_decoded: Callable[[int], None] | None = None,
         **options: Any,
     ) -> list[list[Hypothesis]]:
         """Returns the n best outputs of each text, best first; or n samples, as drawn.
@@ -127,6 +128,8 @@ class Translator:
             n: the option `n_best`.
             prefixes: for each input, what its output has to begin with; may be "".
             before: how many inputs came before these, for their numbers in warnings.
+            on_decoded: called after each batch with the number of its inputs; blank
+                ones, which are not decoded, come first.
             **options: see `DecodingOptions`.
 
         Raises:
@@ -150,6 +153,8 @@ class Translator:
             forced = [ids[:-1] for ids in wanted]  # without EOS
 
         results = [[Hypothesis("", 0.0, 0.0, ())] for _ in texts]
+        if on_decoded and len(numbers) < len(texts):
+            on_decoded(len(texts) - len(numbers))
         for batch in batches([len(ids) for ids in sources], chosen.batch_tokens):
             hypotheses = self._decode(
                 [sources[i] for i in batch],
@@ -161,6 +166,8 @@ class Translator:
             for row, i in enumerate(batch):
                 source = texts[numbers[i]]
                 results[numbers[i]] = self._outputs(source, hypotheses, row)
+            if on_decoded:
+                on_decoded(len(batch))
         return results
 
     def score(

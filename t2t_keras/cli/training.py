@@ -122,8 +122,8 @@ def _watching_flags(parser: argparse.ArgumentParser) -> None:
         "--average_last",
         type=not_negative,
         metavar="N",
-        help="checkpoints whose average is evaluated and kept at the end, as the one that "
-        "`t2t translate` and others use (default: 10); 0: none",
+        help="checkpoints whose average is evaluated at the end and kept, for `t2t "
+        "translate` and all others to use (default: 10); 0: none",
     )
     parser.add_argument(
         "--max_minutes",

@@ -128,8 +128,7 @@ class Translator:
             n: the option `n_best`.
             prefixes: for each input, what its output has to begin with; may be "".
             before: how many inputs came before these, for their numbers in warnings.
-            on_decoded: called after each batch with the number of its inputs; blank
-                ones, which are not decoded, come first.
+            on_decoded: called with the number of inputs done since its last call.
             **options: see `DecodingOptions`.
 
         Raises:
@@ -153,8 +152,8 @@ class Translator:
             forced = [ids[:-1] for ids in wanted]  # without EOS
 
         results = [[Hypothesis("", 0.0, 0.0, ())] for _ in texts]
-        if on_decoded and len(numbers) < len(texts):
-            on_decoded(len(texts) - len(numbers))
+        if on_decoded:
+            on_decoded(len(texts) - len(numbers))  # the blank ones
         for batch in batches([len(ids) for ids in sources], chosen.batch_tokens):
             hypotheses = self._decode(
                 [sources[i] for i in batch],

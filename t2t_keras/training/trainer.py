@@ -17,7 +17,7 @@ from t2t_keras.data.pipeline import training_batches
 from t2t_keras.data.records import RecordIndex
 from t2t_keras.decoding.translator import Translator
 from t2t_keras.errors import UserError
-from t2t_keras.training.average import average_checkpoints
+from t2t_keras.training.average import average_run
 from t2t_keras.training.checkpoint import (
     Checkpoint,
     adam_variables,
@@ -173,7 +173,7 @@ class Trainer:
                 figures |= self._evaluate(done, progress, stopping)
                 figures |= self._compare(done, progress, stopping)
                 if reason == "train_steps" and not self._validation:
-                    self._keep_average(done, progress)
+                    self._keep_average(progress)
         return figures | {"step": done, "stopped_by": reason}
 
     @property
@@ -183,14 +183,12 @@ class Trainer:
             return 0
         return 1 + bool(self._options.average_last) + bool(self._hparams.ema_decay)
 
-    def _keep_average(self, step: int, progress: Progress) -> None:
+    def _keep_average(self, progress: Progress) -> None:
         """Keeps the average of the last checkpoints, which no dev split can judge."""
-        newest = self._run.checkpoints.steps()[-self._options.average_last :]
-        if self._cluster.is_chief and self._options.average_last and len(newest) > 1:
-            average = self._run.checkpoints.path(step, "average.ckpt")
-            paths = [self._run.checkpoints.path(step) for step in newest]
-            average_checkpoints(paths, average)
-            progress.say(f"the average of {len(paths)} checkpoints is kept: {average}")
+        count = min(len(self._run.checkpoints.steps()), self._options.average_last)
+        if self._cluster.is_chief and count > 1:
+            average = average_run(self._run.path, last=count)
+            progress.say(f"the average of {count} checkpoints is kept: {average}")
 
     def _reason_to_stop(self, done: int, stopping: Stopping) -> str | None:
         """Returns what ends training here, if anything: the same in all processes."""

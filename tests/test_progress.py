@@ -135,6 +135,17 @@ def test_time_left_without_dev_and_with_checkpoints_by_the_clock():
     assert times.estimate(900).seconds == pytest.approx(60 + 2 * 5)
 
 
+def test_a_long_evaluation_has_lines_too(clock, tmp_path, capfd):
+    progress = Progress(tmp_path, range(10))
+    with progress.task("decoding dev", "sentences", 500) as advance:
+        for _ in range(5):
+            clock.now += 20
+            advance(100)
+    progress.close()
+    lines = capfd.readouterr().err.splitlines()
+    assert lines == [f"decoding dev: {n} of 500 sentences" for n in (200, 400)]
+
+
 @pytest.mark.parametrize(
     ("seconds", "text"),
     [(0, "0 s"), (99, "99 s"), (100, "2 min"), (5900, "98 min"), (6000, "1 h 40 min")],
@@ -180,7 +191,7 @@ def test_decoding_and_loss_tell_how_far_they_are(data_dir, tmp_path):
     assert sum(decoding) == 7
     assert len(decoding) > 2
     done = []
-    translator.n_best(["", "a dog", " "], on_decoded=done.append, extra_length=1)
+    translator.n_best(["", "a dog", " "], advance=done.append, extra_length=1)
     assert done == [2, 1]
 
 
@@ -229,5 +240,5 @@ def test_a_gpu_that_cannot_be_used_is_mentioned(devices, tmp_path, monkeypatch, 
     else:
         monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     program._import_tensorflow()
-    said = "has an NVIDIA GPU that TensorFlow cannot use" in capfd.readouterr().err
+    said = "TensorFlow cannot use the NVIDIA GPU" in capfd.readouterr().err
     assert said == (devices == "broken")

@@ -7,7 +7,6 @@ import errno
 import json
 import os
 import sys
-import tempfile
 from collections.abc import Iterable, Sequence
 from typing import NoReturn
 
@@ -15,6 +14,7 @@ from t2t_keras import registry
 from t2t_keras.cli import attention, data, describe, evaluation, training, translation
 from t2t_keras.cli.verb import Verb
 from t2t_keras.errors import UserError
+from t2t_keras.standard_error import diverted_stderr
 
 _VERBS: dict[str, Verb] = {
     **data.VERBS,
@@ -98,26 +98,20 @@ def _import_tensorflow() -> None:
     They come from C++, the last one when devices are listed, and no setting mutes them
     all: so the file is diverted. They are shown if there is a GPU that cannot be used.
     """
-    stderr = os.dup(2)
-    with tempfile.TemporaryFile() as remarks:
-        os.dup2(remarks.fileno(), 2)
-        try:
-            import tensorflow as tf
+    with diverted_stderr() as remarks:
+        import tensorflow as tf
 
-            has_gpu = bool(tf.config.list_physical_devices("GPU"))
-        finally:
-            os.dup2(stderr, 2)
-            os.close(stderr)
-        hidden = os.environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1")
-        if not has_gpu and not hidden and any(map(os.path.exists, _NVIDIA)):
-            remarks.seek(0)
-            sys.stderr.write(remarks.read().decode("utf-8", "replace"))
-            print(
-                "t2t: this machine has an NVIDIA GPU that TensorFlow cannot use, and "
-                "runs on the CPU; install t2t_keras[gpu] or mend the driver "
-                "(TF_CPP_MIN_LOG_LEVEL=0 shows more), or set CUDA_VISIBLE_DEVICES=-1",
-                file=sys.stderr,
-            )
+        has_gpu = bool(tf.config.list_physical_devices("GPU"))
+        remarks.seek(0)
+        text = remarks.read().decode("utf-8", "replace")
+    hidden = os.environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1")
+    if not has_gpu and not hidden and any(map(os.path.exists, _NVIDIA)):
+        print(
+            f"{text}t2t: TensorFlow cannot use the NVIDIA GPU of this machine, and the "
+            "CPU is used; install t2t_keras[gpu] or mend the driver "
+            "(TF_CPP_MIN_LOG_LEVEL=0 shows more), or set CUDA_VISIBLE_DEVICES=-1",
+            file=sys.stderr,
+        )
 
 
 def _fail(message: str, code: int) -> int:

@@ -18,7 +18,7 @@ from rich.progress import (
 _SECONDS_BETWEEN_LINES = 10.0
 
 # What `progress` is: (task, unit, total) -> what to call with the units done.
-Meter = Callable[[str, str, int | None], AbstractContextManager[Callable[[int], None]]]
+Meter = Callable[[str, str, int], AbstractContextManager[Callable[[int], None]]]
 
 
 def say(message: str) -> None:
@@ -49,7 +49,7 @@ def progress(
             row = bar.add_task(task, total=total, completed=done)
             show = lambda: bar.update(row, completed=done + count)  # noqa: E731
         else:
-            show = lines(task, unit, total, lambda: done + count)
+            show = _lines(task, unit, total, lambda: done + count)
 
         def advance(units: int) -> None:
             nonlocal count
@@ -60,14 +60,6 @@ def progress(
     seconds = time.monotonic() - start
     rate = f"{count / seconds:,.0f} {unit}/s" if seconds else "at once"
     say(f"{task}: {done + count:,} {unit} in {seconds:,.1f} s ({rate})")
-
-
-@contextlib.contextmanager
-def unwatched(
-    task: str, unit: str, total: int | None = None
-) -> Iterator[Callable[[int], None]]:
-    """A `Meter` that shows nothing."""
-    yield lambda units: None
 
 
 def _bar(unit: str, console: Console) -> Progress:
@@ -83,7 +75,7 @@ def _bar(unit: str, console: Console) -> Progress:
     )
 
 
-def lines(
+def _lines(
     task: str, unit: str, total: int | None, count: Callable[[], int]
 ) -> Callable[[], None]:
     """Returns a function that prints the state if it has not done so for a while."""
@@ -97,3 +89,11 @@ def lines(
             say(f"{task}: {count():,}{of} {unit}")
 
     return show
+
+
+@contextlib.contextmanager
+def unwatched(
+    task: str, unit: str, total: int | None = None
+) -> Iterator[Callable[[int], None]]:
+    """A `Meter` that shows nothing."""
+    yield lambda units: None

@@ -176,7 +176,7 @@ class HeldOut:
         """Decodes the first (or all) sentences; arguments as in `metrics`."""
         sources, references = self.texts(translator, sentences)
         with meter(f"decoding {self._name}", "sentences", len(sources)) as advance:
-            found = translator.n_best(sources, on_decoded=advance, **options)
+            found = translator.n_best(sources, advance=advance, **options)
         best = [outputs[0] for outputs in found]
         repaired = sum(output.is_repaired for output in best) / len(best)
         return Decoded(sources, references, [output.text for output in best], repaired)

@@ -16,7 +16,6 @@ import rich.progress
 import tensorflow as tf
 from rich.console import Console
 
-from t2t_keras.data.progress import lines
 from t2t_keras.training.options import TrainOptions
 from t2t_keras.training.step import StepResult
 from t2t_keras.training.time_left import TimeLeft, duration
@@ -95,10 +94,8 @@ class Progress:
         self._time_left.evaluations.add(time.monotonic() - start)
 
     @contextlib.contextmanager
-    def task(
-        self, task: str, unit: str, total: int | None = None
-    ) -> Iterator[Callable[[int], None]]:
-        """Shows how far a part of an evaluation is, as `data.progress.progress`."""
+    def task(self, task: str, unit: str, total: int) -> Iterator[Callable[[int], None]]:
+        """Shows how far a part of an evaluation is: a `Meter`."""
         if self._is_silent:
             yield lambda units: None
         elif self._bar:
@@ -108,13 +105,14 @@ class Progress:
             finally:
                 self._bar.remove_task(row)
         else:
-            done = 0
-            show = lines(task, unit, total, lambda: done)
+            done, self._shown = 0, time.monotonic()
 
             def advance(units: int) -> None:
                 nonlocal done
                 done += units
-                show()
+                if time.monotonic() - self._shown > _SECONDS_BETWEEN_LINES:
+                    self._shown = time.monotonic()
+                    self.say(f"{task}: {done} of {total} {unit}")
 
             yield advance
 

@@ -81,7 +81,10 @@ def _watching_flags(parser: argparse.ArgumentParser) -> None:
     )
     saving = parser.add_mutually_exclusive_group()
     saving.add_argument(
-        "--save_every", type=positive, metavar="STEPS", help="steps between checkpoints"
+        "--save_every",
+        type=positive,
+        metavar="STEPS",
+        help="steps between checkpoints (default: a 40th of all, from 25 to 1000)",
     )
     saving.add_argument(
         "--save_minutes",
@@ -119,7 +122,8 @@ def _watching_flags(parser: argparse.ArgumentParser) -> None:
         "--average_last",
         type=not_negative,
         metavar="N",
-        help="checkpoints whose average is evaluated at the end (default: 5); 0: none",
+        help="checkpoints whose average is evaluated at the end and kept, for `t2t "
+        "translate` and all others to use (default: 10); 0: none",
     )
     parser.add_argument(
         "--max_minutes",

@@ -4,6 +4,7 @@ import contextlib
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 
 from rich.console import Console
 from rich.progress import (
@@ -15,6 +16,9 @@ from rich.progress import (
 )
 
 _SECONDS_BETWEEN_LINES = 10.0
+
+# What `progress` is: (task, unit, total) -> what to call with the units done.
+Meter = Callable[[str, str, int], AbstractContextManager[Callable[[int], None]]]
 
 
 def say(message: str) -> None:
@@ -85,3 +89,11 @@ def _lines(
             say(f"{task}: {count():,}{of} {unit}")
 
     return show
+
+
+@contextlib.contextmanager
+def unwatched(
+    task: str, unit: str, total: int | None = None
+) -> Iterator[Callable[[int], None]]:
+    """A `Meter` that shows nothing."""
+    yield lambda units: None

@@ -114,6 +114,7 @@ class Translator:
         prefixes: Sequence[str] | None = None,
         *,
         before: int = 0,
+        advance: Callable[[int], None] | None = None,
         **options: Any,
     ) -> list[list[Hypothesis]]:
         """Returns the n best outputs of each text, best first; or n samples, as drawn.
@@ -127,6 +128,7 @@ class Translator:
             n: the option `n_best`.
             prefixes: for each input, what its output has to begin with; may be "".
             before: how many inputs came before these, for their numbers in warnings.
+            advance: called after each batch with the number of inputs it had.
             **options: see `DecodingOptions`.
 
         Raises:
@@ -138,6 +140,7 @@ class Translator:
         chosen = self.choose(**options)
         if prefixes is not None and len(prefixes) != len(texts):
             raise UserError(f"{len(texts)} texts but {len(prefixes)} prefixes")
+        advance = advance or (lambda inputs: None)
 
         texts = [self._form.source_text(text, chosen.raw) for text in texts]
         numbers = [i for i, text in enumerate(texts) if not is_blank(text)]
@@ -150,6 +153,7 @@ class Translator:
             forced = [ids[:-1] for ids in wanted]  # without EOS
 
         results = [[Hypothesis("", 0.0, 0.0, ())] for _ in texts]
+        advance(len(texts) - len(numbers))
         for batch in batches([len(ids) for ids in sources], chosen.batch_tokens):
             hypotheses = self._decode(
                 [sources[i] for i in batch],
@@ -161,6 +165,7 @@ class Translator:
             for row, i in enumerate(batch):
                 source = texts[numbers[i]]
                 results[numbers[i]] = self._outputs(source, hypotheses, row)
+            advance(len(batch))
         return results
 
     def score(

@@ -1,7 +1,7 @@
 """Averages of checkpoints (6.1).
 
 The paper averages the last 5 checkpoints of base and the last 20 of big, which were
-written every 10 minutes: `t2t train --save_minutes 10`, `t2t average --last 5`.
+written every 10 minutes: `t2t train --save_minutes 10 --average_last 5`.
 """
 
 import os

@@ -5,7 +5,6 @@ What tensor2tensor had three watchers for (`t2t-translate-all`, `t2t-bleu`, `t2t
 
 import contextlib
 import os
-import sys
 import time
 from collections.abc import Collection
 from pathlib import Path
@@ -13,12 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 from t2t_keras.data.files import read_json, write_json
 from t2t_keras.data.manifest import Manifest
+from t2t_keras.data.progress import progress, say
 from t2t_keras.decoding.translator import Translator
 from t2t_keras.errors import UserError
 from t2t_keras.hparam import HParams
 from t2t_keras.model.transformer import Transformer
 from t2t_keras.problem import Problem, Split
 from t2t_keras.training.held_out import HeldOut
+from t2t_keras.training.progress import evaluation_line
 from t2t_keras.training.run_dir import RunDirectory
 
 if TYPE_CHECKING:
@@ -181,12 +182,13 @@ def follow(
                 written = _restore(run, model, step)
                 if written is None:
                     continue
-                figures = held_out.loss().to_dict()
+                figures = held_out.loss(progress).to_dict()
                 if sentences != 0:
-                    figures |= held_out.metrics(translator, sentences, **options)
+                    figures |= held_out.metrics(
+                        translator, sentences, progress, **options
+                    )
                 curve.add(step, figures, written)
-                shown = (f"{name} {value:.4g}" for name, value in figures.items())
-                _say(f"step {step} {split} | {' | '.join(shown)}")
+                say(evaluation_line(step, split, figures))
             if new:
                 deadline = time.monotonic() + 60 * wait_minutes
             last = HParams.load(run.path / "hparams.json").train_steps
@@ -219,9 +221,5 @@ def _restore(run: RunDirectory, model: Transformer, step: int) -> float | None:
     except (UserError, OSError):
         if index.exists():
             raise
-        _say(f"checkpoint {path} was deleted before its turn came")
+        say(f"checkpoint {path} was deleted before its turn came")
         return None
-
-
-def _say(message: str) -> None:
-    print(message, file=sys.stderr, flush=True)

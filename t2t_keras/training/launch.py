@@ -42,7 +42,8 @@ class TrainResult:
     Attributes:
         step: the number of updates done.
         stopped_by: "train_steps", "patience", "max_minutes", "SIGTERM" or "SIGINT".
-        loss: for each target token, label-smoothed; of the steps last reported.
+        loss: for each target token, label-smoothed, so that it is above `dev_loss`; of
+            the steps last reported.
         target_tokens_per_s: likewise.
         dev_loss: at the last evaluation, without label smoothing.
         dev_metrics: at the last evaluation: BLEU or F1, by name.

@@ -1,5 +1,6 @@
 """The trainer: problem and hparams in, a run directory out."""
 
+import contextlib
 import math
 import sys
 import time
@@ -14,6 +15,7 @@ from t2t_keras.data.manifest import Manifest
 from t2t_keras.data.pipeline import elements, training_batches
 from t2t_keras.decoding.translator import Translator
 from t2t_keras.errors import UserError
+from t2t_keras.training.average import average_run
 from t2t_keras.training.checkpoint import (
     Checkpoint,
     adam_variables,
@@ -34,6 +36,7 @@ from t2t_keras.training.schedule import learning_rate
 from t2t_keras.training.step import StepResult, TrainStep
 from t2t_keras.training.stopping import SIGNALS, Stopping
 from t2t_keras.training.strategy import distribute, own_replicas
+from t2t_keras.training.time_left import TimeLeft
 from t2t_keras.training.train_split import TrainSplit
 from t2t_keras.training.validation import Validation
 
@@ -118,11 +121,27 @@ class Trainer:
         Raises:
             UserError: the training has diverged.
         """
-        options = self._options
-        stopping = Stopping(options.max_minutes)
+        stopping = Stopping(self._options.max_minutes)
         done = self._restore()
         steps = range(done, self._hparams.train_steps)
-        progress = Progress(self._run.path if self._cluster.is_chief else None, steps)
+        path = self._run.path if self._cluster.is_chief else None
+        time_left = TimeLeft(
+            steps,
+            self._options,
+            self._evaluations_at_end,
+            lambda: stopping.seconds_left,
+        )
+        with contextlib.closing(Progress(path, steps, time_left)) as progress:
+            figures = self._train(steps, progress, stopping)
+        self._cluster.wait()  # for the chief, which evaluates
+        if stopping.signal:  # perhaps while it evaluated for the last time
+            figures["stopped_by"] = stopping.signal.name
+        return figures
+
+    def _train(
+        self, steps: range, progress: Progress, stopping: Stopping
+    ) -> dict[str, Any]:
+        options, done = self._options, steps.start
         figures: dict[str, Any] = {}
         if steps:
             self._begin(progress)
@@ -139,11 +158,12 @@ class Trainer:
                     batch, tf.constant(step, tf.int64), tf.constant(rate, tf.float32)
                 )
                 self._stop_unless_finite(result, step)
-                progress.count(result)
+                progress.count(done, result)
                 if done % options.log_every == 0:
                     figures |= self._report(done, progress)
                 if self._saving_is_due(done):
-                    self._save(done)
+                    with progress.saving():
+                        self._save(done)
                 if done % options.eval_every == 0:
                     figures |= self._evaluate(done, progress, stopping)
             if progress.pending:
@@ -153,11 +173,23 @@ class Trainer:
             if done and reason not in _SIGNALS:
                 figures |= self._evaluate(done, progress, stopping)
                 figures |= self._compare(done, progress, stopping)
-        progress.close()
-        self._cluster.wait()  # for the chief, which evaluates
-        if stopping.signal:  # perhaps while it evaluated for the last time
-            reason = stopping.signal.name
+                if reason == "train_steps" and not self._validation:
+                    self._keep_average(progress)
         return figures | {"step": done, "stopped_by": reason}
+
+    @property
+    def _evaluations_at_end(self) -> int:
+        """Of the last weights, of the average and of the moving average."""
+        if not self._validation:
+            return 0
+        return 1 + bool(self._options.average_last) + bool(self._hparams.ema_decay)
+
+    def _keep_average(self, progress: Progress) -> None:
+        """Keeps the average of the last checkpoints, which no dev split can judge."""
+        count = min(len(self._run.checkpoints.steps()), self._options.average_last)
+        if self._cluster.is_chief and count > 1:
+            average = average_run(self._run.path, last=count)
+            progress.say(f"the average of {count} checkpoints is kept: {average}")
 
     def _reason_to_stop(self, done: int, stopping: Stopping) -> str | None:
         """Returns what ends training here, if anything: the same in all processes."""
@@ -229,7 +261,8 @@ class Trainer:
         if self._options.save_minutes:
             minutes = (time.monotonic() - self._saved_time) / 60
             return minutes >= self._options.save_minutes
-        return done % self._options.save_every == 0
+        interval = self._options.save_interval(self._hparams.train_steps)
+        return done % interval == 0
 
     def _save(self, step: int) -> None:
         if not self._cluster.is_chief:

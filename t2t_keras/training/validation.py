@@ -11,7 +11,12 @@ from t2t_keras.decoding.translator import Translator
 from t2t_keras.errors import UserError
 from t2t_keras.evaluation.metrics import goodness
 from t2t_keras.training.average import mean_weights
-from t2t_keras.training.checkpoint import Checkpoint, CheckpointDirectory, snapshot
+from t2t_keras.training.checkpoint import (
+    Checkpoint,
+    CheckpointDirectory,
+    snapshot,
+    write_checkpoint,
+)
 from t2t_keras.training.held_out import HeldOut
 from t2t_keras.training.options import TrainOptions
 from t2t_keras.training.progress import Progress
@@ -70,12 +75,13 @@ class Validation:
     @property
     def best_step(self) -> int | None:
         """The step of the best evaluation, the first one among equals."""
-        by_loss = self._options.best_by == "loss"
-        good = {
-            step: -figures["loss"] if by_loss else goodness(figures)
-            for step, figures in self._history.items()
-        }
+        good = {step: self._good(figures) for step, figures in self._history.items()}
         return max(good, key=lambda step: (good[step], -step), default=None)
+
+    def _good(self, figures: dict[str, float]) -> float:
+        """Returns what `best_by` compares: more is better."""
+        by_loss = self._options.best_by == "loss"
+        return -figures["loss"] if by_loss else goodness(figures)
 
     @property
     def lost_patience(self) -> bool:
@@ -95,7 +101,7 @@ class Validation:
             dev_loss, and dev_metrics: BLEU or F1, if sentences are decoded.
         """
         if step not in self._history:
-            self._history[step] = self._figures()
+            self._history[step] = self._figures(progress)
             if self.best_step == step:
                 self._checkpoints.save_best(step, snapshot(self._weights, step))
             # Last, for what is on record is not done again.
@@ -108,6 +114,8 @@ class Validation:
     def compare(self, step: int, progress: Progress) -> dict[str, dict[str, float]]:
         """Reports the best single checkpoint beside the averages, after the last step.
 
+        The average of the last checkpoints is kept as `average.ckpt-STEP`, unless it
+        is worse than the last one alone: of the beginning of a training it may be.
         The weights are those of the step's checkpoint before and afterwards.
 
         Returns:
@@ -124,22 +132,34 @@ class Validation:
             paths = [self._checkpoints.path(step) for step in newest]
             for name, value in mean_weights(paths):
                 self._weights[name].assign(value)
-            figures = {"checkpoints": len(paths), **self._figures()}
+            figures = {"checkpoints": len(paths), **self._figures(progress)}
             found["dev_average"] = figures
             progress.report(step, "dev_average", figures)
+            last = self._history.get(step)
+            if last is None or self._good(figures) >= self._good(last):
+                average = self._checkpoints.path(step, "average.ckpt")
+                write_checkpoint(average, snapshot(self._weights, step))
+                progress.say(f"the average is kept: {average}")
+            else:
+                progress.say(
+                    f"the average of {len(paths)} checkpoints is worse on dev than "
+                    f"step {step} alone: it is not kept"
+                )
         if self._averages:
             for name, average in self._averages.items():
                 self._weights[name].assign(average.read_value())
-            found["dev_ema"] = self._figures()
+            found["dev_ema"] = self._figures(progress)
             progress.report(step, "dev_ema", found["dev_ema"])
         Checkpoint(self._checkpoints.path(step)).restore(self._weights)
         return found
 
-    def _figures(self) -> dict[str, float]:
-        figures = self._dev.loss().to_dict()
-        if self._options.eval_sentences:
-            sentences = self._options.eval_sentences
-            figures |= self._dev.metrics(self._translator, sentences)
+    def _figures(self, progress: Progress) -> dict[str, float]:
+        with progress.evaluating():
+            figures = self._dev.loss(progress.task).to_dict()
+            if self._options.eval_sentences:
+                figures |= self._dev.metrics(
+                    self._translator, self._options.eval_sentences, progress.task
+                )
         return figures
 
 

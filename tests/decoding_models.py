@@ -27,7 +27,7 @@ LINES = [
 
 # What is no list of texts, and what is said of it.
 NOT_TEXTS = [
-    ("A man.", r"must be a list of strings, not one string: \['A man\.'\]"),
+    ("A man.", r"must be a list of strings, not one string; pass \[text\]"),
     (b"A man.", "must be a list of strings, not one string"),
     (None, "must be a list of strings, not NoneType"),
     (3, "must be a list of strings, not int"),

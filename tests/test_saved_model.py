@@ -159,7 +159,7 @@ def test_client_in_python(translator, export, tmp_path):
             with pytest.raises(UserError, match=message):
                 method(texts)
         for pair in ((texts, ["a"]), (["a"], texts)):
-            with pytest.raises(UserError, match="^(sources|targets)"):
+            with pytest.raises(UserError, match=r"^(sources|targets)"):
                 client.score(*pair)
     with pytest.raises(UserError, match="an export forces none"):
         client.translate(["a"], ["b"])

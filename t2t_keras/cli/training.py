@@ -28,6 +28,7 @@ from t2t_keras.cli.verb import (
     seed,
     table,
 )
+from t2t_keras.errors import UserError
 from t2t_keras.serving.export_dir import require_free
 from t2t_keras.training.options import TrainOptions
 
@@ -160,6 +161,8 @@ def _check_train(args: argparse.Namespace) -> None:
     problem = registry.problem(args.problem)
     registry.hparams(args.hparams_set).parse(args.hparams)
     _train_options(args)
+    if args.memory_gb is not None and args.batch_tokens != "auto":
+        raise UserError("--memory_gb needs --batch_tokens auto beside it")
     Manifest.open(Path(args.data_dir), problem.data_name)
 
 

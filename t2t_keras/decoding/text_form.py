@@ -23,7 +23,7 @@ def checked_texts(texts: Iterable[str], name: str = "texts") -> list[str]:
     """
     if isinstance(texts, str | bytes):
         raise UserError(
-            f"{name} must be a list of strings, not one string: [{texts!r}]"
+            f"{name} must be a list of strings, not one string; pass [text]"
         )
     try:
         texts = list(texts)

@@ -25,6 +25,8 @@ MISTAKES = [
         (*TRAIN, *BASE, "--best_by", "metric", "--eval_sentences", "0"),
         "--best_by metric needs --eval_sentences",
     ),
+    ((*TRAIN, *BASE, "--init_from", "no_such"), "no_such is neither a run nor a check"),
+    ((*TRAIN, *BASE, "--memory_gb", "4"), "--memory_gb needs --batch_tokens auto"),
     ((*TRAIN, "x", "--hparams_set", "base", "--usr_dir", "no_such"), "--usr_dir"),
     (("translate", "--output_dir", "no_such"), "no_such is not a run directory"),
     (("translate", "--export_dir", "no_such"), "no_such has no saved_model.pb"),

@@ -15,6 +15,14 @@ def require_run(path: str) -> None:
         )
 
 
+def require_weights(path: str | None) -> None:
+    """Refuses an `--init_from` that is neither a run directory nor a checkpoint."""
+    if path is None or (Path(path) / "config.json").exists():
+        return
+    if not Path(f"{path}.index").exists():
+        raise UserError(f"--init_from: {path} is neither a run nor a checkpoint")
+
+
 def require_directory(flag: str, path: str | None) -> None:
     """Refuses a directory that is not there."""
     if path is not None and not Path(path).is_dir():

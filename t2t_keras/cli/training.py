@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from t2t_keras import registry
-from t2t_keras.cli.checks import require_directory, require_run
+from t2t_keras.cli.checks import require_directory, require_run, require_weights
 from t2t_keras.cli.decoding import (
     add_decoding_flags,
     add_raw,
@@ -163,6 +163,7 @@ def _check_train(args: argparse.Namespace) -> None:
     _train_options(args)
     if args.memory_gb is not None and args.batch_tokens != "auto":
         raise UserError("--memory_gb needs --batch_tokens auto beside it")
+    require_weights(args.init_from)
     Manifest.open(Path(args.data_dir), problem.data_name)
 
 

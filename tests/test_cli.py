@@ -71,7 +71,13 @@ FILES = ("evaluate", "--hypotheses", "x", "--references", "y")
 ALL = ("evaluate", "--output_dir", "o", "--all_checkpoints")
 OF_A_RUN = {
     **{"beam_size": "7", "alpha": "1", "min_length": "1", "extra_length": "9"},
-    **{"batch_tokens": "99", "constraint": "none", "data_dir": "d", "split": "dev"},
+    **{
+        "max_source_length": "9",
+        "batch_tokens": "99",
+        "constraint": "none",
+        "data_dir": "d",
+        "split": "dev",
+    },
     **{"sentences": "3", "write": "z", "checkpoint": "best", "wait_minutes": "1"},
 }
 

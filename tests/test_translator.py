@@ -2,7 +2,14 @@ import logging
 
 import numpy as np
 import pytest
-from decoding_models import EOS, LINES, log_probs_of, penalty, transformer
+from decoding_models import (
+    EOS,
+    LINES,
+    NOT_TEXTS,
+    log_probs_of,
+    penalty,
+    transformer,
+)
 
 from t2t_keras.decoding.options import DecodingOptions
 from t2t_keras.decoding.translator import Translator, batches
@@ -134,6 +141,33 @@ def test_a_line_break_in_the_output_becomes_a_space(translator, tokenizer):
 
     other = Translator(translator.problem, translator.model, tokenizer, Breaking())
     assert other.translate(["a dog"], beam_size=1) == ["a b"]
+
+
+@pytest.mark.parametrize(("texts", "message"), NOT_TEXTS)
+def test_what_is_no_list_of_texts(texts, message, translator):
+    for method in (translator.translate, translator.n_best):
+        with pytest.raises(UserError, match=f"^texts.*{message}"):
+            method(texts)
+    if texts is not None:  # there need not be any prefixes
+        with pytest.raises(UserError, match=f"^prefixes.*{message}"):
+            translator.translate(["a"], texts)
+    with pytest.raises(UserError, match=f"^sources.*{message}"):
+        translator.score(texts, ["a"])
+    with pytest.raises(UserError, match=f"^targets.*{message}"):
+        translator.score(["a"], texts)
+
+
+def test_texts_may_come_from_any_iterable(translator):
+    expected = translator.translate(LINES[:2])
+    assert translator.translate(iter(LINES[:2])) == expected
+    assert translator.translate(np.array(LINES[:2])) == expected
+
+
+def test_what_is_done_is_told(translator):
+    done = []
+    translator.n_best(LINES, advance=done.append, batch_tokens=30)
+    assert len(done) > 2
+    assert sum(done) == len(LINES)
 
 
 def test_no_lines(translator):

@@ -3,9 +3,11 @@
 import argparse
 from typing import Any, get_args
 
+from t2t_keras.cli.checks import require_directory, require_run
 from t2t_keras.cli.decoding import (
     DECODING_FLAGS,
     add_decoding_flags,
+    check_decoding,
     decoding_options,
 )
 from t2t_keras.cli.lines import read_lines
@@ -96,6 +98,15 @@ def _evaluate_flags(parser: argparse.ArgumentParser) -> None:
         help="of the references; for tokenized_compound_split (default: the "
         "problem's, de for files)",
     )
+
+
+def _check_evaluate(args: argparse.Namespace) -> None:
+    if _mode(args) == "files":
+        return
+    if not args.wait_minutes:  # otherwise the training may have yet to begin
+        require_run(args.output_dir)
+    require_directory("data_dir", args.data_dir)
+    check_decoding(args)
 
 
 def _evaluate(args: argparse.Namespace) -> dict[str, Any]:
@@ -241,6 +252,7 @@ VERBS = {
         _evaluate,
         _show_evaluate,
         uses_tensorflow=lambda args: not args.hypotheses,
+        check=_check_evaluate,
     ),
     "f1": Verb(
         "score bracketed trees as EVALB does",

@@ -47,6 +47,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     argv = sys.argv[1:] if argv is None else argv
     verb = ""
     try:
+        _require_standard_streams()
         args = _parse(argv)
         verb = f" {args.verb}"
         _run(args)
@@ -63,8 +64,28 @@ def main(argv: Sequence[str] | None = None) -> int:
         if error.filename is None:
             raise
         return _fail(f"t2t{verb}: error: {error.filename}: {error.strerror}", 2)
-    except KeyboardInterrupt:
-        return _fail(f"t2t{verb}: interrupted", 130)
+    except KeyboardInterrupt as interrupt:
+        return _fail("; ".join([f"t2t{verb}: interrupted", *interrupt.args]), 130)
+
+
+def _require_standard_streams() -> None:
+    """Refuses a closed standard output.
+
+    The others, if closed, are opened to nowhere: otherwise the next file to be opened
+    would become standard input or standard error.
+    """
+    is_closed = sys.stdout is None
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115  (until the end)
+    if is_closed:
+        raise UserError(
+            "standard output is closed; redirect it to a file or to /dev/null"
+        )
 
 
 def _run(args: argparse.Namespace) -> None:
@@ -81,11 +102,12 @@ def _run(args: argparse.Namespace) -> None:
             f"KERAS_BACKEND is '{backend}', and this needs TensorFlow: unset it or set "
             "it to tensorflow"
         )
-    if needs_tensorflow:
-        _import_tensorflow()
     with contextlib.redirect_stdout(sys.stderr):  # whatever a library prints
         if getattr(args, "usr_dir", None):
             registry.load_usr_dir(args.usr_dir)
+        verb.check(args)
+        if needs_tensorflow:
+            _import_tensorflow()
         result = verb.run(args)
     text = json.dumps(result) if args.json else verb.show(result)
     if text:

@@ -163,7 +163,8 @@ def follow(
     held_out = HeldOut.of_run(run, model, split, data_dir)
     chosen = translator.choose(**options)
     data_dir = Path(data_dir or run.config.data_dir)
-    names = ("beam_size", "alpha", "extra_length", "min_length", "constraint")
+    names = ("beam_size", "alpha", "extra_length", "min_length", "max_source_length")
+    names = (*names, "constraint")
     settings = {name: getattr(chosen, name) for name in names}
     manifest = Manifest.open(data_dir, problem.data_name)
     data = [digest[:12] for digest in manifest.fingerprints(split)]

@@ -141,7 +141,7 @@ def markdown(head: Sequence[str], body: Iterable[Sequence[str]]) -> str:
 def number(value: float | str | None) -> str:
     """Formats a cell of `scores.json`; nothing for a score that was not computed."""
     if isinstance(value, float):
-        return f"{value:g}" if value < 2 else f"{value:.1f}"
+        return f"{value:.2f}" if value < 2 else f"{value:.1f}"
     return "" if value is None else f"{value:,}" if isinstance(value, int) else value
 
 
@@ -156,12 +156,11 @@ def results_table(scores: dict[str, Any]) -> str:
         if records:
             steps = " + ".join(f"{each.steps:,}" for each in sums)
             minutes = " + ".join(f"{each.seconds / 60:.0f}" for each in sums)
-            whole = sum(sums, Totals())
             cells = [
                 f"{steps} steps, {minutes} min, {run['machine']}",
-                f"{whole.target_rate:,.0f}",
-                f"{whole.padding:.1%}",
-                f"{whole.waiting:.1%}",
+                "; ".join(f"{each.target_rate:,.0f}" for each in sums),
+                "; ".join(f"{each.padding:.1%}" for each in sums),
+                "; ".join(f"{each.waiting:.1%}" for each in sums),
             ]
         result = run["result"].format(**values)
         body.append([run["task"], run["hparams"], *cells, result])
@@ -228,7 +227,7 @@ def own_data_table(scores: dict[str, Any]) -> str:
         name, size = row["hparams_set"], row["vocab_size"]
         if record := row.get("record"):
             measured = totals(read(HERE / record)).seconds
-            times = [f"{hours(measured)} on one, measured", ""]
+            times = [f"{hours(measured)} (one core, measured)", ""]
         else:
             flops = work(name, size)
             times = [hours(flops / TWO_CORES), hours(flops / p100)]

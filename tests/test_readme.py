@@ -5,19 +5,22 @@ take hours have small stand-ins of the same names. The words of the commands are
 README's; they run in this process, in one directory.
 """
 
+import json
 import re
 import shlex
 from pathlib import Path
 
 import pytest
+import tensorflow as tf
 from command_line import run, write
 from small_data import sentence_pairs
-from t2t_oracle import HPARAMS, write_checkpoint
+from t2t_oracle import HPARAMS
 from test_t2t_checkpoint import SMALL, matrix, synthetic
 
 from t2t_keras import registry
 from t2t_keras.data.sources import ParallelFiles
 from t2t_keras.hparam import HParams
+from t2t_keras.training.checkpoint import write_checkpoint
 from t2t_keras.training.options import TrainOptions
 
 README = Path(__file__).parents[1] / "README.md"
@@ -35,7 +38,6 @@ TINY = HParams(
     train_steps=5,
 )
 STAND_INS = ("base", "multi30k", "parsing")
-SHORT = {"beam_size": 2, "extra_length": 4}
 TREES = [f"(TOP (S (NP (NN dog{i})) (VP (VBZ barks)) (. .)))" for i in range(20)]
 
 
@@ -88,10 +90,6 @@ def write_files() -> None:
 
 def write_t2t_model() -> None:
     """Writes a checkpoint of tensor2tensor with its hparams and its vocabulary."""
-    import json
-
-    import tensorflow as tf
-
     characters = sorted(set("".join(map("".join, sentence_pairs())))) + list("\\_;u0")
     pieces = ["<pad>_", "<EOS>_", *dict.fromkeys(characters)]
     write(Path("vocab.translate_ende.subwords"), *(f"'{piece}'" for piece in pieces))
@@ -111,19 +109,19 @@ def workplace(tmp_path_factory):
     }
     registry.list_problems(), registry.list_hparams()  # loads them all
     problems = {
-        "translate_ende": {"sources": files, "vocab_size": 330},
-        "translate_text": {},
-        "parsing_wsj": {"extra_length": 12},
+        "translate_ende": {"sources": files, "vocab_size": 330, "extra_length": 4},
+        "translate_text": {"extra_length": 4},
+        "parsing_wsj": {"beam_size": 2, "extra_length": 12},
     }
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(tmp_path_factory.mktemp("readme"))
         for name, changes in problems.items():
-            small = registry.problem(name).replace(**SHORT | changes)
+            small = registry.problem(name).replace(**changes)
             replace(patch, registry._problems, name, small)
         for name in STAND_INS:
             replace(patch, registry._hparams, name, TINY)
         defaults = TrainOptions.__init__.__kwdefaults__
-        for option, value in (("save_every", 1), ("eval_sentences", 2)):
+        for option, value in (("save_every", 1), ("eval_sentences", 0)):
             patch.setitem(defaults, option, value)
         write_files()
         yield Path.cwd()
@@ -154,7 +152,7 @@ def test_what_readme_promises_is_there(workplace):
     """What the commands above have written."""
     assert len(Path("translation.de").read_text().splitlines()) == 3
     assert len(Path("test.translation").read_text().splitlines()) == 6
-    assert "<svg" in Path("heads.html").read_text() or Path("heads.html").stat().st_size
+    assert "<html" in Path("heads.html").read_text()
     assert {path.name for path in Path("runs/base").glob("average.ckpt-*")}
     assert (Path("runs/base") / "evaluation-test" / "scores.json").exists()
     assert (Path("served/1") / "saved_model.pb").exists()

@@ -1,7 +1,9 @@
 """The verbs that compare outputs with references: `evaluate`, `f1`."""
 
 import argparse
-from typing import Any, get_args
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, get_args
 
 from t2t_keras.cli.checks import require_directory, require_run
 from t2t_keras.cli.decoding import (
@@ -23,7 +25,8 @@ from t2t_keras.cli.verb import (
 from t2t_keras.errors import UserError
 from t2t_keras.problem import BleuTokens, Problem, Split
 
-_DEFAULT_SPLIT: Split = "test"
+if TYPE_CHECKING:
+    from t2t_keras.training.run_dir import RunDirectory
 
 _OF_A_RUN = (
     *("output_dir", "data_dir", "split", "sentences", "tokenize", "usr_dir"),
@@ -51,7 +54,9 @@ def _evaluate_flags(parser: argparse.ArgumentParser) -> None:
     run.add_argument("--output_dir", help="a run directory")
     run.add_argument("--data_dir", help="default: that of the training")
     run.add_argument(
-        "--split", choices=get_args(Split), help=f"default: {_DEFAULT_SPLIT}"
+        "--split",
+        choices=get_args(Split),
+        help="default: test if the data have it, otherwise dev",
     )
     run.add_argument(
         "--sentences",
@@ -148,6 +153,24 @@ def _scored(problem: Problem, args: argparse.Namespace) -> Problem:
     )
 
 
+def _split(run: "RunDirectory", args: argparse.Namespace) -> Split:
+    """Returns the split that is asked for; otherwise test, or dev if there is no test.
+
+    Raises:
+        UserError: there are no such data.
+    """
+    from t2t_keras.data.manifest import Manifest
+
+    if args.split:
+        return args.split
+    data_dir = Path(args.data_dir or run.config.data_dir)
+    manifest = Manifest.open(data_dir, run.problem.data_name)
+    split: Split = "test" if "test" in manifest.examples else "dev"
+    reason = "" if split == "test" else f": {data_dir} has no test split"
+    print(f"evaluating the {split} split{reason}", file=sys.stderr)
+    return split
+
+
 def _evaluate_split(args: argparse.Namespace) -> dict[str, Any]:
     """Evaluates one checkpoint of a run."""
     from t2t_keras.training.evaluate import evaluate
@@ -156,7 +179,7 @@ def _evaluate_split(args: argparse.Namespace) -> dict[str, Any]:
     run = RunDirectory(args.output_dir)
     return evaluate(
         run,
-        args.split or _DEFAULT_SPLIT,
+        _split(run, args),
         _scored(run.problem, args),
         checkpoint=args.checkpoint,
         data_dir=args.data_dir,
@@ -171,9 +194,9 @@ def _evaluate_all(args: argparse.Namespace) -> dict[str, Any]:
     from t2t_keras.evaluation.metrics import goodness
     from t2t_keras.training.follow import await_run, follow
 
-    split = args.split or _DEFAULT_SPLIT
     wait_minutes = args.wait_minutes or 0.0
     run = await_run(args.output_dir, wait_minutes)
+    split = _split(run, args)
     points = follow(
         run,
         split,

@@ -306,7 +306,7 @@ def test_datagen_takes_files_for_each_split(capfd, tmp_path):
 
 def test_evaluate_files(capfd, tmp_path):
     lines = ("The cat sat on the mat today .", "A well-known dog barks loudly at me .")
-    references = write(tmp_path / "ref", *lines)
+    references = write(tmp_path / "ref.de", *lines)
     worse = write(tmp_path / "hyp", lines[0].upper(), lines[1])
     argv = ("evaluate", "--references", references, "--hypotheses")
     assert run_json(capfd, *argv, references)["bleu"]["sacrebleu_13a"] > 99.9

@@ -4,10 +4,11 @@
     python tests/mutations.py NAME ...   # some of them
     python tests/mutations.py --list
 
-`mutation_table.py` has one deliberate fault or more for each statement. Each fault is
-made in a temporary copy of the package, and the tests that `docs/paper.md` names for
-the statement, and only these, run on the copy: at least one must fail. The exit status
-is 1 if a mutation survives, or if its text is no longer in the file.
+`mutations_of_model.py` and `mutations_of_training.py` have one deliberate fault or more
+for each statement. Each fault is made in a temporary copy of the package, and the tests
+that `docs/paper.md` names for the statement, and only these, run on the copy: at least
+one must fail. The exit status is 1 if a mutation survives, or if the text that it
+changes is no longer in the file.
 
 Processes are forked after TensorFlow is imported, which takes longer than most tests.
 Some statements are checked against data of the folder T2T_KERAS_REFERENCE.
@@ -25,7 +26,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from mutation_table import TABLE
+from mutations_of_model import MODEL
+from mutations_of_training import TRAINING
 
 ROOT = Path(__file__).parents[1]
 COPIED = ("t2t_keras", "problems", "hparams", "tests", "docs", "pyproject.toml")
@@ -74,7 +76,7 @@ class Mutation(NamedTuple):
 
 def mutations() -> Iterator[Mutation]:
     """Yields all mutations of the table."""
-    for statement, files in TABLE.items():
+    for statement, files in (MODEL | TRAINING).items():
         for file, faults in files.items():
             for name, old, new in faults:
                 yield Mutation(name, statement, file, old, new)

@@ -29,6 +29,16 @@ def test_one_seed_gives_one_result(data_dir, tmp_path):
     assert a["step"] == 4
 
 
+def test_the_first_update_has_the_rate_of_step_one(data_dir, tmp_path):
+    """Adam's first update is the rate against the sign of the gradient."""
+    training = trainer(data_dir, tmp_path, train_steps=1)
+    before = training.model.softmax_embedding.table.numpy()
+    training.train()
+    moved = np.abs(weights(tmp_path, 1)["model/embedding/table"] - before)
+    # Small gradients are below epsilon; with most it is exact.
+    np.testing.assert_allclose(np.median(moved), 16**-0.5 * 10**-1.5, rtol=1e-3)
+
+
 def test_a_run_can_be_made_longer_and_is_then_the_longer_run(data_dir, tmp_path):
     trainer(data_dir, tmp_path / "a", train_steps=2).train()
     trainer(data_dir, tmp_path / "a", train_steps=4).train()

@@ -198,6 +198,16 @@ def test_decoding_is_the_papers_by_default():
         assert (record.beam_size, record.alpha, record.extra_length) == (4, 0.6, 50)
 
 
+def test_an_output_without_end_is_cut_at_its_own_limit(translator, tokenizer):
+    """So many pieces more than its input, EOS counted: whatever stands beside it."""
+    lines = [line for line in LINES if line.strip()]
+    for outputs, line in zip(
+        translator.n_best(lines, 2, min_length=1000, extra_length=3), lines, strict=True
+    ):
+        limit = len(tokenizer.encode(line)) + 3
+        assert [output.tokens for output in outputs] == [limit] * 2
+
+
 def test_problems_defaults(translator):
     problem = Problem(summary="", beam_size=21, alpha=0.3, extra_length=300)
     options = DecodingOptions.of(problem)

@@ -29,6 +29,11 @@ PAPER_SCHEDULE = "linear_warmup*rsqrt_decay*rsqrt_hidden_size"
 Bucketing = Literal["exact", "t2t"]  # by the exact lengths, or tensor2tensor's rule
 
 
+def _field(default: Any, meaning: str) -> Any:
+    """Declares a hyper-parameter: its default, and what `t2t list` says of it."""
+    return dataclasses.field(default=default, metadata={"meaning": meaning})
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class HParams:
     """Hyper-parameters; the defaults are the paper's base model.
@@ -38,47 +43,70 @@ class HParams:
     """
 
     # Architecture (3.1 to 3.3).
-    num_layers: int = 6  # N, of the encoder and of the decoder
-    d_model: int = 512  # D
-    d_ff: int = 2048  # F
-    num_heads: int = 8  # H
-    d_k: int = 0  # width of a head's queries and keys; 0: d_model / num_heads
-    d_v: int = 0  # width of a head's values; 0: d_model / num_heads
-    norm: Literal["post", "pre"] = "post"  # the paper's; tensor2tensor's
+    num_layers: int = _field(6, "layers of the encoder, and of the decoder (N)")
+    d_model: int = _field(512, "width of the model (D)")
+    d_ff: int = _field(2048, "inner width of the feed-forward networks (F)")
+    num_heads: int = _field(8, "attention heads (H)")
+    d_k: int = _field(0, "width of a head's queries and keys; 0: d_model / num_heads")
+    d_v: int = _field(0, "width of a head's values; 0: d_model / num_heads")
+    norm: Literal["post", "pre"] = _field(
+        "post", "layer norm after each residual sum (the paper), or before sub-layers"
+    )
 
     # Attention that the paper compares with its own (3.2.1, 4).
-    attention: Literal["scaled", "unscaled", "additive"] = "scaled"
-    attention_window: int = 0  # r: self-attention sees r neighbours; 0: everything
+    attention: Literal["scaled", "unscaled", "additive"] = _field(
+        "scaled", "how a query is compared with the keys"
+    )
+    attention_window: int = _field(
+        0, "self-attention sees r neighbours on each side; 0: every position"
+    )
 
     # Embeddings and positions (3.4, 3.5).
-    share_embeddings: bool = True  # embeddings and softmax: one matrix a vocabulary
-    position: Literal["sinusoidal", "t2t", "learned"] = "sinusoidal"
-    max_positions: int = 1024  # rows of the table when position is "learned"
+    share_embeddings: bool = _field(
+        True, "embeddings and softmax use one matrix for each vocabulary"
+    )
+    position: Literal["sinusoidal", "t2t", "learned"] = _field(
+        "sinusoidal", "encoding of positions"
+    )
+    max_positions: int = _field(1024, "rows of the table of learned positions")
 
     # Regularisation (5.4).
-    dropout: float = 0.1  # on sub-layer outputs and on the sums of embeddings
-    attention_dropout: float = 0.0  # on attention weights (tensor2tensor: 0.1)
-    ffn_dropout: float = 0.0  # on the inner activations (tensor2tensor: 0.1)
-    label_smoothing: float = 0.1
+    dropout: float = _field(
+        0.1, "dropout on sub-layer outputs and on the sums of embeddings"
+    )
+    attention_dropout: float = _field(
+        0.0, "dropout on attention weights (tensor2tensor: 0.1)"
+    )
+    ffn_dropout: float = _field(
+        0.0, "dropout on the inner activations (tensor2tensor: 0.1)"
+    )
+    label_smoothing: float = _field(0.1, "probability spread over the other tokens")
 
     # Optimizer and schedule (5.3).
-    learning_rate: float = 1.0  # multiplies the schedule
-    schedule: str = PAPER_SCHEDULE  # a product of SCHEDULE_FACTORS
-    warmup_steps: int = 4000
-    adam_beta1: float = 0.9
-    adam_beta2: float = 0.98
-    adam_epsilon: float = 1e-9
-    clip_norm: float = 0.0  # of the global gradient; 0: no clipping
-    ema_decay: float = 0.0  # of the moving average of the weights; 0: none is kept
+    learning_rate: float = _field(1.0, "factor of the schedule")
+    schedule: str = _field(PAPER_SCHEDULE, "product of factors (a*b)")
+    warmup_steps: int = _field(4000, "steps until the learning rate is at its peak")
+    adam_beta1: float = _field(0.9, "decay of Adam's mean of the gradients")
+    adam_beta2: float = _field(0.98, "decay of Adam's mean of their squares")
+    adam_epsilon: float = _field(1e-9, "added to Adam's denominator")
+    clip_norm: float = _field(0.0, "largest norm of the gradient; 0: no clipping")
+    ema_decay: float = _field(
+        0.0, "decay of the moving average of the weights; 0: none is kept"
+    )
 
     # Batches and length of training (5.1, 5.2).
-    batch_tokens: int = 25_000  # padded, per side, over all replicas
-    bucketing: Bucketing = "exact"  # how pairs meet in batches
-    train_steps: int = 100_000
+    batch_tokens: int = _field(
+        25_000, "tokens of a batch on each side, padding included, over all replicas"
+    )
+    bucketing: Bucketing = _field(  # noqa: RUF009  it makes a dataclass field
+        "exact", "batches by the exact lengths of the pairs, or by tensor2tensor's rule"
+    )
+    train_steps: int = _field(100_000, "updates in all")
 
-    # Arithmetic: what the matrix products are computed in. Variables, layer norm,
-    # softmax and loss are float32 in any case.
-    compute_dtype: Literal["float32", "bfloat16", "float16"] = "float32"
+    # Arithmetic. Variables, layer norm, softmax and loss are float32 in any case.
+    compute_dtype: Literal["float32", "bfloat16", "float16"] = _field(
+        "float32", "type of the matrix products"
+    )
 
     def __post_init__(self) -> None:
         for field in _AT_LEAST_ONE:
@@ -156,8 +184,11 @@ class HParams:
     def save(self, path: Path) -> None:
         """Writes every field as JSON, atomically."""
         temporary = path.with_name(f"{path.name}.incomplete")
-        temporary.write_text(json.dumps(dataclasses.asdict(self), indent=2) + "\n")
-        temporary.replace(path)
+        try:
+            temporary.write_text(json.dumps(dataclasses.asdict(self), indent=2) + "\n")
+            temporary.replace(path)
+        finally:
+            temporary.unlink(missing_ok=True)
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
@@ -176,10 +207,22 @@ class HParams:
             UserError: the file is not such JSON, or as `override`.
         """
         try:
-            values = json.loads(path.read_text())
+            values = json.loads(path.read_text(encoding="utf-8"))
         except ValueError as error:
             raise UserError(f"{path} is not valid JSON: {error}") from None
-        return cls.from_dict(values)
+        except FileNotFoundError:
+            raise UserError(f"there is no {path}; restore it") from None
+        if not isinstance(values, dict):
+            raise UserError(f"{path} is not a JSON object of hyper-parameters")
+        try:
+            return cls.from_dict(values)
+        except UserError as error:
+            raise UserError(f"{path}: {error}") from None
+
+    @classmethod
+    def meanings(cls) -> dict[str, str]:
+        """Returns what each field means: name -> a phrase."""
+        return {it.name: it.metadata["meaning"] for it in dataclasses.fields(cls)}
 
     def difference(self, other: Self) -> dict[str, tuple[Any, Any]]:
         """Returns the fields in which two records differ: name -> (self's, other's)."""

@@ -19,7 +19,10 @@ PROGRAM = "import sys; from t2t_keras.cli import main; sys.exit(main(sys.argv[1:
 # Help and listings.
 
 
-@pytest.mark.parametrize("words", ["['--help']", "['list']", "['train', '--help']"])
+@pytest.mark.parametrize(
+    "words",
+    ["['--help']", "['list']", "['list', '--hparams', 'big']", "['train', '--help']"],
+)
 def test_help_and_list_do_not_import_tensorflow(words):
     code = f"""
 import sys
@@ -57,6 +60,33 @@ def test_list(capfd):
         assert any(row.split(maxsplit=1) == [name, line] for row in text.splitlines())
 
 
+def test_list_prints_every_field_of_an_hparam_set(capfd):
+    fields = run_json(capfd, "list", "--hparams", "big")
+    base, big = registry.hparams("base"), registry.hparams("big")
+    assert {name: it["value"] for name, it in fields.items()} == vars(big)
+    assert {name: it["base"] for name, it in fields.items()} == vars(base)
+    assert fields["num_heads"] == {
+        "value": 16,
+        "base": 8,
+        "meaning": "attention heads (H)",
+    }
+    assert run("list", "--hparams", "big") == 0
+    rows = capfd.readouterr().out.splitlines()[1:]
+    assert len(rows) == len(fields)
+    marked = {row.split()[1] for row in rows if row.startswith("*")}
+    assert marked == base.difference(big).keys()
+    (heads,) = (row.split() for row in rows if " num_heads " in row)
+    assert heads == ["*", "num_heads", "16", "8", "attention", "heads", "(H)"]
+
+
+def test_list_suggests_the_nearest_hparam_set(capfd):
+    assert run("list", "--hparams", "bigg") == 2
+    error = capfd.readouterr().err
+    assert error.startswith(
+        "t2t list: error: hparams: there is no 'bigg'; did you mean"
+    )
+
+
 def test_list_with_usr_dir(capfd):
     folder = Path(__file__).parents[1] / "examples" / "my_problem"
     problems = run_json(capfd, "list", "--usr_dir", folder)["problems"]
@@ -71,7 +101,13 @@ FILES = ("evaluate", "--hypotheses", "x", "--references", "y")
 ALL = ("evaluate", "--output_dir", "o", "--all_checkpoints")
 OF_A_RUN = {
     **{"beam_size": "7", "alpha": "1", "min_length": "1", "extra_length": "9"},
-    **{"batch_tokens": "99", "constraint": "none", "data_dir": "d", "split": "dev"},
+    **{
+        "max_source_length": "9",
+        "batch_tokens": "99",
+        "constraint": "none",
+        "data_dir": "d",
+        "split": "dev",
+    },
     **{"sentences": "3", "write": "z", "checkpoint": "best", "wait_minutes": "1"},
 }
 
@@ -270,7 +306,7 @@ def test_datagen_takes_files_for_each_split(capfd, tmp_path):
 
 def test_evaluate_files(capfd, tmp_path):
     lines = ("The cat sat on the mat today .", "A well-known dog barks loudly at me .")
-    references = write(tmp_path / "ref", *lines)
+    references = write(tmp_path / "ref.de", *lines)
     worse = write(tmp_path / "hyp", lines[0].upper(), lines[1])
     argv = ("evaluate", "--references", references, "--hypotheses")
     assert run_json(capfd, *argv, references)["bleu"]["sacrebleu_13a"] > 99.9

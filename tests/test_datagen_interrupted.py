@@ -2,6 +2,7 @@
 
 import contextlib
 import errno
+import multiprocessing
 import os
 import signal
 import sys
@@ -180,9 +181,8 @@ def test_a_worker_that_dies(tmp_path):
     class Killing(Given):
         def __call__(self):
             yield from self.pairs[:200]
-            for child in psutil.Process().children():
-                if "spawn_main" in " ".join(child.cmdline()):
-                    child.kill()
+            for worker in multiprocessing.active_children():
+                worker.kill()
             yield from self.pairs[200:]
 
         def checksum(self):

@@ -110,6 +110,25 @@ def test_loss_is_that_of_scoring_and_perplexity_its_exponential(trained, capfd):
     assert result["loss"] == pytest.approx(nats, rel=1e-5)
 
 
+def test_the_default_split_is_test_or_else_dev(trained, capfd, tmp_path):
+    """The data of `trained` have train and dev; a copy of them has a test split too."""
+    argv = ("evaluate", "--output_dir", trained, "--sentences", 0)
+    dev = call_json(capfd, *argv, "--split", "dev")
+    assert call(*argv) == 0
+    assert "evaluating the dev split: " in capfd.readouterr().err
+    assert call_json(capfd, *argv) == dev
+
+    data = shutil.copytree(trained.parent / "data", tmp_path / "data")
+    path = data / "translate_text.manifest.json"
+    manifest = json.loads(path.read_text())
+    manifest["examples"]["test"] = manifest["examples"]["dev"]
+    path.write_text(json.dumps(manifest))
+    for file in data.glob("translate_text-dev-*"):
+        shutil.copy(file, data / file.name.replace("-dev-", "-test-"))
+    assert call(*argv, "--data_dir", data) == 0
+    assert "evaluating the test split\n" in capfd.readouterr().err
+
+
 def test_sentences_limit_what_is_decoded_only(trained, capfd):
     argv = ("evaluate", "--output_dir", trained, "--split", "dev")
     some = call_json(capfd, *argv, *FAST, "--tokenize", "none", "--language", "fr")
@@ -117,11 +136,12 @@ def test_sentences_limit_what_is_decoded_only(trained, capfd):
     assert (some["sentences"], none["sentences"]) == (5, 0)
     assert some["loss"] == none["loss"]
     assert "tok:none" in some["bleu"]["signatures"]["sacrebleu_none"]
-    paper = some["bleu"]["signatures"]["tokenized_compound_split"]
-    assert "tok:paper-fr" in paper
+    assert "tok:moses-fr" in some["bleu"]["signatures"]["tokenized"]
     assert call(*argv, *FAST) == 0
     shown = capfd.readouterr().out
-    assert "perplexity" in shown and "tok:paper-de" in shown
+    assert "perplexity" in shown and "tok:get_ende_bleu" in shown
+    assert call(*argv, "--language", "xx") == 2
+    assert "--language: 'xx' has no tokeniser" in capfd.readouterr().err
 
 
 def test_files_are_scored_without_tensorflow(tmp_path):

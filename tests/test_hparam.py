@@ -119,3 +119,34 @@ def test_difference_names_what_changed():
 def test_hparams_are_frozen():
     with pytest.raises(dataclasses.FrozenInstanceError):
         HParams().dropout = 0.2
+
+
+def test_every_field_has_a_meaning():
+    meanings = HParams.meanings()
+    assert list(meanings) == [field.name for field in dataclasses.fields(HParams)]
+    for meaning in meanings.values():
+        assert len(meaning) > 10 and not meaning.endswith(".")
+    assert len(set(meanings.values())) == len(meanings)
+
+
+@pytest.mark.parametrize(
+    ("name", "peak"), [("pairs_300k", 5e-4), ("pairs_1m", 5.7e-4), ("pairs_3m", 7e-4)]
+)
+def test_sets_for_own_data_lie_between_news_commentary_and_base(name, peak):
+    small, base = registry.hparams("news_commentary"), registry.hparams("base")
+    hparams = registry.hparams(name)
+    for field in ("num_layers", "d_model", "d_ff", "batch_tokens"):
+        low, high = getattr(small, field), getattr(base, field)
+        assert low <= getattr(hparams, field) <= high
+    assert base.dropout < hparams.dropout <= 0.3
+    rate = hparams.learning_rate * (hparams.d_model * hparams.warmup_steps) ** -0.5
+    assert rate == pytest.approx(peak, rel=1e-2)
+
+
+def test_pairs_300k_is_fairseqs_model_for_iwslt14():
+    """`transformer_iwslt_de_en`: 6 layers of 512, inner width 1,024, 4 heads."""
+    hparams = registry.hparams("pairs_300k")
+    assert (hparams.num_layers, hparams.d_model) == (6, 512)
+    assert (hparams.d_ff, hparams.num_heads) == (1024, 4)
+    assert (hparams.dropout, hparams.warmup_steps) == (0.3, 4000)
+    assert (hparams.batch_tokens, hparams.norm) == (4096, "post")

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from t2t_keras import registry
 from t2t_keras.cli.trees import add_tree_flags, with_trees
-from t2t_keras.cli.verb import Verb, add_usr_dir, positive, seed, table
+from t2t_keras.cli.verb import Verb, add_usr_dir, columns, positive, seed, table
 from t2t_keras.errors import UserError
+from t2t_keras.hparam import HParams
 from t2t_keras.problem import Problem, Source, Split
 
 if TYPE_CHECKING:
@@ -17,11 +18,22 @@ if TYPE_CHECKING:
 
 
 def _list_flags(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--hparams",
+        metavar="NAME",
+        help="print every field of this hparam set: its value, base's, its meaning",
+    )
     add_usr_dir(parser)
 
 
 def _list(args: argparse.Namespace) -> dict[str, Any]:
-    del args
+    if args.hparams is not None:
+        values = dataclasses.asdict(registry.hparams(args.hparams))
+        base = dataclasses.asdict(registry.hparams("base"))
+        return {
+            name: {"value": values[name], "base": base[name], "meaning": meaning}
+            for name, meaning in HParams.meanings().items()
+        }
     return {
         "problems": registry.list_problems(),
         "hparams_sets": registry.list_hparams(),
@@ -29,11 +41,28 @@ def _list(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def _show_list(result: dict[str, Any]) -> str:
+    if "problems" not in result:
+        return _show_fields(result)
     return (
         f"Problems (each also as NAME_rev, in the other direction)\n\n"
         f"{table(result['problems'])}\n\n"
         f"Hparam sets\n\n{table(result['hparams_sets'])}"
     )
+
+
+def _show_fields(fields: dict[str, Any]) -> str:
+    """The fields of an hparam set; a star marks what differs from `base`."""
+    rows = [
+        {
+            "": "*" if it["value"] != it["base"] else "",
+            "field": name,
+            "value": str(it["value"]),
+            "base": str(it["base"]) if it["value"] != it["base"] else "",
+            "meaning": it["meaning"],
+        }
+        for name, it in fields.items()
+    ]
+    return columns(rows)
 
 
 def _datagen_flags(parser: argparse.ArgumentParser) -> None:
@@ -45,7 +74,10 @@ def _datagen_flags(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--seed", type=seed, default=0, help="of the shuffle")
     parser.add_argument(
-        "--vocab_size", type=positive, help="pieces (default: the problem's)"
+        "--vocab_size",
+        type=positive,
+        help="tokens in the vocabulary (default: the problem's; for translate_text "
+        "what suits the number of training pairs)",
     )
     parser.add_argument(
         "--clean",
@@ -216,7 +248,12 @@ def _show_datagen(result: dict[str, Any]) -> str:
 
 
 VERBS = {
-    "list": Verb("print every problem and hparam set", _list_flags, _list, _show_list),
+    "list": Verb(
+        "print every problem and hparam set, or the fields of one set",
+        _list_flags,
+        _list,
+        _show_list,
+    ),
     "datagen": Verb(
         "write a problem's vocabulary and examples into a data directory",
         _datagen_flags,

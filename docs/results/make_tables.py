@@ -1,0 +1,277 @@
+"""Writes the tables of README.md and docs/results.md from the records beside this file.
+
+    python docs/results/make_tables.py
+
+A record is the `metrics.jsonl` of a run. `scores.json` has what no run records: the
+scores of finished models, each with the command and the signature that gave it. A table
+stands between `<!-- generated: NAME -->` and `<!-- end of NAME -->`; the rest of a
+document is left as it is, so that a second call changes nothing.
+"""
+
+import dataclasses
+import json
+import re
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from t2t_keras import registry
+from t2t_keras.analysis.flops import flops_per_token
+
+HERE = Path(__file__).parent
+DOCUMENTS = (HERE.parents[1] / "README.md", HERE.parent / "results.md")
+
+# What two cores of an AMD EPYC sustain in bfloat16 (docs/performance.md), and a P100 in
+# the paper: 100,000 steps of 25,000 tokens in 12 hours on eight. FLOP/s.
+TWO_CORES = 430e9
+P100_SECONDS = 12 * 3600 * 8
+
+Row = dict[str, Any]  # a line of metrics.jsonl
+
+
+@dataclasses.dataclass(frozen=True)
+class Totals:
+    """Sums over rows of a training; its means are weighted by time.
+
+    Attributes:
+        steps: updates.
+        seconds: of training; evaluation, saving and pauses between sittings excluded.
+        target_tokens: without padding.
+        source_tokens: without padding.
+        positions: of the batches, on both sides, padding included.
+        seconds_waiting: for data.
+    """
+
+    steps: int = 0
+    seconds: float = 0.0
+    target_tokens: float = 0.0
+    source_tokens: float = 0.0
+    positions: float = 0.0
+    seconds_waiting: float = 0.0
+
+    def __add__(self, other: "Totals") -> "Totals":
+        mine, theirs = dataclasses.astuple(self), dataclasses.astuple(other)
+        return Totals(*(a + b for a, b in zip(mine, theirs, strict=True)))
+
+    @property
+    def target_rate(self) -> float:
+        """Target tokens per second."""
+        return self.target_tokens / self.seconds
+
+    @property
+    def source_rate(self) -> float:
+        """Source tokens per second."""
+        return self.source_tokens / self.seconds
+
+    @property
+    def padding(self) -> float:
+        """Share of the positions that are padding."""
+        return 1 - (self.target_tokens + self.source_tokens) / self.positions
+
+    @property
+    def waiting(self) -> float:
+        """Share of the time spent waiting for data."""
+        return self.seconds_waiting / self.seconds
+
+
+def read(path: Path) -> list[Row]:
+    """Returns the rows of a record."""
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def intervals(rows: Sequence[Row]) -> list[tuple[Row, Totals]]:
+    """Returns the training rows, each with the totals since the one before.
+
+    A row has rates, not sums: its seconds are its steps divided by its steps per
+    second. A sitting that ended early has a row at its last step, and the next sitting
+    goes on from there. One that was killed is gone on with from an earlier checkpoint:
+    its rows from there on are not of the model that came out, and are left out.
+    """
+    kept: list[Row] = []
+    for row in rows:
+        if row["kind"] == "train":
+            while kept and kept[-1]["step"] >= row["step"]:
+                kept.pop()
+            kept.append(row)
+    result = []
+    for before, row in zip([{"step": 0}, *kept], kept, strict=False):
+        steps = row["step"] - before["step"]
+        seconds = steps / row["steps_per_s"]
+        target = seconds * row["target_tokens_per_s"]
+        source = seconds * row["source_tokens_per_s"]
+        positions = (target + source) / (1 - row["padding_share"])
+        waiting = seconds * row["waiting_for_data_share"]
+        result.append((row, Totals(steps, seconds, target, source, positions, waiting)))
+    return result
+
+
+def totals(rows: Sequence[Row]) -> Totals:
+    """Returns the totals of a record."""
+    return sum((each for _, each in intervals(rows)), Totals())
+
+
+def fastest(rows: Sequence[Row], steps: int = 1000) -> float:
+    """Returns the target tokens per second of the fastest rows that span so many steps.
+
+    It is what the machine does when it is left alone, if ever it was.
+    """
+    parts = [each for _, each in intervals(rows)]
+    best = 0.0
+    for start in range(len(parts)):
+        span = Totals()
+        for part in parts[start:]:
+            span += part
+            if span.steps >= steps:
+                best = max(best, span.target_rate)
+                break
+    return best
+
+
+def dev_losses(rows: Sequence[Row]) -> dict[int, float]:
+    """Returns the loss of every evaluation on dev: step -> loss."""
+    return {row["step"]: row["loss"] for row in rows if row["kind"] == "dev"}
+
+
+def markdown(head: Sequence[str], body: Iterable[Sequence[str]]) -> str:
+    """Returns a table."""
+    lines = [head, ["---"] * len(head), *body]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def number(value: float | str | None) -> str:
+    """Formats a cell of `scores.json`; nothing for a score that was not computed."""
+    if isinstance(value, float):
+        return f"{value:.2f}" if value < 2 else f"{value:.1f}"
+    return "" if value is None else f"{value:,}" if isinstance(value, int) else value
+
+
+def results_table(scores: dict[str, Any]) -> str:
+    """The table of README: a task a line."""
+    values = {name: table["rows"] for name, table in scores["tables"].items()}
+    body = []
+    for run in scores["runs"]:
+        records = [read(HERE / name) for name in run["records"]]
+        sums = [totals(rows) for rows in records]
+        cells = ["no record kept"] + [""] * 3
+        if records:
+            steps = " + ".join(f"{each.steps:,}" for each in sums)
+            minutes = " + ".join(f"{each.seconds / 60:.0f}" for each in sums)
+            cells = [
+                f"{steps} steps, {minutes} min, {run['machine']}",
+                "; ".join(f"{each.target_rate:,.0f}" for each in sums),
+                "; ".join(f"{each.padding:.1%}" for each in sums),
+                "; ".join(f"{each.waiting:.1%}" for each in sums),
+            ]
+        result = run["result"].format(**values)
+        body.append([run["task"], run["hparams"], *cells, result])
+    head = ("task", "hparams", "training", "target tokens/s", "padding")
+    return markdown((*head, "waiting for data", "result"), body)
+
+
+def records_table(scores: dict[str, Any]) -> str:
+    """The table of docs/results.md: a record a line."""
+    body = []
+    for name in (name for run in scores["runs"] for name in run["records"]):
+        rows = read(HERE / name)
+        whole = totals(rows)
+        step, loss = max(dev_losses(rows).items())
+        body.append(
+            [
+                f"[{name.removesuffix('.jsonl')}](results/{name})",
+                f"{whole.steps:,}",
+                f"{intervals(rows)[-1][0]['epoch']:.1f}",
+                f"{whole.seconds / 60:.1f}",
+                f"{whole.target_rate:,.0f}",
+                f"{fastest(rows):,.0f}",
+                f"{whole.source_rate:,.0f}",
+                f"{whole.padding:.1%}",
+                f"{whole.waiting:.1%}",
+                f"{loss:.3f} (step {step:,})",
+            ]
+        )
+    head = ("record", "steps", "epochs", "minutes", "target tokens/s")
+    head = (*head, "its fastest 1,000 steps", "source tokens/s", "padding")
+    return markdown((*head, "waiting", "last dev loss"), body)
+
+
+def scores_table(table: dict[str, Any]) -> str:
+    """A table of scores with the command and the signature below it."""
+    columns = table["columns"]
+    body = [
+        [label, *(number(row.get(column)) for column in columns)]
+        for label, row in table["rows"].items()
+    ]
+    below = f"`{table['command']}`; {table['signature']}."
+    return f"{markdown((table['of'], *columns), body)}\n\n{below}"
+
+
+def work(hparams_set: str, vocab_size: int) -> float:
+    """Returns the FLOPs of a training with full batches, as `t2t describe` does."""
+    hparams = registry.hparams(hparams_set)
+    flops = flops_per_token(hparams, vocab_size, length=32)["training"]
+    return flops * hparams.batch_tokens * hparams.train_steps
+
+
+def hours(seconds: float) -> str:
+    """Formats a time with two digits."""
+    value = seconds / 3600
+    return f"{value:.1f} h" if value < 10 else f"{value:.0f} h"
+
+
+def own_data_table(scores: dict[str, Any]) -> str:
+    """The table of README's "Own data: where to begin"."""
+    values = {name: table["rows"] for name, table in scores["tables"].items()}
+    p100 = work("base", 37_000) / P100_SECONDS
+    body = []
+    for row in scores["own_data"]:
+        name, size = row["hparams_set"], row["vocab_size"]
+        if record := row.get("record"):
+            measured = totals(read(HERE / record)).seconds
+            times = [f"{hours(measured)} (one core, measured)", ""]
+        else:
+            flops = work(name, size)
+            times = [hours(flops / TWO_CORES), hours(flops / p100)]
+        steps = registry.hparams(name).train_steps
+        first = [row["pairs"], f"{size:,}", f"`{name}`", f"{steps:,}"]
+        body.append([*first, *times, row["bleu"].format(**values)])
+    head = ("pairs", "`--vocab_size`", "`--hparams_set`", "steps", "two CPU cores")
+    return markdown((*head, "one P100", "BLEU"), body)
+
+
+def tables() -> dict[str, str]:
+    """Returns every generated table by its name."""
+    scores = json.loads((HERE / "scores.json").read_text())
+    return {
+        "results": results_table(scores),
+        "records": records_table(scores),
+        "own_data": own_data_table(scores),
+        **{name: scores_table(table) for name, table in scores["tables"].items()},
+    }
+
+
+def with_tables(text: str, made: dict[str, str]) -> str:
+    """Returns a document with the tables between its markers.
+
+    Raises:
+        KeyError: a marker names no table.
+    """
+
+    def replaced(match: re.Match) -> str:
+        return f"{match[1]}\n{made[match[2]]}\n{match[3]}"
+
+    pattern = r"(<!-- generated: (\w+) -->)\n.*?(<!-- end of \2 -->)"
+    return re.sub(pattern, replaced, text, flags=re.DOTALL)
+
+
+def main() -> None:
+    """Rewrites the documents that have another table than their records give."""
+    made = tables()
+    for path in DOCUMENTS:
+        text = path.read_text(encoding="utf-8")
+        if (new := with_tables(text, made)) != text:
+            path.write_text(new, encoding="utf-8")
+            print(f"{path.name}: rewritten")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,116 @@
+"""The tables of README and docs/results.md are those of the kept records."""
+
+import importlib.util
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+SCRIPT = ROOT / "docs" / "results" / "make_tables.py"
+
+
+@pytest.fixture(scope="module")
+def script():
+    spec = importlib.util.spec_from_file_location("make_tables", SCRIPT)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def row(step, steps_per_s, target, source, padding=0.0, waiting=0.0, kind="train"):
+    return {
+        "step": step,
+        "kind": kind,
+        "steps_per_s": steps_per_s,
+        "target_tokens_per_s": target,
+        "source_tokens_per_s": source,
+        "padding_share": padding,
+        "waiting_for_data_share": waiting,
+    }
+
+
+# 100 steps in 10 s, then 300 in 90 s.
+ROWS = [
+    row(100, 10.0, 1000.0, 500.0, padding=0.25, waiting=0.1),
+    {"step": 100, "kind": "dev", "loss": 3.0},
+    row(400, 300 / 90, 200.0, 100.0, padding=0.1, waiting=0.3),
+    {"step": 400, "kind": "dev", "loss": 2.0},
+]
+
+
+def test_means_are_weighted_by_time(script):
+    whole = script.totals(ROWS)
+    assert whole.steps == 400
+    assert whole.seconds == pytest.approx(100)
+    # 10,000 and 18,000 tokens; the mean of the two rates would be 600.
+    assert whole.target_tokens == pytest.approx(28_000)
+    assert whole.target_rate == pytest.approx(280)
+    assert whole.source_rate == pytest.approx(140)
+    # 15,000 tokens in 20,000 positions, 27,000 in 30,000.
+    assert whole.padding == pytest.approx(1 - 42 / 50)
+    assert whole.waiting == pytest.approx((1 + 27) / 100)
+
+
+def test_a_sitting_that_ended_between_two_rows_counts_its_own_steps(script):
+    """Its last row is at the step where it ended; the next goes on from there."""
+    rows = [row(100, 1, 10, 10), row(107, 1, 10, 10), row(200, 1, 10, 10)]
+    spans = [each.steps for _, each in script.intervals(rows)]
+    assert spans == [100, 7, 93]
+    assert script.totals(rows).seconds == pytest.approx(200)
+
+
+def test_rows_that_were_trained_again_after_a_kill_count_once(script):
+    """Killed after step 300, gone on with from the checkpoint of step 100."""
+    killed = [row(100, 1, 10, 10), row(200, 1, 10, 10), row(300, 1, 10, 10)]
+    again = [row(200, 2, 20, 20), row(300, 4, 40, 40)]
+    whole = script.totals(killed + again)
+    assert whole.steps == 300
+    assert whole.seconds == pytest.approx(100 + 50 + 25)
+    assert whole.target_tokens == pytest.approx(3000)
+
+
+def test_the_fastest_span_is_of_rows_in_a_row(script):
+    rates = [10.0, 30.0, 20.0, 25.0]
+    rows = [row(100 * (i + 1), 1.0, rate, rate) for i, rate in enumerate(rates)]
+    assert script.fastest(rows, steps=100) == pytest.approx(30)
+    assert script.fastest(rows, steps=200) == pytest.approx(25)
+    assert script.fastest(rows, steps=300) == pytest.approx(25)
+
+
+def test_the_last_loss_on_dev(script):
+    assert script.dev_losses(ROWS) == {100: 3.0, 400: 2.0}
+
+
+def test_known_totals_of_the_kept_records(script):
+    """Computed by others from the same files."""
+    folder = SCRIPT.parent
+    rates = {
+        name: round(script.totals(script.read(folder / f"{name}.jsonl")).target_rate)
+        for name in ("multi30k", "craft2", "news_commentary")
+    }
+    assert rates == {"multi30k": 6337, "craft2": 11382, "news_commentary": 3215}
+
+
+def test_the_documents_have_the_tables_of_the_records(script, monkeypatch, tmp_path):
+    """What the script would write is what stands there; each table is somewhere."""
+    made = script.tables()
+    texts = [path.read_text(encoding="utf-8") for path in script.DOCUMENTS]
+    copies = [tmp_path / path.name for path in script.DOCUMENTS]
+    for copy, text in zip(copies, texts, strict=True):
+        copy.write_text(text, encoding="utf-8")
+    monkeypatch.setattr(script, "DOCUMENTS", copies)
+    script.main()
+    assert [copy.read_text(encoding="utf-8") for copy in copies] == texts
+    placed = re.findall(r"<!-- generated: (\w+) -->", "".join(texts))
+    assert sorted(placed) == sorted(made)
+    assert re.findall(r"<!-- end of (\w+) -->", "".join(texts)) == placed
+
+
+def test_only_what_is_between_the_markers_is_rewritten(script):
+    text = "a\n<!-- generated: x -->\nold\n| 1 |\n<!-- end of x -->\nb\n"
+    new = "a\n<!-- generated: x -->\n| 2 |\n<!-- end of x -->\nb\n"
+    assert script.with_tables(text, {"x": "| 2 |"}) == new
+    assert script.with_tables(new, {"x": "| 2 |"}) == new
+    with pytest.raises(KeyError, match="x"):
+        script.with_tables(text, {})

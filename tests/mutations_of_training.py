@@ -101,21 +101,21 @@ TRAINING = {
                 "attention_dropout: float = 0.1",
             ),
         ],
-        "t2t_keras/layers/residual.py": [
+        "t2t_keras/model/layers.py": [
             (
                 "dropout-of-the-sum-post-norm",
-                "self.norm(x + self.dropout(sublayer(x), seed=seed))",
-                "self.norm(self.dropout(x + sublayer(x), seed=seed))",
+                "x = x + self.dropout(y, seed=seed)",
+                "x = x + y if self.norm_first else self.dropout(x + y, seed=seed)",
             ),
             (
                 "dropout-after-the-norm",
-                "self.norm(x + self.dropout(sublayer(x), seed=seed))",
-                "self.dropout(self.norm(x + sublayer(x)), seed=seed)",
+                "return x if self.norm_first else self.norm(x)",
+                "return x if self.norm_first else self.dropout(self.norm(x), seed=seed)",
             ),
             (
                 "dropout-of-the-sum-pre-norm",
-                "x + self.dropout(sublayer(self.norm(x)), seed=seed)",
-                "self.dropout(x + sublayer(self.norm(x)), seed=seed)",
+                "x = x + self.dropout(y, seed=seed)",
+                "x = self.dropout(x + y, seed=seed)",
             ),
         ],
         "t2t_keras/model/transformer.py": [

@@ -9,5 +9,7 @@
   `stopping` ends it.
 - Afterwards, or from outside: `evaluate` scores one checkpoint, `follow` all of them.
 - On the disk: `checkpoint`, `run_dir`.
-- In memory: `largest_batch` is tried first; `fit_memory` finds it, by `fit_probe`.
+- The data: `train_split` and the plan of its batches.
+- In memory: `memory` refuses what cannot fit, `largest_batch` is tried first;
+  `fit_memory` finds it, by `fit_probe`.
 """

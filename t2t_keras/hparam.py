@@ -58,7 +58,7 @@ class HParams:
         "scaled", "how a query is compared with the keys"
     )
     attention_window: int = _field(
-        0, "self-attention sees r neighbours on each side; 0: every position"
+        0, "self-attention sees r neighbours (the encoder r / 2 on each side); 0: all"
     )
 
     # Embeddings and positions (3.4, 3.5).

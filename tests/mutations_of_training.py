@@ -14,7 +14,11 @@ TRAINING = {
     },
     "5.1 Batches": {
         "t2t_keras/hparam.py": [
-            ("batch-of-4096", "batch_tokens: int = 25_000", "batch_tokens: int = 4096"),
+            (
+                "batch-of-4096",
+                "batch_tokens: int = _field(\n        25_000,",
+                "batch_tokens: int = _field(\n        4096,",
+            ),
         ],
         "t2t_keras/data/batching.py": [
             (
@@ -31,7 +35,11 @@ TRAINING = {
     },
     "5.2 Eight": {
         "t2t_keras/hparam.py": [
-            ("base-steps", "train_steps: int = 100_000", "train_steps: int = 10_000"),
+            (
+                "base-steps",
+                "train_steps: int = _field(100_000,",
+                "train_steps: int = _field(10_000,",
+            ),
         ],
         "hparams/paper.py": [
             ("big-steps", "train_steps=300_000", "train_steps=100_000"),
@@ -51,12 +59,20 @@ TRAINING = {
     },
     "5.3 Adam": {
         "t2t_keras/hparam.py": [
-            ("beta1", "adam_beta1: float = 0.9", "adam_beta1: float = 0.8"),
-            ("beta2", "adam_beta2: float = 0.98", "adam_beta2: float = 0.997"),
+            (
+                "beta1",
+                "adam_beta1: float = _field(0.9,",
+                "adam_beta1: float = _field(0.8,",
+            ),
+            (
+                "beta2",
+                "adam_beta2: float = _field(0.98,",
+                "adam_beta2: float = _field(0.997,",
+            ),
             (
                 "adam-epsilon",
-                "adam_epsilon: float = 1e-9",
-                "adam_epsilon: float = 1e-7",
+                "adam_epsilon: float = _field(1e-9,",
+                "adam_epsilon: float = _field(1e-7,",
             ),
         ],
         "t2t_keras/training/optimizer.py": [
@@ -66,7 +82,11 @@ TRAINING = {
     },
     "5.3 lrate": {
         "t2t_keras/hparam.py": [
-            ("warm-up-8000", "warmup_steps: int = 4000", "warmup_steps: int = 8000"),
+            (
+                "warm-up-8000",
+                "warmup_steps: int = _field(4000,",
+                "warmup_steps: int = _field(8000,",
+            ),
         ],
         "t2t_keras/training/schedule.py": [
             (
@@ -94,11 +114,15 @@ TRAINING = {
     },
     "5.4 Dropout": {
         "t2t_keras/hparam.py": [
-            ("dropout-0.2", "    dropout: float = 0.1", "    dropout: float = 0.2"),
+            (
+                "dropout-0.2",
+                "    dropout: float = _field(\n        0.1,",
+                "    dropout: float = _field(\n        0.2,",
+            ),
             (
                 "attention-dropout",
-                "attention_dropout: float = 0.0",
-                "attention_dropout: float = 0.1",
+                "attention_dropout: float = _field(\n        0.0,",
+                "attention_dropout: float = _field(\n        0.1,",
             ),
         ],
         "t2t_keras/model/layers.py": [
@@ -142,8 +166,8 @@ TRAINING = {
         "t2t_keras/hparam.py": [
             (
                 "no-label-smoothing",
-                "label_smoothing: float = 0.1",
-                "label_smoothing: float = 0.0",
+                "label_smoothing: float = _field(0.1,",
+                "label_smoothing: float = _field(0.0,",
             ),
         ],
         "t2t_keras/training/loss.py": [
@@ -170,7 +194,11 @@ TRAINING = {
         ],
         "t2t_keras/training/options.py": [
             ("ten-kept", "keep: int = 20", "keep: int = 10"),
-            ("one-averaged", "average_last: int = 5", "average_last: int = 1"),
+            (
+                "one-averaged",
+                "average_last: int = 10",
+                "average_last: int = 1",
+            ),
         ],
         "t2t_keras/training/trainer.py": [
             (
@@ -182,14 +210,30 @@ TRAINING = {
     },
     "6.1 Beam 4": {
         "t2t_keras/problem.py": [
-            ("problem-beam-5", "beam_size: int = 4", "beam_size: int = 5"),
-            ("problem-alpha-1", "alpha: float = 0.6", "alpha: float = 1.0"),
-            ("problem-100-longer", "extra_length: int = 50", "extra_length: int = 100"),
+            (
+                "problem-beam-5",
+                "beam_size: int = 4",
+                "beam_size: int = 5",
+            ),
+            (
+                "problem-alpha-1",
+                "alpha: float = 0.6",
+                "alpha: float = 1.0",
+            ),
+            (
+                "problem-100-longer",
+                "extra_length: int = 50",
+                "extra_length: int = 100",
+            ),
         ],
         "t2t_keras/decoding/options.py": [
             ("beam-5", "beam_size: int = 4", "beam_size: int = 5"),
             ("alpha-1", "alpha: float = 0.6", "alpha: float = 1.0"),
-            ("100-longer", "extra_length: int = 50", "extra_length: int = 100"),
+            (
+                "100-longer",
+                "extra_length: int = 50",
+                "extra_length: int = 100",
+            ),
             ("problems-alpha-ignored", "            alpha=problem.alpha,\n", ""),
         ],
         "t2t_keras/decoding/beam_search.py": [

@@ -9,5 +9,6 @@
   `stopping` ends it.
 - Afterwards, or from outside: `evaluate` scores one checkpoint, `follow` all of them.
 - On the disk: `checkpoint`, `run_dir`.
-- In memory: `largest_batch` is tried first; `fit_memory` finds it, by `fit_probe`.
+- In memory: `largest_batch`, of the `train_split`, is tried first, unless `memory` is
+  certainly too small for it; `fit_memory` finds it, by `fit_probe`.
 """

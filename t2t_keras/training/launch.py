@@ -157,7 +157,7 @@ def train(
     if init_from is not None:
         find_weights(init_from)  # before anything is written
     config = config_for(task, hparams_set, data_dir, seed, usr_dir, init_from)
-    with _alone(output_dir):
+    with _disk_errors(output_dir), _alone(output_dir):
         if batch_tokens == "auto":
             batch_tokens = _fitting_batch_tokens(
                 Path(output_dir),
@@ -180,7 +180,7 @@ def train(
             shape = largest_shape(split.plan, task.reverse)
             refuse_too_large(chosen, config.vocab_sizes, shape, parts)
         cluster = Cluster.of(strategy)
-        with cluster.watched(), _disk_errors(output_dir):
+        with cluster.watched():
             run = _run_directory(output_dir, config, chosen, cluster)
             trainer = Trainer(run, strategy, options or TrainOptions(), split)
             figures = trainer.train()

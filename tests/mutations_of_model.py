@@ -19,11 +19,11 @@ MODEL = {
         "t2t_keras/model/transformer.py": [
             (
                 "decoder-source-first",
-                "        y, to_past = self.self_attention(residual.enter(x), causal, seed=seed)",
+                "        y, to_past = self.self_attention(residual.enter(x), causal,",
                 "        y, _ = self.cross_attention("
                 "residual.enter(x), key, value, bias, seed=seed)\n"
                 "        x = residual.leave(x, y, seed)\n"
-                "        y, to_past = self.self_attention(residual.enter(x), causal, seed=seed)",
+                "        y, to_past = self.self_attention(residual.enter(x), causal,",
             ),
         ],
     },

@@ -134,7 +134,8 @@ TRAINING = {
             (
                 "dropout-after-the-norm",
                 "return x if self.norm_first else self.norm(x)",
-                "return x if self.norm_first else self.dropout(self.norm(x), seed=seed)",
+                "return x if self.norm_first else "
+                "self.dropout(self.norm(x), seed=seed)",
             ),
             (
                 "dropout-of-the-sum-pre-norm",

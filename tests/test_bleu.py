@@ -158,10 +158,10 @@ def test_the_papers_tokens():
 
 
 def test_german_scores_by_hand_where_the_reference_has_unicode_quotes():
-    texts = [QUOTED, "Sie sagte: “Das war’s.”"]
+    texts = [QUOTED, "Sie sagte: “Das war’s!”"]
     scores = bleu_scores(texts, texts, "de")
-    ours = [QUOTED_HYPOTHESIS, "Sie sagte : &quot; Das war &apos; s . &quot;"]
-    theirs = [QUOTED_REFERENCE, "Sie sagte : “ Das war ’ s . ”"]
+    ours = [QUOTED_HYPOTHESIS, "Sie sagte : &quot; Das war &apos; s ! &quot;"]
+    theirs = [QUOTED_REFERENCE, "Sie sagte : “ Das war ’ s ! ”"]
     expected = multi_bleu(ours, theirs)
     assert 30 < expected < 90
     assert scores["tokenized_compound_split"] == pytest.approx(expected)

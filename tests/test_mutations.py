@@ -21,7 +21,9 @@ def test_each_changes_the_code_once_and_leaves_it_python(mutation):
     assert ast.dump(ast.parse(mutated)) != ast.dump(ast.parse(text))
 
 
-@pytest.mark.parametrize("statement", {mutation.statement for mutation in MUTATIONS})
+@pytest.mark.parametrize(
+    "statement", sorted({mutation.statement for mutation in MUTATIONS})
+)
 def test_each_statement_names_tests_that_exist(statement):
     named = named_tests(statement)
     assert named

@@ -282,7 +282,7 @@ def test_no_space_for_events(tmp_path):
         writer.flush()
     assert "{{" not in str(raised.value)
     with pytest.raises(tf.errors.InvalidArgumentError), _disk_errors(tmp_path):
-        tf.constant([1.0]) + tf.constant([1.0, 2.0])
+        tf.constant([1.0, 2.0]) + tf.constant([1.0, 2.0, 3.0])
 
 
 def test_orphans_of_killed_processes_are_removed(data_dir, copy):

@@ -133,8 +133,6 @@ MODEL = {
                 "bias=padding_bias(source == PAD),",
                 "bias=0 * padding_bias(source == PAD),",
             ),
-        ],
-        "t2t_keras/model/transformer.py": [
             (
                 "decoder-attends-to-itself-alone",
                 "key, value = self.cross_attention.project_memory(memory)\n        res",
@@ -191,8 +189,8 @@ MODEL = {
             (
                 "embeddings-begin-uniform",
                 _TABLE + "RandomNormal(stddev=self.d_model**-0.5)",
-                _TABLE
-                + "RandomUniform(-((3 / self.d_model) ** 0.5), (3 / self.d_model)**0.5)",
+                _TABLE + "RandomUniform("
+                "-((3 / self.d_model) ** 0.5), (3 / self.d_model) ** 0.5)",
             ),
             (
                 "logits-scaled",

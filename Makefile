@@ -2,6 +2,7 @@
 # make test       style, import rules and the fast tests
 # make test-slow  the tests that take minutes
 # make bench      the short form of every benchmark, in about three minutes
+# make mutations  faults in the code behind docs/paper.md, which tests must notice
 # make lint       style and import rules only
 # make format     rewrite the files in the project's style
 # make clean      remove the environment and everything that was built
@@ -14,7 +15,7 @@ BIN = $(VENV)/bin
 # nobody imports.
 INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile
 
-.PHONY: demo test test-slow bench lint format clean
+.PHONY: demo test test-slow mutations bench lint format clean
 
 demo: $(VENV)/.installed
 	@PATH="$(abspath $(BIN)):$$PATH" bash examples/demo.sh
@@ -25,6 +26,10 @@ test: lint
 
 test-slow: $(VENV)/.installed-test
 	$(BIN)/python -m pytest -m slow
+
+# Half an hour; a name alone, NAMES="attention-biases", takes a minute.
+mutations: $(VENV)/.installed-test
+	$(BIN)/python tests/mutations.py $(NAMES)
 
 # The long forms, and what the figures mean: docs/performance.md.
 BENCH = $(BIN)/python benchmarks

@@ -41,6 +41,8 @@ setup(
         "tensorboard>=2.19",
         "rich>=13",
         "sacremoses>=0.1.1",
+        "google-crc32c>=1.5",  # checksums of records
+        "regex",  # Unicode classes such as \\p{Alnum}; sacremoses needs it, too
     ],
     extras_require={
         "gpu": ["tensorflow[and-cuda]>=2.21,<2.22"],

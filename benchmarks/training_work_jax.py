@@ -12,7 +12,7 @@ from jax import numpy as jnp
 from workload import Workload
 
 from t2t_keras.model.transformer import Transformer
-from t2t_keras.training.loss import summed_cross_entropy
+from t2t_keras.training.loss import summed_cross_entropies
 
 
 class GradientWork(NamedTuple):
@@ -43,7 +43,7 @@ def prepare(work: Workload) -> GradientWork:
         nonlocal traces
         traces += 1
         logits, _ = model.stateless_call(weights, [], source, target, seed=seed)
-        return summed_cross_entropy(logits, target, smoothing)
+        return summed_cross_entropies(logits, target, smoothing)[0]
 
     gradient = jax.jit(jax.value_and_grad(loss))
     done = 0

@@ -31,7 +31,10 @@ def main() -> None:
         lines = read(path)
         name = (path.parent if path.is_file() else path).name
         color = f"C{number}"
-        draw(losses, lines, "train", "loss", color=color, label=f"{name}, training")
+        # What dev's loss is, too. Older records have the label-smoothed loss alone.
+        likelihood = any("nll" in line for line in lines)
+        key, kind = ("nll", "") if likelihood else ("loss", "label-smoothed ")
+        draw(losses, lines, "train", key, color=color, label=f"{name}, {kind}training")
         dev = {"color": color, "marker": "o", "linestyle": "--"}
         draw(losses, lines, "dev", "loss", label=f"{name}, dev", **dev)
         for metric in METRICS:

@@ -19,8 +19,11 @@ translate = model.signatures["serving_default"]
 lines = [line.decode().rstrip("\n") for line in sys.stdin.buffer]
 for start in range(0, len(lines), BATCH):
     outputs = translate(texts=tf.constant(lines[start : start + BATCH]))
-    for texts in outputs["texts"].numpy():  # of each sentence the best, second best...
-        print(texts[0].decode("utf-8", "replace"))
+    found = zip(outputs["texts"].numpy(), outputs["is_truncated"].numpy(), strict=True)
+    for number, (texts, is_truncated) in enumerate(found, start + 1):
+        print(texts[0].decode("utf-8", "replace"))  # the best, before the second best
+        if is_truncated:
+            print(f"line {number} is too long; its end is left out", file=sys.stderr)
 
 assert "t2t_keras" not in sys.modules
 print(f"{len(lines)} lines translated, without t2t_keras", file=sys.stderr)

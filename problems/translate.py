@@ -57,5 +57,7 @@ def translate_enfr() -> Problem:
 
 @register_problem
 def translate_text() -> Problem:
-    """The files are named on the command line."""
-    return Problem(summary="your own parallel text files (--train_source ...)")
+    """The files are named on the command line; the vocabulary's size suits them."""
+    return Problem(
+        summary="your own parallel text files (--train_source ...)", vocab_size=None
+    )

@@ -5,6 +5,7 @@
     t2t_keras.train("my_problem", "base", data_dir="data", output_dir="runs/my_run")
     translator = t2t_keras.load("runs/my_run")
     translator.translate(["A dog runs."])
+    t2t_keras.load("served/1").translate(["A dog runs."])  # of `t2t export`
 
 The command line is `t2t`; the names below are what a problem of one's own needs.
 """
@@ -20,6 +21,7 @@ from t2t_keras.training.options import TrainOptions
 
 if TYPE_CHECKING:
     from t2t_keras.decoding.translator import Translator
+    from t2t_keras.serving.client import ExportedTranslator
     from t2t_keras.training.launch import train
 
 __all__ = [
@@ -36,17 +38,31 @@ __all__ = [
 
 def load(
     output_dir: str | Path, checkpoint: str | int | Path | None = None
-) -> "Translator":
-    """Returns a translator with the weights of a run.
+) -> "Translator | ExportedTranslator":
+    """Returns a translator with the weights of a run, or of an export.
+
+    Both are called in the same way: `translate`, `n_best`, `score`.
 
     Args:
-        output_dir: of `t2t train`.
+        output_dir: of `t2t train`, or the directory that `t2t export` wrote.
         checkpoint: a step, "latest", "average", "best", "ema", or a path; None: the
-            average of the newest checkpoints if there is one, else the newest.
+            average of the newest checkpoints if there is one, else the newest. An
+            export has only one.
 
     Raises:
-        UserError: there is no such run or checkpoint.
+        UserError: there is no such run, export or checkpoint.
     """
+    from t2t_keras.serving.export_dir import is_export
+
+    if is_export(Path(output_dir)):
+        if checkpoint is not None:
+            raise UserError(
+                f"checkpoint: {output_dir} is an export, which has only one; leave it "
+                "out"
+            )
+        from t2t_keras.serving.client import ExportedTranslator
+
+        return ExportedTranslator(output_dir)
     from t2t_keras.training.run_dir import RunDirectory
 
     return RunDirectory(output_dir).translator(checkpoint)

@@ -58,7 +58,7 @@ class HParams:
         "scaled", "how a query is compared with the keys"
     )
     attention_window: int = _field(
-        0, "self-attention sees r neighbours on each side; 0: every position"
+        0, "self-attention sees r neighbours (the encoder r / 2 on each side); 0: all"
     )
 
     # Embeddings and positions (3.4, 3.5).
@@ -184,8 +184,11 @@ class HParams:
     def save(self, path: Path) -> None:
         """Writes every field as JSON, atomically."""
         temporary = path.with_name(f"{path.name}.incomplete")
-        temporary.write_text(json.dumps(dataclasses.asdict(self), indent=2) + "\n")
-        temporary.replace(path)
+        try:
+            temporary.write_text(json.dumps(dataclasses.asdict(self), indent=2) + "\n")
+            temporary.replace(path)
+        finally:
+            temporary.unlink(missing_ok=True)
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
@@ -204,10 +207,17 @@ class HParams:
             UserError: the file is not such JSON, or as `override`.
         """
         try:
-            values = json.loads(path.read_text())
+            values = json.loads(path.read_text(encoding="utf-8"))
         except ValueError as error:
             raise UserError(f"{path} is not valid JSON: {error}") from None
-        return cls.from_dict(values)
+        except FileNotFoundError:
+            raise UserError(f"there is no {path}; restore it") from None
+        if not isinstance(values, dict):
+            raise UserError(f"{path} is not a JSON object of hyper-parameters")
+        try:
+            return cls.from_dict(values)
+        except UserError as error:
+            raise UserError(f"{path}: {error}") from None
 
     @classmethod
     def meanings(cls) -> dict[str, str]:

@@ -13,6 +13,8 @@ Constraint = Literal["none", "brackets"]
 Pair = tuple[str, str]  # (source text, target text)
 Source = Callable[[], Iterable[Pair]]  # called anew for every pass over the examples
 
+_MOST_TOKENS = 1_000_000  # in a vocabulary
+
 
 def _unchanged(source: str, output: str) -> str:
     """The default `Problem.postprocess`: the decoded text as it is."""
@@ -66,7 +68,8 @@ class Problem:
             as `data.sources.ParallelFiles`. A problem may lack any split here and
             get it from files named on the command line.
         tokenizer: "sentencepiece", or "t2t_subword" for tensor2tensor's.
-        vocab_size: number of pieces, of each vocabulary.
+        vocab_size: number of tokens in each vocabulary; None: chosen from the number
+            of training pairs, see `data.vocabulary.proposed_size`.
         shared_vocab: one vocabulary for both sides.
         symbols: texts that are always one piece of the target, brackets for example.
         max_length: training pairs with a side of more pieces, EOS included, are
@@ -99,7 +102,7 @@ class Problem:
     sources: Mapping[Split, Source] = dataclasses.field(default_factory=dict)
 
     tokenizer: Literal["sentencepiece", "t2t_subword"] = "sentencepiece"
-    vocab_size: int = 32_000
+    vocab_size: int | None = 32_000
     shared_vocab: bool = True
     symbols: tuple[str, ...] = ()
     max_length: int = 256
@@ -127,6 +130,11 @@ class Problem:
                     f"problem '{self.name}': {field.name} must be one of "
                     f"{', '.join(choices)}, not '{value}'"
                 )
+        if self.vocab_size is not None and not 1 <= self.vocab_size <= _MOST_TOKENS:
+            raise UserError(
+                f"problem '{self.name}': vocab_size must be from 1 to "
+                f"{_MOST_TOKENS:,}, not {self.vocab_size}"
+            )
         if not 0 <= self.bpe_dropout < 1:
             raise UserError(
                 f"problem '{self.name}': bpe_dropout must be at least 0 and below 1, "

@@ -25,6 +25,18 @@ LINES = [
     "the old dog .",
 ]
 
+# What is no list of texts, and what is said of it.
+NOT_TEXTS = [
+    ("A man.", r"must be a list of strings, not one string; pass \[text\]"),
+    (b"A man.", "must be a list of strings, not one string"),
+    (None, "must be a list of strings, not NoneType"),
+    (3, "must be a list of strings, not int"),
+    (["a", None], r"\[1\] must be a string \(str\), not NoneType"),
+    ([3], r"\[0\] must be a string \(str\), not int"),
+    ([["a"]], r"\[0\] must be a string \(str\), not list"),
+    ([b"a"], r"\[0\] must be a string \(str\), not bytes"),
+]
+
 
 class TableModel:
     """Logits looked up by sentence, position and last piece: [B, T, V, V].

@@ -53,6 +53,42 @@ def test_equals_exhaustive_enumeration(small, alpha):
         np.testing.assert_allclose(found.log_probs[row], log_probs[best], atol=1e-4)
 
 
+def search_written_out(log_probs, beam_size, alpha):
+    """The n best of one sentence, n = K, by lists; log_probs [T, V, V] by last piece.
+
+    It goes on to the limit T: what is found does not depend on an early end.
+    """
+    alive, finished = [([PAD], 0.0)], []
+    for table in log_probs:
+        candidates = [
+            ([*ids, piece], total + table[ids[-1], piece])
+            for ids, total in alive
+            for piece in range(len(table))
+            if piece != PAD
+        ]
+        candidates = sorted(candidates, key=lambda c: -c[1])[: 2 * beam_size]
+        finished += [(ids, total) for ids, total in candidates if ids[-1] == EOS]
+        finished.sort(key=lambda f: -f[1] / penalty(len(f[0]) - 1, alpha))
+        finished = finished[:beam_size]
+        alive = [(ids, total) for ids, total in candidates if ids[-1] != EOS]
+        alive = alive[:beam_size]
+    return [ids[1:] for ids, _ in (finished + alive)[:beam_size]]
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.6, 2.0])
+def test_equals_the_search_written_out(alpha):
+    """With a beam that leaves out much, on models without any sense."""
+    rows, limit, vocab, beam_size = 40, 7, 6, 3
+    logits = np.random.default_rng(4).normal(size=(rows, limit, vocab, vocab))
+    log_probs = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
+    search = searcher(TableModel(tf.constant(logits, tf.float32)))
+    sources = np.arange(rows)[:, None]
+    found = search(sources, limit, beam_size, alpha=alpha, n_best=beam_size)
+    for row in range(rows):
+        expected = search_written_out(log_probs[row], beam_size, alpha)
+        assert outputs(found, row) == expected
+
+
 @pytest.mark.parametrize("alpha", [0.6, -1.0, 3.0])
 def test_stops_early_and_misses_nothing(larger, alpha):
     """The n best do not depend on whether the search goes on to the end.

@@ -1,19 +1,57 @@
+import gzip
 import json
 import math
+from collections import Counter
 
 import pytest
+from command_line import run, run_json, write
 from reference import reference
 from sacrebleu.metrics import BLEU, CHRF
 
 from t2t_keras.errors import UserError
 from t2t_keras.evaluation.bleu import bleu_scores, paper_tokenize
-from t2t_keras.evaluation.metrics import score_outputs
+from t2t_keras.evaluation.metrics import full_scores, score_outputs
+from t2t_keras.evaluation.moses import (
+    replace_unicode_punctuation,
+    split_compounds,
+    tokenize,
+)
 from t2t_keras.problem import Problem
 
 
 def lines(name):
     text = reference(name).read_bytes().decode("utf-8")
     return text.split("\n")
+
+
+def multi_bleu(hypotheses, references):
+    """BLEU = {geometric mean of the precisions} x {brevity penalty}, of tokens."""
+    hypotheses, references = ([t.split() for t in x] for x in (hypotheses, references))
+    log_precision = 0.0
+    for n in range(1, 5):
+        matches = total = 0
+        for ours, theirs in zip(hypotheses, references, strict=True):
+            ours, theirs = (
+                Counter(zip(*(words[i:] for i in range(n)), strict=False))
+                for words in (ours, theirs)
+            )
+            matches += (ours & theirs).total()
+            total += ours.total()
+        log_precision += math.log(matches / total) / 4
+    length, expected = (sum(map(len, x)) for x in (hypotheses, references))
+    return 100 * math.exp(log_precision + min(0, 1 - expected / length))
+
+
+def assert_parts(printed, ours, theirs):
+    """What multi-bleu.perl printed, to the last digit, is BLEU of these tokens."""
+    bleu = BLEU(tokenize="none", smooth_method="none", force=True)
+    bleu = bleu.corpus_score(ours, [theirs])
+    precisions = "/".join(f"{x:.1f}" for x in bleu.precisions)
+    assert printed == (
+        f"BLEU = {bleu.score:.2f}, {precisions} (BP={bleu.bp:.3f}, "
+        f"ratio={bleu.sys_len / bleu.ref_len:.3f}, hyp_len={bleu.sys_len}, "
+        f"ref_len={bleu.ref_len})"
+    )
 
 
 @pytest.mark.parametrize(
@@ -25,22 +63,61 @@ def test_scores_of_real_systems_are_those_of_the_programs(system, monkeypatch):
     expected = json.loads(reference("bleu/expected.json").read_text())[system]
     hypotheses = lines(f"bleu/{system}")[:3000]
     references = lines("newstest2013/newstest2013.de")[:3000]
-    scores = bleu_scores(hypotheses, references)
+    scores = bleu_scores(hypotheses, references, "de")
     for name in ("13a", "intl", "13a_lc"):
         name = f"sacrebleu_{name}"
         assert scores[name] == pytest.approx(expected[name], abs=1e-4)
     name = "tokenized_compound_split"
-    assert scores[name] == pytest.approx(expected[name], abs=0.01)
+    assert round(scores[name], 2) == expected[name]
     assert "tok:13a" in scores["signature"] and "case:mixed" in scores["signature"]
     # The parts of the last one, as multi-bleu.perl prints them.
-    ours, theirs = paper_tokenize(hypotheses), paper_tokenize(references)
     parts = BLEU(tokenize="none", smooth_method="none", force=True)
+    ours, theirs = paper_tokenize(hypotheses, references)
     parts = parts.corpus_score(ours, [theirs])
-    assert parts.precisions == pytest.approx(expected["precisions"], abs=0.0501)
-    assert parts.bp == pytest.approx(expected["bp"], abs=0.000501)
-    # sacremoses splits seven words less than tokenizer.perl.
-    assert parts.sys_len == pytest.approx(expected["hyp_len"], abs=7)
-    assert parts.ref_len == pytest.approx(expected["ref_len"], abs=7)
+    assert [round(value, 1) for value in parts.precisions] == expected["precisions"]
+    assert round(parts.bp, 3) == expected["bp"]
+    assert parts.sys_len == expected["hyp_len"]
+    assert parts.ref_len == expected["ref_len"]
+
+
+def with_gaps(texts):
+    """Every seventh word is missing."""
+    return [
+        " ".join(word for i, word in enumerate(text.split(" ")) if i % 7 != 3)
+        for text in texts
+    ]
+
+
+def test_german_with_unicode_quotes_scores_as_the_perl_scripts():
+    path = reference("news_commentary/train.de.gz")
+    with gzip.open(path, "rt", encoding="utf-8", newline="\n") as file:
+        references = [next(file).removesuffix("\n") for _ in range(2000)]
+    hypotheses = with_gaps(references)
+    # What get_ende_bleu.sh printed, and what it printed after
+    # sed "s/[„“”‟«»]/\"/g; s/[‚‘’‛‹›]/'/g" of both files.
+    literal, ascii_quotes = (
+        "BLEU = 62.52, 99.6/84.8/68.6/51.6 (BP=0.846, ratio=0.856, "
+        "hyp_len=44676, ref_len=52167)",
+        "BLEU = 63.22, 100.0/85.5/69.5/52.6 (BP=0.846, ratio=0.856, "
+        "hyp_len=44676, ref_len=52167)",
+    )
+    assert_parts(literal, *paper_tokenize(hypotheses, references))
+    assert_parts(ascii_quotes, *paper_tokenize(hypotheses, references, True))
+
+
+def test_french_scores_as_the_perl_scripts(monkeypatch):
+    monkeypatch.setattr("sacrebleu.metrics.TER", CHRF)
+    references = lines("newstest2013/newstest2013.fr")[:3000]
+    hypotheses = with_gaps(references)
+    # What tokenizer.perl -l fr and multi-bleu.perl printed.
+    printed = (
+        "BLEU = 64.45, 100.0/86.2/70.9/54.6 (BP=0.848, ratio=0.859, "
+        "hyp_len=63257, ref_len=73672)"
+    )
+    ours, theirs = (tokenize(texts, "fr") for texts in (hypotheses, references))
+    assert_parts(printed, ours, theirs)
+    scores = bleu_scores(hypotheses, references, "fr")
+    assert f"BLEU = {scores['tokenized']:.2f}," in printed
 
 
 @pytest.mark.parametrize(
@@ -57,46 +134,140 @@ def test_international_tokenisation_scores_as_tensor2tensor(name):
     assert scores["sacrebleu_intl"] == pytest.approx(100 * case["cased"], abs=1e-3)
 
 
+QUOTED = "Er rief: „Die EU-Länder, ‚ja‘, ist’s …“ «usw.»"
+# Only the hypothesis is replaced, and „ ‚ ‘ « » are not in the script's list.
+QUOTED_HYPOTHESIS = (
+    "Er rief : „ Die EU ##AT##-##AT## Länder , ‚ ja ‘ , ist &apos; s ... &quot; "
+    "« usw. »"
+)
+QUOTED_REFERENCE = (
+    "Er rief : „ Die EU ##AT##-##AT## Länder , ‚ ja ‘ , ist ’ s … “ « usw. »"
+)
+
+
 def test_the_papers_tokens():
-    text = "Er sagte: “z.B. EU-Länder & US-Dollar…”"
-    (tokens,) = paper_tokenize([text])
-    assert tokens.split(" ") == [
-        *("Er", "sagte", ":", "&quot;", "z.B.", "EU", "##AT##-##AT##", "Länder"),
-        *("&amp;", "US", "##AT##-##AT##", "Dollar", "...", "&quot;"),
-    ]
+    ours, theirs = paper_tokenize([QUOTED], [QUOTED])
+    assert ours == [QUOTED_HYPOTHESIS] and theirs == [QUOTED_REFERENCE]
+    # Of both sides, the quotes only: the ellipsis of the reference remains.
+    ours, theirs = paper_tokenize([QUOTED], [QUOTED], ascii_quotes=True)
+    expected = (
+        "Er rief : &quot; Die EU ##AT##-##AT## Länder , &apos; ja &apos; , ist "
+        "&apos; s {} &quot; &quot; usw. &quot;"
+    )
+    assert ours == [expected.format("...")] and theirs == [expected.format("…")]
+
+
+def test_german_scores_by_hand_where_the_reference_has_unicode_quotes():
+    texts = [QUOTED, "Sie sagte: “Das war’s!”"]
+    scores = bleu_scores(texts, texts, "de")
+    ours = [QUOTED_HYPOTHESIS, "Sie sagte : &quot; Das war &apos; s ! &quot;"]
+    theirs = [QUOTED_REFERENCE, "Sie sagte : “ Das war ’ s ! ”"]
+    expected = multi_bleu(ours, theirs)
+    assert 30 < expected < 90
+    assert scores["tokenized_compound_split"] == pytest.approx(expected)
+    texts = [text.replace("…", "") for text in texts]
+    scores = bleu_scores(texts, texts, "de")
+    assert scores["tokenized_compound_split_ascii_quotes"] == pytest.approx(100)
+    assert scores["tokenized_compound_split"] < 90
+    assert "tokenized" not in scores
+
+
+def test_other_languages_are_tokenised_without_compounds_or_replacements():
+    hypothesis = "« Peut-être », dit-il, qu'il vient… demain."
+    reference = "“Peut-être”, dit-il, qu’il vient… demain."
+    ours = "« Peut-être » , dit-il , qu&apos; il vient … demain ."
+    theirs = "“ Peut-être ” , dit-il , qu ’ il vient … demain ."
+    scores = bleu_scores([hypothesis], [reference], "fr")
+    assert scores["tokenized"] == pytest.approx(multi_bleu([ours], [theirs]))
+    assert not {name for name in scores if "compound" in name}
+
+
+def test_without_a_language_nothing_is_tokenised():
+    scores = bleu_scores(["Ein Hund ."], ["Ein Hund ."])
+    assert scores["language"] is None
+    assert not {name for name in scores if "tokenized" in name}
+
+
+@pytest.mark.parametrize(
+    "text, tokens",
+    [
+        # The last full stop is a token, whatever abbreviation it ends.
+        ("Er kam z.B. mit Dr. Ei, Nr. 5 usw.", "Er kam z.B. mit Dr. Ei , Nr. 5 usw ."),
+        ("Artikel 36.", "Artikel 36 ."),
+        ("in den U.S.A. ", "in den U.S.A ."),
+        ('"Ja usw."', "&quot; Ja usw. &quot;"),
+        # Letters of any script are letters; control characters are not spaces.
+        ("BR躍SEL 幸灾乐祸!", "BR躍SEL 幸灾乐祸 !"),
+        ("躍.躍. Ja", "躍.躍. Ja"),
+        ("a\x1cb\x07c\xa0d", "abc d"),
+    ],
+)
+def test_words_are_those_of_the_perl_tokeniser(text, tokens):
+    assert tokenize([text], "de") == [tokens]
+
+
+def test_hyphens_are_split_byte_by_byte():
+    # As perl -ple 's{(\S)-(\S)}{$1 ##AT##-##AT## $2}g' prints them.
+    at = " ##AT##-##AT## "
+    for text, expected in (
+        ("vis-à-vis", f"vis{at}à{at}vis"),
+        ("a-b-c", f"a{at}b-c"),
+        ("ä-ö-ü", f"ä{at}ö{at}ü"),
+        ("- -x x- --- a-–-b", f"- -x x- -{at}- a{at}–{at}b"),
+        ("a\xa0-b", f"a\xa0{at}b"),
+    ):
+        assert split_compounds([text]) == [expected]
+
+
+def test_punctuation_is_replaced_as_by_the_perl_script():
+    # Of the full-width digits the 1 becomes a quote.
+    (text,) = replace_unicode_punctuation(["１２：（％）！ ‚„‘«»–"])
+    assert text == '"2:(%)! ‚„‘«»–'
 
 
 def test_the_language_decides_on_apostrophes():
-    assert paper_tokenize(["c'est"], "fr") == ["c&apos; est"]
-    assert paper_tokenize(["c'est"], "de") == ["c &apos; est"]
-    with pytest.raises(UserError, match="not a language's code"):
-        paper_tokenize(["x"], "../de")
+    assert tokenize(["c'est"], "fr") == ["c&apos; est"]
+    assert tokenize(["c'est"], "de") == ["c &apos; est"]
+
+
+@pytest.mark.parametrize("language", ["../de", "xx", "german", "DE"])
+def test_an_unknown_language_is_refused_and_the_known_are_listed(language):
+    with pytest.raises(UserError, match=r"'.*' has no tokeniser; give one of as, .*de"):
+        bleu_scores(["x"], ["x"], language)
 
 
 def test_identical_text_scores_a_hundred_in_every_convention():
     text = ["Ein Hund läuft über die Wiese .", "Zwei Männer spielen Gitarre ."]
-    scores = bleu_scores(text, text)
+    scores = bleu_scores(text, text, "de")
     figures = {k: v for k, v in scores.items() if isinstance(v, float)}
     assert figures.pop("ter") == 0
     assert {round(value, 6) for value in figures.values()} == {100}
 
 
 def test_every_figure_has_its_signature():
-    scores = bleu_scores(["Un chien ."], ["Un chat ."], "fr", "none")
-    signatures = scores["signatures"]
-    figures = {k for k, v in scores.items() if isinstance(v, float)}
-    assert signatures.keys() == figures
-    assert signatures["sacrebleu_13a"] == scores["signature"]
-    for name, part in (
-        ("sacrebleu_13a", "case:mixed|eff:no|tok:13a"),
-        ("sacrebleu_intl", "tok:intl"),
-        ("sacrebleu_13a_lc", "case:lc|eff:no|tok:13a"),
+    paper, moses = "tok:get_ende_bleu", "tok:moses-fr"
+    common = (
+        ("sacrebleu_13a", "case:mixed|eff:no|tok:13a|"),
+        ("sacrebleu_intl", "tok:intl|"),
+        ("sacrebleu_13a_lc", "case:lc|eff:no|tok:13a|"),
         ("sacrebleu_none", "tok:none|smooth:exp"),
-        ("tokenized_compound_split", "tok:paper-fr|smooth:none"),
         ("chrf", "nc:6|nw:0"),
         ("ter", "tok:tercom"),
-    ):
-        assert part in signatures[name] and "version:" in signatures[name]
+    )
+    german = (
+        ("tokenized_compound_split", f"{paper}|smooth:none"),
+        ("tokenized_compound_split_ascii_quotes", f"{paper}-ascii-quotes|smooth:none"),
+    )
+    french = (("tokenized", f"{moses}|smooth:none"),)
+    for language, tokenised in (("de", german), ("fr", french), (None, ())):
+        scores = bleu_scores(["Un chien ."], ["Un chat ."], language, "none")
+        signatures = scores["signatures"]
+        figures = {k for k, v in scores.items() if isinstance(v, float)}
+        assert signatures.keys() == figures == dict(common + tokenised).keys()
+        assert signatures["sacrebleu_13a"] == scores["signature"]
+        assert scores["language"] == language
+        for name, part in common + tokenised:
+            assert part in signatures[name] and "version:" in signatures[name]
 
 
 def test_text_that_is_tokenised_already_is_not_tokenised_again():
@@ -131,6 +302,16 @@ def test_a_problem_says_how_its_bleu_is_tokenised():
         problem.replace(bleu_tokens="14a")
 
 
+def test_a_problems_target_language_decides_which_bleu_is_reported():
+    problem = Problem(summary="text", languages=("en", "fr"))
+    scores = full_scores(problem, ["Un chien ."], ["Un chien ."])["bleu"]
+    assert "tokenized" in scores and scores["language"] == "fr"
+    # A problem whose target has no tokeniser is evaluated all the same.
+    problem = problem.replace(languages=("en", "xx"))
+    scores = full_scores(problem, ["Un chien ."], ["Un chien ."])["bleu"]
+    assert "tokenized" not in scores and scores["language"] is None
+
+
 def test_case_counts_except_where_it_is_said_not_to():
     scores = bleu_scores(
         ["ein hund läuft über die wiese"], ["Ein Hund läuft über die Wiese"]
@@ -144,3 +325,41 @@ def test_what_cannot_be_scored_is_refused():
         bleu_scores(["a", "b"], ["a"])
     with pytest.raises(UserError, match="no sentences"):
         bleu_scores([], [])
+
+
+# Two files, by the command line.
+
+
+def test_the_suffix_of_the_references_or_the_flag_says_the_language(capfd, tmp_path):
+    line = "Ein Hund läuft über die Wiese ."
+    hypotheses = write(tmp_path / "output.txt", line)
+    references = {name: write(tmp_path / name, line) for name in ("a.fr", "a.txt")}
+    with gzip.open(tmp_path / "a.de.gz", "wt", encoding="utf-8") as file:
+        file.write(f"{line}\n")
+    references["a.de.gz"] = tmp_path / "a.de.gz"
+    german = {"tokenized_compound_split", "tokenized_compound_split_ascii_quotes"}
+    for name, flags, language, expected in (
+        ("a.de.gz", (), "de", german),
+        ("a.fr", (), "fr", {"tokenized"}),
+        ("a.txt", ("--language", "cs"), "cs", {"tokenized"}),
+        ("a.fr", ("--language", "de"), "de", german),
+        ("a.txt", (), None, set()),
+    ):
+        argv = ("evaluate", "--hypotheses", hypotheses, "--references")
+        argv = (*argv, references[name], *flags)
+        bleu = run_json(capfd, *argv)["bleu"]
+        assert bleu["language"] == language
+        assert {name for name in bleu if "tokenized" in name} == expected
+        assert run(*argv) == 0
+        shown = capfd.readouterr().out
+        assert ("give --language CODE" in shown) == (language is None)
+        assert (f"  {language}\n" in shown) == (language is not None)
+        assert expected <= set(shown.split())
+
+
+def test_an_unknown_language_is_refused_before_anything_is_read(capfd, tmp_path):
+    files = ("--hypotheses", tmp_path / "none", "--references", tmp_path / "none.de")
+    for language in ("xx", ""):
+        assert run("evaluate", *files, "--language", language) == 2
+        (line,) = capfd.readouterr().err.splitlines()
+        assert f"--language: '{language}' has no tokeniser; give one of as," in line

@@ -101,7 +101,13 @@ FILES = ("evaluate", "--hypotheses", "x", "--references", "y")
 ALL = ("evaluate", "--output_dir", "o", "--all_checkpoints")
 OF_A_RUN = {
     **{"beam_size": "7", "alpha": "1", "min_length": "1", "extra_length": "9"},
-    **{"batch_tokens": "99", "constraint": "none", "data_dir": "d", "split": "dev"},
+    **{
+        "max_source_length": "9",
+        "batch_tokens": "99",
+        "constraint": "none",
+        "data_dir": "d",
+        "split": "dev",
+    },
     **{"sentences": "3", "write": "z", "checkpoint": "best", "wait_minutes": "1"},
 }
 
@@ -300,7 +306,7 @@ def test_datagen_takes_files_for_each_split(capfd, tmp_path):
 
 def test_evaluate_files(capfd, tmp_path):
     lines = ("The cat sat on the mat today .", "A well-known dog barks loudly at me .")
-    references = write(tmp_path / "ref", *lines)
+    references = write(tmp_path / "ref.de", *lines)
     worse = write(tmp_path / "hyp", lines[0].upper(), lines[1])
     argv = ("evaluate", "--references", references, "--hypotheses")
     assert run_json(capfd, *argv, references)["bleu"]["sacrebleu_13a"] > 99.9

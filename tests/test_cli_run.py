@@ -4,6 +4,7 @@ import contextlib
 import io
 import json
 import math
+import re
 import sys
 from pathlib import Path
 
@@ -200,6 +201,87 @@ def test_translate_interactively(trained, translator, capfd, monkeypatch):
     expected = translator.translate(["ein Hund", "zwei Hunde"])
     assert captured.out.split("\n") == [*expected, ""]
     assert captured.err.count("> ") == 3
+    assert "sentences" not in captured.err  # no progress
+
+
+def test_translate_tells_its_progress(trained, capfd, monkeypatch, tmp_path):
+    from t2t_keras.cli import translation
+    from t2t_keras.data import progress
+
+    monkeypatch.setattr(translation, "_LINES_AT_ONCE", 2)
+    monkeypatch.setattr(progress, "_SECONDS_BETWEEN_LINES", -1.0)
+    source, output = write(tmp_path / "in", *SOURCES), tmp_path / "out"
+    argv = ("translate", "--output_dir", trained / "run", "--output", output)
+    rate = r"\([\d,.]+ sentences/s\)"
+    for total, given in ((" of 5", ("--input", source)), ("", ())):
+        capfd.readouterr()
+        with standard_input(source):
+            assert run(*argv, *given) == 0
+        lines = [x for x in capfd.readouterr().err.splitlines() if "sentences" in x]
+        form = rf"translate: (\d){total} sentences {rate}"
+        matches = [re.fullmatch(form, line) for line in lines[:-1]]
+        numbers = dict.fromkeys(int(match[1]) for match in matches)
+        # The second line is blank, and done first; at the end of a file comes the sum.
+        assert list(numbers) == ([1, 2, 4] if total else [1, 2, 4, 5])
+        assert re.fullmatch(rf"translate: 5 sentences in [\d.]+ s {rate}", lines[-1])
+
+
+@pytest.mark.parametrize("finished", [4, 0])
+def test_ctrl_c_keeps_the_finished_lines(
+    finished, trained, translator, capfd, monkeypatch, tmp_path
+):
+    from t2t_keras.cli import translation
+    from t2t_keras.decoding.translator import Translator
+
+    n_best = Translator.n_best
+
+    def interrupted(self, texts, *args, before, **options):
+        if before == finished:
+            raise KeyboardInterrupt
+        return n_best(self, texts, *args, before=before, **options)
+
+    monkeypatch.setattr(translation, "_LINES_AT_ONCE", 2)
+    expected = translator.translate(SOURCES)[:finished]
+    monkeypatch.setattr(Translator, "n_best", interrupted)
+    source, output = write(tmp_path / "in", *SOURCES), tmp_path / "out"
+    argv = ("translate", "--output_dir", trained / "run", "--input", source)
+    assert run(*argv, "--output", output) == 130
+    kept = tmp_path / "out.incomplete"
+    message = "t2t translate: interrupted"
+    if finished:
+        message += f"; the first 4 lines of output are in {kept}"
+        assert kept.read_text().split("\n") == [*expected, ""]
+    assert capfd.readouterr().err.splitlines()[-1] == message
+    assert set(tmp_path.iterdir()) == ({source, kept} if finished else {source})
+
+
+def test_long_lines_are_cut_with_a_warning(
+    trained, translator, caplog, monkeypatch, tmp_path
+):
+    from t2t_keras.cli import translation
+
+    monkeypatch.setattr(translation, "_LINES_AT_ONCE", 2)
+    source, output = write(tmp_path / "in", *SOURCES), tmp_path / "out"
+    tokens = [len(ids) for ids in map(translator.source_tokenizer.encode, SOURCES)]
+    longest = max(tokens)
+    cut = [number for number, count in enumerate(tokens, 1) if count == longest]
+    flag = ("--max_source_length", longest - 1)
+    run_dir = ("--output_dir", trained / "run")
+    assert run("export", *run_dir, "--export_dir", tmp_path / "served", *flag) == 0
+    expected = translator.translate(SOURCES, max_source_length=longest - 1)
+    for model in ((*run_dir, *flag), ("--export_dir", tmp_path / "served")):
+        caplog.clear()
+        assert run("translate", *model, "--input", source, "--output", output) == 0
+        assert output.read_text().split("\n") == [*expected, ""]
+        messages = [
+            record.getMessage()
+            for record in caplog.records
+            if record.name.startswith("t2t_keras")
+        ]
+        assert [message.split(" ")[:2] for message in messages] == [
+            ["input", str(number)] for number in cut
+        ]
+        assert all("max_source_length" in message for message in messages)
 
 
 @pytest.mark.parametrize("model", ["run", "export"])

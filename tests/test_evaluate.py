@@ -136,11 +136,12 @@ def test_sentences_limit_what_is_decoded_only(trained, capfd):
     assert (some["sentences"], none["sentences"]) == (5, 0)
     assert some["loss"] == none["loss"]
     assert "tok:none" in some["bleu"]["signatures"]["sacrebleu_none"]
-    paper = some["bleu"]["signatures"]["tokenized_compound_split"]
-    assert "tok:paper-fr" in paper
+    assert "tok:moses-fr" in some["bleu"]["signatures"]["tokenized"]
     assert call(*argv, *FAST) == 0
     shown = capfd.readouterr().out
-    assert "perplexity" in shown and "tok:paper-de" in shown
+    assert "perplexity" in shown and "tok:get_ende_bleu" in shown
+    assert call(*argv, "--language", "xx") == 2
+    assert "--language: 'xx' has no tokeniser" in capfd.readouterr().err
 
 
 def test_files_are_scored_without_tensorflow(tmp_path):

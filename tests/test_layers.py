@@ -115,11 +115,22 @@ def test_pre_norm_normalises_what_goes_in():
     np.testing.assert_allclose(actual, expected, atol=1e-5)
 
 
-def test_dropout_is_on_the_sublayer_and_not_on_the_residual():
-    x = np.full((1, 50, 8), 7, np.float32)
-    layer = built(Residual(8, 0.5, "pre"))
-    added = layer(x, sublayer=np.ones_like, seed=SEED).numpy() - 7
-    assert set(np.unique(added)) == {0, 2}
+@pytest.mark.parametrize("norm", ["post", "pre"])
+def test_dropout_is_on_the_sublayer_and_not_on_the_residual(norm):
+    """The mask, which seed and layer decide, multiplies what is added to x alone."""
+    layer, x = residual(norm, dropout=0.5), normal(2, 30, 8)
+    mask = layer.dropout(np.ones_like(x), seed=SEED).numpy()
+    assert set(np.unique(mask)) == {0, 2}
+
+    def normalised(y):
+        return numpy_layer_norm(y, normal(8, seed=1), normal(8, seed=2))
+
+    if norm == "post":
+        expected = normalised(x + mask * x**2)
+    else:
+        expected = x + mask * normalised(x) ** 2
+    actual = layer(x, sublayer=lambda y: y**2, seed=SEED).numpy()
+    np.testing.assert_allclose(actual, expected, atol=1e-4)
 
 
 def test_epsilon_is_one_millionth_inside_the_root():

@@ -8,7 +8,7 @@ from reference import reference
 
 from t2t_keras.training.loss import (
     count_tokens,
-    smoothed_cross_entropy,
+    cross_entropies,
     sum_over_tokens,
 )
 
@@ -27,6 +27,10 @@ def entropy(vocab, smoothing):
     rest = smoothing / (vocab - 1)
     confidence = 1 - smoothing
     return -confidence * np.log(confidence) - (vocab - 1) * rest * np.log(rest)
+
+
+def smoothed_cross_entropy(logits, labels, smoothing):
+    return cross_entropies(logits, labels, smoothing)[:, 0]
 
 
 def example(vocab, rows=7, scale=3.0):
@@ -49,6 +53,17 @@ def test_value_is_the_cross_entropy_to_soft_targets(vocab, smoothing):
     expected = -(soft_targets(labels, vocab, smoothing) * np.log(softmax(exact))).sum(1)
     actual = smoothed_cross_entropy(logits, labels, smoothing).numpy()
     np.testing.assert_allclose(actual, expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.3])
+def test_beside_it_is_the_log_likelihood_which_has_no_gradient(smoothing):
+    logits, labels = example(11)
+    expected = -np.log(softmax(logits.astype(np.float64))[np.arange(7), labels])
+    with tf.GradientTape() as tape:
+        variable = watched(tape, logits)
+        nll = cross_entropies(variable, labels, smoothing)[:, 1]
+    np.testing.assert_allclose(nll.numpy(), expected, rtol=1e-5)
+    assert not np.any(tape.gradient(nll, variable))
 
 
 @pytest.mark.parametrize("ids", [np.int32, np.int64])

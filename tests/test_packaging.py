@@ -1,4 +1,4 @@
-"""A wheel, installed outside the repository, is the whole package."""
+"""A wheel, installed outside the repository, and a source distribution are whole."""
 
 import json
 import os
@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+import tarfile
 import venv
 import zipfile
 from pathlib import Path
@@ -19,18 +20,25 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory) -> Path:
-    """Builds the wheel, from a copy: a build leaves folders behind."""
+def source(tmp_path_factory) -> Path:
+    """A copy to build from: a build leaves folders behind."""
+    copy = tmp_path_factory.mktemp("source") / "source"
+    tracked = subprocess.run(
+        ["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    for name in filter(None, tracked.stdout.split("\0")):
+        if (ROOT / name).exists():
+            (copy / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(ROOT / name, copy / name)
+    return copy
+
+
+@pytest.fixture(scope="module")
+def wheel(source, tmp_path_factory) -> Path:
+    """The wheel."""
     folder = tmp_path_factory.mktemp("wheel")
-    copy = folder / "source"
-    copy.mkdir()
-    for name in ("setup.py", "pyproject.toml", "README.md", "LICENSE"):
-        shutil.copy(ROOT / name, copy)
-    ignore = shutil.ignore_patterns("__pycache__")
-    for name in ("t2t_keras", "problems", "hparams"):
-        shutil.copytree(ROOT / name, copy / name, ignore=ignore)
     pip = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps"]
-    options = ["--no-build-isolation", "--wheel-dir", folder, copy]
+    options = ["--no-build-isolation", "--wheel-dir", folder, source]
     subprocess.run([*pip, *options], check=True)
     (path,) = folder.glob("*.whl")
     return path
@@ -85,3 +93,28 @@ def test_installed_program_generates_data(python, tmp_path):
     result = json.loads(run([program, *argv, "--json"], tmp_path).splitlines()[-1])
     assert result["examples"]["test"] == 400
     assert (tmp_path / "data" / "translate_ende_toy.manifest.json").exists()
+
+
+def test_tests_of_the_source_distribution_are_whole(source, tmp_path):
+    build = [sys.executable, "setup.py", "--quiet", "sdist", "--dist-dir", tmp_path]
+    subprocess.run(build, cwd=source, check=True)
+    (archive,) = tmp_path.glob("*.tar.gz")
+    with tarfile.open(archive) as file:
+        file.extractall(tmp_path, filter="data")
+    (unpacked,) = (path for path in tmp_path.iterdir() if path.is_dir())
+    for folder in ("tests", "examples", "benchmarks", "docs", "problems", "hparams"):
+        for path in (source / folder).rglob("*"):
+            assert (unpacked / path.relative_to(source)).exists(), path
+    collect = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-m", ""]
+    ours, theirs = (
+        subprocess.run(collect, cwd=folder, capture_output=True, text=True, check=True)
+        for folder in (source, unpacked)
+    )
+    assert "tests/test_packaging.py::" in theirs.stdout
+    names = [
+        [line for line in done.stdout.splitlines() if "::" in line]
+        for done in (ours, theirs)
+    ]
+    assert names[0] == names[1]
+    quick = [sys.executable, "-m", "pytest", "-q", "tests/test_docs.py"]
+    subprocess.run(quick, cwd=unpacked, check=True)

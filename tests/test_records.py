@@ -10,7 +10,7 @@ from t2t_keras.data import records
 from t2t_keras.data.example import example
 from t2t_keras.data.manifest import Manifest
 from t2t_keras.data.records import RecordIndex, shard_name, write_frames
-from t2t_keras.data.tfrecord import crc32c, frames
+from t2t_keras.data.tfrecord import frame
 from t2t_keras.errors import UserError
 
 
@@ -40,15 +40,12 @@ def test_example_has_the_bytes_of_tensorflow():
 
 
 def test_frames_are_those_of_tensorflow(tmp_path):
-    assert crc32c([b"123456789", b""]).tolist() == [0xE3069283, 0]  # RFC 3720's check
     rng = np.random.default_rng(2)
-    lengths = [0, 1, 2, 300, 4096, 4097, 20_000]
-    for chosen in (lengths, lengths[:5], []):
-        payloads = [rng.bytes(length) for length in chosen]
-        with tf.io.TFRecordWriter(str(tmp_path / "file")) as writer:
-            for payload in payloads:
-                writer.write(payload)
-        assert b"".join(frames(payloads)) == (tmp_path / "file").read_bytes()
+    payloads = [rng.bytes(length) for length in (0, 1, 2, 300, 4096, 4097, 20_000)]
+    with tf.io.TFRecordWriter(str(tmp_path / "file")) as writer:
+        for payload in payloads:
+            writer.write(payload)
+    assert b"".join(map(frame, payloads)) == (tmp_path / "file").read_bytes()
 
 
 @pytest.fixture
@@ -94,7 +91,7 @@ def test_stale_index_is_built_anew(t2t_dir):
     first = t2t_dir / shard_name("corpus", "train", 0, 3)
     pairs = random_pairs(300)
     for changed in (pairs[1:200], pairs[199:0:-1]):  # another size; the same size
-        write_frames(first, frames([example(*pair) for pair in changed]))
+        write_frames(first, (frame(example(*pair)) for pair in changed))
         check(open_train(t2t_dir), [*changed, *pairs[200:]])
 
 
@@ -149,7 +146,7 @@ def test_what_is_not_whole(t2t_dir):
     content[len(content) // 2] ^= 1
     shard.write_bytes(content)
     assert f"{shard} is damaged" in refused(t2t_dir)
-    write_frames(shard, frames([tf_example(targets=[5, 1])]))
+    write_frames(shard, [frame(tf_example(targets=[5, 1]))])
     assert f"{shard}: a record lacks `inputs`" in refused(t2t_dir)
     (t2t_dir / "corpus.incomplete").mkdir()
     assert "is unfinished" in refused(t2t_dir)
@@ -160,7 +157,7 @@ def test_a_shard_cut_off_while_in_use(t2t_dir):
     index.read([299])
     with index.files[2].open("r+b") as file:
         file.truncate(file.seek(0, 2) // 2)
-    with pytest.raises(UserError, match="has been cut off"):
+    with pytest.raises(UserError, match=f"{index.files[2]} is damaged: .* record 100"):
         index.read([299])
 
 

@@ -44,7 +44,7 @@ def test_terminated_it_saves_and_goes_on_as_if_never_stopped(data_dir, tmp_path)
     while terminated.poll() is None and not metrics.exists():
         time.sleep(0.01)
     for line in terminated.stderr:  # the first evaluation: it is under way
-        if "| loss" in line:
+        if "dev | nll" in line:
             break
     terminated.send_signal(signal.SIGTERM)
     terminated.stderr.read()

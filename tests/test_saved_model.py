@@ -1,3 +1,4 @@
+import fcntl
 import json
 import os
 import subprocess
@@ -5,8 +6,10 @@ import sys
 
 import numpy as np
 import pytest
-from decoding_models import LINES, transformer
+import tensorflow as tf
+from decoding_models import LINES, NOT_TEXTS, transformer
 
+import t2t_keras
 from t2t_keras.decoding.constraint import BannedPieces
 from t2t_keras.decoding.translator import Translator
 from t2t_keras.errors import UserError
@@ -45,6 +48,7 @@ except tf.errors.InvalidArgumentError as error:
 print(json.dumps({
     "default": strings(call("serving_default", texts=tf.constant(texts))),
     "single": [strings(call("serving_default", texts=tf.constant([t]))) for t in texts],
+    "truncated": call("serving_default", texts=tf.constant(texts))["is_truncated"],
     "none": strings(call("serving_default", texts=tf.constant([], tf.string))),
     "translate": strings(call("translate", texts=tf.constant(texts), **beams)),
     "ids": call("translate_ids", ids=tf.constant(ids)),
@@ -70,6 +74,13 @@ def export(translator, tmp_path_factory):
     """The exported model's directory and size."""
     path = tmp_path_factory.mktemp("export") / "model" / "1"
     return path, export_saved_model(translator, path, n_best=3, max_source_length=50)
+
+
+@pytest.fixture(scope="module")
+def signatures(export):
+    """The model's signatures in this process."""
+    served = tf.saved_model.load(str(export[0]))  # holds the weights
+    yield served.signatures
 
 
 @pytest.fixture(scope="module")
@@ -109,6 +120,10 @@ def test_equals_in_process(translator, served):
         assert_same((alone["texts"][0], alone["scores"][0]), outputs)
     assert len(expected) == len(TEXTS)
     assert served["none"] == {"texts": [], "scores": []}
+    tokens = [len(translator.source_tokenizer.encode(text)) for text in TEXTS]
+    assert served["truncated"] == [count > 50 for count in tokens]
+    assert served["score"]["is_truncated"] == [count > 50 for count in tokens]
+    assert served["truncated"].count(True) == 1
     assert served["modules"] == []
 
 
@@ -134,12 +149,125 @@ def test_client_in_python(translator, export, tmp_path):
     for mistake, message in (
         ({"n_best": 9}, "n_best 9 is more than the beam size, 4"),
         ({"beam_size": 0}, "beam_size must be at least 1"),
+        ({"alpha": float("nan")}, "alpha must be a finite number"),
         ({"min_length": 2}, "min_length: an export has it built in; the options are"),
     ):
         with pytest.raises(UserError, match=message):
             client.n_best(["a"], **mistake)
+    for texts, message in NOT_TEXTS:
+        for method in (client.translate, client.n_best):
+            with pytest.raises(UserError, match=message):
+                method(texts)
+        for pair in ((texts, ["a"]), (["a"], texts)):
+            with pytest.raises(UserError, match=r"^(sources|targets)"):
+                client.score(*pair)
+    with pytest.raises(UserError, match="an export forces none"):
+        client.translate(["a"], ["b"])
+    with pytest.raises(UserError, match="1 sources but 2 targets"):
+        client.score(["a"], ["b", "c"])
     with pytest.raises(UserError, match=r"has no saved_model\.pb"):
         ExportedTranslator(tmp_path)
+
+
+def test_client_takes_the_place_of_the_translator(translator, export, caplog):
+    client = t2t_keras.load(export[0])
+    options = {"max_source_length": 50}
+    assert client.translate(TEXTS) == translator.translate(TEXTS, **options)
+    done = []
+    found = client.n_best(TEXTS, 2, advance=done.append)
+    assert [len(outputs) for outputs in found] == [
+        len(outputs) for outputs in translator.n_best(TEXTS, 2, **options)
+    ]
+    assert sum(done) == len(TEXTS)
+    expected = translator.score(TEXTS, TARGETS, **options)
+    for ours, theirs in zip(client.score(TEXTS, TARGETS), expected, strict=True):
+        assert ours.tokens == theirs.tokens
+        assert ours.log_prob == pytest.approx(theirs.log_prob, rel=1e-5, abs=1e-4)
+    with pytest.raises(UserError, match="is an export, which has only one"):
+        t2t_keras.load(export[0], "best")
+
+    caplog.clear()
+    client.translate(TEXTS, before=100)
+    warnings = [record.getMessage() for record in caplog.records]
+    assert len(warnings) == 1
+    number = 100 + TEXTS.index(max(TEXTS, key=len)) + 1
+    assert warnings[0].startswith(f"input {number} is longer than the export allows")
+
+
+def test_client_of_an_export_without_is_truncated(tmp_path):
+    """As it was written before that output was."""
+
+    class Old(tf.Module):
+        @tf.function(
+            input_signature=[
+                tf.TensorSpec([None], tf.string, "texts"),
+                tf.TensorSpec([], tf.int32, "beam_size"),
+                tf.TensorSpec([], tf.int32, "n_best"),
+                tf.TensorSpec([], tf.float32, "alpha"),
+            ]
+        )
+        def translate(self, texts, beam_size, n_best, alpha):
+            scores = tf.fill([tf.size(texts), 1], alpha)
+            return {"texts": tf.strings.upper(texts)[:, None], "scores": scores}
+
+        @tf.function(input_signature=[])
+        def options(self):
+            beam = {"beam_size": tf.constant(4), "n_best": tf.constant(1)}
+            return beam | {"alpha": tf.constant(0.5)}
+
+    old = Old()
+    signatures = {"translate": old.translate, "options": old.options}
+    tf.saved_model.save(old, str(tmp_path), signatures=signatures)
+    assert t2t_keras.load(tmp_path).n_best(["a"]) == [[("A", 0.5)]]
+
+
+@pytest.mark.parametrize(
+    ("name", "inputs", "message"),
+    [
+        ("translate", {"beam_size": 0}, "beam_size must be at least 1"),
+        ("translate", {"n_best": 0}, "n_best must be at least 1"),
+        ("translate", {"n_best": 5}, "n_best must be at most beam_size"),
+        ("translate", {"alpha": float("nan")}, "alpha must be a finite number"),
+        ("translate", {"alpha": float("-inf")}, "alpha must be a finite number"),
+        ("score", {"targets": ["a", "b"]}, "must be of equal length"),
+        ("translate_ids", {"ids": [[5, -1, 1]]}, "ids must be from 0 to"),
+        ("translate_ids", {"ids": [[5, 10**6, 1]]}, "ids must be from 0 to"),
+        ("translate_ids", {"ids": [[5, 1], [5, 6]]}, "each row of ids must end in 1"),
+        ("translate_ids", {"ids": [[5, 0, 1]]}, "may only follow the last token"),
+    ],
+)
+def test_impossible_inputs(name, inputs, message, signatures):
+    texts = {"texts": ["a"]}
+    possible = {
+        "translate": texts | {"beam_size": 4, "n_best": 1, "alpha": 0.6},
+        "score": texts | {"targets": ["b"]},
+        "translate_ids": {"ids": [[5, 1, 0], [0, 0, 0]]},
+    }[name]
+    tensors = {key: tf.constant(value) for key, value in possible.items()}
+    signatures[name](**tensors)
+    tensors |= {key: tf.constant(value) for key, value in inputs.items()}
+    with pytest.raises(tf.errors.InvalidArgumentError, match=message):
+        signatures[name](**tensors)
+
+
+def test_ids_without_a_column(signatures):
+    found = signatures["translate_ids"](ids=tf.zeros([2, 0], tf.int32))
+    assert found["lengths"].numpy().tolist() == [[0] * 3] * 2
+
+
+def test_what_a_killed_export_left_is_removed(translator, tmp_path):
+    target = tmp_path / "ende"
+    left = tmp_path / ".ende.incomplete"
+    (left / "new" / "variables").mkdir(parents=True)
+    (left / "new" / "saved_model.pb").write_text("half")
+    with open(left / "lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        with pytest.raises(UserError, match="another process is writing"):
+            export_saved_model(translator, target)
+    assert [entry.name for entry in tmp_path.iterdir()] == [".ende.incomplete"]
+    export_saved_model(translator, target)
+    assert [entry.name for entry in tmp_path.iterdir()] == ["ende"]
+    assert (target / "saved_model.pb").read_bytes() != b"half"
 
 
 def test_ids(translator, served):
@@ -173,12 +301,10 @@ def test_weights_are_stored_once(translator, export):
 
 
 def test_replaces_an_export_and_nothing_else(translator, export, tmp_path):
-    import tensorflow as tf
-
     path = tmp_path / "mine"
     path.mkdir()
     (path / "letter.txt").write_text("dear")
-    with pytest.raises(UserError, match="is not a SavedModel; name another place"):
+    with pytest.raises(UserError, match="is not a SavedModel; name another dir"):
         export_saved_model(translator, path)
     assert (path / "letter.txt").read_text() == "dear"
     with pytest.raises(UserError, match="sampling"):
@@ -187,7 +313,9 @@ def test_replaces_an_export_and_nothing_else(translator, export, tmp_path):
     old = export[0]
     banned = BannedPieces(range(200), translator.target_tokenizer.vocab_size)
     options = {"constraint": banned, "beam_size": 1, "extra_length": 1}
-    export_saved_model(translator, old, **options)
+    with pytest.raises(UserError, match="give --overwrite to replace it"):
+        export_saved_model(translator, old, **options)
+    export_saved_model(translator, old, overwrite=True, **options)
     assert [entry.name for entry in old.parent.iterdir()] == ["1"]
     answer = tf.saved_model.load(str(old)).signatures["translate_ids"](
         tf.constant([[5, 1]])

@@ -14,8 +14,9 @@ from small_corpus import (
 from t2t_keras.data import encoding, share
 from t2t_keras.data.datagen import generate, generate_share
 from t2t_keras.data.job import Job
+from t2t_keras.data.lock import lock
 from t2t_keras.data.manifest import Recipe
-from t2t_keras.data.task import Task, lock
+from t2t_keras.data.task import Task
 from t2t_keras.errors import UserError
 
 pytestmark = pytest.mark.usefixtures("small_scale")
@@ -65,7 +66,7 @@ def test_tasks_that_wait_for_the_first_are_no_obstacle(tmp_path, stale):
     recipe = Recipe.of(PROBLEM, tmp_path, 0)
     waiting = Job(PROBLEM, recipe, tmp_path, work, Task(2, 3), 1)
     name = f"{Task(2, 3).name}.lock"
-    with lock(work / name, wait=False, purpose=waiting.purpose):
+    with lock(work / name, None, waiting.purpose):
         assert generate_share(PROBLEM, tmp_path, Task(1, 3), workers=1) is None
     assert (work / "recipe.json").exists()
 

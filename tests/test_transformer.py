@@ -235,6 +235,27 @@ def test_every_dropout_layer_is_used(norm):
     np.testing.assert_array_equal(network(source, target, seed=SEED), plain)
 
 
+def test_dropout_is_on_the_sums_of_embeddings_and_positions():
+    """Where all of a sum is dropped, neither its ids nor its positions are left."""
+    network = model(dropout=0.0)
+    source, target = ids(1, 5), ids(1, 7, seed=1)
+    plain = network(source, target, seed=SEED).numpy()
+
+    network.source_dropout.rate = 1 - 1e-12
+    without_source = network(source, target, seed=SEED).numpy()
+    assert np.abs(without_source - plain).max() > 1e-3
+    longer = network(ids(1, 9, seed=2), target, seed=SEED).numpy()
+    np.testing.assert_allclose(longer, without_source, atol=1e-5)
+    np.testing.assert_array_less(1e-3, np.ptp(without_source, axis=1).max(-1))
+
+    network.source_dropout.rate, network.target_dropout.rate = 0.0, 1 - 1e-12
+    without_target = network(source, target, seed=SEED).numpy()
+    first = np.broadcast_to(without_target[:, :1], without_target.shape)
+    np.testing.assert_allclose(without_target, first, atol=1e-5)
+    others = network(ids(1, 5, seed=3), target, seed=SEED).numpy()
+    assert np.abs(others - without_target).max() > 1e-3
+
+
 @pytest.mark.parametrize("field", ["dropout", "attention_dropout", "ffn_dropout"])
 def test_the_seed_decides(field):
     network = model(num_layers=1, **{"dropout": 0.0, field: 0.3})
@@ -253,68 +274,6 @@ def test_dropout_in_a_graph_is_that_outside():
     expected = network(source, target, seed=SEED).numpy()
     traced = tf.function(lambda seed: network(source, target, seed=seed))
     np.testing.assert_allclose(traced(tf.constant(SEED)).numpy(), expected, atol=1e-5)
-
-
-# Sizes
-
-
-def parameter_count(hparams, vocab):
-    """Matrices and vectors of 3.1 to 3.4, written out; one shared vocabulary."""
-    d, f = hparams.d_model, hparams.d_ff
-    queries = keys = d * hparams.num_heads * hparams.key_size
-    values = output = d * hparams.num_heads * hparams.value_size
-    attention = queries + keys + values + output  # no biases
-    feed_forward = (d * f + f) + (f * d + d)
-    norm = 2 * d
-    encoder_layer = (attention + norm) + (feed_forward + norm)
-    decoder_layer = 2 * (attention + norm) + (feed_forward + norm)
-    last_norms = 2 * norm if hparams.norm == "pre" else 0
-    embedding = vocab * d  # also the pre-softmax linear map, which has no bias
-    if hparams.position == "learned":
-        embedding += hparams.max_positions * d
-    return hparams.num_layers * (encoder_layer + decoder_layer) + last_norms + embedding
-
-
-def count(hparams, vocab):
-    """The model's own count, of shapes without numbers."""
-    with keras.StatelessScope(initialize_variables=False):
-        return Transformer(hparams, vocab).count_params()
-
-
-BASE = HParams()
-BIG = HParams(d_model=1024, d_ff=4096, num_heads=16)
-PARSING = HParams(num_layers=4, d_model=1024)
-
-
-def test_the_base_model_has_63_million_parameters():
-    """Section 5.1: about 37,000 pieces. Table 3 says 65 million."""
-    assert parameter_count(BASE, 37_000) == 63_045_632
-    assert count(BASE, 37_000) == 63_045_632
-
-
-@pytest.mark.parametrize(
-    ("hparams", "vocab", "expected"),
-    [(BIG, 37_000, 214_171_648), (PARSING, 16_000, 100_335_616)],
-    ids=["big", "parsing"],
-)
-def test_big_and_parsing_have_the_parameters_of_the_formula(hparams, vocab, expected):
-    assert parameter_count(hparams, vocab) == expected
-    assert count(hparams, vocab) == expected
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"norm": "pre"},
-        {"num_heads": 16, "d_k": 16, "d_v": 64},
-        {"position": "learned", "max_positions": 300},
-        {"num_layers": 2, "d_ff": 1024},
-    ],
-    ids=str,
-)
-def test_variants_have_the_parameters_of_the_formula(changes):
-    hparams = HParams(**{"d_model": 64, "d_ff": 128} | changes)
-    assert count(hparams, 100) == parameter_count(hparams, 100)
 
 
 # Precision, and the model as a Keras object

@@ -2,7 +2,14 @@ import logging
 
 import numpy as np
 import pytest
-from decoding_models import EOS, LINES, log_probs_of, penalty, transformer
+from decoding_models import (
+    EOS,
+    LINES,
+    NOT_TEXTS,
+    log_probs_of,
+    penalty,
+    transformer,
+)
 
 from t2t_keras.decoding.options import DecodingOptions
 from t2t_keras.decoding.translator import Translator, batches
@@ -136,6 +143,33 @@ def test_a_line_break_in_the_output_becomes_a_space(translator, tokenizer):
     assert other.translate(["a dog"], beam_size=1) == ["a b"]
 
 
+@pytest.mark.parametrize(("texts", "message"), NOT_TEXTS)
+def test_what_is_no_list_of_texts(texts, message, translator):
+    for method in (translator.translate, translator.n_best):
+        with pytest.raises(UserError, match=f"^texts.*{message}"):
+            method(texts)
+    if texts is not None:  # there need not be any prefixes
+        with pytest.raises(UserError, match=f"^prefixes.*{message}"):
+            translator.translate(["a"], texts)
+    with pytest.raises(UserError, match=f"^sources.*{message}"):
+        translator.score(texts, ["a"])
+    with pytest.raises(UserError, match=f"^targets.*{message}"):
+        translator.score(["a"], texts)
+
+
+def test_texts_may_come_from_any_iterable(translator):
+    expected = translator.translate(LINES[:2])
+    assert translator.translate(iter(LINES[:2])) == expected
+    assert translator.translate(np.array(LINES[:2])) == expected
+
+
+def test_what_is_done_is_told(translator):
+    done = []
+    translator.n_best(LINES, advance=done.append, batch_tokens=30)
+    assert len(done) > 2
+    assert sum(done) == len(LINES)
+
+
 def test_no_lines(translator):
     assert translator.translate([]) == []
     assert translator.translate(["", " "]) == ["", ""]
@@ -162,6 +196,16 @@ def test_decoding_is_the_papers_by_default():
     """Beam 4, alpha 0.6, at most 50 pieces more than the input (6.1)."""
     for record in (Problem(summary=""), DecodingOptions()):
         assert (record.beam_size, record.alpha, record.extra_length) == (4, 0.6, 50)
+
+
+def test_an_output_without_end_is_cut_at_its_own_limit(translator, tokenizer):
+    """So many pieces more than its input, EOS counted: whatever stands beside it."""
+    lines = [line for line in LINES if line.strip()]
+    for outputs, line in zip(
+        translator.n_best(lines, 2, min_length=1000, extra_length=3), lines, strict=True
+    ):
+        limit = len(tokenizer.encode(line)) + 3
+        assert [output.tokens for output in outputs] == [limit] * 2
 
 
 def test_problems_defaults(translator):

@@ -9,6 +9,7 @@ import tensorflow as tf
 from small_data import small_data
 from small_run import trainer, weights
 
+from t2t_keras import registry
 from t2t_keras.errors import UserError
 from t2t_keras.training.average import average_run
 from t2t_keras.training.checkpoint import Checkpoint, CheckpointDirectory
@@ -25,10 +26,10 @@ class Dev:
 
     figures: list[tuple[float, float]]
 
-    def loss(self) -> HeldOutLoss:
+    def loss(self, meter) -> HeldOutLoss:
         return HeldOutLoss(self.figures[0][0], 0.5)
 
-    def metrics(self, translator, sentences) -> dict[str, float]:
+    def metrics(self, translator, sentences, meter) -> dict[str, float]:
         return {"bleu": self.figures.pop(0)[1]}
 
 
@@ -130,8 +131,22 @@ def test_impossible_options(options, message):
 
 
 def test_what_the_paper_needs_is_kept_by_default():
-    """The last 20 checkpoints of big; 5 of base are averaged at the end (6.1)."""
-    assert (TrainOptions().keep, TrainOptions().average_last) == (20, 5)
+    """The last 20 checkpoints of big, the last 5 of base (6.1)."""
+    assert TrainOptions().keep == 20
+    assert TrainOptions().average_last >= 5
+    for name in ("base", "big"):
+        steps = registry.hparams(name).train_steps
+        assert TrainOptions().save_interval(steps) == 1000
+
+
+@pytest.mark.parametrize(
+    ("steps", "interval"), [(60, 25), (1200, 30), (8000, 200), (100_000, 1000)]
+)
+def test_the_last_ten_are_of_the_last_quarter(steps, interval):
+    options = TrainOptions()
+    assert options.save_interval(steps) == interval
+    assert interval == 25 or 10 * interval <= steps / 4
+    assert TrainOptions(save_every=7).save_interval(steps) == 7
 
 
 def test_best_by_needs_sentences():
@@ -162,3 +177,46 @@ def test_the_average_is_compared_and_the_weights_stay(tmp_path):
     assert figures["dev_average"]["loss"] == pytest.approx(expected, rel=1e-6)
     kinds = [r["kind"] for r in records]
     assert kinds[-2:] == ["dev_best", "dev_average"]
+
+
+def average_kept(directory, losses, **options):
+    """Returns what `compare` says of the last of two checkpoints and their average."""
+    checkpoints = CheckpointDirectory(directory)
+    for step in (1, 2):
+        tensors = {
+            "model/a": tf.constant([float(step)]),
+            "step": tf.constant(step, tf.int64),
+        }
+        checkpoints.save(step, tensors, keep=9)
+    figures = [(loss, 0.0) for loss in losses]
+    validation = evaluated(directory, figures, [2], eval_sentences=1, **options)
+    progress = Progress(directory, range(2))
+    found = validation.compare(2, progress)
+    progress.close()
+    return checkpoints, found
+
+
+def test_the_average_is_kept_and_preferred(tmp_path, capfd):
+    checkpoints, found = average_kept(tmp_path, [3.0, 2.0])
+    assert found["dev_average"]["loss"] == 2.0
+    assert checkpoints.find() == tmp_path / "average.ckpt-2"
+    average = Checkpoint(checkpoints.find())
+    assert (average.step, average.tensor("model/a")) == (2, [1.5])
+    assert f"is kept: {tmp_path}/average.ckpt-2" in capfd.readouterr().err
+    # Training goes on: its next checkpoint is newer than the average.
+    checkpoints.save(3, {"step": tf.constant(3, tf.int64)}, keep=9)
+    assert checkpoints.find() == tmp_path / "model.ckpt-3"
+
+
+def test_an_average_that_is_worse_is_not_kept(tmp_path, capfd):
+    checkpoints, found = average_kept(tmp_path, [3.0, 4.0])
+    assert found["dev_average"]["loss"] == 4.0
+    assert checkpoints.find() == tmp_path / "model.ckpt-2"
+    said = "average of 2 checkpoints is worse on dev than step 2 alone: it is not kept"
+    assert said in capfd.readouterr().err
+
+
+def test_no_average_if_none_is_wanted(tmp_path):
+    checkpoints, found = average_kept(tmp_path, [3.0, 2.0], average_last=0)
+    assert "dev_average" not in found
+    assert checkpoints.find() == tmp_path / "model.ckpt-2"

@@ -3,6 +3,7 @@
 import argparse
 from typing import Any
 
+from t2t_keras.cli.checks import require_run, require_writable
 from t2t_keras.cli.lines import open_output
 from t2t_keras.cli.verb import Verb, add_checkpoint, add_usr_dir, table
 
@@ -18,6 +19,11 @@ def _attention_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--write", required=True, metavar="FILE", help="the HTML page to write"
     )
+
+
+def _check_attention(args: argparse.Namespace) -> None:
+    require_run(args.output_dir)
+    require_writable("write", args.write)
 
 
 def _attention(args: argparse.Namespace) -> dict[str, Any]:
@@ -55,5 +61,6 @@ VERBS = {
             {k: " ".join(v) if isinstance(v, list) else v for k, v in result.items()}
         ),
         uses_tensorflow=True,
+        check=_check_attention,
     ),
 }

@@ -74,7 +74,10 @@ def _datagen_flags(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--seed", type=seed, default=0, help="of the shuffle")
     parser.add_argument(
-        "--vocab_size", type=positive, help="pieces (default: the problem's)"
+        "--vocab_size",
+        type=positive,
+        help="tokens in the vocabulary (default: the problem's; for translate_text "
+        "what suits the number of training pairs)",
     )
     parser.add_argument(
         "--clean",

@@ -5,9 +5,11 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
+from t2t_keras.cli.checks import require_directory, require_run
 from t2t_keras.cli.decoding import (
     DECODING_FLAGS,
     add_decoding_flags,
+    check_decoding,
     decoding_options,
 )
 from t2t_keras.cli.lines import read_lines
@@ -45,6 +47,11 @@ _MODES = {
         "does not go with --all_checkpoints",
     ),
 }
+
+_NO_LANGUAGE = (
+    "Tokenised BLEU is left out, since the language of the references is not known: "
+    "give --language CODE, such as de."
+)
 
 
 def _evaluate_flags(parser: argparse.ArgumentParser) -> None:
@@ -98,20 +105,42 @@ def _evaluate_flags(parser: argparse.ArgumentParser) -> None:
     scoring.add_argument(
         "--language",
         metavar="CODE",
-        help="of the references; for tokenized_compound_split (default: the "
-        "problem's, de for files)",
+        help="of the references, such as de; selects the tokenised BLEU that is "
+        "reported beside sacreBLEU (default: the problem's; for files the suffix of "
+        "--references, as in test.de)",
     )
+
+
+def _check_evaluate(args: argparse.Namespace) -> None:
+    if _mode(args) == "files":
+        return
+    if not args.wait_minutes:  # otherwise the training may have yet to begin
+        require_run(args.output_dir)
+    require_directory("data_dir", args.data_dir)
+    check_decoding(args)
 
 
 def _evaluate(args: argparse.Namespace) -> dict[str, Any]:
     mode = _mode(args)
+    if args.language is not None:
+        from t2t_keras.evaluation.moses import check_language
+
+        check_language(args.language)
     if mode == "files":
         from t2t_keras.evaluation.bleu import bleu_scores
 
         texts = (list(read_lines(path)) for path in (args.hypotheses, args.references))
-        scoring = args.language or "de", args.tokenize or "13a"
-        return {"bleu": bleu_scores(*texts, *scoring)}
+        language = args.language or _suffix_language(args.references)
+        return {"bleu": bleu_scores(*texts, language, args.tokenize or "13a")}
     return _evaluate_all(args) if mode == "all" else _evaluate_split(args)
+
+
+def _suffix_language(path: str) -> str | None:
+    """Returns the language that a file's suffix names, if it names one."""
+    from t2t_keras.evaluation.moses import LANGUAGES
+
+    code = Path(path.removesuffix(".gz")).suffix.removeprefix(".")
+    return code if code in LANGUAGES else None
 
 
 def _mode(args: argparse.Namespace) -> str:
@@ -209,11 +238,13 @@ def _show_evaluate(result: dict[str, Any]) -> str:
     rows = {k: v for k, v in result.items() if k not in ("bleu", "f1")}
     if "f1" in result:
         return f"{table(rows)}\n\n{_show_summaries(result['f1'])}"
-    scores = dict(result.get("bleu", {}))
-    signatures = scores.pop("signatures", {})
-    scores.pop("signature", None)
-    signed = {k: f"{v:6.2f}  {signatures[k]}" for k, v in scores.items()}
-    return table(rows | signed)
+    if "bleu" not in result:
+        return table(rows)
+    scores = result["bleu"]
+    signed = {k: f"{scores[k]:6.2f}  {it}" for k, it in scores["signatures"].items()}
+    if scores["language"]:
+        return table(rows | {"language": scores["language"]} | signed)
+    return f"{table(rows | signed)}\n\n{_NO_LANGUAGE}"
 
 
 def _f1_flags(parser: argparse.ArgumentParser) -> None:
@@ -264,6 +295,7 @@ VERBS = {
         _evaluate,
         _show_evaluate,
         uses_tensorflow=lambda args: not args.hypotheses,
+        check=_check_evaluate,
     ),
     "f1": Verb(
         "score bracketed trees as EVALB does",

@@ -1,14 +1,15 @@
 r"""Text as the verbs read and write it: a sentence a line, UTF-8, `\n` only."""
 
 import contextlib
+import os
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TextIO
 
 from t2t_keras.data import sources
-from t2t_keras.data.files import open_lines
 from t2t_keras.errors import UserError
 
-_STDIN, _STDOUT = 0, 1
+STDIN, STDOUT = 0, 1
 
 
 def read_lines(path: str | None) -> Iterator[str]:
@@ -20,7 +21,7 @@ def read_lines(path: str | None) -> Iterator[str]:
     if path is not None:
         yield from sources.read_lines(path)
         return
-    with open(_STDIN, "rb", closefd=False) as file:
+    with open(STDIN, "rb", closefd=False) as file:
         for number, line in enumerate(file, 1):
             try:
                 text = line.decode("utf-8-sig" if number == 1 else "utf-8")
@@ -31,16 +32,48 @@ def read_lines(path: str | None) -> Iterator[str]:
             yield text.removesuffix("\n").removesuffix("\r")
 
 
+def count_lines(path: str | Path | None) -> int | None:
+    """Returns how many lines `read_lines` will yield; None if that is not known.
+
+    Only a regular file can be read twice.
+    """
+    if path is None or not Path(path).is_file():
+        return None
+    return sum(1 for _ in sources.read_lines(path))
+
+
 @contextlib.contextmanager
 def open_output(path: str | None) -> Iterator[TextIO]:
     """Opens a file, or standard output, for writing lines.
 
-    A file bears its name only once it is complete.
+    A file bears its name only once it is complete. After Ctrl-C the lines written so
+    far stay in `{path}.incomplete`.
+
+    Raises:
+        KeyboardInterrupt: with a message that says so.
     """
+    kind = {"mode": "w", "encoding": "utf-8", "newline": "\n"}
     if path is None:
-        kind = {"mode": "w", "encoding": "utf-8", "newline": "\n"}
-        with open(_STDOUT, closefd=False, **kind) as file:
+        with open(STDOUT, closefd=False, **kind) as file:
             yield file
-    else:
-        with open_lines(path) as file:
+        return
+    if Path(path).exists() and not Path(path).is_file():  # a pipe or a device
+        with open(path, **kind) as file:
             yield file
+        return
+    incomplete = Path(f"{path}.incomplete")
+    try:
+        with open(incomplete, **kind) as file:
+            yield file
+        os.replace(incomplete, path)
+    except KeyboardInterrupt:
+        lines = count_lines(incomplete)
+        if not lines:
+            incomplete.unlink(missing_ok=True)
+            raise
+        raise KeyboardInterrupt(
+            f"the first {lines:,} lines of output are in {incomplete}"
+        ) from None
+    except BaseException:
+        incomplete.unlink(missing_ok=True)
+        raise

@@ -14,6 +14,7 @@ from t2t_keras import registry
 from t2t_keras.cli import attention, data, describe, evaluation, training, translation
 from t2t_keras.cli.verb import Verb
 from t2t_keras.errors import UserError
+from t2t_keras.standard_error import diverted_stderr
 
 _VERBS: dict[str, Verb] = {
     **data.VERBS,
@@ -23,6 +24,9 @@ _VERBS: dict[str, Verb] = {
     **evaluation.VERBS,
     **attention.VERBS,
 }
+
+# What the driver of an NVIDIA GPU makes.
+_NVIDIA = ("/dev/nvidia0", "/proc/driver/nvidia")
 
 _WORKFLOW = """\
 the workflow:
@@ -43,6 +47,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     argv = sys.argv[1:] if argv is None else argv
     verb = ""
     try:
+        _require_standard_streams()
         args = _parse(argv)
         verb = f" {args.verb}"
         _run(args)
@@ -59,8 +64,28 @@ def main(argv: Sequence[str] | None = None) -> int:
         if error.filename is None:
             raise
         return _fail(f"t2t{verb}: error: {error.filename}: {error.strerror}", 2)
-    except KeyboardInterrupt:
-        return _fail(f"t2t{verb}: interrupted", 130)
+    except KeyboardInterrupt as interrupt:
+        return _fail("; ".join([f"t2t{verb}: interrupted", *interrupt.args]), 130)
+
+
+def _require_standard_streams() -> None:
+    """Refuses a closed standard output.
+
+    The others, if closed, are opened to nowhere: otherwise the next file to be opened
+    would become standard input or standard error.
+    """
+    is_closed = sys.stdout is None
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115  (until the end)
+    if is_closed:
+        raise UserError(
+            "standard output is closed; redirect it to a file or to /dev/null"
+        )
 
 
 def _run(args: argparse.Namespace) -> None:
@@ -77,11 +102,12 @@ def _run(args: argparse.Namespace) -> None:
             f"KERAS_BACKEND is '{backend}', and this needs TensorFlow: unset it or set "
             "it to tensorflow"
         )
-    if needs_tensorflow:
-        _import_tensorflow()
     with contextlib.redirect_stdout(sys.stderr):  # whatever a library prints
         if getattr(args, "usr_dir", None):
             registry.load_usr_dir(args.usr_dir)
+        verb.check(args)
+        if needs_tensorflow:
+            _import_tensorflow()
         result = verb.run(args)
     text = json.dumps(result) if args.json else verb.show(result)
     if text:
@@ -89,19 +115,25 @@ def _run(args: argparse.Namespace) -> None:
 
 
 def _import_tensorflow() -> None:
-    """Imports TensorFlow without the remarks that no setting of its own mutes.
+    """Imports TensorFlow without its remarks about a machine that has no GPU.
 
-    They come from C++ before its logging is set up, so that the file is diverted.
+    They come from C++, the last one when devices are listed, and no setting mutes them
+    all: so the file is diverted. They are shown if there is a GPU that cannot be used.
     """
-    stderr = os.dup(2)
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, 2)
-    try:
-        import tensorflow  # noqa: F401
-    finally:
-        os.dup2(stderr, 2)
-        os.close(stderr)
-        os.close(nowhere)
+    with diverted_stderr() as remarks:
+        import tensorflow as tf
+
+        has_gpu = bool(tf.config.list_physical_devices("GPU"))
+        remarks.seek(0)
+        text = remarks.read().decode("utf-8", "replace")
+    hidden = os.environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1")
+    if not has_gpu and not hidden and any(map(os.path.exists, _NVIDIA)):
+        print(
+            f"{text}t2t: TensorFlow cannot use the NVIDIA GPU of this machine, and the "
+            "CPU is used; install t2t_keras[gpu] or mend the driver "
+            "(TF_CPP_MIN_LOG_LEVEL=0 shows more), or set CUDA_VISIBLE_DEVICES=-1",
+            file=sys.stderr,
+        )
 
 
 def _fail(message: str, code: int) -> int:

@@ -9,7 +9,14 @@ import time
 from pathlib import Path
 from typing import Any
 
-from t2t_keras.cli.decoding import add_decoding_flags, add_raw, decoding_options
+from t2t_keras import registry
+from t2t_keras.cli.checks import require_directory, require_run, require_weights
+from t2t_keras.cli.decoding import (
+    add_decoding_flags,
+    add_raw,
+    check_decoding,
+    decoding_options,
+)
 from t2t_keras.cli.verb import (
     Verb,
     add_checkpoint,
@@ -21,6 +28,9 @@ from t2t_keras.cli.verb import (
     seed,
     table,
 )
+from t2t_keras.errors import UserError
+from t2t_keras.serving.export_dir import require_free
+from t2t_keras.training.options import TrainOptions
 
 
 def _train_flags(parser: argparse.ArgumentParser) -> None:
@@ -81,7 +91,10 @@ def _watching_flags(parser: argparse.ArgumentParser) -> None:
     )
     saving = parser.add_mutually_exclusive_group()
     saving.add_argument(
-        "--save_every", type=positive, metavar="STEPS", help="steps between checkpoints"
+        "--save_every",
+        type=positive,
+        metavar="STEPS",
+        help="steps between checkpoints (default: a 40th of all, from 25 to 1000)",
     )
     saving.add_argument(
         "--save_minutes",
@@ -119,7 +132,8 @@ def _watching_flags(parser: argparse.ArgumentParser) -> None:
         "--average_last",
         type=not_negative,
         metavar="N",
-        help="checkpoints whose average is evaluated at the end (default: 5); 0: none",
+        help="checkpoints whose average is evaluated at the end and kept, for `t2t "
+        "translate` and all others to use (default: 10); 0: none",
     )
     parser.add_argument(
         "--max_minutes",
@@ -137,14 +151,29 @@ def _batch_tokens(text: str) -> int | str:
 _batch_tokens.__name__ = "positive integer"
 
 
-def _train(args: argparse.Namespace) -> dict[str, Any]:
-    from t2t_keras.training.launch import train
-    from t2t_keras.training.options import TrainOptions
-
+def _train_options(args: argparse.Namespace) -> TrainOptions:
     given = {
         field.name: getattr(args, field.name)
         for field in dataclasses.fields(TrainOptions)
     }
+    return TrainOptions(**{k: v for k, v in given.items() if v is not None})
+
+
+def _check_train(args: argparse.Namespace) -> None:
+    from t2t_keras.data.manifest import Manifest
+
+    problem = registry.problem(args.problem)
+    registry.hparams(args.hparams_set).parse(args.hparams)
+    _train_options(args)
+    if args.memory_gb is not None and args.batch_tokens != "auto":
+        raise UserError("--memory_gb needs --batch_tokens auto beside it")
+    require_weights(args.init_from)
+    Manifest.open(Path(args.data_dir), problem.data_name)
+
+
+def _train(args: argparse.Namespace) -> dict[str, Any]:
+    from t2t_keras.training.launch import train
+
     result = train(
         args.problem,
         args.hparams_set,
@@ -159,7 +188,7 @@ def _train(args: argparse.Namespace) -> dict[str, Any]:
         accumulate=args.accumulate,
         simulate_devices=args.simulate_devices,
         usr_dir=args.usr_dir,
-        options=TrainOptions(**{k: v for k, v in given.items() if v is not None}),
+        options=_train_options(args),
     )
     stopped_by = result.stopped_by
     by_signal = stopped_by in signal.Signals.__members__
@@ -198,6 +227,10 @@ def _average_flags(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def _check_average(args: argparse.Namespace) -> None:
+    require_directory("output_dir", args.output_dir)
+
+
 def _average(args: argparse.Namespace) -> dict[str, Any]:
     from t2t_keras.training.average import average_run
 
@@ -210,6 +243,9 @@ def _average(args: argparse.Namespace) -> dict[str, Any]:
 def _export_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--output_dir", required=True, help="a run directory")
     parser.add_argument("--export_dir", required=True, help="the new folder to write")
+    parser.add_argument(
+        "--overwrite", action="store_true", help="replace the export that is there"
+    )
     parser.add_argument(
         "--format",
         choices=["savedmodel"],
@@ -225,13 +261,24 @@ def _export_flags(parser: argparse.ArgumentParser) -> None:
     add_decoding_flags(parser)
 
 
+def _check_export(args: argparse.Namespace) -> None:
+    require_run(args.output_dir)
+    require_free(Path(args.export_dir), args.overwrite)
+    check_decoding(args)
+
+
 def _export(args: argparse.Namespace) -> dict[str, Any]:
     from t2t_keras.serving.saved_model import export_saved_model
     from t2t_keras.training.run_dir import RunDirectory
 
     start = time.monotonic()
     translator = RunDirectory(args.output_dir).translator(args.checkpoint)
-    size = export_saved_model(translator, args.export_dir, **decoding_options(args))
+    size = export_saved_model(
+        translator,
+        args.export_dir,
+        overwrite=args.overwrite,
+        **decoding_options(args),
+    )
     return {
         "export_dir": args.export_dir,
         "bytes": size,
@@ -246,6 +293,7 @@ VERBS = {
         _train,
         _show_train,
         uses_tensorflow=True,
+        check=_check_train,
     ),
     "average": Verb(
         "average the newest checkpoints of a run",
@@ -253,6 +301,7 @@ VERBS = {
         _average,
         lambda result: result["checkpoint"],
         uses_tensorflow=True,
+        check=_check_average,
     ),
     "export": Verb(
         "write a trained model for serving: strings in, strings out",
@@ -260,5 +309,6 @@ VERBS = {
         _export,
         table,
         uses_tensorflow=True,
+        check=_check_export,
     ),
 }

@@ -1,15 +1,26 @@
 """The verbs that run a trained model on text: `translate`, `score`."""
 
 import argparse
+import contextlib
 import itertools
 import math
+import os
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from typing import Any, TextIO
 
-from t2t_keras.cli.decoding import Output, add_decoding_flags, add_raw, open_decoder
-from t2t_keras.cli.lines import open_output, read_lines
+from t2t_keras.cli.checks import require_readable, require_run, require_writable
+from t2t_keras.cli.decoding import (
+    Advance,
+    Output,
+    add_decoding_flags,
+    add_raw,
+    check_decoder,
+    open_decoder,
+)
+from t2t_keras.cli.lines import STDOUT, count_lines, open_output, read_lines
 from t2t_keras.cli.verb import (
     Verb,
     add_checkpoint,
@@ -58,14 +69,23 @@ def _translate_flags(parser: argparse.ArgumentParser) -> None:
     sampling.add_argument("--seed", type=seed, help="of the draws")
 
 
+def _check_translate(args: argparse.Namespace) -> None:
+    if args.input is None and sys.stdin is None:
+        raise UserError("standard input is closed; give --input FILE")
+    check_decoder(args)
+    require_readable(args.input)
+    require_writable("output", args.output)
+
+
 def _translate(args: argparse.Namespace) -> dict[str, Any]:
     decode = open_decoder(args)
     numbered = args.scores or (args.n_best or 1) > 1
     start, count = time.monotonic(), 0
     repaired: list[bool | None] = []  # of the best outputs
-    with open_output(args.output) as output:
+    with open_output(args.output) as output, _progress(args) as advance:
         for lines in _chunks(args.input):
-            for number, hypotheses in enumerate(decode(lines, count), count + 1):
+            outputs = decode(lines, count, advance)
+            for number, hypotheses in enumerate(outputs, count + 1):
                 _write(output, number, hypotheses, numbered)
                 repaired.append(hypotheses[0].is_repaired)
             output.flush()
@@ -74,6 +94,18 @@ def _translate(args: argparse.Namespace) -> dict[str, Any]:
     if repaired and None not in repaired:
         result["repaired"] = sum(repaired) / count
     return result
+
+
+def _progress(
+    args: argparse.Namespace,
+) -> AbstractContextManager[Advance | None]:
+    """Shows progress, except where a person sees the lines themselves."""
+    is_interactive = args.input is None and sys.stdin.isatty()
+    if is_interactive or (args.output is None and os.isatty(STDOUT)):
+        return contextlib.nullcontext()
+    from t2t_keras.data.progress import progress
+
+    return progress("translate", "sentences", count_lines(args.input))
 
 
 def _chunks(path: str | None) -> Iterator[list[str]]:
@@ -104,11 +136,10 @@ def _write(
 
 
 def _show_translate(result: dict[str, Any]) -> str:
-    message = f"{result['sentences']} sentences in {result['seconds']:.1f} s"
     if result.get("repaired"):
-        message += f"; {result['repaired']:.1%} of the outputs were no trees over the "
-        message += "words and were repaired"
-    print(message, file=sys.stderr)
+        share = f"{result['repaired']:.1%} of the outputs"
+        message = f"{share} were no trees over the words and were repaired"
+        print(message, file=sys.stderr)
     return ""
 
 
@@ -123,6 +154,13 @@ def _score_flags(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="writes `log-probability TAB tokens` for each line",
     )
+
+
+def _check_score(args: argparse.Namespace) -> None:
+    require_run(args.output_dir)
+    require_readable(args.source)
+    require_readable(args.target)
+    require_writable("output", args.output)
 
 
 def _score(args: argparse.Namespace) -> dict[str, Any]:
@@ -156,6 +194,7 @@ VERBS = {
         _translate,
         _show_translate,
         uses_tensorflow=True,
+        check=_check_translate,
     ),
     "score": Verb(
         "tell how probable a model finds given translations",
@@ -163,5 +202,6 @@ VERBS = {
         _score,
         table,
         uses_tensorflow=True,
+        check=_check_score,
     ),
 }

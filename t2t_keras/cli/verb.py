@@ -19,6 +19,8 @@ class Verb:
         run: does the work; returns the object that `--json` prints.
         show: that object as text for people; an empty text prints nothing.
         uses_tensorflow: whether it needs TensorFlow, which may depend on its flags.
+        check: refuses mistakes that can be told without TensorFlow, before it is
+            imported.
     """
 
     summary: str
@@ -26,6 +28,7 @@ class Verb:
     run: Callable[[argparse.Namespace], dict[str, Any]]
     show: Callable[[dict[str, Any]], str]
     uses_tensorflow: bool | Callable[[argparse.Namespace], bool] = False
+    check: Callable[[argparse.Namespace], None] = lambda args: None
 
     def needs_tensorflow(self, args: argparse.Namespace) -> bool:
         """Whether it is of no use without TensorFlow when called with these flags."""

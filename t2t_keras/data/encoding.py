@@ -16,7 +16,7 @@ from t2t_keras.data import duplicates
 from t2t_keras.data.cleaning import reason_by_length, reason_by_text
 from t2t_keras.data.example import example
 from t2t_keras.data.shuffle import order_key, spilled
-from t2t_keras.data.tfrecord import frames
+from t2t_keras.data.tfrecord import frame
 from t2t_keras.data.workers import worker_pool
 from t2t_keras.errors import UserError
 from t2t_keras.problem import Cleaning, Pair
@@ -182,11 +182,11 @@ class _Examples:
     def finish(self) -> tuple[dict[int, bytes], bytes]:
         """Returns the records by shard, and the hashes."""
         spills: dict[int, list[bytes]] = collections.defaultdict(list)
-        records = frames(self._payloads)
-        for key, record, lengths in zip(
-            self._keys, records, self._lengths, strict=True
+        for key, payload, lengths in zip(
+            self._keys, self._payloads, self._lengths, strict=True
         ):
-            spills[key % self._rule.num_shards].append(spilled(key, record, *lengths))
+            shard = key % self._rule.num_shards
+            spills[shard].append(spilled(key, frame(payload), *lengths))
         joined = {shard: b"".join(records) for shard, records in spills.items()}
         return joined, b"".join(self._hashes)
 

@@ -11,6 +11,8 @@ from typing import Any, TextIO
 
 import numpy as np
 
+from t2t_keras.errors import UserError
+
 
 @contextlib.contextmanager
 def atomic(path: Path) -> Iterator[Path]:
@@ -57,9 +59,27 @@ def write_json(path: Path, value: Any) -> None:
         incomplete.write_text(text, encoding="utf-8")
 
 
-def read_json(path: Path) -> Any:
-    """Reads what `write_json` wrote; None where there is no such file."""
-    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
+def read_json(
+    path: Path, otherwise: str = "remove it and run the same command again"
+) -> Any:
+    """Reads what `write_json` wrote; None where there is no such file.
+
+    Args:
+        path: the file.
+        otherwise: what to do if it is damaged and there is no copy.
+
+    Raises:
+        UserError: the file is damaged.
+    """
+    if not path.exists():
+        return None
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except ValueError:
+        raise UserError(
+            f"{path} is damaged: it is not valid JSON; restore it from a copy, or "
+            f"{otherwise}"
+        ) from None
 
 
 def write_array(path: Path, array: np.ndarray) -> None:

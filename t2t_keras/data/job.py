@@ -13,6 +13,7 @@ import os
 import shutil
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -20,7 +21,8 @@ from t2t_keras.data.cleaning import reason_by_text, reasons
 from t2t_keras.data.duplicates import repeated
 from t2t_keras.data.encoding import CHUNK, Rule, encoders
 from t2t_keras.data.files import read_json, sha256, write_array, write_json
-from t2t_keras.data.manifest import SPLITS, Manifest, Recipe, complete
+from t2t_keras.data.lock import lock, purpose_of_holder
+from t2t_keras.data.manifest import SPLITS, Manifest, Recipe
 from t2t_keras.data.progress import progress, say
 from t2t_keras.data.records import (
     index_path,
@@ -31,7 +33,7 @@ from t2t_keras.data.records import (
 )
 from t2t_keras.data.share import Share
 from t2t_keras.data.shuffle import read_sorted
-from t2t_keras.data.task import Task, at_work, lock, purpose_of_holder
+from t2t_keras.data.task import Task, at_work
 from t2t_keras.data.vocabulary import (
     SIDES,
     Side,
@@ -56,6 +58,7 @@ class Job:
         work: where it is made.
         task: the share of the work that is done here.
         workers: number of processes.
+        earlier: what the directory holds, to which splits are added; None: nothing.
     """
 
     problem: Problem
@@ -64,9 +67,14 @@ class Job:
     work: Path
     task: Task
     workers: int
+    earlier: Manifest | None = None
 
-    def run(self) -> Manifest | None:
-        """Makes what is not there yet, and moves everything into its place."""
+    def run(self) -> bool:
+        """Makes what is not there yet, and moves everything into its place.
+
+        Returns:
+            Whether the directory is complete: no share of another task is missing.
+        """
         with self._alone():
             self._refuse_others()
             if self._is_to_do():
@@ -83,9 +91,9 @@ class Job:
                     say(
                         f"{self.work}: still to do: task {', '.join(map(str, missing))}"
                     )
-                    return None
+                    return False
                 manifest = self._manifest(self._write())
-                if not manifest.examples["train"]:
+                if not (self.earlier or manifest.examples["train"]):
                     raise UserError(
                         "not one training pair is left of "
                         f"{self._pairs['train']:,}: dropped were "
@@ -94,14 +102,11 @@ class Job:
                     )
                 manifest.save(self._done(self._manifest_name))
             self._publish()
-        # What an earlier run had left to publish may be of another recipe.
-        manifest = complete(self.recipe, self.data_dir)
-        assert manifest is not None
-        return manifest
+        return True
 
     def _alone(self) -> contextlib.AbstractContextManager[None]:
         """Keeps the other tasks waiting."""
-        return lock(self.work / "lock", wait=True)
+        return lock(self.work / "lock", refusal=None)
 
     def _refuse_others(self) -> None:
         """Refuses to work beside tasks of another division or for other data.
@@ -123,7 +128,8 @@ class Job:
 
     def _is_to_do(self) -> bool:
         """Whether the files are yet to be made, and not just to be published."""
-        if Manifest.path(self.data_dir, self.problem.data_name).exists():
+        present = Manifest.load(Manifest.path(self.data_dir, self.problem.data_name))
+        if present is not None and present.has(self.recipe.sources):
             return False  # another task was faster
         return not self._done(self._manifest_name).exists()
 
@@ -162,8 +168,8 @@ class Job:
         path = self.work / "pairs.json"
         pairs: dict[Split, int] = read_json(path) or {}
         left_out: dict[Split, dict[str, int]] = read_json(self._left_out) or {}
-        for split in SPLITS:
-            if split not in self.problem.sources or split in pairs:
+        for split in self._splits:
+            if split in pairs:
                 continue
             count = 0
             with progress(f"counting {split}", "pairs") as advance:
@@ -180,19 +186,29 @@ class Job:
         return pairs
 
     @property
+    def _splits(self) -> list[Split]:
+        """The splits to make, in their order."""
+        present = self.earlier.sources if self.earlier else ()
+        return [s for s in SPLITS if s in self.recipe.sources and s not in present]
+
+    @property
     def _left_out(self) -> Path:
         """The file with what the sources themselves left out, by split and reason."""
         return self.work / "left_out.json"
 
     def _vocabulary(self, side: Side) -> Path:
         """Returns where the vocabulary of a side is now."""
+        if self.earlier:
+            return self.data_dir / self.earlier.vocab_files[side]
         name = vocab_files(self.problem)[side]
         if name in self.recipe.given_vocabularies:
             return self.data_dir / name
         return self._done(name)
 
     def _train_vocabularies(self, pairs: dict[Split, int]) -> None:
-        """Trains one vocabulary for both sides, or one for each."""
+        """Trains one vocabulary for both sides, or one for each, if there is none."""
+        if self.earlier:
+            return
         total = pairs["train"]
         size = sample_size(self.problem, total)
         sides = [(0, 1)] if self.problem.shared_vocab else [(0,), (1,)]
@@ -285,33 +301,34 @@ class Job:
         return self.work / f"{split}.lengths-{shard:05d}.npy"
 
     def _manifest(self, dropped: dict[Split, Counter[str]]) -> Manifest:
-        """Returns the manifest of the finished files."""
+        """Returns the manifest of the finished files, and of the earlier ones."""
         files = {side: self._vocabulary(side) for side in SIDES}
-        splits = [split for split in SPLITS if split in dropped]
         reasons_ = reasons(self.problem.cleaning)
-        totals = {split: self._totals(split) for split in splits}
+        totals = {split: self._totals(split) for split in self._splits}
         left_out = read_json(self._left_out)
+        examples = {split: total["examples"] for split, total in totals.items()}
+        tokens = {
+            split: {side: total[side] for side in SIDES}
+            for split, total in totals.items()
+        }
+        dropped_ = {
+            split: {
+                **{reason: dropped[split][reason] for reason in reasons_},
+                **left_out[split],
+            }
+            for split in self._splits
+        }
+        earlier = self.earlier
         return Manifest(
-            **{
-                field.name: getattr(self.recipe, field.name)
-                for field in dataclasses.fields(Recipe)
-            },
+            **self.recipe.values(),
             vocab_files={side: path.name for side, path in files.items()},
             vocab_sizes={
                 side: load_tokenizer(path).vocab_size for side, path in files.items()
             },
             vocab_sha256={side: sha256(path) for side, path in files.items()},
-            examples={split: totals[split]["examples"] for split in splits},
-            dropped={
-                split: {
-                    **{reason: dropped[split][reason] for reason in reasons_},
-                    **left_out[split],
-                }
-                for split in splits
-            },
-            tokens={
-                split: {side: totals[split][side] for side in SIDES} for split in splits
-            },
+            examples=_in_order(examples, earlier.examples if earlier else {}),
+            dropped=_in_order(dropped_, earlier.dropped if earlier else {}),
+            tokens=_in_order(tokens, earlier.tokens if earlier else {}),
         )
 
     def _totals(self, split: Split) -> Counter[str]:
@@ -331,3 +348,9 @@ class Job:
             for name in sorted(names, key=lambda name: name == self._manifest_name):
                 os.replace(self._done(name), self.data_dir / name)
         shutil.rmtree(self.work)
+
+
+def _in_order(new: dict[Split, Any], earlier: dict[Split, Any]) -> dict[Split, Any]:
+    """Returns the values of new and earlier splits, in the order of the splits."""
+    both = {**earlier, **new}
+    return {split: both[split] for split in SPLITS if split in both}

@@ -2,7 +2,9 @@
 
 import dataclasses
 import hashlib
+import itertools
 import json
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -82,7 +84,9 @@ class Recipe:
     @classmethod
     def load(cls, path: Path) -> Self | None:
         """Returns what `save` wrote; None where there is no such file."""
-        fields: dict[str, Any] | None = read_json(path)
+        fields: dict[str, Any] | None = read_json(
+            path, otherwise="generate the data in another --data_dir"
+        )
         if fields is None:
             return None
         try:
@@ -97,32 +101,40 @@ class Recipe:
         """Writes it as JSON, atomically."""
         write_json(path, dataclasses.asdict(self))
 
-    def digest(self, but: tuple[str, ...] = ()) -> str:
-        """Returns a SHA-256 that changes with any field, except some."""
-        fields = {k: v for k, v in dataclasses.asdict(self).items() if k not in but}
-        return hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()
+    def values(self) -> dict[str, Any]:
+        """Returns the fields of the recipe by name, without those of a manifest."""
+        names = (field.name for field in dataclasses.fields(Recipe))
+        return {name: getattr(self, name) for name in names}
 
-    def differences(self, other: "Recipe", but: tuple[str, ...] = ()) -> list[str]:
-        """Says what is different in another recipe, one phrase for each field.
+    def added_to(self, manifest: "Manifest") -> "Recipe":
+        """Returns the recipe of a manifest with the splits of this one besides."""
+        both = {**manifest.sources, **self.sources}
+        sources = {split: both[split] for split in SPLITS if split in both}
+        return Recipe(**manifest.values() | {"sources": sources})
 
-        Args:
-            other: the recipe that is asked for.
-            but: fields that do not count.
-        """
+    def digest(self) -> str:
+        """Returns a SHA-256 that changes with any field."""
+        return _digest(dataclasses.asdict(self))
+
+    def differences(self, other: "Recipe") -> list[str]:
+        """Says what is different in the recipe asked for, a phrase for each field."""
         phrases = []
-        for field in dataclasses.fields(Recipe):
-            here, there = getattr(self, field.name), getattr(other, field.name)
-            if here == there or field.name in but:
-                continue
+        asked = other.values()
+        for name, here in self.values().items():
+            there = asked[name]
             if isinstance(here, dict):
                 phrases += [
-                    f"{field.name} '{key}' " + _change(here.get(key), there.get(key))
+                    f"{name} '{key}' " + _change(here.get(key), there.get(key))
                     for key in sorted(here.keys() | there.keys())
                     if here.get(key) != there.get(key)
                 ]
-            else:
-                phrases.append(f"{field.name} was {here!r} and is now {there!r}")
+            elif here != there:
+                phrases.append(f"{name} was {here!r} and is now {there!r}")
         return phrases
+
+
+def _digest(fields: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()
 
 
 def _change(here: Any, there: Any) -> str:
@@ -153,10 +165,45 @@ class Manifest(Recipe):
     dropped: dict[Split, dict[str, int]]
     tokens: dict[Split, dict[str, int]]
 
-    @property
-    def fingerprint(self) -> str:
-        """Changes with the examples: a digest of all but where pieces came from."""
-        return self.digest(but=("given_vocabularies",))
+    def has(self, splits: Iterable[Split]) -> bool:
+        """Whether it has all of some splits."""
+        return self.sources.keys() >= set(splits)
+
+    def fingerprints(self, split: Split) -> list[str]:
+        """Returns digests of what the examples of a split depend on.
+
+        The first is the one to keep: it does not change when another split is added.
+        The others include other splits, as earlier versions did: of data that are still
+        the same, one of them is what such a version kept.
+        """
+        others = [other for other in self.sources if other != split]
+        return [
+            self._fingerprint((split, *more))
+            for count in range(len(others) + 1)
+            for more in itertools.combinations(others, count)
+        ]
+
+    def _fingerprint(self, splits: Sequence[Split]) -> str:
+        """Returns a digest of all about some splits but where tokens came from."""
+        fields = dataclasses.asdict(self)
+        del fields["given_vocabularies"]
+        for name in ("sources", "examples", "dropped", "tokens"):
+            fields[name] = {split: fields[name].get(split) for split in splits}
+        return _digest(fields)
+
+    def check_vocabularies(self, data_dir: Path) -> None:
+        """Checks that the vocabularies are those that the data was made with.
+
+        Raises:
+            UserError: one of them is missing or has been changed.
+        """
+        for side, name in self.vocab_files.items():
+            path = Path(data_dir) / name
+            if not path.exists() or sha256(path) != self.vocab_sha256[side]:
+                raise UserError(
+                    f"{path} is not the vocabulary that the data was made with; bring "
+                    "it back or generate the data in another --data_dir"
+                )
 
     @staticmethod
     def path(data_dir: Path, data_name: str) -> Path:
@@ -180,11 +227,14 @@ class Manifest(Recipe):
         return manifest
 
 
-def complete(recipe: Recipe, data_dir: Path) -> Manifest | None:
-    """Returns the manifest if the directory holds all the data of this recipe.
+def held(recipe: Recipe, data_dir: Path) -> Manifest | None:
+    """Returns the manifest of a directory if what it holds is as the recipe has it.
+
+    It may have other splits than the recipe. Where the recipe has no training examples
+    the rules for them do not count.
 
     Raises:
-        UserError: it holds those of another recipe, or they have been changed.
+        UserError: it holds something else, or the data have been changed.
     """
     path = Manifest.path(data_dir, recipe.problem)
     manifest = Manifest.load(path)
@@ -198,20 +248,21 @@ def complete(recipe: Recipe, data_dir: Path) -> Manifest | None:
                 "tensor2tensor made"
             )
         return None
-    differences = manifest.differences(recipe, but=("given_vocabularies",))
+    known = manifest.sources
+    asked = {
+        "given_vocabularies": manifest.given_vocabularies,
+        "sources": {split: recipe.sources.get(split, known[split]) for split in known},
+    }
+    if "train" not in recipe.sources:
+        asked = manifest.values() | asked | {"vocab_size": recipe.vocab_size}
+    differences = manifest.differences(dataclasses.replace(recipe, **asked))
     if differences:
         raise UserError(
             f"{data_dir} holds data of '{recipe.problem}' made otherwise "
             f"({'; '.join(differences)}); give another --data_dir, or remove the old "
             "data"
         )
-    for side, name in manifest.vocab_files.items():
-        path = data_dir / name
-        if not path.exists() or sha256(path) != manifest.vocab_sha256[side]:
-            raise UserError(
-                f"{path} is not the vocabulary that the data was made with; bring it "
-                "back or generate the data in another --data_dir"
-            )
+    manifest.check_vocabularies(data_dir)
     for split in manifest.examples:
         find_shards(data_dir, recipe.problem, split)
     return manifest

@@ -1,6 +1,7 @@
 """From records to padded batches of ids, in the background, by tf.data."""
 
 from collections.abc import Callable, Iterable, Iterator
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -80,6 +81,24 @@ def read_pairs(index: RecordIndex, records: Iterable[int]) -> Iterator[Pair]:
     for payload in index.read(list(records)):
         example = tf.io.parse_single_example(payload, _FEATURES)
         yield tuple(example[name].numpy().tolist() for name in _FEATURES)
+
+
+def elements(dataset: Iterable[Any], index: RecordIndex) -> Iterator[Any]:
+    """Yields the elements of a dataset that reads from an index.
+
+    Args:
+        dataset: what a function above returns, perhaps distributed over replicas.
+        index: the one that it reads from.
+
+    Raises:
+        UserError: a record is damaged, see `RecordIndex.read`.
+    """
+    try:
+        yield from dataset
+    except tf.errors.OpError:
+        if index.damage:
+            raise index.damage[0] from None
+        raise
 
 
 def rows_each(rows: int, num_replicas: int, micro_batches: int = 1) -> int:

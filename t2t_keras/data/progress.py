@@ -4,17 +4,24 @@ import contextlib
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 
 from rich.console import Console
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
     Progress,
+    ProgressColumn,
+    Task,
     TextColumn,
     TimeRemainingColumn,
 )
+from rich.text import Text
 
 _SECONDS_BETWEEN_LINES = 10.0
+
+# What `progress` is: (task, unit, total) -> what to call with the units done.
+Meter = Callable[[str, str, int], AbstractContextManager[Callable[[int], None]]]
 
 
 def say(message: str) -> None:
@@ -38,6 +45,11 @@ def progress(
         A function to call with the number of units done since the last call.
     """
     start, count = time.monotonic(), 0
+
+    def rate() -> str:
+        seconds = time.monotonic() - start
+        return _rate(count / seconds, unit) if seconds else "at once"
+
     console = Console(stderr=True)
     with contextlib.ExitStack() as stack:
         if console.is_terminal:
@@ -45,7 +57,7 @@ def progress(
             row = bar.add_task(task, total=total, completed=done)
             show = lambda: bar.update(row, completed=done + count)  # noqa: E731
         else:
-            show = _lines(task, unit, total, lambda: done + count)
+            show = _lines(task, unit, total, lambda: (done + count, rate()))
 
         def advance(units: int) -> None:
             nonlocal count
@@ -54,8 +66,24 @@ def progress(
 
         yield advance
     seconds = time.monotonic() - start
-    rate = f"{count / seconds:,.0f} {unit}/s" if seconds else "at once"
-    say(f"{task}: {done + count:,} {unit} in {seconds:,.1f} s ({rate})")
+    say(f"{task}: {done + count:,} {unit} in {seconds:,.1f} s ({rate()})")
+
+
+def _rate(per_second: float, unit: str) -> str:
+    """Formats how many units are done in a second."""
+    digits = 0 if per_second >= 10 else 2
+    return f"{per_second:,.{digits}f} {unit}/s"
+
+
+class _RateColumn(ProgressColumn):
+    """Units in a second, lately."""
+
+    def __init__(self, unit: str) -> None:
+        super().__init__()
+        self._unit = unit
+
+    def render(self, task: Task) -> Text:
+        return Text(_rate(task.speed, self._unit) if task.speed else "")
 
 
 def _bar(unit: str, console: Console) -> Progress:
@@ -65,6 +93,7 @@ def _bar(unit: str, console: Console) -> Progress:
         BarColumn(),
         MofNCompleteColumn(),
         TextColumn(unit),
+        _RateColumn(unit),
         TimeRemainingColumn(),
         console=console,
         transient=True,
@@ -72,16 +101,25 @@ def _bar(unit: str, console: Console) -> Progress:
 
 
 def _lines(
-    task: str, unit: str, total: int | None, count: Callable[[], int]
+    task: str, unit: str, total: int | None, state: Callable[[], tuple[int, str]]
 ) -> Callable[[], None]:
     """Returns a function that prints the state if it has not done so for a while."""
     last = time.monotonic()
 
     def show() -> None:
         nonlocal last
-        if time.monotonic() - last > _SECONDS_BETWEEN_LINES and count() != total:
+        count, rate = state()
+        if time.monotonic() - last > _SECONDS_BETWEEN_LINES and count != total:
             last = time.monotonic()
             of = f" of {total:,}" if total else ""
-            say(f"{task}: {count():,}{of} {unit}")
+            say(f"{task}: {count:,}{of} {unit} ({rate})")
 
     return show
+
+
+@contextlib.contextmanager
+def unwatched(
+    task: str, unit: str, total: int | None = None
+) -> Iterator[Callable[[int], None]]:
+    """A `Meter` that shows nothing."""
+    yield lambda units: None

@@ -7,10 +7,12 @@ split stands `{data_name}-{split}.index.npz`: the lengths of every record.
 
 import contextlib
 import dataclasses
+import itertools
 import os
 import re
+import zipfile
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import BinaryIO, Self
@@ -18,7 +20,8 @@ from typing import BinaryIO, Self
 import numpy as np
 
 from t2t_keras.data.files import atomic
-from t2t_keras.data.tfrecord import BEFORE_PAYLOAD, FRAME
+from t2t_keras.data.progress import say
+from t2t_keras.data.tfrecord import FRAME, payload_of, read_record
 from t2t_keras.errors import UserError
 
 _EDGE = 4096  # bytes at both ends of a shard that tell whether it is still the same
@@ -39,7 +42,7 @@ def num_train_shards(num_pairs: int) -> int:
 
 
 def write_frames(path: Path, records: Iterable[bytes]) -> None:
-    """Writes a TFRecord file of records that `tfrecord.frames` made, atomically."""
+    """Writes a TFRecord file of records that `tfrecord.frame` made, atomically."""
     with atomic(path) as incomplete, incomplete.open("wb", buffering=1 << 20) as file:
         file.writelines(records)
 
@@ -64,7 +67,7 @@ def find_shards(data_dir: Path, data_name: str, split: str) -> list[Path]:
     if not found:
         raise UserError(
             f"there is no {split} data of '{data_name}' in {data_dir}; "
-            "make it with `t2t datagen`"
+            "`t2t datagen` makes it, and adds it to a directory that has other splits"
         )
     totals = {int(match[2]) for match in found}
     if len(totals) > 1:
@@ -123,10 +126,12 @@ class RecordIndex:
     Attributes:
         files: the shards.
         file: [N] which of them holds the record.
-        offset: [N] where in it the record's payload begins.
-        size: [N] bytes of the payload.
+        offset: [N] where in it the record begins.
+        size: [N] bytes of the record's payload.
         source_length: [N] tokens of `inputs`, EOS included.
         target_length: [N] tokens of `targets`, EOS included.
+        damage: the errors that `read` has raised; tf.data, which calls it, replaces
+            them by its own.
     """
 
     files: list[Path]
@@ -135,6 +140,7 @@ class RecordIndex:
     size: np.ndarray
     source_length: np.ndarray
     target_length: np.ndarray
+    damage: list[UserError] = dataclasses.field(default_factory=list, repr=False)
 
     @classmethod
     def open(cls, data_dir: Path, data_name: str, split: str) -> Self:
@@ -164,7 +170,7 @@ class RecordIndex:
         offsets = []
         for table in lengths:
             frames = table[:, 0].astype(np.int64) + FRAME
-            offsets.append(np.cumsum(frames) - frames + BEFORE_PAYLOAD)
+            offsets.append(np.cumsum(frames) - frames)
         counts = [len(table) for table in lengths]
         return cls(
             files=list(shards),
@@ -180,9 +186,14 @@ class RecordIndex:
         return len(self.size)
 
     def read(self, indices: Sequence[int] | np.ndarray) -> list[bytes]:
-        """Returns the payloads of some records; safe to call from several threads."""
+        """Returns the payloads of some records; safe to call from several threads.
+
+        Raises:
+            UserError: a record is damaged: one of its two checksums is wrong.
+        """
         indices = np.asarray(indices, np.int64)
         places = zip(
+            indices.tolist(),
             self.file[indices].tolist(),
             self.offset[indices].tolist(),
             self.size[indices].tolist(),
@@ -190,11 +201,15 @@ class RecordIndex:
         )
         return [self._read(*place) for place in places]
 
-    def _read(self, file: int, offset: int, size: int) -> bytes:
-        """Reads some bytes of a shard without moving a position others rely on."""
-        payload = os.pread(self._open_files[file].fileno(), size, offset)
-        if len(payload) < size:
-            raise UserError(f"{self.files[file]} has been cut off while it is in use")
+    def _read(self, number: int, file: int, offset: int, size: int) -> bytes:
+        """Reads a record without moving a position that other threads rely on."""
+        record = os.pread(self._open_files[file].fileno(), size + FRAME, offset)
+        payload = payload_of(record)
+        if payload is None or len(payload) != size:
+            first = np.searchsorted(self.file, file)
+            error = _damaged(self.files[file], number - first + 1, offset)
+            self.damage.append(error)
+            raise error
         return payload
 
     @cached_property
@@ -206,11 +221,15 @@ def _load(path: Path, shards: list[Path]) -> list[np.ndarray] | None:
     """Loads the lengths by shard unless there are none, or they are of other shards."""
     if not path.exists():
         return None
-    with np.load(path) as arrays:
-        marks = np.array([_mark(shard) for shard in shards], np.int64)
-        if not np.array_equal(arrays["marks"], marks):
-            return None
-        return [arrays[str(shard)] for shard in range(len(shards))]
+    try:
+        with np.load(path) as arrays:
+            marks = np.array([_mark(shard) for shard in shards], np.int64)
+            if not np.array_equal(arrays["marks"], marks):
+                return None
+            return [arrays[str(shard)] for shard in range(len(shards))]
+    except (ValueError, TypeError, KeyError, EOFError, zipfile.BadZipFile, zlib.error):
+        say(f"{path} is damaged; building it anew from the shards")
+        return None
 
 
 def _scan(shard: Path) -> np.ndarray:
@@ -219,24 +238,47 @@ def _scan(shard: Path) -> np.ndarray:
 
     features = {name: tf.io.RaggedFeature(tf.int64) for name in ("inputs", "targets")}
     parts = [np.empty([0, 3], np.int32)]
-    try:
-        for payloads in tf.data.TFRecordDataset(str(shard)).batch(4096):
-            examples = tf.io.parse_example(payloads, features)
-            columns = [
-                tf.strings.length(payloads),
-                *(examples[name].row_lengths() for name in ("inputs", "targets")),
-            ]
-            parts.append(
-                np.stack([c.numpy().astype(np.int32) for c in columns], axis=1)
-            )
-    except (tf.errors.DataLossError, tf.errors.InvalidArgumentError) as error:
-        raise UserError(
-            f"{shard} is damaged; copy it anew or generate the data again"
-        ) from error
-    lengths = np.concatenate(parts).astype(np.int32)
+    payloads = _payloads(shard)
+    while batch := list(itertools.islice(payloads, 4096)):
+        try:
+            examples = tf.io.parse_example(batch, features)
+        except tf.errors.InvalidArgumentError as error:
+            raise UserError(
+                f"{shard}: a record is not a tf.train.Example of integers; this is not "
+                "data of a sequence-to-sequence problem"
+            ) from error
+        columns = [
+            np.array([len(payload) for payload in batch]),
+            *(examples[name].row_lengths() for name in ("inputs", "targets")),
+        ]
+        parts.append(np.stack(columns, axis=1).astype(np.int32))
+    lengths = np.concatenate(parts)
     if len(lengths) and not lengths.min():  # an absent feature parses as an empty one
         raise UserError(
             f"{shard}: a record lacks `inputs` or `targets`; this is not data of a "
             "sequence-to-sequence problem"
         )
     return lengths
+
+
+def _payloads(shard: Path) -> Iterator[bytes]:
+    """Yields the payloads of a shard; verifies their checksums."""
+    with shard.open("rb", buffering=1 << 20) as file:
+        offset = 0
+        for number in itertools.count(1):
+            record = read_record(file)
+            if not record:
+                return
+            payload = payload_of(record)
+            if payload is None:
+                raise _damaged(shard, number, offset)
+            yield payload
+            offset += len(record)
+
+
+def _damaged(shard: Path, number: int, offset: int) -> UserError:
+    """The error for a record of a shard, numbered from 1, that begins at a byte."""
+    return UserError(
+        f"{shard} is damaged: the checksum of record {number:,} (at byte {offset:,}) "
+        "is wrong; copy the file again, or remove the data and run `t2t datagen` again"
+    )

@@ -1,10 +1,7 @@
 """One of several runs of datagen, on as many machines, that share the work."""
 
-import contextlib
 import dataclasses
-import fcntl
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Self
 
@@ -57,41 +54,6 @@ class Task:
         """Returns which of so many examples it encodes."""
         first, end = (total * n // self.of for n in (self.number - 1, self.number))
         return range(first, end)
-
-
-@contextlib.contextmanager
-def lock(path: Path, *, wait: bool, purpose: str = "") -> Iterator[None]:
-    """Holds a lock, which ends with its process, even if that is killed.
-
-    Args:
-        path: a file in the directory that is worked in; both are made if absent.
-        wait: for another process to give the lock back.
-        purpose: what others shall know of the work.
-
-    Raises:
-        UserError: another process has it, and we do not wait.
-    """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("a") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-        except BlockingIOError:
-            raise at_work(path.parent) from None
-        file.truncate(0)
-        file.write(purpose)
-        file.flush()
-        yield
-
-
-def purpose_of_holder(path: Path) -> str | None:
-    """Returns what the process that holds a lock works for; None if none does."""
-    with path.open("a+") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            file.seek(0)
-            return file.read()
-    return None
 
 
 def at_work(directory: Path) -> UserError:

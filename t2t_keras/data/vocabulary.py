@@ -2,7 +2,9 @@
 
 import functools
 import json
+import os
 import random
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Literal
@@ -19,6 +21,50 @@ _SUFFIXES = {"sentencepiece": ".spm", "t2t_subword": ".subwords"}
 # so many, less than the later stages need. tensor2tensor's trainer is slow.
 _SAMPLE = {"sentencepiece": 250_000, "t2t_subword": 50_000}
 
+# Training pairs -> tokens in the vocabulary: up to so many pairs, so many tokens. Each
+# token must occur often enough to be learned, and the fewer pairs there are, the more
+# a token must be shared between words: Sennrich and Zhang (ACL 2019) gain with 2,000
+# tokens on 5,000 pairs, Gowda and May (EMNLP 2020) find the best results with some
+# 8,000 on a million pairs and 32,000 on 4.5 million.
+_SIZES = {10_000: 2_000, 100_000: 4_000, 500_000: 8_000, 2_000_000: 16_000}
+_LARGEST = 32_000
+
+# Occurrences of a token among the training examples, on average: below, most of the
+# vocabulary is seen too seldom to be learned.
+_FEW_OCCURRENCES = 30
+
+
+def proposed_size(num_pairs: int, num_characters: int = 0) -> int:
+    """Returns the size of a vocabulary that suits a corpus.
+
+    Args:
+        num_pairs: training pairs.
+        num_characters: different characters in their texts. They and the 256 bytes
+            take at most half of the vocabulary, unless it is the largest.
+    """
+    for most, size in _SIZES.items():
+        if num_pairs <= most and size >= 2 * (256 + num_characters):
+            return size
+    return _LARGEST
+
+
+def too_large(size: int, num_pairs: int, num_tokens: int) -> str | None:
+    """Says that a vocabulary is too large for a corpus; None if it is not.
+
+    Args:
+        size: of the vocabulary.
+        num_pairs: training pairs.
+        num_tokens: tokens that they consist of, on the sides of the vocabulary.
+    """
+    proposed, occurrences = proposed_size(num_pairs), num_tokens / size
+    if size <= proposed or occurrences >= _FEW_OCCURRENCES:
+        return None
+    return (
+        f"warning: {size:,} tokens are a large vocabulary for {num_pairs:,} training "
+        f"pairs: a token occurs {occurrences:.1f} times on average; try --vocab_size "
+        f"{proposed}"
+    )
+
 
 def vocab_files(problem: Problem) -> dict[Side, str]:
     """Returns the file name of each side's vocabulary; the same one when shared."""
@@ -26,6 +72,20 @@ def vocab_files(problem: Problem) -> dict[Side, str]:
     if problem.shared_vocab:
         return dict.fromkeys(SIDES, f"{stem}.{problem.vocab_size}{suffix}")
     return {side: f"{stem}.{side}.{problem.vocab_size}{suffix}" for side in SIDES}
+
+
+def size_of_given(problem: Problem, data_dir: Path) -> int | None:
+    """Returns the size in the name of the vocabulary that stands in a directory.
+
+    Returns:
+        None if there is none, or there are several.
+    """
+    stem, suffix = f"vocab.{problem.data_name}", _SUFFIXES[problem.tokenizer]
+    side = "" if problem.shared_vocab else r"\.(?:source|target)"
+    name = re.compile(rf"{re.escape(stem)}{side}\.(\d+){re.escape(suffix)}")
+    names = os.listdir(data_dir) if data_dir.is_dir() else []
+    sizes = {int(match[1]) for match in map(name.fullmatch, names) if match}
+    return sizes.pop() if len(sizes) == 1 else None
 
 
 def sample_size(problem: Problem, num_pairs: int) -> int:

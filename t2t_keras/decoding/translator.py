@@ -26,7 +26,7 @@ from t2t_keras.decoding.constraint import (
 from t2t_keras.decoding.options import DecodingOptions
 from t2t_keras.decoding.sampling import sample
 from t2t_keras.decoding.scoring import Score, score_targets
-from t2t_keras.decoding.text_form import text_form
+from t2t_keras.decoding.text_form import checked_texts, is_blank, text_form
 from t2t_keras.errors import UserError
 from t2t_keras.model.transformer import Transformer
 from t2t_keras.problem import Problem
@@ -114,6 +114,7 @@ class Translator:
         prefixes: Sequence[str] | None = None,
         *,
         before: int = 0,
+        advance: Callable[[int], None] | None = None,
         **options: Any,
     ) -> list[list[Hypothesis]]:
         """Returns the n best outputs of each text, best first; or n samples, as drawn.
@@ -127,17 +128,22 @@ class Translator:
             n: the option `n_best`.
             prefixes: for each input, what its output has to begin with; may be "".
             before: how many inputs came before these, for their numbers in warnings.
+            advance: called after each batch with the number of inputs it had.
             **options: see `DecodingOptions`.
 
         Raises:
-            UserError: an option's value is impossible or does not suit the problem, or
-                there are not as many prefixes as texts.
+            UserError: an option's value is impossible or does not suit the problem;
+                texts or prefixes are not lists of strings, or not of equal length.
         """
         if n is not None:
             options["n_best"] = n
         chosen = self.choose(**options)
-        if prefixes is not None and len(prefixes) != len(texts):
-            raise UserError(f"{len(texts)} texts but {len(prefixes)} prefixes")
+        texts = checked_texts(texts)
+        if prefixes is not None:
+            prefixes = checked_texts(prefixes, "prefixes")
+            if len(prefixes) != len(texts):
+                raise UserError(f"{len(texts)} texts but {len(prefixes)} prefixes")
+        advance = advance or (lambda inputs: None)
 
         texts = [self._form.source_text(text, chosen.raw) for text in texts]
         numbers = [i for i, text in enumerate(texts) if not is_blank(text)]
@@ -150,6 +156,7 @@ class Translator:
             forced = [ids[:-1] for ids in wanted]  # without EOS
 
         results = [[Hypothesis("", 0.0, 0.0, ())] for _ in texts]
+        advance(len(texts) - len(numbers))
         for batch in batches([len(ids) for ids in sources], chosen.batch_tokens):
             hypotheses = self._decode(
                 [sources[i] for i in batch],
@@ -161,6 +168,7 @@ class Translator:
             for row, i in enumerate(batch):
                 source = texts[numbers[i]]
                 results[numbers[i]] = self._outputs(source, hypotheses, row)
+            advance(len(batch))
         return results
 
     def score(
@@ -171,9 +179,11 @@ class Translator:
         The targets of a problem of trees are bracketed trees.
 
         Raises:
-            UserError: there are not as many sources as targets, or a target is not a
-                tree over the words of its source.
+            UserError: sources or targets are not lists of strings, or not of equal
+                length, or a target is not a tree over the words of its source.
         """
+        sources = checked_texts(sources, "sources")
+        targets = checked_texts(targets, "targets")
         if len(sources) != len(targets):
             raise UserError(
                 f"{len(sources)} sources but {len(targets)} targets: "
@@ -258,8 +268,8 @@ class Translator:
             if len(ids) > most:
                 encoded[i] = [*ids[: most - 1], EOS]
                 _log.warning(
-                    "input %d has %d pieces; all after the first %d are left out "
-                    "(option max_source_length)",
+                    "input %d has %d tokens; all after the first %d are left out "
+                    "(max_source_length)",
                     numbers[i] + 1,
                     len(ids),
                     most - 1,
@@ -388,8 +398,3 @@ _NUMBERS = {
     "top_k": tf.int32,
     "top_p": tf.float32,
 }
-
-
-def is_blank(text: str) -> bool:
-    """Returns whether a text is nothing but white space."""
-    return not text.strip()

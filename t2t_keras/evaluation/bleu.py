@@ -1,10 +1,9 @@
 """BLEU in the conventions that the field quotes, which differ by more than a point.
 
-Beside it chrF and TER, and for every figure the signature that says how it was made.
+Beside it chrF and TER, and for every score the signature that says how it was made.
 """
 
-import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from t2t_keras.errors import UserError
@@ -13,8 +12,9 @@ from t2t_keras.problem import BleuTokens
 if TYPE_CHECKING:
     from sacrebleu.metrics import BLEU
 
-# Only ASCII white space ends a word here, as in the Perl scripts of the paper's time.
-_HYPHEN = re.compile(r"(\S)-(\S)", re.ASCII)
+_ASCII_QUOTES = str.maketrans(
+    dict.fromkeys("„“”‟«»", '"') | dict.fromkeys("‚‘’‛‹›", "'")
+)
 
 
 def sacrebleu(tokens: BleuTokens) -> "BLEU":
@@ -38,15 +38,16 @@ def corpus_bleu(
 def bleu_scores(
     hypotheses: Sequence[str],
     references: Sequence[str],
-    language: str = "de",
+    language: str | None = None,
     tokens: BleuTokens = "13a",
 ) -> dict[str, Any]:
     """Returns the corpus scores of a translation, in percent.
 
     Args:
-        hypotheses: one a sentence, detokenised unless `tokens` is "none".
-        references: one a sentence, likewise.
-        language: of both, for the tokeniser of `tokenized_compound_split`.
+        hypotheses: one per sentence, detokenised unless `tokens` is "none".
+        references: one per sentence, likewise.
+        language: code of both, one of `moses.LANGUAGES`; None: not known, and no
+            score with "tokenized" in its name is reported.
         tokens: one more of sacreBLEU's tokenisations to score with.
 
     Returns:
@@ -56,17 +57,22 @@ def bleu_scores(
             matches or is possible.
         `sacrebleu_13a_lc`: the default without case.
         `sacrebleu_{tokens}`: with the tokenisation that was asked for.
-        `tokenized_compound_split`: the paper's convention, see `paper_tokenize`. It
-            is not comparable with the others.
+        `tokenized_compound_split`: of German, the score of get_ende_bleu.sh, the
+            script of the paper's authors, see `paper_tokenize`.
+        `tokenized_compound_split_ascii_quotes`: of German, the same with the quotes of
+            both sides in ASCII.
+        `tokenized`: of any other language, both sides tokenised by Moses and nothing
+            else. No score with "tokenized" in its name is comparable with another.
         `chrf`: chrF2, the F-score of character n-grams.
         `ter`: edits for each word of the reference, phrases moved at the cost of one;
             the lower the better, and it may exceed 100.
+        `language`: as given.
         `signature`: sacreBLEU's signature of `sacrebleu_13a`.
-        `signatures`: of every figure, by its name.
+        `signatures`: of every score, by its name.
 
     Raises:
         UserError: there are no sentences, or not as many of one as of the other, or
-            the language is not a code of two or three letters.
+            the language has no tokeniser.
     """
     from sacrebleu.metrics import BLEU, CHRF, TER
 
@@ -89,42 +95,67 @@ def bleu_scores(
         name: metric.corpus_score(list(hypotheses), [list(references)]).score
         for name, metric in metrics.items()
     }
-    # What multi-bleu.perl computes: nothing is smoothed.
-    name = "tokenized_compound_split"
-    metrics[name] = BLEU(tokenize="none", smooth_method="none", force=True)
-    ours, theirs = (paper_tokenize(text, language) for text in (hypotheses, references))
-    scores[name] = metrics[name].corpus_score(ours, [theirs]).score
-
     signatures = {name: str(it.get_signature()) for name, it in metrics.items()}
-    # sacreBLEU knows nothing of the tokenisation that went before.
-    signatures[name] = signatures[name].replace("tok:none", f"tok:paper-{language}")
+
+    # What multi-bleu.perl computes: nothing is smoothed.
+    multi_bleu = BLEU(tokenize="none", smooth_method="none", force=True)
+    for name, label, ours, theirs in _tokenized(hypotheses, references, language):
+        scores[name] = multi_bleu.corpus_score(ours, [theirs]).score
+        # sacreBLEU knows nothing of the tokenisation that went before.
+        signature = str(multi_bleu.get_signature())
+        signatures[name] = signature.replace("tok:none", f"tok:{label}")
     return {
         **scores,
+        "language": language,
         "signature": signatures["sacrebleu_13a"],
         "signatures": signatures,
     }
 
 
-def paper_tokenize(texts: Sequence[str], language: str = "de") -> list[str]:
-    """Tokenises as tensor2tensor's get_ende_bleu.sh, with which the paper scored.
+def paper_tokenize(
+    hypotheses: Sequence[str], references: Sequence[str], ascii_quotes: bool = False
+) -> tuple[list[str], list[str]]:
+    """Tokenises German as tensor2tensor's get_ende_bleu.sh, the paper's script, does.
 
-    Unicode punctuation is replaced by ASCII's, the Moses tokeniser splits and escapes,
-    and a hyphen within a word becomes a word of its own, `##AT##-##AT##`.
+    Unicode punctuation becomes ASCII in the hypotheses only; then, on both sides, the
+    Moses tokeniser splits and escapes, and a hyphen within a word becomes a token,
+    `##AT##-##AT##`.
 
-    Raises:
-        UserError: the language is not a code of two or three letters.
+    Args:
+        hypotheses: detokenised.
+        references: detokenised.
+        ascii_quotes: whether the quotes of both sides, „ and « among them, become
+            ASCII first: without it, a reference that has “ matches no output. The
+            paper's numbers are said to be of such references (tensor2tensor issue 317).
+
+    Returns:
+        The tokenised hypotheses and references.
     """
-    from sacremoses import MosesPunctNormalizer, MosesTokenizer
+    from t2t_keras.evaluation import moses
 
-    if not re.fullmatch(r"[a-z]{2,3}", language):
-        raise UserError(
-            f"BLEU: '{language}' is not a language's code; give one such as de or fr"
-        )
-    normalizer = MosesPunctNormalizer(language)
-    tokenizer = MosesTokenizer(language)
-    tokenized: list[str] = []
-    for text in texts:
-        plain = normalizer.replace_unicode_punct(text)
-        words = tokenizer.tokenize(plain, return_str=True, escape=True)
-        tokenized.append(_HYPHEN.sub(r"\1 ##AT##-##AT## \2", words))
-    return tokenized
+    hypotheses = moses.replace_unicode_punctuation(hypotheses)
+    if ascii_quotes:
+        hypotheses = [text.translate(_ASCII_QUOTES) for text in hypotheses]
+        references = [text.translate(_ASCII_QUOTES) for text in references]
+    return (
+        moses.split_compounds(moses.tokenize(hypotheses, "de")),
+        moses.split_compounds(moses.tokenize(references, "de")),
+    )
+
+
+def _tokenized(
+    hypotheses: Sequence[str], references: Sequence[str], language: str | None
+) -> Iterator[tuple[str, str, list[str], list[str]]]:
+    """Yields name, label of the tokenisation, hypotheses and references."""
+    if language is None:
+        return
+    if language == "de":
+        name, label = "tokenized_compound_split", "get_ende_bleu"
+        yield name, label, *paper_tokenize(hypotheses, references)
+        ascii_quotes = paper_tokenize(hypotheses, references, ascii_quotes=True)
+        yield f"{name}_ascii_quotes", f"{label}-ascii-quotes", *ascii_quotes
+        return
+    from t2t_keras.evaluation import moses
+
+    sides = (moses.tokenize(texts, language) for texts in (hypotheses, references))
+    yield "tokenized", f"moses-{language}", *sides

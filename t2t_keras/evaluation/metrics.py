@@ -52,9 +52,12 @@ def full_scores(
     """
     if problem.output == "text":
         from t2t_keras.evaluation.bleu import bleu_scores
+        from t2t_keras.evaluation.moses import LANGUAGES
 
-        conventions = problem.languages[1], problem.bleu_tokens
-        return {"bleu": bleu_scores(outputs, references, *conventions)}
+        target = problem.languages[1]
+        language = target if target in LANGUAGES else None
+        scores = bleu_scores(outputs, references, language, problem.bleu_tokens)
+        return {"bleu": scores}
     from t2t_keras.evaluation.bracket_f1 import evaluate_trees
 
     return {"f1": evaluate_trees(references, outputs).to_dict()}

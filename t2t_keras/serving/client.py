@@ -1,15 +1,23 @@
 """A client of the exported model, in Python: texts in, n-best texts out."""
 
+import logging
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import tensorflow as tf
 import tensorflow_text  # noqa: F401  (the tokenizers' operations)
 
 from t2t_keras.decoding.batching import batches
+from t2t_keras.decoding.text_form import checked_texts
 from t2t_keras.errors import UserError
+from t2t_keras.serving.export_dir import is_export
+
+if TYPE_CHECKING:
+    from t2t_keras.decoding.scoring import Score
+
+_log = logging.getLogger(__name__)
 
 _CHARACTERS_AT_ONCE = 8000  # in a batch, padding included
 
@@ -29,11 +37,15 @@ class ExportedHypothesis(NamedTuple):
 class ExportedTranslator:
     """A SavedModel that `export_saved_model` wrote, called as a `Translator` is.
 
-        translator = ExportedTranslator("served/1")
-        translator.n_best(["A house."], n_best=4, alpha=1.0)
+        translator = t2t_keras.load("served/1")
+        translator.translate(["A house.", "A dog runs."])
+        translator.n_best(["A house."], 4, alpha=1.0)
+        translator.score(["A house."], ["Ein Haus."])
 
-    `beam_size`, `n_best` and `alpha` may be given to any call; those of the export are
-    the defaults. Every other option is built in.
+    For texts it takes the place of the `Translator` that was exported. `beam_size`,
+    `n_best` and `alpha` may be given to any call; those of the export are the defaults.
+    Every other option is built in, prefixes cannot be forced, a hypothesis has text and
+    score only, and the outputs are those before the problem's `postprocess`.
 
     Args:
         export_dir: the directory of the export.
@@ -43,7 +55,7 @@ class ExportedTranslator:
     """
 
     def __init__(self, export_dir: str | Path) -> None:
-        if not (Path(export_dir) / "saved_model.pb").exists():
+        if not is_export(Path(export_dir)):
             raise UserError(f"--export_dir: {export_dir} has no saved_model.pb")
         self._served = tf.saved_model.load(str(export_dir))  # it holds the weights
         if not {"options", "translate"} <= set(self._served.signatures):
@@ -52,23 +64,51 @@ class ExportedTranslator:
             )
         self._defaults = self._served.signatures["options"]()
 
+    def translate(
+        self,
+        texts: Sequence[str],
+        prefixes: Sequence[str] | None = None,
+        **options: Any,
+    ) -> list[str]:
+        """Returns the best output of each text; arguments as in `n_best`."""
+        options = {"n_best": 1} | options
+        return [best[0].text for best in self.n_best(texts, None, prefixes, **options)]
+
     def n_best(
-        self, texts: Sequence[str], **options: Any
+        self,
+        texts: Sequence[str],
+        n: int | None = None,
+        prefixes: Sequence[str] | None = None,
+        *,
+        before: int = 0,
+        advance: Callable[[int], None] | None = None,
+        **options: Any,
     ) -> list[list[ExportedHypothesis]]:
         """Returns the n best outputs of each text, best first, and at least one.
 
         Args:
             texts: the inputs, in any number.
+            n: the option `n_best`.
+            prefixes: None: an export does not force prefixes.
+            before: how many inputs came before these, for their numbers in warnings.
+            advance: called after each batch with the number of inputs it had.
             **options: see `choose`.
 
         Raises:
-            UserError: as `choose`.
+            UserError: as `choose`; the texts are not a list of strings; there are
+                prefixes.
         """
+        if prefixes is not None:
+            raise UserError("prefixes: an export forces none; load the run directory")
+        if n is not None:
+            options["n_best"] = n
         inputs = self.choose(**options)
+        texts = checked_texts(texts)
         translate = self._served.signatures["translate"]
         results: list[list[ExportedHypothesis]] = [[] for _ in texts]
-        for batch in batches([len(text) for text in texts], _CHARACTERS_AT_ONCE):
+        for batch in _batches(texts):
             found = translate(texts=tf.constant([texts[i] for i in batch]), **inputs)
+            _warn_of_truncation(found, [before + i for i in batch])
             for i, outputs, scores in zip(
                 batch, found["texts"].numpy(), found["scores"].numpy(), strict=True
             ):
@@ -78,6 +118,40 @@ class ExportedTranslator:
                 ]
                 left_over = ExportedHypothesis("", -math.inf)  # there are fewer than n
                 results[i] = [x for x in hypotheses if x != left_over] or hypotheses[:1]
+            if advance is not None:
+                advance(len(batch))
+        return results
+
+    def score(self, sources: Sequence[str], targets: Sequence[str]) -> "list[Score]":
+        """Returns how probable the model finds each target, given its source.
+
+        The targets of a problem of trees are symbols, as `text.linearise` writes them.
+
+        Raises:
+            UserError: sources or targets are not lists of strings, or not of equal
+                length.
+        """
+        from t2t_keras.decoding.scoring import Score  # it imports Keras
+
+        sources = checked_texts(sources, "sources")
+        targets = checked_texts(targets, "targets")
+        if len(sources) != len(targets):
+            raise UserError(
+                f"{len(sources)} sources but {len(targets)} targets: "
+                "line by line they must be pairs"
+            )
+        results = [Score(0.0, 0)] * len(sources)
+        pairs = zip(sources, targets, strict=True)
+        for batch in _batches([max(pair, key=len) for pair in pairs]):
+            found = self._served.signatures["score"](
+                texts=tf.constant([sources[i] for i in batch]),
+                targets=tf.constant([targets[i] for i in batch]),
+            )
+            _warn_of_truncation(found, batch)
+            for i, log_prob, tokens in zip(
+                batch, found["log_prob"].numpy(), found["tokens"].numpy(), strict=True
+            ):
+                results[i] = Score(float(log_prob), int(tokens))
         return results
 
     def choose(self, **options: Any) -> dict[str, tf.Tensor]:
@@ -100,9 +174,36 @@ class ExportedTranslator:
         for name in ("beam_size", "n_best"):
             if chosen[name] < 1:
                 raise UserError(f"{name} must be at least 1")
+        if not math.isfinite(chosen["alpha"]):
+            raise UserError("alpha must be a finite number")
         if chosen["n_best"] > chosen["beam_size"]:
             raise UserError(
                 f"--n_best {chosen['n_best']} is more than the beam size, "
                 f"{chosen['beam_size']}; raise --beam_size"
             )
         return chosen
+
+
+def _batches(texts: Sequence[str]) -> list[list[int]]:
+    """Returns the numbers of the texts in each batch."""
+    return batches([len(text) for text in texts], _CHARACTERS_AT_ONCE)
+
+
+def _warn_of_truncation(found: dict[str, tf.Tensor], numbers: Sequence[int]) -> None:
+    """Warns of texts that were cut, as `Translator` does.
+
+    Args:
+        found: outputs of a signature; those of older exports do not say it.
+        numbers: of the texts, from 0.
+    """
+    if "is_truncated" not in found:
+        return
+    for number, is_truncated in zip(
+        numbers, found["is_truncated"].numpy(), strict=True
+    ):
+        if is_truncated:
+            _log.warning(
+                "input %d is longer than the export allows; its last tokens are left "
+                "out (--max_source_length of `t2t export`)",
+                number + 1,
+            )

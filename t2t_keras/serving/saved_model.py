@@ -1,6 +1,5 @@
 """SavedModel: strings to n-best strings, in TensorFlow Serving, C++ or Python."""
 
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ from t2t_keras.decoding.options import DecodingOptions
 from t2t_keras.decoding.scoring import score_targets
 from t2t_keras.decoding.translator import Translator
 from t2t_keras.errors import UserError
+from t2t_keras.serving.export_dir import replaced, require_free
 from t2t_keras.serving.text_form_graph import (
     PlainTextGraph,
     TextFormGraph,
@@ -26,7 +26,11 @@ _BLANK = r"[\t-\r\x1c-\x20\x{85}\p{Z}]*"
 
 
 def export_saved_model(
-    translator: Translator, export_dir: str | Path, **options: Any
+    translator: Translator,
+    export_dir: str | Path,
+    *,
+    overwrite: bool = False,
+    **options: Any,
 ) -> int:
     r"""Writes a model with its tokenizers and its search as one SavedModel.
 
@@ -41,16 +45,20 @@ def export_saved_model(
     (Keep `served` alive while its signatures are in use: it holds the weights.) The
     signatures, with B sentences and n outputs for each:
 
-    - `serving_default`: `texts` [B] -> `texts` [B, n], `scores` [B, n], with the
-      options given here;
+    - `serving_default`: `texts` [B] -> `texts` [B, n], `scores` [B, n], and
+      `is_truncated` [B]: whether a text has more tokens than `max_source_length`, and
+      all others are left out; with the options given here;
     - `translate`: `texts` [B] and the scalars `beam_size`, `n_best` (int32, at most
       `beam_size`) and `alpha` (float32) -> the same;
-    - `translate_ids`: `ids` [B, S] int32, each row ending in EOS (1) and padded with 0
-      -> `ids` [B, n, T], `scores` [B, n], `lengths` [B, n]; no operation of TensorFlow
-      Text in it;
-    - `score`: `texts` [B], `targets` [B] -> `log_prob` [B], `tokens` [B]; of a problem
-      of trees the targets are symbols, as `text.linearise` writes them;
+    - `translate_ids`: `ids` [B, S] int32, each row ending in EOS (1) and padded with 0,
+      or all 0 -> `ids` [B, n, T], `scores` [B, n], `lengths` [B, n]; no operation of
+      TensorFlow Text in it;
+    - `score`: `texts` [B], `targets` [B] -> `log_prob` [B], `tokens` [B], and
+      `is_truncated` [B] as above; of a problem of trees the targets are symbols, as
+      `text.linearise` writes them;
     - `options`: nothing -> `beam_size`, `n_best` and `alpha` as given here.
+
+    Impossible inputs raise `tf.errors.InvalidArgumentError`, which names the input.
 
     The outputs are those of `Translator.n_best` before the problem's `postprocess`,
     which is Python and cannot be part of a graph. Where there are fewer than n, the
@@ -62,20 +70,22 @@ def export_saved_model(
     trees (`decoding.brackets`), since nothing in the graph repairs an output;
     `translate_ids` decodes the source to count its words.
 
-    The directory appears whole or not at all; an earlier export there is replaced.
-    TensorFlow Serving wants it to be named by a number: `models/ende/1`.
+    The directory appears whole or not at all: it is written as `.NAME.incomplete`
+    beside it. TensorFlow Serving wants it to be named by a number: `models/ende/1`.
 
     Args:
         translator: what to export.
         export_dir: the directory to write.
+        overwrite: replace an earlier export.
         **options: changes to the translator's `DecodingOptions`.
 
     Returns:
         The size in bytes.
 
     Raises:
-        UserError: `export_dir` holds something else than a SavedModel, or options are
-            impossible, or trees are to be exported without their constraint.
+        UserError: `export_dir` is not empty, and is no export or not to be
+            overwritten; or options are impossible, or trees are to be exported without
+            their constraint.
     """
     chosen = translator.choose(**options)
     if chosen.sampling:
@@ -85,28 +95,12 @@ def export_saved_model(
         raise UserError(
             "a SavedModel of trees needs the constraint 'brackets'; give no other"
         )
-    target = Path(export_dir)
-    if target.exists() and not _may_replace(target):
-        raise UserError(f"{target} exists and is not a SavedModel; name another place")
-    target.parent.mkdir(parents=True, exist_ok=True)
+    require_free(Path(export_dir), overwrite)
 
     module = _Served(translator, chosen)
-    with tempfile.TemporaryDirectory(
-        dir=target.parent, prefix=f".{target.name}."
-    ) as work:
-        new, old = Path(work, "new"), Path(work, "old")
+    with replaced(Path(export_dir)) as new:
         tf.saved_model.save(module, str(new), signatures=module.signatures())
-        size = sum(path.stat().st_size for path in new.rglob("*") if path.is_file())
-        if target.exists():
-            target.rename(old)
-        new.rename(target)
-    return size
-
-
-def _may_replace(path: Path) -> bool:
-    """Whether nothing is lost when an export takes this place."""
-    is_export = (path / "saved_model.pb").exists()
-    return path.is_dir() and (is_export or not any(path.iterdir()))
+        return sum(path.stat().st_size for path in new.rglob("*") if path.is_file())
 
 
 _IDS = tf.TensorSpec([None, None], tf.int32)
@@ -170,21 +164,28 @@ class _Served(tf.Module):
         alpha: tf.Tensor,
     ) -> dict[str, tf.Tensor]:
         """Texts to n-best texts."""
-        # A blank text becomes a row without pieces, whose output is empty.
+        # A blank text becomes a row without tokens, whose output is empty.
         is_blank = tf.strings.regex_full_match(texts, _BLANK)
         texts = self._form.source_texts(texts)
-        ids = tf.where(is_blank[:, None], PAD, self._encode_sources(texts))
+        ids, is_truncated = self._encode_sources(texts)
+        ids = tf.where(is_blank[:, None], PAD, ids)
         kinds = tf.zeros_like(ids)
         if self._options.constraint == "brackets":
             kinds = self._word_kinds(texts)
         found = self._search(ids, kinds, beam_size, n_best, alpha)
         outputs = self._form.outputs(texts, found.ids)
-        return {"texts": outputs, "scores": found.scores}
+        return {
+            "texts": outputs,
+            "scores": found.scores,
+            "is_truncated": is_truncated & ~is_blank,
+        }
 
     @tf.function(input_signature=[tf.TensorSpec([None, None], tf.int32, "ids")])
     def translate_ids(self, ids: tf.Tensor) -> dict[str, tf.Tensor]:
         """Pieces to n-best pieces, with the options of the export."""
         options = self._options
+        with tf.control_dependencies(self._ids_assertions(ids)):
+            ids = tf.identity(ids)
         kinds = tf.zeros_like(ids)
         if options.constraint == "brackets":
             texts = self._source_tokenizer.decode(ids)
@@ -202,10 +203,20 @@ class _Served(tf.Module):
     )
     def score(self, texts: tf.Tensor, targets: tf.Tensor) -> dict[str, tf.Tensor]:
         """Texts and their translations to log-probabilities."""
+        are_pairs = _require(
+            tf.size(texts) == tf.size(targets),
+            "texts and targets must be of equal length: line by line they are pairs",
+        )
+        with tf.control_dependencies([are_pairs]):
+            texts, targets = tf.identity(texts), tf.identity(targets)
         target_ids = self._target_tokenizer.encode(targets).to_tensor(PAD)
-        source_ids = self._encode_sources(self._form.source_texts(texts))
+        source_ids, is_truncated = self._encode_sources(self._form.source_texts(texts))
         scores = score_targets(self._translator.model, source_ids, target_ids)
-        return {"log_prob": scores.log_probs, "tokens": scores.lengths}
+        return {
+            "log_prob": scores.log_probs,
+            "tokens": scores.lengths,
+            "is_truncated": is_truncated,
+        }
 
     @tf.function(input_signature=[])
     def options(self) -> dict[str, tf.Tensor]:
@@ -227,12 +238,18 @@ class _Served(tf.Module):
     ) -> Hypotheses:
         """Beam search with the limits of the translator."""
         options = self._options
+        assertions = [
+            _require(beam_size >= 1, "beam_size must be at least 1"),
+            _require(n_best >= 1, "n_best must be at least 1"),
+            _require(n_best <= beam_size, "n_best must be at most beam_size"),
+            _require(tf.math.is_finite(alpha), "alpha must be a finite number"),
+        ]
+        with tf.control_dependencies(assertions):
+            ids, beam_size, n_best, alpha = map(
+                tf.identity, (ids, beam_size, n_best, alpha)
+            )
         lengths = tf.math.count_nonzero(ids, axis=1, dtype=tf.int32)
         limits = tf.maximum(lengths + options.extra_length, 1)
-        with tf.control_dependencies(
-            [tf.debugging.assert_less_equal(n_best, beam_size, "n_best > beam_size")]
-        ):
-            n_best = tf.identity(n_best)
         limits, constraints = self._translator.restrict(
             options, kinds, limits, options.min_length
         )
@@ -251,9 +268,37 @@ class _Served(tf.Module):
         with tf.device(CPU):
             return self._punctuation.kinds(tf.strings.split(texts, " "))
 
-    def _encode_sources(self, texts: tf.Tensor) -> tf.Tensor:
-        """Returns [B, S] pieces, cut where there are too many."""
+    def _ids_assertions(self, ids: tf.Tensor) -> list[tf.Operation]:
+        """Returns what must hold for the source ids [B, S] of a user."""
+        vocab_size = self._translator.source_tokenizer.vocab_size
+        lengths = tf.math.count_nonzero(ids, axis=1, dtype=tf.int32)
+        is_token = tf.sequence_mask(lengths, tf.shape(ids)[1])
+        after_end = tf.pad(ids, [[0, 0], [1, 0]], constant_values=EOS)
+        last = tf.gather(after_end, lengths, axis=1, batch_dims=1)
+        return [
+            _require(
+                (ids >= 0) & (ids < vocab_size),
+                f"ids must be from 0 to {vocab_size - 1}, as the vocabulary has",
+            ),
+            _require(
+                (ids != PAD) == is_token,
+                f"ids {PAD} (padding) may only follow the last token of a row",
+            ),
+            _require(
+                last == EOS,
+                f"each row of ids must end in {EOS} (EOS), then {PAD} (padding)",
+            ),
+        ]
+
+    def _encode_sources(self, texts: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """Returns ids [B, S], cut where there are too many, and where that is: [B]."""
         most = self._options.max_source_length - 1
         without_end = self._source_tokenizer.encode(texts)[:, :-1]
         end = tf.fill([tf.size(texts), 1], EOS)
-        return tf.concat([without_end[:, :most], end], axis=1).to_tensor(PAD)
+        ids = tf.concat([without_end[:, :most], end], axis=1).to_tensor(PAD)
+        return ids, tf.cast(without_end.row_lengths(), tf.int32) > most
+
+
+def _require(condition: tf.Tensor, message: str) -> tf.Operation:
+    """Returns the operation that raises the message unless all of a tensor is true."""
+    return tf.debugging.Assert(tf.reduce_all(condition), [message])

@@ -3,6 +3,7 @@
 import tensorflow as tf
 import tensorflow_text
 
+from t2t_keras.standard_error import diverted_stderr
 from t2t_keras.text.graph_ids import CPU, text_ids
 from t2t_keras.text.sentence_piece import ESCAPES, NEWLINE_PIECE
 
@@ -16,7 +17,8 @@ class SentencePieceGraph(tf.Module):
 
     def __init__(self, model: bytes) -> None:
         super().__init__(name="sentence_piece")
-        with tf.device(CPU), tf.init_scope():
+        # It remarks that there is no normalisation, which is meant.
+        with tf.device(CPU), tf.init_scope(), diverted_stderr():
             self._tokenizer = tensorflow_text.SentencepieceTokenizer(
                 model=model, out_type=tf.int32, add_eos=True
             )

@@ -1,7 +1,7 @@
 """Averages of checkpoints (6.1).
 
 The paper averages the last 5 checkpoints of base and the last 20 of big, which were
-written every 10 minutes: `t2t train --save_minutes 10`, `t2t average --last 5`.
+written every 10 minutes: `t2t train --save_minutes 10 --average_last 5`.
 """
 
 import os
@@ -15,6 +15,7 @@ from t2t_keras.errors import UserError
 from t2t_keras.training.checkpoint import (
     Checkpoint,
     CheckpointDirectory,
+    remove_incomplete,
     write_checkpoint,
 )
 
@@ -84,6 +85,7 @@ def average_run(
         paths = paths[-last:]
     if not paths:
         raise UserError(f"{output_dir} has no checkpoint")
+    remove_incomplete(output_dir, ["average.ckpt"])
     output = directory.path(Checkpoint(paths[-1]).step, "average.ckpt")
     average_checkpoints(paths, output)
     return output

@@ -16,9 +16,10 @@ checkpoints, `average.ckpt-1000`, and the checkpoint that was best on dev,
 `best.ckpt-1000`, have step and weights only.
 """
 
+import glob
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import keras
@@ -30,6 +31,7 @@ from t2t_keras.model.transformer import Transformer
 from t2t_keras.training.optimizer import Adam
 
 _DATA = ".data-00000-of-00001"
+_INCOMPLETE = "incomplete."  # what the names of files begin with while they are written
 _NAMED = ("latest", "average", "best")  # as a user calls them
 
 
@@ -104,7 +106,7 @@ def write_checkpoint(path: Path, tensors: Mapping[str, tf.Tensor]) -> None:
     Raises:
         UserError: the disk is full or the directory cannot be written.
     """
-    temporary = path.with_name(f"incomplete.{path.name}")
+    temporary = path.with_name(f"{_INCOMPLETE}{path.name}")
     names = sorted(tensors)
     try:
         with tf.device("CPU:0"):
@@ -119,8 +121,38 @@ def write_checkpoint(path: Path, tensors: Mapping[str, tf.Tensor]) -> None:
                 temporary.with_name(temporary.name + suffix),
                 path.with_name(path.name + suffix),
             )
-    except (tf.errors.OpError, OSError) as error:
-        raise UserError(f"cannot write checkpoint {path}: {error}") from None
+    except tf.errors.OpError as error:
+        raise UserError(
+            f"cannot write checkpoint {path}: {_reason(error)}; free "
+            "disk space or make the directory writable, and run the same command again"
+        ) from None
+    except OSError as error:
+        raise UserError(f"cannot write checkpoint {path}: {error.strerror}") from None
+    finally:
+        _remove_incomplete(path.parent, f"{path.name}.")
+
+
+def remove_incomplete(directory: Path, prefixes: Sequence[str]) -> None:
+    """Removes what processes that were killed have left of checkpoints.
+
+    Args:
+        directory: in which nobody else writes checkpoints of these names.
+        prefixes: of their names, such as "model.ckpt".
+    """
+    for prefix in prefixes:
+        _remove_incomplete(directory, f"{prefix}-")
+
+
+def _remove_incomplete(directory: Path, start: str) -> None:
+    # TensorFlow appends a random name as long as it writes.
+    for path in directory.glob(f"{_INCOMPLETE}{glob.escape(start)}*"):
+        path.unlink(missing_ok=True)
+
+
+def _reason(error: tf.errors.OpError) -> str:
+    """Returns what the system says, without TensorFlow's names and paths."""
+    message = re.sub(r"\{\{.*?\}\}|\[Op:.*?\]", "", error.message)
+    return message.strip().partition("\n")[0].rpartition("; ")[2].strip()
 
 
 # What TensorFlow raises when a file of a checkpoint is cut off, empty or gone.

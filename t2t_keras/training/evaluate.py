@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from t2t_keras.data.files import write_lines
+from t2t_keras.data.progress import progress
 from t2t_keras.evaluation.metrics import full_scores
 from t2t_keras.problem import Problem, Split
 from t2t_keras.training.held_out import HeldOut
@@ -47,7 +48,7 @@ def evaluate(
     held_out = HeldOut.of_run(run, translator.model, split, data_dir)
     result: dict[str, Any] = {"sentences": 0}
     if sentences != 0:
-        decoded = held_out.decode(translator, sentences, **options)
+        decoded = held_out.decode(translator, sentences, progress, **options)
         if write:
             write_lines(f"{write}.source", decoded.sources)
             write_lines(f"{write}.reference", decoded.references)
@@ -56,4 +57,4 @@ def evaluate(
         result |= full_scores(problem, decoded.outputs, decoded.references)
         if problem.output == "trees":
             result["repaired"] = decoded.repaired
-    return result | held_out.loss().to_dict()
+    return result | held_out.loss(progress).to_dict()

@@ -8,7 +8,6 @@ the one that it stands for: fragmentation, other shapes and the input need some.
 import dataclasses
 import json
 import math
-import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -21,9 +20,9 @@ from t2t_keras.data.records import RecordIndex
 from t2t_keras.errors import UserError
 from t2t_keras.hparam import HParams
 from t2t_keras.problem import Problem
-from t2t_keras.text.load import load_tokenizer
 from t2t_keras.training.fit_probe import DOES_NOT_FIT, Spec
 from t2t_keras.training.largest_batch import largest_shape
+from t2t_keras.training.memory import free_memory
 from t2t_keras.training.run_dir import RunConfig
 
 RESERVE = 0.1  # of the rows of a batch
@@ -67,13 +66,9 @@ def fit_batch_tokens(
     """
     index = RecordIndex.open(Path(config.data_dir), problem.data_name, "train")
     lengths = index.source_length, index.target_length
-    source, target = (
-        load_tokenizer(Path(config.data_dir) / name).vocab_size
-        for name in (config.source_vocab, config.target_vocab)
-    )
-    shared = config.source_vocab == config.target_vocab
+    source, target = config.vocab_sizes
     if memory_gb is None:
-        memory_gb = math.inf if _has_gpu(simulate_devices) else _free_gb()
+        memory_gb = math.inf if _has_gpu(simulate_devices) else free_memory() / 1e9
 
     def probe(batch_tokens: int) -> Trial | None:
         plan = batch_plan(hparams.bucketing, *lengths, batch_tokens, config.seed)
@@ -81,7 +76,7 @@ def fit_batch_tokens(
         spec = Spec(
             hparams=dataclasses.asdict(hparams.override(batch_tokens=batch_tokens)),
             source_vocab_size=source,
-            target_vocab_size=None if shared else target,
+            target_vocab_size=target,
             shape=(math.ceil(rows * (1 + RESERVE)), *sides),
             simulate_devices=simulate_devices,
             memory_gb=memory_gb,
@@ -168,12 +163,6 @@ def _run(spec: Spec) -> Trial | None:
 def _has_gpu(simulate_devices: int) -> bool:
     # Physical devices: to ask for logical ones would take the memory.
     return not simulate_devices and bool(tf.config.list_physical_devices("GPU"))
-
-
-def _free_gb() -> float:
-    """Returns what the machine has free for a process, as Linux reckons it."""
-    available = Path("/proc/meminfo").read_text()
-    return int(re.search(r"MemAvailable:\s+(\d+) kB", available)[1]) * 1024 / 1e9
 
 
 def _say(line: str) -> None:

@@ -5,19 +5,21 @@ What tensor2tensor had three watchers for (`t2t-translate-all`, `t2t-bleu`, `t2t
 
 import contextlib
 import os
-import sys
 import time
+from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from t2t_keras.data.files import read_json, write_json
 from t2t_keras.data.manifest import Manifest
+from t2t_keras.data.progress import progress, say
 from t2t_keras.decoding.translator import Translator
 from t2t_keras.errors import UserError
 from t2t_keras.hparam import HParams
 from t2t_keras.model.transformer import Transformer
 from t2t_keras.problem import Problem, Split
 from t2t_keras.training.held_out import HeldOut
+from t2t_keras.training.progress import evaluation_line
 from t2t_keras.training.run_dir import RunDirectory
 
 if TYPE_CHECKING:
@@ -38,16 +40,25 @@ class Curve:
         directory: that folder.
         split: whose name the tags in TensorBoard begin with, as those of training do.
         settings: all that the figures depend on but the weights: the data, too.
+        same_data: other values of `settings["data"]` that stand for the same data.
 
     Raises:
         UserError: the folder has figures of other settings.
     """
 
-    def __init__(self, directory: Path, split: Split, settings: dict[str, Any]) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        split: Split,
+        settings: dict[str, Any],
+        same_data: Collection[str] = (),
+    ) -> None:
         self._path = directory / "scores.json"
         self._split = split
         self._settings = settings
         saved = read_json(self._path) or {"settings": settings, "checkpoints": []}
+        if saved["settings"].get("data") in same_data:
+            saved["settings"]["data"] = settings["data"]
         changes = [
             f"{name} was {saved['settings'].get(name)}, is now {value}"
             for name, value in settings.items()
@@ -152,15 +163,17 @@ def follow(
     held_out = HeldOut.of_run(run, model, split, data_dir)
     chosen = translator.choose(**options)
     data_dir = Path(data_dir or run.config.data_dir)
-    names = ("beam_size", "alpha", "extra_length", "min_length", "constraint")
+    names = ("beam_size", "alpha", "extra_length", "min_length", "max_source_length")
+    names = (*names, "constraint")
     settings = {name: getattr(chosen, name) for name in names}
     manifest = Manifest.open(data_dir, problem.data_name)
+    data = [digest[:12] for digest in manifest.fingerprints(split)]
     settings |= {
-        "data": manifest.fingerprint[:12],
+        "data": data[0],
         "sentences": "all" if sentences is None else sentences,
         "bleu_tokens": problem.bleu_tokens,
     }
-    curve = Curve(run.path / f"evaluation-{split}", split, settings)
+    curve = Curve(run.path / f"evaluation-{split}", split, settings, data)
 
     with contextlib.closing(curve):
         deadline = time.monotonic() + 60 * wait_minutes
@@ -170,12 +183,13 @@ def follow(
                 written = _restore(run, model, step)
                 if written is None:
                     continue
-                figures = held_out.loss().to_dict()
+                figures = held_out.loss(progress).to_dict()
                 if sentences != 0:
-                    figures |= held_out.metrics(translator, sentences, **options)
+                    figures |= held_out.metrics(
+                        translator, sentences, progress, **options
+                    )
                 curve.add(step, figures, written)
-                shown = (f"{name} {value:.4g}" for name, value in figures.items())
-                _say(f"step {step} {split} | {' | '.join(shown)}")
+                say(evaluation_line(step, split, figures))
             if new:
                 deadline = time.monotonic() + 60 * wait_minutes
             last = HParams.load(run.path / "hparams.json").train_steps
@@ -208,9 +222,5 @@ def _restore(run: RunDirectory, model: Transformer, step: int) -> float | None:
     except (UserError, OSError):
         if index.exists():
             raise
-        _say(f"checkpoint {path} was deleted before its turn came")
+        say(f"checkpoint {path} was deleted before its turn came")
         return None
-
-
-def _say(message: str) -> None:
-    print(message, file=sys.stderr, flush=True)

@@ -8,7 +8,8 @@ from typing import Any, NamedTuple, Self
 import tensorflow as tf
 
 from t2t_keras.data.manifest import Manifest
-from t2t_keras.data.pipeline import ordered_batches, read_pairs
+from t2t_keras.data.pipeline import elements, ordered_batches, read_pairs
+from t2t_keras.data.progress import Meter, unwatched
 from t2t_keras.data.records import RecordIndex
 from t2t_keras.decoding.translator import Translator
 from t2t_keras.errors import UserError
@@ -18,7 +19,7 @@ from t2t_keras.problem import Split
 from t2t_keras.training.loss import (
     count_tokens,
     sum_over_tokens,
-    summed_cross_entropy,
+    summed_cross_entropies,
 )
 from t2t_keras.training.run_dir import RunDirectory
 
@@ -65,12 +66,17 @@ class HeldOut:
     """A split of the data, prepared for evaluating a model again and again."""
 
     def __init__(
-        self, index: RecordIndex, model: Transformer, reverse: bool = False
+        self,
+        index: RecordIndex,
+        model: Transformer,
+        reverse: bool = False,
+        name: str = "held-out",
     ) -> None:
         if not len(index):
             raise UserError("the split has not a single example; generate it anew")
         self._index = index
         self._reverse = reverse
+        self._name = name
         longest = max(index.source_length.max(), index.target_length.max())
         self._batch_tokens = max(4096, int(longest))
 
@@ -79,7 +85,7 @@ class HeldOut:
             logits = model(source, target)
             is_best = tf.equal(tf.argmax(logits, -1, tf.int32), target)
             return (
-                summed_cross_entropy(logits, target, smoothing=0.0),
+                summed_cross_entropies(logits, target, smoothing=0.0)[1],
                 sum_over_tokens(tf.cast(is_best, tf.float32), target),
                 count_tokens(target),
             )
@@ -115,26 +121,38 @@ class HeldOut:
                 f"{run.path}"
             )
         index = RecordIndex.open(data_dir, problem.data_name, split)
-        return cls(index, model, problem.reverse)
+        return cls(index, model, problem.reverse, split)
 
-    def loss(self) -> HeldOutLoss:
-        """Returns loss and accuracy over the whole split."""
+    def loss(self, meter: Meter = unwatched) -> HeldOutLoss:
+        """Returns loss and accuracy over the whole split.
+
+        Args:
+            meter: shows how far it is.
+        """
         batches = ordered_batches(self._index, self._batch_tokens, self._reverse)
         totals = [0.0, 0.0, 0.0]
-        for source, target in batches:
-            for i, value in enumerate(self._sums(source, target)):
-                totals[i] += float(value)
+        count = len(self._index)
+        with meter(f"loss on {self._name}", "sentences", count) as advance:
+            for source, target in elements(batches, self._index):
+                for i, value in enumerate(self._sums(source, target)):
+                    totals[i] += float(value)
+                advance(len(source))
         loss, correct, tokens = totals
         return HeldOutLoss(loss / tokens, correct / tokens)
 
     def metrics(
-        self, translator: Translator, sentences: int | None = None, **options: Any
+        self,
+        translator: Translator,
+        sentences: int | None = None,
+        meter: Meter = unwatched,
+        **options: Any,
     ) -> dict[str, float]:
         """Decodes the first (or all) sentences and scores them.
 
         Args:
             translator: around the model.
             sentences: how many, at least 1.
+            meter: shows how far it is.
             **options: of the decoding; the problem's are the defaults.
 
         Returns:
@@ -142,18 +160,24 @@ class HeldOut:
             "repaired", the share of the outputs that were.
         """
         problem = translator.problem
-        decoded = self.decode(translator, sentences, **options)
+        decoded = self.decode(translator, sentences, meter, **options)
         scores = score_outputs(problem, decoded.outputs, decoded.references)
         if problem.output == "trees":
             scores["repaired"] = decoded.repaired
         return scores
 
     def decode(
-        self, translator: Translator, sentences: int | None = None, **options: Any
+        self,
+        translator: Translator,
+        sentences: int | None = None,
+        meter: Meter = unwatched,
+        **options: Any,
     ) -> Decoded:
         """Decodes the first (or all) sentences; arguments as in `metrics`."""
         sources, references = self.texts(translator, sentences)
-        best = [outputs[0] for outputs in translator.n_best(sources, **options)]
+        with meter(f"decoding {self._name}", "sentences", len(sources)) as advance:
+            found = translator.n_best(sources, advance=advance, **options)
+        best = [outputs[0] for outputs in found]
         repaired = sum(output.is_repaired for output in best) / len(best)
         return Decoded(sources, references, [output.text for output in best], repaired)
 

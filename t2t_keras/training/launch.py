@@ -1,23 +1,38 @@
 """A training from the names of its parts: what `t2t train` calls, and Python may."""
 
+import contextlib
 import dataclasses
-from collections.abc import Mapping
+import errno
+import os
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal
+
+import tensorflow as tf
 
 from t2t_keras import registry
 from t2t_keras.backend import require_tensorflow
 from t2t_keras.errors import UserError
 from t2t_keras.hparam import HParams
 from t2t_keras.problem import Problem
-from t2t_keras.training.checkpoint import CheckpointDirectory
+from t2t_keras.training.checkpoint import remove_incomplete
 from t2t_keras.training.cluster import Cluster
 from t2t_keras.training.fine_tune import find_weights
 from t2t_keras.training.fit_memory import fit_batch_tokens
+from t2t_keras.training.largest_batch import largest_shape
+from t2t_keras.training.memory import refuse_too_large
 from t2t_keras.training.options import TrainOptions
-from t2t_keras.training.run_dir import RunConfig, RunDirectory, config_for
+from t2t_keras.training.run_dir import (
+    RunConfig,
+    RunDirectory,
+    config_for,
+    training_lock,
+)
 from t2t_keras.training.strategy import make_strategy
+from t2t_keras.training.train_split import TrainSplit
 from t2t_keras.training.trainer import Trainer
+
+_NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -27,7 +42,8 @@ class TrainResult:
     Attributes:
         step: the number of updates done.
         stopped_by: "train_steps", "patience", "max_minutes", "SIGTERM" or "SIGINT".
-        loss: for each target token, label-smoothed; of the steps last reported.
+        loss: for each target token, label-smoothed, so that it is above `dev_loss`; of
+            the steps last reported.
         target_tokens_per_s: likewise.
         dev_loss: at the last evaluation, without label smoothing.
         dev_metrics: at the last evaluation: BLEU or F1, by name.
@@ -112,8 +128,8 @@ def train(
 
     Raises:
         UserError: a name, a value or the data are not there or do not go together; the
-            run directory holds a run with other settings; the loss is no longer a
-            finite number.
+            run directory holds a run with other settings, or another process trains
+            in it; the memory or the disk is too small; the training has diverged.
     """
     require_tensorflow()
     if usr_dir is not None:
@@ -133,31 +149,72 @@ def train(
     if accumulate < 1:
         raise UserError(f"accumulate must be at least 1, not {accumulate}")
 
+    if Path(output_dir).resolve() == Path(data_dir).resolve():
+        raise UserError(
+            f"--output_dir: {output_dir} is the --data_dir; give a directory for the "
+            "run"
+        )
     if init_from is not None:
         find_weights(init_from)  # before anything is written
     config = config_for(task, hparams_set, data_dir, seed, usr_dir, init_from)
-    if batch_tokens == "auto":
-        batch_tokens = _fitting_batch_tokens(
-            Path(output_dir),
-            task,
-            config,
-            chosen,
-            simulate_devices=simulate_devices,
-            memory_gb=memory_gb,
-            micro_batches=accumulate,
-        )
-    if batch_tokens is not None:
-        chosen = chosen.override(batch_tokens=batch_tokens)
-    strategy = make_strategy(simulate_devices)
-    parts = strategy.num_replicas_in_sync * accumulate
-    config = dataclasses.replace(config, batch_parts=parts)
-    cluster = Cluster.of(strategy)
-    with cluster.watched():
-        run = _run_directory(output_dir, config, chosen, cluster)
-        figures = Trainer(run, strategy, options or TrainOptions()).train()
+    with _disk_errors(output_dir), _alone(output_dir):
+        if batch_tokens == "auto":
+            batch_tokens = _fitting_batch_tokens(
+                Path(output_dir),
+                task,
+                config,
+                chosen,
+                simulate_devices=simulate_devices,
+                memory_gb=memory_gb,
+                micro_batches=accumulate,
+            )
+        if batch_tokens is not None:
+            chosen = chosen.override(batch_tokens=batch_tokens)
+        strategy = make_strategy(simulate_devices)
+        parts = strategy.num_replicas_in_sync * accumulate
+        config = dataclasses.replace(config, batch_parts=parts)
+        # All is validated before the directory becomes a run, for its settings bind.
+        RunDirectory.refuse_other_settings(output_dir, config, chosen)
+        split = TrainSplit.open(task, config, chosen)
+        if not any("GPU" in name for name in strategy.extended.worker_devices):
+            shape = largest_shape(split.plan, task.reverse)
+            refuse_too_large(chosen, config.vocab_sizes, shape, parts)
+        cluster = Cluster.of(strategy)
+        with cluster.watched():
+            run = _run_directory(output_dir, config, chosen, cluster)
+            trainer = Trainer(run, strategy, options or TrainOptions(), split)
+            figures = trainer.train()
     names = {field.name for field in dataclasses.fields(TrainResult)}
     known = {name: value for name, value in figures.items() if name in names}
     return TrainResult(**known, cluster=cluster)
+
+
+def _alone(output_dir: str | Path) -> contextlib.AbstractContextManager[None]:
+    """Keeps other trainings away; of several processes only the chief writes."""
+    if Cluster.from_environment().is_chief:
+        return training_lock(output_dir)
+    return contextlib.nullcontext()
+
+
+@contextlib.contextmanager
+def _disk_errors(output_dir: str | Path) -> Iterator[None]:
+    """Says in one sentence that there is no space left, whoever notices it.
+
+    Raises:
+        UserError: there is none.
+    """
+    try:
+        yield
+    except (OSError, tf.errors.OpError) as error:
+        # TensorFlow's errors have the system's text, and no number that is its own.
+        reasons = [os.strerror(number) for number in _NO_SPACE]
+        reason = next((text for text in reasons if text in str(error)), None)
+        if reason is None:
+            raise
+        raise UserError(
+            f"--output_dir: cannot write to {output_dir}: {reason}; free disk space "
+            "and run the same command again: it goes on from the last checkpoint"
+        ) from error
 
 
 def _run_directory(
@@ -166,6 +223,7 @@ def _run_directory(
     """Makes or opens the run directory; of several processes only the chief writes."""
     if cluster.is_chief:
         run = RunDirectory.create(path, config, hparams)
+        remove_incomplete(run.path, ["model.ckpt", "best.ckpt"])
         cluster.wait()
         return run
     cluster.wait()
@@ -179,8 +237,8 @@ def _fitting_batch_tokens(
     hparams: HParams,
     **limits: Any,
 ) -> int:
-    """Finds what fits; a run with weights goes on with what was found before."""
-    if CheckpointDirectory(output_dir).steps():  # settings bind
+    """Finds what fits; a run goes on with what was found before."""
+    if (output_dir / "config.json").exists():
         return RunDirectory(output_dir).hparams.batch_tokens
     if Cluster.from_environment().size > 1:
         raise UserError(

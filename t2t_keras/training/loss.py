@@ -7,7 +7,7 @@ from keras import ops
 from t2t_keras.model.transformer import PAD
 
 
-def smoothed_cross_entropy(logits: Any, labels: Any, smoothing: float) -> Any:
+def cross_entropies(logits: Any, labels: Any, smoothing: float) -> Any:
     """Cross-entropy to targets of 1 - smoothing on the label, the rest spread evenly.
 
     Each of the other V - 1 ids gets u = smoothing / (V - 1). As the probabilities of
@@ -16,7 +16,8 @@ def smoothed_cross_entropy(logits: Any, labels: Any, smoothing: float) -> Any:
         loss = logsumexp(logits) - (1 - smoothing - u) logit[label] - u sum(logits),
 
     which needs no array of soft targets. tensor2tensor subtracts the entropy of the
-    targets, a constant; here it is left in.
+    targets, a constant; here it is left in. The negative log-likelihood of the label,
+    logsumexp(logits) - logit[label], costs nothing beside it.
 
     Args:
         logits: float32 [N, V]
@@ -24,7 +25,8 @@ def smoothed_cross_entropy(logits: Any, labels: Any, smoothing: float) -> Any:
         smoothing: the mass taken from the label.
 
     Returns:
-        float32 [N]
+        float32 [N, 2]: the label-smoothed loss, and the negative log-likelihood, which
+        has no gradient.
     """
     rest = smoothing / (logits.shape[-1] - 1)
 
@@ -35,31 +37,40 @@ def smoothed_cross_entropy(logits: Any, labels: Any, smoothing: float) -> Any:
         value = log_normaliser - (1.0 - smoothing - rest) * at_label
         if smoothing:
             value = value - rest * ops.sum(logits, axis=-1)
+        both = ops.stack([value, log_normaliser - at_label], axis=-1)
 
         def grad(upstream: Any) -> Any:
-            """softmax(logits) - targets, times what comes from above."""
+            """softmax(logits) - targets, times what comes from above for the loss."""
             softmax = ops.exp(logits - log_normaliser[:, None])
             ids = ops.arange(logits.shape[-1])[None, :]
             is_label = ops.equal(ids, labels[:, None])
             targets = ops.where(is_label, 1.0 - smoothing, rest)
-            return (softmax - targets) * upstream[:, None]
+            return (softmax - targets) * upstream[:, :1]
 
-        return value, grad
+        return both, grad
 
     return loss(logits)
 
 
-def summed_cross_entropy(logits: Any, target: Any, smoothing: float) -> Any:
-    """Returns the cross-entropy, a scalar, summed over the tokens of target.
+def summed_cross_entropies(
+    logits: Any, target: Any, smoothing: float
+) -> tuple[Any, Any]:
+    """Returns both cross-entropies, scalars, summed over the tokens of target.
 
     Args:
         logits: float32 [B, T, V]
         target: int [B, T], padded with 0.
-        smoothing: see `smoothed_cross_entropy`.
+        smoothing: see `cross_entropies`.
+
+    Returns:
+        The label-smoothed loss, and the negative log-likelihood, which has no gradient.
     """
     rows = ops.reshape(logits, (-1, logits.shape[-1]))
-    per_token = smoothed_cross_entropy(rows, ops.reshape(target, (-1,)), smoothing)
-    return sum_over_tokens(per_token, target)
+    per_token = cross_entropies(rows, ops.reshape(target, (-1,)), smoothing)
+    return (
+        sum_over_tokens(per_token[:, 0], target),
+        sum_over_tokens(per_token[:, 1], target),
+    )
 
 
 def count_tokens(target: Any) -> Any:

@@ -1,40 +1,67 @@
-"""What a run reports: a log line, `metrics.jsonl`, and TensorBoard."""
+"""What a run reports: on the screen, in `metrics.jsonl`, and for TensorBoard.
+
+The screen has a short line for each report, above a progress bar if it is a terminal.
+The file and TensorBoard have every metric.
+"""
 
 import contextlib
 import json
 import math
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import rich.progress
 import tensorflow as tf
+from rich.console import Console
 
+from t2t_keras.training.options import TrainOptions
 from t2t_keras.training.step import StepResult
+from t2t_keras.training.time_left import TimeLeft, duration
+
+_SECONDS_BETWEEN_LINES = 30.0  # at most, where there is no bar
+_SECONDS_BETWEEN_UPDATES = 0.5  # of the bar
 
 
 class Progress:
-    """Counts tokens and time; writes figures to standard error, a file, TensorBoard.
+    """Counts tokens and time; reports to standard error, a file and TensorBoard.
 
     Args:
         output_dir: where `metrics.jsonl` and the event files go; None: nowhere, and
             nothing is printed.
-        steps: that this process will run, from which the time left is reckoned.
+        steps: that this process will run.
+        time_left: measures and estimates; None: of the steps alone.
     """
 
-    def __init__(self, output_dir: Path | None, steps: range) -> None:
+    def __init__(
+        self, output_dir: Path | None, steps: range, time_left: TimeLeft | None = None
+    ) -> None:
         self._is_silent = output_dir is None
+        self._steps = steps
+        self._time_left = time_left or TimeLeft(steps, TrainOptions())
+        self._bar: rich.progress.Progress | None = None
         if output_dir:
             self._file = (output_dir / "metrics.jsonl").open("a", encoding="utf-8")
             self._events = tf.summary.create_file_writer(str(output_dir))
-        self._steps = steps
-        self._seconds_done = 0.0  # of training, over all intervals
+            console = Console(stderr=True)
+            if steps and console.is_interactive:
+                self._bar = _bar(console)
+                self._row = self._bar.add_task(
+                    "training", total=steps.stop, completed=steps.start, text=""
+                )
+                self._bar.start()
+        self._began = self._counted = self._shown = time.monotonic()
+        self._seconds_elsewhere = 0.0  # since the last step was counted
+        self._is_first = True
         self._new_interval()
 
     def _new_interval(self) -> None:
         self._start = time.monotonic()
         self._seconds_waiting = self._seconds_paused = 0.0
-        self._results: list[StepResult] = []
+        self._results: list[StepResult] = []  # not added up yet
+        self._sums = StepResult(*[0.0] * len(StepResult._fields))
+        self._steps_counted = 0
 
     @contextlib.contextmanager
     def waiting(self) -> Iterator[None]:
@@ -49,60 +76,163 @@ class Progress:
         start = time.monotonic()
         yield
         self._seconds_paused += time.monotonic() - start
+        self._seconds_elsewhere += time.monotonic() - start
 
-    def count(self, result: StepResult) -> None:
-        """Counts a step."""
+    @contextlib.contextmanager
+    def saving(self) -> Iterator[None]:
+        """Around writing a checkpoint, which counts as training."""
+        start = time.monotonic()
+        yield
+        self._time_left.saves.add(time.monotonic() - start)
+        self._seconds_elsewhere += time.monotonic() - start
+
+    @contextlib.contextmanager
+    def evaluating(self) -> Iterator[None]:
+        """Around an evaluation, within `paused`."""
+        start = time.monotonic()
+        yield
+        self._time_left.evaluations.add(time.monotonic() - start)
+
+    @contextlib.contextmanager
+    def task(self, task: str, unit: str, total: int) -> Iterator[Callable[[int], None]]:
+        """Shows how far a part of an evaluation is: a `Meter`."""
+        if self._is_silent:
+            yield lambda units: None
+        elif self._bar:
+            row = self._bar.add_task(task, total=total, text=unit)
+            try:
+                yield lambda units: self._bar.advance(row, units)
+            finally:
+                self._bar.remove_task(row)
+        else:
+            done, self._shown = 0, time.monotonic()
+
+            def advance(units: int) -> None:
+                nonlocal done
+                done += units
+                if time.monotonic() - self._shown > _SECONDS_BETWEEN_LINES:
+                    self._shown = time.monotonic()
+                    self.say(f"{task}: {done} of {total} {unit}")
+
+            yield advance
+
+    def count(self, step: int, result: StepResult) -> None:
+        """Counts a step, which is now done.
+
+        Args:
+            step: the number of updates done.
+            result: what the step returned.
+        """
         self._results.append(result)
+        self._steps_counted += 1
+        now = time.monotonic()
+        self._time_left.add_step(now - self._counted - self._seconds_elsewhere)
+        self._counted, self._seconds_elsewhere = now, 0.0
+        if self._is_silent:
+            return
+        if self._is_first:
+            self._is_first = False
+            after = duration(now - self._began)
+            self._say_step(step, self._losses(), f"first step after {after}")
+        elif not self._bar and now - self._shown > _SECONDS_BETWEEN_LINES:
+            self._say_step(step, self._losses(), self._speed(), self._eta(step))
+        if self._bar and now - self._shown > _SECONDS_BETWEEN_UPDATES:
+            self._shown = now
+            nll = self._mean(self._added().nll_sum)
+            text = f"nll {_short(nll)} | {self._speed()} | {self._eta(step)}"
+            self._bar.update(self._row, completed=step, text=text)
+
+    def _say_step(self, step: int, *parts: str) -> None:
+        self._shown = time.monotonic()
+        self.say(" | ".join([f"step {step}/{self._steps.stop}", *parts]))
+
+    def _added(self) -> StepResult:
+        """Returns the sums over the interval so far."""
+        for result in self._results:
+            pairs = zip(self._sums, map(float, result), strict=True)
+            self._sums = StepResult(*(a + b for a, b in pairs))
+        self._results = []
+        return self._sums
+
+    def _mean(self, total: float) -> float:
+        return total / self._added().target_tokens
+
+    def _losses(self) -> str:
+        """The loss as it is minimised, and as dev's is."""
+        sums = self._added()
+        nll = f"nll {_short(self._mean(sums.nll_sum))}"
+        if sums.loss_sum == sums.nll_sum:
+            return nll
+        return f"smoothed loss {_short(self._mean(sums.loss_sum))}, {nll}"
+
+    def _speed(self) -> str:
+        tokens = self._added().target_tokens / self._seconds()
+        return f"{tokens:.0f} target tokens/s"
+
+    def _seconds(self) -> float:
+        """Seconds of training in the interval."""
+        return time.monotonic() - self._start - self._seconds_paused
+
+    def _eta(self, step: int) -> str:
+        return str(self._time_left.estimate(step))
 
     @property
     def pending(self) -> bool:
         """Whether steps have been counted since the last report."""
-        return bool(self._results)
+        return self._steps_counted > 0
 
     def report_training(self, step: int, extra: dict[str, float]) -> dict[str, float]:
         """Reports the interval since the last call, and begins a new one.
 
         Args:
             step: the number of updates done.
-            extra: more figures, reported as they are.
+            extra: more metrics, recorded as they are.
 
         Returns:
-            loss and perplexity for each target token (label-smoothed), the gradient's
-            norm, tokens per second, and the shares of padding and of waiting.
+            For each target token the label-smoothed loss, which is minimised, and the
+            negative log-likelihood "nll" and its perplexity, which are comparable with
+            dev's loss and perplexity; the gradient's norm, tokens per second, and the
+            shares of padding and of waiting.
         """
-        seconds = time.monotonic() - self._start - self._seconds_paused
-        self._seconds_done += seconds
-        columns = zip(*self._results, strict=True)
-        sums = StepResult(*(sum(map(float, column)) for column in columns))
-        loss = sums.loss_sum / sums.target_tokens
+        seconds = self._seconds()
+        sums = self._added()
+        nll = self._mean(sums.nll_sum)
         tokens = sums.source_tokens + sums.target_tokens
-        left = (self._steps.stop - step) / (step - self._steps.start)
         figures = {
-            "loss": loss,
-            "perplexity": math.exp(min(loss, 700.0)),
+            "loss": self._mean(sums.loss_sum),
+            "nll": nll,
+            "perplexity": math.exp(min(nll, 700.0)),
             "gradient_norm": sums.gradient_norm
-            / max(len(self._results) - sums.skipped, 1),
+            / max(self._steps_counted - sums.skipped, 1),
             "target_tokens_per_s": sums.target_tokens / seconds,
             "source_tokens_per_s": sums.source_tokens / seconds,
-            "steps_per_s": len(self._results) / seconds,
+            "steps_per_s": self._steps_counted / seconds,
             "padding_share": 1 - tokens / sums.positions,
             "waiting_for_data_share": self._seconds_waiting / seconds,
-            "minutes_left": self._seconds_done * left / 60,
+            "minutes_left": self._time_left.estimate(step).seconds / 60,
         }
         if sums.skipped:
             figures["skipped_updates"] = sums.skipped
-        self.report(step, "train", figures | extra)
+        self._record(step, "train", figures | extra)
+        self._say_step(step, self._losses(), self._speed(), self._eta(step))
+        if self._bar:
+            self._bar.update(self._row, completed=step)
         self._new_interval()
         return figures
 
     def report(self, step: int, kind: str, figures: dict[str, float]) -> None:
-        """Reports figures at a step.
+        """Reports an evaluation.
 
         Args:
             step: the number of updates done.
-            kind: "train", "dev", or one of those of `Validation.compare`.
+            kind: "dev", or one of those of `Validation.compare`.
             figures: name -> number; names carry their unit where they have one.
         """
+        self._record(step, kind, figures)
+        self.say(evaluation_line(step, kind, figures))
+
+    def _record(self, step: int, kind: str, figures: dict[str, float]) -> None:
+        """Writes to the file and for TensorBoard."""
         if self._is_silent:
             return
         record = {"step": step, "kind": kind, **figures}
@@ -114,21 +244,45 @@ class Progress:
                 number = tf.constant(value, tf.float64)
                 tf.summary.scalar(f"{kind}/{name}", number)
         self._events.flush()
-        shown = " | ".join(f"{name} {_short(value)}" for name, value in figures.items())
-        self.say(f"step {step} {kind} | {shown}")
 
     def say(self, message: str) -> None:
-        """Prints a line on standard error."""
-        if not self._is_silent:
+        """Prints a line on standard error, above the bar if there is one."""
+        if self._bar:
+            self._bar.console.print(message, markup=False, highlight=False)
+        elif not self._is_silent:
             print(message, file=sys.stderr, flush=True)
 
     def close(self) -> None:
-        """Closes the files."""
+        """Removes the bar and closes the files."""
+        if self._bar:
+            self._bar.stop()
         if not self._is_silent:
             self._file.close()
             self._events.close()
 
 
+def _bar(console: Console) -> rich.progress.Progress:
+    """The rows of training and of an evaluation, which go when they are done."""
+    return rich.progress.Progress(
+        rich.progress.TextColumn("{task.description}"),
+        rich.progress.BarColumn(bar_width=12),
+        rich.progress.MofNCompleteColumn(),
+        rich.progress.TimeElapsedColumn(),
+        rich.progress.TextColumn("{task.fields[text]}"),
+        console=console,
+        transient=True,
+        refresh_per_second=2,
+        redirect_stdout=sys.stdout.isatty(),
+    )
+
+
+def evaluation_line(step: int, kind: str, figures: dict[str, float]) -> str:
+    """Formats an evaluation; its loss, without label smoothing, as "nll"."""
+    named = {"nll" if name == "loss" else name: x for name, x in figures.items()}
+    shown = (f"{name} {_short(value)}" for name, value in named.items())
+    return " | ".join([f"step {step} {kind}", *shown])
+
+
 def _short(value: float) -> str:
     """Four significant digits, thousands in full."""
-    return f"{value:.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+    return f"{value:.0f}" if 1000 <= abs(value) < 1e9 else f"{value:.4g}"

@@ -7,18 +7,23 @@ model.ckpt-*    checkpoints (see `checkpoint`)
 best.ckpt-*     weights of the one that was best on dev
 average.ckpt-*  averages of checkpoints
 metrics.jsonl   one line for every report and evaluation, and TensorBoard's events
+train.lock      locked by the process that trains here
 """
 
+import contextlib
 import dataclasses
 import functools
 import json
+import os
 import shutil
+import socket
 from pathlib import Path
 from typing import Self
 
 from t2t_keras import registry
 from t2t_keras.backend import require_tensorflow
-from t2t_keras.data.files import write_json
+from t2t_keras.data.files import atomic, write_json
+from t2t_keras.data.lock import lock
 from t2t_keras.data.manifest import Manifest
 from t2t_keras.decoding.translator import Translator
 from t2t_keras.errors import UserError
@@ -46,13 +51,24 @@ class RunConfig:
     source_vocab: str  # file names; the same twice when shared
     target_vocab: str
     vocab_sha256: dict[str, str]  # as in the data's manifest
-    data_sha256: str | None = None  # its fingerprint; None in older runs
+    # Of its training examples, see `Manifest.fingerprints`; None in older runs.
+    data_sha256: str | None = None
     symbols: list[str] = dataclasses.field(default_factory=list)  # likewise
     usr_dir: str | None = None
     init_from: str | None = None  # where the first weights came from (see `fine_tune`)
     # Into how many parts a batch is divided, each with dropout of its own: replicas
     # times micro-batches of each. None: training has not begun here.
     batch_parts: int | None = None
+
+    @property
+    def vocab_sizes(self) -> tuple[int, int | None]:
+        """Pieces of the source and of the target; None: both have one vocabulary."""
+
+        def size(name: str) -> int:
+            return load_tokenizer(Path(self.data_dir) / name).vocab_size
+
+        is_shared = self.source_vocab == self.target_vocab
+        return size(self.source_vocab), None if is_shared else size(self.target_vocab)
 
     def micro_batches(self, num_replicas: int) -> int:
         """Returns into how many parts each of some replicas divides its rows.
@@ -88,7 +104,10 @@ class RunDirectory:
         try:
             self.config = RunConfig(**json.loads(config.read_text()))
         except (ValueError, TypeError) as error:
-            raise UserError(f"{config} is not as it was written: {error}") from None
+            raise UserError(
+                f"{config} is not as it was written: {error}; restore it, or train "
+                "in another --output_dir"
+            ) from None
         self.hparams = HParams.load(self.path / "hparams.json")
         self.checkpoints = CheckpointDirectory(self.path)
 
@@ -100,15 +119,27 @@ class RunDirectory:
             UserError: it holds a run with other settings; the message lists them.
         """
         path = Path(path)
-        # Settings bind once there are weights.
-        if (path / "config.json").exists() and CheckpointDirectory(path).steps():
-            cls(path)._refuse_difference(config, hparams)
+        cls.refuse_other_settings(path, config, hparams)
         path.mkdir(parents=True, exist_ok=True)
         for name in {config.source_vocab, config.target_vocab}:
-            shutil.copy(Path(config.data_dir) / name, path / name)
+            with atomic(path / name) as incomplete:
+                shutil.copy(Path(config.data_dir) / name, incomplete)
         hparams.save(path / "hparams.json")
+        # Last, for with it the directory is a run.
         write_json(path / "config.json", dataclasses.asdict(config))
         return cls(path)
+
+    @classmethod
+    def refuse_other_settings(
+        cls, path: str | Path, config: RunConfig, hparams: HParams
+    ) -> None:
+        """Refuses to go on with a run that was created with other settings.
+
+        Raises:
+            UserError: the directory holds one; the message lists what differs.
+        """
+        if (Path(path) / "config.json").exists():
+            cls(path)._refuse_difference(config, hparams)
 
     @classmethod
     def join(cls, path: str | Path, config: RunConfig, hparams: HParams) -> Self:
@@ -186,7 +217,9 @@ class RunDirectory:
         mine, others = dataclasses.asdict(self.config), dataclasses.asdict(config)
         # A moved data directory is the same one if what it holds is.
         names = mine.keys() - {"data_dir", "usr_dir", "hparams_set", "symbols"}
-        if self.config.data_sha256 is None:
+        data_name = self.problem.data_name
+        known = Manifest.open(Path(config.data_dir), data_name).fingerprints("train")
+        if self.config.data_sha256 in (None, *known):
             names -= {"data_sha256"}
         changes = {k: (mine[k], others[k]) for k in names if mine[k] != others[k]}
         if changes.pop("data_sha256", None):
@@ -198,10 +231,34 @@ class RunDirectory:
         if changes:
             lines = (f"{k} was {a}, is now {b}" for k, (a, b) in changes.items())
             note = " (replicas x --accumulate)" if "batch_parts" in changes else ""
+            advice = "give the same settings or another --output_dir"
+            if not self.checkpoints.steps():
+                advice += ", or remove the directory (it has no checkpoint yet)"
             raise UserError(
                 f"{self.path} holds a run with other settings: {'; '.join(lines)}"
-                f"{note}; give the same settings or another --output_dir"
+                f"{note}; {advice}"
             )
+
+
+def training_lock(path: str | Path) -> contextlib.AbstractContextManager[None]:
+    """Holds the lock of a run directory, in which one process at a time may train.
+
+    Args:
+        path: the directory, made if absent.
+
+    Raises:
+        UserError: another process trains there; the message says which one.
+    """
+
+    def refusal(holder: str) -> UserError:
+        return UserError(
+            f"--output_dir: another training writes to {path}"
+            f"{holder and f', {holder}'}; wait until it has ended, or give another "
+            "directory"
+        )
+
+    here = f"process {os.getpid()} on {socket.gethostname()}"
+    return lock(Path(path) / "train.lock", refusal, here)
 
 
 def config_for(
@@ -226,6 +283,7 @@ def config_for(
         UserError: the data directory has no data of the problem.
     """
     manifest = Manifest.open(Path(data_dir), problem.data_name)
+    manifest.check_vocabularies(Path(data_dir))
     files = manifest.vocab_files
     source, target = files["source"], files["target"]
     if problem.reverse:
@@ -238,7 +296,7 @@ def config_for(
         source_vocab=source,
         target_vocab=target,
         vocab_sha256=dict(manifest.vocab_sha256),
-        data_sha256=manifest.fingerprint,
+        data_sha256=manifest.fingerprints("train")[0],
         symbols=list(manifest.symbols),
         usr_dir=str(Path(usr_dir).resolve()) if usr_dir else None,
         init_from=str(Path(init_from).resolve()) if init_from else None,

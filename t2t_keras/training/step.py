@@ -6,7 +6,7 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from t2t_keras.model.transformer import Transformer
-from t2t_keras.training.loss import count_tokens, summed_cross_entropy
+from t2t_keras.training.loss import count_tokens, summed_cross_entropies
 from t2t_keras.training.loss_scale import LossScale
 from t2t_keras.training.optimizer import Adam
 from t2t_keras.training.strategy import batch_spec
@@ -16,6 +16,7 @@ class StepResult(NamedTuple):
     """What a step reports; sums are over all replicas and micro-batches."""
 
     loss_sum: tf.Tensor  # of label-smoothed cross-entropy
+    nll_sum: tf.Tensor  # negative log-likelihood: the same without label smoothing
     source_tokens: tf.Tensor
     target_tokens: tf.Tensor
     positions: tf.Tensor  # of both sides, padding included
@@ -31,17 +32,18 @@ class _Sums(NamedTuple):
     source_tokens: tf.Tensor
     target_tokens: tf.Tensor
     positions: tf.Tensor
+    nll: tf.Tensor
 
 
-def loss_sum(
+def loss_sums(
     model: Transformer,
     source: tf.Tensor,
     target: tf.Tensor,
     seed: tf.Tensor | None,
-) -> tf.Tensor:
-    """Returns the loss of source [B, S], target [B, T], summed over target tokens."""
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """Returns what `summed_cross_entropies` does for source [B, S], target [B, T]."""
     logits = model(source, target, seed=seed)
-    return summed_cross_entropy(logits, target, model.hparams.label_smoothing)
+    return summed_cross_entropies(logits, target, model.hparams.label_smoothing)
 
 
 class TrainStep:
@@ -145,6 +147,7 @@ class TrainStep:
         gradients = [g / (scale * sums.target_tokens) for g in sums.gradients]
         return gradients, StepResult(
             loss_sum=sums.loss,
+            nll_sum=sums.nll,
             source_tokens=sums.source_tokens,
             target_tokens=sums.target_tokens,
             positions=sums.positions,
@@ -174,7 +177,7 @@ class TrainStep:
         _, sums = tf.while_loop(
             lambda i, sums: i < count,
             add,
-            (tf.constant(0), _Sums(gradients, zero, zero, zero, zero)),
+            (tf.constant(0), _Sums(gradients, zero, zero, zero, zero, zero)),
             parallel_iterations=1,  # or the next forward pass would take memory as well
         )
         return sums
@@ -184,13 +187,13 @@ class TrainStep:
     ) -> _Sums:
         """Returns the sums over some rows: source [B, S], target [B, T]."""
         with tf.GradientTape() as tape:
-            loss = loss_sum(self._model, source, target, seed)
+            loss, nll = loss_sums(self._model, source, target, seed)
         gradients = tape.gradient(loss, self._weights, output_gradients=scale)
         # Dense: ids looked up on another replica are other rows of an embedding.
         gradients = [tf.convert_to_tensor(gradient) for gradient in gradients]
         positions = tf.cast(tf.size(source) + tf.size(target), tf.float32)
         return _Sums(
-            gradients, loss, count_tokens(source), count_tokens(target), positions
+            gradients, loss, count_tokens(source), count_tokens(target), positions, nll
         )
 
     def _dropout_seed(

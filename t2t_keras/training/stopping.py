@@ -37,6 +37,11 @@ class Stopping:
             return self.signal.name
         return "max_minutes" if time.monotonic() >= self._deadline else None
 
+    @property
+    def seconds_left(self) -> float:
+        """Seconds until "max_minutes" is the reason; infinite without."""
+        return self._deadline - time.monotonic()
+
     def __enter__(self) -> Self:
         # Elsewhere Python allows no handlers: then the signals do what they did.
         if threading.current_thread() is threading.main_thread():

@@ -1,5 +1,6 @@
 """The trainer: problem and hparams in, a run directory out."""
 
+import contextlib
 import math
 import sys
 import time
@@ -10,12 +11,11 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from t2t_keras.data.buckets import batch_plan
 from t2t_keras.data.manifest import Manifest
-from t2t_keras.data.pipeline import training_batches
-from t2t_keras.data.records import RecordIndex
+from t2t_keras.data.pipeline import elements, training_batches
 from t2t_keras.decoding.translator import Translator
 from t2t_keras.errors import UserError
+from t2t_keras.training.average import average_run
 from t2t_keras.training.checkpoint import (
     Checkpoint,
     adam_variables,
@@ -28,6 +28,7 @@ from t2t_keras.training.ema import AveragedAdam, make_optimizer
 from t2t_keras.training.fine_tune import initialise_from
 from t2t_keras.training.held_out import HeldOut
 from t2t_keras.training.largest_batch import largest_shape, synthetic_batch
+from t2t_keras.training.memory import does_not_fit
 from t2t_keras.training.options import TrainOptions
 from t2t_keras.training.progress import Progress
 from t2t_keras.training.run_dir import RunDirectory
@@ -35,10 +36,18 @@ from t2t_keras.training.schedule import learning_rate
 from t2t_keras.training.step import StepResult, TrainStep
 from t2t_keras.training.stopping import SIGNALS, Stopping
 from t2t_keras.training.strategy import distribute, own_replicas
+from t2t_keras.training.time_left import TimeLeft
+from t2t_keras.training.train_split import TrainSplit
 from t2t_keras.training.validation import Validation
 
 _SIGNALS = tuple(signal.name for signal in SIGNALS)
 _REASONS = (*_SIGNALS, "train_steps", "max_minutes", "patience")
+
+_DIVERGED = 10.0  # times the loss of the uniform distribution
+_START_ANEW = (
+    "train in a new --output_dir with a lower learning_rate, a longer warmup_steps or "
+    "clip_norm=1"
+)
 
 
 class Trainer:
@@ -57,6 +66,7 @@ class Trainer:
         run: RunDirectory,
         strategy: tf.distribute.Strategy,
         options: TrainOptions,
+        split: TrainSplit | None = None,
     ) -> None:
         self._run = run
         self._hparams = run.hparams
@@ -86,14 +96,8 @@ class Trainer:
             self._variables |= ema_variables(weights, averages.values())
 
         data_dir, name = Path(run.config.data_dir), self._problem.data_name
-        self._index = RecordIndex.open(data_dir, name, "train")
-        self._plan = batch_plan(
-            self._hparams.bucketing,
-            self._index.source_length,
-            self._index.target_length,
-            self._hparams.batch_tokens,
-            seed,
-        )
+        split = split or TrainSplit.open(self._problem, run.config, self._hparams)
+        self._index, self._plan = split
         self._validation: Validation | None = None
         has_dev = Manifest.open(data_dir, name).examples.get("dev")
         if has_dev and self._cluster.is_chief:
@@ -115,13 +119,29 @@ class Trainer:
             those of `Validation.compare`.
 
         Raises:
-            UserError: the loss is no longer a finite number.
+            UserError: the training has diverged.
         """
-        options = self._options
-        stopping = Stopping(options.max_minutes)
+        stopping = Stopping(self._options.max_minutes)
         done = self._restore()
         steps = range(done, self._hparams.train_steps)
-        progress = Progress(self._run.path if self._cluster.is_chief else None, steps)
+        path = self._run.path if self._cluster.is_chief else None
+        time_left = TimeLeft(
+            steps,
+            self._options,
+            self._evaluations_at_end,
+            lambda: stopping.seconds_left,
+        )
+        with contextlib.closing(Progress(path, steps, time_left)) as progress:
+            figures = self._train(steps, progress, stopping)
+        self._cluster.wait()  # for the chief, which evaluates
+        if stopping.signal:  # perhaps while it evaluated for the last time
+            figures["stopped_by"] = stopping.signal.name
+        return figures
+
+    def _train(
+        self, steps: range, progress: Progress, stopping: Stopping
+    ) -> dict[str, Any]:
+        options, done = self._options, steps.start
         figures: dict[str, Any] = {}
         if steps:
             self._begin(progress)
@@ -138,11 +158,12 @@ class Trainer:
                     batch, tf.constant(step, tf.int64), tf.constant(rate, tf.float32)
                 )
                 self._stop_unless_finite(result, step)
-                progress.count(result)
+                progress.count(done, result)
                 if done % options.log_every == 0:
                     figures |= self._report(done, progress)
                 if self._saving_is_due(done):
-                    self._save(done)
+                    with progress.saving():
+                        self._save(done)
                 if done % options.eval_every == 0:
                     figures |= self._evaluate(done, progress, stopping)
             if progress.pending:
@@ -152,11 +173,23 @@ class Trainer:
             if done and reason not in _SIGNALS:
                 figures |= self._evaluate(done, progress, stopping)
                 figures |= self._compare(done, progress, stopping)
-        progress.close()
-        self._cluster.wait()  # for the chief, which evaluates
-        if stopping.signal:  # perhaps while it evaluated for the last time
-            reason = stopping.signal.name
+                if reason == "train_steps" and not self._validation:
+                    self._keep_average(progress)
         return figures | {"step": done, "stopped_by": reason}
+
+    @property
+    def _evaluations_at_end(self) -> int:
+        """Of the last weights, of the average and of the moving average."""
+        if not self._validation:
+            return 0
+        return 1 + bool(self._options.average_last) + bool(self._hparams.ema_decay)
+
+    def _keep_average(self, progress: Progress) -> None:
+        """Keeps the average of the last checkpoints, which no dev split can judge."""
+        count = min(len(self._run.checkpoints.steps()), self._options.average_last)
+        if self._cluster.is_chief and count > 1:
+            average = average_run(self._run.path, last=count)
+            progress.say(f"the average of {count} checkpoints is kept: {average}")
 
     def _reason_to_stop(self, done: int, stopping: Stopping) -> str | None:
         """Returns what ends training here, if anything: the same in all processes."""
@@ -178,7 +211,7 @@ class Trainer:
             micro_batches=self._micro_batches,
             own=own_replicas(self._strategy),
         )
-        return iter(distribute(self._strategy, parts))
+        return elements(distribute(self._strategy, parts), self._index)
 
     def _begin(self, progress: Progress) -> None:
         """Says what will be trained, and tries whether it fits into memory.
@@ -192,7 +225,10 @@ class Trainer:
         )
         shape = largest_shape(self._plan, self._problem.reverse)
         batch = synthetic_batch(self._strategy, shape, self._micro_batches)
-        self._step.dry_run(batch, tf.constant(0, tf.int64))
+        try:
+            self._step.dry_run(batch, tf.constant(0, tf.int64))
+        except tf.errors.ResourceExhaustedError:
+            raise does_not_fit(self._hparams.batch_tokens, shape) from None
 
     def _restore(self) -> int:
         """Restores the newest checkpoint, if any; returns the number of steps done.
@@ -225,7 +261,8 @@ class Trainer:
         if self._options.save_minutes:
             minutes = (time.monotonic() - self._saved_time) / 60
             return minutes >= self._options.save_minutes
-        return done % self._options.save_every == 0
+        interval = self._options.save_interval(self._hparams.train_steps)
+        return done % interval == 0
 
     def _save(self, step: int) -> None:
         if not self._cluster.is_chief:
@@ -235,9 +272,31 @@ class Trainer:
         self._saved_step, self._saved_time = step, time.monotonic()
 
     def _report(self, done: int, progress: Progress) -> dict[str, float]:
-        """Reports the training since the last report."""
+        """Reports the training since the last report.
+
+        Raises:
+            UserError: it has diverged.
+        """
         rate, epoch = learning_rate(self._hparams, done), done / len(self._plan)
-        return progress.report_training(done, {"learning_rate": rate, "epoch": epoch})
+        figures = progress.report_training(
+            done, {"learning_rate": rate, "epoch": epoch}
+        )
+        self._stop_if_diverged(figures["loss"], done)
+        return figures
+
+    def _stop_if_diverged(self, loss: float, done: int) -> None:
+        """Stops at a loss, mean of all tokens since the last report, beyond reason.
+
+        Fresh weights and those of other data give about log V, whatever the model, and
+        a training that learns stays below.
+        """
+        guessing = math.log(self._run.tokenizers[1].vocab_size)
+        if loss > _DIVERGED * guessing:
+            raise UserError(
+                f"step {done}: the training has diverged: its loss, {loss:.4g} for "
+                f"each target token, is far above that of guessing, {guessing:.4g}; "
+                f"{_START_ANEW}"
+            )
 
     def _evaluate(
         self, step: int, progress: Progress, stopping: Stopping
@@ -263,6 +322,5 @@ class Trainer:
         epoch, batch = divmod(step, len(self._plan))
         raise UserError(
             f"step {step + 1}, epoch {epoch}, batch {batch}: the loss or its gradient "
-            "is not finite; train in a new --output_dir with a lower learning_rate, a "
-            "longer warmup_steps or clip_norm=1"
+            f"is not finite; {_START_ANEW}"
         )

@@ -8,9 +8,15 @@ from typing import Any
 import tensorflow as tf
 
 from t2t_keras.decoding.translator import Translator
+from t2t_keras.errors import UserError
 from t2t_keras.evaluation.metrics import goodness
 from t2t_keras.training.average import mean_weights
-from t2t_keras.training.checkpoint import Checkpoint, CheckpointDirectory, snapshot
+from t2t_keras.training.checkpoint import (
+    Checkpoint,
+    CheckpointDirectory,
+    snapshot,
+    write_checkpoint,
+)
 from t2t_keras.training.held_out import HeldOut
 from t2t_keras.training.options import TrainOptions
 from t2t_keras.training.progress import Progress
@@ -69,12 +75,13 @@ class Validation:
     @property
     def best_step(self) -> int | None:
         """The step of the best evaluation, the first one among equals."""
-        by_loss = self._options.best_by == "loss"
-        good = {
-            step: -figures["loss"] if by_loss else goodness(figures)
-            for step, figures in self._history.items()
-        }
+        good = {step: self._good(figures) for step, figures in self._history.items()}
         return max(good, key=lambda step: (good[step], -step), default=None)
+
+    def _good(self, figures: dict[str, float]) -> float:
+        """Returns what `best_by` compares: more is better."""
+        by_loss = self._options.best_by == "loss"
+        return -figures["loss"] if by_loss else goodness(figures)
 
     @property
     def lost_patience(self) -> bool:
@@ -94,7 +101,7 @@ class Validation:
             dev_loss, and dev_metrics: BLEU or F1, if sentences are decoded.
         """
         if step not in self._history:
-            self._history[step] = self._figures()
+            self._history[step] = self._figures(progress)
             if self.best_step == step:
                 self._checkpoints.save_best(step, snapshot(self._weights, step))
             # Last, for what is on record is not done again.
@@ -107,6 +114,8 @@ class Validation:
     def compare(self, step: int, progress: Progress) -> dict[str, dict[str, float]]:
         """Reports the best single checkpoint beside the averages, after the last step.
 
+        The average of the last checkpoints is kept as `average.ckpt-STEP`, unless it
+        is worse than the last one alone: of the beginning of a training it may be.
         The weights are those of the step's checkpoint before and afterwards.
 
         Returns:
@@ -123,22 +132,34 @@ class Validation:
             paths = [self._checkpoints.path(step) for step in newest]
             for name, value in mean_weights(paths):
                 self._weights[name].assign(value)
-            figures = {"checkpoints": len(paths), **self._figures()}
+            figures = {"checkpoints": len(paths), **self._figures(progress)}
             found["dev_average"] = figures
             progress.report(step, "dev_average", figures)
+            last = self._history.get(step)
+            if last is None or self._good(figures) >= self._good(last):
+                average = self._checkpoints.path(step, "average.ckpt")
+                write_checkpoint(average, snapshot(self._weights, step))
+                progress.say(f"the average is kept: {average}")
+            else:
+                progress.say(
+                    f"the average of {len(paths)} checkpoints is worse on dev than "
+                    f"step {step} alone: it is not kept"
+                )
         if self._averages:
             for name, average in self._averages.items():
                 self._weights[name].assign(average.read_value())
-            found["dev_ema"] = self._figures()
+            found["dev_ema"] = self._figures(progress)
             progress.report(step, "dev_ema", found["dev_ema"])
         Checkpoint(self._checkpoints.path(step)).restore(self._weights)
         return found
 
-    def _figures(self) -> dict[str, float]:
-        figures = self._dev.loss().to_dict()
-        if self._options.eval_sentences:
-            sentences = self._options.eval_sentences
-            figures |= self._dev.metrics(self._translator, sentences)
+    def _figures(self, progress: Progress) -> dict[str, float]:
+        with progress.evaluating():
+            figures = self._dev.loss(progress.task).to_dict()
+            if self._options.eval_sentences:
+                figures |= self._dev.metrics(
+                    self._translator, self._options.eval_sentences, progress.task
+                )
         return figures
 
 
@@ -146,14 +167,28 @@ def _read_evaluations(file: Path, last_step: int) -> dict[int, dict[str, float]]
     """Returns the figures on dev by step, of those up to the last one.
 
     What comes later is of a process that was killed, and will be computed again.
+
+    Raises:
+        UserError: a line is no record of a training.
     """
     evaluations = {}
-    for line in file.read_text().splitlines() if file.exists() else ():
+    lines = file.read_bytes().split(b"\n") if file.exists() else ()
+    for number, line in enumerate(lines, 1):
         try:
             record = json.loads(line)
-        except ValueError:
+        except json.JSONDecodeError:
             continue  # half a line: the process was killed
-        step = record.pop("step")
-        if record.pop("kind") == "dev" and step <= last_step:
-            evaluations[step] = record
+        except UnicodeDecodeError:
+            record = None
+        match record:
+            case {"step": int(step), "kind": "dev", "loss": float(loss), **rest}:
+                if step <= last_step:
+                    evaluations[step] = {"loss": loss, **rest}
+            case {"step": int(), "kind": str(kind)} if kind != "dev":
+                pass
+            case _:
+                raise UserError(
+                    f"{file}, line {number} is no record of a training; remove the "
+                    "line to do without it"
+                )
     return evaluations

@@ -1,0 +1,45 @@
+"""What the verbs refuse before TensorFlow is imported, which takes seconds."""
+
+from pathlib import Path
+
+from t2t_keras.cli.lines import read_lines
+from t2t_keras.errors import UserError
+
+
+def require_run(path: str) -> None:
+    """Refuses an `--output_dir` that is not a run directory."""
+    if not (Path(path) / "config.json").exists():
+        raise UserError(
+            f"{path} is not a run directory: it has no config.json (the --output_dir "
+            "of `t2t train` is one)"
+        )
+
+
+def require_weights(path: str | None) -> None:
+    """Refuses an `--init_from` that is neither a run directory nor a checkpoint."""
+    if path is None or (Path(path) / "config.json").exists():
+        return
+    if not Path(f"{path}.index").exists():
+        raise UserError(f"--init_from: {path} is neither a run nor a checkpoint")
+
+
+def require_directory(flag: str, path: str | None) -> None:
+    """Refuses a directory that is not there."""
+    if path is not None and not Path(path).is_dir():
+        raise UserError(f"--{flag}: there is no directory {path}")
+
+
+def require_readable(path: str | None) -> None:
+    """Refuses a file of lines that cannot be read; None stands for no file."""
+    if path is None:
+        return
+    # What a pipe holds can be read only once.
+    if Path(path).is_file() or Path(path).is_dir() or not Path(path).exists():
+        next(read_lines(path), None)
+
+
+def require_writable(flag: str, path: str | None) -> None:
+    """Refuses a file to write whose directory is not there."""
+    if path is not None and not Path(path).absolute().parent.is_dir():
+        parent = Path(path).parent
+        raise UserError(f"--{flag}: there is no directory {parent}; make it first")

@@ -1,0 +1,124 @@
+"""The memory that a training takes at least, and what the machine has free."""
+
+import math
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from t2t_keras.analysis.memory import memory_per_batch
+from t2t_keras.analysis.parameters import count_parameters
+from t2t_keras.errors import UserError
+from t2t_keras.hparam import HParams
+
+# Of the activations and logits of `memory_per_batch`. Peaks of processes, less what
+# they have without a batch, were 0.98 to 1.16 of them (float32, four shapes that are
+# mostly logits, attention weights or feed-forward layers).
+_SURELY_TAKEN = 0.7
+
+
+def refuse_too_large(
+    hparams: HParams,
+    vocab_sizes: tuple[int, int | None],
+    shape: tuple[int, int, int],
+    parts: int,
+) -> None:
+    """Refuses a batch that certainly does not fit into the memory of the CPU.
+
+    Without it the process would take memory until the system kills it.
+
+    Args:
+        hparams: the model's.
+        vocab_sizes: as `count_parameters` takes them.
+        shape: (rows, S, T) of the largest batch.
+        parts: into which its rows are divided, replicas times micro-batches.
+
+    Raises:
+        UserError: its estimate is more than what is free.
+    """
+    need = least_memory(hparams, vocab_sizes, shape, parts)
+    free = free_memory()
+    if need > free:
+        reason = f"takes at least {need / 1e9:.1f} GB, and {free / 1e9:.1f} GB are free"
+        raise does_not_fit(hparams.batch_tokens, shape, reason)
+
+
+def does_not_fit(
+    batch_tokens: int,
+    shape: tuple[int, int, int],
+    reason: str = "does not fit into the device's memory",
+) -> UserError:
+    """Returns the error for a largest batch, of (rows, S, T), that is too large."""
+    rows, source, target = shape
+    return UserError(
+        f"batch_tokens {batch_tokens}: the largest batch, {rows} pairs of {source} and "
+        f"{target} tokens, {reason}; lower batch_tokens, let --batch_tokens auto find "
+        "what fits, or divide batches with --accumulate"
+    )
+
+
+def least_memory(
+    hparams: HParams,
+    vocab_sizes: tuple[int, int | None],
+    shape: tuple[int, int, int],
+    parts: int = 1,
+) -> float:
+    """Returns the bytes that an update certainly takes; arguments as above."""
+    rows, source, target = shape
+    # Both sides of the shorter length, and one replica: to stay below the truth.
+    length = min(source, target)
+    memory = memory_per_batch(
+        hparams.override(batch_tokens=rows * length),
+        count_parameters(hparams, *vocab_sizes)["total"],
+        vocab_sizes[1] or vocab_sizes[0],
+        length,
+        replicas=parts,
+    )
+    state = memory["weights"] + memory["adam"]
+    return state + _SURELY_TAKEN * (memory["activations"] + memory["logits"])
+
+
+def free_memory() -> float:
+    """Returns the bytes that this process may still take, as Linux counts them.
+
+    Infinity where the system does not say.
+    """
+    try:
+        text = Path("/proc/meminfo").read_text()
+        groups = Path("/proc/self/cgroup").read_text()
+    except OSError:
+        return math.inf
+    available = re.search(r"MemAvailable:\s+(\d+) kB", text)
+    free = int(available[1]) * 1024 if available else math.inf
+    return min([free, *_free_in_groups(groups, Path("/sys/fs/cgroup"))])
+
+
+def _free_in_groups(groups: str, root: Path) -> Iterator[float]:
+    """Yields what is left of the limits of control groups, as containers have them.
+
+    Args:
+        groups: this process's, the text of /proc/self/cgroup.
+        root: where they are mounted.
+    """
+    for line in groups.splitlines():
+        _, controllers, path = line.split(":", 2)
+        if controllers == "":  # version 2
+            base, limit, used, total = root, "memory.max", "memory.current", ""
+        elif controllers == "memory":
+            base, total = root / "memory", "total_"
+            limit, used = "memory.limit_in_bytes", "memory.usage_in_bytes"
+        else:
+            continue
+        group = base / path.lstrip("/")
+        # Inside a container the path may be the host's, and its group the mount point.
+        for folder in (group, *group.parents) if group.exists() else (base,):
+            if base not in (folder, *folder.parents):
+                break
+            try:
+                most, taken = ((folder / n).read_text().strip() for n in (limit, used))
+                stat = (folder / "memory.stat").read_text()
+            except OSError:
+                continue
+            if most != "max":
+                # The page cache is given back.
+                cache = re.findall(rf"^{total}(?:in)?active_file (\d+)$", stat, re.M)
+                yield int(most) - int(taken) + sum(map(int, cache))

@@ -1,0 +1,336 @@
+"""Deliberate faults for `mutations.py`: sections 5 and 6; see `mutations_of_model`.
+
+Left out, because nothing can tell it from the original: `ReduceOp.MEAN` in place of
+`SUM` in the training step (gradients and token counts shrink alike, and the update is
+their ratio).
+"""
+
+TRAINING = {
+    "5.1 en-de": {
+        "problems/translate.py": [
+            ("ende-vocabulary", "vocab_size=37_000", "vocab_size=32_000"),
+            ("enfr-vocabulary", "vocab_size=32_000", "vocab_size=37_000"),
+        ],
+    },
+    "5.1 Batches": {
+        "t2t_keras/hparam.py": [
+            (
+                "batch-of-4096",
+                "batch_tokens: int = _field(\n        25_000,",
+                "batch_tokens: int = _field(\n        4096,",
+            ),
+        ],
+        "t2t_keras/data/batching.py": [
+            (
+                "budget-of-the-source-alone",
+                "self._longer = np.maximum(source_length, target_length)",
+                "self._longer = source_length",
+            ),
+            (
+                "every-epoch-the-same",
+                "np.random.default_rng((self._seed, epoch))",
+                "np.random.default_rng((self._seed, 1))",
+            ),
+        ],
+    },
+    "5.2 Eight": {
+        "t2t_keras/hparam.py": [
+            (
+                "base-steps",
+                "train_steps: int = _field(100_000,",
+                "train_steps: int = _field(10_000,",
+            ),
+        ],
+        "hparams/paper.py": [
+            ("big-steps", "train_steps=300_000", "train_steps=100_000"),
+        ],
+        "t2t_keras/training/step.py": [
+            (
+                "mean-of-each-replica",
+                "[tf.convert_to_tensor(gradient) for gradient in gradients]",
+                "[tf.convert_to_tensor(g) / count_tokens(target) for g in gradients]",
+            ),
+            (
+                "last-micro-batch-alone",
+                "tf.nest.map_structure(tf.add, sums, more)",
+                "more",
+            ),
+        ],
+    },
+    "5.3 Adam": {
+        "t2t_keras/hparam.py": [
+            (
+                "beta1",
+                "adam_beta1: float = _field(0.9,",
+                "adam_beta1: float = _field(0.8,",
+            ),
+            (
+                "beta2",
+                "adam_beta2: float = _field(0.98,",
+                "adam_beta2: float = _field(0.997,",
+            ),
+            (
+                "adam-epsilon",
+                "adam_epsilon: float = _field(1e-9,",
+                "adam_epsilon: float = _field(1e-7,",
+            ),
+        ],
+        "t2t_keras/training/optimizer.py": [
+            ("bias-not-corrected", "beta2_power=self._beta2**step", "beta2_power=0.0"),
+            ("nesterov", "grad=gradient,", "grad=gradient, use_nesterov=True,"),
+        ],
+    },
+    "5.3 lrate": {
+        "t2t_keras/hparam.py": [
+            (
+                "warm-up-8000",
+                "warmup_steps: int = _field(4000,",
+                "warmup_steps: int = _field(8000,",
+            ),
+        ],
+        "t2t_keras/training/schedule.py": [
+            (
+                "rate-without-warm-up",
+                '"linear_warmup": lambda hparams, step: min(1.0,',
+                '"linear_warmup": lambda hparams, step: max(1.0,',
+            ),
+            (
+                "rate-falls-linearly",
+                "max(step, hparams.warmup_steps) ** -0.5",
+                "max(step, hparams.warmup_steps) ** -1.0",
+            ),
+            ("rate-of-any-width", "hparams.d_model**-0.5", "512**-0.5 + 0.0"),
+        ],
+        "t2t_keras/training/trainer.py": [
+            (
+                "rate-of-the-step-before",
+                "rate = learning_rate(self._hparams, done)\n",
+                "rate = learning_rate(self._hparams, step)\n",
+            ),
+        ],
+        "t2t_keras/training/step.py": [
+            ("adam-counts-from-2", "tf.cast(step + 1,", "tf.cast(step + 2,"),
+        ],
+    },
+    "5.4 Dropout": {
+        "t2t_keras/hparam.py": [
+            (
+                "dropout-0.2",
+                "    dropout: float = _field(\n        0.1,",
+                "    dropout: float = _field(\n        0.2,",
+            ),
+            (
+                "attention-dropout",
+                "attention_dropout: float = _field(\n        0.0,",
+                "attention_dropout: float = _field(\n        0.1,",
+            ),
+        ],
+        "t2t_keras/layers/residual.py": [
+            (
+                "dropout-of-the-sum-post-norm",
+                "self.norm(x + self.dropout(sublayer(x), seed=seed))",
+                "self.norm(self.dropout(x + sublayer(x), seed=seed))",
+            ),
+            (
+                "dropout-after-the-norm",
+                "self.norm(x + self.dropout(sublayer(x), seed=seed))",
+                "self.dropout(self.norm(x + sublayer(x)), seed=seed)",
+            ),
+            (
+                "dropout-of-the-sum-pre-norm",
+                "x + self.dropout(sublayer(self.norm(x)), seed=seed)",
+                "self.dropout(x + sublayer(self.norm(x)), seed=seed)",
+            ),
+        ],
+        "t2t_keras/model/transformer.py": [
+            (
+                "no-dropout-of-the-source",
+                "x = self.source_dropout(x, seed=seed)",
+                "x = self.source_dropout(x)",
+            ),
+            (
+                "dropout-before-the-positions",
+                "x = self.source_dropout(x, seed=seed)",
+                "signal = self._add_positions(0 * x, 0)\n"
+                "        x = self.source_dropout(x - signal, seed=seed) + signal",
+            ),
+            (
+                "dropout-of-target-positions",
+                "y = self.target_dropout(y, seed=seed)",
+                "signal = self._add_positions(0 * y, 0)\n"
+                "        y = self.target_dropout(y - signal, seed=seed) + signal",
+            ),
+        ],
+    },
+    "5.4 Label smoothing": {
+        "t2t_keras/hparam.py": [
+            (
+                "no-label-smoothing",
+                "label_smoothing: float = _field(0.1,",
+                "label_smoothing: float = _field(0.0,",
+            ),
+        ],
+        "t2t_keras/training/loss.py": [
+            (
+                "smoothing-over-all-pieces",
+                "smoothing / (logits.shape[-1] - 1)",
+                "smoothing / logits.shape[-1]",
+            ),
+            (
+                "gradient-without-smoothing",
+                "ops.where(is_label, 1.0 - smoothing, rest)",
+                "ops.where(is_label, 1.0, 0.0)",
+            ),
+        ],
+        "t2t_keras/training/held_out.py": [
+            ("dev-loss-smoothed", "smoothing=0.0", "smoothing=0.1"),
+        ],
+    },
+    "6.1 Average of the last": {
+        "t2t_keras/training/average.py": [
+            ("average-of-the-first", "paths = paths[-last:]", "paths = paths[:last]"),
+            ("sum-for-average", "total / len(checkpoints)", "total"),
+            ("average-of-adam-too", 'name.startswith("model/")', 'name != "step"'),
+        ],
+        "t2t_keras/training/options.py": [
+            ("ten-kept", "keep: int = 20", "keep: int = 10"),
+            (
+                "one-averaged",
+                "average_last: int = 10",
+                "average_last: int = 1",
+            ),
+        ],
+        "t2t_keras/training/trainer.py": [
+            (
+                "minutes-are-seconds",
+                "(time.monotonic() - self._saved_time) / 60",
+                "time.monotonic() - self._saved_time",
+            ),
+        ],
+    },
+    "6.1 Beam 4": {
+        "t2t_keras/problem.py": [
+            (
+                "problem-beam-5",
+                "beam_size: int = 4",
+                "beam_size: int = 5",
+            ),
+            (
+                "problem-alpha-1",
+                "alpha: float = 0.6",
+                "alpha: float = 1.0",
+            ),
+            (
+                "problem-100-longer",
+                "extra_length: int = 50",
+                "extra_length: int = 100",
+            ),
+        ],
+        "t2t_keras/decoding/options.py": [
+            ("beam-5", "beam_size: int = 4", "beam_size: int = 5"),
+            ("alpha-1", "alpha: float = 0.6", "alpha: float = 1.0"),
+            (
+                "100-longer",
+                "extra_length: int = 50",
+                "extra_length: int = 100",
+            ),
+            ("problems-alpha-ignored", "            alpha=problem.alpha,\n", ""),
+        ],
+        "t2t_keras/decoding/beam_search.py": [
+            (
+                "penalty-is-length",
+                "(5.0 + tf.cast(length, tf.float32)) / 6.0",
+                "tf.cast(length, tf.float32)",
+            ),
+            (
+                "finished-by-log-probability",
+                "_best(both, _scores(both, alpha), ",
+                "_best(both, both.log_probs, ",
+            ),
+            (
+                "stops-too-early",
+                "attainable = alive.log_probs[:, 0] / largest_penalty",
+                "attainable = alive.log_probs[:, 0] / length_penalty(position, alpha)",
+            ),
+            ("never-stops-early", "axis=1) >= attainable", "axis=1) > 0 * attainable"),
+            (
+                "padding-is-generated",
+                "tf.range(vocab_size) != PAD",
+                "tf.range(vocab_size) >= PAD",
+            ),
+            (
+                "no-more-candidates-than-beams",
+                "tf.where(beam_size == 1, 1, 2 * beam_size)",
+                "beam_size",
+            ),
+            ("cache-not-reordered", "model.reorder_cache(cache, parents)", "cache"),
+        ],
+        "t2t_keras/decoding/translator.py": [
+            (
+                "limit-without-the-input",
+                "max(len(source) + options.extra_length,",
+                "max(options.extra_length,",
+            ),
+        ],
+    },
+    "6.2, Table 3": {
+        "hparams/table3.py": [
+            ("row-b-both-sizes", '{"d_k": 16}', '{"d_k": 16, "d_v": 16}'),
+            ("row-d-dropout", '{"dropout": 0.0}', '{"dropout": 0.01}'),
+        ],
+        "hparams/paper.py": [
+            ("big-dropout", "dropout=0.3", "dropout=0.1"),
+            ("big-heads", "num_heads=16", "num_heads=8"),
+        ],
+    },
+    "6.1 en-fr": {
+        "hparams/paper.py": [
+            ("big-french-dropout", "override(dropout=0.1)", "override(dropout=0.3)"),
+        ],
+    },
+    "6.3 Parsing": {
+        "hparams/paper.py": [
+            (
+                "parser-of-6-layers",
+                "HParams(num_layers=4, d_model=1024)",
+                "HParams(d_model=1024)",
+            ),
+        ],
+        "problems/parsing.py": [
+            ("parsing-vocabulary", "vocab_size=16_000", "vocab_size=32_000"),
+            ("semi-supervised-vocabulary", "vocab_size=32_000", "vocab_size=16_000"),
+            ("parsing-beam", "beam_size=21", "beam_size=4"),
+            ("parsing-alpha", "alpha=0.3", "alpha=0.6"),
+            ("parsing-length", "extra_length=300", "extra_length=50"),
+        ],
+    },
+    "Table 4": {
+        "t2t_keras/evaluation/bracket_f1.py": [
+            ("brackets-match-twice", "                del labels[position]\n", ""),
+            (
+                "function-tags-count",
+                'cut = (\n            _Bracket(_FUNCTION.sub("", b.label),',
+                "cut = (\n            _Bracket(b.label,",
+            ),
+            ("errors-in-f1", "if s.status == VALID]", "if s.status != SKIP]"),
+            (
+                "nested-is-crossing",
+                "start < bracket.start < end < bracket.end",
+                "start <= bracket.start < end < bracket.end",
+            ),
+        ],
+        "t2t_keras/decoding/brackets.py": [
+            (
+                "root-closed-early",
+                "((depth > 1) | ~has_words)",
+                "((depth > 0) | ~has_words)",
+            ),
+            (
+                "no-room-for-closers",
+                "opener = has_words & (spare >= 2)",
+                "opener = has_words",
+            ),
+            ("empty-brackets", "closer = (state.openers == 0) & ", "closer = "),
+        ],
+    },
+}

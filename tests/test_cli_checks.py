@@ -1,0 +1,166 @@
+"""What the command line refuses at once: before TensorFlow is imported."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+from command_line import run
+
+RUN = ("translate", "--output_dir", "run")
+TRAIN = ("train", "--data_dir", "d", "--output_dir", "o", "--problem")
+BASE = ("translate_ende", "--hparams_set", "base")
+EXPORT = ("export", "--output_dir", "run", "--export_dir")
+
+# What there is: a run directory, an export, and a file that is none of them.
+MISTAKES = [
+    ((*TRAIN, "translate_endd", "--hparams_set", "base"), "did you mean"),
+    ((*TRAIN, "translate_ende", "--hparams_set", "bas"), "there is no 'bas'"),
+    (
+        (*TRAIN, *BASE, "--hparams", "d_modle=1"),
+        "did you mean 'd_model'",
+    ),
+    ((*TRAIN, *BASE), "there is no d/translate"),
+    (
+        (*TRAIN, *BASE, "--best_by", "metric", "--eval_sentences", "0"),
+        "--best_by metric needs --eval_sentences",
+    ),
+    ((*TRAIN, *BASE, "--init_from", "no_such"), "no_such is neither a run nor a check"),
+    ((*TRAIN, *BASE, "--memory_gb", "4"), "--memory_gb needs --batch_tokens auto"),
+    ((*TRAIN, "x", "--hparams_set", "base", "--usr_dir", "no_such"), "--usr_dir"),
+    (("translate", "--output_dir", "no_such"), "no_such is not a run directory"),
+    (("translate", "--export_dir", "no_such"), "no_such has no saved_model.pb"),
+    ((*RUN, "--input", "no_such.txt"), "cannot read no_such.txt"),
+    ((*RUN, "--input", "."), "cannot read ."),
+    ((*RUN, "--input", "file", "--output", "no/such"), "--output: there is no direc"),
+    ((*RUN, "--alpha", "nan"), "alpha must be a finite number"),
+    ((*RUN, "--n_best", "5", "--beam_size", "4"), "n_best 5 is more than beam_size 4"),
+    ((*RUN, "--sample", "--beam_size", "3"), "--beam_size has no effect with --sample"),
+    ((*RUN, "--sample", "--top_p", "2"), "top_p must be above 0 and at most 1"),
+    ((*RUN, "--temperature", "2"), "--temperature needs --sample beside it"),
+    (
+        ("translate", "--export_dir", "export", "--max_source_length", "9"),
+        "--max_source_length needs --output_dir",
+    ),
+    (
+        ("score", "--output_dir", "no_such", "--source", "file", "--target", "file"),
+        "no_such is not a run directory",
+    ),
+    (
+        ("score", "--output_dir", "run", "--source", "file", "--target", "absent"),
+        "cannot read absent",
+    ),
+    (("evaluate", "--output_dir", "no_such"), "no_such is not a run directory"),
+    (
+        ("evaluate", "--output_dir", "run", "--data_dir", "no_such"),
+        "--data_dir: there is no directory no_such",
+    ),
+    (("evaluate", "--output_dir", "run", "--alpha", "inf"), "alpha must be a finite"),
+    (("average", "--output_dir", "no_such", "--last", "5"), "there is no directory"),
+    (("export", "--output_dir", "no", "--export_dir", "x"), "no is not a run direct"),
+    ((*EXPORT, "export"), "give --overwrite to replace it"),
+    ((*EXPORT, "run", "--overwrite"), "run exists and is not a SavedModel"),
+    ((*EXPORT, "file"), "file exists and is not a SavedModel"),
+    ((*EXPORT, "new", "--alpha", "nan"), "alpha must be a finite number"),
+    (
+        ("attention", "--output_dir", "no_such", "--source", "a", "--write", "b"),
+        "no_such is not a run directory",
+    ),
+]
+
+# Runs the program once for each command line, without leaving the process.
+PROGRAM = """
+import contextlib, io, json, sys
+from t2t_keras.cli import main
+
+results = []
+for argv in json.load(sys.stdin):
+    with contextlib.redirect_stderr(io.StringIO()) as err:
+        code = main(argv)
+    results.append((code, err.getvalue(), "tensorflow" in sys.modules))
+print(json.dumps(results))
+"""
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory):
+    """Of each command line: exit code, standard error, whether it had TensorFlow."""
+    folder = tmp_path_factory.mktemp("checks")
+    for name in ("run/config.json", "export/saved_model.pb", "file"):
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text("{}\n")
+    process = subprocess.run(
+        [sys.executable, "-c", PROGRAM],
+        input=json.dumps([argv for argv, _ in MISTAKES]),
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+        cwd=folder,
+    )
+    assert sorted(entry.name for entry in folder.iterdir()) == ["export", "file", "run"]
+    return json.loads(process.stdout)
+
+
+@pytest.mark.parametrize("number", range(len(MISTAKES)))
+def test_a_mistake_is_found_before_tensorflow_is_imported(number, results):
+    argv, message = MISTAKES[number]
+    code, error, has_tensorflow = results[number]
+    assert code == 2
+    assert error.startswith(f"t2t {argv[0]}: error: ")
+    assert message in error
+    assert len(error.splitlines()) == 1
+    assert not has_tensorflow
+
+
+def test_a_run_to_wait_for_may_not_be_there_yet(monkeypatch):
+    class Reached(Exception):
+        pass
+
+    def reached():
+        raise Reached
+
+    monkeypatch.setattr("t2t_keras.cli.program._import_tensorflow", reached)
+    follow = ("--all_checkpoints", "--wait_minutes", "1")
+    with pytest.raises(Reached):
+        run("evaluate", "--output_dir", "no_such", *follow)
+
+
+# Standard streams that the shell has closed: `<&-`, `>&-`, `2>&-`.
+
+SHELL = 'exec "$@" {redirection}'
+MAIN = "import sys; from t2t_keras.cli import main; sys.exit(main(sys.argv[1:]))"
+
+
+def closed(redirection, *argv, cwd):
+    shell = ["sh", "-c", SHELL.format(redirection=redirection), "sh"]
+    program = [sys.executable, "-c", MAIN, *argv]
+    return subprocess.run(
+        [*shell, *program], capture_output=True, text=True, check=False, cwd=cwd
+    )
+
+
+@pytest.mark.parametrize("argv", [("list",), RUN, ("train",), ("--help",)])
+def test_standard_output_is_closed(argv, tmp_path):
+    done = closed(">&-", *argv, cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == (
+        "t2t: error: standard output is closed; redirect it to a file or to /dev/null\n"
+    )
+
+
+def test_standard_input_is_closed(tmp_path):
+    done = closed("<&-", *RUN, cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == (
+        "t2t translate: error: standard input is closed; give --input FILE\n"
+    )
+    # The other verbs do not need it.
+    assert closed("<&-", "list", cwd=tmp_path).returncode == 0
+
+
+def test_standard_error_is_closed(tmp_path):
+    done = closed("2>&-", "list", "--json", cwd=tmp_path)
+    assert done.returncode == 0
+    assert json.loads(done.stdout).keys() == {"problems", "hparams_sets"}
+    done = closed("2>&-", "translate", "--output_dir", "no_such", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")

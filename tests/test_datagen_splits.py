@@ -1,0 +1,201 @@
+"""Splits that are added to a data directory, and the runs trained there."""
+
+import hashlib
+import json
+import shutil
+
+import pytest
+from small_corpus import (
+    DEV,
+    PROBLEM,
+    TRAIN,
+    Given,
+    decoded,
+    faults,
+    files,
+    interrupt,
+    make_pairs,
+)
+from small_data import small_data
+from small_run import trainer
+
+from t2t_keras.data.datagen import generate, generate_share
+from t2t_keras.data.manifest import Manifest
+from t2t_keras.data.task import Task
+from t2t_keras.errors import UserError
+from t2t_keras.training.follow import Curve
+
+pytestmark = pytest.mark.usefixtures("small_scale")
+
+TEST = make_pairs(25, 3)
+TEST[2] = ("", "kept")
+WITH_TEST = PROBLEM.replace(sources=PROBLEM.sources | {"test": Given(TEST)})
+MANIFEST = "small.manifest.json"
+
+
+@pytest.fixture
+def directory(complete, tmp_path):
+    return shutil.copytree(complete, tmp_path / "data")
+
+
+def digest_of_all(manifest: dict) -> str:
+    """What earlier versions kept in a run's config.json as `data_sha256`."""
+    fields = {k: v for k, v in manifest.items() if k != "given_vocabularies"}
+    return hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()
+
+
+@pytest.mark.parametrize(
+    "problem",
+    [WITH_TEST, PROBLEM.replace(sources={"test": Given(TEST)}, max_length=7)],
+    ids=["all splits given", "the new one alone"],
+)
+def test_a_split_is_added(complete, directory, tmp_path, problem):
+    generate(problem, directory, workers=1)
+    generate(WITH_TEST, tmp_path / "at once", workers=1)
+    assert files(directory) == files(tmp_path / "at once")
+    assert decoded(directory, "test") == TEST
+    before = files(complete)
+    before.pop(MANIFEST)
+    assert before.items() <= files(directory).items()
+
+
+def test_what_is_there_may_be_given_again(directory, capsys):
+    generate(WITH_TEST, directory, workers=1)
+    before = files(directory)
+    for sources in (
+        WITH_TEST.sources,
+        PROBLEM.sources,
+        {"test": Given(TEST)},
+        {"train": Given(TRAIN)},
+    ):
+        generate(PROBLEM.replace(sources=sources), directory, workers=1)
+        assert "is there already" in capsys.readouterr().err
+    assert files(directory) == before
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"dev": Given(DEV[1:]), "test": Given(TEST)}, "sources 'dev' has changed"),
+        ({"train": Given(DEV), "test": Given(TEST)}, "sources 'train' has changed"),
+    ],
+)
+def test_a_split_that_differs_is_refused(directory, changes, message):
+    before = files(directory)
+    with pytest.raises(UserError, match=f"made otherwise .*{message}"):
+        generate(PROBLEM.replace(sources=changes), directory, workers=1)
+    with pytest.raises(UserError, match="vocab_size was 330 and is now 400"):
+        problem = PROBLEM.replace(sources={"test": Given(TEST)}, vocab_size=400)
+        generate(problem, directory, workers=1)
+    assert files(directory) == before
+
+
+def test_a_split_of_another_program_is_not_overwritten(directory):
+    foreign = directory / "small-test-00000-of-00001"
+    foreign.write_bytes(b"x")
+    with pytest.raises(UserError, match=f"{foreign} is there, and the manifest"):
+        generate(WITH_TEST, directory, workers=1)
+    assert foreign.read_bytes() == b"x"
+
+
+def test_interrupted_anywhere(complete, directory, tmp_path):
+    """Until the new manifest is there, the directory holds what it held."""
+    expected = tmp_path / "expected"
+    shutil.copytree(complete, expected)
+    generate(WITH_TEST, expected, workers=1)
+    manifest = files(complete)[MANIFEST]
+    for at in range(1, 100):
+        copy = shutil.copytree(complete, tmp_path / str(at))
+        try:
+            with faults(at, interrupt):
+                generate(WITH_TEST, copy, workers=1)
+            break
+        except KeyboardInterrupt:
+            assert files_but_work(copy)[MANIFEST] in (
+                manifest,
+                files(expected)[MANIFEST],
+            )
+            assert len(decoded(copy, "train")) == 287
+        generate(WITH_TEST, copy, workers=1)
+        assert files(copy) == files(expected), f"interrupted at {at}"
+    assert 10 < at < 99
+
+
+def files_but_work(directory):
+    return {p.name: p.read_bytes() for p in directory.iterdir() if p.is_file()}
+
+
+def test_something_else_was_left_to_publish(directory):
+    """A run that was killed when it published; then another split is asked for."""
+    small = PROBLEM.replace(sources={"train": Given(TRAIN)})
+    shutil.rmtree(directory)
+    generate(small, directory, workers=1)
+    places = iter(range(1, 100))
+    while not (directory / "small.incomplete/done" / MANIFEST).exists():
+        shutil.rmtree(directory / "small.incomplete", ignore_errors=True)
+        with faults(next(places), interrupt), pytest.raises(KeyboardInterrupt):
+            generate(PROBLEM, directory, workers=1)  # adds dev
+    problem = small.replace(sources=small.sources | {"test": Given(TEST)})
+    manifest = generate(problem, directory, workers=1)
+    assert list(manifest.examples) == ["train", "dev", "test"]
+    assert decoded(directory, "dev") == DEV and decoded(directory, "test") == TEST
+
+
+def test_two_tasks_add_a_split(complete, directory, tmp_path):
+    expected = shutil.copytree(complete, tmp_path / "expected")
+    generate(WITH_TEST, expected, workers=1)
+    assert generate_share(WITH_TEST, directory, Task(2, 2), workers=1) is None
+    assert generate_share(WITH_TEST, directory, Task(1, 2), workers=1) is not None
+    assert files(directory) == files(expected)
+
+
+def test_fingerprints(complete, directory):
+    before = Manifest.open(complete, "small")
+    generate(WITH_TEST, directory, workers=1)
+    after = Manifest.open(directory, "small")
+    assert after.fingerprints("train")[0] == before.fingerprints("train")[0]
+    kept = digest_of_all(json.loads((complete / MANIFEST).read_text()))
+    assert kept in before.fingerprints("train") and kept in before.fingerprints("dev")
+    assert kept in after.fingerprints("train") and kept in after.fingerprints("dev")
+    assert kept not in after.fingerprints("test")
+    first = [after.fingerprints(split)[0] for split in after.examples]
+    assert len(set(first)) == 3
+
+
+def test_a_run_goes_on_after_a_split_was_added(tmp_path):
+    data, run = tmp_path / "data", tmp_path / "run"
+    problem = small_data(data)
+    kept = digest_of_all(
+        json.loads((data / "translate_text.manifest.json").read_text())
+    )
+    trainer(data, run, train_steps=2, options={"eval_every": 10}).train()
+    test = Given([("a dog", "dog a")])
+    generate(problem.replace(sources={"test": test}), data, workers=1)
+    config = json.loads((run / "config.json").read_text())
+    for known in (config["data_sha256"], kept, None):  # now, and in earlier versions
+        text = json.dumps(config | {"data_sha256": known})
+        (run / "config.json").write_text(text)
+        trainer(data, run, train_steps=4)
+        assert json.loads((run / "config.json").read_text()) == config
+
+    other = shutil.copytree(data, tmp_path / "other")
+    path = other / "translate_text.manifest.json"
+    changed = json.loads(path.read_text())
+    changed["sources"]["train"] = "files of somebody else"
+    path.write_text(json.dumps(changed))
+    with pytest.raises(UserError, match=r"data_dir was .*, other data"):
+        trainer(other, run, train_steps=6)
+
+
+def test_a_curve_goes_on_after_a_split_was_added(complete, directory, tmp_path):
+    kept = digest_of_all(json.loads((complete / MANIFEST).read_text()))[:12]
+    generate(WITH_TEST, directory, workers=1)
+    data = [d[:12] for d in Manifest.open(directory, "small").fingerprints("dev")]
+    (tmp_path / "scores.json").write_text(
+        json.dumps(
+            {"settings": {"data": kept}, "checkpoints": [{"step": 5, "loss": 2.0}]}
+        )
+    )
+    assert 5 in Curve(tmp_path, "dev", {"data": data[0]}, data)
+    with pytest.raises(UserError, match="figures of other settings: data was"):
+        Curve(tmp_path, "dev", {"data": "of others"}, ["of others"])

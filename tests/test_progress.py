@@ -1,0 +1,245 @@
+"""What is shown while a training or an evaluation runs, and the time left."""
+
+import contextlib
+import io
+import json
+import math
+import os
+import re
+import subprocess
+import sys
+import types
+
+import numpy as np
+import pytest
+from rich.console import Console
+from small_run import trainer
+
+from t2t_keras.cli import program
+from t2t_keras.training import progress as module
+from t2t_keras.training.held_out import HeldOut
+from t2t_keras.training.options import TrainOptions
+from t2t_keras.training.progress import Progress
+from t2t_keras.training.run_dir import RunDirectory
+from t2t_keras.training.step import StepResult
+from t2t_keras.training.time_left import TimeLeft, duration
+
+RESULT = StepResult(
+    loss_sum=np.float32(60),
+    nll_sum=np.float32(40),
+    source_tokens=np.float32(30),
+    target_tokens=np.float32(20),
+    positions=np.float32(64),
+    gradient_norm=np.float32(1),
+    skipped=np.float32(0),
+)
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """Time as the progress sees it; a test moves it."""
+    clock = types.SimpleNamespace(now=1000.0)
+    fake = types.SimpleNamespace(monotonic=lambda: clock.now)
+    monkeypatch.setattr(module, "time", fake)
+    return clock
+
+
+def test_the_first_step_is_reported_at_once(data_dir, tmp_path, capfd):
+    options = {"log_every": 100, "average_last": 0}
+    trainer(data_dir, tmp_path, options=options).train()
+    parameters, first, *lines = capfd.readouterr().err.splitlines()
+    assert "parameters" in parameters
+    pattern = r"step 1/4 \| smoothed loss \d\.\d+, nll \d\.\d+ \| first step after \d+"
+    assert re.match(pattern, first)
+    (last,) = (line for line in lines if line.startswith("step 4/4"))
+    assert re.fullmatch(r".* \| \d+ target tokens/s \| ETA \d+ .*", last)
+    assert len(last) <= 90
+    records = [json.loads(line) for line in (tmp_path / "metrics.jsonl").open()]
+    assert [r["step"] for r in records if r["kind"] == "train"] == [4]
+
+
+def test_the_likelihood_of_training_is_the_loss_of_dev(data_dir, tmp_path):
+    """Dev's sentences are those of training, all in one batch, and nothing changes."""
+    hparams = {"dropout": 0.0, "learning_rate": 1e-12, "batch_tokens": 100_000}
+    figures = trainer(data_dir, tmp_path, train_steps=1, **hparams).train()
+    assert figures["nll"] == pytest.approx(figures["dev_loss"], rel=1e-5)
+    assert figures["perplexity"] == pytest.approx(math.exp(figures["dev_loss"]), 1e-4)
+    assert abs(figures["loss"] / figures["nll"] - 1) > 1e-3
+
+
+def test_outside_a_terminal_a_line_comes_at_least_every_half_minute(
+    clock, tmp_path, capfd
+):
+    progress = Progress(tmp_path, range(100))
+    for step in range(1, 14):
+        clock.now += 10
+        progress.count(step, RESULT)
+    shown = re.findall(r"^step (\d+)/100", capfd.readouterr().err, re.MULTILINE)
+    assert shown == ["1", "5", "9", "13"]
+    progress.close()
+
+
+def test_in_a_terminal_there_is_a_bar_and_lines_are_above_it(
+    clock, tmp_path, monkeypatch
+):
+    screen = io.StringIO()
+    console = Console(file=screen, force_terminal=True, width=100, legacy_windows=False)
+    monkeypatch.setattr(module, "Console", lambda stderr: console)
+    monkeypatch.setenv("TERM", "xterm")
+    with contextlib.closing(Progress(tmp_path, range(40))) as progress:
+        for step in range(1, 4):
+            clock.now += 10
+            progress.count(step, RESULT)
+        progress._bar.refresh()
+        with progress.task("decoding dev", "sentences", 500) as advance:
+            advance(120)
+            progress._bar.refresh()
+        progress.say("a line [1] of text")
+    text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", screen.getvalue())
+    assert "step 1/40 | smoothed loss 3, nll 2 | first step after 10 s" in text
+    assert re.search(
+        r"training .* 3/40 .* nll 2 \| 2 target tokens/s \| ETA 6 min", text
+    )
+    assert re.search(r"decoding dev .* 120/500 .* sentences", text)
+    assert "a line [1] of text\n" in text
+
+
+def test_time_left_counts_what_is_still_to_come():
+    left = [math.inf]
+    options = TrainOptions(save_every=4, eval_every=6)
+    times = TimeLeft(range(20), options, 2, lambda: left[0])
+    times.add_step(50.0)  # traces
+    assert times.estimate(1).seconds == 50 * 19
+    times.add_step(1.0)
+    times.add_step(3.0)
+    assert str(times.estimate(10)) == "ETA 20 s + evaluations"
+    times.saves.add(0.5)
+    times.evaluations.add(100.0)
+    times.evaluations.add(200.0)
+    # 10 steps; checkpoints 12, 16 and the last; evaluations 12, 18, 20 and the average.
+    expected = 10 * 2 + 3 * 0.5 + 4 * 150
+    assert times.estimate(10) == (expected, False, False)
+    assert str(times.estimate(10)) == "ETA 10 min"
+    # A report comes before the checkpoint and the evaluation of its step.
+    assert times.estimate(12).seconds == 8 * 2 + 3 * 0.5 + 4 * 150
+    assert times.estimate(13).seconds == 7 * 2 + 2 * 0.5 + 3 * 150
+    left[0] = 400.0
+    assert str(times.estimate(10)) == "ends by --max_minutes in 7 min"
+
+
+def test_time_left_without_dev_and_with_checkpoints_by_the_clock():
+    times = TimeLeft(range(0, 1000), TrainOptions(save_minutes=1))
+    for seconds in (9.0, 0.6):
+        times.add_step(seconds)
+    assert str(times.estimate(900)) == "ETA 60 s"
+    times.saves.add(5.0)
+    assert times.estimate(900).seconds == pytest.approx(60 + 2 * 5)
+
+
+def test_a_long_evaluation_has_lines_too(clock, tmp_path, capfd):
+    progress = Progress(tmp_path, range(10))
+    with progress.task("decoding dev", "sentences", 500) as advance:
+        for _ in range(5):
+            clock.now += 20
+            advance(100)
+    progress.close()
+    lines = capfd.readouterr().err.splitlines()
+    assert lines == [f"decoding dev: {n} of 500 sentences" for n in (200, 400)]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0, "0 s"), (99, "99 s"), (100, "2 min"), (5900, "98 min"), (6000, "1 h 40 min")],
+)
+def test_durations(seconds, text):
+    assert duration(seconds) == text
+
+
+def test_evaluations_and_checkpoints_do_not_count_as_steps(clock, tmp_path):
+    times = TimeLeft(range(10), TrainOptions(save_every=100, eval_every=100), 1)
+    progress = Progress(tmp_path, range(10), times)
+    for step in (1, 2, 3):
+        clock.now += 2
+        progress.count(step, RESULT)
+        with progress.saving():
+            clock.now += 30
+        with progress.paused(), progress.evaluating():
+            clock.now += 500
+    assert times.estimate(3).seconds == 7 * 2 + 1 * 30 + 1 * 500
+    progress.close()
+
+
+def test_decoding_and_loss_tell_how_far_they_are(data_dir, tmp_path):
+    training = trainer(data_dir, tmp_path)
+    run = RunDirectory(tmp_path)
+    dev = HeldOut.of_run(run, training.model, "dev")
+    seen = {}
+
+    @contextlib.contextmanager
+    def meter(task, unit, total):
+        seen[task, unit, total] = []
+        yield seen[task, unit, total].append
+
+    dev.loss(meter)
+    translator = training._validation._translator
+    dev.metrics(translator, 7, meter, extra_length=1, batch_tokens=16)
+    count = len(dev._index)
+    loss, decoding = (
+        seen["loss on dev", "sentences", count],
+        seen["decoding dev", "sentences", 7],
+    )
+    assert sum(loss) == count
+    assert sum(decoding) == 7
+    assert len(decoding) > 2
+    done = []
+    translator.n_best(["", "a dog", " "], advance=done.append, extra_length=1)
+    assert done == [2, 1]
+
+
+def environment():
+    """As a user's: nothing that mutes TensorFlow, or hides a GPU."""
+    muting = ("TF_CPP_MIN_LOG_LEVEL", "CUDA_VISIBLE_DEVICES", "TF_ENABLE_ONEDNN_OPTS")
+    return {name: x for name, x in os.environ.items() if name not in muting}
+
+
+def test_standard_error_has_our_lines_only(data_dir, tmp_path):
+    main = "import sys; from t2t_keras.cli import main; sys.exit(main())"
+    train = (
+        "train --problem translate_text --hparams_set tiny --train_steps 2 --hparams "
+        "num_layers=1,d_model=16,d_ff=16,num_heads=2 --eval_sentences 2 "
+        f"--data_dir {data_dir} --output_dir {tmp_path / 'run'}"
+    )
+    (tmp_path / "text").write_text("a dog\n")
+    verbs = {
+        train: r"[\d,]+ parameters, .*|step \d.*",
+        f"translate --output_dir {tmp_path / 'run'} --input {tmp_path / 'text'}": (
+            r"1 sentences in .*|decoding.*|translating.*"
+        ),
+        f"export --output_dir {tmp_path / 'run'} --export_dir {tmp_path / 'e'}": "",
+        "list": "",
+    }
+    for words, pattern in verbs.items():
+        done = subprocess.run(
+            [sys.executable, "-c", main, *words.split()],
+            capture_output=True,
+            text=True,
+            env=environment(),
+        )
+        assert done.returncode == 0, done.stderr
+        strange = [x for x in done.stderr.splitlines() if not re.fullmatch(pattern, x)]
+        assert strange == []
+
+
+@pytest.mark.parametrize("devices", ["none", "broken", "hidden"])
+def test_a_gpu_that_cannot_be_used_is_mentioned(devices, tmp_path, monkeypatch, capfd):
+    """There are no GPUs in the tests; a file stands for the driver's."""
+    (tmp_path / "nvidia0").touch()
+    found = str(tmp_path / ("nvidia0" if devices != "none" else "nvidia1"))
+    monkeypatch.setattr(program, "_NVIDIA", (found,))
+    if devices == "hidden":
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "-1")
+    else:
+        monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    program._import_tensorflow()
+    said = "TensorFlow cannot use the NVIDIA GPU" in capfd.readouterr().err
+    assert said == (devices == "broken")

@@ -1,0 +1,350 @@
+"""A run directory: who may train in it, what binds, and files that are damaged."""
+
+import contextlib
+import dataclasses
+import json
+import os
+import resource
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+
+import pytest
+from command_line import run
+from small_run import HPARAMS, trainer
+
+import t2t_keras
+from t2t_keras import UserError, registry
+from t2t_keras.data.manifest import Manifest
+from t2t_keras.training.average import average_run
+from t2t_keras.training.checkpoint import CheckpointDirectory
+from t2t_keras.training.options import TrainOptions
+from t2t_keras.training.run_dir import RunDirectory, config_for, training_lock
+
+NO_STEP = TrainOptions(max_minutes=1e-9)
+SMALL = "num_layers=1,d_model=16,d_ff=32,num_heads=2,batch_tokens=256"
+
+
+def train(data_dir, output_dir, **arguments):
+    """Trains from Python, for two steps unless told otherwise."""
+    return t2t_keras.train(
+        "translate_text",
+        "tiny",
+        **{"data_dir": data_dir, "output_dir": output_dir, "hparams": SMALL}
+        | {"train_steps": 2}
+        | arguments,
+    )
+
+
+@pytest.fixture(scope="module")
+def trained(data_dir, tmp_path_factory):
+    """A run of two steps, to be read only."""
+    directory = tmp_path_factory.mktemp("trained") / "run"
+    train(data_dir, directory)
+    return directory
+
+
+@pytest.fixture
+def copy(trained, tmp_path):
+    """The same, to be changed."""
+    return shutil.copytree(trained, tmp_path / "copy")
+
+
+def verb(data_dir, output_dir, *flags):
+    """Returns the command line of a training."""
+    folders = ("--data_dir", data_dir, "--output_dir", output_dir)
+    hparams = () if "--hparams" in flags else ("--hparams", SMALL)
+    names = ("--problem", "translate_text", "--hparams_set", "tiny")
+    return ("train", *names, *folders, *hparams, *flags)
+
+
+def error(printed):
+    """Returns the one sentence; there may be remarks of TensorFlow's beside it."""
+    text = printed if isinstance(printed, str) else printed.readouterr().err
+    assert "Traceback" not in text and "{{" not in text
+    (line,) = [x for x in text.splitlines() if x.startswith("t2t train: error: ")]
+    return line
+
+
+def names(directory):
+    return {path.name for path in directory.iterdir()}
+
+
+# One training at a time
+
+
+@contextlib.contextmanager
+def another_process_trains_in(directory):
+    """Gives the process, which has the lock until it is killed."""
+    code = f"""
+import sys
+from t2t_keras.training.run_dir import training_lock
+with training_lock({str(directory)!r}):
+    print("locked", flush=True)
+    sys.stdin.read()
+"""
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen([sys.executable, "-c", code], text=True, **pipes) as process:
+        try:
+            assert process.stdout.readline() == "locked\n"
+            yield process
+        finally:
+            process.kill()
+
+
+def test_a_second_training_is_refused_until_the_first_is_killed(
+    data_dir, tmp_path, capfd
+):
+    argv = verb(data_dir, tmp_path / "run", "--train_steps", 1)
+    with another_process_trains_in(tmp_path / "run") as process:
+        assert run(*argv) == 2
+        message = error(capfd)
+        holder = f"process {process.pid} on {socket.gethostname()}"
+        assert message.startswith("t2t train: error: --output_dir: another training")
+        assert holder in message
+        assert names(tmp_path / "run") == {"train.lock"}
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait()
+        with training_lock(tmp_path / "run"):
+            note = (tmp_path / "run" / "train.lock").read_text()
+    assert note == f"process {os.getpid()} on {socket.gethostname()}"
+    assert (tmp_path / "run" / "train.lock").read_text() == ""
+
+
+def test_readers_take_no_lock(data_dir, copy, tmp_path):
+    origin = {"init_from": copy, "options": NO_STEP}
+    with training_lock(copy):
+        run_of = RunDirectory(copy)
+        run_of.restore(run_of.build_model())
+        assert train(data_dir, tmp_path / "tuned", **origin).step == 0
+        with pytest.raises(UserError, match="another training writes to"):
+            train(data_dir, copy)
+
+
+# Settings
+
+
+def test_settings_bind_before_there_is_a_checkpoint(data_dir, copy, tmp_path):
+    new = tmp_path / "new"
+    trainer(data_dir, new, dropout=0.3)
+    files = {name: (new / name).read_bytes() for name in names(new)}
+    message = r"dropout was 0\.3, is now 0\.1; .*, or remove the directory \(it has no"
+    with pytest.raises(UserError, match=message):
+        trainer(data_dir, new, dropout=0.1)
+    assert {name: (new / name).read_bytes() for name in names(new)} == files
+    trainer(data_dir, new, dropout=0.3, train_steps=3)
+    assert RunDirectory(new).hparams.train_steps == 3
+    with pytest.raises(UserError, match=r"give the same .* or another --output_dir$"):
+        train(data_dir, copy, seed=2)
+
+
+def test_other_vocabularies_are_other_settings(data_dir, tmp_path):
+    trainer(data_dir, tmp_path)
+    config = config_for(registry.problem("translate_text"), "none", data_dir, 1)
+    other = dataclasses.replace(config, vocab_sha256={"source": "x", "target": "x"})
+    with pytest.raises(UserError, match="vocab_sha256 was"):
+        RunDirectory.create(tmp_path, other, HPARAMS)
+    assert Manifest.open(data_dir, "translate_text").vocab_sha256 == config.vocab_sha256
+
+
+def test_the_origin_of_the_weights_binds(data_dir, trained, tmp_path):
+    trainer(data_dir, tmp_path, init_from=trained)
+    with pytest.raises(UserError, match=r"init_from was .*run, is now None"):
+        trainer(data_dir, tmp_path)
+    trainer(data_dir, tmp_path, init_from=trained)
+
+
+def test_what_can_be_validated_is_validated_before_the_settings_bind(
+    data_dir, tmp_path
+):
+    output_dir = tmp_path / "run"
+    with pytest.raises(UserError, match="batch_tokens 2 is less than the longest"):
+        train(data_dir, output_dir, batch_tokens=2)
+    assert names(output_dir) == {"train.lock"}
+    assert train(data_dir, output_dir, options=NO_STEP).step == 0
+    with pytest.raises(UserError, match="batch_tokens was 256, is now 2;"):
+        train(data_dir, output_dir, batch_tokens=2)
+
+
+def test_what_fits_is_not_sought_again(data_dir, tmp_path):
+    trainer(data_dir, tmp_path, batch_tokens=384)  # failed before its first checkpoint
+    with pytest.raises(UserError) as refusal:
+        train(data_dir, tmp_path, batch_tokens="auto")
+    assert "d_ff was 16, is now 32" in str(refusal.value)
+    assert "batch_tokens" not in str(refusal.value)
+
+
+@pytest.mark.parametrize("kind", ["same", "relative", "symlink"])
+def test_the_data_directory_is_no_run_directory(kind, data_dir, tmp_path, monkeypatch):
+    (tmp_path / "link").symlink_to(data_dir)
+    monkeypatch.chdir(data_dir.parent)
+    before = names(data_dir)
+    output_dir = {
+        "same": data_dir,
+        "relative": f"./{data_dir.name}/../{data_dir.name}",
+        "symlink": tmp_path / "link",
+    }
+    with pytest.raises(UserError, match=r"--output_dir: .* is the --data_dir"):
+        train(data_dir, output_dir[kind])
+    assert names(data_dir) == before
+
+
+# Damaged files
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("config.json", b"", r"config\.json is not as it was written"),
+        ("config.json", b"[]", r"config\.json is not as it was written"),
+        ("config.json", b'{"problem": "x"}', r"config\.json is not as it was written"),
+        ("config.json", b"\xff", r"config\.json is not as it was written"),
+        ("hparams.json", b"", r"hparams\.json is not valid JSON"),
+        ("hparams.json", b"\xff", r"hparams\.json is not valid JSON"),
+        ("hparams.json", b"[]", r"hparams\.json is not a JSON object"),
+        ("hparams.json", b'{"dropout": []}', r"hparams\.json: hparams: dropout must"),
+        ("hparams.json", None, r"there is no .*hparams\.json"),
+        ("metrics.jsonl", b"\xff\n", r"metrics\.jsonl, line 1 is no record"),
+        ("metrics.jsonl", b'{"st\n5\n', r"metrics\.jsonl, line 2 is no record"),
+        ("metrics.jsonl", b'{"step": 1}\n', r"metrics\.jsonl, line 1 is no record"),
+        (
+            "metrics.jsonl",
+            b'{"step": 1, "kind": "dev"}\n',
+            r"metrics\.jsonl, line 1 is no record",
+        ),
+    ],
+)
+def test_damaged_files_are_named(name, content, message, data_dir, copy):
+    (copy / name).unlink()
+    if content is not None:
+        (copy / name).write_bytes(content)
+    with pytest.raises(UserError, match=message) as raised:
+        train(data_dir, copy)
+    assert "\n" not in str(raised.value)
+
+
+def test_half_a_line_of_metrics_is_of_a_killed_process(data_dir, copy):
+    with (copy / "metrics.jsonl").open("a") as file:
+        file.write('{"step": 3, "ki')
+    assert train(data_dir, copy).dev_best["step"] == 2
+
+
+# A full disk
+
+
+@contextlib.contextmanager
+def largest_file(size):
+    """Lets no file grow beyond so many bytes."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def test_no_space_for_a_checkpoint(data_dir, tmp_path, capfd):
+    argv = verb(data_dir, tmp_path, "--train_steps", 1)
+    with largest_file(40_000):
+        assert run(*argv) == 2
+    message = error(capfd)
+    path = tmp_path / "model.ckpt-1"
+    assert f"cannot write checkpoint {path}: File too large; free disk" in message
+    assert not list(tmp_path.glob("*incomplete*"))
+    assert RunDirectory(tmp_path).checkpoints.steps() == []
+
+
+def test_no_space_for_metrics(data_dir, tmp_path, capfd):
+    argv = verb(data_dir, tmp_path, "--train_steps", 1)
+    size = 1_000_000
+    (tmp_path / "metrics.jsonl").write_text("\n" * (size - 10))
+    with largest_file(size):
+        assert run(*argv) == 2
+    message = error(capfd)
+    assert f"cannot write to {tmp_path}: File too large; free disk" in message
+
+
+def test_no_space_for_events(tmp_path):
+    import tensorflow as tf
+
+    from t2t_keras.training.launch import _disk_errors
+
+    writer = tf.summary.create_file_writer(str(tmp_path))
+    with (
+        pytest.raises(UserError, match="File too large; free disk") as raised,
+        largest_file(1000),
+        _disk_errors(tmp_path),
+        writer.as_default(step=1),
+    ):
+        tf.summary.text("long", "x" * 2000)
+        writer.flush()
+    assert "{{" not in str(raised.value)
+    with pytest.raises(tf.errors.InvalidArgumentError), _disk_errors(tmp_path):
+        tf.constant([1.0, 2.0]) + tf.constant([1.0, 2.0, 3.0])
+
+
+def test_orphans_of_killed_processes_are_removed(data_dir, copy):
+    kinds = ("model", "best", "average")
+    orphans = [
+        f"incomplete.{kind}.ckpt-1.data-00000-of-00001{end}"
+        for kind in kinds
+        for end in ("", ".tempstate123")
+    ]
+    for name in orphans:
+        (copy / name).touch()
+    train(data_dir, copy)
+    # An average may be under way, for which there is no lock.
+    assert names(copy) & set(orphans) == set(orphans[-2:])
+    average_run(copy, last=1)
+    assert not names(copy) & set(orphans)
+    assert CheckpointDirectory(copy).steps("average.ckpt") == [2]
+
+
+# Divergence and memory
+
+
+def test_a_training_that_diverges_ends_with_one_sentence(data_dir, tmp_path, capfd):
+    hparams = f"{SMALL},learning_rate=1e9,warmup_steps=1"
+    flags = ("--hparams", hparams, "--train_steps", 8, "--log_every", 4)
+    assert run(*verb(data_dir, tmp_path, *flags)) == 2
+    printed = capfd.readouterr().err
+    message = error(printed)
+    # log 310, of the vocabulary that `small_data` asks for, is 5.74.
+    assert "step 4: the training has diverged" in message
+    assert "far above that of guessing, 5.7" in message
+    assert max(map(len, printed.split())) < 200  # no number of 305 digits
+    records = [json.loads(line) for line in (tmp_path / "metrics.jsonl").open()]
+    assert records[-1]["loss"] > 57
+    assert RunDirectory(tmp_path).checkpoints.steps() == []
+
+
+def test_a_batch_that_cannot_fit_is_refused(data_dir, tmp_path, monkeypatch):
+    from t2t_keras.training import memory
+
+    monkeypatch.setattr(memory, "free_memory", lambda: 1e6)
+    message = (
+        r"batch_tokens 1000000: the largest batch, \d+ pairs of \d+ and \d+ tokens, "
+        r"takes at least 0\.0 GB, and 0\.0 GB are free; lower batch_tokens, let "
+        r"--batch_tokens auto find what fits, or divide batches with --accumulate$"
+    )
+    with pytest.raises(UserError, match=message):
+        train(data_dir, tmp_path, batch_tokens=1_000_000)
+    assert names(tmp_path) == {"train.lock"}
+    monkeypatch.undo()
+    # A batch is never larger than all the data.
+    everything = train(data_dir, tmp_path, batch_tokens=10**12, options=NO_STEP)
+    assert everything.step == 0
+
+
+def test_a_batch_that_the_device_has_no_room_for(data_dir, tmp_path):
+    import tensorflow as tf
+
+    def dry_run(batch, step):
+        raise tf.errors.ResourceExhaustedError(None, None, "OOM when allocating")
+
+    training = trainer(data_dir, tmp_path)
+    training._step.dry_run = dry_run
+    with pytest.raises(UserError, match=r"batch_tokens 256: .* device's memory; lower"):
+        training.train()

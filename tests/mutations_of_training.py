@@ -334,4 +334,24 @@ TRAINING = {
             ("empty-brackets", "closer = (state.openers == 0) & ", "closer = "),
         ],
     },
+    "Table 2, en-de": {
+        "t2t_keras/evaluation/bleu.py": [
+            (
+                "punctuation-of-references-too",
+                "    if ascii_quotes:\n",
+                "    references = moses.replace_unicode_punctuation(references)\n"
+                "    if ascii_quotes:\n",
+            ),
+            ("quotes-never-ascii", "if ascii_quotes:\n", "if False:\n"),
+        ],
+    },
+    "Table 2, en-fr": {
+        "t2t_keras/evaluation/bleu.py": [
+            (
+                "french-compounds-split",
+                "sides = (moses.tokenize(texts, language) for",
+                "sides = (moses.split_compounds(moses.tokenize(texts, language)) for",
+            ),
+        ],
+    },
 }

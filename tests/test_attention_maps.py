@@ -189,15 +189,16 @@ def test_a_pair_of_texts(translator):
 def test_the_verb_writes_a_page(translator, tmp_path, monkeypatch, capfd):
     class Run:
         def __init__(self, path):
-            assert path == "some/run"
+            assert path == str(tmp_path)
 
         def translator(self, checkpoint):
             assert checkpoint == "average"
             return translator
 
     monkeypatch.setattr(run_dir, "RunDirectory", Run)
+    (tmp_path / "config.json").touch()
     page = tmp_path / "page.html"
-    words = ["--output_dir", "some/run", "--checkpoint", "average"]
+    words = ["--output_dir", str(tmp_path), "--checkpoint", "average"]
     words += ["--source", LINES[0], "--target", LINES[1], "--write", str(page)]
     assert main(["attention", *words, "--json"]) == 0
     result = json.loads(capfd.readouterr().out.splitlines()[-1])

@@ -118,8 +118,8 @@ class C:
 def test_packages_import_one_way(file):
     package = file.partition("/")[0].removesuffix(".py")
     for line, name in imports(package_files()[file]):
-        package, _, rest = name.partition(".")
-        if package != "t2t_keras" or package == "__init__":
+        root, _, rest = name.partition(".")
+        if root != "t2t_keras" or package == "__init__":
             continue
         imported = rest.partition(".")[0]
         assert imported == package or imported in (

@@ -99,14 +99,10 @@ def _self_attention(work: workload.Workload) -> Callable[[], None]:
     """Returns what runs an encoder's self-attention, forward and backward."""
     import tensorflow as tf
 
-    from t2t_keras.layers.attention import SelfAttention
-    from t2t_keras.model.variants import attention_class
+    from t2t_keras.model.transformer import EncoderLayer
 
     hparams = work.hparams
-    layer = attention_class(SelfAttention, hparams, looks_ahead=True)(
-        *(hparams.d_model, hparams.num_heads, hparams.key_size, hparams.value_size),
-        dtype=hparams.compute_dtype,
-    )
+    layer = EncoderLayer(hparams, dtype=hparams.compute_dtype).self_attention
     layer.build(None)
     x = tf.random.normal((work.batch, work.length, hparams.d_model))
     bias = tf.zeros((1, 1, 1, work.length))
@@ -115,7 +111,7 @@ def _self_attention(work: workload.Workload) -> Callable[[], None]:
     def gradients() -> list[tf.Tensor]:
         with tf.GradientTape() as tape:
             tape.watch(x)
-            y = layer(x, bias)
+            y, _ = layer(x, bias)
         return tape.gradient(y, [x, *(w.value for w in layer.trainable_weights)])
 
     return lambda: gradients()[-1].numpy()

@@ -3,7 +3,7 @@
 Everything else in a Transformer (softmax, normalisation, dropout, the optimizer) is a
 pass over memory; its floating-point operations are not counted. Attention is counted in
 full, with what a causal mask hides; with a window, to all keys of its blocks. Letters
-of shapes as in `t2t_keras.layers`.
+of shapes as in `t2t_keras.model.layers`.
 """
 
 import dataclasses

@@ -1,8 +1,13 @@
-"""Which Keras backend the rooms above the model need."""
+"""What depends on the Keras backend: the type of tensors, the need of TensorFlow."""
+
+from typing import Any, TypeAlias
 
 import keras
 
 from t2t_keras.errors import UserError
+
+# A tensor of whichever backend Keras runs on: Keras has no common type for them.
+Tensor: TypeAlias = Any
 
 
 def require_tensorflow() -> None:

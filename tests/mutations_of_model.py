@@ -7,29 +7,35 @@ Left out, because nothing can tell it from the original: MASKED -1e9 as -1e8 (th
 weights are exactly 0 in float32 either way).
 """
 
+# The initializer of the embedding's table, and not of the learned positions'.
+_TABLE = "(self.vocab_size, self.d_model),\n            initializer=keras.initializers."
+
 MODEL = {
     "3.1 Encoder and decoder of N": {
         "t2t_keras/hparam.py": [
             ("layers-5", "num_layers: int = _field(6,", "num_layers: int = _field(5,"),
             ("width-256", "d_model: int = _field(512,", "d_model: int = _field(256,"),
         ],
-        "t2t_keras/model/decoder.py": [
+        "t2t_keras/model/transformer.py": [
             (
                 "decoder-source-first",
-                "            self_attention,\n            cross_attention,\n",
-                "            cross_attention,\n            self_attention,\n",
+                "        y, to_past = self.self_attention(residual.enter(x), causal,",
+                "        y, _ = self.cross_attention("
+                "residual.enter(x), key, value, bias, seed=seed)\n"
+                "        x = residual.leave(x, y, seed)\n"
+                "        y, to_past = self.self_attention(residual.enter(x), causal,",
             ),
         ],
     },
     "3.1 Every sub-layer": {
-        "t2t_keras/layers/residual.py": [
+        "t2t_keras/model/layers.py": [
             (
                 "no-residual-connection",
-                "self.norm(x + self.dropout(sublayer(x), seed=seed))",
-                "self.norm(self.dropout(sublayer(x), seed=seed))",
+                "x = x + self.dropout(y, seed=seed)",
+                "x = self.dropout(y, seed=seed)",
             ),
         ],
-        "t2t_keras/layers/layer_norm.py": [
+        "t2t_keras/model/gradients.py": [
             ("epsilon-of-keras", "EPSILON = 1e-6", "EPSILON = 1e-3"),
             (
                 "epsilon-outside-the-root",
@@ -46,7 +52,7 @@ MODEL = {
         ],
     },
     "3.1 A position of the decoder": {
-        "t2t_keras/layers/attention.py": [
+        "t2t_keras/model/layers.py": [
             (
                 "sees-one-position-ahead",
                 "steps[None, :] > steps[:, None]",
@@ -63,24 +69,28 @@ MODEL = {
         ],
     },
     "3.2.1 Attention(Q, K, V)": {
-        "t2t_keras/layers/attention.py": [
+        "t2t_keras/model/layers.py": [
             ("scale-1-over-d", "query.shape[-1] ** -0.5", "query.shape[-1] ** -1.0"),
             ("masked-minus-infinity", "MASKED = -1e9", 'MASKED = -float("inf")'),
             ("masked-a-little", "MASKED = -1e9", "MASKED = -10.0"),
         ],
     },
     "3.2.1 Without the scale": {
-        "t2t_keras/layers/unscaled_attention.py": [
-            ("unscaled-is-scaled", "bias, scale=1.0)", "bias)"),
+        "t2t_keras/model/layers.py": [
+            (
+                "unscaled-is-scaled",
+                "return dot_product(query, key)\n        hidden",
+                "return scaled_dot_product(query, key)\n        hidden",
+            ),
         ],
     },
     "3.2.1 Additive attention": {
-        "t2t_keras/layers/additive_attention.py": [
+        "t2t_keras/model/layers.py": [
             ("additive-without-tanh", "ops.tanh(query", "ops.relu(query"),
         ],
     },
     "3.2.2 h = 8 heads": {
-        "t2t_keras/layers/attention.py": [
+        "t2t_keras/model/layers.py": [
             ("attention-biases", "use_bias=False", "use_bias=True"),
             (
                 "one-glorot-for-all",
@@ -110,31 +120,29 @@ MODEL = {
         "t2t_keras/model/transformer.py": [
             (
                 "encoder-sees-padding",
-                "self.encoder(x, padding_bias(source == PAD), seed=seed)",
+                "self.encoder(x, bias, seed=seed)",
                 "self.encoder(x, None, seed=seed)",
             ),
             (
                 "decoder-sees-padding",
-                "memory, padding_bias(source == PAD), seed=seed)",
-                "memory, None, seed=seed)",
+                "self.decoder(y, memory, bias, seed=seed)",
+                "self.decoder(y, memory, None, seed=seed)",
             ),
             (
                 "decoding-sees-padding",
-                '"bias": padding_bias(source == PAD),',
-                '"bias": 0 * padding_bias(source == PAD),',
+                "bias=padding_bias(source == PAD),",
+                "bias=0 * padding_bias(source == PAD),",
             ),
-        ],
-        "t2t_keras/model/decoder.py": [
             (
                 "decoder-attends-to-itself-alone",
-                "key, value = self.cross_attention.project_memory(memory)\n        ret",
+                "key, value = self.cross_attention.project_memory(memory)\n        res",
                 "key, value = self.cross_attention.project_memory(0 * memory)\n"
-                "        ret",
+                "        res",
             ),
         ],
     },
     "3.3 FFN": {
-        "t2t_keras/layers/feed_forward.py": [
+        "t2t_keras/model/layers.py": [
             ("gelu", "ops.relu(", "ops.gelu("),
             (
                 "no-outer-bias",
@@ -149,36 +157,45 @@ MODEL = {
                 "d_ff: int = _field(1024,",
             ),
         ],
-        "t2t_keras/model/decoder.py": [
+        "t2t_keras/model/transformer.py": [
             (
                 "one-network-without-norm",
-                "residuals(hparams, self.sublayers)",
-                "residuals(hparams, [*self.sublayers[:2], self.sublayers[1]])",
+                "self.feed_forward_residual = _residual(hparams, self.feed_forward)\n\n"
+                "    def build(self, input_shape: Any = None) -> None:\n"
+                '        """Creates the weights."""\n'
+                "        self.self_attention.build(None)\n"
+                "        self.cross_attention.build(None)",
+                "self.feed_forward_residual = self.cross_attention_residual\n\n"
+                "    def build(self, input_shape: Any = None) -> None:\n"
+                '        """Creates the weights."""\n'
+                "        self.self_attention.build(None)\n"
+                "        self.cross_attention.build(None)",
             ),
         ],
     },
     "3.4 One matrix": {
-        "t2t_keras/layers/embedding.py": [
+        "t2t_keras/model/layers.py": [
             ("embeddings-unscaled", "self.d_model**0.5)", "1.0)"),
             (
                 "embeddings-begin-wide",
-                "RandomNormal(stddev=self.d_model**-0.5)",
-                "RandomNormal(stddev=1.1 * self.d_model**-0.5)",
+                _TABLE + "RandomNormal(stddev=self.d_model**-0.5)",
+                _TABLE + "RandomNormal(stddev=1.1 * self.d_model**-0.5)",
             ),
             (
                 "embeddings-begin-truncated",
-                "RandomNormal(stddev=self.d_model**-0.5)",
-                "TruncatedNormal(stddev=self.d_model**-0.5 / 0.8796)",
+                _TABLE + "RandomNormal(stddev=self.d_model**-0.5)",
+                _TABLE + "TruncatedNormal(stddev=self.d_model**-0.5 / 0.8796)",
             ),
             (
                 "embeddings-begin-uniform",
-                "RandomNormal(stddev=self.d_model**-0.5)",
-                "RandomUniform(-((3 / self.d_model) ** 0.5), (3 / self.d_model)**0.5)",
+                _TABLE + "RandomNormal(stddev=self.d_model**-0.5)",
+                _TABLE + "RandomUniform("
+                "-((3 / self.d_model) ** 0.5), (3 / self.d_model) ** 0.5)",
             ),
             (
                 "logits-scaled",
-                'self.matrix())), "float32")',
-                'self.matrix())), "float32") * self.d_model**-0.5',
+                'ops.transpose(table)), "float32")',
+                'ops.transpose(table)), "float32") * self.d_model**-0.5',
             ),
         ],
         "t2t_keras/hparam.py": [
@@ -202,7 +219,7 @@ MODEL = {
         ],
     },
     "3.5 PE(pos, 2i)": {
-        "t2t_keras/layers/position.py": [
+        "t2t_keras/model/layers.py": [
             (
                 "sines-and-cosines-swapped",
                 "stack([ops.sin(angles), ops.cos(",
@@ -228,7 +245,7 @@ MODEL = {
         ],
     },
     "3.5 The wavelengths": {
-        "t2t_keras/layers/position.py": [
+        "t2t_keras/model/layers.py": [
             ("wavelengths-to-1000", "rates = 10000.0 **", "rates = 1000.0 **"),
             (
                 "wavelengths-of-tensor2tensor",
@@ -238,7 +255,7 @@ MODEL = {
         ],
     },
     "3.5 Learned positions": {
-        "t2t_keras/layers/position.py": [
+        "t2t_keras/model/layers.py": [
             (
                 "learned-positions-start-again",
                 "ops.minimum(positions, self.max_positions - 1)",
@@ -254,16 +271,16 @@ MODEL = {
         ],
     },
     "Self-attention restricted to r": {
-        "t2t_keras/model/variants.py": [
+        "t2t_keras/model/transformer.py": [
             ("window-twice-as-wide", "(window // 2, window // 2)", "(window, window)"),
             ("window-one-more-in-decoder", "(window - 1, 0)", "(window, 0)"),
         ],
-        "t2t_keras/layers/window_attention.py": [
+        "t2t_keras/model/window_attention.py": [
             ("window-one-less", "offsets > self.after)", "offsets >= self.after)"),
             (
                 "window-step-sees-everything",
-                "super().step(x, key[:, :, seen], value[:, :, seen])",
-                "super().step(x, key, value)",
+                "super().step(x, key[:, :, seen], value[:, :, seen], kernels)",
+                "super().step(x, key, value, kernels)",
             ),
             (
                 "window-over-everything",
@@ -273,16 +290,16 @@ MODEL = {
         ],
     },
     "Single heads learn": {
-        "t2t_keras/model/attention_maps.py": [
+        "t2t_keras/model/transformer.py": [
             (
-                "maps-of-what-is-not-normed",
-                "residual.norm(x) if residual.norm_first else x",
-                "x",
+                "maps-of-one-layer",
+                "            maps.append(weights)\n",
+                "            maps = [weights for _ in self.layers]\n",
             ),
             (
-                "maps-of-the-future",
-                "_self_weights(layer.self_attention, y, is_past)",
-                "_self_weights(layer.self_attention, y, None)",
+                "maps-of-past-and-source-swapped",
+                "self_maps.append(to_past)",
+                "self_maps.append(to_source)",
             ),
         ],
     },

@@ -125,21 +125,22 @@ TRAINING = {
                 "attention_dropout: float = _field(\n        0.1,",
             ),
         ],
-        "t2t_keras/layers/residual.py": [
+        "t2t_keras/model/layers.py": [
             (
                 "dropout-of-the-sum-post-norm",
-                "self.norm(x + self.dropout(sublayer(x), seed=seed))",
-                "self.norm(self.dropout(x + sublayer(x), seed=seed))",
+                "x = x + self.dropout(y, seed=seed)",
+                "x = x + y if self.norm_first else self.dropout(x + y, seed=seed)",
             ),
             (
                 "dropout-after-the-norm",
-                "self.norm(x + self.dropout(sublayer(x), seed=seed))",
-                "self.dropout(self.norm(x + sublayer(x)), seed=seed)",
+                "return x if self.norm_first else self.norm(x)",
+                "return x if self.norm_first else "
+                "self.dropout(self.norm(x), seed=seed)",
             ),
             (
                 "dropout-of-the-sum-pre-norm",
-                "x + self.dropout(sublayer(self.norm(x)), seed=seed)",
-                "self.dropout(x + sublayer(self.norm(x)), seed=seed)",
+                "x = x + self.dropout(y, seed=seed)",
+                "x = self.dropout(x + y, seed=seed)",
             ),
         ],
         "t2t_keras/model/transformer.py": [
@@ -331,6 +332,26 @@ TRAINING = {
                 "opener = has_words",
             ),
             ("empty-brackets", "closer = (state.openers == 0) & ", "closer = "),
+        ],
+    },
+    "Table 2, en-de": {
+        "t2t_keras/evaluation/bleu.py": [
+            (
+                "punctuation-of-references-too",
+                "    if ascii_quotes:\n",
+                "    references = moses.replace_unicode_punctuation(references)\n"
+                "    if ascii_quotes:\n",
+            ),
+            ("quotes-never-ascii", "if ascii_quotes:\n", "if False:\n"),
+        ],
+    },
+    "Table 2, en-fr": {
+        "t2t_keras/evaluation/bleu.py": [
+            (
+                "french-compounds-split",
+                "sides = (moses.tokenize(texts, language) for",
+                "sides = (moses.split_compounds(moses.tokenize(texts, language)) for",
+            ),
         ],
     },
 }

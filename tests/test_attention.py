@@ -7,19 +7,21 @@ from numpy_transformer import attention, multi_head, softmax
 from reference import reference
 from small_layers import D_K, D_V, HEADS, D, attention_layer, normal
 
-from t2t_keras.layers.attention import (
+from t2t_keras.model.layers import (
+    BlockGlorot,
     CrossAttention,
+    Linear,
     SelfAttention,
     attention_weights,
     causal_bias,
     padding_bias,
+    scaled_dot_product,
 )
-from t2t_keras.layers.linear import BlockGlorot, Linear
 
 
 def test_weights_are_the_scaled_softmax():
     query, key = normal(2, 3, 4, 16), normal(2, 3, 6, 16, seed=1)
-    weights = attention_weights(query, key).numpy()
+    weights = attention_weights(scaled_dot_product(query, key)).numpy()
     expected = softmax(np.einsum("bhtd,bhsd->bhts", query, key) / 4)
     np.testing.assert_allclose(weights, expected, atol=1e-6)
     np.testing.assert_allclose(weights.sum(-1), 1, atol=1e-6)
@@ -28,23 +30,27 @@ def test_weights_are_the_scaled_softmax():
 def test_weights_of_padding_are_zero_and_the_rest_add_up_to_one():
     query, key = normal(2, 1, 3, 4), normal(2, 1, 5, 4, seed=1)
     is_padding = np.array([[0, 0, 0, 1, 1], [0, 0, 0, 0, 0]], bool)
-    weights = attention_weights(query, key, padding_bias(is_padding)).numpy()
+    weights = attention_weights(
+        scaled_dot_product(query, key), padding_bias(is_padding)
+    ).numpy()
     assert (weights[0, :, :, 3:] == 0).all()
-    alone = attention_weights(query[:1], key[:1, :, :3]).numpy()
+    alone = attention_weights(scaled_dot_product(query[:1], key[:1, :, :3])).numpy()
     np.testing.assert_allclose(weights[:1, :, :, :3], alone, atol=1e-6)
     assert (weights[1] > 0).all()
 
 
 def test_weights_of_the_future_are_zero():
     query, key = normal(1, 2, 5, 4), normal(1, 2, 5, 4, seed=1)
-    weights = attention_weights(query, key, causal_bias(5)).numpy()
+    weights = attention_weights(scaled_dot_product(query, key), causal_bias(5)).numpy()
     assert (weights[:, :, *np.triu_indices(5, 1)] == 0).all()
     assert (weights[:, :, *np.tril_indices(5)] > 0).all()
 
 
 def test_a_row_of_padding_only_stays_a_number():
     bias = padding_bias(np.ones((1, 4), bool))
-    weights = attention_weights(normal(1, 1, 2, 4), normal(1, 1, 4, 4), bias)
+    weights = attention_weights(
+        scaled_dot_product(normal(1, 1, 2, 4), normal(1, 1, 4, 4)), bias
+    )
     np.testing.assert_allclose(weights.numpy().sum(-1), 1, atol=1e-6)
 
 
@@ -52,7 +58,7 @@ def test_softmax_is_float32_under_bfloat16():
     query, key = (
         keras.ops.cast(normal(1, 1, 9, 8, seed=s), "bfloat16") for s in (0, 1)
     )
-    weights = attention_weights(query, key)
+    weights = attention_weights(scaled_dot_product(query, key))
     assert weights.dtype == "float32"
     np.testing.assert_allclose(weights.numpy().sum(-1), 1, atol=1e-6)
 
@@ -64,7 +70,7 @@ def test_self_attention_is_the_formula_head_by_head():
     query, key, value = np.split(kernel, [HEADS * D_K, 2 * HEADS * D_K], axis=1)
     assert value.shape == (D, HEADS * D_V)
     output = layer.output_projection.kernel.numpy()
-    actual = layer(x, causal_bias(7)).numpy()
+    actual, _ = layer(x, causal_bias(7))
     allowed = np.tril(np.ones((7, 7), bool))
     for row in range(2):
         expected = multi_head(x[row], x[row], allowed, query, key, value, output, HEADS)
@@ -80,7 +86,7 @@ def test_cross_attention_is_the_formula_head_by_head():
     query = layer.query_projection.kernel.numpy()
     output = layer.output_projection.kernel.numpy()
     keys, values = layer.project_memory(memory)
-    actual = layer(x, keys, values, padding_bias(is_padding)).numpy()
+    actual, _ = layer(x, keys, values, padding_bias(is_padding))
     for row in range(2):
         allowed = np.broadcast_to(~is_padding[row], (4, 6))
         expected = multi_head(
@@ -98,7 +104,7 @@ def test_parameters_are_four_matrices_without_bias(kind):
 def test_step_by_step_is_causal_attention():
     layer = attention_layer(SelfAttention)
     x = normal(3, 6, D)
-    whole = layer(x, causal_bias(6)).numpy()
+    whole = layer(x, causal_bias(6))[0].numpy()
     key = np.zeros((3, HEADS, 0, D_K), np.float32)
     value = np.zeros((3, HEADS, 0, D_V), np.float32)
     for t in range(6):
@@ -118,13 +124,15 @@ def test_dropout_is_on_the_weights():
     x = np.zeros((1, 8, D), np.float32)
     x[..., 0] = 1  # queries and keys are 0: each of the 8 weights is 1/8
     seed = np.array([1, 2], np.int32)
-    counts = layer(x, None, seed=seed).numpy()[..., : HEADS * D_V] * 4
+    counts = layer(x, None, seed=seed)[0].numpy()[..., : HEADS * D_V] * 4
     np.testing.assert_allclose(counts, counts.round(), atol=1e-5)
     assert 0 < counts.min() < counts.max() < 8 + 1
     per_head = counts.reshape(8, HEADS, D_V)
     assert (per_head[:, :, :1] == per_head).all()  # one mask for all of a head
     assert not (per_head[:, :1] == per_head).all()  # and another for each head
-    np.testing.assert_allclose(layer(x, None).numpy()[..., : HEADS * D_V], 1, atol=1e-6)
+    np.testing.assert_allclose(
+        layer(x, None)[0].numpy()[..., : HEADS * D_V], 1, atol=1e-6
+    )
 
 
 def test_each_block_of_a_fused_kernel_has_its_own_glorot_limit():
@@ -182,7 +190,7 @@ def test_equals_what_tensor2tensor_computed():
         (padding_bias(is_padding), oracle["att_out"]),
         (causal_bias(5), oracle["att_causal_out"]),
     ]:
-        actual = attention_weights(query, key, bias).numpy() @ value
+        actual = attention_weights(scaled_dot_product(query, key), bias).numpy() @ value
         np.testing.assert_allclose(actual, expected, atol=1e-5)
     np.testing.assert_array_equal(padding_bias(is_padding), oracle["bias_padding"])
     np.testing.assert_array_equal(causal_bias(4), oracle["bias_causal"])

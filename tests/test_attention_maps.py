@@ -18,7 +18,6 @@ from t2t_keras.decoding.attention import sentence_attention
 from t2t_keras.decoding.translator import Translator
 from t2t_keras.errors import UserError
 from t2t_keras.hparam import HParams
-from t2t_keras.model.attention_maps import attention_maps
 from t2t_keras.model.transformer import Transformer
 from t2t_keras.problem import Problem
 from t2t_keras.text.sentence_piece import SentencePieceTokenizer, train_sentence_piece
@@ -61,7 +60,7 @@ def numpy_weights(network, source, target, monkeypatch):
 )
 def test_weights_are_those_of_the_equations(options, monkeypatch):
     network = model(**options)
-    maps = attention_maps(network, pad(SOURCES), pad(TARGETS))
+    maps = network.attention_maps(pad(SOURCES), pad(TARGETS))
     for row, pair in enumerate(zip(SOURCES, TARGETS, strict=True)):
         expected = numpy_weights(network, *pair, monkeypatch)
         for actual, kind in zip(maps, expected, strict=True):
@@ -78,7 +77,7 @@ def test_weights_are_those_of_the_equations(options, monkeypatch):
     ids=str,
 )
 def test_rows_sum_to_one_over_what_may_be_seen(options):
-    maps = attention_maps(model(**options), pad(SOURCES), pad(TARGETS))
+    maps = model(**options).attention_maps(pad(SOURCES), pad(TARGETS))
     shapes = {"encoder": (6, 6), "decoder": (5, 5), "cross": (5, 6)}
     for name, shape in shapes.items():
         for weights in getattr(maps, name):
@@ -107,13 +106,14 @@ def test_weights_are_those_that_make_the_models_output():
     seen = {}
     attend = layer._attend
 
-    def spy(query, key, value, bias, seed):
-        seen["value"], seen["output"] = value, attend(query, key, value, bias, seed)
-        return seen["output"]
+    def spy(query, key, value, *others):
+        output, weights = attend(query, key, value, *others)
+        seen["value"], seen["output"] = value, output
+        return output, weights
 
     layer._attend = spy
     network(source, target)
-    (weights,) = attention_maps(network, source, target).cross
+    (weights,) = network.attention_maps(source, target).cross
     heads = np.einsum("bhts,bhsv->bthv", weights, seen["value"]).reshape(1, 3, -1)
     output = heads @ layer.output_projection.kernel.numpy()
     np.testing.assert_allclose(output, seen["output"], atol=1e-5)
@@ -176,7 +176,7 @@ def test_a_pair_of_texts(translator):
     assert found.decoder.shape == (1, 2, target, target)
     assert found.cross.shape == (1, 2, target, source)
     ids = [np.array([tokenizer.encode(line)]) for line in LINES]
-    (cross,) = attention_maps(translator.model, *ids).cross
+    (cross,) = translator.model.attention_maps(*ids).cross
     np.testing.assert_allclose(found.cross[0], cross[0], atol=1e-6)
 
     own = sentence_attention(translator, LINES[0])
@@ -189,15 +189,16 @@ def test_a_pair_of_texts(translator):
 def test_the_verb_writes_a_page(translator, tmp_path, monkeypatch, capfd):
     class Run:
         def __init__(self, path):
-            assert path == "some/run"
+            assert path == str(tmp_path)
 
         def translator(self, checkpoint):
             assert checkpoint == "average"
             return translator
 
     monkeypatch.setattr(run_dir, "RunDirectory", Run)
+    (tmp_path / "config.json").touch()
     page = tmp_path / "page.html"
-    words = ["--output_dir", "some/run", "--checkpoint", "average"]
+    words = ["--output_dir", str(tmp_path), "--checkpoint", "average"]
     words += ["--source", LINES[0], "--target", LINES[1], "--write", str(page)]
     assert main(["attention", *words, "--json"]) == 0
     result = json.loads(capfd.readouterr().out.splitlines()[-1])

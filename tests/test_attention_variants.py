@@ -16,18 +16,15 @@ from small_layers import D_K, D_V, HEADS, D, attention_layer, normal
 from step_by_step import logits_both_ways
 
 from t2t_keras.hparam import HParams
-from t2t_keras.layers.additive_attention import (
-    AdditiveCrossAttention,
-    AdditiveSelfAttention,
+from t2t_keras.model.layers import (
+    CrossAttention,
+    SelfAttention,
+    attention_weights,
+    causal_bias,
+    padding_bias,
 )
-from t2t_keras.layers.attention import SelfAttention, causal_bias, padding_bias
-from t2t_keras.layers.unscaled_attention import (
-    UnscaledCrossAttention,
-    UnscaledSelfAttention,
-)
-from t2t_keras.layers.window_attention import WindowSelfAttention
-from t2t_keras.model.decoder import DecoderLayer
-from t2t_keras.model.transformer import Transformer
+from t2t_keras.model.transformer import DecoderLayer, Transformer
+from t2t_keras.model.window_attention import WindowSelfAttention
 
 VOCAB = 17
 VARIANTS = (
@@ -84,7 +81,7 @@ def test_blocks_equal_a_band_mask_over_everything(length, before, after):
         weights = [weight.value for weight in layer.trainable_variables]
         with tf.GradientTape() as tape:
             tape.watch(x)
-            y = layer(x, bias)
+            y, _ = layer(x, bias)
             total = tf.reduce_sum(y * probe)
         return y.numpy(), tape.gradient(total, [x, *weights])
 
@@ -110,16 +107,16 @@ def test_window_is_the_formula_head_by_head():
             weights = softmax(k[near, h] @ q[i, h] / np.sqrt(D_K))
             heads[i, h] = weights @ v[near, h]
     expected = heads.reshape(9, -1) @ layer.output_projection.kernel.numpy()
-    np.testing.assert_allclose(layer(x, None).numpy()[0], expected, atol=1e-5)
+    np.testing.assert_allclose(layer(x, None)[0].numpy()[0], expected, atol=1e-5)
 
 
 def test_any_length_in_one_traced_function():
     layer = attention_layer(WindowSelfAttention, before=3, after=3)
     spec = tf.TensorSpec([None, None, D])
-    traced = tf.function(lambda x: layer(x, None), input_signature=[spec])
+    traced = tf.function(lambda x: layer(x, None)[0], input_signature=[spec])
     for length in (1, 3, 8, 20):
         x = normal(2, length, D)
-        np.testing.assert_allclose(traced(x), layer(x, None), atol=1e-5)
+        np.testing.assert_allclose(traced(x), layer(x, None)[0], atol=1e-5)
 
 
 @pytest.mark.parametrize("kind", ["encoder", "decoder"])
@@ -139,7 +136,7 @@ def test_the_largest_tensor_grows_linearly_with_the_length(kind):
             source = [x[:, :3], tf.zeros([1, 1, 1, 3])]
             with tf.GradientTape() as tape:
                 tape.watch(x)
-                y = layer(x, None) if kind == "encoder" else layer(x, *source)
+                y, *_ = layer(x, None) if kind == "encoder" else layer(x, *source)
             return tape.gradient(y, x)
 
         graph = tf.function(gradient).get_concrete_function(x).graph
@@ -156,8 +153,8 @@ def test_the_largest_tensor_grows_linearly_with_the_length(kind):
 def test_dropout_in_the_window_drops_and_scales():
     layer = attention_layer(WindowSelfAttention, before=3, after=3, dropout=0.5)
     x = np.repeat(normal(1, 16, D), 2000, axis=0)  # each row has a mask of its own
-    dropped = layer(x, None, seed=np.array([1, 2], np.int32)).numpy()
-    kept = layer(x[:1], None).numpy()[0]
+    dropped = layer(x, None, seed=np.array([1, 2], np.int32))[0].numpy()
+    kept = layer(x[:1], None)[0].numpy()[0]
     assert np.abs(dropped[0] - kept).max() > 0.1
     np.testing.assert_allclose(dropped.mean(0), kept, atol=0.15)
 
@@ -165,21 +162,23 @@ def test_dropout_in_the_window_drops_and_scales():
 # The functions of 3.2.1
 
 
-@pytest.mark.parametrize("kind", [UnscaledSelfAttention, UnscaledCrossAttention])
+@pytest.mark.parametrize("kind", [SelfAttention, CrossAttention])
 def test_unscaled_weights_are_the_plain_softmax(kind):
     query, key = normal(2, HEADS, 4, D_K), normal(2, HEADS, 6, D_K, seed=1)
-    weights = attention_layer(kind).head_weights(query, key, None).numpy()
+    layer = attention_layer(kind, score="unscaled")
+    weights = attention_weights(layer.score(query, key)).numpy()
     expected = softmax(np.einsum("bhtd,bhsd->bhts", query, key))
     np.testing.assert_allclose(weights, expected, atol=1e-6)
 
 
-@pytest.mark.parametrize("kind", [AdditiveSelfAttention, AdditiveCrossAttention])
+@pytest.mark.parametrize("kind", [SelfAttention, CrossAttention])
 def test_additive_weights_are_bahdanaus(kind):
-    layer = attention_layer(kind)
+    layer = attention_layer(kind, score="additive")
     query, key = normal(2, HEADS, 4, D_K), normal(2, HEADS, 6, D_K, seed=1)
     is_padding = np.array([[0, 0, 0, 0, 1, 1], [0] * 6], bool)
-    weights = layer.head_weights(query, key, padding_bias(is_padding)).numpy()
-    vectors = layer.score.numpy()  # [d_k, H]
+    scores = layer.score(query, key)
+    weights = attention_weights(scores, padding_bias(is_padding)).numpy()
+    vectors = layer.score_vectors.numpy()  # [d_k, H]
     for b, h, t in np.ndindex(2, HEADS, 4):
         logits = [
             vectors[:, h] @ np.tanh(query[b, h, t] + key[b, h, s]) for s in range(6)
@@ -188,16 +187,18 @@ def test_additive_weights_are_bahdanaus(kind):
         np.testing.assert_allclose(weights[b, h, t], softmax(logits), atol=1e-6)
 
 
-@pytest.mark.parametrize("kind", [UnscaledSelfAttention, AdditiveSelfAttention])
-def test_the_rest_of_a_variant_is_that_of_attention(kind):
+@pytest.mark.parametrize("score", ["unscaled", "additive"])
+def test_the_rest_of_a_variant_is_that_of_attention(score):
     """Outputs are W^O of the heads' values under the variant's weights."""
-    layer = attention_layer(kind)
+    layer = attention_layer(SelfAttention, score=score)
     x = normal(2, 7, D)
     query, key, value = layer._project(x)
-    weights = layer.head_weights(query, key, causal_bias(7)).numpy()
+    weights = attention_weights(layer.score(query, key), causal_bias(7)).numpy()
     heads = np.einsum("bhts,bhsv->bthv", weights, value.numpy()).reshape(2, 7, -1)
     expected = heads @ layer.output_projection.kernel.numpy()
-    np.testing.assert_allclose(layer(x, causal_bias(7)), expected, atol=1e-5)
+    output, handed_out = layer(x, causal_bias(7))
+    np.testing.assert_allclose(output, expected, atol=1e-5)
+    np.testing.assert_array_equal(handed_out, weights)
 
 
 def test_dot_products_have_the_variance_d_k():
@@ -287,8 +288,8 @@ def test_additive_attention_has_one_more_vector_for_each_head():
 
 
 def test_a_new_score_vector_begins_as_glorot_of_one_output():
-    layer = AdditiveSelfAttention(400, 2, 200, 200)
+    layer = SelfAttention(400, 2, 200, 200, score="additive")
     keras.utils.set_random_seed(0)
     layer.build(None)
     limit = np.sqrt(6 / 201)
-    assert 0.97 * limit < np.abs(layer.score.numpy()).max() <= limit
+    assert 0.97 * limit < np.abs(layer.score_vectors.numpy()).max() <= limit

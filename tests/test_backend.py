@@ -1,4 +1,4 @@
-"""Layers and model run on another backend; the rooms above say what they need."""
+"""Layers and model run on another backend; the packages above say what they need."""
 
 import os
 import subprocess

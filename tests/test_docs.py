@@ -51,9 +51,9 @@ def test_tests_that_are_named_exist(document):
     assert named <= defined, f"{document.name}: {sorted(named - defined)}"
 
 
-@pytest.mark.parametrize("room", sorted((ROOT / "t2t_keras").glob("*/__init__.py")))
-def test_a_room_names_its_files(room):
+@pytest.mark.parametrize("package", sorted((ROOT / "t2t_keras").glob("*/__init__.py")))
+def test_a_package_names_its_files(package):
     """The docstring of each folder mentions every file in it."""
-    text = room.read_text(encoding="utf-8")
-    files = {path.stem for path in room.parent.glob("*.py")} - {"__init__"}
+    text = package.read_text(encoding="utf-8")
+    files = {path.stem for path in package.parent.glob("*.py")} - {"__init__"}
     assert {name for name in files if f"`{name}`" not in text} == set()

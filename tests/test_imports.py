@@ -12,7 +12,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 
-# Room -> the rooms that its files may import, anywhere in the file.
+# Package -> the packages that its files may import, anywhere in the file.
 FOUNDATION = {"errors", "hparam", "problem", "registry", "standard_error"}
 ENGINE = FOUNDATION | {"backend"}
 MAY_IMPORT = {
@@ -28,8 +28,7 @@ MAY_IMPORT = {
     "evaluation": FOUNDATION | {"text"},
     "analysis": FOUNDATION,
     # One upon the other: from tensors to programs.
-    "layers": FOUNDATION,
-    "model": FOUNDATION | {"layers"},
+    "model": ENGINE,
     "decoding": ENGINE | {"text", "model"},
     "training": ENGINE
     | {"text", "data", "evaluation", "analysis"}
@@ -53,7 +52,7 @@ LIGHT = (
     *("evaluation", "analysis"),
 )
 # Files that run on every Keras backend: no TensorFlow anywhere.
-BACKEND_FREE = ("layers", "model", "training/loss.py")
+BACKEND_FREE = ("model", "training/loss.py")
 # Files that run without any.
 ARITHMETIC = ("analysis", "training/schedule.py")
 
@@ -116,16 +115,16 @@ class C:
 
 
 @pytest.mark.parametrize("file", package_files())
-def test_rooms_import_one_way(file):
-    room = file.partition("/")[0].removesuffix(".py")
+def test_packages_import_one_way(file):
+    package = file.partition("/")[0].removesuffix(".py")
     for line, name in imports(package_files()[file]):
-        package, _, rest = name.partition(".")
-        if package != "t2t_keras" or room == "__init__":
+        root, _, rest = name.partition(".")
+        if root != "t2t_keras" or package == "__init__":
             continue
         imported = rest.partition(".")[0]
-        assert imported == room or imported in (MAY_IMPORT[room] | _public_names()), (
-            f"{file}:{line}: {room} may not import {imported}"
-        )
+        assert imported == package or imported in (
+            MAY_IMPORT[package] | _public_names()
+        ), f"{file}:{line}: {package} may not import {imported}"
 
 
 def _public_names() -> set[str]:
@@ -154,9 +153,9 @@ def test_arithmetic_needs_neither_tensorflow_nor_keras(file):
         assert name.partition(".")[0] not in ("tensorflow", "keras"), f"{file}:{line}"
 
 
-def test_every_room_has_rules_and_one_paragraph_about_itself():
-    rooms = {file.partition("/")[0] for file in package_files() if "/" in file}
-    assert rooms <= set(MAY_IMPORT)
-    for room in rooms:
-        source = package_files()[f"{room}/__init__.py"].read_text()
-        assert ast.get_docstring(ast.parse(source)), f"{room}/__init__.py"
+def test_every_package_has_rules_and_one_paragraph_about_itself():
+    packages = {file.partition("/")[0] for file in package_files() if "/" in file}
+    assert packages <= set(MAY_IMPORT)
+    for package in packages:
+        source = package_files()[f"{package}/__init__.py"].read_text()
+        assert ast.get_docstring(ast.parse(source)), f"{package}/__init__.py"

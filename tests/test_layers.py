@@ -7,11 +7,13 @@ from numpy_transformer import layer_norm as numpy_layer_norm
 from reference import reference
 from small_layers import normal
 
-from t2t_keras.layers.dropout import Dropout
-from t2t_keras.layers.embedding import Embedding
-from t2t_keras.layers.feed_forward import FeedForward
-from t2t_keras.layers.layer_norm import LayerNorm
-from t2t_keras.layers.residual import Residual
+from t2t_keras.model.layers import (
+    Dropout,
+    Embedding,
+    FeedForward,
+    LayerNorm,
+    Residual,
+)
 
 SEED = np.array([11, 22], np.int32)
 
@@ -104,14 +106,14 @@ def residual(norm, dropout=0.0):
 def test_post_norm_normalises_the_sum():
     layer, x = residual("post"), normal(2, 3, 8)
     expected = numpy_layer_norm(x + x**2, normal(8, seed=1), normal(8, seed=2))
-    actual = layer(x, sublayer=lambda y: y**2).numpy()
+    actual = layer.leave(x, layer.enter(x) ** 2).numpy()
     np.testing.assert_allclose(actual, expected, atol=1e-5)
 
 
 def test_pre_norm_normalises_what_goes_in():
     layer, x = residual("pre"), normal(2, 3, 8)
     expected = x + numpy_layer_norm(x, normal(8, seed=1), normal(8, seed=2)) ** 2
-    actual = layer(x, sublayer=lambda y: y**2).numpy()
+    actual = layer.leave(x, layer.enter(x) ** 2).numpy()
     np.testing.assert_allclose(actual, expected, atol=1e-5)
 
 
@@ -129,7 +131,7 @@ def test_dropout_is_on_the_sublayer_and_not_on_the_residual(norm):
         expected = normalised(x + mask * x**2)
     else:
         expected = x + mask * normalised(x) ** 2
-    actual = layer(x, sublayer=lambda y: y**2, seed=SEED).numpy()
+    actual = layer.leave(x, layer.enter(x) ** 2, SEED).numpy()
     np.testing.assert_allclose(actual, expected, atol=1e-4)
 
 

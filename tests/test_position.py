@@ -7,7 +7,7 @@ from numpy_transformer import sinusoids as numpy_sinusoids
 from numpy_transformer import timing_signal
 from reference import reference
 
-from t2t_keras.layers.position import LearnedPositions, sinusoids, t2t_timing_signal
+from t2t_keras.model.layers import LearnedPositions, sinusoids, t2t_timing_signal
 
 
 @pytest.mark.parametrize("d_model", [2, 6, 512])

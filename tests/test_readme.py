@@ -90,7 +90,8 @@ def write_files() -> None:
 
 def write_t2t_model() -> None:
     """Writes a checkpoint of tensor2tensor with its hparams and its vocabulary."""
-    characters = sorted(set("".join(map("".join, sentence_pairs())))) + list("\\_;u0")
+    texts = "".join(map("".join, sentence_pairs()))
+    characters = sorted({*texts, *"<pad>_<EOS>_", *"\\_u;0123456789"})
     pieces = ["<pad>_", "<EOS>_", *dict.fromkeys(characters)]
     write(Path("vocab.translate_ende.subwords"), *(f"'{piece}'" for piece in pieces))
     matrices, _ = matrix("shared", len(pieces))

@@ -168,7 +168,7 @@ def test_time_is_up(data_dir, tmp_path):
 
 def test_early_stopping_keeps_the_best_and_stays_stopped(data_dir, tmp_path):
     # With a rate of next to nothing, then far too much, the first is the best.
-    hparams = {"learning_rate": 500.0, "warmup_steps": 1, "train_steps": 50}
+    hparams = {"learning_rate": 5.0, "warmup_steps": 1, "train_steps": 50}
     options = {"eval_every": 1, "patience": 2, "save_every": 100, "keep": 1}
     figures = trainer(data_dir, tmp_path, options=options, **hparams).train()
     assert figures["stopped_by"] == "patience"

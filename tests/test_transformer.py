@@ -10,7 +10,7 @@ from numpy_transformer import NumpyTransformer, randomise
 from step_by_step import logits_both_ways
 
 from t2t_keras.hparam import HParams
-from t2t_keras.layers.dropout import Dropout
+from t2t_keras.model.layers import Dropout
 from t2t_keras.model.transformer import Transformer
 from t2t_keras.training.checkpoint import model_variables
 
@@ -299,8 +299,8 @@ def test_bfloat16_gives_float32_logits_near_those_of_float32():
 def test_bfloat16_normalises_in_float32():
     """Each norm's output has mean 0 and variance 1, to more digits than bfloat16's."""
     network = model(compute_dtype="bfloat16")
-    network.encoder.layers[-1].residuals[-1].norm.gamma.assign(np.ones(8))
-    network.encoder.layers[-1].residuals[-1].norm.beta.assign(np.zeros(8))
+    network.encoder.layers[-1].feed_forward_residual.norm.gamma.assign(np.ones(8))
+    network.encoder.layers[-1].feed_forward_residual.norm.beta.assign(np.zeros(8))
     memory = network.encode(ids(2, 5))
     assert memory.dtype == "float32"
     np.testing.assert_allclose(memory.numpy().mean(-1), 0, atol=1e-6)

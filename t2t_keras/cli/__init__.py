@@ -3,7 +3,7 @@
 The verbs are in `data`, `training`, `translation`, `evaluation`, `describe` and
 `attention`; `decoding`, `trees` and `verb` hold flags that several of them share,
 `checks` what they refuse before TensorFlow is imported, and `lines` reads and writes
-text. A verb's function turns flags into a call of a room and
+text. A verb's function turns flags into a call of a package and
 returns the JSON object; `program` parses the command line, prints, and turns errors
 into exit codes. TensorFlow is imported inside the verbs, so that help and listings
 answer at once.

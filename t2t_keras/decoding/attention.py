@@ -7,7 +7,6 @@ import numpy as np
 from t2t_keras.decoding.text_form import is_blank
 from t2t_keras.decoding.translator import Translator
 from t2t_keras.errors import UserError
-from t2t_keras.model.attention_maps import attention_maps
 
 
 class SentenceAttention(NamedTuple):
@@ -50,8 +49,7 @@ def sentence_attention(
         target_ids = translator.target_tokenizer.encode(target)
     if not target_ids:
         raise UserError("the model's translation is empty; give a target")
-    maps = attention_maps(
-        translator.model,
+    maps = translator.model.attention_maps(
         np.array([source_ids], np.int32),
         np.array([target_ids], np.int32),
     )

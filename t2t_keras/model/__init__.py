@@ -1,6 +1,7 @@
-"""The model: `encoder` and `decoder`, both a `stack`, and `transformer` (section 3).
+"""The model (section 3), of Keras operations only: it runs on any Keras backend.
 
-The forward pass for training, and decoding step by step with a cache. `variants` names
-the other kinds of attention, `attention_maps` are the weights of all heads. Keras
-operations only.
+`layers` has the parts, each like its equation; `transformer` puts them together: an
+encoder layer, a decoder layer, the whole model, and decoding step by step with a cache.
+`window_attention` is the variant of section 4. `gradients` has those that are written
+by hand because that is faster.
 """

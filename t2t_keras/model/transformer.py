@@ -1,27 +1,364 @@
-"""The Transformer: embeddings, encoder, decoder, and decoding step by step (3)."""
+"""The Transformer: encoder, decoder, and decoding step by step with a cache (3)."""
 
 import dataclasses
-import itertools
-from typing import Any
+from typing import Any, NamedTuple
 
 import keras
 from keras import ops
 
+from t2t_keras.backend import Tensor
 from t2t_keras.hparam import HParams
-from t2t_keras.layers.attention import padding_bias
-from t2t_keras.layers.dropout import Dropout
-from t2t_keras.layers.embedding import Embedding
-from t2t_keras.layers.matrix import HasMatrix, held
-from t2t_keras.layers.position import LearnedPositions, sinusoids, t2t_timing_signal
-from t2t_keras.model.decoder import Decoder
-from t2t_keras.model.encoder import Encoder
+from t2t_keras.model.layers import (
+    AttentionKernels,
+    CrossAttention,
+    Dropout,
+    Embedding,
+    FeedForward,
+    LayerNorm,
+    LearnedPositions,
+    Residual,
+    SelfAttention,
+    padding_bias,
+    sinusoids,
+    t2t_timing_signal,
+)
+from t2t_keras.model.window_attention import WindowSelfAttention
 
 PAD = 0
 
-# {"bias": hides the source's padding,
-#  "matrices": what each step multiplies by, in the dtype of the products,
-#  "layers": a `LayerCache` for each layer}
-Cache = dict[str, Any]
+
+class EncoderLayer(keras.layers.Layer):
+    """Self-attention, then the feed-forward network, each with its residual (3.1)."""
+
+    def __init__(self, hparams: HParams, **kwargs: Any) -> None:
+        super().__init__(autocast=False, **kwargs)
+        dtype = self.dtype_policy
+        self.self_attention = _self_attention(hparams, dtype, bidirectional=True)
+        self.feed_forward = _feed_forward(hparams, dtype)
+        self.self_attention_residual = _residual(hparams, self.self_attention)
+        self.feed_forward_residual = _residual(hparams, self.feed_forward)
+
+    def build(self, input_shape: Any = None) -> None:
+        """Creates the weights."""
+        self.self_attention.build(None)
+        self.feed_forward.build(None)
+        self.self_attention_residual.build(None)
+        self.feed_forward_residual.build(None)
+
+    def call(
+        self, x: Tensor, bias: Tensor, seed: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Encodes.
+
+        Args:
+            x: [B, S, D]
+            bias: hides padding, [B, 1, 1, S].
+            seed: of dropout; None at inference.
+
+        Returns:
+            The output [B, S, D], and the weights of self-attention [B, H, S, S].
+        """
+        residual = self.self_attention_residual
+        y, weights = self.self_attention(residual.enter(x), bias, seed=seed)
+        x = residual.leave(x, y, seed)
+        residual = self.feed_forward_residual
+        y = self.feed_forward(residual.enter(x), seed=seed)
+        return residual.leave(x, y, seed), weights
+
+
+class LayerCache(NamedTuple):
+    """What a decoder layer keeps between the steps of decoding; N = B K hypotheses.
+
+    Attributes:
+        self_key: [N, H, t, d_k], of the t positions so far.
+        self_value: [N, H, t, d_v]
+        cross_key: [B, H, S, d_k], of the source, the same for all beams.
+        cross_value: [B, H, S, d_v]
+        self_kernels: of self-attention, cast once for all steps.
+        cross_kernels: of cross-attention.
+        inner_kernel: [D, F], of the feed-forward network.
+        outer_kernel: [F, D]
+    """
+
+    self_key: Tensor
+    self_value: Tensor
+    cross_key: Tensor
+    cross_value: Tensor
+    self_kernels: AttentionKernels
+    cross_kernels: AttentionKernels
+    inner_kernel: Tensor
+    outer_kernel: Tensor
+
+
+class Cache(NamedTuple):
+    """What decoding keeps between its steps.
+
+    Attributes:
+        bias: hides the source's padding, [B, 1, 1, S].
+        table: [V, D], what maps to logits, cast once for all steps.
+        layers: one for each decoder layer.
+    """
+
+    bias: Tensor
+    table: Tensor
+    layers: tuple[LayerCache, ...]
+
+
+class DecoderLayer(keras.layers.Layer):
+    """Masked self-attention, attention to the source, feed-forward network (3.1)."""
+
+    def __init__(self, hparams: HParams, **kwargs: Any) -> None:
+        super().__init__(autocast=False, **kwargs)
+        dtype = self.dtype_policy
+        self.self_attention = _self_attention(hparams, dtype, bidirectional=False)
+        self.cross_attention = CrossAttention(
+            *_attention_sizes(hparams),
+            hparams.attention,
+            hparams.attention_dropout,
+            name="cross_attention",
+            dtype=dtype,
+        )
+        self.feed_forward = _feed_forward(hparams, dtype)
+        self.self_attention_residual = _residual(hparams, self.self_attention)
+        self.cross_attention_residual = _residual(hparams, self.cross_attention)
+        self.feed_forward_residual = _residual(hparams, self.feed_forward)
+
+    def build(self, input_shape: Any = None) -> None:
+        """Creates the weights."""
+        self.self_attention.build(None)
+        self.cross_attention.build(None)
+        self.feed_forward.build(None)
+        self.self_attention_residual.build(None)
+        self.cross_attention_residual.build(None)
+        self.feed_forward_residual.build(None)
+
+    def call(
+        self, x: Tensor, memory: Tensor, bias: Tensor, seed: Tensor | None = None
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Decodes all positions at once, each from those before it.
+
+        Args:
+            x: [B, T, D]
+            memory: the encoded source, [B, S, D].
+            bias: hides the source's padding, [B, 1, 1, S].
+            seed: of dropout; None at inference.
+
+        Returns:
+            The output [B, T, D], the weights of self-attention [B, H, T, T], and those
+            of attention to the source [B, H, T, S].
+        """
+        causal = self.self_attention.causal_bias(ops.shape(x)[1])
+        key, value = self.cross_attention.project_memory(memory)
+        residual = self.self_attention_residual
+        y, to_past = self.self_attention(residual.enter(x), causal, seed=seed)
+        x = residual.leave(x, y, seed)
+        residual = self.cross_attention_residual
+        y, to_source = self.cross_attention(
+            residual.enter(x), key, value, bias, seed=seed
+        )
+        x = residual.leave(x, y, seed)
+        residual = self.feed_forward_residual
+        y = self.feed_forward(residual.enter(x), seed=seed)
+        return residual.leave(x, y, seed), to_past, to_source
+
+    def step(
+        self, x: Tensor, bias: Tensor, cache: LayerCache
+    ) -> tuple[Tensor, LayerCache]:
+        """Decodes one new position [B, K, D] of every beam.
+
+        Self-attention takes beams as rows of the batch, for each has its own past;
+        attention to the source takes them as positions, for all look at one source.
+
+        Returns:
+            The output [B, K, D], and the cache with this position.
+        """
+        shape = ops.shape(x)
+        residual = self.self_attention_residual
+        y, self_key, self_value = self.self_attention.step(
+            ops.reshape(residual.enter(x), (-1, 1, shape[-1])),
+            cache.self_key,
+            cache.self_value,
+            cache.self_kernels,
+        )
+        x = residual.leave(x, ops.reshape(y, shape))
+        residual = self.cross_attention_residual
+        y, _ = self.cross_attention(
+            residual.enter(x),
+            cache.cross_key,
+            cache.cross_value,
+            bias,
+            kernels=cache.cross_kernels,
+        )
+        x = residual.leave(x, y)
+        residual = self.feed_forward_residual
+        y = self.feed_forward(
+            residual.enter(x), kernels=(cache.inner_kernel, cache.outer_kernel)
+        )
+        x = residual.leave(x, y)
+        return x, cache._replace(self_key=self_key, self_value=self_value)
+
+    def start_cache(self, memory: Tensor, num_beams: int | Tensor) -> LayerCache:
+        """Returns the cache before the first step: source keys and values, no past."""
+        attention = self.self_attention
+        key, value = self.cross_attention.project_memory(memory)
+        past = (ops.shape(memory)[0] * num_beams, attention.num_heads, 0)
+        return LayerCache(
+            self_key=ops.zeros((*past, attention.key_size), key.dtype),
+            self_value=ops.zeros((*past, attention.value_size), key.dtype),
+            cross_key=key,
+            cross_value=value,
+            self_kernels=self.self_attention.cast_kernels(),
+            cross_kernels=self.cross_attention.cast_kernels(),
+            inner_kernel=self.feed_forward.inner.cast_kernel(),
+            outer_kernel=self.feed_forward.outer.cast_kernel(),
+        )
+
+
+def _attention_sizes(hparams: HParams) -> tuple[int, int, int, int]:
+    return hparams.d_model, hparams.num_heads, hparams.key_size, hparams.value_size
+
+
+def _self_attention(
+    hparams: HParams, dtype: keras.DTypePolicy, bidirectional: bool
+) -> SelfAttention:
+    """Returns a self-attention sub-layer.
+
+    Args:
+        hparams: sizes and variant. With `attention_window` = r a position sees
+            |i - j| <= r / 2 in the encoder and i - r < j <= i in the decoder.
+        dtype: the layer's policy.
+        bidirectional: whether a position sees those after it, as in the encoder.
+    """
+    kwargs: dict[str, Any] = {
+        "score": hparams.attention,
+        "dropout": hparams.attention_dropout,
+        "name": "self_attention",
+        "dtype": dtype,
+    }
+    window = hparams.attention_window
+    if not window:
+        return SelfAttention(*_attention_sizes(hparams), **kwargs)
+    before, after = (window // 2, window // 2) if bidirectional else (window - 1, 0)
+    return WindowSelfAttention(
+        *_attention_sizes(hparams), before=before, after=after, **kwargs
+    )
+
+
+def _feed_forward(hparams: HParams, dtype: keras.DTypePolicy) -> FeedForward:
+    return FeedForward(
+        hparams.d_model,
+        hparams.d_ff,
+        hparams.ffn_dropout,
+        name="feed_forward",
+        dtype=dtype,
+    )
+
+
+def _residual(hparams: HParams, sublayer: keras.layers.Layer) -> Residual:
+    """Returns the residual connection around a sub-layer."""
+    return Residual(
+        hparams.d_model,
+        hparams.dropout,
+        hparams.norm,
+        name=f"{sublayer.name}_residual",
+    )
+
+
+class _Stack(keras.layers.Layer):
+    """N layers of one kind; with "pre" norm a last normalisation after them."""
+
+    def __init__(
+        self, kind: type[keras.layers.Layer], hparams: HParams, **kwargs: Any
+    ) -> None:
+        super().__init__(autocast=False, **kwargs)
+        self.layers = [
+            kind(hparams, name=f"layer_{i}", dtype=self.dtype_policy)
+            for i in range(hparams.num_layers)
+        ]
+        pre_norm = hparams.norm == "pre"
+        self.norm = LayerNorm(hparams.d_model, name="norm") if pre_norm else None
+
+    def build(self, input_shape: Any = None) -> None:
+        """Creates the weights."""
+        for layer in self.layers:
+            layer.build(None)
+        if self.norm:
+            self.norm.build(None)
+
+    def finish(self, x: Tensor) -> Tensor:
+        """Returns the output of the stack, given that of its last layer."""
+        return self.norm(x) if self.norm else x
+
+
+class Encoder(_Stack):
+    """N encoder layers."""
+
+    def __init__(self, hparams: HParams, **kwargs: Any) -> None:
+        super().__init__(EncoderLayer, hparams, **kwargs)
+
+    def call(
+        self, x: Tensor, bias: Tensor, seed: Tensor | None = None
+    ) -> tuple[Tensor, list[Tensor]]:
+        """Encodes; arguments as in `EncoderLayer.call`.
+
+        Returns:
+            The memory [B, S, D], and the weights [B, H, S, S] of each layer.
+        """
+        maps = []
+        for layer in self.layers:
+            x, weights = layer(x, bias, seed=seed)
+            maps.append(weights)
+        return self.finish(x), maps
+
+
+class Decoder(_Stack):
+    """N decoder layers."""
+
+    def __init__(self, hparams: HParams, **kwargs: Any) -> None:
+        super().__init__(DecoderLayer, hparams, **kwargs)
+
+    def call(
+        self, x: Tensor, memory: Tensor, bias: Tensor, seed: Tensor | None = None
+    ) -> tuple[Tensor, list[Tensor], list[Tensor]]:
+        """Decodes all positions at once; arguments as in `DecoderLayer.call`.
+
+        Returns:
+            The output [B, T, D]; of each layer the weights of self-attention
+            [B, H, T, T], and those of attention to the source [B, H, T, S].
+        """
+        self_maps, cross_maps = [], []
+        for layer in self.layers:
+            x, to_past, to_source = layer(x, memory, bias, seed=seed)
+            self_maps.append(to_past)
+            cross_maps.append(to_source)
+        return self.finish(x), self_maps, cross_maps
+
+    def step(
+        self, x: Tensor, bias: Tensor, caches: tuple[LayerCache, ...]
+    ) -> tuple[Tensor, tuple[LayerCache, ...]]:
+        """Decodes one new position [B, K, D] of every beam; see `DecoderLayer.step`."""
+        longer = []
+        for layer, cache in zip(self.layers, caches, strict=True):
+            x, cache = layer.step(x, bias, cache)
+            longer.append(cache)
+        return self.finish(x), tuple(longer)
+
+
+class AttentionMaps(NamedTuple):
+    """Attention weights, one tensor for each layer; every row has the sum 1.
+
+    Row t of `decoder` and `cross` belongs to the position that predicts target t. What
+    it sees in column t of `decoder` is the target before: column 0 is the start.
+
+    Attributes:
+        encoder: the source to itself, L of [B, H, S, S].
+        decoder: the target to itself, L of [B, H, T, T].
+        cross: the target to the source, L of [B, H, T, S].
+    """
+
+    encoder: list[Tensor]
+    decoder: list[Tensor]
+    cross: list[Tensor]
 
 
 class Transformer(keras.Model):
@@ -32,6 +369,7 @@ class Transformer(keras.Model):
         source_vocab_size: rows of the source embedding.
         target_vocab_size: rows of the target embedding; None when both languages have
             one vocabulary, of `source_vocab_size`.
+        name: of the Keras model.
     """
 
     def __init__(
@@ -104,7 +442,9 @@ class Transformer(keras.Model):
         """Whose matrix, transposed, maps to logits."""
         return self.embeddings[-1]
 
-    def call(self, source: Any, target: Any, seed: Any = None) -> Any:
+    def call(
+        self, source: Tensor, target: Tensor, seed: Tensor | None = None
+    ) -> Tensor:
         """Teacher forcing: the logits of each target position given those before it.
 
         Args:
@@ -115,30 +455,66 @@ class Transformer(keras.Model):
         Returns:
             float32 logits [B, T, V].
         """
-        return self.logits(self.states(source, target, seed=seed))
+        states, _ = self.states(source, target, seed)
+        return self.logits(states)
 
-    def states(self, source: Any, target: Any, seed: Any = None) -> Any:
-        """Returns what `call` maps to logits: the decoder's output [B, T, D]."""
+    def attention_maps(self, source: Tensor, target: Tensor) -> AttentionMaps:
+        """Returns all attention weights of `call`, without dropout (4, appendix)."""
+        _, maps = self.states(source, target)
+        if not self.hparams.attention_window:
+            return maps
+
+        def full(stack: _Stack, blocks: list[Tensor], ids: Tensor) -> list[Tensor]:
+            length = ops.shape(ids)[1]
+            return [
+                layer.self_attention.full_weights(weights, length)
+                for layer, weights in zip(stack.layers, blocks, strict=True)
+            ]
+
+        return maps._replace(
+            encoder=full(self.encoder, maps.encoder, source),
+            decoder=full(self.decoder, maps.decoder, target),
+        )
+
+    def states(
+        self, source: Tensor, target: Tensor, seed: Tensor | None = None
+    ) -> tuple[Tensor, AttentionMaps]:
+        """Returns what `call` maps to logits, and what each layer attended to.
+
+        Arguments as in `call`.
+
+        Returns:
+            The decoder's output [B, T, D], and the attention weights; with
+            `attention_window` those of self-attention are in blocks, see
+            `WindowSelfAttention.call`.
+        """
         shifted = ops.pad(target, ((0, 0), (1, 0)))[:, :-1]  # the first input is PAD
         x, y = self._embed_both(source, shifted)
-        memory = self._encode(x, source, seed)
-        y = self.target_dropout(y, seed=seed)
-        return self.decoder(y, memory, padding_bias(source == PAD), seed=seed)
-
-    def logits(self, states: Any) -> Any:
-        """Returns float32 logits [..., V] of the decoder's output [..., D]."""
-        return self.softmax_embedding.logits(states)
-
-    def encode(self, source: Any) -> Any:
-        """Returns the memory [B, S, D] of source ids [B, S]."""
-        return self._encode(self._embed(self.source_embedding, source, 0), source, None)
-
-    def _encode(self, x: Any, source: Any, seed: Any) -> Any:
-        """Returns the memory of embedded source ids [B, S, D]."""
+        bias = padding_bias(source == PAD)
         x = self.source_dropout(x, seed=seed)
-        return self.encoder(x, padding_bias(source == PAD), seed=seed)
+        memory, encoder_maps = self.encoder(x, bias, seed=seed)
+        y = self.target_dropout(y, seed=seed)
+        y, decoder_maps, cross_maps = self.decoder(y, memory, bias, seed=seed)
+        return y, AttentionMaps(encoder_maps, decoder_maps, cross_maps)
 
-    def start_cache(self, memory: Any, source: Any, num_beams: Any) -> Cache:
+    def logits(self, states: Tensor, table: Tensor | None = None) -> Tensor:
+        """Returns float32 logits [..., V] of the decoder's output [..., D].
+
+        Args:
+            states: [..., D]
+            table: the softmax matrix in the compute dtype; None: cast it now.
+        """
+        return self.softmax_embedding.logits(states, table)
+
+    def encode(self, source: Tensor) -> Tensor:
+        """Returns the memory [B, S, D] of source ids [B, S]."""
+        x = self._embed(self.source_embedding, source, 0)
+        memory, _ = self.encoder(x, padding_bias(source == PAD))
+        return memory
+
+    def start_cache(
+        self, memory: Tensor, source: Tensor, num_beams: int | Tensor
+    ) -> Cache:
         """Returns the cache with which decoding begins.
 
         Args:
@@ -146,13 +522,17 @@ class Transformer(keras.Model):
             source: ids [B, S], which say where the padding is.
             num_beams: K, hypotheses for each sentence.
         """
-        return {
-            "bias": padding_bias(source == PAD),
-            "matrices": [layer.matrix() for layer in self._step_products],
-            "layers": self.decoder.start_cache(memory, num_beams),
-        }
+        return Cache(
+            bias=padding_bias(source == PAD),
+            table=self.softmax_embedding.cast_table(),
+            layers=tuple(
+                layer.start_cache(memory, num_beams) for layer in self.decoder.layers
+            ),
+        )
 
-    def decode_step(self, ids: Any, position: Any, cache: Cache) -> tuple[Any, Cache]:
+    def decode_step(
+        self, ids: Tensor, position: Tensor, cache: Cache
+    ) -> tuple[Tensor, Cache]:
         """Extends every hypothesis by one position.
 
         Args:
@@ -164,11 +544,10 @@ class Transformer(keras.Model):
             float32 logits [B, K, V] and the cache for the next step.
         """
         x = self._embed(self.target_embedding, ids, position, axis=0)
-        with held(self._step_products, cache["matrices"]):
-            x, layers = self.decoder.step(x, cache["bias"], cache["layers"])
-            return self.logits(x), cache | {"layers": layers}
+        x, layers = self.decoder.step(x, cache.bias, cache.layers)
+        return self.logits(x, cache.table), cache._replace(layers=layers)
 
-    def reorder_cache(self, cache: Cache, parents: Any) -> Cache:
+    def reorder_cache(self, cache: Cache, parents: Tensor) -> Cache:
         """Returns the cache in which beam k continues beam `parents[b, k]`.
 
         Only the hypotheses' own past moves; the source is the same for all beams.
@@ -179,14 +558,14 @@ class Transformer(keras.Model):
         """
         batch, beams = ops.shape(parents)
         rows = ops.reshape(parents + ops.arange(batch)[:, None] * beams, (-1,))
-        layers = [
-            {
-                name: ops.take(value, rows, axis=0) if "self" in name else value
-                for name, value in layer.items()
-            }
-            for layer in cache["layers"]
-        ]
-        return cache | {"layers": layers}
+        layers = tuple(
+            layer._replace(
+                self_key=ops.take(layer.self_key, rows, axis=0),
+                self_value=ops.take(layer.self_value, rows, axis=0),
+            )
+            for layer in cache.layers
+        )
+        return cache._replace(layers=layers)
 
     def cache_shapes(self, cache: Cache) -> Cache:
         """Returns the cache's static shapes as a loop over steps sees them.
@@ -194,26 +573,20 @@ class Transformer(keras.Model):
         The time axis of the past grows by one a step: None.
         """
 
-        def shape(name: str, value: Any) -> tuple[int | None, ...]:
-            static = tuple(value.shape)
-            return (*static[:2], None, static[3]) if "self" in name else static
+        def growing(past: Tensor) -> tuple[int | None, ...]:
+            batch, heads, _, size = past.shape
+            return batch, heads, None, size
 
-        return {
-            "bias": shape("bias", cache["bias"]),
-            "matrices": [tuple(matrix.shape) for matrix in cache["matrices"]],
-            "layers": [
-                {name: shape(name, value) for name, value in layer.items()}
-                for layer in cache["layers"]
-            ],
-        }
+        shapes = keras.tree.map_structure(lambda x: tuple(x.shape), cache)
+        layers = tuple(
+            shape._replace(
+                self_key=growing(layer.self_key), self_value=growing(layer.self_value)
+            )
+            for shape, layer in zip(shapes.layers, cache.layers, strict=True)
+        )
+        return shapes._replace(layers=layers)
 
-    @property
-    def _step_products(self) -> list[HasMatrix]:
-        """The layers whose matrices a step of decoding multiplies by."""
-        in_layers = (layer.step_products for layer in self.decoder.layers)
-        return [*itertools.chain(*in_layers), self.softmax_embedding]
-
-    def _embed_both(self, source: Any, target: Any) -> tuple[Any, Any]:
+    def _embed_both(self, source: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
         """Embeds [B, S] and [B, T], in one look-up if they share a matrix.
 
         The gradient of a shared matrix is then the sum of two parts, of embeddings and
@@ -229,11 +602,13 @@ class Transformer(keras.Model):
         y = ops.reshape(vectors[count:], (*ops.shape(target), -1))
         return self._add_positions(x, 0), self._add_positions(y, 0)
 
-    def _embed(self, embedding: Embedding, ids: Any, start: Any, axis: int = 1) -> Any:
+    def _embed(
+        self, embedding: Embedding, ids: Tensor, start: int | Tensor, axis: int = 1
+    ) -> Tensor:
         """Embeds ids and adds their positions, `start` onwards along the axis."""
         return self._add_positions(embedding(ids), start, axis)
 
-    def _add_positions(self, x: Any, start: Any, axis: int = 1) -> Any:
+    def _add_positions(self, x: Tensor, start: int | Tensor, axis: int = 1) -> Tensor:
         """Adds positions, `start` onwards along the axis, to [B, T, D]."""
         count = ops.shape(x)[1] if axis == 1 else 1
         positions = ops.arange(count) + start

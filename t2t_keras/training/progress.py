@@ -15,6 +15,7 @@ from pathlib import Path
 import rich.progress
 import tensorflow as tf
 from rich.console import Console
+from rich.table import Column
 
 from t2t_keras.training.options import TrainOptions
 from t2t_keras.training.step import StepResult
@@ -138,9 +139,13 @@ class Progress:
             self._say_step(step, self._losses(), self._speed(), self._eta(step))
         if self._bar and now - self._shown > _SECONDS_BETWEEN_UPDATES:
             self._shown = now
-            nll = self._mean(self._added().nll_sum)
-            text = f"nll {_short(nll)} | {self._speed()} | {self._eta(step)}"
-            self._bar.update(self._row, completed=step, text=text)
+            self._update_bar(step)
+
+    def _update_bar(self, step: int) -> None:
+        nll = _short(self._mean(self._added().nll_sum))
+        speed = self._speed().replace("target ", "")
+        text = f"nll {nll} | {speed} | {self._eta(step)}"
+        self._bar.update(self._row, completed=step, text=text)
 
     def _say_step(self, step: int, *parts: str) -> None:
         self._shown = time.monotonic()
@@ -216,7 +221,7 @@ class Progress:
         self._record(step, "train", figures | extra)
         self._say_step(step, self._losses(), self._speed(), self._eta(step))
         if self._bar:
-            self._bar.update(self._row, completed=step)
+            self._update_bar(step)
         self._new_interval()
         return figures
 
@@ -248,7 +253,9 @@ class Progress:
     def say(self, message: str) -> None:
         """Prints a line on standard error, above the bar if there is one."""
         if self._bar:
-            self._bar.console.print(message, markup=False, highlight=False)
+            self._bar.console.print(
+                message, markup=False, highlight=False, soft_wrap=True
+            )
         elif not self._is_silent:
             print(message, file=sys.stderr, flush=True)
 
@@ -263,12 +270,14 @@ class Progress:
 
 def _bar(console: Console) -> rich.progress.Progress:
     """The rows of training and of an evaluation, which go when they are done."""
+    # In a narrow terminal it is the text that gets more than one line.
+    whole, divided = Column(no_wrap=True), Column(no_wrap=False)
     return rich.progress.Progress(
         rich.progress.TextColumn("{task.description}"),
-        rich.progress.BarColumn(bar_width=12),
-        rich.progress.MofNCompleteColumn(),
-        rich.progress.TimeElapsedColumn(),
-        rich.progress.TextColumn("{task.fields[text]}"),
+        rich.progress.BarColumn(bar_width=12, table_column=whole.copy()),
+        rich.progress.MofNCompleteColumn(table_column=whole.copy()),
+        rich.progress.TimeElapsedColumn(table_column=whole.copy()),
+        rich.progress.TextColumn("{task.fields[text]}", table_column=divided),
         console=console,
         transient=True,
         refresh_per_second=2,

@@ -6,6 +6,7 @@ vocab.*         copies of the vocabularies
 model.ckpt-*    checkpoints (see `checkpoint`)
 best.ckpt-*     weights of the one that was best on dev
 average.ckpt-*  averages of checkpoints
+train.lock      held by the process that trains here
 metrics.jsonl   one line for every report and evaluation, and TensorBoard's events
 train.lock      locked by the process that trains here
 """

@@ -29,7 +29,7 @@ class Estimate(NamedTuple):
     """How long a training still takes.
 
     Attributes:
-        seconds: until its end.
+        seconds: until its end, or with `is_cut` until `--max_minutes` ends the steps.
         is_cut: it ends by `--max_minutes`.
         lacks_evaluations: there will be evaluations, and none has been measured yet.
     """
@@ -92,20 +92,18 @@ class TimeLeft:
         else:
             every = self._options.save_interval(self._stop)
             saves = _multiples(every, done, self._stop) + 1
-        evaluations = 0
+        between = 0
         if self._evaluations_at_end:
-            evaluations = _multiples(self._options.eval_every, done, self._stop)
-            evaluations += self._evaluations_at_end
-        seconds = (
-            training
-            + saves * self.saves.seconds
-            + evaluations * self.evaluations.seconds
-        )
+            between = _multiples(self._options.eval_every, done, self._stop)
+        evaluation = self.evaluations.seconds
+        seconds = training + saves * self.saves.seconds + between * evaluation
         deadline = max(self._seconds_to_deadline(), 0.0)
         if deadline < seconds:
             return Estimate(deadline, is_cut=True)
-        lacks = bool(evaluations and not self.evaluations.count)
-        return Estimate(seconds, lacks_evaluations=lacks)
+        lacks = bool(self._evaluations_at_end and not self.evaluations.count)
+        return Estimate(
+            seconds + self._evaluations_at_end * evaluation, lacks_evaluations=lacks
+        )
 
 
 def _multiples(of: int, first: int, stop: int) -> int:

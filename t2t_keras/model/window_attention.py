@@ -1,15 +1,16 @@
-"""Self-attention restricted to neighbours, the paper's next step (4, Table 1).
-
-Computed in blocks: positions are cut into blocks as long as the window reaches, and the
-queries of a block meet the keys of their own block and of the blocks beside it, nothing
-else. So time and memory are O(r n d), not O(n^2 d).
-"""
+"""Self-attention restricted to neighbours, the paper's next step (4, Table 1)."""
 
 from typing import Any
 
 from keras import ops
 
-from t2t_keras.layers.attention import MASKED, SelfAttention
+from t2t_keras.backend import Tensor
+from t2t_keras.model.layers import (
+    MASKED,
+    AttentionKernels,
+    SelfAttention,
+    attention_weights,
+)
 
 # Positions that only fill up the blocks; further away than padding inside a sentence.
 _OUTSIDE = 4 * MASKED
@@ -17,6 +18,11 @@ _OUTSIDE = 4 * MASKED
 
 class WindowSelfAttention(SelfAttention):
     """`SelfAttention` of each position i to those from i - `before` to i + `after`.
+
+    Computed in blocks:
+    positions are cut into blocks as long as the window reaches, and the queries of a
+    block meet the keys of their own block and of the blocks beside it, nothing else. So
+    time and memory are O(r n d), not O(n^2 d).
 
     Args:
         *args: see `SelfAttention`.
@@ -31,28 +37,24 @@ class WindowSelfAttention(SelfAttention):
         self.before = before
         self.after = after
 
-    def head_weights(self, query: Any, key: Any, bias: Any) -> Any:
-        """Returns all weights [B, H, T, T], zeros outside the window: to look at.
-
-        The blocks of `call` hold only those inside. Arguments as of
-        `attention_weights`; without a bias it is a step, whose past is cut already.
-        """
-        if bias is None:
-            return super().head_weights(query, key, bias)
-        steps = ops.arange(ops.shape(key)[2])
-        band = self._bias_of(steps[None, :] - steps[:, None])
-        return super().head_weights(query, key, bias + band)
-
-    def step(self, x: Any, key: Any, value: Any) -> tuple[Any, Any, Any]:
+    def step(
+        self,
+        x: Tensor,
+        key: Tensor,
+        value: Tensor,
+        kernels: AttentionKernels = AttentionKernels(),  # noqa: B008, it is immutable
+    ) -> tuple[Tensor, Tensor, Tensor]:
         """As `SelfAttention.step`; the past is cut to what the window can see."""
         seen = slice(-self.before, None) if self.before else slice(0)
-        return super().step(x, key[:, :, seen], value[:, :, seen])
+        return super().step(x, key[:, :, seen], value[:, :, seen], kernels)
 
-    def causal_bias(self, length: Any) -> None:
+    def causal_bias(self, length: int | Tensor) -> None:
         """Returns None: the window hides the future."""
         del length
 
-    def call(self, x: Any, bias: Any, seed: Any = None) -> Any:
+    def call(
+        self, x: Tensor, bias: Tensor | None, seed: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
         """Attends.
 
         Args:
@@ -62,17 +64,14 @@ class WindowSelfAttention(SelfAttention):
             seed: of dropout; None at inference.
 
         Returns:
-            [B, T, D]
+            The output [B, T, D], and the weights of the blocks [B, H, N, P, W], which
+            `full_weights` makes a matrix.
         """
         query, key, value = self._project(x)
         length = ops.shape(x)[1]
         if bias is None or not self.after:
             bias = ops.zeros((1, 1, 1, length))
-        reach = max(self.before, self.after, 1)
-        # P, the length of a block: as the reach, unless the whole sentence is shorter.
-        known = isinstance(length, int)
-        block = min(length, reach) if known else ops.minimum(length, reach)
-        fill = -length % block
+        block, fill = self._block(length)
         query = _blocks(query, block, fill)
         key = self._with_neighbours(_blocks(key, block, fill))
         value = self._with_neighbours(_blocks(value, block, fill))
@@ -81,26 +80,45 @@ class WindowSelfAttention(SelfAttention):
 
         logits = ops.matmul(query, ops.swapaxes(key, 3, 4))  # [B, H, N, P, W]
         logits = ops.cast(logits, "float32") * self.key_size**-0.5
-        weights = ops.softmax(logits + (bias + self._block_bias(block)))
-        weights = self.dropout(ops.cast(weights, value.dtype), seed=seed)
-        heads = ops.matmul(weights, value)  # [B, H, N, P, d_v]
+        weights = attention_weights(logits, bias + self._block_bias(block))
+        dropped = self.dropout(ops.cast(weights, value.dtype), seed=seed)
+        heads = ops.matmul(dropped, value)  # [B, H, N, P, d_v]
         joined = ops.transpose(heads, (0, 2, 3, 1, 4))
         width = self.num_heads * self.value_size
         joined = ops.reshape(joined, (ops.shape(x)[0], -1, width))
-        return self.output_projection(joined[:, :length])
+        return self.output_projection(joined[:, :length]), weights
 
-    def _block_bias(self, block: Any) -> Any:
+    def full_weights(self, weights: Tensor, length: int | Tensor) -> Tensor:
+        """Returns the weights [B, H, T, T] of blocks of `call`, for T = `length`."""
+        block, _ = self._block(length)
+        count = ops.shape(weights)[2]
+        # Which position, from 0, column w of block n belongs to.
+        columns = ops.arange(ops.shape(weights)[4]) - int(self.before > 0) * block
+        positions = columns[None, :] + (ops.arange(count) * block)[:, None]  # [N, W]
+        is_column = positions[:, :, None] == ops.arange(length)  # [N, W, T]
+        full = ops.matmul(weights, ops.cast(is_column, weights.dtype))
+        batch, heads, *_ = ops.shape(weights)
+        return ops.reshape(full, (batch, heads, -1, length))[:, :, :length]
+
+    def _block(self, length: int | Tensor) -> tuple[int | Tensor, int | Tensor]:
+        """Returns P, the length of a block, and how many positions fill up the last.
+
+        P is the reach of the window, unless the whole sentence is shorter.
+        """
+        reach = max(self.before, self.after, 1)
+        known = isinstance(length, int)
+        block = min(length, reach) if known else ops.minimum(length, reach)
+        return block, -length % block
+
+    def _block_bias(self, block: int | Tensor) -> Tensor:
         """Returns what hides the window's outside: [P, W], the same in every block."""
         sides = int(self.before > 0), int(self.after > 0)
         keys = ops.arange((1 + sum(sides)) * block) - sides[0] * block
-        return self._bias_of(keys[None, :] - ops.arange(block)[:, None])
-
-    def _bias_of(self, offsets: Any) -> Any:
-        """Returns the bias of a key's position less the query's."""
+        offsets = keys[None, :] - ops.arange(block)[:, None]
         outside = ops.logical_or(offsets < -self.before, offsets > self.after)
         return ops.cast(outside, "float32") * MASKED
 
-    def _with_neighbours(self, blocks: Any, outside: float = 0.0) -> Any:
+    def _with_neighbours(self, blocks: Tensor, outside: float = 0.0) -> Tensor:
         """[B, H, N, P, d] -> [B, H, N, W, d]: joins the blocks in reach to each."""
         count = ops.shape(blocks)[2]
         sides = int(self.before > 0), int(self.after > 0)
@@ -112,7 +130,9 @@ class WindowSelfAttention(SelfAttention):
         return ops.concatenate(shifted, axis=3)
 
 
-def _blocks(x: Any, block: Any, fill: Any, outside: float = 0.0) -> Any:
+def _blocks(
+    x: Tensor, block: int | Tensor, fill: int | Tensor, outside: float = 0.0
+) -> Tensor:
     """[B, H, T, d] -> [B, H, N, P, d], filled up to N P positions."""
     batch, heads, _, size = ops.shape(x)
     none = (0, 0)

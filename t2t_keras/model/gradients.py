@@ -1,0 +1,71 @@
+"""Gradients written by hand, where TensorFlow's own are slower.
+
+Each function has its plain formula in the docstring and the measured gain beside it
+(`docs/performance.md`: base on two CPU cores). Automatic differentiation of the plain
+formula gives the same gradient up to rounding.
+"""
+
+from keras import ops
+
+from t2t_keras.backend import Tensor
+
+EPSILON = 1e-6  # of layer normalisation in the authors' code; Keras's default is 1e-3
+
+
+@ops.custom_gradient
+def layer_norm(x: Tensor, gamma: Tensor, beta: Tensor) -> Tensor:
+    """Gamma * (x - mean) / sqrt(variance + epsilon) + beta, for each row.
+
+    Derived operation by operation, the gradient makes twice as many passes over the
+    array: 228 ms of a step of 3,260, and 90 ms as written here.
+
+    Args:
+        x: float32 [N, D]
+        gamma: [D]
+        beta: [D]
+
+    Returns:
+        [N, D]
+    """
+    centred = x - ops.mean(x, axis=1, keepdims=True)
+    variance = ops.mean(ops.square(centred), axis=1, keepdims=True)
+    inverse = ops.rsqrt(variance + EPSILON)
+    unit = centred * inverse
+
+    def grad(upstream: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """The upstream gradient, less the parts that would shift or scale x."""
+        # Sums over rows and columns are matrix products: several times faster on a CPU.
+        along_unit = upstream * unit
+        columns = ops.ones((1, ops.shape(x)[0]))
+        mean = gamma[:, None] / x.shape[1]
+        shift, scale = ops.matmul(upstream, mean), ops.matmul(along_unit, mean)
+        return (
+            (upstream * gamma - shift - unit * scale) * inverse,
+            ops.matmul(columns, along_unit)[0],
+            ops.matmul(columns, upstream)[0],
+        )
+
+    return unit * gamma + beta, grad
+
+
+@ops.custom_gradient
+def add_bias(x: Tensor, bias: Tensor) -> Tensor:
+    """X + bias.
+
+    The gradient of the bias is a sum of rows. As a product with a row of ones it takes
+    25 ms of a step in bfloat16 where TensorFlow's BiasAddGrad, on one thread, takes 53;
+    and it adds up in float32.
+
+    Args:
+        x: [N, F]
+        bias: [F]
+
+    Returns:
+        [N, F]
+    """
+
+    def grad(upstream: Tensor) -> tuple[Tensor, Tensor]:
+        ones = ops.ones((1, ops.shape(upstream)[0]), upstream.dtype)
+        return upstream, ops.matmul(ones, upstream)[0]
+
+    return ops.add(x, bias), grad

@@ -1,0 +1,630 @@
+"""The parts of the Transformer, each like its equation in the paper (3.1 to 3.5, 5.4).
+
+Attention (3.2), the residual connection and layer normalisation (3.1), the feed-forward
+network (3.3), embeddings (3.4), positions (3.5), and what they stand on.
+
+Letters of shapes, here and everywhere: B batch, S source length, T target length,
+D model width (d_model), F inner width (d_ff), H heads, K beams, V vocabulary; N is any
+number of rows.
+"""
+
+import itertools
+import math
+import zlib
+from collections.abc import Sequence
+from typing import Any, Literal, NamedTuple
+
+import keras
+import numpy as np
+from keras import ops
+
+from t2t_keras.backend import Tensor
+from t2t_keras.model.gradients import add_bias, layer_norm
+
+
+class BlockGlorot(keras.initializers.Initializer):
+    """Glorot uniform initializer for several kernels stored side by side.
+
+    The limit of each block follows from its own width, as if it stood alone.
+    """
+
+    def __init__(self, widths: Sequence[int]) -> None:
+        self.widths = tuple(widths)
+
+    def __call__(self, shape: Sequence[int], dtype: Any = None) -> Tensor:
+        """Returns [in, sum(widths)]."""
+        return ops.concatenate(
+            [
+                keras.initializers.GlorotUniform()((shape[0], width), dtype=dtype)
+                for width in self.widths
+            ],
+            axis=1,
+        )
+
+    def get_config(self) -> dict[str, Any]:
+        """Returns the constructor's arguments."""
+        return {"widths": self.widths}
+
+
+class Linear(keras.layers.Dense):
+    """`keras.layers.Dense` over one long row of positions.
+
+    Dense multiplies [B, T, D] by its kernel as B products, and the gradient of the
+    kernel is then summed over B partial ones. Flattened it is one product each way.
+    """
+
+    def cast_kernel(self) -> Tensor:
+        """Returns the kernel [in, out] in the compute dtype."""
+        return ops.cast(self.kernel, self.compute_dtype)
+
+    def call(self, x: Tensor, kernel: Tensor | None = None) -> Tensor:
+        """Maps [..., in] to [..., out].
+
+        Args:
+            x: [..., in]
+            kernel: what `cast_kernel` returned before; None: cast it now.
+        """
+        shape = ops.shape(x)
+        kernel = self.cast_kernel() if kernel is None else kernel
+        rows = ops.matmul(ops.reshape(x, (-1, shape[-1])), kernel)
+        if self.use_bias:
+            rows = add_bias(rows, ops.reshape(self.bias, (-1,)))
+        return ops.reshape(rows, (*shape[:-1], self.units))
+
+
+class LayerNorm(keras.layers.Layer):
+    """Layer normalisation (Ba et al., 2016) over the last axis, in float32 (3.1)."""
+
+    def __init__(self, d_model: int, **kwargs: Any) -> None:
+        super().__init__(dtype="float32", **kwargs)
+        self.d_model = d_model
+
+    def build(self, input_shape: Any = None) -> None:
+        """Creates the weights, [D] each."""
+        self.gamma = self.add_weight(
+            name="gamma", shape=(self.d_model,), initializer="ones"
+        )
+        self.beta = self.add_weight(
+            name="beta", shape=(self.d_model,), initializer="zeros"
+        )
+
+    def call(self, x: Tensor) -> Tensor:
+        """Normalises [..., D]."""
+        shape = ops.shape(x)
+        rows = ops.reshape(x, (-1, self.d_model))
+        # Tensors: a custom gradient does not take variables.
+        gamma, beta = (ops.reshape(w, (-1,)) for w in (self.gamma, self.beta))
+        return ops.reshape(layer_norm(rows, gamma, beta), shape)
+
+
+class _Key(keras.random.SeedGenerator):
+    """A given seed, in the form that `keras.random` takes."""
+
+    def __init__(self, key: Tensor) -> None:
+        self._key = key
+
+    def next(self, ordered: bool = True) -> Tensor:
+        """Returns the key, which the caller made different for every use."""
+        del ordered
+        return self._key
+
+
+class Dropout(keras.layers.Layer):
+    """Sets each element to zero with probability `rate` and scales up the others (5.4).
+
+    Keras's own dropout draws from a state variable, which under `tf.distribute` gives
+    every replica the same mask and cannot be replayed. Here the mask depends on the
+    seed that the caller passes, folded with this layer's path in the model, and on
+    nothing else.
+    """
+
+    def __init__(self, rate: float, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.rate = rate
+
+    def build(self, input_shape: Any = None) -> None:
+        """Fixes this layer's part of the seed: a hash of its path."""
+        self._fold = zlib.crc32(self.path.encode()) & 0x7FFFFFFF
+
+    def call(self, x: Tensor, seed: Tensor | None = None) -> Tensor:
+        """Drops out.
+
+        Args:
+            x: a tensor of any shape.
+            seed: int32 [2] (uint32 on JAX), different for every step and replica; None
+                at inference, when nothing is dropped.
+        """
+        if seed is None or not self.rate:
+            return x
+        seed = ops.convert_to_tensor(seed)
+        key = _Key(seed + ops.cast([0, self._fold], seed.dtype))
+        noise = keras.random.uniform(ops.shape(x), dtype="float32", seed=key)
+        keep = ops.cast(ops.greater_equal(noise, self.rate), x.dtype)
+        return x * (keep / (1.0 - self.rate))
+
+
+# Added to the logits of illegal positions. Finite: a row without any legal position
+# (an empty sentence that fills up a batch) must stay a number.
+MASKED = -1e9
+
+
+def padding_bias(is_padding: Tensor) -> Tensor:
+    """Returns the bias [B, 1, 1, S] that hides padding; `is_padding` is bool [B, S]."""
+    return ops.cast(is_padding, "float32")[:, None, None, :] * MASKED
+
+
+def causal_bias(length: int | Tensor) -> Tensor:
+    """Returns the bias [1, 1, T, T] that hides what comes after each position."""
+    steps = ops.arange(length)
+    is_later = steps[None, :] > steps[:, None]
+    return ops.cast(is_later, "float32")[None, None] * MASKED
+
+
+def dot_product(query: Tensor, key: Tensor) -> Tensor:
+    """Q K^T: float32 [B, H, T, S] of [B, H, T, d_k] and [B, H, S, d_k].
+
+    Of independent components with mean 0 and variance 1, q . k has the variance d_k:
+    the larger d_k, the more the softmax is saturated and the smaller its gradients.
+    """
+    logits = ops.matmul(query, ops.transpose(key, (0, 1, 3, 2)))
+    return ops.cast(logits, "float32")
+
+
+def scaled_dot_product(query: Tensor, key: Tensor) -> Tensor:
+    """Q K^T / sqrt(d_k), the paper's score (3.2.1); shapes as in `dot_product`."""
+    # Scaled after the product, not the query before: TensorFlow 2.21's graph optimizer
+    # (its oneDNN remapper) would make a while loop around that return empty tensors.
+    return dot_product(query, key) * query.shape[-1] ** -0.5
+
+
+def attention_weights(scores: Tensor, bias: Tensor | None = None) -> Tensor:
+    """The attention weights [B, H, T, S] of scores [B, H, T, S] and a bias."""
+    return ops.softmax(scores if bias is None else scores + bias)
+
+
+class AttentionKernels(NamedTuple):
+    """The kernels that a step of decoding multiplies by, in the compute dtype.
+
+    A step casts nothing: in bfloat16 that would be a seventh of its time.
+
+    Attributes:
+        inputs: [D, ...], of the projection of the new position.
+        output: [H * d_v, D], W^O.
+    """
+
+    inputs: Tensor | None = None
+    output: Tensor | None = None
+
+
+class _MultiHead(keras.layers.Layer):
+    """What self-attention and cross-attention have in common (3.2.2).
+
+    MultiHead(Q, K, V) = Concat(head_1, ..., head_H) W^O with
+    head_i = Attention(Q W_i^Q, K W_i^K, V W_i^V), all without biases, and
+    Attention(Q, K, V) = softmax(score(Q, K)) V.
+
+    Args:
+        d_model: D.
+        num_heads: H.
+        key_size: d_k.
+        value_size: d_v.
+        score: "scaled", the paper's, or what 3.2.1 compares with it: "unscaled", or
+            "additive" (Bahdanau et al., 2015), u . tanh(q + k) with a vector u [d_k] of
+            each head. The latter holds B H T S d_k values: for small models only.
+        dropout: rate, on the weights.
+        **kwargs: of the Keras layer.
+    """
+
+    def __init__(
+        self,
+        d_model: int,
+        num_heads: int,
+        key_size: int,
+        value_size: int,
+        score: Literal["scaled", "unscaled", "additive"] = "scaled",
+        dropout: float = 0.0,
+        **kwargs: Any,
+    ) -> None:
+        # Keras would cast the float32 bias; the projections cast what they multiply.
+        super().__init__(autocast=False, **kwargs)
+        self.d_model = d_model
+        self.num_heads = num_heads
+        self.key_size = key_size
+        self.value_size = value_size
+        self.score_kind = score
+        self.output_projection = self._projection(d_model, name="output")
+        self.dropout = Dropout(dropout, name="dropout", dtype=self.dtype_policy)
+
+    def _projection(self, *widths: int, name: str) -> Linear:
+        """A projection whose output holds several blocks, each with its own Glorot."""
+        return Linear(
+            sum(widths),
+            use_bias=False,
+            kernel_initializer=BlockGlorot(widths),
+            name=name,
+            dtype=self.dtype_policy,
+        )
+
+    def build(self, input_shape: Any = None) -> None:
+        """Creates the weights; all widths are known."""
+        self.output_projection.build((None, self.num_heads * self.value_size))
+        self.dropout.build(None)
+        if self.score_kind == "additive":
+            self.score_vectors = self.add_weight(
+                name="score",
+                shape=(self.key_size, self.num_heads),
+                initializer=BlockGlorot([1] * self.num_heads),
+            )
+
+    def score(self, query: Tensor, key: Tensor) -> Tensor:
+        """How well each key suits each query: float32 [B, H, T, S].
+
+        Args:
+            query: [B, H, T, d_k]
+            key: [B, H, S, d_k]
+        """
+        if self.score_kind == "scaled":
+            return scaled_dot_product(query, key)
+        if self.score_kind == "unscaled":
+            return dot_product(query, key)
+        hidden = ops.tanh(query[:, :, :, None] + key[:, :, None])  # [B, H, T, S, d_k]
+        vectors = ops.cast(ops.transpose(self.score_vectors), hidden.dtype)
+        logits = ops.matmul(hidden, vectors[:, None, :, None])[..., 0]
+        return ops.cast(logits, "float32")
+
+    def _split(self, x: Tensor, *sizes: int) -> list[Tensor]:
+        """[B, T, H * (a + b ...)] -> [B, H, T, a], [B, H, T, b] ...
+
+        Neighbours of one size, which queries, keys and values mostly are, are moved as
+        one: a slice each would cost as many passes over memory, and twice as many in
+        the gradient.
+        """
+        batch, length, _ = ops.shape(x)
+        groups = [(size, len(list(same))) for size, same in itertools.groupby(sizes)]
+        widths = [self.num_heads * size * count for size, count in groups]
+        blocks = []
+        if len(groups) > 1:
+            parts = ops.split(x, list(itertools.accumulate(widths))[:-1], axis=-1)
+        else:
+            parts = [x]
+        for part, (size, count) in zip(parts, groups, strict=True):
+            heads = ops.reshape(part, (batch, length, count, self.num_heads, size))
+            blocks += ops.unstack(ops.transpose(heads, (2, 0, 3, 1, 4)), count)
+        return blocks
+
+    def _attend(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        bias: Tensor | None,
+        seed: Tensor | None = None,
+        output_kernel: Tensor | None = None,
+    ) -> tuple[Tensor, Tensor]:
+        """Attention of every head, the heads joined by W^O.
+
+        Returns:
+            The output [B, T, D], and the weights [B, H, T, S] before dropout.
+        """
+        weights = attention_weights(self.score(query, key), bias)
+        dropped = self.dropout(ops.cast(weights, value.dtype), seed=seed)
+        heads = ops.matmul(dropped, value)
+        batch, _, length, _ = ops.shape(heads)
+        joined = ops.transpose(heads, (0, 2, 1, 3))
+        joined = ops.reshape(joined, (batch, length, self.num_heads * self.value_size))
+        return self.output_projection(joined, kernel=output_kernel), weights
+
+
+class SelfAttention(_MultiHead):
+    """Multi-head attention of a sequence to itself; arguments as in `_MultiHead`.
+
+    The projections to queries, keys and values are one matrix product.
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        keys = self.num_heads * self.key_size
+        values = self.num_heads * self.value_size
+        self.projection = self._projection(keys, keys, values, name="query_key_value")
+
+    def build(self, input_shape: Any = None) -> None:
+        """Creates the weights."""
+        self.projection.build((None, self.d_model))
+        super().build(input_shape)
+
+    def causal_bias(self, length: int | Tensor) -> Tensor | None:
+        """Returns what hides the future in `call`, for T = `length`."""
+        return causal_bias(length)
+
+    def call(
+        self, x: Tensor, bias: Tensor | None, seed: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Attends.
+
+        Args:
+            x: [B, T, D]
+            bias: broadcastable to [B, H, T, T], see `padding_bias` and `causal_bias`.
+            seed: of dropout; None at inference.
+
+        Returns:
+            The output [B, T, D] and the weights [B, H, T, T].
+        """
+        query, key, value = self._project(x)
+        return self._attend(query, key, value, bias, seed)
+
+    def step(
+        self,
+        x: Tensor,
+        key: Tensor,
+        value: Tensor,
+        kernels: AttentionKernels = AttentionKernels(),  # noqa: B008, it is immutable
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Attends from one new position to itself and all before it.
+
+        Args:
+            x: [N, 1, D], the new position of N hypotheses.
+            key: [N, H, t, d_k], of the t positions before.
+            value: [N, H, t, d_v]
+            kernels: what `cast_kernels` returned; without: cast them now.
+
+        Returns:
+            The output [N, 1, D] and the keys and values, longer by one.
+        """
+        query, new_key, new_value = self._project(x, kernels.inputs)
+        key = ops.concatenate([key, new_key], axis=2)
+        value = ops.concatenate([value, new_value], axis=2)
+        output, _ = self._attend(query, key, value, None, output_kernel=kernels.output)
+        return output, key, value
+
+    def cast_kernels(self) -> AttentionKernels:
+        """Returns the kernels of `step`, in the compute dtype."""
+        return AttentionKernels(
+            self.projection.cast_kernel(), self.output_projection.cast_kernel()
+        )
+
+    def _project(self, x: Tensor, kernel: Tensor | None = None) -> list[Tensor]:
+        """Returns queries, keys and values, [B, H, T, d_k or d_v] each."""
+        sizes = self.key_size, self.key_size, self.value_size
+        return self._split(self.projection(x, kernel=kernel), *sizes)
+
+
+class CrossAttention(_MultiHead):
+    """Multi-head attention of the target to the encoded source.
+
+    Arguments as in `_MultiHead`. Keys and values come from `project_memory`, apart from
+    `call`, because decoding computes them once for all steps.
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        keys = self.num_heads * self.key_size
+        values = self.num_heads * self.value_size
+        self.query_projection = self._projection(keys, name="query")
+        self.memory_projection = self._projection(keys, values, name="key_value")
+
+    def build(self, input_shape: Any = None) -> None:
+        """Creates the weights."""
+        self.query_projection.build((None, self.d_model))
+        self.memory_projection.build((None, self.d_model))
+        super().build(input_shape)
+
+    def project_memory(self, memory: Tensor) -> list[Tensor]:
+        """Returns keys [B, H, S, d_k] and values [B, H, S, d_v] of memory [B, S, D]."""
+        return self._split(
+            self.memory_projection(memory), self.key_size, self.value_size
+        )
+
+    def call(
+        self,
+        x: Tensor,
+        key: Tensor,
+        value: Tensor,
+        bias: Tensor,
+        seed: Tensor | None = None,
+        kernels: AttentionKernels = AttentionKernels(),  # noqa: B008, it is immutable
+    ) -> tuple[Tensor, Tensor]:
+        """Attends.
+
+        Args:
+            x: [B, T, D]; when decoding, T is the beams of a sentence, which all look
+                at the same source.
+            key: [B, H, S, d_k]
+            value: [B, H, S, d_v]
+            bias: broadcastable to [B, H, T, S], see `padding_bias`.
+            seed: of dropout; None at inference.
+            kernels: what `cast_kernels` returned; without: cast them now.
+
+        Returns:
+            The output [B, T, D] and the weights [B, H, T, S].
+        """
+        projected = self.query_projection(x, kernel=kernels.inputs)
+        (query,) = self._split(projected, self.key_size)
+        return self._attend(query, key, value, bias, seed, kernels.output)
+
+    def cast_kernels(self) -> AttentionKernels:
+        """Returns the kernels of `call`, in the compute dtype."""
+        return AttentionKernels(
+            self.query_projection.cast_kernel(), self.output_projection.cast_kernel()
+        )
+
+
+class Residual(keras.layers.Layer):
+    """The residual connection around a sub-layer (3.1, 5.4).
+
+    With "post", the paper's norm, LayerNorm(x + Dropout(Sublayer(x))); with "pre",
+    tensor2tensor's later form, x + Dropout(Sublayer(LayerNorm(x))):
+
+        y = sublayer(residual.enter(x))
+        x = residual.leave(x, y, seed)
+    """
+
+    def __init__(
+        self,
+        d_model: int,
+        dropout: float,
+        norm: Literal["post", "pre"] = "post",
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(dtype="float32", **kwargs)
+        self.norm_first = norm == "pre"
+        self.norm = LayerNorm(d_model, name="norm")
+        self.dropout = Dropout(dropout, name="dropout", dtype="float32")
+
+    def build(self, input_shape: Any = None) -> None:
+        """Creates the weights of the normalisation."""
+        self.norm.build(None)
+        self.dropout.build(None)
+
+    def enter(self, x: Tensor) -> Tensor:
+        """Returns the input [B, T, D] of the sub-layer."""
+        return self.norm(x) if self.norm_first else x
+
+    def leave(self, x: Tensor, y: Tensor, seed: Tensor | None = None) -> Tensor:
+        """Adds the sub-layer's output y [B, T, D] to x [B, T, D]."""
+        x = x + self.dropout(y, seed=seed)
+        return x if self.norm_first else self.norm(x)
+
+
+class FeedForward(keras.layers.Layer):
+    """FFN(x) = max(0, x W1 + b1) W2 + b2, the same at every position (3.3)."""
+
+    def __init__(
+        self, d_model: int, d_ff: int, dropout: float = 0.0, **kwargs: Any
+    ) -> None:
+        super().__init__(**kwargs)
+        self.d_model = d_model
+        self.d_ff = d_ff
+        self.inner = Linear(d_ff, name="inner", dtype=self.dtype_policy)
+        self.outer = Linear(d_model, name="outer", dtype=self.dtype_policy)
+        self.dropout = Dropout(dropout, name="dropout", dtype=self.dtype_policy)
+
+    def build(self, input_shape: Any = None) -> None:
+        """Creates the weights."""
+        self.inner.build((None, self.d_model))
+        self.outer.build((None, self.d_ff))
+        self.dropout.build(None)
+
+    def call(
+        self,
+        x: Tensor,
+        seed: Tensor | None = None,
+        kernels: tuple[Tensor | None, Tensor | None] = (None, None),
+    ) -> Tensor:
+        """Maps [B, T, D] to [B, T, D].
+
+        Args:
+            x: [B, T, D]
+            seed: of dropout; None at inference.
+            kernels: W1 and W2 in the compute dtype; None: cast them now.
+        """
+        inner, outer = kernels
+        hidden = ops.relu(self.inner(x, kernel=inner))
+        return self.outer(self.dropout(hidden, seed=seed), kernel=outer)
+
+
+class Embedding(keras.layers.Layer):
+    """One matrix [V, D] that embeds ids and projects back to logits (3.4).
+
+    Its initializer is N(0, 1 / D), so that embeddings times sqrt(D) have variance one
+    and so have the logits (tensor2tensor's choice; the paper names none).
+    """
+
+    def __init__(self, vocab_size: int, d_model: int, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.vocab_size = vocab_size
+        self.d_model = d_model
+
+    def build(self, input_shape: Any = None) -> None:
+        """Creates the matrix."""
+        self.table = self.add_weight(
+            name="table",
+            shape=(self.vocab_size, self.d_model),
+            initializer=keras.initializers.RandomNormal(stddev=self.d_model**-0.5),
+            autocast=False,  # not the whole table for the few rows looked up
+        )
+
+    def call(self, ids: Tensor) -> Tensor:
+        """Returns float32 embeddings [B, T, D] of ids [B, T], times sqrt(D).
+
+        Padding (id 0) gives zero vectors; so the vector before the first target, which
+        shifts the outputs by one position (3.1), is the embedding of padding.
+        """
+        is_token = ops.cast(ops.not_equal(ids, 0), "float32")
+        vectors = ops.take(ops.convert_to_tensor(self.table), ids, axis=0)
+        return vectors * (is_token * self.d_model**0.5)[..., None]
+
+    def cast_table(self) -> Tensor:
+        """Returns the table [V, D] in the compute dtype."""
+        return ops.cast(self.table, self.compute_dtype)
+
+    def logits(self, x: Tensor, table: Tensor | None = None) -> Tensor:
+        """Returns float32 logits [..., V] of x [..., D]: x E^T, without sqrt(D).
+
+        Args:
+            x: [..., D]
+            table: what `cast_table` returned before; None: cast it now.
+        """
+        shape = ops.shape(x)
+        table = self.cast_table() if table is None else table
+        rows = ops.cast(ops.reshape(x, (-1, self.d_model)), self.compute_dtype)
+        logits = ops.cast(ops.matmul(rows, ops.transpose(table)), "float32")
+        return ops.reshape(logits, (*shape[:-1], self.vocab_size))
+
+
+def sinusoids(positions: Tensor, d_model: int) -> Tensor:
+    """The paper's encoding (3.5).
+
+    PE(pos, 2i) = sin(pos / 10000^(2i / D)), PE(pos, 2i + 1) = cos(the same).
+
+    Args:
+        positions: [T], numbers.
+        d_model: D, even.
+
+    Returns:
+        [T, D], float32.
+    """
+    rates = 10000.0 ** (-np.arange(0, d_model, 2) / d_model)
+    angles = ops.cast(positions, "float32")[:, None] * rates.astype("float32")
+    pairs = ops.stack([ops.sin(angles), ops.cos(angles)], axis=-1)
+    return ops.reshape(pairs, (-1, d_model))
+
+
+def t2t_timing_signal(positions: Tensor, d_model: int) -> Tensor:
+    """tensor2tensor's encoding: first all sines, then all cosines.
+
+    It also divides by D / 2 - 1 where the paper divides by D / 2, so that the longest
+    wavelength is 10000 * 2 pi exactly.
+
+    Args:
+        positions: [T], numbers.
+        d_model: D, even.
+
+    Returns:
+        [T, D], float32.
+    """
+    step = math.log(10000.0) / max(d_model // 2 - 1, 1)
+    rates = np.exp(-step * np.arange(d_model // 2))
+    angles = ops.cast(positions, "float32")[:, None] * rates.astype("float32")
+    return ops.concatenate([ops.sin(angles), ops.cos(angles)], axis=-1)
+
+
+class LearnedPositions(keras.layers.Layer):
+    """A learned vector for each position: Table 3, row (E)."""
+
+    def __init__(self, max_positions: int, d_model: int, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.max_positions = max_positions
+        self.d_model = d_model
+
+    def build(self, input_shape: Any = None) -> None:
+        """Creates the table."""
+        self.table = self.add_weight(
+            name="table",
+            shape=(self.max_positions, self.d_model),
+            initializer=keras.initializers.RandomNormal(stddev=self.d_model**-0.5),
+        )
+
+    def call(self, positions: Tensor) -> Tensor:
+        """Returns [T, D] of positions [T]; all beyond the table share its last row."""
+        rows = ops.minimum(positions, self.max_positions - 1)
+        return ops.take(ops.convert_to_tensor(self.table), rows, axis=0)

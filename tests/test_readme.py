@@ -8,6 +8,7 @@ README's; they run in this process, in one directory.
 import json
 import re
 import shlex
+import sys
 from pathlib import Path
 
 import pytest
@@ -124,8 +125,20 @@ def workplace(tmp_path_factory):
         defaults = TrainOptions.__init__.__kwdefaults__
         for option, value in (("save_every", 1), ("eval_sentences", 0)):
             patch.setitem(defaults, option, value)
+        # Another test may have imported a user's file of this name.
+        patch.setattr(
+            sys, "path", [x for x in sys.path if not Path(x, "captions.py").exists()]
+        )
+        imported = (
+            (sys.modules, "captions"),
+            (registry._problems._definitions, "captions_ende"),
+        )
+        for names, name in imported:
+            patch.delitem(names, name, raising=False)
         write_files()
         yield Path.cwd()
+        for names, name in imported:
+            names.pop(name, None)
 
 
 def replace(patch, kind, name, value) -> None:

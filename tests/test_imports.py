@@ -13,11 +13,12 @@ import pytest
 ROOT = Path(__file__).parents[1]
 
 # Package -> the packages that its files may import, anywhere in the file.
-FOUNDATION = {"errors", "hparam", "problem", "registry", "standard_error"}
+FOUNDATION = {"errors", "hparam", "problem", "registry", "standard_error", "lock"}
 ENGINE = FOUNDATION | {"backend"}
 MAY_IMPORT = {
     "errors": set(),
     "standard_error": set(),
+    "lock": {"errors"},
     "backend": {"errors"},
     "hparam": {"errors"},
     "problem": {"errors"},

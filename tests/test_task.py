@@ -14,10 +14,10 @@ from small_corpus import (
 from t2t_keras.data import encoding, share
 from t2t_keras.data.datagen import generate, generate_share
 from t2t_keras.data.job import Job
-from t2t_keras.data.lock import lock
 from t2t_keras.data.manifest import Recipe
 from t2t_keras.data.task import Task
 from t2t_keras.errors import UserError
+from t2t_keras.lock import lock
 
 pytestmark = pytest.mark.usefixtures("small_scale")
 

@@ -22,7 +22,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from t2t_keras.data.job import Job
-from t2t_keras.data.lock import lock
 from t2t_keras.data.manifest import Manifest, Recipe, held
 from t2t_keras.data.progress import say
 from t2t_keras.data.records import unfinished_dir
@@ -30,6 +29,7 @@ from t2t_keras.data.task import Task, at_work
 from t2t_keras.data.vocabulary import proposed_size, size_of_given, too_large
 from t2t_keras.data.workers import num_cores
 from t2t_keras.errors import UserError
+from t2t_keras.lock import lock
 from t2t_keras.problem import Problem
 
 

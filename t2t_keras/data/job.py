@@ -21,7 +21,6 @@ from t2t_keras.data.cleaning import reason_by_text, reasons
 from t2t_keras.data.duplicates import repeated
 from t2t_keras.data.encoding import CHUNK, Rule, encoders
 from t2t_keras.data.files import read_json, sha256, write_array, write_json
-from t2t_keras.data.lock import lock, purpose_of_holder
 from t2t_keras.data.manifest import SPLITS, Manifest, Recipe
 from t2t_keras.data.progress import progress, say
 from t2t_keras.data.records import (
@@ -43,6 +42,7 @@ from t2t_keras.data.vocabulary import (
     vocab_files,
 )
 from t2t_keras.errors import UserError
+from t2t_keras.lock import lock, purpose_of_holder
 from t2t_keras.problem import Problem, Split
 from t2t_keras.text.load import load_tokenizer
 

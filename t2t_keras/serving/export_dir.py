@@ -1,12 +1,12 @@
 """The directory of an export: whether it may be written, and how it appears whole."""
 
 import contextlib
-import fcntl
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 from t2t_keras.errors import UserError
+from t2t_keras.lock import lock
 
 
 def is_export(path: Path) -> bool:
@@ -55,16 +55,12 @@ def replaced(path: Path) -> Iterator[Path]:
         UserError: another process is writing there.
     """
     work = path.with_name(f".{path.name}.incomplete")
-    work.mkdir(parents=True, exist_ok=True)
     new, old = work / "new", work / "old"
-    with open(work / "lock", "w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise UserError(
-                f"--export_dir: another process is writing {path}; wait for it, or "
-                "name another directory"
-            ) from None
+    refusal = UserError(
+        f"--export_dir: another process is writing {path}; wait for it, or name "
+        "another directory"
+    )
+    with lock(work / "lock", lambda holder: refusal):
         try:
             shutil.rmtree(new, ignore_errors=True)
             shutil.rmtree(old, ignore_errors=True)

@@ -40,7 +40,7 @@ def cross_entropies(logits: Any, labels: Any, smoothing: float) -> Any:
         both = ops.stack([value, log_normaliser - at_label], axis=-1)
 
         def grad(upstream: Any) -> Any:
-            """softmax(logits) - targets, times what comes from above for the loss."""
+            """softmax(logits) - targets, times the upstream gradient of the loss."""
             softmax = ops.exp(logits - log_normaliser[:, None])
             ids = ops.arange(logits.shape[-1])[None, :]
             is_label = ops.equal(ids, labels[:, None])

@@ -24,11 +24,11 @@ from typing import Self
 from t2t_keras import registry
 from t2t_keras.backend import require_tensorflow
 from t2t_keras.data.files import atomic, write_json
-from t2t_keras.data.lock import lock
 from t2t_keras.data.manifest import Manifest
 from t2t_keras.decoding.translator import Translator
 from t2t_keras.errors import UserError
 from t2t_keras.hparam import HParams
+from t2t_keras.lock import lock
 from t2t_keras.model.transformer import Transformer
 from t2t_keras.problem import Problem
 from t2t_keras.text.load import load_tokenizer

@@ -20,9 +20,10 @@ Source and target have a vocabulary each: words on one side, brackets and tags o
 other.
 """
 
+from t2t_keras.parsing.linearise import SYMBOLS, UNTAGGED_SYMBOLS
+from t2t_keras.parsing.task import BracketF1, Trees, brackets
 from t2t_keras.problem import Problem
 from t2t_keras.registry import register_problem
-from t2t_keras.text.linearise import SYMBOLS, UNTAGGED_SYMBOLS, restore_text
 
 
 @register_problem
@@ -32,13 +33,12 @@ def parsing_wsj() -> Problem:
         summary="WSJ constituency parsing, trees from files (paper: F1 91.3)",
         vocab_size=16_000,
         shared_vocab=False,
-        symbols=SYMBOLS,
         beam_size=21,
         alpha=0.3,
         extra_length=300,
-        constraint="brackets",
-        postprocess=restore_text,
-        output="trees",
+        text_form=Trees(symbols=SYMBOLS),
+        constraint=brackets,
+        metrics=BracketF1(),
     )
 
 
@@ -52,8 +52,7 @@ def parsing_wsj_notags() -> Problem:
     """
     return parsing_wsj().replace(
         summary="WSJ constituency parsing without part-of-speech tags",
-        symbols=UNTAGGED_SYMBOLS,
-        pos_tags=False,
+        text_form=Trees(symbols=UNTAGGED_SYMBOLS, pos_tags=False),
     )
 
 
@@ -71,5 +70,5 @@ def parsing_wsj_semi() -> Problem:
     return parsing_wsj().replace(
         summary="WSJ parsing with a parser's own trees (paper: F1 92.7)",
         vocab_size=32_000,
-        silver_per_gold=10,
+        text_form=Trees(symbols=SYMBOLS, silver_per_gold=10),
     )

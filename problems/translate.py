@@ -3,6 +3,7 @@
 import dataclasses
 
 from t2t_keras.data.sources import TfdsPairs
+from t2t_keras.metrics.bleu import Bleu
 from t2t_keras.problem import Cleaning, Problem, Source, Split
 from t2t_keras.registry import register_problem
 
@@ -24,7 +25,7 @@ def translate_ende() -> Problem:
     """4.5 million pairs: Europarl v7, News Commentary v9 and Common Crawl.
 
     The paper trains on "about 4.5 million", which is all of them; tensor2tensor cleans
-    nothing either. Here pairs with a side of more than 256 pieces are dropped, and
+    nothing either. Here pairs with a side of more than 256 tokens are dropped, and
     noise; `--clean none` keeps the noise.
     """
     return Problem(
@@ -41,15 +42,15 @@ def translate_enfr() -> Problem:
 
     The five corpora (Common Crawl, Europarl v7, News Commentary v9, UN, Giga-French-
     English) have 40.8 million pairs; the paper does not say how it came to 36. The
-    usual preparation, fairseq's, keeps pairs of at most 250 pieces a side of which
-    neither has more than 1.5 times as many pieces as the other, and arrives at about
-    36 million, too: so do we, with 256 pieces, and drop noise and repeated pairs
+    usual preparation, fairseq's, keeps pairs of at most 250 tokens a side of which
+    neither has more than 1.5 times as many tokens as the other, and arrives at about
+    36 million, too: so do we, with 256 tokens, and drop noise and repeated pairs
     besides. The manifest counts what each rule dropped.
     """
     return Problem(
         summary="English to French, WMT 2014 (paper: BLEU 38.1 base, 41.8 big)",
         sources=_wmt14("fr"),
-        languages=("en", "fr"),
+        metrics=Bleu(languages=("en", "fr")),
         vocab_size=32_000,
         cleaning=dataclasses.replace(_NOISE, ratio=1.5, duplicates=True),
     )

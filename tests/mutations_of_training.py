@@ -183,7 +183,7 @@ TRAINING = {
                 "ops.where(is_label, 1.0, 0.0)",
             ),
         ],
-        "t2t_keras/training/held_out.py": [
+        "t2t_keras/evaluation/evaluator.py": [
             ("dev-loss-smoothed", "smoothing=0.0", "smoothing=0.1"),
         ],
     },
@@ -228,14 +228,22 @@ TRAINING = {
             ),
         ],
         "t2t_keras/decoding/options.py": [
-            ("beam-5", "beam_size: int = 4", "beam_size: int = 5"),
-            ("alpha-1", "alpha: float = 0.6", "alpha: float = 1.0"),
             (
-                "100-longer",
-                "extra_length: int = 50",
-                "extra_length: int = 100",
+                "beam-5",
+                "beam_size: int = _option(\n        4",
+                "beam_size: int = _option(5",
             ),
-            ("problems-alpha-ignored", "            alpha=problem.alpha,\n", ""),
+            (
+                "alpha-1",
+                "alpha: float = _option(\n        0.6",
+                "alpha: float = _option(1.0",
+            ),
+            ("100-longer", "        50,\n", "        100,\n"),
+            (
+                "problems-alpha-ignored",
+                '** alpha",\n        from_problem=True,\n',
+                '** alpha",\n',
+            ),
         ],
         "t2t_keras/decoding/beam_search.py": [
             (
@@ -306,7 +314,7 @@ TRAINING = {
         ],
     },
     "Table 4": {
-        "t2t_keras/evaluation/bracket_f1.py": [
+        "t2t_keras/parsing/evalb.py": [
             ("brackets-match-twice", "                del labels[position]\n", ""),
             (
                 "function-tags-count",
@@ -320,7 +328,7 @@ TRAINING = {
                 "start <= bracket.start < end < bracket.end",
             ),
         ],
-        "t2t_keras/decoding/brackets.py": [
+        "t2t_keras/parsing/balanced_brackets.py": [
             (
                 "root-closed-early",
                 "((depth > 1) | ~has_words)",
@@ -335,7 +343,7 @@ TRAINING = {
         ],
     },
     "Table 2, en-de": {
-        "t2t_keras/evaluation/bleu.py": [
+        "t2t_keras/metrics/bleu.py": [
             (
                 "punctuation-of-references-too",
                 "    if ascii_quotes:\n",
@@ -346,7 +354,7 @@ TRAINING = {
         ],
     },
     "Table 2, en-fr": {
-        "t2t_keras/evaluation/bleu.py": [
+        "t2t_keras/metrics/bleu.py": [
             (
                 "french-compounds-split",
                 "sides = (moses.tokenize(texts, language) for",

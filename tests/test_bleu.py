@@ -9,9 +9,8 @@ from reference import reference
 from sacrebleu.metrics import BLEU, CHRF
 
 from t2t_keras.errors import UserError
-from t2t_keras.evaluation.bleu import bleu_scores, paper_tokenize
-from t2t_keras.evaluation.metrics import full_scores, score_outputs
-from t2t_keras.evaluation.moses import (
+from t2t_keras.metrics.bleu import Bleu, bleu_scores, paper_tokenize
+from t2t_keras.metrics.moses import (
     replace_unicode_punctuation,
     split_compounds,
     tokenize,
@@ -290,25 +289,24 @@ def test_characters_and_edits_by_hand():
 
 
 def test_a_problem_says_how_its_bleu_is_tokenised():
-    problem = Problem(summary="tokenised text", bleu_tokens="none")
+    metrics = Problem(summary="tokens", metrics=Bleu(bleu_tokens="none")).metrics
     outputs, references = ["a b c d e."], ["a b c d e ."]
     scores = bleu_scores(outputs, references, tokens="none")
-    assert score_outputs(problem, outputs, references) == {
+    assert metrics.score([""], outputs, references) == {
         "bleu": scores["sacrebleu_none"]
     }
-    plain = score_outputs(problem.replace(bleu_tokens="13a"), outputs, references)
-    assert plain["bleu"] == pytest.approx(100)
+    assert Bleu().score([""], outputs, references)["bleu"] == pytest.approx(100)
     with pytest.raises(UserError, match="bleu_tokens must be one of 13a, intl"):
-        problem.replace(bleu_tokens="14a")
+        Bleu(bleu_tokens="14a")
 
 
 def test_a_problems_target_language_decides_which_bleu_is_reported():
-    problem = Problem(summary="text", languages=("en", "fr"))
-    scores = full_scores(problem, ["Un chien ."], ["Un chien ."])["bleu"]
+    french, text = Bleu(languages=("en", "fr")), ["Un chien ."]
+    scores = french.report([""], text, text)["bleu"]
     assert "tokenized" in scores and scores["language"] == "fr"
     # A problem whose target has no tokeniser is evaluated all the same.
-    problem = problem.replace(languages=("en", "xx"))
-    scores = full_scores(problem, ["Un chien ."], ["Un chien ."])["bleu"]
+    unknown = Bleu(languages=("en", "xx"))
+    scores = unknown.report([""], text, text)["bleu"]
     assert "tokenized" not in scores and scores["language"] is None
 
 

@@ -5,22 +5,19 @@ from reference import reference
 
 from t2t_keras.cli import main
 from t2t_keras.errors import UserError
-from t2t_keras.evaluation.bracket_f1 import (
+from t2t_keras.parsing.evalb import (
+    COLLINS,
     ERROR,
     SKIP,
     VALID,
+    EvalbParameters,
+    evalb_report,
     evaluate_files,
     evaluate_trees,
-)
-from t2t_keras.evaluation.evalb_parameters import (
-    COLLINS,
-    EvalbParameters,
     read_parameters,
 )
-from t2t_keras.evaluation.evalb_report import evalb_report
-from t2t_keras.evaluation.metrics import goodness, score_outputs
-from t2t_keras.problem import Problem
-from t2t_keras.text.tree_files import read_trees
+from t2t_keras.parsing.task import BracketF1
+from t2t_keras.parsing.treebank import read_trees
 
 GOLD = "(TOP (S (NP (NNP John)) (VP (VBZ sees) (NP (DT the) (NN dog))) (. .)))"
 
@@ -139,18 +136,20 @@ def test_errors_and_only_errors_count_as_nothing_matched_in_one_figure():
 
 
 def test_what_is_left_out_of_f1_is_reported_beside_it():
-    trees = Problem(summary="trees", output="trees")
+    metrics = BracketF1()
     cat = GOLD.replace("dog", "cat")
-    figures = score_outputs(trees, [GOLD, "", cat], [GOLD] * 3)
-    assert figures == {
+    found = metrics.score([""] * 3, [GOLD, "", cat], [GOLD] * 3)
+    assert found == {
         "f1": 100,
         "f1_errors_as_zero": pytest.approx(100 * 2 * 4 / (8 + 8)),
         "error_sentences": 1,
         "skipped_sentences": 1,
     }
     # So that a model which fails on most sentences is not the best.
-    some = score_outputs(trees, [GOLD.replace("(NP (NNP John))", "(NNP John)")], [GOLD])
-    assert some["f1"] < figures["f1"] and goodness(some) > goodness(figures)
+    worse = GOLD.replace("(NP (NNP John))", "(NNP John)")
+    some = metrics.score([""], [worse], [GOLD])
+    assert some["f1"] < found["f1"]
+    assert metrics.selection_score(some) > metrics.selection_score(found)
 
 
 def test_labels_equal_by_declaration_and_unlabelled_brackets():

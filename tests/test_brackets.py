@@ -20,20 +20,19 @@ from decoding_models import (
 from reference import reference
 
 from t2t_keras.decoding.beam_search import beam_search
-from t2t_keras.decoding.brackets import (
+from t2t_keras.decoding.constraint import AllOf, BannedTokens
+from t2t_keras.decoding.sampling import sample
+from t2t_keras.errors import UserError
+from t2t_keras.parsing.balanced_brackets import (
     MAX_DEPTH,
     MAX_OPENERS,
     BalancedBrackets,
-    BracketPieces,
+    BracketTokens,
 )
-from t2t_keras.decoding.constraint import AllOf, BannedPieces
-from t2t_keras.decoding.sampling import sample
-from t2t_keras.errors import UserError
-from t2t_keras.text.brackets import Brackets
-from t2t_keras.text.linearise import SYMBOLS, linearise, restore
-from t2t_keras.text.punctuation import word_kinds
-from t2t_keras.text.tree import parse_tree
-from t2t_keras.text.tree_files import read_trees
+from t2t_keras.parsing.graph import word_kinds
+from t2t_keras.parsing.linearise import SYMBOLS, Brackets, linearise, restore
+from t2t_keras.parsing.tree import parse_tree
+from t2t_keras.parsing.treebank import read_trees
 
 # PAD, EOS, and pieces that are no symbols at 2 and 7.
 PIECES = ("", "", "?", "S", "/S", "n", "v", "?", "P", "/P")
@@ -55,7 +54,7 @@ class Vocabulary:
         ]
 
 
-TABLES = BracketPieces.of(("S", "/S", "P", "/P", "n", "v"), Vocabulary())
+TABLES = BracketTokens.of(("S", "/S", "P", "/P", "n", "v"), Vocabulary())
 
 
 def is_tree(ids, words):
@@ -108,7 +107,7 @@ def test_equals_the_best_of_all_trees(seed):
     words, limit, n = [2, 1, 3], 8, 5
     search = searcher(
         model,
-        AllOf([constraint(words, [limit] * 3), BannedPieces([6], VOCAB)]),
+        AllOf([constraint(words, [limit] * 3), BannedTokens([6], VOCAB)]),
         trace=False,
     )
     found = search(sources, limit, beam_size=600, alpha=0.3, n_best=n)
@@ -216,11 +215,11 @@ def test_samples_are_trees():
 def test_punctuation_has_the_tags_of_punctuation():
     """Whatever the model thinks."""
     pieces = ("", "", "S", "/S", "NN", "VB", ",", "``", "-LRB-")
-    tables = BracketPieces.of(pieces[2:], Vocabulary(pieces))
+    tables = BracketTokens.of(pieces[2:], Vocabulary(pieces))
     words = ["a", ",", "-", "(", "--", "]", "c", "-"]
     nouns, marks, brackets = {"NN", "VB"}, {",", "``"}, {"-LRB-"}
     suitable = (nouns, marks, nouns, brackets, marks, brackets, nouns, nouns)
-    kinds = tf.constant([word_kinds(words)] * 20)
+    kinds = word_kinds(tf.ragged.constant([words] * 20))
     found = numpy_of(
         beam_search(
             random_table(20, 40, 3, vocab=len(pieces)),
@@ -240,9 +239,9 @@ def test_punctuation_has_the_tags_of_punctuation():
 
 def test_what_are_no_brackets():
     with pytest.raises(UserError, match="needs a problem whose symbols are opening"):
-        BracketPieces.of(("S", "n"), Vocabulary())
-    with pytest.raises(UserError, match="needs symbols of one piece each, but 'XP'"):
-        BracketPieces.of(("S", "/S", "n", "XP"), Vocabulary())
+        BracketTokens.of(("S", "n"), Vocabulary())
+    with pytest.raises(UserError, match="needs symbols of one token each, but 'XP'"):
+        BracketTokens.of(("S", "/S", "n", "XP"), Vocabulary())
 
 
 BRACKETS = Brackets.of(SYMBOLS)

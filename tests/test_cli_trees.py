@@ -6,8 +6,8 @@ import pytest
 from command_line import run, run_json, write
 
 from t2t_keras import registry
-from t2t_keras.text.linearise import restore_text
-from t2t_keras.text.tree import parse_tree
+from t2t_keras.parsing.linearise import restore_text
+from t2t_keras.parsing.tree import parse_tree
 
 LINES = ("The dog barks .", "", "  A cat\t(it sleeps ) .")
 WORDS = (

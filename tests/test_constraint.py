@@ -15,7 +15,7 @@ from decoding_models import (
 
 from t2t_keras.decoding.constraint import (
     AllOf,
-    BannedPieces,
+    BannedTokens,
     ForcedPrefix,
     MinimumLength,
 )
@@ -48,12 +48,12 @@ def starts_with(target, prefix):
 
 
 CASES = {
-    "banned": (BannedPieces([3, 5], 6), lambda t, row: not {3, 5} & set(t)),
+    "banned": (BannedTokens([3, 5], 6), lambda t, row: not {3, 5} & set(t)),
     "minimum": (MinimumLength(2, 6), lambda t, row: len(t) >= 3),
     "prefix": (ForcedPrefix(PREFIXES, 6), lambda t, row: starts_with(t, PREFIXES[row])),
     "state": (NoPieceTwice(6), lambda t, row: len(set(t)) == len(t)),
     "all": (
-        AllOf([BannedPieces([5], 6), MinimumLength(2, 6), ForcedPrefix(PREFIXES, 6)]),
+        AllOf([BannedTokens([5], 6), MinimumLength(2, 6), ForcedPrefix(PREFIXES, 6)]),
         lambda t, row: 5 not in t and len(t) >= 3 and starts_with(t, PREFIXES[row]),
     ),
 }
@@ -97,12 +97,12 @@ def test_state_follows_the_beams_in_a_graph():
 
 def test_nothing_allowed(model):
     """No hypothesis, and no endless loop."""
-    nothing = BannedPieces(range(6), 6)
+    nothing = BannedTokens(range(6), 6)
     found = searcher(model, nothing, trace=False)(SOURCES, 4, beam_size=2, n_best=2)
     assert not found.lengths.any() and not found.ids.any()
     assert np.isneginf(found.scores).all()
 
-    never_ends = BannedPieces([EOS], 6)
+    never_ends = BannedTokens([EOS], 6)
     found = searcher(model, never_ends, trace=False)(SOURCES, 4, beam_size=2)
     assert found.lengths.tolist() == [[4]] * 3
 

@@ -10,9 +10,11 @@ from small_run import HPARAMS, trainer
 from t2t_keras.data.manifest import Manifest
 from t2t_keras.data.pipeline import elements, ordered_batches
 from t2t_keras.data.records import RecordIndex
+from t2t_keras.decoding.translator import Translator
 from t2t_keras.errors import UserError
+from t2t_keras.evaluation.evaluator import Evaluator
 from t2t_keras.model.transformer import Transformer
-from t2t_keras.training.held_out import HeldOut
+from t2t_keras.problem import Problem
 
 NAME = "translate_text"
 TRAIN = f"{NAME}-train-00000-of-00001"
@@ -116,10 +118,11 @@ def test_the_program_ends_in_one_sentence(directory, tmp_path, capfd):
 def test_evaluation_ends_in_one_sentence(directory):
     dev = f"{NAME}-dev-00000-of-00001"
     index = RecordIndex.open(directory, NAME, "dev")
-    held_out = HeldOut(index, Transformer(HPARAMS, 400))
+    translator = Translator(Problem(summary=""), Transformer(HPARAMS, 400), None, None)
+    evaluator = Evaluator(translator, index)
     flip(directory, 160, 30, dev)
     with pytest.raises(UserError, match=f"{dev} is damaged: .* record 161 "):
-        held_out.loss()
+        evaluator.loss()
 
 
 DAMAGE = {

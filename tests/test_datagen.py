@@ -15,7 +15,7 @@ from t2t_keras.data.records import RecordIndex, num_train_shards
 from t2t_keras.data.sources import ParallelFiles
 from t2t_keras.data.vocabulary import draw
 from t2t_keras.errors import UserError
-from t2t_keras.problem import Problem
+from t2t_keras.problem import Problem, TextForm
 from t2t_keras.text.load import load_tokenizer
 
 pytestmark = pytest.mark.usefixtures("small_scale")
@@ -151,7 +151,7 @@ def test_a_vocabulary_for_each_side(tmp_path):
         PROBLEM.replace(
             sources={"train": Given(trees)},
             shared_vocab=False,
-            symbols=symbols,
+            text_form=TextForm(symbols=symbols),
             vocab_size=300,
         ),
         tmp_path,

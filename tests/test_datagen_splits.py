@@ -23,7 +23,7 @@ from t2t_keras.data.datagen import generate, generate_share
 from t2t_keras.data.manifest import Manifest
 from t2t_keras.data.task import Task
 from t2t_keras.errors import UserError
-from t2t_keras.training.follow import Curve
+from t2t_keras.evaluation.follow import Curve
 
 pytestmark = pytest.mark.usefixtures("small_scale")
 

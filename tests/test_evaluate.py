@@ -17,8 +17,8 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 import t2t_keras
 from t2t_keras.cli import main
 from t2t_keras.errors import UserError
-from t2t_keras.training import follow
-from t2t_keras.training.held_out import HeldOut
+from t2t_keras.evaluation import follow
+from t2t_keras.evaluation.evaluator import Evaluator
 
 HPARAMS = "num_layers=1,d_model=16,d_ff=16,num_heads=2,batch_tokens=256"
 FAST = ("--beam_size", 1, "--extra_length", 1, "--sentences", 5)
@@ -179,9 +179,9 @@ def test_every_checkpoint_is_evaluated_once(run, capfd, monkeypatch):
     copy_checkpoint(run, 4, 5)
     calls = []
     monkeypatch.setattr(
-        HeldOut,
+        Evaluator,
         "loss",
-        lambda self, *meter, loss=HeldOut.loss: calls.append(1) or loss(self),
+        lambda self, *meter, loss=Evaluator.loss: calls.append(1) or loss(self),
     )
     again = call_json(capfd, *every(run))
     assert len(calls) == 1

@@ -16,8 +16,8 @@ from rich.console import Console
 from small_run import trainer
 
 from t2t_keras.cli import program
+from t2t_keras.evaluation.evaluator import Evaluator
 from t2t_keras.training import progress as module
-from t2t_keras.training.held_out import HeldOut
 from t2t_keras.training.options import TrainOptions
 from t2t_keras.training.progress import Progress
 from t2t_keras.training.run_dir import RunDirectory
@@ -172,7 +172,8 @@ def test_evaluations_and_checkpoints_do_not_count_as_steps(clock, tmp_path):
 def test_decoding_and_loss_tell_how_far_they_are(data_dir, tmp_path):
     training = trainer(data_dir, tmp_path)
     run = RunDirectory(tmp_path)
-    dev = HeldOut.of_run(run, training.model, "dev")
+    translator = training._validation._evaluator.translator
+    dev = Evaluator.open(run, translator, "dev")
     seen = {}
 
     @contextlib.contextmanager
@@ -181,8 +182,7 @@ def test_decoding_and_loss_tell_how_far_they_are(data_dir, tmp_path):
         yield seen[task, unit, total].append
 
     dev.loss(meter)
-    translator = training._validation._translator
-    dev.metrics(translator, 7, meter, extra_length=1, batch_tokens=16)
+    dev.metrics(7, meter, extra_length=1, batch_tokens=16)
     count = len(dev._index)
     loss, decoding = (
         seen["loss on dev", "sentences", count],

@@ -67,13 +67,13 @@ def test_class_is_registered_in_snake_case_with_its_attributes_as_fields():
         sources = {"dev": lambda: [("a", "b")]}  # noqa: RUF012
 
         @staticmethod
-        def postprocess(source: str, output: str) -> str:
-            return f"{source}: {output}"
+        def constraint(problem, tokenizer):
+            return f"{problem.name}: {tokenizer}"
 
     problem = registry.problem("my_wmt_captions")
     assert (problem.summary, problem.vocab_size) == ("Captions", 123)
     assert problem.source("dev")() == [("a", "b")]
-    assert problem.postprocess("x", "y") == "x: y"
+    assert problem.constraint(problem, "y") == "my_wmt_captions: y"
     assert problem.beam_size == Problem(summary="").beam_size
 
 
@@ -224,7 +224,11 @@ def test_faulty_user_file_is_told_with_its_line(tmp_path, text, message):
         ("return Problem(sumary='x')", 6, "TypeError: .*sumary"),
         ("x = 1\n    return x / 0", 7, "ZeroDivisionError"),
         ("return None", 4, "must return Problem, not NoneType"),
-        ("return Problem(summary='x', output='tees')", 6, "output must be one of"),
+        (
+            "return Problem(summary='x', tokenizer='tees')",
+            6,
+            "tokenizer must be one of",
+        ),
     ],
 )
 def test_definition_that_raises_is_told_with_its_line(tmp_path, body, line, message):

@@ -15,6 +15,8 @@ import sacrebleu
 from toy_sentences import ENGLISH, SENTENCES, TREES
 
 from t2t_keras import registry
+from t2t_keras.parsing.linearise import linearise
+from t2t_keras.parsing.tree import parse_tree
 from t2t_keras.problems import toy
 from t2t_keras.problems.toy import english, french, german
 from t2t_keras.problems.toy import lexicon as words
@@ -32,8 +34,6 @@ from t2t_keras.problems.toy.grammar import (
     combinations,
 )
 from t2t_keras.problems.toy.sampler import derivations
-from t2t_keras.text.linearise import linearise
-from t2t_keras.text.tree import parse_tree
 
 
 @pytest.mark.parametrize(
@@ -211,7 +211,10 @@ def test_leaves_of_the_tree_are_the_english_sentence():
         assert text == english.text(tree)
         assert target.split() == linearise(tree)
         assert set(target.split()) <= set(problem.symbols)
-        assert problem.postprocess(source, target) == f"(TOP {tree.format()})"
+        assert problem.text_form.output_text(source, target) == (
+            f"(TOP {tree.format()})",
+            False,
+        )
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from decoding_models import (
 from t2t_keras.decoding.options import DecodingOptions
 from t2t_keras.decoding.translator import Translator, batches
 from t2t_keras.errors import UserError
-from t2t_keras.problem import Problem
+from t2t_keras.problem import Problem, TextForm
 from t2t_keras.text.sentence_piece import SentencePieceTokenizer, train_sentence_piece
 
 
@@ -121,8 +121,15 @@ def test_very_long_input(translator, caplog):
     assert output == translator.translate(["a dog " * 900], max_source_length=40)[0]
 
 
-def test_postprocess_sees_the_source(translator):
-    problem = translator.problem.replace(postprocess=lambda source, text: source[:3])
+class Beginnings(TextForm):
+    """Outputs are how their sources begin."""
+
+    def output_text(self, source, target):
+        return source[:3], False
+
+
+def test_the_text_form_sees_the_source(translator):
+    problem = translator.problem.replace(text_form=Beginnings())
     other = Translator(
         problem,
         translator.model,

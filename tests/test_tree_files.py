@@ -7,8 +7,8 @@ import pytest
 from reference import reference
 
 from t2t_keras.errors import UserError
-from t2t_keras.text.tree import prepare
-from t2t_keras.text.tree_files import read_trees, tree_files
+from t2t_keras.parsing.tree import prepare
+from t2t_keras.parsing.treebank import read_trees, tree_files
 
 GOOD = "(TOP (S (NN good)))\n"
 MRG = """

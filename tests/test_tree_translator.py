@@ -15,11 +15,12 @@ from t2t_keras import registry
 from t2t_keras.data.vocabulary import train_vocabulary, vocab_files
 from t2t_keras.decoding.translator import Translator
 from t2t_keras.errors import UserError
+from t2t_keras.parsing.linearise import UNTAGGED_SYMBOLS
+from t2t_keras.parsing.task import brackets
+from t2t_keras.parsing.tree import parse_tree
 from t2t_keras.problem import Problem
 from t2t_keras.serving.saved_model import export_saved_model
-from t2t_keras.text.linearise import UNTAGGED_SYMBOLS
 from t2t_keras.text.load import load_tokenizer
-from t2t_keras.text.tree import parse_tree
 
 SENTENCES = [
     "The dog barks .",
@@ -115,15 +116,15 @@ def test_a_sentence_over_the_limit(translator, caplog):
 def test_parsers_are_constrained_by_default(translator):
     for name in ("parsing_wsj", "parsing_toy"):
         problem = registry.problem(name)
-        assert problem.constraint == "brackets"
-        assert problem.reversed().constraint == "none"
+        assert problem.constraint is brackets
+        assert problem.reversed().constraint is None
     assert translator.options.constraint == "brackets"
 
 
 def test_errors(translator, tmp_path):
-    with pytest.raises(UserError, match="constraint must be one of none, brackets"):
+    with pytest.raises(UserError, match="'trees'; the choice is brackets or none"):
         translator.translate(["a"], constraint="trees")
-    with pytest.raises(UserError, match="constraint 'brackets'; give no other"):
+    with pytest.raises(UserError, match=r"needs 'brackets', .*; give no other"):
         export_saved_model(translator, tmp_path / "export", constraint="none")
     text = Translator(
         Problem(summary="", name="prose"),
@@ -131,12 +132,17 @@ def test_errors(translator, tmp_path):
         translator.source_tokenizer,
         translator.target_tokenizer,
     )
-    with pytest.raises(UserError, match="raw is for problems of trees; 'prose'"):
+    with pytest.raises(UserError, match="raw: problem 'prose' takes every input"):
         text.translate(["a"], raw=True)
-    with pytest.raises(UserError, match=r"^the constraint 'brackets' needs a problem"):
+    with pytest.raises(UserError, match="has no 'brackets'; the choice is none"):
         text.translate(["a"], constraint="brackets")
-    with pytest.raises(UserError, match="constraint must be one of none, brackets"):
-        Problem(summary="", constraint="other")
+    with pytest.raises(UserError, match=r"^the constraint 'brackets' needs a problem"):
+        Translator(
+            Problem(summary="", name="prose", constraint=brackets),
+            translator.model,
+            translator.source_tokenizer,
+            translator.target_tokenizer,
+        ).translate(["a"])
 
 
 # Run in a process that imports TensorFlow and TensorFlow Text and nothing else.

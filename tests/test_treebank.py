@@ -11,8 +11,9 @@ from reference import reference
 from t2t_keras import registry
 from t2t_keras.cli.program import main
 from t2t_keras.data.manifest import Manifest
-from t2t_keras.data.treebank import SilverMix, TreebankSource
 from t2t_keras.errors import UserError
+from t2t_keras.parsing.task import BracketF1
+from t2t_keras.parsing.treebank import SilverMix, TreebankSource
 from t2t_keras.text.load import load_tokenizer
 from t2t_keras.training.run_dir import RunDirectory, config_for
 
@@ -135,12 +136,13 @@ def test_the_problems_are_the_papers():
     problem = registry.problem("parsing_wsj")
     assert (problem.vocab_size, problem.shared_vocab) == (16_000, False)
     assert (problem.beam_size, problem.alpha, problem.extra_length) == (21, 0.3, 300)
-    assert problem.output == "trees"
-    assert problem.postprocess(*PAIR) == TREE
+    assert isinstance(problem.metrics, BracketF1)
+    assert problem.text_form.output_text(*PAIR) == (TREE, False)
     semi = registry.problem("parsing_wsj_semi")
-    assert (semi.vocab_size, semi.silver_per_gold, semi.beam_size) == (32_000, 10, 21)
+    assert (semi.vocab_size, semi.beam_size) == (32_000, 21)
+    assert semi.text_form.silver_per_gold == 10
     bare = registry.problem("parsing_wsj_notags")
-    assert "XX" in bare.symbols and not bare.pos_tags
+    assert "XX" in bare.symbols and not bare.text_form.pos_tags
 
 
 # The command.
@@ -203,7 +205,7 @@ def test_every_symbol_is_one_piece(bank, tmp_path, name, tokenizer, monkeypatch)
     assert datagen(tmp_path / "data", *flags, problem=name) == 0
     manifest = Manifest.open(tmp_path / "data", name)
     assert {"FOO", "/FOO"} <= set(manifest.symbols)
-    assert ("BAR$" in manifest.symbols) == problem.pos_tags
+    assert ("BAR$" in manifest.symbols) == problem.text_form.pos_tags
     tokenizer = load_tokenizer(tmp_path / "data" / manifest.vocab_files["target"])
     pieces = [tokenizer.encode(symbol)[:-1] for symbol in manifest.symbols]
     assert {len(ids) for ids in pieces} == {1}
@@ -239,7 +241,7 @@ MISTAKES = [
     (("--skip_bad_trees",), "--skip_bad_trees needs --treebank, or --train_trees"),
     (("--train_trees", "absent"), "absent: there is no such file or directory"),
     ((), "has no train examples; give --treebank or --train_trees"),
-    (("--train_trees", "x", "--silver_trees", "y"), "has no ratio of its own; give"),
+    (("--train_trees", "x", "--silver_trees", "y"), "has no ratio for them; give"),
     (("--train_trees", "x", "--silver_per_gold", "2"), "needs --silver_trees beside"),
 ]
 

@@ -5,10 +5,10 @@ import pytest
 import tensorflow as tf
 from reference import reference
 
-from t2t_keras.text.punctuation import mark_tags, word_kinds
-from t2t_keras.text.punctuation_graph import PunctuationGraph
-from t2t_keras.text.tree_files import read_trees
-from t2t_keras.text.treebank_words import rules, treebank_text
+from t2t_keras.parsing import graph
+from t2t_keras.parsing.punctuation import KIND_OF_TAG, WORD, mark_tags
+from t2t_keras.parsing.treebank import read_trees
+from t2t_keras.parsing.words import rules, treebank_text
 
 
 @pytest.mark.parametrize(
@@ -101,14 +101,15 @@ def test_punctuation_in_the_graph():
         "",
     ]
     sentences = [generator.choices(words, k=1 + n % 12) for n in range(3_000)]
-    tags = PunctuationGraph().tags(tf.ragged.constant(sentences)).numpy()
+    tags = graph.mark_tags(tf.ragged.constant(sentences)).numpy()
     for sentence, row in zip(sentences, tags, strict=True):
         found = [tag.decode() or None for tag in row[: len(sentence)]]
         assert found == mark_tags(sentence), sentence
     assert np.unique(tags).size > 5
-    kinds = PunctuationGraph().kinds(tf.ragged.constant(sentences)).numpy()
+    kinds = graph.word_kinds(tf.ragged.constant(sentences)).numpy()
     for sentence, row in zip(sentences, kinds.tolist(), strict=True):
-        assert row[: len(sentence)] == word_kinds(sentence)
+        tags = mark_tags(sentence)
+        assert row[: len(sentence)] == [KIND_OF_TAG.get(tag, WORD) for tag in tags]
         assert not any(row[len(sentence) :])
 
 

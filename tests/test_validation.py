@@ -11,13 +11,14 @@ from small_run import trainer, weights
 
 from t2t_keras import registry
 from t2t_keras.errors import UserError
+from t2t_keras.evaluation.evaluator import HeldOutLoss
+from t2t_keras.evaluation.validation import Validation
+from t2t_keras.problem import Problem
 from t2t_keras.training.average import average_run
 from t2t_keras.training.checkpoint import Checkpoint, CheckpointDirectory
-from t2t_keras.training.held_out import HeldOutLoss
 from t2t_keras.training.options import TrainOptions
 from t2t_keras.training.progress import Progress
 from t2t_keras.training.run_dir import RunDirectory
-from t2t_keras.training.validation import Validation
 
 
 @dataclasses.dataclass
@@ -25,11 +26,12 @@ class Dev:
     """A dev split whose loss and BLEU are given beforehand."""
 
     figures: list[tuple[float, float]]
+    problem: Problem = Problem(summary="")  # noqa: RUF009, it is frozen
 
     def loss(self, meter) -> HeldOutLoss:
         return HeldOutLoss(self.figures[0][0], 0.5)
 
-    def metrics(self, translator, sentences, meter) -> dict[str, float]:
+    def metrics(self, sentences, meter) -> dict[str, float]:
         return {"bleu": self.figures.pop(0)[1]}
 
 
@@ -38,9 +40,7 @@ def evaluated(directory, figures, steps, **options):
     weight = tf.Variable([0.0])
     checkpoints = CheckpointDirectory(directory)
     options = TrainOptions(**options)
-    validation = Validation(
-        Dev(figures), None, {"model/a": weight}, {}, checkpoints, options
-    )
+    validation = Validation(Dev(figures), {"model/a": weight}, {}, checkpoints, options)
     validation.resume(steps[0] - 1)
     progress = Progress(directory, range(10))
     for step in steps:
@@ -82,7 +82,7 @@ def test_evaluations_of_a_killed_process_are_recalled_up_to_its_checkpoint(tmp_p
     records = [line for line in (tmp_path / "metrics.jsonl").open() if '"dev"' in line]
     assert len(records) == 4
     options = TrainOptions(patience=1)
-    resumed = Validation(None, None, {}, {}, CheckpointDirectory(tmp_path), options)
+    resumed = Validation(Dev([]), {}, {}, CheckpointDirectory(tmp_path), options)
     resumed.resume(2)
     assert not resumed.lost_patience
     assert resumed.best_step == 2
@@ -98,7 +98,7 @@ def test_the_best_on_the_disk_is_the_best_of_the_evaluations(tmp_path):
     def resumed(**options):
         weights = {"model/a": tf.Variable([0.0])}
         options = TrainOptions(**options)
-        validation = Validation(None, None, weights, {}, checkpoints, options)
+        validation = Validation(Dev([]), weights, {}, checkpoints, options)
         validation.resume(4)
         return validation.best_step, checkpoints.steps("best.ckpt")
 

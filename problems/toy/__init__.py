@@ -13,12 +13,14 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Literal
 
+from t2t_keras.metrics.bleu import Bleu
+from t2t_keras.parsing.linearise import SYMBOLS, linearise
+from t2t_keras.parsing.task import BracketF1, Trees, brackets
 from t2t_keras.problem import Pair, Problem, Split
 from t2t_keras.problems.toy import english, french, german
 from t2t_keras.problems.toy.grammar import Combination, Sentence, combinations
 from t2t_keras.problems.toy.sampler import derivations
 from t2t_keras.registry import register_problem
-from t2t_keras.text.linearise import CONSTITUENTS, TAGS, linearise, restore_text
 
 SIZES: dict[Split, int] = {"train": 10_000, "dev": 200, "test": 400}
 SEED = 2017
@@ -114,7 +116,7 @@ def translate_enfr_toy() -> Problem:
     return Problem(
         summary="English to French, embedded toy grammar (10,000 sentences)",
         sources=_sources("french"),
-        languages=("en", "fr"),
+        metrics=Bleu(languages=("en", "fr")),
         vocab_size=1000,
         max_length=64,
     )
@@ -128,11 +130,10 @@ def parsing_toy() -> Problem:
         sources=_sources("tree"),
         vocab_size=800,
         shared_vocab=False,
-        symbols=(*CONSTITUENTS, *(f"/{label}" for label in CONSTITUENTS), *TAGS),
         max_length=128,
         alpha=0.3,
         extra_length=100,
-        constraint="brackets",
-        postprocess=restore_text,
-        output="trees",
+        text_form=Trees(symbols=SYMBOLS),
+        constraint=brackets,
+        metrics=BracketF1(),
     )

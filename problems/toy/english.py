@@ -1,5 +1,6 @@
 """English: a derivation as a Penn Treebank tree, whose leaves are the sentence."""
 
+from t2t_keras.parsing.tree import Tree
 from t2t_keras.problems.toy import lexicon as words
 from t2t_keras.problems.toy.grammar import (
     Clause,
@@ -19,7 +20,6 @@ from t2t_keras.problems.toy.grammar import (
     is_plural,
 )
 from t2t_keras.problems.toy.lexicon import Adverb, Pronoun
-from t2t_keras.text.tree import Tree
 
 _STOP = Tree(".", word=".")
 _QUESTION_MARK = Tree(".", word="?")

@@ -7,14 +7,18 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any, get_args
 
 from t2t_keras import registry
-from t2t_keras.cli.trees import add_tree_flags, with_trees
 from t2t_keras.cli.verb import Verb, add_usr_dir, columns, positive, seed, table
 from t2t_keras.errors import UserError
 from t2t_keras.hparam import HParams
+from t2t_keras.parsing import commands as parsing
 from t2t_keras.problem import Problem, Source, Split
 
 if TYPE_CHECKING:
     from t2t_keras.data.manifest import Manifest
+
+# Tasks whose examples are named by flags that only they have: `add_flags(parser)`
+# declares these, `with_sources(problem, args)` returns the problem with the examples.
+_TASKS = (parsing,)
 
 
 def _list_flags(parser: argparse.ArgumentParser) -> None:
@@ -90,21 +94,21 @@ def _datagen_flags(parser: argparse.ArgumentParser) -> None:
         "--bpe_dropout",
         type=float,
         metavar="P",
-        help="leave out each merge of pieces with this probability, in training pairs "
-        "only (default: the problem's)",
+        help="leave out each merge of SentencePiece with this probability, in training "
+        "pairs only (default: the problem's)",
     )
     parser.add_argument(
         "--copies",
         type=positive,
         metavar="N",
-        help="write each training pair N times, each with other pieces if there is "
+        help="write each training pair N times, each with other tokens if there is "
         "--bpe_dropout (default: the problem's)",
     )
     parser.add_argument(
         "--max_length",
         type=positive,
         metavar="N",
-        help="drop training pairs with a side of more pieces (default: the problem's)",
+        help="drop training pairs with a side of more tokens (default: the problem's)",
     )
     parser.add_argument(
         "--task",
@@ -137,7 +141,8 @@ def _datagen_flags(parser: argparse.ArgumentParser) -> None:
     for split in get_args(Split):
         for side in ("source", "target"):
             files.add_argument(f"--{split}_{side}", metavar="FILE")
-    add_tree_flags(parser)
+    for task in _TASKS:
+        task.add_flags(parser)
 
 
 def _uses_tensorflow(args: argparse.Namespace) -> bool:
@@ -202,7 +207,9 @@ def _problem(args: argparse.Namespace) -> Problem:
             )
         for split in of_tfds:
             sources[split] = dataclasses.replace(sources[split], data_dir=args.tfds_dir)
-    problem = with_trees(problem.replace(sources=sources), args)
+    problem = problem.replace(sources=sources)
+    for task in _TASKS:
+        problem = task.with_sources(problem, args)
     numbers = ("vocab_size", "bpe_dropout", "copies", "max_length")
     changes = {name: getattr(args, name) for name in numbers}
     problem = problem.replace(**{k: v for k, v in changes.items() if v is not None})
@@ -220,11 +227,6 @@ def _files(args: argparse.Namespace, problem: Problem) -> dict[Split, Source]:
         source, target = (
             getattr(args, f"{split}_{side}") for side in ("source", "target")
         )
-        if (source or target) and problem.output == "trees":
-            raise UserError(
-                f"--{split}_source, --{split}_target: problem '{problem.name}' yields "
-                f"trees; give --{split}_trees"
-            )
         if bool(source) != bool(target):
             have, lack = ("source", "target") if source else ("target", "source")
             raise UserError(f"--{split}_{have} needs --{split}_{lack} beside it")

@@ -1,13 +1,13 @@
-"""The verbs that compare outputs with references: `evaluate`, `f1`."""
+"""The verb that compares outputs with references: `evaluate`."""
 
 import argparse
+import dataclasses
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
 from t2t_keras.cli.checks import require_directory, require_run
 from t2t_keras.cli.decoding import (
-    DECODING_FLAGS,
     add_decoding_flags,
     check_decoding,
     decoding_options,
@@ -22,15 +22,17 @@ from t2t_keras.cli.verb import (
     not_negative_number,
     table,
 )
+from t2t_keras.decoding.options import DecodingOptions
 from t2t_keras.errors import UserError
-from t2t_keras.problem import BleuTokens, Problem, Split
+from t2t_keras.metrics.bleu import Bleu, BleuTokens, bleu_scores
+from t2t_keras.problem import Problem, Split
 
 if TYPE_CHECKING:
     from t2t_keras.training.run_dir import RunDirectory
 
 _OF_A_RUN = (
     *("output_dir", "data_dir", "split", "sentences", "tokenize", "usr_dir"),
-    *DECODING_FLAGS,
+    *(field.name for field in dataclasses.fields(DecodingOptions)),
 )
 # What there is to evaluate -> its flags, and what is said of any other flag.
 _MODES = {
@@ -91,7 +93,7 @@ def _evaluate_flags(parser: argparse.ArgumentParser) -> None:
         "begun",
     )
     add_usr_dir(run)
-    add_decoding_flags(parser)
+    add_decoding_flags(parser, "n_best", "raw")
     files = parser.add_argument_group("or two files of text, one sentence a line")
     files.add_argument("--hypotheses", metavar="FILE")
     files.add_argument("--references", metavar="FILE")
@@ -123,12 +125,10 @@ def _check_evaluate(args: argparse.Namespace) -> None:
 def _evaluate(args: argparse.Namespace) -> dict[str, Any]:
     mode = _mode(args)
     if args.language is not None:
-        from t2t_keras.evaluation.moses import check_language
+        from t2t_keras.metrics.moses import check_language
 
         check_language(args.language)
     if mode == "files":
-        from t2t_keras.evaluation.bleu import bleu_scores
-
         texts = (list(read_lines(path)) for path in (args.hypotheses, args.references))
         language = args.language or _suffix_language(args.references)
         return {"bleu": bleu_scores(*texts, language, args.tokenize or "13a")}
@@ -137,7 +137,7 @@ def _evaluate(args: argparse.Namespace) -> dict[str, Any]:
 
 def _suffix_language(path: str) -> str | None:
     """Returns the language that a file's suffix names, if it names one."""
-    from t2t_keras.evaluation.moses import LANGUAGES
+    from t2t_keras.metrics.moses import LANGUAGES
 
     code = Path(path.removesuffix(".gz")).suffix.removeprefix(".")
     return code if code in LANGUAGES else None
@@ -152,7 +152,7 @@ def _mode(args: argparse.Namespace) -> str:
     mode = "files" if args.hypotheses else "all" if args.all_checkpoints else "split"
     flags, refusal = _MODES[mode]
     for flag in (flag for others, _ in _MODES.values() for flag in others):
-        if flag not in flags and getattr(args, flag) is not None:
+        if flag not in flags and getattr(args, flag, None) is not None:
             raise UserError(f"--{flag} {refusal}")
     if args.write is not None and args.sentences == 0:
         raise UserError("--write: with --sentences 0 there is nothing to write")
@@ -161,14 +161,18 @@ def _mode(args: argparse.Namespace) -> str:
 
 def _scored(problem: Problem, args: argparse.Namespace) -> Problem:
     """Returns the problem with the conventions that the flags ask for."""
-    if problem.output == "trees" and (args.tokenize or args.language):
-        flag = "tokenize" if args.tokenize else "language"
-        raise UserError(f"--{flag}: problem '{problem.name}' yields trees, not text")
-    source, target = problem.languages
-    return problem.replace(
-        bleu_tokens=args.tokenize or problem.bleu_tokens,
+    metrics = problem.metrics
+    if not isinstance(metrics, Bleu):
+        if args.tokenize or args.language:
+            flag = "tokenize" if args.tokenize else "language"
+            raise UserError(f"--{flag}: problem '{problem.name}' is not scored by BLEU")
+        return problem
+    source, target = metrics.languages
+    changed = Bleu(
+        bleu_tokens=args.tokenize or metrics.bleu_tokens,
         languages=(source, args.language or target),
     )
+    return problem.replace(metrics=changed)
 
 
 def _split(run: "RunDirectory", args: argparse.Namespace) -> Split:
@@ -191,7 +195,7 @@ def _split(run: "RunDirectory", args: argparse.Namespace) -> Split:
 
 def _evaluate_split(args: argparse.Namespace) -> dict[str, Any]:
     """Evaluates one checkpoint of a run."""
-    from t2t_keras.training.evaluate import evaluate
+    from t2t_keras.evaluation.evaluator import evaluate
     from t2t_keras.training.run_dir import RunDirectory
 
     run = RunDirectory(args.output_dir)
@@ -209,8 +213,7 @@ def _evaluate_split(args: argparse.Namespace) -> dict[str, Any]:
 
 def _evaluate_all(args: argparse.Namespace) -> dict[str, Any]:
     """Evaluates the checkpoints of a run, and those that are still to come."""
-    from t2t_keras.evaluation.metrics import goodness
-    from t2t_keras.training.follow import await_run, follow
+    from t2t_keras.evaluation.follow import await_run, follow
 
     wait_minutes = args.wait_minutes or 0.0
     run = await_run(args.output_dir, wait_minutes)
@@ -227,7 +230,7 @@ def _evaluate_all(args: argparse.Namespace) -> dict[str, Any]:
     return {
         "split": split,
         "checkpoints": points,
-        "best": max(points, key=goodness),
+        "best": max(points, key=run.problem.metrics.selection_score),
     }
 
 
@@ -235,57 +238,24 @@ def _show_evaluate(result: dict[str, Any]) -> str:
     if "checkpoints" in result:
         best = f"best: step {result['best']['step']}"
         return f"{columns(result['checkpoints'])}\n\n{best}"
-    rows = {k: v for k, v in result.items() if k not in ("bleu", "f1")}
-    if "f1" in result:
-        return f"{table(rows)}\n\n{_show_summaries(result['f1'])}"
-    if "bleu" not in result:
-        return table(rows)
-    scores = result["bleu"]
-    signed = {k: f"{scores[k]:6.2f}  {it}" for k, it in scores["signatures"].items()}
-    if scores["language"]:
-        return table(rows | {"language": scores["language"]} | signed)
-    return f"{table(rows | signed)}\n\n{_NO_LANGUAGE}"
+    reports = [value for value in result.values() if isinstance(value, dict)]
+    rows = {k: v for k, v in result.items() if not isinstance(v, dict)}
+    parts = [_show_report(report) for report in reports]
+    return "\n\n".join(filter(None, [table(rows), *parts]))
 
 
-def _f1_flags(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "gold",
-        metavar="GOLD",
-        help="bracketed trees, one a line; or a treebank, a .mrg file or a directory "
-        "of such",
-    )
-    parser.add_argument("test", metavar="TEST", help="the trees to score, one a line")
-    parser.add_argument(
-        "--prm", metavar="FILE", help="EVALB's parameters (default: COLLINS.prm's)"
-    )
-
-
-def _f1(args: argparse.Namespace) -> dict[str, Any]:
-    from t2t_keras.evaluation.bracket_f1 import evaluate_files
-    from t2t_keras.evaluation.evalb_parameters import COLLINS, read_parameters
-
-    parameters = read_parameters(args.prm) if args.prm else COLLINS
-    return evaluate_files(args.gold, args.test, parameters).to_dict()
-
-
-def _show_f1(result: dict[str, Any]) -> str:
-    """What EVALB prints, and below it the figure that EVALB does not have."""
-    from t2t_keras.evaluation.evalb_report import evalb_report, summaries
-
-    beyond = (
-        f"FMeasure, errors as zero  = {summary['f1_errors_as_zero']:6.2f}  ({title})"
-        for title, summary in summaries(result)
-    )
-    return "\n".join([evalb_report(result), "-- Beyond EVALB --", *beyond])
-
-
-def _show_summaries(result: dict[str, Any]) -> str:
-    """The summaries side by side, a name a line."""
-    from t2t_keras.evaluation.evalb_report import summaries
-
-    (_, every), (title, short) = summaries(result)
-    rows = [{"": name, "All": every[name], title: short[name]} for name in every]
-    return columns(rows)
+def _show_report(report: dict[str, Any]) -> str:
+    """A report of metrics: scores with their signatures, or summaries in columns."""
+    if signatures := report.get("signatures"):
+        rows = {name: f"{report[name]:6.2f}  {it}" for name, it in signatures.items()}
+        if report.get("language"):
+            return table({"language": report["language"], **rows})
+        return f"{table(rows)}\n\n{_NO_LANGUAGE}"
+    summaries = {k: v for k, v in report.items() if isinstance(v, dict)}
+    if not summaries:
+        return table(report)
+    names = next(iter(summaries.values()))
+    return columns([{"": n, **{k: v[n] for k, v in summaries.items()}} for n in names])
 
 
 VERBS = {
@@ -296,11 +266,5 @@ VERBS = {
         _show_evaluate,
         uses_tensorflow=lambda args: not args.hypotheses,
         check=_check_evaluate,
-    ),
-    "f1": Verb(
-        "score bracketed trees as EVALB does",
-        _f1_flags,
-        _f1,
-        _show_f1,
     ),
 }

@@ -14,6 +14,7 @@ from t2t_keras import registry
 from t2t_keras.cli import attention, data, describe, evaluation, training, translation
 from t2t_keras.cli.verb import Verb
 from t2t_keras.errors import UserError
+from t2t_keras.parsing import commands as parsing
 from t2t_keras.standard_error import diverted_stderr
 
 _VERBS: dict[str, Verb] = {
@@ -22,6 +23,7 @@ _VERBS: dict[str, Verb] = {
     **training.VERBS,
     **translation.VERBS,
     **evaluation.VERBS,
+    **parsing.VERBS,
     **attention.VERBS,
 }
 

@@ -13,7 +13,6 @@ from t2t_keras import registry
 from t2t_keras.cli.checks import require_directory, require_run, require_weights
 from t2t_keras.cli.decoding import (
     add_decoding_flags,
-    add_raw,
     check_decoding,
     decoding_options,
 )
@@ -254,10 +253,6 @@ def _export_flags(parser: argparse.ArgumentParser) -> None:
     )
     add_checkpoint(parser)
     add_usr_dir(parser)
-    parser.add_argument(
-        "--n_best", type=positive, metavar="N", help="outputs a sentence (default: 1)"
-    )
-    add_raw(parser)
     add_decoding_flags(parser)
 
 

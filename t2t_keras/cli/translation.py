@@ -16,7 +16,6 @@ from t2t_keras.cli.decoding import (
     Advance,
     Output,
     add_decoding_flags,
-    add_raw,
     check_decoder,
     open_decoder,
 )
@@ -25,8 +24,6 @@ from t2t_keras.cli.verb import (
     Verb,
     add_checkpoint,
     add_usr_dir,
-    positive,
-    seed,
     table,
 )
 from t2t_keras.data.files import write_lines
@@ -48,25 +45,12 @@ def _translate_flags(parser: argparse.ArgumentParser) -> None:
         "--output", metavar="FILE", help="one line for each (default: standard output)"
     )
     parser.add_argument(
-        "--n_best",
-        type=positive,
-        metavar="N",
-        help="N outputs a sentence, best first, as lines of `line number TAB rank TAB "
-        "score TAB text`, both numbers from 1",
+        "--scores",
+        action="store_true",
+        help="write lines of `line number TAB rank TAB score TAB text`, both numbers "
+        "from 1, as --n_best does above 1",
     )
-    parser.add_argument(
-        "--scores", action="store_true", help="the lines of --n_best also for N = 1"
-    )
-    add_raw(parser)
-    add_decoding_flags(parser)
-    sampling = parser.add_argument_group("sampling, in place of beam search")
-    sampling.add_argument("--sample", action="store_true", help="draw at random")
-    sampling.add_argument("--temperature", type=float, help="divides the logits")
-    sampling.add_argument("--top_k", type=positive, help="among the K likeliest pieces")
-    sampling.add_argument(
-        "--top_p", type=float, help="among the likeliest of this probability together"
-    )
-    sampling.add_argument("--seed", type=seed, help="of the draws")
+    add_decoding_flags(parser, sampling=True)
 
 
 def _check_translate(args: argparse.Namespace) -> None:
@@ -138,8 +122,7 @@ def _write(
 def _show_translate(result: dict[str, Any]) -> str:
     if result.get("repaired"):
         share = f"{result['repaired']:.1%} of the outputs"
-        message = f"{share} were no trees over the words and were repaired"
-        print(message, file=sys.stderr)
+        print(f"{share} were malformed and were repaired", file=sys.stderr)
     return ""
 
 

@@ -1,6 +1,6 @@
 """Raw text to vocabulary and sharded TFRecords, and TFRecords to batches.
 
-`sources` and `treebank` yield pairs of texts. `datagen` turns them into a data
+`sources` yields pairs of texts. `datagen` turns them into a data
 directory, by one `job` or several, with the help of `vocabulary`, `cleaning` and
 `duplicates` (what is dropped as noise), `task` and `share` (the work of several
 machines), `encoding`, `example`, `tfrecord`, `shuffle` (the global order in

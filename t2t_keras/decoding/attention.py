@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from t2t_keras.decoding.text_form import is_blank
+from t2t_keras.decoding.texts import is_blank
 from t2t_keras.decoding.translator import Translator
 from t2t_keras.errors import UserError
 

@@ -1,7 +1,7 @@
 """What a search may generate: one hook, and the constraints everyone needs."""
 
-from collections.abc import Iterable, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Protocol, TypeAlias
 
 import tensorflow as tf
 
@@ -12,7 +12,7 @@ class Constraint(Protocol):
     """Rules out continuations during beam search or sampling.
 
     A constraint sees what the model sees. It makes a state from the source, says at
-    every step which pieces each beam may take, and follows the beams as they are
+    every step which tokens each beam may take, and follows the beams as they are
     reordered and extended. The state is any nest of tensors. Pieces that are ruled out
     do not change the log-probabilities of the others: a constraint restricts the
     search, not the model, so scores still are those of teacher forcing.
@@ -24,7 +24,7 @@ class Constraint(Protocol):
         """Returns the state before the first step, for source ids [B, S]."""
 
     def mask(self, state: Any, position: tf.Tensor) -> tf.Tensor:
-        """Returns where a piece is allowed at this position (from 0).
+        """Returns where a token is allowed at this position (from 0).
 
         The result is boolean and broadcasts to [B, K, V].
         """
@@ -35,8 +35,16 @@ class Constraint(Protocol):
         Args:
             state: before the step.
             parents: [B, K]; beam k now continues what was beam `parents[b, k]`.
-            tokens: [B, K], the piece that beam k took.
+            tokens: [B, K], the token that beam k took.
         """
+
+
+# What `Problem.constraint` returns. From the texts [B] of the sources and the maximum
+# lengths [B] of the outputs it makes the constraint of a batch, in the graph, and the
+# maximum lengths, raised where nothing that is allowed would be short enough.
+BatchConstraint: TypeAlias = Callable[
+    [tf.Tensor, tf.Tensor], tuple[Constraint, tf.Tensor]
+]
 
 
 class AllOf:
@@ -78,12 +86,12 @@ class _Stateless:
         return state
 
 
-class BannedPieces(_Stateless):
-    """Never generates certain pieces."""
+class BannedTokens(_Stateless):
+    """Never generates certain tokens."""
 
-    def __init__(self, pieces: Iterable[int], vocab_size: int) -> None:
-        banned = frozenset(pieces)
-        self._allowed = [piece not in banned for piece in range(vocab_size)]
+    def __init__(self, tokens: Iterable[int], vocab_size: int) -> None:
+        banned = frozenset(tokens)
+        self._allowed = [token not in banned for token in range(vocab_size)]
 
     def mask(self, state: Any, position: tf.Tensor) -> tf.Tensor:
         """Returns [V]: all but the banned."""
@@ -92,7 +100,7 @@ class BannedPieces(_Stateless):
 
 
 class MinimumLength(_Stateless):
-    """Never ends an output before it has so many pieces, EOS not counted."""
+    """Never ends an output before it has so many tokens, EOS not counted."""
 
     def __init__(self, length: int | tf.Tensor, vocab_size: int) -> None:
         self._length = length
@@ -107,7 +115,7 @@ class MinimumLength(_Stateless):
 
 
 class ForcedPrefix:
-    """Begins each sentence's output with given pieces, its own for every sentence."""
+    """Begins each output with given tokens, which may differ between sentences."""
 
     def __init__(
         self, prefixes: tf.Tensor | Sequence[Sequence[int]], vocab_size: int
@@ -122,7 +130,7 @@ class ForcedPrefix:
         return tf.pad(self._prefixes, [[0, 0], [0, 1]], constant_values=PAD)
 
     def mask(self, state: Any, position: tf.Tensor) -> tf.Tensor:
-        """Returns [B, 1, V]: the prefix's piece at this position, or all."""
+        """Returns [B, 1, V]: the prefix's token at this position, or all."""
         last = tf.shape(state)[1] - 1
         forced = tf.gather(state, tf.minimum(position, last), axis=1)[:, None, None]
         return tf.logical_or(forced == PAD, forced == tf.range(self._vocab_size))

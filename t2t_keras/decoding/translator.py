@@ -1,7 +1,6 @@
 """Translator: a list of texts in, their translations out."""
 
 import dataclasses
-import functools
 import logging
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -12,25 +11,20 @@ import tensorflow as tf
 from t2t_keras.backend import require_tensorflow
 from t2t_keras.decoding.batching import batches, padded
 from t2t_keras.decoding.beam_search import Hypotheses, beam_search
-from t2t_keras.decoding.brackets import (
-    BalancedBrackets,
-    BracketPieces,
-    shortest_trees,
-)
 from t2t_keras.decoding.constraint import (
     AllOf,
+    BatchConstraint,
     Constraint,
     ForcedPrefix,
     MinimumLength,
 )
-from t2t_keras.decoding.options import DecodingOptions
+from t2t_keras.decoding.options import DecodingOptions, constraint_name
 from t2t_keras.decoding.sampling import sample
 from t2t_keras.decoding.scoring import Score, score_targets
-from t2t_keras.decoding.text_form import checked_texts, is_blank, text_form
+from t2t_keras.decoding.texts import checked_texts, is_blank
 from t2t_keras.errors import UserError
 from t2t_keras.model.transformer import Transformer
 from t2t_keras.problem import Problem
-from t2t_keras.text.punctuation import word_kinds
 from t2t_keras.text.tokenizer import EOS, Tokenizer
 
 _log = logging.getLogger(__name__)
@@ -40,12 +34,11 @@ class Hypothesis(NamedTuple):
     """One output.
 
     Attributes:
-        text: after the problem's `postprocess`.
+        text: one line, as the problem's text form has it.
         score: log-probability over length penalty.
         log_prob: log-probability.
-        ids: the pieces; the last is EOS unless the output reached its limit.
-        is_repaired: of a problem of trees: the pieces were no tree over the words, and
-            the text is that of `Brackets.repair`.
+        ids: the tokens; the last is EOS unless the output reached its limit.
+        is_repaired: whether the text form had to repair what the model wrote.
     """
 
     text: str
@@ -56,7 +49,7 @@ class Hypothesis(NamedTuple):
 
     @property
     def tokens(self) -> int:
-        """Number of pieces, EOS included."""
+        """Number of tokens, EOS included."""
         return len(self.ids)
 
 
@@ -74,9 +67,7 @@ class Translator:
     A blank input (nothing but white space) has the empty output, with score 0. An
     output is one line: a line break in it becomes a space.
 
-    The inputs of a problem of trees are words with white space between them, or raw
-    sentences with the option `raw`; every output is a tree over exactly these
-    words.
+    What inputs and outputs look like is for the problem's text form to say.
 
     Attributes:
         options: the defaults of every call.
@@ -96,7 +87,8 @@ class Translator:
         self.target_tokenizer = target_tokenizer
         self.options = DecodingOptions.of(problem)
         self._graphs: dict[Any, Callable] = {}
-        self._form = text_form(problem)
+        self._constraint: BatchConstraint | None = None
+        self._form = problem.text_form
 
     def translate(
         self,
@@ -139,35 +131,56 @@ class Translator:
             options["n_best"] = n
         chosen = self.choose(**options)
         texts = checked_texts(texts)
+        forced = None
         if prefixes is not None:
             prefixes = checked_texts(prefixes, "prefixes")
             if len(prefixes) != len(texts):
                 raise UserError(f"{len(texts)} texts but {len(prefixes)} prefixes")
-        advance = advance or (lambda inputs: None)
-
+            encoded = self.target_tokenizer.encode_batch(prefixes)
+            forced = [ids[:-1] for ids in encoded]  # without EOS
         texts = [self._form.source_text(text, chosen.raw) for text in texts]
-        numbers = [i for i, text in enumerate(texts) if not is_blank(text)]
-        sources = self._encode_sources(
-            [texts[i] for i in numbers], [before + i for i in numbers], chosen
+        ids = self.source_tokenizer.encode_batch(texts)
+        return self.decode(
+            ids, texts, forced, before=before, advance=advance, **options
         )
-        forced = None
-        if prefixes is not None:
-            wanted = self.target_tokenizer.encode_batch([prefixes[i] for i in numbers])
-            forced = [ids[:-1] for ids in wanted]  # without EOS
 
+    def decode(
+        self,
+        ids: Sequence[Sequence[int]],
+        texts: Sequence[str],
+        prefixes: Sequence[Sequence[int]] | None = None,
+        *,
+        before: int = 0,
+        advance: Callable[[int], None] | None = None,
+        **options: Any,
+    ) -> list[list[Hypothesis]]:
+        """Returns the outputs of sources that are encoded already, as `n_best` does.
+
+        Args:
+            ids: of each source, EOS last.
+            texts: the same sources as texts, for text form and constraint.
+            prefixes: for each source, the ids that its output has to begin with.
+            before: see `n_best`.
+            advance: see `n_best`.
+            **options: see `DecodingOptions`.
+        """
+        chosen = self.choose(**options)
+        advance = advance or (lambda inputs: None)
+        numbers = [i for i, text in enumerate(texts) if not is_blank(text)]
+        sources = self._cut([ids[i] for i in numbers], numbers, before, chosen)
         results = [[Hypothesis("", 0.0, 0.0, ())] for _ in texts]
         advance(len(texts) - len(numbers))
-        for batch in batches([len(ids) for ids in sources], chosen.batch_tokens):
+        for batch in batches([len(source) for source in sources], chosen.batch_tokens):
+            lines = [numbers[i] for i in batch]
             hypotheses = self._decode(
                 [sources[i] for i in batch],
-                [texts[numbers[i]].split(" ") for i in batch],
-                None if forced is None else [forced[i] for i in batch],
-                [numbers[i] for i in batch],
+                [texts[line] for line in lines],
+                None if prefixes is None else [prefixes[line] for line in lines],
+                lines,
                 chosen,
             )
-            for row, i in enumerate(batch):
-                source = texts[numbers[i]]
-                results[numbers[i]] = self._outputs(source, hypotheses, row)
+            for row, line in enumerate(lines):
+                results[line] = self._outputs(texts[line], hypotheses, row)
             advance(len(batch))
         return results
 
@@ -176,11 +189,11 @@ class Translator:
     ) -> list[Score]:
         """Returns how probable the model finds each target, given its source.
 
-        The targets of a problem of trees are bracketed trees.
+        The targets are such as `translate` returns.
 
         Raises:
             UserError: sources or targets are not lists of strings, or not of equal
-                length, or a target is not a tree over the words of its source.
+                length, or the text form refuses a target.
         """
         sources = checked_texts(sources, "sources")
         targets = checked_texts(targets, "targets")
@@ -191,7 +204,8 @@ class Translator:
             )
         chosen = self.choose(**options)
         sources = [self._form.source_text(text, chosen.raw) for text in sources]
-        source_ids = self._encode_sources(sources, range(len(sources)), chosen)
+        source_ids = self.source_tokenizer.encode_batch(sources)
+        source_ids = self._cut(source_ids, range(len(sources)), 0, chosen)
         wanted = map(self._form.target_text, sources, targets)
         target_ids = self.target_tokenizer.encode_batch(list(wanted))
         lengths = [
@@ -216,71 +230,90 @@ class Translator:
             UserError: a value is impossible or does not suit the problem.
         """
         chosen = dataclasses.replace(self.options, **options)
-        if chosen.raw and self.problem.output != "trees":
+        if chosen.raw and not self._form.splits_raw_text:
             raise UserError(
-                f"raw is for problems of trees; '{self.problem.name}' has none"
+                f"raw: problem '{self.problem.name}' takes every input as it is; leave "
+                "it out"
             )
-        if chosen.constraint == "brackets":
-            _ = self.bracket_pieces  # raises
+        if isinstance(chosen.constraint, str):
+            _ = self._batch_constraint(chosen.constraint)  # raises
         return chosen
 
     def restrict(
         self,
         options: DecodingOptions,
-        kinds: tf.Tensor,
-        limits: tf.Tensor,
+        texts: tf.Tensor,
+        max_length: tf.Tensor,
         min_length: int | tf.Tensor,
     ) -> tuple[tf.Tensor, list[Constraint]]:
         """Returns what the options allow an output to be, in a graph.
 
         Args:
             options: the options.
-            kinds: [B, W] int32, of each source's words, as for `BalancedBrackets`.
-            limits: [B] int32, most pieces of each output.
+            texts: [B] strings, the sources as the text form has them.
+            max_length: [B] int32, most tokens of each output.
             min_length: the option; may be a tensor.
 
         Returns:
-            The limits, raised where nothing allowed would be short enough, and the
-            constraints.
+            The maximum lengths, raised where nothing allowed would be short enough,
+            and the constraints.
         """
         constraints: list[Constraint] = [
             MinimumLength(min_length, self.target_tokenizer.vocab_size)
         ]
-        if options.constraint == "brackets":
-            limits = tf.maximum(limits, shortest_trees(kinds))
-            constraints.append(BalancedBrackets(self.bracket_pieces, kinds, limits))
-        elif options.constraint != "none":
+        if not isinstance(options.constraint, str):
             constraints.append(options.constraint)
-        return limits, constraints
+        elif for_batch := self._batch_constraint(options.constraint):
+            constraint, max_length = for_batch(texts, max_length)
+            constraints.append(constraint)
+        return max_length, constraints
 
-    @functools.cached_property
-    def bracket_pieces(self) -> BracketPieces:
-        """What the target's pieces are as brackets; `UserError` if they are none."""
-        return BracketPieces.of(self.problem.symbols, self.target_tokenizer)
+    def _batch_constraint(self, name: str) -> BatchConstraint | None:
+        """Returns the problem's constraint, made for the target's tokenizer.
 
-    def _encode_sources(
-        self, texts: Sequence[str], numbers: Sequence[int], options: DecodingOptions
-    ) -> list[list[int]]:
-        """Returns the pieces of each text, cut where there are too many."""
-        encoded = self.source_tokenizer.encode_batch(list(texts))
+        Raises:
+            UserError: the problem has none of that name, or the tokenizer does not
+                suit it.
+        """
+        if name == "none":
+            return None
+        if name != constraint_name(self.problem):
+            known = dict.fromkeys((constraint_name(self.problem), "none"))
+            raise UserError(
+                f"constraint: problem '{self.problem.name}' has no '{name}'; the "
+                f"choice is {' or '.join(known)}"
+            )
+        if self._constraint is None:
+            self._constraint = self.problem.constraint(
+                self.problem, self.target_tokenizer
+            )
+        return self._constraint
+
+    def _cut(
+        self,
+        sources: Sequence[Sequence[int]],
+        numbers: Sequence[int],
+        before: int,
+        options: DecodingOptions,
+    ) -> list[Sequence[int]]:
+        """Returns the ids of each source, cut where there are too many."""
         most = options.max_source_length
-        for i, ids in enumerate(encoded):
+        for number, ids in zip(numbers, sources, strict=True):
             if len(ids) > most:
-                encoded[i] = [*ids[: most - 1], EOS]
                 _log.warning(
                     "input %d has %d tokens; all after the first %d are left out "
                     "(max_source_length)",
-                    numbers[i] + 1,
+                    before + number + 1,
                     len(ids),
                     most - 1,
                 )
-        return encoded
+        return [ids if len(ids) <= most else [*ids[: most - 1], EOS] for ids in sources]
 
     def _decode(
         self,
-        sources: list[list[int]],
-        words: list[list[str]],
-        prefixes: list[list[int]] | None,
+        sources: list[Sequence[int]],
+        texts: list[str],
+        prefixes: list[Sequence[int]] | None,
         numbers: list[int],
         options: DecodingOptions,
     ) -> Hypotheses:
@@ -290,9 +323,6 @@ class Translator:
             max(len(source) + options.extra_length, len(prefix) + 1, 1)
             for source, prefix in zip(sources, forced, strict=True)
         ]
-        kinds: list[list[int]] = [[] for _ in words]
-        if options.constraint == "brackets":
-            kinds = [word_kinds(row) for row in words]
         graph = self._graph(
             (options.sampling, options.constraint, prefixes is not None),
             lambda: self._build_decoding(options, prefixes is not None),
@@ -300,12 +330,15 @@ class Translator:
         hypotheses = graph(
             {
                 "source": padded(sources),
-                "kinds": padded(kinds),
+                "texts": tf.constant(texts),
                 "prefix": padded(forced),
                 "limit": np.array(limits, np.int32),
                 "seed": np.array([(options.seed, i) for i in numbers], np.int32),
             },
-            {name: getattr(options, name) for name in _NUMBERS},
+            {
+                name: getattr(options, name)
+                for name in DecodingOptions.names("is_tensor")
+            },
         )
         return Hypotheses(*(tensor.numpy() for tensor in hypotheses))
 
@@ -318,12 +351,11 @@ class Translator:
             *(array[row] for array in hypotheses), strict=True
         ):
             if length or not outputs:
-                pieces = tuple(ids[:length].tolist())
-                text = self.target_tokenizer.decode(pieces).replace("\n", " ")
-                text, is_repaired = self._form.repaired(source, text)
-                text = self.problem.postprocess(source, text)
+                tokens = tuple(ids[:length].tolist())
+                text = self.target_tokenizer.decode(tokens).replace("\n", " ")
+                text, is_repaired = self._form.output_text(source, text)
                 outputs.append(
-                    Hypothesis(text, float(score), float(log_prob), pieces, is_repaired)
+                    Hypothesis(text, float(score), float(log_prob), tokens, is_repaired)
                 )
         return outputs
 
@@ -337,19 +369,22 @@ class Translator:
         """Returns the function that decodes a batch; numbers and shapes may vary."""
         batch_spec = {
             "source": tf.TensorSpec([None, None], tf.int32),
-            "kinds": tf.TensorSpec([None, None], tf.int32),
+            "texts": tf.TensorSpec([None], tf.string),
             "prefix": tf.TensorSpec([None, None], tf.int32),
             "limit": tf.TensorSpec([None], tf.int32),
             "seed": tf.TensorSpec([None, 2], tf.int32),
         }
-        number_spec = {name: tf.TensorSpec([], kind) for name, kind in _NUMBERS.items()}
+        number_spec = {
+            name: tf.TensorSpec([], dtype)
+            for name, dtype in DecodingOptions.dtypes("is_tensor").items()
+        }
 
         @tf.function(input_signature=[batch_spec, number_spec])
         def decode(
             batch: dict[str, tf.Tensor], numbers: dict[str, tf.Tensor]
         ) -> Hypotheses:
             limits, constraints = self.restrict(
-                options, batch["kinds"], batch["limit"], numbers["min_length"]
+                options, batch["texts"], batch["limit"], numbers["min_length"]
             )
             if has_prefixes:
                 vocab_size = self.target_tokenizer.vocab_size
@@ -386,15 +421,3 @@ class Translator:
             lambda source, target: score_targets(self.model, source, target),
             input_signature=[ids, ids],
         )
-
-
-# The options that are numbers of the graph: another value needs no new trace.
-_NUMBERS = {
-    "beam_size": tf.int32,
-    "n_best": tf.int32,
-    "alpha": tf.float32,
-    "min_length": tf.int32,
-    "temperature": tf.float32,
-    "top_k": tf.int32,
-    "top_p": tf.float32,
-}

@@ -1,8 +1,6 @@
-"""Scores of finished outputs, computed as the field quotes them.
+"""How good a model is on held-out data.
 
-`bleu` has BLEU by sacreBLEU and by the paper's own pipeline, chrF and TER; `moses` has
-the scripts of that pipeline; `bracket_f1`
-scores constituency trees exactly as the EVALB program does, under parameters that
-`evalb_parameters` holds and reads from EVALB's .prm files, and `evalb_report` prints
-them likewise; `metrics` picks the figures that a problem is judged by.
+`evaluator` computes the loss on a split and decodes and scores it, for one checkpoint;
+`validation` does so again and again during training and keeps the best checkpoint;
+`follow` does so for every checkpoint of a run, as training goes on or afterwards.
 """

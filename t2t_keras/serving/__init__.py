@@ -1,5 +1,4 @@
-"""Trained models as files that other programs run: `saved_model` writes them.
+"""Trained models as files that other programs run.
 
-`text_form_graph` is what the graph does to texts, and to sentences and trees; `client`
-runs what was written; `export_dir` is where it is written.
+`saved_model` writes them, `export_dir` is where; `client` runs what was written.
 """

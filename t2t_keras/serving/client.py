@@ -1,5 +1,6 @@
 """A client of the exported model, in Python: texts in, n-best texts out."""
 
+import dataclasses
 import logging
 import math
 from collections.abc import Callable, Sequence
@@ -10,7 +11,8 @@ import tensorflow as tf
 import tensorflow_text  # noqa: F401  (the tokenizers' operations)
 
 from t2t_keras.decoding.batching import batches
-from t2t_keras.decoding.text_form import checked_texts
+from t2t_keras.decoding.options import DecodingOptions
+from t2t_keras.decoding.texts import checked_texts
 from t2t_keras.errors import UserError
 from t2t_keras.serving.export_dir import is_export
 
@@ -44,8 +46,8 @@ class ExportedTranslator:
 
     For texts it takes the place of the `Translator` that was exported. `beam_size`,
     `n_best` and `alpha` may be given to any call; those of the export are the defaults.
-    Every other option is built in, prefixes cannot be forced, a hypothesis has text and
-    score only, and the outputs are those before the problem's `postprocess`.
+    Every other option is built in, prefixes cannot be forced, and a hypothesis has text
+    and score only.
 
     Args:
         export_dir: the directory of the export.
@@ -125,7 +127,7 @@ class ExportedTranslator:
     def score(self, sources: Sequence[str], targets: Sequence[str]) -> "list[Score]":
         """Returns how probable the model finds each target, given its source.
 
-        The targets of a problem of trees are symbols, as `text.linearise` writes them.
+        The targets are as in the training data (see `export_saved_model`).
 
         Raises:
             UserError: sources or targets are not lists of strings, or not of equal
@@ -171,11 +173,14 @@ class ExportedTranslator:
                     f"{', '.join(chosen)}"
                 )
             chosen[name] = tf.cast(value, chosen[name].dtype)
-        for name in ("beam_size", "n_best"):
-            if chosen[name] < 1:
-                raise UserError(f"{name} must be at least 1")
-        if not math.isfinite(chosen["alpha"]):
-            raise UserError("alpha must be a finite number")
+        for field in dataclasses.fields(DecodingOptions):
+            if field.name not in chosen:
+                continue
+            value, least = chosen[field.name], field.metadata["least"]
+            if least is not None and value < least:
+                raise UserError(f"{field.name} must be at least {least}")
+            if not math.isfinite(value):
+                raise UserError(f"{field.name} must be a finite number")
         if chosen["n_best"] > chosen["beam_size"]:
             raise UserError(
                 f"--n_best {chosen['n_best']} is more than the beam size, "

@@ -1,5 +1,6 @@
 """SavedModel: strings to n-best strings, in TensorFlow Serving, C++ or Python."""
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -7,18 +8,11 @@ import tensorflow as tf
 
 from t2t_keras.decoding.beam_search import Hypotheses, beam_search
 from t2t_keras.decoding.constraint import AllOf
-from t2t_keras.decoding.options import DecodingOptions
+from t2t_keras.decoding.options import DecodingOptions, constraint_name
 from t2t_keras.decoding.scoring import score_targets
 from t2t_keras.decoding.translator import Translator
 from t2t_keras.errors import UserError
 from t2t_keras.serving.export_dir import replaced, require_free
-from t2t_keras.serving.text_form_graph import (
-    PlainTextGraph,
-    TextFormGraph,
-    TreesGraph,
-)
-from t2t_keras.text.graph_ids import CPU
-from t2t_keras.text.punctuation_graph import PunctuationGraph
 from t2t_keras.text.tokenizer import EOS, PAD
 
 # The characters that Python's `str.strip` removes.
@@ -54,21 +48,16 @@ def export_saved_model(
       or all 0 -> `ids` [B, n, T], `scores` [B, n], `lengths` [B, n]; no operation of
       TensorFlow Text in it;
     - `score`: `texts` [B], `targets` [B] -> `log_prob` [B], `tokens` [B], and
-      `is_truncated` [B] as above; of a problem of trees the targets are symbols, as
-      `text.linearise` writes them;
+      `is_truncated` [B] as above; the targets are as in the training data, which for
+      some problems are not what `translate` returns (`TextForm.target_text`);
     - `options`: nothing -> `beam_size`, `n_best` and `alpha` as given here.
 
     Impossible inputs raise `tf.errors.InvalidArgumentError`, which names the input.
 
-    The outputs are those of `Translator.n_best` before the problem's `postprocess`,
-    which is Python and cannot be part of a graph. Where there are fewer than n, the
-    places left over have the empty text and score -inf.
-
-    Of a problem of trees the outputs are bracketed trees with the words in them, as
-    `text.linearise.restore_text` makes them. The texts are words with white space
-    between them, or raw sentences with the option `raw`. The search is constrained to
-    trees (`decoding.brackets`), since nothing in the graph repairs an output;
-    `translate_ids` decodes the source to count its words.
+    The outputs are those of `Translator.n_best`. Where there are fewer than n, the
+    places left over have the empty text and score -inf. Nothing in the graph repairs an
+    output: a problem whose text form does so is exported with its constraint only.
+    Where there is a constraint, `translate_ids` decodes the source for it.
 
     The directory appears whole or not at all: it is written as `.NAME.incomplete`
     beside it. TensorFlow Serving wants it to be named by a number: `models/ende/1`.
@@ -84,16 +73,18 @@ def export_saved_model(
 
     Raises:
         UserError: `export_dir` is not empty, and is no export or not to be
-            overwritten; or options are impossible, or trees are to be exported without
-            their constraint.
+            overwritten; or options are impossible, or the problem's constraint is left
+            out where outputs may need repair.
     """
     chosen = translator.choose(**options)
     if chosen.sampling:
         raise UserError("a SavedModel decodes by beam search; leave out sampling")
-    has_trees = translator.problem.output == "trees"
-    if has_trees and chosen.constraint != "brackets":
+    problem = translator.problem
+    needed = constraint_name(problem)
+    if problem.text_form.repairs_outputs and chosen.constraint != needed:
         raise UserError(
-            "a SavedModel of trees needs the constraint 'brackets'; give no other"
+            f"constraint: a SavedModel of problem '{problem.name}' needs '{needed}', "
+            "for nothing in it repairs an output; give no other"
         )
     require_free(Path(export_dir), overwrite)
 
@@ -101,11 +92,6 @@ def export_saved_model(
     with replaced(Path(export_dir)) as new:
         tf.saved_model.save(module, str(new), signatures=module.signatures())
         return sum(path.stat().st_size for path in new.rglob("*") if path.is_file())
-
-
-_IDS = tf.TensorSpec([None, None], tf.int32)
-_INTEGER = tf.TensorSpec([], tf.int32)
-_NUMBER = tf.TensorSpec([], tf.float32)
 
 
 class _Served(tf.Module):
@@ -121,78 +107,54 @@ class _Served(tf.Module):
         self._weights = [variable.value for variable in translator.model.variables]
         self._source_tokenizer = translator.source_tokenizer.graph()
         self._target_tokenizer = translator.target_tokenizer.graph()
-        self._punctuation = PunctuationGraph()
-        self._form: TextFormGraph = PlainTextGraph(self._target_tokenizer)
-        if translator.problem.output == "trees":
-            self._form = TreesGraph(
-                translator.problem.symbols,
-                translator.target_tokenizer,
-                options.raw,
-                self._punctuation,
-            )
+        self._form = translator.problem.text_form
 
     def signatures(self) -> dict[str, Any]:
         """Returns the functions to serve, by name."""
         named = {
             tf.saved_model.DEFAULT_SERVING_SIGNATURE_DEF_KEY: self.serve,
-            "translate": self.translate,
             "translate_ids": self.translate_ids,
             "score": self.score,
             "options": self.options,
         }
-        return {name: f.get_concrete_function() for name, f in named.items()}
+        functions = {name: f.get_concrete_function() for name, f in named.items()}
+        inputs = {
+            name: tf.TensorSpec([], dtype, name)
+            for name, dtype in DecodingOptions.dtypes("is_served").items()
+        }
+        texts = tf.TensorSpec([None], tf.string, "texts")
+        functions["translate"] = self.translate.get_concrete_function(texts, **inputs)
+        return functions
 
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string, "texts")])
     def serve(self, texts: tf.Tensor) -> dict[str, tf.Tensor]:
         """Texts to n-best texts, with the options of the export."""
-        options = self._options
-        return self.translate(texts, options.beam_size, options.n_best, options.alpha)
+        return self.translate(texts, **self._defaults())
 
-    @tf.function(
-        input_signature=[
-            tf.TensorSpec([None], tf.string, "texts"),
-            tf.TensorSpec([], tf.int32, "beam_size"),
-            tf.TensorSpec([], tf.int32, "n_best"),
-            tf.TensorSpec([], tf.float32, "alpha"),
-        ]
-    )
-    def translate(
-        self,
-        texts: tf.Tensor,
-        beam_size: tf.Tensor,
-        n_best: tf.Tensor,
-        alpha: tf.Tensor,
-    ) -> dict[str, tf.Tensor]:
-        """Texts to n-best texts."""
+    @tf.function
+    def translate(self, texts: tf.Tensor, **numbers: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Texts to n-best texts; the options that are served are inputs, too."""
         # A blank text becomes a row without tokens, whose output is empty.
         is_blank = tf.strings.regex_full_match(texts, _BLANK)
-        texts = self._form.source_texts(texts)
+        texts = self._form.source_texts(texts, self._options.raw)
         ids, is_truncated = self._encode_sources(texts)
         ids = tf.where(is_blank[:, None], PAD, ids)
-        kinds = tf.zeros_like(ids)
-        if self._options.constraint == "brackets":
-            kinds = self._word_kinds(texts)
-        found = self._search(ids, kinds, beam_size, n_best, alpha)
-        outputs = self._form.outputs(texts, found.ids)
+        found = self._search(ids, texts, numbers)
         return {
-            "texts": outputs,
+            "texts": self._form.output_texts(texts, self._decode(found.ids)),
             "scores": found.scores,
             "is_truncated": is_truncated & ~is_blank,
         }
 
     @tf.function(input_signature=[tf.TensorSpec([None, None], tf.int32, "ids")])
     def translate_ids(self, ids: tf.Tensor) -> dict[str, tf.Tensor]:
-        """Pieces to n-best pieces, with the options of the export."""
-        options = self._options
+        """Ids to n-best ids, with the options of the export."""
         with tf.control_dependencies(self._ids_assertions(ids)):
             ids = tf.identity(ids)
-        kinds = tf.zeros_like(ids)
-        if options.constraint == "brackets":
+        texts = tf.fill(tf.shape(ids)[:1], "")
+        if self._options.constraint != "none":
             texts = self._source_tokenizer.decode(ids)
-            kinds = self._word_kinds(texts)
-        found = self._search(
-            ids, kinds, options.beam_size, options.n_best, options.alpha
-        )
+        found = self._search(ids, texts, self._defaults())
         return {"ids": found.ids, "scores": found.scores, "lengths": found.lengths}
 
     @tf.function(
@@ -210,7 +172,8 @@ class _Served(tf.Module):
         with tf.control_dependencies([are_pairs]):
             texts, targets = tf.identity(texts), tf.identity(targets)
         target_ids = self._target_tokenizer.encode(targets).to_tensor(PAD)
-        source_ids, is_truncated = self._encode_sources(self._form.source_texts(texts))
+        texts = self._form.source_texts(texts, self._options.raw)
+        source_ids, is_truncated = self._encode_sources(texts)
         scores = score_targets(self._translator.model, source_ids, target_ids)
         return {
             "log_prob": scores.log_probs,
@@ -221,52 +184,49 @@ class _Served(tf.Module):
     @tf.function(input_signature=[])
     def options(self) -> dict[str, tf.Tensor]:
         """The options of the export that `translate` takes as inputs."""
+        return self._defaults()
+
+    def _defaults(self) -> dict[str, tf.Tensor]:
+        """Returns the options that are served, as constants."""
         return {
-            "beam_size": tf.constant(self._options.beam_size),
-            "n_best": tf.constant(self._options.n_best),
-            "alpha": tf.constant(self._options.alpha),
+            name: tf.constant(getattr(self._options, name), dtype)
+            for name, dtype in DecodingOptions.dtypes("is_served").items()
         }
 
-    @tf.function(input_signature=[_IDS, _IDS, _INTEGER, _INTEGER, _NUMBER])
     def _search(
-        self,
-        ids: tf.Tensor,
-        kinds: tf.Tensor,
-        beam_size: tf.Tensor,
-        n_best: tf.Tensor,
-        alpha: tf.Tensor,
+        self, ids: tf.Tensor, texts: tf.Tensor, numbers: dict[str, tf.Tensor]
     ) -> Hypotheses:
-        """Beam search with the limits of the translator."""
+        """Beam search with the limits of the translator.
+
+        Args:
+            ids: of the sources, [B, S] int32.
+            texts: the sources, [B] strings.
+            numbers: the options that are served.
+        """
         options = self._options
-        assertions = [
-            _require(beam_size >= 1, "beam_size must be at least 1"),
-            _require(n_best >= 1, "n_best must be at least 1"),
-            _require(n_best <= beam_size, "n_best must be at most beam_size"),
-            _require(tf.math.is_finite(alpha), "alpha must be a finite number"),
-        ]
-        with tf.control_dependencies(assertions):
-            ids, beam_size, n_best, alpha = map(
-                tf.identity, (ids, beam_size, n_best, alpha)
-            )
+        with tf.control_dependencies(_assertions(numbers)):
+            ids = tf.identity(ids)
+            numbers = {name: tf.identity(value) for name, value in numbers.items()}
         lengths = tf.math.count_nonzero(ids, axis=1, dtype=tf.int32)
         limits = tf.maximum(lengths + options.extra_length, 1)
         limits, constraints = self._translator.restrict(
-            options, kinds, limits, options.min_length
+            options, texts, limits, options.min_length
         )
         return beam_search(
             self._translator.model,
             ids,
-            beam_size=beam_size,
-            alpha=alpha,
+            beam_size=numbers["beam_size"],
+            alpha=numbers["alpha"],
             max_length=tf.where(lengths == 0, 0, limits),
-            n_best=n_best,
+            n_best=numbers["n_best"],
             constraint=AllOf(constraints),
         )
 
-    def _word_kinds(self, texts: tf.Tensor) -> tf.Tensor:
-        """Returns what the constraint "brackets" has to know of the words of texts."""
-        with tf.device(CPU):
-            return self._punctuation.kinds(tf.strings.split(texts, " "))
+    def _decode(self, ids: tf.Tensor) -> tf.Tensor:
+        """Returns the texts [B, n] of ids [B, n, T], one line each."""
+        batch, n, length = tf.unstack(tf.shape(ids))
+        texts = self._target_tokenizer.decode(tf.reshape(ids, [batch * n, length]))
+        return tf.reshape(tf.strings.regex_replace(texts, "\n", " "), [batch, n])
 
     def _ids_assertions(self, ids: tf.Tensor) -> list[tf.Operation]:
         """Returns what must hold for the source ids [B, S] of a user."""
@@ -297,6 +257,23 @@ class _Served(tf.Module):
         end = tf.fill([tf.size(texts), 1], EOS)
         ids = tf.concat([without_end[:, :most], end], axis=1).to_tensor(PAD)
         return ids, tf.cast(without_end.row_lengths(), tf.int32) > most
+
+
+def _assertions(numbers: dict[str, tf.Tensor]) -> list[tf.Operation]:
+    """Returns what must hold for the options that a user gave."""
+    conditions = []
+    for field in dataclasses.fields(DecodingOptions):
+        if field.name not in numbers:
+            continue
+        value, least = numbers[field.name], field.metadata["least"]
+        if least is not None:
+            message = f"{field.name} must be at least {least}"
+            conditions.append(_require(value >= least, message))
+        if value.dtype.is_floating:
+            message = f"{field.name} must be a finite number"
+            conditions.append(_require(tf.math.is_finite(value), message))
+    fits = numbers["n_best"] <= numbers["beam_size"]
+    return [*conditions, _require(fits, "n_best must be at most beam_size")]
 
 
 def _require(condition: tf.Tensor, message: str) -> tf.Operation:

@@ -1,5 +1,7 @@
 """SentencePiece in the TensorFlow graph, by TensorFlow Text."""
 
+import hashlib
+
 import tensorflow as tf
 import tensorflow_text
 
@@ -17,10 +19,13 @@ class SentencePieceGraph(tf.Module):
 
     def __init__(self, model: bytes) -> None:
         super().__init__(name="sentence_piece")
+        # The operation's name is the resource's when a SavedModel is loaded, and two
+        # vocabularies of one name would be one. (A digest, too, for two SavedModels.)
+        name = f"vocabulary_{hashlib.sha256(model).hexdigest()[:16]}"
         # It remarks that there is no normalisation, which is meant.
         with tf.device(CPU), tf.init_scope(), diverted_stderr():
             self._tokenizer = tensorflow_text.SentencepieceTokenizer(
-                model=model, out_type=tf.int32, add_eos=True
+                model=model, out_type=tf.int32, add_eos=True, name=name
             )
             self._vocab_size = int(self._tokenizer.vocab_size())
             self._newline = int(self._tokenizer.string_to_id(NEWLINE_PIECE))

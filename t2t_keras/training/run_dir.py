@@ -164,8 +164,7 @@ class RunDirectory:
                 raise
             registry.load_usr_dir(usr_dir)
             problem = registry.problem(name)
-        symbols = tuple(self.config.symbols) or problem.symbols
-        return problem.replace(symbols=symbols)
+        return problem.with_symbols(self.config.symbols or problem.symbols)
 
     @functools.cached_property
     def tokenizers(self) -> tuple[Tokenizer, Tokenizer]:

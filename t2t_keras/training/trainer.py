@@ -15,6 +15,8 @@ from t2t_keras.data.manifest import Manifest
 from t2t_keras.data.pipeline import elements, training_batches
 from t2t_keras.decoding.translator import Translator
 from t2t_keras.errors import UserError
+from t2t_keras.evaluation.evaluator import Evaluator
+from t2t_keras.evaluation.validation import Validation
 from t2t_keras.training.average import average_run
 from t2t_keras.training.checkpoint import (
     Checkpoint,
@@ -26,7 +28,6 @@ from t2t_keras.training.checkpoint import (
 from t2t_keras.training.cluster import Cluster
 from t2t_keras.training.ema import AveragedAdam, make_optimizer
 from t2t_keras.training.fine_tune import initialise_from
-from t2t_keras.training.held_out import HeldOut
 from t2t_keras.training.largest_batch import largest_shape, synthetic_batch
 from t2t_keras.training.memory import does_not_fit
 from t2t_keras.training.options import TrainOptions
@@ -38,7 +39,6 @@ from t2t_keras.training.stopping import SIGNALS, Stopping
 from t2t_keras.training.strategy import distribute, own_replicas
 from t2t_keras.training.time_left import TimeLeft
 from t2t_keras.training.train_split import TrainSplit
-from t2t_keras.training.validation import Validation
 
 _SIGNALS = tuple(signal.name for signal in SIGNALS)
 _REASONS = (*_SIGNALS, "train_steps", "max_minutes", "patience")
@@ -101,9 +101,9 @@ class Trainer:
         self._validation: Validation | None = None
         has_dev = Manifest.open(data_dir, name).examples.get("dev")
         if has_dev and self._cluster.is_chief:
+            translator = Translator(self._problem, self.model, *run.tokenizers)
             self._validation = Validation(
-                HeldOut.of_run(run, self.model, "dev"),
-                Translator(self._problem, self.model, *run.tokenizers),
+                Evaluator.open(run, translator, "dev"),
                 weights,
                 averages,
                 run.checkpoints,

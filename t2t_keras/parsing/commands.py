@@ -1,11 +1,15 @@
-"""The flags of `t2t datagen` about treebanks, and the sources that they name."""
+"""The command line of parsing: the flags of `t2t datagen`, and the verb `f1`."""
 
 import argparse
-from typing import get_args
+from typing import TYPE_CHECKING, Any, get_args
 
-from t2t_keras.cli.verb import positive
+from t2t_keras.cli.verb import Verb, positive
 from t2t_keras.errors import UserError
-from t2t_keras.problem import Problem, Source, Split
+from t2t_keras.parsing.task import Trees
+from t2t_keras.problem import Problem, Split
+
+if TYPE_CHECKING:
+    from t2t_keras.parsing.treebank import SilverMix, TreebankSource
 
 # The division of the Wall Street Journal that everyone reports on.
 _SECTIONS: dict[Split, str] = {"train": "02-21", "dev": "22", "test": "23"}
@@ -16,7 +20,7 @@ _FLAGS = (
 )
 
 
-def add_tree_flags(parser: argparse.ArgumentParser) -> None:
+def add_flags(parser: argparse.ArgumentParser) -> None:
     """Declares the flags."""
     trees = parser.add_argument_group(
         "trees, for parsing",
@@ -66,7 +70,7 @@ def add_tree_flags(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def with_trees(problem: Problem, args: argparse.Namespace) -> Problem:
+def with_sources(problem: Problem, args: argparse.Namespace) -> Problem:
     """Returns the problem with the treebanks that were named on the command line.
 
     To its symbols are added those that only the gold training trees have.
@@ -75,16 +79,22 @@ def with_trees(problem: Problem, args: argparse.Namespace) -> Problem:
         UserError: the flags do not fit the problem or each other.
     """
     given = [name for name in _FLAGS if getattr(args, name)]
-    if problem.output != "trees":
+    if not isinstance(problem.text_form, Trees):
         if given:
             raise UserError(
                 f"--{given[0]}: problem '{problem.name}' does not yield trees; give "
                 "--train_source, --train_target ..."
             )
         return problem
-    from t2t_keras.data.treebank import SilverMix
+    for split in get_args(Split):
+        if getattr(args, f"{split}_source") or getattr(args, f"{split}_target"):
+            raise UserError(
+                f"--{split}_source, --{split}_target: problem '{problem.name}' yields "
+                f"trees; give --{split}_trees"
+            )
+    from t2t_keras.parsing.treebank import SilverMix
 
-    sources = _sources(problem, args)
+    sources = _sources(problem.name, problem.text_form, args)
     if not sources and given:
         raise UserError(
             f"--{given[0]} needs --treebank, or --train_trees, --dev_trees ..., "
@@ -92,31 +102,33 @@ def with_trees(problem: Problem, args: argparse.Namespace) -> Problem:
         )
     if train := sources.get("train"):
         symbols = train.symbols(problem.symbols)
-        problem = problem.replace(symbols=symbols)
+        problem = problem.with_symbols(symbols)
         if isinstance(train, SilverMix):
             sources["train"] = train.over(symbols)
     return problem.replace(sources={**problem.sources, **sources})
 
 
-def _sources(problem: Problem, args: argparse.Namespace) -> dict[Split, Source]:
+def _sources(
+    name: str, trees: Trees, args: argparse.Namespace
+) -> "dict[Split, TreebankSource | SilverMix]":
     """Returns the source of each split that has one."""
-    from t2t_keras.data.treebank import SilverMix, TreebankSource
+    from t2t_keras.parsing.treebank import SilverMix, TreebankSource
 
     def treebank(paths: list[str], split: Split, sections: str = "") -> TreebankSource:
         return TreebankSource(
             paths,
             sections=sections,
-            pos_tags=problem.pos_tags,
+            pos_tags=trees.pos_tags,
             collapse_unary=args.collapse_unary and split == "train",
             skip_bad=args.skip_bad_trees,
         )
 
-    sources = {}
+    sources: dict[Split, TreebankSource | SilverMix] = {}
     for split in get_args(Split):
-        trees = getattr(args, f"{split}_trees")
+        paths = getattr(args, f"{split}_trees")
         sections = getattr(args, f"{split}_sections") or ""
-        if trees:
-            sources[split] = treebank(trees, split, sections)
+        if paths:
+            sources[split] = treebank(paths, split, sections)
         elif args.treebank:
             sections = sections or _SECTIONS[split]
             sources[split] = treebank([args.treebank], split, sections)
@@ -126,19 +138,60 @@ def _sources(problem: Problem, args: argparse.Namespace) -> dict[Split, Source]:
             )
     if "train" not in sources:
         return sources
-    ratio = args.silver_per_gold or problem.silver_per_gold
+    ratio = args.silver_per_gold or trees.silver_per_gold
     if args.silver_trees and not ratio:
         raise UserError(
-            f"--silver_trees: problem '{problem.name}' has no ratio of its own; give "
+            f"--silver_trees: problem '{name}' has no ratio for them; give "
             "--silver_per_gold, or take a problem such as parsing_wsj_semi"
         )
     if ratio and not args.silver_trees:
         raise UserError(
-            f"problem '{problem.name}': give --silver_trees, trees that a parser made"
-            if problem.silver_per_gold
+            f"problem '{name}': give --silver_trees, trees that a parser made"
+            if trees.silver_per_gold
             else "--silver_per_gold needs --silver_trees beside it"
         )
     if args.silver_trees:
         silver = treebank(args.silver_trees, "train")
         sources["train"] = SilverMix(sources["train"], silver, ratio)
     return sources
+
+
+def _f1_flags(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "gold",
+        metavar="GOLD",
+        help="bracketed trees, one a line; or a treebank, a .mrg file or a directory "
+        "of such",
+    )
+    parser.add_argument("test", metavar="TEST", help="the trees to score, one a line")
+    parser.add_argument(
+        "--prm", metavar="FILE", help="EVALB's parameters (default: COLLINS.prm's)"
+    )
+
+
+def _f1(args: argparse.Namespace) -> dict[str, Any]:
+    from t2t_keras.parsing.evalb import COLLINS, evaluate_files, read_parameters
+
+    parameters = read_parameters(args.prm) if args.prm else COLLINS
+    return evaluate_files(args.gold, args.test, parameters).to_dict()
+
+
+def _show_f1(result: dict[str, Any]) -> str:
+    """What EVALB prints, and below it the score that EVALB does not have."""
+    from t2t_keras.parsing.evalb import evalb_report, summaries
+
+    beyond = (
+        f"FMeasure, errors as zero  = {summary['f1_errors_as_zero']:6.2f}  ({title})"
+        for title, summary in summaries(result)
+    )
+    return "\n".join([evalb_report(result), "-- Beyond EVALB --", *beyond])
+
+
+VERBS = {
+    "f1": Verb(
+        "score bracketed trees as EVALB does",
+        _f1_flags,
+        _f1,
+        _show_f1,
+    ),
+}

@@ -1,8 +1,9 @@
-"""F1 of labelled brackets, as the EVALB program computes it.
+"""EVALB: F1 of labelled brackets as the EVALB program computes and prints it.
 
-Every rule here is EVALB's, its odd ones included, so that figures compare with
+Every rule here is EVALB's, its odd ones included, so that scores compare with
 published ones. Its fixed sizes (200 words or brackets a sentence, 5,000 bytes a line)
-and its stop after MAX_ERROR errors are left out.
+and its stop after MAX_ERROR errors are left out. The file has three parts: the
+parameters (.prm files), the scores, and the report.
 """
 
 import dataclasses
@@ -14,11 +15,124 @@ from pathlib import Path
 from typing import Any
 
 from t2t_keras.errors import UserError
-from t2t_keras.evaluation.evalb_parameters import COLLINS, EvalbParameters
-from t2t_keras.text.tree import OUTER, OUTER_LABELS
-from t2t_keras.text.tree_files import is_treebank, opener, read_trees
+from t2t_keras.parsing.tree import OUTER, OUTER_LABELS
+from t2t_keras.parsing.treebank import is_treebank, opener, read_trees
 
 _log = logging.getLogger(__name__)
+
+_INTEGERS = ("DEBUG", "MAX_ERROR", "CUTOFF_LEN", "LABELED")
+_LABELS = ("DELETE_LABEL", "DELETE_LABEL_FOR_LENGTH", "QUOTE_LABEL")
+_PAIRS = ("EQ_LABEL", "EQ_WORD")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class EvalbParameters:
+    """The parameters of an evaluation, as in a .prm file.
+
+    Attributes:
+        labeled: whether a bracket's label must match, too.
+        cutoff_length: the second summary is of sentences of at most so many words.
+        delete_labels: brackets of these labels do not count; leaves with these tags
+            are left out together with their words.
+        delete_labels_for_length: leaves with these tags do not count in the length
+            that decides on the second summary.
+        quote_labels: tags of a quotation mark; where only one of two trees leaves the
+            mark out, because they disagree on its tag, it is put back.
+        equal_labels: pairs of labels or tags that match.
+        equal_words: pairs of words that match.
+    """
+
+    labeled: bool = True
+    cutoff_length: int = 40
+    delete_labels: tuple[str, ...] = ()
+    delete_labels_for_length: tuple[str, ...] = ()
+    quote_labels: tuple[str, ...] = ()
+    equal_labels: tuple[tuple[str, str], ...] = ()
+    equal_words: tuple[tuple[str, str], ...] = ()
+
+    def labels_match(self, one: str, other: str) -> bool:
+        """Whether two labels or tags are equal or declared so."""
+        return one == other or _in(self.equal_labels, one, other)
+
+    def words_match(self, one: str, other: str) -> bool:
+        """Whether two words are equal or declared so."""
+        return one == other or _in(self.equal_words, one, other)
+
+    def deletes_bracket(self, label: str) -> bool:
+        """Whether a bracket of this label does not count."""
+        return any(self.labels_match(label, deleted) for deleted in self.delete_labels)
+
+
+# COLLINS.prm, the convention of the Penn Treebank's published results.
+COLLINS = EvalbParameters(
+    delete_labels=("TOP", "-NONE-", ",", ":", "``", "''", "."),
+    delete_labels_for_length=("-NONE-",),
+    equal_labels=(("ADVP", "PRT"),),
+)
+
+
+def read_parameters(path: str | Path) -> EvalbParameters:
+    """Reads a .prm file.
+
+    DEBUG and MAX_ERROR are read and have no effect: nothing stops an evaluation. What
+    EVALB warns of and leaves out, an unknown parameter or a pair that is none, is left
+    out here with a warning, too. A number is what a value begins with.
+
+    Raises:
+        UserError: the file cannot be read, or a parameter has no value.
+    """
+    path = Path(path)
+    try:
+        lines = path.read_text(encoding="utf-8").split("\n")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"{path}: cannot be read as a .prm file ({error})") from None
+    values: dict[str, list[str]] = {
+        name: [] for name in (*_INTEGERS, *_LABELS, *_PAIRS)
+    }
+    for number, line in enumerate(lines, 1):
+        line = line.rstrip()
+        if line.startswith("#") or len(line) < 3:  # EVALB's own rule
+            continue
+        # A line that begins with a space has no name.
+        name, _, value = re.sub(r"\s+", " ", line, count=1).partition(" ")
+        if name not in values:
+            _log.warning("%s:%d: EVALB has no parameter '%s'", path, number, name)
+            continue
+        if not value:
+            raise UserError(f"{path}:{number}: {name} needs a value")
+        if name in _INTEGERS:
+            digits = re.match(r"[+-]?\d+", value)
+            if digits is None:
+                raise UserError(
+                    f"{path}:{number}: {name} needs a number, not '{value}'"
+                )
+            value = digits[0]
+        if name in _PAIRS and len(value.split()) != 2:
+            _log.warning(
+                "%s:%d: %s needs two values, not '%s'", path, number, name, value
+            )
+            continue
+        values[name].append(value)
+    return EvalbParameters(
+        labeled=int((values["LABELED"] or ["1"])[-1]) != 0,
+        cutoff_length=int((values["CUTOFF_LEN"] or ["40"])[-1]),
+        delete_labels=tuple(values["DELETE_LABEL"]),
+        delete_labels_for_length=tuple(values["DELETE_LABEL_FOR_LENGTH"]),
+        quote_labels=tuple(values["QUOTE_LABEL"]),
+        equal_labels=_pairs(values["EQ_LABEL"]),
+        equal_words=_pairs(values["EQ_WORD"]),
+    )
+
+
+def _pairs(values: list[str]) -> tuple[tuple[str, str], ...]:
+    """Splits values of two words each."""
+    return tuple((one, other) for one, other in map(str.split, values))
+
+
+def _in(pairs: tuple[tuple[str, str], ...], one: str, other: str) -> bool:
+    """Whether a pair is there in either order."""
+    return (one, other) in pairs or (other, one) in pairs
+
 
 VALID, ERROR, SKIP = 0, 1, 2  # EVALB's statuses of a sentence
 
@@ -173,7 +287,7 @@ def evaluate_files(
 
     Either side may also be a treebank as it is published, a `.mrg` file (or `.mrg.gz`)
     or a directory of such: trees over several lines, with traces and an outer bracket
-    without a label, which `text.tree.prepare` takes away. There an empty line is not a
+    without a label, which `tree.prepare` takes away. There an empty line is not a
     sentence. Beside a treebank, the outer bracket of a line is called TOP, too, if it
     has one of the names that treebanks give it. A warning tells of lines that are not
     trees.
@@ -391,3 +505,79 @@ def _reconcile_quotes(
 def _percent(part: int, whole: int) -> float:
     """Returns 100 part / whole, and 0 of nothing."""
     return 100.0 * part / whole if whole else 0.0
+
+
+_HEAD = (
+    "  Sent.                        Matched  Bracket   Cross        Correct Tag\n"
+    " ID  Len.  Stat. Recal  Prec.  Bracket gold test Bracket Words  Tags Accracy\n"
+)
+_RULE = "=" * 76 + "\n"
+_SUMMARY = (
+    "\n-- {title} --\n"
+    "Number of sentence        = {sentences:6d}\n"
+    "Number of Error sentence  = {error:6d}\n"
+    "Number of Skip  sentence  = {skip:6d}\n"
+    "Number of Valid sentence  = {valid:6d}\n"
+    "Bracketing Recall         = {recall:6.2f}\n"
+    "Bracketing Precision      = {precision:6.2f}\n"
+    "Bracketing FMeasure       = {f1:>6}\n"
+    "Complete match            = {complete_match:6.2f}\n"
+    "Average crossing          = {average_crossing:6.2f}\n"
+    "No crossing               = {no_crossing:6.2f}\n"
+    "2 or less crossing        = {two_or_less_crossing:6.2f}\n"
+    "Tagging accuracy          = {tagging_accuracy:6.2f}\n"
+)
+
+
+def evalb_report(result: dict[str, Any]) -> str:
+    """Returns what EVALB prints, to the last space.
+
+    Args:
+        result: what `F1Report.to_dict` returns.
+    """
+    rows = (
+        f"{number:4d}  {s['length']:3d}    {s['status']:d}  "
+        f"{s['recall']:6.2f} {s['precision']:6.2f}   "
+        f"{s['matched_brackets']:3d}    {s['gold_brackets']:3d}  "
+        f"{s['test_brackets']:3d}    {s['cross_brackets']:3d}   "
+        f"{s['words']:4d}  {s['correct_tags']:4d}   {s['tagging_accuracy']:6.2f}\n"
+        for number, s in enumerate(result["per_sentence"], 1)
+    )
+    blocks = (
+        _SUMMARY.format(title=title, **summary | {"f1": _f1(summary)})
+        for title, summary in summaries(result)
+    )
+    body = [*rows, _RULE, _totals(result), "=== Summary ===\n", *blocks]
+    return "".join([_HEAD, _RULE, *body])
+
+
+def summaries(result: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
+    """Returns the summaries under EVALB's titles: `All`, `len<=40`."""
+    return [
+        ("All" if name == "all" else name.replace("len_le_", "len<="), summary)
+        for name, summary in result.items()
+        if name != "per_sentence"
+    ]
+
+
+def _f1(summary: dict[str, Any]) -> str:
+    """Returns F1, or what C prints of 0 / 0."""
+    nothing_matched = not summary["recall"] and not summary["precision"]
+    return "-nan" if nothing_matched else f"{summary['f1']:.2f}"
+
+
+def _totals(result: dict[str, Any]) -> str:
+    """Returns the line under the table; sentences that are not valid count nothing."""
+    valid = [s for s in result["per_sentence"] if s["status"] == VALID]
+    names = ("gold", "test", "matched", "cross")
+    gold, test, matched, cross = (
+        sum(s[f"{name}_brackets"] for s in valid) for name in names
+    )
+    words, tags = (sum(s[name] for s in valid) for name in ("words", "correct_tags"))
+    every = result["all"]
+    brackets = (
+        f"                {every['recall']:6.2f} {every['precision']:6.2f} "
+        f"{matched:6d} {gold:5d} {test:5d}  {cross:5d}"
+    )
+    line = f"  {words:5d} {tags:5d}   {every['tagging_accuracy']:6.2f}\n"
+    return brackets + line if gold and test else line

@@ -7,8 +7,10 @@ import numpy as np
 import tensorflow as tf
 
 from t2t_keras.errors import UserError
-from t2t_keras.text.brackets import Brackets
-from t2t_keras.text.punctuation import BRACKET, KIND_OF_TAG, MARK, WORD
+from t2t_keras.parsing.graph import word_kinds
+from t2t_keras.parsing.linearise import Brackets
+from t2t_keras.parsing.punctuation import BRACKET, KIND_OF_TAG, MARK, WORD
+from t2t_keras.text.graph_ids import CPU
 from t2t_keras.text.tokenizer import EOS, Tokenizer
 
 # Of the 25,000 trees of the Treebank's sample and of CRAFT the deepest has 29
@@ -21,14 +23,14 @@ MAX_OPENERS = 16
 _SHORTEST = 3
 
 
-class BracketPieces(NamedTuple):
-    """What every piece of a vocabulary is to `BalancedBrackets`.
+class BracketTokens(NamedTuple):
+    """What every token of a vocabulary is to `BalancedBrackets`.
 
     Attributes:
-        leaf: [V] int32, the kinds of words that the piece can stand for (bits of
-            `text.punctuation`); 0 if it is not a leaf.
-        opens: [V] int32, the number of the label that the piece opens, from 1; or 0.
-        closes: [V] int32, the number of the label that the piece closes; or 0.
+        leaf: [V] int32, the kinds of words that the token can stand for (bits of
+            `parsing.punctuation`); 0 if it is not a leaf.
+        opens: [V] int32, the number of the label that the token opens, from 1; or 0.
+        closes: [V] int32, the number of the label that the token closes; or 0.
     """
 
     leaf: np.ndarray
@@ -37,7 +39,7 @@ class BracketPieces(NamedTuple):
 
     @classmethod
     def of(cls, symbols: Sequence[str], tokenizer: Tokenizer) -> Self:
-        """Finds the pieces of a problem's symbols.
+        """Finds the tokens of a problem's symbols.
 
         Args:
             symbols: the problem's.
@@ -45,7 +47,7 @@ class BracketPieces(NamedTuple):
 
         Raises:
             UserError: the symbols have no brackets or no leaves, or one of them is not
-                one piece of the vocabulary.
+                one token of the vocabulary.
         """
         brackets = Brackets.of(symbols)
         if not (brackets.openers and brackets.leaves):
@@ -55,11 +57,11 @@ class BracketPieces(NamedTuple):
             )
         leaf, opens, closes = np.zeros((3, tokenizer.vocab_size), np.int32)
 
-        def piece(symbol: str) -> int:
+        def token(symbol: str) -> int:
             ids = tokenizer.encode(symbol)[:-1]
             if len(ids) != 1:
                 raise UserError(
-                    f"the constraint 'brackets' needs symbols of one piece each, but "
+                    f"the constraint 'brackets' needs symbols of one token each, but "
                     f"'{symbol}' has {len(ids)} in the vocabulary; set constraint to "
                     "'none', or generate the data again"
                 )
@@ -69,10 +71,10 @@ class BracketPieces(NamedTuple):
         # Words of a kind that no leaf is made for may have any.
         without_leaf = {WORD, MARK, BRACKET} - set(kinds.values())
         for symbol, kind in kinds.items():
-            leaf[piece(symbol)] = kind + sum(without_leaf)
+            leaf[token(symbol)] = kind + sum(without_leaf)
         for number, label in enumerate(brackets.openers, 1):
-            opens[piece(label)] = number
-            closes[piece(f"/{label}")] = number
+            opens[token(label)] = number
+            closes[token(f"/{label}")] = number
         return cls(leaf, opens, closes)
 
 
@@ -102,10 +104,10 @@ class BalancedBrackets:
     brackets have the tags of such, and no other words have.
 
     *It always ends in time.* To be completed, a hypothesis needs a leaf for each word
-    left, a closer for each open bracket, and EOS. A bracket is opened only where there
-    is room for two pieces more than that; a leaf or a closer takes what was counted
+    left, a closer for each open bracket, and EOS. A bracket is opened only where the
+    limit leaves two tokens beyond these; a leaf or a closer takes what was counted
     for it. So a hypothesis that can be completed stays one. Nor is there a state
-    without any allowed piece: where words are left a leaf is allowed, but at the very
+    without any allowed token: where words are left a leaf is allowed, but at the very
     start (there it is an opener), and where none are left the bracket has a child, so
     that it may be closed.
 
@@ -113,28 +115,27 @@ class BalancedBrackets:
     between two words and MAX_DEPTH in all.
 
     Args:
-        pieces: the tables of the target's vocabulary.
-        kinds: [B, W] int32, the kind of each word (see `text.punctuation.word_kinds`),
-            and 0 after the last.
-        max_length: [B] int32, most pieces of an output; at least
-            `shortest_trees`.
+        table: what every token of the target's vocabulary is.
+        kinds: [B, W] int32, the kind of each word (see `graph.word_kinds`), and 0 after
+            the last.
+        max_length: [B] int32, most tokens of an output; at least three more than words.
     """
 
     def __init__(
-        self, pieces: BracketPieces, kinds: tf.Tensor, max_length: tf.Tensor
+        self, table: BracketTokens, kinds: tf.Tensor, max_length: tf.Tensor
     ) -> None:
         self._kinds = tf.pad(kinds, [[0, 0], [0, 1]])
         self._num_words = _count_words(kinds)[:, None]
         self._max_length = max_length
-        self._leaf = pieces.leaf
-        self._is_opener = pieces.opens > 0
-        # 1 to open a bracket, -1 to close one, 0 for all other pieces.
-        self._step = np.sign(pieces.opens - pieces.closes)
-        self._opens = pieces.opens
+        self._leaf = table.leaf
+        self._is_opener = table.opens > 0
+        # 1 to open a bracket, -1 to close one, 0 for all other tokens.
+        self._step = np.sign(table.opens - table.closes)
+        self._opens = table.opens
         # EOS closes the tree, as it were: the same comparison serves.
-        self._end = int(pieces.closes.max()) + 1
-        is_end = np.arange(len(pieces.closes)) == EOS
-        self._closes = np.where(is_end, self._end, pieces.closes).astype(np.int32)
+        self._end = int(table.closes.max()) + 1
+        is_end = np.arange(len(table.closes)) == EOS
+        self._closes = np.where(is_end, self._end, table.closes).astype(np.int32)
 
     def init(self, source: tf.Tensor, num_beams: tf.Tensor) -> _State:
         """Returns the state before the first step: nothing is open."""
@@ -148,10 +149,10 @@ class BalancedBrackets:
         )
 
     def mask(self, state: _State, position: tf.Tensor) -> tf.Tensor:
-        """Returns [B, K, V]: where a piece leads on towards a tree."""
+        """Returns [B, K, V]: where a token leads on towards a tree."""
         depth, words = state.depth, state.words
-        room = self._max_length[:, None] - position  # for so many pieces, EOS included
-        spare = room - (words + depth + 1)
+        left = self._max_length[:, None] - position  # tokens, EOS included
+        spare = left - (words + depth + 1)
         has_words = words > 0
         # Of the next word; behind the last it is 0, which suits no leaf.
         last = tf.shape(self._kinds)[1] - 1
@@ -173,7 +174,7 @@ class BalancedBrackets:
         )
 
     def advance(self, state: _State, parents: tf.Tensor, tokens: tf.Tensor) -> _State:
-        """Returns the state after the pieces [B, K].
+        """Returns the state after the tokens [B, K].
 
         Places that no hypothesis takes may hold anything.
         """
@@ -192,9 +193,23 @@ class BalancedBrackets:
         )
 
 
-def shortest_trees(kinds: tf.Tensor) -> tf.Tensor:
-    """Returns the least `max_length` for words of the kinds [B, W]: [B] int32."""
-    return _count_words(kinds) + _SHORTEST
+def for_batch(
+    table: BracketTokens, texts: tf.Tensor, max_length: tf.Tensor
+) -> tuple[BalancedBrackets, tf.Tensor]:
+    """Returns the constraint for a batch of sources.
+
+    Args:
+        table: what every token of the target's vocabulary is.
+        texts: [B] strings, the words of the sources with one space between any two.
+        max_length: [B] int32, most tokens of an output.
+
+    Returns:
+        The constraint, and `max_length` raised to what the shortest tree needs.
+    """
+    with tf.device(CPU):
+        kinds = word_kinds(tf.strings.split(texts, " "))
+    max_length = tf.maximum(max_length, _count_words(kinds) + _SHORTEST)
+    return BalancedBrackets(table, kinds, max_length), max_length
 
 
 def _count_words(kinds: tf.Tensor) -> tf.Tensor:

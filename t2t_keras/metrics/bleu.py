@@ -3,18 +3,69 @@
 Beside it chrF and TER, and for every score the signature that says how it was made.
 """
 
+import dataclasses
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from t2t_keras.errors import UserError
-from t2t_keras.problem import BleuTokens
+from t2t_keras.metrics import Metrics
 
 if TYPE_CHECKING:
     from sacrebleu.metrics import BLEU
 
+BleuTokens = Literal["13a", "intl", "zh", "char", "none"]  # sacreBLEU's names
+
 _ASCII_QUOTES = str.maketrans(
     dict.fromkeys("„“”‟«»", '"') | dict.fromkeys("‚‘’‛‹›", "'")
 )
+
+
+@dataclasses.dataclass(frozen=True)
+class Bleu(Metrics):
+    """BLEU of a problem whose outputs are text, in percent.
+
+    Attributes:
+        bleu_tokens: how sacreBLEU splits the text into words for the score during
+            training; "none" where it is tokenised already.
+        languages: codes of the source's and the target's language, the latter for the
+            tokeniser of the paper's BLEU.
+
+    Raises:
+        UserError: sacreBLEU has no such tokenisation.
+    """
+
+    bleu_tokens: BleuTokens = "13a"
+    languages: tuple[str, str] = ("en", "de")
+
+    selection_metric = "bleu"
+
+    def __post_init__(self) -> None:
+        names = get_args(BleuTokens)
+        if self.bleu_tokens not in names:
+            raise UserError(
+                f"bleu_tokens must be one of {', '.join(names)}, not "
+                f"'{self.bleu_tokens}'"
+            )
+
+    def score(
+        self, sources: Sequence[str], outputs: Sequence[str], references: Sequence[str]
+    ) -> dict[str, float]:
+        """Returns "bleu": sacreBLEU's corpus score with `bleu_tokens`."""
+        return {"bleu": corpus_bleu(outputs, references, self.bleu_tokens)}
+
+    def report(
+        self, sources: Sequence[str], outputs: Sequence[str], references: Sequence[str]
+    ) -> dict[str, dict[str, Any]]:
+        """Returns `bleu_scores` under "bleu"."""
+        from t2t_keras.metrics.moses import LANGUAGES
+
+        target = self.languages[1]
+        language = target if target in LANGUAGES else None
+        return {"bleu": bleu_scores(outputs, references, language, self.bleu_tokens)}
+
+    def settings(self) -> dict[str, Any]:
+        """Returns `bleu_tokens`."""
+        return {"bleu_tokens": self.bleu_tokens}
 
 
 def sacrebleu(tokens: BleuTokens) -> "BLEU":
@@ -131,7 +182,7 @@ def paper_tokenize(
     Returns:
         The tokenised hypotheses and references.
     """
-    from t2t_keras.evaluation import moses
+    from t2t_keras.metrics import moses
 
     hypotheses = moses.replace_unicode_punctuation(hypotheses)
     if ascii_quotes:
@@ -155,7 +206,7 @@ def _tokenized(
         ascii_quotes = paper_tokenize(hypotheses, references, ascii_quotes=True)
         yield f"{name}_ascii_quotes", f"{label}-ascii-quotes", *ascii_quotes
         return
-    from t2t_keras.evaluation import moses
+    from t2t_keras.metrics import moses
 
     sides = (moses.tokenize(texts, language) for texts in (hypotheses, references))
     yield "tokenized", f"moses-{language}", *sides

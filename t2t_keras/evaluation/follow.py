@@ -1,4 +1,4 @@
-"""The curve of a run: every checkpoint evaluated, as training goes on or afterwards.
+"""The curve of a run: every checkpoint is evaluated, during training or afterwards.
 
 What tensor2tensor had three watchers for (`t2t-translate-all`, `t2t-bleu`, `t2t-eval`).
 """
@@ -15,23 +15,23 @@ from t2t_keras.data.manifest import Manifest
 from t2t_keras.data.progress import progress, say
 from t2t_keras.decoding.translator import Translator
 from t2t_keras.errors import UserError
+from t2t_keras.evaluation.evaluator import Evaluator
 from t2t_keras.hparam import HParams
 from t2t_keras.model.transformer import Transformer
 from t2t_keras.problem import Problem, Split
-from t2t_keras.training.held_out import HeldOut
 from t2t_keras.training.progress import evaluation_line
 from t2t_keras.training.run_dir import RunDirectory
 
 if TYPE_CHECKING:
     from tensorboard.summary.writer.event_file_writer import EventFileWriter
 
-Point = dict[str, float]  # "step", and the figures at that step
+Point = dict[str, float]  # "step", and the metrics at that step
 
 _POLL_SECONDS = 5.0
 
 
 class Curve:
-    """The figures of one split at every evaluated step of a run.
+    """The metrics of one split at every evaluated step of a run.
 
     They are kept in `RUN/evaluation-SPLIT`: `scores.json`, from which an evaluation
     goes on, and TensorBoard's events beside it.
@@ -39,11 +39,11 @@ class Curve:
     Args:
         directory: that folder.
         split: whose name the tags in TensorBoard begin with, as those of training do.
-        settings: all that the figures depend on but the weights: the data, too.
+        settings: all that the metrics depend on but the weights: the data, too.
         same_data: other values of `settings["data"]` that stand for the same data.
 
     Raises:
-        UserError: the folder has figures of other settings.
+        UserError: the folder has metrics of other settings.
     """
 
     def __init__(
@@ -82,12 +82,12 @@ class Curve:
         """The points so far, in the order of the steps."""
         return [self._points[step] for step in sorted(self._points)]
 
-    def add(self, step: int, figures: dict[str, float], written: float) -> None:
+    def add(self, step: int, metrics: dict[str, float], written: float) -> None:
         """Adds a point to both files.
 
         Args:
             step: of the checkpoint.
-            figures: by name.
+            metrics: by name.
             written: when the checkpoint was, in seconds since 1970: so the curve lies
                 beside those of training on TensorBoard's axis of time, too.
         """
@@ -100,12 +100,12 @@ class Curve:
             self._events = EventFileWriter(str(self._path.parent))
         values = [
             Summary.Value(tag=f"{self._split}/{name}", simple_value=value)
-            for name, value in figures.items()
+            for name, value in metrics.items()
         ]
         summary = Summary(value=values)
         self._events.add_event(Event(wall_time=written, step=step, summary=summary))
         self._events.flush()
-        self._points[step] = {"step": step, **figures}
+        self._points[step] = {"step": step, **metrics}
         saved = {"settings": self._settings, "checkpoints": self.points}
         write_json(self._path, saved)
 
@@ -145,33 +145,32 @@ def follow(
     Args:
         run: which may be in training, by another process.
         split: of its data.
-        problem: the run's, perhaps to be scored in another way.
-        data_dir: see `HeldOut.of_run`.
+        problem: the run's, perhaps with other metrics.
+        data_dir: see `Evaluator.open`.
         sentences: how many to decode at each checkpoint; None: all; 0: only the loss.
         wait_minutes: how long to wait for a checkpoint; 0: for none.
         **options: of the decoding; the problem's are the defaults.
 
     Returns:
         For every checkpoint ever evaluated: "step", "loss", "perplexity", "accuracy",
-        and unless `sentences` is 0 what `evaluation.metrics.score_outputs` returns.
+        and unless `sentences` is 0 what `Evaluator.metrics` returns.
 
     Raises:
-        UserError: there is no checkpoint; earlier figures were made otherwise.
+        UserError: there is no checkpoint; earlier metrics were computed otherwise.
     """
     model = run.build_model()
     translator = Translator(problem, model, *run.tokenizers)
-    held_out = HeldOut.of_run(run, model, split, data_dir)
+    evaluator = Evaluator.open(run, translator, split, data_dir)
     chosen = translator.choose(**options)
     data_dir = Path(data_dir or run.config.data_dir)
-    names = ("beam_size", "alpha", "extra_length", "min_length", "max_source_length")
-    names = (*names, "constraint")
+    names = chosen.names("changes_metrics")
     settings = {name: getattr(chosen, name) for name in names}
     manifest = Manifest.open(data_dir, problem.data_name)
     data = [digest[:12] for digest in manifest.fingerprints(split)]
     settings |= {
         "data": data[0],
         "sentences": "all" if sentences is None else sentences,
-        "bleu_tokens": problem.bleu_tokens,
+        **problem.metrics.settings(),
     }
     curve = Curve(run.path / f"evaluation-{split}", split, settings, data)
 
@@ -183,13 +182,11 @@ def follow(
                 written = _restore(run, model, step)
                 if written is None:
                     continue
-                figures = held_out.loss(progress).to_dict()
+                metrics = evaluator.loss(progress).to_dict()
                 if sentences != 0:
-                    figures |= held_out.metrics(
-                        translator, sentences, progress, **options
-                    )
-                curve.add(step, figures, written)
-                say(evaluation_line(step, split, figures))
+                    metrics |= evaluator.metrics(sentences, progress, **options)
+                curve.add(step, metrics, written)
+                say(evaluation_line(step, split, metrics))
             if new:
                 deadline = time.monotonic() + 60 * wait_minutes
             last = HParams.load(run.path / "hparams.json").train_steps

@@ -1,4 +1,4 @@
-"""The dev split during training: figures, the best checkpoint, patience."""
+"""The dev split during training: metrics, the best checkpoint, early stopping."""
 
 import json
 from collections.abc import Mapping
@@ -7,9 +7,8 @@ from typing import Any
 
 import tensorflow as tf
 
-from t2t_keras.decoding.translator import Translator
 from t2t_keras.errors import UserError
-from t2t_keras.evaluation.metrics import goodness
+from t2t_keras.evaluation.evaluator import Evaluator
 from t2t_keras.training.average import mean_weights
 from t2t_keras.training.checkpoint import (
     Checkpoint,
@@ -17,17 +16,15 @@ from t2t_keras.training.checkpoint import (
     snapshot,
     write_checkpoint,
 )
-from t2t_keras.training.held_out import HeldOut
 from t2t_keras.training.options import TrainOptions
 from t2t_keras.training.progress import Progress
 
 
 class Validation:
-    """Evaluates a model on dev again and again, and remembers how it fared.
+    """Evaluates a model on dev again and again, and keeps the best checkpoint.
 
     Args:
-        dev: the split.
-        translator: around the model.
+        evaluator: of the model on dev.
         weights: the model's, by their names in a checkpoint.
         averages: their moving averages, by the names of the weights, if there are any.
         checkpoints: where the best one is kept.
@@ -36,15 +33,13 @@ class Validation:
 
     def __init__(
         self,
-        dev: HeldOut,
-        translator: Translator,
+        evaluator: Evaluator,
         weights: Mapping[str, tf.Variable],
         averages: Mapping[str, tf.Variable],
         checkpoints: CheckpointDirectory,
         options: TrainOptions,
     ) -> None:
-        self._dev = dev
-        self._translator = translator
+        self._evaluator = evaluator
         self._weights = weights
         self._averages = averages
         self._checkpoints = checkpoints
@@ -75,13 +70,17 @@ class Validation:
     @property
     def best_step(self) -> int | None:
         """The step of the best evaluation, the first one among equals."""
-        good = {step: self._good(figures) for step, figures in self._history.items()}
-        return max(good, key=lambda step: (good[step], -step), default=None)
+        scores = {
+            step: self._selection_score(metrics)
+            for step, metrics in self._history.items()
+        }
+        return max(scores, key=lambda step: (scores[step], -step), default=None)
 
-    def _good(self, figures: dict[str, float]) -> float:
-        """Returns what `best_by` compares: more is better."""
-        by_loss = self._options.best_by == "loss"
-        return -figures["loss"] if by_loss else goodness(figures)
+    def _selection_score(self, metrics: dict[str, float]) -> float:
+        """Returns what `best_by` compares: higher is better."""
+        if self._options.best_by == "loss":
+            return -metrics["loss"]
+        return self._evaluator.problem.metrics.selection_score(metrics)
 
     @property
     def lost_patience(self) -> bool:
@@ -93,23 +92,23 @@ class Validation:
         return since >= self._options.patience
 
     def evaluate(self, step: int, progress: Progress) -> dict[str, Any]:
-        """Reports the figures of the current weights; keeps them if they are the best.
+        """Reports the metrics of the current weights; keeps them if they are the best.
 
         A step that has been evaluated is not evaluated again.
 
         Returns:
-            dev_loss, and dev_metrics: BLEU or F1, if sentences are decoded.
+            dev_loss, and dev_metrics: the problem's, if sentences are decoded.
         """
         if step not in self._history:
-            self._history[step] = self._figures(progress)
+            self._history[step] = self._measure(progress)
             if self.best_step == step:
                 self._checkpoints.save_best(step, snapshot(self._weights, step))
             # Last, for what is on record is not done again.
             progress.report(step, "dev", self._history[step])
-        figures = self._history[step]
+        values = self._history[step]
         of_loss = ("loss", "perplexity", "accuracy")
-        metrics = {k: v for k, v in figures.items() if k not in of_loss}
-        return {"dev_loss": figures["loss"], "dev_metrics": metrics}
+        metrics = {k: v for k, v in values.items() if k not in of_loss}
+        return {"dev_loss": values["loss"], "dev_metrics": metrics}
 
     def compare(self, step: int, progress: Progress) -> dict[str, dict[str, float]]:
         """Reports the best single checkpoint beside the averages, after the last step.
@@ -132,11 +131,12 @@ class Validation:
             paths = [self._checkpoints.path(step) for step in newest]
             for name, value in mean_weights(paths):
                 self._weights[name].assign(value)
-            figures = {"checkpoints": len(paths), **self._figures(progress)}
-            found["dev_average"] = figures
-            progress.report(step, "dev_average", figures)
+            metrics = {"checkpoints": len(paths), **self._measure(progress)}
+            found["dev_average"] = metrics
+            progress.report(step, "dev_average", metrics)
             last = self._history.get(step)
-            if last is None or self._good(figures) >= self._good(last):
+            score = self._selection_score(metrics)
+            if last is None or score >= self._selection_score(last):
                 average = self._checkpoints.path(step, "average.ckpt")
                 write_checkpoint(average, snapshot(self._weights, step))
                 progress.say(f"the average is kept: {average}")
@@ -148,23 +148,23 @@ class Validation:
         if self._averages:
             for name, average in self._averages.items():
                 self._weights[name].assign(average.read_value())
-            found["dev_ema"] = self._figures(progress)
+            found["dev_ema"] = self._measure(progress)
             progress.report(step, "dev_ema", found["dev_ema"])
         Checkpoint(self._checkpoints.path(step)).restore(self._weights)
         return found
 
-    def _figures(self, progress: Progress) -> dict[str, float]:
+    def _measure(self, progress: Progress) -> dict[str, float]:
         with progress.evaluating():
-            figures = self._dev.loss(progress.task).to_dict()
+            metrics = self._evaluator.loss(progress.task).to_dict()
             if self._options.eval_sentences:
-                figures |= self._dev.metrics(
-                    self._translator, self._options.eval_sentences, progress.task
+                metrics |= self._evaluator.metrics(
+                    self._options.eval_sentences, progress.task
                 )
-        return figures
+        return metrics
 
 
 def _read_evaluations(file: Path, last_step: int) -> dict[int, dict[str, float]]:
-    """Returns the figures on dev by step, of those up to the last one.
+    """Returns the metrics on dev by step, of those up to the last one.
 
     What comes later is of a process that was killed, and will be computed again.
 

@@ -2,7 +2,7 @@
 
 EVALB leaves punctuation out by its tag and cannot score a sentence of which it leaves
 out other words than it does in the gold tree. `mark_tags` is for parses without tags;
-`word_kinds` keeps those with tags from calling a comma a noun.
+the kinds of words keep those with tags from calling a comma a noun.
 """
 
 from collections.abc import Sequence
@@ -27,11 +27,6 @@ KIND_OF_TAG = {
     **dict.fromkeys(TAG_OF_MARK.values(), MARK),
     **dict.fromkeys(("-LRB-", "-RRB-"), BRACKET),
 }
-
-
-def word_kinds(words: Sequence[str]) -> list[int]:
-    """Returns WORD, MARK or BRACKET for each word, by `mark_tags`."""
-    return [KIND_OF_TAG[tag] if tag else WORD for tag in mark_tags(words)]
 
 
 def mark_tags(words: Sequence[str]) -> list[str | None]:

@@ -1,0 +1,108 @@
+r"""Spanish spelling to sound: a task with its own text form, constraint and metric.
+
+t2t datagen --usr_dir examples/pronunciation --problem pronounce_es --data_dir data
+t2t train   --usr_dir examples/pronunciation --problem pronounce_es --data_dir data \\
+            --hparams_set tiny --output_dir runs/pronounce --train_steps 400
+echo cachorro | t2t translate --output_dir runs/pronounce       # /katʃoro/
+"""
+
+import itertools
+import re
+
+from t2t_keras import Problem, register_problem
+from t2t_keras.metrics import Metrics
+from t2t_keras.problem import TextForm
+
+SOUNDS = {"ch": "tʃ", "ll": "ʎ", "rr": "r", "qu": "k", "ñ": "ɲ", "j": "x", "z": "θ"}
+SOUNDS |= {"ce": "θ e", "ci": "θ i", "ge": "x e", "gi": "x i", "v": "b", "h": ""}
+SOUNDS |= {"c": "k", "g": "ɡ"} | {letter: letter for letter in "abdefiklmnoprstu"}
+PHONEMES = sorted(set(" ".join(SOUNDS.values()).split()))
+PHONEMES = tuple(sorted(PHONEMES, key=len, reverse=True))  # "tʃ" is not "t" and more
+
+
+def pairs(remainder):
+    """Yields all words of three syllables with this checksum, letter by letter."""
+    onsets = ("c", "ch", "g", "h", "j", "ll", "m", "ñ", "r", "s", "t", "v", "z")
+    syllables = [onset + vowel for onset in onsets for vowel in "aeio"]
+    for number, word in enumerate(map("".join, itertools.product(syllables, repeat=3))):
+        if number % 101 in remainder:
+            letters = re.findall("|".join(SOUNDS), word)
+            yield " ".join(word), " ".join(filter(None, map(SOUNDS.get, letters)))
+
+
+class Pronunciation(TextForm):
+    """A word for the user, letters for the model; /sounds/ for both."""
+
+    def source_text(self, text, raw=False):
+        return " ".join(text.replace(" ", "").lower())
+
+    def target_text(self, source, output):
+        return " ".join(re.findall("|".join(PHONEMES), output))
+
+    def output_text(self, source, target):
+        return target and f"/{target.replace(' ', '')}/", False
+
+    def source_texts(self, texts, raw):  # the same, of string tensors
+        import tensorflow as tf
+
+        letters = tf.strings.lower(tf.strings.regex_replace(texts, " ", ""), "utf-8")
+        return tf.strings.strip(tf.strings.regex_replace(letters, "(.)", r"\1 "))
+
+    def output_texts(self, sources, targets):
+        import tensorflow as tf
+
+        sounds = tf.strings.regex_replace(targets, " ", "")
+        return tf.where(sounds == "", "", tf.strings.join(["/", sounds, "/"]))
+
+
+def phonemes_only(problem, tokenizer):
+    """The search finds phonemes and nothing else."""
+    from t2t_keras.decoding.constraint import BannedTokens
+    from t2t_keras.text.tokenizer import EOS
+
+    allowed = {EOS, *(tokenizer.encode(symbol)[0] for symbol in problem.symbols)}
+    others = set(range(tokenizer.vocab_size)) - allowed
+    constraint = BannedTokens(others, tokenizer.vocab_size)
+    return lambda texts, max_length: (constraint, max_length)
+
+
+class PhonemeErrorRate(Metrics):
+    """Insertions, deletions and substitutions for each 100 phonemes."""
+
+    selection_metric = "phoneme_error_rate"
+    higher_is_better = False
+
+    def score(self, sources, outputs, references):
+        split = re.compile("|".join(PHONEMES)).findall
+        sides = [(split(o), split(r)) for o, r in zip(outputs, references, strict=True)]
+        edits = sum(distance(output, reference) for output, reference in sides)
+        return {self.selection_metric: 100 * edits / sum(len(r) for _, r in sides)}
+
+
+def distance(a, b):
+    """Returns the Levenshtein distance of two sequences."""
+    row = list(range(len(b) + 1))
+    for i, x in enumerate(a, 1):
+        diagonal, row[0] = row[0], i
+        for j, y in enumerate(b, 1):
+            best = min(diagonal + (x != y), row[j] + 1, row[j - 1] + 1)
+            diagonal, row[j] = row[j], best
+    return row[-1]
+
+
+@register_problem
+def pronounce_es():
+    """Words of three syllables, Castilian pronunciation."""
+    return Problem(
+        summary="Spanish spelling to phonemes, generated words",
+        sources={
+            "train": lambda: pairs(range(3, 10)),
+            "dev": lambda: pairs([1]),
+            "test": lambda: pairs([2]),
+        },
+        vocab_size=320,
+        shared_vocab=False,
+        text_form=Pronunciation(symbols=PHONEMES),
+        constraint=phonemes_only,
+        metrics=PhonemeErrorRate(),
+    )

@@ -1,0 +1,243 @@
+"""Evaluation on a split of the data: loss by teacher forcing, and real decoding."""
+
+import dataclasses
+import math
+from pathlib import Path
+from typing import Any, NamedTuple, Self
+
+import tensorflow as tf
+
+from t2t_keras.data.files import write_lines
+from t2t_keras.data.manifest import Manifest
+from t2t_keras.data.pipeline import elements, ordered_batches, read_pairs
+from t2t_keras.data.progress import Meter, progress, unwatched
+from t2t_keras.data.records import RecordIndex
+from t2t_keras.decoding.translator import Translator
+from t2t_keras.errors import UserError
+from t2t_keras.problem import Problem, Split
+from t2t_keras.training.loss import (
+    count_tokens,
+    sum_over_tokens,
+    summed_cross_entropies,
+)
+from t2t_keras.training.run_dir import RunDirectory
+
+
+@dataclasses.dataclass(frozen=True)
+class HeldOutLoss:
+    """Means over all target tokens, EOS included."""
+
+    loss: float  # negative log-likelihood in nats, without label smoothing
+    accuracy: float  # share of tokens that have the highest logit
+
+    @property
+    def perplexity(self) -> float:
+        """Perplexity per token: exp(loss)."""
+        return math.exp(min(self.loss, 700.0))
+
+    def to_dict(self) -> dict[str, float]:
+        """Returns all three by name."""
+        return {
+            "loss": self.loss,
+            "perplexity": self.perplexity,
+            "accuracy": self.accuracy,
+        }
+
+
+class Decoded(NamedTuple):
+    """Sentences of a split and their outputs, line by line.
+
+    Attributes:
+        sources: the texts.
+        references: what the data have for them.
+        outputs: what the model has.
+        repaired: the share of the outputs that the problem's text form had to repair;
+            None where it repairs nothing.
+    """
+
+    sources: list[str]
+    references: list[str]
+    outputs: list[str]
+    repaired: float | None
+
+    def share_repaired(self) -> dict[str, float]:
+        """Returns "repaired", where there is such a share."""
+        return {} if self.repaired is None else {"repaired": self.repaired}
+
+
+class Evaluator:
+    """Evaluates a model on one split, again and again as its weights change.
+
+    Args:
+        translator: around the model.
+        index: the records of the split.
+        name: of the split, to show.
+    """
+
+    def __init__(
+        self, translator: Translator, index: RecordIndex, name: str = "held-out"
+    ) -> None:
+        if not len(index):
+            raise UserError("the split has not a single example; generate it anew")
+        self.translator = translator
+        self.problem = translator.problem
+        self._index = index
+        self._name = name
+        longest = max(index.source_length.max(), index.target_length.max())
+        self._batch_tokens = max(4096, int(longest))
+        model = translator.model
+
+        @tf.function(input_signature=[tf.TensorSpec([None, None], tf.int32)] * 2)
+        def sums(source: tf.Tensor, target: tf.Tensor) -> tuple[tf.Tensor, ...]:
+            logits = model(source, target)
+            is_best = tf.equal(tf.argmax(logits, -1, tf.int32), target)
+            return (
+                summed_cross_entropies(logits, target, smoothing=0.0)[1],
+                sum_over_tokens(tf.cast(is_best, tf.float32), target),
+                count_tokens(target),
+            )
+
+        self._sums = sums
+
+    @classmethod
+    def open(
+        cls,
+        run: RunDirectory,
+        translator: Translator,
+        split: Split,
+        data_dir: str | Path | None = None,
+    ) -> Self:
+        """Opens a split for the model of a run.
+
+        Args:
+            run: the run directory.
+            translator: around the run's model, with whatever weights.
+            split: of the problem's data.
+            data_dir: where the data are; None: where they were for training.
+
+        Raises:
+            UserError: there are no such data, or they were made with another
+                vocabulary.
+        """
+        data_dir = Path(data_dir or run.config.data_dir)
+        problem = translator.problem
+        hashes = Manifest.open(data_dir, problem.data_name).vocab_sha256
+        if hashes != run.config.vocab_sha256:
+            raise UserError(
+                f"--data_dir: {data_dir} was made with another vocabulary than "
+                f"{run.path}"
+            )
+        index = RecordIndex.open(data_dir, problem.data_name, split)
+        return cls(translator, index, split)
+
+    def loss(self, meter: Meter = unwatched) -> HeldOutLoss:
+        """Returns loss and accuracy over the whole split.
+
+        Args:
+            meter: shows how far it is.
+        """
+        batches = ordered_batches(self._index, self._batch_tokens, self.problem.reverse)
+        totals = [0.0, 0.0, 0.0]
+        count = len(self._index)
+        with meter(f"loss on {self._name}", "sentences", count) as advance:
+            for source, target in elements(batches, self._index):
+                for i, value in enumerate(self._sums(source, target)):
+                    totals[i] += float(value)
+                advance(len(source))
+        loss, correct, tokens = totals
+        return HeldOutLoss(loss / tokens, correct / tokens)
+
+    def decode(
+        self,
+        sentences: int | None = None,
+        meter: Meter = unwatched,
+        **options: Any,
+    ) -> Decoded:
+        """Decodes the first sentences, or all.
+
+        Args:
+            sentences: how many, at least 1; None: all.
+            meter: shows how far it is.
+            **options: of the decoding; the problem's are the defaults.
+        """
+        translator, text_form = self.translator, self.problem.text_form
+        count = min(sentences or len(self._index), len(self._index))
+        ids, sources, references = [], [], []
+        for source, target in read_pairs(self._index, range(count)):
+            if self.problem.reverse:
+                source, target = target, source
+            ids.append(source)
+            sources.append(translator.source_tokenizer.decode(source))
+            reference = translator.target_tokenizer.decode(target)
+            references.append(text_form.output_text(sources[-1], reference)[0])
+        with meter(f"decoding {self._name}", "sentences", count) as advance:
+            found = translator.decode(ids, sources, advance=advance, **options)
+        best = [outputs[0] for outputs in found]
+        repaired = None
+        if text_form.repairs_outputs:
+            repaired = sum(output.is_repaired for output in best) / count
+        return Decoded(sources, references, [output.text for output in best], repaired)
+
+    def metrics(
+        self,
+        sentences: int | None = None,
+        meter: Meter = unwatched,
+        **options: Any,
+    ) -> dict[str, float]:
+        """Decodes the first (or all) sentences and scores them, as `decode`.
+
+        Returns:
+            What the problem's metrics return, and perhaps "repaired", see `Decoded`.
+        """
+        decoded = self.decode(sentences, meter, **options)
+        sources, references, outputs, _ = decoded
+        scores = self.problem.metrics.score(sources, outputs, references)
+        return scores | decoded.share_repaired()
+
+
+def evaluate(
+    run: RunDirectory,
+    split: Split,
+    problem: Problem | None = None,
+    *,
+    checkpoint: str | int | Path | None = None,
+    data_dir: str | Path | None = None,
+    sentences: int | None = None,
+    write: str | Path | None = None,
+    **options: Any,
+) -> dict[str, Any]:
+    """Decodes a split with one checkpoint and reports every score, and the loss.
+
+    Args:
+        run: whose model it is.
+        split: of its data.
+        problem: the run's, perhaps with other metrics; None: just the run's.
+        checkpoint: see `RunDirectory.restore`.
+        data_dir: see `Evaluator.open`.
+        sentences: how many to decode; None: all; 0: only the loss.
+        write: where to write the decoded sentences: as `{write}.source`, `.reference`
+            and `.hypothesis`.
+        **options: of the decoding; the problem's are the defaults.
+
+    Returns:
+        "sentences", the number decoded; what `Metrics.report` returns for them;
+        perhaps "repaired", see `Decoded`; and of the whole split "loss", "perplexity"
+        and "accuracy".
+
+    Raises:
+        UserError: there is no such checkpoint, or there are no such data.
+    """
+    problem = problem or run.problem
+    evaluator = Evaluator.open(run, run.translator(checkpoint), split, data_dir)
+    result: dict[str, Any] = {"sentences": 0}
+    if sentences != 0:
+        decoded = evaluator.decode(sentences, progress, **options)
+        sources, references, outputs, _ = decoded
+        if write:
+            write_lines(f"{write}.source", sources)
+            write_lines(f"{write}.reference", references)
+            write_lines(f"{write}.hypothesis", outputs)
+        result["sentences"] = len(outputs)
+        result |= problem.metrics.report(sources, outputs, references)
+        result |= decoded.share_repaired()
+    return result | evaluator.loss(progress).to_dict()

@@ -1,0 +1,128 @@
+"""What makes a problem a parser: text form, decoding constraint and metrics."""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from t2t_keras.errors import UserError
+from t2t_keras.metrics import Metrics
+from t2t_keras.parsing.linearise import Brackets, linearise, restore_text
+from t2t_keras.parsing.tree import parse_tree, prepare
+from t2t_keras.parsing.words import treebank_text
+from t2t_keras.problem import Problem, TextForm
+
+if TYPE_CHECKING:
+    import tensorflow as tf
+
+    from t2t_keras.decoding.constraint import BatchConstraint
+    from t2t_keras.text.tokenizer import Tokenizer
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Trees(TextForm):
+    """Words with a space between them, and the symbols of a tree over these words.
+
+    The user sees bracketed trees, one a line; the model writes tensor2tensor's symbols,
+    as `linearise` makes them. Every output is a tree over exactly the words of its
+    source: what a model writes that is none is repaired.
+
+    Attributes:
+        symbols: brackets and tags, each one token of the target.
+        pos_tags: whether the symbols have the words' tags, or XX in place of each.
+        silver_per_gold: how many trees that a parser made `t2t datagen` mixes with each
+            tree of the treebank (`--silver_trees`); 0: none.
+    """
+
+    pos_tags: bool = True
+    silver_per_gold: int = 0
+
+    splits_raw_text = True
+    repairs_outputs = True
+    source_flags = "--treebank or --{split}_trees"
+
+    def source_text(self, text: str, raw: bool = False) -> str:
+        """Returns the words; those of a raw sentence as the Penn Treebank splits it."""
+        return treebank_text(text, raw)
+
+    def target_text(self, source: str, output: str) -> str:
+        """Returns the symbols of a bracketed tree.
+
+        Raises:
+            UserError: it is not a tree over the words of the source.
+        """
+        if not output.strip():
+            return ""
+        tree = prepare(parse_tree(output, "target"), "target")
+        if tree.words() != source.split(" "):
+            raise UserError(f"the target '{output}' has other words than its source")
+        return " ".join(linearise(tree, self.pos_tags))
+
+    def output_text(self, source: str, target: str) -> tuple[str, bool]:
+        """Returns the bracketed tree of the symbols, repaired where they are none."""
+        words = [word for word in source.split(" ") if word]
+        if not words:
+            return "", False
+        symbols = target.split()
+        repaired = Brackets.of(self.symbols).repair(words, symbols)
+        return restore_text(source, " ".join(repaired)), repaired != symbols
+
+    def source_texts(self, texts: "tf.Tensor", raw: bool) -> "tf.Tensor":
+        """Returns `source_text` of texts [B], in the graph."""
+        from t2t_keras.parsing.graph import treebank_texts
+
+        return treebank_texts(texts, raw)
+
+    def output_texts(self, sources: "tf.Tensor", targets: "tf.Tensor") -> "tf.Tensor":
+        """Returns the trees of targets [B, n], in the graph, where nothing is repaired.
+
+        The targets must be what the constraint `brackets` allows.
+        """
+        from t2t_keras.parsing.graph import restore_texts
+
+        return restore_texts(sources, targets, self.symbols)
+
+
+def brackets(problem: Problem, tokenizer: "Tokenizer") -> "BatchConstraint":
+    """The constraint of a parser: an output is a tree over the words of its source.
+
+    Raises:
+        UserError: the problem's symbols are no brackets, or not one token each.
+    """
+    from t2t_keras.parsing.balanced_brackets import BracketTokens, for_batch
+
+    tokens = BracketTokens.of(problem.symbols, tokenizer)
+    return lambda texts, max_length: for_batch(tokens, texts, max_length)
+
+
+@dataclasses.dataclass(frozen=True)
+class BracketF1(Metrics):
+    """F1 of labelled brackets, exactly as EVALB computes it, in percent."""
+
+    # A model that fails on all but the easiest sentences has a high F1 without these.
+    selection_metric = "f1_errors_as_zero"
+
+    def score(
+        self, sources: Sequence[str], outputs: Sequence[str], references: Sequence[str]
+    ) -> dict[str, float]:
+        """Returns F1, and how many sentences EVALB leaves out of it.
+
+        Returns:
+            "f1" and "f1_errors_as_zero", "error_sentences" and "skipped_sentences".
+        """
+        from t2t_keras.parsing.evalb import evaluate_trees
+
+        summary = evaluate_trees(references, outputs).summary()
+        return {
+            "f1": summary["f1"],
+            "f1_errors_as_zero": summary["f1_errors_as_zero"],
+            "error_sentences": summary["error"],
+            "skipped_sentences": summary["skip"],
+        }
+
+    def report(
+        self, sources: Sequence[str], outputs: Sequence[str], references: Sequence[str]
+    ) -> dict[str, Mapping[str, Any]]:
+        """Returns what `t2t f1 --json` prints, under "f1"."""
+        from t2t_keras.parsing.evalb import evaluate_trees
+
+        return {"f1": evaluate_trees(references, outputs).to_dict()}

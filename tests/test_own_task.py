@@ -1,0 +1,85 @@
+"""A task outside the package, with its own text form, constraint and metric."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from command_line import run
+
+from t2t_keras import registry
+
+EXAMPLE = Path(__file__).parents[1] / "examples" / "pronunciation"
+WORDS = ["cachorro", "Gelate", "", "ñajilla"]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Data, a run of a few steps and its export."""
+    root = tmp_path_factory.mktemp("pronunciation")
+    common = ("--usr_dir", str(EXAMPLE), "--problem", "pronounce_es")
+    common += ("--data_dir", str(root / "data"))
+    assert run("datagen", *common) == 0
+    tiny = "num_layers=1,d_model=16,d_ff=16,num_heads=2,d_k=8,d_v=8,batch_tokens=600"
+    flags = ("--hparams_set", "tiny", "--hparams", tiny, "--train_steps", "6")
+    flags += ("--eval_every", "3", "--eval_sentences", "20", "--best_by", "metric")
+    assert run("train", *common, *flags, "--output_dir", str(root / "run")) == 0
+    flags = ("--output_dir", str(root / "run"), "--export_dir", str(root / "export"))
+    assert run("export", *flags) == 0
+    return root
+
+
+def test_error_rate_is_a_metric_of_which_less_is_better(folder):
+    records = [json.loads(line) for line in (folder / "run" / "metrics.jsonl").open()]
+    rates = {
+        record["step"]: record["phoneme_error_rate"]
+        for record in records
+        if record["kind"] == "dev"
+    }
+    assert len(rates) == 2 and all(rate > 0 for rate in rates.values())
+    (best,) = (record for record in records if record["kind"] == "dev_best")
+    assert best["step"] == min(rates, key=lambda step: (rates[step], step))
+
+
+def test_metric_is_the_edit_distance():
+    registry.load_usr_dir(EXAMPLE)
+    metrics = registry.problem("pronounce_es").metrics
+    found = metrics.score([""] * 2, ["/katʃo/", "/θa/"], ["/kato/", "/θaro/"])
+    assert found == {"phoneme_error_rate": 100 * (1 + 2) / 8}
+    assert metrics.selection_score(found) < metrics.selection_score(
+        {"phoneme_error_rate": 0.0}
+    )
+
+
+def test_evaluate_reports_the_metric(folder, capsys):
+    capsys.readouterr()
+    flags = ("--output_dir", str(folder / "run"), "--sentences", "10")
+    assert run("evaluate", *flags, "--write", str(folder / "test"), "--json") == 0
+    result = json.loads(capsys.readouterr().out)
+    registry.load_usr_dir(EXAMPLE)
+    metrics = registry.problem("pronounce_es").metrics
+    texts = [
+        (folder / f"test.{name}").read_text().splitlines()
+        for name in ("source", "hypothesis", "reference")
+    ]
+    assert result["phoneme_error_rate"] == metrics.score(*texts)["phoneme_error_rate"]
+    assert texts[2][0].startswith("/") and "repaired" not in result
+    assert run("evaluate", *flags, "--tokenize", "intl") == 2
+    assert "'pronounce_es' is not scored by BLEU" in capsys.readouterr().err
+
+
+def test_translation_and_export_agree_and_have_phonemes_only(folder, capsys):
+    (folder / "words").write_text("\n".join(WORDS) + "\n")
+    outputs = []
+    for flag, name in (("--output_dir", "run"), ("--export_dir", "export")):
+        out = folder / f"{name}.txt"
+        files = ("--input", str(folder / "words"), "--output", str(out))
+        assert run("translate", flag, str(folder / name), *files) == 0
+        outputs.append(out.read_text().splitlines())
+    assert outputs[0] == outputs[1]
+    registry.load_usr_dir(EXAMPLE)
+    sounds = "|".join(registry.problem("pronounce_es").symbols)
+    assert outputs[0][2] == ""
+    assert any(outputs[0])
+    for text in filter(None, outputs[0]):
+        assert re.fullmatch(f"/({sounds})+/", text)

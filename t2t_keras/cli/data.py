@@ -168,8 +168,7 @@ def _datagen(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def _generate(args: argparse.Namespace) -> "Manifest | None":
-    from t2t_keras.data.datagen import generate_share
-    from t2t_keras.data.task import Task
+    from t2t_keras.data.datagen import Task, generate
 
     if args.vocab:
         raise UserError(
@@ -177,7 +176,7 @@ def _generate(args: argparse.Namespace) -> "Manifest | None":
             "--data_dir, under the name that datagen gives it"
         )
     task = Task.parse(args.task)
-    return generate_share(_problem(args), args.data_dir, task, args.workers, args.seed)
+    return generate(_problem(args), args.data_dir, args.workers, args.seed, task)
 
 
 def _adopt(args: argparse.Namespace) -> "Manifest":

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from t2t_keras.data.batching import BatchPlan
+from t2t_keras.data.batch_plan import BatchPlan
 from t2t_keras.data.records import RecordIndex
 
 Pair = tuple[list[int], list[int]]

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from t2t_keras.data import datagen, encoding
+from t2t_keras.data import datagen, encoding, records
 from t2t_keras.data.manifest import Manifest
 from t2t_keras.data.records import RecordIndex
 from t2t_keras.problem import Problem
@@ -56,9 +56,8 @@ PROBLEM = Problem(
 def set_small_scale(setattr_) -> None:
     """Chunks, shards and saved states as a corpus 1000 times as large has them."""
     setattr_(encoding, "CHUNK", 10)
-    setattr_(datagen, "CHUNK", 10)
     setattr_(datagen, "_SAVE_EVERY", 50)
-    setattr_(datagen, "num_train_shards", lambda num_pairs: 3)
+    setattr_(records, "num_train_shards", lambda num_pairs: 3)
 
 
 def files(directory: Path) -> dict[str, bytes]:

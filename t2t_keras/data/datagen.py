@@ -36,48 +36,20 @@ from typing import Any, Self
 
 import numpy as np
 
+from t2t_keras.data import encoding, records, vocabulary
 from t2t_keras.data.cleaning import reason_by_text, reasons, repeated
-from t2t_keras.data.encoding import (
-    CHUNK,
-    Encode,
-    Rule,
-    Spills,
-    encoders,
-    num_cores,
-    read_sorted,
-)
+from t2t_keras.data.encoding import Rule
 from t2t_keras.data.files import read_json, sha256, write_array, write_json
 from t2t_keras.data.manifest import SPLITS, Manifest, Recipe, held
 from t2t_keras.data.progress import progress, say
-from t2t_keras.data.records import (
-    index_path,
-    num_train_shards,
-    save_index,
-    shard_name,
-    text_paths,
-    unfinished_dir,
-    write_frames,
-    write_texts,
-)
-from t2t_keras.data.vocabulary import (
-    SIDES,
-    Side,
-    draw,
-    proposed_size,
-    sample_size,
-    size_of_given,
-    too_large,
-    train_vocabulary,
-    vocab_files,
-)
+from t2t_keras.data.records import unfinished_dir
+from t2t_keras.data.vocabulary import SIDES, Side
 from t2t_keras.errors import UserError
 from t2t_keras.lock import lock, purpose_of_holder
 from t2t_keras.problem import Problem, Split
 from t2t_keras.text.load import load_tokenizer
 
 _SAVE_EVERY = 200_000  # examples after which an interrupted encoding can go on
-
-Pairs = dict[Split, int]  # the number of pairs of every split that is to be made
 
 
 @dataclasses.dataclass(frozen=True)
@@ -178,7 +150,7 @@ def generate(
             if manifest is not None:
                 recipe = recipe.added_to(manifest)
                 _refuse_unknown(manifest, recipe, data_dir)
-            cores = workers or num_cores()
+            cores = workers or encoding.num_cores()
             work = Work(problem, recipe, data_dir, task, cores, manifest)
             own = directory / f"{task.name}.lock"
             with lock(own, lambda holder: _at_work(directory), work.purpose):
@@ -190,7 +162,6 @@ def generate(
     return manifest
 
 
-@dataclasses.dataclass(frozen=True)
 class Work:
     """What a run of datagen is to make, and the paths of its files.
 
@@ -201,39 +172,32 @@ class Work:
         task: the share of the work that is done here.
         workers: number of processes.
         earlier: manifest of the directory to which splits are added, if there is one.
+        splits: the splits to make, in order.
+        pairs: the number of pairs of each split; filled in by `count_pairs`.
+        directory: the directory of all files until they are published.
+        left_out: the file with what the sources left out, by split and reason.
+        manifest: the manifest before it is published.
+        purpose: what is made, and by how many tasks: the same for all of them.
     """
 
-    problem: Problem
-    recipe: Recipe
-    data_dir: Path
-    task: Task
-    workers: int
-    earlier: Manifest | None = None
-
-    @property
-    def directory(self) -> Path:
-        """The directory that holds all files until they are published."""
-        return unfinished_dir(self.data_dir, self.problem.data_name)
-
-    @property
-    def manifest(self) -> Path:
-        """The manifest before it is published."""
-        return self.done(Manifest.path(self.data_dir, self.problem.data_name))
-
-    @property
-    def purpose(self) -> str:
-        """What is made, and by how many tasks: the same for all of them."""
-        return f"{self.task.of} tasks, {self.recipe.digest()}"
-
-    @property
-    def splits(self) -> list[Split]:
-        """The splits to make, in order."""
-        present = self.earlier.sources if self.earlier else ()
-        return [s for s in SPLITS if s in self.recipe.sources and s not in present]
-
-    def alone(self) -> contextlib.AbstractContextManager[None]:
-        """Returns a lock for which the other tasks wait."""
-        return lock(self.directory / "lock", refusal=None)
+    def __init__(
+        self,
+        problem: Problem,
+        recipe: Recipe,
+        data_dir: Path,
+        task: Task,
+        workers: int,
+        earlier: Manifest | None = None,
+    ) -> None:
+        self.problem, self.recipe, self.data_dir = problem, recipe, data_dir
+        self.task, self.workers, self.earlier = task, workers, earlier
+        present = earlier.sources if earlier else ()
+        self.splits = [s for s in SPLITS if s in recipe.sources and s not in present]
+        self.pairs: dict[Split, int] = {}
+        self.directory = unfinished_dir(data_dir, problem.data_name)
+        self.left_out = self.directory / "left_out.json"
+        self.manifest = self.done(Manifest.path(data_dir, problem.data_name))
+        self.purpose = f"{task.of} tasks, {recipe.digest()}"
 
     def done(self, path: Path | str) -> Path:
         """Returns the path of a file of the data directory before it is published."""
@@ -243,74 +207,63 @@ class Work:
         """Returns the path of the vocabulary of a side."""
         if self.earlier:
             return self.data_dir / self.earlier.vocab_files[side]
-        name = vocab_files(self.problem)[side]
-        if name in self.recipe.given_vocabularies:
-            return self.data_dir / name
-        return self.done(name)
+        name = vocabulary.vocab_files(self.problem)[side]
+        is_given = name in self.recipe.given_vocabularies
+        return self.data_dir / name if is_given else self.done(name)
 
-    def rule(self, split: Split, pairs: Pairs) -> Rule:
+    def rule(self, split: Split) -> Rule:
         """Returns how the pairs of a split are encoded."""
         if split != "train":
             return Rule(num_shards=1)
+        problem = self.problem
         return Rule(
-            num_train_shards(pairs["train"] * self.problem.copies),
+            records.num_train_shards(self.pairs["train"] * problem.copies),
             self.recipe.seed,
-            self.problem.max_length,
-            self.problem.cleaning,
-            self.problem.bpe_dropout,
-            self.problem.copies,
+            problem.max_length,
+            problem.cleaning,
+            problem.bpe_dropout,
+            problem.copies,
         )
 
-    def share(self, task: Task, split: Split, pairs: Pairs) -> "Share":
-        """Returns what a task encodes of a split."""
-        rule = self.rule(split, pairs)
-        return Share(self.directory / task.name, split, task.share(pairs[split]), rule)
+    def shares(self, task: Task) -> list["Share"]:
+        """Returns what a task encodes of each split."""
+        directory = self.directory / task.name
+        return [
+            Share(directory, split, task.share(self.pairs[split]), self.rule(split))
+            for split in self.splits
+        ]
 
-    def lengths(self, split: Split, pairs: Pairs) -> list[Path]:
+    def lengths(self, split: Split) -> list[Path]:
         """Returns, for each shard, the file with sizes and lengths of its records."""
-        num_shards = self.rule(split, pairs).num_shards
-        names = (f"{split}.lengths-{shard:05d}.npy" for shard in range(num_shards))
-        return [self.directory / name for name in names]
+        shards = range(self.rule(split).num_shards)
+        return [self.directory / f"{split}.lengths-{i:05d}.npy" for i in shards]
 
     def is_made(self) -> bool:
-        """Whether all files are made, and at most have to be published."""
+        """Whether all files are made, so that at most they have to be published."""
         present = Manifest.load(Manifest.path(self.data_dir, self.problem.data_name))
         if present is not None and present.has(self.recipe.sources):
             return True  # another task has published them
         return self.manifest.exists()
 
 
-@dataclasses.dataclass(frozen=True)
 class Share:
     """The pairs of a split that one task encodes, and the files for them.
 
     Attributes:
-        directory: the directory of the task.
         split: the split.
         pairs: the numbers of the pairs.
         rule: how they are encoded.
+        spills: the files with the records, by shard.
+        hashes: the file with the hashes of the examples, see `cleaning.repeated`.
+        state_file: the file from which an interrupted encoding goes on.
     """
 
-    directory: Path
-    split: Split
-    pairs: range
-    rule: Rule
-
-    @property
-    def spills(self) -> list[Path]:
-        """The files with the records, by shard."""
-        names = (f"{self.split}.spill-{i:05d}" for i in range(self.rule.num_shards))
-        return [self.directory / name for name in names]
-
-    @property
-    def hashes(self) -> Path:
-        """The file with the hashes of the examples, see `cleaning.repeated`."""
-        return self.directory / f"{self.split}.hashes"
-
-    @property
-    def state_file(self) -> Path:
-        """The file from which an interrupted encoding goes on."""
-        return self.directory / f"{self.split}.encoded.json"
+    def __init__(self, directory: Path, split: Split, pairs: range, rule: Rule) -> None:
+        self.split, self.pairs, self.rule = split, pairs, rule
+        shards = range(rule.num_shards)
+        self.spills = [directory / f"{split}.spill-{i:05d}" for i in shards]
+        self.hashes = directory / f"{split}.hashes"
+        self.state_file = directory / f"{split}.encoded.json"
 
     def state(self) -> dict[str, Any]:
         """Returns the number of encoded pairs, the sizes of the files, the dropped."""
@@ -329,28 +282,28 @@ def run_stages(work: Work) -> bool:
     Returns:
         Whether the data directory is complete, with the shares of all tasks.
     """
-    pairs: Pairs = {}
-    with work.alone():
+    alone = work.directory / "lock"  # for which the other tasks wait
+    with lock(alone, refusal=None):
         _refuse_others(work)
         if not work.is_made():
             start_or_resume(work)
-            pairs = count_pairs(work)
-            train_vocabularies(work, pairs)
+            count_pairs(work)
+            train_vocabularies(work)
     if not work.is_made():
-        encode_share(work, pairs)
-    with work.alone():
+        encode_share(work)
+    with lock(alone, refusal=None):
         if not work.is_made():
             missing = [
                 str(task)
                 for task in work.task.all()
-                if not all(work.share(task, s, pairs).is_complete() for s in pairs)
+                if not all(share.is_complete() for share in work.shares(task))
             ]
             if missing:
                 say(f"{work.directory}: still to do: task {', '.join(missing)}")
                 return False
-            dropped = write_shards(work, pairs)
-            write_raw_texts(work, pairs)
-            write_manifest(work, pairs, dropped)
+            dropped = write_shards(work)
+            write_raw_texts(work)
+            write_manifest(work, dropped)
         publish(work)
     return True
 
@@ -377,46 +330,40 @@ def start_or_resume(work: Work) -> None:
 # Stage 1.
 
 
-def count_pairs(work: Work) -> Pairs:
+def count_pairs(work: Work) -> None:
     """Counts the pairs of every split by reading its source once.
 
     Any mistake in a source is found here, before the long work begins.
     """
-    path, left_out_path = work.directory / "pairs.json", _left_out(work)
-    pairs: Pairs = read_json(path) or {}
-    left_out: dict[Split, dict[str, int]] = read_json(left_out_path) or {}
+    path = work.directory / "pairs.json"
+    work.pairs = read_json(path) or {}
+    left_out: dict[Split, dict[str, int]] = read_json(work.left_out) or {}
     for split in work.splits:
-        if split in pairs:
+        if split in work.pairs:
             continue
         count, source = 0, work.problem.sources[split]
         with progress(f"counting {split}", "pairs") as advance:
-            iterator = iter(source())
-            while chunk := sum(1 for _ in itertools.islice(iterator, CHUNK)):
+            pairs = iter(source())
+            while chunk := sum(1 for _ in itertools.islice(pairs, encoding.CHUNK)):
                 count += chunk
                 advance(chunk)
         if not count:
             raise UserError(f"the {split} source has not a single pair")
-        pairs[split] = count
+        work.pairs[split] = count
         left_out[split] = getattr(source, "dropped", {})
-        write_json(left_out_path, left_out)
-        write_json(path, pairs)
-    return {split: pairs[split] for split in work.splits}
-
-
-def _left_out(work: Work) -> Path:
-    """Returns the file with what the sources left out, by split and reason."""
-    return work.directory / "left_out.json"
+        write_json(work.left_out, left_out)
+        write_json(path, work.pairs)
 
 
 # Stage 2.
 
 
-def train_vocabularies(work: Work, pairs: Pairs) -> None:
+def train_vocabularies(work: Work) -> None:
     """Trains one vocabulary for both sides, or one for each, unless they are there."""
     if work.earlier:
         return
-    problem, total = work.problem, pairs["train"]
-    size = sample_size(problem, total)
+    problem, total = work.problem, work.pairs["train"]
+    size = vocabulary.sample_size(problem, total)
     for columns in [(0, 1)] if problem.shared_vocab else [(0,), (1,)]:
         path = work.vocabulary(SIDES[columns[0]])
         if path.exists():
@@ -425,7 +372,8 @@ def train_vocabularies(work: Work, pairs: Pairs) -> None:
         lines = size * len(columns)
         say(f"training {path.name} on {lines:,} lines")
         with progress(path.name, "lines", lines) as advance:
-            sample = draw(problem.sources["train"](), total, size, work.recipe.seed)
+            train = problem.sources["train"]()
+            sample = vocabulary.draw(train, total, size, work.recipe.seed)
             texts = (
                 pair[column]
                 for pair in sample
@@ -433,7 +381,8 @@ def train_vocabularies(work: Work, pairs: Pairs) -> None:
                 for column in columns
             )
             new = work.directory / path.name
-            train_vocabulary(problem, texts, new, own_process=work.workers > 1)
+            own_process = work.workers > 1
+            vocabulary.train_vocabulary(problem, texts, new, own_process)
             os.replace(new, path)
             advance(lines)
 
@@ -441,26 +390,26 @@ def train_vocabularies(work: Work, pairs: Pairs) -> None:
 # Stage 3.
 
 
-def encode_share(work: Work, pairs: Pairs) -> None:
+def encode_share(work: Work) -> None:
     """Encodes this task's share of every split into spill files."""
-    shares = [work.share(work.task, split, pairs) for split in pairs]
-    if all(share.is_complete() for share in shares):
+    shares = [share for share in work.shares(work.task) if not share.is_complete()]
+    if not shares:
         return
     vocabularies = work.vocabulary("source"), work.vocabulary("target")
-    num_chunks = -(-sum(len(share.pairs) for share in shares) // CHUNK)
-    with encoders(vocabularies, max(1, min(work.workers, num_chunks))) as encode:
+    num_chunks = -(-sum(len(share.pairs) for share in shares) // encoding.CHUNK)
+    workers = max(1, min(work.workers, num_chunks))
+    with encoding.encoders(vocabularies, workers) as encode:
         for share in reversed(shares):  # the small splits first
-            if not share.is_complete():
-                _encode_split(work, share, pairs, encode)
+            _encode_split(work, share, encode)
 
 
-def _encode_split(work: Work, share: Share, pairs: Pairs, encode: Encode) -> None:
+def _encode_split(work: Work, share: Share, encode: encoding.Encode) -> None:
     """Encodes the pairs of a share, from the last state that was saved."""
-    share.directory.mkdir(exist_ok=True)
+    share.state_file.parent.mkdir(exist_ok=True)
     rule, total, state = share.rule, len(share.pairs), share.state()
     done, dropped = state["pairs"], Counter(state["dropped"])
     with (
-        Spills([*share.spills, share.hashes], state["sizes"]) as spills,
+        encoding.Spills([*share.spills, share.hashes], state["sizes"]) as spills,
         progress(f"encoding {share.split}", "pairs", total, done) as advance,
     ):
         saved, first = done, share.pairs.start + done
@@ -479,93 +428,82 @@ def _encode_split(work: Work, share: Share, pairs: Pairs, encode: Encode) -> Non
             write_json(share.state_file, state | {"sizes": spills.flush()})
     if done != total:
         share.state_file.unlink(missing_ok=True)
-        raise _changed(share.split, pairs, share.pairs.start + done)
+        raise _changed(work, share.split, share.pairs.start + done)
 
 
-def _changed(split: Split, pairs: Pairs, found: int) -> UserError:
+def _changed(work: Work, split: Split, found: int) -> UserError:
     """Returns the error for a source that does not yield the same pairs every time."""
     return UserError(
-        f"the {split} source gave {pairs[split]:,} pairs at first and {found:,} when "
-        "read again; it must give the same ones every time"
+        f"the {split} source gave {work.pairs[split]:,} pairs at first and {found:,} "
+        "when read again; it must give the same ones every time"
     )
 
 
 # Stage 4.
 
 
-def write_shards(work: Work, pairs: Pairs) -> dict[Split, Counter[str]]:
+def write_shards(work: Work) -> dict[Split, Counter[str]]:
     """Sorts the spill files of all tasks into shards, and writes the indices.
 
     Returns:
         The number of dropped examples of every split, by reason.
     """
-    dropped = {}
-    for split in pairs:
-        shares = [work.share(task, split, pairs) for task in work.task.all()]
+    dropped, name = {}, work.problem.data_name
+    by_split = zip(*map(work.shares, work.task.all()), strict=True)
+    for split, shares in zip(work.splits, by_split, strict=True):
         repeats = repeated([share.hashes for share in shares])
-        dropped[split] = Counter(duplicate=len(repeats))
-        for share in shares:
-            dropped[split] += Counter(share.state()["dropped"])
-        index = work.done(index_path(work.data_dir, work.problem.data_name, split))
-        if not index.exists():
-            _write_split(work, split, pairs, repeats, index)
+        counts = (Counter(share.state()["dropped"]) for share in shares)
+        dropped[split] = sum(counts, Counter(duplicate=len(repeats)))
+        index = work.done(records.index_path(work.data_dir, name, split))
+        if index.exists():
+            continue
+        lengths = work.lengths(split)
+        shards = [
+            work.done(records.shard_name(name, split, i, len(lengths)))
+            for i in range(len(lengths))
+        ]
+        files = zip(shards, lengths, *(share.spills for share in shares), strict=True)
+        with progress(f"writing {split}", "shards", len(shards)) as advance:
+            for shard, table, *spills in files:
+                if not shard.exists():
+                    examples, rows = encoding.read_sorted(spills, without=repeats)
+                    write_array(table, rows)
+                    records.write_frames(shard, examples)
+                for spill in spills:
+                    spill.unlink(missing_ok=True)
+                advance(1)
+        tables = [np.load(table, mmap_mode="r") for table in lengths]
+        records.save_index(index, shards, tables)
     return dropped
-
-
-def _write_split(
-    work: Work, split: Split, pairs: Pairs, repeats: np.ndarray, index: Path
-) -> None:
-    """Writes the shards of a split without the repeated examples, and the index."""
-    lengths = work.lengths(split, pairs)
-    num_shards = len(lengths)
-    shards = [
-        work.done(shard_name(work.problem.data_name, split, shard, num_shards))
-        for shard in range(num_shards)
-    ]
-    by_task = [work.share(task, split, pairs).spills for task in work.task.all()]
-    with progress(f"writing {split}", "shards", num_shards) as advance:
-        for shard, path, *spills in zip(shards, lengths, *by_task, strict=True):
-            if not shard.exists():
-                records, table = read_sorted(spills, without=repeats)
-                write_array(path, table)
-                write_frames(shard, records)
-            for spill in spills:
-                spill.unlink(missing_ok=True)
-            advance(1)
-    save_index(index, shards, [np.load(path, mmap_mode="r") for path in lengths])
 
 
 # Stage 5.
 
 
-def write_raw_texts(work: Work, pairs: Pairs) -> None:
+def write_raw_texts(work: Work) -> None:
     """Writes the raw texts of dev and test, with which metrics compare."""
-    for split in pairs:
-        source, target = (
-            work.done(path)
-            for path in text_paths(work.data_dir, work.problem.data_name, split)
-        )
-        if split == "train" or (source.exists() and target.exists()):
+    for split in work.splits:
+        paths = records.text_paths(work.data_dir, work.problem.data_name, split)
+        files = [work.done(path) for path in paths]
+        if split == "train" or all(file.exists() for file in files):
             continue
-        count = write_texts((source, target), work.problem.sources[split]())
-        if count != pairs[split]:
-            source.unlink()
-            target.unlink()
-            raise _changed(split, pairs, count)
+        count = records.write_texts(files, work.problem.sources[split]())
+        if count != work.pairs[split]:
+            for file in files:
+                file.unlink()
+            raise _changed(work, split, count)
 
 
 # Stage 6.
 
 
-def write_manifest(
-    work: Work, pairs: Pairs, dropped: dict[Split, Counter[str]]
-) -> None:
+def write_manifest(work: Work, dropped: dict[Split, Counter[str]]) -> None:
     """Writes the manifest of the new and of the earlier splits."""
     files = {side: work.vocabulary(side) for side in SIDES}
-    left_out = read_json(_left_out(work))
+    left_out = read_json(work.left_out)
     new: dict[str, dict[Split, Any]] = {"examples": {}, "dropped": {}, "tokens": {}}
-    for split in pairs:
-        tables = [np.load(path) for path in work.lengths(split, pairs)]
+    for split in work.splits:
+        tables = [np.load(path) for path in work.lengths(split)]
         new["examples"][split] = sum(map(len, tables))
         new["tokens"][split] = {
             side: sum(int(table[:, column].sum()) for table in tables)
@@ -575,7 +513,7 @@ def write_manifest(
         new["dropped"][split] = counted | left_out[split]
     if not (work.earlier or new["examples"]["train"]):
         raise UserError(
-            f"not one training pair is left of {pairs['train']:,}: dropped were "
+            f"not one training pair is left of {work.pairs['train']:,}: dropped were "
             f"{new['dropped']['train']}; drop fewer (--clean, --max_length)"
         )
     for name, by_split in new.items():
@@ -619,13 +557,13 @@ def _with_vocab_size(problem: Problem, data_dir: Path) -> Problem:
     manifest = Manifest.load(Manifest.path(data_dir, problem.data_name))
     if manifest is not None:
         return problem.replace(vocab_size=manifest.vocab_size)
-    if (size := size_of_given(problem, data_dir)) is not None:
+    if (size := vocabulary.size_of_given(problem, data_dir)) is not None:
         return problem.replace(vocab_size=size)
     pairs, characters = 0, set[str]()
     for source, target in problem.source("train")():
         pairs += 1
         characters.update(source, target)
-    size = proposed_size(pairs, len(characters))
+    size = vocabulary.proposed_size(pairs, len(characters))
     say(
         f"vocabulary: {size:,} tokens, which suit {pairs:,} training pairs with "
         f"{len(characters):,} different characters: fewer pairs show each token too "
@@ -642,7 +580,7 @@ def _warn_if_too_large(manifest: Manifest) -> None:
         tokens[name] += manifest.tokens["train"][side] // manifest.copies
     sizes = {name: manifest.vocab_sizes[s] for s, name in manifest.vocab_files.items()}
     for name, size in sizes.items():
-        if warning := too_large(size, pairs, tokens[name]):
+        if warning := vocabulary.too_large(size, pairs, tokens[name]):
             say(warning)
 
 

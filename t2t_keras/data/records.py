@@ -382,7 +382,7 @@ def _damaged(shard: Path, number: int, offset: int) -> UserError:
 # The raw texts of a split.
 
 
-def write_texts(paths: tuple[Path, Path], pairs: Iterable[Pair]) -> int:
+def write_texts(paths: Sequence[Path], pairs: Iterable[Pair]) -> int:
     r"""Writes the texts of pairs, one a line, atomically; returns the number of pairs.
 
     A "\n" within a text is written as a space.
@@ -425,9 +425,10 @@ def read_texts(
         try:
             content = path.read_bytes().decode("utf-8", "surrogatepass")
         except (OSError, UnicodeDecodeError) as error:
+            reason = getattr(error, "strerror", "it is not valid UTF-8")
             raise UserError(
-                f"cannot read {path} ({error}); copy it again, or generate the data in "
-                "another --data_dir"
+                f"cannot read {path}: {reason}; copy the file again, or generate the "
+                "data in another --data_dir"
             ) from None
         lines = content.split("\n")[:-1]  # only "\n" ends a line
         if len(lines) != num_records:

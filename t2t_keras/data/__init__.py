@@ -3,6 +3,7 @@
 `sources` and `treebank` yield pairs of texts. `datagen` turns them into a data
 directory in stages, with `vocabulary`, `cleaning` (which pairs are dropped), `encoding`
 (pairs to records, in worker processes), `records` (shards, index and raw texts) and
-`manifest` (what a directory was made from). `batch_plan` plans batches from the lengths
-of the records, and `pipeline` reads them.
+`manifest` (what a directory was made from); `files` writes atomically, and `progress`
+shows how far it is. `batch_plan` plans batches from the lengths of the records, and
+`pipeline` reads them.
 """

@@ -46,7 +46,7 @@ from t2t_keras.data.records import unfinished_dir
 from t2t_keras.data.vocabulary import SIDES, Side
 from t2t_keras.errors import UserError
 from t2t_keras.lock import lock, purpose_of_holder
-from t2t_keras.problem import Problem, Split
+from t2t_keras.problem import Pair, Problem, Split
 from t2t_keras.text.load import load_tokenizer
 
 _SAVE_EVERY = 200_000  # examples after which an interrupted encoding can go on
@@ -487,11 +487,17 @@ def write_raw_texts(work: Work) -> None:
         files = [work.done(path) for path in paths]
         if split == "train" or all(file.exists() for file in files):
             continue
-        count = records.write_texts(files, work.problem.sources[split]())
-        if count != work.pairs[split]:
-            for file in files:
-                file.unlink()
-            raise _changed(work, split, count)
+        records.write_texts(files, _same_pairs(work, split))
+
+
+def _same_pairs(work: Work, split: Split) -> Iterator[Pair]:
+    """Yields the pairs of a split; raises `UserError` if their number has changed."""
+    found = 0
+    for pair in work.problem.sources[split]():
+        found += 1
+        yield pair
+    if found != work.pairs[split]:
+        raise _changed(work, split, found)
 
 
 # Stage 6.

@@ -382,8 +382,8 @@ def _damaged(shard: Path, number: int, offset: int) -> UserError:
 # The raw texts of a split.
 
 
-def write_texts(paths: Sequence[Path], pairs: Iterable[Pair]) -> int:
-    r"""Writes the texts of pairs, one a line, atomically; returns the number of pairs.
+def write_texts(paths: Sequence[Path], pairs: Iterable[Pair]) -> None:
+    r"""Writes the texts of pairs, one a line, atomically.
 
     A "\n" within a text is written as a space.
 
@@ -391,17 +391,14 @@ def write_texts(paths: Sequence[Path], pairs: Iterable[Pair]) -> int:
         paths: see `text_paths`.
         pairs: the pairs of the split, in the order of the records.
     """
-    count = 0
     # A source of a user's own may yield lone surrogates.
     kind = {"encoding": "utf-8", "errors": "surrogatepass", "newline": "\n"}
     with contextlib.ExitStack() as stack:
         incomplete = [stack.enter_context(atomic(path)) for path in paths]
         files = [stack.enter_context(path.open("w", **kind)) for path in incomplete]
         for pair in pairs:
-            count += 1
             for file, text in zip(files, pair, strict=True):
                 file.write(text.replace("\n", " ") + "\n")
-    return count
 
 
 def read_texts(

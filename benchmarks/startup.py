@@ -73,7 +73,7 @@ def _traces(folder: Path, steps: int) -> dict[str, int]:
 
     import t2t_keras
     from t2t_keras import registry
-    from t2t_keras.data.batching import BatchPlan
+    from t2t_keras.data.batch_plan import BatchPlan
     from t2t_keras.data.pipeline import training_batches
     from t2t_keras.data.records import RecordIndex
     from t2t_keras.training.strategy import distribute, make_strategy

@@ -20,7 +20,7 @@ TRAINING = {
                 "batch_tokens: int = _field(\n        4096,",
             ),
         ],
-        "t2t_keras/data/batching.py": [
+        "t2t_keras/data/batch_plan.py": [
             (
                 "budget-of-the-source-alone",
                 "self._longer = np.maximum(source_length, target_length)",

@@ -4,13 +4,14 @@ import contextlib
 import dataclasses
 import os
 import random
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from t2t_keras.data import encoding, job, share, shuffle
+from t2t_keras.data import datagen, encoding, records
 from t2t_keras.data.manifest import Manifest
 from t2t_keras.data.records import RecordIndex
 from t2t_keras.problem import Problem
@@ -55,9 +56,8 @@ PROBLEM = Problem(
 def set_small_scale(setattr_) -> None:
     """Chunks, shards and saved states as a corpus 1000 times as large has them."""
     setattr_(encoding, "CHUNK", 10)
-    setattr_(job, "CHUNK", 10)
-    setattr_(share, "_SAVE_EVERY", 50)
-    setattr_(job, "num_train_shards", lambda num_pairs: 3)
+    setattr_(datagen, "_SAVE_EVERY", 50)
+    setattr_(records, "num_train_shards", lambda num_pairs: 3)
 
 
 def files(directory: Path) -> dict[str, bytes]:
@@ -98,8 +98,8 @@ def faults(at: int, fault):
 
         return call
 
-    places = [(os, "replace"), (shuffle.Spills, "append"), (shuffle.Spills, "flush")]
-    places += [(Path, "unlink"), (job.shutil, "rmtree"), (os, "mkdir")]
+    places = [(os, "replace"), (encoding.Spills, "append"), (encoding.Spills, "flush")]
+    places += [(Path, "unlink"), (shutil, "rmtree"), (os, "mkdir")]
     with pytest.MonkeyPatch.context() as monkeypatch:
         for owner, name in places:
             monkeypatch.setattr(owner, name, watched(getattr(owner, name)))

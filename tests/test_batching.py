@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from sentence_lengths import SOURCE, TARGET
 
-from t2t_keras.data.batching import BatchPlan
+from t2t_keras.data.batch_plan import BatchPlan
 from t2t_keras.errors import UserError
 
 

@@ -8,10 +8,9 @@ from tokenizer_checks import LINES, random_lines
 
 from t2t_keras.cli import main
 from t2t_keras.data import encoding
-from t2t_keras.data.datagen import generate, generate_share
+from t2t_keras.data.datagen import Task, generate
 from t2t_keras.data.manifest import Manifest
 from t2t_keras.data.records import RecordIndex
-from t2t_keras.data.task import Task
 from t2t_keras.errors import UserError
 from t2t_keras.problem import Cleaning, Problem
 from t2t_keras.text.sentence_piece import SentencePieceTokenizer, train_sentence_piece
@@ -103,7 +102,7 @@ def test_pieces_depend_on_the_pair_alone(tmp_path, monkeypatch):
     generate(DROPPED, tmp_path / "two", workers=2)
     monkeypatch.setattr(encoding, "CHUNK", 7)
     for task in Task(1, 3).all():
-        generate_share(DROPPED, tmp_path / "tasks", task, workers=1)
+        generate(DROPPED, tmp_path / "tasks", workers=1, task=task)
     assert files(tmp_path / "one") == files(tmp_path / "two")
     assert files(tmp_path / "one") == files(tmp_path / "tasks")
 

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 from sentence_lengths import SOURCE, TARGET
 
-from t2t_keras.data.batching import BatchPlan
-from t2t_keras.data.buckets import BucketPlan, batch_plan, t2t_buckets
+from t2t_keras.data.batch_plan import BatchPlan, BucketPlan, batch_plan, t2t_buckets
 
 # What tensor2tensor 1.15.7 computes for batch_size 4096 and max_length 256.
 BOUNDS = [*range(8, 21), 22, 24, 26, 28, 30, 33, 36, 39, 42, 46, 50, 55, 60, 66, 72, 79]

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from small_corpus import DEV, PROBLEM, TRAIN, WORDS, Given, decoded, files, python
 
-from t2t_keras.data import encoding, job, shuffle, vocabulary
+from t2t_keras.data import encoding, records, vocabulary
 from t2t_keras.data.datagen import generate
 from t2t_keras.data.manifest import Manifest
 from t2t_keras.data.records import RecordIndex, num_train_shards
@@ -29,6 +29,7 @@ def test_records_hold_the_texts(complete):
     assert {path.name for path in complete.iterdir()} == {
         *(f"small-train-0000{i}-of-00003" for i in range(3)),
         *("small-dev-00000-of-00001", "small-train.index.npz", "small-dev.index.npz"),
+        *("small-dev.sources", "small-dev.targets"),
         *("vocab.small.330.spm", "small.manifest.json"),
     }
 
@@ -185,13 +186,13 @@ def test_the_vocabulary_sees_a_uniform_sample(tmp_path, monkeypatch):
 
     seen = []
     monkeypatch.setitem(vocabulary._SAMPLE, "sentencepiece", 100)
-    train = job.train_vocabulary
+    train = vocabulary.train_vocabulary
 
     def spy(problem, texts, path, own_process):
         seen.extend(texts)
         train(problem, seen, path, own_process)
 
-    monkeypatch.setattr(job, "train_vocabulary", spy)
+    monkeypatch.setattr(vocabulary, "train_vocabulary", spy)
     generate(PROBLEM, tmp_path, workers=1)
     assert len(seen) == 200
     places = [TRAIN.index(pair) for pair in zip(seen[::2], seen[1::2], strict=True)]
@@ -303,8 +304,8 @@ def test_memory_does_not_grow_with_the_corpus(complete, tmp_path):
         return most
 
     with pytest.MonkeyPatch.context() as monkeypatch:
-        monkeypatch.setattr(job, "num_train_shards", lambda n: -(-n // 500))
-        monkeypatch.setattr(shuffle, "_BUFFER", 1 << 10)
+        monkeypatch.setattr(records, "num_train_shards", lambda n: -(-n // 500))
+        monkeypatch.setattr(encoding, "_BUFFER", 1 << 10)
         peak(500)  # what is imported and cached once
         small, large = peak(1_000), peak(6_000)
     assert large < 1.5 * small

@@ -19,9 +19,8 @@ from small_corpus import (
 from small_data import small_data
 from small_run import trainer
 
-from t2t_keras.data.datagen import generate, generate_share
+from t2t_keras.data.datagen import Task, generate
 from t2t_keras.data.manifest import Manifest
-from t2t_keras.data.task import Task
 from t2t_keras.errors import UserError
 from t2t_keras.evaluation.follow import Curve
 
@@ -144,8 +143,8 @@ def test_something_else_was_left_to_publish(directory):
 def test_two_tasks_add_a_split(complete, directory, tmp_path):
     expected = shutil.copytree(complete, tmp_path / "expected")
     generate(WITH_TEST, expected, workers=1)
-    assert generate_share(WITH_TEST, directory, Task(2, 2), workers=1) is None
-    assert generate_share(WITH_TEST, directory, Task(1, 2), workers=1) is not None
+    assert generate(WITH_TEST, directory, workers=1, task=Task(2, 2)) is None
+    assert generate(WITH_TEST, directory, workers=1, task=Task(1, 2)) is not None
     assert files(directory) == files(expected)
 
 

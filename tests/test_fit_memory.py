@@ -7,7 +7,7 @@ from small_data import small_data
 from small_run import HPARAMS
 
 from t2t_keras import registry
-from t2t_keras.data.batching import BatchPlan
+from t2t_keras.data.batch_plan import BatchPlan
 from t2t_keras.data.records import RecordIndex
 from t2t_keras.errors import UserError
 from t2t_keras.training import fit_memory

@@ -13,7 +13,7 @@ from small_run import weights
 from training_process import assert_same_end, finish, kill_at, start
 
 from t2t_keras import UserError
-from t2t_keras.data.batching import BatchPlan
+from t2t_keras.data.batch_plan import BatchPlan
 from t2t_keras.data.pipeline import training_batches
 from t2t_keras.data.records import RecordIndex
 from t2t_keras.training.checkpoint import CheckpointDirectory

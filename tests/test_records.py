@@ -7,10 +7,14 @@ import pytest
 import tensorflow as tf
 
 from t2t_keras.data import records
-from t2t_keras.data.example import example
 from t2t_keras.data.manifest import Manifest
-from t2t_keras.data.records import RecordIndex, shard_name, write_frames
-from t2t_keras.data.tfrecord import frame
+from t2t_keras.data.records import (
+    RecordIndex,
+    example,
+    frame,
+    shard_name,
+    write_frames,
+)
 from t2t_keras.errors import UserError
 
 

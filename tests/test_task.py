@@ -11,11 +11,9 @@ from small_corpus import (
     python,
 )
 
-from t2t_keras.data import encoding, share
-from t2t_keras.data.datagen import generate, generate_share
-from t2t_keras.data.job import Job
+from t2t_keras.data import datagen, encoding
+from t2t_keras.data.datagen import Task, Work, generate
 from t2t_keras.data.manifest import Recipe
-from t2t_keras.data.task import Task
 from t2t_keras.errors import UserError
 from t2t_keras.lock import lock
 
@@ -33,24 +31,23 @@ def test_shares_are_a_partition():
 @pytest.mark.parametrize("order", [(1, 2, 3), (3, 1, 2)])
 def test_three_tasks_make_what_one_makes(complete, tmp_path, order):
     first, second, third = (Task(number, 3) for number in order)
-    assert generate_share(PROBLEM, tmp_path, first, workers=1) is None
-    assert generate_share(PROBLEM, tmp_path, second, workers=2) is None
-    assert generate_share(PROBLEM, tmp_path, second, workers=1) is None  # once more
+    assert generate(PROBLEM, tmp_path, workers=1, task=first) is None
+    assert generate(PROBLEM, tmp_path, workers=2, task=second) is None
+    assert generate(PROBLEM, tmp_path, workers=1, task=second) is None  # once more
     assert not (tmp_path / "small.manifest.json").exists()
-    assert generate_share(PROBLEM, tmp_path, third, workers=1) is not None
+    assert generate(PROBLEM, tmp_path, workers=1, task=third) is not None
     assert files(tmp_path) == files(complete)
-    assert generate_share(PROBLEM, tmp_path, first) is not None  # there already
+    assert generate(PROBLEM, tmp_path, task=first) is not None  # there already
 
 
 def test_tasks_at_the_same_time(complete, tmp_path):
     code = """
 import sys
 from small_corpus import PROBLEM, set_small_scale
-from t2t_keras.data.datagen import generate_share
-from t2t_keras.data.task import Task
+from t2t_keras.data.datagen import Task, generate
 
 set_small_scale(setattr)
-generate_share(PROBLEM, sys.argv[1], Task.parse(sys.argv[2]), workers=1)
+generate(PROBLEM, sys.argv[1], workers=1, task=Task.parse(sys.argv[2]))
 """
     processes = [python(code, tmp_path, f"{number}/3") for number in (1, 2, 3)]
     assert [process.wait() for process in processes] == [0, 0, 0]
@@ -61,22 +58,22 @@ generate_share(PROBLEM, sys.argv[1], Task.parse(sys.argv[2]), workers=1)
 def test_tasks_that_wait_for_the_first_are_no_obstacle(tmp_path, stale):
     """They have their locks already, and nothing is there, or a recipe of before."""
     if stale:
-        generate_share(PROBLEM.replace(vocab_size=340), tmp_path, Task(3, 3), workers=1)
+        generate(PROBLEM.replace(vocab_size=340), tmp_path, workers=1, task=Task(3, 3))
     work = tmp_path / "small.incomplete"
     recipe = Recipe.of(PROBLEM, tmp_path, 0)
-    waiting = Job(PROBLEM, recipe, tmp_path, work, Task(2, 3), 1)
+    waiting = Work(PROBLEM, recipe, tmp_path, Task(2, 3), workers=1)
     name = f"{Task(2, 3).name}.lock"
     with lock(work / name, None, waiting.purpose):
-        assert generate_share(PROBLEM, tmp_path, Task(1, 3), workers=1) is None
+        assert generate(PROBLEM, tmp_path, workers=1, task=Task(1, 3)) is None
     assert (work / "recipe.json").exists()
 
 
 @pytest.mark.parametrize("at", [10, 20, 35, 50])
 def test_an_interrupted_task_goes_on(complete, tmp_path, at):
-    generate_share(PROBLEM, tmp_path, Task(2, 2), workers=1)
+    generate(PROBLEM, tmp_path, workers=1, task=Task(2, 2))
     with faults(at, interrupt), pytest.raises(KeyboardInterrupt):
-        generate_share(PROBLEM, tmp_path, Task(1, 2), workers=1)
-    generate_share(PROBLEM, tmp_path, Task(1, 2), workers=1)
+        generate(PROBLEM, tmp_path, workers=1, task=Task(1, 2))
+    generate(PROBLEM, tmp_path, workers=1, task=Task(1, 2))
     assert files(tmp_path) == files(complete)
 
 
@@ -84,11 +81,11 @@ def test_when_the_last_task_is_interrupted_any_other_finishes(
     complete,
     tmp_path,
 ):
-    generate_share(PROBLEM, tmp_path, Task(2, 2), workers=1)
+    generate(PROBLEM, tmp_path, workers=1, task=Task(2, 2))
     with faults(45, interrupt), pytest.raises(KeyboardInterrupt):
-        generate_share(PROBLEM, tmp_path, Task(1, 2), workers=1)
+        generate(PROBLEM, tmp_path, workers=1, task=Task(1, 2))
     assert not (tmp_path / "small.manifest.json").exists()
-    assert generate_share(PROBLEM, tmp_path, Task(2, 2), workers=1) is not None
+    assert generate(PROBLEM, tmp_path, workers=1, task=Task(2, 2)) is not None
     assert files(tmp_path) == files(complete)
 
 
@@ -103,7 +100,7 @@ def test_a_task_encodes_its_share_only(tmp_path, monkeypatch):
 
     monkeypatch.setattr(encoding, "_chunks", spy)
     problem = PROBLEM.replace(sources={"train": Given(TRAIN)})
-    generate_share(problem, tmp_path, Task(2, 3), workers=1)
+    generate(problem, tmp_path, workers=1, task=Task(2, 3))
     assert (firsts[0][0], firsts[-1][1]) == (len(TRAIN) // 3, 2 * len(TRAIN) // 3)
 
 
@@ -113,18 +110,18 @@ def test_tasks_of_another_division_or_for_other_data_are_refused(tmp_path, monke
         (PROBLEM.replace(vocab_size=340), Task(2, 2)),  # another recipe
         (PROBLEM, Task(1, 2)),  # the same task
     ]
-    encode = share.Share.encode
+    encode = datagen.encode_share
 
     def meanwhile(*args):
-        monkeypatch.setattr(share.Share, "encode", encode)
+        monkeypatch.setattr(datagen, "encode_share", encode)
         for problem, task in calls:
             with pytest.raises(UserError, match="another `t2t datagen` is at work"):
-                generate_share(problem, tmp_path, task, workers=1)
+                generate(problem, tmp_path, workers=1, task=task)
         encode(*args)
 
-    monkeypatch.setattr(share.Share, "encode", meanwhile)
-    generate_share(PROBLEM, tmp_path, Task(1, 2), workers=1)
-    assert share.Share.encode is encode  # it has been called
+    monkeypatch.setattr(datagen, "encode_share", meanwhile)
+    generate(PROBLEM, tmp_path, workers=1, task=Task(1, 2))
+    assert datagen.encode_share is encode  # it has been called
 
 
 def test_more_tasks_than_pairs(tmp_path):
@@ -132,13 +129,13 @@ def test_more_tasks_than_pairs(tmp_path):
     problem = PROBLEM.replace(sources=sources)
     one, three = tmp_path / "1", tmp_path / "3"
     generate(problem, one, workers=1)
-    made = [generate_share(problem, three, t, workers=1) for t in Task(1, 3).all()]
+    made = [generate(problem, three, workers=1, task=t) for t in Task(1, 3).all()]
     assert [manifest is None for manifest in made] == [True, True, False]
     assert files(one) == files(three)
 
 
 def test_an_abandoned_division_is_no_obstacle(complete, tmp_path):
-    generate_share(PROBLEM, tmp_path, Task(1, 3), workers=1)
+    generate(PROBLEM, tmp_path, workers=1, task=Task(1, 3))
     generate(PROBLEM, tmp_path, workers=1)
     assert files(tmp_path) == files(complete)
 

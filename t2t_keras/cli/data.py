@@ -55,7 +55,7 @@ def _show_list(result: dict[str, Any]) -> str:
 
 
 def _show_fields(fields: dict[str, Any]) -> str:
-    """The fields of an hparam set; a star marks what differs from `base`."""
+    """Formats the fields of an hparam set; a star marks those that differ from base."""
     rows = [
         {
             "": "*" if it["value"] != it["base"] else "",
@@ -71,22 +71,22 @@ def _show_fields(fields: dict[str, Any]) -> str:
 
 def _datagen_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--problem", required=True, help="a name of `t2t list`")
-    parser.add_argument("--data_dir", required=True, help="where the data go")
+    parser.add_argument("--data_dir", required=True, help="directory to write")
     add_usr_dir(parser)
     parser.add_argument(
         "--workers", type=positive, help="processes (default: one for each core)"
     )
-    parser.add_argument("--seed", type=seed, default=0, help="of the shuffle")
+    parser.add_argument("--seed", type=seed, default=0, help="seed of the shuffle")
     parser.add_argument(
         "--vocab_size",
         type=positive,
-        help="tokens in the vocabulary (default: the problem's; for translate_text "
-        "what suits the number of training pairs)",
+        help="tokens in the vocabulary (default: the problem's; for translate_text a "
+        "size that suits the number of training pairs)",
     )
     parser.add_argument(
         "--clean",
         metavar="RULES",
-        help="which training pairs are dropped as noise: 'none', or some of identical, "
+        help="rules to drop training pairs as noise: 'none', or some of identical, "
         "control, letters=0.5, word=100, ratio=1.5, duplicates, separated by commas "
         "(default: the problem's)",
     )
@@ -94,33 +94,33 @@ def _datagen_flags(parser: argparse.ArgumentParser) -> None:
         "--bpe_dropout",
         type=float,
         metavar="P",
-        help="leave out each merge of SentencePiece with this probability, in training "
-        "pairs only (default: the problem's)",
+        help="skip each merge of the byte-pair encoding with this probability, in "
+        "training pairs only (default: the problem's)",
     )
     parser.add_argument(
         "--copies",
         type=positive,
         metavar="N",
-        help="write each training pair N times, each with other tokens if there is "
-        "--bpe_dropout (default: the problem's)",
+        help="write each training pair N times, with --bpe_dropout each time in other "
+        "tokens (default: the problem's)",
     )
     parser.add_argument(
         "--max_length",
         type=positive,
         metavar="N",
-        help="drop training pairs with a side of more tokens (default: the problem's)",
+        help="drop training pairs with more tokens on a side (default: the problem's)",
     )
     parser.add_argument(
         "--task",
         metavar="K/N",
         default="1/1",
-        help="do the K-th of N shares of the work, each on a machine of its own, all "
-        "in the same --data_dir on a disk they share; the last to be done finishes",
+        help="do the K-th of N shares of the work: one command for each machine, all "
+        "with the same --data_dir on a shared disk; the last one completes the data",
     )
     parser.add_argument(
         "--tfds_dir",
         metavar="DIR",
-        help="where tensorflow-datasets keeps its data (default: $TFDS_DATA_DIR or "
+        help="data directory of tensorflow-datasets (default: $TFDS_DATA_DIR or "
         "~/tensorflow_datasets)",
     )
     parser.add_argument(
@@ -135,8 +135,8 @@ def _datagen_flags(parser: argparse.ArgumentParser) -> None:
         help="with --adopt: its vocabulary (default: the only DIR/vocab.*)",
     )
     files = parser.add_argument_group(
-        "files in place of the problem's own examples",
-        "one sentence a line, UTF-8, perhaps .gz",
+        "files that replace the problem's own examples",
+        "one sentence a line, UTF-8, plain or .gz",
     )
     for split in get_args(Split):
         for side in ("source", "target"):
@@ -173,8 +173,7 @@ def _datagen(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def _generate(args: argparse.Namespace) -> "Manifest | None":
-    from t2t_keras.data.datagen import generate_share
-    from t2t_keras.data.task import Task
+    from t2t_keras.data.datagen import Task, generate
 
     if args.vocab:
         raise UserError(
@@ -182,7 +181,7 @@ def _generate(args: argparse.Namespace) -> "Manifest | None":
             "--data_dir, under the name that datagen gives it"
         )
     task = Task.parse(args.task)
-    return generate_share(_problem(args), args.data_dir, task, args.workers, args.seed)
+    return generate(_problem(args), args.data_dir, args.workers, args.seed, task)
 
 
 def _adopt(args: argparse.Namespace) -> "Manifest":
@@ -192,7 +191,7 @@ def _adopt(args: argparse.Namespace) -> "Manifest":
 
 
 def _problem(args: argparse.Namespace) -> Problem:
-    """Returns the problem with what the command line changes in it."""
+    """Returns the problem with the changes of the command line."""
     from t2t_keras.data.cleaning import parse_cleaning
     from t2t_keras.data.sources import TfdsPairs
 
@@ -219,7 +218,7 @@ def _problem(args: argparse.Namespace) -> Problem:
 
 
 def _files(args: argparse.Namespace, problem: Problem) -> dict[Split, Source]:
-    """Returns the sources that were named on the command line."""
+    """Returns the sources that the command line names."""
     from t2t_keras.data.sources import ParallelFiles
 
     sources: dict[Split, Source] = {}

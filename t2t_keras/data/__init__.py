@@ -1,10 +1,8 @@
-"""Raw text to vocabulary and sharded TFRecords, and TFRecords to batches.
+"""Raw text to a data directory, and a data directory to batches.
 
-`sources` yields pairs of texts. `datagen` turns them into a data
-directory, by one `job` or several, with the help of `vocabulary`, `cleaning` and
-`duplicates` (what is dropped as noise), `task` and `share` (the work of several
-machines), `encoding`, `example`, `tfrecord`, `shuffle` (the global order in
-bounded memory), `records` (shards and the index over them), `manifest` (what a
-directory holds), `workers`, `files` and `progress`. `batching` plans batches by length,
-`buckets` by tensor2tensor's rule, and `pipeline` reads them.
+`sources` yields pairs of texts. `datagen` turns them into a data directory in stages, with `vocabulary`, `cleaning` (which pairs are dropped), `encoding`
+(pairs to records, in worker processes), `records` (shards, index and raw texts) and
+`manifest` (what a directory was made from); `files` writes atomically, and `progress`
+shows how far it is. `batch_plan` plans batches from the lengths of the records, and
+`pipeline` reads them.
 """

@@ -1,24 +1,33 @@
-"""The rules by which training pairs are dropped, none of which knows a language.
+"""The rules by which training pairs are dropped; none of them knows a language.
 
-`Problem.cleaning` says which are on. A pair is counted under the first rule that drops
-it, in the order of `reasons`. Duplicates take all pairs together: see `duplicates`.
+`Problem.cleaning` says which rules apply. A dropped pair is counted under the first
+rule that drops it, in the order of `reasons`. The rules look at one pair at a time,
+except for duplicates, which are found among all pairs (`repeated`).
 """
 
 import dataclasses
+import hashlib
 import re
-from collections.abc import Sequence
+import struct
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
 
 from t2t_keras.errors import UserError
 from t2t_keras.problem import Cleaning, Pair
 
-# C0 and C1 control characters but the tab, and U+FFFD, which stands for bytes that
-# somebody could not decode.
+# C0 and C1 control characters except the tab, and U+FFFD, which stands for bytes that
+# could not be decoded.
 _CONTROL = re.compile("[\x00-\x08\x0a-\x1f\x7f-\x9f\ufffd]")
 _NO_LETTERS = re.compile(r"[\W\d_]+")
 
+_ENTRY = struct.Struct("<QQ")  # key of an example, hash of its texts
+_AT_A_TIME = 1 << 22  # examples whose hashes are compared at a time: 64 MB
+
 
 def reasons(cleaning: Cleaning) -> list[str]:
-    """Returns what pairs may be dropped for, in the order in which it is checked."""
+    """Returns the reasons to drop a pair, in the order in which they are checked."""
     rules = {
         "control": cleaning.control,
         "identical": cleaning.identical,
@@ -32,17 +41,19 @@ def reasons(cleaning: Cleaning) -> list[str]:
 
 
 def reason_by_text(pair: Pair, cleaning: Cleaning) -> str | None:
-    """Returns why a pair is dropped, as far as its texts tell; None: it is not."""
+    """Returns why a pair is dropped for its texts, or None if it is kept."""
     if not all(text.strip() for text in pair):
         return "empty"
     if cleaning.control and any(_CONTROL.search(text) for text in pair):
         return "control"
-    words = [text.split() for text in pair] if _needs_words(cleaning) else []
-    if cleaning.identical and _folded(words[0]) == _folded(words[1]):
+    if not (cleaning.identical or cleaning.letters or cleaning.word):
+        return None
+    source, target = sides = [text.split() for text in pair]
+    if cleaning.identical and _folded(source) == _folded(target):
         return "identical"
-    if cleaning.letters and any(_letters(side) < cleaning.letters for side in words):
+    if cleaning.letters and any(_letters(side) < cleaning.letters for side in sides):
         return "few_letters"
-    if cleaning.word and any(max(map(len, side)) > cleaning.word for side in words):
+    if cleaning.word and any(max(map(len, side)) > cleaning.word for side in sides):
         return "long_word"
     return None
 
@@ -50,13 +61,13 @@ def reason_by_text(pair: Pair, cleaning: Cleaning) -> str | None:
 def reason_by_length(
     source: Sequence[int], target: Sequence[int], max_length: int, cleaning: Cleaning
 ) -> str | None:
-    """Returns why a pair is dropped for its pieces; None: it is not.
+    """Returns why a pair is dropped for its number of tokens, or None if it is kept.
 
     Args:
-        source: pieces of the source, EOS last.
-        target: pieces of the target, EOS last.
-        max_length: the most of either, EOS included.
-        cleaning: the rules. The ratio is that of the pieces without EOS.
+        source: ids of the source, EOS last.
+        target: ids of the target, EOS last.
+        max_length: the most tokens of either side, EOS included.
+        cleaning: the rules. The ratio is that of the tokens without EOS.
     """
     shorter, longer = sorted((len(source), len(target)))
     if longer > max_length:
@@ -64,10 +75,6 @@ def reason_by_length(
     if cleaning.ratio and longer - 1 > cleaning.ratio * (shorter - 1):
         return "ratio"
     return None
-
-
-def _needs_words(cleaning: Cleaning) -> bool:
-    return bool(cleaning.identical or cleaning.letters or cleaning.word)
 
 
 def _folded(words: Sequence[str]) -> str:
@@ -81,11 +88,60 @@ def _letters(words: Sequence[str]) -> float:
     return len(_NO_LETTERS.sub("", text)) / len(text)
 
 
+def duplicate_entry(key: int, pair: Pair, copy: int) -> bytes:
+    """Returns a key and a hash of the texts, as `repeated` reads them from a file.
+
+    Differences in white space do not change the hash. It has 64 bits: among 40 million
+    pairs, two different ones have the same hash with probability 5e-5.
+
+    Args:
+        key: key of the example, see `encoding.order_key`.
+        pair: the texts.
+        copy: which of the copies of the pair it is; copies are no duplicates.
+    """
+    text = "\n".join([*(" ".join(side.split()) for side in pair), str(copy)])
+    content = text.encode("utf-8", "surrogatepass")
+    digest = hashlib.blake2b(content, digest_size=8).digest()
+    return _ENTRY.pack(key, int.from_bytes(digest, "little"))
+
+
+def repeated(paths: Sequence[Path]) -> np.ndarray:
+    """Returns the keys of all examples but the first with the same hash, in order.
+
+    It uses bounded memory, since it compares only a part of the hashes at a time.
+
+    Args:
+        paths: files of `duplicate_entry`, in the order of the examples.
+
+    Returns:
+        uint64, ascending.
+    """
+    total = sum(path.stat().st_size for path in paths) // _ENTRY.size
+    parts = -(-total // _AT_A_TIME)
+    found = [np.empty(0, np.uint64)]
+    for part in range(parts):
+        entries = np.concatenate(
+            [block[block[:, 1] % parts == part] for block in _blocks(paths)]
+        )
+        order = np.argsort(entries[:, 1], kind="stable")
+        keys, hashes = entries[order].T
+        found.append(keys[1:][hashes[1:] == hashes[:-1]])
+    return np.sort(np.concatenate(found))
+
+
+def _blocks(paths: Sequence[Path]) -> Iterator[np.ndarray]:
+    """Yields the entries of the files, some at a time: uint64 [N, 2], key and hash."""
+    for path in paths:
+        with path.open("rb") as file:
+            while content := file.read(_AT_A_TIME * _ENTRY.size // 8):
+                yield np.frombuffer(content, "<u8").reshape(-1, 2)
+
+
 def parse_cleaning(text: str) -> Cleaning:
-    """Returns the rules named by `"duplicates,ratio=1.5"`; `"none"`: no rule.
+    """Returns the rules of `"duplicates,ratio=1.5"`; `"none"` stands for no rule.
 
     Raises:
-        UserError: there is no such rule, or its value is not one.
+        UserError: there is no such rule, or its value is not valid.
     """
     kinds = {field.name: field.type for field in dataclasses.fields(Cleaning)}
     rules: dict[str, bool | float] = {}

@@ -1,138 +1,575 @@
-"""Raw text to a data directory: vocabulary, TFRecords, index, manifest.
+"""Data generation: from the sources of a problem to a data directory, in seven stages.
 
-All files are made in `{data_name}.incomplete/` and moved out when every one is there,
-the manifest last. What is finished in there is used again when the same command is run
-after an interruption, however rude. The bytes depend on the problem, the sources and
-the seed only; the memory does not depend on the number of pairs.
+    stage               output, in {data_name}.incomplete/
+    count_pairs         pairs.json, left_out.json
+    train_vocabularies  done/vocab.*
+    encode_share        task-*/{split}.spill-*, .hashes, .encoded.json
+    write_shards        done/{data_name}-{split}-*-of-*, {split}.lengths-*.npy
+                        done/{data_name}-{split}.index.npz
+    write_raw_texts     done/{data_name}-{split}.sources, .targets
+    write_manifest      done/{data_name}.manifest.json
+    publish             all of done/ in the data directory, the manifest last
 
-Several machines that share a disk can divide the work (`Task`). The first to come
-counts the pairs and trains the vocabulary; each encodes its share into `task-*`; the
-last to be done sorts all the shares into shards. TensorFlow is not imported, unless a
-source needs it.
+Every file is written atomically, and a stage is skipped if its output is there: the
+same command goes on where an earlier run was interrupted. The bytes depend only on the
+problem, the sources and the seed (`Recipe`), and the memory does not depend on the
+number of pairs. TensorFlow is not imported unless a source needs it.
 
-A directory that is complete gets the splits that it lacks, encoded with its vocabulary;
-what it has stays as it is, and must be asked for as it was made.
+Several machines that share a disk can divide the work (`Task`). The first one counts
+the pairs and trains the vocabularies, each one encodes its share of the pairs, and the
+last one to finish writes the shards from all shares.
+
+A complete directory gets only the splits that it lacks, encoded with its vocabularies.
 """
 
 import contextlib
+import dataclasses
 import errno
+import itertools
+import os
+import re
 import shutil
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, Self
 
-from t2t_keras.data.job import Job
-from t2t_keras.data.manifest import Manifest, Recipe, held
-from t2t_keras.data.progress import say
+import numpy as np
+
+from t2t_keras.data import encoding, records, vocabulary
+from t2t_keras.data.cleaning import reason_by_text, reasons, repeated
+from t2t_keras.data.encoding import Rule
+from t2t_keras.data.files import read_json, sha256, write_array, write_json
+from t2t_keras.data.manifest import SPLITS, Manifest, Recipe, held
+from t2t_keras.data.progress import progress, say
 from t2t_keras.data.records import unfinished_dir
-from t2t_keras.data.task import Task, at_work
-from t2t_keras.data.vocabulary import proposed_size, size_of_given, too_large
-from t2t_keras.data.workers import num_cores
+from t2t_keras.data.vocabulary import SIDES, Side
 from t2t_keras.errors import UserError
-from t2t_keras.lock import lock
-from t2t_keras.problem import Problem
+from t2t_keras.lock import lock, purpose_of_holder
+from t2t_keras.problem import Pair, Problem, Split
+from t2t_keras.text.load import load_tokenizer
+
+_SAVE_EVERY = 200_000  # examples after which an interrupted encoding can go on
+
+
+@dataclasses.dataclass(frozen=True)
+class Task:
+    """One of `of` runs of datagen that share the work; `number` begins with 1.
+
+    Raises:
+        UserError: there is no such task.
+    """
+
+    number: int = 1
+    of: int = 1
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.number <= self.of:
+            raise UserError(
+                f"--task {self}: of {self.of} tasks the first is 1/{self.of} and the "
+                f"last {self.of}/{self.of}"
+            )
+
+    def __str__(self) -> str:
+        return f"{self.number}/{self.of}"
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Returns the task that is written "2/4".
+
+        Raises:
+            UserError: the text does not have that form.
+        """
+        match = re.fullmatch(r"(\d+)/(\d+)", text)
+        if not match:
+            raise UserError(f"--task: write K/N, 2/4 for example, not '{text}'")
+        return cls(int(match[1]), int(match[2]))
+
+    @property
+    def name(self) -> str:
+        """The name of its directory and of its lock file."""
+        return f"task-{self.number:05d}-of-{self.of:05d}"
+
+    def all(self) -> list["Task"]:
+        """Returns all tasks that share the work, in order."""
+        return [Task(number, self.of) for number in range(1, self.of + 1)]
+
+    def share(self, total: int) -> range:
+        """Returns the numbers of the pairs that it encodes."""
+        first, end = (total * n // self.of for n in (self.number - 1, self.number))
+        return range(first, end)
 
 
 def generate(
-    problem: Problem, data_dir: str | Path, workers: int | None = None, seed: int = 0
-) -> Manifest:
-    """Makes the data of a problem.
-
-    A vocabulary file that already stands in the directory under the problem's name is
-    used as it is. So are the splits that the directory has; what it lacks is added.
-
-    Args:
-        problem: with a source of training pairs, unless the directory has them.
-        data_dir: where the files go; made if it does not exist.
-        workers: number of processes; None: one for each core; 1: all in this process.
-            More than one import the main module, so that a script must call this
-            function under `if __name__ == "__main__":`.
-        seed: of the vocabulary's sample and of the order of the training examples.
-
-    Returns:
-        The manifest of the directory.
-
-    Raises:
-        UserError: a source is not as it should be, the directory holds data made from
-            something else, or it cannot be written.
-    """
-    manifest = generate_share(problem, data_dir, Task(), workers, seed)
-    assert manifest is not None  # the only task is also the last
-    return manifest
-
-
-def generate_share(
     problem: Problem,
     data_dir: str | Path,
-    task: Task,
     workers: int | None = None,
     seed: int = 0,
+    task: Task = Task(),
 ) -> Manifest | None:
-    """Does one task's share of `generate`, and the rest if it is the last to be done.
+    """Makes the data of a problem, or one task's share of it.
+
+    A vocabulary file that the directory has under the problem's name is used as it is.
+    So are the splits that the directory has; missing ones are added.
 
     Args:
-        problem: as in `generate`, the same for all tasks.
-        data_dir: on a disk that all tasks share.
-        task: this one.
-        workers: see `generate`.
-        seed: as in `generate`, the same for all tasks.
+        problem: a problem with a source of training pairs, unless the directory has
+            training examples.
+        data_dir: the directory to write, which is made if it does not exist. All tasks
+            must share it.
+        workers: number of processes; None for one on each core. With 1 all is done in
+            this process. More import the main module, so a script must then call this
+            function under `if __name__ == "__main__":`.
+        seed: seed of the vocabulary's sample and of the order of the training
+            examples.
+        task: the share of the work that is done here; by default all of it.
 
     Returns:
-        The manifest, or None as long as other shares are missing.
+        The manifest of the directory, or None if shares of other tasks are missing.
 
     Raises:
-        UserError: as in `generate`.
+        UserError: a source has a mistake, the directory holds data that was made from
+            something else, or it cannot be written.
     """
     data_dir = Path(data_dir)
-    work = unfinished_dir(data_dir, problem.data_name)
-    sized = with_vocab_size(problem, data_dir)
-    recipe = Recipe.of(sized, data_dir, seed)
-    with _user_errors(data_dir, work):
+    size_is_given = problem.vocab_size is not None
+    problem = _with_vocab_size(problem, data_dir)
+    recipe = Recipe.of(problem, data_dir, seed)
+    directory = unfinished_dir(data_dir, problem.data_name)
+    with _user_errors(data_dir, directory):
         manifest = held(recipe, data_dir)
         if manifest is None:
             problem.source("train")
         elif manifest.has(recipe.sources):
-            shutil.rmtree(work, ignore_errors=True)  # of a run killed at its very end
+            # A run that was killed while it published may have left its directory.
+            shutil.rmtree(directory, ignore_errors=True)
             say(f"{data_dir}: the data of '{recipe.problem}' is there already")
             return manifest
-        # More than once where an earlier run had left something else to publish.
+        # A second time if an earlier run had left something else to publish.
         while manifest is None or not manifest.has(recipe.sources):
             if manifest is not None:
                 recipe = recipe.added_to(manifest)
                 _refuse_unknown(manifest, recipe, data_dir)
-            cores = workers or num_cores()
-            job = Job(sized, recipe, data_dir, work, task, cores, manifest)
-            own = work / f"{task.name}.lock"
-            with lock(own, lambda holder: at_work(work), job.purpose):
-                if not job.run():
+            cores = workers or encoding.num_cores()
+            work = Work(problem, recipe, data_dir, task, cores, manifest)
+            own = directory / f"{task.name}.lock"
+            with lock(own, lambda holder: _at_work(directory), work.purpose):
+                if not run_stages(work):
                     return None
             manifest = held(recipe, data_dir)
-    if problem.vocab_size is not None:
+    if size_is_given:
         _warn_if_too_large(manifest)
     return manifest
 
 
-def with_vocab_size(problem: Problem, data_dir: Path) -> Problem:
+class Work:
+    """What a run of datagen is to make, and the paths of its files.
+
+    Attributes:
+        problem: the problem to make data of.
+        recipe: all that the result depends on.
+        data_dir: the directory that gets the result.
+        task: the share of the work that is done here.
+        workers: number of processes.
+        earlier: manifest of the directory to which splits are added, if there is one.
+        splits: the splits to make, in order.
+        pairs: the number of pairs of each split; filled in by `count_pairs`.
+        directory: the directory of all files until they are published.
+        left_out: the file with what the sources left out, by split and reason.
+        manifest: the manifest before it is published.
+        purpose: what is made, and by how many tasks: the same for all of them.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        recipe: Recipe,
+        data_dir: Path,
+        task: Task,
+        workers: int,
+        earlier: Manifest | None = None,
+    ) -> None:
+        self.problem, self.recipe, self.data_dir = problem, recipe, data_dir
+        self.task, self.workers, self.earlier = task, workers, earlier
+        present = earlier.sources if earlier else ()
+        self.splits = [s for s in SPLITS if s in recipe.sources and s not in present]
+        self.pairs: dict[Split, int] = {}
+        self.directory = unfinished_dir(data_dir, problem.data_name)
+        self.left_out = self.directory / "left_out.json"
+        self.manifest = self.done(Manifest.path(data_dir, problem.data_name))
+        self.purpose = f"{task.of} tasks, {recipe.digest()}"
+
+    def done(self, path: Path | str) -> Path:
+        """Returns the path of a file of the data directory before it is published."""
+        return self.directory / "done" / Path(path).name
+
+    def vocabulary(self, side: Side) -> Path:
+        """Returns the path of the vocabulary of a side."""
+        if self.earlier:
+            return self.data_dir / self.earlier.vocab_files[side]
+        name = vocabulary.vocab_files(self.problem)[side]
+        is_given = name in self.recipe.given_vocabularies
+        return self.data_dir / name if is_given else self.done(name)
+
+    def rule(self, split: Split) -> Rule:
+        """Returns how the pairs of a split are encoded."""
+        if split != "train":
+            return Rule(num_shards=1)
+        problem = self.problem
+        return Rule(
+            records.num_train_shards(self.pairs["train"] * problem.copies),
+            self.recipe.seed,
+            problem.max_length,
+            problem.cleaning,
+            problem.bpe_dropout,
+            problem.copies,
+        )
+
+    def shares(self, task: Task) -> list["Share"]:
+        """Returns what a task encodes of each split."""
+        directory = self.directory / task.name
+        return [
+            Share(directory, split, task.share(self.pairs[split]), self.rule(split))
+            for split in self.splits
+        ]
+
+    def lengths(self, split: Split) -> list[Path]:
+        """Returns, for each shard, the file with sizes and lengths of its records."""
+        shards = range(self.rule(split).num_shards)
+        return [self.directory / f"{split}.lengths-{i:05d}.npy" for i in shards]
+
+    def is_made(self) -> bool:
+        """Whether all files are made, so that at most they have to be published."""
+        present = Manifest.load(Manifest.path(self.data_dir, self.problem.data_name))
+        if present is not None and present.has(self.recipe.sources):
+            return True  # another task has published them
+        return self.manifest.exists()
+
+
+class Share:
+    """The pairs of a split that one task encodes, and the files for them.
+
+    Attributes:
+        split: the split.
+        pairs: the numbers of the pairs.
+        rule: how they are encoded.
+        spills: the files with the records, by shard.
+        hashes: the file with the hashes of the examples, see `cleaning.repeated`.
+        state_file: the file from which an interrupted encoding goes on.
+    """
+
+    def __init__(self, directory: Path, split: Split, pairs: range, rule: Rule) -> None:
+        self.split, self.pairs, self.rule = split, pairs, rule
+        shards = range(rule.num_shards)
+        self.spills = [directory / f"{split}.spill-{i:05d}" for i in shards]
+        self.hashes = directory / f"{split}.hashes"
+        self.state_file = directory / f"{split}.encoded.json"
+
+    def state(self) -> dict[str, Any]:
+        """Returns the number of encoded pairs, the sizes of the files, the dropped."""
+        start = {"pairs": 0, "sizes": None, "dropped": {}}
+        return read_json(self.state_file) or start
+
+    def is_complete(self) -> bool:
+        """Whether all pairs are encoded."""
+        state = self.state()
+        return state["sizes"] is not None and state["pairs"] == len(self.pairs)
+
+
+def run_stages(work: Work) -> bool:
+    """Runs the stages in order, as far as this task can.
+
+    Returns:
+        Whether the data directory is complete, with the shares of all tasks.
+    """
+    alone = work.directory / "lock"  # for which the other tasks wait
+    with lock(alone, refusal=None):
+        _refuse_others(work)
+        if not work.is_made():
+            start_or_resume(work)
+            count_pairs(work)
+            train_vocabularies(work)
+    if not work.is_made():
+        encode_share(work)
+    with lock(alone, refusal=None):
+        if not work.is_made():
+            missing = [
+                str(task)
+                for task in work.task.all()
+                if not all(share.is_complete() for share in work.shares(task))
+            ]
+            if missing:
+                say(f"{work.directory}: still to do: task {', '.join(missing)}")
+                return False
+            dropped = write_shards(work)
+            write_raw_texts(work)
+            write_manifest(work, dropped)
+        publish(work)
+    return True
+
+
+def start_or_resume(work: Work) -> None:
+    """Empties the work directory, unless an earlier run had the same recipe."""
+    path = work.directory / "recipe.json"
+    earlier = Recipe.load(path)
+    if earlier is not None:
+        differences = earlier.differences(work.recipe)
+        if not differences:
+            say(f"{work.directory}: going on where an earlier run stopped")
+            return
+        say(f"{work.directory}: starting anew, for {'; '.join(differences)}")
+    for child in work.directory.iterdir():
+        if child.is_dir():
+            shutil.rmtree(child)
+        elif not child.name.endswith("lock"):
+            child.unlink()
+    (work.directory / "done").mkdir()
+    work.recipe.save(path)
+
+
+# Stage 1.
+
+
+def count_pairs(work: Work) -> None:
+    """Counts the pairs of every split by reading its source once.
+
+    Any mistake in a source is found here, before the long work begins.
+    """
+    path = work.directory / "pairs.json"
+    work.pairs = read_json(path) or {}
+    left_out: dict[Split, dict[str, int]] = read_json(work.left_out) or {}
+    for split in work.splits:
+        if split in work.pairs:
+            continue
+        count, source = 0, work.problem.sources[split]
+        with progress(f"counting {split}", "pairs") as advance:
+            pairs = iter(source())
+            while chunk := sum(1 for _ in itertools.islice(pairs, encoding.CHUNK)):
+                count += chunk
+                advance(chunk)
+        if not count:
+            raise UserError(f"the {split} source has not a single pair")
+        work.pairs[split] = count
+        left_out[split] = getattr(source, "dropped", {})
+        write_json(work.left_out, left_out)
+        write_json(path, work.pairs)
+
+
+# Stage 2.
+
+
+def train_vocabularies(work: Work) -> None:
+    """Trains one vocabulary for both sides, or one for each, unless they are there."""
+    if work.earlier:
+        return
+    problem, total = work.problem, work.pairs["train"]
+    size = vocabulary.sample_size(problem, total)
+    for columns in [(0, 1)] if problem.shared_vocab else [(0,), (1,)]:
+        path = work.vocabulary(SIDES[columns[0]])
+        if path.exists():
+            say(f"using the vocabulary {path}")
+            continue
+        lines = size * len(columns)
+        say(f"training {path.name} on {lines:,} lines")
+        with progress(path.name, "lines", lines) as advance:
+            train = problem.sources["train"]()
+            sample = vocabulary.draw(train, total, size, work.recipe.seed)
+            texts = (
+                pair[column]
+                for pair in sample
+                if reason_by_text(pair, problem.cleaning) is None
+                for column in columns
+            )
+            new = work.directory / path.name
+            own_process = work.workers > 1
+            vocabulary.train_vocabulary(problem, texts, new, own_process)
+            os.replace(new, path)
+            advance(lines)
+
+
+# Stage 3.
+
+
+def encode_share(work: Work) -> None:
+    """Encodes this task's share of every split into spill files."""
+    shares = [share for share in work.shares(work.task) if not share.is_complete()]
+    if not shares:
+        return
+    vocabularies = work.vocabulary("source"), work.vocabulary("target")
+    num_chunks = -(-sum(len(share.pairs) for share in shares) // encoding.CHUNK)
+    workers = max(1, min(work.workers, num_chunks))
+    with encoding.encoders(vocabularies, workers) as encode:
+        for share in reversed(shares):  # the small splits first
+            _encode_split(work, share, encode)
+
+
+def _encode_split(work: Work, share: Share, encode: encoding.Encode) -> None:
+    """Encodes the pairs of a share, from the last state that was saved."""
+    share.state_file.parent.mkdir(exist_ok=True)
+    rule, total, state = share.rule, len(share.pairs), share.state()
+    done, dropped = state["pairs"], Counter(state["dropped"])
+    with (
+        encoding.Spills([*share.spills, share.hashes], state["sizes"]) as spills,
+        progress(f"encoding {share.split}", "pairs", total, done) as advance,
+    ):
+        saved, first = done, share.pairs.start + done
+        source = work.problem.sources[share.split]
+        rest = itertools.islice(source(), first, share.pairs.stop)
+        for encoded in encode(rest, rule, first):
+            spills.append({**encoded.spills, rule.num_shards: encoded.hashes})
+            dropped += encoded.dropped
+            done += encoded.pairs
+            advance(encoded.pairs)
+            if (done - saved) * rule.copies >= _SAVE_EVERY or done == total:
+                state = {"pairs": done, "sizes": spills.flush(), "dropped": dropped}
+                write_json(share.state_file, state)
+                saved = done
+        if not total:  # there are fewer pairs than tasks
+            write_json(share.state_file, state | {"sizes": spills.flush()})
+    if done != total:
+        share.state_file.unlink(missing_ok=True)
+        raise _changed(work, share.split, share.pairs.start + done)
+
+
+def _changed(work: Work, split: Split, found: int) -> UserError:
+    """Returns the error for a source that does not yield the same pairs every time."""
+    return UserError(
+        f"the {split} source gave {work.pairs[split]:,} pairs at first and {found:,} "
+        "when read again; it must give the same ones every time"
+    )
+
+
+# Stage 4.
+
+
+def write_shards(work: Work) -> dict[Split, Counter[str]]:
+    """Sorts the spill files of all tasks into shards, and writes the indices.
+
+    Returns:
+        The number of dropped examples of every split, by reason.
+    """
+    dropped, name = {}, work.problem.data_name
+    by_split = zip(*map(work.shares, work.task.all()), strict=True)
+    for split, shares in zip(work.splits, by_split, strict=True):
+        repeats = repeated([share.hashes for share in shares])
+        counts = (Counter(share.state()["dropped"]) for share in shares)
+        dropped[split] = sum(counts, Counter(duplicate=len(repeats)))
+        index = work.done(records.index_path(work.data_dir, name, split))
+        if index.exists():
+            continue
+        lengths = work.lengths(split)
+        shards = [
+            work.done(records.shard_name(name, split, i, len(lengths)))
+            for i in range(len(lengths))
+        ]
+        files = zip(shards, lengths, *(share.spills for share in shares), strict=True)
+        with progress(f"writing {split}", "shards", len(shards)) as advance:
+            for shard, table, *spills in files:
+                if not shard.exists():
+                    examples, rows = encoding.read_sorted(spills, without=repeats)
+                    write_array(table, rows)
+                    records.write_frames(shard, examples)
+                for spill in spills:
+                    spill.unlink(missing_ok=True)
+                advance(1)
+        tables = [np.load(table, mmap_mode="r") for table in lengths]
+        records.save_index(index, shards, tables)
+    return dropped
+
+
+# Stage 5.
+
+
+def write_raw_texts(work: Work) -> None:
+    """Writes the raw texts of dev and test, with which metrics compare."""
+    for split in work.splits:
+        paths = records.text_paths(work.data_dir, work.problem.data_name, split)
+        files = [work.done(path) for path in paths]
+        if split == "train" or all(file.exists() for file in files):
+            continue
+        records.write_texts(files, _same_pairs(work, split))
+
+
+def _same_pairs(work: Work, split: Split) -> Iterator[Pair]:
+    """Yields the pairs of a split; raises `UserError` if their number has changed."""
+    found = 0
+    for pair in work.problem.sources[split]():
+        found += 1
+        yield pair
+    if found != work.pairs[split]:
+        raise _changed(work, split, found)
+
+
+# Stage 6.
+
+
+def write_manifest(work: Work, dropped: dict[Split, Counter[str]]) -> None:
+    """Writes the manifest of the new and of the earlier splits."""
+    files = {side: work.vocabulary(side) for side in SIDES}
+    left_out = read_json(work.left_out)
+    new: dict[str, dict[Split, Any]] = {"examples": {}, "dropped": {}, "tokens": {}}
+    for split in work.splits:
+        tables = [np.load(path) for path in work.lengths(split)]
+        new["examples"][split] = sum(map(len, tables))
+        new["tokens"][split] = {
+            side: sum(int(table[:, column].sum()) for table in tables)
+            for column, side in enumerate(SIDES, start=1)
+        }
+        counted = {r: dropped[split][r] for r in reasons(work.problem.cleaning)}
+        new["dropped"][split] = counted | left_out[split]
+    if not (work.earlier or new["examples"]["train"]):
+        raise UserError(
+            f"not one training pair is left of {work.pairs['train']:,}: dropped were "
+            f"{new['dropped']['train']}; drop fewer (--clean, --max_length)"
+        )
+    for name, by_split in new.items():
+        both = getattr(work.earlier, name, {}) | by_split
+        new[name] = {split: both[split] for split in SPLITS if split in both}
+    Manifest(
+        **work.recipe.values(),
+        vocab_files={side: path.name for side, path in files.items()},
+        vocab_sizes={s: load_tokenizer(path).vocab_size for s, path in files.items()},
+        vocab_sha256={side: sha256(path) for side, path in files.items()},
+        **new,
+    ).save(work.manifest)
+
+
+# Stage 7.
+
+
+def publish(work: Work) -> None:
+    """Moves the finished files into the data directory, the manifest last."""
+    if work.manifest.parent.exists():  # another task may have published them
+        paths = sorted(work.manifest.parent.iterdir())
+        for path in sorted(paths, key=lambda path: path == work.manifest):
+            os.replace(path, work.data_dir / path.name)
+    shutil.rmtree(work.directory)
+
+
+# The size of the vocabulary, and what is refused.
+
+
+def _with_vocab_size(problem: Problem, data_dir: Path) -> Problem:
     """Returns the problem with the size of its vocabulary chosen if it has none.
 
-    It is that of the directory's data or vocabulary, else what suits the number of
-    training pairs, see `vocabulary.proposed_size`.
+    It is that of the directory's data or vocabulary, or else the size that suits the
+    number of training pairs, see `vocabulary.proposed_size`.
 
     Raises:
-        UserError: a source is not as it should be.
+        UserError: a source has a mistake.
     """
     if problem.vocab_size is not None:
         return problem
     manifest = Manifest.load(Manifest.path(data_dir, problem.data_name))
     if manifest is not None:
         return problem.replace(vocab_size=manifest.vocab_size)
-    if (size := size_of_given(problem, data_dir)) is not None:
+    if (size := vocabulary.size_of_given(problem, data_dir)) is not None:
         return problem.replace(vocab_size=size)
     pairs, characters = 0, set[str]()
     for source, target in problem.source("train")():
         pairs += 1
         characters.update(source, target)
-    size = proposed_size(pairs, len(characters))
+    size = vocabulary.proposed_size(pairs, len(characters))
     say(
         f"vocabulary: {size:,} tokens, which suit {pairs:,} training pairs with "
         f"{len(characters):,} different characters: fewer pairs show each token too "
@@ -142,25 +579,25 @@ def with_vocab_size(problem: Problem, data_dir: Path) -> Problem:
 
 
 def _warn_if_too_large(manifest: Manifest) -> None:
-    """Says so if a vocabulary is too large for the training examples."""
+    """Warns if a vocabulary is too large for the training examples."""
     pairs = manifest.examples["train"] // manifest.copies
     tokens: Counter[str] = Counter()
     for side, name in manifest.vocab_files.items():
         tokens[name] += manifest.tokens["train"][side] // manifest.copies
     sizes = {name: manifest.vocab_sizes[s] for s, name in manifest.vocab_files.items()}
     for name, size in sizes.items():
-        if warning := too_large(size, pairs, tokens[name]):
+        if warning := vocabulary.too_large(size, pairs, tokens[name]):
             say(warning)
 
 
 def _refuse_unknown(manifest: Manifest, recipe: Recipe, data_dir: Path) -> None:
-    """Refuses to write over a split that the manifest does not know.
+    """Refuses to write over a split that the manifest does not list.
 
     Raises:
-        UserError: there is one among those to make.
+        UserError: there is one among the splits to make.
     """
     if unfinished_dir(data_dir, recipe.problem).exists():
-        return  # it may be ours, from a run killed when it published
+        return  # the split may be ours, from a run that was killed while it published
     for split in recipe.sources.keys() - manifest.sources.keys():
         for path in data_dir.glob(f"{recipe.problem}-{split}-?????-of-?????"):
             raise UserError(
@@ -169,16 +606,38 @@ def _refuse_unknown(manifest: Manifest, recipe: Recipe, data_dir: Path) -> None:
             )
 
 
+def _refuse_others(work: Work) -> None:
+    """Refuses to work beside tasks of another division or for other data.
+
+    Raises:
+        UserError: there are such tasks.
+    """
+    for path in work.directory.glob("task-*.lock"):
+        # The purpose is empty for a moment, of a task that is about to look at us.
+        if path.stem != work.task.name and (
+            purpose_of_holder(path) not in (None, "", work.purpose)
+        ):
+            raise _at_work(work.directory)
+
+
+def _at_work(directory: Path) -> UserError:
+    """Returns the error for a directory in which another run works."""
+    return UserError(
+        f"another `t2t datagen` is at work in {directory}; wait until it is done"
+    )
+
+
 @contextlib.contextmanager
-def _user_errors(data_dir: Path, work: Path) -> Iterator[None]:
-    """Says in one sentence that the disk is full or cannot be written."""
+def _user_errors(data_dir: Path, directory: Path) -> Iterator[None]:
+    """Turns the error of a disk that is full or cannot be written into `UserError`."""
     try:
         yield
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise UserError(
                 f"the disk of {data_dir} is full; free some space and run the same "
-                f"command again, and it goes on where it stopped (or remove {work})"
+                f"command again, and it goes on where it stopped (or remove "
+                f"{directory})"
             ) from error
         if error.filename is None:
             raise

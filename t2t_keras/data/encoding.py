@@ -1,44 +1,60 @@
-"""Pairs of texts to records, in several processes.
+"""Encodes pairs of texts in worker processes, into records that are to be shuffled.
 
-A worker imports no TensorFlow: it starts in a moment and needs 50 MB, not 600.
+Every example has a key, a hash of the seed and of its number in the source, and the
+whole data set is ordered by the keys: the remainder of its key determines the shard of
+an example, and a shard is sorted by key. This shuffles globally in bounded memory:
+while pairs are encoded, each record is appended to a spill file of its shard, and
+later one shard at a time is read and sorted (`read_sorted`).
+
+A worker does not import TensorFlow: it starts at once and takes 50 MB, not 600.
 """
 
-import collections
 import contextlib
 import dataclasses
-import functools
+import hashlib
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Executor, Future
+import multiprocessing
+import os
+import signal
+import struct
+import threading
+from array import array
+from collections import Counter, defaultdict, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
+from typing import Any
 
-from t2t_keras.data import duplicates
-from t2t_keras.data.cleaning import reason_by_length, reason_by_text
-from t2t_keras.data.example import example
-from t2t_keras.data.shuffle import order_key, spilled
-from t2t_keras.data.tfrecord import frame
-from t2t_keras.data.workers import worker_pool
+import numpy as np
+
+from t2t_keras.data.cleaning import duplicate_entry, reason_by_length, reason_by_text
+from t2t_keras.data.records import FRAME, example, frame
 from t2t_keras.errors import UserError
 from t2t_keras.problem import Cleaning, Pair
 from t2t_keras.text.load import load_tokenizer
 from t2t_keras.text.sentence_piece import SentencePieceTokenizer
 from t2t_keras.text.tokenizer import Tokenizer
 
-CHUNK = 1000  # pairs that travel to a worker at a time
+CHUNK = 1000  # pairs that are sent to a worker at a time
+
+# Precedes each record of a spill file: key, record bytes, source and target tokens.
+_HEADER = struct.Struct("<QIII")
+_BUFFER = 1 << 16  # bytes that every open spill file may hold in memory
 
 
 @dataclasses.dataclass(frozen=True)
 class Rule:
-    """What becomes of the pairs of a split.
+    """How the pairs of a split are encoded.
 
     Attributes:
-        num_shards: how many shards they are spread over.
-        seed: of the global order; None keeps the order of the source.
-        max_length: pairs with a longer side (pieces with EOS) are dropped, and so are
-            those with an empty one; None keeps every pair.
-        cleaning: which others are dropped, where max_length is given.
+        num_shards: number of shards over which the examples are spread.
+        seed: seed of the global order; None keeps the order of the source.
+        max_length: pairs with more tokens on a side (EOS included) are dropped, and
+            so are pairs with an empty side; None keeps every pair.
+        cleaning: further rules to drop pairs, which apply if max_length is given.
         bpe_dropout: see `SentencePieceTokenizer.samples`; needs a seed.
-        copies: of each pair, all of them examples.
+        copies: number of examples that are made of each pair.
     """
 
     num_shards: int
@@ -51,197 +67,150 @@ class Rule:
 
 @dataclasses.dataclass(frozen=True)
 class Encoded:
-    """What became of a chunk of pairs.
+    """The examples of a chunk of pairs.
 
     Attributes:
         pairs: number of pairs in the chunk.
-        spills: shard -> its records, as `shuffle.Spills` stores them.
-        hashes: of the examples, as `duplicates` reads them; empty where duplicates
-            may stay.
-        dropped: examples by reason, see `cleaning.reasons`; "duplicate" is not yet
-            known.
+        spills: shard -> what is to be appended to its spill file.
+        hashes: what is to be appended to the file that `cleaning.repeated` reads;
+            empty if duplicates are kept.
+        dropped: number of dropped examples by reason, see `cleaning.reasons`.
+            Duplicates are not counted here.
     """
 
     pairs: int
-    spills: dict[int, bytes]
-    hashes: bytes
-    dropped: collections.Counter[str]
+    spills: dict[int, bytearray] = dataclasses.field(
+        default_factory=lambda: defaultdict(bytearray)
+    )
+    hashes: bytearray = dataclasses.field(default_factory=bytearray)
+    dropped: Counter[str] = dataclasses.field(default_factory=Counter)
 
 
 class Encoder:
     """Encodes chunks of pairs.
 
     Args:
-        source_vocabulary: the file of the source side.
-        target_vocabulary: the file of the target side.
+        source_vocabulary: vocabulary file of the source side.
+        target_vocabulary: vocabulary file of the target side.
     """
 
     def __init__(self, source_vocabulary: Path, target_vocabulary: Path) -> None:
-        self._source: Tokenizer = load_tokenizer(source_vocabulary)
-        self._target: Tokenizer = self._source
+        source = target = load_tokenizer(source_vocabulary)
         if target_vocabulary != source_vocabulary:
-            self._target = load_tokenizer(target_vocabulary)
+            target = load_tokenizer(target_vocabulary)
+        self._tokenizers: tuple[Tokenizer, Tokenizer] = source, target
 
     def __call__(self, first: int, pairs: list[Pair], rule: Rule) -> Encoded:
         """Encodes the pairs number `first`, `first` + 1, ... of a split."""
-        dropped: collections.Counter[str] = collections.Counter()
-        examples = _Examples(rule)
-        for number, pair, *sides in self._ids(first, pairs, rule, dropped):
-            for copy, (source, target) in enumerate(zip(*sides, strict=True)):
-                if rule.max_length is not None:
-                    reason = reason_by_length(
-                        source, target, rule.max_length, rule.cleaning
-                    )
-                    if reason is not None:
-                        dropped[reason] += 1
-                        continue
-                examples.add(number, copy, pair, source, target)
-        return Encoded(len(pairs), *examples.finish(), dropped)
-
-    def _ids(
-        self,
-        first: int,
-        pairs: list[Pair],
-        rule: Rule,
-        dropped: collections.Counter[str],
-    ) -> Iterator[tuple[int, Pair, list[list[int]], list[list[int]]]]:
-        """Yields number, texts and ids of all copies of the pairs that may stay."""
-        numbers: Sequence[int] = range(first, first + len(pairs))
+        result = Encoded(len(pairs))
+        kept = list(enumerate(pairs, start=first))
         if rule.max_length is not None:
             reasons = [reason_by_text(pair, rule.cleaning) for pair in pairs]
             for reason in filter(None, reasons):
-                dropped[reason] += rule.copies
-            stays = [reason is None for reason in reasons]
-            numbers = list(itertools.compress(numbers, stays))
-            pairs = list(itertools.compress(pairs, stays))
-        sides = (
-            _copies(tokenizer, [pair[side] for pair in pairs], numbers, side, rule)
-            for side, tokenizer in enumerate((self._source, self._target))
-        )
-        return zip(numbers, pairs, *sides, strict=True)
+                result.dropped[reason] += rule.copies
+            kept = list(itertools.compress(kept, [r is None for r in reasons]))
+        sides = (self._ids(side, kept, rule) for side in (0, 1))
+        for (number, pair), *ids in zip(kept, *sides, strict=True):
+            for copy, (source, target) in enumerate(zip(*ids, strict=True)):
+                if rule.max_length is not None and (
+                    reason := reason_by_length(
+                        source, target, rule.max_length, rule.cleaning
+                    )
+                ):
+                    result.dropped[reason] += 1
+                    continue
+                key = number * rule.copies + copy
+                if rule.seed is not None:
+                    key = order_key(rule.seed, key)
+                record = frame(example(source, target))
+                result.spills[key % rule.num_shards] += (
+                    _HEADER.pack(key, len(record), len(source), len(target)) + record
+                )
+                if rule.cleaning.duplicates:
+                    result.hashes.extend(duplicate_entry(key, pair, copy))
+        return result
 
+    def _ids(
+        self, side: int, numbered: Sequence[tuple[int, Pair]], rule: Rule
+    ) -> list[list[list[int]]]:
+        """Returns the ids of every copy of one side of the pairs.
 
-def _copies(
-    tokenizer: Tokenizer,
-    texts: list[str],
-    numbers: Sequence[int],
-    side: int,
-    rule: Rule,
-) -> list[list[list[int]]]:
-    """Returns the ids of every copy of every text.
+        Args:
+            side: 0 for the source, 1 for the target.
+            numbered: the pairs with their numbers.
+            rule: how they are encoded.
 
-    Raises:
-        UserError: the vocabulary does not suit BPE-dropout.
-    """
-    copies = [[ids] * rule.copies for ids in tokenizer.encode_batch(texts)]
-    if not (rule.bpe_dropout and texts):
+        Raises:
+            UserError: the vocabulary does not suit BPE-dropout.
+        """
+        tokenizer = self._tokenizers[side]
+        texts = [pair[side] for _, pair in numbered]
+        copies = [[ids] * rule.copies for ids in tokenizer.encode_batch(texts)]
+        if not (rule.bpe_dropout and texts):
+            return copies
+        assert isinstance(tokenizer, SentencePieceTokenizer)  # see Problem
+        if tokenizer.samples(texts[0], 1, 0.0, 0) != copies[0][:1]:
+            raise UserError(
+                "bpe_dropout needs a vocabulary as datagen trains it, of byte-pair "
+                "encoding and without normalisation; remove the given one, or set "
+                "bpe_dropout to 0"
+            )
+        for i, (number, pair) in enumerate(numbered):
+            # A text that is too long without dropout is dropped in any case, and its
+            # words may be of any length.
+            if rule.max_length is None or len(copies[i][0]) <= rule.max_length:
+                # The seed belongs to the text, so the tokens depend neither on the
+                # worker nor on the other pairs of the chunk.
+                seed = order_key(rule.seed, 2 * number + side)
+                copies[i] = tokenizer.samples(
+                    pair[side], rule.copies, rule.bpe_dropout, seed
+                )
         return copies
-    assert isinstance(tokenizer, SentencePieceTokenizer)  # see Problem
-    if tokenizer.samples(texts[0], 1, 0.0, 0) != copies[0][:1]:
-        raise UserError(
-            "bpe_dropout needs a vocabulary as datagen trains it, of byte-pair "
-            "encoding and without normalisation; remove the given one, or set "
-            "bpe_dropout to 0"
-        )
-    for i, (text, number) in enumerate(zip(texts, numbers, strict=True)):
-        # What is too long whole stays so, to be dropped: its words may be endless.
-        if rule.max_length is None or len(copies[i][0]) <= rule.max_length:
-            # By the pair's own seed: who encodes it, and with which others, is all one.
-            seed = order_key(rule.seed, 2 * number + side)
-            copies[i] = tokenizer.samples(text, rule.copies, rule.bpe_dropout, seed)
-    return copies
 
 
-class _Examples:
-    """Collects the examples of a chunk.
+def order_key(seed: int, number: int) -> int:
+    """Returns a hash of 64 bits of a seed and of an example's number."""
+    number_bytes = struct.pack("<qq", seed, number)
+    digest = hashlib.blake2b(number_bytes, digest_size=8).digest()
+    return int.from_bytes(digest, "little")
 
-    Args:
-        rule: tells order, shards, and whether hashes are asked for.
-    """
 
-    def __init__(self, rule: Rule) -> None:
-        self._rule = rule
-        self._keys: list[int] = []
-        self._payloads: list[bytes] = []
-        self._lengths: list[tuple[int, int]] = []
-        self._hashes: list[bytes] = []
-
-    def add(
-        self, number: int, copy: int, pair: Pair, source: list[int], target: list[int]
-    ) -> None:
-        """Adds one."""
-        seed = self._rule.seed
-        place = number * self._rule.copies + copy
-        key = place if seed is None else order_key(seed, place)
-        self._keys.append(key)
-        self._payloads.append(example(source, target))
-        self._lengths.append((len(source), len(target)))
-        if self._rule.cleaning.duplicates:
-            self._hashes.append(duplicates.entry(key, pair, copy))
-
-    def finish(self) -> tuple[dict[int, bytes], bytes]:
-        """Returns the records by shard, and the hashes."""
-        spills: dict[int, list[bytes]] = collections.defaultdict(list)
-        for key, payload, lengths in zip(
-            self._keys, self._payloads, self._lengths, strict=True
-        ):
-            shard = key % self._rule.num_shards
-            spills[shard].append(spilled(key, frame(payload), *lengths))
-        joined = {shard: b"".join(records) for shard, records in spills.items()}
-        return joined, b"".join(self._hashes)
-
+# Worker processes.
 
 Encode = Callable[[Iterable[Pair], Rule, int], Iterator[Encoded]]
 
-_encoder: Encoder  # of a worker process
-
-
-def _start_worker(*vocabularies: Path) -> None:
-    global _encoder
-    _encoder = Encoder(*vocabularies)
-
-
-def _encode_in_worker(first: int, pairs: list[Pair], rule: Rule) -> Encoded:
-    return _encoder(first, pairs, rule)
+_encoder: Encoder  # the encoder of a worker process
 
 
 @contextlib.contextmanager
 def encoders(vocabularies: tuple[Path, Path], workers: int) -> Iterator[Encode]:
-    """Gives a function that encodes pairs: (pairs, rule, first) -> chunks of results.
+    """Yields a function that encodes pairs: (pairs, rule, first) -> `Encoded` chunks.
 
-    The results come in the order of the pairs, of which the first has number `first`.
-    Only a few chunks are under way at any time, however many pairs there are.
+    The chunks come in the order of the pairs, of which the first has number `first`.
+    Only a few chunks are in memory at any time, however many pairs there are.
 
     Args:
-        vocabularies: the files of the source and the target side.
-        workers: number of processes; 1 is this process.
+        vocabularies: vocabulary files of the source and of the target side.
+        workers: number of processes; with 1 this process encodes.
     """
     if workers == 1:
-        yield functools.partial(_encode_here, Encoder(*vocabularies))
-    else:
-        with worker_pool(workers, _start_worker, *vocabularies) as pool:
-            yield functools.partial(_encode_in_pool, pool, 2 * workers)
+        encoder = Encoder(*vocabularies)
+        yield lambda pairs, rule, first: (
+            encoder(number, chunk, rule) for number, chunk in _chunks(pairs, first)
+        )
+        return
 
-
-def _encode_here(
-    encoder: Encoder, pairs: Iterable[Pair], rule: Rule, first: int
-) -> Iterator[Encoded]:
-    """Encodes chunk after chunk."""
-    for number, chunk in _chunks(pairs, first):
-        yield encoder(number, chunk, rule)
-
-
-def _encode_in_pool(
-    pool: Executor, most: int, pairs: Iterable[Pair], rule: Rule, first: int
-) -> Iterator[Encoded]:
-    """Encodes with at most so many chunks waiting or at work."""
-    waiting: collections.deque[Future[Encoded]] = collections.deque()
-    for number, chunk in _chunks(pairs, first):
-        waiting.append(pool.submit(_encode_in_worker, number, chunk, rule))
-        if len(waiting) > most:
+    def encode(pairs: Iterable[Pair], rule: Rule, first: int) -> Iterator[Encoded]:
+        waiting: deque[Future[Encoded]] = deque()
+        for number, chunk in _chunks(pairs, first):
+            waiting.append(pool.submit(_encode_in_worker, number, chunk, rule))
+            if len(waiting) > 2 * workers:
+                yield waiting.popleft().result()
+        while waiting:
             yield waiting.popleft().result()
-    while waiting:
-        yield waiting.popleft().result()
+
+    with worker_pool(workers, _start_encoder, *vocabularies) as pool:
+        yield encode
 
 
 def _chunks(pairs: Iterable[Pair], first: int) -> Iterator[tuple[int, list[Pair]]]:
@@ -250,3 +219,150 @@ def _chunks(pairs: Iterable[Pair], first: int) -> Iterator[tuple[int, list[Pair]
     while chunk := list(itertools.islice(iterator, CHUNK)):
         yield first, chunk
         first += len(chunk)
+
+
+def _start_encoder(*vocabularies: Path) -> None:
+    global _encoder
+    _encoder = Encoder(*vocabularies)
+
+
+def _encode_in_worker(first: int, pairs: list[Pair], rule: Rule) -> Encoded:
+    return _encoder(first, pairs, rule)
+
+
+def num_cores() -> int:
+    """Returns the number of cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+@contextlib.contextmanager
+def worker_pool(
+    workers: int, start: Callable[..., None] | None = None, *arguments: Any
+) -> Iterator[ProcessPoolExecutor]:
+    """Yields a pool of processes, which end with this one, even if it is killed.
+
+    Args:
+        workers: number of processes; they start when the first call is submitted.
+        start: function that each process calls at its start.
+        *arguments: arguments of `start`.
+
+    Raises:
+        UserError: a process died.
+    """
+    pool = ProcessPoolExecutor(
+        workers,
+        mp_context=multiprocessing.get_context("spawn"),
+        initializer=_start_worker,
+        initargs=(start, arguments),
+    )
+    try:
+        yield pool
+    except BrokenProcessPool:
+        raise UserError(
+            "a worker process died, perhaps out of memory; run the same command "
+            "with fewer --workers, and it goes on where it stopped (a script of your "
+            "own must call datagen under `if __name__ == '__main__':`)"
+        ) from None
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _start_worker(start: Callable[..., None] | None, arguments: tuple) -> None:
+    """Prepares a worker process."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C
+    threading.Thread(target=_die_with_parent, daemon=True).start()
+    if start is not None:
+        start(*arguments)
+
+
+def _die_with_parent() -> None:
+    """Ends this process when its parent has ended, for whatever reason."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(1)
+
+
+# Spill files.
+
+
+class Spills:
+    """Spill files that are open for appending, one for each shard.
+
+    Args:
+        paths: the files.
+        sizes: number of bytes of each file to keep, when an interrupted encoding goes
+            on; the rest is cut off. None starts with empty files.
+
+    Raises:
+        UserError: a file is shorter than its size.
+    """
+
+    def __init__(
+        self, paths: Sequence[Path], sizes: Sequence[int] | None = None
+    ) -> None:
+        mode = "wb" if sizes is None else "r+b"
+        self._files = [path.open(mode, buffering=_BUFFER) for path in paths]
+        for file, size in zip(self._files, sizes or [], strict=sizes is not None):
+            if file.seek(0, os.SEEK_END) < size:
+                raise UserError(
+                    f"{file.name} has been cut off, perhaps by a power failure; remove "
+                    f"{Path(file.name).parent} and run the same command again"
+                )
+            file.truncate(size)
+            file.seek(size)
+
+    def __enter__(self) -> "Spills":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        for file in self._files:
+            file.close()
+
+    def append(self, contents: Mapping[int, bytes | bytearray]) -> None:
+        """Appends to some of the files, which are numbered from 0."""
+        for number, content in contents.items():
+            self._files[number].write(content)
+
+    def flush(self) -> list[int]:
+        """Writes what is in memory; returns the sizes of the files."""
+        for file in self._files:
+            file.flush()
+        return [file.tell() for file in self._files]
+
+
+def read_sorted(
+    paths: Sequence[Path], without: np.ndarray
+) -> tuple[list[bytes], np.ndarray]:
+    """Returns the records of a shard in the order of their keys.
+
+    Args:
+        paths: the spill files of the shard.
+        without: uint64, ascending: keys of records that are left out.
+
+    Returns:
+        The framed records, and an int32 array [N, 3] with their payload bytes, source
+        tokens and target tokens.
+    """
+    content = b"".join(path.read_bytes() for path in paths)
+    keys, starts, lengths = array("Q"), array("Q"), array("i")
+    position = 0
+    while position < len(content):
+        key, *size_and_lengths = _HEADER.unpack_from(content, position)
+        position += _HEADER.size
+        keys.append(key)
+        starts.append(position)
+        lengths.extend(size_and_lengths)
+        position += size_and_lengths[0]
+    order = np.argsort(np.asarray(keys), kind="stable")
+    order = order[~np.isin(np.asarray(keys)[order], without)]
+    table = np.asarray(lengths, np.int32).reshape(-1, 3)[order]
+    firsts = np.asarray(starts)[order].tolist()
+    records = [
+        content[first : first + size]
+        for first, size in zip(firsts, table[:, 0].tolist(), strict=True)
+    ]
+    table[:, 0] -= FRAME
+    return records, table

@@ -1,4 +1,4 @@
-"""Writing files so that a half-written one is never taken for a whole one."""
+"""Writing files so that a partly written file never bears the final name."""
 
 import contextlib
 import hashlib
@@ -16,13 +16,13 @@ from t2t_keras.errors import UserError
 
 @contextlib.contextmanager
 def atomic(path: Path) -> Iterator[Path]:
-    """Gives the name to write under; the file bears its own name once it is whole.
+    """Yields a temporary path, which is renamed to `path` when the block ends.
 
     Args:
-        path: where the file shall be.
+        path: the path of the finished file.
 
     Yields:
-        `{path}.incomplete`, renamed when the block ends and removed when it raises.
+        `{path}.incomplete`; the file is removed if the block raises.
     """
     incomplete = path.with_name(f"{path.name}.incomplete")
     try:
@@ -62,11 +62,11 @@ def write_json(path: Path, value: Any) -> None:
 def read_json(
     path: Path, otherwise: str = "remove it and run the same command again"
 ) -> Any:
-    """Reads what `write_json` wrote; None where there is no such file.
+    """Reads what `write_json` wrote; returns None if there is no such file.
 
     Args:
         path: the file.
-        otherwise: what to do if it is damaged and there is no copy.
+        otherwise: what the user is to do if it is damaged and there is no copy.
 
     Raises:
         UserError: the file is damaged.
@@ -84,7 +84,7 @@ def read_json(
 
 def write_array(path: Path, array: np.ndarray) -> None:
     """Writes an array for `numpy.load`, atomically."""
-    content = io.BytesIO()  # numpy, given a real file, does not say that a disk is full
+    content = io.BytesIO()  # given a real file, numpy does not report a full disk
     np.save(content, array)
     with atomic(path) as incomplete:
         incomplete.write_bytes(content.getbuffer())

@@ -1,4 +1,4 @@
-"""The manifest: what a data directory was made from, and what came of it."""
+"""The manifest: what a data directory was made from, and what it contains."""
 
 import dataclasses
 import hashlib
@@ -23,17 +23,17 @@ class Recipe:
     """All that the bytes of a data directory depend on.
 
     Attributes:
-        problem: the name that its files bear.
-        seed: of the vocabulary's sample and of the order of the examples.
-        tokenizer: the kind, as in `Problem`.
-        vocab_size: as asked for.
-        shared_vocab: one vocabulary for both sides.
-        symbols: texts that are one piece of the target.
-        max_length: longer training pairs are dropped.
-        cleaning: the rules by which others are dropped, as in `problem.Cleaning`.
-        bpe_dropout: of the training examples, as in `Problem`.
-        copies: of each training pair.
-        sources: split -> the checksum of its source.
+        problem: the problem's `data_name`, with which the file names begin.
+        seed: seed of the vocabulary's sample and of the order of the examples.
+        tokenizer: as in `Problem`, as are the next five.
+        vocab_size: the size that was asked for.
+        shared_vocab: whether both sides have the same vocabulary.
+        symbols: texts that are one token of the target.
+        max_length: most tokens of a side of a training pair.
+        bpe_dropout: dropout of merges in training examples.
+        copies: number of examples of each training pair.
+        cleaning: the rules by which training pairs are dropped, see `problem.Cleaning`.
+        sources: split -> checksum of its source.
         given_vocabularies: vocabulary files that were there before: name -> SHA-256.
     """
 
@@ -52,7 +52,7 @@ class Recipe:
 
     @classmethod
     def of(cls, problem: Problem, data_dir: Path, seed: int) -> Self:
-        """Returns the recipe of a problem, sources and a seed."""
+        """Returns the recipe of a problem, with its sources, and a seed."""
         vocabularies = {data_dir / name for name in vocab_files(problem).values()}
         return cls(
             problem=problem.data_name,
@@ -83,7 +83,7 @@ class Recipe:
 
     @classmethod
     def load(cls, path: Path) -> Self | None:
-        """Returns what `save` wrote; None where there is no such file."""
+        """Returns what `save` wrote, or None if there is no such file."""
         fields: dict[str, Any] | None = read_json(
             path, otherwise="generate the data in another --data_dir"
         )
@@ -107,17 +107,17 @@ class Recipe:
         return {name: getattr(self, name) for name in names}
 
     def added_to(self, manifest: "Manifest") -> "Recipe":
-        """Returns the recipe of a manifest with the splits of this one besides."""
+        """Returns the recipe of a manifest, with the splits of this one added."""
         both = {**manifest.sources, **self.sources}
         sources = {split: both[split] for split in SPLITS if split in both}
         return Recipe(**manifest.values() | {"sources": sources})
 
     def digest(self) -> str:
-        """Returns a SHA-256 that changes with any field."""
+        """Returns a SHA-256 of all fields."""
         return _digest(dataclasses.asdict(self))
 
     def differences(self, other: "Recipe") -> list[str]:
-        """Says what is different in the recipe asked for, a phrase for each field."""
+        """Returns what is different in the other recipe, a phrase for each field."""
         phrases = []
         asked = other.values()
         for name, here in self.values().items():
@@ -138,7 +138,7 @@ def _digest(fields: dict[str, Any]) -> str:
 
 
 def _change(here: Any, there: Any) -> str:
-    """Says what happened to an entry; its checksums would tell nobody anything."""
+    """Returns what happened to an entry, without the checksums themselves."""
     if here is None:
         return "is new"
     return "is gone" if there is None else "has changed"
@@ -146,16 +146,16 @@ def _change(here: Any, there: Any) -> str:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Manifest(Recipe):
-    """A recipe and what came of it: `{data_name}.manifest.json`.
+    """A recipe and its result: `{data_name}.manifest.json`.
 
     Attributes:
-        vocab_files: "source" and "target" -> file name; the same one when shared.
-        vocab_sizes: "source" and "target" -> number of pieces.
-        vocab_sha256: "source" and "target" -> SHA-256 of the file.
+        vocab_files: side ("source" or "target") -> file name; the same if shared.
+        vocab_sizes: side -> number of tokens in the vocabulary.
+        vocab_sha256: side -> SHA-256 of the file.
         examples: split -> number of examples.
-        dropped: split -> reason, see `cleaning.reasons` -> number of examples;
-            and what the source itself left out (its `dropped`), in pairs.
-        tokens: split -> "source" and "target" -> number of tokens, EOS included.
+        dropped: split -> reason (see `cleaning.reasons`) -> number of examples; also
+            the number of pairs that the source itself left out (its `dropped`).
+        tokens: split -> side -> number of tokens in the examples, EOS included.
     """
 
     vocab_files: dict[str, str]
@@ -170,11 +170,11 @@ class Manifest(Recipe):
         return self.sources.keys() >= set(splits)
 
     def fingerprints(self, split: Split) -> list[str]:
-        """Returns digests of what the examples of a split depend on.
+        """Returns digests of all that the examples of a split depend on.
 
-        The first is the one to keep: it does not change when another split is added.
-        The others include other splits, as earlier versions did: of data that are still
-        the same, one of them is what such a version kept.
+        The first one is to be stored: it does not change when another split is added.
+        Earlier versions stored a digest that included other splits; if the data are
+        still the same, it is one of the others.
         """
         others = [other for other in self.sources if other != split]
         return [
@@ -184,7 +184,7 @@ class Manifest(Recipe):
         ]
 
     def _fingerprint(self, splits: Sequence[Split]) -> str:
-        """Returns a digest of all about some splits but where tokens came from."""
+        """Returns a digest of all about some splits, except given vocabularies."""
         fields = dataclasses.asdict(self)
         del fields["given_vocabularies"]
         for name in ("sources", "examples", "dropped", "tokens"):
@@ -192,11 +192,7 @@ class Manifest(Recipe):
         return _digest(fields)
 
     def check_vocabularies(self, data_dir: Path) -> None:
-        """Checks that the vocabularies are those that the data was made with.
-
-        Raises:
-            UserError: one of them is missing or has been changed.
-        """
+        """Raises `UserError` if a vocabulary is missing or has been changed."""
         for side, name in self.vocab_files.items():
             path = Path(data_dir) / name
             if not path.exists() or sha256(path) != self.vocab_sha256[side]:
@@ -207,16 +203,12 @@ class Manifest(Recipe):
 
     @staticmethod
     def path(data_dir: Path, data_name: str) -> Path:
-        """Returns where the manifest of a data set stands."""
+        """Returns the path of the manifest of a data set."""
         return Path(data_dir) / f"{data_name}.manifest.json"
 
     @classmethod
     def open(cls, data_dir: Path, data_name: str) -> Self:
-        """Returns the manifest of a data set.
-
-        Raises:
-            UserError: there is none.
-        """
+        """Returns the manifest of a data set; raises `UserError` if there is none."""
         path = cls.path(data_dir, data_name)
         manifest = cls.load(path)
         if manifest is None:
@@ -228,13 +220,16 @@ class Manifest(Recipe):
 
 
 def held(recipe: Recipe, data_dir: Path) -> Manifest | None:
-    """Returns the manifest of a directory if what it holds is as the recipe has it.
+    """Returns the manifest of a directory whose data were made by a recipe.
 
-    It may have other splits than the recipe. Where the recipe has no training examples
-    the rules for them do not count.
+    The directory may have other splits than the recipe. If the recipe has no training
+    examples, its rules for them are ignored.
+
+    Returns:
+        None if the directory has no data of the problem.
 
     Raises:
-        UserError: it holds something else, or the data have been changed.
+        UserError: its data were made by another recipe, or have been changed.
     """
     path = Manifest.path(data_dir, recipe.problem)
     manifest = Manifest.load(path)

@@ -1,4 +1,4 @@
-"""From records to padded batches of ids, in the background, by tf.data."""
+"""Reads records into padded batches of ids, in the background, with tf.data."""
 
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
@@ -6,10 +6,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from t2t_keras.data.batching import BatchPlan
+from t2t_keras.data.batch_plan import BatchPlan
 from t2t_keras.data.records import RecordIndex
-
-Pair = tuple[list[int], list[int]]
 
 _FEATURES = {
     "inputs": tf.io.RaggedFeature(tf.int64),
@@ -29,19 +27,20 @@ def training_batches(
 ) -> tf.data.Dataset:
     """Returns the batches of some steps, in their order.
 
-    Each batch comes as one element for each replica, in their order: an equal number
-    of rows, the last ones filled with padding. What a step trains on is therefore the
-    same for any number of replicas and of processes that they belong to; a process
-    reads the records of its own replicas only.
+    Each batch is one element for each replica, in order: an equal number of rows, of
+    which the last ones may be padding. The examples of a step are therefore the same
+    for any number of replicas and processes; a process reads only the records of its
+    own replicas.
 
     Args:
-        index: where the records lie.
-        plan: which of them make up a step's batch.
-        steps: from 0, or from where a run goes on.
-        num_replicas: that a batch is divided among, over all processes.
-        reverse: swap the two sides.
-        micro_batches: by which the rows of each replica are divisible.
-        own: the replicas of this process; None: all.
+        index: the index of the records.
+        plan: the plan that determines the records of each step.
+        steps: the steps, beginning with 0 or with the first step of a resumed run.
+        num_replicas: number of replicas of all processes.
+        reverse: swaps the two sides.
+        micro_batches: number of micro-batches of each replica; its rows are divisible
+            by it.
+        own: the replicas of this process; None for all.
 
     Returns:
         A dataset of (source [rows, S], target [rows, T]), int32.
@@ -76,7 +75,9 @@ def ordered_batches(
     return _batches(index, range(len(plan)), plan, reverse).prefetch(4)
 
 
-def read_pairs(index: RecordIndex, records: Iterable[int]) -> Iterator[Pair]:
+def read_pairs(
+    index: RecordIndex, records: Iterable[int]
+) -> Iterator[tuple[list[int], list[int]]]:
     """Yields (source ids, target ids) of some records, each ending in EOS."""
     for payload in index.read(list(records)):
         example = tf.io.parse_single_example(payload, _FEATURES)
@@ -87,8 +88,9 @@ def elements(dataset: Iterable[Any], index: RecordIndex) -> Iterator[Any]:
     """Yields the elements of a dataset that reads from an index.
 
     Args:
-        dataset: what a function above returns, perhaps distributed over replicas.
-        index: the one that it reads from.
+        dataset: a dataset that a function of this file has returned, perhaps
+            distributed over replicas.
+        index: the index that it reads from.
 
     Raises:
         UserError: a record is damaged, see `RecordIndex.read`.
@@ -102,9 +104,9 @@ def elements(dataset: Iterable[Any], index: RecordIndex) -> Iterator[Any]:
 
 
 def rows_each(rows: int, num_replicas: int, micro_batches: int = 1) -> int:
-    """Returns the rows of each replica, of which the last ones may be padding.
+    """Returns the number of rows of each replica, of which some may be padding.
 
-    Every replica has the same number of them, and every one of its micro-batches.
+    All replicas and all micro-batches have the same number of rows.
     """
     return micro_batches * -(-rows // (num_replicas * micro_batches))
 
@@ -112,7 +114,7 @@ def rows_each(rows: int, num_replicas: int, micro_batches: int = 1) -> int:
 def rows_per_replica(
     ids: tf.Tensor, num_replicas: int, micro_batches: int = 1
 ) -> tf.Tensor:
-    """[rows, T] -> [num_replicas, `rows_each`, T], filled with zeros."""
+    """Pads int [rows, T] with rows of zeros to [num_replicas, `rows_each`, T]."""
     rows, length = tf.unstack(tf.shape(ids))
     each = rows_each(rows, num_replicas, micro_batches)
     ids = tf.pad(ids, [[0, each * num_replicas - rows], [0, 0]])
@@ -129,17 +131,18 @@ def _batches(
     """Reads and pads the batch of every step.
 
     Args:
-        index: where the records lie.
-        steps: which batches.
-        plan: their records.
-        reverse: swap the two sides.
-        share: number of rows -> those to read, and how many to fill them up to.
+        index: the index of the records.
+        steps: the steps.
+        plan: the plan that determines the records of each step.
+        reverse: swaps the two sides.
+        share: number of rows of a batch -> the rows to read, and the number of rows to
+            which they are padded.
     """
 
     def read(step: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         records = plan.records(int(step))
         own, rows = share(len(records))
-        # Whoever reads a part of a batch pads it to the length of the whole.
+        # A part of a batch is padded to the length of the whole batch.
         lengths = (index.source_length, index.target_length)
         shape = np.array([rows, *(side[records].max() for side in lengths)], np.int64)
         payloads = index.read(records[own.start : own.stop])

@@ -1,4 +1,4 @@
-"""Progress on standard error: a bar on a terminal, a line now and then elsewhere."""
+"""Progress on standard error: a bar on a terminal, elsewhere a line every 10 s."""
 
 import contextlib
 import sys
@@ -20,7 +20,7 @@ from rich.text import Text
 
 _SECONDS_BETWEEN_LINES = 10.0
 
-# What `progress` is: (task, unit, total) -> what to call with the units done.
+# The type of `progress`: (task, unit, total) -> a function to call with the units done.
 Meter = Callable[[str, str, int], AbstractContextManager[Callable[[int], None]]]
 
 
@@ -33,13 +33,13 @@ def say(message: str) -> None:
 def progress(
     task: str, unit: str, total: int | None = None, done: int = 0
 ) -> Iterator[Callable[[int], None]]:
-    """Shows how far a task is, and at its end how long it took.
+    """Shows the progress of a task, and at its end the time that it took.
 
     Args:
-        task: what is being done.
-        unit: what is counted.
-        total: how many there will be, where that is known.
-        done: how many were done before, by an earlier run.
+        task: the name of the task.
+        unit: the name of the units that are counted, in the plural.
+        total: the number of units, if it is known.
+        done: the number of units that an earlier run has done.
 
     Yields:
         A function to call with the number of units done since the last call.
@@ -70,13 +70,13 @@ def progress(
 
 
 def _rate(per_second: float, unit: str) -> str:
-    """Formats how many units are done in a second."""
+    """Returns the number of units in a second as text."""
     digits = 0 if per_second >= 10 else 2
     return f"{per_second:,.{digits}f} {unit}/s"
 
 
 class _RateColumn(ProgressColumn):
-    """Units in a second, lately."""
+    """The current number of units in a second."""
 
     def __init__(self, unit: str) -> None:
         super().__init__()
@@ -87,7 +87,7 @@ class _RateColumn(ProgressColumn):
 
 
 def _bar(unit: str, console: Console) -> Progress:
-    """The bar, which goes when its task is done."""
+    """Returns a bar, which disappears when its task is done."""
     return Progress(
         TextColumn("{task.description}"),
         BarColumn(),
@@ -103,7 +103,7 @@ def _bar(unit: str, console: Console) -> Progress:
 def _lines(
     task: str, unit: str, total: int | None, state: Callable[[], tuple[int, str]]
 ) -> Callable[[], None]:
-    """Returns a function that prints the state if it has not done so for a while."""
+    """Returns a function that prints the state, but at most every 10 seconds."""
     last = time.monotonic()
 
     def show() -> None:
@@ -121,5 +121,5 @@ def _lines(
 def unwatched(
     task: str, unit: str, total: int | None = None
 ) -> Iterator[Callable[[int], None]]:
-    """A `Meter` that shows nothing."""
+    """Shows nothing: another `Meter`."""
     yield lambda units: None

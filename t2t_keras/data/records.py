@@ -1,30 +1,123 @@
-"""TFRecords as tensor2tensor writes them, and the index that finds each record.
+"""Records on the disk: their format, the index that finds them, the raw texts.
 
-A shard `{data_name}-{split}-00000-of-00100` is a TFRecord file of `tf.train.Example`
-with the int64 lists `inputs` and `targets`, each ending in EOS. Beside the shards of a
-split stands `{data_name}-{split}.index.npz`: the lengths of every record.
+A shard `{data_name}-{split}-00000-of-00100` is, as tensor2tensor writes it, a TFRecord
+file of `tf.train.Example` with the int64 lists `inputs` and `targets`, each ending in
+EOS. Beside the shards of a split are
+
+- `{data_name}-{split}.index.npz`: the size and the lengths of every record;
+- `{data_name}-{split}.sources` and `.targets`, for dev and test: the raw texts, one a
+  line, in the order of the records. Metrics compare with them, because a vocabulary
+  that normalises does not give the text back when its ids are decoded.
+
+Examples are serialised and framed here without TensorFlow, whose import takes three
+seconds and 550 MB in every worker process of datagen.
 """
 
 import contextlib
 import dataclasses
+import functools
 import itertools
 import os
 import re
+import struct
 import zipfile
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
-from functools import cached_property
 from pathlib import Path
 from typing import BinaryIO, Self
 
+import google_crc32c
 import numpy as np
 
 from t2t_keras.data.files import atomic
 from t2t_keras.data.progress import say
-from t2t_keras.data.tfrecord import FRAME, payload_of, read_record
 from t2t_keras.errors import UserError
+from t2t_keras.problem import Pair
 
-_EDGE = 4096  # bytes at both ends of a shard that tell whether it is still the same
+# Tags of the length-delimited fields 1 to 3.
+_TAGS = {number: bytes([number << 3 | 2]) for number in (1, 2, 3)}
+
+_BEFORE_PAYLOAD, _AFTER_PAYLOAD = 12, 4  # bytes
+FRAME = _BEFORE_PAYLOAD + _AFTER_PAYLOAD  # bytes of a record that are not payload
+_LENGTH, _CRC = struct.Struct("<Q"), struct.Struct("<I")
+
+_EDGE = 4096  # bytes at both ends of a shard, whose checksum tells if it has changed
+
+
+# A record.
+
+
+def example(source: Sequence[int], target: Sequence[int]) -> bytes:
+    """Returns a serialised `tf.train.Example` with int64 lists `inputs` and `targets`.
+
+    The bytes are those of TensorFlow's deterministic serialisation.
+    """
+    return _field(1, _feature(b"inputs", source) + _feature(b"targets", target))
+
+
+def _feature(name: bytes, ids: Sequence[int]) -> bytes:
+    """Returns the entry of a `tf.train.Features` map with an int64 list."""
+    try:
+        content = b"".join(map(_varints().__getitem__, ids))
+    except IndexError:
+        content = b"".join(map(_varint, ids))
+    int64_list = _field(3, _field(1, content))
+    return _field(1, _field(1, name) + _field(2, int64_list))
+
+
+def _field(number: int, content: bytes) -> bytes:
+    """Returns a length-delimited field of a protocol buffer."""
+    return b"".join((_TAGS[number], _varint(len(content)), content))
+
+
+@functools.cache
+def _varints() -> list[bytes]:
+    """Returns the ids of a usual vocabulary: computing them takes half of the time."""
+    return [_varint(number) for number in range(1 << 16)]
+
+
+@functools.cache
+def _varint(number: int) -> bytes:
+    """Returns a number as protocol buffers write it: 7 bits a byte, low ones first."""
+    parts = []
+    while number > 0x7F:
+        parts.append(number & 0x7F | 0x80)
+        number >>= 7
+    return bytes([*parts, number])
+
+
+def frame(payload: bytes) -> bytes:
+    """Returns a payload as it stands in a TFRecord file.
+
+    That is: its length (8 bytes), the masked CRC-32C of the length (4), the payload,
+    the masked CRC-32C of the payload (4), all little-endian.
+    """
+    return _header(len(payload)) + payload + _checksum(payload)
+
+
+def _unframed(record: bytes) -> bytes | None:
+    """Returns the payload of a framed record, or None if a checksum is wrong."""
+    payload = record[_BEFORE_PAYLOAD:-_AFTER_PAYLOAD]
+    header, checksum = record[:_BEFORE_PAYLOAD], record[-_AFTER_PAYLOAD:]
+    is_whole = header == _header(len(payload)) and checksum == _checksum(payload)
+    return payload if is_whole else None
+
+
+@functools.lru_cache(maxsize=1 << 16)  # records have few different lengths
+def _header(length: int) -> bytes:
+    """Returns what precedes a payload of a length."""
+    packed = _LENGTH.pack(length)
+    return packed + _checksum(packed)
+
+
+def _checksum(content: bytes) -> bytes:
+    """Returns the masked CRC-32C: rotated by 15 bits, plus a constant."""
+    crc = google_crc32c.value(content)
+    rotated = crc >> 15 | crc << 17
+    return _CRC.pack(rotated + 0xA282EAD8 & 0xFFFFFFFF)
+
+
+# The files of a split.
 
 
 def shard_name(data_name: str, split: str, shard: int, num_shards: int) -> str:
@@ -32,26 +125,42 @@ def shard_name(data_name: str, split: str, shard: int, num_shards: int) -> str:
     return f"{data_name}-{split}-{shard:05d}-of-{num_shards:05d}"
 
 
-def num_train_shards(num_pairs: int) -> int:
-    """Returns how many shards hold so many training pairs.
+def index_path(data_dir: Path, data_name: str, split: str) -> Path:
+    """Returns the path of the index of a split."""
+    return Path(data_dir) / f"{data_name}-{split}.index.npz"
 
-    One for every 10,000 pairs up to tensor2tensor's 100, and beyond 50 million so many
-    that none has to sort more than half a million in memory.
+
+def text_paths(data_dir: Path, data_name: str, split: str) -> tuple[Path, Path]:
+    """Returns the paths of the raw sources and targets of a split."""
+    stem = f"{data_name}-{split}"
+    return Path(data_dir) / f"{stem}.sources", Path(data_dir) / f"{stem}.targets"
+
+
+def unfinished_dir(data_dir: Path, data_name: str) -> Path:
+    """Returns the directory in which datagen works until everything is there."""
+    return Path(data_dir) / f"{data_name}.incomplete"
+
+
+def num_train_shards(num_examples: int) -> int:
+    """Returns the number of shards for a number of training examples.
+
+    There is one for every 10,000 examples up to tensor2tensor's 100. Beyond 50 million
+    examples there are more, so that none has to sort over half a million in memory.
     """
-    return max(min(-(-num_pairs // 10_000), 100), -(-num_pairs // 500_000))
+    return max(min(-(-num_examples // 10_000), 100), -(-num_examples // 500_000))
 
 
 def write_frames(path: Path, records: Iterable[bytes]) -> None:
-    """Writes a TFRecord file of records that `tfrecord.frame` made, atomically."""
+    """Writes a TFRecord file of framed records, atomically."""
     with atomic(path) as incomplete, incomplete.open("wb", buffering=1 << 20) as file:
         file.writelines(records)
 
 
 def find_shards(data_dir: Path, data_name: str, split: str) -> list[Path]:
-    """Returns the shards of a split, in their order.
+    """Returns the shards of a split, in order.
 
     Raises:
-        UserError: there are none, or not all, or those of two sets.
+        UserError: there are none, some are missing, or there are two sets of them.
     """
     data_dir = Path(data_dir)
     if unfinished_dir(data_dir, data_name).exists() and not any(
@@ -83,14 +192,7 @@ def find_shards(data_dir: Path, data_name: str, split: str) -> list[Path]:
     return [data_dir / match[0] for match in found]
 
 
-def unfinished_dir(data_dir: Path, data_name: str) -> Path:
-    """Returns the directory in which datagen works until everything is there."""
-    return Path(data_dir) / f"{data_name}.incomplete"
-
-
-def index_path(data_dir: Path, data_name: str, split: str) -> Path:
-    """Returns where the index of a split stands."""
-    return Path(data_dir) / f"{data_name}-{split}.index.npz"
+# The index of a split.
 
 
 def save_index(
@@ -99,10 +201,10 @@ def save_index(
     """Writes an index, atomically.
 
     Args:
-        path: the file.
+        path: see `index_path`.
         shards: the TFRecord files.
-        lengths: for each shard int32 [N, 3]: bytes, source and target tokens of every
-            record.
+        lengths: for each shard, int32 [N, 3]: payload bytes, source tokens and target
+            tokens of every record.
     """
     marks = np.array([_mark(shard) for shard in shards], np.int64)
     by_shard = {str(shard): table for shard, table in enumerate(lengths)}
@@ -121,17 +223,17 @@ def _mark(shard: Path) -> tuple[int, int]:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class RecordIndex:
-    """Where each record of a split lies, and how long it is. N records.
+    """The place and the lengths of each of the N records of a split.
 
     Attributes:
         files: the shards.
-        file: [N] which of them holds the record.
-        offset: [N] where in it the record begins.
-        size: [N] bytes of the record's payload.
-        source_length: [N] tokens of `inputs`, EOS included.
-        target_length: [N] tokens of `targets`, EOS included.
+        file: [N], number of the shard that holds the record.
+        offset: [N], byte of the shard at which the record begins.
+        size: [N], bytes of the record's payload.
+        source_length: [N], tokens of `inputs`, EOS included.
+        target_length: [N], tokens of `targets`, EOS included.
         damage: the errors that `read` has raised; tf.data, which calls it, replaces
-            them by its own.
+            them by its own errors.
     """
 
     files: list[Path]
@@ -144,11 +246,11 @@ class RecordIndex:
 
     @classmethod
     def open(cls, data_dir: Path, data_name: str, split: str) -> Self:
-        """Loads the index of a split; builds it where there is none for these shards.
+        """Loads the index of a split, or builds it if there is none for these shards.
 
-        That is the case for a directory that tensor2tensor wrote. The shards are read
-        once, their checksums are verified, and the index is kept for the next time if
-        the directory can be written to.
+        A directory that tensor2tensor wrote has none. The shards are then read once,
+        their checksums are verified, and the index is saved for the next time if the
+        directory can be written.
 
         Raises:
             UserError: the split's data is absent, incomplete or damaged.
@@ -158,17 +260,12 @@ class RecordIndex:
         lengths = _load(path, shards)
         if lengths is None:
             lengths = [_scan(shard) for shard in shards]
-            # In a directory that is read-only it serves this process only.
+            # If the directory is read-only, the index serves this process only.
             with contextlib.suppress(OSError):
                 save_index(path, shards, lengths)
-        return cls._from_lengths(shards, lengths)
-
-    @classmethod
-    def _from_lengths(cls, shards: list[Path], lengths: list[np.ndarray]) -> Self:
-        """Computes the places: in a shard, records lie one behind the other."""
         size, source_length, target_length = np.concatenate(lengths).T.copy()
         offsets = []
-        for table in lengths:
+        for table in lengths:  # a shard is a sequence of frames, without gaps
             frames = table[:, 0].astype(np.int64) + FRAME
             offsets.append(np.cumsum(frames) - frames)
         counts = [len(table) for table in lengths]
@@ -186,25 +283,20 @@ class RecordIndex:
         return len(self.size)
 
     def read(self, indices: Sequence[int] | np.ndarray) -> list[bytes]:
-        """Returns the payloads of some records; safe to call from several threads.
+        """Returns the payloads of some records; several threads may call it at once.
 
         Raises:
             UserError: a record is damaged: one of its two checksums is wrong.
         """
         indices = np.asarray(indices, np.int64)
-        places = zip(
-            indices.tolist(),
-            self.file[indices].tolist(),
-            self.offset[indices].tolist(),
-            self.size[indices].tolist(),
-            strict=True,
-        )
+        columns = (array[indices] for array in (self.file, self.offset, self.size))
+        places = zip(indices.tolist(), *(c.tolist() for c in columns), strict=True)
         return [self._read(*place) for place in places]
 
     def _read(self, number: int, file: int, offset: int, size: int) -> bytes:
-        """Reads a record without moving a position that other threads rely on."""
+        """Reads a record; `pread` does not move the file position, which is shared."""
         record = os.pread(self._open_files[file].fileno(), size + FRAME, offset)
-        payload = payload_of(record)
+        payload = _unframed(record)
         if payload is None or len(payload) != size:
             first = np.searchsorted(self.file, file)
             error = _damaged(self.files[file], number - first + 1, offset)
@@ -212,13 +304,13 @@ class RecordIndex:
             raise error
         return payload
 
-    @cached_property
+    @functools.cached_property
     def _open_files(self) -> list[BinaryIO]:
         return [path.open("rb", buffering=0) for path in self.files]
 
 
 def _load(path: Path, shards: list[Path]) -> list[np.ndarray] | None:
-    """Loads the lengths by shard unless there are none, or they are of other shards."""
+    """Loads the lengths by shard; None if there are none, or not for these shards."""
     if not path.exists():
         return None
     try:
@@ -262,14 +354,17 @@ def _scan(shard: Path) -> np.ndarray:
 
 
 def _payloads(shard: Path) -> Iterator[bytes]:
-    """Yields the payloads of a shard; verifies their checksums."""
+    """Yields the payloads of a shard, and verifies their checksums."""
     with shard.open("rb", buffering=1 << 20) as file:
         offset = 0
         for number in itertools.count(1):
-            record = read_record(file)
+            record = file.read(_BEFORE_PAYLOAD)
             if not record:
                 return
-            payload = payload_of(record)
+            length = int.from_bytes(record[: _LENGTH.size], "little")
+            if record == _header(length):  # otherwise the length is not reliable
+                record += file.read(length + _AFTER_PAYLOAD)
+            payload = _unframed(record)
             if payload is None:
                 raise _damaged(shard, number, offset)
             yield payload
@@ -277,8 +372,67 @@ def _payloads(shard: Path) -> Iterator[bytes]:
 
 
 def _damaged(shard: Path, number: int, offset: int) -> UserError:
-    """The error for a record of a shard, numbered from 1, that begins at a byte."""
+    """Returns the error for a record of a shard, with its number (from 1) and place."""
     return UserError(
         f"{shard} is damaged: the checksum of record {number:,} (at byte {offset:,}) "
         "is wrong; copy the file again, or remove the data and run `t2t datagen` again"
     )
+
+
+# The raw texts of a split.
+
+
+def write_texts(paths: Sequence[Path], pairs: Iterable[Pair]) -> None:
+    r"""Writes the texts of pairs, one a line, atomically.
+
+    A "\n" within a text is written as a space.
+
+    Args:
+        paths: see `text_paths`.
+        pairs: the pairs of the split, in the order of the records.
+    """
+    # A source of a user's own may yield lone surrogates.
+    kind = {"encoding": "utf-8", "errors": "surrogatepass", "newline": "\n"}
+    with contextlib.ExitStack() as stack:
+        incomplete = [stack.enter_context(atomic(path)) for path in paths]
+        files = [stack.enter_context(path.open("w", **kind)) for path in incomplete]
+        for pair in pairs:
+            for file, text in zip(files, pair, strict=True):
+                file.write(text.replace("\n", " ") + "\n")
+
+
+def read_texts(
+    data_dir: Path, data_name: str, split: str
+) -> tuple[list[str], list[str]] | None:
+    """Returns the raw sources and targets of a split, in the order of the records.
+
+    Returns:
+        None if the directory has none: it is of tensor2tensor or of an earlier
+        version, or the split is train.
+
+    Raises:
+        UserError: the number of lines is not the number of records.
+    """
+    paths = text_paths(data_dir, data_name, split)
+    if not any(path.exists() for path in paths):
+        return None
+    num_records = len(RecordIndex.open(data_dir, data_name, split))
+    texts = []
+    for path in paths:
+        try:
+            content = path.read_bytes().decode("utf-8", "surrogatepass")
+        except (OSError, UnicodeDecodeError) as error:
+            reason = getattr(error, "strerror", "it is not valid UTF-8")
+            raise UserError(
+                f"cannot read {path}: {reason}; copy the file again, or generate the "
+                "data in another --data_dir"
+            ) from None
+        lines = content.split("\n")[:-1]  # only "\n" ends a line
+        if len(lines) != num_records:
+            raise UserError(
+                f"{path} has {len(lines):,} lines and the {split} data of "
+                f"'{data_name}' has {num_records:,} records; copy the file again, or "
+                "generate the data in another --data_dir"
+            )
+        texts.append(lines)
+    return texts[0], texts[1]

@@ -1,8 +1,8 @@
-"""Where examples come from: parallel text files, and tensorflow-datasets.
+"""The sources of examples: parallel text files, and tensorflow-datasets.
 
-A source is a callable that yields (source, target) texts, from the beginning on every
-call and always the same. Any function will do; the classes here also know a checksum
-that costs less than a pass over the examples.
+A source is a callable that yields pairs of texts, from the beginning on every call and
+always the same ones. Any function will do; the classes here also have a checksum that
+takes less time than a pass over the pairs.
 """
 
 import contextlib
@@ -24,18 +24,18 @@ from t2t_keras.problem import Pair, Source
 if TYPE_CHECKING:
     import tensorflow_datasets as tfds
 
-_BATCH = 1024  # examples that tensorflow-datasets hands over at a time
+_BATCH = 1024  # examples that are read from tensorflow-datasets at a time
 
 
 def read_lines(path: str | Path) -> Iterator[str]:
     r"""Yields the lines of a UTF-8 text file, plain or `.gz`, without their ends.
 
-    Only "\n" ends a line: U+0085 or U+2028 within a sentence would shift all that
-    follows against the other language. A "\r" before it, as Windows writes, and a byte
-    order mark at the beginning of the file are no part of the text.
+    Only "\n" ends a line: if U+0085 or U+2028 within a sentence did, all later lines
+    would be paired with the wrong translation. A "\r" before it, as Windows writes, and
+    a byte order mark at the beginning of the file are not part of the text.
 
     Raises:
-        UserError: the file cannot be read, or is not UTF-8; names the line.
+        UserError: the file cannot be read, or a line is not UTF-8.
     """
     path = Path(path)
     try:
@@ -66,10 +66,9 @@ def _open(path: Path) -> io.BufferedReader:
 
 
 def checksum(source: Source) -> str:
-    """Returns what changes when a source's examples change.
+    """Returns the source's own `checksum()` if it has one, or else that of its texts.
 
-    It is the source's own `checksum()` if it has one, else the SHA-256 of all its
-    texts.
+    It changes whenever the source yields other pairs.
     """
     if hasattr(source, "checksum"):
         return source.checksum()
@@ -83,7 +82,7 @@ def checksum(source: Source) -> str:
 class ParallelFiles:
     """Two text files, plain or `.gz`: line i of one translates line i of the other.
 
-    See `read_lines` for what a line is.
+    `read_lines` defines what a line is.
 
     Attributes:
         source_path: the file in the source language.
@@ -97,8 +96,8 @@ class ParallelFiles:
         """Yields the pairs of lines.
 
         Raises:
-            UserError: a file cannot be read or is not UTF-8, or they have unequal
-                numbers of lines.
+            UserError: a file cannot be read or is not UTF-8, or the two have
+                different numbers of lines.
         """
         sources, targets = read_lines(self.source_path), read_lines(self.target_path)
         pairs = itertools.zip_longest(sources, targets)
@@ -109,7 +108,7 @@ class ParallelFiles:
             yield source, target
 
     def checksum(self) -> str:
-        """Returns the SHA-256 of the two files as they are on the disk."""
+        """Returns the SHA-256 of the two files."""
         paths = Path(self.source_path), Path(self.target_path)
         try:
             return "files " + " ".join(sha256(path) for path in paths)
@@ -117,7 +116,7 @@ class ParallelFiles:
             raise UserError(f"cannot read {error.filename}: {error.strerror}") from None
 
     def _unequal(self, source_ends: bool, fewer: int, more: int) -> UserError:
-        """The error for files of which one ends before the other."""
+        """Returns the error for two files with different numbers of lines."""
         shorter, longer = self.source_path, self.target_path
         if not source_ends:
             shorter, longer = longer, shorter
@@ -134,12 +133,12 @@ class TfdsPairs:
     It is downloaded and prepared on first use, under `data_dir`.
 
     Attributes:
-        name: the dataset with its configuration, "wmt14_translate/de-en".
-        split: as tensorflow-datasets writes it, "train" or "train[:1%]".
-        source_feature: the feature that holds the source text, "en".
-        target_feature: the feature that holds the target text, "de".
-        data_dir: where tensorflow-datasets keeps its data; None is its default
-            (`$TFDS_DATA_DIR` or `~/tensorflow_datasets`).
+        name: the dataset with its configuration, such as "wmt14_translate/de-en".
+        split: the split in the notation of tensorflow-datasets, such as "train[:1%]".
+        source_feature: the feature with the source text, such as "en".
+        target_feature: the feature with the target text, such as "de".
+        data_dir: the directory in which tensorflow-datasets keeps its data; None for
+            its default (`$TFDS_DATA_DIR` or `~/tensorflow_datasets`).
     """
 
     name: str
@@ -159,7 +158,7 @@ class TfdsPairs:
 
         builder = self._builder()
         try:
-            with contextlib.redirect_stdout(sys.stderr):  # it tells its progress
+            with contextlib.redirect_stdout(sys.stderr):  # it prints its progress
                 builder.download_and_prepare()
         except (OSError, tfds.download.DownloadError) as error:
             reason = str(error).partition("\n")[0]
@@ -190,7 +189,7 @@ class TfdsPairs:
                 yield source.decode("utf-8"), target.decode("utf-8")
 
     def checksum(self) -> str:
-        """Returns the name and version, which tensorflow-datasets keeps unique."""
+        """Returns name and version, which identify a dataset of tensorflow-datasets."""
         features = f"{self.source_feature} {self.target_feature}"
         return f"tfds {self._builder().info.full_name} {self.split} {features}"
 

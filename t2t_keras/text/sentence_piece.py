@@ -153,11 +153,11 @@ def train_sentence_piece(
     for symbol in symbols:
         if not symbol or symbol.split() != [symbol]:
             raise UserError(f"the symbol '{symbol}' is not one word without spaces")
-    source = _Source(texts)
+    sentences = _Sentences(texts)
     model = io.BytesIO()
     try:
         sentencepiece.SentencePieceTrainer.train(
-            sentence_iterator=iter(source),
+            sentence_iterator=iter(sentences),
             model_writer=model,
             model_type="bpe",
             vocab_size=vocab_size,
@@ -182,12 +182,12 @@ def train_sentence_piece(
             minloglevel=2,
         )
     except RuntimeError as error:
-        raise source.error or _training_error(str(error), path, vocab_size) from None
+        raise sentences.error or _training_error(str(error), path, vocab_size) from None
     write_vocabulary(path, model.getvalue())
 
 
-class _Source:
-    """Hands texts to the trainer; keeps an exception that it would swallow."""
+class _Sentences:
+    """Yields texts to the trainer, and keeps an exception that the trainer swallows."""
 
     def __init__(self, texts: Iterable[str]) -> None:
         self._texts = texts
@@ -203,7 +203,7 @@ class _Source:
 
 
 def _training_error(message: str, path: Path, vocab_size: int) -> Exception:
-    """Says in one sentence what the trainer says in C++."""
+    """Returns the error of the trainer, if possible as a sentence for the user."""
     if "sentences_.empty()" in message:
         return UserError(f"no text to train the vocabulary {path} on")
     needed = re.search(r"required_chars\. \d+ vs (\d+)", message)

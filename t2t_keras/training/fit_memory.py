@@ -15,7 +15,7 @@ from pathlib import Path
 
 import tensorflow as tf
 
-from t2t_keras.data.buckets import batch_plan
+from t2t_keras.data.batch_plan import batch_plan
 from t2t_keras.data.records import RecordIndex
 from t2t_keras.errors import UserError
 from t2t_keras.hparam import HParams

@@ -2,7 +2,7 @@
 
 import tensorflow as tf
 
-from t2t_keras.data.batching import BatchPlan
+from t2t_keras.data.batch_plan import BatchPlan
 from t2t_keras.data.pipeline import rows_per_replica
 from t2t_keras.training.strategy import distribute, own_replicas
 

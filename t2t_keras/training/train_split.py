@@ -3,8 +3,7 @@
 from pathlib import Path
 from typing import NamedTuple, Self
 
-from t2t_keras.data.batching import BatchPlan
-from t2t_keras.data.buckets import batch_plan
+from t2t_keras.data.batch_plan import BatchPlan, batch_plan
 from t2t_keras.data.records import RecordIndex
 from t2t_keras.hparam import HParams
 from t2t_keras.problem import Problem

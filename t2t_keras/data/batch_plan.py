@@ -1,0 +1,210 @@
+"""Which records make up which batch, planned from their lengths before any is read.
+
+Batches are cut either from the records in order of their exact length (`BatchPlan`) or
+from tensor2tensor's buckets (`BucketPlan`).
+"""
+
+import bisect
+import functools
+
+import numpy as np
+
+from t2t_keras.errors import UserError
+from t2t_keras.hparam import Bucketing
+
+# tensor2tensor's buckets.
+_FIRST_BOUND = 8
+_GROWTH = 1.1  # from one bound to the next
+_MAX_LENGTH = 256  # `max_length` of tensor2tensor's hparam sets
+
+
+def batch_plan(
+    bucketing: Bucketing,
+    source_length: np.ndarray,
+    target_length: np.ndarray,
+    batch_tokens: int,
+    seed: int,
+) -> "BatchPlan":
+    """Returns the plan by exact lengths, or by tensor2tensor's buckets.
+
+    Args:
+        bucketing: see `HParams`.
+        source_length: see `BatchPlan`, as are the other arguments.
+        target_length: see `BatchPlan`.
+        batch_tokens: see `BatchPlan`.
+        seed: see `BatchPlan`.
+    """
+    kind = {"exact": BatchPlan, "t2t": BucketPlan}[bucketing]
+    return kind(source_length, target_length, batch_tokens, seed)
+
+
+class BatchPlan:
+    """The batches of every epoch, as a pure function of lengths, budget and seed.
+
+    Pairs are ordered by length and cut into batches: rows times the longest sequence
+    stays within the budget, on each side separately (paper, 5.1). Pairs of equal
+    length are shuffled before the batches are cut, and the batches are shuffled
+    afterwards, in each epoch anew. The cuts depend on the lengths only, so all epochs
+    have the same number of batches, and a training step determines its batch:
+    epoch, i = divmod(step, len(plan)).
+
+    Args:
+        source_length: int [N], tokens of each record, EOS included.
+        target_length: int [N]
+        batch_tokens: the budget, in tokens with padding.
+        seed: seed of both shuffles.
+
+    Raises:
+        UserError: there is no record, or the longest one exceeds the budget.
+    """
+
+    def __init__(
+        self,
+        source_length: np.ndarray,
+        target_length: np.ndarray,
+        batch_tokens: int,
+        seed: int,
+    ) -> None:
+        self._seed = seed
+        self._source_length, self._target_length = source_length, target_length
+        self._longer = np.maximum(source_length, target_length)
+        # Among equals, from longer sources to longer targets and back again, so that
+        # neighbours have similar lengths on both sides, which saves padding.
+        self._slant = (target_length - source_length) * (-1) ** self._longer
+        if not len(self._longer):
+            raise UserError("there is no example to make a batch of")
+        if self._longer.max() > batch_tokens:
+            raise UserError(
+                f"hparams: batch_tokens {batch_tokens} is less than the longest "
+                f"example's {self._longer.max()} tokens; raise it, or lower the "
+                "problem's max_length (--max_length) and generate the data again"
+            )
+        self._starts = self._cut(batch_tokens)
+        order = self._order(np.random.default_rng((seed, 0)))
+        ends = [*self._starts[1:], len(order)]
+        self.shapes = np.array(
+            [
+                (
+                    end - start,
+                    source_length[order[start:end]].max(),
+                    target_length[order[start:end]].max(),
+                )
+                for start, end in zip(self._starts, ends, strict=True)
+            ]
+        )
+        padded = (self.shapes[:, :1] * self.shapes[:, 1:]).sum()
+        self.padding_share = float(
+            1 - (source_length.sum() + target_length.sum()) / padded
+        )
+        self._epoch, self._batches = -1, [np.empty(0, np.int64)]
+
+    def __len__(self) -> int:
+        """The number of batches in an epoch."""
+        return len(self._starts)
+
+    def records(self, step: int) -> np.ndarray:
+        """Returns the records, int64 [rows], of the step's batch."""
+        epoch, i = divmod(step, len(self))
+        if epoch != self._epoch:
+            self._epoch, self._batches = epoch, self._plan(epoch)
+        return self._batches[i]
+
+    def largest_shape(self) -> tuple[int, int, int]:
+        """Returns (rows, source length, target length) of the largest batch."""
+        shapes = map(tuple, self.shapes.tolist())
+        return max(shapes, key=lambda s: (s[0] * (s[1] + s[2]), s[1] + s[2]))
+
+    def _plan(self, epoch: int) -> list[np.ndarray]:
+        """Returns the records of each batch of an epoch."""
+        rng = np.random.default_rng((self._seed, epoch))
+        batches = np.split(self._order(rng), self._starts[1:])
+        return [batches[i] for i in rng.permutation(len(batches))]
+
+    def _cut(self, batch_tokens: int) -> list[int]:
+        """Returns where in the order of an epoch batches start, from 0."""
+        lengths = np.sort(self._longer)
+        starts, start = [], 0
+        while start < len(lengths):
+            starts.append(start)
+            most = batch_tokens // int(lengths[start])
+            window = lengths[start : start + most]
+            fits = np.arange(1, len(window) + 1) * window <= batch_tokens
+            start += int(fits.sum())  # what fits is a prefix, since lengths ascend
+        return starts
+
+    def _order(self, rng: np.random.Generator) -> np.ndarray:
+        """Returns the records of an epoch in the order in which they are cut."""
+        shuffled = rng.permutation(len(self._longer))
+        return np.lexsort((shuffled, self._slant, self._longer))
+
+
+class BucketPlan(BatchPlan):
+    """The batches of every epoch by tensor2tensor's rule; arguments as in `BatchPlan`.
+
+    Pairs are shuffled and fall into buckets by the length of their longer side. A
+    bucket yields a batch whenever it is full, and yields the rest at the end of an
+    epoch (tensor2tensor has no epochs and carries the rest over). Batches are shuffled.
+
+    With batch_tokens = 8 x 4096 one batch of a bucket serves all of eight GPUs, where
+    tensor2tensor rounds the rows for one GPU and takes eight times as many.
+    """
+
+    def largest_shape(self) -> tuple[int, int, int]:
+        """Returns (rows, source length, target length) that no batch exceeds."""
+        rows, sources, targets = self._bounds.T
+        widths = sources + targets
+        return tuple(self._bounds[np.lexsort((widths, rows * widths))[-1]].tolist())
+
+    def _cut(self, batch_tokens: int) -> list[int]:
+        longest = max(_MAX_LENGTH, int(self._longer.max()))
+        bounds, rows = t2t_buckets(batch_tokens, longest)
+        self._bucket = np.searchsorted(bounds, self._longer, side="right")
+        order = np.argsort(self._bucket, kind="stable")
+        sizes = np.bincount(self._bucket, minlength=len(rows))
+        starts: list[int] = []
+        shapes = []
+        for size, step, end in zip(sizes, rows, np.cumsum(sizes), strict=True):
+            if size:
+                members = order[end - size : end]
+                starts += range(end - size, end, step)
+                sides = (self._source_length, self._target_length)
+                shapes.append((min(size, step), *(s[members].max() for s in sides)))
+        self._bounds = np.array(shapes)
+        return starts
+
+    def _order(self, rng: np.random.Generator) -> np.ndarray:
+        shuffled = rng.permutation(len(self._longer))
+        return shuffled[np.argsort(self._bucket[shuffled], kind="stable")]
+
+
+def t2t_buckets(batch_tokens: int, max_length: int) -> tuple[list[int], list[int]]:
+    """Returns the bounds of the buckets, and the rows of a batch of each bucket.
+
+    Bucket i holds the pairs whose longer side has at least bounds[i - 1] tokens and
+    fewer than bounds[i]; the last one has no upper bound but max_length. The rows that
+    fit into the budget at the upper bound are rounded down to a divisor of a highly
+    composite number, so that a window of that many pairs makes whole batches in every
+    bucket.
+
+    Args:
+        batch_tokens: tensor2tensor's `batch_size`.
+        max_length: length of the longest pair.
+    """
+    bounds, bound = [], _FIRST_BOUND
+    while bound < max_length:
+        bounds.append(bound)
+        bound = max(bound + 1, int(_GROWTH * bound))
+    rows = [max(1, batch_tokens // upper) for upper in [*bounds, max_length]]
+    window = _highly_composite(3 * max(rows))
+    divisors = [n for n in range(1, window + 1) if window % n == 0]
+    return bounds, [divisors[bisect.bisect_right(divisors, n) - 1] for n in rows]
+
+
+@functools.cache
+def _highly_composite(most: int) -> int:
+    """Returns the highest number up to `most` with more divisors than all below it."""
+    divisors = np.zeros(most + 1, np.int64)
+    for n in range(1, most + 1):
+        divisors[n::n] += 1
+    before = np.maximum.accumulate(divisors)[:-1]
+    return 1 + int(np.flatnonzero(divisors[1:] > before)[-1])

@@ -24,6 +24,7 @@ def batch_plan(
     target_length: np.ndarray,
     batch_tokens: int,
     seed: int,
+    swapped: bool = False,
 ) -> "BatchPlan":
     """Returns the plan by exact lengths, or by tensor2tensor's buckets.
 
@@ -33,9 +34,10 @@ def batch_plan(
         target_length: see `BatchPlan`.
         batch_tokens: see `BatchPlan`.
         seed: see `BatchPlan`.
+        swapped: see `BatchPlan`.
     """
     kind = {"exact": BatchPlan, "t2t": BucketPlan}[bucketing]
-    return kind(source_length, target_length, batch_tokens, seed)
+    return kind(source_length, target_length, batch_tokens, seed, swapped)
 
 
 class BatchPlan:
@@ -53,6 +55,8 @@ class BatchPlan:
         target_length: int [N]
         batch_tokens: the budget, in tokens with padding.
         seed: seed of both shuffles.
+        swapped: whether the two sides are swapped (`RecordIndex.swapped`): the batches
+            are the same in both directions.
 
     Raises:
         UserError: there is no record, or the longest one exceeds the budget.
@@ -64,13 +68,15 @@ class BatchPlan:
         target_length: np.ndarray,
         batch_tokens: int,
         seed: int,
+        swapped: bool = False,
     ) -> None:
         self._seed = seed
         self._source_length, self._target_length = source_length, target_length
         self._longer = np.maximum(source_length, target_length)
         # Among equals, from longer sources to longer targets and back again, so that
         # neighbours have similar lengths on both sides, which saves padding.
-        self._slant = (target_length - source_length) * (-1) ** self._longer
+        sign = (-1) ** (self._longer + swapped)
+        self._slant = (target_length - source_length) * sign
         if not len(self._longer):
             raise UserError("there is no example to make a batch of")
         if self._longer.max() > batch_tokens:

@@ -20,7 +20,6 @@ def training_batches(
     plan: BatchPlan,
     steps: range,
     num_replicas: int = 1,
-    reverse: bool = False,
     *,
     micro_batches: int = 1,
     own: range | None = None,
@@ -37,7 +36,6 @@ def training_batches(
         plan: the plan that determines the records of each step.
         steps: the steps, beginning with 0 or with the first step of a resumed run.
         num_replicas: number of replicas of all processes.
-        reverse: swaps the two sides.
         micro_batches: number of micro-batches of each replica; its rows are divisible
             by it.
         own: the replicas of this process; None for all.
@@ -59,20 +57,19 @@ def training_batches(
             )
         )
 
-    batches = _batches(index, steps, plan, reverse, share)
+    batches = _batches(index, steps, plan, share)
     return batches.flat_map(split).prefetch(4 * len(own))
 
 
-def ordered_batches(
-    index: RecordIndex, batch_tokens: int, reverse: bool = False
-) -> tf.data.Dataset:
+def ordered_batches(index: RecordIndex, batch_tokens: int) -> tf.data.Dataset:
     """Returns all records once, in batches of similar length: for evaluation.
 
     Returns:
         A dataset of (source [rows, S], target [rows, T]), int32.
     """
-    plan = BatchPlan(index.source_length, index.target_length, batch_tokens, seed=0)
-    return _batches(index, range(len(plan)), plan, reverse).prefetch(4)
+    lengths = index.source_length, index.target_length
+    plan = BatchPlan(*lengths, batch_tokens, seed=0, swapped=index.swapped)
+    return _batches(index, range(len(plan)), plan).prefetch(4)
 
 
 def read_pairs(
@@ -81,7 +78,7 @@ def read_pairs(
     """Yields (source ids, target ids) of some records, each ending in EOS."""
     for payload in index.read(list(records)):
         example = tf.io.parse_single_example(payload, _FEATURES)
-        yield tuple(example[name].numpy().tolist() for name in _FEATURES)
+        yield tuple(example[name].numpy().tolist() for name in index.features)
 
 
 def elements(dataset: Iterable[Any], index: RecordIndex) -> Iterator[Any]:
@@ -125,7 +122,6 @@ def _batches(
     index: RecordIndex,
     steps: range,
     plan: BatchPlan,
-    reverse: bool,
     share: Callable[[int], tuple[range, int]] = lambda rows: (range(rows), rows),
 ) -> tf.data.Dataset:
     """Reads and pads the batch of every step.
@@ -134,7 +130,6 @@ def _batches(
         index: the index of the records.
         steps: the steps.
         plan: the plan that determines the records of each step.
-        reverse: swaps the two sides.
         share: number of rows of a batch -> the rows to read, and the number of rows to
             which they are padded.
     """
@@ -154,9 +149,8 @@ def _batches(
         rows, *lengths = tf.unstack(tf.ensure_shape(shape, [3]))
         sides = [
             tf.cast(example[name].to_tensor(shape=tf.stack([rows, length])), tf.int32)
-            for name, length in zip(_FEATURES, lengths, strict=True)
+            for name, length in zip(index.features, lengths, strict=True)
         ]
-        source, target = reversed(sides) if reverse else sides
-        return source, target
+        return tuple(sides)
 
     return tf.data.Dataset.range(steps.start, steps.stop).map(parse)

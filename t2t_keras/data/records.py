@@ -230,8 +230,10 @@ class RecordIndex:
         file: [N], number of the shard that holds the record.
         offset: [N], byte of the shard at which the record begins.
         size: [N], bytes of the record's payload.
-        source_length: [N], tokens of `inputs`, EOS included.
-        target_length: [N], tokens of `targets`, EOS included.
+        source_length: [N], tokens of the source, EOS included.
+        target_length: [N], tokens of the target, EOS included.
+        swapped: whether the source is the record's `targets` and the target its
+            `inputs`: a view of the same data in the other direction.
         damage: the errors that `read` has raised; tf.data, which calls it, replaces
             them by its own errors.
     """
@@ -242,15 +244,24 @@ class RecordIndex:
     size: np.ndarray
     source_length: np.ndarray
     target_length: np.ndarray
+    swapped: bool = False
     damage: list[UserError] = dataclasses.field(default_factory=list, repr=False)
 
     @classmethod
-    def open(cls, data_dir: Path, data_name: str, split: str) -> Self:
+    def open(
+        cls, data_dir: Path, data_name: str, split: str, swap: bool = False
+    ) -> Self:
         """Loads the index of a split, or builds it if there is none for these shards.
 
         A directory that tensor2tensor wrote has none. The shards are then read once,
         their checksums are verified, and the index is saved for the next time if the
         directory can be written.
+
+        Args:
+            data_dir: the data directory.
+            data_name: `Problem.data_name`.
+            split: "train", "dev" or "test".
+            swap: whether source and target are swapped, see `Problem.reverse`.
 
         Raises:
             UserError: the split's data is absent, incomplete or damaged.
@@ -263,7 +274,8 @@ class RecordIndex:
             # If the directory is read-only, the index serves this process only.
             with contextlib.suppress(OSError):
                 save_index(path, shards, lengths)
-        size, source_length, target_length = np.concatenate(lengths).T.copy()
+        size, *sides = np.concatenate(lengths).T.copy()
+        source_length, target_length = sides[::-1] if swap else sides
         offsets = []
         for table in lengths:  # a shard is a sequence of frames, without gaps
             frames = table[:, 0].astype(np.int64) + FRAME
@@ -276,11 +288,17 @@ class RecordIndex:
             size=size,
             source_length=source_length,
             target_length=target_length,
+            swapped=swap,
         )
 
     def __len__(self) -> int:
         """The number of records."""
         return len(self.size)
+
+    @property
+    def features(self) -> tuple[str, str]:
+        """The names of source and target in a record."""
+        return ("targets", "inputs") if self.swapped else ("inputs", "targets")
 
     def read(self, indices: Sequence[int] | np.ndarray) -> list[bytes]:
         """Returns the payloads of some records; several threads may call it at once.
@@ -402,9 +420,15 @@ def write_texts(paths: Sequence[Path], pairs: Iterable[Pair]) -> None:
 
 
 def read_texts(
-    data_dir: Path, data_name: str, split: str
+    data_dir: Path, data_name: str, split: str, swap: bool = False
 ) -> tuple[list[str], list[str]] | None:
     """Returns the raw sources and targets of a split, in the order of the records.
+
+    Args:
+        data_dir: the data directory.
+        data_name: `Problem.data_name`.
+        split: "train", "dev" or "test".
+        swap: see `RecordIndex.open`.
 
     Returns:
         None if the directory has none: it is of tensor2tensor or of an earlier
@@ -435,4 +459,5 @@ def read_texts(
                 "generate the data in another --data_dir"
             )
         texts.append(lines)
-    return texts[0], texts[1]
+    source, target = texts[::-1] if swap else texts
+    return source, target

@@ -11,7 +11,7 @@ from t2t_keras.data.files import write_lines
 from t2t_keras.data.manifest import Manifest
 from t2t_keras.data.pipeline import elements, ordered_batches, read_pairs
 from t2t_keras.data.progress import Meter, progress, unwatched
-from t2t_keras.data.records import RecordIndex
+from t2t_keras.data.records import RecordIndex, read_texts
 from t2t_keras.decoding.translator import Translator
 from t2t_keras.errors import UserError
 from t2t_keras.problem import Problem, Split
@@ -71,17 +71,24 @@ class Evaluator:
     Args:
         translator: around the model.
         index: the records of the split.
+        texts: the raw sources and targets of the records, see `read_texts`; None: they
+            are decoded from the records.
         name: of the split, to show.
     """
 
     def __init__(
-        self, translator: Translator, index: RecordIndex, name: str = "held-out"
+        self,
+        translator: Translator,
+        index: RecordIndex,
+        texts: tuple[list[str], list[str]] | None = None,
+        name: str = "held-out",
     ) -> None:
         if not len(index):
             raise UserError("the split has not a single example; generate it anew")
         self.translator = translator
         self.problem = translator.problem
         self._index = index
+        self._texts = texts
         self._name = name
         longest = max(index.source_length.max(), index.target_length.max())
         self._batch_tokens = max(4096, int(longest))
@@ -127,8 +134,10 @@ class Evaluator:
                 f"--data_dir: {data_dir} was made with another vocabulary than "
                 f"{run.path}"
             )
-        index = RecordIndex.open(data_dir, problem.data_name, split)
-        return cls(translator, index, split)
+        swap = problem.reverse
+        index = RecordIndex.open(data_dir, problem.data_name, split, swap)
+        texts = read_texts(data_dir, problem.data_name, split, swap)
+        return cls(translator, index, texts, split)
 
     def loss(self, meter: Meter = unwatched) -> HeldOutLoss:
         """Returns loss and accuracy over the whole split.
@@ -136,7 +145,7 @@ class Evaluator:
         Args:
             meter: shows how far it is.
         """
-        batches = ordered_batches(self._index, self._batch_tokens, self.problem.reverse)
+        batches = ordered_batches(self._index, self._batch_tokens)
         totals = [0.0, 0.0, 0.0]
         count = len(self._index)
         with meter(f"loss on {self._name}", "sentences", count) as advance:
@@ -162,14 +171,19 @@ class Evaluator:
         """
         translator, text_form = self.translator, self.problem.text_form
         count = min(sentences or len(self._index), len(self._index))
-        ids, sources, references = [], [], []
-        for source, target in read_pairs(self._index, range(count)):
-            if self.problem.reverse:
-                source, target = target, source
-            ids.append(source)
-            sources.append(translator.source_tokenizer.decode(source))
-            reference = translator.target_tokenizer.decode(target)
-            references.append(text_form.output_text(sources[-1], reference)[0])
+        pairs = list(read_pairs(self._index, range(count)))
+        ids = [source for source, _ in pairs]
+        texts = self._texts
+        if texts is None:
+            texts = (
+                list(map(translator.source_tokenizer.decode, ids)),
+                [translator.target_tokenizer.decode(target) for _, target in pairs],
+            )
+        sources, targets = (side[:count] for side in texts)
+        references = [
+            text_form.output_text(*pair)[0]
+            for pair in zip(sources, targets, strict=True)
+        ]
         with meter(f"decoding {self._name}", "sentences", count) as advance:
             found = translator.decode(ids, sources, advance=advance, **options)
         best = [outputs[0] for outputs in found]

@@ -1,17 +1,26 @@
 """`--batch_tokens auto`: the largest batch that fits the device, with a reserve.
 
-Every size is tried by a process of its own (`fit_probe`), which may run out of memory;
-so this one must not have taken the device's. A trial's batch has a tenth more rows than
-the one that it stands for: fragmentation, other shapes and the input need some.
+Another process tries each size, as it may run out of memory; this one must not have
+taken the device's. A trial's batch has a tenth more rows than the batch that it stands
+for: fragmentation, other shapes and the input need memory, too.
+
+The other process is `python -m t2t_keras.training.fit_memory`. It reads a `Spec` as
+JSON from standard input, runs two updates and prints peak memory and seconds, or exits
+with `DOES_NOT_FIT`.
 """
 
 import dataclasses
 import json
 import math
+import os
+import re
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import tensorflow as tf
 
@@ -19,27 +28,47 @@ from t2t_keras.data.buckets import batch_plan
 from t2t_keras.data.records import RecordIndex
 from t2t_keras.errors import UserError
 from t2t_keras.hparam import HParams
+from t2t_keras.model.transformer import Transformer
 from t2t_keras.problem import Problem
-from t2t_keras.training.fit_probe import DOES_NOT_FIT, Spec
-from t2t_keras.training.largest_batch import largest_shape
-from t2t_keras.training.memory import free_memory
+from t2t_keras.training.checkpoint import model_variables
+from t2t_keras.training.memory import free_memory, largest_shape, synthetic_batch
+from t2t_keras.training.optimizer import make_optimizer
 from t2t_keras.training.run_dir import RunConfig
+from t2t_keras.training.step import TrainStep
+from t2t_keras.training.strategy import make_strategy
 
 RESERVE = 0.1  # of the rows of a batch
 
+# The exit status of a trial; Python and shells give it no meaning.
+DOES_NOT_FIT = 77
+
 _STEPS_PER_DOUBLING = 4
 _SMALLEST = 1024
+_POLL_SECONDS = 0.01
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Spec:
+    """What a trial runs."""
+
+    hparams: dict[str, Any]
+    source_vocab_size: int
+    target_vocab_size: int | None  # None: both languages have one vocabulary
+    shape: tuple[int, int, int]  # rows, source length, target length
+    simulate_devices: int
+    memory_gb: float  # at most: the process on the CPU, or each GPU
+    micro_batches: int = 1  # into which each replica divides its rows
 
 
 @dataclasses.dataclass(frozen=True)
 class Trial:
-    """What a batch that fits takes."""
+    """What an update by a batch that fits takes."""
 
     peak_gb: float
-    seconds: float  # of an update
+    seconds: float
 
 
-Prober = Callable[[int], Trial | None]  # of a batch_tokens; None: it does not fit
+Prober = Callable[[int], Trial | None]  # tries a batch_tokens; None: it does not fit
 
 
 def fit_batch_tokens(
@@ -53,13 +82,13 @@ def fit_batch_tokens(
     """Returns the largest `batch_tokens` of a run that fits, and prints the trials.
 
     Args:
-        problem: of the run.
-        config: of the run; names data and vocabularies.
-        hparams: all but `batch_tokens` count.
+        problem: the problem to train on.
+        config: names data and vocabularies.
+        hparams: the hyper-parameters; `batch_tokens` does not count.
         simulate_devices: see `make_strategy`.
-        memory_gb: that the process may take on the CPU, or one GPU's share; None: what
-            the machine has free, or all of the GPU.
-        micro_batches: of each replica.
+        memory_gb: what the process may take on the CPU, or of each GPU; None: all that
+            is free.
+        micro_batches: into which each replica divides its rows.
 
     Raises:
         UserError: not even the smallest batch fits.
@@ -144,15 +173,15 @@ def _printed(probe: Prober) -> Prober:
 
 
 def _run(spec: Spec) -> Trial | None:
-    """Runs a trial in a process of its own."""
+    """Runs a trial in another process."""
     process = subprocess.run(
-        [sys.executable, "-m", "t2t_keras.training.fit_probe"],
+        [sys.executable, "-m", "t2t_keras.training.fit_memory"],
         input=json.dumps(dataclasses.asdict(spec)),
         capture_output=True,
         text=True,
         check=False,
     )
-    # Or the system has killed it, as it does when memory runs out.
+    # -9: the system has killed it, as it does when memory runs out.
     if process.returncode in (DOES_NOT_FIT, -9):
         return None
     if process.returncode:
@@ -167,3 +196,61 @@ def _has_gpu(simulate_devices: int) -> bool:
 
 def _say(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
+
+
+def main() -> int:
+    """Runs the trial that standard input describes; returns the exit status."""
+    spec = Spec(**json.load(sys.stdin))
+    on_cpu = spec.simulate_devices or not tf.config.list_physical_devices("GPU")
+    if on_cpu:
+        watcher = threading.Thread(target=_watch, args=[spec.memory_gb], daemon=True)
+        watcher.start()
+    try:
+        seconds = _update(spec)
+    except tf.errors.ResourceExhaustedError:
+        return DOES_NOT_FIT
+    peak = _host_peak_gb() if on_cpu else _device_peak_gb()
+    if peak > spec.memory_gb:
+        return DOES_NOT_FIT
+    print(json.dumps({"peak_gb": peak, "seconds": seconds}))
+    return 0
+
+
+def _update(spec: Spec) -> float:
+    """Updates a fresh model twice; returns the seconds of the second update."""
+    hparams = HParams.from_dict(spec.hparams)
+    strategy = make_strategy(spec.simulate_devices)
+    with strategy.scope():
+        model = Transformer(hparams, spec.source_vocab_size, spec.target_vocab_size)
+        optimizer = make_optimizer(model_variables(model), hparams)
+        step = TrainStep(model, optimizer, strategy, 0, spec.micro_batches)
+    batch = synthetic_batch(strategy, spec.shape, spec.micro_batches)
+    for number in range(2):  # the first one also traces
+        start = time.monotonic()
+        result = step.update(batch, tf.constant(number, tf.int64), tf.constant(1e-6))
+        float(result.loss_sum)
+    return time.monotonic() - start
+
+
+def _watch(memory_gb: float) -> None:
+    """Ends the process when it takes too much, before the system has to."""
+    while _host_peak_gb() <= memory_gb:
+        time.sleep(_POLL_SECONDS)
+    os._exit(DOES_NOT_FIT)
+
+
+def _host_peak_gb() -> float:
+    """Returns the most memory that this process has had, as Linux counts it."""
+    status = Path("/proc/self/status").read_text()
+    return int(re.search(r"VmHWM:\s+(\d+) kB", status)[1]) * 1024 / 1e9
+
+
+def _device_peak_gb() -> float:
+    """Returns the most memory that was taken on any GPU."""
+    gpus = [gpu.name for gpu in tf.config.list_logical_devices("GPU")]
+    get = tf.config.experimental.get_memory_info
+    return max(get(name.removeprefix("/device:"))["peak"] for name in gpus) / 1e9
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -19,7 +19,7 @@ from t2t_keras.training.checkpoint import (
 )
 from t2t_keras.training.held_out import HeldOut
 from t2t_keras.training.options import TrainOptions
-from t2t_keras.training.progress import Progress
+from t2t_keras.training.reporting import Progress
 
 
 class Validation:

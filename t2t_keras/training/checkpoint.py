@@ -32,8 +32,8 @@ from t2t_keras.errors import UserError
 from t2t_keras.model.transformer import Transformer
 
 _DATA = ".data-00000-of-00001"
-_INCOMPLETE = "incomplete."  # what the names of files begin with while they are written
-_NAMED = ("latest", "average", "best")  # as a user calls them
+_INCOMPLETE = "incomplete."  # prefix of the names of files while they are written
+_NAMED = ("latest", "average", "best")  # checkpoints that a user may name
 
 
 class CheckpointDirectory:
@@ -130,24 +130,20 @@ def write_checkpoint(path: Path, tensors: Mapping[str, tf.Tensor]) -> None:
     except OSError as error:
         raise UserError(f"cannot write checkpoint {path}: {error.strerror}") from None
     finally:
-        _remove_incomplete(path.parent, f"{path.name}.")
+        remove_incomplete(path.parent, [f"{path.name}."])
 
 
 def remove_incomplete(directory: Path, prefixes: Sequence[str]) -> None:
-    """Removes what processes that were killed have left of checkpoints.
+    """Removes the parts of checkpoints that killed processes have left.
 
     Args:
         directory: in which nobody else writes checkpoints of these names.
-        prefixes: of their names, such as "model.ckpt".
+        prefixes: what their names begin with, such as "model.ckpt-".
     """
     for prefix in prefixes:
-        _remove_incomplete(directory, f"{prefix}-")
-
-
-def _remove_incomplete(directory: Path, start: str) -> None:
-    # TensorFlow appends a random name as long as it writes.
-    for path in directory.glob(f"{_INCOMPLETE}{glob.escape(start)}*"):
-        path.unlink(missing_ok=True)
+        # TensorFlow appends a random name as long as it writes.
+        for path in directory.glob(f"{_INCOMPLETE}{glob.escape(prefix)}*"):
+            path.unlink(missing_ok=True)
 
 
 def _reason(error: tf.errors.OpError) -> str:

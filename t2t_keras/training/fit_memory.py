@@ -25,6 +25,7 @@ from typing import Any
 import tensorflow as tf
 
 from t2t_keras.data.buckets import batch_plan
+from t2t_keras.data.progress import say
 from t2t_keras.data.records import RecordIndex
 from t2t_keras.errors import UserError
 from t2t_keras.hparam import HParams
@@ -111,19 +112,24 @@ def fit_batch_tokens(
             memory_gb=memory_gb,
             micro_batches=micro_batches,
         )
-        return _run(spec)
+        trial = _run(spec)
+        result = "does not fit"
+        if trial:
+            result = f"{trial.peak_gb:>8.2f}  {trial.seconds:>8.2f}"
+        say(f"{batch_tokens:>12}  {result}")
+        return trial
 
     longest = max(int(side.max()) for side in lengths)
     everything = max(int(side.sum()) for side in lengths)
-    _say(f"{'batch_tokens':>12}  {'peak GB':>8}  {'s/update':>8}")
+    say(f"{'batch_tokens':>12}  {'peak GB':>8}  {'s/update':>8}")
     sizes = _sizes(max(longest, _SMALLEST), everything)
-    batch_tokens = largest_fitting(sizes, _printed(probe))
+    batch_tokens = largest_fitting(sizes, probe)
     if batch_tokens is None:
         raise UserError(
             f"--batch_tokens auto: not even {sizes[0]} tokens fit into {memory_gb:.1f} "
             "GB; take a smaller model, or a problem with a lower max_length"
         )
-    _say(f"batch_tokens {batch_tokens}, the largest that fits with {RESERVE:.0%} more")
+    say(f"batch_tokens {batch_tokens}, the largest that fits with {RESERVE:.0%} more")
     return batch_tokens
 
 
@@ -158,20 +164,6 @@ def _sizes(smallest: int, largest: int) -> list[int]:
     return [round(smallest * 2 ** (i / _STEPS_PER_DOUBLING)) for i in range(count + 1)]
 
 
-def _printed(probe: Prober) -> Prober:
-    """Returns the prober as one that prints a table row for each trial."""
-
-    def printed(batch_tokens: int) -> Trial | None:
-        trial = probe(batch_tokens)
-        if trial:
-            _say(f"{batch_tokens:>12}  {trial.peak_gb:>8.2f}  {trial.seconds:>8.2f}")
-        else:
-            _say(f"{batch_tokens:>12}  does not fit")
-        return trial
-
-    return printed
-
-
 def _run(spec: Spec) -> Trial | None:
     """Runs a trial in another process."""
     process = subprocess.run(
@@ -192,10 +184,6 @@ def _run(spec: Spec) -> Trial | None:
 def _has_gpu(simulate_devices: int) -> bool:
     # Physical devices: to ask for logical ones would take the memory.
     return not simulate_devices and bool(tf.config.list_physical_devices("GPU"))
-
-
-def _say(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
 
 
 def main() -> int:

@@ -187,7 +187,7 @@ def train(
 
 
 def _alone(output_dir: str | Path) -> contextlib.AbstractContextManager[None]:
-    """Keeps other trainings away; of several processes only the chief writes."""
+    """Keeps other trainings out of the directory; only the chief holds the lock."""
     if Cluster.from_environment().is_chief:
         return training_lock(output_dir)
     return contextlib.nullcontext()
@@ -195,15 +195,15 @@ def _alone(output_dir: str | Path) -> contextlib.AbstractContextManager[None]:
 
 @contextlib.contextmanager
 def _disk_errors(output_dir: str | Path) -> Iterator[None]:
-    """Says in one sentence that there is no space left, whoever notices it.
+    """Explains any error that the system raises when no space is left.
 
     Raises:
-        UserError: there is none.
+        UserError: there is no space left.
     """
     try:
         yield
     except (OSError, tf.errors.OpError) as error:
-        # TensorFlow's errors have the system's text, and no number that is its own.
+        # TensorFlow's errors have the system's text, but not its error number.
         reasons = [os.strerror(number) for number in _NO_SPACE]
         reason = next((text for text in reasons if text in str(error)), None)
         if reason is None:
@@ -220,11 +220,12 @@ def _run_directory(
     """Makes or opens the run directory; of several processes only the chief writes."""
     if cluster.is_chief:
         run = RunDirectory.create(path, config, hparams)
-        remove_incomplete(run.path, ["model.ckpt", "best.ckpt"])
+        remove_incomplete(run.path, ["model.ckpt-", "best.ckpt-"])
         cluster.barrier()
         return run
     cluster.barrier()
-    return RunDirectory.join(path, config, hparams)
+    RunDirectory.refuse_other_settings(path, config, hparams)
+    return RunDirectory(path)
 
 
 def _fitting_batch_tokens(
@@ -234,7 +235,7 @@ def _fitting_batch_tokens(
     hparams: HParams,
     **limits: Any,
 ) -> int:
-    """Finds what fits; a run goes on with what was found before."""
+    """Returns the largest batch that fits; a run goes on with what it has found."""
     if (output_dir / "config.json").exists():
         return RunDirectory(output_dir).hparams.batch_tokens
     if Cluster.from_environment().size > 1:

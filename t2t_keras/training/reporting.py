@@ -1,7 +1,7 @@
 """What a training reports: on the screen, in `metrics.jsonl` and for TensorBoard.
 
 The screen has a short line for each report, above a progress bar if it is a terminal.
-The file and TensorBoard have every metric. `TimeLeft` estimates the time of arrival.
+The file and TensorBoard have every metric. `TimeLeft` estimates the time that is left.
 """
 
 import contextlib

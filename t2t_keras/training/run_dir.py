@@ -141,17 +141,6 @@ class RunDirectory:
         if (Path(path) / "config.json").exists():
             cls(path)._refuse_difference(config, hparams)
 
-    @classmethod
-    def join(cls, path: str | Path, config: RunConfig, hparams: HParams) -> Self:
-        """Opens what the chief of several processes has just made, or opened.
-
-        Raises:
-            UserError: this process has other settings, or does not see the directory.
-        """
-        run = cls(path)
-        run._refuse_difference(config, hparams)
-        return run
-
     @property
     def problem(self) -> Problem:
         """The problem that the run is about, with the symbols of its data."""

@@ -9,7 +9,8 @@ from workload import Workload
 from t2t_keras import HParams
 from t2t_keras.data.pipeline import rows_per_replica
 from t2t_keras.model.transformer import Transformer
-from t2t_keras.training.optimizer import Adam
+from t2t_keras.training.checkpoint import model_variables
+from t2t_keras.training.optimizer import make_optimizer
 from t2t_keras.training.step import TrainStep
 from t2t_keras.training.strategy import distribute, make_strategy
 
@@ -39,8 +40,7 @@ def model_and_step(
     """Returns a new model on the replicas of a strategy, and its step."""
     with strategy.scope():
         model = Transformer(hparams, vocab_size)
-        weights = [weight.value for weight in model.trainable_variables]
-        optimizer = Adam(weights, hparams)
+        optimizer = make_optimizer(model_variables(model), hparams)
         return model, TrainStep(model, optimizer, strategy, 0, micro_batches)
 
 

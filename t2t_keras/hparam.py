@@ -86,9 +86,15 @@ class HParams:
     learning_rate: float = _field(1.0, "factor of the schedule")
     schedule: str = _field(PAPER_SCHEDULE, "product of factors (a*b)")
     warmup_steps: int = _field(4000, "steps until the learning rate is at its peak")
+    optimizer: Literal["adam", "adamw", "adafactor"] = _field(
+        "adam", "how the weights are updated"
+    )
     adam_beta1: float = _field(0.9, "decay of Adam's mean of the gradients")
     adam_beta2: float = _field(0.98, "decay of Adam's mean of their squares")
     adam_epsilon: float = _field(1e-9, "added to Adam's denominator")
+    weight_decay: float = _field(
+        0.0, "AdamW's decay of the matrices, times the learning rate"
+    )
     clip_norm: float = _field(0.0, "largest norm of the gradient; 0: no clipping")
     ema_decay: float = _field(
         0.0, "decay of the moving average of the weights; 0: none is kept"
@@ -115,7 +121,7 @@ class HParams:
         for field in _SHARES:
             if not 0 <= getattr(self, field) < 1:
                 raise UserError(f"hparams: {field} must be in [0, 1)")
-        for field in ("d_k", "d_v", "learning_rate", "clip_norm"):
+        for field in ("d_k", "d_v", "learning_rate", "clip_norm", "weight_decay"):
             if getattr(self, field) < 0:
                 raise UserError(f"hparams: {field} must not be negative")
         if self.attention_window < 0:
@@ -133,6 +139,16 @@ class HParams:
                 )
         if self.adam_epsilon <= 0:
             raise UserError("hparams: adam_epsilon must be above 0")
+        if self.weight_decay and self.optimizer != "adamw":
+            raise UserError(
+                f"hparams: weight_decay needs optimizer 'adamw', not "
+                f"'{self.optimizer}'; change one of them"
+            )
+        if self.optimizer == "adamw" and not self.weight_decay:
+            raise UserError(
+                "hparams: optimizer 'adamw' needs weight_decay above 0, such as 0.01; "
+                "without it take 'adam'"
+            )
         if not (self.d_k and self.d_v) and self.d_model % self.num_heads:
             raise UserError(
                 f"hparams: d_model {self.d_model} is not divisible by num_heads "

@@ -88,7 +88,7 @@ TRAINING = {
                 "warmup_steps: int = _field(8000,",
             ),
         ],
-        "t2t_keras/training/schedule.py": [
+        "t2t_keras/training/optimizer.py": [
             (
                 "rate-without-warm-up",
                 '"linear_warmup": lambda hparams, step: min(1.0,',

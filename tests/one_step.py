@@ -7,6 +7,7 @@ from t2t_keras.data.pipeline import rows_per_replica
 from t2t_keras.hparam import HParams
 from t2t_keras.model.transformer import Transformer
 from t2t_keras.training.checkpoint import model_variables
+from t2t_keras.training.loss import summed_cross_entropies
 from t2t_keras.training.step import TrainStep
 from t2t_keras.training.strategy import distribute, make_strategy
 
@@ -64,9 +65,10 @@ class Setup:
         return batch
 
     def gradients(self, source, target) -> dict[str, np.ndarray]:
+        first = tf.constant(0, tf.int64)
         run = tf.function(
             lambda batch: self.strategy.run(
-                lambda s, t: self.step.gradients(s, t, tf.constant(0, tf.int64))[0],
+                lambda s, t: self.step.reduce(self.step.accumulate(s, t, first))[0],
                 args=batch,
             )
         )
@@ -77,6 +79,12 @@ class Setup:
                 self.weights, run(self.batch(source, target)), strict=True
             )
         }
+
+
+def summed_loss(model: Transformer, source, target, seed=None) -> tf.Tensor:
+    """The label-smoothed loss, summed over the target tokens."""
+    logits = model(source, target, seed=seed)
+    return summed_cross_entropies(logits, target, model.hparams.label_smoothing)[0]
 
 
 def unequal_batch(seed: int) -> tuple[np.ndarray, np.ndarray]:

@@ -12,7 +12,7 @@ from t2t_keras.training.checkpoint import Checkpoint
 from t2t_keras.training.options import TrainOptions
 from t2t_keras.training.run_dir import RunDirectory, config_for
 from t2t_keras.training.strategy import make_strategy
-from t2t_keras.training.trainer import Trainer
+from t2t_keras.training.trainer import Trainer, TrainSplit
 
 HPARAMS = HParams(
     num_layers=1,
@@ -43,8 +43,9 @@ def trainer(
     config = dataclasses.replace(config, batch_parts=parts)
     run = RunDirectory.create(output_dir, config, HPARAMS.override(**changes))
     often = {"log_every": 2, "save_every": 2, "eval_every": 4, "eval_sentences": 0}
+    split = TrainSplit.open(run.problem, run.config, run.hparams)
     return Trainer(
-        run, make_strategy(replicas), TrainOptions(**often | (options or {}))
+        run, make_strategy(replicas), TrainOptions(**often | (options or {})), split
     )
 
 

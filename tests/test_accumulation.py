@@ -7,8 +7,7 @@ from small_run import trainer, weights
 
 from t2t_keras import UserError
 from t2t_keras.cli import main
-from t2t_keras.training.fit_memory import _run
-from t2t_keras.training.fit_probe import Spec
+from t2t_keras.training.fit_memory import Spec, _run
 
 
 @pytest.fixture(scope="module")

@@ -18,6 +18,7 @@ from t2t_keras.cli import main
 from t2t_keras.hparam import HParams
 from t2t_keras.model.transformer import Transformer
 from t2t_keras.training.checkpoint import model_variables
+from t2t_keras.training.optimizer import make_optimizer
 
 SMALL = {"num_layers": 1, "d_model": 32, "d_ff": 128, "num_heads": 4}
 VOCAB, BATCH, LENGTH = 500, 2, 64
@@ -183,6 +184,19 @@ def test_memory_of_weights_and_batch():
         assert memory["total"] == sum(memory.values()) - memory["total"]
     assert one["logits"] == 8 * eight["logits"] == 25_000 * VOCAB * 4 * 3
     assert one["activations"] == 8 * eight["activations"]
+
+
+def test_memory_of_the_optimizers_state():
+    """What each keeps between updates, by the variables of a real one."""
+    for name, decay in (("adam", 0.0), ("adamw", 0.1), ("adafactor", 0.0)):
+        hparams = HParams(**SMALL, optimizer=name, weight_decay=decay)
+        weights = model_variables(Transformer(hparams, 100 * VOCAB))
+        optimizer = make_optimizer(weights, hparams)
+        parameters = sum(weight.shape.num_elements() for weight in weights.values())
+        memory = memory_per_batch(hparams, parameters, VOCAB, LENGTH, replicas=1)
+        state = sum(slot.shape.num_elements() for slot in optimizer.variables.values())
+        # Adafactor's is an estimate.
+        assert memory[name] == pytest.approx(4 * state, rel=0.1 * (name == "adafactor"))
 
 
 # The paper's own figures

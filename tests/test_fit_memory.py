@@ -11,8 +11,12 @@ from t2t_keras.data.batch_plan import BatchPlan
 from t2t_keras.data.records import RecordIndex
 from t2t_keras.errors import UserError
 from t2t_keras.training import fit_memory
-from t2t_keras.training.fit_memory import Trial, fit_batch_tokens, largest_fitting
-from t2t_keras.training.fit_probe import Spec
+from t2t_keras.training.fit_memory import (
+    Spec,
+    Trial,
+    fit_batch_tokens,
+    largest_fitting,
+)
 from t2t_keras.training.run_dir import config_for
 
 TRIAL = Trial(1.0, 1.0)

@@ -60,7 +60,7 @@ LIGHT = (
 # Files that run on every Keras backend: no TensorFlow anywhere.
 BACKEND_FREE = ("model", "training/loss.py")
 # Files that run without any.
-ARITHMETIC = ("analysis", "training/schedule.py")
+ARITHMETIC = ("analysis",)
 
 
 def package_files() -> dict[str, Path]:

@@ -12,10 +12,10 @@ from t2t_keras.model.transformer import Transformer
 from t2t_keras.problem import Problem
 from t2t_keras.serving.saved_model import export_saved_model
 from t2t_keras.text.sentence_piece import SentencePieceTokenizer, train_sentence_piece
-from t2t_keras.training import loss_scale
-from t2t_keras.training.loss_scale import SMALLEST, LossScale
+from t2t_keras.training import step as module
+from t2t_keras.training.checkpoint import model_variables
 from t2t_keras.training.optimizer import Adam
-from t2t_keras.training.step import StepResult, TrainStep
+from t2t_keras.training.step import SMALLEST, LossScale, StepResult, TrainStep
 from t2t_keras.training.strategy import distribute, make_strategy
 
 VOCAB = 16
@@ -34,7 +34,7 @@ class Copying:
             hparams = HPARAMS.override(compute_dtype=compute_dtype)
             self.model = Transformer(hparams, VOCAB)
             self.weights = [w.value for w in self.model.trainable_variables]
-            adam = Adam(self.weights, HPARAMS)
+            adam = Adam(model_variables(self.model), HPARAMS)
             self.step = TrainStep(self.model, adam, self.strategy, seed=1)
 
     def updates(self, steps: range, rate: float = 3e-3) -> list[StepResult]:
@@ -116,7 +116,7 @@ def test_the_gradient_does_not_depend_on_the_scale():
 
 
 def test_the_scale_doubles_after_so_many_good_steps(monkeypatch):
-    monkeypatch.setattr(loss_scale, "DOUBLE_AFTER", 3)
+    monkeypatch.setattr(module, "DOUBLE_AFTER", 3)
     scale = LossScale()
     values = []
     for good in (True, True, True, True, True, False, True, True, True, False, False):

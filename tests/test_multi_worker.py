@@ -17,8 +17,7 @@ from t2t_keras.data.batch_plan import BatchPlan
 from t2t_keras.data.pipeline import training_batches
 from t2t_keras.data.records import RecordIndex
 from t2t_keras.training.checkpoint import CheckpointDirectory
-from t2t_keras.training.cluster import Cluster
-from t2t_keras.training.strategy import make_strategy
+from t2t_keras.training.strategy import Cluster, make_strategy
 
 
 class WatchedIndex:
@@ -118,7 +117,7 @@ def free_ports() -> list[int]:
 
 def test_a_process_that_does_not_come_is_named(monkeypatch):
     ports = free_ports()
-    monkeypatch.setattr("t2t_keras.training.cluster._MINUTES_TO_CONNECT", 0.01)
+    monkeypatch.setattr("t2t_keras.training.strategy._MINUTES_TO_CONNECT", 0.01)
     monkeypatch.setenv("TF_CONFIG", tf_config(ports, 0))
     missing = rf"^process 1 of 2 in TF_CONFIG, localhost:{ports[1]}, could not be"
     with pytest.raises(UserError, match=missing):

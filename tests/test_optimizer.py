@@ -1,11 +1,30 @@
-"""Adam against its equations in NumPy."""
+"""The optimizers against their equations in NumPy, and against those of Keras."""
 
+import json
+from typing import get_args
+
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from small_run import assert_same, trainer, weights
 
 from t2t_keras.hparam import HParams
-from t2t_keras.training.optimizer import Adam
+from t2t_keras.training.checkpoint import Checkpoint
+from t2t_keras.training.optimizer import (
+    OPTIMIZERS,
+    Adafactor,
+    Adam,
+    make_optimizer,
+)
+from t2t_keras.training.strategy import make_strategy
+
+NAMES = ("model/a", "model/b")
+ADAMW = HParams(optimizer="adamw", weight_decay=0.1)
+ADAFACTOR = HParams(optimizer="adafactor")
+BOTH = pytest.mark.parametrize(
+    "hparams", [ADAMW, ADAFACTOR], ids=["adamw", "adafactor"]
+)
 
 
 class NumpyAdam:
@@ -22,9 +41,9 @@ class NumpyAdam:
         return weight - rate * self.m / (np.sqrt(self.v) + self.hparams.adam_epsilon)
 
 
-def apply(adam, gradients, rate, step):
+def apply(optimizer, gradients, rate, step):
     gradients = [tf.constant(gradient, tf.float32) for gradient in gradients]
-    adam.apply(gradients, tf.constant(rate, tf.float32), tf.constant(float(step)))
+    optimizer.apply(gradients, tf.constant(rate, tf.float32), tf.constant(float(step)))
 
 
 @pytest.mark.parametrize(
@@ -36,7 +55,8 @@ def test_thirty_steps_are_the_equations(options):
     shapes = [(3, 4), (5,)]
     expected = [rng.normal(size=shape) for shape in shapes]
     variables = [tf.Variable(tf.constant(w, tf.float32)) for w in expected]
-    adam, truth = Adam(variables, hparams), [NumpyAdam(hparams) for _ in shapes]
+    adam = Adam(dict(zip(NAMES, variables, strict=True)), hparams)
+    truth = [NumpyAdam(hparams) for _ in shapes]
     for step in range(1, 31):
         gradients = [rng.normal(size=shape) * 10.0**-step for shape in shapes]
         rate = 0.1 / step
@@ -49,25 +69,171 @@ def test_thirty_steps_are_the_equations(options):
         ]
         for variable, weight in zip(variables, expected, strict=True):
             np.testing.assert_allclose(variable.numpy(), weight, atol=2e-5)
-    for i, numpy_adam in enumerate(truth):
-        for slots, moment in (
-            (adam.first_moments, numpy_adam.m),
-            (adam.second_moments, numpy_adam.v),
-        ):
+    for name, numpy_adam in zip("ab", truth, strict=True):
+        for slot, moment in (("m", numpy_adam.m), ("v", numpy_adam.v)):
             scale = np.abs(moment).max()
-            np.testing.assert_allclose(slots[i].numpy(), moment, atol=1e-5 * scale)
+            actual = adam.variables[f"adam/{slot}/{name}"].numpy()
+            np.testing.assert_allclose(actual, moment, atol=1e-5 * scale)
 
 
 def test_the_first_step_is_the_rate_against_the_sign():
     """Whatever the scale of the gradient: m / sqrt(v) is 1."""
     weight = tf.Variable([1.0, 1.0, 1.0])
-    apply(Adam([weight], HParams()), [[1e-4, -1.0, 1e4]], 0.5, 1)
+    apply(Adam({"model/a": weight}, HParams()), [[1e-4, -1.0, 1e4]], 0.5, 1)
     np.testing.assert_allclose(weight.numpy(), [0.5, 1.5, 0.5], rtol=1e-4)
 
 
 def test_moments_begin_at_zero_and_late_steps_stay_numbers():
     weight = tf.Variable([1.0])
-    adam = Adam([weight], HParams())
-    assert adam.first_moments[0].numpy() == adam.second_moments[0].numpy() == 0
+    adam = Adam({"model/a": weight}, HParams())
+    assert [slot.numpy() for slot in adam.variables.values()] == [0, 0]
     apply(adam, [[2.0]], 0.5, 300_000)  # no correction is left: beta^t is 0
     np.testing.assert_allclose(weight.numpy(), 1 - 0.5 * 0.2 / np.sqrt(0.08), rtol=1e-5)
+
+
+def test_adamw_is_adam_with_matrices_that_decay():
+    rng = np.random.default_rng(1)
+    matrix, vector = rng.normal(size=(3, 4)), rng.normal(size=5)
+    named = {name: variable(w) for name, w in zip(NAMES, (matrix, vector), strict=True)}
+    adamw = make_optimizer(named, ADAMW)
+    of_matrix, of_vector = NumpyAdam(ADAMW), NumpyAdam(ADAMW)
+    for step in range(1, 11):
+        to_matrix, to_vector = rng.normal(size=(3, 4)), rng.normal(size=5)
+        rate = 0.3 / step
+        apply(adamw, [to_matrix, to_vector], rate, step)
+        # Decoupled: the decay goes through neither moment.
+        matrix = (1 - rate * 0.1) * matrix
+        matrix = of_matrix.apply(matrix, to_matrix, rate, step)
+        vector = of_vector.apply(vector, to_vector, rate, step)
+    for name, expected in zip(NAMES, (matrix, vector), strict=True):
+        np.testing.assert_allclose(named[name].numpy(), expected, atol=2e-5)
+
+
+@pytest.mark.parametrize(
+    ("hparams", "theirs"),
+    [
+        (
+            ADAMW,
+            lambda rate: keras.optimizers.AdamW(rate, 0.1, 0.9, 0.98, epsilon=1e-9),
+        ),
+        (ADAFACTOR, keras.optimizers.Adafactor),
+    ],
+    ids=["adamw", "adafactor"],
+)
+@pytest.mark.parametrize("rate", [0.01, 0.5])  # Adafactor's is at most step^-0.5
+def test_ten_steps_are_those_of_keras(hparams, theirs, rate):
+    rng = np.random.default_rng(2)
+    values = [rng.normal(size=shape) for shape in ((6, 4), (2, 3, 5), (7,))]
+    ours = {f"model/{i}": variable(value) for i, value in enumerate(values)}
+    kept = [keras.Variable(value, dtype="float32") for value in values]
+    mine, other = make_optimizer(ours, hparams), theirs(rate)
+    if hparams is ADAMW:
+        other.build(kept)
+        other.exclude_from_weight_decay([kept[-1]])
+    for step in range(1, 11):
+        gradients = [
+            rng.normal(size=value.shape) * 10.0 ** (i - step)
+            for i, value in enumerate(values)
+        ]
+        apply(mine, gradients, rate, step)
+        other.apply([tf.constant(g, tf.float32) for g in gradients], kept)
+    for weight, expected in zip(ours.values(), kept, strict=True):
+        np.testing.assert_allclose(weight.numpy(), expected.numpy(), rtol=1e-4)
+
+
+def test_adafactor_keeps_rows_and_columns_and_leaves_rows_without_gradients():
+    weights = {NAMES[0]: variable(np.ones((50, 20))), NAMES[1]: variable(np.ones(20))}
+    adafactor = Adafactor(weights, ADAFACTOR)
+    assert {k: v.shape.as_list() for k, v in adafactor.variables.items()} == {
+        "adafactor/rows/a": [50],
+        "adafactor/columns/a": [20],
+        "adafactor/v/b": [20],
+    }
+    gradient = np.full((50, 20), 1e-7)
+    gradient[3:] = 0  # tokens that no batch has
+    for step in range(1, 5):
+        apply(adafactor, [gradient, np.zeros(20)], 0.1, step)
+    after = weights[NAMES[0]].numpy()
+    assert (after[:3] < 1).all()
+    np.testing.assert_array_equal(after[3:], 1)
+    np.testing.assert_array_equal(weights[NAMES[1]].numpy(), 1)
+
+
+@BOTH
+def test_every_replica_updates_its_own_copy_as_one_replica_does(hparams):
+    rng = np.random.default_rng(3)
+    value, gradients = rng.normal(size=(3, 4)), rng.normal(size=(4, 3, 4))
+    copies = []
+    for replicas in (1, 2):
+        strategy = make_strategy(simulate_devices=replicas)
+        with strategy.scope():
+            weight = variable(value)
+            optimizer = make_optimizer({"model/a": weight}, hparams)
+
+        @tf.function
+        def update(gradient, step, strategy=strategy, optimizer=optimizer):
+            arguments = ([gradient], tf.constant(0.1), step)
+            # As a float16 update: within `cond`.
+            strategy.run(
+                lambda *args: tf.cond(
+                    args[-1] > 0, lambda: optimizer.apply(*args), lambda: None
+                ),
+                args=arguments,
+            )
+
+        for step, gradient in enumerate(gradients, 1):
+            update(tf.constant(gradient, tf.float32), tf.constant(float(step)))
+        copies += [w.numpy() for w in strategy.experimental_local_results(weight)]
+    assert len(copies) == 3
+    for copy in copies[1:]:
+        np.testing.assert_array_equal(copy, copies[0])
+    assert np.abs(copies[0] - value).min() > 1e-4
+
+
+@pytest.mark.slow
+@BOTH
+def test_a_run_resumes_exactly_on_two_replicas_and_is_that_of_one(
+    hparams, data_dir, tmp_path
+):
+    def train(name: str, **changes) -> None:
+        chosen = {"optimizer": hparams.optimizer, "weight_decay": hparams.weight_decay}
+        trainer(data_dir, tmp_path / name, parts=2, **chosen | changes).train()
+
+    train("halves", replicas=2, train_steps=2)
+    train("halves", replicas=2)
+    train("whole", replicas=2)
+    train("one")
+    whole, one = weights(tmp_path / "whole"), weights(tmp_path / "one")
+    assert_same(weights(tmp_path / "halves"), whole)
+    prefix = "adafactor/" if hparams is ADAFACTOR else "adam/"
+    assert {name.partition("/")[0] + "/" for name in whole} == {
+        *("step/", "model/", prefix)
+    }
+    for name, value in whole.items():
+        scale = np.abs(value).max() + 1e-12
+        assert np.abs(one[name] - value).max() <= 1e-3 * scale, name
+
+
+def test_a_run_from_before_the_choice_goes_on_with_adam(data_dir, tmp_path):
+    """Its hparams.json has neither field, and its checkpoint Adam's moments."""
+    trainer(data_dir, tmp_path, train_steps=2).train()
+    checkpoint = Checkpoint(tmp_path / "model.ckpt-2")
+    names = {
+        name.removeprefix("model/") for name in checkpoint.shapes if "model" in name
+    }
+    slots = {f"adam/{slot}/{name}" for name in names for slot in "mv"}
+    assert set(checkpoint.shapes) == {"step"} | slots | {f"model/{n}" for n in names}
+    path = tmp_path / "hparams.json"
+    fields = json.loads(path.read_text())
+    assert fields.pop("optimizer") == "adam"
+    assert fields.pop("weight_decay") == 0
+    path.write_text(json.dumps(fields))
+    assert trainer(data_dir, tmp_path, train_steps=2)._restore() == 2
+
+
+def test_the_choices_are_the_optimizers():
+    assert get_args(HParams.__annotations__["optimizer"]) == tuple(OPTIMIZERS)
+
+
+def variable(value) -> tf.Variable:
+    return tf.Variable(tf.constant(value, tf.float32))

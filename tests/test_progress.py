@@ -17,12 +17,11 @@ from small_run import trainer
 
 from t2t_keras.cli import program
 from t2t_keras.evaluation.evaluator import Evaluator
-from t2t_keras.training import progress as module
+from t2t_keras.training import reporting as module
 from t2t_keras.training.options import TrainOptions
-from t2t_keras.training.progress import Progress
+from t2t_keras.training.reporting import Progress, TimeLeft, duration
 from t2t_keras.training.run_dir import RunDirectory
 from t2t_keras.training.step import StepResult
-from t2t_keras.training.time_left import TimeLeft, duration
 
 RESULT = StepResult(
     loss_sum=np.float32(60),

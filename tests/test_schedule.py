@@ -8,7 +8,7 @@ from reference import reference
 
 from t2t_keras.errors import UserError
 from t2t_keras.hparam import PAPER_SCHEDULE, HParams
-from t2t_keras.training.schedule import learning_rate
+from t2t_keras.training.optimizer import learning_rate
 
 
 def test_closed_forms():

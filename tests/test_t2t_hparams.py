@@ -10,7 +10,7 @@ from t2t_oracle import write_hparams
 from t2t_keras.errors import UserError
 from t2t_keras.hparam import PAPER_SCHEDULE, HParams
 from t2t_keras.interop.t2t_hparams import load_t2t_hparams
-from t2t_keras.training.schedule import learning_rate
+from t2t_keras.training.optimizer import learning_rate
 
 
 @pytest.mark.parametrize("name", ["transformer_base", "transformer_base_v1"])

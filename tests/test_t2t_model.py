@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import tensorflow as tf
+from one_step import summed_loss
 from t2t_oracle import (
     CONFIGS,
     MODELS,
@@ -20,9 +21,7 @@ from t2t_oracle import (
 from t2t_keras.interop.t2t_checkpoint import import_t2t, load_t2t
 from t2t_keras.training.checkpoint import model_variables
 from t2t_keras.training.loss import count_tokens
-from t2t_keras.training.optimizer import Adam
-from t2t_keras.training.schedule import learning_rate
-from t2t_keras.training.step import loss_sums
+from t2t_keras.training.optimizer import Adam, learning_rate
 
 D, VOCAB = 64, 50
 
@@ -36,7 +35,7 @@ def smoothing_entropy(vocab, smoothing):
 def mean_loss(model, source, target):
     """As tensor2tensor reports it: per token, less the entropy of the targets."""
     constant = smoothing_entropy(VOCAB, model.hparams.label_smoothing)
-    return loss_sums(model, source, target, None)[0] / count_tokens(target) - constant
+    return summed_loss(model, source, target) / count_tokens(target) - constant
 
 
 def assert_close(actual, expected, relative, name=""):
@@ -103,7 +102,7 @@ def test_losses(config, state, tmp_path):
     loss = mean_loss(model, source, target).numpy()
     np.testing.assert_allclose(loss, oracle["loss_train_ls"], rtol=1e-5)
     model.hparams = model.hparams.override(label_smoothing=0)
-    plain = loss_sums(model, source, target, None)[0] / count_tokens(target)
+    plain = summed_loss(model, source, target) / count_tokens(target)
     np.testing.assert_allclose(plain.numpy(), oracle["loss_eval"], rtol=1e-5)
 
 
@@ -151,7 +150,8 @@ class TiedTraining:
             tf.Variable(join_shards(variables)),
             tf.Variable(space[TARGET_SPACE]),
         ]
-        self.adam = Adam([*self.weights.values(), *self.tied], model.hparams)
+        tied = dict(zip(("matrix", "space"), self.tied, strict=True))
+        self.adam = Adam(self.weights | tied, model.hparams)
 
     @tf.function(reduce_retracing=True)
     def update(self, source, target, rate, step):
@@ -197,7 +197,8 @@ def test_twenty_steps_of_training(config, tmp_path):
 
 def compare_training(training, theirs, json_path, directory):
     """Compares weights and moments with the variables of a training step."""
-    moments = (training.adam.first_moments, training.adam.second_moments)
+    slots = list(training.adam.variables.values())  # all m, then all v
+    moments = slots[: len(slots) // 2], slots[len(slots) // 2 :]
     ours = {"": [*training.weights.values(), *training.tied]}
     ours |= dict(zip(("/Adam", "/Adam_1"), moments, strict=True))
     for suffix, values in ours.items():

@@ -3,11 +3,10 @@
 import numpy as np
 import pytest
 import tensorflow as tf
-from one_step import HPARAMS, Setup, assert_close, unequal_batch
+from one_step import HPARAMS, Setup, assert_close, summed_loss, unequal_batch
 
 from t2t_keras.data.pipeline import rows_per_replica
 from t2t_keras.training.loss import count_tokens
-from t2t_keras.training.step import loss_sums
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +30,7 @@ def test_a_mean_for_each_replica_would_be_noticed(one_replica):
     means = []
     for s, t in zip(*parts, strict=True):
         with tf.GradientTape() as tape:
-            loss = loss_sums(one_replica.model, s, t, None)[0] / count_tokens(t)
+            loss = summed_loss(one_replica.model, s, t) / count_tokens(t)
         means.append(tape.gradient(loss, list(one_replica.weights.values())))
     wrong = {
         name: np.mean([tf.convert_to_tensor(g) for g in gradients], axis=0)
@@ -68,7 +67,7 @@ def test_replicas_draw_different_dropout():
     def losses(batch, step):
         def on_replica(s, t):
             seed = setup.step._dropout_seed(step)
-            return loss_sums(setup.model, s, t, seed)[0]
+            return summed_loss(setup.model, s, t, seed)
 
         return setup.strategy.run(on_replica, args=batch)
 

@@ -17,7 +17,7 @@ from t2t_keras.problem import Problem
 from t2t_keras.training.average import average_run
 from t2t_keras.training.checkpoint import Checkpoint, CheckpointDirectory
 from t2t_keras.training.options import TrainOptions
-from t2t_keras.training.progress import Progress
+from t2t_keras.training.reporting import Progress
 from t2t_keras.training.run_dir import RunDirectory
 
 

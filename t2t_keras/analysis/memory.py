@@ -38,13 +38,23 @@ def memory_per_batch(
     copies = 0 if number == _FLOAT32 else number * parameters
     parts = {
         "weights": _FLOAT32 * parameters + copies,
-        "adam": 2 * _FLOAT32 * parameters,  # both moments
+        hparams.optimizer: _FLOAT32 * _optimizer_state(hparams, parameters),
         "gradients": _FLOAT32 * parameters,
         "activations": positions * _activations(hparams, length, number),
         # The logits, their softmax and its gradient.
         "logits": 3 * _FLOAT32 * positions * target_vocab_size,
     }
     return {"total": sum(parts.values()), **parts}
+
+
+def _optimizer_state(hparams: HParams, parameters: int) -> int:
+    """Returns the numbers that the optimizer keeps between updates."""
+    if hparams.optimizer != "adafactor":
+        return 2 * parameters  # Adam's and AdamW's moments
+    # The means of a [D, n] matrix's rows and columns are n + D numbers. An encoder
+    # layer has 10 weights and a decoder layer 15, most of them such matrices.
+    weights = 25 * hparams.num_layers
+    return parameters // hparams.d_model + weights * hparams.d_model
 
 
 def _activations(hparams: HParams, length: int, number: int) -> int:

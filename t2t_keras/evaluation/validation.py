@@ -17,7 +17,7 @@ from t2t_keras.training.checkpoint import (
     write_checkpoint,
 )
 from t2t_keras.training.options import TrainOptions
-from t2t_keras.training.progress import Progress
+from t2t_keras.training.reporting import Progress
 
 
 class Validation:

@@ -21,9 +21,9 @@ from t2t_keras.training.checkpoint import (
 
 
 def mean_weights(paths: Sequence[Path]) -> Iterator[tuple[str, np.ndarray]]:
-    """Yields name and mean over the checkpoints of one weight after the other.
+    """Yields the name and the mean over the checkpoints of each weight in turn.
 
-    At any time there is one tensor in memory, in double precision.
+    One tensor at a time is in memory, in double precision.
 
     Raises:
         UserError: the checkpoints do not hold the same weights.
@@ -63,9 +63,9 @@ def average_run(
     """Averages the newest checkpoints of a run.
 
     Args:
-        output_dir: of the run.
-        last: how many of the newest.
-        minutes: instead, all that were written in so many minutes before the newest,
+        output_dir: the run directory.
+        last: how many of the newest checkpoints.
+        minutes: instead, the checkpoints written in so many minutes before the newest,
             by the files' times of modification.
 
     Returns:
@@ -85,7 +85,7 @@ def average_run(
         paths = paths[-last:]
     if not paths:
         raise UserError(f"{output_dir} has no checkpoint")
-    remove_incomplete(output_dir, ["average.ckpt"])
+    remove_incomplete(output_dir, ["average.ckpt-"])
     output = directory.path(Checkpoint(paths[-1]).step, "average.ckpt")
     average_checkpoints(paths, output)
     return output

@@ -6,12 +6,14 @@ A checkpoint `model.ckpt-1000` is two files, `.index` and `.data-00000-of-00001`
     step                     int64, the updates done
     model/NAME               a weight, such as
                              model/encoder/layer_0/self_attention/query_key_value/kernel
-    adam/m/NAME, adam/v/NAME Adam's moments of the weight
+    adam/m/NAME, adam/v/NAME Adam's or AdamW's moments of the weight
+    adafactor/rows/NAME, adafactor/columns/NAME, adafactor/v/NAME
+                             Adafactor's moments of a matrix or a vector
     ema/NAME                 its moving average, with hparams.ema_decay
     loss_scale/*             state of the `LossScale`, with compute_dtype float16
 
 so that names depend on the layers' names and not on attributes of Python objects. The
-position in the data is the step: see `data.batching.BatchPlan`. An average of
+position in the data is the step: see `data.batch_plan.BatchPlan`. An average of
 checkpoints, `average.ckpt-1000`, and the checkpoint that was best on dev,
 `best.ckpt-1000`, have step and weights only.
 """
@@ -19,7 +21,7 @@ checkpoints, `average.ckpt-1000`, and the checkpoint that was best on dev,
 import glob
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import keras
@@ -28,11 +30,10 @@ import tensorflow as tf
 
 from t2t_keras.errors import UserError
 from t2t_keras.model.transformer import Transformer
-from t2t_keras.training.optimizer import Adam
 
 _DATA = ".data-00000-of-00001"
-_INCOMPLETE = "incomplete."  # what the names of files begin with while they are written
-_NAMED = ("latest", "average", "best")  # as a user calls them
+_INCOMPLETE = "incomplete."  # prefix of the names of files while they are written
+_NAMED = ("latest", "average", "best")  # checkpoints that a user may name
 
 
 class CheckpointDirectory:
@@ -129,24 +130,20 @@ def write_checkpoint(path: Path, tensors: Mapping[str, tf.Tensor]) -> None:
     except OSError as error:
         raise UserError(f"cannot write checkpoint {path}: {error.strerror}") from None
     finally:
-        _remove_incomplete(path.parent, f"{path.name}.")
+        remove_incomplete(path.parent, [f"{path.name}."])
 
 
 def remove_incomplete(directory: Path, prefixes: Sequence[str]) -> None:
-    """Removes what processes that were killed have left of checkpoints.
+    """Removes the parts of checkpoints that killed processes have left.
 
     Args:
         directory: in which nobody else writes checkpoints of these names.
-        prefixes: of their names, such as "model.ckpt".
+        prefixes: what their names begin with, such as "model.ckpt-".
     """
     for prefix in prefixes:
-        _remove_incomplete(directory, f"{prefix}-")
-
-
-def _remove_incomplete(directory: Path, start: str) -> None:
-    # TensorFlow appends a random name as long as it writes.
-    for path in directory.glob(f"{_INCOMPLETE}{glob.escape(start)}*"):
-        path.unlink(missing_ok=True)
+        # TensorFlow appends a random name as long as it writes.
+        for path in directory.glob(f"{_INCOMPLETE}{glob.escape(prefix)}*"):
+            path.unlink(missing_ok=True)
 
 
 def _reason(error: tf.errors.OpError) -> str:
@@ -229,30 +226,11 @@ def weight_name(model: Transformer, weight: keras.Variable) -> str:
     return weight.path.replace(model.name, "model", 1)
 
 
-def ema_variables(
-    weights: Iterable[str], averages: Iterable[tf.Variable]
-) -> dict[str, tf.Variable]:
-    """Returns moving averages by their names in a checkpoint.
+def slot_name(kind: str, weight: str) -> str:
+    """Returns the name in a checkpoint of what is kept for each weight.
 
     Args:
-        weights: the names of the weights.
-        averages: one for each weight.
+        kind: what it is, such as "adam/m" or "ema".
+        weight: the name of the weight, "model/...".
     """
-    names = (f"ema/{name.removeprefix('model/')}" for name in weights)
-    return dict(zip(names, averages, strict=True))
-
-
-def adam_variables(weights: Iterable[str], adam: Adam) -> dict[str, tf.Variable]:
-    """Returns Adam's moments by their names in a checkpoint.
-
-    Args:
-        weights: the names of the weights that Adam updates, in its order.
-        adam: the optimizer.
-    """
-    moments: dict[str, tf.Variable] = {}
-    for name, m, v in zip(
-        weights, adam.first_moments, adam.second_moments, strict=True
-    ):
-        name = name.removeprefix("model/")
-        moments |= {f"adam/m/{name}": m, f"adam/v/{name}": v}
-    return moments
+    return f"{kind}/{weight.removeprefix('model/')}"

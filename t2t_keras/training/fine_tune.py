@@ -1,7 +1,7 @@
 """Fine-tuning: the first weights of a run from another run's checkpoint.
 
 Optimizer, schedule and data begin anew; only weights are taken over. A vocabulary may
-have changed: the rows of its matrices go along with their pieces.
+have changed: each token keeps its rows of the matrices.
 """
 
 from collections.abc import Mapping
@@ -26,20 +26,20 @@ def initialise_from(
 ) -> str:
     """Gives a fresh model the weights of another run.
 
-    Rows of pieces that the other vocabulary does not have keep their fresh values.
+    Rows of tokens that the other vocabulary does not have keep their fresh values.
 
     Args:
         init_from: a run directory, of which the average of the newest step or else the
             newest checkpoint is taken; or one of its checkpoints.
         model: the model to train.
-        tokenizers: its source's and its target's.
+        tokenizers: the source's and the target's.
 
     Returns:
         A sentence that says what was taken.
 
     Raises:
         UserError: there is no such run or checkpoint, or a weight that is not a
-            vocabulary's matrix has another name or shape there.
+            vocabulary's matrix has another name or shape in the checkpoint.
     """
     run, path = find_weights(init_from)
     checkpoint = Checkpoint(path)
@@ -61,10 +61,9 @@ def initialise_from(
 
 
 def matching_rows(old: list[str], new: list[str]) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the ids, old and new, of the pieces that both vocabularies have.
+    """Returns the ids, old and new, of the tokens that both vocabularies have.
 
-    Padding and the end of the sentence are what they are in any vocabulary, however
-    their pieces are spelled.
+    PAD and EOS match in any two vocabularies, however they are spelled.
     """
     special = (PAD, EOS)
     ids = {piece: i for i, piece in enumerate(old) if i not in special}
@@ -91,7 +90,7 @@ def find_weights(init_from: str | Path) -> tuple[RunDirectory, Path]:
 def _vocabularies(
     model: Transformer, tokenizers: tuple[Tokenizer, Tokenizer]
 ) -> dict[str, Tokenizer]:
-    """Returns the names of the matrices with a row for each piece, and whose pieces."""
+    """Returns the tokenizer of each matrix with a row for each token, by its name."""
     source, *targets = (weight_name(model, e.table) for e in model.embeddings)
     return {source: tokenizers[0]} | dict.fromkeys(targets, tokenizers[1])
 
@@ -101,7 +100,7 @@ def _refuse_difference(
     weights: Mapping[str, tf.Variable],
     matrices: Mapping[str, Tokenizer],
 ) -> None:
-    """Raises where names differ or shapes, but for the rows of vocabularies."""
+    """Raises where names or shapes differ; a vocabulary's number of rows may."""
     theirs = {name for name in checkpoint.shapes if name.startswith("model/")}
     for name in sorted(theirs ^ weights.keys()):
         has, lacks = "the checkpoint", "the model"

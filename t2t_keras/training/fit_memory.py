@@ -1,45 +1,75 @@
 """`--batch_tokens auto`: the largest batch that fits the device, with a reserve.
 
-Every size is tried by a process of its own (`fit_probe`), which may run out of memory;
-so this one must not have taken the device's. A trial's batch has a tenth more rows than
-the one that it stands for: fragmentation, other shapes and the input need some.
+Another process tries each size, as it may run out of memory; this one must not have
+taken the device's. A trial's batch has a tenth more rows than the batch that it stands
+for: fragmentation, other shapes and the input need memory, too.
+
+The other process is `python -m t2t_keras.training.fit_memory`. It reads a `Spec` as
+JSON from standard input, runs two updates and prints peak memory and seconds, or exits
+with `DOES_NOT_FIT`.
 """
 
 import dataclasses
 import json
 import math
+import os
+import re
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import tensorflow as tf
 
 from t2t_keras.data.batch_plan import batch_plan
+from t2t_keras.data.progress import say
 from t2t_keras.data.records import RecordIndex
 from t2t_keras.errors import UserError
 from t2t_keras.hparam import HParams
+from t2t_keras.model.transformer import Transformer
 from t2t_keras.problem import Problem
-from t2t_keras.training.fit_probe import DOES_NOT_FIT, Spec
-from t2t_keras.training.largest_batch import largest_shape
-from t2t_keras.training.memory import free_memory
+from t2t_keras.training.checkpoint import model_variables
+from t2t_keras.training.memory import free_memory, synthetic_batch
+from t2t_keras.training.optimizer import make_optimizer
 from t2t_keras.training.run_dir import RunConfig
+from t2t_keras.training.step import TrainStep
+from t2t_keras.training.strategy import make_strategy
 
 RESERVE = 0.1  # of the rows of a batch
 
+# The exit status of a trial; Python and shells give it no meaning.
+DOES_NOT_FIT = 77
+
 _STEPS_PER_DOUBLING = 4
 _SMALLEST = 1024
+_POLL_SECONDS = 0.01
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Spec:
+    """What a trial runs."""
+
+    hparams: dict[str, Any]
+    source_vocab_size: int
+    target_vocab_size: int | None  # None: both languages have one vocabulary
+    shape: tuple[int, int, int]  # rows, source length, target length
+    simulate_devices: int
+    memory_gb: float  # at most: the process on the CPU, or each GPU
+    micro_batches: int = 1  # into which each replica divides its rows
 
 
 @dataclasses.dataclass(frozen=True)
 class Trial:
-    """What a batch that fits takes."""
+    """What an update by a batch that fits takes."""
 
     peak_gb: float
-    seconds: float  # of an update
+    seconds: float
 
 
-Prober = Callable[[int], Trial | None]  # of a batch_tokens; None: it does not fit
+Prober = Callable[[int], Trial | None]  # tries a batch_tokens; None: it does not fit
 
 
 def fit_batch_tokens(
@@ -53,26 +83,30 @@ def fit_batch_tokens(
     """Returns the largest `batch_tokens` of a run that fits, and prints the trials.
 
     Args:
-        problem: of the run.
-        config: of the run; names data and vocabularies.
-        hparams: all but `batch_tokens` count.
+        problem: the problem to train on.
+        config: names data and vocabularies.
+        hparams: the hyper-parameters; `batch_tokens` does not count.
         simulate_devices: see `make_strategy`.
-        memory_gb: that the process may take on the CPU, or one GPU's share; None: what
-            the machine has free, or all of the GPU.
-        micro_batches: of each replica.
+        memory_gb: what the process may take on the CPU, or of each GPU; None: all that
+            is free.
+        micro_batches: into which each replica divides its rows.
 
     Raises:
         UserError: not even the smallest batch fits.
     """
-    index = RecordIndex.open(Path(config.data_dir), problem.data_name, "train")
+    index = RecordIndex.open(
+        Path(config.data_dir), problem.data_name, "train", problem.reverse
+    )
     lengths = index.source_length, index.target_length
     source, target = config.vocab_sizes
     if memory_gb is None:
         memory_gb = math.inf if _has_gpu(simulate_devices) else free_memory() / 1e9
 
     def probe(batch_tokens: int) -> Trial | None:
-        plan = batch_plan(hparams.bucketing, *lengths, batch_tokens, config.seed)
-        rows, *sides = largest_shape(plan, problem.reverse)
+        plan = batch_plan(
+            hparams.bucketing, *lengths, batch_tokens, config.seed, index.swapped
+        )
+        rows, *sides = plan.largest_shape()
         spec = Spec(
             hparams=dataclasses.asdict(hparams.override(batch_tokens=batch_tokens)),
             source_vocab_size=source,
@@ -82,19 +116,24 @@ def fit_batch_tokens(
             memory_gb=memory_gb,
             micro_batches=micro_batches,
         )
-        return _run(spec)
+        trial = _run(spec)
+        result = "does not fit"
+        if trial:
+            result = f"{trial.peak_gb:>8.2f}  {trial.seconds:>8.2f}"
+        say(f"{batch_tokens:>12}  {result}")
+        return trial
 
     longest = max(int(side.max()) for side in lengths)
     everything = max(int(side.sum()) for side in lengths)
-    _say(f"{'batch_tokens':>12}  {'peak GB':>8}  {'s/update':>8}")
+    say(f"{'batch_tokens':>12}  {'peak GB':>8}  {'s/update':>8}")
     sizes = _sizes(max(longest, _SMALLEST), everything)
-    batch_tokens = largest_fitting(sizes, _printed(probe))
+    batch_tokens = largest_fitting(sizes, probe)
     if batch_tokens is None:
         raise UserError(
             f"--batch_tokens auto: not even {sizes[0]} tokens fit into {memory_gb:.1f} "
             "GB; take a smaller model, or a problem with a lower max_length"
         )
-    _say(f"batch_tokens {batch_tokens}, the largest that fits with {RESERVE:.0%} more")
+    say(f"batch_tokens {batch_tokens}, the largest that fits with {RESERVE:.0%} more")
     return batch_tokens
 
 
@@ -129,30 +168,16 @@ def _sizes(smallest: int, largest: int) -> list[int]:
     return [round(smallest * 2 ** (i / _STEPS_PER_DOUBLING)) for i in range(count + 1)]
 
 
-def _printed(probe: Prober) -> Prober:
-    """Returns the prober as one that prints a table row for each trial."""
-
-    def printed(batch_tokens: int) -> Trial | None:
-        trial = probe(batch_tokens)
-        if trial:
-            _say(f"{batch_tokens:>12}  {trial.peak_gb:>8.2f}  {trial.seconds:>8.2f}")
-        else:
-            _say(f"{batch_tokens:>12}  does not fit")
-        return trial
-
-    return printed
-
-
 def _run(spec: Spec) -> Trial | None:
-    """Runs a trial in a process of its own."""
+    """Runs a trial in another process."""
     process = subprocess.run(
-        [sys.executable, "-m", "t2t_keras.training.fit_probe"],
+        [sys.executable, "-m", "t2t_keras.training.fit_memory"],
         input=json.dumps(dataclasses.asdict(spec)),
         capture_output=True,
         text=True,
         check=False,
     )
-    # Or the system has killed it, as it does when memory runs out.
+    # -9: the system has killed it, as it does when memory runs out.
     if process.returncode in (DOES_NOT_FIT, -9):
         return None
     if process.returncode:
@@ -165,5 +190,59 @@ def _has_gpu(simulate_devices: int) -> bool:
     return not simulate_devices and bool(tf.config.list_physical_devices("GPU"))
 
 
-def _say(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
+def main() -> int:
+    """Runs the trial that standard input describes; returns the exit status."""
+    spec = Spec(**json.load(sys.stdin))
+    on_cpu = spec.simulate_devices or not tf.config.list_physical_devices("GPU")
+    if on_cpu:
+        watcher = threading.Thread(target=_watch, args=[spec.memory_gb], daemon=True)
+        watcher.start()
+    try:
+        seconds = _update(spec)
+    except tf.errors.ResourceExhaustedError:
+        return DOES_NOT_FIT
+    peak = _host_peak_gb() if on_cpu else _device_peak_gb()
+    if peak > spec.memory_gb:
+        return DOES_NOT_FIT
+    print(json.dumps({"peak_gb": peak, "seconds": seconds}))
+    return 0
+
+
+def _update(spec: Spec) -> float:
+    """Updates a fresh model twice; returns the seconds of the second update."""
+    hparams = HParams.from_dict(spec.hparams)
+    strategy = make_strategy(spec.simulate_devices)
+    with strategy.scope():
+        model = Transformer(hparams, spec.source_vocab_size, spec.target_vocab_size)
+        optimizer = make_optimizer(model_variables(model), hparams)
+        step = TrainStep(model, optimizer, strategy, 0, spec.micro_batches)
+    batch = synthetic_batch(strategy, spec.shape, spec.micro_batches)
+    for number in range(2):  # the first one also traces
+        start = time.monotonic()
+        result = step.update(batch, tf.constant(number, tf.int64), tf.constant(1e-6))
+        float(result.loss_sum)
+    return time.monotonic() - start
+
+
+def _watch(memory_gb: float) -> None:
+    """Ends the process when it takes too much, before the system has to."""
+    while _host_peak_gb() <= memory_gb:
+        time.sleep(_POLL_SECONDS)
+    os._exit(DOES_NOT_FIT)
+
+
+def _host_peak_gb() -> float:
+    """Returns the most memory that this process has had, as Linux counts it."""
+    status = Path("/proc/self/status").read_text()
+    return int(re.search(r"VmHWM:\s+(\d+) kB", status)[1]) * 1024 / 1e9
+
+
+def _device_peak_gb() -> float:
+    """Returns the most memory that was taken on any GPU."""
+    gpus = [gpu.name for gpu in tf.config.list_logical_devices("GPU")]
+    get = tf.config.experimental.get_memory_info
+    return max(get(name.removeprefix("/device:"))["peak"] for name in gpus) / 1e9
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -16,10 +16,8 @@ from t2t_keras.errors import UserError
 from t2t_keras.hparam import HParams
 from t2t_keras.problem import Problem
 from t2t_keras.training.checkpoint import remove_incomplete
-from t2t_keras.training.cluster import Cluster
 from t2t_keras.training.fine_tune import find_weights
 from t2t_keras.training.fit_memory import fit_batch_tokens
-from t2t_keras.training.largest_batch import largest_shape
 from t2t_keras.training.memory import refuse_too_large
 from t2t_keras.training.options import TrainOptions
 from t2t_keras.training.run_dir import (
@@ -28,28 +26,27 @@ from t2t_keras.training.run_dir import (
     config_for,
     training_lock,
 )
-from t2t_keras.training.strategy import make_strategy
-from t2t_keras.training.train_split import TrainSplit
-from t2t_keras.training.trainer import Trainer
+from t2t_keras.training.strategy import Cluster, make_strategy
+from t2t_keras.training.trainer import Trainer, TrainSplit
 
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TrainResult:
-    """How a training has ended; a figure is None where there was nothing to measure.
+    """How a training has ended; a metric is None where there was nothing to measure.
 
     Attributes:
         step: the number of updates done.
         stopped_by: "train_steps", "patience", "max_minutes", "SIGTERM" or "SIGINT".
-        loss: for each target token, label-smoothed, so that it is above `dev_loss`; of
-            the steps last reported.
-        target_tokens_per_s: likewise.
+        loss: for each target token, with label smoothing (so it is above `dev_loss`),
+            over the steps that were reported last.
+        target_tokens_per_s: over the same steps.
         dev_loss: at the last evaluation, without label smoothing.
         dev_metrics: at the last evaluation: BLEU or F1, by name.
-        dev_best: the figures of the best evaluation, with its "step".
-        dev_average: those of the average of the last checkpoints.
-        dev_ema: those of the moving average of the weights.
+        dev_best: the metrics of the best evaluation, with its "step".
+        dev_average: the metrics of the average of the last checkpoints.
+        dev_ema: the metrics of the moving average of the weights.
         cluster: the processes that have trained together, if there were several
             (TF_CONFIG). All have the same `step` and `stopped_by`.
     """
@@ -72,7 +69,7 @@ class TrainResult:
         return self.cluster.is_chief
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns the figures by name: what `t2t train --json` prints."""
+        """Returns the metrics by name: what `t2t train --json` prints."""
         names = [field.name for field in dataclasses.fields(self)]
         return {name: getattr(self, name) for name in names if name != "cluster"}
 
@@ -124,7 +121,7 @@ def train(
         options: how the run is watched, kept and ended; None: `TrainOptions()`.
 
     Returns:
-        The last figures, and what ended the training.
+        The last metrics, and what ended the training.
 
     Raises:
         UserError: a name, a value or the data are not there or do not go together; the
@@ -177,20 +174,20 @@ def train(
         RunDirectory.refuse_other_settings(output_dir, config, chosen)
         split = TrainSplit.open(task, config, chosen)
         if not any("GPU" in name for name in strategy.extended.worker_devices):
-            shape = largest_shape(split.plan, task.reverse)
+            shape = split.plan.largest_shape()
             refuse_too_large(chosen, config.vocab_sizes, shape, parts)
         cluster = Cluster.of(strategy)
         with cluster.watched():
             run = _run_directory(output_dir, config, chosen, cluster)
             trainer = Trainer(run, strategy, options or TrainOptions(), split)
-            figures = trainer.train()
+            metrics = trainer.train()
     names = {field.name for field in dataclasses.fields(TrainResult)}
-    known = {name: value for name, value in figures.items() if name in names}
+    known = {name: value for name, value in metrics.items() if name in names}
     return TrainResult(**known, cluster=cluster)
 
 
 def _alone(output_dir: str | Path) -> contextlib.AbstractContextManager[None]:
-    """Keeps other trainings away; of several processes only the chief writes."""
+    """Keeps other trainings out of the directory; only the chief holds the lock."""
     if Cluster.from_environment().is_chief:
         return training_lock(output_dir)
     return contextlib.nullcontext()
@@ -198,15 +195,15 @@ def _alone(output_dir: str | Path) -> contextlib.AbstractContextManager[None]:
 
 @contextlib.contextmanager
 def _disk_errors(output_dir: str | Path) -> Iterator[None]:
-    """Says in one sentence that there is no space left, whoever notices it.
+    """Explains any error that the system raises when no space is left.
 
     Raises:
-        UserError: there is none.
+        UserError: there is no space left.
     """
     try:
         yield
     except (OSError, tf.errors.OpError) as error:
-        # TensorFlow's errors have the system's text, and no number that is its own.
+        # TensorFlow's errors have the system's text, but not its error number.
         reasons = [os.strerror(number) for number in _NO_SPACE]
         reason = next((text for text in reasons if text in str(error)), None)
         if reason is None:
@@ -223,11 +220,12 @@ def _run_directory(
     """Makes or opens the run directory; of several processes only the chief writes."""
     if cluster.is_chief:
         run = RunDirectory.create(path, config, hparams)
-        remove_incomplete(run.path, ["model.ckpt", "best.ckpt"])
-        cluster.wait()
+        remove_incomplete(run.path, ["model.ckpt-", "best.ckpt-"])
+        cluster.barrier()
         return run
-    cluster.wait()
-    return RunDirectory.join(path, config, hparams)
+    cluster.barrier()
+    RunDirectory.refuse_other_settings(path, config, hparams)
+    return RunDirectory(path)
 
 
 def _fitting_batch_tokens(
@@ -237,7 +235,7 @@ def _fitting_batch_tokens(
     hparams: HParams,
     **limits: Any,
 ) -> int:
-    """Finds what fits; a run goes on with what was found before."""
+    """Returns the largest batch that fits; a run goes on with what it has found."""
     if (output_dir / "config.json").exists():
         return RunDirectory(output_dir).hparams.batch_tokens
     if Cluster.from_environment().size > 1:

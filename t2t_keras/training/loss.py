@@ -1,28 +1,27 @@
 """Label-smoothed cross-entropy (5.4)."""
 
-from typing import Any
-
 from keras import ops
 
+from t2t_keras.backend import Tensor
 from t2t_keras.model.transformer import PAD
 
 
-def cross_entropies(logits: Any, labels: Any, smoothing: float) -> Any:
-    """Cross-entropy to targets of 1 - smoothing on the label, the rest spread evenly.
+def cross_entropies(logits: Tensor, labels: Tensor, smoothing: float) -> Tensor:
+    """Returns the cross-entropy to label-smoothed targets, and that to the labels.
 
-    Each of the other V - 1 ids gets u = smoothing / (V - 1). As the probabilities of
-    the targets add up to one,
+    The target is 1 - smoothing on the label and u = smoothing / (V - 1) on each of the
+    other V - 1 ids. As the probabilities of the target add up to one,
 
         loss = logsumexp(logits) - (1 - smoothing - u) logit[label] - u sum(logits),
 
     which needs no array of soft targets. tensor2tensor subtracts the entropy of the
-    targets, a constant; here it is left in. The negative log-likelihood of the label,
+    target, a constant; here it is left in. The negative log-likelihood of the label,
     logsumexp(logits) - logit[label], costs nothing beside it.
 
     Args:
         logits: float32 [N, V]
         labels: int [N]
-        smoothing: the mass taken from the label.
+        smoothing: the probability taken from the label.
 
     Returns:
         float32 [N, 2]: the label-smoothed loss, and the negative log-likelihood, which
@@ -31,7 +30,7 @@ def cross_entropies(logits: Any, labels: Any, smoothing: float) -> Any:
     rest = smoothing / (logits.shape[-1] - 1)
 
     @ops.custom_gradient
-    def loss(logits: Any) -> tuple[Any, Any]:
+    def loss(logits: Tensor) -> tuple[Tensor, Tensor]:
         log_normaliser = ops.logsumexp(logits, axis=-1)
         at_label = ops.take_along_axis(logits, labels[:, None], axis=-1)[:, 0]
         value = log_normaliser - (1.0 - smoothing - rest) * at_label
@@ -39,7 +38,7 @@ def cross_entropies(logits: Any, labels: Any, smoothing: float) -> Any:
             value = value - rest * ops.sum(logits, axis=-1)
         both = ops.stack([value, log_normaliser - at_label], axis=-1)
 
-        def grad(upstream: Any) -> Any:
+        def grad(upstream: Tensor) -> Tensor:
             """softmax(logits) - targets, times the upstream gradient of the loss."""
             softmax = ops.exp(logits - log_normaliser[:, None])
             ids = ops.arange(logits.shape[-1])[None, :]
@@ -53,8 +52,8 @@ def cross_entropies(logits: Any, labels: Any, smoothing: float) -> Any:
 
 
 def summed_cross_entropies(
-    logits: Any, target: Any, smoothing: float
-) -> tuple[Any, Any]:
+    logits: Tensor, target: Tensor, smoothing: float
+) -> tuple[Tensor, Tensor]:
     """Returns both cross-entropies, scalars, summed over the tokens of target.
 
     Args:
@@ -73,12 +72,12 @@ def summed_cross_entropies(
     )
 
 
-def count_tokens(target: Any) -> Any:
+def count_tokens(target: Tensor) -> Tensor:
     """Returns the number of target tokens, EOS included, as float32."""
     return ops.sum(ops.cast(ops.not_equal(target, PAD), "float32"))
 
 
-def sum_over_tokens(per_token: Any, target: Any) -> Any:
+def sum_over_tokens(per_token: Tensor, target: Tensor) -> Tensor:
     """Returns the sum of [B, T] values over the tokens of target [B, T]."""
     is_token = ops.cast(ops.not_equal(target, PAD), "float32")
     return ops.sum(ops.reshape(per_token, ops.shape(target)) * is_token)

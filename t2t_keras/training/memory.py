@@ -1,19 +1,52 @@
-"""The memory that a training takes at least, and what the machine has free."""
+"""Whether a training fits into memory: its largest batch, and the memory that is free.
+
+On the CPU a batch that certainly does not fit is refused by arithmetic; anywhere the
+largest batch is run once before the first step.
+"""
 
 import math
 import re
 from collections.abc import Iterator
 from pathlib import Path
 
+import tensorflow as tf
+
 from t2t_keras.analysis.memory import memory_per_batch
 from t2t_keras.analysis.parameters import count_parameters
+from t2t_keras.data.pipeline import rows_per_replica
 from t2t_keras.errors import UserError
 from t2t_keras.hparam import HParams
+from t2t_keras.training.strategy import distribute, own_replicas
 
-# Of the activations and logits of `memory_per_batch`. Peaks of processes, less what
-# they have without a batch, were 0.98 to 1.16 of them (float32, four shapes that are
-# mostly logits, attention weights or feed-forward layers).
+# The share of `memory_per_batch`'s activations and logits. Measured, the peaks of
+# processes, less what they have without a batch, were 0.98 to 1.16 times as much
+# (float32, four shapes: mostly logits, attention weights or feed-forward layers).
 _SURELY_TAKEN = 0.7
+
+
+def synthetic_batch(
+    strategy: tf.distribute.Strategy,
+    shape: tuple[int, int, int],
+    micro_batches: int = 1,
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """Returns a distributed batch (source [rows, S], target [rows, T]) of one id.
+
+    Args:
+        strategy: has the replicas that share the rows.
+        shape: (rows, S, T).
+        micro_batches: into how many each replica divides its rows.
+    """
+    rows, *lengths = shape
+    own = own_replicas(strategy)
+    sides = [
+        rows_per_replica(
+            tf.fill([rows, length], 2), strategy.num_replicas_in_sync, micro_batches
+        )[own.start : own.stop]
+        for length in lengths
+    ]
+    parts = tf.data.Dataset.from_tensor_slices(tuple(sides))
+    (batch,) = distribute(strategy, parts)
+    return batch
 
 
 def refuse_too_large(
@@ -33,7 +66,7 @@ def refuse_too_large(
         parts: into which its rows are divided, replicas times micro-batches.
 
     Raises:
-        UserError: its estimate is more than what is free.
+        UserError: the batch certainly takes more than what is free.
     """
     need = least_memory(hparams, vocab_sizes, shape, parts)
     free = free_memory()
@@ -62,7 +95,7 @@ def least_memory(
     shape: tuple[int, int, int],
     parts: int = 1,
 ) -> float:
-    """Returns the bytes that an update certainly takes; arguments as above."""
+    """Returns the bytes that an update certainly takes; see `refuse_too_large`."""
     rows, source, target = shape
     # Both sides of the shorter length, and one replica: to stay below the truth.
     length = min(source, target)
@@ -73,7 +106,7 @@ def least_memory(
         length,
         replicas=parts,
     )
-    state = memory["weights"] + memory["adam"]
+    state = memory["weights"] + memory[hparams.optimizer]
     return state + _SURELY_TAKEN * (memory["activations"] + memory["logits"])
 
 

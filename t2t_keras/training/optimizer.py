@@ -1,27 +1,62 @@
-"""Adam (5.3), with one fused operation for each variable."""
+"""The optimizer (5.3): the learning rate, the update of the weights, their average.
 
-from collections.abc import Sequence
+An optimizer has `variables`, its state by name in a checkpoint, and `apply`, which
+updates the weights. To add one, write its class here, enter it in `OPTIMIZERS` and name
+it in `HParams.optimizer`.
+
+All of them run in replica context with the same all-reduced gradients on every replica,
+which updates its own copy of weights and state. Keras's optimizers cannot do that: in
+replica context their `apply` all-reduces the gradients once more, and then leaves the
+replica context, which is not allowed in the `tf.cond` that skips a float16 update. The
+tests hold AdamW and Adafactor against those of Keras.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
 
 import tensorflow as tf
 
 from t2t_keras.hparam import HParams
+from t2t_keras.training.checkpoint import slot_name
+
+_FACTORS: dict[str, Callable[[HParams, int], float]] = {
+    "constant": lambda hparams, step: 1.0,
+    "linear_warmup": lambda hparams, step: min(1.0, step / hparams.warmup_steps),
+    "rsqrt_decay": lambda hparams, step: max(step, hparams.warmup_steps) ** -0.5,
+    # As rsqrt_decay, but one at the end of the warm-up: learning_rate is the peak.
+    "rsqrt_normalized_decay": lambda hparams, step: (
+        max(1.0, step / hparams.warmup_steps) ** -0.5
+    ),
+    "rsqrt_hidden_size": lambda hparams, step: hparams.d_model**-0.5,
+}
 
 
-class Adam:
-    """Adam as the authors' code applies it.
+def learning_rate(hparams: HParams, step: int) -> float:
+    """Returns `hparams.learning_rate` times the factors that `schedule` names.
 
-    With t counted from 1: w -= lr * sqrt(1 - beta2^t) / (1 - beta1^t) * m / (sqrt(v) +
-    epsilon). Create it in the scope of the strategy and apply it in each replica, with
-    the same gradients everywhere: every replica updates its own copy.
+    The paper's linear_warmup * rsqrt_decay * rsqrt_hidden_size is its
+    d_model^-0.5 * min(step^-0.5, step * warmup_steps^-1.5). tensor2tensor writes it
+    with the factor "constant", its name for what is `learning_rate` here; with
+    "constant*linear_warmup" the learning rate stays constant after the warm-up.
+
+    Args:
+        hparams: `learning_rate`, `schedule`, `warmup_steps`, `d_model`.
+        step: of the update, counted from 1, as in the paper. (tensor2tensor counts the
+            steps of a product from 0: its first update has a learning rate of 0.)
+    """
+    factors = (_FACTORS[name] for name in hparams.schedule.split("*"))
+    return hparams.learning_rate * math.prod(f(hparams, step) for f in factors)
+
+
+class Optimizer(Protocol):
+    """What the trainer, the training step and checkpoints know of an optimizer.
+
+    Attributes:
+        variables: its state by the names in a checkpoint.
     """
 
-    def __init__(self, weights: Sequence[tf.Variable], hparams: HParams) -> None:
-        self._weights = weights
-        self._beta1 = hparams.adam_beta1
-        self._beta2 = hparams.adam_beta2
-        self._epsilon = hparams.adam_epsilon
-        self.first_moments = [tf.Variable(tf.zeros_like(w)) for w in weights]
-        self.second_moments = [tf.Variable(tf.zeros_like(w)) for w in weights]
+    variables: Mapping[str, tf.Variable]
 
     def apply(
         self, gradients: Sequence[tf.Tensor], learning_rate: tf.Tensor, step: tf.Tensor
@@ -29,18 +64,51 @@ class Adam:
         """Updates the weights, in replica context.
 
         Args:
-            gradients: one for each weight, dense.
+            gradients: one dense gradient for each weight, the same on every replica.
             learning_rate: float32 scalar.
             step: float32 scalar, of this update, counted from 1.
         """
-        slots = zip(
+
+
+def make_optimizer(weights: Mapping[str, tf.Variable], hparams: HParams) -> Optimizer:
+    """Returns the optimizer that `hparams.optimizer` names.
+
+    Call it in the scope of the strategy, so that every replica has its own state.
+
+    Args:
+        weights: the weights by their names in a checkpoint.
+        hparams: `optimizer` and the constants that it takes.
+    """
+    return OPTIMIZERS[hparams.optimizer](weights, hparams)
+
+
+class Adam:
+    """Adam as the authors' code applies it, one fused operation for each weight.
+
+    With t counted from 1: w -= lr * sqrt(1 - beta2^t) / (1 - beta1^t) * m / (sqrt(v) +
+    epsilon).
+    """
+
+    def __init__(self, weights: Mapping[str, tf.Variable], hparams: HParams) -> None:
+        self._weights = list(weights.values())
+        self._beta1 = hparams.adam_beta1
+        self._beta2 = hparams.adam_beta2
+        self._epsilon = hparams.adam_epsilon
+        self._first_moments = _slots("adam/m", weights)
+        self._second_moments = _slots("adam/v", weights)
+        self.variables = self._first_moments | self._second_moments
+
+    def apply(
+        self, gradients: Sequence[tf.Tensor], learning_rate: tf.Tensor, step: tf.Tensor
+    ) -> None:
+        """Updates the weights; see `Optimizer.apply`."""
+        for weight, first, second, gradient in zip(
             self._weights,
-            self.first_moments,
-            self.second_moments,
+            self._first_moments.values(),
+            self._second_moments.values(),
             gradients,
             strict=True,
-        )
-        for weight, first, second, gradient in slots:
+        ):
             tf.raw_ops.ResourceApplyAdam(
                 var=weight.handle,
                 m=first.handle,
@@ -53,3 +121,150 @@ class Adam:
                 epsilon=self._epsilon,
                 grad=gradient,
             )
+
+
+class AdamW(Adam):
+    """Adam with decoupled weight decay (Loshchilov and Hutter, 2019).
+
+    Before each update of Adam, w -= lr * `weight_decay` * w for every matrix. Vectors,
+    which are biases and the scales of layer normalisation, do not decay.
+    """
+
+    def __init__(self, weights: Mapping[str, tf.Variable], hparams: HParams) -> None:
+        super().__init__(weights, hparams)
+        self._decay = hparams.weight_decay
+
+    def apply(
+        self, gradients: Sequence[tf.Tensor], learning_rate: tf.Tensor, step: tf.Tensor
+    ) -> None:
+        """Updates the weights; see `Optimizer.apply`."""
+        for weight in self._weights:
+            if len(weight.shape) >= 2:
+                _add(weight, -learning_rate * self._decay * weight)
+        super().apply(gradients, learning_rate, step)
+
+
+class Adafactor:
+    """Adafactor (Shazeer and Stern, 2018), with Keras's constants.
+
+    There is no first moment, and the second moment of a matrix is the outer product of
+    the means of its rows and of its columns: the state takes next to no memory. (Keras
+    keeps the product as well, as large as the weights.) An update is as large as the
+    weight, in root mean square, times the learning rate, which is at most step^-0.5.
+    """
+
+    _DECAY_EXPONENT = -0.8  # of the step; the decay of the second moment grows to 1
+    _SQUARE_EPSILON = 1e-30  # added to squared gradients
+    _SMALLEST_WEIGHT = 1e-3  # that an update is relative to
+    _CLIP_THRESHOLD = 1.0  # on the root mean square of an update
+
+    def __init__(self, weights: Mapping[str, tf.Variable], hparams: HParams) -> None:
+        del hparams  # its constants are those of the article
+        self._weights = weights
+        matrices = {k: w for k, w in weights.items() if len(w.shape) >= 2}
+        vectors = {k: w for k, w in weights.items() if k not in matrices}
+        self.variables = (
+            _slots("adafactor/rows", matrices, lambda s: s[:-1])
+            | _slots("adafactor/columns", matrices, lambda s: s[:-2] + s[-1:])
+            | _slots("adafactor/v", vectors)
+        )
+
+    def apply(
+        self, gradients: Sequence[tf.Tensor], learning_rate: tf.Tensor, step: tf.Tensor
+    ) -> None:
+        """Updates the weights; see `Optimizer.apply`."""
+        fresh = step**self._DECAY_EXPONENT  # the share of the new squared gradients
+        rate = tf.minimum(learning_rate, step**-0.5)
+        for (name, weight), gradient in zip(
+            self._weights.items(), gradients, strict=True
+        ):
+            update = gradient * self._inverse_root(name, gradient, fresh)
+            update /= tf.maximum(1.0, _rms(update) / self._CLIP_THRESHOLD)
+            size = tf.maximum(self._SMALLEST_WEIGHT, _rms(weight))
+            _add(weight, -rate * size * update)
+
+    def _inverse_root(
+        self, name: str, gradient: tf.Tensor, fresh: tf.Tensor
+    ) -> tf.Tensor:
+        """Updates a weight's second moment v and returns 1 / sqrt(v).
+
+        The roots of both factors are taken before they are multiplied: the product of
+        a row without gradients, of tokens that no batch had, is too small for float32.
+        """
+        square = tf.square(gradient) + self._SQUARE_EPSILON
+
+        def averaged(kind: str, value: tf.Tensor) -> tf.Tensor:
+            moment = self.variables[slot_name(kind, name)]
+            _add(moment, fresh * (value - moment))
+            return moment.read_value()
+
+        if len(gradient.shape) < 2:
+            return tf.math.rsqrt(averaged("adafactor/v", square))
+        rows = averaged("adafactor/rows", tf.reduce_mean(square, axis=-1))
+        columns = averaged("adafactor/columns", tf.reduce_mean(square, axis=-2))
+        rows /= tf.reduce_mean(rows, axis=-1, keepdims=True)
+        return tf.math.rsqrt(rows)[..., :, None] * tf.math.rsqrt(columns)[..., None, :]
+
+
+OPTIMIZERS: dict[str, Callable[[Mapping[str, tf.Variable], HParams], Optimizer]] = {
+    "adam": Adam,
+    "adamw": AdamW,
+    "adafactor": Adafactor,
+}
+
+
+class MovingAverage:
+    """The exponential moving average of the weights: an average without checkpoints.
+
+    average += (1 - decay_t) * (weight - average), with t counted from 1 and decay_t =
+    min(`decay`, (t - 1) / (t + 9)): the first average is the weights after the first
+    update, and early ones forget the beginning at once.
+
+    Create it in the scope of the strategy; each replica updates its own copy.
+
+    Args:
+        weights: the weights by their names in a checkpoint.
+        decay: `HParams.ema_decay`.
+
+    Attributes:
+        averages: the moving averages by the names of their weights.
+        variables: the same by their own names in a checkpoint.
+    """
+
+    def __init__(self, weights: Mapping[str, tf.Variable], decay: float) -> None:
+        self._weights = weights
+        self._decay = decay
+        self.variables = _slots("ema", weights)
+        self.averages = dict(zip(weights, self.variables.values(), strict=True))
+
+    def update(self, step: tf.Tensor) -> None:
+        """Follows an update of the weights, in replica context.
+
+        Args:
+            step: float32 scalar, of that update, counted from 1.
+        """
+        share = 1 - tf.minimum(self._decay, (step - 1) / (step + 9))
+        for name, average in self.averages.items():
+            _add(average, share * (self._weights[name] - average))
+
+
+def _slots(
+    kind: str,
+    weights: Mapping[str, tf.Variable],
+    shape: Callable[[tf.TensorShape], tf.TensorShape] = lambda shape: shape,
+) -> dict[str, tf.Variable]:
+    """Returns a variable of zeros for each weight, by its name in a checkpoint."""
+    return {
+        slot_name(kind, name): tf.Variable(tf.zeros(shape(weight.shape)))
+        for name, weight in weights.items()
+    }
+
+
+def _rms(x: tf.Tensor) -> tf.Tensor:
+    """Returns the root mean square."""
+    return tf.sqrt(tf.reduce_mean(tf.square(x)))
+
+
+def _add(variable: tf.Variable, value: tf.Tensor) -> None:
+    # A replica may not call `assign_add` on a mirrored variable.
+    tf.raw_ops.AssignAddVariableOp(resource=variable.handle, value=value)

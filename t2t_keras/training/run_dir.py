@@ -6,7 +6,6 @@ vocab.*         copies of the vocabularies
 model.ckpt-*    checkpoints (see `checkpoint`)
 best.ckpt-*     weights of the one that was best on dev
 average.ckpt-*  averages of checkpoints
-train.lock      held by the process that trains here
 metrics.jsonl   one line for every report and evaluation, and TensorBoard's events
 train.lock      locked by the process that trains here
 """
@@ -36,8 +35,8 @@ from t2t_keras.text.tokenizer import Tokenizer
 from t2t_keras.training.checkpoint import (
     Checkpoint,
     CheckpointDirectory,
-    ema_variables,
     model_variables,
+    slot_name,
 )
 
 
@@ -142,17 +141,6 @@ class RunDirectory:
         if (Path(path) / "config.json").exists():
             cls(path)._refuse_difference(config, hparams)
 
-    @classmethod
-    def join(cls, path: str | Path, config: RunConfig, hparams: HParams) -> Self:
-        """Opens what the chief of several processes has just made, or opened.
-
-        Raises:
-            UserError: this process has other settings, or does not see the directory.
-        """
-        run = cls(path)
-        run._refuse_difference(config, hparams)
-        return run
-
     @property
     def problem(self) -> Problem:
         """The problem that the run is about, with the symbols of its data."""
@@ -209,7 +197,7 @@ class RunDirectory:
         if checkpoint == "ema":
             if not self.hparams.ema_decay:
                 raise UserError(f"--checkpoint ema: {self.path} has no ema_decay")
-            weights = ema_variables(weights, weights.values())
+            weights = {slot_name("ema", name): v for name, v in weights.items()}
             checkpoint = "latest"
         Checkpoint(self.checkpoints.find(checkpoint)).restore(weights)
 

@@ -1,4 +1,10 @@
-"""One step of training on all replicas: forward, backward, reduce, update."""
+"""One step of training: loss and gradients, summed, all-reduced and applied.
+
+Gradients, loss and token counts are summed over micro-batches and replicas, and only
+then divided: a mean for each part, averaged afterwards, would weigh the tokens of short
+sentences more. So eight replicas, one with eight micro-batches and one big batch are
+the same thing.
+"""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -6,28 +12,19 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from t2t_keras.model.transformer import Transformer
+from t2t_keras.training.checkpoint import model_variables
 from t2t_keras.training.loss import count_tokens, summed_cross_entropies
-from t2t_keras.training.loss_scale import LossScale
-from t2t_keras.training.optimizer import Adam
+from t2t_keras.training.optimizer import MovingAverage, Optimizer
 from t2t_keras.training.strategy import batch_spec
 
-
-class StepResult(NamedTuple):
-    """What a step reports; sums are over all replicas and micro-batches."""
-
-    loss_sum: tf.Tensor  # of label-smoothed cross-entropy
-    nll_sum: tf.Tensor  # negative log-likelihood: the same without label smoothing
-    source_tokens: tf.Tensor
-    target_tokens: tf.Tensor
-    positions: tf.Tensor  # of both sides, padding included
-    gradient_norm: tf.Tensor  # of the mean gradient, before clipping; 0 if skipped
-    skipped: tf.Tensor  # 1 if float16 overflowed and the update was left out, else 0
+DOUBLE_AFTER = 2000  # updates since the loss scale changed
+SMALLEST = 2.0**-24  # loss scale, below which the gradient itself is not finite
 
 
-class _Sums(NamedTuple):
-    """What is added up over micro-batches and replicas."""
+class Sums(NamedTuple):
+    """Sums over the target tokens of a micro-batch, a replica's rows or a batch."""
 
-    gradients: list[tf.Tensor]  # of the summed loss, times the loss scale
+    gradients: list[tf.Tensor]  # of the label-smoothed loss times the loss scale
     loss: tf.Tensor
     source_tokens: tf.Tensor
     target_tokens: tf.Tensor
@@ -35,57 +32,70 @@ class _Sums(NamedTuple):
     nll: tf.Tensor
 
 
-def loss_sums(
-    model: Transformer,
-    source: tf.Tensor,
-    target: tf.Tensor,
-    seed: tf.Tensor | None,
-) -> tuple[tf.Tensor, tf.Tensor]:
-    """Returns what `summed_cross_entropies` does for source [B, S], target [B, T]."""
-    logits = model(source, target, seed=seed)
-    return summed_cross_entropies(logits, target, model.hparams.label_smoothing)
+class StepResult(NamedTuple):
+    """What a step reports; sums are over all replicas and micro-batches."""
+
+    loss_sum: tf.Tensor  # label-smoothed cross-entropy
+    nll_sum: tf.Tensor  # negative log-likelihood: the same without label smoothing
+    source_tokens: tf.Tensor
+    target_tokens: tf.Tensor
+    positions: tf.Tensor  # of both sides, padding included
+    gradient_norm: tf.Tensor  # of the mean gradient, before clipping; 0 if skipped
+    skipped: tf.Tensor  # 1 if float16 overflowed and the update was skipped, else 0
 
 
 class TrainStep:
     """The update of a model's weights by one batch.
 
-    Gradients, loss and token counts are summed over micro-batches and replicas, and
-    only then divided: a mean for each part, averaged afterwards, would weigh the tokens
-    of short sentences more. So eight replicas, one with eight micro-batches and one big
-    batch are the same thing.
-
     Create it in the scope of the strategy.
 
     Args:
-        model: whose `hparams` say how to clip and what to compute in.
-        optimizer: of its weights.
-        strategy: on whose replicas to run.
+        model: its `hparams` say how to clip, what to compute in, and whether to keep a
+            moving average of the weights.
+        optimizer: updates the model's weights.
+        strategy: has the replicas.
         seed: of dropout.
         micro_batches: into which each replica's rows are divided, to take the memory of
             one of them.
+
+    Attributes:
+        update: (batch, step, learning rate) -> `StepResult`; see `_update`.
+        dry_run: (batch, step) -> `StepResult`; computes gradients and leaves the
+            weights.
+        loss_scale: the dynamic loss scale, or None where float16 is not computed in.
+        ema: the moving average of the weights, or None.
     """
 
     def __init__(
         self,
         model: Transformer,
-        optimizer: Adam,
+        optimizer: Optimizer,
         strategy: tf.distribute.Strategy,
         seed: int,
         micro_batches: int = 1,
     ) -> None:
+        weights, hparams = model_variables(model), model.hparams
         self._model = model
-        self._weights = [weight.value for weight in model.trainable_variables]
+        self._weights = list(weights.values())
         self._optimizer = optimizer
         self._strategy = strategy
         self._seed = seed
         self._micro_batches = micro_batches
-        self._clip_norm = model.hparams.clip_norm
-        in_float16 = model.hparams.compute_dtype == "float16"
-        self.loss_scale = LossScale() if in_float16 else None
+        self._clip_norm = hparams.clip_norm
+        self.loss_scale = LossScale() if hparams.compute_dtype == "float16" else None
+        self.ema = None
+        if hparams.ema_decay:
+            self.ema = MovingAverage(weights, hparams.ema_decay)
         batch, step = batch_spec(strategy), tf.TensorSpec([], tf.int64)
         rate = tf.TensorSpec([], tf.float32)
         self.update = tf.function(self._update, input_signature=[batch, step, rate])
         self.dry_run = tf.function(self._dry_run, input_signature=[batch, step])
+
+    @property
+    def variables(self) -> dict[str, tf.Variable]:
+        """The state beside the weights, by the names in a checkpoint."""
+        parts = (self._optimizer, self.ema, self.loss_scale)
+        return {k: v for part in parts if part for k, v in part.variables.items()}
 
     def _update(
         self,
@@ -93,58 +103,88 @@ class TrainStep:
         step: tf.Tensor,
         learning_rate: tf.Tensor,
     ) -> StepResult:
-        """Runs one step on a distributed batch; steps count from 0."""
+        """Runs one step on a distributed batch.
+
+        Args:
+            batch: source int32 [B, S] and target int32 [B, T] of each replica.
+            step: int64 scalar, counted from 0.
+            learning_rate: float32 scalar.
+        """
 
         def on_replica(source: tf.Tensor, target: tf.Tensor) -> StepResult:
-            gradients, result = self.gradients(source, target, step)
-            if self._clip_norm:
-                gradients, _ = tf.clip_by_global_norm(
-                    gradients, self._clip_norm, use_norm=result.gradient_norm
-                )
-
-            def apply() -> None:
-                count = tf.cast(step + 1, tf.float32)
-                self._optimizer.apply(gradients, learning_rate, count)
-
-            if self.loss_scale is None:
-                apply()
-                return result
-            # The norm is of the same sums on every replica: all of them agree.
-            good = tf.math.is_finite(result.gradient_norm)
-            tf.cond(good, apply, lambda: None)
-            skipped = self.loss_scale.update(good)
-            return result._replace(
-                gradient_norm=tf.where(skipped, 0.0, result.gradient_norm),
-                skipped=tf.cast(skipped, tf.float32),
-            )
+            sums = self.accumulate(source, target, step)
+            gradients, result = self.reduce(sums)
+            return self.apply(gradients, result, step, learning_rate)
 
         return self._on_replicas(on_replica, batch)
 
     def _dry_run(
         self, batch: tuple[tf.Tensor, tf.Tensor], step: tf.Tensor
     ) -> StepResult:
-        """Computes the gradients of a distributed batch and leaves the weights."""
-        return self._on_replicas(
-            lambda source, target: self.gradients(source, target, step)[1], batch
-        )
+        def on_replica(source: tf.Tensor, target: tf.Tensor) -> StepResult:
+            return self.reduce(self.accumulate(source, target, step))[1]
 
-    def gradients(
-        self, source: tf.Tensor, target: tf.Tensor, step: tf.Tensor
-    ) -> tuple[list[tf.Tensor], StepResult]:
-        """Returns the mean gradient over the tokens of all replicas.
+        return self._on_replicas(on_replica, batch)
 
-        Runs in replica context, on this replica's rows.
+    def loss_and_grads(
+        self, source: tf.Tensor, target: tf.Tensor, seed: tf.Tensor, scale: tf.Tensor
+    ) -> Sums:
+        """Runs the model forward and backward on one micro-batch.
 
         Args:
-            source: int32 [B, S]; the micro-batches are B / k consecutive rows each.
+            source: int32 [B, S]
+            target: int32 [B, T]
+            seed: int32 [2], of dropout.
+            scale: the loss scale, float32 scalar.
+        """
+        smoothing = self._model.hparams.label_smoothing
+        with tf.GradientTape() as tape:
+            logits = self._model(source, target, seed=seed)
+            loss, nll = summed_cross_entropies(logits, target, smoothing)
+        gradients = tape.gradient(loss, self._weights, output_gradients=scale)
+        # Dense: another replica has looked up other rows of an embedding.
+        gradients = [tf.convert_to_tensor(gradient) for gradient in gradients]
+        positions = tf.cast(tf.size(source) + tf.size(target), tf.float32)
+        return Sums(
+            gradients, loss, count_tokens(source), count_tokens(target), positions, nll
+        )
+
+    def accumulate(self, source: tf.Tensor, target: tf.Tensor, step: tf.Tensor) -> Sums:
+        """Sums `loss_and_grads` over this replica's micro-batches, one after the other.
+
+        Args:
+            source: int32 [B, S]; k micro-batches are B / k consecutive rows each.
             target: int32 [B, T]
             step: int64 scalar, which dropout depends on.
         """
-        scale = self.loss_scale.value if self.loss_scale else tf.constant(1.0)
-        sums = self._sums(source, target, step, scale)
+        count, scale = self._micro_batches, self._scale()
+        if count == 1:
+            return self.loss_and_grads(source, target, self._dropout_seed(step), scale)
+        sources, targets = (
+            tf.reshape(ids, [count, -1, tf.shape(ids)[1]]) for ids in (source, target)
+        )
+
+        def add(i: tf.Tensor, sums: Sums) -> tuple[tf.Tensor, Sums]:
+            seed = self._dropout_seed(step, i)
+            more = self.loss_and_grads(sources[i], targets[i], seed, scale)
+            return i + 1, tf.nest.map_structure(tf.add, sums, more)
+
+        zero = tf.zeros([])
+        gradients = [tf.zeros(weight.shape) for weight in self._weights]
+        _, sums = tf.while_loop(
+            lambda i, sums: i < count,
+            add,
+            (tf.constant(0), Sums(gradients, zero, zero, zero, zero, zero)),
+            parallel_iterations=1,  # or the next forward pass would take memory as well
+        )
+        return sums
+
+    def reduce(self, sums: Sums) -> tuple[list[tf.Tensor], StepResult]:
+        """All-reduces the sums; returns the mean gradients over all target tokens."""
         replica = tf.distribute.get_replica_context()
         sums = replica.all_reduce(tf.distribute.ReduceOp.SUM, sums)
-        gradients = [g / (scale * sums.target_tokens) for g in sums.gradients]
+        divisor = self._scale() * sums.target_tokens
+        gradients = [gradient / divisor for gradient in sums.gradients]
         return gradients, StepResult(
             loss_sum=sums.loss,
             nll_sum=sums.nll,
@@ -155,51 +195,47 @@ class TrainStep:
             skipped=tf.zeros([]),
         )
 
-    def _sums(
-        self, source: tf.Tensor, target: tf.Tensor, step: tf.Tensor, scale: tf.Tensor
-    ) -> _Sums:
-        """Returns `_sums_of` added up over this replica's micro-batches."""
-        count = self._micro_batches
-        if count == 1:
-            seed = self._dropout_seed(step)
-            return self._sums_of(source, target, scale, seed)
-        sources, targets = (
-            tf.reshape(ids, [count, -1, tf.shape(ids)[1]]) for ids in (source, target)
+    def apply(
+        self,
+        gradients: list[tf.Tensor],
+        result: StepResult,
+        step: tf.Tensor,
+        learning_rate: tf.Tensor,
+    ) -> StepResult:
+        """Clips the gradients and updates the weights and their moving average.
+
+        In float16 gradients that are not finite update the loss scale alone.
+        """
+        if self._clip_norm:
+            gradients, _ = tf.clip_by_global_norm(
+                gradients, self._clip_norm, use_norm=result.gradient_norm
+            )
+
+        def update() -> None:
+            count = tf.cast(step + 1, tf.float32)  # as in the paper, from 1
+            self._optimizer.apply(gradients, learning_rate, count)
+            if self.ema:
+                self.ema.update(count)
+
+        if self.loss_scale is None:
+            update()
+            return result
+        # All-reduced gradients have the same norm on every replica.
+        is_finite = tf.math.is_finite(result.gradient_norm)
+        tf.cond(is_finite, update, lambda: None)
+        skipped = self.loss_scale.update(is_finite)
+        return result._replace(
+            gradient_norm=tf.where(skipped, 0.0, result.gradient_norm),
+            skipped=tf.cast(skipped, tf.float32),
         )
 
-        def add(i: tf.Tensor, sums: _Sums) -> tuple[tf.Tensor, _Sums]:
-            seed = self._dropout_seed(step, i)
-            more = self._sums_of(sources[i], targets[i], scale, seed)
-            return i + 1, tf.nest.map_structure(tf.add, sums, more)
-
-        zero = tf.zeros([])
-        gradients = [tf.zeros(weight.shape) for weight in self._weights]
-        _, sums = tf.while_loop(
-            lambda i, sums: i < count,
-            add,
-            (tf.constant(0), _Sums(gradients, zero, zero, zero, zero, zero)),
-            parallel_iterations=1,  # or the next forward pass would take memory as well
-        )
-        return sums
-
-    def _sums_of(
-        self, source: tf.Tensor, target: tf.Tensor, scale: tf.Tensor, seed: tf.Tensor
-    ) -> _Sums:
-        """Returns the sums over some rows: source [B, S], target [B, T]."""
-        with tf.GradientTape() as tape:
-            loss, nll = loss_sums(self._model, source, target, seed)
-        gradients = tape.gradient(loss, self._weights, output_gradients=scale)
-        # Dense: ids looked up on another replica are other rows of an embedding.
-        gradients = [tf.convert_to_tensor(gradient) for gradient in gradients]
-        positions = tf.cast(tf.size(source) + tf.size(target), tf.float32)
-        return _Sums(
-            gradients, loss, count_tokens(source), count_tokens(target), positions, nll
-        )
+    def _scale(self) -> tf.Tensor:
+        return self.loss_scale.value if self.loss_scale else tf.constant(1.0)
 
     def _dropout_seed(
         self, step: tf.Tensor, micro_batch: tf.Tensor | int = 0
     ) -> tf.Tensor:
-        """Returns a seed of its own for every step and part of the batch, int32 [2].
+        """Returns another seed for every step and part of the batch, int32 [2].
 
         Parts are numbered through: it makes no difference to which replica they belong.
         """
@@ -218,3 +254,53 @@ class TrainStep:
         results = self._strategy.run(function, args=batch)
         local = self._strategy.experimental_local_results
         return StepResult(*(local(value)[0] for value in results))
+
+
+class LossScale:
+    """A dynamic factor on the loss that keeps float16 gradients from vanishing.
+
+    It keeps them between 6e-8 and 65,504. Gradients that overflow halve it, and their
+    update is skipped; it doubles after every 2,000 updates without overflow. It
+    multiplies a sum over tokens: its initial value of 1 is to a batch of 32,768 tokens
+    what 2^15, the usual initial value, is to the mean of the batch.
+
+    Create it in the scope of the strategy and update it in each replica, with the same
+    argument everywhere: every replica has its own copy.
+    """
+
+    def __init__(self) -> None:
+        self._scale = tf.Variable(1.0, trainable=False)
+        self._good_steps = tf.Variable(0, trainable=False, dtype=tf.int64)
+        # By the names in a checkpoint.
+        self.variables = {
+            "loss_scale/scale": self._scale,
+            "loss_scale/good_steps": self._good_steps,
+        }
+
+    @property
+    def value(self) -> tf.Tensor:
+        """What to multiply the loss by."""
+        return self._scale.read_value()
+
+    def update(self, is_finite: tf.Tensor) -> tf.Tensor:
+        """Counts a step, in replica context.
+
+        Args:
+            is_finite: whether all its gradients were finite.
+
+        Returns:
+            Whether a lower scale may help those that were not: bool scalar.
+        """
+        scale, good_steps = self.value, self._good_steps.read_value() + 1
+        none = tf.zeros_like(good_steps)
+        is_due = tf.equal(good_steps, DOUBLE_AFTER)
+        raised = tf.where(is_due, 2 * scale, scale)
+        counted = tf.where(is_due, none, good_steps)
+        _assign(self._scale, tf.where(is_finite, raised, scale / 2))
+        _assign(self._good_steps, tf.where(is_finite, counted, none))
+        return tf.logical_and(tf.logical_not(is_finite), scale > SMALLEST)
+
+
+def _assign(variable: tf.Variable, value: tf.Tensor) -> None:
+    # A replica may not call `assign` on a mirrored variable.
+    tf.raw_ops.AssignVariableOp(resource=variable.handle, value=value)

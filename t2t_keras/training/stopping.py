@@ -13,11 +13,11 @@ SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 class Stopping:
-    """A request to end training after the step that runs.
+    """A request to end training after the current step.
 
     As a context manager it takes SIGTERM (what batch systems and containers send before
-    they kill) and SIGINT (Ctrl-C) as such a request. The second signal does what it
-    does everywhere: it ends the process at once.
+    they kill) and SIGINT (Ctrl-C) as such a request. A second signal ends the process
+    at once, as it does everywhere.
 
     Args:
         max_minutes: after which training is to end; 0: never.
@@ -43,7 +43,7 @@ class Stopping:
         return self._deadline - time.monotonic()
 
     def __enter__(self) -> Self:
-        # Elsewhere Python allows no handlers: then the signals do what they did.
+        # In other threads Python allows no handlers, and signals do what they did.
         if threading.current_thread() is threading.main_thread():
             for number in SIGNALS:
                 self._previous[number] = signal.signal(number, self._on_signal)
@@ -54,7 +54,7 @@ class Stopping:
 
     @contextlib.contextmanager
     def interruptible(self) -> Iterator[None]:
-        """Around what a signal may cut short, as it changes nothing: an evaluation."""
+        """Lets a signal cut short what changes nothing, such as an evaluation."""
         self._may_interrupt = True
         try:
             yield

@@ -6,39 +6,36 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, Self
 
 import keras
 import tensorflow as tf
 
+from t2t_keras.data.batch_plan import BatchPlan, batch_plan
 from t2t_keras.data.manifest import Manifest
 from t2t_keras.data.pipeline import elements, training_batches
+from t2t_keras.data.records import RecordIndex
 from t2t_keras.decoding.translator import Translator
 from t2t_keras.errors import UserError
 from t2t_keras.evaluation.evaluator import Evaluator
 from t2t_keras.evaluation.validation import Validation
+from t2t_keras.hparam import HParams
+from t2t_keras.problem import Problem
 from t2t_keras.training.average import average_run
 from t2t_keras.training.checkpoint import (
     Checkpoint,
-    adam_variables,
-    ema_variables,
     model_variables,
     snapshot,
 )
-from t2t_keras.training.cluster import Cluster
-from t2t_keras.training.ema import AveragedAdam, make_optimizer
 from t2t_keras.training.fine_tune import initialise_from
-from t2t_keras.training.largest_batch import largest_shape, synthetic_batch
-from t2t_keras.training.memory import does_not_fit
+from t2t_keras.training.memory import does_not_fit, synthetic_batch
+from t2t_keras.training.optimizer import learning_rate, make_optimizer
 from t2t_keras.training.options import TrainOptions
-from t2t_keras.training.progress import Progress
-from t2t_keras.training.run_dir import RunDirectory
-from t2t_keras.training.schedule import learning_rate
+from t2t_keras.training.reporting import Progress, TimeLeft
+from t2t_keras.training.run_dir import RunConfig, RunDirectory
 from t2t_keras.training.step import StepResult, TrainStep
 from t2t_keras.training.stopping import SIGNALS, Stopping
-from t2t_keras.training.strategy import distribute, own_replicas
-from t2t_keras.training.time_left import TimeLeft
-from t2t_keras.training.train_split import TrainSplit
+from t2t_keras.training.strategy import Cluster, distribute, own_replicas
 
 _SIGNALS = tuple(signal.name for signal in SIGNALS)
 _REASONS = (*_SIGNALS, "train_steps", "max_minutes", "patience")
@@ -50,6 +47,34 @@ _START_ANEW = (
 )
 
 
+class TrainSplit(NamedTuple):
+    """The train split of a run's data, and the plan of its batches."""
+
+    index: RecordIndex
+    plan: BatchPlan
+
+    @classmethod
+    def open(cls, problem: Problem, config: RunConfig, hparams: HParams) -> Self:
+        """Plans the batches of a run.
+
+        Raises:
+            UserError: there are no such data, or `batch_tokens` is less than the
+                longest example.
+        """
+        index = RecordIndex.open(
+            Path(config.data_dir), problem.data_name, "train", problem.reverse
+        )
+        plan = batch_plan(
+            hparams.bucketing,
+            index.source_length,
+            index.target_length,
+            hparams.batch_tokens,
+            config.seed,
+            index.swapped,
+        )
+        return cls(index, plan)
+
+
 class Trainer:
     """Trains the model of a run directory, from its newest checkpoint if it has one.
 
@@ -59,6 +84,12 @@ class Trainer:
 
     Of several processes each runs this loop on its own replicas. The first one, the
     chief, alone evaluates and writes; what ends training in one ends it in all.
+
+    Args:
+        run: the run directory.
+        strategy: has the replicas.
+        options: how the run is watched, kept and ended.
+        split: the examples to train on.
     """
 
     def __init__(
@@ -66,7 +97,7 @@ class Trainer:
         run: RunDirectory,
         strategy: tf.distribute.Strategy,
         options: TrainOptions,
-        split: TrainSplit | None = None,
+        split: TrainSplit,
     ) -> None:
         self._run = run
         self._hparams = run.hparams
@@ -83,20 +114,14 @@ class Trainer:
         with strategy.scope():
             self.model = run.build_model()
             weights = model_variables(self.model)
-            optimizer = make_optimizer(list(weights.values()), self._hparams)
+            optimizer = make_optimizer(weights, self._hparams)
             self._step = TrainStep(
                 self.model, optimizer, strategy, seed, self._micro_batches
             )
-        self._variables = weights | adam_variables(weights, optimizer)
-        if self._step.loss_scale:
-            self._variables |= self._step.loss_scale.variables
-        averages: dict[str, tf.Variable] = {}
-        if isinstance(optimizer, AveragedAdam):
-            averages = dict(zip(weights, optimizer.averages, strict=True))
-            self._variables |= ema_variables(weights, averages.values())
+        self._variables = weights | self._step.variables
+        averages = self._step.ema.averages if self._step.ema else {}
 
         data_dir, name = Path(run.config.data_dir), self._problem.data_name
-        split = split or TrainSplit.open(self._problem, run.config, self._hparams)
         self._index, self._plan = split
         self._validation: Validation | None = None
         has_dev = Manifest.open(data_dir, name).examples.get("dev")
@@ -114,7 +139,7 @@ class Trainer:
         """Trains up to `train_steps`, or until something else ends it.
 
         Returns:
-            The last figures: step, stopped_by (train_steps, patience, max_minutes,
+            The last metrics: step, stopped_by (train_steps, patience, max_minutes,
             SIGTERM or SIGINT), loss, target_tokens_per_s, dev_loss, dev_metrics and
             those of `Validation.compare`.
 
@@ -132,22 +157,22 @@ class Trainer:
             lambda: stopping.seconds_left,
         )
         with contextlib.closing(Progress(path, steps, time_left)) as progress:
-            figures = self._train(steps, progress, stopping)
-        self._cluster.wait()  # for the chief, which evaluates
+            metrics = self._train(steps, progress, stopping)
+        self._cluster.barrier()  # the chief evaluates
         if stopping.signal:  # perhaps while it evaluated for the last time
-            figures["stopped_by"] = stopping.signal.name
-        return figures
+            metrics["stopped_by"] = stopping.signal.name
+        return metrics
 
     def _train(
         self, steps: range, progress: Progress, stopping: Stopping
     ) -> dict[str, Any]:
         options, done = self._options, steps.start
-        figures: dict[str, Any] = {}
+        metrics: dict[str, Any] = {}
         if steps:
             self._begin(progress)
         with stopping:
             if done and done % options.eval_every == 0:
-                figures |= self._evaluate(done, progress, stopping)
+                metrics |= self._evaluate(done, progress, stopping)
             batches = self._batches(steps)
             while not (reason := self._reason_to_stop(done, stopping)):
                 step, done = done, done + 1
@@ -160,32 +185,32 @@ class Trainer:
                 self._stop_unless_finite(result, step)
                 progress.count(done, result)
                 if done % options.log_every == 0:
-                    figures |= self._report(done, progress)
+                    metrics |= self._report(done, progress)
                 if self._saving_is_due(done):
                     with progress.saving():
                         self._save(done)
                 if done % options.eval_every == 0:
-                    figures |= self._evaluate(done, progress, stopping)
+                    metrics |= self._evaluate(done, progress, stopping)
             if progress.pending:
-                figures |= self._report(done, progress)
+                metrics |= self._report(done, progress)
             if done != self._saved_step:
                 self._save(done)
             if done and reason not in _SIGNALS:
-                figures |= self._evaluate(done, progress, stopping)
-                figures |= self._compare(done, progress, stopping)
+                metrics |= self._evaluate(done, progress, stopping)
+                metrics |= self._compare(done, progress, stopping)
                 if reason == "train_steps" and not self._validation:
                     self._keep_average(progress)
-        return figures | {"step": done, "stopped_by": reason}
+        return metrics | {"step": done, "stopped_by": reason}
 
     @property
     def _evaluations_at_end(self) -> int:
-        """Of the last weights, of the average and of the moving average."""
+        """Evaluations of the last weights, the average and the moving average."""
         if not self._validation:
             return 0
         return 1 + bool(self._options.average_last) + bool(self._hparams.ema_decay)
 
     def _keep_average(self, progress: Progress) -> None:
-        """Keeps the average of the last checkpoints, which no dev split can judge."""
+        """Keeps the average of the last checkpoints where there is no dev split."""
         count = min(len(self._run.checkpoints.steps()), self._options.average_last)
         if self._cluster.is_chief and count > 1:
             average = average_run(self._run.path, last=count)
@@ -198,7 +223,7 @@ class Trainer:
             reason = "train_steps"
         elif self._validation and self._validation.lost_patience:
             reason = reason or "patience"
-        return self._cluster.agree(reason, _REASONS)
+        return self._cluster.all_reduce_first(reason, _REASONS)
 
     def _batches(self, steps: range) -> Iterator[Any]:
         """Yields the distributed batch of every step."""
@@ -207,23 +232,22 @@ class Trainer:
             self._plan,
             steps,
             self._strategy.num_replicas_in_sync,
-            self._problem.reverse,
             micro_batches=self._micro_batches,
             own=own_replicas(self._strategy),
         )
         return elements(distribute(self._strategy, parts), self._index)
 
     def _begin(self, progress: Progress) -> None:
-        """Says what will be trained, and tries whether it fits into memory.
+        """Says what will be trained, and runs the largest batch once.
 
-        It runs the largest batch once, so that what does not fit fails at once.
+        So a batch that does not fit into memory fails at once.
         """
         progress.say(
             f"{self.model.count_params():,} parameters, "
             f"{self._strategy.num_replicas_in_sync} replicas, {len(self._plan):,} "
             f"batches an epoch with {self._plan.padding_share:.1%} padding"
         )
-        shape = largest_shape(self._plan, self._problem.reverse)
+        shape = self._plan.largest_shape()
         batch = synthetic_batch(self._strategy, shape, self._micro_batches)
         try:
             self._step.dry_run(batch, tf.constant(0, tf.int64))
@@ -247,7 +271,7 @@ class Trainer:
             )
             if self._cluster.is_chief:
                 print(taken, file=sys.stderr)
-        if done != self._cluster.from_chief(done):
+        if done != self._cluster.broadcast(done):
             raise UserError(
                 f"--output_dir: {self._run.path} is another directory here than where "
                 "the chief runs; all processes need one that they share"
@@ -278,17 +302,21 @@ class Trainer:
             UserError: it has diverged.
         """
         rate, epoch = learning_rate(self._hparams, done), done / len(self._plan)
-        figures = progress.report_training(
+        metrics = progress.report_training(
             done, {"learning_rate": rate, "epoch": epoch}
         )
-        self._stop_if_diverged(figures["loss"], done)
-        return figures
+        self._stop_if_diverged(metrics["loss"], done)
+        return metrics
 
     def _stop_if_diverged(self, loss: float, done: int) -> None:
-        """Stops at a loss, mean of all tokens since the last report, beyond reason.
+        """Stops at a loss far above log V.
 
         Fresh weights and those of other data give about log V, whatever the model, and
         a training that learns stays below.
+
+        Args:
+            loss: the mean over all target tokens since the last report.
+            done: the number of updates done.
         """
         guessing = math.log(self._run.tokenizers[1].vocab_size)
         if loss > _DIVERGED * guessing:

@@ -1,7 +1,7 @@
-"""What a run reports: on the screen, in `metrics.jsonl`, and for TensorBoard.
+"""What a training reports: on the screen, in `metrics.jsonl` and for TensorBoard.
 
 The screen has a short line for each report, above a progress bar if it is a terminal.
-The file and TensorBoard have every metric.
+The file and TensorBoard have every metric. `TimeLeft` estimates the time that is left.
 """
 
 import contextlib
@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import rich.progress
 import tensorflow as tf
@@ -19,7 +20,6 @@ from rich.table import Column
 
 from t2t_keras.training.options import TrainOptions
 from t2t_keras.training.step import StepResult
-from t2t_keras.training.time_left import TimeLeft, duration
 
 _SECONDS_BETWEEN_LINES = 30.0  # at most, where there is no bar
 _SECONDS_BETWEEN_UPDATES = 0.5  # of the bar
@@ -31,12 +31,12 @@ class Progress:
     Args:
         output_dir: where `metrics.jsonl` and the event files go; None: nowhere, and
             nothing is printed.
-        steps: that this process will run.
-        time_left: measures and estimates; None: of the steps alone.
+        steps: the steps that this process will run.
+        time_left: estimates the time left; None: from the steps alone.
     """
 
     def __init__(
-        self, output_dir: Path | None, steps: range, time_left: TimeLeft | None = None
+        self, output_dir: Path | None, steps: range, time_left: "TimeLeft | None" = None
     ) -> None:
         self._is_silent = output_dir is None
         self._steps = steps
@@ -66,14 +66,14 @@ class Progress:
 
     @contextlib.contextmanager
     def waiting(self) -> Iterator[None]:
-        """Around waiting for data."""
+        """Measures how long the training waits for data."""
         start = time.monotonic()
         yield
         self._seconds_waiting += time.monotonic() - start
 
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:
-        """Around what is not training: its time does not count."""
+        """Leaves the time of something other than training out of the speed."""
         start = time.monotonic()
         yield
         self._seconds_paused += time.monotonic() - start
@@ -81,7 +81,7 @@ class Progress:
 
     @contextlib.contextmanager
     def saving(self) -> Iterator[None]:
-        """Around writing a checkpoint, which counts as training."""
+        """Measures how long a checkpoint takes to write, which counts as training."""
         start = time.monotonic()
         yield
         self._time_left.saves.add(time.monotonic() - start)
@@ -89,14 +89,14 @@ class Progress:
 
     @contextlib.contextmanager
     def evaluating(self) -> Iterator[None]:
-        """Around an evaluation, within `paused`."""
+        """Measures how long an evaluation takes, within `paused`."""
         start = time.monotonic()
         yield
         self._time_left.evaluations.add(time.monotonic() - start)
 
     @contextlib.contextmanager
     def task(self, task: str, unit: str, total: int) -> Iterator[Callable[[int], None]]:
-        """Shows how far a part of an evaluation is: a `Meter`."""
+        """Shows the progress of a part of an evaluation: a `Meter`."""
         if self._is_silent:
             yield lambda units: None
         elif self._bar:
@@ -163,7 +163,7 @@ class Progress:
         return total / self._added().target_tokens
 
     def _losses(self) -> str:
-        """The loss as it is minimised, and as dev's is."""
+        """Formats the loss that is minimised, and the one to compare with dev's."""
         sums = self._added()
         nll = f"nll {_short(self._mean(sums.nll_sum))}"
         if sums.loss_sum == sums.nll_sum:
@@ -175,7 +175,7 @@ class Progress:
         return f"{tokens:.0f} target tokens/s"
 
     def _seconds(self) -> float:
-        """Seconds of training in the interval."""
+        """Returns the seconds of training in the interval."""
         return time.monotonic() - self._start - self._seconds_paused
 
     def _eta(self, step: int) -> str:
@@ -203,7 +203,7 @@ class Progress:
         sums = self._added()
         nll = self._mean(sums.nll_sum)
         tokens = sums.source_tokens + sums.target_tokens
-        figures = {
+        metrics = {
             "loss": self._mean(sums.loss_sum),
             "nll": nll,
             "perplexity": math.exp(min(nll, 700.0)),
@@ -217,34 +217,34 @@ class Progress:
             "minutes_left": self._time_left.estimate(step).seconds / 60,
         }
         if sums.skipped:
-            figures["skipped_updates"] = sums.skipped
-        self._record(step, "train", figures | extra)
+            metrics["skipped_updates"] = sums.skipped
+        self._record(step, "train", metrics | extra)
         self._say_step(step, self._losses(), self._speed(), self._eta(step))
         if self._bar:
             self._update_bar(step)
         self._new_interval()
-        return figures
+        return metrics
 
-    def report(self, step: int, kind: str, figures: dict[str, float]) -> None:
+    def report(self, step: int, kind: str, metrics: dict[str, float]) -> None:
         """Reports an evaluation.
 
         Args:
             step: the number of updates done.
-            kind: "dev", or one of those of `Validation.compare`.
-            figures: name -> number; names carry their unit where they have one.
+            kind: "dev", or a name that `Validation.compare` returns.
+            metrics: name -> number; names carry their unit where they have one.
         """
-        self._record(step, kind, figures)
-        self.say(evaluation_line(step, kind, figures))
+        self._record(step, kind, metrics)
+        self.say(evaluation_line(step, kind, metrics))
 
-    def _record(self, step: int, kind: str, figures: dict[str, float]) -> None:
+    def _record(self, step: int, kind: str, metrics: dict[str, float]) -> None:
         """Writes to the file and for TensorBoard."""
         if self._is_silent:
             return
-        record = {"step": step, "kind": kind, **figures}
+        record = {"step": step, "kind": kind, **metrics}
         self._file.write(json.dumps(record) + "\n")
         self._file.flush()
         with self._events.as_default(step=step):
-            for name, value in figures.items():
+            for name, value in metrics.items():
                 # TensorBoard keeps float32, for which a perplexity may be too much.
                 number = tf.constant(value, tf.float64)
                 tf.summary.scalar(f"{kind}/{name}", number)
@@ -269,7 +269,7 @@ class Progress:
 
 
 def _bar(console: Console) -> rich.progress.Progress:
-    """The rows of training and of an evaluation, which go when they are done."""
+    """Returns the bar; its rows, training's and an evaluation's, go when done."""
     # In a narrow terminal it is the text that gets more than one line.
     whole, divided = Column(no_wrap=True), Column(no_wrap=False)
     return rich.progress.Progress(
@@ -285,13 +285,130 @@ def _bar(console: Console) -> rich.progress.Progress:
     )
 
 
-def evaluation_line(step: int, kind: str, figures: dict[str, float]) -> str:
+def evaluation_line(step: int, kind: str, metrics: dict[str, float]) -> str:
     """Formats an evaluation; its loss, without label smoothing, as "nll"."""
-    named = {"nll" if name == "loss" else name: x for name, x in figures.items()}
+    named = {"nll" if name == "loss" else name: x for name, x in metrics.items()}
     shown = (f"{name} {_short(value)}" for name, value in named.items())
     return " | ".join([f"step {step} {kind}", *shown])
 
 
 def _short(value: float) -> str:
-    """Four significant digits, thousands in full."""
+    """Formats four significant digits, thousands in full."""
     return f"{value:.0f}" if 1000 <= abs(value) < 1e9 else f"{value:.4g}"
+
+
+class _Mean:
+    """The mean of the durations measured so far."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.total = 0.0
+
+    def add(self, seconds: float) -> None:
+        """Adds a duration."""
+        self.count += 1
+        self.total += seconds
+
+    @property
+    def seconds(self) -> float:
+        """The mean; 0 if nothing has been measured."""
+        return self.total / max(self.count, 1)
+
+
+class Estimate(NamedTuple):
+    """How long a training still takes.
+
+    Attributes:
+        seconds: until its end, or with `is_cut` until `--max_minutes` ends the steps.
+        is_cut: it ends by `--max_minutes`.
+        lacks_evaluations: there will be evaluations, and none has been measured yet.
+    """
+
+    seconds: float
+    is_cut: bool = False
+    lacks_evaluations: bool = False
+
+    def __str__(self) -> str:
+        if self.is_cut:
+            return f"ends by --max_minutes in {duration(self.seconds)}"
+        more = " + evaluations" if self.lacks_evaluations else ""
+        return f"ETA {duration(self.seconds)}{more}"
+
+
+class TimeLeft:
+    """Estimates the time left from the durations measured so far.
+
+    The number of steps, checkpoints and evaluations still to come is multiplied by the
+    mean duration of each. The first step, which also traces the graph, counts only
+    until there is a second one.
+
+    Args:
+        steps: the steps that this process will run.
+        options: `eval_every`, `save_every`, `save_minutes`.
+        evaluations_at_end: how many there are of the last weights and their averages;
+            0: there are no evaluations at all.
+        seconds_to_deadline: returns the seconds until `--max_minutes` ends training.
+    """
+
+    def __init__(
+        self,
+        steps: range,
+        options: TrainOptions,
+        evaluations_at_end: int = 0,
+        seconds_to_deadline: Callable[[], float] = lambda: math.inf,
+    ) -> None:
+        self._stop = steps.stop
+        self._options = options
+        self._evaluations_at_end = evaluations_at_end
+        self._seconds_to_deadline = seconds_to_deadline
+        self._first_step: float | None = None
+        self._steps = _Mean()
+        self.saves = _Mean()
+        self.evaluations = _Mean()
+
+    def add_step(self, seconds: float) -> None:
+        """Adds the duration of a step, without checkpoints and evaluations."""
+        if self._first_step is None:
+            self._first_step = seconds
+        else:
+            self._steps.add(seconds)
+
+    def estimate(self, done: int) -> Estimate:
+        """Estimates the time left after so many steps, before saving or evaluating."""
+        step = self._steps.seconds if self._steps.count else self._first_step or 0.0
+        training = (self._stop - done) * step
+        if self._options.save_minutes:
+            saves = training / (60 * self._options.save_minutes) + 1
+        else:
+            every = self._options.save_interval(self._stop)
+            saves = _multiples(every, done, self._stop) + 1
+        between = 0
+        if self._evaluations_at_end:
+            between = _multiples(self._options.eval_every, done, self._stop)
+        evaluation = self.evaluations.seconds
+        seconds = training + saves * self.saves.seconds + between * evaluation
+        deadline = max(self._seconds_to_deadline(), 0.0)
+        if deadline < seconds:
+            return Estimate(deadline, is_cut=True)
+        lacks = bool(self._evaluations_at_end and not self.evaluations.count)
+        return Estimate(
+            seconds + self._evaluations_at_end * evaluation, lacks_evaluations=lacks
+        )
+
+
+def _multiples(of: int, first: int, stop: int) -> int:
+    """Returns how many multiples there are from the first number to before `stop`."""
+    return max(0, (stop - 1) // of - (first - 1) // of)
+
+
+def duration(seconds: float) -> str:
+    """Formats a duration by its two largest units."""
+    if seconds < 99.5:
+        return f"{seconds:.0f} s"
+    minutes = round(seconds / 60)
+    if minutes < 100:
+        return f"{minutes} min"
+    hours, minutes = divmod(minutes, 60)
+    if hours < 48:
+        return f"{hours} h {minutes} min"
+    return f"{hours // 24} d {hours % 24} h"

@@ -11,8 +11,8 @@ import jax
 from jax import numpy as jnp
 from workload import Workload
 
+from t2t_keras.model.loss import summed_cross_entropies
 from t2t_keras.model.transformer import Transformer
-from t2t_keras.training.loss import summed_cross_entropies
 
 
 class GradientWork(NamedTuple):

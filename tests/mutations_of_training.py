@@ -171,7 +171,7 @@ TRAINING = {
                 "label_smoothing: float = _field(0.0,",
             ),
         ],
-        "t2t_keras/training/loss.py": [
+        "t2t_keras/model/loss.py": [
             (
                 "smoothing-over-all-pieces",
                 "smoothing / (logits.shape[-1] - 1)",
@@ -188,12 +188,12 @@ TRAINING = {
         ],
     },
     "6.1 Average of the last": {
-        "t2t_keras/training/average.py": [
+        "t2t_keras/runs/average.py": [
             ("average-of-the-first", "paths = paths[-last:]", "paths = paths[:last]"),
             ("sum-for-average", "total / len(checkpoints)", "total"),
             ("average-of-adam-too", 'name.startswith("model/")', 'name != "step"'),
         ],
-        "t2t_keras/training/options.py": [
+        "t2t_keras/runs/options.py": [
             ("ten-kept", "keep: int = 20", "keep: int = 10"),
             (
                 "one-averaged",

@@ -17,7 +17,7 @@ from t2t_keras.analysis.parameters import count_parameters
 from t2t_keras.cli import main
 from t2t_keras.hparam import HParams
 from t2t_keras.model.transformer import Transformer
-from t2t_keras.training.checkpoint import model_variables
+from t2t_keras.runs.checkpoint import model_variables
 from t2t_keras.training.optimizer import make_optimizer
 
 SMALL = {"num_layers": 1, "d_model": 32, "d_ff": 128, "num_heads": 4}

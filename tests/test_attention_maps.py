@@ -20,8 +20,8 @@ from t2t_keras.errors import UserError
 from t2t_keras.hparam import HParams
 from t2t_keras.model.transformer import Transformer
 from t2t_keras.problem import Problem
+from t2t_keras.runs import run_dir
 from t2t_keras.text.sentence_piece import SentencePieceTokenizer, train_sentence_piece
-from t2t_keras.training import run_dir
 
 LAYERS, HEADS, VOCAB = 2, 3, 17
 SOURCES = [[3, 4, 5, 6, 7, 1], [8, 9, 1]]

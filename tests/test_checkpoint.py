@@ -11,8 +11,8 @@ import tensorflow as tf
 from t2t_keras.errors import UserError
 from t2t_keras.hparam import HParams
 from t2t_keras.model.transformer import Transformer
-from t2t_keras.training.average import average_checkpoints, average_run
-from t2t_keras.training.checkpoint import (
+from t2t_keras.runs.average import average_checkpoints, average_run
+from t2t_keras.runs.checkpoint import (
     Checkpoint,
     CheckpointDirectory,
     model_variables,

@@ -51,7 +51,7 @@ def trained(tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="module")
 def translator(trained):
-    from t2t_keras.training.run_dir import RunDirectory
+    from t2t_keras.runs.run_dir import RunDirectory
 
     return RunDirectory(trained / "run").translator()
 

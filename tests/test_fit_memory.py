@@ -10,6 +10,7 @@ from t2t_keras import registry
 from t2t_keras.data.batch_plan import BatchPlan
 from t2t_keras.data.records import RecordIndex
 from t2t_keras.errors import UserError
+from t2t_keras.runs.run_dir import config_for
 from t2t_keras.training import fit_memory
 from t2t_keras.training.fit_memory import (
     Spec,
@@ -17,7 +18,6 @@ from t2t_keras.training.fit_memory import (
     fit_batch_tokens,
     largest_fitting,
 )
-from t2t_keras.training.run_dir import config_for
 
 TRIAL = Trial(1.0, 1.0)
 

@@ -29,21 +29,22 @@ MAY_IMPORT = {
     # Beside each other: from text to ids and back.
     "text": FOUNDATION,
     "data": ENGINE | {"text"},
-    "evaluation": ENGINE | {"text", "data", "decoding", "model", "training"},
     "analysis": FOUNDATION,
     # One upon the other: from tensors to programs.
     "model": ENGINE,
     "decoding": ENGINE | {"text", "model"},
+    "runs": ENGINE | {"text", "data", "model", "decoding"},
+    "evaluation": ENGINE | {"text", "data", "model", "decoding", "runs"},
     "training": ENGINE
-    | {"text", "data", "evaluation", "analysis"}
-    | {"model", "decoding"},
+    | {"text", "data", "analysis"}
+    | {"model", "decoding", "runs", "evaluation"},
     "serving": ENGINE | {"text", "decoding"},
-    "interop": ENGINE | {"text", "data", "model", "training"},
+    "interop": ENGINE | {"text", "data", "model", "runs"},
     # One task, which generic code knows nothing of but at its registration in cli.
     "parsing": ENGINE | {"text", "data", "cli"},
     "cli": ENGINE
     | {"data", "evaluation", "analysis"}
-    | {"decoding", "training", "serving", "interop", "parsing"},
+    | {"decoding", "runs", "training", "serving", "interop", "parsing"},
     # Definitions know the engine; the engine finds them by entry points.
     "problems": FOUNDATION | {"text", "data", "parsing"},
     "hparams": FOUNDATION,
@@ -52,13 +53,13 @@ MAY_IMPORT = {
 # Files that answer at once: they import TensorFlow and Keras inside functions only.
 LIGHT = (
     *("errors.py", "hparam.py", "problem.py", "registry.py", "__init__.py", "cli"),
-    *("training/options.py", "standard_error.py"),
+    *("runs/options.py", "standard_error.py"),
     *("problems", "hparams", "data/sources.py", "metrics", "analysis"),
     *(f"parsing/{name}.py" for name in ("task", "commands", "tree", "treebank")),
     *(f"parsing/{name}.py" for name in ("linearise", "punctuation", "words", "evalb")),
 )
 # Files that run on every Keras backend: no TensorFlow anywhere.
-BACKEND_FREE = ("model", "training/loss.py")
+BACKEND_FREE = ("model",)
 # Files that run without any.
 ARITHMETIC = ("analysis",)
 

@@ -6,7 +6,7 @@ import tensorflow as tf
 from numpy_transformer import softmax
 from reference import reference
 
-from t2t_keras.training.loss import (
+from t2t_keras.model.loss import (
     count_tokens,
     cross_entropies,
     sum_over_tokens,

@@ -21,8 +21,8 @@ from test_t2t_checkpoint import SMALL, matrix, synthetic
 from t2t_keras import registry
 from t2t_keras.data.sources import ParallelFiles
 from t2t_keras.hparam import HParams
-from t2t_keras.training.checkpoint import write_checkpoint
-from t2t_keras.training.options import TrainOptions
+from t2t_keras.runs.checkpoint import write_checkpoint
+from t2t_keras.runs.options import TrainOptions
 
 README = Path(__file__).parents[1] / "README.md"
 

@@ -19,8 +19,8 @@ from t2t_oracle import (
 )
 
 from t2t_keras.interop.t2t_checkpoint import import_t2t, load_t2t
-from t2t_keras.training.checkpoint import model_variables
-from t2t_keras.training.loss import count_tokens
+from t2t_keras.model.loss import count_tokens
+from t2t_keras.runs.checkpoint import model_variables
 from t2t_keras.training.optimizer import Adam, learning_rate
 
 D, VOCAB = 64, 50

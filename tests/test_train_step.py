@@ -6,7 +6,7 @@ import tensorflow as tf
 from one_step import HPARAMS, Setup, assert_close, summed_loss, unequal_batch
 
 from t2t_keras.data.pipeline import rows_per_replica
-from t2t_keras.training.loss import count_tokens
+from t2t_keras.model.loss import count_tokens
 
 
 @pytest.fixture(scope="module")

@@ -14,8 +14,8 @@ from small_run import assert_same, trainer, weights
 from t2t_keras import UserError
 from t2t_keras.data.datagen import generate
 from t2t_keras.data.records import RecordIndex
-from t2t_keras.training.checkpoint import Checkpoint
-from t2t_keras.training.run_dir import RunDirectory
+from t2t_keras.runs.checkpoint import Checkpoint
+from t2t_keras.runs.run_dir import RunDirectory
 
 
 def test_one_seed_gives_one_result(data_dir, tmp_path):

@@ -126,7 +126,7 @@ def open_decoder(args: argparse.Namespace) -> Decoder:
     options = decoding_options(args)
     if args.export_dir:
         return _exported(args, options)
-    from t2t_keras.training.run_dir import RunDirectory
+    from t2t_keras.runs.run_dir import RunDirectory
 
     translator = RunDirectory(args.output_dir).translator(args.checkpoint)
     first_seed = options.pop("seed", 0)

@@ -28,7 +28,7 @@ from t2t_keras.metrics.bleu import Bleu, BleuTokens, bleu_scores
 from t2t_keras.problem import Problem, Split
 
 if TYPE_CHECKING:
-    from t2t_keras.training.run_dir import RunDirectory
+    from t2t_keras.runs.run_dir import RunDirectory
 
 _OF_A_RUN = (
     *("output_dir", "data_dir", "split", "sentences", "tokenize", "usr_dir"),
@@ -196,7 +196,7 @@ def _split(run: "RunDirectory", args: argparse.Namespace) -> Split:
 def _evaluate_split(args: argparse.Namespace) -> dict[str, Any]:
     """Evaluates one checkpoint of a run."""
     from t2t_keras.evaluation.evaluator import evaluate
-    from t2t_keras.training.run_dir import RunDirectory
+    from t2t_keras.runs.run_dir import RunDirectory
 
     run = RunDirectory(args.output_dir)
     return evaluate(

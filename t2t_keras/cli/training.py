@@ -28,8 +28,8 @@ from t2t_keras.cli.verb import (
     table,
 )
 from t2t_keras.errors import UserError
+from t2t_keras.runs.options import TrainOptions
 from t2t_keras.serving.export_dir import require_free
-from t2t_keras.training.options import TrainOptions
 
 
 def _train_flags(parser: argparse.ArgumentParser) -> None:
@@ -231,7 +231,7 @@ def _check_average(args: argparse.Namespace) -> None:
 
 
 def _average(args: argparse.Namespace) -> dict[str, Any]:
-    from t2t_keras.training.average import average_run
+    from t2t_keras.runs.average import average_run
 
     checkpoint = average_run(
         Path(args.output_dir), last=args.last, minutes=args.minutes
@@ -263,8 +263,8 @@ def _check_export(args: argparse.Namespace) -> None:
 
 
 def _export(args: argparse.Namespace) -> dict[str, Any]:
+    from t2t_keras.runs.run_dir import RunDirectory
     from t2t_keras.serving.saved_model import export_saved_model
-    from t2t_keras.training.run_dir import RunDirectory
 
     start = time.monotonic()
     translator = RunDirectory(args.output_dir).translator(args.checkpoint)

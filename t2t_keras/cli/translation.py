@@ -155,7 +155,7 @@ def _score(args: argparse.Namespace) -> dict[str, Any]:
         )
     if not sources:
         raise UserError(f"{args.source} is empty")
-    from t2t_keras.training.run_dir import RunDirectory
+    from t2t_keras.runs.run_dir import RunDirectory
 
     translator = RunDirectory(args.output_dir).translator(args.checkpoint)
     scores = translator.score(sources, targets)

@@ -14,13 +14,13 @@ from t2t_keras.data.progress import Meter, progress, unwatched
 from t2t_keras.data.records import RecordIndex, read_texts
 from t2t_keras.decoding.translator import Translator
 from t2t_keras.errors import UserError
-from t2t_keras.problem import Problem, Split
-from t2t_keras.training.loss import (
+from t2t_keras.model.loss import (
     count_tokens,
     sum_over_tokens,
     summed_cross_entropies,
 )
-from t2t_keras.training.run_dir import RunDirectory
+from t2t_keras.problem import Problem, Split
+from t2t_keras.runs.run_dir import RunDirectory
 
 
 @dataclasses.dataclass(frozen=True)

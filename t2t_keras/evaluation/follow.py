@@ -19,8 +19,8 @@ from t2t_keras.evaluation.evaluator import Evaluator
 from t2t_keras.hparam import HParams
 from t2t_keras.model.transformer import Transformer
 from t2t_keras.problem import Problem, Split
-from t2t_keras.training.reporting import evaluation_line
-from t2t_keras.training.run_dir import RunDirectory
+from t2t_keras.runs.reporting import evaluation_line
+from t2t_keras.runs.run_dir import RunDirectory
 
 if TYPE_CHECKING:
     from tensorboard.summary.writer.event_file_writer import EventFileWriter

@@ -9,15 +9,15 @@ import tensorflow as tf
 
 from t2t_keras.errors import UserError
 from t2t_keras.evaluation.evaluator import Evaluator
-from t2t_keras.training.average import mean_weights
-from t2t_keras.training.checkpoint import (
+from t2t_keras.runs.average import mean_weights
+from t2t_keras.runs.checkpoint import (
     Checkpoint,
     CheckpointDirectory,
     snapshot,
     write_checkpoint,
 )
-from t2t_keras.training.options import TrainOptions
-from t2t_keras.training.reporting import Progress
+from t2t_keras.runs.options import TrainOptions
+from t2t_keras.runs.reporting import Progress
 
 
 class Validation:

@@ -25,7 +25,7 @@ from t2t_keras.errors import UserError
 from t2t_keras.hparam import HParams
 from t2t_keras.interop.t2t_hparams import load_t2t_hparams
 from t2t_keras.model.transformer import Transformer
-from t2t_keras.training.checkpoint import model_variables
+from t2t_keras.runs.checkpoint import model_variables
 
 _SCOPE = "transformer/"
 _SHARD = re.compile(_SCOPE + r"symbol_modality_\d+_\d+/(\w+)/weights_(\d+)")
@@ -133,7 +133,7 @@ def load_t2t(
 
     Returns:
         Our hparams, and the weights by their names in our checkpoints
-        (`training.checkpoint`).
+        (`runs.checkpoint`).
 
     Raises:
         UserError: these files cannot be read or do not fit each other.

@@ -13,9 +13,9 @@ from t2t_keras.interop.t2t_checkpoint import (
     load_t2t,
     vocab_sizes,
 )
+from t2t_keras.runs.checkpoint import CheckpointDirectory, write_checkpoint
+from t2t_keras.runs.run_dir import RunConfig, RunDirectory
 from t2t_keras.text.load import load_tokenizer
-from t2t_keras.training.checkpoint import CheckpointDirectory, write_checkpoint
-from t2t_keras.training.run_dir import RunConfig, RunDirectory
 
 
 def import_t2t_run(

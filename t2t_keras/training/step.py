@@ -11,9 +11,10 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
+from t2t_keras.model.loss import count_tokens, summed_cross_entropies
 from t2t_keras.model.transformer import Transformer
-from t2t_keras.training.checkpoint import model_variables
-from t2t_keras.training.loss import count_tokens, summed_cross_entropies
+from t2t_keras.runs.checkpoint import model_variables
+from t2t_keras.runs.reporting import StepResult
 from t2t_keras.training.optimizer import MovingAverage, Optimizer
 from t2t_keras.training.strategy import batch_spec
 
@@ -30,18 +31,6 @@ class Sums(NamedTuple):
     target_tokens: tf.Tensor
     positions: tf.Tensor
     nll: tf.Tensor
-
-
-class StepResult(NamedTuple):
-    """What a step reports; sums are over all replicas and micro-batches."""
-
-    loss_sum: tf.Tensor  # label-smoothed cross-entropy
-    nll_sum: tf.Tensor  # negative log-likelihood: the same without label smoothing
-    source_tokens: tf.Tensor
-    target_tokens: tf.Tensor
-    positions: tf.Tensor  # of both sides, padding included
-    gradient_norm: tf.Tensor  # of the mean gradient, before clipping; 0 if skipped
-    skipped: tf.Tensor  # 1 if float16 overflowed and the update was skipped, else 0
 
 
 class TrainStep:

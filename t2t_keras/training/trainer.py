@@ -21,18 +21,18 @@ from t2t_keras.evaluation.evaluator import Evaluator
 from t2t_keras.evaluation.validation import Validation
 from t2t_keras.hparam import HParams
 from t2t_keras.problem import Problem
-from t2t_keras.training.average import average_run
-from t2t_keras.training.checkpoint import (
+from t2t_keras.runs.average import average_run
+from t2t_keras.runs.checkpoint import (
     Checkpoint,
     model_variables,
     snapshot,
 )
+from t2t_keras.runs.options import TrainOptions
+from t2t_keras.runs.reporting import Progress, TimeLeft
+from t2t_keras.runs.run_dir import RunConfig, RunDirectory
 from t2t_keras.training.fine_tune import initialise_from
 from t2t_keras.training.memory import does_not_fit, synthetic_batch
 from t2t_keras.training.optimizer import learning_rate, make_optimizer
-from t2t_keras.training.options import TrainOptions
-from t2t_keras.training.reporting import Progress, TimeLeft
-from t2t_keras.training.run_dir import RunConfig, RunDirectory
 from t2t_keras.training.step import StepResult, TrainStep
 from t2t_keras.training.stopping import SIGNALS, Stopping
 from t2t_keras.training.strategy import Cluster, distribute, own_replicas

@@ -30,14 +30,14 @@ from t2t_keras.hparam import HParams
 from t2t_keras.lock import lock
 from t2t_keras.model.transformer import Transformer
 from t2t_keras.problem import Problem
-from t2t_keras.text.load import load_tokenizer
-from t2t_keras.text.tokenizer import Tokenizer
-from t2t_keras.training.checkpoint import (
+from t2t_keras.runs.checkpoint import (
     Checkpoint,
     CheckpointDirectory,
     model_variables,
     slot_name,
 )
+from t2t_keras.text.load import load_tokenizer
+from t2t_keras.text.tokenizer import Tokenizer
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

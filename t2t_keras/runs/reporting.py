@@ -18,11 +18,22 @@ import tensorflow as tf
 from rich.console import Console
 from rich.table import Column
 
-from t2t_keras.training.options import TrainOptions
-from t2t_keras.training.step import StepResult
+from t2t_keras.runs.options import TrainOptions
 
 _SECONDS_BETWEEN_LINES = 30.0  # at most, where there is no bar
 _SECONDS_BETWEEN_UPDATES = 0.5  # of the bar
+
+
+class StepResult(NamedTuple):
+    """What a step reports; sums are over all replicas and micro-batches."""
+
+    loss_sum: tf.Tensor  # label-smoothed cross-entropy
+    nll_sum: tf.Tensor  # negative log-likelihood: the same without label smoothing
+    source_tokens: tf.Tensor
+    target_tokens: tf.Tensor
+    positions: tf.Tensor  # of both sides, padding included
+    gradient_norm: tf.Tensor  # of the mean gradient, before clipping; 0 if skipped
+    skipped: tf.Tensor  # 1 if float16 overflowed and the update was skipped, else 0
 
 
 class Progress:

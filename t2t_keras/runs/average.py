@@ -12,7 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 from t2t_keras.errors import UserError
-from t2t_keras.training.checkpoint import (
+from t2t_keras.runs.checkpoint import (
     Checkpoint,
     CheckpointDirectory,
     remove_incomplete,

@@ -17,7 +17,7 @@ from t2t_keras.errors import UserError
 from t2t_keras.hparam import HParams
 from t2t_keras.problem import Problem
 from t2t_keras.registry import register_hparams, register_problem
-from t2t_keras.runs.options import TrainOptions
+from t2t_keras.runs.train_options import TrainOptions
 
 if TYPE_CHECKING:
     from t2t_keras.decoding.translator import Translator

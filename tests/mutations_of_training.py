@@ -193,7 +193,7 @@ TRAINING = {
             ("sum-for-average", "total / len(checkpoints)", "total"),
             ("average-of-adam-too", 'name.startswith("model/")', 'name != "step"'),
         ],
-        "t2t_keras/runs/options.py": [
+        "t2t_keras/runs/train_options.py": [
             ("ten-kept", "keep: int = 20", "keep: int = 10"),
             (
                 "one-averaged",

@@ -14,7 +14,7 @@ from numpy_transformer import NumpyTransformer, randomise, softmax
 
 from t2t_keras.analysis.attention_page import Picture, attention_page
 from t2t_keras.cli import main
-from t2t_keras.decoding.attention import sentence_attention
+from t2t_keras.decoding.sentence_attention import sentence_attention
 from t2t_keras.decoding.translator import Translator
 from t2t_keras.errors import UserError
 from t2t_keras.hparam import HParams

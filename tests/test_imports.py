@@ -53,7 +53,7 @@ MAY_IMPORT = {
 # Files that answer at once: they import TensorFlow and Keras inside functions only.
 LIGHT = (
     *("errors.py", "hparam.py", "problem.py", "registry.py", "__init__.py", "cli"),
-    *("runs/options.py", "standard_error.py"),
+    *("runs/train_options.py", "standard_error.py"),
     *("problems", "hparams", "data/sources.py", "metrics", "analysis"),
     *(f"parsing/{name}.py" for name in ("task", "commands", "tree", "treebank")),
     *(f"parsing/{name}.py" for name in ("linearise", "punctuation", "words", "evalb")),
@@ -188,3 +188,8 @@ def test_generic_code_knows_nothing_of_parsing():
         if words.search(libraries.sub("", line))
     ]
     assert not found
+
+
+def test_no_two_files_have_one_name():
+    names = [path.name for path in package_files().values()]
+    assert {n for n in names if names.count(n) > 1} == {"__init__.py"}

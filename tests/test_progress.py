@@ -18,9 +18,9 @@ from small_run import trainer
 from t2t_keras.cli import program
 from t2t_keras.evaluation.evaluator import Evaluator
 from t2t_keras.runs import reporting as module
-from t2t_keras.runs.options import TrainOptions
 from t2t_keras.runs.reporting import Progress, TimeLeft, duration
 from t2t_keras.runs.run_dir import RunDirectory
+from t2t_keras.runs.train_options import TrainOptions
 from t2t_keras.training.step import StepResult
 
 RESULT = StepResult(

@@ -22,7 +22,7 @@ from t2t_keras import registry
 from t2t_keras.data.sources import ParallelFiles
 from t2t_keras.hparam import HParams
 from t2t_keras.runs.checkpoint import write_checkpoint
-from t2t_keras.runs.options import TrainOptions
+from t2t_keras.runs.train_options import TrainOptions
 
 README = Path(__file__).parents[1] / "README.md"
 

@@ -20,8 +20,8 @@ from t2t_keras import UserError, registry
 from t2t_keras.data.manifest import Manifest
 from t2t_keras.runs.average import average_run
 from t2t_keras.runs.checkpoint import CheckpointDirectory
-from t2t_keras.runs.options import TrainOptions
 from t2t_keras.runs.run_dir import RunDirectory, config_for, training_lock
+from t2t_keras.runs.train_options import TrainOptions
 
 NO_STEP = TrainOptions(max_minutes=1e-9)
 SMALL = "num_layers=1,d_model=16,d_ff=32,num_heads=2,batch_tokens=256"
@@ -321,9 +321,8 @@ def test_a_training_that_diverges_ends_with_one_sentence(data_dir, tmp_path, cap
 
 
 def test_a_batch_that_cannot_fit_is_refused(data_dir, tmp_path, monkeypatch):
-    from t2t_keras.training import memory
 
-    monkeypatch.setattr(memory, "free_memory", lambda: 1e6)
+    monkeypatch.setattr(device_memory, "free_memory", lambda: 1e6)
     message = (
         r"batch_tokens 1000000: the largest batch, \d+ pairs of \d+ and \d+ tokens, "
         r"takes at least 0\.0 GB, and 0\.0 GB are free; lower batch_tokens, let "

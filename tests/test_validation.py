@@ -16,9 +16,9 @@ from t2t_keras.evaluation.validation import Validation
 from t2t_keras.problem import Problem
 from t2t_keras.runs.average import average_run
 from t2t_keras.runs.checkpoint import Checkpoint, CheckpointDirectory
-from t2t_keras.runs.options import TrainOptions
 from t2t_keras.runs.reporting import Progress
 from t2t_keras.runs.run_dir import RunDirectory
+from t2t_keras.runs.train_options import TrainOptions
 
 
 @dataclasses.dataclass

@@ -28,7 +28,7 @@ def _check_attention(args: argparse.Namespace) -> None:
 
 def _attention(args: argparse.Namespace) -> dict[str, Any]:
     from t2t_keras.analysis.attention_page import Picture, attention_page
-    from t2t_keras.decoding.attention import sentence_attention
+    from t2t_keras.decoding.sentence_attention import sentence_attention
     from t2t_keras.runs.run_dir import RunDirectory
 
     translator = RunDirectory(args.output_dir).translator(args.checkpoint)

@@ -28,7 +28,7 @@ from t2t_keras.cli.verb import (
     table,
 )
 from t2t_keras.errors import UserError
-from t2t_keras.runs.options import TrainOptions
+from t2t_keras.runs.train_options import TrainOptions
 from t2t_keras.serving.export_dir import require_free
 
 

@@ -16,8 +16,8 @@ from t2t_keras.runs.checkpoint import (
     snapshot,
     write_checkpoint,
 )
-from t2t_keras.runs.options import TrainOptions
 from t2t_keras.runs.reporting import Progress
+from t2t_keras.runs.train_options import TrainOptions
 
 
 class Validation:

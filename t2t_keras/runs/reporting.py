@@ -18,7 +18,7 @@ import tensorflow as tf
 from rich.console import Console
 from rich.table import Column
 
-from t2t_keras.runs.options import TrainOptions
+from t2t_keras.runs.train_options import TrainOptions
 
 _SECONDS_BETWEEN_LINES = 30.0  # at most, where there is no bar
 _SECONDS_BETWEEN_UPDATES = 0.5  # of the bar

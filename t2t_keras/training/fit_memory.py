@@ -33,7 +33,7 @@ from t2t_keras.model.transformer import Transformer
 from t2t_keras.problem import Problem
 from t2t_keras.runs.checkpoint import model_variables
 from t2t_keras.runs.run_dir import RunConfig
-from t2t_keras.training.memory import free_memory, synthetic_batch
+from t2t_keras.training.device_memory import free_memory, synthetic_batch
 from t2t_keras.training.optimizer import make_optimizer
 from t2t_keras.training.step import TrainStep
 from t2t_keras.training.strategy import make_strategy

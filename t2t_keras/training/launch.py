@@ -16,16 +16,16 @@ from t2t_keras.errors import UserError
 from t2t_keras.hparam import HParams
 from t2t_keras.problem import Problem
 from t2t_keras.runs.checkpoint import remove_incomplete
-from t2t_keras.runs.options import TrainOptions
 from t2t_keras.runs.run_dir import (
     RunConfig,
     RunDirectory,
     config_for,
     training_lock,
 )
+from t2t_keras.runs.train_options import TrainOptions
+from t2t_keras.training.device_memory import refuse_too_large
 from t2t_keras.training.fine_tune import find_weights
 from t2t_keras.training.fit_memory import fit_batch_tokens
-from t2t_keras.training.memory import refuse_too_large
 from t2t_keras.training.strategy import Cluster, make_strategy
 from t2t_keras.training.trainer import Trainer, TrainSplit
 

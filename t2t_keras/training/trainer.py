@@ -27,11 +27,11 @@ from t2t_keras.runs.checkpoint import (
     model_variables,
     snapshot,
 )
-from t2t_keras.runs.options import TrainOptions
 from t2t_keras.runs.reporting import Progress, TimeLeft
 from t2t_keras.runs.run_dir import RunConfig, RunDirectory
+from t2t_keras.runs.train_options import TrainOptions
+from t2t_keras.training.device_memory import does_not_fit, synthetic_batch
 from t2t_keras.training.fine_tune import initialise_from
-from t2t_keras.training.memory import does_not_fit, synthetic_batch
 from t2t_keras.training.optimizer import learning_rate, make_optimizer
 from t2t_keras.training.step import StepResult, TrainStep
 from t2t_keras.training.stopping import SIGNALS, Stopping

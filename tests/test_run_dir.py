@@ -321,6 +321,7 @@ def test_a_training_that_diverges_ends_with_one_sentence(data_dir, tmp_path, cap
 
 
 def test_a_batch_that_cannot_fit_is_refused(data_dir, tmp_path, monkeypatch):
+    from t2t_keras.training import device_memory
 
     monkeypatch.setattr(device_memory, "free_memory", lambda: 1e6)
     message = (

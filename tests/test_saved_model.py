@@ -323,23 +323,3 @@ def test_replaces_an_export_and_nothing_else(translator, export, tmp_path):
     (expected,) = translator.n_best(["a"], **options)
     assert min(answer["ids"].numpy()[0, 0]) >= 200
     assert len(expected[0].ids) == answer["lengths"].numpy()[0, 0]
-
-
-def test_every_vocabulary_has_a_name_of_its_own(translator, tmp_path):
-    """Two of one export, and those of several exports that one process serves."""
-    path = tmp_path / "vocab.spm"
-    train_sentence_piece([line[::-1] for line in LINES] * 2, path, 310)
-    here, other = translator.source_tokenizer, SentencePieceTokenizer(path)
-    directions = []
-    for source, target in ((here, other), (other, here)):
-        model = transformer(source.vocab_size, target.vocab_size)
-        one = Translator(translator.problem, model, source, target)
-        directions.append((one, tmp_path / str(source.vocab_size)))
-        export_saved_model(*directions[-1])
-    exported = [ExportedTranslator(path) for _, path in directions]
-    for (one, _), served in zip(directions, exported, strict=True):
-        assert served.translate(LINES) == one.translate(LINES)
-        scores = zip(served.score(LINES, LINES), one.score(LINES, LINES), strict=True)
-        for its, ours in scores:
-            assert its.tokens == ours.tokens
-            assert its.log_prob == pytest.approx(ours.log_prob, abs=1e-3)

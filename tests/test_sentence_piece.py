@@ -270,6 +270,36 @@ def test_graph_is_saved_and_runs_on_the_cpu(tokenizer, tmp_path):
     assert_runs_on_cpu(tokenizer.graph())
 
 
+class Both(tf.Module):
+    """Two tokenizers in one SavedModel."""
+
+    def __init__(self, graphs):
+        super().__init__()
+        self.graphs = graphs
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string)])
+    def encode(self, texts):
+        return [graph.encode(texts).to_tensor() for graph in self.graphs]
+
+
+def test_vocabularies_that_one_process_loads_are_kept_apart(
+    tokenizer, tree_tokenizer, tmp_path
+):
+    """The two of an export, and those of two exports."""
+    tokenizers = (tokenizer, tree_tokenizer)
+    expected = [each.encode("the dog") for each in tokenizers]
+    assert expected[0] != expected[1]
+    modules = []
+    for name, order in (("a", tokenizers), ("b", tokenizers[::-1])):
+        module = Both([each.graph() for each in order])
+        tf.saved_model.save(module, str(tmp_path / name))
+        modules.append(tf.saved_model.load(str(tmp_path / name)))
+    texts = tf.constant(["the dog"])
+    for module, ids in zip(modules, (expected, expected[::-1]), strict=True):
+        found = [tensor.numpy()[0].tolist() for tensor in module.encode(texts)]
+        assert found == ids
+
+
 def test_python_tokenizers_do_without_tensorflow():
     code = (
         "import sys; from t2t_keras.text import sentence_piece, subword_training, "

@@ -54,7 +54,11 @@ def assert_parts(printed, ours, theirs):
 
 
 @pytest.mark.parametrize(
-    "system", ["newstest2013.system_a.de", "newstest2013.system_b.de"]
+    "system",
+    [
+        "newstest2013.system_a.de",
+        pytest.param("newstest2013.system_b.de", marks=pytest.mark.slow),
+    ],
 )
 def test_scores_of_real_systems_are_those_of_the_programs(system, monkeypatch):
     # TER takes many seconds, and is not among the expected figures.

@@ -11,7 +11,7 @@ from t2t_keras.runs.run_dir import RunDirectory
 DECAY = 0.15
 
 
-@pytest.mark.parametrize("replicas", [1, 2])
+@pytest.mark.parametrize("replicas", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_average_of_a_run(replicas, data_dir, tmp_path):
     training = trainer(
         data_dir,
@@ -42,6 +42,7 @@ def test_average_of_a_run(replicas, data_dir, tmp_path):
     assert 0 < figures["dev_ema"]["loss"] != figures["dev_loss"]
 
 
+@pytest.mark.slow
 def test_averages_are_resumed(data_dir, tmp_path):
     trainer(data_dir, tmp_path / "a", train_steps=2, ema_decay=DECAY).train()
     trainer(data_dir, tmp_path / "a", ema_decay=DECAY).train()

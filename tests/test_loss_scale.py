@@ -73,6 +73,7 @@ def losses():
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
 def test_a_small_task_is_learnt_as_in_float32(losses, dtype):
     """By chance the loss would be log(13) = 2.56; it falls below 0.9."""
@@ -170,7 +171,9 @@ def test_a_run_in_float16_skips_and_resumes_exactly(data_dir, tmp_path):
     assert whole["loss_scale/scale"] == 2.0**36
 
 
-@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+@pytest.mark.parametrize(
+    "dtype", ["bfloat16", pytest.param("float16", marks=pytest.mark.slow)]
+)
 def test_exported_scores_are_float32(tmp_path, dtype):
     path = tmp_path / "vocab.spm"
     train_sentence_piece(LINES * 2, path, 340)

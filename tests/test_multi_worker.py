@@ -27,6 +27,7 @@ class WatchedIndex:
         self._index = index
         self.source_length = index.source_length
         self.target_length = index.target_length
+        self.swapped, self.features = index.swapped, index.features
         self.was_read: list[int] = []
 
     def read(self, records):

@@ -201,6 +201,7 @@ def environment():
     return {name: x for name, x in os.environ.items() if name not in muting}
 
 
+@pytest.mark.slow
 def test_standard_error_has_our_lines_only(data_dir, tmp_path):
     main = "import sys; from t2t_keras.cli import main; sys.exit(main())"
     train = (

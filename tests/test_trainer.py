@@ -125,7 +125,9 @@ def test_checkpoints_by_the_clock(data_dir, tmp_path, monkeypatch):
     assert RunDirectory(tmp_path).checkpoints.steps() == [3, 6, 8]
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize(
+    "number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)]
+)
 def test_a_signal_saves_and_the_run_goes_on_as_if_it_had_not_come(
     number, data_dir, tmp_path
 ):

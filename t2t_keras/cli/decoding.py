@@ -34,10 +34,20 @@ Advance = Callable[[int], None]  # called with a number of lines that are done
 Decoder = Callable[[list[str], int, Advance | None], list[list[Output]]]
 
 
+def decoding_flags(*without: str, sampling: bool = False) -> list[str]:
+    """Returns the options that `add_decoding_flags` declares."""
+    of_sampling = {"sampling", *DecodingOptions.names("of_sampling")}
+    return [
+        field.name
+        for field in dataclasses.fields(DecodingOptions)
+        if field.name not in without and (sampling or field.name not in of_sampling)
+    ]
+
+
 def add_decoding_flags(
     parser: argparse.ArgumentParser, *without: str, sampling: bool = False
 ) -> None:
-    """Declares a flag for every option of `DecodingOptions`.
+    """Declares a flag for the options of `DecodingOptions`.
 
     Args:
         parser: of the verb.
@@ -46,12 +56,13 @@ def add_decoding_flags(
     """
     search = parser.add_argument_group("decoding")
     draws = parser.add_argument_group("sampling, in place of beam search")
+    names = decoding_flags(*without, sampling=sampling)
     for field in dataclasses.fields(DecodingOptions):
-        about, of_sampling = field.metadata, field.name == "sampling"
-        of_sampling |= about["of_sampling"]
-        if field.name in without or (of_sampling and not sampling):
+        if field.name not in names:
             continue
-        group = draws if of_sampling else search
+        about = field.metadata
+        is_draw = field.name == "sampling" or about["of_sampling"]
+        group = draws if is_draw else search
         flag = "--sample" if field.name == "sampling" else f"--{field.name}"
         if field.type is bool:
             group.add_argument(

@@ -1,7 +1,6 @@
 """The verb that compares outputs with references: `evaluate`."""
 
 import argparse
-import dataclasses
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
@@ -10,6 +9,7 @@ from t2t_keras.cli.checks import require_directory, require_run
 from t2t_keras.cli.decoding import (
     add_decoding_flags,
     check_decoding,
+    decoding_flags,
     decoding_options,
 )
 from t2t_keras.cli.lines import read_lines
@@ -22,7 +22,6 @@ from t2t_keras.cli.verb import (
     not_negative_number,
     table,
 )
-from t2t_keras.decoding.options import DecodingOptions
 from t2t_keras.errors import UserError
 from t2t_keras.metrics.bleu import Bleu, BleuTokens, bleu_scores
 from t2t_keras.problem import Problem, Split
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
 
 _OF_A_RUN = (
     *("output_dir", "data_dir", "split", "sentences", "tokenize", "usr_dir"),
-    *(field.name for field in dataclasses.fields(DecodingOptions)),
+    *decoding_flags("n_best", "raw"),
 )
 # What there is to evaluate -> its flags, and what is said of any other flag.
 _MODES = {
@@ -152,7 +151,7 @@ def _mode(args: argparse.Namespace) -> str:
     mode = "files" if args.hypotheses else "all" if args.all_checkpoints else "split"
     flags, refusal = _MODES[mode]
     for flag in (flag for others, _ in _MODES.values() for flag in others):
-        if flag not in flags and getattr(args, flag, None) is not None:
+        if flag not in flags and getattr(args, flag) is not None:
             raise UserError(f"--{flag} {refusal}")
     if args.write is not None and args.sentences == 0:
         raise UserError("--write: with --sentences 0 there is nothing to write")

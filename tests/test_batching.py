@@ -68,3 +68,13 @@ def test_a_pair_longer_than_the_budget_is_an_error():
 def test_no_examples_is_an_error():
     with pytest.raises(UserError, match="no example"):
         BatchPlan(np.array([], int), np.array([], int), 100, 0)
+
+
+def test_the_batches_of_the_other_direction_are_the_same():
+    forth = BatchPlan(SOURCE, TARGET, 100, 3)
+    back = BatchPlan(TARGET, SOURCE, 100, 3, swapped=True)
+    for step in range(2 * len(forth)):
+        np.testing.assert_array_equal(forth.records(step), back.records(step))
+    np.testing.assert_array_equal(forth.shapes, back.shapes[:, [0, 2, 1]])
+    wrong = BatchPlan(TARGET, SOURCE, 100, 3)
+    assert any((forth.records(i) != wrong.records(i)).any() for i in range(len(forth)))

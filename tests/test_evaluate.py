@@ -129,6 +129,28 @@ def test_the_default_split_is_test_or_else_dev(trained, capfd, tmp_path):
     assert "evaluating the test split\n" in capfd.readouterr().err
 
 
+def test_metrics_compare_with_raw_texts_and_the_records_are_decoded(
+    trained, capfd, tmp_path
+):
+    """The records say what is translated, the raw texts what it is compared with."""
+    data = shutil.copytree(trained.parent / "data", tmp_path / "data")
+    argv = ("evaluate", "--output_dir", trained, "--split", "dev", *FAST)
+    argv += ("--data_dir", data, "--write", tmp_path / "dev")
+
+    def written():
+        call_json(capfd, *argv)
+        names = ("source", "hypothesis", "reference")
+        return [(tmp_path / f"dev.{name}").read_text() for name in names]
+
+    sources, outputs, references = written()
+    raw = data / "translate_text-dev.targets"
+    raw.write_text(raw.read_text().upper())
+    assert written() == [sources, outputs, references.upper()]
+    for side in ("sources", "targets"):  # of an earlier version, which had none
+        (data / f"translate_text-dev.{side}").unlink()
+    assert written() == [sources, outputs, references]
+
+
 def test_sentences_limit_what_is_decoded_only(trained, capfd):
     argv = ("evaluate", "--output_dir", trained, "--split", "dev")
     some = call_json(capfd, *argv, *FAST, "--tokenize", "none", "--language", "fr")

@@ -105,7 +105,7 @@ def test_tests_of_the_source_distribution_are_whole(source, tmp_path):
     for folder in ("tests", "examples", "benchmarks", "docs", "problems", "hparams"):
         for path in (source / folder).rglob("*"):
             assert (unpacked / path.relative_to(source)).exists(), path
-    collect = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-m", ""]
+    collect = [sys.executable, "-m", "pytest", "--collect-only", "-m", ""]
     ours, theirs = (
         subprocess.run(collect, cwd=folder, capture_output=True, text=True, check=True)
         for folder in (source, unpacked)

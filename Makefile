@@ -48,6 +48,7 @@ bench: $(VENV)/.installed
 lint: $(VENV)/.installed-test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/python -m mypy
 	$(BIN)/python -m pytest tests/test_imports.py
 
 format: $(VENV)/.installed-test
@@ -55,7 +56,7 @@ format: $(VENV)/.installed-test
 	$(BIN)/ruff format .
 
 clean:
-	rm -rf $(VENV) build dist runs t2t_keras.egg-info .pytest_cache .ruff_cache
+	rm -rf $(VENV) build dist runs t2t_keras.egg-info .pytest_cache .ruff_cache .mypy_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # The stamp files tell that the environment is complete for these requirements.

@@ -48,6 +48,7 @@ setup(
         "gpu": ["tensorflow[and-cuda]>=2.21,<2.22"],
         "plot": ["matplotlib>=3.9"],
         "test": [
+            "mypy>=2.4,<2.5",
             "psutil",
             "pytest>=8",
             "pytest-xdist>=3.6",

@@ -270,7 +270,7 @@ def _typed(name: str, value: Any) -> Any:
         number = float(value)
         if not math.isfinite(number) or (kind is int and not number.is_integer()):
             raise ValueError
-        return kind(number)
+        return int(number) if kind is int else number
     except (TypeError, ValueError):
         article = "an integer" if kind is int else "a number"
         raise UserError(f"hparams: {name} must be {article}, not '{value}'") from None

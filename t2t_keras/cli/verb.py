@@ -37,7 +37,7 @@ class Verb:
         return self.uses_tensorflow
 
 
-def add_usr_dir(parser: argparse.ArgumentParser) -> None:
+def add_usr_dir(parser: argparse._ActionsContainer) -> None:
     """`--usr_dir`, of every verb that looks up a problem or an hparam set."""
     parser.add_argument(
         "--usr_dir",
@@ -46,7 +46,7 @@ def add_usr_dir(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_checkpoint(parser: argparse.ArgumentParser) -> None:
+def add_checkpoint(parser: argparse._ActionsContainer) -> None:
     """`--checkpoint`, of every verb that reads a run directory's weights."""
     parser.add_argument(
         "--checkpoint",

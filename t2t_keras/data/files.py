@@ -37,13 +37,12 @@ def atomic(path: Path) -> Iterator[Path]:
 def open_lines(path: str | Path) -> Iterator[TextIO]:
     r"""Opens a file for writing lines, in UTF-8 and with `\n` only, atomically."""
     path = Path(path)
-    kind = {"mode": "w", "encoding": "utf-8", "newline": "\n"}
-    if path.exists() and not path.is_file():  # a pipe or a device
-        with open(path, **kind) as file:
-            yield file
-    else:
-        with atomic(path) as incomplete, open(incomplete, **kind) as file:
-            yield file
+    is_special = path.exists() and not path.is_file()  # a pipe or a device
+    with (
+        contextlib.nullcontext(path) if is_special else atomic(path) as target,
+        open(target, "w", encoding="utf-8", newline="\n") as file,
+    ):
+        yield file
 
 
 def write_lines(path: str | Path, lines: Iterable[str]) -> None:

@@ -53,6 +53,7 @@ class Recipe:
     @classmethod
     def of(cls, problem: Problem, data_dir: Path, seed: int) -> Self:
         """Returns the recipe of a problem, with its sources, and a seed."""
+        assert problem.vocab_size is not None  # datagen has chosen one
         vocabularies = {data_dir / name for name in vocab_files(problem).values()}
         return cls(
             problem=problem.data_name,
@@ -244,7 +245,7 @@ def held(recipe: Recipe, data_dir: Path) -> Manifest | None:
             )
         return None
     known = manifest.sources
-    asked = {
+    asked: dict[str, Any] = {
         "given_vocabularies": manifest.given_vocabularies,
         "sources": {split: recipe.sources.get(split, known[split]) for split in known},
     }

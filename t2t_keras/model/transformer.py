@@ -414,6 +414,7 @@ class Transformer(keras.Model):
 
     def build(self, input_shape: Any = None) -> None:
         """Creates all weights; their shapes follow from the hparams alone."""
+        layer: keras.layers.Layer
         for layer in (
             *self.embeddings,
             *([self.positions] if self.positions else []),

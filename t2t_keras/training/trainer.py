@@ -1,12 +1,13 @@
 """The trainer: problem and hparams in, a run directory out."""
 
 import contextlib
+import dataclasses
 import math
 import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import keras
 import tensorflow as tf
@@ -47,7 +48,8 @@ _START_ANEW = (
 )
 
 
-class TrainSplit(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class TrainSplit:
     """The train split of a run's data, and the plan of its batches."""
 
     index: RecordIndex
@@ -122,7 +124,7 @@ class Trainer:
         averages = self._step.ema.averages if self._step.ema else {}
 
         data_dir, name = Path(run.config.data_dir), self._problem.data_name
-        self._index, self._plan = split
+        self._index, self._plan = split.index, split.plan
         self._validation: Validation | None = None
         has_dev = Manifest.open(data_dir, name).examples.get("dev")
         if has_dev and self._cluster.is_chief:

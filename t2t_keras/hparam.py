@@ -240,7 +240,7 @@ class HParams:
         """Returns what each field means: name -> a phrase."""
         return {it.name: it.metadata["meaning"] for it in dataclasses.fields(cls)}
 
-    def difference(self, other: Self) -> dict[str, tuple[Any, Any]]:
+    def difference(self, other: Self) -> dict[str, tuple[object, object]]:
         """Returns the fields in which two records differ: name -> (self's, other's)."""
         mine, theirs = dataclasses.asdict(self), dataclasses.asdict(other)
         return {k: (v, theirs[k]) for k, v in mine.items() if v != theirs[k]}

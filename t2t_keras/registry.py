@@ -254,7 +254,7 @@ def _class_fields(cls: type) -> dict[str, Any]:
     }
 
 
-def _place(definition: Callable[..., Any]) -> str:
+def _place(definition: Callable[..., object]) -> str:
     """Returns file:line of a function or class."""
     file = Path(inspect.getsourcefile(definition) or "?").resolve()
     return f"{file}:{inspect.getsourcelines(definition)[1]}"

@@ -24,7 +24,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -239,7 +238,7 @@ def num_cores() -> int:
 
 @contextlib.contextmanager
 def worker_pool(
-    workers: int, start: Callable[..., None] | None = None, *arguments: Any
+    workers: int, start: Callable[..., None] | None = None, *arguments: object
 ) -> Iterator[ProcessPoolExecutor]:
     """Yields a pool of processes, which end with this one, even if it is killed.
 

@@ -51,7 +51,7 @@ def write_lines(path: str | Path, lines: Iterable[str]) -> None:
         file.writelines(f"{line}\n" for line in lines)
 
 
-def write_json(path: Path, value: Any) -> None:
+def write_json(path: Path, value: object) -> None:
     """Writes a value as JSON, atomically."""
     text = json.dumps(value, indent=2, ensure_ascii=False) + "\n"
     with atomic(path) as incomplete:

@@ -138,7 +138,7 @@ def _digest(fields: dict[str, Any]) -> str:
     return hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()
 
 
-def _change(here: Any, there: Any) -> str:
+def _change(here: object, there: object) -> str:
     """Returns what happened to an entry, without the checksums themselves."""
     if here is None:
         return "is new"

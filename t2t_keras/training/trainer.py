@@ -29,12 +29,12 @@ from t2t_keras.runs.checkpoint import (
     snapshot,
 )
 from t2t_keras.runs.options import TrainOptions
-from t2t_keras.runs.reporting import Progress, TimeLeft
+from t2t_keras.runs.reporting import Progress, StepResult, TimeLeft
 from t2t_keras.runs.run_dir import RunConfig, RunDirectory
 from t2t_keras.training.fine_tune import initialise_from
 from t2t_keras.training.memory import does_not_fit, synthetic_batch
 from t2t_keras.training.optimizer import learning_rate, make_optimizer
-from t2t_keras.training.step import StepResult, TrainStep
+from t2t_keras.training.step import TrainStep
 from t2t_keras.training.stopping import SIGNALS, Stopping
 from t2t_keras.training.strategy import Cluster, distribute, own_replicas
 
@@ -227,7 +227,7 @@ class Trainer:
             reason = reason or "patience"
         return self._cluster.all_reduce_first(reason, _REASONS)
 
-    def _batches(self, steps: range) -> Iterator[Any]:
+    def _batches(self, steps: range) -> Iterator[tuple[tf.Tensor, tf.Tensor]]:
         """Yields the distributed batch of every step."""
         parts = training_batches(
             self._index,

@@ -1,9 +1,9 @@
 # make demo       from nothing to a served translation, in a few minutes on two cores
-# make test       style, import rules and the fast tests
+# make test       style, types, import rules and the fast tests
 # make test-slow  the tests that take minutes
 # make bench      the short form of every benchmark, in about three minutes
 # make mutations  faults in the code behind docs/paper.md, which tests must notice
-# make lint       style and import rules only
+# make lint       style, types and import rules only
 # make format     rewrite the files in the project's style
 # make clean      remove the environment and everything that was built
 

@@ -144,6 +144,18 @@ class C:
     assert sorted(imports(file, top_level_only=True)) == sorted(outside)
 
 
+def test_relative_imports_are_of_problems_and_hparams():
+    toy = ROOT / "problems" / "toy" / "german.py"
+    (node,) = ast.parse("from . import lexicon").body
+    (above,) = ast.parse("from .. import translate").body
+    (outside,) = ast.parse("from ... import setup").body
+    assert _siblings(toy, node) == "t2t_keras.problems.toy"
+    assert _siblings(toy, above) == "t2t_keras.problems"
+    for file, refused in ((ROOT / "t2t_keras" / "lock.py", node), (toy, outside)):
+        with pytest.raises(AssertionError, match="a relative import"):
+            _siblings(file, refused)
+
+
 @pytest.mark.parametrize("file", package_files())
 def test_packages_import_one_way(file):
     package = file.partition("/")[0].removesuffix(".py")

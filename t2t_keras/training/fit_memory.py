@@ -111,11 +111,7 @@ def fit_batch_tokens(
             hparams=dataclasses.asdict(hparams.override(batch_tokens=batch_tokens)),
             source_vocab_size=source,
             target_vocab_size=target,
-            shape=(
-                math.ceil(rows * (1 + RESERVE)),
-                source_length,
-                target_length,
-            ),
+            shape=(math.ceil(rows * (1 + RESERVE)), source_length, target_length),
             simulate_devices=simulate_devices,
             memory_gb=memory_gb,
             micro_batches=micro_batches,

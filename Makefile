@@ -1,9 +1,9 @@
 # make demo       from nothing to a served translation, in a few minutes on two cores
-# make test       style, import rules and the fast tests
+# make test       style, types, import rules and the fast tests
 # make test-slow  the tests that take minutes
 # make bench      the short form of every benchmark, in about three minutes
 # make mutations  faults in the code behind docs/paper.md, which tests must notice
-# make lint       style and import rules only
+# make lint       style, types and import rules only
 # make format     rewrite the files in the project's style
 # make clean      remove the environment and everything that was built
 
@@ -48,6 +48,7 @@ bench: $(VENV)/.installed
 lint: $(VENV)/.installed-test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/python -m mypy
 	$(BIN)/python -m pytest tests/test_imports.py
 
 format: $(VENV)/.installed-test
@@ -55,7 +56,7 @@ format: $(VENV)/.installed-test
 	$(BIN)/ruff format .
 
 clean:
-	rm -rf $(VENV) build dist runs t2t_keras.egg-info .pytest_cache .ruff_cache
+	rm -rf $(VENV) build dist runs t2t_keras.egg-info .pytest_cache .ruff_cache .mypy_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # The stamp files tell that the environment is complete for these requirements.

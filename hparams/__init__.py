@@ -1,5 +1,5 @@
 """The registered hparam sets: one file for each source they come from."""
 
-from t2t_keras.hparams import own_data, paper, small, table3
+from . import own_data, paper, small, table3
 
 __all__ = ["own_data", "paper", "small", "table3"]

@@ -1,5 +1,5 @@
 """The registered problems: one small file each."""
 
-from t2t_keras.problems import parsing, toy, translate
+from . import parsing, toy, translate
 
 __all__ = ["parsing", "toy", "translate"]

@@ -9,6 +9,9 @@ from t2t_keras.errors import UserError
 # A tensor of whichever backend Keras runs on: Keras has no common type for them.
 Tensor: TypeAlias = Any
 
+# A nested structure of tensors, or of their shapes: what a loop carries along.
+Nest: TypeAlias = Any
+
 
 def require_tensorflow() -> None:
     """Raises `UserError` unless Keras runs on TensorFlow.

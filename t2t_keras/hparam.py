@@ -240,7 +240,7 @@ class HParams:
         """Returns what each field means: name -> a phrase."""
         return {it.name: it.metadata["meaning"] for it in dataclasses.fields(cls)}
 
-    def difference(self, other: Self) -> dict[str, tuple[Any, Any]]:
+    def difference(self, other: Self) -> dict[str, tuple[object, object]]:
         """Returns the fields in which two records differ: name -> (self's, other's)."""
         mine, theirs = dataclasses.asdict(self), dataclasses.asdict(other)
         return {k: (v, theirs[k]) for k, v in mine.items() if v != theirs[k]}
@@ -270,7 +270,7 @@ def _typed(name: str, value: Any) -> Any:
         number = float(value)
         if not math.isfinite(number) or (kind is int and not number.is_integer()):
             raise ValueError
-        return kind(number)
+        return int(number) if kind is int else number
     except (TypeError, ValueError):
         article = "an integer" if kind is int else "a number"
         raise UserError(f"hparams: {name} must be {article}, not '{value}'") from None

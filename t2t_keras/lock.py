@@ -34,6 +34,7 @@ def lock(
         try:
             fcntl.flock(file, fcntl.LOCK_EX | (fcntl.LOCK_NB if refusal else 0))
         except BlockingIOError:
+            assert refusal is not None  # or flock had waited
             raise refusal(_read(file)) from None
         except OSError as error:
             if error.errno not in _UNSUPPORTED:

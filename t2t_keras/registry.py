@@ -241,7 +241,7 @@ def _snake_case(name: str) -> str:
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower()
 
 
-def _class_fields(cls: type[Problem]) -> dict[str, Any]:
+def _class_fields(cls: type) -> dict[str, Any]:
     """Returns the fields of `Problem` that a class derived from it sets."""
     if not issubclass(cls, Problem):
         raise UserError(f"the class at {_place(cls)} must derive from Problem")
@@ -254,7 +254,7 @@ def _class_fields(cls: type[Problem]) -> dict[str, Any]:
     }
 
 
-def _place(definition: Callable) -> str:
+def _place(definition: Callable[..., object]) -> str:
     """Returns file:line of a function or class."""
     file = Path(inspect.getsourcefile(definition) or "?").resolve()
     return f"{file}:{inspect.getsourcelines(definition)[1]}"

@@ -161,12 +161,12 @@ MODEL = {
             (
                 "one-network-without-norm",
                 "self.feed_forward_residual = _residual(hparams, self.feed_forward)\n\n"
-                "    def build(self, input_shape: Any = None) -> None:\n"
+                "    def build(self, input_shape: object = None) -> None:\n"
                 '        """Creates the weights."""\n'
                 "        self.self_attention.build(None)\n"
                 "        self.cross_attention.build(None)",
                 "self.feed_forward_residual = self.cross_attention_residual\n\n"
-                "    def build(self, input_shape: Any = None) -> None:\n"
+                "    def build(self, input_shape: object = None) -> None:\n"
                 '        """Creates the weights."""\n'
                 "        self.self_attention.build(None)\n"
                 "        self.cross_attention.build(None)",

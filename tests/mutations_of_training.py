@@ -357,8 +357,11 @@ TRAINING = {
         "t2t_keras/metrics/bleu.py": [
             (
                 "french-compounds-split",
-                "sides = (moses.tokenize(texts, language) for",
-                "sides = (moses.split_compounds(moses.tokenize(texts, language)) for",
+                "hypotheses = moses.tokenize(hypotheses, language)\n"
+                "    references = moses.tokenize(references, language)",
+                "split, tokenize = moses.split_compounds, moses.tokenize\n"
+                "    hypotheses = split(tokenize(hypotheses, language))\n"
+                "    references = split(tokenize(references, language))",
             ),
         ],
     },

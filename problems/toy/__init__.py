@@ -17,14 +17,16 @@ from t2t_keras.metrics.bleu import Bleu
 from t2t_keras.parsing.linearise import SYMBOLS, linearise
 from t2t_keras.parsing.task import BracketF1, Trees, brackets
 from t2t_keras.problem import Pair, Problem, Split
-from t2t_keras.problems.toy import english, french, german
-from t2t_keras.problems.toy.grammar import Combination, Sentence, combinations
-from t2t_keras.problems.toy.sampler import derivations
 from t2t_keras.registry import register_problem
+
+from . import english, french, german
+from .grammar import Combination, Sentence, combinations
+from .sampler import derivations
 
 SIZES: dict[Split, int] = {"train": 10_000, "dev": 200, "test": 400}
 SEED = 2017
 LENGTHS = range(4, 16)  # how many words and commas a sentence may have
+HELD_OUT: tuple[Split, ...] = ("test", "dev")
 FREQUENT = 10  # times that training has every word of the other splits
 
 Target = Literal["german", "french", "tree"]
@@ -37,7 +39,7 @@ def held_out(combination: Combination) -> Split:
     set; training sees the others.
     """
     bucket = zlib.crc32(" ".join(combination).encode()) % 16
-    return {0: "test", 1: "dev"}.get(bucket, "train")
+    return HELD_OUT[bucket] if bucket < len(HELD_OUT) else "train"
 
 
 @functools.cache
@@ -56,13 +58,13 @@ def corpus() -> dict[Split, list[Sentence]]:
         if len(words) - 1 in LENGTHS and text not in seen:  # less the full stop
             seen.add(text)
             kept_for = set(map(held_out, combinations(sentence)))
-            split = next((s for s in ("test", "dev") if s in kept_for), "train")
+            split: Split = next((s for s in HELD_OUT if s in kept_for), "train")
             splits[split].append(sentence)
         if len(splits["train"]) == SIZES["train"]:
             break
 
     counts = Counter(word for s in splits["train"] for word in _words(s))
-    for split in ("dev", "test"):
+    for split in HELD_OUT:
         fair = (
             sentence
             for sentence in splits[split]

@@ -1,8 +1,9 @@
 """English: a derivation as a Penn Treebank tree, whose leaves are the sentence."""
 
 from t2t_keras.parsing.tree import Tree
-from t2t_keras.problems.toy import lexicon as words
-from t2t_keras.problems.toy.grammar import (
+
+from . import lexicon as words
+from .grammar import (
     Clause,
     Condition,
     NounPhrase,
@@ -19,7 +20,7 @@ from t2t_keras.problems.toy.grammar import (
     is_first_person,
     is_plural,
 )
-from t2t_keras.problems.toy.lexicon import Adverb, Pronoun
+from .lexicon import Adverb, Pronoun
 
 _STOP = Tree(".", word=".")
 _QUESTION_MARK = Tree(".", word="?")
@@ -187,10 +188,11 @@ def _determiner(phrase: NounPhrase, following: Tree) -> list[Tree]:
         return [Tree("NP", (*owner.children, Tree("POS", word="'s")))]
     if determiner is words.BARE:
         return []
+    assert determiner is not None
     word = determiner.english
     if determiner is words.THIS and phrase.plural:
         word = "these"
-    if determiner is words.A and following.word[0] in "aeiou":
+    if determiner is words.A and following.words()[0][0] in "aeiou":
         word = "an"
     tag = {words.MY: "PRP$", words.TWO: "CD"}.get(determiner, "DT")
     return [Tree(tag, word=word)]

@@ -4,10 +4,10 @@ Words are put in order and inflected first; then neighbours that meet are joined
 for the whole sentence: de le = du, le enfant = l'enfant.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from t2t_keras.problems.toy import lexicon as words
-from t2t_keras.problems.toy.grammar import (
+from . import lexicon as words
+from .grammar import (
     Clause,
     Condition,
     NounPhrase,
@@ -23,7 +23,7 @@ from t2t_keras.problems.toy.grammar import (
     is_first_person,
     is_plural,
 )
-from t2t_keras.problems.toy.lexicon import Adjective, Pronoun
+from .lexicon import Adjective, Adverb, Pronoun
 
 _VOWELS = tuple("aâeéèêhiîoôuù")  # every h of the lexicon is mute
 _ELIDED = ("je", "ne", "le", "la", "de", "que")
@@ -56,10 +56,10 @@ _FUTURE_ENDINGS = ("ai", "a", "ont")
 def render(sentence: Sentence) -> str:
     """Returns the sentence."""
     match sentence:
-        case Statement(clause, None):
+        case Statement(clause, Adverb(french=adverb)):
+            tokens = [adverb, ",", *_clause(clause)]
+        case Statement(clause):
             tokens = _clause(clause)
-        case Statement(clause, adverb):
-            tokens = [adverb.french, ",", *_clause(clause)]
         case Question(clause):
             tokens = ["est-ce", "que", *_clause(clause)]
         case Report(subject, verb, clause):
@@ -116,6 +116,7 @@ def _verb_group(clause: Clause) -> list[str]:
     verb = clause.verb
     *present, participle, infinitive, stem = verb.french
     clitic, end = _clitic(clause), []
+    forms: Sequence[str]
     match clause.tense:
         case Tense.PRESENT:
             forms = present
@@ -152,6 +153,7 @@ def _clitic(clause: Clause) -> list[str]:
 
 def _participle(clause: Clause, participle: str) -> str:
     """Agrees with the subject after être, with an earlier direct object after avoir."""
+    agrees_with: Subject | None
     if clause.verb.french_etre:
         agrees_with = clause.subject
     elif clause.verb.french_preposition or isinstance(clause.object, NounPhrase):

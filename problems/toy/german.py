@@ -6,10 +6,11 @@ to the verb (particle, participle, infinitive) closes the clause; between them s
 the objects, "nicht" and the place.
 """
 
+from collections.abc import Sequence
 from typing import Literal
 
-from t2t_keras.problems.toy import lexicon as words
-from t2t_keras.problems.toy.grammar import (
+from . import lexicon as words
+from .grammar import (
     Clause,
     Condition,
     NounPhrase,
@@ -25,45 +26,46 @@ from t2t_keras.problems.toy.grammar import (
     is_first_person,
     is_plural,
 )
-from t2t_keras.problems.toy.lexicon import Adjective, Noun, Pronoun
+from .lexicon import Adjective, Adverb, Noun, Pronoun
 
 Case = Literal["nominative", "accusative", "dative", "genitive"]
+_Endings = dict[Case, str]
 _PRONOUN_CASES = ("nominative", "accusative", "dative")
 
 # Endings by case, each in the order masculine, feminine, neuter, plural; - is none.
 _GENDERS = "mfn"
 _PLURAL = 3
-_STRONG = {  # dies-, jed-; alt- after no article or a number (plural only)
+_STRONG: _Endings = {  # dies-, jed-; alt- after no article or a number (plural only)
     "nominative": "er e es e",
     "accusative": "en e es e",
     "dative": "em er em en",
     "genitive": "es er es er",
 }
-_EIN = {  # ein-, kein-, mein-
+_EIN: _Endings = {  # ein-, kein-, mein-
     "nominative": "- e - e",
     "accusative": "en e - e",
     "dative": "em er em en",
     "genitive": "es er es er",
 }
-_WEAK = {  # alt- after der, dieser, jeder
+_WEAK: _Endings = {  # alt- after der, dieser, jeder
     "nominative": "e e e en",
     "accusative": "en e e en",
     "dative": "en en en en",
     "genitive": "en en en en",
 }
-_MIXED = {  # alt- after ein, kein, mein
+_MIXED: _Endings = {  # alt- after ein, kein, mein
     "nominative": "er e es en",
     "accusative": "en e es en",
     "dative": "en en en en",
     "genitive": "en en en en",
 }
-_DER = {
+_DER: _Endings = {
     "nominative": "der die das die",
     "accusative": "den die das die",
     "dative": "dem der dem den",
     "genitive": "des der des der",
 }
-_RELATIVE = {
+_RELATIVE: _Endings = {
     "nominative": "der die das die",
     "accusative": "den die das die",
     "dative": "dem der dem denen",
@@ -79,10 +81,10 @@ _WAR = ("war", "war", "waren")
 def render(sentence: Sentence) -> str:
     """Returns the sentence."""
     match sentence:
-        case Statement(clause, None):
+        case Statement(clause, Adverb(german=adverb)):
+            tokens = [adverb, *_verb_first(clause)]
+        case Statement(clause):
             tokens = _verb_second(clause)
-        case Statement(clause, adverb):
-            tokens = [adverb.german, *_verb_first(clause)]
         case Question(clause):
             tokens = _verb_first(clause)
         case Report(subject, verb, clause):
@@ -126,6 +128,7 @@ def _verb(clause: Clause) -> tuple[str, list[str]]:
     verb = clause.verb
     *present, participle = verb.german
     infinitive = "sein" if verb is words.BE else verb.german_particle + present[2]
+    forms: Sequence[str]
     match clause.tense:
         case Tense.PRESENT:
             forms = present
@@ -246,8 +249,9 @@ def _noun(noun: Noun, plural: bool, case: Case) -> str:
 
 def _relative(relative: Clause) -> list[str]:
     """Der schläft; den der Mann sieht; dem der Mann hilft."""
-    if isinstance(relative.subject, Trace):
-        trace, case = relative.subject, "nominative"
-    else:
+    case: Case = "nominative"
+    trace: Subject | None = relative.subject
+    if not isinstance(trace, Trace):
         trace, case = relative.object, relative.verb.german_case
+    assert isinstance(trace, Trace)
     return [_ending(_RELATIVE, trace, case), *_verb_last(relative)]

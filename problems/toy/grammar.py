@@ -9,7 +9,7 @@ import dataclasses
 import enum
 from collections.abc import Iterator
 
-from t2t_keras.problems.toy.lexicon import (
+from .lexicon import (
     Adjective,
     Adverb,
     Determiner,
@@ -172,6 +172,7 @@ def is_first_person(subject: Subject) -> bool:
 
 def clauses(sentence: Sentence) -> Iterator[Clause]:
     """Yields every clause of a sentence, relative clauses included."""
+    tops: tuple[Clause, ...]
     match sentence:
         case Reason():
             tops = (sentence.clause, sentence.cause)

@@ -133,12 +133,16 @@ class Adverb:
 
 def _noun(english: str, german: str, french: str, kind: Kind, **details: bool) -> Noun:
     """Reads a row of the nouns."""
+    german_genders: dict[str, Gender] = {"der": "m", "die": "f", "das": "n"}
+    french_genders: dict[str, Gender] = {"un": "m", "une": "f"}
     german_article, german = german.split(" ", 1)
     french_article, french = french.split(" ", 1)
     return Noun(
-        *(_forms(row) for row in (english, german, french)),
-        german_gender={"der": "m", "die": "f", "das": "n"}[german_article],
-        french_gender={"un": "m", "une": "f"}[french_article],
+        english=_forms(english),
+        german=_forms(german),
+        french=_forms(french),
+        german_gender=german_genders[german_article],
+        french_gender=french_genders[french_article],
         kind=kind,
         **details,
     )
@@ -163,8 +167,8 @@ def _verb(
     **details: Any,
 ) -> Verb:
     """Reads a row of the verbs."""
-    rows = (english, german, french)
-    return Verb(*(_forms(row) for row in rows), subject, object, **details)
+    forms = _forms(english), _forms(german), _forms(french)
+    return Verb(*forms, subject, object, **details)
 
 
 def _forms(row: str) -> tuple[str, ...]:

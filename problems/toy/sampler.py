@@ -10,9 +10,10 @@ import dataclasses
 import functools
 import random
 from collections.abc import Iterator, Sequence
+from typing import TypeGuard
 
-from t2t_keras.problems.toy import lexicon as words
-from t2t_keras.problems.toy.grammar import (
+from . import lexicon as words
+from .grammar import (
     Clause,
     Condition,
     NounPhrase,
@@ -27,7 +28,7 @@ from t2t_keras.problems.toy.grammar import (
     Tense,
     Trace,
 )
-from t2t_keras.problems.toy.lexicon import (
+from .lexicon import (
     Adjective,
     Determiner,
     Kind,
@@ -137,7 +138,8 @@ class Sampler:
             subject = self._subject(kind, negated)
             return Clause(subject, words.BE, tense, negated, place=self._place())
         subject = self._subject(words.EVERYTHING, negated)
-        kind, known = words.ADULT, ()
+        kind = words.ADULT
+        known: tuple[Adjective, ...] = ()
         if isinstance(subject, NounPhrase):
             kind, known = subject.noun.kind, subject.adjectives
             if subject.determiner is words.BARE:  # "dogs are clever": les chiens
@@ -247,7 +249,7 @@ class Sampler:
         return self._rng.random() < probability
 
 
-def _may_have_relative(phrase: Subject | None) -> bool:
+def _may_have_relative(phrase: Subject | None) -> TypeGuard[NounPhrase]:
     """Whether it is "the ..." or "a ...", with nothing in the way."""
     return isinstance(phrase, NounPhrase) and phrase.determiner in (words.THE, words.A)
 

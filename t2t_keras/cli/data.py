@@ -198,14 +198,14 @@ def _problem(args: argparse.Namespace) -> Problem:
     problem = registry.problem(args.problem)
     sources = {**problem.sources, **_files(args, problem)}
     if args.tfds_dir:
-        of_tfds = [k for k, v in sources.items() if isinstance(v, TfdsPairs)]
+        of_tfds = {k: v for k, v in sources.items() if isinstance(v, TfdsPairs)}
         if not of_tfds:
             raise UserError(
                 f"--tfds_dir: problem '{problem.name}' has no examples from "
                 "tensorflow-datasets; leave the flag out"
             )
-        for split in of_tfds:
-            sources[split] = dataclasses.replace(sources[split], data_dir=args.tfds_dir)
+        for split, pairs in of_tfds.items():
+            sources[split] = dataclasses.replace(pairs, data_dir=args.tfds_dir)
     problem = problem.replace(sources=sources)
     for task in _TASKS:
         problem = task.with_sources(problem, args)

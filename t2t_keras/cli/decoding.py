@@ -54,6 +54,8 @@ def add_decoding_flags(
         *without: options that it does not have.
         sampling: whether it has those of sampling.
     """
+    converters: dict[object, Callable[[str], object]]
+    converters = {int: not_negative, float: float}
     search = parser.add_argument_group("decoding")
     draws = parser.add_argument_group("sampling, in place of beam search")
     names = decoding_flags(*without, sampling=sampling)
@@ -74,7 +76,7 @@ def add_decoding_flags(
             )
             continue
         default = "the problem's" if about["from_problem"] else field.default
-        converter = {int: not_negative, float: float}.get(field.type, str)
+        converter = converters.get(field.type, str)
         if about["least"] == 1:
             converter = positive
         if field.name == "seed":

@@ -128,9 +128,11 @@ def _evaluate(args: argparse.Namespace) -> dict[str, Any]:
 
         check_language(args.language)
     if mode == "files":
-        texts = (list(read_lines(path)) for path in (args.hypotheses, args.references))
+        hypotheses = list(read_lines(args.hypotheses))
+        references = list(read_lines(args.references))
         language = args.language or _suffix_language(args.references)
-        return {"bleu": bleu_scores(*texts, language, args.tokenize or "13a")}
+        tokens: BleuTokens = args.tokenize or "13a"
+        return {"bleu": bleu_scores(hypotheses, references, language, tokens)}
     return _evaluate_all(args) if mode == "all" else _evaluate_split(args)
 
 

@@ -42,6 +42,10 @@ def count_lines(path: str | Path | None) -> int | None:
     return sum(1 for _ in sources.read_lines(path))
 
 
+def _open_text(file: int | str | Path, closefd: bool = True) -> TextIO:
+    return open(file, "w", encoding="utf-8", newline="\n", closefd=closefd)
+
+
 @contextlib.contextmanager
 def open_output(path: str | None) -> Iterator[TextIO]:
     """Opens a file, or standard output, for writing lines.
@@ -52,18 +56,17 @@ def open_output(path: str | None) -> Iterator[TextIO]:
     Raises:
         KeyboardInterrupt: with a message that says so.
     """
-    kind = {"mode": "w", "encoding": "utf-8", "newline": "\n"}
     if path is None:
-        with open(STDOUT, closefd=False, **kind) as file:
+        with _open_text(STDOUT, closefd=False) as file:
             yield file
         return
     if Path(path).exists() and not Path(path).is_file():  # a pipe or a device
-        with open(path, **kind) as file:
+        with _open_text(path) as file:
             yield file
         return
     incomplete = Path(f"{path}.incomplete")
     try:
-        with open(incomplete, **kind) as file:
+        with _open_text(incomplete) as file:
             yield file
         os.replace(incomplete, path)
     except KeyboardInterrupt:

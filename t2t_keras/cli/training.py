@@ -202,7 +202,7 @@ def _train(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def _show_train(result: dict[str, Any]) -> str:
-    rows = {}
+    rows: dict[str, object] = {}
     for name, value in result.items():
         if isinstance(value, dict):
             prefix = name.removesuffix("_metrics")

@@ -76,7 +76,7 @@ def _translate(args: argparse.Namespace) -> dict[str, Any]:
             count += len(lines)
     result = {"sentences": count, "seconds": round(time.monotonic() - start, 2)}
     if repaired and None not in repaired:
-        result["repaired"] = sum(repaired) / count
+        result["repaired"] = repaired.count(True) / count
     return result
 
 

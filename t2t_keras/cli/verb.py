@@ -3,7 +3,7 @@
 import argparse
 import dataclasses
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 MAX_SEED = 2**31
@@ -37,7 +37,7 @@ class Verb:
         return self.uses_tensorflow
 
 
-def add_usr_dir(parser: argparse.ArgumentParser) -> None:
+def add_usr_dir(parser: argparse._ActionsContainer) -> None:
     """`--usr_dir`, of every verb that looks up a problem or an hparam set."""
     parser.add_argument(
         "--usr_dir",
@@ -46,7 +46,7 @@ def add_usr_dir(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_checkpoint(parser: argparse.ArgumentParser) -> None:
+def add_checkpoint(parser: argparse._ActionsContainer) -> None:
     """`--checkpoint`, of every verb that reads a run directory's weights."""
     parser.add_argument(
         "--checkpoint",
@@ -68,14 +68,14 @@ def add_hparams(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def table(rows: dict[str, Any]) -> str:
+def table(rows: Mapping[str, object]) -> str:
     """Formats names and values in two columns."""
     width = max(map(len, rows), default=0)
     lines = (f"{name:<{width}}  {_rounded(value)}" for name, value in rows.items())
     return "\n".join(lines)
 
 
-def columns(rows: list[dict[str, Any]]) -> str:
+def columns(rows: Sequence[Mapping[str, object]]) -> str:
     """Formats rows of the same names under their names; numbers end in one column."""
     cells = [list(rows[0]), *([str(_rounded(v)) for v in r.values()] for r in rows)]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
@@ -89,7 +89,7 @@ def columns(rows: list[dict[str, Any]]) -> str:
     )
 
 
-def _rounded(value: Any) -> Any:
+def _rounded(value: object) -> object:
     if not isinstance(value, float):
         return value
     return f"{value:.2f}" if abs(value) >= 1 else f"{value:.4f}"

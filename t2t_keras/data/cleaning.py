@@ -5,12 +5,12 @@ rule that drops it, in the order of `reasons`. The rules look at one pair at a t
 except for duplicates, which are found among all pairs (`repeated`).
 """
 
-import dataclasses
 import hashlib
 import re
 import struct
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any, get_type_hints
 
 import numpy as np
 
@@ -143,8 +143,8 @@ def parse_cleaning(text: str) -> Cleaning:
     Raises:
         UserError: there is no such rule, or its value is not valid.
     """
-    kinds = {field.name: field.type for field in dataclasses.fields(Cleaning)}
-    rules: dict[str, bool | float] = {}
+    kinds = get_type_hints(Cleaning)
+    rules: dict[str, Any] = {}
     for item in text.split(",") if text != "none" else []:
         name, equals, value = item.strip().partition("=")
         kind = kinds.get(name)

@@ -267,7 +267,7 @@ class Share:
 
     def state(self) -> dict[str, Any]:
         """Returns the number of encoded pairs, the sizes of the files, the dropped."""
-        start = {"pairs": 0, "sizes": None, "dropped": {}}
+        start: dict[str, Any] = {"pairs": 0, "sizes": None, "dropped": {}}
         return read_json(self.state_file) or start
 
     def is_complete(self) -> bool:
@@ -507,7 +507,7 @@ def write_manifest(work: Work, dropped: dict[Split, Counter[str]]) -> None:
     """Writes the manifest of the new and of the earlier splits."""
     files = {side: work.vocabulary(side) for side in SIDES}
     left_out = read_json(work.left_out)
-    new: dict[str, dict[Split, Any]] = {"examples": {}, "dropped": {}, "tokens": {}}
+    new: dict[str, Any] = {"examples": {}, "dropped": {}, "tokens": {}}
     for split in work.splits:
         tables = [np.load(path) for path in work.lengths(split)]
         new["examples"][split] = sum(map(len, tables))

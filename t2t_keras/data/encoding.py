@@ -24,7 +24,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -106,8 +105,7 @@ class Encoder:
         kept = list(enumerate(pairs, start=first))
         if rule.max_length is not None:
             reasons = [reason_by_text(pair, rule.cleaning) for pair in pairs]
-            for reason in filter(None, reasons):
-                result.dropped[reason] += rule.copies
+            result.dropped.update(filter(None, reasons * rule.copies))
             kept = list(itertools.compress(kept, [r is None for r in reasons]))
         sides = (self._ids(side, kept, rule) for side in (0, 1))
         for (number, pair), *ids in zip(kept, *sides, strict=True):
@@ -149,6 +147,7 @@ class Encoder:
         if not (rule.bpe_dropout and texts):
             return copies
         assert isinstance(tokenizer, SentencePieceTokenizer)  # see Problem
+        assert rule.seed is not None  # only training examples have BPE-dropout
         if tokenizer.samples(texts[0], 1, 0.0, 0) != copies[0][:1]:
             raise UserError(
                 "bpe_dropout needs a vocabulary as datagen trains it, of byte-pair "
@@ -239,7 +238,7 @@ def num_cores() -> int:
 
 @contextlib.contextmanager
 def worker_pool(
-    workers: int, start: Callable[..., None] | None = None, *arguments: Any
+    workers: int, start: Callable[..., None] | None = None, *arguments: object
 ) -> Iterator[ProcessPoolExecutor]:
     """Yields a pool of processes, which end with this one, even if it is killed.
 
@@ -269,7 +268,9 @@ def worker_pool(
         pool.shutdown(cancel_futures=True)
 
 
-def _start_worker(start: Callable[..., None] | None, arguments: tuple) -> None:
+def _start_worker(
+    start: Callable[..., None] | None, arguments: tuple[object, ...]
+) -> None:
     """Prepares a worker process."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C
     threading.Thread(target=_die_with_parent, daemon=True).start()

@@ -37,13 +37,12 @@ def atomic(path: Path) -> Iterator[Path]:
 def open_lines(path: str | Path) -> Iterator[TextIO]:
     r"""Opens a file for writing lines, in UTF-8 and with `\n` only, atomically."""
     path = Path(path)
-    kind = {"mode": "w", "encoding": "utf-8", "newline": "\n"}
-    if path.exists() and not path.is_file():  # a pipe or a device
-        with open(path, **kind) as file:
-            yield file
-    else:
-        with atomic(path) as incomplete, open(incomplete, **kind) as file:
-            yield file
+    is_special = path.exists() and not path.is_file()  # a pipe or a device
+    with (
+        contextlib.nullcontext(path) if is_special else atomic(path) as target,
+        open(target, "w", encoding="utf-8", newline="\n") as file,
+    ):
+        yield file
 
 
 def write_lines(path: str | Path, lines: Iterable[str]) -> None:
@@ -52,7 +51,7 @@ def write_lines(path: str | Path, lines: Iterable[str]) -> None:
         file.writelines(f"{line}\n" for line in lines)
 
 
-def write_json(path: Path, value: Any) -> None:
+def write_json(path: Path, value: object) -> None:
     """Writes a value as JSON, atomically."""
     text = json.dumps(value, indent=2, ensure_ascii=False) + "\n"
     with atomic(path) as incomplete:

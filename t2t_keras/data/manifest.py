@@ -53,6 +53,7 @@ class Recipe:
     @classmethod
     def of(cls, problem: Problem, data_dir: Path, seed: int) -> Self:
         """Returns the recipe of a problem, with its sources, and a seed."""
+        assert problem.vocab_size is not None  # datagen has chosen one
         vocabularies = {data_dir / name for name in vocab_files(problem).values()}
         return cls(
             problem=problem.data_name,
@@ -137,7 +138,7 @@ def _digest(fields: dict[str, Any]) -> str:
     return hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()
 
 
-def _change(here: Any, there: Any) -> str:
+def _change(here: object, there: object) -> str:
     """Returns what happened to an entry, without the checksums themselves."""
     if here is None:
         return "is new"
@@ -244,7 +245,7 @@ def held(recipe: Recipe, data_dir: Path) -> Manifest | None:
             )
         return None
     known = manifest.sources
-    asked = {
+    asked: dict[str, Any] = {
         "given_vocabularies": manifest.given_vocabularies,
         "sources": {split: recipe.sources.get(split, known[split]) for split in known},
     }

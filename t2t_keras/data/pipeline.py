@@ -1,7 +1,6 @@
 """Reads records into padded batches of ids, in the background, with tf.data."""
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -81,7 +80,9 @@ def read_pairs(
         yield tuple(example[name].numpy().tolist() for name in index.features)
 
 
-def elements(dataset: Iterable[Any], index: RecordIndex) -> Iterator[Any]:
+def elements(
+    dataset: Iterable[tuple[tf.Tensor, tf.Tensor]], index: RecordIndex
+) -> Iterator[tuple[tf.Tensor, tf.Tensor]]:
     """Yields the elements of a dataset that reads from an index.
 
     Args:

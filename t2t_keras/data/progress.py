@@ -51,6 +51,7 @@ def progress(
         return _rate(count / seconds, unit) if seconds else "at once"
 
     console = Console(stderr=True)
+    show: Callable[[], None]
     with contextlib.ExitStack() as stack:
         if console.is_terminal:
             bar = stack.enter_context(_bar(unit, console))

@@ -24,7 +24,7 @@ import zipfile
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import BinaryIO, Self
+from typing import Any, BinaryIO, Self
 
 import google_crc32c
 import numpy as np
@@ -207,7 +207,7 @@ def save_index(
             tokens of every record.
     """
     marks = np.array([_mark(shard) for shard in shards], np.int64)
-    by_shard = {str(shard): table for shard, table in enumerate(lengths)}
+    by_shard: dict[str, Any] = {str(i): table for i, table in enumerate(lengths)}
     with atomic(path) as incomplete, incomplete.open("wb") as file:
         np.savez(file, marks=marks, **by_shard)
 
@@ -316,7 +316,7 @@ class RecordIndex:
         record = os.pread(self._open_files[file].fileno(), size + FRAME, offset)
         payload = _unframed(record)
         if payload is None or len(payload) != size:
-            first = np.searchsorted(self.file, file)
+            first = int(np.searchsorted(self.file, file))
             error = _damaged(self.files[file], number - first + 1, offset)
             self.damage.append(error)
             raise error
@@ -410,10 +410,14 @@ def write_texts(paths: Sequence[Path], pairs: Iterable[Pair]) -> None:
         pairs: the pairs of the split, in the order of the records.
     """
     # A source of a user's own may yield lone surrogates.
-    kind = {"encoding": "utf-8", "errors": "surrogatepass", "newline": "\n"}
     with contextlib.ExitStack() as stack:
         incomplete = [stack.enter_context(atomic(path)) for path in paths]
-        files = [stack.enter_context(path.open("w", **kind)) for path in incomplete]
+        files = [
+            stack.enter_context(
+                path.open("w", encoding="utf-8", errors="surrogatepass", newline="\n")
+            )
+            for path in incomplete
+        ]
         for pair in pairs:
             for file, text in zip(files, pair, strict=True):
                 file.write(text.replace("\n", " ") + "\n")

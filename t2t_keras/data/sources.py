@@ -15,7 +15,7 @@ import sys
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
 
 from t2t_keras.data.files import sha256
 from t2t_keras.errors import UserError
@@ -58,7 +58,7 @@ def read_lines(path: str | Path) -> Iterator[str]:
         raise UserError(f"cannot read {path}: {error.strerror}") from None
 
 
-def _open(path: Path) -> io.BufferedReader:
+def _open(path: Path) -> BinaryIO:
     """Opens a plain or compressed file for reading bytes."""
     if path.suffix == ".gz":
         return io.BufferedReader(gzip.open(path, "rb"), buffer_size=1 << 20)

@@ -18,7 +18,10 @@ Side = Literal["source", "target"]
 SIDES: tuple[Side, Side] = ("source", "target")
 
 _SUFFIXES = {"sentencepiece": ".spm", "t2t_subword": ".subwords"}
-_TRAINERS = {"sentencepiece": train_sentence_piece, "t2t_subword": train_subwords}
+_TRAINERS: dict[str, Callable[..., None]] = {
+    "sentencepiece": train_sentence_piece,
+    "t2t_subword": train_subwords,
+}
 
 # Number of pairs that a vocabulary is trained on. SentencePiece holds them in memory:
 # 450 MB, less than the later stages need. tensor2tensor's trainer is slow.
@@ -125,6 +128,7 @@ def train_vocabulary(
     Raises:
         UserError: there are too few texts, or the vocabulary is too small for them.
     """
+    assert problem.vocab_size is not None  # datagen has chosen one
     is_target = path.name == vocab_files(problem)["target"]
     symbols = problem.symbols if is_target else ()
     train = functools.partial(_TRAINERS[problem.tokenizer], symbols=symbols)

@@ -43,11 +43,12 @@ rest are left as the model gives them. So every score equals what teacher forcin
 (`decoding.scoring`) computes for the same sequence.
 """
 
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import keras
 import tensorflow as tf
 
+from t2t_keras.backend import Nest
 from t2t_keras.decoding.constraint import AllOf, Constraint
 from t2t_keras.decoding.top_k import top_k
 from t2t_keras.text.tokenizer import EOS, PAD
@@ -67,18 +68,18 @@ class StepModel(Protocol):
 
     def start_cache(
         self, memory: tf.Tensor, source: tf.Tensor, num_beams: tf.Tensor
-    ) -> Any:
+    ) -> Nest:
         """Returns the cache before the first step."""
 
-    def cache_shapes(self, cache: Any) -> Any:
+    def cache_shapes(self, cache: Nest) -> Nest:
         """Returns the shapes that hold for the cache at every step, None if varying."""
 
     def decode_step(
-        self, ids: tf.Tensor, position: tf.Tensor, cache: Any
-    ) -> tuple[tf.Tensor, Any]:
+        self, ids: tf.Tensor, position: tf.Tensor, cache: Nest
+    ) -> tuple[tf.Tensor, Nest]:
         """Returns logits [B, K, V] after the pieces [B, K] of the previous step."""
 
-    def reorder_cache(self, cache: Any, parents: tf.Tensor) -> Any:
+    def reorder_cache(self, cache: Nest, parents: tf.Tensor) -> Nest:
         """Returns the cache in which beam k continues beam `parents[b, k]`."""
 
 
@@ -130,8 +131,8 @@ class _State(NamedTuple):
     done: tf.Tensor
     alive: _Beams
     finished: _Beams
-    cache: Any
-    constraint: Any
+    cache: Nest
+    constraint: Nest
 
 
 def length_penalty(length: tf.Tensor, alpha: float | tf.Tensor) -> tf.Tensor:
@@ -139,7 +140,7 @@ def length_penalty(length: tf.Tensor, alpha: float | tf.Tensor) -> tf.Tensor:
     return tf.pow((5.0 + tf.cast(length, tf.float32)) / 6.0, alpha)
 
 
-def loop_shapes(model: StepModel, state: Any) -> Any:
+def loop_shapes(model: StepModel, state: Nest) -> Nest:
     """Returns the shape invariants of a decoding loop, which any batch may enter.
 
     Args:

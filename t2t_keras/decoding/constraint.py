@@ -1,10 +1,11 @@
 """What a search may generate: one hook, and the constraints everyone needs."""
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Protocol, TypeAlias
+from typing import Protocol, TypeAlias
 
 import tensorflow as tf
 
+from t2t_keras.backend import Nest
 from t2t_keras.text.tokenizer import EOS, PAD
 
 
@@ -20,16 +21,16 @@ class Constraint(Protocol):
     B is the batch, S the source length, K the number of beams, V the vocabulary.
     """
 
-    def init(self, source: tf.Tensor, num_beams: tf.Tensor) -> Any:
+    def init(self, source: tf.Tensor, num_beams: tf.Tensor) -> Nest:
         """Returns the state before the first step, for source ids [B, S]."""
 
-    def mask(self, state: Any, position: tf.Tensor) -> tf.Tensor:
+    def mask(self, state: Nest, position: tf.Tensor) -> tf.Tensor:
         """Returns where a token is allowed at this position (from 0).
 
         The result is boolean and broadcasts to [B, K, V].
         """
 
-    def advance(self, state: Any, parents: tf.Tensor, tokens: tf.Tensor) -> Any:
+    def advance(self, state: Nest, parents: tf.Tensor, tokens: tf.Tensor) -> Nest:
         """Returns the state after a step.
 
         Args:
@@ -53,18 +54,18 @@ class AllOf:
     def __init__(self, constraints: Iterable[Constraint] = ()) -> None:
         self._constraints = tuple(constraints)
 
-    def init(self, source: tf.Tensor, num_beams: tf.Tensor) -> Any:
+    def init(self, source: tf.Tensor, num_beams: tf.Tensor) -> Nest:
         """Returns the state of each."""
         return tuple(part.init(source, num_beams) for part in self._constraints)
 
-    def mask(self, state: Any, position: tf.Tensor) -> tf.Tensor:
+    def mask(self, state: Nest, position: tf.Tensor) -> tf.Tensor:
         """Returns the conjunction."""
         allowed = tf.constant(True)
         for part, its_state in zip(self._constraints, state, strict=True):
             allowed = tf.logical_and(allowed, part.mask(its_state, position))
         return allowed
 
-    def advance(self, state: Any, parents: tf.Tensor, tokens: tf.Tensor) -> Any:
+    def advance(self, state: Nest, parents: tf.Tensor, tokens: tf.Tensor) -> Nest:
         """Advances each."""
         return tuple(
             part.advance(its_state, parents, tokens)
@@ -75,12 +76,12 @@ class AllOf:
 class _Stateless:
     """A constraint that depends on nothing but the position."""
 
-    def init(self, source: tf.Tensor, num_beams: tf.Tensor) -> Any:
+    def init(self, source: tf.Tensor, num_beams: tf.Tensor) -> Nest:
         """Returns the empty state."""
         del source, num_beams
         return ()
 
-    def advance(self, state: Any, parents: tf.Tensor, tokens: tf.Tensor) -> Any:
+    def advance(self, state: Nest, parents: tf.Tensor, tokens: tf.Tensor) -> Nest:
         """Returns the empty state."""
         del parents, tokens
         return state
@@ -93,7 +94,7 @@ class BannedTokens(_Stateless):
         banned = frozenset(tokens)
         self._allowed = [token not in banned for token in range(vocab_size)]
 
-    def mask(self, state: Any, position: tf.Tensor) -> tf.Tensor:
+    def mask(self, state: Nest, position: tf.Tensor) -> tf.Tensor:
         """Returns [V]: all but the banned."""
         del state, position
         return tf.constant(self._allowed)
@@ -106,7 +107,7 @@ class MinimumLength(_Stateless):
         self._length = length
         self._vocab_size = vocab_size
 
-    def mask(self, state: Any, position: tf.Tensor) -> tf.Tensor:
+    def mask(self, state: Nest, position: tf.Tensor) -> tf.Tensor:
         """Returns [V]: all, or all but EOS."""
         del state
         return tf.logical_or(
@@ -124,18 +125,18 @@ class ForcedPrefix:
         self._prefixes = tf.convert_to_tensor(prefixes, tf.int32)
         self._vocab_size = vocab_size
 
-    def init(self, source: tf.Tensor, num_beams: tf.Tensor) -> Any:
+    def init(self, source: tf.Tensor, num_beams: tf.Tensor) -> Nest:
         """Returns the prefixes, with a column of PAD for all that comes after them."""
         del source, num_beams
         return tf.pad(self._prefixes, [[0, 0], [0, 1]], constant_values=PAD)
 
-    def mask(self, state: Any, position: tf.Tensor) -> tf.Tensor:
+    def mask(self, state: Nest, position: tf.Tensor) -> tf.Tensor:
         """Returns [B, 1, V]: the prefix's token at this position, or all."""
         last = tf.shape(state)[1] - 1
         forced = tf.gather(state, tf.minimum(position, last), axis=1)[:, None, None]
         return tf.logical_or(forced == PAD, forced == tf.range(self._vocab_size))
 
-    def advance(self, state: Any, parents: tf.Tensor, tokens: tf.Tensor) -> Any:
+    def advance(self, state: Nest, parents: tf.Tensor, tokens: tf.Tensor) -> Nest:
         """Returns the state: every beam of a sentence has the same prefix."""
         del parents, tokens
         return state

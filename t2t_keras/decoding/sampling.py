@@ -1,9 +1,10 @@
 """Sampling: target sequences drawn from the model's distribution, piece by piece."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import tensorflow as tf
 
+from t2t_keras.backend import Nest
 from t2t_keras.decoding.beam_search import (
     NOTHING,
     Hypotheses,
@@ -33,8 +34,8 @@ class _State(NamedTuple):
     log_probs: tf.Tensor
     lengths: tf.Tensor
     done: tf.Tensor
-    cache: Any
-    constraint: Any
+    cache: Nest
+    constraint: Nest
 
 
 def sample(

@@ -2,7 +2,7 @@
 
 import dataclasses
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,6 +28,10 @@ from t2t_keras.problem import Problem
 from t2t_keras.text.tokenizer import EOS, Tokenizer
 
 _log = logging.getLogger(__name__)
+
+
+# A traced function of a batch.
+_Graph = Callable[..., tuple[tf.Tensor, ...]]
 
 
 class Hypothesis(NamedTuple):
@@ -86,7 +90,7 @@ class Translator:
         self.source_tokenizer = source_tokenizer
         self.target_tokenizer = target_tokenizer
         self.options = DecodingOptions.of(problem)
-        self._graphs: dict[Any, Callable] = {}
+        self._graphs: dict[Hashable, _Graph] = {}
         self._constraint: BatchConstraint | None = None
         self._form = problem.text_form
 
@@ -204,8 +208,8 @@ class Translator:
             )
         chosen = self.choose(**options)
         sources = [self._form.source_text(text, chosen.raw) for text in sources]
-        source_ids = self.source_tokenizer.encode_batch(sources)
-        source_ids = self._cut(source_ids, range(len(sources)), 0, chosen)
+        ids = self.source_tokenizer.encode_batch(sources)
+        source_ids = self._cut(ids, range(len(sources)), 0, chosen)
         wanted = map(self._form.target_text, sources, targets)
         target_ids = self.target_tokenizer.encode_batch(list(wanted))
         lengths = [
@@ -277,16 +281,15 @@ class Translator:
         """
         if name == "none":
             return None
-        if name != constraint_name(self.problem):
+        make = self.problem.constraint
+        if make is None or name != constraint_name(self.problem):
             known = dict.fromkeys((constraint_name(self.problem), "none"))
             raise UserError(
                 f"constraint: problem '{self.problem.name}' has no '{name}'; the "
                 f"choice is {' or '.join(known)}"
             )
         if self._constraint is None:
-            self._constraint = self.problem.constraint(
-                self.problem, self.target_tokenizer
-            )
+            self._constraint = make(self.problem, self.target_tokenizer)
         return self._constraint
 
     def _cut(
@@ -346,7 +349,7 @@ class Translator:
         self, source: str, hypotheses: Hypotheses, row: int
     ) -> list[Hypothesis]:
         """Returns the outputs for one input."""
-        outputs = []
+        outputs: list[Hypothesis] = []
         for ids, score, log_prob, length in zip(
             *(array[row] for array in hypotheses), strict=True
         ):
@@ -359,13 +362,13 @@ class Translator:
                 )
         return outputs
 
-    def _graph(self, key: Any, build: Callable[[], Callable]) -> Callable:
+    def _graph(self, key: Hashable, build: Callable[[], _Graph]) -> _Graph:
         """Returns the function under the key, traced at its first call."""
         if key not in self._graphs:
             self._graphs[key] = build()
         return self._graphs[key]
 
-    def _build_decoding(self, options: DecodingOptions, has_prefixes: bool) -> Callable:
+    def _build_decoding(self, options: DecodingOptions, has_prefixes: bool) -> _Graph:
         """Returns the function that decodes a batch; numbers and shapes may vary."""
         batch_spec = {
             "source": tf.TensorSpec([None, None], tf.int32),
@@ -414,7 +417,7 @@ class Translator:
 
         return decode
 
-    def _build_scoring(self) -> Callable:
+    def _build_scoring(self) -> _Graph:
         """Returns the function that scores a batch of pairs."""
         ids = tf.TensorSpec([None, None], tf.int32)
         return tf.function(

@@ -171,7 +171,7 @@ def _read_evaluations(file: Path, last_step: int) -> dict[int, dict[str, float]]
     Raises:
         UserError: a line is no record of a training.
     """
-    evaluations = {}
+    evaluations: dict[int, dict[str, float]] = {}
     lines = file.read_bytes().split(b"\n") if file.exists() else ()
     for number, line in enumerate(lines, 1):
         try:
@@ -181,9 +181,10 @@ def _read_evaluations(file: Path, last_step: int) -> dict[int, dict[str, float]]
         except UnicodeDecodeError:
             record = None
         match record:
-            case {"step": int(step), "kind": "dev", "loss": float(loss), **rest}:
+            case {"step": int(step), "kind": "dev", "loss": float(loss)}:
+                others = {k: v for k, v in record.items() if k not in ("step", "kind")}
                 if step <= last_step:
-                    evaluations[step] = {"loss": loss, **rest}
+                    evaluations[step] = {"loss": loss} | others
             case {"step": int(), "kind": str(kind)} if kind != "dev":
                 pass
             case _:

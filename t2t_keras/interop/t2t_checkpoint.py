@@ -206,14 +206,16 @@ def _embeddings(
     """
     matrices = checkpoint.read_matrices()
     shared = matrices.get("shared")
-    tables = {
-        "source_embedding": matrices.get("input_emb", shared),
-        "target_embedding": matrices.get("target_emb", shared),
-        "softmax": matrices.get("softmax", shared),
-    }
-    for name, table in tables.items():
+    tables = {}
+    for name, theirs in (
+        ("source_embedding", "input_emb"),
+        ("target_embedding", "target_emb"),
+        ("softmax", "softmax"),
+    ):
+        table = matrices.get(theirs, shared)
         if table is None:
             raise UserError(f"checkpoint {checkpoint.path} has no matrix for {name}")
+        tables[name] = table
     if checkpoint.has("body/target_space_embedding/kernel"):
         spaces = checkpoint.read("body/target_space_embedding/kernel")
         if not 0 <= target_space_id < len(spaces):
@@ -224,7 +226,7 @@ def _embeddings(
         vector = spaces[target_space_id] / spaces.shape[1] ** 0.5
         tables["source_embedding"] = tables["source_embedding"] + vector
     elif set(matrices) == {"shared"}:
-        return {"embedding/table": shared}
+        return {"embedding/table": matrices["shared"]}
     return {f"{name}/table": table for name, table in tables.items()}
 
 

@@ -208,5 +208,6 @@ def _tokenized(
         return
     from t2t_keras.metrics import moses
 
-    sides = (moses.tokenize(texts, language) for texts in (hypotheses, references))
-    yield "tokenized", f"moses-{language}", *sides
+    hypotheses = moses.tokenize(hypotheses, language)
+    references = moses.tokenize(references, language)
+    yield "tokenized", f"moses-{language}", hypotheses, references

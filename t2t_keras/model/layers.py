@@ -31,7 +31,7 @@ class BlockGlorot(keras.initializers.Initializer):
     def __init__(self, widths: Sequence[int]) -> None:
         self.widths = tuple(widths)
 
-    def __call__(self, shape: Sequence[int], dtype: Any = None) -> Tensor:
+    def __call__(self, shape: Sequence[int], dtype: str | None = None) -> Tensor:
         """Returns [in, sum(widths)]."""
         return ops.concatenate(
             [
@@ -79,7 +79,7 @@ class LayerNorm(keras.layers.Layer):
         super().__init__(dtype="float32", **kwargs)
         self.d_model = d_model
 
-    def build(self, input_shape: Any = None) -> None:
+    def build(self, input_shape: object = None) -> None:
         """Creates the weights, [D] each."""
         self.gamma = self.add_weight(
             name="gamma", shape=(self.d_model,), initializer="ones"
@@ -122,7 +122,7 @@ class Dropout(keras.layers.Layer):
         super().__init__(**kwargs)
         self.rate = rate
 
-    def build(self, input_shape: Any = None) -> None:
+    def build(self, input_shape: object = None) -> None:
         """Fixes this layer's part of the seed: a hash of its path."""
         self._fold = zlib.crc32(self.path.encode()) & 0x7FFFFFFF
 
@@ -245,7 +245,7 @@ class _MultiHead(keras.layers.Layer):
             dtype=self.dtype_policy,
         )
 
-    def build(self, input_shape: Any = None) -> None:
+    def build(self, input_shape: object = None) -> None:
         """Creates the weights; all widths are known."""
         self.output_projection.build((None, self.num_heads * self.value_size))
         self.dropout.build(None)
@@ -327,7 +327,7 @@ class SelfAttention(_MultiHead):
         values = self.num_heads * self.value_size
         self.projection = self._projection(keys, keys, values, name="query_key_value")
 
-    def build(self, input_shape: Any = None) -> None:
+    def build(self, input_shape: object = None) -> None:
         """Creates the weights."""
         self.projection.build((None, self.d_model))
         super().build(input_shape)
@@ -402,7 +402,7 @@ class CrossAttention(_MultiHead):
         self.query_projection = self._projection(keys, name="query")
         self.memory_projection = self._projection(keys, values, name="key_value")
 
-    def build(self, input_shape: Any = None) -> None:
+    def build(self, input_shape: object = None) -> None:
         """Creates the weights."""
         self.query_projection.build((None, self.d_model))
         self.memory_projection.build((None, self.d_model))
@@ -470,7 +470,7 @@ class Residual(keras.layers.Layer):
         self.norm = LayerNorm(d_model, name="norm")
         self.dropout = Dropout(dropout, name="dropout", dtype="float32")
 
-    def build(self, input_shape: Any = None) -> None:
+    def build(self, input_shape: object = None) -> None:
         """Creates the weights of the normalisation."""
         self.norm.build(None)
         self.dropout.build(None)
@@ -498,7 +498,7 @@ class FeedForward(keras.layers.Layer):
         self.outer = Linear(d_model, name="outer", dtype=self.dtype_policy)
         self.dropout = Dropout(dropout, name="dropout", dtype=self.dtype_policy)
 
-    def build(self, input_shape: Any = None) -> None:
+    def build(self, input_shape: object = None) -> None:
         """Creates the weights."""
         self.inner.build((None, self.d_model))
         self.outer.build((None, self.d_ff))
@@ -534,7 +534,7 @@ class Embedding(keras.layers.Layer):
         self.vocab_size = vocab_size
         self.d_model = d_model
 
-    def build(self, input_shape: Any = None) -> None:
+    def build(self, input_shape: object = None) -> None:
         """Creates the matrix."""
         self.table = self.add_weight(
             name="table",
@@ -616,7 +616,7 @@ class LearnedPositions(keras.layers.Layer):
         self.max_positions = max_positions
         self.d_model = d_model
 
-    def build(self, input_shape: Any = None) -> None:
+    def build(self, input_shape: object = None) -> None:
         """Creates the table."""
         self.table = self.add_weight(
             name="table",

@@ -1,7 +1,7 @@
 """The Transformer: encoder, decoder, and decoding step by step with a cache (3)."""
 
 import dataclasses
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import keras
 from keras import ops
@@ -38,7 +38,7 @@ class EncoderLayer(keras.layers.Layer):
         self.self_attention_residual = _residual(hparams, self.self_attention)
         self.feed_forward_residual = _residual(hparams, self.feed_forward)
 
-    def build(self, input_shape: Any = None) -> None:
+    def build(self, input_shape: object = None) -> None:
         """Creates the weights."""
         self.self_attention.build(None)
         self.feed_forward.build(None)
@@ -123,7 +123,7 @@ class DecoderLayer(keras.layers.Layer):
         self.cross_attention_residual = _residual(hparams, self.cross_attention)
         self.feed_forward_residual = _residual(hparams, self.feed_forward)
 
-    def build(self, input_shape: Any = None) -> None:
+    def build(self, input_shape: object = None) -> None:
         """Creates the weights."""
         self.self_attention.build(None)
         self.cross_attention.build(None)
@@ -278,7 +278,7 @@ class _Stack(keras.layers.Layer):
         pre_norm = hparams.norm == "pre"
         self.norm = LayerNorm(hparams.d_model, name="norm") if pre_norm else None
 
-    def build(self, input_shape: Any = None) -> None:
+    def build(self, input_shape: object = None) -> None:
         """Creates the weights."""
         for layer in self.layers:
             layer.build(None)
@@ -412,8 +412,9 @@ class Transformer(keras.Model):
         self.decoder = Decoder(hparams, name="decoder", dtype=policy)
         self.build(None)
 
-    def build(self, input_shape: Any = None) -> None:
+    def build(self, input_shape: object = None) -> None:
         """Creates all weights; their shapes follow from the hparams alone."""
+        layer: keras.layers.Layer
         for layer in (
             *self.embeddings,
             *([self.positions] if self.positions else []),
@@ -630,6 +631,6 @@ class Transformer(keras.Model):
         }
 
     @classmethod
-    def from_config(cls, config: dict[str, Any], custom_objects: Any = None) -> Any:
+    def from_config(cls, config: dict[str, Any], custom_objects: object = None) -> Self:
         """Makes the model that `get_config` describes."""
         return cls(**config | {"hparams": HParams.from_dict(config["hparams"])})

@@ -123,21 +123,21 @@ def _sources(
             skip_bad=args.skip_bad_trees,
         )
 
-    sources: dict[Split, TreebankSource | SilverMix] = {}
+    gold: dict[Split, TreebankSource] = {}
     for split in get_args(Split):
         paths = getattr(args, f"{split}_trees")
         sections = getattr(args, f"{split}_sections") or ""
         if paths:
-            sources[split] = treebank(paths, split, sections)
+            gold[split] = treebank(paths, split, sections)
         elif args.treebank:
             sections = sections or _SECTIONS[split]
-            sources[split] = treebank([args.treebank], split, sections)
+            gold[split] = treebank([args.treebank], split, sections)
         elif sections:
             raise UserError(
                 f"--{split}_sections needs --treebank or --{split}_trees beside it"
             )
-    if "train" not in sources:
-        return sources
+    if "train" not in gold:
+        return {**gold}
     ratio = args.silver_per_gold or trees.silver_per_gold
     if args.silver_trees and not ratio:
         raise UserError(
@@ -152,8 +152,8 @@ def _sources(
         )
     if args.silver_trees:
         silver = treebank(args.silver_trees, "train")
-        sources["train"] = SilverMix(sources["train"], silver, ratio)
-    return sources
+        return {**gold, "train": SilverMix(gold["train"], silver, ratio)}
+    return {**gold}
 
 
 def _f1_flags(parser: argparse.ArgumentParser) -> None:

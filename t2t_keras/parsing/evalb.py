@@ -7,6 +7,7 @@ parameters (.prm files), the scores, and the report.
 """
 
 import dataclasses
+import io
 import logging
 import re
 import zlib
@@ -16,7 +17,7 @@ from typing import Any
 
 from t2t_keras.errors import UserError
 from t2t_keras.parsing.tree import OUTER, OUTER_LABELS
-from t2t_keras.parsing.treebank import is_treebank, opener, read_trees
+from t2t_keras.parsing.treebank import is_treebank, open_binary, read_trees
 
 _log = logging.getLogger(__name__)
 
@@ -340,8 +341,9 @@ def _report(
 def _lines(path: str | Path) -> list[str]:
     """Returns the lines of a file, plain or gzipped; the last one need not end."""
     try:
-        with opener(path)(path, "rt", encoding="utf-8-sig", newline="\n") as file:
-            return [line.removesuffix("\n") for line in file]
+        with open_binary(path) as file:
+            lines = io.TextIOWrapper(file, encoding="utf-8-sig", newline="\n")
+            return [line.removesuffix("\n") for line in lines]
     except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
         raise UserError(f"{path}: cannot be read as trees ({error})") from None
 

@@ -99,13 +99,14 @@ def parse_tree(text: str, place: str = "tree") -> Tree:
     Raises:
         UserError: it cannot be read (`BadTree`), or there is more than the one tree.
     """
-    found = list(parse_trees(text.split("\n"), place))
-    for _, tree in found:
+    trees = []
+    for _, tree in parse_trees(text.split("\n"), place):
         if isinstance(tree, BadTree):
             raise tree
-    if len(found) != 1:
-        raise UserError(f"{place}: {len(found)} trees where one is expected")
-    return found[0][1]
+        trees.append(tree)
+    if len(trees) != 1:
+        raise UserError(f"{place}: {len(trees)} trees where one is expected")
+    return trees[0]
 
 
 def parse_trees(

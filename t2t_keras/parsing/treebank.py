@@ -3,13 +3,14 @@
 import dataclasses
 import gzip
 import hashlib
+import io
 import itertools
 import re
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Self
+from typing import BinaryIO, Self
 
 from t2t_keras.data.files import sha256
 from t2t_keras.data.progress import say
@@ -124,9 +125,11 @@ def is_treebank(path: str | Path) -> bool:
     return path.is_dir() or path.name.lower().endswith((".mrg", ".mrg.gz"))
 
 
-def opener(path: str | Path) -> Callable:
-    """Returns what opens a file, plain or gzipped: `open` or `gzip.open`."""
-    return gzip.open if Path(path).suffix.lower() == ".gz" else open
+def open_binary(path: str | Path) -> BinaryIO:
+    """Opens a file, plain or gzipped, for reading bytes."""
+    if Path(path).suffix.lower() == ".gz":
+        return io.BufferedReader(gzip.open(path, "rb"))
+    return open(path, "rb")
 
 
 def _ranges(sections: str) -> dict[str, range]:
@@ -160,10 +163,11 @@ def _chunks(file: Path) -> Iterator[tuple[int, list[str]]]:
         The number of the first line, from 1, and the lines; what is not UTF-8 in them
         is escaped by surrogates.
     """
-    start, lines = 1, []
+    start = 1
+    lines: list[str] = []
     depth = 0  # of brackets that are open
     try:
-        with opener(file)(file, "rb") as stream:
+        with open_binary(file) as stream:
             for number, line in enumerate(stream, 1):
                 encoding = "utf-8-sig" if number == 1 else "utf-8"
                 text = line.decode(encoding, "surrogateescape")

@@ -75,9 +75,9 @@ class CheckpointDirectory:
             return self.path(steps[-1], prefix)
         path = self.path(int(name)) if name.isdigit() else Path(name)
         if not path.with_name(path.name + ".index").exists():
-            steps = ", ".join(map(str, self.steps())) or "none"
+            there = ", ".join(map(str, self.steps())) or "none"
             raise UserError(
-                f"--checkpoint: there is no {path} (checkpoints at steps: {steps})"
+                f"--checkpoint: there is no {path} (checkpoints at steps: {there})"
             )
         return path
 
@@ -176,10 +176,10 @@ class Checkpoint:
         """The number of updates done."""
         return int(self.tensor("step"))
 
-    def tensor(self, name: str) -> np.ndarray | np.generic:
+    def tensor(self, name: str) -> np.ndarray:
         """Returns one tensor as a NumPy array."""
         try:
-            return self._reader.get_tensor(name)
+            return np.asarray(self._reader.get_tensor(name))
         except _UNREADABLE as error:
             raise self._damaged(error) from error
 

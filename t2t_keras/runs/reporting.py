@@ -110,12 +110,12 @@ class Progress:
         """Shows the progress of a part of an evaluation: a `Meter`."""
         if self._is_silent:
             yield lambda units: None
-        elif self._bar:
-            row = self._bar.add_task(task, total=total, text=unit)
+        elif bar := self._bar:
+            row = bar.add_task(task, total=total, text=unit)
             try:
-                yield lambda units: self._bar.advance(row, units)
+                yield lambda units: bar.advance(row, units)
             finally:
-                self._bar.remove_task(row)
+                bar.remove_task(row)
         else:
             done, self._shown = 0, time.monotonic()
 
@@ -150,13 +150,13 @@ class Progress:
             self._say_step(step, self._losses(), self._speed(), self._eta(step))
         if self._bar and now - self._shown > _SECONDS_BETWEEN_UPDATES:
             self._shown = now
-            self._update_bar(step)
+            self._update_bar(self._bar, step)
 
-    def _update_bar(self, step: int) -> None:
+    def _update_bar(self, bar: rich.progress.Progress, step: int) -> None:
         nll = _short(self._mean(self._added().nll_sum))
         speed = self._speed().replace("target ", "")
         text = f"nll {nll} | {speed} | {self._eta(step)}"
-        self._bar.update(self._row, completed=step, text=text)
+        bar.update(self._row, completed=step, text=text)
 
     def _say_step(self, step: int, *parts: str) -> None:
         self._shown = time.monotonic()
@@ -232,7 +232,7 @@ class Progress:
         self._record(step, "train", metrics | extra)
         self._say_step(step, self._losses(), self._speed(), self._eta(step))
         if self._bar:
-            self._update_bar(step)
+            self._update_bar(self._bar, step)
         self._new_interval()
         return metrics
 

@@ -254,8 +254,8 @@ def config_for(
     hparams_set: str,
     data_dir: str | Path,
     seed: int,
-    usr_dir: str | None = None,
-    init_from: str | None = None,
+    usr_dir: str | Path | None = None,
+    init_from: str | Path | None = None,
 ) -> RunConfig:
     """Returns the configuration of a new run on a data directory.
 

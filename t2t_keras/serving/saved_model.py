@@ -109,7 +109,7 @@ class _Served(tf.Module):
         self._target_tokenizer = translator.target_tokenizer.graph()
         self._form = translator.problem.text_form
 
-    def signatures(self) -> dict[str, Any]:
+    def signatures(self) -> dict[str, tf.types.experimental.ConcreteFunction]:
         """Returns the functions to serve, by name."""
         named = {
             tf.saved_model.DEFAULT_SERVING_SIGNATURE_DEF_KEY: self.serve,

@@ -1,5 +1,6 @@
 """From a vocabulary file to the tokenizer that it is of."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 from t2t_keras.errors import UserError
@@ -7,7 +8,10 @@ from t2t_keras.text.sentence_piece import SentencePieceTokenizer
 from t2t_keras.text.subword import SubwordTokenizer
 from t2t_keras.text.tokenizer import Tokenizer
 
-_KINDS = {".spm": SentencePieceTokenizer, ".subwords": SubwordTokenizer}
+_KINDS: dict[str, Callable[[Path], Tokenizer]] = {
+    ".spm": SentencePieceTokenizer,
+    ".subwords": SubwordTokenizer,
+}
 
 
 def load_tokenizer(path: Path) -> Tokenizer:

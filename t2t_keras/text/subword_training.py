@@ -47,14 +47,14 @@ def train_subwords(
             raise UserError(
                 f"the symbol '{symbol}' is not one word without '_' and '\\'"
             )
-    symbols = dict.fromkeys(symbols)
-    counts = count_tokens(_without(texts, symbols))
-    if not counts and not symbols:
+    unique = dict.fromkeys(symbols)
+    counts = count_tokens(_without(texts, unique))
+    if not counts and not unique:
         raise UserError(f"no text to train the vocabulary {path} on")
     learner = SubwordLearner(counts, max_piece_length)
-    pieces = learner.learn_size(max(vocab_size - len(symbols), 1))
+    pieces = learner.learn_size(max(vocab_size - len(unique), 1))
     special = len(_RESERVED)
-    pieces[special:special] = map(symbol_piece, symbols)
+    pieces[special:special] = map(symbol_piece, unique)
     save_pieces(pieces, path)
 
 
@@ -68,7 +68,7 @@ def _without(texts: Iterable[str], symbols: Container[str]) -> Iterator[str]:
 
 def count_tokens(texts: Iterable[str]) -> collections.Counter[str]:
     """Counts the tokens of all texts."""
-    counts = collections.Counter()
+    counts: collections.Counter[str] = collections.Counter()
     for text in texts:
         counts.update(split_tokens(text))
     return counts

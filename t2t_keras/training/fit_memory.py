@@ -106,12 +106,12 @@ def fit_batch_tokens(
         plan = batch_plan(
             hparams.bucketing, *lengths, batch_tokens, config.seed, index.swapped
         )
-        rows, *sides = plan.largest_shape()
+        rows, source_length, target_length = plan.largest_shape()
         spec = Spec(
             hparams=dataclasses.asdict(hparams.override(batch_tokens=batch_tokens)),
             source_vocab_size=source,
             target_vocab_size=target,
-            shape=(math.ceil(rows * (1 + RESERVE)), *sides),
+            shape=(math.ceil(rows * (1 + RESERVE)), source_length, target_length),
             simulate_devices=simulate_devices,
             memory_gb=memory_gb,
             micro_batches=micro_batches,
@@ -234,7 +234,8 @@ def _watch(memory_gb: float) -> None:
 def _host_peak_gb() -> float:
     """Returns the most memory that this process has had, as Linux counts it."""
     status = Path("/proc/self/status").read_text()
-    return int(re.search(r"VmHWM:\s+(\d+) kB", status)[1]) * 1024 / 1e9
+    (kilobytes,) = re.findall(r"VmHWM:\s+(\d+) kB", status)
+    return int(kilobytes) * 1024 / 1e9
 
 
 def _device_peak_gb() -> float:

@@ -96,6 +96,7 @@ class Adam:
         self._epsilon = hparams.adam_epsilon
         self._first_moments = _slots("adam/m", weights)
         self._second_moments = _slots("adam/v", weights)
+        self.variables: Mapping[str, tf.Variable]
         self.variables = self._first_moments | self._second_moments
 
     def apply(
@@ -163,7 +164,7 @@ class Adafactor:
         self._weights = weights
         matrices = {k: w for k, w in weights.items() if len(w.shape) >= 2}
         vectors = {k: w for k, w in weights.items() if k not in matrices}
-        self.variables = (
+        self.variables: Mapping[str, tf.Variable] = (
             _slots("adafactor/rows", matrices, lambda s: s[:-1])
             | _slots("adafactor/columns", matrices, lambda s: s[:-2] + s[-1:])
             | _slots("adafactor/v", vectors)

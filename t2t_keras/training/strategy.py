@@ -271,6 +271,7 @@ class Cluster:
     @functools.cached_property
     def _sum_over_replicas(self) -> Callable[[tf.Tensor], tf.Tensor]:
         strategy = self._strategy
+        assert strategy is not None  # there are several processes
 
         def on_replica(values: tf.Tensor) -> tf.Tensor:
             replica = tf.distribute.get_replica_context()

@@ -1,12 +1,13 @@
 """The trainer: problem and hparams in, a run directory out."""
 
 import contextlib
+import dataclasses
 import math
 import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import keras
 import tensorflow as tf
@@ -27,13 +28,13 @@ from t2t_keras.runs.checkpoint import (
     model_variables,
     snapshot,
 )
-from t2t_keras.runs.reporting import Progress, TimeLeft
+from t2t_keras.runs.reporting import Progress, StepResult, TimeLeft
 from t2t_keras.runs.run_dir import RunConfig, RunDirectory
 from t2t_keras.runs.train_options import TrainOptions
 from t2t_keras.training.device_memory import does_not_fit, synthetic_batch
 from t2t_keras.training.fine_tune import initialise_from
 from t2t_keras.training.optimizer import learning_rate, make_optimizer
-from t2t_keras.training.step import StepResult, TrainStep
+from t2t_keras.training.step import TrainStep
 from t2t_keras.training.stopping import SIGNALS, Stopping
 from t2t_keras.training.strategy import Cluster, distribute, own_replicas
 
@@ -47,7 +48,8 @@ _START_ANEW = (
 )
 
 
-class TrainSplit(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class TrainSplit:
     """The train split of a run's data, and the plan of its batches."""
 
     index: RecordIndex
@@ -122,7 +124,7 @@ class Trainer:
         averages = self._step.ema.averages if self._step.ema else {}
 
         data_dir, name = Path(run.config.data_dir), self._problem.data_name
-        self._index, self._plan = split
+        self._index, self._plan = split.index, split.plan
         self._validation: Validation | None = None
         has_dev = Manifest.open(data_dir, name).examples.get("dev")
         if has_dev and self._cluster.is_chief:
@@ -225,7 +227,7 @@ class Trainer:
             reason = reason or "patience"
         return self._cluster.all_reduce_first(reason, _REASONS)
 
-    def _batches(self, steps: range) -> Iterator[Any]:
+    def _batches(self, steps: range) -> Iterator[tuple[tf.Tensor, tf.Tensor]]:
         """Yields the distributed batch of every step."""
         parts = training_batches(
             self._index,

@@ -1,8 +1,7 @@
 """From a trained model to texts.
 
-`beam_search` (with `top_k`) and `sampling` find target sequences, `scoring` judges
-given ones, `constraint` says what may be generated.
-`translator` puts tokenizers around them, under `options`; `texts` checks what
-callers pass, and `batching` puts together what is of like length. `attention` is what
-the heads look at.
+`beam_search` (with `top_k`) and `sampling` generate target sequences, `scoring` scores
+given ones, and `constraint` restricts what may be generated. `translator` runs them on
+texts, with the settings in `options`; `texts` checks the texts that callers pass, and
+`batching` batches inputs of similar length. `attention` returns attention weights.
 """

@@ -65,7 +65,7 @@ def training(
         target: T
     """
     count, rows = hparams.num_layers, batch * target
-    seen = keys_met(hparams, target, looks_ahead=False)
+    seen = keys_met(hparams, target, bidirectional=False)
     forward = [
         *_encoding(hparams, batch, source),
         *_self_attention(hparams, count, batch, target, seen),
@@ -117,7 +117,7 @@ def step_weights(hparams: HParams, vocab_size: int) -> int:
 def _encoding(hparams: HParams, batch: int, source: int) -> list[Product]:
     """The encoder's forward pass."""
     count = hparams.num_layers
-    seen = keys_met(hparams, source, looks_ahead=True)
+    seen = keys_met(hparams, source, bidirectional=True)
     return [
         *_self_attention(hparams, count, batch, source, seen),
         *_position_wise(hparams, count, batch * source),

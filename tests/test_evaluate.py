@@ -302,7 +302,7 @@ def test_figures_of_other_data_are_not_mixed(run, capfd, tmp_path):
     manifest = other / "translate_text.manifest.json"
     manifest.write_text(manifest.read_text().replace('"seed": 0', '"seed": 9'))
     assert call(*every(run), "--data_dir", other) == 2
-    assert "figures of other settings: data was" in capfd.readouterr().err
+    assert "metrics of other settings: data was" in capfd.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,8 @@ def batches(lengths: Sequence[int], batch_tokens: int) -> list[list[int]]:
     """Groups sequences of similar length; the longest come first.
 
     So a batch that does not fit into memory fails at once, and estimates of the time
-    left are rather too high. A sequence longer than `batch_tokens` is a batch by itself.
+    left are too high rather than too low. A sequence longer than `batch_tokens` gets a
+    batch with nothing else in it.
 
     Args:
         lengths: the lengths of the sequences.

@@ -611,11 +611,11 @@ class Transformer(keras.Model):
     def _embed(
         self, embedding: Embedding, ids: Tensor, start: int | Tensor, axis: int = 1
     ) -> Tensor:
-        """Embeds ids and adds the encodings of positions from `start` along the axis."""
+        """Embeds ids and adds the encodings of positions from `start` on."""
         return self._add_positions(embedding(ids), start, axis)
 
     def _add_positions(self, x: Tensor, start: int | Tensor, axis: int = 1) -> Tensor:
-        """Adds the encodings of positions from `start` along the axis to [B, T, D]."""
+        """Adds to [B, T, D] the encodings of positions from `start` on."""
         count = ops.shape(x)[1] if axis == 1 else 1
         positions = ops.arange(count) + start
         if self.positions:

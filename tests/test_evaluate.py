@@ -141,7 +141,7 @@ def test_sentences_limit_what_is_decoded_only(trained, capfd):
     shown = capfd.readouterr().out
     assert "perplexity" in shown and "tok:get_ende_bleu" in shown
     assert call(*argv, "--language", "xx") == 2
-    assert "--language: 'xx' has no tokeniser" in capfd.readouterr().err
+    assert "--language: 'xx' has no tokenizer" in capfd.readouterr().err
 
 
 def test_files_are_scored_without_tensorflow(tmp_path):

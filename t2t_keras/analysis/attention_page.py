@@ -24,7 +24,8 @@ image {{ image-rendering: pixelated }}
 summary {{ cursor: pointer; margin: 0.5em 0 }}
 </style>
 <h1>{title}</h1>
-<p>Rows attend to columns. The darker a cell, the larger the weight: white is 0, black is 1.</p>
+        """
+<p>Rows attend to columns; darker cells are larger weights, from 0 to 1.</p>
 {body}
 </html>
 """

@@ -41,7 +41,7 @@ def layer_complexities(
 
 
 def _layers_to_span(length: int, kernel: int) -> int:
-    """Returns log_k(n), rounded up: layers of dilated convolutions over all positions."""
+    """Returns log_k(n), rounded up: the number of dilated convolution layers."""
     layers, span = 1, kernel
     while span < length:
         layers, span = layers + 1, span * kernel

@@ -39,8 +39,8 @@ class _Tokenizer(MosesTokenizer):
 def tokenize(texts: Sequence[str], language: str) -> list[str]:
     """Tokenizes and escapes texts as `tokenizer.perl -l {language}` does.
 
-    The result is the same for German, English, French and most other languages. It
-    lacks the script's special rules for Catalan, Finnish, Irish, Swedish and Tetum.
+    The result is the same for German, English, French and most other languages, but
+    sacremoses lacks the special rules for Catalan, Finnish, Irish, Swedish and Tetum.
 
     Returns:
         The texts with spaces between tokens.
@@ -57,7 +57,7 @@ def check_language(language: str) -> None:
     """Raises a UserError unless the language is one of `LANGUAGES`."""
     if language not in LANGUAGES:
         raise UserError(
-            f"--language: there is no tokenizer for '{language}'; give one of "
+            f"--language: '{language}' has no tokenizer; give one of "
             f"{', '.join(LANGUAGES)}"
         )
 

@@ -158,7 +158,7 @@ class RunDirectory:
 
     @functools.cached_property
     def tokenizers(self) -> tuple[Tokenizer, Tokenizer]:
-        """The source and the target tokenizer; one object if the vocabulary is shared."""
+        """The source and target tokenizers; one object for a shared vocabulary."""
         source = load_tokenizer(self.path / self.config.source_vocab)
         if self.config.source_vocab == self.config.target_vocab:
             return source, source

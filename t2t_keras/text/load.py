@@ -1,4 +1,4 @@
-"""From a vocabulary file to the tokenizer that it is of."""
+"""Loads a tokenizer from its vocabulary file."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ _KINDS = {".spm": SentencePieceTokenizer, ".subwords": SubwordTokenizer}
 
 
 def load_tokenizer(path: Path) -> Tokenizer:
-    """Loads a tokenizer; the suffix of its file tells the kind.
+    """Loads a tokenizer, whose kind follows from the suffix of its file.
 
     Args:
         path: a `.spm` file (SentencePiece) or a `.subwords` file (tensor2tensor).

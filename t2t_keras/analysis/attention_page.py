@@ -24,7 +24,6 @@ image {{ image-rendering: pixelated }}
 summary {{ cursor: pointer; margin: 0.5em 0 }}
 </style>
 <h1>{title}</h1>
-        """
 <p>Rows attend to columns; darker cells are larger weights, from 0 to 1.</p>
 {body}
 </html>

@@ -41,6 +41,9 @@ class Curve:
         split: the split; its name begins the tags in TensorBoard, as in training.
         settings: all that the metrics depend on except the weights, also the data.
         same_data: other values of `settings["data"]` that stand for the same data.
+
+    Raises:
+        UserError: the folder has metrics that were computed with other settings.
     """
 
     def __init__(
@@ -63,8 +66,6 @@ class Curve:
         ]
         if changes:
             raise UserError(
-    Raises:
-        UserError: the folder has metrics that were computed with other settings.
                 f"{self._path} has metrics of other settings: {'; '.join(changes)}; "
                 "give the same ones, or remove the folder to evaluate everything anew"
             )

@@ -21,12 +21,13 @@ class BpeDropout:
     merged, one at a time: each pair is skipped with a given probability, and of the
     others the one that comes first in the vocabulary is merged. It ends when no pair is
     left.
+
+    Args:
+        model: a SentencePiece model for byte-pair encoding.
     """
 
     def __init__(self, model: sentencepiece.SentencePieceProcessor) -> None:
         pieces = model.id_to_piece(list(range(len(model))))
-    Args:
-        model: a SentencePiece model for byte-pair encoding.
         # The vocabulary has first the special pieces, then the user-defined symbols,
         # then the bytes, then the merged pieces in the order of the merges.
         byte_ids = [i for i in range(len(pieces)) if model.is_byte(i)]

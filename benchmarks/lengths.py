@@ -82,17 +82,17 @@ def _measured(
         "attention_ms": (_self_attention(full), 1),
         "attention_window_ms": (_self_attention(windowed), 1),
     }
-    figures: dict[str, float] = {"length": length}
+    metrics: dict[str, float] = {"length": length}
     for name, (run, layers) in runs.items():
         run()
         median = statistics.median(seconds_of(run) for _ in range(args.steps))
-        figures[name] = 1e3 * median / layers
+        metrics[name] = 1e3 * median / layers
     for name, which in (("gflop", full), ("gflop_window", windowed)):
         counted = products.training(
             which.hparams, VOCAB_SIZE, which.batch, length, length
         )
-        figures[f"training_{name}"] = products.total_flops(counted) / LAYERS / 1e9
-    return figures
+        metrics[f"training_{name}"] = products.total_flops(counted) / LAYERS / 1e9
+    return metrics
 
 
 def _self_attention(work: workload.Workload) -> Callable[[], None]:

@@ -1,4 +1,4 @@
-"""How much memory a training step takes, and how large a batch fits into how much.
+"""Benchmark of a training step's memory, and the largest batch that fits.
 
     python benchmarks/memory.py --config base --json
 

@@ -1,4 +1,4 @@
-"""What each replica adds to a step: the same batch on 1, 2, 4 simulated devices.
+"""Benchmark of the overhead of replicas: one batch on 1, 2, 4 simulated devices.
 
     python benchmarks/replicas.py --config tiny --json
 

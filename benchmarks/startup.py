@@ -1,4 +1,4 @@
-"""How long until something happens: `t2t --help`, the first step, a first translation.
+"""Benchmark of start-up: `t2t --help`, the first step, a first translation.
 
     python benchmarks/startup.py --json
 

@@ -76,8 +76,8 @@ def _on_jax(work: workload.Workload, args: argparse.Namespace) -> dict[str, Any]
 
     ready = prepare(work)
     report = {"device": ready.device, "parameters": ready.parameters}
-    figures = _timed(work, args, ready.step, rates.jax_multiply)
-    return report | figures | {"traces": ready.traces()}
+    metrics = _timed(work, args, ready.step, rates.jax_multiply)
+    return report | metrics | {"traces": ready.traces()}
 
 
 def _timed(
@@ -86,15 +86,15 @@ def _timed(
     step: Callable[[], None],
     multiply: rates.Multiply,
 ) -> dict[str, Any]:
-    """Times a step; returns tokens a second and the figures of every report."""
+    """Times a step; returns tokens per second and the metrics of every report."""
     counted = products.training(
         work.hparams, work.vocab_size, work.batch, work.length, work.length
     )
     rate = rates.MatmulRate(counted, args.dtype, multiply)
     seconds = timing.timed(step, args.steps, rate)
-    figures = timing.figures(seconds, products.total_flops(counted), rate)
-    tokens_per_s = work.batch * work.length / figures["seconds_per_step"]
-    return {"target_tokens_per_s": tokens_per_s} | figures
+    metrics = timing.metrics(seconds, products.total_flops(counted), rate)
+    tokens_per_s = work.batch * work.length / metrics["seconds_per_step"]
+    return {"target_tokens_per_s": tokens_per_s} | metrics
 
 
 def _beside_fit(work: workload.Workload, step: Callable[[], None]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The registered problems: one small file each."""
+"""The registered problems."""
 
 from t2t_keras.problems import parsing, toy, translate
 

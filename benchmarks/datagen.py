@@ -2,10 +2,10 @@
 
     python benchmarks/datagen.py --source train.en.gz --target train.de.gz --json
 
-Makes a data directory as `t2t datagen` does, then encodes the corpus once more in this
-process, alternately with SentencePiece alone. The two rates are per second of the
-processor, so that other programs do not disturb them. Without files, the corpus is that
-of the embedded toy problem, several times over.
+Makes a data directory as `t2t datagen` does, then encodes the corpus again in this
+process, alternately with SentencePiece alone. Both rates are per second of processor
+time, which other programs do not affect. Without files, the corpus is several copies of
+the toy problem's.
 """
 
 import argparse

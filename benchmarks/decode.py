@@ -1,9 +1,9 @@
-"""How fast beam search is: sentences a second, beside the machine's matmul rate.
+"""Benchmark of beam search: sentences per second, and the machine's matmul rate.
 
     python benchmarks/decode.py --config compare --dtype bfloat16 --json
 
-With `--batch 1` it is the latency that matters: the milliseconds of a step, beside
-those that it takes to read the weights from memory once.
+With `--batch 1` the latency matters: the report has the milliseconds of a step, and
+those of reading the weights from memory once.
 """
 
 import argparse

@@ -2,9 +2,9 @@
 
     python benchmarks/memory.py --config base --json
 
-Each batch is trained on in a process of its own, whose peak resident set is what the
-system reports. Through these points goes a line: so much for weights and optimizer, so
-much more for every target token.
+Each batch is trained on in a separate process, whose peak resident set the system
+reports. A line through these points gives the memory for weights and optimizer, and the
+memory for each target token.
 """
 
 import argparse

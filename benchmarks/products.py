@@ -1,9 +1,9 @@
 """The matrix products in a step, counted from shapes alone.
 
-Everything else in a Transformer (softmax, normalisation, dropout, the optimizer) is a
-pass over memory; its floating-point operations are not counted. Attention is counted in
-full, with what a causal mask hides; with a window, to all keys of its blocks. Letters
-of shapes as in `t2t_keras.model.layers`.
+All other operations in a Transformer (softmax, layer normalization, dropout, the
+optimizer) are passes over memory, whose FLOPs are not counted. Attention is counted
+with masked products; with a window, to all keys in its blocks. The letters in shapes
+are those of `t2t_keras.model.layers`.
 """
 
 import dataclasses

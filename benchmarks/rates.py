@@ -1,7 +1,7 @@
 """The machine's matmul rate and memory bandwidth, measured in this process.
 
-A throughput says little without them: machines differ, and one machine differs from
-hour to hour. So both are measured beside the work, with the same threads and type.
+They are measured together with a throughput, with the same threads and dtype, because
+machines differ, and a shared machine's speed changes from hour to hour.
 """
 
 import dataclasses

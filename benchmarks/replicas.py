@@ -2,9 +2,9 @@
 
     python benchmarks/replicas.py --config tiny --json
 
-The devices share one processor, so that the products take the same time however many
-there are, and what a step grows by is the replicas' own work: reducing the gradients,
-and an optimizer and a copy of the weights for each.
+The devices share one processor, so that the matrix products take the same time for any
+number of them. What is added to a step is the overhead of replicas: the all-reduce of
+the gradients, and an optimizer and a copy of the weights for each.
 """
 
 import argparse

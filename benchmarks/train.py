@@ -1,10 +1,10 @@
-"""How fast training is: target tokens a second, beside the machine's matmul rate.
+"""Benchmark of training: target tokens per second, and the machine's matmul rate.
 
     python benchmarks/train.py --config compare --dtype bfloat16 --json
 
-Runs `TrainStep` on random ids: all that a step of `t2t train` does but for reading the
-data. With `--backend jax` it runs loss and gradient on JAX, without TensorFlow, and
-with `--baseline fit` also Keras's own training loop around the same model.
+Runs `TrainStep` on random ids: a step of `t2t train` without reading the data. With
+`--backend jax` it runs loss and gradient on JAX, without TensorFlow; with
+`--baseline fit` it also runs Keras's training loop on the same model.
 """
 
 import argparse
@@ -21,7 +21,7 @@ from stopwatch import seconds_of
 
 from t2t_keras.cli.verb import positive
 
-FIT_STEPS = 4  # in one call of `fit`, which takes a moment to begin
+FIT_STEPS = 4  # steps in one call of `fit`, whose start takes some time
 
 
 def main(argv: list[str] | None = None) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
     python benchmarks/lengths.py --lengths 16 64 256 1024 --plot lengths.svg
 
-Self-attention takes O(n^2 d) per sentence, and O(r n d) with a window of r. Every length
+Self-attention takes O(n^2 d) per sentence, and O(r n d) with a window r. Every length
 gets batches with the same number of positions, so that costs that are linear in n are
 constant: the projections, the feed-forward network and restricted attention. The
 decoder attends to the whole source even if self-attention has a window, so

@@ -11,8 +11,8 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV ?= .venv
 BIN = $(VENV)/bin
 
-# Modules are compiled when they are first imported: TensorFlow has 10,000 files that
-# nobody imports.
+# Modules are compiled at their first import, because most of TensorFlow's 10,000 files
+# are never imported.
 INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile
 
 .PHONY: demo test test-slow mutations bench lint format clean
@@ -31,7 +31,7 @@ test-slow: $(VENV)/.installed-test
 mutations: $(VENV)/.installed-test
 	$(BIN)/python tests/mutations.py $(NAMES)
 
-# The long forms, and what the figures mean: docs/performance.md.
+# docs/performance.md has the long forms, and explains the numbers.
 BENCH = $(BIN)/python benchmarks
 bench: $(VENV)/.installed
 	$(BENCH)/train.py --steps 3
@@ -59,7 +59,7 @@ clean:
 	rm -rf $(VENV) build dist runs t2t_keras.egg-info .pytest_cache .ruff_cache .mypy_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-# The stamp files tell that the environment is complete for these requirements.
+# The stamp files mean that the environment is complete for these requirements.
 $(VENV)/.installed: setup.py pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	@echo "Installing TensorFlow and the package into $(VENV) ..."

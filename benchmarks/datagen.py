@@ -1,11 +1,11 @@
-"""How fast data generation is, beside the tokenizer's own rate in the same process.
+"""Benchmark of data generation, compared with the tokenizer alone.
 
     python benchmarks/datagen.py --source train.en.gz --target train.de.gz --json
 
-Makes a data directory as `t2t datagen` does, then encodes the corpus once more in this
-process, alternately with SentencePiece alone. The two rates are per second of the
-processor, so that other programs do not disturb them. Without files, the corpus is that
-of the embedded toy problem, several times over.
+Makes a data directory as `t2t datagen` does, then encodes the corpus again in this
+process, alternately with SentencePiece alone. Both rates are per second of processor
+time, which other programs do not affect. Without files, the corpus is several copies of
+the toy problem's.
 """
 
 import argparse
@@ -36,7 +36,7 @@ def main(argv: list[str] | None = None) -> dict[str, Any]:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--source", metavar="FILE", help="source sentences")
     parser.add_argument("--target", metavar="FILE", help="their translations")
-    parser.add_argument("--vocab_size", type=positive, help="pieces (8000; toy: 1000)")
+    parser.add_argument("--vocab_size", type=positive, help="tokens (8000; toy: 1000)")
     parser.add_argument("--workers", type=positive, default=2, help="processes")
     parser.add_argument(
         "--pairs", type=positive, default=100_000, help="encoded in this process"
@@ -71,7 +71,7 @@ def _problem(args: argparse.Namespace, directory: Path) -> Problem:
 
 
 def _whole(problem: Problem, data_dir: Path, workers: int) -> dict[str, Any]:
-    """Generates the data; returns what it took, the vocabulary's training included."""
+    """Generates the data; returns time and memory, with training the vocabulary."""
     start, cpu = time.perf_counter(), _cpu_seconds()
     manifest = generate(problem, data_dir, workers)
     seconds = time.perf_counter() - start
@@ -82,7 +82,7 @@ def _whole(problem: Problem, data_dir: Path, workers: int) -> dict[str, Any]:
         "seconds": seconds,
         "cpu_seconds": _cpu_seconds() - cpu,
         "pairs_per_s": pairs / seconds,
-        # Of the largest process, in units that differ between systems: here Linux's.
+        # The peak of the largest process, in Linux's unit; other systems' units differ.
         "peak_rss_mb": max(usage.ru_maxrss for usage in _usages()) / 1024,
     }
 
@@ -100,7 +100,7 @@ def _cpu_seconds() -> float:
 
 
 def _encoding(problem: Problem, data_dir: Path, pairs: int) -> dict[str, Any]:
-    """Encodes some pairs by chunks, ours and SentencePiece's alternately."""
+    """Encodes chunks of pairs, alternately by datagen and by SentencePiece alone."""
     manifest = Manifest.open(data_dir, problem.data_name)
     vocabulary = data_dir / manifest.vocab_files["source"]
     encoder = Encoder(vocabulary, vocabulary)

@@ -1,9 +1,9 @@
-"""How fast beam search is: sentences a second, beside the machine's matmul rate.
+"""Benchmark of beam search: sentences per second, and the machine's matmul rate.
 
     python benchmarks/decode.py --config compare --dtype bfloat16 --json
 
-With `--batch 1` it is the latency that matters: the milliseconds of a step, beside
-those that it takes to read the weights from memory once.
+With `--batch 1` the latency matters: the report has the milliseconds of a step, and
+those of reading the weights from memory once.
 """
 
 import argparse
@@ -49,13 +49,13 @@ def _measured(work: workload.Workload, args: argparse.Namespace) -> dict[str, An
     rate = rates.MatmulRate(counted, args.dtype)
     seconds = timing.timed(lambda: ready.search(steps), args.steps, rate)
     first = [seconds_of(lambda: ready.search(1)) for _ in range(args.steps)]
-    figures = timing.figures(seconds, products.total_flops(counted), rate)
-    one_step = (figures["seconds_per_step"] - statistics.median(first)) / (steps - 1)
+    metrics = timing.metrics(seconds, products.total_flops(counted), rate)
+    one_step = (metrics["seconds_per_step"] - statistics.median(first)) / (steps - 1)
     return {
         "beam_size": beam_size,
         "max_length": steps,
-        "sentences_per_s": work.batch / figures["seconds_per_step"],
-        **figures,
+        "sentences_per_s": work.batch / metrics["seconds_per_step"],
+        **metrics,
         "ms_per_position": 1e3 * one_step,
         "ms_to_read_weights": 1e3 * _seconds_to_read_weights(work, args.dtype),
         "traces": ready.traces(),
@@ -63,7 +63,7 @@ def _measured(work: workload.Workload, args: argparse.Namespace) -> dict[str, An
 
 
 def _seconds_to_read_weights(work: workload.Workload, dtype: str) -> float:
-    """Returns the least time of a step: to read what it multiplies by from memory."""
+    """Returns the lower bound of a step's time: reading its weights from memory."""
     width = {"float32": 4, "bfloat16": 2}[dtype]
     size = width * products.step_weights(work.hparams, work.vocab_size)
     return size / rates.tensorflow_bandwidth()

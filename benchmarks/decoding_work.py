@@ -1,4 +1,4 @@
-"""A beam search on random ids, ready to be timed, with a set number of steps."""
+"""A beam search on random ids with a fixed number of steps, to be timed."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -17,8 +17,8 @@ class DecodingWork(NamedTuple):
     """What is timed.
 
     Attributes:
-        search: finds outputs of so many pieces, and returns when it has.
-        traces: how often the search has been traced so far.
+        search: finds outputs of so many tokens, and returns when it is done.
+        traces: returns how often the search has been traced so far.
     """
 
     search: Callable[[int], None]

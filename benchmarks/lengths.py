@@ -1,12 +1,12 @@
-"""How the time of a layer grows with the sentence: Table 1 of the paper, measured.
+"""Benchmark of a layer's time by sentence length: the paper's Table 1, measured.
 
     python benchmarks/lengths.py --lengths 16 64 256 1024 --plot lengths.svg
 
-Self-attention is O(n^2 d) a sentence, with a window of r O(r n d). Every length gets
-batches of the same number of positions, so that what is linear in n stays level: the
-projections, the feed-forward network and restricted attention. The decoder looks at the
-whole source even where self-attention has a window; so self-attention is also timed
-alone.
+Self-attention takes O(n^2 d) per sentence, and O(r n d) with a window r. Every length
+gets batches with the same number of positions, so that costs that are linear in n are
+constant: the projections, the feed-forward network and restricted attention. The
+decoder attends to the whole source even if self-attention has a window, so
+self-attention is also timed alone.
 """
 
 import argparse
@@ -82,17 +82,17 @@ def _measured(
         "attention_ms": (_self_attention(full), 1),
         "attention_window_ms": (_self_attention(windowed), 1),
     }
-    figures: dict[str, float] = {"length": length}
+    metrics: dict[str, float] = {"length": length}
     for name, (run, layers) in runs.items():
         run()
         median = statistics.median(seconds_of(run) for _ in range(args.steps))
-        figures[name] = 1e3 * median / layers
+        metrics[name] = 1e3 * median / layers
     for name, which in (("gflop", full), ("gflop_window", windowed)):
         counted = products.training(
             which.hparams, VOCAB_SIZE, which.batch, length, length
         )
-        figures[f"training_{name}"] = products.total_flops(counted) / LAYERS / 1e9
-    return figures
+        metrics[f"training_{name}"] = products.total_flops(counted) / LAYERS / 1e9
+    return metrics
 
 
 def _self_attention(work: workload.Workload) -> Callable[[], None]:

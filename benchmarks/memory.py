@@ -1,10 +1,10 @@
-"""How much memory a training step takes, and how large a batch fits into how much.
+"""Benchmark of a training step's memory, and the largest batch that fits.
 
     python benchmarks/memory.py --config base --json
 
-Each batch is trained on in a process of its own, whose peak resident set is what the
-system reports. Through these points goes a line: so much for weights and optimizer, so
-much more for every target token.
+Each batch is trained on in a separate process, whose peak resident set the system
+reports. A line through these points gives the memory for weights and optimizer, and the
+memory for each target token.
 """
 
 import argparse

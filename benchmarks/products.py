@@ -1,9 +1,9 @@
-"""The matrix products of a step, counted from shapes alone.
+"""The matrix products in a step, counted from shapes alone.
 
-Everything else in a Transformer (softmax, normalisation, dropout, the optimizer) is a
-pass over memory; its floating-point operations are not counted. Attention is counted in
-full, with what a causal mask hides; with a window, to all keys of its blocks. Letters
-of shapes as in `t2t_keras.model.layers`.
+All other operations in a Transformer (softmax, layer normalization, dropout, the
+optimizer) are passes over memory, whose FLOPs are not counted. Attention is counted
+with masked products; with a window, to all keys in its blocks. The letters in shapes
+are those of `t2t_keras.model.layers`.
 """
 
 import dataclasses
@@ -30,7 +30,7 @@ class Product:
 
     @property
     def flops(self) -> int:
-        """Of all of them; a multiplication and an addition are two."""
+        """The FLOPs of all products; a multiplication and an addition are two."""
         return 2 * self.count * self.batch * self.m * self.k * self.n
 
     def gradients(self) -> tuple["Product", "Product"]:
@@ -58,14 +58,14 @@ def training(
     """Returns the products of a training step: forward, and twice that backward.
 
     Args:
-        hparams: of the model.
-        vocab_size: V, of the softmax.
-        batch: B, pairs of sentences.
-        source: S
-        target: T
+        hparams: the model's hyper-parameters.
+        vocab_size: vocabulary size V of the softmax.
+        batch: batch size B, in pairs of sentences.
+        source: source length S.
+        target: target length T.
     """
     count, rows = hparams.num_layers, batch * target
-    seen = keys_met(hparams, target, looks_ahead=False)
+    seen = keys_met(hparams, target, bidirectional=False)
     forward = [
         *_encoding(hparams, batch, source),
         *_self_attention(hparams, count, batch, target, seen),
@@ -85,12 +85,12 @@ def decoding(
     Self-attention sees one position more at each step; it is counted at the middle.
 
     Args:
-        hparams: of the model.
-        vocab_size: V, of the softmax.
-        batch: B, sentences.
-        source: S
-        beam: K
-        steps: T
+        hparams: the model's hyper-parameters.
+        vocab_size: vocabulary size V of the softmax.
+        batch: batch size B, in sentences.
+        source: source length S.
+        beam: beam size K.
+        steps: number of steps T.
     """
     count, rows = hparams.num_layers * steps, batch * beam
     past = (steps + 1) // 2
@@ -107,7 +107,7 @@ def decoding(
 
 
 def step_weights(hparams: HParams, vocab_size: int) -> int:
-    """Returns how many weights each step of decoding multiplies by."""
+    """Returns the number of weights that each decoding step multiplies by."""
     d_model, heads = hparams.d_model, hparams.num_heads
     projections = 3 * hparams.key_size + 3 * hparams.value_size  # q k v o, and q o
     layer = d_model * (heads * projections + 2 * hparams.d_ff)
@@ -115,9 +115,9 @@ def step_weights(hparams: HParams, vocab_size: int) -> int:
 
 
 def _encoding(hparams: HParams, batch: int, source: int) -> list[Product]:
-    """The encoder's forward pass."""
+    """Returns the products of the encoder's forward pass."""
     count = hparams.num_layers
-    seen = keys_met(hparams, source, looks_ahead=True)
+    seen = keys_met(hparams, source, bidirectional=True)
     return [
         *_self_attention(hparams, count, batch, source, seen),
         *_position_wise(hparams, count, batch * source),
@@ -127,7 +127,7 @@ def _encoding(hparams: HParams, batch: int, source: int) -> list[Product]:
 def _self_attention(
     hparams: HParams, count: int, batch: int, queries: int, keys: int
 ) -> list[Product]:
-    """Self-attention of `queries` positions to `keys`: q, k, v in one product."""
+    """Returns the products of self-attention; q, k, v are one product."""
     heads, d_k, d_v = hparams.num_heads, hparams.key_size, hparams.value_size
     rows = batch * queries
     return [
@@ -139,7 +139,7 @@ def _self_attention(
 def _cross_attention(
     hparams: HParams, count: int, batch: int, queries: int, keys: int
 ) -> list[Product]:
-    """Attention to the source, whose keys and values are there already."""
+    """Returns the products of cross-attention, without the keys and values."""
     width = hparams.num_heads * hparams.key_size
     return [
         Product(count, 1, batch * queries, hparams.d_model, width),
@@ -148,7 +148,7 @@ def _cross_attention(
 
 
 def _memory_projection(hparams: HParams, rows: int) -> Product:
-    """Keys and values of the source for every decoder layer."""
+    """Returns the products for the source's keys and values in all decoder layers."""
     width = hparams.num_heads * (hparams.key_size + hparams.value_size)
     return Product(hparams.num_layers, 1, rows, hparams.d_model, width)
 
@@ -156,7 +156,7 @@ def _memory_projection(hparams: HParams, rows: int) -> Product:
 def _heads(
     hparams: HParams, count: int, batch: int, queries: int, keys: int
 ) -> list[Product]:
-    """Q K^T, the weighted sum of the values, and the output projection."""
+    """Returns Q K^T, the weighted sum of the values, and the output projection."""
     heads, d_k, d_v = hparams.num_heads, hparams.key_size, hparams.value_size
     return [
         Product(count, batch * heads, queries, d_k, keys, transpose_b=True),
@@ -166,7 +166,7 @@ def _heads(
 
 
 def _position_wise(hparams: HParams, count: int, rows: int) -> list[Product]:
-    """The feed-forward network."""
+    """Returns the products of the feed-forward network."""
     return [
         Product(count, 1, rows, hparams.d_model, hparams.d_ff),
         Product(count, 1, rows, hparams.d_ff, hparams.d_model),

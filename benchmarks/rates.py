@@ -1,7 +1,7 @@
-"""What this machine can do in this process: its matmul rate and memory bandwidth.
+"""The machine's matmul rate and memory bandwidth, measured in this process.
 
-A throughput says little without them: machines differ, and one machine differs from
-hour to hour. So both are measured beside the work, with the same threads and type.
+They are measured together with a throughput, with the same threads and dtype, because
+machines differ, and a shared machine's speed changes from hour to hour.
 """
 
 import dataclasses
@@ -75,7 +75,7 @@ def jax_multiply(product: Product, dtype: str) -> Callable[[int], None]:
 
 
 def tensorflow_bandwidth() -> float:
-    """Returns how many bytes a second the processor reads from memory."""
+    """Returns the bytes per second that the processor reads from memory."""
     import tensorflow as tf
 
     numbers = tf.ones([2**27])  # 512 MB, more than any cache holds

@@ -1,10 +1,10 @@
-"""What each replica adds to a step: the same batch on 1, 2, 4 simulated devices.
+"""Benchmark of the overhead of replicas: one batch on 1, 2, 4 simulated devices.
 
     python benchmarks/replicas.py --config tiny --json
 
-The devices share one processor, so that the products take the same time however many
-there are, and what a step grows by is the replicas' own work: reducing the gradients,
-and an optimizer and a copy of the weights for each.
+The devices share one processor, so that the matrix products take the same time for any
+number of them. What is added to a step is the overhead of replicas: the all-reduce of
+the gradients, and an optimizer and a copy of the weights for each.
 """
 
 import argparse

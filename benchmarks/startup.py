@@ -1,10 +1,10 @@
-"""How long until something happens: `t2t --help`, the first step, a first translation.
+"""Benchmark of start-up: `t2t --help`, the first step, a first translation.
 
     python benchmarks/startup.py --json
 
-Whole commands are timed, from the start of the process to its end, on the toy problem.
-Then, in this process, how often a training and a translator trace their graphs while
-they meet batches of many shapes.
+Whole commands are timed on the toy problem, from the start of the process to its end.
+Then a training and a translator run in this process with batches of many shapes, to
+count how often they trace their graphs.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""How long something takes."""
+"""A stopwatch."""
 
 import time
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Times a step beside the machine's matmul rate, and reports both."""
+"""Times a step together with the machine's matmul rate, and reports both."""
 
 import json
 import statistics
@@ -32,8 +32,8 @@ def timed(step: Callable[[], Any], steps: int, rate: MatmulRate) -> list[float]:
     return seconds
 
 
-def figures(seconds: list[float], flops: int, rate: MatmulRate) -> dict[str, Any]:
-    """Returns the keys that every report has, of the median step."""
+def metrics(seconds: list[float], flops: int, rate: MatmulRate) -> dict[str, Any]:
+    """Returns the metrics that every report has, for the median step."""
     median = statistics.median(seconds)
     gflops, matmul_gflops = flops / median / 1e9, rate.gflops()
     return {
@@ -57,13 +57,13 @@ def show(report: dict[str, Any], as_json: bool) -> None:
 
 
 def _flat(report: dict[str, Any]) -> dict[str, Any]:
-    """Returns one row for each figure, those in dicts and lists, too."""
+    """Returns one row for each number, also for those in dicts and lists."""
     rows: dict[str, Any] = {}
     for name, value in report.items():
         if isinstance(value, list):
             value = dict(enumerate(value))
         if isinstance(value, dict):
-            rows |= {f"{name}[{key}]": figure for key, figure in value.items()}
+            rows |= {f"{name}[{key}]": number for key, number in value.items()}
         else:
             rows[name] = value
     return rows

@@ -1,10 +1,10 @@
-"""How fast training is: target tokens a second, beside the machine's matmul rate.
+"""Benchmark of training: target tokens per second, and the machine's matmul rate.
 
     python benchmarks/train.py --config compare --dtype bfloat16 --json
 
-Runs `TrainStep` on random ids: all that a step of `t2t train` does but for reading the
-data. With `--backend jax` it runs loss and gradient on JAX, without TensorFlow, and
-with `--baseline fit` also Keras's own training loop around the same model.
+Runs `TrainStep` on random ids: a step of `t2t train` without reading the data. With
+`--backend jax` it runs loss and gradient on JAX, without TensorFlow; with
+`--baseline fit` it also runs Keras's training loop on the same model.
 """
 
 import argparse
@@ -21,7 +21,7 @@ from stopwatch import seconds_of
 
 from t2t_keras.cli.verb import positive
 
-FIT_STEPS = 4  # in one call of `fit`, which takes a moment to begin
+FIT_STEPS = 4  # steps in one call of `fit`, whose start takes some time
 
 
 def main(argv: list[str] | None = None) -> dict[str, Any]:
@@ -76,8 +76,8 @@ def _on_jax(work: workload.Workload, args: argparse.Namespace) -> dict[str, Any]
 
     ready = prepare(work)
     report = {"device": ready.device, "parameters": ready.parameters}
-    figures = _timed(work, args, ready.step, rates.jax_multiply)
-    return report | figures | {"traces": ready.traces()}
+    metrics = _timed(work, args, ready.step, rates.jax_multiply)
+    return report | metrics | {"traces": ready.traces()}
 
 
 def _timed(
@@ -86,15 +86,15 @@ def _timed(
     step: Callable[[], None],
     multiply: rates.Multiply,
 ) -> dict[str, Any]:
-    """Times a step; returns tokens a second and the figures of every report."""
+    """Times a step; returns tokens per second and the metrics of every report."""
     counted = products.training(
         work.hparams, work.vocab_size, work.batch, work.length, work.length
     )
     rate = rates.MatmulRate(counted, args.dtype, multiply)
     seconds = timing.timed(step, args.steps, rate)
-    figures = timing.figures(seconds, products.total_flops(counted), rate)
-    tokens_per_s = work.batch * work.length / figures["seconds_per_step"]
-    return {"target_tokens_per_s": tokens_per_s} | figures
+    metrics = timing.metrics(seconds, products.total_flops(counted), rate)
+    tokens_per_s = work.batch * work.length / metrics["seconds_per_step"]
+    return {"target_tokens_per_s": tokens_per_s} | metrics
 
 
 def _beside_fit(work: workload.Workload, step: Callable[[], None]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""A training step on random ids, ready to be timed: the project's own."""
+"""A training step on random ids, to be timed."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -22,8 +22,8 @@ class TrainingWork(NamedTuple):
 
     Attributes:
         step: makes one update and returns when it is done.
-        traces: how often the step has been traced so far.
-        parameters: of the model.
+        traces: returns how often the step has been traced so far.
+        parameters: number of the model's parameters.
     """
 
     step: Callable[[], None]

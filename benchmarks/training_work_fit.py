@@ -1,4 +1,4 @@
-"""The same model trained by Keras's own `fit`, as the baseline of ours."""
+"""The same model trained by Keras's `fit`, as a baseline."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from t2t_keras.model.transformer import Transformer
 
 
 class PlainModel(keras.Model):
-    """A Transformer as `fit` calls it: on (source, target), with a seed of its own."""
+    """A Transformer that `fit` can call: on (source, target), with its own seed."""
 
     def __init__(self, work: Workload) -> None:
         super().__init__()

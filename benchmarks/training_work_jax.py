@@ -1,7 +1,7 @@
-"""The gradient on random ids, ready to be timed, on JAX: TensorFlow is not imported.
+"""Loss and gradient on random ids on JAX, to be timed, without TensorFlow.
 
-Model and loss are those of training. The optimizer and the replicas are TensorFlow's
-and left out.
+Model and loss are those of training. The optimizer and the replicas use TensorFlow and
+are left out.
 """
 
 from collections.abc import Callable
@@ -19,10 +19,10 @@ class GradientWork(NamedTuple):
     """What is timed.
 
     Attributes:
-        step: computes loss and gradient; returns when they are there.
-        traces: how often it has been traced so far.
-        parameters: of the model.
-        device: what it runs on.
+        step: computes loss and gradient and returns when they are done.
+        traces: returns how often the step has been traced so far.
+        parameters: number of the model's parameters.
+        device: name of the device.
     """
 
     step: Callable[[], None]

@@ -1,4 +1,4 @@
-"""The work that is timed: models by name, the flags that choose one, random ids."""
+"""Workloads of the benchmarks: models by name, flags to choose one, random ids."""
 
 import argparse
 import dataclasses
@@ -20,10 +20,10 @@ class Workload:
     """A model and the batches it gets.
 
     Attributes:
-        hparams: the model's.
-        vocab_size: V, one vocabulary for both sides.
-        batch: B, sentences or pairs.
-        length: S and T, ids of each side.
+        hparams: the model's hyper-parameters.
+        vocab_size: size V of the vocabulary that both sides share.
+        batch: batch size B, in sentences or pairs.
+        length: number of ids on each side, S and T.
     """
 
     hparams: HParams
@@ -51,7 +51,7 @@ CONFIGS = {
 
 
 def add_flags(parser: argparse.ArgumentParser, config: str = "compare") -> None:
-    """The flags that choose a workload, by default `config`, and `--json`."""
+    """Declares the flags that choose a workload, by default `config`, and `--json`."""
     parser.add_argument("--config", choices=CONFIGS, default=config)
     parser.add_argument("--dtype", choices=("float32", "bfloat16"), default="float32")
     parser.add_argument("--hparams_set", help="in place of the config's")

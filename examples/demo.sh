@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# From nothing to a served translation, on a toy grammar that the package brings along:
-# every command of the workflow, as you would type it. `make demo` runs this.
+# From nothing to a served translation, on the toy grammar in this package: all commands
+# of the workflow, as you would type them. `make demo` runs this.
 #
-# The last line of standard output is a JSON object: the BLEU of the exported model on
-# the test set, the seconds that everything took, and where the export is.
+# The last line of standard output is a JSON object: the exported model's BLEU on the
+# test set, the seconds of the whole demo, and the path of the export.
 
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -31,7 +31,7 @@ show t2t train --problem translate_ende_toy --hparams_set tiny \
 stage "3. BLEU on the test set"
 show t2t evaluate --output_dir $run --split test --write $work/test
 
-stage "4. Export: strings in, strings out"
+stage "4. Export as a SavedModel, from strings to strings"
 show t2t export --output_dir $run --export_dir $served
 
 stage "5. The exported model, served by TensorFlow alone"

@@ -39,7 +39,7 @@ def main() -> None:
         draw(losses, lines, "dev", "loss", label=f"{name}, dev", **dev)
         for metric in METRICS:
             draw(scores, lines, "dev", metric, label=f"{name}, {metric}", **dev)
-    losses.set_ylabel("cross-entropy for a piece")
+    losses.set_ylabel("cross-entropy per token")
     scores.set_ylabel("on dev")
     for axes in (losses, scores):
         axes.set_xlabel("updates")
@@ -59,7 +59,7 @@ def read(path: Path) -> list[dict[str, Any]]:
 def draw(
     axes: Any, lines: list[dict[str, Any]], kind: str, key: str, **style: Any
 ) -> None:
-    """Draws a figure of all lines of a kind over the steps, if they have it."""
+    """Plots a metric of all lines of one kind over the steps, if they have it."""
     points = [(x["step"], x[key]) for x in lines if x["kind"] == kind and key in x]
     if points:
         axes.plot(*zip(*points, strict=True), **style)

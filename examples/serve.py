@@ -1,9 +1,9 @@
-"""Translates standard input by an exported model, with TensorFlow and nothing else.
+"""Translates standard input with an exported model, with TensorFlow alone.
 
     python examples/serve.py EXPORT_DIR < source.txt > translation.txt
 
-What `t2t export` wrote holds the tokenizers and the beam search. It runs wherever
-TensorFlow and TensorFlow Text do: here, in TensorFlow Serving, in a C++ program.
+The export contains the tokenizers and the beam search. It runs wherever TensorFlow and
+TensorFlow Text do: here, in TensorFlow Serving, in a C++ program.
 """
 
 import sys
@@ -13,7 +13,7 @@ import tensorflow_text  # noqa: F401  the operations of the tokenizers
 
 BATCH = 64
 
-model = tf.saved_model.load(sys.argv[1])  # holds the weights: keep it
+model = tf.saved_model.load(sys.argv[1])  # keep it alive: it holds the weights
 translate = model.signatures["serving_default"]
 
 lines = [line.decode().rstrip("\n") for line in sys.stdin.buffer]

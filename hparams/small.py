@@ -1,4 +1,4 @@
-"""Sets for small data and small machines."""
+"""Hparam sets for small data and small machines."""
 
 from t2t_keras.hparam import HParams
 from t2t_keras.registry import register_hparams
@@ -6,7 +6,7 @@ from t2t_keras.registry import register_hparams
 
 @register_hparams
 def tiny() -> HParams:
-    """The embedded toy problem in two minutes on two CPU cores, above 95 BLEU.
+    """The toy problem in two minutes on two CPU cores, above 95 BLEU.
 
     make demo
     """
@@ -26,9 +26,10 @@ def multi30k() -> HParams:
     r"""Multi30k (29,000 caption pairs) as published: tokenised BLEU 41.0 on test2016.
 
     The "Transformer-Tiny" of Wu et al., ACL 2021 ("Good for Misconceived Reasons"):
-    peak learning rate 0.005 after 2,000 steps, dropout 0.3, 10,000 joint pieces, two
-    batches of 4,096 tokens a step. Here 40.7 after its 8,000 steps, two and a half
-    hours on little more than one CPU core (`docs/results.md`).
+    peak learning rate 0.005 after 2,000 steps, dropout 0.3, a joint vocabulary of
+    10,000 tokens, two batches of 4,096 tokens per step. This package reaches 40.7 after
+    8,000 steps, in two and a half hours on little more than one CPU core
+    (`docs/results.md`).
 
         t2t datagen --problem translate_text --vocab_size 10000 --data_dir data \
             --train_source lc_tok/train.en --train_target lc_tok/train.de ...
@@ -52,13 +53,13 @@ def multi30k() -> HParams:
 
 @register_hparams
 def small_data() -> HParams:
-    r"""Multi30k and its like in 20 minutes on two CPU cores: sacreBLEU 36.4.
+    r"""Small data such as Multi30k in 20 minutes on two CPU cores: sacreBLEU 36.4.
 
-    On test2016, raw text, with the average of the last ten checkpoints and beam 4. The
-    model of `multi30k` with less dropout and a learning rate that falls sooner, for a
-    short training, and best with a vocabulary of some 5,000 pieces. Take care with
-    smaller batches: with 2,048 tokens at this rate the decoder did not learn to look at
-    the source.
+    The score is on test2016, raw text, with the average of the last ten checkpoints and
+    beam 4. The model is that of `multi30k`, with less dropout and a learning rate that
+    decays earlier, for a short training; a vocabulary of some 5,000 tokens is best.
+    Smaller batches may fail: with 2,048 tokens at this learning rate, the decoder did
+    not learn to attend to the source.
 
         t2t datagen --problem translate_text --vocab_size 5000 --data_dir data \
             --train_source train.en --train_target train.de ...
@@ -79,9 +80,9 @@ def small_data() -> HParams:
 def news_commentary() -> HParams:
     r"""News Commentary (268,000 pairs) on one CPU core: sacreBLEU 13.4 on newstest2013.
 
-    10,000 steps are two hours at full speed (`docs/results.md`) and less than four
-    passes over the data; the curve still rises. Layer norm before the sub-layers takes
-    the higher rate of small batches.
+    10,000 steps take two hours at full speed (`docs/results.md`) and are less than four
+    epochs; BLEU is still rising then. Layer norm before the sub-layers allows the
+    higher learning rate that small batches need.
 
         t2t datagen --problem translate_text --vocab_size 8000 --data_dir data \
             --train_source train.en.gz --train_target train.de.gz ... \
@@ -109,15 +110,16 @@ def news_commentary() -> HParams:
 def parsing_small() -> HParams:
     r"""Treebanks of some 20,000 sentences on one or two CPU cores: CRAFT, F1 72.
 
-    Which word a tag belongs to is told by its place alone, and learning that comes
-    first: layer norm before the sub-layers and many small updates get there within
-    2,000 steps, which post-norm with batches of 4,096 tokens did not within 2,500. Then
-    the model overfits and stumbles over words of several pieces. So a second training
-    goes on with more dropout and with BPE-dropout, in which every word comes in several
-    pieces now and then. A wide beam finds the way back where the model still strays.
+    Only its position tells which word a tag belongs to, and the model must learn that
+    first. With layer norm before the sub-layers and many small updates it does so
+    within 2,000 steps; with post-norm and batches of 4,096 tokens it did not within
+    2,500. Then the model overfits and makes errors at words of several tokens. So a
+    second training goes on with more dropout and with BPE-dropout, which splits every
+    word into several tokens now and then. A wide beam corrects some of the errors that
+    remain.
 
-    For CRAFT, 18,913 sentences of 26 words and 64 symbols on the average, an epoch of
-    the first training is 612 steps, two minutes on one core.
+    CRAFT has 18,913 sentences of 26 words and 64 symbols on average; an epoch of the
+    first training is 612 steps, two minutes on one core.
 
         t2t datagen --problem parsing_wsj --data_dir data --skip_bad_trees \
             --train_trees train.mrg.gz --dev_trees dev.mrg

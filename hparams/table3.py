@@ -1,12 +1,13 @@
-r"""The rows of Table 3 between `base` and `big`: base, changed in one respect each.
+r"""The rows of Table 3 between `base` and `big`: base with one change each.
 
     t2t datagen --problem translate_ende --data_dir data
     t2t train --problem translate_ende --data_dir data \
         --hparams_set base_a_heads_1 --output_dir runs/base_a_heads_1
     t2t evaluate --output_dir runs/base_a_heads_1 --split dev
 
-Trained for 100,000 steps like base and measured on newstest2013, without averaging of
-checkpoints; the perplexity is per piece. Rows (D) with two digits: 02 is 0.2.
+The paper trained them for 100,000 steps like base and evaluated them on newstest2013
+without checkpoint averaging; the perplexity is per token. In the names of rows (D), 02
+stands for 0.2.
 """
 
 from typing import Any, NamedTuple
@@ -16,14 +17,14 @@ from t2t_keras.registry import register_hparams
 
 
 class Row(NamedTuple):
-    """One row: what it changes in base and what the paper measured.
+    """One row: its change of base, and the paper's results.
 
     Attributes:
-        name: of the hparam set; the letter is the paper's group of rows.
-        change: field -> value.
-        perplexity: on newstest2013.
-        bleu: on newstest2013.
-        millions: of parameters; rows that the paper leaves blank are as base.
+        name: name of the hparam set; the letter is the paper's group of rows.
+        change: the changed field and its value.
+        perplexity: perplexity on newstest2013.
+        bleu: BLEU on newstest2013.
+        millions: millions of parameters; base's where the paper leaves it blank.
     """
 
     name: str
@@ -61,7 +62,7 @@ ROWS = (
 
 
 def _register(row: Row) -> None:
-    """Registers the function that such a row would be if it were written out."""
+    """Registers a function for a row, with a docstring, as if it were written out."""
 
     def definition() -> HParams:
         return HParams(**row.change)

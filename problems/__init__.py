@@ -1,4 +1,4 @@
-"""The registered problems: one small file each."""
+"""The registered problems."""
 
 from . import parsing, toy, translate
 

@@ -1,4 +1,4 @@
-"""Translation: the paper's two tasks (section 5.1), and the user's own text."""
+"""Translation: the paper's two tasks (section 5.1), and users' text files."""
 
 import dataclasses
 
@@ -7,12 +7,12 @@ from t2t_keras.metrics.bleu import Bleu
 from t2t_keras.problem import Cleaning, Problem, Source, Split
 from t2t_keras.registry import register_problem
 
-# What no translator wrote. The web crawl among the corpora has most of it.
+# Pairs that are no translations, most of which are in the web crawl.
 _NOISE = Cleaning(identical=True, control=True, letters=0.4, word=100)
 
 
 def _wmt14(language: str) -> dict[Split, Source]:
-    """WMT 2014 from English; newstest2013 is for development, newstest2014 the test."""
+    """Returns WMT 2014 from English: dev is newstest2013, test newstest2014."""
     splits: dict[Split, str] = {"train": "train", "dev": "validation", "test": "test"}
     return {
         split: TfdsPairs(f"wmt14_translate/{language}-en", name, "en", language)
@@ -22,11 +22,11 @@ def _wmt14(language: str) -> dict[Split, Source]:
 
 @register_problem
 def translate_ende() -> Problem:
-    """4.5 million pairs: Europarl v7, News Commentary v9 and Common Crawl.
+    """WMT 2014 en-de: Europarl v7, News Commentary v9 and Common Crawl.
 
-    The paper trains on "about 4.5 million", which is all of them; tensor2tensor cleans
-    nothing either. Here pairs with a side of more than 256 tokens are dropped, and
-    noise; `--clean none` keeps the noise.
+    The paper trains on "about 4.5 million" pairs, which is all of them; tensor2tensor
+    does no cleaning either. Here noise is dropped, and pairs with more than 256 tokens
+    on a side; `--clean none` keeps the noise.
     """
     return Problem(
         summary="English to German, WMT 2014 (paper: BLEU 27.3 base, 28.4 big)",
@@ -38,14 +38,13 @@ def translate_ende() -> Problem:
 
 @register_problem
 def translate_enfr() -> Problem:
-    """The paper has 36 million pairs, the data as published 40.8 million.
+    """WMT 2014 en-fr: Common Crawl, Europarl v7, News Commentary v9, UN, Giga.
 
-    The five corpora (Common Crawl, Europarl v7, News Commentary v9, UN, Giga-French-
-    English) have 40.8 million pairs; the paper does not say how it came to 36. The
-    usual preparation, fairseq's, keeps pairs of at most 250 tokens a side of which
-    neither has more than 1.5 times as many tokens as the other, and arrives at about
-    36 million, too: so do we, with 256 tokens, and drop noise and repeated pairs
-    besides. The manifest counts what each rule dropped.
+    These corpora have 40.8 million pairs; the paper has 36 million and does not say
+    how they were selected. fairseq's usual preparation keeps pairs with at most 250
+    tokens on a side and a length ratio of at most 1.5, which also leaves about 36
+    million. Here the limits are 256 tokens and the same ratio; noise and repeated pairs
+    are dropped, too. The manifest counts what each rule dropped.
     """
     return Problem(
         summary="English to French, WMT 2014 (paper: BLEU 38.1 base, 41.8 big)",
@@ -58,7 +57,7 @@ def translate_enfr() -> Problem:
 
 @register_problem
 def translate_text() -> Problem:
-    """The files are named on the command line; the vocabulary's size suits them."""
+    """The user's files, named by flags; the vocabulary size depends on their size."""
     return Problem(
         summary="your own parallel text files (--train_source ...)", vocab_size=None
     )

@@ -5,9 +5,9 @@
     t2t_keras.train("my_problem", "base", data_dir="data", output_dir="runs/my_run")
     translator = t2t_keras.load("runs/my_run")
     translator.translate(["A dog runs."])
-    t2t_keras.load("served/1").translate(["A dog runs."])  # of `t2t export`
+    t2t_keras.load("served/1").translate(["A dog runs."])  # written by `t2t export`
 
-The command line is `t2t`; the names below are what a problem of one's own needs.
+The command line is `t2t`. The names below are also all that your own problem needs.
 """
 
 from pathlib import Path
@@ -39,15 +39,16 @@ __all__ = [
 def load(
     output_dir: str | Path, checkpoint: str | int | Path | None = None
 ) -> "Translator | ExportedTranslator":
-    """Returns a translator with the weights of a run, or of an export.
+    """Loads a translator from a run directory or an export.
 
-    Both are called in the same way: `translate`, `n_best`, `score`.
+    Both kinds have the methods `translate`, `n_best` and `score`.
 
     Args:
-        output_dir: of `t2t train`, or the directory that `t2t export` wrote.
+        output_dir: the run directory that `t2t train` wrote, or the directory that
+            `t2t export` wrote.
         checkpoint: a step, "latest", "average", "best", "ema", or a path; None: the
-            average of the newest checkpoints if there is one, else the newest. An
-            export has only one.
+            average of the newest checkpoints if there is one, else the newest. Must be
+            None for an export.
 
     Raises:
         UserError: there is no such run, export or checkpoint.
@@ -69,7 +70,7 @@ def load(
 
 
 def __getattr__(name: str) -> Any:
-    """Imports `train`, and TensorFlow with it, when it is asked for."""
+    """Imports `train`, and TensorFlow with it, at its first use."""
     if name == "train":
         from t2t_keras.training.launch import train
 

@@ -1,4 +1,4 @@
-"""What depends on the Keras backend: the type of tensors, the need of TensorFlow."""
+"""The tensor type of the Keras backend, and the check that it is TensorFlow."""
 
 from typing import Any, TypeAlias
 
@@ -6,7 +6,7 @@ import keras
 
 from t2t_keras.errors import UserError
 
-# A tensor of whichever backend Keras runs on: Keras has no common type for them.
+# A tensor of any Keras backend; Keras has no common type for them.
 Tensor: TypeAlias = Any
 
 # A nested structure of tensors, or of their shapes: what a loop carries along.
@@ -16,7 +16,7 @@ Nest: TypeAlias = Any
 def require_tensorflow() -> None:
     """Raises `UserError` unless Keras runs on TensorFlow.
 
-    Layers and model run on any backend; decoding, training and serving do not.
+    The model runs on any backend; decoding, training and serving need TensorFlow.
     """
     if keras.backend.backend() != "tensorflow":
         raise UserError(

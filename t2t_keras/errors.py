@@ -2,8 +2,8 @@
 
 
 class UserError(Exception):
-    """A mistake of the user's, told in one sentence.
+    """A user's mistake, described in one sentence.
 
-    The sentence names the file, line, field or option and says what to do. The
-    command line prints it without a traceback and ends with exit code 2.
+    The sentence names the file, line, field or option and says what to do. The command
+    line prints it without a traceback and ends with exit code 2.
     """

@@ -1,4 +1,4 @@
-"""HParams: every number that shapes a model or its training, in one frozen record."""
+"""HParams: all hyper-parameters of a model and its training."""
 
 import dataclasses
 import difflib
@@ -19,18 +19,18 @@ _SHARES = (
     *("adam_beta1", "adam_beta2", "ema_decay"),
 )
 
-# What a learning rate can be a product of; tensor2tensor's names.
+# The factors whose product is the learning rate, under tensor2tensor's names.
 SCHEDULE_FACTORS = (
     *("constant", "linear_warmup", "rsqrt_decay", "rsqrt_normalized_decay"),
     "rsqrt_hidden_size",
 )
 PAPER_SCHEDULE = "linear_warmup*rsqrt_decay*rsqrt_hidden_size"
 
-Bucketing = Literal["exact", "t2t"]  # by the exact lengths, or tensor2tensor's rule
+Bucketing = Literal["exact", "t2t"]  # by exact lengths, or by tensor2tensor's rule
 
 
 def _field(default: Any, meaning: str) -> Any:
-    """Declares a hyper-parameter: its default, and what `t2t list` says of it."""
+    """Declares a hyper-parameter: its default, and its description for `t2t list`."""
     return dataclasses.field(default=default, metadata={"meaning": meaning})
 
 
@@ -38,7 +38,7 @@ def _field(default: Any, meaning: str) -> Any:
 class HParams:
     """Hyper-parameters; the defaults are the paper's base model.
 
-    Section numbers are those of "Attention Is All You Need" (arXiv:1706.03762).
+    Section numbers refer to "Attention Is All You Need" (arXiv:1706.03762).
     Impossible combinations raise `UserError` at construction.
     """
 
@@ -53,12 +53,14 @@ class HParams:
         "post", "layer norm after each residual sum (the paper), or before sub-layers"
     )
 
-    # Attention that the paper compares with its own (3.2.1, 4).
+    # Kinds of attention that the paper compares with its own (3.2.1, 4).
     attention: Literal["scaled", "unscaled", "additive"] = _field(
         "scaled", "how a query is compared with the keys"
     )
     attention_window: int = _field(
-        0, "self-attention sees r neighbours (the encoder r / 2 on each side); 0: all"
+        0,
+        "neighbours r that self-attention sees (in the encoder r / 2 on each side); "
+        "0: all",
     )
 
     # Embeddings and positions (3.4, 3.5).
@@ -66,11 +68,11 @@ class HParams:
         True, "embeddings and softmax use one matrix for each vocabulary"
     )
     position: Literal["sinusoidal", "t2t", "learned"] = _field(
-        "sinusoidal", "encoding of positions"
+        "sinusoidal", "kind of positional encoding"
     )
     max_positions: int = _field(1024, "rows of the table of learned positions")
 
-    # Regularisation (5.4).
+    # Regularization (5.4).
     dropout: float = _field(
         0.1, "dropout on sub-layer outputs and on the sums of embeddings"
     )
@@ -85,33 +87,33 @@ class HParams:
     # Optimizer and schedule (5.3).
     learning_rate: float = _field(1.0, "factor of the schedule")
     schedule: str = _field(PAPER_SCHEDULE, "product of factors (a*b)")
-    warmup_steps: int = _field(4000, "steps until the learning rate is at its peak")
+    warmup_steps: int = _field(4000, "steps until the learning rate reaches its peak")
     optimizer: Literal["adam", "adamw", "adafactor"] = _field(
-        "adam", "how the weights are updated"
+        "adam", "kind of optimizer"
     )
     adam_beta1: float = _field(0.9, "decay of Adam's mean of the gradients")
     adam_beta2: float = _field(0.98, "decay of Adam's mean of their squares")
     adam_epsilon: float = _field(1e-9, "added to Adam's denominator")
     weight_decay: float = _field(
-        0.0, "AdamW's decay of the matrices, times the learning rate"
+        0.0, "AdamW's weight decay of matrices, times the learning rate"
     )
     clip_norm: float = _field(0.0, "largest norm of the gradient; 0: no clipping")
     ema_decay: float = _field(
-        0.0, "decay of the moving average of the weights; 0: none is kept"
+        0.0, "decay of the weights' moving average; 0: no moving average"
     )
 
     # Batches and length of training (5.1, 5.2).
     batch_tokens: int = _field(
-        25_000, "tokens of a batch on each side, padding included, over all replicas"
+        25_000, "tokens in a batch on each side, padding included, over all replicas"
     )
     bucketing: Bucketing = _field(  # noqa: RUF009  it makes a dataclass field
         "exact", "batches by the exact lengths of the pairs, or by tensor2tensor's rule"
     )
-    train_steps: int = _field(100_000, "updates in all")
+    train_steps: int = _field(100_000, "total number of updates")
 
-    # Arithmetic. Variables, layer norm, softmax and loss are float32 in any case.
+    # Arithmetic. Variables, layer norm, softmax and loss are always float32.
     compute_dtype: Literal["float32", "bfloat16", "float16"] = _field(
-        "float32", "type of the matrix products"
+        "float32", "dtype of matrix products"
     )
 
     def __post_init__(self) -> None:
@@ -161,12 +163,12 @@ class HParams:
 
     @property
     def key_size(self) -> int:
-        """Width of one head's queries and keys, d_k."""
+        """Size d_k of a head's queries and keys."""
         return self.d_k or self.d_model // self.num_heads
 
     @property
     def value_size(self) -> int:
-        """Width of one head's values, d_v."""
+        """Size d_v of a head's values."""
         return self.d_v or self.d_model // self.num_heads
 
     def override(self, **changes: Any) -> Self:
@@ -208,7 +210,7 @@ class HParams:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
-        """Builds the record that `dataclasses.asdict` took apart.
+        """Builds hparams from the result of `dataclasses.asdict`.
 
         Raises:
             UserError: for an unknown field or a value of the wrong type.
@@ -217,10 +219,10 @@ class HParams:
 
     @classmethod
     def load(cls, path: Path) -> Self:
-        """Reads what `save` wrote.
+        """Reads hparams from the file that `save` wrote.
 
         Raises:
-            UserError: the file is not such JSON, or as `override`.
+            UserError: the file is missing or not such JSON, or as `override`.
         """
         try:
             values = json.loads(path.read_text(encoding="utf-8"))
@@ -237,11 +239,11 @@ class HParams:
 
     @classmethod
     def meanings(cls) -> dict[str, str]:
-        """Returns what each field means: name -> a phrase."""
+        """Returns the description of each field by name."""
         return {it.name: it.metadata["meaning"] for it in dataclasses.fields(cls)}
 
     def difference(self, other: Self) -> dict[str, tuple[object, object]]:
-        """Returns the fields in which two records differ: name -> (self's, other's)."""
+        """Returns the fields that differ: name -> (own value, other's value)."""
         mine, theirs = dataclasses.asdict(self), dataclasses.asdict(other)
         return {k: (v, theirs[k]) for k, v in mine.items() if v != theirs[k]}
 

@@ -1,4 +1,4 @@
-"""A lock on a directory, which ends with its process, even if that is killed."""
+"""A lock on a directory, which is released when its process ends, even on SIGKILL."""
 
 import contextlib
 import errno
@@ -10,7 +10,7 @@ from typing import TextIO
 
 from t2t_keras.errors import UserError
 
-# What file systems without locks answer, such as Lustre mounted without `flock`.
+# Error codes of file systems without locks, such as Lustre mounted without `flock`.
 _UNSUPPORTED = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL)
 
 
@@ -18,16 +18,16 @@ _UNSUPPORTED = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL)
 def lock(
     path: Path, refusal: Callable[[str], UserError] | None, purpose: str = ""
 ) -> Iterator[None]:
-    """Holds a lock.
+    """Holds a lock on a directory.
 
     Args:
-        path: a file in the directory that is worked in; both are made if absent.
-        refusal: returns the error to raise when another process has the lock, given
-            the purpose that it has stated, or "". None: to wait for it instead.
-        purpose: what others shall know of the work.
+        path: the lock file in the directory; both are made if absent.
+        refusal: maps the purpose of the process that has the lock, or "", to the error
+            to raise. None: wait for the lock instead.
+        purpose: written to the lock file, for the messages of other processes.
 
     Raises:
-        UserError: the `refusal`.
+        UserError: another process has the lock (the error that `refusal` returns).
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a+") as file:
@@ -50,11 +50,11 @@ def lock(
         try:
             yield
         finally:
-            file.truncate(0)  # what it says is true of its holder only
+            file.truncate(0)  # the purpose is valid only while the lock is held
 
 
 def purpose_of_holder(path: Path) -> str | None:
-    """Returns what the process that holds a lock works for; None if none does."""
+    """Returns the purpose of the process that holds a lock; None if none holds it."""
     with path.open("a+") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

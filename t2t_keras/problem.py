@@ -1,4 +1,4 @@
-"""Problem: what a task is, as data."""
+"""Problem: the definition of a sequence-to-sequence task."""
 
 import dataclasses
 import math
@@ -18,25 +18,27 @@ if TYPE_CHECKING:
 Split = Literal["train", "dev", "test"]
 TokenizerKind = Literal["sentencepiece", "t2t_subword"]
 Pair = tuple[str, str]  # (source text, target text)
-Source = Callable[[], Iterable[Pair]]  # called anew for every pass over the examples
+Source = Callable[[], Iterable[Pair]]  # called once for every pass over the pairs
 
-_MOST_TOKENS = 1_000_000  # in a vocabulary
+_MOST_TOKENS = 1_000_000  # the largest vocab_size
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Cleaning:
-    """Which training pairs are dropped as noise; by default none.
+    """The rules by which training pairs are dropped as noise; by default none.
 
-    No rule knows a language. `data.cleaning` applies them.
+    The rules do not depend on the language. `data.cleaning` applies them.
 
     Attributes:
-        identical: drop pairs whose sides are the same but for spaces and case.
-        control: drop pairs with a control character (encoding gone wrong, mostly).
-        letters: the least share of letters among a side's characters other than
-            spaces; 0: any.
-        word: characters of the longest word; 0: any length.
-        ratio: tokens of the longer side over tokens of the shorter; 0: any.
-        duplicates: drop pairs that were there before.
+        identical: whether to drop pairs whose sides differ only in spaces and case.
+        control: whether to drop pairs with a control character, which is mostly a sign
+            of a wrong encoding.
+        letters: the least share of letters among each side's characters other than
+            spaces; 0: no limit.
+        word: the most characters in a word; 0: no limit.
+        ratio: the largest ratio of the longer side to the shorter, in tokens; 0: no
+            limit.
+        duplicates: whether to drop pairs that occurred before.
     """
 
     identical: bool = False
@@ -57,18 +59,18 @@ class Cleaning:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TextForm:
-    """How the texts of users become those of the tokenizers and back: as they are.
+    """The conversion between users' texts and tokenizers' texts; here the identity.
 
-    A task whose model does not read or write what users do derives from this class. The
-    last two methods are the first and the third in the TensorFlow graph, where an
-    exported model runs them on string tensors.
+    A task whose model reads or writes another form than its users derives a class from
+    this one. `source_texts` and `output_texts` do on string tensors what `source_text`
+    and `output_text` do in Python; an exported model runs them.
 
     Attributes:
-        symbols: texts that are always one token of the target's vocabulary.
-        splits_raw_text: whether `source_text` does more to a text that is raw.
-        repairs_outputs: whether `output_text` repairs what a model may write without
-            the problem's constraint. In the graph nothing is repaired.
-        source_flags: the flags of `t2t datagen` that name examples of a split.
+        symbols: texts that are always one token in the target's vocabulary.
+        splits_raw_text: whether `source_text` splits raw text into words.
+        repairs_outputs: whether `output_text` repairs outputs that violate the
+            problem's constraint. `output_texts` repairs nothing.
+        source_flags: the flags of `t2t datagen` that name the source of a split.
     """
 
     symbols: tuple[str, ...] = ()
@@ -78,20 +80,20 @@ class TextForm:
     source_flags = "--{split}_source and --{split}_target"
 
     def source_text(self, text: str, raw: bool = False) -> str:
-        """Returns an input as the source's tokenizer knows it.
+        """Converts a user's input to the text that the source tokenizer encodes.
 
         Args:
-            text: one line of a user.
-            raw: whether it is raw, or prepared as the training data are.
+            text: one line of input.
+            raw: whether the line is raw text; otherwise it looks as the training data.
         """
         return text
 
     def target_text(self, source: str, output: str) -> str:
-        """Returns the target whose `output_text` is this one.
+        """Converts an output to a target, the inverse of `output_text`.
 
         Args:
-            source: what `source_text` returned.
-            output: one line of a user.
+            source: the result of `source_text`.
+            output: one line in the users' form.
 
         Raises:
             UserError: there is no such target.
@@ -99,59 +101,58 @@ class TextForm:
         return output
 
     def output_text(self, source: str, target: str) -> tuple[str, bool]:
-        """Returns the output that a decoded target stands for; of an empty one, empty.
+        """Converts a decoded target to an output; an empty one to an empty output.
 
         Args:
-            source: what `source_text` returned.
-            target: one line, of the model or of the training data.
+            source: the result of `source_text`.
+            target: one line, from the model or the training data.
 
         Returns:
-            One line, and whether the target had to be repaired.
+            The output in one line, and whether the target had to be repaired.
         """
         return target, False
 
     def source_texts(self, texts: "tf.Tensor", raw: bool) -> "tf.Tensor":
-        """Returns `source_text` of texts [B], in the graph."""
+        """Does what `source_text` does for texts [B], in the graph."""
         return texts
 
     def output_texts(self, sources: "tf.Tensor", targets: "tf.Tensor") -> "tf.Tensor":
-        """Returns `output_text` of targets [B, n] of sources [B], in the graph."""
+        """Does what `output_text` does, for targets [B, n], in the graph."""
         return targets
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Problem:
-    """A sequence-to-sequence task: its examples, its text, its decoding, its metrics.
+    """A sequence-to-sequence task: its data, texts, decoding and metrics.
 
-    A problem is a record and not a class to derive from: values, and three objects
-    (`text_form`, `constraint`, `metrics`) which the rest of the program calls without
-    knowing what task it runs.
+    A problem is a dataclass of settings. What is specific to a task is in three objects
+    (`text_form`, `constraint`, `metrics`) with fixed interfaces.
 
     Attributes:
-        name: the registered name; filled in by the registry.
+        name: the registered name, which the registry sets.
         summary: one line for `t2t list`.
         sources: for each split, a callable that yields (source, target) texts, such
-            as `data.sources.ParallelFiles`. A problem may lack any split here and
-            get it from files named on the command line.
-        tokenizer: "sentencepiece", or "t2t_subword" for tensor2tensor's.
-        vocab_size: number of tokens in each vocabulary; None: chosen from the number
-            of training pairs, see `data.vocabulary.proposed_size`.
-        shared_vocab: one vocabulary for both sides.
-        max_length: training pairs with a side of more tokens, EOS included, are
+            as `data.sources.ParallelFiles`. Splits that are missing here can be given
+            as files on the command line.
+        tokenizer: "sentencepiece", or "t2t_subword" for tensor2tensor's tokenizer.
+        vocab_size: number of tokens in each vocabulary; None: it is chosen from the
+            number of training pairs, see `data.vocabulary.proposed_size`.
+        shared_vocab: whether both sides share one vocabulary.
+        max_length: training pairs with more tokens on a side, EOS included, are
             dropped.
-        cleaning: which other training pairs are dropped.
-        bpe_dropout: the probability with which a merge of SentencePiece is left out,
-            anew for each copy of a training pair (Provilkov et al., ACL 2020); 0: none.
-        copies: how often each training pair is among the examples.
-        beam_size: of the beam search.
+        cleaning: the rules by which other training pairs are dropped.
+        bpe_dropout: the probability of skipping a merge of SentencePiece, drawn anew
+            for each copy of a training pair (Provilkov et al., ACL 2020); 0: none.
+        copies: number of copies of each training pair among the examples.
+        beam_size: number of hypotheses that beam search keeps.
         alpha: exponent of the length penalty ((5 + length) / 6) ** alpha.
-        extra_length: an output has at most so many tokens more than its input.
-        text_form: how the texts of users become those of the tokenizers and back.
-        constraint: what outputs the search may find; None: any. A function of the
-            problem and the target's tokenizer, whose `__name__` is what `--constraint`
-            calls it.
+        extra_length: how many more tokens than its input an output may have.
+        text_form: the conversion between users' texts and tokenizers' texts.
+        constraint: restricts the outputs of the search; None: no restriction. It is a
+            function of the problem and the target tokenizer; its `__name__` is its name
+            for `--constraint`.
         metrics: how outputs are scored.
-        reverse: the two sides are swapped: the registry's `_rev`.
+        reverse: whether source and target are swapped, as in the problem `x_rev`.
     """
 
     name: str = ""
@@ -210,12 +211,12 @@ class Problem:
 
     @property
     def symbols(self) -> tuple[str, ...]:
-        """The texts that are always one token of the target's vocabulary."""
+        """The texts that are always one token in the target's vocabulary."""
         return self.text_form.symbols
 
     @property
     def data_name(self) -> str:
-        """The name that its files bear: `x_rev` reads the files of `x`."""
+        """The name in the names of the data files: `x_rev` reads the files of `x`."""
         return self.name.removesuffix("_rev") if self.reverse else self.name
 
     def replace(self, **changes: Any) -> Self:
@@ -228,10 +229,10 @@ class Problem:
         return self.replace(text_form=text_form)
 
     def reversed(self) -> Self:
-        """Returns the problem in the other direction, over the same data files.
+        """Returns the problem with source and target swapped, on the same data files.
 
-        What was made for the outputs of this direction is not for the other's: they are
-        shown as decoded, and are text.
+        Text form and constraint are for the outputs of this direction, so the reversed
+        problem has the default ones.
         """
         metrics = Bleu()
         if isinstance(self.metrics, Bleu):
@@ -247,10 +248,10 @@ class Problem:
         )
 
     def source(self, split: Split) -> Source:
-        """Returns where the examples of a split come from.
+        """Returns the source of a split's examples.
 
         Raises:
-            UserError: the problem has no such split.
+            UserError: the problem has no source for the split.
         """
         if split not in self.sources:
             flags = self.text_form.source_flags.format(split=split)

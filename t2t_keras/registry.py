@@ -1,9 +1,8 @@
-"""Names to problems and hparam sets.
+"""The registry: finds problems and hparam sets by name.
 
-A definition registers itself when its module is imported. Modules are found in three
-ways: the entry points `t2t_keras.problems` and `t2t_keras.hparams` of any installed
-package (this one's own definitions use them, too), a directory given as `--usr_dir`,
-and a plain import.
+A definition is registered when its module is imported. There are three ways to import
+it: by the entry points `t2t_keras.problems` and `t2t_keras.hparams` of an installed
+package (this package uses them, too), by `--usr_dir`, and by a plain import.
 """
 
 import dataclasses
@@ -28,17 +27,17 @@ T = TypeVar("T")
 
 @dataclasses.dataclass(frozen=True)
 class _Definition(Generic[T]):
-    """One registered thing: how to make it, and where it is written."""
+    """A registered definition: how to make its object, and where it is written."""
 
     make: Callable[[], T]
     place: str  # file:line
     doc: str
 
     def made(self, name: str) -> T:
-        """Returns the thing; what goes wrong in the making is told with its place.
+        """Returns the problem or hparam set.
 
         Raises:
-            UserError: the definition raised.
+            UserError: the definition raised an error; the message names its line.
         """
         try:
             return self.make()
@@ -49,7 +48,7 @@ class _Definition(Generic[T]):
 
 
 class _Registry(Generic[T]):
-    """One kind of definition: name -> definition."""
+    """All definitions of one kind, by name."""
 
     def __init__(self, kind: str) -> None:
         self.kind = kind
@@ -57,7 +56,7 @@ class _Registry(Generic[T]):
         self._definitions: dict[str, _Definition[T]] = {}
 
     def add(self, name: str, definition: _Definition[T]) -> None:
-        """Registers a definition; one file imported twice makes no duplicate."""
+        """Registers a definition; to import a file twice is no error."""
         earlier = self._definitions.get(name)
         if earlier is not None and earlier.place != definition.place:
             raise UserError(
@@ -67,7 +66,7 @@ class _Registry(Generic[T]):
         self._definitions[name] = definition
 
     def get(self, name: str) -> T:
-        """Makes what is registered under the name; suggests the nearest if nothing."""
+        """Returns what is registered under a name; an error suggests the nearest."""
         definitions = self.all()
         if name not in definitions:
             near = difflib.get_close_matches(name, definitions, n=1)
@@ -93,15 +92,17 @@ ProblemDefinition = TypeVar("ProblemDefinition", bound=Problem | Callable[[], Pr
 
 
 def register_problem(definition: ProblemDefinition) -> ProblemDefinition:
-    """Registers a problem; usable as a decorator.
+    """Registers a problem; can be used as a decorator.
 
     Args:
-        definition: a function that returns a `Problem` (registered under its own
-            name), a class derived from `Problem` whose attributes are the fields (its
-            name in snake_case), or a `Problem` (its field `name`).
+        definition: a function that returns a `Problem` (registered under the function's
+            name), a class derived from `Problem` whose attributes are the fields
+            (registered under its name in snake_case), or a `Problem` (registered under
+            its field `name`).
 
     Raises:
-        UserError: the name is taken, or ends in `_rev`, which the registry makes.
+        UserError: the name is taken, or ends in `_rev`, which is reserved for reversed
+            problems.
     """
     if isinstance(definition, Problem):
         name = definition.name
@@ -127,7 +128,7 @@ def register_problem(definition: ProblemDefinition) -> ProblemDefinition:
 
 
 def register_hparams(definition: Callable[[], HParams]) -> Callable[[], HParams]:
-    """Decorator: registers a function that returns `HParams`, under its own name.
+    """Registers a function that returns `HParams`, under its name; a decorator.
 
     The first line of its docstring is what `t2t list` prints.
 
@@ -141,7 +142,7 @@ def register_hparams(definition: Callable[[], HParams]) -> Callable[[], HParams]
 
 
 def problem(name: str) -> Problem:
-    """Returns the problem of this name; `x_rev` is `x` in the other direction.
+    """Returns the problem of this name; `x_rev` is `x` with source and target swapped.
 
     Raises:
         UserError: there is none; the message suggests the nearest name.
@@ -171,10 +172,10 @@ def list_hparams() -> dict[str, str]:
 
 
 def load_usr_dir(directory: str | Path) -> None:
-    """Imports a user's directory so that what it registers can be found by name.
+    """Imports a user's directory, whose modules register problems and hparam sets.
 
-    The directory is a package (it has an `__init__.py`, which imports what it wants)
-    or just holds modules, all of which are imported.
+    If the directory is a package (it has an `__init__.py`), the package is imported;
+    otherwise all modules in it are.
 
     Raises:
         UserError: there is no such directory, or it has no Python file.
@@ -186,8 +187,8 @@ def load_usr_dir(directory: str | Path) -> None:
     files = [init] if init.exists() else sorted(path.glob("*.py"))
     if not files:
         raise UserError(f"--usr_dir: {directory} has no Python file")
-    # So that its files find each other and child processes find them all. Last on the
-    # path: a file called `queue.py` must not hide the standard library's.
+    # So that its files can import each other, and child processes all of them. It comes
+    # last: a file called `queue.py` must not hide the standard library's.
     root = str(path.parent if files == [init] else path)
     if root not in sys.path:
         sys.path.append(root)
@@ -197,7 +198,7 @@ def load_usr_dir(directory: str | Path) -> None:
 
 
 def _import_file(name: str, file: Path) -> None:
-    """Imports a user's file; what goes wrong in it is told with its line."""
+    """Imports a user's file; the message of an error names its line."""
     spec = None if "." in name else importlib.util.find_spec(name)
     if spec is None or not spec.origin or Path(spec.origin).resolve() != file.resolve():
         raise UserError(
@@ -224,20 +225,20 @@ def _place_of(error: Exception, file: str) -> str | None:
 
 
 def _reason(error: Exception) -> str:
-    """Says what went wrong; a user's mistake says it itself."""
+    """Returns an error's message, with its type unless it is a `UserError`."""
     is_sentence = isinstance(error, UserError)
     return str(error) if is_sentence else f"{type(error).__name__}: {error}"
 
 
 def _checked(made: T, kind: type[T]) -> T:
-    """Returns what a definition made, if it is of its kind."""
+    """Returns what a definition made; refuses an object of another type."""
     if not isinstance(made, kind):
         raise UserError(f"it must return {kind.__name__}, not {type(made).__name__}")
     return made
 
 
 def _snake_case(name: str) -> str:
-    """`MyWMTProblem` -> `my_wmt_problem`."""
+    """Converts `MyWMTProblem` to `my_wmt_problem`."""
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower()
 
 

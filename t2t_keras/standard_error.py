@@ -1,4 +1,4 @@
-"""Standard error without what C++ libraries remark."""
+"""Standard error without the messages of C++ libraries."""
 
 import contextlib
 import os
@@ -9,10 +9,10 @@ from typing import BinaryIO
 
 @contextlib.contextmanager
 def diverted_stderr() -> Iterator[BinaryIO]:
-    """Diverts standard error, also that of C++, which no setting of its own mutes.
+    """Diverts standard error to a file, including what C++ code prints.
 
     Yields:
-        The file that has it instead.
+        The file.
     """
     stderr = os.dup(2)
     with tempfile.TemporaryFile() as file:

@@ -289,7 +289,7 @@ MODEL = {
             ),
         ],
     },
-    "Single heads learn": {
+    "Individual heads learn": {
         "t2t_keras/model/transformer.py": [
             (
                 "maps-of-one-layer",

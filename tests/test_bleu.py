@@ -235,7 +235,7 @@ def test_the_language_decides_on_apostrophes():
 
 @pytest.mark.parametrize("language", ["../de", "xx", "german", "DE"])
 def test_an_unknown_language_is_refused_and_the_known_are_listed(language):
-    with pytest.raises(UserError, match=r"'.*' has no tokeniser; give one of as, .*de"):
+    with pytest.raises(UserError, match=r"'.*' has no tokenizer; give one of as, .*de"):
         bleu_scores(["x"], ["x"], language)
 
 
@@ -308,7 +308,7 @@ def test_a_problems_target_language_decides_which_bleu_is_reported():
     french, text = Bleu(languages=("en", "fr")), ["Un chien ."]
     scores = french.report([""], text, text)["bleu"]
     assert "tokenized" in scores and scores["language"] == "fr"
-    # A problem whose target has no tokeniser is evaluated all the same.
+    # A problem whose target has no tokenizer is evaluated all the same.
     unknown = Bleu(languages=("en", "xx"))
     scores = unknown.report([""], text, text)["bleu"]
     assert "tokenized" not in scores and scores["language"] is None
@@ -364,4 +364,4 @@ def test_an_unknown_language_is_refused_before_anything_is_read(capfd, tmp_path)
     for language in ("xx", ""):
         assert run("evaluate", *files, "--language", language) == 2
         (line,) = capfd.readouterr().err.splitlines()
-        assert f"--language: '{language}' has no tokeniser; give one of as," in line
+        assert f"--language: '{language}' has no tokenizer; give one of as," in line

@@ -196,5 +196,5 @@ def test_a_curve_goes_on_after_a_split_was_added(complete, directory, tmp_path):
         )
     )
     assert 5 in Curve(tmp_path, "dev", {"data": data[0]}, data)
-    with pytest.raises(UserError, match="figures of other settings: data was"):
+    with pytest.raises(UserError, match="metrics of other settings: data was"):
         Curve(tmp_path, "dev", {"data": "of others"}, ["of others"])

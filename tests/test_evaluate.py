@@ -163,7 +163,7 @@ def test_sentences_limit_what_is_decoded_only(trained, capfd):
     shown = capfd.readouterr().out
     assert "perplexity" in shown and "tok:get_ende_bleu" in shown
     assert call(*argv, "--language", "xx") == 2
-    assert "--language: 'xx' has no tokeniser" in capfd.readouterr().err
+    assert "--language: 'xx' has no tokenizer" in capfd.readouterr().err
 
 
 def test_files_are_scored_without_tensorflow(tmp_path):
@@ -324,7 +324,7 @@ def test_figures_of_other_data_are_not_mixed(run, capfd, tmp_path):
     manifest = other / "translate_text.manifest.json"
     manifest.write_text(manifest.read_text().replace('"seed": 0', '"seed": 9'))
     assert call(*every(run), "--data_dir", other) == 2
-    assert "figures of other settings: data was" in capfd.readouterr().err
+    assert "metrics of other settings: data was" in capfd.readouterr().err
 
 
 @pytest.mark.parametrize(

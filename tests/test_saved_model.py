@@ -161,7 +161,7 @@ def test_client_in_python(translator, export, tmp_path):
         for pair in ((texts, ["a"]), (["a"], texts)):
             with pytest.raises(UserError, match=r"^(sources|targets)"):
                 client.score(*pair)
-    with pytest.raises(UserError, match="an export forces none"):
+    with pytest.raises(UserError, match="an export cannot force them"):
         client.translate(["a"], ["b"])
     with pytest.raises(UserError, match="1 sources but 2 targets"):
         client.score(["a"], ["b", "c"])

@@ -176,9 +176,9 @@ def test_a_small_corpus_gives_a_small_vocabulary(tmp_path):
     [
         ([], 400, (), "no text to train"),
         (["", ""], 400, (), "no text to train"),
-        (CORPUS, 270, (), r"270 pieces is too small for .* at least \d+; raise"),
-        (CORPUS, 2, (), "2 pieces is too small"),
-        (CORPUS, 0, (), "0 pieces is too small"),
+        (CORPUS, 270, (), r"270 tokens is too small for .* at least \d+; raise"),
+        (CORPUS, 2, (), "2 tokens is too small"),
+        (CORPUS, 0, (), "0 tokens is too small"),
         (TREES, 400, ("S", "N P"), "'N P' is not one word"),
         (TREES, 400, ("",), "'' is not one word"),
     ],

@@ -186,7 +186,7 @@ def test_an_imported_run_translates_as_the_original(tmp_path):
 def test_a_run_needs_the_vocabulary_of_its_model(tmp_path):
     path = reference(OFFICIAL)
     vocab = reference("t2t/vocab.translate_ende_wmt32k.32768.subwords")
-    with pytest.raises(UserError, match=r"has 33708 pieces, .* have 8190 rows"):
+    with pytest.raises(UserError, match=r"has 33708 tokens, .* have 8190 rows"):
         import_t2t_run(
             path, path / "hparams.json", vocab, "translate_ende", tmp_path / "run"
         )

@@ -91,7 +91,7 @@ def test_mistakes(made, tmp_path):
     refused("has no vocab.* file", tmp_path / "b" / NAME, tmp_path / "a")
     with tf.io.TFRecordWriter(str(tmp_path / "big-train-00000-of-00001")) as writer:
         writer.write(example([5, 1], [999, 1]).SerializeToString())
-    refused("the id 999, .* 25 pieces; name", tmp_path / "big", tmp_path / "a", small)
+    refused("the id 999, .* 25 tokens; give", tmp_path / "big", tmp_path / "a", small)
     assert not list((tmp_path / "a").glob("translate_ende*-of-*"))
     adopt(registry.problem("translate_ende"), made / NAME, tmp_path / "a")
     refused("has data of 'translate_ende' already", made / NAME, tmp_path / "a")

@@ -22,8 +22,8 @@ from t2t_keras.problems.toy import english, french, german
 from t2t_keras.problems.toy import lexicon as words
 from t2t_keras.problems.toy.grammar import (
     Condition,
+    Coordination,
     NounPhrase,
-    Pair,
     Question,
     Reason,
     Report,
@@ -133,7 +133,7 @@ def test_every_construction_is_frequent_in_training():
         *(*words.VERBS, *words.REPORTS, *words.PREPOSITIONS, *words.PRONOUNS),
         *(*words.NOUNS, *words.ADJECTIVES, *words.DETERMINERS),
         *(("negated", True, False), ("negated", True, True), ("predicate", True)),
-        *(("subject", Pair), ("subject", Trace), ("object", Trace)),
+        *(("subject", Coordination), ("subject", Trace), ("object", Trace)),
         *(("object", words.Pronoun), ("recipient", words.Pronoun)),
     }
     assert expected <= count.keys()

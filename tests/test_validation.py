@@ -212,7 +212,9 @@ def test_an_average_that_is_worse_is_not_kept(tmp_path, capfd):
     checkpoints, found = average_kept(tmp_path, [3.0, 4.0])
     assert found["dev_average"]["loss"] == 4.0
     assert checkpoints.find() == tmp_path / "model.ckpt-2"
-    said = "average of 2 checkpoints is worse on dev than step 2 alone: it is not kept"
+    said = (
+        "average of 2 checkpoints is worse on dev than step 2 alone, so it is not kept"
+    )
     assert said in capfd.readouterr().err
 
 

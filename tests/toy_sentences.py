@@ -4,8 +4,8 @@ from t2t_keras.problems.toy import lexicon as words
 from t2t_keras.problems.toy.grammar import (
     Clause,
     Condition,
+    Coordination,
     NounPhrase,
-    Pair,
     Place,
     Question,
     Reason,
@@ -97,7 +97,7 @@ SENTENCES = [
     ),
     (  # sein and être; a participle that agrees with two women
         Statement(
-            does(Pair(np(THE, "woman"), np(MY, "cat")), "arrive", None, PAST),
+            does(Coordination(np(THE, "woman"), np(MY, "cat")), "arrive", None, PAST),
             words.YESTERDAY,
         ),
         "Yesterday the woman and my cat arrived.",

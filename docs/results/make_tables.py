@@ -31,7 +31,7 @@ Row = dict[str, Any]  # a line of metrics.jsonl
 
 @dataclasses.dataclass(frozen=True)
 class Totals:
-    """Sums over rows of a training; its means are weighted by time.
+    """Sums over rows of a training, from which means weighted by time are computed.
 
     Attributes:
         steps: updates.

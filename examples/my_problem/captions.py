@@ -17,7 +17,7 @@ FILES = {"train": "train", "dev": "val", "test": "test2016"}
 
 @register_problem
 def captions_ende() -> Problem:
-    """Multi30k with 8,000 pieces, shared by the two languages."""
+    """Multi30k with a shared vocabulary of 8,000 tokens."""
     folder = Path(os.environ.get("MULTI30K", "multi30k"))
     return Problem(
         summary="Multi30k image captions, English to German",

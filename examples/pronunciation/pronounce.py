@@ -1,4 +1,4 @@
-r"""Spanish spelling to sound: a task with its own text form, constraint and metric.
+r"""Spanish spelling to sound: a problem with its own text form, constraint and metrics.
 
 t2t datagen --usr_dir examples/pronunciation --problem pronounce_es --data_dir data
 t2t train   --usr_dir examples/pronunciation --problem pronounce_es --data_dir data \\
@@ -31,7 +31,7 @@ def pairs(remainder):
 
 
 class Pronunciation(TextForm):
-    """A word for the user, letters for the model; /sounds/ for both."""
+    """The user gives a word, the model reads letters; outputs are /sounds/."""
 
     def source_text(self, text, raw=False):
         return " ".join(text.replace(" ", "").lower())
@@ -56,7 +56,7 @@ class Pronunciation(TextForm):
 
 
 def phonemes_only(problem, tokenizer):
-    """The search finds phonemes and nothing else."""
+    """Restricts outputs to phonemes."""
     from t2t_keras.decoding.constraint import BannedTokens
     from t2t_keras.text.tokenizer import EOS
 
@@ -67,7 +67,7 @@ def phonemes_only(problem, tokenizer):
 
 
 class PhonemeErrorRate(Metrics):
-    """Insertions, deletions and substitutions for each 100 phonemes."""
+    """Phoneme error rate: edits per 100 phonemes of the reference."""
 
     selection_metric = "phoneme_error_rate"
     higher_is_better = False

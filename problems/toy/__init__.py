@@ -1,8 +1,8 @@
-"""The embedded toy problems: one synchronous grammar, three tasks.
+"""The toy problems: one synchronous grammar, three tasks.
 
-10,000 sentences to train on, and test sentences that put words together which never
-meet in training: learnable to near-zero error in two minutes on two CPU cores, but
-only by a model that reorders, agrees and generalises.
+There are 10,000 training sentences; test sentences have combinations of words that do
+not occur in training. Two minutes on two CPU cores are enough for near-zero error, but
+only if the model learns reordering, agreement and generalization.
 """
 
 import functools
@@ -25,18 +25,18 @@ from .sampler import derivations
 
 SIZES: dict[Split, int] = {"train": 10_000, "dev": 200, "test": 400}
 SEED = 2017
-LENGTHS = range(4, 16)  # how many words and commas a sentence may have
+LENGTHS = range(4, 16)  # number of words and commas in a sentence
 HELD_OUT: tuple[Split, ...] = ("test", "dev")
-FREQUENT = 10  # times that training has every word of the other splits
+FREQUENT = 10  # least count in training of every word in the other splits
 
 Target = Literal["german", "french", "tree"]
 
 
 def held_out(combination: Combination) -> Split:
-    """Says which split an (adjective, noun, verb) is kept for, by its checksum.
+    """Returns the split that an (adjective, noun, verb) is reserved for.
 
-    One in sixteen is kept for the test set and one in sixteen for the development
-    set; training sees the others.
+    By its checksum, one in sixteen is reserved for test and one in sixteen for dev; the
+    others may occur in training.
     """
     bucket = zlib.crc32(" ".join(combination).encode()) % 16
     return HELD_OUT[bucket] if bucket < len(HELD_OUT) else "train"
@@ -44,11 +44,11 @@ def held_out(combination: Combination) -> Split:
 
 @functools.cache
 def corpus() -> dict[Split, list[Sentence]]:
-    """Draws the three splits; no sentence is in them twice.
+    """Draws the three splits, without repeated sentences.
 
-    A test sentence has a combination that is kept for the test set, a development
-    sentence has one for development and none for the test; but all their words are
-    frequent in training, in each language.
+    A test sentence has a combination that is reserved for test; a dev sentence has one
+    for dev and none for test. All their words are frequent in training, in each
+    language.
     """
     splits: dict[Split, list[Sentence]] = {"train": [], "dev": [], "test": []}
     seen: set[str] = set()
@@ -75,7 +75,7 @@ def corpus() -> dict[Split, list[Sentence]]:
 
 
 def _words(sentence: Sentence) -> list[str]:
-    """The words of a sentence in all the languages."""
+    """Returns the words of a sentence in all languages."""
     texts = (
         english.text(english.render(sentence)),
         german.render(sentence),
@@ -103,7 +103,7 @@ def _sources(target: Target) -> dict[Split, functools.partial[Iterator[Pair]]]:
 
 @register_problem
 def translate_ende_toy() -> Problem:
-    """English to German, the language of the separated verb."""
+    """English to German, with separable verbs."""
     return Problem(
         summary="English to German, embedded toy grammar (10,000 sentences)",
         sources=_sources("german"),
@@ -114,7 +114,7 @@ def translate_ende_toy() -> Problem:
 
 @register_problem
 def translate_enfr_toy() -> Problem:
-    """English to French, the language of the agreeing participle."""
+    """English to French, with agreement of participles."""
     return Problem(
         summary="English to French, embedded toy grammar (10,000 sentences)",
         sources=_sources("french"),

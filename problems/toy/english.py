@@ -1,4 +1,4 @@
-"""English: a derivation as a Penn Treebank tree, whose leaves are the sentence."""
+"""English: renders a derivation as a Penn Treebank tree."""
 
 from t2t_keras.parsing.tree import Tree
 
@@ -6,8 +6,8 @@ from . import lexicon as words
 from .grammar import (
     Clause,
     Condition,
+    Coordination,
     NounPhrase,
-    Pair,
     Place,
     Question,
     Reason,
@@ -29,7 +29,7 @@ _NOT = Tree("RB", word="not")
 
 
 def text(tree: Tree) -> str:
-    """Returns the leaves as they are written: She cannot see the king's dog."""
+    """Returns the sentence as it is written: She cannot see the king's dog."""
     sentence = " ".join(tree.words())
     for mark in (".", "?", ",", "'s"):
         sentence = sentence.replace(f" {mark}", mark)
@@ -61,7 +61,7 @@ def render(sentence: Sentence) -> Tree:
 
 
 def _capitalised(tree: Tree) -> Tree:
-    """Gives the first word its capital."""
+    """Capitalizes the first word."""
     if tree.word is not None:
         return Tree(tree.label, word=tree.word.capitalize())
     first, *rest = tree.children
@@ -101,7 +101,7 @@ def _verb_phrase(clause: Clause, with_auxiliary: bool = False) -> Tree:
 
 
 def _finite(clause: Clause, forms: tuple[str, ...]) -> Tree:
-    """The form that agrees with the subject, of base, third person and past."""
+    """Returns the verb form that agrees with the subject."""
     if clause.tense is Tense.PAST:
         return Tree("VBD", word=forms[2])
     if is_plural(clause.subject) or is_first_person(clause.subject):
@@ -116,7 +116,7 @@ def _be_forms(clause: Clause) -> tuple[str, ...]:
 
 
 def _arguments(clause: Clause) -> list[Tree]:
-    """What follows the verb, in its order."""
+    """Returns what follows the verb, in order."""
     verb, trees = clause.verb, []
     if verb.english_particle:
         trees.append(Tree("PRT", (Tree("RP", word=verb.english_particle),)))
@@ -158,7 +158,7 @@ def _phrase(phrase: Subject, is_object: bool = False) -> Tree:
     match phrase:
         case Pronoun():
             return Tree("NP", (Tree("PRP", word=phrase.english[is_object]),))
-        case Pair(first, second):
+        case Coordination(first, second):
             and_ = Tree("CC", word="and")
             return Tree("NP", (_noun_phrase(first), and_, _noun_phrase(second)))
         case NounPhrase():

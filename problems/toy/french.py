@@ -1,7 +1,7 @@
-"""French: a derivation as a sentence.
+"""French: renders a derivation as a sentence.
 
-Words are put in order and inflected first; then neighbours that meet are joined, once
-for the whole sentence: de le = du, le enfant = l'enfant.
+Words are ordered and inflected first; then neighbours are contracted in the whole
+sentence: de le = du, le enfant = l'enfant.
 """
 
 from collections.abc import Iterator, Sequence
@@ -10,8 +10,8 @@ from . import lexicon as words
 from .grammar import (
     Clause,
     Condition,
+    Coordination,
     NounPhrase,
-    Pair,
     Question,
     Reason,
     Report,
@@ -88,12 +88,12 @@ def _written(tokens: list[str], stop: str) -> str:
 
 
 def _with_next(tokens: list[str]) -> Iterator[tuple[str, str]]:
-    """Yields every word with the one after it; the last one with an empty one."""
+    """Yields every word with the next one; the last word with an empty one."""
     return zip(tokens, [*tokens[1:], ""], strict=True)
 
 
 def _elides(token: str, following: str) -> bool:
-    """Whether the word loses its vowel before the next one."""
+    """Returns whether the word loses its vowel before the next one."""
     if token == "si":
         return following in ("il", "ils")
     return token in _ELIDED and following.startswith(_VOWELS)
@@ -152,7 +152,7 @@ def _clitic(clause: Clause) -> list[str]:
 
 
 def _participle(clause: Clause, participle: str) -> str:
-    """Agrees with the subject after être, with an earlier direct object after avoir."""
+    """Inflects a participle: it agrees with the subject or an earlier direct object."""
     agrees_with: Subject | None
     if clause.verb.french_etre:
         agrees_with = clause.subject
@@ -173,7 +173,7 @@ def _is_feminine(phrase: Subject) -> bool:
     match phrase:
         case Pronoun():
             return phrase.feminine
-        case Pair(first, second):
+        case Coordination(first, second):
             return _is_feminine(first) and _is_feminine(second)
         case NounPhrase() | Trace():
             return phrase.noun.french_gender == "f"
@@ -198,7 +198,7 @@ def _recipient(clause: Clause) -> list[str]:
 
 
 def _predicate(clause: Clause) -> list[str]:
-    """An adjective that agrees with the subject."""
+    """Inflects an adjective to agree with the subject."""
     if clause.predicate is None:
         return []
     feminine, plural = _is_feminine(clause.subject), is_plural(clause.subject)
@@ -217,7 +217,7 @@ def _phrase(phrase: Subject) -> list[str]:
     match phrase:
         case Pronoun():
             return [phrase.french[0]]
-        case Pair(first, second):
+        case Coordination(first, second):
             return [*_noun_phrase(first), "et", *_noun_phrase(second)]
         case Trace():
             return []
@@ -260,7 +260,7 @@ def _noun_phrase(phrase: NounPhrase, negated: bool = False) -> list[str]:
 def _inflected(
     adjective: Adjective, feminine: bool, plural: bool, following: str = ""
 ) -> str:
-    """The adjective's form; before a vowel the masculine may have its own: vieil."""
+    """Returns the adjective's form; before a vowel the masculine may differ: vieil."""
     masculine, feminine_form, masculine_plural, before_vowel = adjective.french
     if feminine:
         return feminine_form + "s" * plural

@@ -1,9 +1,8 @@
-"""German: a derivation as a sentence.
+"""German: renders a derivation as a sentence.
 
-The order of words follows the brackets of German grammar: the finite verb is second in
-a main clause, first in a question and last in a subordinate clause; what else belongs
-to the verb (particle, participle, infinitive) closes the clause; between them stand
-the objects, "nicht" and the place.
+The finite verb is second in a main clause, first in a question and last in a
+subordinate clause; the rest of the verb (particle, participle, infinitive) closes the
+clause; between them are the objects, "nicht" and the place.
 """
 
 from collections.abc import Sequence
@@ -13,8 +12,8 @@ from . import lexicon as words
 from .grammar import (
     Clause,
     Condition,
+    Coordination,
     NounPhrase,
-    Pair,
     Question,
     Reason,
     Report,
@@ -32,7 +31,7 @@ Case = Literal["nominative", "accusative", "dative", "genitive"]
 _Endings = dict[Case, str]
 _PRONOUN_CASES = ("nominative", "accusative", "dative")
 
-# Endings by case, each in the order masculine, feminine, neuter, plural; - is none.
+# Endings by case, in the order masculine, feminine, neuter, plural; - is no ending.
 _GENDERS = "mfn"
 _PLURAL = 3
 _STRONG: _Endings = {  # dies-, jed-; alt- after no article or a number (plural only)
@@ -98,7 +97,7 @@ def render(sentence: Sentence) -> str:
 
 
 def _written(tokens: list[str], stop: str) -> str:
-    """Joins the words; commas that meet become one, a final comma none."""
+    """Joins the words; adjacent commas become one, and a final comma is removed."""
     sentence = " ".join(tokens).replace(" ,", ",").replace(",,", ",")
     return sentence[0].upper() + sentence[1:].removesuffix(",") + stop
 
@@ -124,7 +123,7 @@ def _verb_last(clause: Clause) -> list[str]:
 
 
 def _verb(clause: Clause) -> tuple[str, list[str]]:
-    """The finite verb, and what closes the clause."""
+    """Returns the finite verb, and the words that close the clause."""
     verb = clause.verb
     *present, participle = verb.german
     infinitive = "sein" if verb is words.BE else verb.german_particle + present[2]
@@ -177,7 +176,7 @@ def _phrase(phrase: Subject, case: Case, negated: bool = False) -> list[str]:
     match phrase:
         case Pronoun():
             return [phrase.german[_PRONOUN_CASES.index(case)]]
-        case Pair(first, second):
+        case Coordination(first, second):
             return [*_noun_phrase(first, case), "und", *_noun_phrase(second, case)]
         case Trace():
             return []

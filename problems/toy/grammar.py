@@ -1,8 +1,8 @@
-"""The toy grammar: what a sentence says, before any language says it.
+"""The abstract syntax of the toy grammar, which the three languages share.
 
-A derivation is a small tree of the dataclasses below. Nothing in it is a word order or
-an ending: `english`, `german` and `french` each render the same derivation
-in their own way, so that a sentence has exactly one translation.
+A derivation is a small tree of the dataclasses below, without word order or endings.
+`english`, `german` and `french` render the same derivation, so that a sentence has
+exactly one translation.
 """
 
 import dataclasses
@@ -34,12 +34,13 @@ class NounPhrase:
     """The old dog; the king's dog; the dog that sleeps.
 
     Attributes:
-        determiner: None where an owner stands in its place.
-        noun: the head.
-        plural: its number.
-        adjectives: in English order; in French at most one stands on either side.
-        owner: whose.
-        relative: a clause one of whose phrases is a `Trace` of this one.
+        determiner: the determiner; None if there is an owner.
+        noun: the head noun.
+        plural: whether the phrase is plural.
+        adjectives: the adjectives in English order; in French at most one stands on
+            either side of the noun.
+        owner: the possessor.
+        relative: a relative clause, in which a `Trace` stands for this phrase.
     """
 
     determiner: Determiner | None
@@ -51,13 +52,13 @@ class NounPhrase:
 
     @property
     def definite(self) -> bool:
-        """Whether it can stand where a negation would change an indefinite one."""
+        """Whether the phrase is definite."""
         return self.determiner is None or self.determiner.definite
 
 
 @dataclasses.dataclass(frozen=True)
-class Pair:
-    """The man and the woman; only ever a subject."""
+class Coordination:
+    """The man and the woman; it can only be a subject."""
 
     first: NounPhrase
     second: NounPhrase
@@ -71,7 +72,7 @@ class Trace:
     plural: bool
 
 
-Subject = NounPhrase | Pair | Pronoun | Trace
+Subject = NounPhrase | Coordination | Pronoun | Trace
 Object = NounPhrase | Pronoun | Trace
 
 
@@ -85,17 +86,17 @@ class Place:
 
 @dataclasses.dataclass(frozen=True)
 class Clause:
-    """One verb and what belongs to it.
+    """A verb with its arguments.
 
     Attributes:
-        subject: who.
-        verb: `BE` takes a predicate or a place.
-        tense: of the verb.
-        negated: with "not".
-        object: direct, or behind the verb's own preposition.
-        recipient: of giving.
-        predicate: what the subject is.
-        place: where.
+        subject: the subject.
+        verb: the verb; `BE` takes a predicate or a place.
+        tense: the tense of the verb.
+        negated: whether the clause is negated.
+        object: the direct object, or the object of the verb's preposition.
+        recipient: the indirect object.
+        predicate: the predicative adjective.
+        place: the adverbial of place.
     """
 
     subject: Subject
@@ -109,7 +110,7 @@ class Clause:
 
     @property
     def negates_object(self) -> bool:
-        """Whether the negation lands on the object: keinen Apfel, pas de pomme."""
+        """Whether the object carries the negation: keinen Apfel, pas de pomme."""
         return (
             self.negated
             and isinstance(self.object, NounPhrase)
@@ -136,7 +137,7 @@ class Question:
 class Report:
     """The queen says that the man buys a car."""
 
-    subject: NounPhrase | Pair | Pronoun
+    subject: NounPhrase | Coordination | Pronoun
     verb: Verb
     clause: Clause
 
@@ -161,12 +162,12 @@ Sentence = Statement | Question | Report | Reason | Condition
 
 
 def is_plural(subject: Subject) -> bool:
-    """The number that a verb agrees with."""
-    return isinstance(subject, Pair) or subject.plural
+    """Returns whether the verb agrees with a plural subject."""
+    return isinstance(subject, Coordination) or subject.plural
 
 
 def is_first_person(subject: Subject) -> bool:
-    """Whether it is I; every other subject is of the third person."""
+    """Returns whether the subject is I; all others are in the third person."""
     return isinstance(subject, Pronoun) and subject.first_person
 
 
@@ -191,10 +192,10 @@ Combination = tuple[str, str, str]
 
 
 def combinations(sentence: Sentence) -> Iterator[Combination]:
-    """Yields every (adjective, noun, verb) that the sentence brings together.
+    """Yields every (adjective, noun, verb) combination in a sentence.
 
-    The noun is an argument of the verb and the adjective describes it. These are what
-    the development and the test set hold out.
+    The noun is an argument of the verb, and the adjective describes it. Some of these
+    are held out for dev and test.
     """
     for clause in clauses(sentence):
         for phrase in _noun_phrases(clause):
@@ -206,10 +207,10 @@ def combinations(sentence: Sentence) -> Iterator[Combination]:
 
 
 def _noun_phrases(clause: Clause) -> Iterator[NounPhrase]:
-    """Yields the noun phrases that belong to the verb."""
+    """Yields the noun phrases that are arguments of the verb."""
     place = clause.place.phrase if clause.place else None
     for phrase in (clause.subject, clause.object, clause.recipient, place):
         if isinstance(phrase, NounPhrase):
             yield phrase
-        elif isinstance(phrase, Pair):
+        elif isinstance(phrase, Coordination):
             yield from (phrase.first, phrase.second)

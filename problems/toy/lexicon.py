@@ -1,7 +1,7 @@
-"""The words of the toy grammar: one row a word, in three languages.
+"""The words of the toy grammar: one row per word, in three languages.
 
-A row reads like an entry of a printed dictionary. Its forms are separated by slashes;
-a noun's article tells its gender:
+A row is written like an entry in a printed dictionary. Forms are separated by slashes;
+a noun's article gives its gender:
 
     noun        English singular/plural, German nominative/genitive/plural, French
                 singular/plural
@@ -19,14 +19,14 @@ Gender = Literal["m", "f", "n"]
 
 
 class Kind(enum.Flag):
-    """What a noun means, so that kings write letters and apples do not."""
+    """Semantic classes of nouns, so that kings write letters and apples do not."""
 
     ADULT = enum.auto()
-    CHILD = enum.auto()  # neither old nor, to say so, young
+    CHILD = enum.auto()  # takes neither "old" nor "young"
     ANIMAL = enum.auto()
     TEXT = enum.auto()
     SMALL = enum.auto()  # things that one can pick up
-    LARGE = enum.auto()  # things that one cannot
+    LARGE = enum.auto()  # things that one cannot pick up
     FOOD = enum.auto()
     PLACE = enum.auto()
 
@@ -42,7 +42,7 @@ EVERYTHING = ANIMATE | GOODS | PLACE
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Noun:
-    """A noun, or a compound that one of the languages writes as one word."""
+    """A noun or a compound."""
 
     english: tuple[str, ...]  # singular, plural
     german: tuple[str, ...]  # nominative, genitive, plural
@@ -50,8 +50,8 @@ class Noun:
     german_gender: Gender
     french_gender: Gender
     kind: Kind
-    owned: bool = True  # "my dog" and "the king's dog" are fine, "my man" is not
-    weak: bool = False  # German: every case but the nominative takes -n
+    owned: bool = True  # can have an owner: "my dog", but not "my man"
+    weak: bool = False  # German: all cases but the nominative end in -n
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -61,13 +61,13 @@ class Adjective:
     english: str
     german: str
     french: tuple[str, ...]  # masculine, feminine, masculine plural, before a vowel
-    kind: Kind  # of the nouns that it suits
+    kind: Kind  # the kinds of nouns that it can describe
     before: bool
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Verb:
-    """A verb with its forms, and with what it asks of its arguments."""
+    """A verb with its forms, and the kinds of its arguments."""
 
     english: tuple[str, ...]  # base, third person, past
     german: tuple[str, ...]  # ich, er, sie (plural), participle
@@ -75,25 +75,25 @@ class Verb:
     subject: Kind
     object: Kind = NOTHING  # intransitive
     recipient: Kind = NOTHING  # no indirect object
-    place: bool = False  # may say where
+    place: bool = False  # whether it can have a place
     english_particle: str = ""  # picks UP
     english_preposition: str = ""  # waits FOR
     german_particle: str = ""  # ruft AN
     german_preposition: str = ""  # wartet AUF
-    german_case: Literal["accusative", "dative"] = "accusative"  # of the object
+    german_case: Literal["accusative", "dative"] = "accusative"  # the object's case
     german_sein: bool = False  # IST angekommen
     french_preposition: str = ""  # parle À
     french_etre: bool = False  # EST arrivé
 
     @property
     def name(self) -> str:
-        """What tells it from every other verb: look at, look for."""
+        """The verb with its particle or preposition: look at, look for."""
         return " ".join(filter(None, (self.english[0], self.english_preposition)))
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Determiner:
-    """What may open a noun phrase; the languages hold its forms."""
+    """A determiner; its forms are in the modules of the languages."""
 
     english: str  # "": a bare plural
     definite: bool
@@ -115,7 +115,7 @@ class Pronoun:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Preposition:
-    """Where; German puts the dative after it."""
+    """A preposition of place; in German with the dative."""
 
     english: str
     german: str
@@ -124,7 +124,7 @@ class Preposition:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Adverb:
-    """When."""
+    """An adverb of time."""
 
     english: str
     german: str
@@ -132,7 +132,7 @@ class Adverb:
 
 
 def _noun(english: str, german: str, french: str, kind: Kind, **details: bool) -> Noun:
-    """Reads a row of the nouns."""
+    """Parses a row for a noun."""
     german_genders: dict[str, Gender] = {"der": "m", "die": "f", "das": "n"}
     french_genders: dict[str, Gender] = {"un": "m", "une": "f"}
     german_article, german = german.split(" ", 1)
@@ -151,7 +151,7 @@ def _noun(english: str, german: str, french: str, kind: Kind, **details: bool) -
 def _adjective(
     english: str, german: str, french: str, kind: Kind, before: bool = False
 ) -> Adjective:
-    """Reads a row of the adjectives."""
+    """Parses a row for an adjective."""
     masculine, *others = _forms(french)
     regular = (masculine + "e", masculine + "s", masculine)
     forms = (masculine, *others, *regular[len(others) :])
@@ -166,7 +166,7 @@ def _verb(
     object: Kind = NOTHING,
     **details: Any,
 ) -> Verb:
-    """Reads a row of the verbs."""
+    """Parses a row for a verb."""
     forms = _forms(english), _forms(german), _forms(french)
     return Verb(*forms, subject, object, **details)
 

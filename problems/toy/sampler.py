@@ -1,9 +1,9 @@
 """Draws derivations of the toy grammar at random.
 
-What is never drawn would be bad in one of the languages, or have two readings in
-English: an indefinite subject, "every" or "two" under a negation; a place in a negated
-clause with an object; a relative clause that what follows it could belong to; a
-pronoun for what is "it" in English and he or she elsewhere.
+Sentences that would be wrong in one of the languages, or ambiguous in English, are
+never drawn: an indefinite subject, "every" or "two" in a negated clause; a place in a
+negated clause with an object; a relative clause that could include what follows it; a
+pronoun for things that are "it" in English and he or she in the other languages.
 """
 
 import dataclasses
@@ -16,8 +16,8 @@ from . import lexicon as words
 from .grammar import (
     Clause,
     Condition,
+    Coordination,
     NounPhrase,
-    Pair,
     Place,
     Question,
     Reason,
@@ -45,23 +45,23 @@ _WHEN = (
 )
 _DETERMINERS = (words.THE, *words.DETERMINERS)
 _PLACE_DETERMINERS = (words.THE, words.THE, words.A, words.MY, words.THIS)
-_SUBJECT_PRONOUNS = (words.ME, *words.PRONOUNS)  # "I" has verb forms of its own
+_SUBJECT_PRONOUNS = (words.ME, *words.PRONOUNS)  # twice "I", which has other verb forms
 _OBJECT_PRONOUNS = (words.HE, words.SHE, words.THEY)
-_PRONOUN = 0.27  # how often a person is one
+_PRONOUN = 0.27  # probability that a person is a pronoun
 
 
 def derivations(seed: int) -> Iterator[Sentence]:
-    """Yields derivations without end, the same ones for the same seed."""
+    """Yields random derivations without end; equal seeds give equal ones."""
     sampler = Sampler(random.Random(seed))
     while True:
         yield sampler.sentence()
 
 
 class Sampler:
-    """Draws sentences and their parts.
+    """Draws sentences and their phrases.
 
     Args:
-        rng: makes every choice.
+        rng: the random number generator.
     """
 
     def __init__(self, rng: random.Random) -> None:
@@ -87,14 +87,14 @@ class Sampler:
         )
 
     def _statement(self) -> Statement:
-        """A clause; half of them say when."""
+        """Draws a clause; half of them have an adverb of time."""
         if self._maybe(0.5):
             return Statement(self._clause())
         adverb, tenses = self._rng.choice(_WHEN)
         return Statement(self._clause(tenses), adverb)
 
     def _statement_with_relative(self) -> Statement:
-        """A clause with a relative clause, if its subject or its object allows one."""
+        """Draws a clause, with a relative clause if subject or object allows one."""
         clause = self._clause()
         if _may_have_relative(clause.subject):
             subject = self._with_relative(clause.subject, clause.verb)
@@ -106,7 +106,7 @@ class Sampler:
         return Statement(clause)
 
     def _with_relative(self, phrase: NounPhrase, main: Verb) -> NounPhrase:
-        """The phrase with a clause, about another verb, that it is a part of."""
+        """Returns the phrase with a relative clause, with another verb."""
         trace = Trace(phrase.noun, phrase.plural)
         tense = self._rng.choice((Tense.PRESENT, Tense.PAST))
         by_subject, by_object = (
@@ -123,7 +123,7 @@ class Sampler:
     def _clause(
         self, tenses: Sequence[Tense] = tuple(Tense), negatable: bool = True
     ) -> Clause:
-        """A clause that is not a relative clause, in one of the tenses."""
+        """Draws a main or subordinate clause, but no relative clause."""
         tense = self._rng.choice(tenses)
         negated = negatable and self._maybe(0.25)
         if tense is not Tense.CAN and self._maybe(0.15):
@@ -132,7 +132,7 @@ class Sampler:
         return self._action(self._subject(verb.subject, negated), verb, tense, negated)
 
     def _description(self, tense: Tense, negated: bool) -> Clause:
-        """The house is red; the dog is in the garden."""
+        """Draws a clause such as: The house is red; the dog is in the garden."""
         if self._maybe(0.35):
             kind = words.ANIMATE | words.SMALL | words.LARGE
             subject = self._subject(kind, negated)
@@ -150,7 +150,7 @@ class Sampler:
     def _action(
         self, subject: Subject, verb: Verb, tense: Tense, negated: bool = False
     ) -> Clause:
-        """The verb with the objects that it asks for, and now and then a place."""
+        """Draws a clause with the verb's objects, and sometimes a place."""
         object_ = recipient = place = None
         if verb.recipient:
             recipient = self._recipient(verb, negated)
@@ -161,13 +161,13 @@ class Sampler:
         return Clause(subject, verb, tense, negated, object_, recipient, None, place)
 
     def _recipient(self, verb: Verb, negated: bool) -> NounPhrase | Pronoun:
-        """Whom something is given to."""
+        """Draws an indirect object."""
         if self._maybe(_PRONOUN):
             return self._rng.choice(_OBJECT_PRONOUNS)
         return self._noun_phrase(verb.recipient, definite=negated)
 
     def _object(self, verb: Verb, negated: bool) -> NounPhrase | Pronoun:
-        """The object; an indefinite one takes the negation if it can: kein Hund."""
+        """Draws the object; a negated clause may have an indefinite one: kein Hund."""
         if verb.object & words.PERSON and self._maybe(_PRONOUN):
             return self._rng.choice(_OBJECT_PRONOUNS)
         is_direct = verb.german_case == "accusative" and not verb.german_preposition
@@ -176,7 +176,7 @@ class Sampler:
         return self._noun_phrase(verb.object, definite=negated)
 
     def _place(self) -> Place:
-        """A place, in the singular."""
+        """Draws a place, in the singular."""
         preposition = self._rng.choice(words.PREPOSITIONS)
         phrase = self._noun_phrase(
             words.PLACE, determiners=_PLACE_DETERMINERS, plural=False
@@ -185,14 +185,14 @@ class Sampler:
 
     def _subject(
         self, kind: Kind, negated: bool = False
-    ) -> NounPhrase | Pair | Pronoun:
-        """A subject of this kind; of a negated clause a definite one."""
+    ) -> NounPhrase | Coordination | Pronoun:
+        """Draws a subject of this kind; in a negated clause a definite one."""
         draw = self._rng.random()
         if draw < 0.28 and kind & words.PERSON:
             return self._rng.choice(_SUBJECT_PRONOUNS)
         if draw < 0.34 and kind & words.PERSON:
             first, second = self._rng.sample(_nouns(words.PERSON), 2)
-            return Pair(self._simple_phrase(first), self._simple_phrase(second))
+            return Coordination(self._simple_phrase(first), self._simple_phrase(second))
         return self._noun_phrase(kind, definite=negated)
 
     def _noun_phrase(
@@ -202,13 +202,13 @@ class Sampler:
         determiners: Sequence[Determiner] = _DETERMINERS,
         plural: bool | None = None,
     ) -> NounPhrase:
-        """A phrase without a relative clause.
+        """Draws a phrase without a relative clause.
 
         Args:
-            kind: of its noun.
-            definite: leaves the indefinite determiners out.
-            determiners: to choose from.
-            plural: its number, if that is decided.
+            kind: the kind of noun.
+            definite: whether to exclude indefinite determiners.
+            determiners: the determiners to choose from.
+            plural: whether the phrase is plural; None: it is drawn.
         """
         noun = self._rng.choice(_nouns(kind))
         adjectives = self._adjectives_of(noun)
@@ -229,14 +229,14 @@ class Sampler:
         return NounPhrase(determiner, noun, plural, adjectives)
 
     def _simple_phrase(self, noun: Noun) -> NounPhrase:
-        """A short definite singular: an owner, or one of a pair."""
+        """Draws a short definite singular: an owner, or half of a coordination."""
         mine = (words.MY,) if noun.owned else ()
         determiner = self._rng.choice((words.THE, words.THE, words.THIS, *mine))
         adjectives = self._adjectives_of(noun)[:1] if self._maybe(0.5) else ()
         return NounPhrase(determiner, noun, False, adjectives)
 
     def _adjectives_of(self, noun: Noun) -> tuple[Adjective, ...]:
-        """None, one, or two of which French puts one on either side."""
+        """Draws no, one or two adjectives; of two, French puts one on either side."""
         draw = self._rng.random()
         if draw < 0.55:
             return ()
@@ -250,19 +250,19 @@ class Sampler:
 
 
 def _may_have_relative(phrase: Subject | None) -> TypeGuard[NounPhrase]:
-    """Whether it is "the ..." or "a ...", with nothing in the way."""
+    """Returns whether a phrase is "the ..." or "a ..." without owner and clause."""
     return isinstance(phrase, NounPhrase) and phrase.determiner in (words.THE, words.A)
 
 
 @functools.cache
 def _nouns(kind: Kind) -> tuple[Noun, ...]:
-    """The nouns of these kinds."""
+    """Returns the nouns of these kinds."""
     return tuple(noun for noun in words.NOUNS if noun.kind & kind)
 
 
 @functools.cache
 def _adjectives(kind: Kind, before: bool | None = None) -> tuple[Adjective, ...]:
-    """The adjectives for a kind; if asked, those on one side of a French noun."""
+    """Returns the adjectives for a kind, or those on one side of a French noun."""
     return tuple(
         adjective
         for adjective in words.ADJECTIVES
@@ -272,13 +272,13 @@ def _adjectives(kind: Kind, before: bool | None = None) -> tuple[Adjective, ...]
 
 @functools.cache
 def _verbs_of_subject(kind: Kind) -> tuple[Verb, ...]:
-    """The verbs of what such a noun can do."""
+    """Returns the verbs whose subject can be such a noun."""
     return tuple(verb for verb in words.VERBS if verb.subject & kind)
 
 
 @functools.cache
 def _verbs_of_object(kind: Kind) -> tuple[Verb, ...]:
-    """The verbs of what one can do to such a noun, "whom ... invites"."""
+    """Returns the verbs whose object can be such a noun, "whom ... invites"."""
     return tuple(
         verb
         for verb in words.VERBS

@@ -1,6 +1,6 @@
-"""What is known about a model without running it, and its attention drawn.
+"""Analysis of a model without running it, and drawings of its attention.
 
-`parameters`, `flops`, `memory` and `complexity` (the paper's Tables 1 to 3) follow from
-the hparams by arithmetic; `attention_page` draws weights given as arrays. Nothing here
-imports TensorFlow or Keras.
+`parameters`, `flops`, `memory` and `complexity` compute numbers from the hparams (the
+paper's Tables 1 to 3); `attention_page` draws attention weights. Nothing here imports
+TensorFlow or Keras.
 """

@@ -1,4 +1,4 @@
-"""Attention weights drawn as one HTML page that needs nothing else."""
+"""Attention weights as one HTML page without other files."""
 
 import base64
 import html
@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-_CELL = 14  # pixels of one weight, and of a line of text
-_CHARACTER = 7  # pixels, of the longest label
+_CELL = 14  # height and width of a weight, and height of a line of text, in pixels
+_CHARACTER = 7  # width of a label's character, in pixels
 
 _PAGE = """\
 <!DOCTYPE html>
@@ -24,20 +24,20 @@ image {{ image-rendering: pixelated }}
 summary {{ cursor: pointer; margin: 0.5em 0 }}
 </style>
 <h1>{title}</h1>
-<p>Rows look at columns; the darker, the more: white is 0, black is 1.</p>
+<p>Rows attend to columns; darker cells are larger weights, from 0 to 1.</p>
 {body}
 </html>
 """
 
 
 class Picture(NamedTuple):
-    """The weights of one kind of attention in all layers.
+    """The weights of one kind of attention (encoder, decoder or cross) in all layers.
 
     Attributes:
-        title: what looks at what.
-        rows: R labels, of what looks.
-        columns: C labels, of what is looked at.
-        weights: [L, H, R, C], from 0 to 1.
+        title: heading of the section.
+        rows: the labels of the R positions that attend.
+        columns: the labels of the C positions that are attended to.
+        weights: [L, H, R, C], from 0 to 1, for L layers.
     """
 
     title: str
@@ -50,15 +50,15 @@ def attention_page(title: str, pictures: Sequence[Picture]) -> str:
     """Returns an HTML page with a heat map for each head of each layer.
 
     Args:
-        title: of the page.
-        pictures: one section each; all but their first layers are folded.
+        title: title of the page.
+        pictures: one for each section; all layers but the first are folded.
     """
     body = "\n".join(_section(f"labels-{i}", p) for i, p in enumerate(pictures))
     return _PAGE.format(title=html.escape(title), body=body, font=_CELL - 2)
 
 
 def _section(labels: str, picture: Picture) -> str:
-    """One kind of attention; the labels are written once and used by every head."""
+    """Returns the section for one picture; all heads refer to the same labels."""
     parts = [f"<h2>{html.escape(picture.title)}</h2>", _labels(labels, picture)]
     for number, layer in enumerate(picture.weights, 1):
         heads = (_head(labels, picture, i, h) for i, h in enumerate(layer, 1))
@@ -69,7 +69,7 @@ def _section(labels: str, picture: Picture) -> str:
 
 
 def _margins(picture: Picture) -> tuple[int, int]:
-    """Returns the pixels left of the weights and above them, where the labels are."""
+    """Returns the width and height in pixels of the margins that hold the labels."""
     longest = (max(map(len, names)) for names in (picture.rows, picture.columns))
     left, above = (_CHARACTER * length + 8 for length in longest)
     return left, above + _CELL
@@ -92,7 +92,7 @@ def _labels(name: str, picture: Picture) -> str:
 
 
 def _head(labels: str, picture: Picture, number: int, weights: np.ndarray) -> str:
-    """One heat map: a pixel for a weight, stretched, between the labels."""
+    """Returns the heat map of one head, an image with one pixel for each weight."""
     left, above = _margins(picture)
     height, width = (_CELL * count for count in weights.shape)
     grey = np.round(255 * (1 - np.clip(weights, 0, 1))).astype(np.uint8)

@@ -1,16 +1,16 @@
-"""Per-layer complexity of self-attention and of what it replaced (4, Table 1)."""
+"""Complexity of self-attention, recurrent and convolutional layers (4, Table 1)."""
 
 import math
 from typing import NamedTuple
 
 
 class Complexity(NamedTuple):
-    """One row of Table 1 with numbers in place of O(...), constant factors left out.
+    """One row of Table 1, with O(...) as a number without constant factors.
 
     Attributes:
-        operations: of one layer for the whole sentence.
-        sequential: how many of them must wait for one another.
-        path: the longest way of a signal between two positions, in layers or steps.
+        operations: complexity per layer, for a whole sentence.
+        sequential: sequential operations.
+        path: maximum path length between two positions, in layers or steps.
     """
 
     operations: int
@@ -21,13 +21,13 @@ class Complexity(NamedTuple):
 def layer_complexities(
     length: int, d_model: int, kernel: int, window: int
 ) -> dict[str, Complexity]:
-    """Returns Table 1 for a sentence.
+    """Returns the rows of Table 1 by the kind of layer.
 
     Args:
-        length: n.
-        d_model: d.
-        kernel: k, width of a convolution; at least 2.
-        window: r, neighbours that restricted self-attention sees.
+        length: sequence length n.
+        d_model: model width d.
+        kernel: kernel width k of convolutions; at least 2.
+        window: neighbourhood r of restricted self-attention.
     """
     n, d, k, r = length, d_model, kernel, min(window, length)
     dilated = _layers_to_span(n, k)
@@ -41,7 +41,7 @@ def layer_complexities(
 
 
 def _layers_to_span(length: int, kernel: int) -> int:
-    """Returns log_k(n), rounded up: dilated convolutions that join all positions."""
+    """Returns log_k(n), rounded up: the number of dilated convolution layers."""
     layers, span = 1, kernel
     while span < length:
         layers, span = layers + 1, span * kernel

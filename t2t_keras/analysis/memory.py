@@ -1,12 +1,12 @@
-"""What a training step holds in memory at its fullest, in bytes; an estimate."""
+"""An estimate of the peak memory of a training step, in bytes."""
 
 from t2t_keras.analysis.flops import keys_met
 from t2t_keras.hparam import HParams
 
 _FLOAT32 = 4
 
-# float32 values of width D that one residual connection keeps for the backward pass:
-# the sum normalised, that times gamma, and its output.
+# Number of float32 vectors [D] that one residual connection keeps for the backward
+# pass: the normalized sum, the same times gamma, and the output.
 _KEPT_BY_RESIDUAL = 3
 
 
@@ -19,19 +19,19 @@ def memory_per_batch(
 ) -> dict[str, int]:
     """Returns the bytes on each replica for a full batch of sentences of one length.
 
-    Activations are what the backward pass needs of the forward pass, layer by layer as
-    this model is written. What the libraries use to work in is not counted, nor what
+    Activations are the values that the backward pass needs from the forward pass, as
+    this model computes them. Working memory of the libraries is not counted, nor what
     their compilers save.
 
     Args:
-        hparams: the model's.
-        parameters: in all.
-        target_vocab_size: V.
-        length: positions of every source and every target.
-        replicas: which share the batch.
+        hparams: the model's hyper-parameters.
+        parameters: total number of parameters.
+        target_vocab_size: vocabulary size V of the target.
+        length: length of every source and every target.
+        replicas: number of replicas that share the batch.
 
     Returns:
-        The parts' names and bytes, first of all "total".
+        The bytes of each part by name, and first "total".
     """
     positions = -(-hparams.batch_tokens // replicas)  # on each side
     number = _FLOAT32 if hparams.compute_dtype == "float32" else 2
@@ -48,7 +48,7 @@ def memory_per_batch(
 
 
 def _optimizer_state(hparams: HParams, parameters: int) -> int:
-    """Returns the numbers that the optimizer keeps between updates."""
+    """Returns how many numbers the optimizer keeps between updates."""
     if hparams.optimizer != "adafactor":
         return 2 * parameters  # Adam's and AdamW's moments
     # The means of a [D, n] matrix's rows and columns are n + D numbers. An encoder
@@ -58,11 +58,11 @@ def _optimizer_state(hparams: HParams, parameters: int) -> int:
 
 
 def _activations(hparams: HParams, length: int, number: int) -> int:
-    """Returns the bytes of one source and one target position, in all layers."""
+    """Returns the bytes for one source and one target position, in all layers."""
     d, heads = hparams.d_model, hparams.num_heads
     keys, values = heads * hparams.key_size, heads * hparams.value_size
-    copy = 0 if number == _FLOAT32 else number  # in the type of the matrix products
-    # A dropout keeps its mask and what it was given.
+    copy = 0 if number == _FLOAT32 else number  # in the compute dtype
+    # Dropout keeps its mask and its input.
     dropped = {
         field: 2 if getattr(hparams, field) else 0
         for field in ("dropout", "attention_dropout", "ffn_dropout")
@@ -72,15 +72,15 @@ def _activations(hparams: HParams, length: int, number: int) -> int:
     feed_forward = number * hparams.d_ff * (1 + dropped["ffn_dropout"]) + copy * d
 
     def attention(keys_of_query: int) -> int:
-        """Queries, keys, values and heads; a weight for every key."""
+        """Returns the bytes of queries, keys, values, heads and attention weights."""
         weight = _FLOAT32 + copy + number * dropped["attention_dropout"]
         if hparams.attention == "additive":
             weight += number * hparams.key_size
         vectors = number * (2 * keys + 2 * values) + copy * d
         return vectors + weight * heads * keys_of_query
 
-    encoder = attention(keys_met(hparams, length, looks_ahead=True))
-    decoder = attention(keys_met(hparams, length, looks_ahead=False))
+    encoder = attention(keys_met(hparams, length, bidirectional=True))
+    decoder = attention(keys_met(hparams, length, bidirectional=False))
     attentions = encoder + decoder + attention(length)
     layer = attentions + 2 * feed_forward + 5 * residual
     return embeddings + hparams.num_layers * layer

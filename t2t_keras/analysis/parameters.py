@@ -1,4 +1,4 @@
-"""The number of parameters of a model, part by part (3.1 to 3.5)."""
+"""The number of parameters in each part of a model (3.1 to 3.5)."""
 
 from t2t_keras.hparam import HParams
 
@@ -6,15 +6,15 @@ from t2t_keras.hparam import HParams
 def count_parameters(
     hparams: HParams, source_vocab_size: int, target_vocab_size: int | None = None
 ) -> dict[str, int]:
-    """Returns the parameters of each part of `Transformer`.
+    """Returns the number of parameters in each part of `Transformer`.
 
     Args:
-        hparams: the model's.
-        source_vocab_size: pieces; of both languages unless there is the other size.
-        target_vocab_size: pieces of the target's own vocabulary; None: it is shared.
+        hparams: the model's hyper-parameters.
+        source_vocab_size: tokens in the source's vocabulary, or in the shared one.
+        target_vocab_size: tokens in the target's vocabulary; None: it is shared.
 
     Returns:
-        The parts' names and sizes, first of all "total". Parts that a model does not
+        The sizes of the parts by name, and first "total". Parts that the model does not
         have are 0.
     """
     d, n = hparams.d_model, hparams.num_layers
@@ -39,7 +39,7 @@ def count_parameters(
 
 
 def attention_parameters(hparams: HParams) -> int:
-    """Returns the parameters of one multi-head attention: W^Q, W^K, W^V and W^O."""
+    """Returns the number of parameters of multi-head attention, W^Q, W^K, W^V, W^O."""
     keys = hparams.num_heads * hparams.key_size
     values = hparams.num_heads * hparams.value_size
     score = keys if hparams.attention == "additive" else 0
@@ -47,10 +47,10 @@ def attention_parameters(hparams: HParams) -> int:
 
 
 def embedding_rows(hparams: HParams, source: int, target: int | None) -> int:
-    """Returns the rows of all matrices that embed or map to logits (3.4).
+    """Returns the number of rows of all embedding and softmax matrices (3.4).
 
-    With one vocabulary it is one matrix, with two vocabularies two, without sharing
-    three.
+    It is one matrix for a shared vocabulary, two for two vocabularies, and three
+    without `share_embeddings`.
     """
     own_target = source if target is None else target
     if not hparams.share_embeddings:

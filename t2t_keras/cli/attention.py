@@ -1,4 +1,4 @@
-"""The verb that draws what a model's heads look at: `attention`."""
+"""The verb that draws a model's attention weights: `attention`."""
 
 import argparse
 from typing import Any
@@ -37,7 +37,7 @@ def _attention(args: argparse.Namespace) -> dict[str, Any]:
     before = ["(start)", *target[:-1]]
     pictures = [
         Picture("Encoder: the source to itself", source, source, found.encoder),
-        Picture("Decoder: the target to what precedes", target, before, found.decoder),
+        Picture("Decoder: the target to itself", target, before, found.decoder),
         Picture("Decoder: the target to the source", target, source, found.cross),
     ]
     with open_output(args.write) as file:
@@ -54,7 +54,7 @@ def _attention(args: argparse.Namespace) -> dict[str, Any]:
 
 VERBS = {
     "attention": Verb(
-        "draw what a model's heads look at in a sentence",
+        "draw a model's attention weights for a sentence",
         _attention_flags,
         _attention,
         lambda result: table(

@@ -1,4 +1,4 @@
-"""What the verbs refuse before TensorFlow is imported, which takes seconds."""
+"""Checks of flags that run before TensorFlow is imported, which takes seconds."""
 
 from pathlib import Path
 
@@ -24,22 +24,22 @@ def require_weights(path: str | None) -> None:
 
 
 def require_directory(flag: str, path: str | None) -> None:
-    """Refuses a directory that is not there."""
+    """Refuses a directory that does not exist."""
     if path is not None and not Path(path).is_dir():
         raise UserError(f"--{flag}: there is no directory {path}")
 
 
 def require_readable(path: str | None) -> None:
-    """Refuses a file of lines that cannot be read; None stands for no file."""
+    """Refuses a text file that cannot be read; None stands for no file."""
     if path is None:
         return
-    # What a pipe holds can be read only once.
+    # A pipe can be read only once.
     if Path(path).is_file() or Path(path).is_dir() or not Path(path).exists():
         next(read_lines(path), None)
 
 
 def require_writable(flag: str, path: str | None) -> None:
-    """Refuses a file to write whose directory is not there."""
+    """Refuses an output file whose directory does not exist."""
     if path is not None and not Path(path).absolute().parent.is_dir():
         parent = Path(path).parent
         raise UserError(f"--{flag}: there is no directory {parent}; make it first")

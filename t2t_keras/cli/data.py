@@ -16,8 +16,8 @@ from t2t_keras.problem import Problem, Source, Split
 if TYPE_CHECKING:
     from t2t_keras.data.manifest import Manifest
 
-# Tasks whose examples are named by flags that only they have: `add_flags(parser)`
-# declares these, `with_sources(problem, args)` returns the problem with the examples.
+# Tasks with flags that only they have, for their sources: `add_flags(parser)` declares
+# them, `with_sources(problem, args)` returns the problem with the sources.
 _TASKS = (parsing,)
 
 
@@ -25,7 +25,8 @@ def _list_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--hparams",
         metavar="NAME",
-        help="print every field of this hparam set: its value, base's, its meaning",
+        help="print every field of this hparam set: its value, base's value, its "
+        "meaning",
     )
     add_usr_dir(parser)
 
@@ -71,10 +72,12 @@ def _show_fields(fields: dict[str, Any]) -> str:
 
 def _datagen_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--problem", required=True, help="a name of `t2t list`")
-    parser.add_argument("--data_dir", required=True, help="directory to write")
+    parser.add_argument("--data_dir", required=True, help="data directory to write")
     add_usr_dir(parser)
     parser.add_argument(
-        "--workers", type=positive, help="processes (default: one for each core)"
+        "--workers",
+        type=positive,
+        help="number of processes (default: one for each core)",
     )
     parser.add_argument("--seed", type=seed, default=0, help="seed of the shuffle")
     parser.add_argument(
@@ -86,9 +89,9 @@ def _datagen_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--clean",
         metavar="RULES",
-        help="rules to drop training pairs as noise: 'none', or some of identical, "
-        "control, letters=0.5, word=100, ratio=1.5, duplicates, separated by commas "
-        "(default: the problem's)",
+        help="rules by which noisy training pairs are dropped: 'none', or some of "
+        "identical, control, letters=0.5, word=100, ratio=1.5, duplicates, separated "
+        "by commas (default: the problem's)",
     )
     parser.add_argument(
         "--bpe_dropout",
@@ -101,8 +104,8 @@ def _datagen_flags(parser: argparse.ArgumentParser) -> None:
         "--copies",
         type=positive,
         metavar="N",
-        help="write each training pair N times, with --bpe_dropout each time in other "
-        "tokens (default: the problem's)",
+        help="write each training pair N times; with --bpe_dropout its tokens are "
+        "other ones each time (default: the problem's)",
     )
     parser.add_argument(
         "--max_length",
@@ -114,7 +117,7 @@ def _datagen_flags(parser: argparse.ArgumentParser) -> None:
         "--task",
         metavar="K/N",
         default="1/1",
-        help="do the K-th of N shares of the work: one command for each machine, all "
+        help="do the K-th of N parts of the work: run one command on each machine, all "
         "with the same --data_dir on a shared disk; the last one completes the data",
     )
     parser.add_argument(
@@ -126,17 +129,17 @@ def _datagen_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--adopt",
         metavar="DIR/NAME",
-        help="generate nothing: use the files DIR/NAME-train-* ... that tensor2tensor "
-        "made",
+        help="generate nothing, but use the files DIR/NAME-train-* ... that "
+        "tensor2tensor wrote",
     )
     parser.add_argument(
         "--vocab",
         metavar="FILE",
-        help="with --adopt: its vocabulary (default: the only DIR/vocab.*)",
+        help="with --adopt: the vocabulary file (default: the only DIR/vocab.*)",
     )
     files = parser.add_argument_group(
-        "files that replace the problem's own examples",
-        "one sentence a line, UTF-8, plain or .gz",
+        "files that replace the problem's sources",
+        "one sentence per line, UTF-8, plain or .gz",
     )
     for split in get_args(Split):
         for side in ("source", "target"):
@@ -146,7 +149,7 @@ def _datagen_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def _uses_tensorflow(args: argparse.Namespace) -> bool:
-    """Whether examples come from tensorflow-datasets or from tensor2tensor."""
+    """Returns whether the data come from tensorflow-datasets or tensor2tensor."""
     from t2t_keras.data.sources import TfdsPairs
 
     if args.adopt or args.usr_dir:  # a user's problems are not yet known
@@ -191,7 +194,7 @@ def _adopt(args: argparse.Namespace) -> "Manifest":
 
 
 def _problem(args: argparse.Namespace) -> Problem:
-    """Returns the problem with the changes of the command line."""
+    """Returns the problem with the changes that the flags ask for."""
     from t2t_keras.data.cleaning import parse_cleaning
     from t2t_keras.data.sources import TfdsPairs
 
@@ -230,7 +233,7 @@ def _files(args: argparse.Namespace, problem: Problem) -> dict[Split, Source]:
             have, lack = ("source", "target") if source else ("target", "source")
             raise UserError(f"--{split}_{have} needs --{split}_{lack} beside it")
         if source:
-            # The files of `x_rev` are written in the direction of `x`.
+            # The data of `x_rev` are those of `x`: in its direction.
             pair = (target, source) if problem.reverse else (source, target)
             sources[split] = ParallelFiles(*pair)
     return sources

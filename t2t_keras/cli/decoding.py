@@ -1,4 +1,4 @@
-"""The flags of decoding, and the models they apply to: of a run, or exported."""
+"""The flags of decoding, and the model that they name: a run's or an export."""
 
 import argparse
 import dataclasses
@@ -14,12 +14,12 @@ from t2t_keras.serving.export_dir import is_export
 
 
 class Output(NamedTuple):
-    """One output for a line.
+    """One output for an input line.
 
     Attributes:
-        score: log-probability over length penalty.
-        text: one line.
-        is_repaired: see `Hypothesis`; None where the text form repairs nothing, and
+        score: the log-probability over the length penalty.
+        text: the output, in one line.
+        is_repaired: see `Hypothesis`; None if the text form repairs no outputs, and
             for an exported model.
     """
 
@@ -28,9 +28,9 @@ class Output(NamedTuple):
     is_repaired: bool | None = None
 
 
-Advance = Callable[[int], None]  # called with a number of lines that are done
+Advance = Callable[[int], None]  # called with the number of lines just done
 
-# Lines, and how many came before them -> the outputs for each line, best first.
+# Maps lines, and the number of lines before them, to each line's outputs, best first.
 Decoder = Callable[[list[str], int, Advance | None], list[list[Output]]]
 
 
@@ -47,12 +47,12 @@ def decoding_flags(*without: str, sampling: bool = False) -> list[str]:
 def add_decoding_flags(
     parser: argparse.ArgumentParser, *without: str, sampling: bool = False
 ) -> None:
-    """Declares a flag for the options of `DecodingOptions`.
+    """Declares a flag for every field of `DecodingOptions`.
 
     Args:
-        parser: of the verb.
-        *without: options that it does not have.
-        sampling: whether it has those of sampling.
+        parser: the verb's parser.
+        *without: names of options for which the verb has no flag.
+        sampling: whether the verb has the flags for sampling.
     """
     converters: dict[object, Callable[[str], object]]
     converters = {int: not_negative, float: float}
@@ -97,10 +97,10 @@ def decoding_options(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def check_decoding(args: argparse.Namespace) -> None:
-    """Refuses decoding options that are impossible, whatever the model.
+    """Refuses decoding options that are impossible for any model.
 
     Raises:
-        UserError: a value is impossible, or has no effect beside the others.
+        UserError: a value is impossible, or has no effect with the other options.
     """
     options = decoding_options(args)
     useless = [n for n in DecodingOptions.names("of_sampling") if n in options]
@@ -118,7 +118,7 @@ def check_decoder(args: argparse.Namespace) -> None:
     """Refuses flags with which `open_decoder` cannot work.
 
     Raises:
-        UserError: there is no such model, or options do not suit it.
+        UserError: there is no such model, or it does not take these options.
     """
     check_decoding(args)
     if not args.export_dir:
@@ -167,7 +167,7 @@ def open_decoder(args: argparse.Namespace) -> Decoder:
 
 
 def _exported(args: argparse.Namespace, options: dict[str, Any]) -> Decoder:
-    """Loads a SavedModel, which has its options from `t2t export`."""
+    """Loads a SavedModel, most of whose options were fixed by `t2t export`."""
     from t2t_keras.serving.client import ExportedTranslator
 
     translator = ExportedTranslator(args.export_dir)

@@ -1,4 +1,4 @@
-"""The verb that says what a model is before it is trained: `describe`."""
+"""The verb that computes a model's size and cost without training: `describe`."""
 
 import argparse
 from typing import Any
@@ -24,26 +24,31 @@ def _describe_flags(parser: argparse.ArgumentParser) -> None:
         "--vocab_size",
         type=positive,
         default=37_000,
-        help="pieces (default: 37000, as the paper's en-de)",
+        help="tokens in the vocabulary (default: 37000, as the paper's en-de)",
     )
     parser.add_argument(
         "--target_vocab_size",
         type=positive,
         metavar="N",
-        help="pieces of the target, where it has a vocabulary of its own",
+        help="tokens in the target's vocabulary, if the two sides do not share one",
     )
     parser.add_argument(
         "--length",
         type=positive,
         default=32,
-        help="positions of the source and of the target (default: 32)",
+        help="length of the source and of the target (default: 32)",
     )
     machine = parser.add_argument_group("the machine; the paper's is the default")
     machine.add_argument(
-        "--gpus", type=positive, default=8, help="which share a batch (default: 8)"
+        "--gpus",
+        type=positive,
+        default=8,
+        help="GPUs that share a batch (default: 8)",
     )
     machine.add_argument(
-        "--hours", type=positive_number, help="of training, for training_cost"
+        "--hours",
+        type=positive_number,
+        help="hours of training, for training_cost",
     )
     machine.add_argument(
         "--tflops",
@@ -58,7 +63,7 @@ def _describe_flags(parser: argparse.ArgumentParser) -> None:
     others.add_argument(
         "--window",
         type=positive,
-        help="neighbours of restricted self-attention (default: the set's "
+        help="window of restricted self-attention (default: the hparam set's "
         "attention_window, or 16)",
     )
 
@@ -118,7 +123,7 @@ def _numbers(title: str, rows: dict[str, int]) -> str:
 
 
 def _layers(rows: dict[str, dict[str, int]]) -> str:
-    """Formats the figures under the names of Table 1."""
+    """Formats the numbers under the column names of Table 1."""
     head = "".join(f"{name:>16}" for name in Complexity._fields)
     lines = (
         f"  {name:<27}" + "".join(f"{value:>16,}" for value in row.values())
@@ -129,7 +134,7 @@ def _layers(rows: dict[str, dict[str, int]]) -> str:
 
 VERBS = {
     "describe": Verb(
-        "tell a model's size and cost by arithmetic",
+        "compute a model's size and cost without building it",
         _describe_flags,
         _describe,
         _show_describe,

@@ -1,4 +1,4 @@
-"""The verb that compares outputs with references: `evaluate`."""
+"""The verb that scores outputs against references: `evaluate`."""
 
 import argparse
 import sys
@@ -33,7 +33,7 @@ _OF_A_RUN = (
     *("output_dir", "data_dir", "split", "sentences", "tokenize", "usr_dir"),
     *decoding_flags("n_best", "raw"),
 )
-# What there is to evaluate -> its flags, and what is said of any other flag.
+# What is evaluated -> its flags, and the error message for any other flag.
 _MODES = {
     "files": (
         ("hypotheses", "references", "tokenize", "language"),
@@ -56,59 +56,61 @@ _NO_LANGUAGE = (
 
 
 def _evaluate_flags(parser: argparse.ArgumentParser) -> None:
-    run = parser.add_argument_group("a split of the data, decoded by a run's model")
+    run = parser.add_argument_group("evaluate a run's model on a split of the data")
     run.add_argument("--output_dir", help="a run directory")
-    run.add_argument("--data_dir", help="default: that of the training")
+    run.add_argument(
+        "--data_dir", help="data directory (default: the one used in training)"
+    )
     run.add_argument(
         "--split",
         choices=get_args(Split),
-        help="default: test if the data have it, otherwise dev",
+        help="split (default: test if the data have one, otherwise dev)",
     )
     run.add_argument(
         "--sentences",
         type=not_negative,
         metavar="N",
-        help="decode the first N only; 0: none; the loss is of the whole split",
+        help="decode only the first N sentences; 0: none; the loss is always computed "
+        "on the whole split",
     )
     run.add_argument(
         "--write",
         metavar="PREFIX",
-        help="writes the texts as PREFIX.source, .reference and .hypothesis",
+        help="write the texts to PREFIX.source, .reference and .hypothesis",
     )
     add_checkpoint(run)
     run.add_argument(
         "--all_checkpoints",
         action="store_true",
         default=None,
-        help="evaluate every checkpoint that is not evaluated yet; the curve is kept "
-        "in OUTPUT_DIR/evaluation-SPLIT, for TensorBoard, too",
+        help="evaluate every checkpoint that is not evaluated yet; the metrics are "
+        "kept in OUTPUT_DIR/evaluation-SPLIT, also for TensorBoard",
     )
     run.add_argument(
         "--wait_minutes",
         type=not_negative_number,
         metavar="M",
-        help="of --all_checkpoints: follow the training until it has reached its last "
-        "step, or M minutes have passed without a new checkpoint; it may not even have "
-        "begun",
+        help="with --all_checkpoints: follow a training, even one that has not begun, "
+        "until it has reached its last step or M minutes have passed without a new "
+        "checkpoint",
     )
     add_usr_dir(run)
     add_decoding_flags(parser, "n_best", "raw")
-    files = parser.add_argument_group("or two files of text, one sentence a line")
+    files = parser.add_argument_group("or compare two files, one sentence per line")
     files.add_argument("--hypotheses", metavar="FILE")
     files.add_argument("--references", metavar="FILE")
     scoring = parser.add_argument_group("scoring of text")
     scoring.add_argument(
         "--tokenize",
         choices=get_args(BleuTokens),
-        help="one more of sacreBLEU's tokenisations to score with; none: the text is "
-        "tokenised already (default: the problem's, 13a for files)",
+        help="sacreBLEU tokenization for an additional score; none: the text is "
+        "tokenized already (default: the problem's, 13a for files)",
     )
     scoring.add_argument(
         "--language",
         metavar="CODE",
-        help="of the references, such as de; selects the tokenised BLEU that is "
-        "reported beside sacreBLEU (default: the problem's; for files the suffix of "
-        "--references, as in test.de)",
+        help="language of the references, such as de, for tokenized BLEU (default: the "
+        "problem's; for files the suffix of --references, as in test.de)",
     )
 
 
@@ -137,7 +139,7 @@ def _evaluate(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def _suffix_language(path: str) -> str | None:
-    """Returns the language that a file's suffix names, if it names one."""
+    """Returns the language that a file's suffix names; None if it names none."""
     from t2t_keras.metrics.moses import LANGUAGES
 
     code = Path(path.removesuffix(".gz")).suffix.removeprefix(".")
@@ -145,7 +147,7 @@ def _suffix_language(path: str) -> str | None:
 
 
 def _mode(args: argparse.Namespace) -> str:
-    """Returns which of `_MODES` is asked for; refuses flags of another one."""
+    """Returns the mode that the flags ask for; refuses flags of another mode."""
     if bool(args.hypotheses) != bool(args.references):
         raise UserError("--hypotheses and --references need each other")
     if bool(args.hypotheses) == bool(args.output_dir):
@@ -161,7 +163,7 @@ def _mode(args: argparse.Namespace) -> str:
 
 
 def _scored(problem: Problem, args: argparse.Namespace) -> Problem:
-    """Returns the problem with the conventions that the flags ask for."""
+    """Returns the problem with the metrics that the flags ask for."""
     metrics = problem.metrics
     if not isinstance(metrics, Bleu):
         if args.tokenize or args.language:
@@ -177,10 +179,10 @@ def _scored(problem: Problem, args: argparse.Namespace) -> Problem:
 
 
 def _split(run: "RunDirectory", args: argparse.Namespace) -> Split:
-    """Returns the split that is asked for; otherwise test, or dev if there is no test.
+    """Returns the split to evaluate: --split, else test, or dev if there is no test.
 
     Raises:
-        UserError: there are no such data.
+        UserError: the data directory has no data of the problem.
     """
     from t2t_keras.data.manifest import Manifest
 
@@ -213,7 +215,7 @@ def _evaluate_split(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def _evaluate_all(args: argparse.Namespace) -> dict[str, Any]:
-    """Evaluates the checkpoints of a run, and those that are still to come."""
+    """Evaluates all checkpoints of a run, with --wait_minutes also later ones."""
     from t2t_keras.evaluation.follow import await_run, follow
 
     wait_minutes = args.wait_minutes or 0.0
@@ -246,7 +248,7 @@ def _show_evaluate(result: dict[str, Any]) -> str:
 
 
 def _show_report(report: dict[str, Any]) -> str:
-    """A report of metrics: scores with their signatures, or summaries in columns."""
+    """Formats metrics: scores with their signatures, or summaries in columns."""
     if signatures := report.get("signatures"):
         rows = {name: f"{report[name]:6.2f}  {it}" for name, it in signatures.items()}
         if report.get("language"):

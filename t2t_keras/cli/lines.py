@@ -1,4 +1,4 @@
-r"""Text as the verbs read and write it: a sentence a line, UTF-8, `\n` only."""
+r"""Reading and writing text files: one sentence per line, UTF-8, `\n` only."""
 
 import contextlib
 import os
@@ -33,7 +33,7 @@ def read_lines(path: str | None) -> Iterator[str]:
 
 
 def count_lines(path: str | Path | None) -> int | None:
-    """Returns how many lines `read_lines` will yield; None if that is not known.
+    """Returns the number of lines that `read_lines` will yield; None if unknown.
 
     Only a regular file can be read twice.
     """
@@ -50,11 +50,11 @@ def _open_text(file: int | str | Path, closefd: bool = True) -> TextIO:
 def open_output(path: str | None) -> Iterator[TextIO]:
     """Opens a file, or standard output, for writing lines.
 
-    A file bears its name only once it is complete. After Ctrl-C the lines written so
-    far stay in `{path}.incomplete`.
+    A file gets its name only when it is complete. After Ctrl-C the lines written so far
+    stay in `{path}.incomplete`.
 
     Raises:
-        KeyboardInterrupt: with a message that says so.
+        KeyboardInterrupt: Ctrl-C was pressed; the message names the incomplete file.
     """
     if path is None:
         with _open_text(STDOUT, closefd=False) as file:

@@ -1,4 +1,4 @@
-"""The `t2t` program: from the command line to a verb, and back to an exit code."""
+"""The `t2t` program: parses the command line, runs a verb, returns an exit code."""
 
 import argparse
 import contextlib
@@ -27,7 +27,7 @@ _VERBS: dict[str, Verb] = {
     **attention.VERBS,
 }
 
-# What the driver of an NVIDIA GPU makes.
+# Files that exist if there is a driver for NVIDIA GPUs.
 _NVIDIA = ("/dev/nvidia0", "/proc/driver/nvidia")
 
 _WORKFLOW = """\
@@ -43,8 +43,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Runs one verb.
 
     Returns:
-        0; 2 after a user's mistake; as the shell has it, 130 when interrupted, 143 when
-        training was terminated, and 141 when the reader of standard output has gone.
+        0; 2 after a user's mistake; by the shell's convention, 130 after Ctrl-C, 143
+        after SIGTERM in training, and 141 after SIGPIPE on standard output.
     """
     argv = sys.argv[1:] if argv is None else argv
     verb = ""
@@ -57,7 +57,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except UserError as error:
         return _fail(f"t2t{verb}: error: {error}", 2)
     except BrokenPipeError:
-        # Python flushes standard output once more at exit: let that go nowhere.
+        # Python flushes standard output at exit: discard that.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return 141
     except OSError as error:
@@ -73,8 +73,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _require_standard_streams() -> None:
     """Refuses a closed standard output.
 
-    The others, if closed, are opened to nowhere: otherwise the next file to be opened
-    would become standard input or standard error.
+    Closed standard input and standard error are opened to /dev/null: otherwise the next
+    file to be opened would take their place.
     """
     is_closed = sys.stdout is None
     for number in range(3):
@@ -91,10 +91,10 @@ def _require_standard_streams() -> None:
 
 
 def _run(args: argparse.Namespace) -> None:
-    """Runs the verb and prints its result, alone, on standard output."""
+    """Runs the verb; standard output gets its result and nothing else."""
     verb = _VERBS[args.verb]
-    # Before TensorFlow is imported: it would warn about this machine's CPU.
-    # Of several processes each would also report, in its own words, that one is gone.
+    # Set before TensorFlow is imported: it would warn about this machine's CPU. With
+    # several workers, each would also log an error when another one ends.
     level = "3" if os.environ.get("TF_CONFIG") else "2"
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", level)
     backend = os.environ.setdefault("KERAS_BACKEND", "tensorflow")
@@ -117,10 +117,11 @@ def _run(args: argparse.Namespace) -> None:
 
 
 def _import_tensorflow() -> None:
-    """Imports TensorFlow without its remarks about a machine that has no GPU.
+    """Imports TensorFlow without its warnings about a missing GPU.
 
-    They come from C++, the last one when devices are listed, and no setting mutes them
-    all: so the file is diverted. They are shown if there is a GPU that cannot be used.
+    C++ code prints them, the last one when devices are listed, and no setting mutes
+    them all: so standard error is diverted. If there is a GPU that cannot be used, they
+    are printed.
     """
     with diverted_stderr() as remarks:
         import tensorflow as tf

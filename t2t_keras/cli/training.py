@@ -1,4 +1,4 @@
-"""The verbs about weights: `train`, `average`, `export`."""
+"""The verbs that write weights: `train`, `average`, `export`."""
 
 import argparse
 import dataclasses
@@ -39,11 +39,13 @@ def _train_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--output_dir",
         required=True,
-        help="the run directory: new, or one to go on with",
+        help="the run directory: a new one, or one whose training goes on",
     )
     add_usr_dir(parser)
     parser.add_argument(
-        "--train_steps", type=positive, help="in all (default: the hparam set's)"
+        "--train_steps",
+        type=positive,
+        help="total number of steps (default: the hparam set's)",
     )
     parser.add_argument("--seed", type=seed, default=0)
     parser.add_argument(
@@ -51,40 +53,42 @@ def _train_flags(parser: argparse.ArgumentParser) -> None:
         type=not_negative,
         default=0,
         metavar="N",
-        help="replicas to make on the CPU, for tests (default: every GPU is one)",
+        help="number of replicas on the CPU, for tests (default: one on every GPU)",
     )
     parser.add_argument(
         "--accumulate",
         type=positive,
         default=1,
         metavar="N",
-        help="micro-batches into which each replica divides its part of a batch: the "
-        "memory of one of them, and the same update",
+        help="gradient accumulation: each replica divides its part of a batch into N "
+        "micro-batches; that takes the memory of one and gives the same update",
     )
     parser.add_argument(
         "--init_from",
         metavar="RUN",
-        help="fine-tuning: a run directory, or a checkpoint in one, to take the first "
-        "weights from; the rows of another vocabulary go along with their pieces",
+        help="fine-tuning: a run directory, or a checkpoint in one, to take the "
+        "initial weights from; if the vocabularies differ, embeddings are matched by "
+        "token",
     )
     parser.add_argument(
         "--batch_tokens",
         type=_batch_tokens,
         metavar="N",
-        help="instead of the hparam set's; 'auto': the largest that fits the device",
+        help="tokens in a batch (default: the hparam set's); 'auto': as many as fit "
+        "into the device's memory",
     )
     parser.add_argument(
         "--memory_gb",
         type=positive_number,
         metavar="GB",
-        help="what --batch_tokens auto may take of the CPU's memory, or of each GPU's "
+        help="memory that --batch_tokens auto may use, of the CPU or of each GPU "
         "(default: all that is free)",
     )
     _watching_flags(parser)
 
 
 def _watching_flags(parser: argparse.ArgumentParser) -> None:
-    """The fields of `TrainOptions`, whose defaults they have."""
+    """Declares a flag for each field of `TrainOptions`, with its default."""
     parser.add_argument(
         "--log_every", type=positive, metavar="STEPS", help="steps between log lines"
     )
@@ -114,31 +118,34 @@ def _watching_flags(parser: argparse.ArgumentParser) -> None:
         "--eval_sentences",
         type=not_negative,
         metavar="N",
-        help="dev sentences to decode at each, for BLEU or F1; 0: only the loss",
+        help="dev sentences to decode at each evaluation, for BLEU or F1; 0: only the "
+        "loss",
     )
     parser.add_argument(
         "--best_by",
         choices=["loss", "metric"],
-        help="what makes a checkpoint the best on dev: loss (default), or BLEU or F1",
+        help="how to choose the best checkpoint on dev: by loss (default), or by BLEU "
+        "or F1",
     )
     parser.add_argument(
         "--patience",
         type=positive,
         metavar="N",
-        help="end training after so many evaluations without a new best (default: no)",
+        help="end training after N evaluations without a new best (default: never)",
     )
     parser.add_argument(
         "--average_last",
         type=not_negative,
         metavar="N",
-        help="checkpoints whose average is evaluated at the end and kept, for `t2t "
-        "translate` and all others to use (default: 10); 0: none",
+        help="number of checkpoints to average at the end; the average is evaluated "
+        "and kept, and `t2t translate` and other commands use it (default: 10); 0: "
+        "none",
     )
     parser.add_argument(
         "--max_minutes",
         type=positive_number,
         metavar="M",
-        help="end training after so long; run it again to go on",
+        help="end training after M minutes; run the command again to go on",
     )
 
 
@@ -195,7 +202,7 @@ def _train(args: argparse.Namespace) -> dict[str, Any]:
         print(f"t2t train: {stopped_by}: saved step {result.step}", file=sys.stderr)
     code = 128 + signal.Signals[stopped_by] if by_signal else 0
     if not result.is_chief:
-        os._exit(code)  # at once: that the chief has ended would be taken for an error
+        os._exit(code)  # at once: TensorFlow takes the chief's end for an error
     if by_signal:
         raise SystemExit(code)
     return result.to_dict()
@@ -241,15 +248,15 @@ def _average(args: argparse.Namespace) -> dict[str, Any]:
 
 def _export_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--output_dir", required=True, help="a run directory")
-    parser.add_argument("--export_dir", required=True, help="the new folder to write")
+    parser.add_argument("--export_dir", required=True, help="the directory to write")
     parser.add_argument(
-        "--overwrite", action="store_true", help="replace the export that is there"
+        "--overwrite", action="store_true", help="replace an earlier export"
     )
     parser.add_argument(
         "--format",
         choices=["savedmodel"],
         default="savedmodel",
-        help="savedmodel: TensorFlow's, from strings to strings",
+        help="savedmodel: a TensorFlow SavedModel, from strings to strings",
     )
     add_checkpoint(parser)
     add_usr_dir(parser)
@@ -283,7 +290,7 @@ def _export(args: argparse.Namespace) -> dict[str, Any]:
 
 VERBS = {
     "train": Verb(
-        "train a model, or go on training it",
+        "train a model, or resume its training",
         _train_flags,
         _train,
         _show_train,
@@ -299,7 +306,7 @@ VERBS = {
         check=_check_average,
     ),
     "export": Verb(
-        "write a trained model for serving: strings in, strings out",
+        "export a trained model as a SavedModel, from strings to strings",
         _export_flags,
         _export,
         table,

@@ -39,16 +39,20 @@ def _translate_flags(parser: argparse.ArgumentParser) -> None:
     add_checkpoint(parser)
     add_usr_dir(parser)
     parser.add_argument(
-        "--input", metavar="FILE", help="one sentence a line (default: standard input)"
+        "--input",
+        metavar="FILE",
+        help="one sentence per line (default: standard input)",
     )
     parser.add_argument(
-        "--output", metavar="FILE", help="one line for each (default: standard output)"
+        "--output",
+        metavar="FILE",
+        help="one line per sentence (default: standard output)",
     )
     parser.add_argument(
         "--scores",
         action="store_true",
         help="write lines of `line number TAB rank TAB score TAB text`, both numbers "
-        "from 1, as --n_best does above 1",
+        "from 1; --n_best above 1 implies this",
     )
     add_decoding_flags(parser, sampling=True)
 
@@ -83,7 +87,7 @@ def _translate(args: argparse.Namespace) -> dict[str, Any]:
 def _progress(
     args: argparse.Namespace,
 ) -> AbstractContextManager[Advance | None]:
-    """Shows progress, except where a person sees the lines themselves."""
+    """Shows progress, unless the output itself appears on the terminal."""
     is_interactive = args.input is None and sys.stdin.isatty()
     if is_interactive or (args.output is None and os.isatty(STDOUT)):
         return contextlib.nullcontext()
@@ -93,9 +97,9 @@ def _progress(
 
 
 def _chunks(path: str | None) -> Iterator[list[str]]:
-    """Yields lines as they are to be decoded together; one by one from a person."""
+    """Yields lines to be decoded together; from a terminal, one by one."""
     if path is None and sys.stdin.isatty():
-        print("One sentence a line; Ctrl-D ends.", file=sys.stderr)
+        print("One sentence per line; Ctrl-D ends.", file=sys.stderr)
         while True:
             print("> ", end="", file=sys.stderr, flush=True)
             line = sys.stdin.readline()
@@ -111,7 +115,7 @@ def _chunks(path: str | None) -> Iterator[list[str]]:
 def _write(
     output: TextIO, number: int, hypotheses: list[Output], numbered: bool
 ) -> None:
-    """Writes one sentence's outputs."""
+    """Writes the outputs for one sentence."""
     if not numbered:
         output.write(f"{hypotheses[0].text}\n")
         return
@@ -135,7 +139,7 @@ def _score_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--output",
         metavar="FILE",
-        help="writes `log-probability TAB tokens` for each line",
+        help="write `log-probability TAB tokens` for each line",
     )
 
 
@@ -172,7 +176,7 @@ def _score(args: argparse.Namespace) -> dict[str, Any]:
 
 VERBS = {
     "translate": Verb(
-        "translate text by a trained or an exported model",
+        "translate text with a trained or an exported model",
         _translate_flags,
         _translate,
         _show_translate,
@@ -180,7 +184,7 @@ VERBS = {
         check=_check_translate,
     ),
     "score": Verb(
-        "tell how probable a model finds given translations",
+        "compute the log-probabilities of given translations",
         _score_flags,
         _score,
         table,

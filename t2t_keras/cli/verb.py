@@ -1,4 +1,4 @@
-"""What a verb of the command line is, and the flags that verbs share."""
+"""The class of verbs, and the flags that several verbs share."""
 
 import argparse
 import dataclasses
@@ -17,10 +17,9 @@ class Verb:
         summary: one line for `t2t --help`.
         add_flags: declares the verb's flags on its parser.
         run: does the work; returns the object that `--json` prints.
-        show: that object as text for people; an empty text prints nothing.
-        uses_tensorflow: whether it needs TensorFlow, which may depend on its flags.
-        check: refuses mistakes that can be told without TensorFlow, before it is
-            imported.
+        show: formats that object for people; nothing is printed if it returns "".
+        uses_tensorflow: whether the verb needs TensorFlow; may depend on its flags.
+        check: refuses mistakes that can be found before TensorFlow is imported.
     """
 
     summary: str
@@ -31,14 +30,14 @@ class Verb:
     check: Callable[[argparse.Namespace], None] = lambda args: None
 
     def needs_tensorflow(self, args: argparse.Namespace) -> bool:
-        """Whether it is of no use without TensorFlow when called with these flags."""
+        """Returns whether the verb needs TensorFlow for these flags."""
         if callable(self.uses_tensorflow):
             return self.uses_tensorflow(args)
         return self.uses_tensorflow
 
 
 def add_usr_dir(parser: argparse._ActionsContainer) -> None:
-    """`--usr_dir`, of every verb that looks up a problem or an hparam set."""
+    """Adds `--usr_dir`, for verbs that look up a problem or an hparam set."""
     parser.add_argument(
         "--usr_dir",
         metavar="DIR",
@@ -47,7 +46,7 @@ def add_usr_dir(parser: argparse._ActionsContainer) -> None:
 
 
 def add_checkpoint(parser: argparse._ActionsContainer) -> None:
-    """`--checkpoint`, of every verb that reads a run directory's weights."""
+    """Adds `--checkpoint`, for verbs that read a run directory's weights."""
     parser.add_argument(
         "--checkpoint",
         metavar="WHICH",
@@ -58,7 +57,7 @@ def add_checkpoint(parser: argparse._ActionsContainer) -> None:
 
 
 def add_hparams(parser: argparse.ArgumentParser) -> None:
-    """`--hparams_set` and `--hparams`, of the verbs that make a model of them."""
+    """Adds `--hparams_set` and `--hparams`, for verbs that build a model."""
     parser.add_argument("--hparams_set", required=True, help="a name of `t2t list`")
     parser.add_argument(
         "--hparams",
@@ -76,7 +75,7 @@ def table(rows: Mapping[str, object]) -> str:
 
 
 def columns(rows: Sequence[Mapping[str, object]]) -> str:
-    """Formats rows of the same names under their names; numbers end in one column."""
+    """Formats rows as a table with a header; numbers are aligned to the right."""
     cells = [list(rows[0]), *([str(_rounded(v)) for v in r.values()] for r in rows)]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     texts = [isinstance(value, str) for value in rows[0].values()]
@@ -128,7 +127,7 @@ def not_negative_number(text: str) -> float:
 
 
 def seed(text: str) -> int:
-    """Converts a flag's text to a seed, of 31 bits."""
+    """Converts a flag's text to a seed of 31 bits."""
     number = int(text)
     if not 0 <= number < MAX_SEED:
         raise argparse.ArgumentTypeError(
@@ -137,7 +136,7 @@ def seed(text: str) -> int:
     return number
 
 
-# What argparse calls them: "invalid positive integer value: 'x'".
+# The names that argparse prints: "invalid positive integer value: 'x'".
 positive.__name__ = "positive integer"
 positive_number.__name__ = "number"
 not_negative.__name__ = seed.__name__ = "integer"

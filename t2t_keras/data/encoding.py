@@ -35,7 +35,7 @@ from t2t_keras.text.load import load_tokenizer
 from t2t_keras.text.sentence_piece import SentencePieceTokenizer
 from t2t_keras.text.tokenizer import Tokenizer
 
-CHUNK = 1000  # pairs that are sent to a worker at a time
+CHUNK = 1000  # number of pairs that are sent to a worker at a time
 
 # Precedes each record of a spill file: key, record bytes, source and target tokens.
 _HEADER = struct.Struct("<QIII")

@@ -409,7 +409,7 @@ def write_texts(paths: Sequence[Path], pairs: Iterable[Pair]) -> None:
         paths: see `text_paths`.
         pairs: the pairs of the split, in the order of the records.
     """
-    # A source of a user's own may yield lone surrogates.
+    # A user's source may yield lone surrogates.
     with contextlib.ExitStack() as stack:
         incomplete = [stack.enter_context(atomic(path)) for path in paths]
         files = [

@@ -158,7 +158,7 @@ class TfdsPairs:
 
         builder = self._builder()
         try:
-            with contextlib.redirect_stdout(sys.stderr):  # it prints its progress
+            with contextlib.redirect_stdout(sys.stderr):  # the library prints progress
                 builder.download_and_prepare()
         except (OSError, tfds.download.DownloadError) as error:
             reason = str(error).partition("\n")[0]

@@ -137,7 +137,7 @@ def train_vocabulary(
         return
     lines = path.with_suffix(".lines")
     with lines.open("w", encoding="utf-8") as file:
-        # As JSON, since a text of a user's own source may contain a newline.
+        # As JSON, since a text from a user's source may contain a newline.
         file.writelines(f"{json.dumps(text)}\n" for text in texts)
     with worker_pool(1) as pool:
         pool.submit(_train_on_file, train, lines, path, problem.vocab_size).result()

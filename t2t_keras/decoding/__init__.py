@@ -1,7 +1,8 @@
 """From a trained model to texts.
 
-`beam_search` (with `top_k`) and `sampling` find target sequences, `scoring` judges
-given ones, `constraint` says what may be generated. `translator` puts tokenizers around
-them, under `options`; `texts` checks what callers pass, and `batching` makes batches of
-similar length. `sentence_attention` is what the heads attend to.
+`beam_search` (with `top_k`) and `sampling` generate target sequences, `scoring` scores
+given ones, and `constraint` restricts what may be generated. `translator` runs them on
+texts, with the settings in `options`; `texts` checks the texts that callers pass, and
+`batching` batches inputs of similar length. `sentence_attention` returns attention
+weights.
 """

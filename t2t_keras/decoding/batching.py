@@ -1,4 +1,4 @@
-"""Inputs of any length as batches of like length."""
+"""Batches of inputs of similar length."""
 
 from collections.abc import Sequence
 
@@ -8,17 +8,18 @@ from t2t_keras.text.tokenizer import PAD
 
 
 def batches(lengths: Sequence[int], batch_tokens: int) -> list[list[int]]:
-    """Groups sequences of like length; the longest come first.
+    """Groups sequences of similar length; the longest come first.
 
-    So what does not fit into memory fails at once, and time estimates err on the safe
-    side. A sequence longer than the budget is a batch of its own.
+    So a batch that does not fit into memory fails at once, and estimates of the time
+    left are too high rather than too low. A sequence longer than `batch_tokens` gets a
+    batch with nothing else in it.
 
     Args:
-        lengths: of the sequences.
-        batch_tokens: most places of a batch, padding included.
+        lengths: the lengths of the sequences.
+        batch_tokens: the largest number of positions in a batch, padding included.
 
     Returns:
-        The numbers of the sequences in each batch.
+        The indices of the sequences in each batch.
     """
     groups: list[list[int]] = []
     width = 0
@@ -31,9 +32,9 @@ def batches(lengths: Sequence[int], batch_tokens: int) -> list[list[int]]:
 
 
 def padded(rows: Sequence[Sequence[int]]) -> np.ndarray:
-    """Returns the rows as one int32 array, padded with PAD to a round width.
+    """Returns the rows as one int32 array, padded with PAD to a multiple of 8.
 
-    Few distinct widths let the device's libraries reuse what they prepared.
+    With few distinct widths, the device's libraries can reuse what they have prepared.
     """
     width = _round_up(max(map(len, rows)))
     array = np.full((len(rows), width), PAD, np.int32)

@@ -1,46 +1,48 @@
-"""Beam search: the n best target sequences of every sentence of a batch.
+"""Beam search: finds the n best target sequences for every sentence of a batch.
 
-The search goes from left to right. At every step it holds two sets of hypotheses for
-each sentence, each of at most K, the beam size:
+The search goes from left to right. At every step it keeps two sets of at most K
+hypotheses (K is the beam size) for each sentence:
 
-- *alive*: the prefixes to be continued, which do not yet end in EOS, best first;
-- *finished*: the best of those that have ended, best first.
+- *alive*: the prefixes to be continued, which do not end in EOS, best first;
+- *finished*: the best of the hypotheses that end in EOS, best first.
 
-One step extends the alive hypotheses by one piece. Each of them has V continuations,
-whose log-probability is its own plus that of the piece. Of all K * V continuations of
-a sentence the 2K most likely are its candidates. At most K of them end in EOS, one for
-each beam, so at least K do not: the K best of these become the new alive set. Those
-that do end compete with the finished ones for the K places there. (With K = 1 the
-likeliest piece is the only candidate, and if it is EOS the search ends: greedy search.
-With two, as in tensor2tensor, it would go on beside an EOS that came second.)
+One step extends the alive hypotheses by one token. Each of them has V continuations,
+whose log-probability is the hypothesis's plus the token's. Of the K * V continuations
+of a sentence, the 2K most likely are its candidates. At most K of them end in EOS, one
+for each beam, so at least K do not: the K best of these become the new alive set. Those
+that end in EOS compete with the finished hypotheses for the K places of that set. (With
+K = 1 the most likely token is the only candidate, and if it is EOS the search ends:
+this is greedy search. With two candidates, as in tensor2tensor, the search would go on
+when EOS came second.)
 
-Within a step all candidates have one length, and their log-probabilities compare. The
-finished differ in length, and a sum of log-probabilities falls with every piece, so
-they compare by a score that makes up for it (Wu et al., 2016, "GNMT"):
+Within a step all candidates have the same length, so their log-probabilities are
+comparable. Finished hypotheses differ in length, and each token lowers the sum of
+log-probabilities, so they are compared by a length-normalized score (Wu et al., 2016,
+"GNMT"):
 
     score = log_prob / penalty(length),    penalty(length) = ((5 + length) / 6) ** alpha
 
 where the length counts EOS. With alpha = 0 the score is the log-probability.
 
-*When to stop.* Log-probabilities only fall. So whatever an alive hypothesis becomes,
-its score will be at most its present log-probability over the largest penalty still
-attainable (log-probabilities are negative: the larger the divisor, the better). When
-the n-th best finished score is no less than this bound of the best alive hypothesis,
-nothing that is alive will be among the n best, and the sentence is done. The penalty is
-monotone in the length, rising for positive alpha and falling for negative, so the
-largest is at one of the two ends: the next length or the longest allowed.
+*When to stop.* Log-probabilities only decrease. So the score of any continuation of an
+alive hypothesis is at most its current log-probability over the largest penalty that it
+can still reach (log-probabilities are negative: a larger divisor raises the score).
+When the n-th best finished score is at least this bound for the best alive hypothesis,
+no continuation can be among the n best, and the sentence is done. The penalty is
+monotone in the length, increasing for positive alpha and decreasing for negative, so
+it is largest at the next length or at the longest allowed one.
 
-*Limits.* Every sentence has its own `max_length`. If it gets there with fewer than n
-finished hypotheses, the alive ones, cut off, take the places behind these, scored by
-the same formula.
+*Limits.* Every sentence has its own `max_length`. If it reaches this length with fewer
+than n finished hypotheses, the alive ones, cut off, follow them in the result. They are
+scored by the same formula.
 
-*Independence.* A sentence that is done is frozen: its sets stay as they are while its
-companions in the batch go on. Limits and stopping being each sentence's own, too, its
+*Independence.* A sentence that is done is frozen: its sets stay as they are while the
+rest of the batch goes on. Limits and stopping also depend on the sentence alone, so its
 result is the same in any batch.
 
-PAD is never generated, nor is what the constraint rules out; the probabilities of the
-rest are left as the model gives them. So every score equals what teacher forcing
-(`decoding.scoring`) computes for the same sequence.
+PAD is never generated, nor is a token that the constraint excludes; the probabilities
+of the other tokens stay as the model gives them. So every score equals what teacher
+forcing (`decoding.scoring`) computes for the same sequence.
 """
 
 from typing import NamedTuple, Protocol
@@ -53,14 +55,14 @@ from t2t_keras.decoding.constraint import AllOf, Constraint
 from t2t_keras.decoding.top_k import top_k
 from t2t_keras.text.tokenizer import EOS, PAD
 
-NOTHING = float("-inf")  # the log-probability of a place that no hypothesis takes
+NOTHING = float("-inf")  # the log-probability of a place without a hypothesis
 
 
 class StepModel(Protocol):
-    """What decoding needs of a model; `model.Transformer` is one.
+    """The methods of a model that decoding calls; `model.Transformer` has them.
 
-    The cache is a nest of tensors: all that the model remembers of the source and of
-    the pieces so far.
+    The cache is a nest of tensors: all that the model keeps of the source and of the
+    tokens so far.
     """
 
     def encode(self, source: tf.Tensor) -> tf.Tensor:
@@ -72,12 +74,12 @@ class StepModel(Protocol):
         """Returns the cache before the first step."""
 
     def cache_shapes(self, cache: Nest) -> Nest:
-        """Returns the shapes that hold for the cache at every step, None if varying."""
+        """Returns the shapes that hold for the cache at every step."""
 
     def decode_step(
         self, ids: tf.Tensor, position: tf.Tensor, cache: Nest
     ) -> tuple[tf.Tensor, Nest]:
-        """Returns logits [B, K, V] after the pieces [B, K] of the previous step."""
+        """Returns logits [B, K, V] after the tokens [B, K] of the previous step."""
 
     def reorder_cache(self, cache: Nest, parents: tf.Tensor) -> Nest:
         """Returns the cache in which beam k continues beam `parents[b, k]`."""
@@ -86,13 +88,14 @@ class StepModel(Protocol):
 class Hypotheses(NamedTuple):
     """The results of a search, best first.
 
-    Where there are fewer than n, places are left over: no ids, length 0, score -inf.
+    Where there are fewer than n hypotheses, the other places have no ids, length 0 and
+    score -inf.
 
     Attributes:
         ids: [B, n, T] int32, ending in EOS unless cut off, then padded with PAD.
         scores: [B, n] float32, log_probs / penalty.
-        log_probs: [B, n] float32, the sum over the pieces.
-        lengths: [B, n] int32, EOS included.
+        log_probs: [B, n] float32, summed over the tokens.
+        lengths: [B, n] int32, the numbers of tokens, EOS included.
     """
 
     ids: tf.Tensor
@@ -102,12 +105,12 @@ class Hypotheses(NamedTuple):
 
 
 class _Beams(NamedTuple):
-    """A set of hypotheses of each sentence, best first.
+    """A set of hypotheses for each sentence, best first.
 
     Attributes:
-        ids: [B, K, 1 + steps]; the first is PAD, which stands for the start.
-        log_probs: [B, K]; -inf where no hypothesis takes the place.
-        lengths: [B, K], the start not counted.
+        ids: [B, K, 1 + steps]; the first is PAD, the decoder's first input.
+        log_probs: [B, K]; -inf marks a place without a hypothesis.
+        lengths: [B, K], the numbers of tokens without the first PAD.
     """
 
     ids: tf.Tensor
@@ -116,14 +119,14 @@ class _Beams(NamedTuple):
 
 
 class _State(NamedTuple):
-    """What the loop carries from one step to the next.
+    """The loop variables.
 
     Attributes:
-        position: scalar, the number of steps made.
+        position: scalar, the number of steps done.
         done: [B], whether a sentence is frozen.
-        alive: hypotheses to be continued.
-        finished: hypotheses that have ended.
-        cache: the model's, in the order of `alive`.
+        alive: the hypotheses to be continued.
+        finished: the hypotheses that end in EOS.
+        cache: the model's cache, in the order of `alive`.
         constraint: the constraint's state, in the order of `alive`.
     """
 
@@ -141,11 +144,12 @@ def length_penalty(length: tf.Tensor, alpha: float | tf.Tensor) -> tf.Tensor:
 
 
 def loop_shapes(model: StepModel, state: Nest) -> Nest:
-    """Returns the shape invariants of a decoding loop, which any batch may enter.
+    """Returns the shape invariants of a decoding loop, valid for any batch.
 
     Args:
         model: the model.
-        state: a NamedTuple of nested tensors, whose field `cache` is the model's.
+        state: the loop variables, a NamedTuple of nested tensors, whose field `cache`
+            is the model's.
     """
     ranks = tf.nest.map_structure(
         lambda x: tf.TensorShape([None] * x.shape.rank), state
@@ -168,19 +172,19 @@ def beam_search(
     n_best: int | tf.Tensor = 1,
     constraint: Constraint | None = None,
 ) -> Hypotheses:
-    """Finds the n best target sequences of each sentence; see the module.
+    """Finds the n best target sequences for each sentence; see the module's docstring.
 
-    Runs in a graph or eagerly. Beam size, alpha and n may be tensors: one traced
+    It runs in a graph or eagerly. Beam size, alpha and n may be tensors: one traced
     function serves them all.
 
     Args:
         model: the model.
-        source: [B, S] int32, padded with PAD.
-        beam_size: K; 1 is greedy search.
+        source: ids [B, S] int32, padded with PAD.
+        beam_size: number of hypotheses that the search keeps (K); 1 is greedy search.
         alpha: exponent of the length penalty.
-        max_length: [B] int32, most pieces of each output, EOS included. At 0 the
-            output is the empty sequence, with score 0.
-        n_best: how many hypotheses to return, at most K.
+        max_length: [B] int32, the largest number of tokens in each output, EOS
+            included. At 0 the output is the empty sequence, with score 0.
+        n_best: number of hypotheses to return, at most K.
         constraint: restricts what may be generated.
     """
     beam_size = tf.convert_to_tensor(beam_size, tf.int32)
@@ -234,8 +238,8 @@ def _start(
 ) -> _State:
     """Returns the state before the first step: one empty hypothesis is alive.
 
-    The other places are taken by nothing. Were all K the empty hypothesis, the first
-    step would fill the beam with K copies of the best piece.
+    The other K - 1 places are empty. If all K held the empty hypothesis, the first step
+    would fill the beam with K copies of the best token.
     """
     shape = tf.stack([tf.shape(source)[0], beam_size])
     nothing = _Beams(
@@ -257,18 +261,18 @@ def _start(
 def _candidates(
     alive: _Beams, logits: tf.Tensor, allowed: tf.Tensor
 ) -> tuple[tf.Tensor, _Beams]:
-    """Extends the alive hypotheses by one piece.
+    """Extends the alive hypotheses by one token.
 
-    The 2K best of all K * V are among the 2K best of each beam, so these are found
-    first: more and shorter rows to search.
+    The 2K best of all K * V continuations are among the 2K best of each beam. So the
+    latter are found first, by a search in shorter rows.
 
     Args:
-        alive: K hypotheses of each sentence.
-        logits: [B, K, V], of their next pieces.
+        alive: K hypotheses for each sentence.
+        logits: [B, K, V], the logits of their next tokens.
         allowed: boolean, broadcasts to [B, K, V].
 
     Returns:
-        The beam that each of the 2K candidates continues, [B, 2K], and the candidates.
+        The beam [B, 2K] that each of the 2K candidates continues, and the candidates.
     """
     beam_size, vocab_size = tf.unstack(tf.shape(logits)[1:])
     count = tf.where(beam_size == 1, 1, 2 * beam_size)
@@ -292,13 +296,13 @@ def _candidates(
 
 
 def _next_alive(candidates: _Beams, beam_size: tf.Tensor) -> tuple[_Beams, tf.Tensor]:
-    """Returns the K best candidates that go on, and their numbers among them."""
+    """Returns the K best candidates that do not end in EOS, and their indices."""
     going_on = _only(candidates, candidates.ids[:, :, -1] != EOS)
     return _best(going_on, going_on.log_probs, beam_size)
 
 
 def _next_finished(finished: _Beams, candidates: _Beams, alpha: tf.Tensor) -> _Beams:
-    """Returns the K best of those that had finished and those that now do."""
+    """Returns the K best of the finished hypotheses and the newly finished ones."""
     ended = _only(candidates, candidates.ids[:, :, -1] == EOS)
     both = _concat(_lengthen(finished), ended)
     beams, _ = _best(both, _scores(both, alpha), tf.shape(finished.log_probs)[1])
@@ -313,9 +317,9 @@ def _cannot_improve(
     alpha: tf.Tensor,
     n_best: tf.Tensor,
 ) -> tf.Tensor:
-    """Returns [B]: no continuation of an alive hypothesis can be among the n best.
+    """Returns whether no alive hypothesis can get among the n best, [B].
 
-    Holds, too, when nothing is alive: both sides may then be -inf.
+    This also holds when none is alive: both sides may then be -inf.
     """
     largest_penalty = tf.maximum(
         length_penalty(position + 1, alpha), length_penalty(max_length, alpha)
@@ -325,7 +329,7 @@ def _cannot_improve(
 
 
 def _ranked(state: _State, alpha: tf.Tensor, n_best: tf.Tensor) -> Hypotheses:
-    """Returns the n best: the finished, then the alive, then places left over."""
+    """Returns the n best: finished ones, then alive ones, then empty places."""
     both = _concat(state.finished, state.alive)
     is_taken = tf.cast(both.log_probs > NOTHING, tf.float32)
     # Both sets are in order, and top_k keeps the order of equals.
@@ -340,24 +344,24 @@ def _ranked(state: _State, alpha: tf.Tensor, n_best: tf.Tensor) -> Hypotheses:
 
 
 def _scores(beams: _Beams, alpha: tf.Tensor) -> tf.Tensor:
-    """Returns [B, K]: log-probabilities over length penalties."""
+    """Returns the log-probabilities over the length penalties, [B, K]."""
     return beams.log_probs / length_penalty(beams.lengths, alpha)
 
 
 def _only(beams: _Beams, condition: tf.Tensor) -> _Beams:
-    """Returns the hypotheses where the condition [B, K] holds, else nothing."""
+    """Returns the hypotheses, with those removed where the condition [B, K] fails."""
     return beams._replace(log_probs=tf.where(condition, beams.log_probs, NOTHING))
 
 
 def _best(beams: _Beams, keys: tf.Tensor, count: tf.Tensor) -> tuple[_Beams, tf.Tensor]:
-    """Returns the hypotheses with the largest keys, in order, and their numbers."""
+    """Returns the hypotheses with the largest keys, in order, and their indices."""
     best = tf.math.top_k(keys, count).indices
     return _gather(beams, best), best
 
 
-def _gather(beams: _Beams, numbers: tf.Tensor) -> _Beams:
-    """Returns the hypotheses of these numbers, [B, any]."""
-    return tf.nest.map_structure(lambda x: tf.gather(x, numbers, batch_dims=1), beams)
+def _gather(beams: _Beams, indices: tf.Tensor) -> _Beams:
+    """Returns the hypotheses at the given indices [B, any]."""
+    return tf.nest.map_structure(lambda x: tf.gather(x, indices, batch_dims=1), beams)
 
 
 def _concat(first: _Beams, second: _Beams) -> _Beams:
@@ -366,12 +370,12 @@ def _concat(first: _Beams, second: _Beams) -> _Beams:
 
 
 def _lengthen(beams: _Beams) -> _Beams:
-    """Returns the same hypotheses with a column of PAD more."""
+    """Returns the same hypotheses with one more column of PAD."""
     return beams._replace(ids=tf.pad(beams.ids, [[0, 0], [0, 0], [0, 1]]))
 
 
 def _where(condition: tf.Tensor, first: _Beams, second: _Beams) -> _Beams:
-    """Returns the first set for sentences where the condition [B] holds."""
+    """Returns the first set where the condition [B] holds, elsewhere the second."""
     return tf.nest.map_structure(
         lambda x, y: tf.where(
             tf.reshape(condition, [-1] + [1] * (x.shape.rank - 1)), x, y

@@ -1,8 +1,8 @@
-"""How to decode: one record of options, the same for every way in.
+"""The decoding options, the same for Python, the command line and exports.
 
-An option is one field here, and what uses it. The flags of the command line, the inputs
-of the compiled decoding function and of a SavedModel, and what the curve of a run
-depends on follow from the field.
+Each option is a field of `DecodingOptions`. Its metadata determine its flag, whether it
+is an input of the compiled decoding function and of a SavedModel, and whether the
+metrics of a checkpoint depend on it.
 """
 
 import dataclasses
@@ -27,18 +27,19 @@ def _option(
     changes_metrics: bool = False,
     of_sampling: bool = False,
 ) -> Any:
-    """Returns the dataclass field of an option.
+    """Returns the dataclass field for an option.
 
     Args:
-        default: its value unless it is given.
-        meaning: what it is, for `--help`.
-        least: the smallest value that is possible.
-        from_problem: whether the default is a field of the problem.
-        is_tensor: whether it is an input of the compiled decoding function, so that
-            another value needs no new trace.
-        is_served: whether it is an input of a SavedModel's signature `translate`, too.
-        changes_metrics: whether the metrics of a checkpoint depend on it.
-        of_sampling: whether it has an effect only with `sampling`.
+        default: the default value.
+        meaning: the help text for `--help`.
+        least: the smallest possible value.
+        from_problem: whether the problem has a field of this name with the default.
+        is_tensor: whether the option is an input of the compiled decoding function, so
+            that another value needs no new trace.
+        is_served: whether the option is also an input of a SavedModel's signature
+            `translate`.
+        changes_metrics: whether the metrics of a checkpoint depend on the option.
+        of_sampling: whether the option has an effect only with `sampling`.
     """
     about = {**locals()}
     del about["default"]
@@ -50,7 +51,7 @@ Use = Literal["is_tensor", "is_served", "changes_metrics", "of_sampling"]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class DecodingOptions:
-    """How to decode. Impossible values raise `UserError` at construction."""
+    """The decoding options. Impossible values raise `UserError` at construction."""
 
     beam_size: int = _option(
         4,
@@ -71,48 +72,48 @@ class DecodingOptions:
     )
     extra_length: int = _option(
         50,
-        "how many tokens an output may have more than its input",
+        "how many more tokens than its input an output may have",
         from_problem=True,
         least=0,
         changes_metrics=True,
     )
     n_best: int = _option(
         1,
-        "how many outputs to return for each input",
+        "number of outputs to return for each input",
         least=1,
         is_tensor=True,
         is_served=True,
     )
     min_length: int = _option(
         0,
-        "how many tokens an output has at least, EOS not counted",
+        "the least number of tokens in an output, EOS not counted",
         least=0,
         is_tensor=True,
         changes_metrics=True,
     )
     max_source_length: int = _option(
         1024,
-        "inputs of more tokens are cut there, with a warning, since time and memory "
-        "grow with the square of the length",
+        "longer inputs are truncated to this number of tokens, with a warning; time "
+        "and memory grow with the square of the length",
         least=1,
         changes_metrics=True,
     )
     batch_tokens: int = _option(
         2048,
-        "source tokens in a batch, padding included; memory is in proportion to it "
-        "times the beam size",
+        "source tokens in a batch, padding included; the memory in use is proportional "
+        "to it times the beam size",
         least=1,
     )
     constraint: "str | Constraint" = _option(  # noqa: RUF009  it makes a field
         "none",
-        "what the search may find: the name of the problem's constraint, or none",
+        "restricts the outputs: the name of the problem's constraint, or none",
         from_problem=True,
         changes_metrics=True,
     )
     raw: bool = _option(
         False,
-        "inputs are raw text, which the problem splits into words; without it they are "
-        "prepared as the training data are",
+        "inputs are raw text, which the problem splits into words; otherwise they look "
+        "as the training data do",
     )
     sampling: bool = _option(
         False, "draw outputs at random instead of searching for the best"
@@ -122,20 +123,20 @@ class DecodingOptions:
     )
     top_k: int = _option(
         0,
-        "draw among the k likeliest tokens only; 0: among all",
+        "draw only among the k most likely tokens; 0: among all",
         least=0,
         is_tensor=True,
         of_sampling=True,
     )
     top_p: float = _option(
         1.0,
-        "draw among the likeliest tokens of this total probability only",
+        "draw only among the fewest most likely tokens of this total probability",
         is_tensor=True,
         of_sampling=True,
     )
     seed: int = _option(
         0,
-        "an input at the same place in the list has the same samples",
+        "seed of the samples, which also depend on an input's place in the list",
         least=0,
         of_sampling=True,
     )
@@ -159,19 +160,19 @@ class DecodingOptions:
 
     @classmethod
     def of(cls, problem: Problem) -> Self:
-        """Returns the options with which a problem is decoded by default."""
+        """Returns a problem's default options."""
         names = [f.name for f in dataclasses.fields(cls) if f.metadata["from_problem"]]
         values = {name: getattr(problem, name) for name in names}
         return cls(**values | {"constraint": constraint_name(problem)})
 
     @classmethod
     def names(cls, use: Use) -> list[str]:
-        """Returns the names of the options that are used in this way."""
+        """Returns the names of the options whose metadata `use` is true."""
         return [f.name for f in dataclasses.fields(cls) if f.metadata[use]]
 
     @classmethod
     def dtypes(cls, use: Use) -> dict[str, str]:
-        """Returns names and dtypes of the options that are used as such tensors."""
+        """Returns the names and dtypes of the options whose metadata `use` is true."""
         kinds = {f.name: f.type for f in dataclasses.fields(cls)}
         return {
             name: "int32" if kinds[name] is int else "float32"
@@ -180,5 +181,5 @@ class DecodingOptions:
 
 
 def constraint_name(problem: Problem) -> str:
-    """Returns what `--constraint` calls the constraint of a problem."""
+    """Returns the name of a problem's constraint, as `--constraint` takes it."""
     return problem.constraint.__name__ if problem.constraint else "none"

@@ -1,4 +1,4 @@
-"""Sampling: target sequences drawn from the model's distribution, piece by piece."""
+"""Sampling: target sequences drawn from the model's distribution, token by token."""
 
 from typing import NamedTuple
 
@@ -17,15 +17,15 @@ from t2t_keras.text.tokenizer import EOS, PAD
 
 
 class _State(NamedTuple):
-    """What the loop carries: for each sentence, K samples in the making.
+    """The loop variables: K unfinished samples for each sentence.
 
     Attributes:
-        position: scalar, the number of steps made.
-        ids: [B, K, 1 + position]; the first is PAD, which stands for the start.
-        log_probs: [B, K], of the pieces so far, by the model as it is.
-        lengths: [B, K], the start not counted.
+        position: scalar, the number of steps done.
+        ids: [B, K, 1 + position]; the first is PAD, the decoder's first input.
+        log_probs: [B, K], summed over the tokens so far, before temperature.
+        lengths: [B, K], the numbers of tokens without the first PAD.
         done: [B, K], whether a sample has ended.
-        cache: the model's.
+        cache: the model's cache.
         constraint: the constraint's state.
     """
 
@@ -51,26 +51,28 @@ def sample(
     alpha: float | tf.Tensor = 0.0,
     constraint: Constraint | None = None,
 ) -> Hypotheses:
-    """Draws target sequences at random, the same ones for the same seeds.
+    """Draws target sequences at random; equal seeds give equal samples.
 
     Every sentence has its own seed, so its samples are the same in any batch.
 
     Args:
         model: the model.
-        source: [B, S] int32, padded with PAD.
+        source: ids [B, S] int32, padded with PAD.
         seeds: [B, 2] int32.
-        max_length: [B] int32, most pieces of each sample, EOS included.
-        num_samples: K, how many to draw for each sentence, independently.
-        temperature: divides the logits; below 1 likely pieces become likelier.
-        top_k: draw among the k likeliest pieces only; 0: among all.
-        top_p: draw among the fewest likeliest pieces that together have this
+        max_length: [B] int32, the largest number of tokens in each sample, EOS
+            included.
+        num_samples: number K of independent samples for each sentence.
+        temperature: divides the logits; below 1, likely tokens become more likely.
+        top_k: draw only among the k most likely tokens; 0: among all.
+        top_p: draw only among the fewest most likely tokens that together have this
             probability (after temperature and top_k); 1: among all.
-        alpha: of the length penalty in the scores; it does not change what is drawn.
+        alpha: exponent of the length penalty in the scores; the samples do not depend
+            on it.
         constraint: restricts what may be generated.
 
     Returns:
-        K samples of each sentence in the order they were drawn, not sorted. Their
-        log-probabilities are the model's own, before temperature, top_k and top_p.
+        K samples for each sentence in the order in which they were drawn. Their
+        log-probabilities are the model's, before temperature, top_k and top_p.
     """
     num_samples = tf.convert_to_tensor(num_samples, tf.int32)
     constraint = constraint or AllOf()
@@ -89,27 +91,27 @@ def sample(
             constraint.mask(state.constraint, state.position),
             tf.range(tf.shape(logits)[2]) != PAD,
         )
-        pieces = _draw(
+        tokens = _draw(
             tf.where(allowed, logits, NOTHING) / temperature,
             uniform[:, :, state.position],
             top_k,
             top_p,
         )
         log_probs = tf.where(allowed, tf.nn.log_softmax(logits), NOTHING)
-        log_probs = tf.gather(log_probs, pieces, axis=2, batch_dims=2)
-        pieces = tf.where(state.done, PAD, pieces)
+        log_probs = tf.gather(log_probs, tokens, axis=2, batch_dims=2)
+        tokens = tf.where(state.done, PAD, tokens)
         position = state.position + 1
         new = _State(
             position=position,
-            ids=tf.concat([state.ids, pieces[:, :, None]], axis=2),
+            ids=tf.concat([state.ids, tokens[:, :, None]], axis=2),
             log_probs=state.log_probs + tf.where(state.done, 0.0, log_probs),
             lengths=tf.where(state.done, state.lengths, position),
             done=state.done
-            | (pieces == EOS)
+            | (tokens == EOS)
             | (position >= max_length[:, None])
-            | (log_probs == NOTHING),  # the constraint left no piece
+            | (log_probs == NOTHING),  # the constraint excludes all tokens
             cache=cache,
-            constraint=constraint.advance(state.constraint, each, pieces),
+            constraint=constraint.advance(state.constraint, each, tokens),
         )
         return (new,)
 
@@ -136,7 +138,7 @@ def sample(
 
 
 def _uniform(seeds: tf.Tensor, num_samples: tf.Tensor, steps: tf.Tensor) -> tf.Tensor:
-    """Returns [B, K, steps] random numbers in [0, 1); more steps change no earlier."""
+    """Returns random numbers [B, K, steps] in [0, 1); `steps` only adds later ones."""
     by_step = tf.map_fn(
         lambda seed: tf.random.stateless_uniform([steps, num_samples], seed),
         seeds,
@@ -151,16 +153,16 @@ def _draw(
     top_k: int | tf.Tensor,
     top_p: float | tf.Tensor,
 ) -> tf.Tensor:
-    """Draws a piece for each sample by inverting the cumulative distribution.
+    """Draws a token for each sample by inverting the cumulative distribution.
 
     Args:
-        logits: [B, K, V], -inf where a piece is not allowed.
+        logits: [B, K, V], -inf where a token is not allowed.
         uniform: [B, K], random numbers in [0, 1).
         top_k: see `sample`.
         top_p: see `sample`.
 
     Returns:
-        [B, K] pieces.
+        The tokens [B, K].
     """
     vocab_size = tf.shape(logits)[2]
 
@@ -172,13 +174,13 @@ def _draw(
     def as_they_are() -> tuple[tf.Tensor, tf.Tensor]:
         return logits, tf.broadcast_to(tf.range(vocab_size), tf.shape(logits))
 
-    # Sorting a vocabulary takes longer than all the rest.
+    # Sort only if necessary: sorting the vocabulary takes longer than all the rest.
     is_cut = tf.logical_or(top_k > 0, top_p < 1.0)
-    values, pieces = tf.cond(is_cut, best_first, as_they_are)
+    values, tokens = tf.cond(is_cut, best_first, as_they_are)
     probs = tf.nn.softmax(values)
     before = tf.cumsum(probs, axis=2, exclusive=True)
     in_nucleus = tf.logical_or(before < top_p, top_p >= 1.0)
     mass = tf.cumsum(tf.where(in_nucleus, probs, 0.0), axis=2)
     passed = mass <= uniform[:, :, None] * mass[:, :, -1:]
     choice = tf.reduce_sum(tf.cast(passed, tf.int32), axis=2)
-    return tf.gather(pieces, choice, axis=2, batch_dims=2)
+    return tf.gather(tokens, choice, axis=2, batch_dims=2)

@@ -1,4 +1,4 @@
-"""Teacher forcing: how probable a model finds given targets."""
+"""Scoring: the log-probabilities of given targets, by teacher forcing."""
 
 from typing import NamedTuple
 
@@ -9,11 +9,11 @@ from t2t_keras.text.tokenizer import PAD
 
 
 class TargetScores(NamedTuple):
-    """What a model thinks of target sequences.
+    """The log-probabilities of a batch of targets.
 
     Attributes:
-        log_probs: [B] float32, of all pieces, each given those before.
-        lengths: [B] int32, number of pieces.
+        log_probs: [B] float32, summed over the tokens, each given the earlier ones.
+        lengths: [B] int32, the numbers of tokens.
     """
 
     log_probs: tf.Tensor
@@ -21,11 +21,11 @@ class TargetScores(NamedTuple):
 
 
 class Score(NamedTuple):
-    """What a model thinks of one target.
+    """The log-probability of one target.
 
     Attributes:
-        log_prob: of the whole target, EOS included.
-        tokens: number of pieces, EOS included.
+        log_prob: the log-probability of the whole target, EOS included.
+        tokens: the number of tokens, EOS included.
     """
 
     log_prob: float
@@ -42,11 +42,11 @@ def score_targets(
         source: ids [B, S], padded with PAD.
         target: ids [B, T], padded with PAD; EOS counts where it is given.
     """
-    is_piece = target != PAD
+    is_token = target != PAD
     log_probs = tf.nn.log_softmax(model(source, target))
     chosen = tf.gather(log_probs, target, axis=2, batch_dims=2)
-    chosen = tf.where(is_piece, chosen, 0.0)
+    chosen = tf.where(is_token, chosen, 0.0)
     return TargetScores(
         log_probs=tf.reduce_sum(chosen, axis=1),
-        lengths=tf.reduce_sum(tf.cast(is_piece, tf.int32), axis=1),
+        lengths=tf.reduce_sum(tf.cast(is_token, tf.int32), axis=1),
     )

@@ -1,4 +1,4 @@
-"""What a model's heads look at in one sentence and its translation."""
+"""The attention weights of a model for one sentence and its translation."""
 
 from typing import NamedTuple
 
@@ -10,12 +10,12 @@ from t2t_keras.errors import UserError
 
 
 class SentenceAttention(NamedTuple):
-    """The attention weights of one pair, with its pieces; see `AttentionMaps`.
+    """The attention weights of one pair, with its tokens; see `AttentionMaps`.
 
     Attributes:
-        source: S pieces, EOS last.
-        target: T pieces; row t of the weights predicts piece t.
-        encoder: float32 [L, H, S, S]
+        source: the S source tokens, EOS last.
+        target: the T target tokens; row t of the weights predicts token t.
+        encoder: float32 [L, H, S, S], for L layers.
         decoder: float32 [L, H, T, T]
         cross: float32 [L, H, T, S]
     """
@@ -33,7 +33,7 @@ def sentence_attention(
     """Returns all attention weights of a model for one pair.
 
     Args:
-        translator: model and tokenizers.
+        translator: the model with its tokenizers.
         source: a text.
         target: its translation; None: the model's own.
 

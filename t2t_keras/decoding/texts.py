@@ -1,4 +1,4 @@
-"""The lists of texts that callers pass."""
+"""Checks of the texts that callers pass."""
 
 from collections.abc import Iterable
 
@@ -6,14 +6,14 @@ from t2t_keras.errors import UserError
 
 
 def checked_texts(texts: Iterable[str], name: str = "texts") -> list[str]:
-    """Returns the texts as a list.
+    """Checks texts and returns them as a list.
 
     Args:
-        texts: what a caller passed.
-        name: of the argument.
+        texts: the argument to check.
+        name: the argument's name, for error messages.
 
     Raises:
-        UserError: they are one string or no sequence, or an element is not a string.
+        UserError: `texts` is one string or not iterable, or an element is not a string.
     """
     if isinstance(texts, str | bytes):
         raise UserError(
@@ -33,5 +33,5 @@ def checked_texts(texts: Iterable[str], name: str = "texts") -> list[str]:
 
 
 def is_blank(text: str) -> bool:
-    """Returns whether a text is nothing but white space."""
+    """Returns whether a text has only white space, or nothing."""
     return not text.strip()

@@ -1,4 +1,4 @@
-"""The k largest of a long row, without looking at most of the row twice."""
+"""A faster `top_k` for long rows."""
 
 import tensorflow as tf
 
@@ -7,19 +7,19 @@ _LEAST = float("-inf")
 
 
 def top_k(values: tf.Tensor, k: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Returns the k largest values of each row, in order, and their places.
+    """Returns the k largest values of each row, in order, and their indices.
 
-    The k largest are in at most k blocks of the row, and these are among the k blocks
-    with the largest maxima. So it is enough to find these, and to search them: half the
-    time of `tf.math.top_k` for 8,000 values on a CPU and a quarter for 32,000. As
-    there, the first of equals comes first.
+    The row is divided into blocks. The k largest values are in the k blocks with the
+    largest maxima, so only these blocks are searched. On a CPU this takes half the time
+    of `tf.math.top_k` for 8,000 values, and a quarter for 32,000. Of equal values the
+    first comes first, as in `tf.math.top_k`.
 
     Args:
         values: [B, K, V], float.
         k: scalar, at most V.
 
     Returns:
-        [B, K, k] values and int32 places.
+        The values [B, K, k] and their int32 indices [B, K, k].
     """
     batch, beams, size = tf.unstack(tf.shape(values))
     rows = tf.reshape(values, [batch * beams, size])

@@ -1,4 +1,4 @@
-"""Translator: a list of texts in, their translations out."""
+"""Translator: maps a list of texts to their translations."""
 
 import dataclasses
 import logging
@@ -38,11 +38,11 @@ class Hypothesis(NamedTuple):
     """One output.
 
     Attributes:
-        text: one line, as the problem's text form has it.
-        score: log-probability over length penalty.
-        log_prob: log-probability.
-        ids: the tokens; the last is EOS unless the output reached its limit.
-        is_repaired: whether the text form had to repair what the model wrote.
+        text: the output as the problem's text form writes it, in one line.
+        score: the log-probability over the length penalty.
+        log_prob: the log-probability.
+        ids: the token ids; the last is EOS unless the output reached its limit.
+        is_repaired: whether the text form had to repair the model's output.
     """
 
     text: str
@@ -58,23 +58,22 @@ class Hypothesis(NamedTuple):
 
 
 class Translator:
-    """A model between its tokenizers.
+    """A model with its tokenizers.
 
         translator = Translator(problem, model, tokenizer, tokenizer)
         translator.translate(["A house.", "A dog runs."])
         translator.n_best(["A house."], 4, alpha=1.0)
 
-    Any option of `DecodingOptions` may be given to any call; the problem's are the
-    defaults. The inputs are sorted by length into batches; this changes neither the
-    order of the outputs nor, but for rounding, the outputs.
+    Every call takes the options of `DecodingOptions`, whose defaults come from the
+    problem. The inputs are sorted by length into batches; this changes neither the
+    order of the outputs nor, except for rounding, the outputs themselves.
 
-    A blank input (nothing but white space) has the empty output, with score 0. An
-    output is one line: a line break in it becomes a space.
-
-    What inputs and outputs look like is for the problem's text form to say.
+    A blank input (only white space) has the empty output, with score 0. An output is
+    one line: line breaks in it become spaces. The problem's text form determines what
+    inputs and outputs look like.
 
     Attributes:
-        options: the defaults of every call.
+        options: the default options of every call.
     """
 
     def __init__(
@@ -100,7 +99,7 @@ class Translator:
         prefixes: Sequence[str] | None = None,
         **options: Any,
     ) -> list[str]:
-        """Returns the best output of each text; arguments as in `n_best`."""
+        """Returns the best output for each text; arguments are those of `n_best`."""
         return [best[0].text for best in self.n_best(texts, None, prefixes, **options)]
 
     def n_best(
@@ -113,18 +112,19 @@ class Translator:
         advance: Callable[[int], None] | None = None,
         **options: Any,
     ) -> list[list[Hypothesis]]:
-        """Returns the n best outputs of each text, best first; or n samples, as drawn.
+        """Returns the n best outputs for each text, best first; or n samples, as drawn.
 
-        Outputs that reached their limit without EOS come after all that did not. There
-        are fewer than n where a constraint or a short limit leaves fewer, but never
-        none: if nothing is possible, the output is empty and its score -inf.
+        Outputs that reached their limit without EOS come after all that end in EOS. A
+        constraint or a short limit may leave fewer than n outputs, but there is always
+        one: if no output is possible, it is empty and its score is -inf.
 
         Args:
             texts: the inputs.
             n: the option `n_best`.
-            prefixes: for each input, what its output has to begin with; may be "".
-            before: how many inputs came before these, for their numbers in warnings.
-            advance: called after each batch with the number of inputs it had.
+            prefixes: the text that each output has to begin with; may be "".
+            before: number of inputs in earlier calls, added to the input numbers in
+                warnings.
+            advance: called after each batch with the number of its inputs.
             **options: see `DecodingOptions`.
 
         Raises:
@@ -158,12 +158,12 @@ class Translator:
         advance: Callable[[int], None] | None = None,
         **options: Any,
     ) -> list[list[Hypothesis]]:
-        """Returns the outputs of sources that are encoded already, as `n_best` does.
+        """Does what `n_best` does, for sources that are encoded already.
 
         Args:
-            ids: of each source, EOS last.
-            texts: the same sources as texts, for text form and constraint.
-            prefixes: for each source, the ids that its output has to begin with.
+            ids: the ids of each source, EOS last.
+            texts: the same sources as texts, which text form and constraint need.
+            prefixes: the ids that each output has to begin with.
             before: see `n_best`.
             advance: see `n_best`.
             **options: see `DecodingOptions`.
@@ -191,9 +191,9 @@ class Translator:
     def score(
         self, sources: Sequence[str], targets: Sequence[str], **options: Any
     ) -> list[Score]:
-        """Returns how probable the model finds each target, given its source.
+        """Returns the log-probability of each target, given its source.
 
-        The targets are such as `translate` returns.
+        The targets have the form of the texts that `translate` returns.
 
         Raises:
             UserError: sources or targets are not lists of strings, or not of equal
@@ -228,7 +228,7 @@ class Translator:
         return results
 
     def choose(self, **options: Any) -> DecodingOptions:
-        """Returns the defaults with some options changed.
+        """Returns the default options with the given changes.
 
         Raises:
             UserError: a value is impossible or does not suit the problem.
@@ -250,16 +250,16 @@ class Translator:
         max_length: tf.Tensor,
         min_length: int | tf.Tensor,
     ) -> tuple[tf.Tensor, list[Constraint]]:
-        """Returns what the options allow an output to be, in a graph.
+        """Returns the limits and constraints of the outputs, in the graph.
 
         Args:
             options: the options.
-            texts: [B] strings, the sources as the text form has them.
-            max_length: [B] int32, most tokens of each output.
-            min_length: the option; may be a tensor.
+            texts: [B] strings, the sources as the text form writes them.
+            max_length: [B] int32, the largest number of tokens in each output.
+            min_length: the option `min_length`; may be a tensor.
 
         Returns:
-            The maximum lengths, raised where nothing allowed would be short enough,
+            The maximum lengths, raised where no allowed output would be short enough,
             and the constraints.
         """
         constraints: list[Constraint] = [
@@ -273,11 +273,11 @@ class Translator:
         return max_length, constraints
 
     def _batch_constraint(self, name: str) -> BatchConstraint | None:
-        """Returns the problem's constraint, made for the target's tokenizer.
+        """Returns the problem's constraint for the target tokenizer.
 
         Raises:
-            UserError: the problem has none of that name, or the tokenizer does not
-                suit it.
+            UserError: the problem has no constraint of that name, or the constraint
+                cannot be used with the tokenizer.
         """
         if name == "none":
             return None
@@ -299,7 +299,7 @@ class Translator:
         before: int,
         options: DecodingOptions,
     ) -> list[Sequence[int]]:
-        """Returns the ids of each source, cut where there are too many."""
+        """Truncates the ids of each source to `max_source_length`, with a warning."""
         most = options.max_source_length
         for number, ids in zip(numbers, sources, strict=True):
             if len(ids) > most:
@@ -320,7 +320,7 @@ class Translator:
         numbers: list[int],
         options: DecodingOptions,
     ) -> Hypotheses:
-        """Runs one batch; returns arrays."""
+        """Decodes one batch; returns NumPy arrays."""
         forced = prefixes or [()] * len(sources)
         limits = [
             max(len(source) + options.extra_length, len(prefix) + 1, 1)
@@ -348,7 +348,7 @@ class Translator:
     def _outputs(
         self, source: str, hypotheses: Hypotheses, row: int
     ) -> list[Hypothesis]:
-        """Returns the outputs for one input."""
+        """Returns the outputs for the input in one row of the batch."""
         outputs: list[Hypothesis] = []
         for ids, score, log_prob, length in zip(
             *(array[row] for array in hypotheses), strict=True
@@ -363,13 +363,13 @@ class Translator:
         return outputs
 
     def _graph(self, key: Hashable, build: Callable[[], _Graph]) -> _Graph:
-        """Returns the function under the key, traced at its first call."""
+        """Returns the compiled function for the key, which `build` makes once."""
         if key not in self._graphs:
             self._graphs[key] = build()
         return self._graphs[key]
 
     def _build_decoding(self, options: DecodingOptions, has_prefixes: bool) -> _Graph:
-        """Returns the function that decodes a batch; numbers and shapes may vary."""
+        """Returns the compiled function that decodes a batch of any shape."""
         batch_spec = {
             "source": tf.TensorSpec([None, None], tf.int32),
             "texts": tf.TensorSpec([None], tf.string),
@@ -418,7 +418,7 @@ class Translator:
         return decode
 
     def _build_scoring(self) -> _Graph:
-        """Returns the function that scores a batch of pairs."""
+        """Returns the compiled function that scores a batch of pairs."""
         ids = tf.TensorSpec([None, None], tf.int32)
         return tf.function(
             lambda source, target: score_targets(self.model, source, target),

@@ -1,6 +1,6 @@
-"""How good a model is on held-out data.
+"""Evaluation of a model on held-out data.
 
-`evaluator` computes the loss on a split and decodes and scores it, for one checkpoint;
-`validation` does so again and again during training and keeps the best checkpoint;
-`follow` does so for every checkpoint of a run, as training goes on or afterwards.
+`evaluator` computes the loss of one checkpoint on a split, and decodes and scores it;
+`validation` does so at intervals during training and keeps the best checkpoint;
+`follow` does so for every checkpoint of a run, during training or afterwards.
 """

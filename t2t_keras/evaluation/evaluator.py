@@ -1,4 +1,4 @@
-"""Evaluation on a split of the data: loss by teacher forcing, and real decoding."""
+"""The evaluator: loss by teacher forcing, and metrics of decoded outputs."""
 
 import dataclasses
 import math
@@ -25,7 +25,7 @@ from t2t_keras.runs.run_dir import RunDirectory
 
 @dataclasses.dataclass(frozen=True)
 class HeldOutLoss:
-    """Means over all target tokens, EOS included."""
+    """The loss on held-out data, a mean over all target tokens, EOS included."""
 
     loss: float  # negative log-likelihood in nats, without label smoothing
     accuracy: float  # share of tokens that have the highest logit
@@ -36,7 +36,7 @@ class HeldOutLoss:
         return math.exp(min(self.loss, 700.0))
 
     def to_dict(self) -> dict[str, float]:
-        """Returns all three by name."""
+        """Returns loss, perplexity and accuracy by name."""
         return {
             "loss": self.loss,
             "perplexity": self.perplexity,
@@ -45,14 +45,14 @@ class HeldOutLoss:
 
 
 class Decoded(NamedTuple):
-    """Sentences of a split and their outputs, line by line.
+    """Sentences of a split and the model's outputs, line by line.
 
     Attributes:
-        sources: the texts.
-        references: what the data have for them.
-        outputs: what the model has.
+        sources: the source texts.
+        references: their targets in the data.
+        outputs: the model's outputs.
         repaired: the share of the outputs that the problem's text form had to repair;
-            None where it repairs nothing.
+            None if the text form repairs no outputs.
     """
 
     sources: list[str]
@@ -61,19 +61,19 @@ class Decoded(NamedTuple):
     repaired: float | None
 
     def share_repaired(self) -> dict[str, float]:
-        """Returns "repaired", where there is such a share."""
+        """Returns {"repaired": share}, or {} if the text form repairs no outputs."""
         return {} if self.repaired is None else {"repaired": self.repaired}
 
 
 class Evaluator:
-    """Evaluates a model on one split, again and again as its weights change.
+    """Evaluates a model on one split, with the weights that it has at each call.
 
     Args:
-        translator: around the model.
+        translator: the translator with the model.
         index: the records of the split.
         texts: the raw sources and targets of the records, see `read_texts`; None: they
             are decoded from the records.
-        name: of the split, to show.
+        name: name of the split, for messages.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class Evaluator:
         name: str = "held-out",
     ) -> None:
         if not len(index):
-            raise UserError("the split has not a single example; generate it anew")
+            raise UserError("the split has no examples; generate it anew")
         self.translator = translator
         self.problem = translator.problem
         self._index = index
@@ -118,9 +118,9 @@ class Evaluator:
 
         Args:
             run: the run directory.
-            translator: around the run's model, with whatever weights.
-            split: of the problem's data.
-            data_dir: where the data are; None: where they were for training.
+            translator: a translator with the run's model, with any weights.
+            split: the split of the problem's data.
+            data_dir: the data directory; None: the one used in training.
 
         Raises:
             UserError: there are no such data, or they were made with another
@@ -143,7 +143,7 @@ class Evaluator:
         """Returns loss and accuracy over the whole split.
 
         Args:
-            meter: shows how far it is.
+            meter: shows progress.
         """
         batches = ordered_batches(self._index, self._batch_tokens)
         totals = [0.0, 0.0, 0.0]
@@ -162,12 +162,12 @@ class Evaluator:
         meter: Meter = unwatched,
         **options: Any,
     ) -> Decoded:
-        """Decodes the first sentences, or all.
+        """Decodes the first sentences of the split, or all.
 
         Args:
-            sentences: how many, at least 1; None: all.
-            meter: shows how far it is.
-            **options: of the decoding; the problem's are the defaults.
+            sentences: number of sentences, at least 1; None: all.
+            meter: shows progress.
+            **options: decoding options; the defaults are the problem's.
         """
         translator, text_form = self.translator, self.problem.text_form
         count = min(sentences or len(self._index), len(self._index))
@@ -198,10 +198,10 @@ class Evaluator:
         meter: Meter = unwatched,
         **options: Any,
     ) -> dict[str, float]:
-        """Decodes the first (or all) sentences and scores them, as `decode`.
+        """Decodes sentences and scores them; arguments are those of `decode`.
 
         Returns:
-            What the problem's metrics return, and perhaps "repaired", see `Decoded`.
+            The problem's metrics, and "repaired" if the text form repairs outputs.
         """
         decoded = self.decode(sentences, meter, **options)
         sources, references, outputs, _ = decoded
@@ -220,23 +220,23 @@ def evaluate(
     write: str | Path | None = None,
     **options: Any,
 ) -> dict[str, Any]:
-    """Decodes a split with one checkpoint and reports every score, and the loss.
+    """Evaluates one checkpoint on a split: all metrics, and the loss.
 
     Args:
-        run: whose model it is.
-        split: of its data.
-        problem: the run's, perhaps with other metrics; None: just the run's.
+        run: the run directory.
+        split: the split of its data.
+        problem: the run's problem, which may have other metrics; None: the run's.
         checkpoint: see `RunDirectory.restore`.
         data_dir: see `Evaluator.open`.
-        sentences: how many to decode; None: all; 0: only the loss.
-        write: where to write the decoded sentences: as `{write}.source`, `.reference`
-            and `.hypothesis`.
-        **options: of the decoding; the problem's are the defaults.
+        sentences: number of sentences to decode; None: all; 0: only the loss.
+        write: prefix of the files to which the decoded sentences are written:
+            `{write}.source`, `.reference` and `.hypothesis`.
+        **options: decoding options; the defaults are the problem's.
 
     Returns:
-        "sentences", the number decoded; what `Metrics.report` returns for them;
-        perhaps "repaired", see `Decoded`; and of the whole split "loss", "perplexity"
-        and "accuracy".
+        "sentences", the number of decoded ones; what `Metrics.report` returns for them;
+        "repaired" if the text form repairs outputs; and "loss", "perplexity" and
+        "accuracy" on the whole split.
 
     Raises:
         UserError: there is no such checkpoint, or there are no such data.

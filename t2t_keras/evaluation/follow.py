@@ -1,6 +1,6 @@
-"""The curve of a run: every checkpoint is evaluated, during training or afterwards.
+"""Evaluation of every checkpoint of a run, during training or afterwards.
 
-What tensor2tensor had three watchers for (`t2t-translate-all`, `t2t-bleu`, `t2t-eval`).
+tensor2tensor has three programs for it (`t2t-translate-all`, `t2t-bleu`, `t2t-eval`).
 """
 
 import contextlib
@@ -31,19 +31,19 @@ _POLL_SECONDS = 5.0
 
 
 class Curve:
-    """The metrics of one split at every evaluated step of a run.
+    """The metrics on one split at every evaluated step of a run.
 
-    They are kept in `RUN/evaluation-SPLIT`: `scores.json`, from which an evaluation
-    goes on, and TensorBoard's events beside it.
+    They are kept in `RUN/evaluation-SPLIT`: in `scores.json`, from which an evaluation
+    goes on, and in an event file for TensorBoard.
 
     Args:
-        directory: that folder.
-        split: whose name the tags in TensorBoard begin with, as those of training do.
-        settings: all that the metrics depend on but the weights: the data, too.
+        directory: the folder `RUN/evaluation-SPLIT`.
+        split: the split; its name begins the tags in TensorBoard, as in training.
+        settings: all that the metrics depend on except the weights, also the data.
         same_data: other values of `settings["data"]` that stand for the same data.
 
     Raises:
-        UserError: the folder has metrics of other settings.
+        UserError: the folder has metrics that were computed with other settings.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class Curve:
         ]
         if changes:
             raise UserError(
-                f"{self._path} has figures of other settings: {'; '.join(changes)}; "
+                f"{self._path} has metrics of other settings: {'; '.join(changes)}; "
                 "give the same ones, or remove the folder to evaluate everything anew"
             )
         self._points: dict[int, Point] = {
@@ -86,16 +86,16 @@ class Curve:
         """Adds a point to both files.
 
         Args:
-            step: of the checkpoint.
-            metrics: by name.
-            written: when the checkpoint was, in seconds since 1970: so the curve lies
-                beside those of training on TensorBoard's axis of time, too.
+            step: the step of the checkpoint.
+            metrics: the metrics by name.
+            written: when the checkpoint was written, in seconds since 1970, so that
+                TensorBoard's time axis is that of the training.
         """
         from tensorboard.compat.proto.event_pb2 import Event
         from tensorboard.compat.proto.summary_pb2 import Summary
         from tensorboard.summary.writer.event_file_writer import EventFileWriter
 
-        # tf.summary knows no time but the present.
+        # tf.summary can only record the present time.
         if self._events is None:
             self._events = EventFileWriter(str(self._path.parent))
         values = [
@@ -110,16 +110,16 @@ class Curve:
         write_json(self._path, saved)
 
     def close(self) -> None:
-        """Closes the file of events."""
+        """Closes the event file."""
         if self._events is not None:
             self._events.close()
 
 
 def await_run(path: str | Path, wait_minutes: float = 0.0) -> RunDirectory:
-    """Opens a run directory, which a training may have yet to make.
+    """Opens a run directory, and waits for it if its training has not begun.
 
     Raises:
-        UserError: there is none after so many minutes.
+        UserError: there is none after `wait_minutes`.
     """
     deadline = time.monotonic() + 60 * wait_minutes
     while not (Path(path) / "config.json").exists() and _pause(deadline):
@@ -139,24 +139,26 @@ def follow(
 ) -> list[Point]:
     """Evaluates the checkpoints of a run that are not evaluated yet, oldest first.
 
-    Then waits for more, until the run has reached its last step or `wait_minutes` have
-    passed without a new one.
+    Then it waits for more, until the run has reached its last step or `wait_minutes`
+    have passed without a new checkpoint.
 
     Args:
-        run: which may be in training, by another process.
-        split: of its data.
-        problem: the run's, perhaps with other metrics.
+        run: the run directory; another process may be training there.
+        split: the split of its data.
+        problem: the run's problem, which may have other metrics.
         data_dir: see `Evaluator.open`.
-        sentences: how many to decode at each checkpoint; None: all; 0: only the loss.
-        wait_minutes: how long to wait for a checkpoint; 0: for none.
-        **options: of the decoding; the problem's are the defaults.
+        sentences: number of sentences to decode at each checkpoint; None: all; 0: only
+            the loss.
+        wait_minutes: how long to wait for a checkpoint; 0: do not wait.
+        **options: decoding options; the defaults are the problem's.
 
     Returns:
         For every checkpoint ever evaluated: "step", "loss", "perplexity", "accuracy",
         and unless `sentences` is 0 what `Evaluator.metrics` returns.
 
     Raises:
-        UserError: there is no checkpoint; earlier metrics were computed otherwise.
+        UserError: there is no checkpoint, or earlier metrics were computed with other
+            settings.
     """
     model = run.build_model()
     translator = Translator(problem, model, *run.tokenizers)
@@ -198,7 +200,7 @@ def follow(
 
 
 def _pause(deadline: float) -> bool:
-    """Waits a little; returns False, and does not, if the time is up."""
+    """Waits a few seconds and returns True; returns False after the deadline."""
     left = deadline - time.monotonic()
     if left > 0:
         time.sleep(min(_POLL_SECONDS, left))
@@ -206,9 +208,9 @@ def _pause(deadline: float) -> bool:
 
 
 def _restore(run: RunDirectory, model: Transformer, step: int) -> float | None:
-    """Gives the model a checkpoint's weights; returns when it was written.
+    """Restores a checkpoint's weights; returns when it was written.
 
-    Training keeps the newest checkpoints only: None if it has deleted this one.
+    Training keeps only the newest checkpoints: returns None if it has deleted this one.
     """
     path = run.checkpoints.path(step)
     index = path.with_name(f"{path.name}.index")
@@ -219,5 +221,5 @@ def _restore(run: RunDirectory, model: Transformer, step: int) -> float | None:
     except (UserError, OSError):
         if index.exists():
             raise
-        say(f"checkpoint {path} was deleted before its turn came")
+        say(f"checkpoint {path} was deleted before it could be evaluated")
         return None

@@ -1,4 +1,4 @@
-"""The dev split during training: metrics, the best checkpoint, early stopping."""
+"""Validation on dev during training: metrics, best checkpoint, early stopping."""
 
 import json
 from collections.abc import Mapping
@@ -21,14 +21,16 @@ from t2t_keras.runs.train_options import TrainOptions
 
 
 class Validation:
-    """Evaluates a model on dev again and again, and keeps the best checkpoint.
+    """Evaluates a model on dev during training, and keeps the best checkpoint.
 
     Args:
-        evaluator: of the model on dev.
-        weights: the model's, by their names in a checkpoint.
-        averages: their moving averages, by the names of the weights, if there are any.
-        checkpoints: where the best one is kept.
-        options: `eval_sentences`, `best_by`, `patience`, `average_last`.
+        evaluator: the evaluator for the model on dev.
+        weights: the model's weights by their names in a checkpoint.
+        averages: their moving averages by the names of the weights; empty without
+            `ema_decay`.
+        checkpoints: the directory in which the best checkpoint is kept.
+        options: the options, of which `eval_sentences`, `best_by`, `patience` and
+            `average_last` are used.
     """
 
     def __init__(
@@ -47,12 +49,12 @@ class Validation:
         self._history: dict[int, dict[str, float]] = {}  # by step
 
     def resume(self, step: int) -> None:
-        """Recalls the evaluations up to a step, where training goes on.
+        """Reads the earlier evaluations of a training that resumes at a step.
 
-        The best checkpoint on the disk may be another than theirs: what is best is
-        chosen in another way now, or it was written after that step, by a process that
-        was killed. Then it is written again; if its weights are gone, what was
-        evaluated before is forgotten.
+        The best checkpoint on disk may not be the best one of them, because `best_by`
+        has changed, or because a killed process wrote it after that step. Then the best
+        one is written again; if its weights are no longer there, all earlier
+        evaluations are ignored.
         """
         file = self._checkpoints.directory / "metrics.jsonl"
         self._history = _read_evaluations(file, step)
@@ -77,7 +79,7 @@ class Validation:
         return max(scores, key=lambda step: (scores[step], -step), default=None)
 
     def _selection_score(self, metrics: dict[str, float]) -> float:
-        """Returns what `best_by` compares: higher is better."""
+        """Returns the selection score that `best_by` asks for: higher is better."""
         if self._options.best_by == "loss":
             return -metrics["loss"]
         return self._evaluator.problem.metrics.selection_score(metrics)
@@ -92,18 +94,19 @@ class Validation:
         return since >= self._options.patience
 
     def evaluate(self, step: int, progress: Progress) -> dict[str, Any]:
-        """Reports the metrics of the current weights; keeps them if they are the best.
+        """Reports the metrics of the current weights; keeps the weights if best so far.
 
         A step that has been evaluated is not evaluated again.
 
         Returns:
-            dev_loss, and dev_metrics: the problem's, if sentences are decoded.
+            "dev_loss", and "dev_metrics" with the problem's metrics, if sentences are
+            decoded.
         """
         if step not in self._history:
             self._history[step] = self._measure(progress)
             if self.best_step == step:
                 self._checkpoints.save_best(step, snapshot(self._weights, step))
-            # Last, for what is on record is not done again.
+            # Reported last, because a recorded evaluation is not repeated.
             progress.report(step, "dev", self._history[step])
         values = self._history[step]
         of_loss = ("loss", "perplexity", "accuracy")
@@ -111,15 +114,15 @@ class Validation:
         return {"dev_loss": values["loss"], "dev_metrics": metrics}
 
     def compare(self, step: int, progress: Progress) -> dict[str, dict[str, float]]:
-        """Reports the best single checkpoint beside the averages, after the last step.
+        """Reports the best checkpoint and the averages, after the last step.
 
-        The average of the last checkpoints is kept as `average.ckpt-STEP`, unless it
-        is worse than the last one alone: of the beginning of a training it may be.
-        The weights are those of the step's checkpoint before and afterwards.
+        The average of the last checkpoints is kept as `average.ckpt-STEP`, unless it is
+        worse than the last one alone, as it may be early in training. Before and after
+        the call, the weights are those of the step's checkpoint.
 
         Returns:
-            dev_best, with its step; dev_average, of the last checkpoints, with their
-            number; dev_ema. Each has loss, perplexity, accuracy and metrics.
+            "dev_best" with its step, "dev_average" with the number of checkpoints, and
+            "dev_ema". Each has loss, perplexity, accuracy and metrics.
         """
         found: dict[str, dict[str, float]] = {}
         best = self.best_step
@@ -143,7 +146,7 @@ class Validation:
             else:
                 progress.say(
                     f"the average of {len(paths)} checkpoints is worse on dev than "
-                    f"step {step} alone: it is not kept"
+                    f"step {step} alone, so it is not kept"
                 )
         if self._averages:
             for name, average in self._averages.items():
@@ -164,9 +167,9 @@ class Validation:
 
 
 def _read_evaluations(file: Path, last_step: int) -> dict[int, dict[str, float]]:
-    """Returns the metrics on dev by step, of those up to the last one.
+    """Returns the metrics on dev by step, up to `last_step`.
 
-    What comes later is of a process that was killed, and will be computed again.
+    Later lines are from a process that was killed, and will be computed again.
 
     Raises:
         UserError: a line is no record of a training.
@@ -177,7 +180,7 @@ def _read_evaluations(file: Path, last_step: int) -> dict[int, dict[str, float]]
         try:
             record = json.loads(line)
         except json.JSONDecodeError:
-            continue  # half a line: the process was killed
+            continue  # an incomplete line: the process was killed
         except UnicodeDecodeError:
             record = None
         match record:

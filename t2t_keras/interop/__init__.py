@@ -1,6 +1,6 @@
-"""What comes from tensor2tensor: hparams.json, checkpoints, whole runs, data.
+"""Import of tensor2tensor's hparams.json, checkpoints, training runs and data.
 
-`t2t_hparams` and `t2t_checkpoint` say what their files mean here; `t2t_run` makes of
-both and a vocabulary a run directory that `t2t translate` reads, and `t2t_data` adopts
-a data directory. (The vocabularies themselves are `text.subword`.)
+`t2t_hparams` and `t2t_checkpoint` read these files; `t2t_run` writes a run directory
+from them and a vocabulary, for `t2t translate`; `t2t_data` adopts a data directory.
+(`text.subword` reads the vocabularies.)
 """

@@ -1,6 +1,6 @@
-"""tensor2tensor's checkpoints of a Transformer (version 1.4, of 2017, or later).
+"""Reads tensor2tensor's checkpoints of a Transformer (version 1.4, of 2017, or later).
 
-Its variables, under `transformer/`, and where they go:
+These are its variables under `transformer/`, and the weights that they become:
 
     symbol_modality_V_D/shared/weights_0 ... 15           rows of all three embeddings
         or input_emb, target_emb, softmax                 of one each
@@ -32,14 +32,17 @@ _SHARD = re.compile(_SCOPE + r"symbol_modality_\d+_\d+/(\w+)/weights_(\d+)")
 
 
 class T2TCheckpoint:
-    """The model's variables in a checkpoint; it knows which have been read.
+    """The model's variables in a checkpoint.
 
     Args:
         path: a checkpoint without suffix, `.../model.ckpt-350855`, or a directory,
-            of which the newest is taken.
+            whose newest checkpoint is read.
+
+    Attributes:
+        unread: the names of the variables that have not been read.
 
     Raises:
-        UserError: there is none, or it is of another kind of model.
+        UserError: there is no checkpoint, or not one of a Transformer.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -74,7 +77,7 @@ class T2TCheckpoint:
 
     @property
     def step(self) -> int:
-        """The number of updates done; 0 of tensor2tensor's averages."""
+        """The number of updates; 0 for tensor2tensor's averages."""
         if not self._reader.has_tensor("global_step"):
             return 0
         return int(self._reader.get_tensor("global_step"))
@@ -98,10 +101,10 @@ class T2TCheckpoint:
         return self._reader.get_tensor(_SCOPE + name).astype(np.float32)
 
     def read_matrices(self) -> dict[str, np.ndarray]:
-        """Returns the embedding matrices [V, D] by role, their shards joined.
+        """Returns the embedding matrices [V, D] by role, with their shards joined.
 
         Raises:
-            UserError: one role is played by matrices of several vocabularies.
+            UserError: there are matrices of several vocabularies for one role.
         """
         shards: dict[str, dict[int, str]] = {}
         for name in sorted(self.unread):
@@ -129,14 +132,15 @@ def load_t2t(
     Args:
         checkpoint_path: see `T2TCheckpoint`.
         hparams_json: the `hparams.json` of the same training directory.
-        target_space_id: what the problem had; 0 for every translation of text.
+        target_space_id: tensor2tensor's id for the target of the problem; 0 for text
+            translation.
 
     Returns:
-        Our hparams, and the weights by their names in our checkpoints
+        The hparams, and the weights by their names in checkpoints of this package
         (`runs.checkpoint`).
 
     Raises:
-        UserError: these files cannot be read or do not fit each other.
+        UserError: these files cannot be read or do not belong together.
     """
     checkpoint = T2TCheckpoint(checkpoint_path)
     hparams = load_t2t_hparams(hparams_json)
@@ -166,10 +170,10 @@ def import_t2t(
 
 
 def build(hparams: HParams, weights: dict[str, np.ndarray]) -> Transformer:
-    """Returns a model with these weights.
+    """Builds a model with these weights.
 
     Raises:
-        UserError: a weight is not of the shape that the hparams tell.
+        UserError: a weight does not have the shape that the hparams imply.
     """
     model = Transformer(hparams, *vocab_sizes(weights))
     variables = model_variables(model)
@@ -185,7 +189,7 @@ def build(hparams: HParams, weights: dict[str, np.ndarray]) -> Transformer:
 
 
 def vocab_sizes(weights: dict[str, np.ndarray]) -> tuple[int, int | None]:
-    """Returns the source's vocabulary size and the target's; None if they are equal."""
+    """Returns the vocabulary sizes of source and target, the latter None if equal."""
     if "model/embedding/table" in weights:
         return len(weights["model/embedding/table"]), None
     source, target = (
@@ -199,10 +203,10 @@ def _embeddings(
 ) -> dict[str, np.ndarray]:
     """Returns one shared table, or one for each of the three roles.
 
-    tensor2tensor adds a learned vector, which stands for the kind of the target, to
-    every position of the embedded source. Our model has no such vector, so it goes into
-    the source's table, divided by the sqrt(D) by which embeddings are multiplied. (Our
-    padding stays zero; but nothing looks at padding.)
+    tensor2tensor adds a learned vector, the target space embedding, to every position
+    of the embedded source. `Transformer` has no such vector, so it is added to the
+    source's table, divided by the sqrt(D) by which embeddings are multiplied. (Padding
+    is still embedded as zeros, but no position attends to padding.)
     """
     matrices = checkpoint.read_matrices()
     shared = matrices.get("shared")

@@ -1,4 +1,4 @@
-"""A data directory that tensor2tensor made, as one of ours."""
+"""Adopts a data directory that tensor2tensor made."""
 
 import shutil
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from t2t_keras.text.load import load_tokenizer
 from t2t_keras.text.tokenizer import EOS
 
 _SUFFIX = ".subwords"
-_CHECKED = 100  # records of each split
+_CHECKED = 100  # number of records of each split that are checked
 
 
 def adopt(
@@ -24,32 +24,32 @@ def adopt(
     data_dir: str | Path,
     vocab: str | Path | None = None,
 ) -> Manifest:
-    """Makes a data directory of links to tensor2tensor's TFRecords.
+    """Makes a data directory with links to tensor2tensor's TFRecords.
 
-    The records stay where they are and as they are: tensor2tensor drops long examples
-    not from its files but when it reads them, so `batch_tokens` must suffice for the
-    longest one.
+    The files themselves are not changed. tensor2tensor drops long examples only when it
+    reads its files, so `batch_tokens` must be large enough for the longest one.
 
     Args:
-        problem: one of ours, which tells how to decode: `translate_ende`.
-        prefix: where the files are and how their names begin:
+        problem: the problem to use the data for, such as `translate_ende`.
+        prefix: the path and the beginning of the names of the files:
             `t2t_data/translate_ende_wmt32k`.
-        data_dir: gets the links, the indices, a copy of the vocabulary, a manifest.
+        data_dir: the directory for the links, the indices, a copy of the vocabulary,
+            and the manifest.
         vocab: the vocabulary of both languages; None: the only one beside the files.
 
     Returns:
         The manifest.
 
     Raises:
-        UserError: there are no such files, they do not fit the vocabulary, or the
-            directory has data of the problem.
+        UserError: there are no such files, they were made with another vocabulary, or
+            the directory already has data of the problem.
     """
     prefix, data_dir, name = Path(prefix), Path(data_dir), problem.data_name
     vocab = Path(vocab) if vocab else _only_vocabulary(prefix.parent)
     splits = [s for s in SPLITS if any(prefix.parent.glob(f"{prefix.name}-{s}-*"))]
     shards = {split: find_shards(prefix.parent, prefix.name, split) for split in splits}
     if "train" not in shards:
-        find_shards(prefix.parent, prefix.name, "train")  # says that there are none
+        find_shards(prefix.parent, prefix.name, "train")  # raises: there are none
     path = Manifest.path(data_dir, name)
     if path.exists() or any(data_dir.glob(f"{name}-*-?????-of-?????")):
         raise UserError(
@@ -59,19 +59,19 @@ def adopt(
     copy = data_dir / f"{vocab.name.removesuffix(_SUFFIX)}{_SUFFIX}"
     shutil.copy(vocab, copy)
     try:
-        pieces = load_tokenizer(copy).vocab_size
+        vocab_size = load_tokenizer(copy).vocab_size
         indices = {
             split: _linked(files, data_dir, name, split)
             for split, files in shards.items()
         }
         for split, index in indices.items():
-            _check(index, f"{prefix}-{split}", vocab, pieces)
+            _check(index, f"{prefix}-{split}", vocab, vocab_size)
     except UserError:
         for link in data_dir.glob(f"{name}-*-?????-of-?????"):
             link.unlink()
         copy.unlink()
         raise
-    manifest = _manifest(problem, prefix, copy, pieces, indices)
+    manifest = _manifest(problem, prefix, copy, vocab_size, indices)
     manifest.save(path)  # last: with it the directory is complete
     return manifest
 
@@ -81,28 +81,28 @@ def _only_vocabulary(directory: Path) -> Path:
     found = sorted(directory.glob("vocab.*"))
     if len(found) != 1:
         names = ", ".join(path.name for path in found) or "no vocab.* file"
-        raise UserError(f"--adopt: {directory} has {names}; name the one by --vocab")
+        raise UserError(f"--adopt: {directory} has {names}; give one by --vocab")
     return found[0]
 
 
 def _linked(
     shards: Sequence[Path], data_dir: Path, name: str, split: Split
 ) -> RecordIndex:
-    """Links the shards of a split and makes their index."""
+    """Makes links to the shards of a split, and their index."""
     for number, shard in enumerate(shards):
         link = data_dir / shard_name(name, split, number, len(shards))
         link.symlink_to(shard.resolve())
     return RecordIndex.open(data_dir, name, split)
 
 
-def _check(index: RecordIndex, files: str, vocab: Path, pieces: int) -> None:
-    """Checks of some records that they can be of this vocabulary."""
+def _check(index: RecordIndex, files: str, vocab: Path, vocab_size: int) -> None:
+    """Checks whether some records can have been made with this vocabulary."""
     for pair in read_pairs(index, range(min(_CHECKED, len(index)))):
         highest = max(map(max, pair))
-        if highest >= pieces:
+        if highest >= vocab_size:
             raise UserError(
-                f"{files}-* have the id {highest}, and {vocab} has {pieces} pieces; "
-                "name the right one by --vocab"
+                f"{files}-* have the id {highest}, and {vocab} has {vocab_size} "
+                "tokens; give the right one by --vocab"
             )
         if any(side[-1] != EOS for side in pair):
             raise UserError(f"{files}-*: a record does not end in {EOS}, the EOS")
@@ -112,22 +112,22 @@ def _manifest(
     problem: Problem,
     prefix: Path,
     vocab: Path,
-    pieces: int,
+    vocab_size: int,
     indices: dict[Split, RecordIndex],
 ) -> Manifest:
-    """Returns what the directory holds."""
+    """Returns the manifest of the directory."""
     return Manifest(
         problem=problem.data_name,
         seed=0,
         tokenizer="t2t_subword",
-        vocab_size=pieces,
+        vocab_size=vocab_size,
         shared_vocab=True,
         symbols=(),
         max_length=0,  # no limit
         sources={split: f"tensor2tensor {prefix.resolve()}" for split in indices},
         given_vocabularies={vocab.name: sha256(vocab)},
         vocab_files=dict.fromkeys(SIDES, vocab.name),
-        vocab_sizes=dict.fromkeys(SIDES, pieces),
+        vocab_sizes=dict.fromkeys(SIDES, vocab_size),
         vocab_sha256=dict.fromkeys(SIDES, sha256(vocab)),
         examples={split: len(index) for split, index in indices.items()},
         dropped={split: {} for split in indices},

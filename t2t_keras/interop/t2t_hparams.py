@@ -1,4 +1,4 @@
-"""tensor2tensor's hparams.json, as `HParams`."""
+"""Converts tensor2tensor's hparams.json to `HParams`."""
 
 import json
 from collections.abc import Mapping
@@ -8,8 +8,8 @@ from typing import Any
 from t2t_keras.errors import UserError
 from t2t_keras.hparam import SCHEDULE_FACTORS, HParams
 
-# What makes another model than ours when it is not so; 0 and "" are "off". Files of
-# older versions lack some: then it was so.
+# With other values than these, tensor2tensor's model differs from `Transformer`; 0 and
+# "" mean "off". Files of older versions lack some fields, whose values were these.
 _MUST_BE = {
     "attention_variables_3d": False,
     "causal_decoder_self_attention": True,
@@ -35,12 +35,12 @@ _NORMS = {("n", "da"): "pre", ("none", "dan"): "post"}
 def load_t2t_hparams(path: str | Path) -> HParams:
     """Reads the hparams.json of a tensor2tensor Transformer.
 
-    `share_embeddings` is as in `shared_embedding_and_softmax_weights`. A schedule with
-    a factor that is not one of `SCHEDULE_FACTORS` is not taken over.
+    `share_embeddings` is `shared_embedding_and_softmax_weights`. A schedule with a
+    factor that is not one of `SCHEDULE_FACTORS` is ignored.
 
     Raises:
         UserError: there is no such file, or it describes a model that `Transformer`
-            is not; the message names the field.
+            cannot represent; the message names the field.
     """
     path = Path(path)
     try:
@@ -69,7 +69,7 @@ def load_t2t_hparams(path: str | Path) -> HParams:
 
 
 def _convert(values: Mapping[str, Any]) -> HParams:
-    """Returns the same model in our terms."""
+    """Returns the hparams of the same model."""
     sequences = tuple(
         values[f"layer_{name}_sequence"] for name in ("preprocess", "postprocess")
     )
@@ -104,7 +104,7 @@ def _convert(values: Mapping[str, Any]) -> HParams:
 
 
 def _num_layers(values: Mapping[str, Any]) -> int:
-    """Returns the depth of both stacks; 0 for one of them means `num_hidden_layers`."""
+    """Returns the number of layers in both stacks; 0 means `num_hidden_layers`."""
     encoder, decoder = (
         values.get(f"num_{stack}_layers") or values["num_hidden_layers"]
         for stack in ("encoder", "decoder")
@@ -112,13 +112,13 @@ def _num_layers(values: Mapping[str, Any]) -> int:
     if encoder != decoder:
         raise UserError(
             f"cannot read a model with {encoder} encoder layers and {decoder} decoder "
-            "layers; they must be as many"
+            "layers; the numbers must be equal"
         )
     return encoder
 
 
 def _head_size(values: Mapping[str, Any], name: str) -> int:
-    """Returns the width of one head; tensor2tensor gives that of all, 0 for D."""
+    """Returns the size of one head; tensor2tensor has the sum of all, or 0 for D."""
     channels, heads = values.get(name, 0), values["num_heads"]
     if channels % heads:
         raise UserError(f"{name} {channels} is not divisible by num_heads {heads}")
@@ -126,7 +126,7 @@ def _head_size(values: Mapping[str, Any], name: str) -> int:
 
 
 def _schedule(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns `learning_rate` and `schedule`; none where we have no such schedule."""
+    """Returns `learning_rate` and `schedule`; {} for an unknown schedule."""
     schedule = values.get("learning_rate_schedule", "legacy")
     if schedule == "legacy" and values["learning_rate_decay_scheme"] == "noam":
         return {"learning_rate": 5000 * 0.002 * values["learning_rate"]}

@@ -1,4 +1,4 @@
-"""A tensor2tensor training directory, as a run directory of ours."""
+"""Converts a tensor2tensor training directory to a run directory."""
 
 from pathlib import Path
 
@@ -28,15 +28,15 @@ def import_t2t_run(
 ) -> RunDirectory:
     """Writes a run directory with the model of a tensor2tensor checkpoint.
 
-    It translates, scores, is evaluated and exported like any other. It cannot be
-    trained on: Adam's moments are left behind.
+    It can be used, evaluated and exported like any other, but its training cannot be
+    resumed, because Adam's moments are not imported.
 
     Args:
         checkpoint_path: see `load_t2t`.
         hparams_json: see `load_t2t`.
         vocab: the `.subwords` file of both languages.
-        problem_name: one of ours, which tells how to decode: `translate_ende`.
-        output_dir: the run directory, new.
+        problem_name: the problem to use the model for, such as `translate_ende`.
+        output_dir: the new run directory.
         target_space_id: see `load_t2t`.
 
     Raises:
@@ -46,14 +46,14 @@ def import_t2t_run(
     problem = registry.problem(problem_name)
     vocab, output_dir = Path(vocab), Path(output_dir)
     hparams, weights = load_t2t(checkpoint_path, hparams_json, target_space_id)
-    pieces = load_tokenizer(vocab).vocab_size
-    if vocab_sizes(weights) != (pieces, None):
+    vocab_size = load_tokenizer(vocab).vocab_size
+    if vocab_sizes(weights) != (vocab_size, None):
         rows = " and ".join(str(n) for n in vocab_sizes(weights) if n)
         raise UserError(
-            f"{vocab} has {pieces} pieces, and the checkpoint's embeddings have "
+            f"{vocab} has {vocab_size} tokens, and the checkpoint's embeddings have "
             f"{rows} rows; give the vocabulary that the model was trained with"
         )
-    build(hparams, weights)  # raises where these do not fit each other
+    build(hparams, weights)  # raises if these do not belong together
     if (output_dir / "config.json").exists():
         raise UserError(f"{output_dir} holds a run already; give a new --output_dir")
     config = RunConfig(

@@ -1,7 +1,7 @@
-"""How the outputs of a problem are scored: `Metrics`.
+"""Metrics: how the outputs of a problem are scored.
 
-`bleu` has BLEU by sacreBLEU and by the paper's own pipeline, chrF and TER; `moses` has
-the scripts of that pipeline.
+`bleu` has BLEU by sacreBLEU and by the paper's pipeline, chrF and TER; `moses` has the
+scripts of that pipeline.
 """
 
 import abc
@@ -12,11 +12,11 @@ from typing import Any
 class Metrics(abc.ABC):
     """The metrics of a problem, computed from sources, outputs and references.
 
-    During training `score` is called on dev; `report` is what `t2t evaluate` prints.
+    Training calls `score` on dev; `t2t evaluate` prints `report`.
 
     Attributes:
-        selection_metric: the name among those of `score` by which checkpoints compare.
-        higher_is_better: whether a better model has a higher value of it.
+        selection_metric: the metric from `score` by which checkpoints are compared.
+        higher_is_better: whether a better model has a higher selection metric.
     """
 
     selection_metric: str
@@ -26,33 +26,33 @@ class Metrics(abc.ABC):
     def score(
         self, sources: Sequence[str], outputs: Sequence[str], references: Sequence[str]
     ) -> dict[str, float]:
-        """Scores outputs; the three lists are of equal length.
+        """Scores outputs; the three lists have equal length.
 
         Args:
-            sources: the texts that were decoded.
-            outputs: what the model wrote, one line each.
-            references: what it should have written.
+            sources: the source texts.
+            outputs: the model's outputs, one line each.
+            references: the correct outputs.
 
         Returns:
-            Values by name, `selection_metric` among them.
+            Metrics by name, `selection_metric` among them.
         """
 
     def report(
         self, sources: Sequence[str], outputs: Sequence[str], references: Sequence[str]
     ) -> Mapping[str, Any]:
-        """Scores outputs in every way there is; by default as `score` does."""
+        """Scores outputs by all available metrics; by default, by those of `score`."""
         return self.score(sources, outputs, references)
 
     def settings(self) -> dict[str, Any]:
-        """Returns what the values of `score` depend on besides the texts."""
+        """Returns the settings on which `score` depends."""
         return {}
 
     def selection_score(self, values: Mapping[str, float]) -> float:
-        """Returns what is higher for a better model.
+        """Returns the selection score, which is higher for a better model.
 
         Args:
-            values: those of `score`, perhaps none, and "loss", which decides where
-                nothing was decoded.
+            values: the metrics from `score`, if sentences were decoded, and "loss",
+                which is used otherwise.
         """
         if self.selection_metric not in values:
             return -values["loss"]

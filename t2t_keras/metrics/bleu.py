@@ -1,6 +1,6 @@
-"""BLEU in the conventions that the field quotes, which differ by more than a point.
+"""BLEU by several conventions in use, which differ by more than a point.
 
-Beside it chrF and TER, and for every score the signature that says how it was made.
+Also chrF and TER, and a signature for every score, which tells how it was computed.
 """
 
 import dataclasses
@@ -22,16 +22,16 @@ _ASCII_QUOTES = str.maketrans(
 
 @dataclasses.dataclass(frozen=True)
 class Bleu(Metrics):
-    """BLEU of a problem whose outputs are text, in percent.
+    """BLEU, in percent, for problems whose outputs are text.
 
     Attributes:
-        bleu_tokens: how sacreBLEU splits the text into words for the score during
-            training; "none" where it is tokenised already.
-        languages: codes of the source's and the target's language, the latter for the
-            tokeniser of the paper's BLEU.
+        bleu_tokens: sacreBLEU's tokenization for the score during training; "none" if
+            the text is tokenized already.
+        languages: language codes of source and target; the target's selects the
+            tokenizer for tokenized BLEU.
 
     Raises:
-        UserError: sacreBLEU has no such tokenisation.
+        UserError: sacreBLEU has no such tokenization.
     """
 
     bleu_tokens: BleuTokens = "13a"
@@ -69,13 +69,13 @@ class Bleu(Metrics):
 
 
 def sacrebleu(tokens: BleuTokens) -> "BLEU":
-    """Returns sacreBLEU's metric with one of its tokenisations.
+    """Returns sacreBLEU's metric with one of its tokenizations.
 
-    "none" is for text that is tokenised already: words are what spaces separate.
+    "none" is for text that is tokenized already: spaces separate the words.
     """
     from sacrebleu.metrics import BLEU
 
-    # `force`: no warning that the text looks tokenised where it is meant to be.
+    # `force`: no warning that the text looks tokenized.
     return BLEU(tokenize=tokens, force=tokens == "none")
 
 
@@ -95,35 +95,35 @@ def bleu_scores(
     """Returns the corpus scores of a translation, in percent.
 
     Args:
-        hypotheses: one per sentence, detokenised unless `tokens` is "none".
-        references: one per sentence, likewise.
-        language: code of both, one of `moses.LANGUAGES`; None: not known, and no
-            score with "tokenized" in its name is reported.
-        tokens: one more of sacreBLEU's tokenisations to score with.
+        hypotheses: one text per sentence, detokenized unless `tokens` is "none".
+        references: one text per sentence, detokenized likewise.
+        language: language code of both, one of `moses.LANGUAGES`; None: unknown, and
+            no score with "tokenized" in its name is reported.
+        tokens: a sacreBLEU tokenization for an additional score.
 
     Returns:
         `sacrebleu_13a`: sacreBLEU's default.
-        `sacrebleu_intl`: its international tokenisation. tensor2tensor's `t2t-bleu`
+        `sacrebleu_intl`: its international tokenization. tensor2tensor's `t2t-bleu`
             is the same, except that it is not 0 where no n-gram of some length
             matches or is possible.
-        `sacrebleu_13a_lc`: the default without case.
-        `sacrebleu_{tokens}`: with the tokenisation that was asked for.
-        `tokenized_compound_split`: of German, the score of get_ende_bleu.sh, the
+        `sacrebleu_13a_lc`: the default, ignoring case.
+        `sacrebleu_{tokens}`: the score with the tokenization `tokens`.
+        `tokenized_compound_split`: only for German, the score by get_ende_bleu.sh, the
             script of the paper's authors, see `paper_tokenize`.
-        `tokenized_compound_split_ascii_quotes`: of German, the same with the quotes of
-            both sides in ASCII.
-        `tokenized`: of any other language, both sides tokenised by Moses and nothing
-            else. No score with "tokenized" in its name is comparable with another.
+        `tokenized_compound_split_ascii_quotes`: only for German, the same with the
+            quotes of both sides replaced by ASCII ones.
+        `tokenized`: for any other language, BLEU after tokenization of both sides by
+            Moses. No two scores with "tokenized" in their names are comparable.
         `chrf`: chrF2, the F-score of character n-grams.
-        `ter`: edits for each word of the reference, phrases moved at the cost of one;
-            the lower the better, and it may exceed 100.
-        `language`: as given.
-        `signature`: sacreBLEU's signature of `sacrebleu_13a`.
-        `signatures`: of every score, by its name.
+        `ter`: edits per reference word, where moving a phrase counts as one; lower is
+            better, and it may exceed 100.
+        `language`: the argument.
+        `signature`: sacreBLEU's signature for `sacrebleu_13a`.
+        `signatures`: the signatures of all scores, by name.
 
     Raises:
-        UserError: there are no sentences, or not as many of one as of the other, or
-            the language has no tokeniser.
+        UserError: there are no sentences, or the numbers of hypotheses and references
+            differ, or there is no tokenizer for the language.
     """
     from sacrebleu.metrics import BLEU, CHRF, TER
 
@@ -148,11 +148,11 @@ def bleu_scores(
     }
     signatures = {name: str(it.get_signature()) for name, it in metrics.items()}
 
-    # What multi-bleu.perl computes: nothing is smoothed.
+    # BLEU as multi-bleu.perl computes it, without smoothing.
     multi_bleu = BLEU(tokenize="none", smooth_method="none", force=True)
     for name, label, ours, theirs in _tokenized(hypotheses, references, language):
         scores[name] = multi_bleu.corpus_score(ours, [theirs]).score
-        # sacreBLEU knows nothing of the tokenisation that went before.
+        # sacreBLEU does not know of the tokenization that went before.
         signature = str(multi_bleu.get_signature())
         signatures[name] = signature.replace("tok:none", f"tok:{label}")
     return {
@@ -166,21 +166,21 @@ def bleu_scores(
 def paper_tokenize(
     hypotheses: Sequence[str], references: Sequence[str], ascii_quotes: bool = False
 ) -> tuple[list[str], list[str]]:
-    """Tokenises German as tensor2tensor's get_ende_bleu.sh, the paper's script, does.
+    """Tokenizes German as tensor2tensor's get_ende_bleu.sh, the paper's script, does.
 
-    Unicode punctuation becomes ASCII in the hypotheses only; then, on both sides, the
-    Moses tokeniser splits and escapes, and a hyphen within a word becomes a token,
-    `##AT##-##AT##`.
+    In the hypotheses only, Unicode punctuation is replaced by ASCII. Then, on both
+    sides, the Moses tokenizer splits and escapes the text, and a hyphen within a word
+    becomes the token `##AT##-##AT##`.
 
     Args:
-        hypotheses: detokenised.
-        references: detokenised.
-        ascii_quotes: whether the quotes of both sides, „ and « among them, become
-            ASCII first: without it, a reference that has “ matches no output. The
-            paper's numbers are said to be of such references (tensor2tensor issue 317).
+        hypotheses: detokenized texts.
+        references: detokenized texts.
+        ascii_quotes: whether to replace quotes such as „ and « by ASCII ones on both
+            sides first: otherwise “ in a reference matches no output. The paper's
+            scores are said to use such references (tensor2tensor issue 317).
 
     Returns:
-        The tokenised hypotheses and references.
+        The tokenized hypotheses and references.
     """
     from t2t_keras.metrics import moses
 
@@ -197,7 +197,7 @@ def paper_tokenize(
 def _tokenized(
     hypotheses: Sequence[str], references: Sequence[str], language: str | None
 ) -> Iterator[tuple[str, str, list[str], list[str]]]:
-    """Yields name, label of the tokenisation, hypotheses and references."""
+    """Yields name, label of the tokenization, hypotheses and references."""
     if language is None:
         return
     if language == "de":

@@ -1,4 +1,4 @@
-"""The scripts of Moses with which text is tokenised for published BLEU scores."""
+"""The Moses scripts that tokenize text for published BLEU scores."""
 
 import re
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from sacremoses.corpus import NonbreakingPrefixes
 
 from t2t_keras.errors import UserError
 
-# Codes of the languages whose abbreviations sacremoses has.
+# Codes of the languages for which sacremoses has a list of abbreviations.
 LANGUAGES: Final = tuple(sorted(set(NonbreakingPrefixes().available_langs.values())))
 
 _LAST_FULL_STOP = re.compile(r"(?<=\S)\.\s*$")
@@ -19,7 +19,7 @@ _HYPHEN = re.compile(rb"(\S)-(\S)")
 
 
 class _Tokenizer(MosesTokenizer):
-    """sacremoses' tokeniser, corrected where tokenizer.perl differs.
+    """sacremoses' tokenizer, corrected where tokenizer.perl differs.
 
     sacremoses has fewer letters (Chinese ones only in Chinese text), counts control
     characters as spaces, and does not separate the full stop of an abbreviation that
@@ -37,13 +37,13 @@ class _Tokenizer(MosesTokenizer):
 
 
 def tokenize(texts: Sequence[str], language: str) -> list[str]:
-    """Tokenises and escapes as `tokenizer.perl -l {language}`.
+    """Tokenizes and escapes texts as `tokenizer.perl -l {language}` does.
 
-    It is the same for German, English, French and most other languages. sacremoses
-    lacks the script's special rules for Catalan, Finnish, Irish, Swedish and Tetum.
+    The result is the same for German, English, French and most other languages, but
+    sacremoses lacks the special rules for Catalan, Finnish, Irish, Swedish and Tetum.
 
     Returns:
-        As many texts, their tokens separated by spaces.
+        The texts with spaces between tokens.
 
     Raises:
         UserError: the language is not one of `LANGUAGES`.
@@ -57,23 +57,23 @@ def check_language(language: str) -> None:
     """Raises a UserError unless the language is one of `LANGUAGES`."""
     if language not in LANGUAGES:
         raise UserError(
-            f"--language: '{language}' has no tokeniser; give one of "
+            f"--language: '{language}' has no tokenizer; give one of "
             f"{', '.join(LANGUAGES)}"
         )
 
 
 def replace_unicode_punctuation(texts: Sequence[str]) -> list[str]:
-    """Replaces as replace-unicode-punctuation.perl does; it leaves „, « and ‘."""
+    """Does what replace-unicode-punctuation.perl does; „, « and ‘ stay."""
     replace = MosesPunctNormalizer().replace_unicode_punct
     # The script turns the full-width 1 into a quote, unlike the other digits.
     return [replace(text.replace("１", '"')) for text in texts]
 
 
 def split_compounds(texts: Sequence[str]) -> list[str]:
-    """Makes a hyphen within a word a token, `##AT##-##AT##`, as get_ende_bleu.sh does.
+    """Replaces hyphens in words by ` ##AT##-##AT## `, as get_ende_bleu.sh does.
 
     Its regular expression consumes a byte, not a character, on either side of a hyphen.
-    In `a-b-c` the second hyphen has no byte left; in `vis-à-vis` both are split.
+    So the second hyphen in `a-b-c` stays, but both in `vis-à-vis` are replaced.
     """
     return [
         _HYPHEN.sub(rb"\1 ##AT##-##AT## \2", text.encode()).decode() for text in texts

@@ -1,7 +1,8 @@
-"""The model (section 3), of Keras operations only: it runs on any Keras backend.
+"""The model (section 3), written in Keras operations only, for any Keras backend.
 
-`layers` has the parts, each like its equation; `transformer` puts them together: an
-encoder layer, a decoder layer, the whole model, and decoding step by step with a cache.
-`window_attention` is the variant of section 4, `loss` the label-smoothed cross-entropy.
-`gradients` has those that are written by hand because that is faster.
+`layers` has the layers, each written like its equation; `transformer` builds encoder,
+decoder and the whole model from them, and decodes step by step with a cache.
+`window_attention` is the restricted self-attention of section 4, and `loss` the
+label-smoothed cross-entropy. `gradients` has the gradients that are written by hand
+because they are faster.
 """

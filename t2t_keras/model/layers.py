@@ -1,11 +1,11 @@
-"""The parts of the Transformer, each like its equation in the paper (3.1 to 3.5, 5.4).
+"""The Transformer's layers, written like the paper's equations (3.1 to 3.5, 5.4).
 
 Attention (3.2), the residual connection and layer normalisation (3.1), the feed-forward
-network (3.3), embeddings (3.4), positions (3.5), and what they stand on.
+network (3.3), embeddings (3.4), positional encodings (3.5), and the helpers they use.
 
-Letters of shapes, here and everywhere: B batch, S source length, T target length,
-D model width (d_model), F inner width (d_ff), H heads, K beams, V vocabulary; N is any
-number of rows.
+Letters in shapes, here and everywhere: B batch size, S source length, T target length,
+D model width (d_model), F inner width (d_ff), H heads, K beams, V vocabulary size; N is
+any number of rows.
 """
 
 import itertools
@@ -23,9 +23,9 @@ from t2t_keras.model.gradients import add_bias, layer_norm
 
 
 class BlockGlorot(keras.initializers.Initializer):
-    """Glorot uniform initializer for several kernels stored side by side.
+    """Glorot uniform initializer for a kernel that holds several kernels side by side.
 
-    The limit of each block follows from its own width, as if it stood alone.
+    Each of them is initialized with the limit that its own width gives.
     """
 
     def __init__(self, widths: Sequence[int]) -> None:
@@ -47,10 +47,10 @@ class BlockGlorot(keras.initializers.Initializer):
 
 
 class Linear(keras.layers.Dense):
-    """`keras.layers.Dense` over one long row of positions.
+    """`keras.layers.Dense` that flattens batch and positions into one axis.
 
-    Dense multiplies [B, T, D] by its kernel as B products, and the gradient of the
-    kernel is then summed over B partial ones. Flattened it is one product each way.
+    Dense multiplies [B, T, D] by its kernel in B matrix products, and sums B partial
+    gradients of the kernel. Flattened, forward and backward are one product each.
     """
 
     def cast_kernel(self) -> Tensor:
@@ -62,7 +62,7 @@ class Linear(keras.layers.Dense):
 
         Args:
             x: [..., in]
-            kernel: what `cast_kernel` returned before; None: cast it now.
+            kernel: the result of `cast_kernel`, to save the cast; None: cast it now.
         """
         shape = ops.shape(x)
         kernel = self.cast_kernel() if kernel is None else kernel
@@ -73,14 +73,14 @@ class Linear(keras.layers.Dense):
 
 
 class LayerNorm(keras.layers.Layer):
-    """Layer normalisation (Ba et al., 2016) over the last axis, in float32 (3.1)."""
+    """Layer normalization (Ba et al., 2016) over the last axis, in float32 (3.1)."""
 
     def __init__(self, d_model: int, **kwargs: Any) -> None:
         super().__init__(dtype="float32", **kwargs)
         self.d_model = d_model
 
     def build(self, input_shape: object = None) -> None:
-        """Creates the weights, [D] each."""
+        """Creates gamma and beta, [D] each."""
         self.gamma = self.add_weight(
             name="gamma", shape=(self.d_model,), initializer="ones"
         )
@@ -89,33 +89,32 @@ class LayerNorm(keras.layers.Layer):
         )
 
     def call(self, x: Tensor) -> Tensor:
-        """Normalises [..., D]."""
+        """Normalizes x [..., D]."""
         shape = ops.shape(x)
         rows = ops.reshape(x, (-1, self.d_model))
-        # Tensors: a custom gradient does not take variables.
+        # A custom gradient takes tensors only, no variables.
         gamma, beta = (ops.reshape(w, (-1,)) for w in (self.gamma, self.beta))
         return ops.reshape(layer_norm(rows, gamma, beta), shape)
 
 
 class _Key(keras.random.SeedGenerator):
-    """A given seed, in the form that `keras.random` takes."""
+    """A fixed seed, wrapped as the seed generator that `keras.random` expects."""
 
     def __init__(self, key: Tensor) -> None:
         self._key = key
 
     def next(self, ordered: bool = True) -> Tensor:
-        """Returns the key, which the caller made different for every use."""
+        """Returns the seed; the caller passes another one for every use."""
         del ordered
         return self._key
 
 
 class Dropout(keras.layers.Layer):
-    """Sets each element to zero with probability `rate` and scales up the others (5.4).
+    """Dropout with a seed that the caller passes (5.4).
 
-    Keras's own dropout draws from a state variable, which under `tf.distribute` gives
-    every replica the same mask and cannot be replayed. Here the mask depends on the
-    seed that the caller passes, folded with this layer's path in the model, and on
-    nothing else.
+    Keras's own dropout takes its seed from a state variable: under `tf.distribute`
+    every replica then draws the same mask, and a mask cannot be drawn again. Here the
+    mask depends only on the caller's seed and on the layer's path in the model.
     """
 
     def __init__(self, rate: float, **kwargs: Any) -> None:
@@ -123,16 +122,16 @@ class Dropout(keras.layers.Layer):
         self.rate = rate
 
     def build(self, input_shape: object = None) -> None:
-        """Fixes this layer's part of the seed: a hash of its path."""
+        """Computes this layer's part of the seed, a hash of its path."""
         self._fold = zlib.crc32(self.path.encode()) & 0x7FFFFFFF
 
     def call(self, x: Tensor, seed: Tensor | None = None) -> Tensor:
-        """Drops out.
+        """Sets elements to zero with probability `rate` and scales up the others.
 
         Args:
             x: a tensor of any shape.
             seed: int32 [2] (uint32 on JAX), different for every step and replica; None
-                at inference, when nothing is dropped.
+                at inference, which drops nothing.
         """
         if seed is None or not self.rate:
             return x
@@ -143,53 +142,53 @@ class Dropout(keras.layers.Layer):
         return x * (keep / (1.0 - self.rate))
 
 
-# Added to the logits of illegal positions. Finite: a row without any legal position
-# (an empty sentence that fills up a batch) must stay a number.
+# Added to the logits of illegal positions. It is finite so that a row without any legal
+# position (an empty sentence that fills up a batch) does not become NaN.
 MASKED = -1e9
 
 
 def padding_bias(is_padding: Tensor) -> Tensor:
-    """Returns the bias [B, 1, 1, S] that hides padding; `is_padding` is bool [B, S]."""
+    """Returns the bias [B, 1, 1, S] that masks padding; `is_padding` is bool [B, S]."""
     return ops.cast(is_padding, "float32")[:, None, None, :] * MASKED
 
 
 def causal_bias(length: int | Tensor) -> Tensor:
-    """Returns the bias [1, 1, T, T] that hides what comes after each position."""
+    """Returns the bias [1, 1, T, T] that masks all later positions."""
     steps = ops.arange(length)
     is_later = steps[None, :] > steps[:, None]
     return ops.cast(is_later, "float32")[None, None] * MASKED
 
 
 def dot_product(query: Tensor, key: Tensor) -> Tensor:
-    """Q K^T: float32 [B, H, T, S] of [B, H, T, d_k] and [B, H, S, d_k].
+    """Returns Q K^T, float32 [B, H, T, S], for [B, H, T, d_k] and [B, H, S, d_k].
 
-    Of independent components with mean 0 and variance 1, q . k has the variance d_k:
-    the larger d_k, the more the softmax is saturated and the smaller its gradients.
+    If the components are independent with mean 0 and variance 1, q . k has the variance
+    d_k: a larger d_k saturates the softmax and makes its gradients smaller.
     """
     logits = ops.matmul(query, ops.transpose(key, (0, 1, 3, 2)))
     return ops.cast(logits, "float32")
 
 
 def scaled_dot_product(query: Tensor, key: Tensor) -> Tensor:
-    """Q K^T / sqrt(d_k), the paper's score (3.2.1); shapes as in `dot_product`."""
-    # Scaled after the product, not the query before: TensorFlow 2.21's graph optimizer
-    # (its oneDNN remapper) would make a while loop around that return empty tensors.
+    """Returns Q K^T / sqrt(d_k) (3.2.1); shapes are as in `dot_product`."""
+    # The product is scaled, not the query: with a scaled query, TensorFlow 2.21's graph
+    # optimizer (its oneDNN remapper) makes a while loop around it return empty tensors.
     return dot_product(query, key) * query.shape[-1] ** -0.5
 
 
 def attention_weights(scores: Tensor, bias: Tensor | None = None) -> Tensor:
-    """The attention weights [B, H, T, S] of scores [B, H, T, S] and a bias."""
+    """Returns the softmax [B, H, T, S] of the scores [B, H, T, S] plus the bias."""
     return ops.softmax(scores if bias is None else scores + bias)
 
 
 class AttentionKernels(NamedTuple):
-    """The kernels that a step of decoding multiplies by, in the compute dtype.
+    """The kernels that a decoding step multiplies by, in the compute dtype.
 
-    A step casts nothing: in bfloat16 that would be a seventh of its time.
+    They are cast once for all steps: in bfloat16 the casts take a seventh of a step.
 
     Attributes:
-        inputs: [D, ...], of the projection of the new position.
-        output: [H * d_v, D], W^O.
+        inputs: [D, ...], the kernel that projects the new position.
+        output: [H * d_v, D], the output projection W^O.
     """
 
     inputs: Tensor | None = None
@@ -197,22 +196,22 @@ class AttentionKernels(NamedTuple):
 
 
 class _MultiHead(keras.layers.Layer):
-    """What self-attention and cross-attention have in common (3.2.2).
+    """Base class of self-attention and cross-attention (3.2.2).
 
     MultiHead(Q, K, V) = Concat(head_1, ..., head_H) W^O with
-    head_i = Attention(Q W_i^Q, K W_i^K, V W_i^V), all without biases, and
+    head_i = Attention(Q W_i^Q, K W_i^K, V W_i^V), without biases, and
     Attention(Q, K, V) = softmax(score(Q, K)) V.
 
     Args:
-        d_model: D.
-        num_heads: H.
-        key_size: d_k.
-        value_size: d_v.
+        d_model: model width D.
+        num_heads: number of heads H.
+        key_size: size d_k of queries and keys.
+        value_size: size d_v of values.
         score: "scaled", the paper's, or what 3.2.1 compares with it: "unscaled", or
-            "additive" (Bahdanau et al., 2015), u . tanh(q + k) with a vector u [d_k] of
-            each head. The latter holds B H T S d_k values: for small models only.
-        dropout: rate, on the weights.
-        **kwargs: of the Keras layer.
+            "additive" (Bahdanau et al., 2015), u . tanh(q + k) with one vector u [d_k]
+            per head. The latter holds B H T S d_k values: for small models only.
+        dropout: dropout rate of the attention weights.
+        **kwargs: arguments of `keras.layers.Layer`.
     """
 
     def __init__(
@@ -225,7 +224,7 @@ class _MultiHead(keras.layers.Layer):
         dropout: float = 0.0,
         **kwargs: Any,
     ) -> None:
-        # Keras would cast the float32 bias; the projections cast what they multiply.
+        # Keras would cast the float32 bias; the projections cast their own inputs.
         super().__init__(autocast=False, **kwargs)
         self.d_model = d_model
         self.num_heads = num_heads
@@ -236,7 +235,7 @@ class _MultiHead(keras.layers.Layer):
         self.dropout = Dropout(dropout, name="dropout", dtype=self.dtype_policy)
 
     def _projection(self, *widths: int, name: str) -> Linear:
-        """A projection whose output holds several blocks, each with its own Glorot."""
+        """Returns a projection to several blocks, each initialized by its own width."""
         return Linear(
             sum(widths),
             use_bias=False,
@@ -246,7 +245,7 @@ class _MultiHead(keras.layers.Layer):
         )
 
     def build(self, input_shape: object = None) -> None:
-        """Creates the weights; all widths are known."""
+        """Creates the weights."""
         self.output_projection.build((None, self.num_heads * self.value_size))
         self.dropout.build(None)
         if self.score_kind == "additive":
@@ -257,7 +256,7 @@ class _MultiHead(keras.layers.Layer):
             )
 
     def score(self, query: Tensor, key: Tensor) -> Tensor:
-        """How well each key suits each query: float32 [B, H, T, S].
+        """Returns the score of each key for each query, float32 [B, H, T, S].
 
         Args:
             query: [B, H, T, d_k]
@@ -273,11 +272,11 @@ class _MultiHead(keras.layers.Layer):
         return ops.cast(logits, "float32")
 
     def _split(self, x: Tensor, *sizes: int) -> list[Tensor]:
-        """[B, T, H * (a + b ...)] -> [B, H, T, a], [B, H, T, b] ...
+        """Splits [B, T, H * (a + b ...)] into [B, H, T, a], [B, H, T, b] ...
 
-        Neighbours of one size, which queries, keys and values mostly are, are moved as
-        one: a slice each would cost as many passes over memory, and twice as many in
-        the gradient.
+        Neighbours of equal size, such as queries, keys and values usually are, are
+        transposed together: a slice for each would cost as many passes over memory, and
+        twice as many in the gradient.
         """
         batch, length, _ = ops.shape(x)
         groups = [(size, len(list(same))) for size, same in itertools.groupby(sizes)]
@@ -301,10 +300,10 @@ class _MultiHead(keras.layers.Layer):
         seed: Tensor | None = None,
         output_kernel: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
-        """Attention of every head, the heads joined by W^O.
+        """Computes the attention of every head and projects the joined heads by W^O.
 
         Returns:
-            The output [B, T, D], and the weights [B, H, T, S] before dropout.
+            The output [B, T, D], and the attention weights [B, H, T, S] before dropout.
         """
         weights = attention_weights(self.score(query, key), bias)
         dropped = self.dropout(ops.cast(weights, value.dtype), seed=seed)
@@ -316,9 +315,10 @@ class _MultiHead(keras.layers.Layer):
 
 
 class SelfAttention(_MultiHead):
-    """Multi-head attention of a sequence to itself; arguments as in `_MultiHead`.
+    """Multi-head attention of a sequence to itself.
 
-    The projections to queries, keys and values are one matrix product.
+    The arguments are those of `_MultiHead`. The projections to queries, keys and values
+    are one matrix product.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -333,21 +333,21 @@ class SelfAttention(_MultiHead):
         super().build(input_shape)
 
     def causal_bias(self, length: int | Tensor) -> Tensor | None:
-        """Returns what hides the future in `call`, for T = `length`."""
+        """Returns the bias for `call` that masks the future, for T = `length`."""
         return causal_bias(length)
 
     def call(
         self, x: Tensor, bias: Tensor | None, seed: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
-        """Attends.
+        """Attends from every position to every other.
 
         Args:
             x: [B, T, D]
             bias: broadcastable to [B, H, T, T], see `padding_bias` and `causal_bias`.
-            seed: of dropout; None at inference.
+            seed: dropout seed; None at inference.
 
         Returns:
-            The output [B, T, D] and the weights [B, H, T, T].
+            The output [B, T, D] and the attention weights [B, H, T, T].
         """
         query, key, value = self._project(x)
         return self._attend(query, key, value, bias, seed)
@@ -359,16 +359,16 @@ class SelfAttention(_MultiHead):
         value: Tensor,
         kernels: AttentionKernels = AttentionKernels(),  # noqa: B008, it is immutable
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Attends from one new position to itself and all before it.
+        """Attends from one new position to itself and all earlier positions.
 
         Args:
             x: [N, 1, D], the new position of N hypotheses.
-            key: [N, H, t, d_k], of the t positions before.
-            value: [N, H, t, d_v]
-            kernels: what `cast_kernels` returned; without: cast them now.
+            key: [N, H, t, d_k], the keys of the t earlier positions.
+            value: [N, H, t, d_v], their values.
+            kernels: the result of `cast_kernels`; by default they are cast now.
 
         Returns:
-            The output [N, 1, D] and the keys and values, longer by one.
+            The output [N, 1, D], and the keys and values of t + 1 positions.
         """
         query, new_key, new_value = self._project(x, kernels.inputs)
         key = ops.concatenate([key, new_key], axis=2)
@@ -377,13 +377,13 @@ class SelfAttention(_MultiHead):
         return output, key, value
 
     def cast_kernels(self) -> AttentionKernels:
-        """Returns the kernels of `step`, in the compute dtype."""
+        """Returns the kernels that `step` uses, in the compute dtype."""
         return AttentionKernels(
             self.projection.cast_kernel(), self.output_projection.cast_kernel()
         )
 
     def _project(self, x: Tensor, kernel: Tensor | None = None) -> list[Tensor]:
-        """Returns queries, keys and values, [B, H, T, d_k or d_v] each."""
+        """Returns queries and keys [B, H, T, d_k] and values [B, H, T, d_v]."""
         sizes = self.key_size, self.key_size, self.value_size
         return self._split(self.projection(x, kernel=kernel), *sizes)
 
@@ -391,8 +391,8 @@ class SelfAttention(_MultiHead):
 class CrossAttention(_MultiHead):
     """Multi-head attention of the target to the encoded source.
 
-    Arguments as in `_MultiHead`. Keys and values come from `project_memory`, apart from
-    `call`, because decoding computes them once for all steps.
+    The arguments are those of `_MultiHead`. Keys and values come from `project_memory`
+    and not from `call`, because decoding computes them once for all steps.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -423,26 +423,26 @@ class CrossAttention(_MultiHead):
         seed: Tensor | None = None,
         kernels: AttentionKernels = AttentionKernels(),  # noqa: B008, it is immutable
     ) -> tuple[Tensor, Tensor]:
-        """Attends.
+        """Attends from every target position to the source.
 
         Args:
-            x: [B, T, D]; when decoding, T is the beams of a sentence, which all look
-                at the same source.
+            x: [B, T, D]; in a decoding step the T axis holds a sentence's K beams,
+                which all attend to the same source.
             key: [B, H, S, d_k]
             value: [B, H, S, d_v]
             bias: broadcastable to [B, H, T, S], see `padding_bias`.
-            seed: of dropout; None at inference.
-            kernels: what `cast_kernels` returned; without: cast them now.
+            seed: dropout seed; None at inference.
+            kernels: the result of `cast_kernels`; by default they are cast now.
 
         Returns:
-            The output [B, T, D] and the weights [B, H, T, S].
+            The output [B, T, D] and the attention weights [B, H, T, S].
         """
         projected = self.query_projection(x, kernel=kernels.inputs)
         (query,) = self._split(projected, self.key_size)
         return self._attend(query, key, value, bias, seed, kernels.output)
 
     def cast_kernels(self) -> AttentionKernels:
-        """Returns the kernels of `call`, in the compute dtype."""
+        """Returns the kernels that `call` uses, in the compute dtype."""
         return AttentionKernels(
             self.query_projection.cast_kernel(), self.output_projection.cast_kernel()
         )
@@ -451,8 +451,8 @@ class CrossAttention(_MultiHead):
 class Residual(keras.layers.Layer):
     """The residual connection around a sub-layer (3.1, 5.4).
 
-    With "post", the paper's norm, LayerNorm(x + Dropout(Sublayer(x))); with "pre",
-    tensor2tensor's later form, x + Dropout(Sublayer(LayerNorm(x))):
+    With norm "post", the paper's, it is LayerNorm(x + Dropout(Sublayer(x))); with
+    "pre", as in later versions of tensor2tensor, x + Dropout(Sublayer(LayerNorm(x))):
 
         y = sublayer(residual.enter(x))
         x = residual.leave(x, y, seed)
@@ -471,12 +471,12 @@ class Residual(keras.layers.Layer):
         self.dropout = Dropout(dropout, name="dropout", dtype="float32")
 
     def build(self, input_shape: object = None) -> None:
-        """Creates the weights of the normalisation."""
+        """Creates the weights of the layer normalization."""
         self.norm.build(None)
         self.dropout.build(None)
 
     def enter(self, x: Tensor) -> Tensor:
-        """Returns the input [B, T, D] of the sub-layer."""
+        """Returns the sub-layer's input [B, T, D]."""
         return self.norm(x) if self.norm_first else x
 
     def leave(self, x: Tensor, y: Tensor, seed: Tensor | None = None) -> Tensor:
@@ -486,7 +486,7 @@ class Residual(keras.layers.Layer):
 
 
 class FeedForward(keras.layers.Layer):
-    """FFN(x) = max(0, x W1 + b1) W2 + b2, the same at every position (3.3)."""
+    """Feed-forward network max(0, x W1 + b1) W2 + b2 at every position (3.3)."""
 
     def __init__(
         self, d_model: int, d_ff: int, dropout: float = 0.0, **kwargs: Any
@@ -514,7 +514,7 @@ class FeedForward(keras.layers.Layer):
 
         Args:
             x: [B, T, D]
-            seed: of dropout; None at inference.
+            seed: dropout seed; None at inference.
             kernels: W1 and W2 in the compute dtype; None: cast them now.
         """
         inner, outer = kernels
@@ -525,8 +525,8 @@ class FeedForward(keras.layers.Layer):
 class Embedding(keras.layers.Layer):
     """One matrix [V, D] that embeds ids and projects back to logits (3.4).
 
-    Its initializer is N(0, 1 / D), so that embeddings times sqrt(D) have variance one
-    and so have the logits (tensor2tensor's choice; the paper names none).
+    It is initialized from N(0, 1 / D), so that the embeddings times sqrt(D) and the
+    logits have variance one (tensor2tensor's choice; the paper names none).
     """
 
     def __init__(self, vocab_size: int, d_model: int, **kwargs: Any) -> None:
@@ -540,14 +540,14 @@ class Embedding(keras.layers.Layer):
             name="table",
             shape=(self.vocab_size, self.d_model),
             initializer=keras.initializers.RandomNormal(stddev=self.d_model**-0.5),
-            autocast=False,  # not the whole table for the few rows looked up
+            autocast=False,  # a look-up needs few rows: do not cast the whole table
         )
 
     def call(self, ids: Tensor) -> Tensor:
         """Returns float32 embeddings [B, T, D] of ids [B, T], times sqrt(D).
 
-        Padding (id 0) gives zero vectors; so the vector before the first target, which
-        shifts the outputs by one position (3.1), is the embedding of padding.
+        Padding (id 0) is embedded as zeros, and so is the decoder's first input, which
+        shifts the outputs by one position (3.1).
         """
         is_token = ops.cast(ops.not_equal(ids, 0), "float32")
         vectors = ops.take(ops.convert_to_tensor(self.table), ids, axis=0)
@@ -558,11 +558,11 @@ class Embedding(keras.layers.Layer):
         return ops.cast(self.table, self.compute_dtype)
 
     def logits(self, x: Tensor, table: Tensor | None = None) -> Tensor:
-        """Returns float32 logits [..., V] of x [..., D]: x E^T, without sqrt(D).
+        """Returns the logits x E^T, float32 [..., V], without sqrt(D).
 
         Args:
             x: [..., D]
-            table: what `cast_table` returned before; None: cast it now.
+            table: the result of `cast_table`, to save the cast; None: cast it now.
         """
         shape = ops.shape(x)
         table = self.cast_table() if table is None else table
@@ -572,7 +572,7 @@ class Embedding(keras.layers.Layer):
 
 
 def sinusoids(positions: Tensor, d_model: int) -> Tensor:
-    """The paper's encoding (3.5).
+    """Returns the paper's positional encoding (3.5).
 
     PE(pos, 2i) = sin(pos / 10000^(2i / D)), PE(pos, 2i + 1) = cos(the same).
 
@@ -590,7 +590,7 @@ def sinusoids(positions: Tensor, d_model: int) -> Tensor:
 
 
 def t2t_timing_signal(positions: Tensor, d_model: int) -> Tensor:
-    """tensor2tensor's encoding: first all sines, then all cosines.
+    """Returns tensor2tensor's positional encoding: all sines, then all cosines.
 
     It also divides by D / 2 - 1 where the paper divides by D / 2, so that the longest
     wavelength is 10000 * 2 pi exactly.
@@ -609,7 +609,7 @@ def t2t_timing_signal(positions: Tensor, d_model: int) -> Tensor:
 
 
 class LearnedPositions(keras.layers.Layer):
-    """A learned vector for each position: Table 3, row (E)."""
+    """Learned positional embeddings (Table 3, row (E))."""
 
     def __init__(self, max_positions: int, d_model: int, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -625,6 +625,6 @@ class LearnedPositions(keras.layers.Layer):
         )
 
     def call(self, positions: Tensor) -> Tensor:
-        """Returns [T, D] of positions [T]; all beyond the table share its last row."""
+        """Embeds positions [T] as [T, D]; beyond the table all share its last row."""
         rows = ops.minimum(positions, self.max_positions - 1)
         return ops.take(ops.convert_to_tensor(self.table), rows, axis=0)

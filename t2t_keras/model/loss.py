@@ -7,21 +7,21 @@ from t2t_keras.model.transformer import PAD
 
 
 def cross_entropies(logits: Tensor, labels: Tensor, smoothing: float) -> Tensor:
-    """Returns the cross-entropy to label-smoothed targets, and that to the labels.
+    """Returns the cross-entropies with label-smoothed targets and with the labels.
 
-    The target is 1 - smoothing on the label and u = smoothing / (V - 1) on each of the
-    other V - 1 ids. As the probabilities of the target add up to one,
+    The smoothed target gives the label the probability 1 - smoothing, and each of the
+    other V - 1 ids u = smoothing / (V - 1). As these probabilities add up to one,
 
         loss = logsumexp(logits) - (1 - smoothing - u) logit[label] - u sum(logits),
 
-    which needs no array of soft targets. tensor2tensor subtracts the entropy of the
-    target, a constant; here it is left in. The negative log-likelihood of the label,
-    logsumexp(logits) - logit[label], costs nothing beside it.
+    which needs no array of soft targets. tensor2tensor subtracts the target's entropy,
+    a constant; this function does not. The negative log-likelihood of the label,
+    logsumexp(logits) - logit[label], comes at no extra cost.
 
     Args:
         logits: float32 [N, V]
         labels: int [N]
-        smoothing: the probability taken from the label.
+        smoothing: the probability that is taken from the label.
 
     Returns:
         float32 [N, 2]: the label-smoothed loss, and the negative log-likelihood, which
@@ -39,7 +39,7 @@ def cross_entropies(logits: Tensor, labels: Tensor, smoothing: float) -> Tensor:
         both = ops.stack([value, log_normaliser - at_label], axis=-1)
 
         def grad(upstream: Tensor) -> Tensor:
-            """softmax(logits) - targets, times the upstream gradient of the loss."""
+            """Returns (softmax(logits) - targets) * the loss's upstream gradient."""
             softmax = ops.exp(logits - log_normaliser[:, None])
             ids = ops.arange(logits.shape[-1])[None, :]
             is_label = ops.equal(ids, labels[:, None])
@@ -54,7 +54,7 @@ def cross_entropies(logits: Tensor, labels: Tensor, smoothing: float) -> Tensor:
 def summed_cross_entropies(
     logits: Tensor, target: Tensor, smoothing: float
 ) -> tuple[Tensor, Tensor]:
-    """Returns both cross-entropies, scalars, summed over the tokens of target.
+    """Returns both cross-entropies, summed over the target tokens, as scalars.
 
     Args:
         logits: float32 [B, T, V]

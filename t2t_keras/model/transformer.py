@@ -48,15 +48,15 @@ class EncoderLayer(keras.layers.Layer):
     def call(
         self, x: Tensor, bias: Tensor, seed: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
-        """Encodes.
+        """Applies the layer.
 
         Args:
             x: [B, S, D]
-            bias: hides padding, [B, 1, 1, S].
-            seed: of dropout; None at inference.
+            bias: [B, 1, 1, S], masks padding.
+            seed: dropout seed; None at inference.
 
         Returns:
-            The output [B, S, D], and the weights of self-attention [B, H, S, S].
+            The output [B, S, D], and the self-attention weights [B, H, S, S].
         """
         residual = self.self_attention_residual
         y, weights = self.self_attention(residual.enter(x), bias, seed=seed)
@@ -67,17 +67,17 @@ class EncoderLayer(keras.layers.Layer):
 
 
 class LayerCache(NamedTuple):
-    """What a decoder layer keeps between the steps of decoding; N = B K hypotheses.
+    """What a decoder layer keeps between decoding steps; N = B K hypotheses.
 
     Attributes:
-        self_key: [N, H, t, d_k], of the t positions so far.
-        self_value: [N, H, t, d_v]
-        cross_key: [B, H, S, d_k], of the source, the same for all beams.
-        cross_value: [B, H, S, d_v]
-        self_kernels: of self-attention, cast once for all steps.
-        cross_kernels: of cross-attention.
-        inner_kernel: [D, F], of the feed-forward network.
-        outer_kernel: [F, D]
+        self_key: [N, H, t, d_k], the keys of the t positions so far.
+        self_value: [N, H, t, d_v], their values.
+        cross_key: [B, H, S, d_k], the source's keys, the same for all beams.
+        cross_value: [B, H, S, d_v], the source's values.
+        self_kernels: the self-attention's kernels, cast once for all steps.
+        cross_kernels: the cross-attention's kernels, cast likewise.
+        inner_kernel: [D, F], the feed-forward network's first kernel, cast likewise.
+        outer_kernel: [F, D], its second kernel, cast likewise.
     """
 
     self_key: Tensor
@@ -91,12 +91,12 @@ class LayerCache(NamedTuple):
 
 
 class Cache(NamedTuple):
-    """What decoding keeps between its steps.
+    """What the model keeps between decoding steps.
 
     Attributes:
-        bias: hides the source's padding, [B, 1, 1, S].
-        table: [V, D], what maps to logits, cast once for all steps.
-        layers: one for each decoder layer.
+        bias: [B, 1, 1, S], masks the source's padding.
+        table: [V, D], the softmax matrix, cast once for all steps.
+        layers: the cache of each decoder layer.
     """
 
     bias: Tensor
@@ -105,7 +105,7 @@ class Cache(NamedTuple):
 
 
 class DecoderLayer(keras.layers.Layer):
-    """Masked self-attention, attention to the source, feed-forward network (3.1)."""
+    """Masked self-attention, cross-attention, feed-forward network (3.1)."""
 
     def __init__(self, hparams: HParams, **kwargs: Any) -> None:
         super().__init__(autocast=False, **kwargs)
@@ -135,17 +135,17 @@ class DecoderLayer(keras.layers.Layer):
     def call(
         self, x: Tensor, memory: Tensor, bias: Tensor, seed: Tensor | None = None
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Decodes all positions at once, each from those before it.
+        """Applies the layer to all positions at once, with causal masking.
 
         Args:
             x: [B, T, D]
-            memory: the encoded source, [B, S, D].
-            bias: hides the source's padding, [B, 1, 1, S].
-            seed: of dropout; None at inference.
+            memory: the encoder's output, [B, S, D].
+            bias: [B, 1, 1, S], masks the source's padding.
+            seed: dropout seed; None at inference.
 
         Returns:
-            The output [B, T, D], the weights of self-attention [B, H, T, T], and those
-            of attention to the source [B, H, T, S].
+            The output [B, T, D], the self-attention weights [B, H, T, T], and the
+            cross-attention weights [B, H, T, S].
         """
         causal = self.self_attention.causal_bias(ops.shape(x)[1])
         key, value = self.cross_attention.project_memory(memory)
@@ -164,13 +164,14 @@ class DecoderLayer(keras.layers.Layer):
     def step(
         self, x: Tensor, bias: Tensor, cache: LayerCache
     ) -> tuple[Tensor, LayerCache]:
-        """Decodes one new position [B, K, D] of every beam.
+        """Applies the layer to one new position [B, K, D] of every beam.
 
-        Self-attention takes beams as rows of the batch, for each has its own past;
-        attention to the source takes them as positions, for all look at one source.
+        Self-attention treats beams as rows of the batch, because each beam has its own
+        past; cross-attention treats them as positions, because a sentence's beams
+        attend to the same source.
 
         Returns:
-            The output [B, K, D], and the cache with this position.
+            The output [B, K, D], and the cache extended by this position.
         """
         shape = ops.shape(x)
         residual = self.self_attention_residual
@@ -198,7 +199,7 @@ class DecoderLayer(keras.layers.Layer):
         return x, cache._replace(self_key=self_key, self_value=self_value)
 
     def start_cache(self, memory: Tensor, num_beams: int | Tensor) -> LayerCache:
-        """Returns the cache before the first step: source keys and values, no past."""
+        """Returns the cache before the first step: the source's keys and values."""
         attention = self.self_attention
         key, value = self.cross_attention.project_memory(memory)
         past = (ops.shape(memory)[0] * num_beams, attention.num_heads, 0)
@@ -224,10 +225,11 @@ def _self_attention(
     """Returns a self-attention sub-layer.
 
     Args:
-        hparams: sizes and variant. With `attention_window` = r a position sees
-            |i - j| <= r / 2 in the encoder and i - r < j <= i in the decoder.
-        dtype: the layer's policy.
-        bidirectional: whether a position sees those after it, as in the encoder.
+        hparams: sizes and kind of attention. With `attention_window` = r, position i
+            attends to positions j with |i - j| <= r / 2 in the encoder and
+            i - r < j <= i in the decoder.
+        dtype: the layer's dtype policy.
+        bidirectional: whether a position attends to later ones, as in the encoder.
     """
     kwargs: dict[str, Any] = {
         "score": hparams.attention,
@@ -265,7 +267,7 @@ def _residual(hparams: HParams, sublayer: keras.layers.Layer) -> Residual:
 
 
 class _Stack(keras.layers.Layer):
-    """N layers of one kind; with "pre" norm a last normalisation after them."""
+    """A stack of N equal layers; with norm "pre", a layer normalization follows it."""
 
     def __init__(
         self, kind: type[keras.layers.Layer], hparams: HParams, **kwargs: Any
@@ -286,12 +288,12 @@ class _Stack(keras.layers.Layer):
             self.norm.build(None)
 
     def finish(self, x: Tensor) -> Tensor:
-        """Returns the output of the stack, given that of its last layer."""
+        """Returns the output of the stack, given the output of its last layer."""
         return self.norm(x) if self.norm else x
 
 
 class Encoder(_Stack):
-    """N encoder layers."""
+    """A stack of N encoder layers."""
 
     def __init__(self, hparams: HParams, **kwargs: Any) -> None:
         super().__init__(EncoderLayer, hparams, **kwargs)
@@ -299,10 +301,10 @@ class Encoder(_Stack):
     def call(
         self, x: Tensor, bias: Tensor, seed: Tensor | None = None
     ) -> tuple[Tensor, list[Tensor]]:
-        """Encodes; arguments as in `EncoderLayer.call`.
+        """Encodes; arguments are those of `EncoderLayer.call`.
 
         Returns:
-            The memory [B, S, D], and the weights [B, H, S, S] of each layer.
+            The memory [B, S, D], and the attention weights [B, H, S, S] of each layer.
         """
         maps = []
         for layer in self.layers:
@@ -312,7 +314,7 @@ class Encoder(_Stack):
 
 
 class Decoder(_Stack):
-    """N decoder layers."""
+    """A stack of N decoder layers."""
 
     def __init__(self, hparams: HParams, **kwargs: Any) -> None:
         super().__init__(DecoderLayer, hparams, **kwargs)
@@ -320,11 +322,11 @@ class Decoder(_Stack):
     def call(
         self, x: Tensor, memory: Tensor, bias: Tensor, seed: Tensor | None = None
     ) -> tuple[Tensor, list[Tensor], list[Tensor]]:
-        """Decodes all positions at once; arguments as in `DecoderLayer.call`.
+        """Decodes all positions at once; arguments are those of `DecoderLayer.call`.
 
         Returns:
-            The output [B, T, D]; of each layer the weights of self-attention
-            [B, H, T, T], and those of attention to the source [B, H, T, S].
+            The output [B, T, D], and each layer's self-attention weights [B, H, T, T]
+            and cross-attention weights [B, H, T, S].
         """
         self_maps, cross_maps = [], []
         for layer in self.layers:
@@ -345,15 +347,15 @@ class Decoder(_Stack):
 
 
 class AttentionMaps(NamedTuple):
-    """Attention weights, one tensor for each layer; every row has the sum 1.
+    """The attention weights of a model, one tensor per layer; every row sums to 1.
 
-    Row t of `decoder` and `cross` belongs to the position that predicts target t. What
-    it sees in column t of `decoder` is the target before: column 0 is the start.
+    Row t of `decoder` and `cross` belongs to the position that predicts target token t.
+    Column t of `decoder` stands for target token t - 1; column 0 is the start.
 
     Attributes:
-        encoder: the source to itself, L of [B, H, S, S].
-        decoder: the target to itself, L of [B, H, T, T].
-        cross: the target to the source, L of [B, H, T, S].
+        encoder: encoder self-attention, [B, H, S, S] for each layer.
+        decoder: decoder self-attention, [B, H, T, T] for each layer.
+        cross: cross-attention to the source, [B, H, T, S] for each layer.
     """
 
     encoder: list[Tensor]
@@ -365,11 +367,11 @@ class Transformer(keras.Model):
     """The encoder-decoder of "Attention Is All You Need", built at construction.
 
     Args:
-        hparams: sizes, norm, positions, dropout.
-        source_vocab_size: rows of the source embedding.
-        target_vocab_size: rows of the target embedding; None when both languages have
-            one vocabulary, of `source_vocab_size`.
-        name: of the Keras model.
+        hparams: the hyper-parameters.
+        source_vocab_size: number of rows of the source embedding.
+        target_vocab_size: number of rows of the target embedding; None when both sides
+            share one vocabulary of `source_vocab_size` tokens.
+        name: name of the Keras model.
     """
 
     def __init__(
@@ -413,7 +415,7 @@ class Transformer(keras.Model):
         self.build(None)
 
     def build(self, input_shape: object = None) -> None:
-        """Creates all weights; their shapes follow from the hparams alone."""
+        """Creates all weights."""
         layer: keras.layers.Layer
         for layer in (
             *self.embeddings,
@@ -425,33 +427,34 @@ class Transformer(keras.Model):
         ):
             layer.build(None)
 
-    # With one vocabulary the three roles are played by one matrix, with two
-    # vocabularies by two, without sharing by three (3.4).
+    # One matrix serves as source embedding, target embedding and softmax when the two
+    # sides share a vocabulary; two matrices do with two vocabularies, and three when
+    # `share_embeddings` is off (3.4).
 
     @property
     def source_embedding(self) -> Embedding:
-        """What embeds source ids."""
+        """The layer that embeds source ids."""
         return self.embeddings[0]
 
     @property
     def target_embedding(self) -> Embedding:
-        """What embeds target ids."""
+        """The layer that embeds target ids."""
         return self.embeddings[min(1, len(self.embeddings) - 1)]
 
     @property
     def softmax_embedding(self) -> Embedding:
-        """Whose matrix, transposed, maps to logits."""
+        """The layer whose transposed matrix maps to logits."""
         return self.embeddings[-1]
 
     def call(
         self, source: Tensor, target: Tensor, seed: Tensor | None = None
     ) -> Tensor:
-        """Teacher forcing: the logits of each target position given those before it.
+        """Returns the logits of every target position by teacher forcing.
 
         Args:
             source: ids [B, S], padded with 0.
-            target: ids [B, T], padded with 0; not shifted, this is done here.
-            seed: int32 [2], of dropout; None at inference.
+            target: ids [B, T], padded with 0; they are shifted here.
+            seed: int32 [2], dropout seed; None at inference.
 
         Returns:
             float32 logits [B, T, V].
@@ -460,7 +463,7 @@ class Transformer(keras.Model):
         return self.logits(states)
 
     def attention_maps(self, source: Tensor, target: Tensor) -> AttentionMaps:
-        """Returns all attention weights of `call`, without dropout (4, appendix)."""
+        """Returns all attention weights without dropout (section 4, appendix)."""
         _, maps = self.states(source, target)
         if not self.hparams.attention_window:
             return maps
@@ -480,16 +483,16 @@ class Transformer(keras.Model):
     def states(
         self, source: Tensor, target: Tensor, seed: Tensor | None = None
     ) -> tuple[Tensor, AttentionMaps]:
-        """Returns what `call` maps to logits, and what each layer attended to.
+        """Returns the decoder's output and all attention weights.
 
-        Arguments as in `call`.
+        The arguments are those of `call`.
 
         Returns:
             The decoder's output [B, T, D], and the attention weights; with
             `attention_window` those of self-attention are in blocks, see
             `WindowSelfAttention.call`.
         """
-        shifted = ops.pad(target, ((0, 0), (1, 0)))[:, :-1]  # the first input is PAD
+        shifted = ops.pad(target, ((0, 0), (1, 0)))[:, :-1]  # starts with PAD
         x, y = self._embed_both(source, shifted)
         bias = padding_bias(source == PAD)
         x = self.source_dropout(x, seed=seed)
@@ -499,7 +502,7 @@ class Transformer(keras.Model):
         return y, AttentionMaps(encoder_maps, decoder_maps, cross_maps)
 
     def logits(self, states: Tensor, table: Tensor | None = None) -> Tensor:
-        """Returns float32 logits [..., V] of the decoder's output [..., D].
+        """Maps the decoder's output [..., D] to float32 logits [..., V].
 
         Args:
             states: [..., D]
@@ -508,7 +511,7 @@ class Transformer(keras.Model):
         return self.softmax_embedding.logits(states, table)
 
     def encode(self, source: Tensor) -> Tensor:
-        """Returns the memory [B, S, D] of source ids [B, S]."""
+        """Encodes source ids [B, S] to the memory [B, S, D]."""
         x = self._embed(self.source_embedding, source, 0)
         memory, _ = self.encoder(x, padding_bias(source == PAD))
         return memory
@@ -516,12 +519,12 @@ class Transformer(keras.Model):
     def start_cache(
         self, memory: Tensor, source: Tensor, num_beams: int | Tensor
     ) -> Cache:
-        """Returns the cache with which decoding begins.
+        """Returns the cache for the first decoding step.
 
         Args:
             memory: [B, S, D], from `encode`.
-            source: ids [B, S], which say where the padding is.
-            num_beams: K, hypotheses for each sentence.
+            source: ids [B, S], whose padding is masked.
+            num_beams: number K of hypotheses for each sentence.
         """
         return Cache(
             bias=padding_bias(source == PAD),
@@ -537,9 +540,9 @@ class Transformer(keras.Model):
         """Extends every hypothesis by one position.
 
         Args:
-            ids: [B, K], what was generated last; 0 at position 0.
-            position: of the logits to return, counted from 0; a scalar.
-            cache: from `start_cache` or the step before.
+            ids: [B, K], the tokens generated last; 0 at position 0.
+            position: scalar, the position of the logits to return, from 0.
+            cache: from `start_cache` or the previous step.
 
         Returns:
             float32 logits [B, K, V] and the cache for the next step.
@@ -551,11 +554,12 @@ class Transformer(keras.Model):
     def reorder_cache(self, cache: Cache, parents: Tensor) -> Cache:
         """Returns the cache in which beam k continues beam `parents[b, k]`.
 
-        Only the hypotheses' own past moves; the source is the same for all beams.
+        Only the self-attention's keys and values are moved; those of the source are the
+        same for all beams.
 
         Args:
-            cache: as in `decode_step`.
-            parents: int32 [B, K].
+            cache: from `decode_step`.
+            parents: int32 [B, K], the beam that each beam continues.
         """
         batch, beams = ops.shape(parents)
         rows = ops.reshape(parents + ops.arange(batch)[:, None] * beams, (-1,))
@@ -569,9 +573,10 @@ class Transformer(keras.Model):
         return cache._replace(layers=layers)
 
     def cache_shapes(self, cache: Cache) -> Cache:
-        """Returns the cache's static shapes as a loop over steps sees them.
+        """Returns the shapes that hold for the cache at every step.
 
-        The time axis of the past grows by one a step: None.
+        The time axis of the self-attention's keys and values is None: it grows by one
+        at each step.
         """
 
         def growing(past: Tensor) -> tuple[int | None, ...]:
@@ -590,8 +595,9 @@ class Transformer(keras.Model):
     def _embed_both(self, source: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
         """Embeds [B, S] and [B, T], in one look-up if they share a matrix.
 
-        The gradient of a shared matrix is then the sum of two parts, of embeddings and
-        of logits. Three would be added in an order that varies from run to run.
+        The gradient of a shared matrix is then a sum of two terms, one from the
+        embeddings and one from the logits. With three terms, the order of the additions
+        would vary from run to run.
         """
         if self.source_embedding is not self.target_embedding:
             x = self._embed(self.source_embedding, source, 0)
@@ -606,11 +612,11 @@ class Transformer(keras.Model):
     def _embed(
         self, embedding: Embedding, ids: Tensor, start: int | Tensor, axis: int = 1
     ) -> Tensor:
-        """Embeds ids and adds their positions, `start` onwards along the axis."""
+        """Embeds ids and adds the encodings of positions from `start` on."""
         return self._add_positions(embedding(ids), start, axis)
 
     def _add_positions(self, x: Tensor, start: int | Tensor, axis: int = 1) -> Tensor:
-        """Adds positions, `start` onwards along the axis, to [B, T, D]."""
+        """Adds to [B, T, D] the encodings of positions from `start` on."""
         count = ops.shape(x)[1] if axis == 1 else 1
         positions = ops.arange(count) + start
         if self.positions:
@@ -632,5 +638,5 @@ class Transformer(keras.Model):
 
     @classmethod
     def from_config(cls, config: dict[str, Any], custom_objects: object = None) -> Self:
-        """Makes the model that `get_config` describes."""
+        """Returns the model that `get_config` describes."""
         return cls(**config | {"hparams": HParams.from_dict(config["hparams"])})

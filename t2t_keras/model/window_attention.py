@@ -1,4 +1,4 @@
-"""Self-attention restricted to neighbours, the paper's next step (4, Table 1)."""
+"""Self-attention restricted to neighbours, which the paper proposes (4, Table 1)."""
 
 from typing import Any
 
@@ -12,23 +12,24 @@ from t2t_keras.model.layers import (
     attention_weights,
 )
 
-# Positions that only fill up the blocks; further away than padding inside a sentence.
+# Added to the logits of positions that only fill up the blocks. It is lower than
+# MASKED, so that padding inside a sentence is preferred to them.
 _OUTSIDE = 4 * MASKED
 
 
 class WindowSelfAttention(SelfAttention):
     """`SelfAttention` of each position i to those from i - `before` to i + `after`.
 
-    Computed in blocks:
-    positions are cut into blocks as long as the window reaches, and the queries of a
-    block meet the keys of their own block and of the blocks beside it, nothing else. So
-    time and memory are O(r n d), not O(n^2 d).
+    The sequence is cut into N blocks of P positions, as many as the window reaches to
+    one side. The queries of a block are compared with the keys of the same block and of
+    its neighbours in reach, W keys in all. So time and memory are O(r n d), not
+    O(n^2 d).
 
     Args:
         *args: see `SelfAttention`.
-        before: positions seen on the left.
-        after: positions seen on the right; 0 in the decoder, where with
-            `before` = r - 1 the window is i - r < j <= i.
+        before: number of positions on the left that are attended to.
+        after: number of positions on the right that are attended to; 0 in the decoder,
+            where with `before` = r - 1 the window is i - r < j <= i.
         **kwargs: see `SelfAttention`.
     """
 
@@ -44,28 +45,28 @@ class WindowSelfAttention(SelfAttention):
         value: Tensor,
         kernels: AttentionKernels = AttentionKernels(),  # noqa: B008, it is immutable
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """As `SelfAttention.step`; the past is cut to what the window can see."""
+        """Does what `SelfAttention.step` does, on the past inside the window only."""
         seen = slice(-self.before, None) if self.before else slice(0)
         return super().step(x, key[:, :, seen], value[:, :, seen], kernels)
 
     def causal_bias(self, length: int | Tensor) -> None:
-        """Returns None: the window hides the future."""
+        """Returns None: the window masks the future."""
         del length
 
     def call(
         self, x: Tensor, bias: Tensor | None, seed: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
-        """Attends.
+        """Attends from every position to those in its window.
 
         Args:
             x: [B, T, D]
-            bias: [B, 1, 1, T], hides padding. Not read where nothing is seen on the
-                right: what hides the future then is the window.
-            seed: of dropout; None at inference.
+            bias: [B, 1, 1, T], masks padding. It is not read in the decoder, where the
+                window masks the future.
+            seed: dropout seed; None at inference.
 
         Returns:
-            The output [B, T, D], and the weights of the blocks [B, H, N, P, W], which
-            `full_weights` makes a matrix.
+            The output [B, T, D], and the attention weights in blocks [B, H, N, P, W],
+            which `full_weights` makes a matrix.
         """
         query, key, value = self._project(x)
         length = ops.shape(x)[1]
@@ -89,10 +90,10 @@ class WindowSelfAttention(SelfAttention):
         return self.output_projection(joined[:, :length]), weights
 
     def full_weights(self, weights: Tensor, length: int | Tensor) -> Tensor:
-        """Returns the weights [B, H, T, T] of blocks of `call`, for T = `length`."""
+        """Returns as [B, H, T, T] the weights that `call` returned, T = `length`."""
         block, _ = self._block(length)
         count = ops.shape(weights)[2]
-        # Which position, from 0, column w of block n belongs to.
+        # The position, from 0, that column w of block n stands for.
         columns = ops.arange(ops.shape(weights)[4]) - int(self.before > 0) * block
         positions = columns[None, :] + (ops.arange(count) * block)[:, None]  # [N, W]
         is_column = positions[:, :, None] == ops.arange(length)  # [N, W, T]
@@ -101,9 +102,9 @@ class WindowSelfAttention(SelfAttention):
         return ops.reshape(full, (batch, heads, -1, length))[:, :, :length]
 
     def _block(self, length: int | Tensor) -> tuple[int | Tensor, int | Tensor]:
-        """Returns P, the length of a block, and how many positions fill up the last.
+        """Returns the block length P and the number of positions that fill up the last.
 
-        P is the reach of the window, unless the whole sentence is shorter.
+        P is the window's longer side, or the sequence length if that is shorter.
         """
         reach = max(self.before, self.after, 1)
         known = isinstance(length, int)
@@ -111,7 +112,7 @@ class WindowSelfAttention(SelfAttention):
         return block, -length % block
 
     def _block_bias(self, block: int | Tensor) -> Tensor:
-        """Returns what hides the window's outside: [P, W], the same in every block."""
+        """Returns the bias [P, W] that masks keys outside the window, in any block."""
         sides = int(self.before > 0), int(self.after > 0)
         keys = ops.arange((1 + sum(sides)) * block) - sides[0] * block
         offsets = keys[None, :] - ops.arange(block)[:, None]
@@ -119,7 +120,7 @@ class WindowSelfAttention(SelfAttention):
         return ops.cast(outside, "float32") * MASKED
 
     def _with_neighbours(self, blocks: Tensor, outside: float = 0.0) -> Tensor:
-        """[B, H, N, P, d] -> [B, H, N, W, d]: joins the blocks in reach to each."""
+        """Joins each block with its neighbours: [B, H, N, P, d] to [B, H, N, W, d]."""
         count = ops.shape(blocks)[2]
         sides = int(self.before > 0), int(self.after > 0)
         none = (0, 0)
@@ -133,7 +134,7 @@ class WindowSelfAttention(SelfAttention):
 def _blocks(
     x: Tensor, block: int | Tensor, fill: int | Tensor, outside: float = 0.0
 ) -> Tensor:
-    """[B, H, T, d] -> [B, H, N, P, d], filled up to N P positions."""
+    """Cuts [B, H, T, d] into blocks [B, H, N, P, d], filled up to N P positions."""
     batch, heads, _, size = ops.shape(x)
     none = (0, 0)
     x = ops.pad(x, (none, none, (0, fill), none), constant_values=outside)

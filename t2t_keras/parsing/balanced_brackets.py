@@ -1,4 +1,4 @@
-"""Balanced brackets: whatever the model thinks, the output is a tree over the words."""
+"""A decoding constraint by which every output is a tree over the source's words."""
 
 from collections.abc import Sequence
 from typing import NamedTuple, Self
@@ -13,24 +13,24 @@ from t2t_keras.parsing.punctuation import BRACKET, KIND_OF_TAG, MARK, WORD
 from t2t_keras.text.graph_ids import CPU
 from t2t_keras.text.tokenizer import EOS, Tokenizer
 
-# Of the 25,000 trees of the Treebank's sample and of CRAFT the deepest has 29
-# constituents around a word, and none begins more than 9 before the same word.
+# In the 25,000 trees of the Treebank's sample and of CRAFT, at most 29 constituents are
+# open at a word, and at most 9 begin at the same word.
 MAX_DEPTH = 64
 MAX_OPENERS = 16
 
-# How much longer than the words the shortest allowed output may be: a root needs two
-# brackets, and EOS ends it.
+# Number of tokens besides the leaves in the shortest allowed output: the two brackets
+# of the root, and EOS.
 _SHORTEST = 3
 
 
 class BracketTokens(NamedTuple):
-    """What every token of a vocabulary is to `BalancedBrackets`.
+    """The role of every token of a vocabulary in `BalancedBrackets`.
 
     Attributes:
-        leaf: [V] int32, the kinds of words that the token can stand for (bits of
+        leaf: [V] int32, the kinds of words that the token can stand for, as bits (see
             `parsing.punctuation`); 0 if it is not a leaf.
-        opens: [V] int32, the number of the label that the token opens, from 1; or 0.
-        closes: [V] int32, the number of the label that the token closes; or 0.
+        opens: [V] int32, the number, from 1, of the label that the token opens, or 0.
+        closes: [V] int32, the number of the label that the token closes, or 0.
     """
 
     leaf: np.ndarray
@@ -42,12 +42,12 @@ class BracketTokens(NamedTuple):
         """Finds the tokens of a problem's symbols.
 
         Args:
-            symbols: the problem's.
-            tokenizer: of the target.
+            symbols: the problem's symbols.
+            tokenizer: the target tokenizer.
 
         Raises:
             UserError: the symbols have no brackets or no leaves, or one of them is not
-                one token of the vocabulary.
+                a single token.
         """
         brackets = Brackets.of(symbols)
         if not (brackets.openers and brackets.leaves):
@@ -68,7 +68,7 @@ class BracketTokens(NamedTuple):
             return ids[0]
 
         kinds = {symbol: KIND_OF_TAG.get(symbol, WORD) for symbol in brackets.leaves}
-        # Words of a kind that no leaf is made for may have any.
+        # Words of a kind without leaves may have any leaf.
         without_leaf = {WORD, MARK, BRACKET} - set(kinds.values())
         for symbol, kind in kinds.items():
             leaf[token(symbol)] = kind + sum(without_leaf)
@@ -79,14 +79,14 @@ class BracketTokens(NamedTuple):
 
 
 class _State(NamedTuple):
-    """Where every hypothesis is, in the order of the beams.
+    """The state of every hypothesis, in the order of the beams.
 
     Attributes:
         stack: [B, K, MAX_DEPTH] int32, the labels of open brackets, outermost first;
-            what lies above `depth` has no meaning.
+            values from `depth` on have no meaning.
         depth: [B, K] int32, the number of open brackets.
-        openers: [B, K] int32, the openers since the last leaf or closer.
-        words: [B, K] int32, the words that have no leaf yet.
+        openers: [B, K] int32, the number of openers since the last leaf or closer.
+        words: [B, K] int32, the number of words without leaves.
     """
 
     stack: tf.Tensor
@@ -96,29 +96,29 @@ class _State(NamedTuple):
 
 
 class BalancedBrackets:
-    """Allows linearised trees only, with as many leaves as the source has words.
+    """Allows only linearised trees with as many leaves as the source has words.
 
     Every closer closes the innermost open bracket, no bracket is empty, and one
-    outermost bracket holds all the words (a single word may stand alone). EOS comes
-    when it is closed, and only then. Where the leaves are tags, punctuation marks and
-    brackets have the tags of such, and no other words have.
+    outermost bracket contains all words (a single word may stand alone). EOS is allowed
+    exactly when this bracket is closed. If leaves are tags, then punctuation marks and
+    brackets get their tags, and other words do not.
 
-    *It always ends in time.* To be completed, a hypothesis needs a leaf for each word
-    left, a closer for each open bracket, and EOS. A bracket is opened only where the
-    limit leaves two tokens beyond these; a leaf or a closer takes what was counted
-    for it. So a hypothesis that can be completed stays one. Nor is there a state
-    without any allowed token: where words are left a leaf is allowed, but at the very
-    start (there it is an opener), and where none are left the bracket has a child, so
-    that it may be closed.
+    *An output always ends within the limit.* To be completed, a hypothesis needs a leaf
+    for each remaining word, a closer for each open bracket, and EOS. An opener is
+    allowed only if the limit leaves two tokens more than these; leaves and closers use
+    tokens that were counted. So every hypothesis can be completed. And every state
+    allows some token: if words remain, a leaf (at the start, an opener); if none
+    remain, a closer, because the open bracket has a child.
 
-    *Chains* such as NP over NP over NP use no word; they are bounded by MAX_OPENERS
-    between two words and MAX_DEPTH in all.
+    *Chains* such as NP over NP over NP use up no words; their number is limited to
+    MAX_OPENERS between two words and MAX_DEPTH in total.
 
     Args:
-        table: what every token of the target's vocabulary is.
+        table: the role of every token in the target's vocabulary.
         kinds: [B, W] int32, the kind of each word (see `graph.word_kinds`), and 0 after
             the last.
-        max_length: [B] int32, most tokens of an output; at least three more than words.
+        max_length: [B] int32, the largest number of tokens in each output, at least
+            three more than words.
     """
 
     def __init__(
@@ -132,13 +132,13 @@ class BalancedBrackets:
         # 1 to open a bracket, -1 to close one, 0 for all other tokens.
         self._step = np.sign(table.opens - table.closes)
         self._opens = table.opens
-        # EOS closes the tree, as it were: the same comparison serves.
+        # EOS is treated as a closer, for when no bracket is open.
         self._end = int(table.closes.max()) + 1
         is_end = np.arange(len(table.closes)) == EOS
         self._closes = np.where(is_end, self._end, table.closes).astype(np.int32)
 
     def init(self, source: tf.Tensor, num_beams: tf.Tensor) -> _State:
-        """Returns the state before the first step: nothing is open."""
+        """Returns the state before the first step, without open brackets."""
         shape = tf.stack([tf.shape(source)[0], num_beams])
         zeros = tf.zeros(shape, tf.int32)
         return _State(
@@ -149,12 +149,12 @@ class BalancedBrackets:
         )
 
     def mask(self, state: _State, position: tf.Tensor) -> tf.Tensor:
-        """Returns [B, K, V]: where a token leads on towards a tree."""
+        """Returns the tokens [B, K, V] that can continue a tree."""
         depth, words = state.depth, state.words
-        left = self._max_length[:, None] - position  # tokens, EOS included
+        left = self._max_length[:, None] - position  # remaining tokens, EOS included
         spare = left - (words + depth + 1)
         has_words = words > 0
-        # Of the next word; behind the last it is 0, which suits no leaf.
+        # The kind of the next word; after the last word 0, which allows no leaf.
         last = tf.shape(self._kinds)[1] - 1
         number = tf.minimum(self._num_words - words, last)
         kind = tf.gather(self._kinds, number, batch_dims=1)
@@ -176,7 +176,7 @@ class BalancedBrackets:
     def advance(self, state: _State, parents: tf.Tensor, tokens: tf.Tensor) -> _State:
         """Returns the state after the tokens [B, K].
 
-        Places that no hypothesis takes may hold anything.
+        The state of a place without a hypothesis has no meaning.
         """
         stack, depth, openers, words = (
             tf.gather(tensor, parents, batch_dims=1) for tensor in state
@@ -199,12 +199,12 @@ def for_batch(
     """Returns the constraint for a batch of sources.
 
     Args:
-        table: what every token of the target's vocabulary is.
-        texts: [B] strings, the words of the sources with one space between any two.
-        max_length: [B] int32, most tokens of an output.
+        table: the role of every token in the target's vocabulary.
+        texts: [B] strings, the sources' words separated by single spaces.
+        max_length: [B] int32, the largest number of tokens in each output.
 
     Returns:
-        The constraint, and `max_length` raised to what the shortest tree needs.
+        The constraint, and `max_length`, raised to what the shortest tree needs.
     """
     with tf.device(CPU):
         kinds = word_kinds(tf.strings.split(texts, " "))

@@ -1,4 +1,4 @@
-"""The command line of parsing: the flags of `t2t datagen`, and the verb `f1`."""
+"""Command line for parsing: flags of `t2t datagen`, and the verb `f1`."""
 
 import argparse
 from typing import TYPE_CHECKING, Any, get_args
@@ -11,7 +11,7 @@ from t2t_keras.problem import Problem, Split
 if TYPE_CHECKING:
     from t2t_keras.parsing.treebank import SilverMix, TreebankSource
 
-# The division of the Wall Street Journal that everyone reports on.
+# The standard division of the Wall Street Journal.
 _SECTIONS: dict[Split, str] = {"train": "02-21", "dev": "22", "test": "23"}
 _FLAGS = (
     "treebank",
@@ -21,17 +21,17 @@ _FLAGS = (
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
-    """Declares the flags."""
+    """Declares the flags for treebanks."""
     trees = parser.add_argument_group(
         "trees, for parsing",
-        "bracketed trees: .mrg files over several lines, or one tree a line, perhaps "
-        ".gz; a directory stands for all .mrg files in it",
+        "bracketed trees, plain or .gz: .mrg files, or files with one tree per line; a "
+        "directory stands for all .mrg files in it",
     )
     trees.add_argument(
         "--treebank",
         metavar="DIR",
-        help="the Wall Street Journal as the LDC ships it (wsj/SS/wsj_SSNN.mrg); every "
-        "split that is not named otherwise is taken from its sections",
+        help="the Wall Street Journal as the LDC distributes it (wsj/SS/wsj_SSNN.mrg), "
+        "from which all splits are taken that have no other flag",
     )
     for split in get_args(Split):
         trees.add_argument(f"--{split}_trees", metavar="PATH", nargs="+")
@@ -39,44 +39,44 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         trees.add_argument(
             f"--{split}_sections",
             metavar="LIST",
-            help="sections (02-21), files (0001-0159) or several (00,01,24) of "
-            f"--treebank or --{split}_trees (default for --treebank: "
+            help="sections (02-21), files (0001-0159) or a list (00,01,24) to read "
+            f"from --treebank or --{split}_trees (default for --treebank: "
             f"{_SECTIONS[split]})",
         )
     trees.add_argument(
         "--silver_trees",
         metavar="PATH",
         nargs="+",
-        help="trees that a parser made, for semi-supervised training; of any number",
+        help="automatically parsed trees, for semi-supervised training; any number of "
+        "files",
     )
     trees.add_argument(
         "--silver_per_gold",
         type=positive,
         metavar="N",
-        help="silver trees for each gold one, which comes again as often as that takes "
+        help="silver trees for each gold tree; gold trees are repeated as necessary "
         "(default: the problem's)",
     )
     trees.add_argument(
         "--collapse_unary",
         action="store_true",
-        help="make one constituent of X over X in the training trees (default: keep "
-        "both, as the other splits always do: EVALB counts both)",
+        help="collapse X over X into one constituent in training trees (default: keep "
+        "both, as in the other splits, because EVALB counts both)",
     )
     trees.add_argument(
         "--skip_bad_trees",
         action="store_true",
-        help="leave out and count trees that cannot be used (default: stop at the "
-        "first)",
+        help="skip and count trees that cannot be used (default: stop at the first)",
     )
 
 
 def with_sources(problem: Problem, args: argparse.Namespace) -> Problem:
-    """Returns the problem with the treebanks that were named on the command line.
+    """Returns the problem with the treebanks that the flags name.
 
-    To its symbols are added those that only the gold training trees have.
+    New symbols in the gold training trees are added to the problem's symbols.
 
     Raises:
-        UserError: the flags do not fit the problem or each other.
+        UserError: the flags cannot be used with the problem or with each other.
     """
     given = [name for name in _FLAGS if getattr(args, name)]
     if not isinstance(problem.text_form, Trees):
@@ -111,7 +111,7 @@ def with_sources(problem: Problem, args: argparse.Namespace) -> Problem:
 def _sources(
     name: str, trees: Trees, args: argparse.Namespace
 ) -> "dict[Split, TreebankSource | SilverMix]":
-    """Returns the source of each split that has one."""
+    """Returns the source of each split that the flags name."""
     from t2t_keras.parsing.treebank import SilverMix, TreebankSource
 
     def treebank(paths: list[str], split: Split, sections: str = "") -> TreebankSource:
@@ -146,7 +146,7 @@ def _sources(
         )
     if ratio and not args.silver_trees:
         raise UserError(
-            f"problem '{name}': give --silver_trees, trees that a parser made"
+            f"problem '{name}': give --silver_trees, automatically parsed trees"
             if trees.silver_per_gold
             else "--silver_per_gold needs --silver_trees beside it"
         )
@@ -160,12 +160,12 @@ def _f1_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "gold",
         metavar="GOLD",
-        help="bracketed trees, one a line; or a treebank, a .mrg file or a directory "
-        "of such",
+        help="bracketed trees, one per line; or a treebank (a .mrg file, or a "
+        "directory of .mrg files)",
     )
-    parser.add_argument("test", metavar="TEST", help="the trees to score, one a line")
+    parser.add_argument("test", metavar="TEST", help="trees to score, one per line")
     parser.add_argument(
-        "--prm", metavar="FILE", help="EVALB's parameters (default: COLLINS.prm's)"
+        "--prm", metavar="FILE", help="EVALB's parameters (default: COLLINS.prm)"
     )
 
 
@@ -177,7 +177,7 @@ def _f1(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def _show_f1(result: dict[str, Any]) -> str:
-    """What EVALB prints, and below it the score that EVALB does not have."""
+    """Formats EVALB's report, followed by the score that EVALB does not have."""
     from t2t_keras.parsing.evalb import evalb_report, summaries
 
     beyond = (

@@ -1,9 +1,9 @@
-"""EVALB: F1 of labelled brackets as the EVALB program computes and prints it.
+"""F1 of labelled brackets, computed and printed as the EVALB program does.
 
-Every rule here is EVALB's, its odd ones included, so that scores compare with
-published ones. Its fixed sizes (200 words or brackets a sentence, 5,000 bytes a line)
-and its stop after MAX_ERROR errors are left out. The file has three parts: the
-parameters (.prm files), the scores, and the report.
+All rules are EVALB's, even odd ones, so that scores are comparable with published
+ones. Only its limits (200 words or brackets per sentence, 5,000 bytes per line,
+MAX_ERROR errors) are left out. The file has three parts: the parameters (.prm files),
+the scores, and the report.
 """
 
 import dataclasses
@@ -31,14 +31,14 @@ class EvalbParameters:
     """The parameters of an evaluation, as in a .prm file.
 
     Attributes:
-        labeled: whether a bracket's label must match, too.
-        cutoff_length: the second summary is of sentences of at most so many words.
-        delete_labels: brackets of these labels do not count; leaves with these tags
-            are left out together with their words.
-        delete_labels_for_length: leaves with these tags do not count in the length
-            that decides on the second summary.
-        quote_labels: tags of a quotation mark; where only one of two trees leaves the
-            mark out, because they disagree on its tag, it is put back.
+        labeled: whether the labels of brackets must match.
+        cutoff_length: the most words in the sentences of the second summary.
+        delete_labels: labels of brackets that do not count, and tags of leaves that are
+            left out with their words.
+        delete_labels_for_length: tags of leaves that do not count in the length that is
+            compared with `cutoff_length`.
+        quote_labels: tags of quotation marks; if only one of two trees leaves out a
+            mark, because the tags differ, it is put back.
         equal_labels: pairs of labels or tags that match.
         equal_words: pairs of words that match.
     """
@@ -52,15 +52,15 @@ class EvalbParameters:
     equal_words: tuple[tuple[str, str], ...] = ()
 
     def labels_match(self, one: str, other: str) -> bool:
-        """Whether two labels or tags are equal or declared so."""
+        """Returns whether two labels or tags are equal or declared equal."""
         return one == other or _in(self.equal_labels, one, other)
 
     def words_match(self, one: str, other: str) -> bool:
-        """Whether two words are equal or declared so."""
+        """Returns whether two words are equal or declared equal."""
         return one == other or _in(self.equal_words, one, other)
 
     def deletes_bracket(self, label: str) -> bool:
-        """Whether a bracket of this label does not count."""
+        """Returns whether brackets with this label do not count."""
         return any(self.labels_match(label, deleted) for deleted in self.delete_labels)
 
 
@@ -75,9 +75,9 @@ COLLINS = EvalbParameters(
 def read_parameters(path: str | Path) -> EvalbParameters:
     """Reads a .prm file.
 
-    DEBUG and MAX_ERROR are read and have no effect: nothing stops an evaluation. What
-    EVALB warns of and leaves out, an unknown parameter or a pair that is none, is left
-    out here with a warning, too. A number is what a value begins with.
+    DEBUG and MAX_ERROR have no effect: errors do not stop the evaluation. As in EVALB,
+    unknown parameters and malformed pairs are ignored with a warning, and only the
+    leading digits of a number are read.
 
     Raises:
         UserError: the file cannot be read, or a parameter has no value.
@@ -131,43 +131,43 @@ def _pairs(values: list[str]) -> tuple[tuple[str, str], ...]:
 
 
 def _in(pairs: tuple[tuple[str, str], ...], one: str, other: str) -> bool:
-    """Whether a pair is there in either order."""
+    """Returns whether a pair is there, in either order."""
     return (one, other) in pairs or (other, one) in pairs
 
 
-VALID, ERROR, SKIP = 0, 1, 2  # EVALB's statuses of a sentence
+VALID, ERROR, SKIP = 0, 1, 2  # EVALB's codes for the status of a sentence
 
-# A leaf; the beginning of a constituent; its end; anything else, which is an error.
+# A leaf; the start of a constituent; its end; anything else, which is an error.
 _ITEM = re.compile(
     r"\((?P<tag>[^\s()]*)\s+(?P<word>[^\s()]*)\)"
     r"|\((?P<label>[^\s()]*)|(?P<close>\))|(?P<stray>\S)",
     re.ASCII,
 )
 _QUOTES = ("'", '"', "/")
-# The outermost bracket of a line, around other brackets.
+# The outermost bracket in a line, around other brackets.
 _OUTER = re.compile(
     rf"^\s*\((?:{'|'.join(label for label in OUTER_LABELS if label)})?\s*(?=\()"
 )
-_FUNCTION = re.compile(r"[-=].*", re.DOTALL)  # what is cut from a bracket's label
+_FUNCTION = re.compile(r"[-=].*", re.DOTALL)  # is removed from a bracket's label
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class SentenceScore:
-    """One sentence's counts.
+    """The counts for one sentence.
 
     Attributes:
-        length: words of the gold tree, as the parameters count them.
-        status: VALID; ERROR: a tree cannot be read or the words of the two differ;
-            SKIP: the test tree has no words.
-        matched: brackets of the test tree that the gold tree has.
-        gold: brackets of the gold tree.
-        test: brackets of the test tree.
-        crossing: brackets of the test tree that cross one of the gold tree.
-        words: words that are not left out.
-        tags: of these, how many have the right tag.
-        compared: whether the words of both trees are the same, so that the counts are
-            of brackets that were compared. EVALB compares such trees even if one of
-            them is not balanced, prints the counts and calls it an ERROR.
+        length: number of words in the gold tree, as the parameters count them.
+        status: VALID; ERROR if a tree cannot be read or the words differ; SKIP if the
+            test tree has no words.
+        matched: number of brackets in the test tree that the gold tree has, too.
+        gold: number of brackets in the gold tree.
+        test: number of brackets in the test tree.
+        crossing: number of brackets in the test tree that cross one in the gold tree.
+        words: number of words that are not left out.
+        tags: number of these words with the right tag.
+        compared: whether both trees have the same words, so that their brackets were
+            compared. EVALB does this even if one tree is unbalanced; it prints the
+            counts and reports an ERROR.
     """
 
     length: int
@@ -181,7 +181,7 @@ class SentenceScore:
     compared: bool = False
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns EVALB's line; all is zero in a sentence that is not compared."""
+        """Returns EVALB's line; all counts are 0 if the trees are not compared."""
         gold, test = (self.gold, self.test) if self.compared else (0, 0)
         return {
             "length": self.length,
@@ -200,7 +200,7 @@ class SentenceScore:
 
 @dataclasses.dataclass(frozen=True)
 class F1Report:
-    """The scores of a test file: every sentence's, in order."""
+    """The scores of a test file, with one entry for every sentence, in order."""
 
     sentences: tuple[SentenceScore, ...]
     cutoff_length: int
@@ -208,15 +208,15 @@ class F1Report:
     def summary(self, max_length: int | None = None) -> dict[str, Any]:
         """Returns EVALB's summary; rates are percentages.
 
-        EVALB leaves sentences in error and skipped sentences out of every rate.
-        EVALB's F1 is not a number where nothing matches; here it is 0.
+        EVALB leaves out sentences in error and skipped sentences in all rates. If
+        nothing matches, EVALB's F1 is NaN; here it is 0.
 
-        `f1_errors_as_zero` is F1 over the valid sentences and those in error: of an
-        error, the brackets of both trees count and none of them matches. (Of a tree
-        that cannot be read, the brackets that can.) Skipped sentences stay left out.
+        `f1_errors_as_zero` is F1 over valid sentences and sentences in error, where the
+        brackets of a sentence in error count, and none of them matches. (In a tree that
+        cannot be read, those count that can be read.) Skipped sentences are left out.
 
         Args:
-            max_length: of the sentences to summarise; None for all.
+            max_length: the most words in the summarized sentences; None: all.
         """
         chosen = [
             s for s in self.sentences if max_length is None or s.length <= max_length
@@ -266,9 +266,9 @@ def evaluate_trees(
     """Scores bracketed trees against the gold trees of the same sentences.
 
     Args:
-        gold: a tree a line; an empty line is a sentence, too.
-        test: likewise.
-        parameters: what is left out and what is taken for equal.
+        gold: the gold trees, one per line; an empty line is a sentence, too.
+        test: the trees to score, likewise.
+        parameters: EVALB's parameters.
 
     Raises:
         UserError: the numbers of trees differ.
@@ -284,14 +284,13 @@ def evaluate_trees(
 def evaluate_files(
     gold: str | Path, test: str | Path, parameters: EvalbParameters = COLLINS
 ) -> F1Report:
-    """Scores a file of bracketed trees, one a line, against another.
+    """Scores a file of bracketed trees, one per line, against another.
 
-    Either side may also be a treebank as it is published, a `.mrg` file (or `.mrg.gz`)
-    or a directory of such: trees over several lines, with traces and an outer bracket
-    without a label, which `tree.prepare` takes away. There an empty line is not a
-    sentence. Beside a treebank, the outer bracket of a line is called TOP, too, if it
-    has one of the names that treebanks give it. A warning tells of lines that are not
-    trees.
+    Either side may also be a published treebank, a `.mrg` or `.mrg.gz` file or a
+    directory of them, whose trees `tree.prepare` prepares; there an empty line is no
+    sentence. If one side is a treebank, the outermost brackets on both sides are
+    labelled TOP if they have one of `OUTER_LABELS`. Lines that are not trees are
+    reported by a warning.
 
     Raises:
         UserError: a file cannot be read, the numbers of trees differ, or a tree of a
@@ -333,13 +332,13 @@ def _read(lines: Sequence[str], parameters: EvalbParameters) -> list["_Sentence"
 def _report(
     gold: list["_Sentence"], test: list["_Sentence"], parameters: EvalbParameters
 ) -> F1Report:
-    """Compares sentence by sentence."""
+    """Scores all sentences."""
     scores = (_score(g, t, parameters) for g, t in zip(gold, test, strict=True))
     return F1Report(tuple(scores), parameters.cutoff_length)
 
 
 def _lines(path: str | Path) -> list[str]:
-    """Returns the lines of a file, plain or gzipped; the last one need not end."""
+    """Returns the lines of a file, plain or gzipped."""
     try:
         with open_binary(path) as file:
             lines = io.TextIOWrapper(file, encoding="utf-8-sig", newline="\n")
@@ -350,7 +349,7 @@ def _lines(path: str | Path) -> list[str]:
 
 @dataclasses.dataclass(slots=True)
 class _Bracket:
-    """A constituent over the words from `start` to before `end`."""
+    """A constituent over the words from `start` to `end` - 1."""
 
     label: str
     start: int
@@ -359,13 +358,13 @@ class _Bracket:
 
 @dataclasses.dataclass(slots=True)
 class _Quote:
-    """A leaf that may be a quotation mark, left out or not."""
+    """A leaf that may be a quotation mark, whether it is left out or not."""
 
     tag: str
     word: str
-    index: int  # of the next word that is not left out, where it stands
-    next_bracket: int  # the first bracket to begin after it
-    around: tuple[int, ...]  # the brackets that it stands in
+    index: int  # index of the next word that is not left out
+    next_bracket: int  # index of the first bracket that begins after it
+    around: tuple[int, ...]  # indices of the brackets around it
 
 
 class _Sentence:
@@ -394,7 +393,7 @@ class _Sentence:
     def _add_leaf(
         self, tag: str, word: str, stack: tuple[int, ...], parameters: EvalbParameters
     ) -> None:
-        """Counts a leaf, and keeps it unless its tag is left out."""
+        """Counts a leaf, and keeps it unless its tag is deleted."""
         if tag not in parameters.delete_labels_for_length:
             self.length += 1
         if tag in parameters.quote_labels and word in _QUOTES:
@@ -418,7 +417,7 @@ class _Sentence:
             later.index += 1
 
     def counted(self, parameters: EvalbParameters) -> list[_Bracket]:
-        """Returns the brackets that count, their function tags cut."""
+        """Returns the brackets that count, without their function tags."""
         cut = (
             _Bracket(_FUNCTION.sub("", b.label), b.start, b.end)
             for b in self.brackets
@@ -430,7 +429,7 @@ class _Sentence:
 def _score(
     gold: _Sentence, test: _Sentence, parameters: EvalbParameters
 ) -> SentenceScore:
-    """Compares the trees of one sentence."""
+    """Compares the two trees for one sentence."""
     if test.words and len(gold.words) != len(test.words):
         _reconcile_quotes(gold, test, parameters)
     gold_brackets, test_brackets = gold.counted(parameters), test.counted(parameters)
@@ -460,7 +459,7 @@ def _score(
 def _matched(
     gold: list[_Bracket], test: list[_Bracket], parameters: EvalbParameters
 ) -> int:
-    """Counts matching brackets: each gold one takes the first that is left."""
+    """Counts matching brackets: each gold bracket uses up the first that matches."""
     left: dict[tuple[int, int], list[str]] = {}
     for bracket in test:
         left.setdefault((bracket.start, bracket.end), []).append(bracket.label)
@@ -505,7 +504,7 @@ def _reconcile_quotes(
 
 
 def _percent(part: int, whole: int) -> float:
-    """Returns 100 part / whole, and 0 of nothing."""
+    """Returns 100 part / whole, or 0 if `whole` is 0."""
     return 100.0 * part / whole if whole else 0.0
 
 
@@ -532,10 +531,10 @@ _SUMMARY = (
 
 
 def evalb_report(result: dict[str, Any]) -> str:
-    """Returns what EVALB prints, to the last space.
+    """Formats a report as EVALB prints it, to the last space.
 
     Args:
-        result: what `F1Report.to_dict` returns.
+        result: the result of `F1Report.to_dict`.
     """
     rows = (
         f"{number:4d}  {s['length']:3d}    {s['status']:d}  "
@@ -563,13 +562,13 @@ def summaries(result: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
 
 
 def _f1(summary: dict[str, Any]) -> str:
-    """Returns F1, or what C prints of 0 / 0."""
+    """Formats F1; 0 / 0 is formatted as C does."""
     nothing_matched = not summary["recall"] and not summary["precision"]
     return "-nan" if nothing_matched else f"{summary['f1']:.2f}"
 
 
 def _totals(result: dict[str, Any]) -> str:
-    """Returns the line under the table; sentences that are not valid count nothing."""
+    """Returns the line under the table, for the valid sentences only."""
     valid = [s for s in result["per_sentence"] if s["status"] == VALID]
     names = ("gold", "test", "matched", "cross")
     gold, test, matched, cross = (

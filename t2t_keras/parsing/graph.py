@@ -1,6 +1,6 @@
-"""The text form of trees in the TensorFlow graph, for constraint and SavedModel.
+"""The text form of trees as TensorFlow operations, for constraint and SavedModel.
 
-Each function computes what its namesake in Python does, on string tensors.
+Each function computes on string tensors what its namesake in Python computes.
 """
 
 import re
@@ -25,7 +25,7 @@ from t2t_keras.text.graph_ids import CPU
 
 
 def treebank_texts(texts: tf.Tensor, raw: bool) -> tf.Tensor:
-    """Returns sentences [B] as `words.treebank_text` does."""
+    """Does what `words.treebank_text` does, for sentences [B]."""
     with tf.device(CPU):
         for pattern, replacement in rules(raw):
             texts = tf.strings.regex_replace(texts, pattern, replacement)
@@ -35,13 +35,13 @@ def treebank_texts(texts: tf.Tensor, raw: bool) -> tf.Tensor:
 def restore_texts(
     sources: tf.Tensor, targets: tf.Tensor, symbols: Sequence[str]
 ) -> tf.Tensor:
-    """Returns bracketed trees as `linearise.restore_text` does.
+    """Returns bracketed trees [B, n] as `linearise.restore_text` does.
 
     Args:
-        sources: [B], words with one space between any two.
-        targets: [B, n], symbols of trees over these words, as `BalancedBrackets`
-            allows them; of an empty one the tree is empty.
-        symbols: all that there are.
+        sources: [B], words separated by single spaces.
+        targets: [B, n], symbols of trees over these words, which `BalancedBrackets`
+            allows; an empty target gives an empty tree.
+        symbols: all symbols of the problem.
     """
     labels = Brackets.of(symbols).openers
     with tf.device(CPU):
@@ -52,7 +52,7 @@ def restore_texts(
         is_opener = _among(targets, labels)
         is_closer = _among(targets, [f"/{label}" for label in labels])
         is_leaf = ~(is_opener | is_closer | (targets == ""))
-        # Each leaf has the next word; the others, some word that is not used.
+        # Each leaf gets the next word; other symbols get a word that is not used.
         number = tf.cumsum(tf.cast(is_leaf, tf.int32), axis=2, exclusive=True)
         number = tf.minimum(number, tf.cast(words.bounding_shape(1), tf.int32) - 1)
         if UNTAGGED in symbols:
@@ -69,13 +69,13 @@ def restore_texts(
 
 
 def mark_tags(words: tf.RaggedTensor) -> tf.Tensor:
-    """Returns `punctuation.mark_tags` of words [B, (W)], empty where that is None.
+    """Does what `punctuation.mark_tags` does, for words [B, (W)], with "" for None.
 
-    The result is [B, W + 3]; what is beyond the words of a sentence has no meaning.
+    The result is [B, W + 3]; values beyond the words of a sentence have no meaning.
     """
     with tf.device(CPU):
         lengths = tf.cast(words.row_lengths(), tf.int32)
-        # So that three words are there, and something after each.
+        # So that there are at least three words, and a string after each.
         padded = tf.pad(words.to_tensor(""), [[0, 0], [1, 3]], constant_values="")
         words, before, after = padded[:, 1:], padded[:, :-1], padded[:, 2:]
         after = tf.pad(after, [[0, 0], [0, 1]], constant_values="")
@@ -99,7 +99,7 @@ def mark_tags(words: tf.RaggedTensor) -> tf.Tensor:
 
 
 def word_kinds(words: tf.RaggedTensor) -> tf.Tensor:
-    """Returns WORD, MARK or BRACKET for words [B, (W)], by `mark_tags`.
+    """Returns the kind WORD, MARK or BRACKET of words [B, (W)], by `mark_tags`.
 
     The result is int32 [B, W + 3], 0 after the last word of a sentence.
     """
@@ -114,7 +114,7 @@ def word_kinds(words: tf.RaggedTensor) -> tf.Tensor:
 
 
 def _are_entries(words: tf.Tensor, lengths: tf.Tensor) -> tf.Tensor:
-    """Returns [B, 1]: the words explain an acronym."""
+    """Returns whether the words of a sentence explain an acronym, [B, 1]."""
     last = tf.gather(words, tf.maximum(lengths - 1, 0), batch_dims=1)
     behind_first = tf.strings.regex_replace(words[:, 0], "^.", "")
     third = words[:, 2]
@@ -130,16 +130,17 @@ def _are_entries(words: tf.Tensor, lengths: tf.Tensor) -> tf.Tensor:
 
 
 def _apostrophes(words: tf.Tensor, before: tf.Tensor, after: tf.Tensor) -> tf.Tensor:
-    """Returns what the tags [B, W] of apostrophes are; of other words, anything."""
+    """Returns the tags [B, W] of apostrophes; those of other words have no meaning."""
     is_apostrophe = _among(words, APOSTROPHES)
     is_number = _matches(before, r"\p{Nd}+")
     is_closing = _among(before, (".", ",", "?", "!")) | _among(after, ("", "''"))
-    # Those that are two places further right, or more.
+    # Apostrophes at least two positions later.
     count = tf.cumsum(tf.cast(is_apostrophe, tf.int32), axis=1, reverse=True)
     has_later = tf.pad(count, [[0, 0], [0, 2]])[:, 2:] > 0
     is_opening = ~_matches(before, ".*s") & has_later
 
-    # Whether a quotation is open after a word, if there was none before, and if so.
+    # Whether a quotation is open after a word, if none was open before it, and if one
+    # was.
     is_mark = is_apostrophe & ~is_number
     if_closed = _among(words, OPENING) | (is_mark & (is_closing | is_opening))
     if_open = ~is_mark
@@ -155,10 +156,10 @@ def _apostrophes(words: tf.Tensor, before: tf.Tensor, after: tf.Tensor) -> tf.Te
 
 
 def _among(words: tf.Tensor, some: Collection[str]) -> tf.Tensor:
-    """Tells which words are among some."""
+    """Returns which words are among the given ones."""
     return _matches(words, "|".join(map(re.escape, some)))
 
 
 def _matches(words: tf.Tensor, pattern: str) -> tf.Tensor:
-    """Tells which words match a pattern."""
+    """Returns which words match a pattern."""
     return tf.strings.regex_full_match(words, pattern)

@@ -1,7 +1,7 @@
-"""Trees as sequences of symbols that a Transformer can write, and back.
+"""Conversion between trees and the sequences of symbols that a model writes.
 
-`linearise` and `restore` are each other's inverse; `Brackets.repair` makes a tree of
-any symbols.
+`linearise` and `restore` are inverse to each other; `Brackets.repair` turns any
+sequence of symbols into a tree's.
 """
 
 import dataclasses
@@ -12,8 +12,8 @@ from t2t_keras.errors import UserError
 from t2t_keras.parsing.punctuation import mark_tags
 from t2t_keras.parsing.tree import OUTER, OUTER_LABELS, Tree
 
-# The constituent labels of the Penn Treebank, those of its revision and of treebanks in
-# its style (OntoNotes, English Web, CRAFT), and two that an annotator did not decide.
+# The constituent labels of the Penn Treebank, its revision, and treebanks in its style
+# (OntoNotes, English Web, CRAFT), and two ambiguous ones.
 CONSTITUENTS = (
     *("ADJP", "ADVP", "CONJP", "FRAG", "INTJ", "LST", "NAC", "NML", "NP", "NX", "PP"),
     *("PRN", "PRT", "QP", "RRC", "S", "SBAR", "SBARQ", "SINV", "SQ", "UCP", "VP"),
@@ -21,7 +21,7 @@ CONSTITUENTS = (
     *("EDITED", "EMBED", "META", "TYPO", "CAPTION", "CIT", "HEADING", "TITLE"),
     *("ADVP|PRT", "PRT|ADVP"),
 )
-# Likewise the part-of-speech tags. None is a constituent's label.
+# The part-of-speech tags of the same treebanks. None is also a constituent's label.
 TAGS = (
     *("CC", "CD", "DT", "EX", "FW", "IN", "JJ", "JJR", "JJS", "LS", "MD", "NN", "NNP"),
     *("NNPS", "NNS", "PDT", "POS", "PRP", "PRP$", "RB", "RBR", "RBS", "RP", "SYM"),
@@ -29,25 +29,25 @@ TAGS = (
     *("#", "$", "''", "``", ",", ".", ":", "-LRB-", "-RRB-"),
     *("ADD", "AFX", "GW", "HYPH", "NFP"),
 )
-UNTAGGED = "XX"  # in place of every tag, as by Vinyals et al. (2015)
-UNKNOWN_TAG = "NN"  # of a word that is not a punctuation mark and has no tag
+UNTAGGED = "XX"  # replaces all tags, as in Vinyals et al. (2015)
+UNKNOWN_TAG = "NN"  # the tag for words without a tag that are no punctuation
 
 BRACKETS = (*CONSTITUENTS, *(f"/{label}" for label in CONSTITUENTS))
-SYMBOLS = (*BRACKETS, *TAGS)  # of `linearise`
-UNTAGGED_SYMBOLS = (*BRACKETS, UNTAGGED)  # of `linearise` without tags
+SYMBOLS = (*BRACKETS, *TAGS)  # what `linearise` can return
+UNTAGGED_SYMBOLS = (*BRACKETS, UNTAGGED)  # the same without tags
 
 
 def linearise(tree: Tree, pos_tags: bool = True) -> list[str]:
     """Returns tensor2tensor's symbols: `S NP NNP /NP VP VBZ /VP . /S`.
 
-    A constituent is its label, its children and its label after a slash; a leaf is
-    its tag. The words and the outermost bracket (TOP or unlabelled) are left out.
+    A constituent is written as its label, its children, and its label after a slash; a
+    leaf is written as its tag. Words and the outermost bracket (TOP or unlabelled) are
+    left out.
 
     Args:
-        tree: as `parsing.tree.prepare` returns it.
-        pos_tags: whether a leaf is its tag; else it is XX. EVALB scores no tags, but
-            a model that predicts them is trained on more, and tells which words are
-            punctuation.
+        tree: a tree from `parsing.tree.prepare`.
+        pos_tags: whether a leaf is written as its tag or as XX. EVALB scores no tags,
+            but to predict them is a richer training signal, and they mark punctuation.
     """
 
     def symbol(node: Tree, entering: bool) -> str:
@@ -60,14 +60,14 @@ def linearise(tree: Tree, pos_tags: bool = True) -> list[str]:
 
 
 def restore(words: Sequence[str], symbols: Sequence[str]) -> Tree:
-    """Returns the tree of these symbols over these words: the inverse of `linearise`.
+    """Returns the tree with these symbols over these words: inverts `linearise`.
 
-    A word whose symbol is XX has the tag of a punctuation mark, if it is one, or NN:
-    EVALB leaves punctuation out by its tag.
+    A word whose symbol is XX gets the tag of a punctuation mark, if it is one, or else
+    NN, because EVALB leaves out punctuation by its tag.
 
-    The symbols alone do not tell a constituent from a tag: a constituent is what a
-    closer matches. (Where a treebank has a label that is a tag, too, two trees can have
-    the same symbols. The Penn Treebank has none.)
+    A symbol is a constituent if a closer matches it, and otherwise a tag. (If a
+    treebank had a label that is also a tag, two trees could have the same symbols. The
+    Penn Treebank has none.)
 
     Raises:
         UserError: the symbols are not a tree over exactly these words; see
@@ -105,14 +105,14 @@ def _no_tree(words: Sequence[str], symbols: Sequence[str]) -> UserError:
 
 
 def restore_text(source: str, output: str) -> str:
-    """Returns the bracketed tree of a decoded output: a `Problem.postprocess`.
+    """Converts a decoded output to a bracketed tree.
 
     Args:
         source: the words, separated by spaces.
         output: the symbols, separated by spaces.
 
     Returns:
-        The tree on one line; an empty line for a source without words.
+        The tree in one line; "" for a source without words.
 
     Raises:
         UserError: the symbols are not a tree over the words.
@@ -122,18 +122,18 @@ def restore_text(source: str, output: str) -> str:
 
 
 def _closes(symbol: str) -> bool:
-    """Whether the symbol is `/X`; a slash alone can be a tag."""
+    """Returns whether the symbol is `/X`; a slash alone can be a tag."""
     return symbol.startswith("/") and len(symbol) > 1
 
 
 def _match(symbols: Sequence[str]) -> dict[int, int]:
-    """Matches closers to openers: position of the closer -> position of the opener.
+    """Returns the position of the opener for the position of each closer.
 
-    A closer matches the nearest symbol of its label with anything in between (a
-    constituent is never empty), or, where there is none, the symbol right before it.
+    A closer matches the nearest symbol with its label that is not right before it (a
+    constituent is never empty), or the one right before it if there is no other.
     """
     opener_of: dict[int, int] = {}
-    unmatched: list[int] = []  # what a closer could still match, in order
+    unmatched: list[int] = []  # positions that a closer could still match, in order
     newest = -1  # the last symbol that is not a closer
     for position, symbol in enumerate(symbols):
         if not _closes(symbol):
@@ -153,14 +153,14 @@ def _match(symbols: Sequence[str]) -> dict[int, int]:
 
 @dataclasses.dataclass(frozen=True)
 class Brackets:
-    """The symbols of a problem, told apart.
+    """The symbols of a problem, divided into openers, closers and leaves.
 
-    X is an opener where `/X` is a symbol, too, and `/X` closes it. Any other symbol is
-    a leaf and stands for a word: its tag, or one symbol for all words.
+    X is an opener if `/X` is also a symbol, and `/X` is its closer. Any other symbol is
+    a leaf, which stands for a word: a tag, or one symbol for all words.
 
     Attributes:
-        openers: in the order of the symbols.
-        leaves: in the order of the symbols.
+        openers: the openers, in the order of the symbols.
+        leaves: the leaves, in the order of the symbols.
     """
 
     openers: tuple[str, ...]
@@ -168,7 +168,7 @@ class Brackets:
 
     @classmethod
     def of(cls, symbols: Sequence[str]) -> Self:
-        """Tells the symbols of a problem apart."""
+        """Divides the symbols of a problem."""
         every = dict.fromkeys(symbols)
         openers = tuple(symbol for symbol in every if f"/{symbol}" in every)
         closers = {f"/{symbol}" for symbol in openers}
@@ -176,27 +176,27 @@ class Brackets:
         return cls(openers, tuple(leaves))
 
     def repair(self, words: Sequence[str], symbols: Sequence[str]) -> list[str]:
-        """Returns symbols of a tree over the words; those of a tree are unchanged.
+        """Repairs symbols so that they are a tree over the words.
 
-        From left to right,
+        Symbols that are a tree stay unchanged. From left to right,
 
-        - a closer closes the innermost open constituent of its label, and with it all
-          that is open inside; without such a constituent it is dropped;
+        - a closer closes the innermost open constituent with its label, and all that
+          are open inside; it is dropped if there is none;
         - a constituent that is closed without a word in it is dropped;
-        - a leaf is dropped when every word has its leaf.
+        - a leaf is dropped if all words have leaves.
 
-        At the end the words that have no leaf get one, their tag's if the problem has
-        it (a punctuation mark's own, else NN), as the last children of the outermost
-        constituent (the last of several; without any constituent they stand alone), and
-        what is open is closed.
+        At the end, words without leaves are added as the last children of the outermost
+        constituent (of the last one, if there are several; without any, they stand
+        alone). Their leaf is their tag if the problem has it (a punctuation mark's tag,
+        or NN). Then all open constituents are closed.
 
-        A label that the problem does not have is taken as it is when it is both opened
-        and closed. Any other unknown symbol stands for a word if it has no slash before
-        it, with the leaf that a missing word would get.
+        An unknown label is kept if it is both opened and closed. Any other unknown
+        symbol without a slash before it stands for a word, with the leaf that a missing
+        word would get.
 
         Args:
-            words: of the source; at least one.
-            symbols: what a model wrote.
+            words: the words of the source; at least one.
+            symbols: the model's output.
         """
         opens = self._openers_among(symbols)
         leaves = self.leaves
@@ -205,7 +205,7 @@ class Brackets:
             for tag in (mark or UNKNOWN_TAG for mark in mark_tags(words))
         ]
         result: list[str] = []
-        unclosed: list[int] = []  # places in `result` of the open openers
+        unclosed: list[int] = []  # positions in `result` of the open openers
         count = 0
 
         def close() -> None:
@@ -241,7 +241,7 @@ class Brackets:
         return result
 
     def _openers_among(self, symbols: Sequence[str]) -> set[str]:
-        """Returns the labels of constituents: the problem's, and new ones."""
+        """Returns the labels of constituents: the problem's, and unknown ones."""
         known = {*self.openers, *self.leaves}
         present = set(symbols)
         new = {s for s in present - known if f"/{s}" in present - known}
@@ -249,5 +249,5 @@ class Brackets:
 
 
 def _closes_one_of(openers: set[str], symbol: str) -> bool:
-    """Whether a symbol closes one of these."""
+    """Returns whether a symbol closes one of these."""
     return symbol.startswith("/") and symbol[1:] in openers

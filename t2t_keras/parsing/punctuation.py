@@ -1,13 +1,13 @@
-"""Which words of a sentence are punctuation, where a parse does not say so.
+"""Finds the words of a sentence that are punctuation.
 
-EVALB leaves punctuation out by its tag and cannot score a sentence of which it leaves
-out other words than it does in the gold tree. `mark_tags` is for parses without tags;
-the kinds of words keep those with tags from calling a comma a noun.
+EVALB leaves out punctuation by its tag, and cannot score a sentence if it leaves out
+other words than in the gold tree. `mark_tags` is for parses without tags; for parses
+with tags, the kinds of words keep a model from tagging a comma as a noun.
 """
 
 from collections.abc import Sequence
 
-# What the Penn Treebank calls its punctuation marks.
+# The tags of punctuation marks in the Penn Treebank.
 TAG_OF_MARK = {
     **dict.fromkeys((".", "?", "!"), "."),
     **dict.fromkeys((":", ";", "--", "...", "…", "—"), ":"),
@@ -17,11 +17,11 @@ TAG_OF_MARK = {
     **dict.fromkeys(("-RRB-", "-RSB-", "-RCB-", ")", "]", "}"), "-RRB-"),
     ",": ",",
 }
-DASHES = ("-", "–")  # in a compound (wild - type), mostly, and then no punctuation
+DASHES = ("-", "–")  # mostly in a compound (wild - type), where they are no punctuation
 APOSTROPHES = ("'", "’")
 OPENING = ("`", "‘")
 
-# Kinds of words and of their tags, as bits. EVALB keeps brackets, and leaves out marks.
+# Kinds of words and tags, as bits. EVALB keeps brackets and leaves out marks.
 WORD, MARK, BRACKET = 1, 2, 4
 KIND_OF_TAG = {
     **dict.fromkeys(TAG_OF_MARK.values(), MARK),
@@ -30,16 +30,16 @@ KIND_OF_TAG = {
 
 
 def mark_tags(words: Sequence[str]) -> list[str | None]:
-    """Returns the tag of each word that is a punctuation mark; None for other words.
+    """Returns the tag of each punctuation mark, and None for other words.
 
-    A colon between numbers (`diluted 1 : 200`) or beside another one is none. An
-    apostrophe is a quotation mark if there is another one that it can belong to, and
-    else the genitive of a plural (`the firms ' new bank`) or a prime (`the 3 ' end`).
+    A colon between numbers (`diluted 1 : 200`) or beside another colon is no mark. An
+    apostrophe is a quotation mark if there is a matching one; otherwise it is the
+    genitive of a plural (`the firms ' new bank`) or a prime (`the 3 ' end`).
     """
     tags = [TAG_OF_MARK.get(word) for word in words]
     if _is_glossary_entry(words):
         tags[1] = ":"
-    is_open = False  # a quotation in single marks
+    is_open = False  # whether a quotation in single marks is open
     for i, word in enumerate(words):
         if word in OPENING:
             is_open = True
@@ -56,14 +56,14 @@ def mark_tags(words: Sequence[str]) -> list[str | None]:
 
 
 def _is_glossary_entry(words: Sequence[str]) -> bool:
-    """Whether the words explain an acronym: `AER - apical ectodermal ridge`."""
+    """Returns whether words explain an acronym: `AER - apical ectodermal ridge`."""
     if len(words) < 3 or words[1] not in DASHES or words[-1] == ".":
         return False
     return words[0][1:] != words[0][1:].lower() and words[2].islower()
 
 
 def _apostrophe(words: Sequence[str], i: int, is_open: bool) -> str | None:
-    """Returns `` or '' where the apostrophe is a quotation mark."""
+    """Returns `` or '' if the apostrophe is a quotation mark, else None."""
     before = words[i - 1] if i else ""
     after = words[i + 1] if i + 1 < len(words) else ""
     if before.isdecimal():

@@ -1,4 +1,4 @@
-"""What makes a problem a parser: text form, decoding constraint and metrics."""
+"""Text form, constraint and metrics of parsing problems."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -20,17 +20,17 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Trees(TextForm):
-    """Words with a space between them, and the symbols of a tree over these words.
+    """The text form of parsing: sentences in, bracketed trees out.
 
-    The user sees bracketed trees, one a line; the model writes tensor2tensor's symbols,
-    as `linearise` makes them. Every output is a tree over exactly the words of its
-    source: what a model writes that is none is repaired.
+    The user sees bracketed trees, one per line; the model reads words separated by
+    spaces and writes tensor2tensor's symbols (see `linearise`). Every output is a tree
+    over exactly the words of its source: a malformed target is repaired.
 
     Attributes:
-        symbols: brackets and tags, each one token of the target.
-        pos_tags: whether the symbols have the words' tags, or XX in place of each.
-        silver_per_gold: how many trees that a parser made `t2t datagen` mixes with each
-            tree of the treebank (`--silver_trees`); 0: none.
+        symbols: brackets and tags, each a single token in the target's vocabulary.
+        pos_tags: whether the symbols have the words' tags; otherwise XX replaces them.
+        silver_per_gold: number of automatically parsed trees that `t2t datagen` mixes
+            with each tree of the treebank (`--silver_trees`); 0: none.
     """
 
     pos_tags: bool = True
@@ -41,11 +41,11 @@ class Trees(TextForm):
     source_flags = "--treebank or --{split}_trees"
 
     def source_text(self, text: str, raw: bool = False) -> str:
-        """Returns the words; those of a raw sentence as the Penn Treebank splits it."""
+        """Returns the words; a raw sentence is split as in the Penn Treebank."""
         return treebank_text(text, raw)
 
     def target_text(self, source: str, output: str) -> str:
-        """Returns the symbols of a bracketed tree.
+        """Converts a bracketed tree to symbols.
 
         Raises:
             UserError: it is not a tree over the words of the source.
@@ -58,7 +58,7 @@ class Trees(TextForm):
         return " ".join(linearise(tree, self.pos_tags))
 
     def output_text(self, source: str, target: str) -> tuple[str, bool]:
-        """Returns the bracketed tree of the symbols, repaired where they are none."""
+        """Converts symbols to a bracketed tree, and repairs malformed ones."""
         words = [word for word in source.split(" ") if word]
         if not words:
             return "", False
@@ -67,15 +67,15 @@ class Trees(TextForm):
         return restore_text(source, " ".join(repaired)), repaired != symbols
 
     def source_texts(self, texts: "tf.Tensor", raw: bool) -> "tf.Tensor":
-        """Returns `source_text` of texts [B], in the graph."""
+        """Does what `source_text` does for texts [B], in the graph."""
         from t2t_keras.parsing.graph import treebank_texts
 
         return treebank_texts(texts, raw)
 
     def output_texts(self, sources: "tf.Tensor", targets: "tf.Tensor") -> "tf.Tensor":
-        """Returns the trees of targets [B, n], in the graph, where nothing is repaired.
+        """Converts targets [B, n] to trees in the graph, without repair.
 
-        The targets must be what the constraint `brackets` allows.
+        The constraint `brackets` must allow the targets.
         """
         from t2t_keras.parsing.graph import restore_texts
 
@@ -83,10 +83,10 @@ class Trees(TextForm):
 
 
 def brackets(problem: Problem, tokenizer: "Tokenizer") -> "BatchConstraint":
-    """The constraint of a parser: an output is a tree over the words of its source.
+    """The constraint that an output is a tree over the words of its source.
 
     Raises:
-        UserError: the problem's symbols are no brackets, or not one token each.
+        UserError: the problem's symbols are no brackets, or not single tokens.
     """
     from t2t_keras.parsing.balanced_brackets import BracketTokens, for_batch
 
@@ -96,15 +96,16 @@ def brackets(problem: Problem, tokenizer: "Tokenizer") -> "BatchConstraint":
 
 @dataclasses.dataclass(frozen=True)
 class BracketF1(Metrics):
-    """F1 of labelled brackets, exactly as EVALB computes it, in percent."""
+    """F1 of labelled brackets, as EVALB computes it, in percent."""
 
-    # A model that fails on all but the easiest sentences has a high F1 without these.
+    # EVALB's F1 leaves out sentences in error, so a model that succeeds only on the
+    # easiest sentences would have a high one.
     selection_metric = "f1_errors_as_zero"
 
     def score(
         self, sources: Sequence[str], outputs: Sequence[str], references: Sequence[str]
     ) -> dict[str, float]:
-        """Returns F1, and how many sentences EVALB leaves out of it.
+        """Returns F1, and the numbers of sentences that EVALB leaves out of it.
 
         Returns:
             "f1" and "f1_errors_as_zero", "error_sentences" and "skipped_sentences".

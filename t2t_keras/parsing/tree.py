@@ -1,4 +1,4 @@
-"""Bracketed constituency trees: parse, prepare, print."""
+"""Bracketed constituency trees: reading, preparing, formatting."""
 
 import dataclasses
 import re
@@ -6,12 +6,12 @@ from collections.abc import Iterable, Iterator
 
 from t2t_keras.errors import UserError
 
-OUTER = "TOP"  # what `prepare` calls the outermost bracket
-OUTER_LABELS = ("", OUTER, "ROOT", "S1")  # what treebanks call it
-EMPTY_TAG = "-NONE-"  # of a trace: a leaf that stands for no word
+OUTER = "TOP"  # the label of the outermost bracket after `prepare`
+OUTER_LABELS = ("", OUTER, "ROOT", "S1")  # its labels in treebanks
+EMPTY_TAG = "-NONE-"  # the tag of a trace, a leaf without a word
 
-# A whole leaf; a bracket; a label or word. Words may hold any character but brackets
-# and ASCII white space; other white space, a no-break space say, is part of the word.
+# A whole leaf; a bracket; a label or word. Words may contain any character except
+# brackets and ASCII white space; other space, such as a no-break space, is allowed.
 _ITEM = re.compile(r"\(([^()\s]+)[ \t]+([^()\s]+)[ \t]*\)|([()])|([^()\s]+)", re.ASCII)
 _CORE_LABEL = re.compile(r"[^-=]+")
 
@@ -20,7 +20,7 @@ class BadTree(UserError):
     """A tree that cannot be used.
 
     Attributes:
-        reason: the kind of mistake, for counting: "unbalanced_brackets",
+        reason: the kind of error, for counting: "unbalanced_brackets",
             "space_in_word", "word_without_tag", "bracket_without_label", "no_words",
             "not_utf8", "unknown_label".
     """
@@ -36,8 +36,8 @@ class Tree:
 
     Attributes:
         label: the constituent's label, or the word's tag.
-        children: of a constituent, from left to right.
-        word: of a leaf.
+        children: a constituent's children, from left to right.
+        word: a leaf's word.
     """
 
     label: str
@@ -47,8 +47,8 @@ class Tree:
     def walk(self) -> Iterator[tuple["Tree", bool]]:
         """Yields (node, True) on entering a node and (node, False) on leaving it.
 
-        The order is that of the text; leaves are entered only. No recursion here or
-        in any function that uses this, so that no depth is too great.
+        The order is that of the text; leaves are only entered. Neither this nor its
+        users recurse, so that trees may have any depth.
         """
         stack = [(self, True)]
         while stack:
@@ -71,33 +71,33 @@ class Tree:
         return [leaf.label for leaf in self.leaves()]
 
     def format(self) -> str:
-        """Returns the tree on one line: `(TOP (S (NP (NN dogs)) (VP (VBP run))))`.
+        """Returns the tree in one line: `(TOP (S (NP (NN dogs)) (VP (VBP run))))`.
 
-        A bracket within a word is written as the Treebank does, -LRB- or -RRB-.
+        A bracket in a word is written as in the Treebank, -LRB- or -RRB-.
         """
-        pieces: list[str] = []
+        parts: list[str] = []
         for node, entering in self.walk():
             if not entering:
-                pieces.append(")")
+                parts.append(")")
                 continue
-            separator = "" if not pieces else " "
+            separator = "" if not parts else " "
             if node.word is None:
-                pieces.append(f"{separator}({node.label}")
+                parts.append(f"{separator}({node.label}")
             else:
                 word = node.word.replace("(", "-LRB-").replace(")", "-RRB-")
-                pieces.append(f"{separator}({node.label} {word})")
-        return "".join(pieces)
+                parts.append(f"{separator}({node.label} {word})")
+        return "".join(parts)
 
 
 def parse_tree(text: str, place: str = "tree") -> Tree:
     """Reads one tree; only the outermost bracket may lack a label.
 
     Args:
-        text: the tree, on one line or more.
-        place: where it stands, for the message.
+        text: the tree, in one line or more.
+        place: the place of the text, for error messages.
 
     Raises:
-        UserError: it cannot be read (`BadTree`), or there is more than the one tree.
+        UserError: the tree cannot be read (`BadTree`), or there is not one tree.
     """
     trees = []
     for _, tree in parse_trees(text.split("\n"), place):
@@ -112,23 +112,23 @@ def parse_tree(text: str, place: str = "tree") -> Tree:
 def parse_trees(
     lines: Iterable[str], place: str, number: int = 1
 ) -> Iterator[tuple[int, Tree | BadTree]]:
-    """Reads the trees of consecutive lines.
+    """Reads the trees in consecutive lines.
 
-    A tree is yielded when the line that it ends on is known to be good.
+    A tree is yielded after the whole line in which it ends has been read.
 
     Args:
-        lines: the text.
-        place: the file, for the messages.
-        number: of the first line.
+        lines: the lines.
+        place: the file, for error messages.
+        number: number of the first line.
 
     Yields:
-        The number of the line that a tree begins on, and the tree; in place of one
-        that cannot be read, what is wrong with it.
+        The number of the line in which a tree begins, and the tree, or the error if it
+        cannot be read.
     """
     stack: list[_Open] = []
-    error: BadTree | None = None  # the first one of the tree that is being read
+    error: BadTree | None = None  # the first error in the current tree
     for line, text in enumerate(lines, number):
-        complete: list[tuple[int, Tree | BadTree]] = []  # the trees that end here
+        complete: list[tuple[int, Tree | BadTree]] = []  # trees that end in this line
         stray: str | None = None
         for tag, word, bracket, token in _ITEM.findall(text):
             if tag:
@@ -154,7 +154,7 @@ def parse_trees(
                 else:
                     complete.append((first, error or node))
                     error = None
-        if stray:  # what ends on this line may be only a part of the tree
+        if stray:  # what ends in this line may be only a part of the tree
             message = f"{place}:{line}: '{stray}' stands outside of any bracket"
             complete[-1:] = [(line, BadTree(message, "unbalanced_brackets"))]
         yield from complete
@@ -168,22 +168,22 @@ def parse_trees(
 
 
 def prepare(tree: Tree, place: str = "tree", collapse_unary: bool = False) -> Tree:
-    """Makes of a treebank's tree what parsers are trained and scored on.
+    """Prepares a treebank's tree for training and scoring of parsers.
 
-    Traces, and what is empty without them, are removed; function tags and indices are
-    stripped (NP-SBJ-1 and NP=2 become NP, -LRB- stays); the outermost bracket is
-    labelled TOP, and added where there is none. EVALB counts both brackets of an NP
-    that is nothing but an NP, so that such chains stay unless they are collapsed.
+    Traces, and constituents that have only traces, are removed; function tags and
+    indices are stripped (NP-SBJ-1 and NP=2 become NP, -LRB- stays); the outermost
+    bracket is labelled TOP, and added if there is none. Chains of NP over NP stay
+    unless `collapse_unary` is set, because EVALB counts both brackets.
 
     Args:
-        tree: as read from a file.
-        place: where it stands, for the message.
-        collapse_unary: makes one constituent of X over X, the whole chain.
+        tree: a tree as read from a file.
+        place: the place of the tree, for error messages.
+        collapse_unary: whether to collapse chains of X over X into one constituent.
 
     Raises:
-        BadTree: nothing is left.
+        BadTree: the tree has no words.
     """
-    levels: list[list[Tree]] = [[]]  # the children so far, of every open constituent
+    levels: list[list[Tree]] = [[]]  # the children so far of each open constituent
     for node, entering in tree.walk():
         if node.word is not None:
             if node.label != EMPTY_TAG:
@@ -197,7 +197,7 @@ def prepare(tree: Tree, place: str = "tree", collapse_unary: bool = False) -> Tr
                 levels[-1].append(only)
             else:
                 levels[-1].append(Tree(label, tuple(children)))
-        # else a constituent without words: left out
+        # A constituent without words is left out.
     if not levels[0]:
         raise BadTree(f"{place}: the tree has no words", "no_words")
     inner = levels[0]
@@ -209,7 +209,7 @@ def prepare(tree: Tree, place: str = "tree", collapse_unary: bool = False) -> Tr
 def _core(label: str) -> str:
     """Strips function tags and indices from a label."""
     match = _CORE_LABEL.match(label)
-    return match.group() if match else label  # -LRB- begins with the sign
+    return match.group() if match else label  # -LRB- begins with a hyphen
 
 
 @dataclasses.dataclass(slots=True)
@@ -221,14 +221,14 @@ class _Open:
     children: list[Tree] = dataclasses.field(default_factory=list)
 
     def node(self) -> Tree:
-        """Makes the node, as far as that is possible."""
+        """Returns the node, as far as it can be built."""
         label, *words = self.tokens or [""]
         if words and not self.children:
             return Tree(label, word=" ".join(words))
         return Tree(label, tuple(self.children))
 
     def mistake(self, node: Tree, outermost: bool, place: str) -> BadTree | None:
-        """Says what is wrong with the node that this has become, if anything is."""
+        """Returns the error in the closed node; None if there is none."""
         place = f"{place}:{self.line}"
         if self.children and len(self.tokens) > 1:
             return self.beside(self.tokens[1], place)
@@ -246,10 +246,10 @@ class _Open:
         return None
 
     def beside(self, word: str, place: str) -> BadTree:
-        """The error of a word among a constituent's children."""
+        """Returns the error that a word is among a constituent's children."""
         label = self.tokens[0] if self.tokens else ""
         message = (
-            f"{place}: the word '{word}' stands beside brackets in ({label} ...); give "
-            "it a tag of its own"
+            f"{place}: the word '{word}' stands beside brackets in ({label} ...); put "
+            "it into a bracket with a tag"
         )
         return BadTree(message, "word_without_tag")

@@ -1,4 +1,4 @@
-"""Treebanks: which files, the trees in them, and the training examples they give."""
+"""Treebanks: finds their files, reads their trees, yields training examples."""
 
 import dataclasses
 import gzip
@@ -34,22 +34,23 @@ def read_trees(
     fault: Callable[[Tree], BadTree | None] | None = None,
     on_bad: Callable[[BadTree], None] | None = None,
 ) -> Iterator[Tree]:
-    """Reads the trees of a file, or of a directory's `.mrg` and `.mrg.gz` files.
+    """Reads the trees in a file, or in a directory's `.mrg` and `.mrg.gz` files.
 
-    Both formats are understood: a tree a line, and the Penn Treebank's own, where a
-    tree goes over several lines. In both, a bracket in a line's first column begins a
-    tree, unless one is open there and the bracket's label is another than the first
-    one's and no outermost bracket's. So a tree that is not balanced spoils no others.
+    It reads both formats: one tree per line, and the Penn Treebank's, in which a tree
+    takes several lines. In both, a bracket in the first column of a line begins a tree,
+    unless a tree is open and the bracket has neither the label of the open tree's first
+    bracket nor an outermost bracket's label. So an unbalanced tree does not affect
+    later ones.
 
     Args:
-        path: a file, plain or gzipped, or a directory, searched to any depth.
+        path: a file, plain or gzipped, or a directory, searched recursively.
         sections: see `tree_files`.
-        raw: as they stand in the file; else through `prepare`.
+        raw: whether to return trees as they are in the file, without `prepare`.
         collapse_unary: see `prepare`.
-        fault: returns what is wrong with a prepared tree, if anything; the message is
-            completed by the place.
+        fault: returns the error in a prepared tree, if there is one; the place is added
+            to its message.
         on_bad: called with the error for each tree that cannot be used, which is then
-            left out; without it, the first such tree raises.
+            skipped; by default, the first such tree raises its error.
 
     Raises:
         UserError: there is no such file, or, without `on_bad`, a tree cannot be used;
@@ -75,7 +76,7 @@ def read_trees(
 def _parsed(
     lines: list[str], file: Path, number: int
 ) -> Iterator[tuple[int, Tree | BadTree]]:
-    """Yields the trees of some lines, or what is wrong, each with its line."""
+    """Yields the trees in some lines, or their errors, with their line numbers."""
     for line, text in enumerate(lines, number):
         if not text.isascii() and any("\udc80" <= c <= "\udcff" for c in text):
             message = f"{file}:{line}: the line is not UTF-8"
@@ -88,13 +89,13 @@ def tree_files(path: str | Path, sections: str = "") -> list[Path]:
     """Returns the file itself, or a directory's `.mrg` and `.mrg.gz` files in order.
 
     Args:
-        path: a file or a directory, searched to any depth.
-        sections: which of the files named `wsj_SSNN.mrg`, as the Linguistic Data
-            Consortium ships the Wall Street Journal's: sections (`02-21`), files
-            (`0001-0159`) or several of either (`00,01,24`). Empty: all files.
+        path: a file, or a directory, searched recursively.
+        sections: the files to keep, if they are named `wsj_SSNN.mrg`, as in the
+            Linguistic Data Consortium's Wall Street Journal: sections (`02-21`), files
+            (`0001-0159`) or a list (`00,01,24`). Empty: all files.
 
     Raises:
-        UserError: there is nothing at that path, or nothing of the sections.
+        UserError: there are no such files, or none in the sections.
     """
     path = Path(path)
     ranges = _ranges(sections)
@@ -113,27 +114,27 @@ def tree_files(path: str | Path, sections: str = "") -> list[Path]:
     for item, numbers in ranges.items():
         if not any(_is_within(file, [numbers]) for file in files):
             raise UserError(
-                f"{path}: no file wsj_SSNN.mrg is of the sections {item}; name others "
+                f"{path}: no file wsj_SSNN.mrg is in the sections {item}; give others "
                 "(--train_sections, --dev_sections, --test_sections)"
             )
     return [file for file in files if _is_within(file, ranges.values())]
 
 
 def is_treebank(path: str | Path) -> bool:
-    """Whether a path is a directory, or a file named `.mrg` or `.mrg.gz`."""
+    """Returns whether a path is a directory, or a file named `.mrg` or `.mrg.gz`."""
     path = Path(path)
     return path.is_dir() or path.name.lower().endswith((".mrg", ".mrg.gz"))
 
 
 def open_binary(path: str | Path) -> BinaryIO:
-    """Opens a file, plain or gzipped, for reading bytes."""
+    """Returns the function that opens a file, plain or gzipped."""
     if Path(path).suffix.lower() == ".gz":
         return io.BufferedReader(gzip.open(path, "rb"))
     return open(path, "rb")
 
 
 def _ranges(sections: str) -> dict[str, range]:
-    """Returns the ranges of file numbers SSNN that are named, by what names them."""
+    """Returns the range of file numbers SSNN for each item in the list `sections`."""
     ranges = {}
     for item in sections.replace(" ", "").split(",") if sections else ():
         match = _SECTIONS.fullmatch(item)
@@ -151,21 +152,21 @@ def _ranges(sections: str) -> dict[str, range]:
 
 
 def _is_within(file: Path, ranges: Iterable[range]) -> bool:
-    """Whether a file is of the Wall Street Journal and in one of the ranges."""
+    """Returns whether a file is named wsj_SSNN.mrg and is in one of the ranges."""
     match = _WSJ_FILE.fullmatch(file.name)
     return match is not None and any(int(match[1]) in numbers for numbers in ranges)
 
 
 def _chunks(file: Path) -> Iterator[tuple[int, list[str]]]:
-    """Divides a file where a bracket in the first column begins a tree.
+    """Splits a file before each bracket in the first column that begins a tree.
 
     Yields:
-        The number of the first line, from 1, and the lines; what is not UTF-8 in them
-        is escaped by surrogates.
+        The number of the first line, from 1, and the lines; bytes in them that are not
+        UTF-8 are escaped by surrogates.
     """
     start = 1
     lines: list[str] = []
-    depth = 0  # of brackets that are open
+    depth = 0  # number of open brackets
     try:
         with open_binary(file) as stream:
             for number, line in enumerate(stream, 1):
@@ -197,20 +198,18 @@ def _label(line: str) -> str:
 class TreebankSource:
     """A `Source` of pairs such as ("dogs run", "S NP NNS /NP VP VBP /VP /S").
 
-    The trees are prepared as parsers are trained on them, see `tree.prepare`, and
-    are read anew in every pass.
+    The trees are prepared by `tree.prepare`, and read again in every pass.
 
     Attributes:
-        paths: one or more files (bracketed trees, plain or gzipped) or directories of
+        paths: one or more files (bracketed trees, plain or gzipped) or directories with
             `.mrg` files.
-        sections: of the Wall Street Journal, see `tree_files`.
+        sections: sections of the Wall Street Journal, see `tree_files`.
         pos_tags: whether the targets have the words' tags, see `linearise`.
-        collapse_unary: makes one constituent of X over X.
-        skip_bad: leaves out a tree that cannot be used, and says so; else the first
-            one raises `UserError`.
-        known: the symbols of which the targets consist; a tree with others cannot be
-            used. Empty: any.
-        dropped: what the last pass left out: reason -> number of trees.
+        collapse_unary: whether to collapse X over X into one constituent.
+        skip_bad: whether to skip and report trees that cannot be used; otherwise the
+            first one raises `UserError`.
+        known: the allowed symbols; a tree with others cannot be used. Empty: any.
+        dropped: the number of trees skipped in the last pass, by reason.
     """
 
     paths: str | Path | Sequence[str | Path]
@@ -241,13 +240,13 @@ class TreebankSource:
                 yield " ".join(tree.words()), " ".join(symbols)
 
     def symbols(self, known: Iterable[str] = ()) -> tuple[str, ...]:
-        """Returns the known symbols and all others that the trees have, in order."""
+        """Returns the known symbols, then all others in the trees, sorted."""
         found = {symbol for _, target in self() for symbol in target.split(" ")}
         known = tuple(known)
         return (*known, *sorted(found.difference(known)))
 
     def checksum(self) -> str:
-        """Returns what changes with the files or with what becomes of them."""
+        """Returns a hash of the files and the options."""
         files = [f for path in self._paths() for f in tree_files(path, self.sections)]
         try:
             digests = " ".join(sha256(file) for file in files)
@@ -260,7 +259,7 @@ class TreebankSource:
         return [self.paths] if isinstance(self.paths, str | Path) else self.paths
 
     def _unknown_label(self, tree: Tree) -> BadTree | None:
-        """Returns what is wrong with a tree whose symbols are not all known."""
+        """Returns the error in a tree that has an unknown symbol; None otherwise."""
         unknown = set(linearise(tree, self.pos_tags)) - self.known
         if not unknown:
             return None
@@ -268,7 +267,7 @@ class TreebankSource:
         return BadTree(f"no gold tree has the label {label}", "unknown_label")
 
     def _drop(self, error: BadTree) -> None:
-        """Counts a tree that is left out, and reports it once."""
+        """Counts a skipped tree, and reports it once."""
         self.dropped[error.reason] += 1
         if (message := str(error)) not in self._said:
             self._said.add(message)
@@ -277,16 +276,16 @@ class TreebankSource:
 
 @dataclasses.dataclass(frozen=True)
 class SilverMix:
-    """A `Source` of gold trees among many more that a parser made (section 6.3).
+    """A `Source` of gold trees mixed with automatically parsed ones (section 6.3).
 
-    After every gold tree come so many silver ones; the gold trees are gone through
-    again and again until the silver ones end. Each gold tree occurs at least once, each
-    silver tree exactly once. Only the gold trees are held in memory.
+    Each gold tree is followed by `silver_per_gold` silver trees; the gold trees are
+    repeated until the silver ones end. Each gold tree occurs at least once, each silver
+    tree exactly once. Only the gold trees are held in memory.
 
     Attributes:
         gold: the treebank.
-        silver: the trees that were made automatically.
-        silver_per_gold: the ratio.
+        silver: the automatically parsed trees.
+        silver_per_gold: number of silver trees after each gold tree.
     """
 
     gold: TreebankSource
@@ -294,7 +293,7 @@ class SilverMix:
     silver_per_gold: int
 
     def __call__(self) -> Iterator[Pair]:
-        """Yields the pairs of both."""
+        """Yields the pairs of both sources."""
         gold, silver = list(self.gold()), iter(self.silver())
         given = 0
         while chunk := list(itertools.islice(silver, self.silver_per_gold)):
@@ -306,19 +305,19 @@ class SilverMix:
 
     @property
     def dropped(self) -> Counter[str]:
-        """What the last pass left out: reason -> number of trees."""
+        """The number of trees skipped in the last pass, by reason."""
         return self.gold.dropped + self.silver.dropped
 
     def symbols(self, known: Iterable[str] = ()) -> tuple[str, ...]:
-        """Returns the known symbols and all others of the gold trees."""
+        """Returns the known symbols, then all others in the gold trees."""
         return self.gold.symbols(known)
 
     def over(self, symbols: Iterable[str]) -> Self:
-        """Returns the mix without silver trees that have any other symbol."""
+        """Returns the mix without the silver trees that have other symbols."""
         silver = dataclasses.replace(self.silver, known=frozenset(symbols))
         return dataclasses.replace(self, silver=silver)
 
     def checksum(self) -> str:
-        """Returns what changes with either treebank or the ratio."""
+        """Returns a hash of both treebanks and the ratio."""
         parts = self.gold.checksum(), self.silver.checksum(), self.silver_per_gold
         return " ".join(map(str, parts))

@@ -1,17 +1,17 @@
-"""The words of a sentence to parse, as the Penn Treebank has them."""
+"""Splits a sentence into words as in the Penn Treebank."""
 
 import re
 
-# All patterns are such that Python's `re` and TensorFlow's RE2 understand them alike:
-# the SavedModel applies the same list.
+# Python's `re` and TensorFlow's RE2 interpret all patterns in the same way, because the
+# SavedModel applies the same list.
 
-# The characters that would be taken for brackets of the tree.
+# Characters that would be read as brackets of the tree.
 BRACKETS = ((r"\(", "-LRB-"), (r"\)", "-RRB-"))
-BRACES = ((r"\{", "-LCB-"), (r"\}", "-RCB-"))  # of raw text, as in the Treebank
+BRACES = ((r"\{", "-LCB-"), (r"\}", "-RCB-"))  # only in raw text, as in the Treebank
 
-# From a raw sentence to words: Robert MacIntyre's script for the Treebank
-# (tokenizer.sed), but that 1,000 and 10:30, AT&T and US$ stay whole, as they are in the
-# Treebank, and that typographic quotes are quotes.
+# Splits a raw sentence into words by Robert MacIntyre's script for the Treebank
+# (tokenizer.sed), except that 1,000 and 10:30, AT&T and US$ stay whole, as in the
+# Treebank, and that typographic quotes count as quotes.
 TOKENIZATION = (
     ("“", " `` "),
     ("”", " '' "),
@@ -43,7 +43,7 @@ TOKENIZATION = (
 )
 
 
-# Words stand between ASCII white space; a no-break space, say, is part of a word.
+# ASCII white space separates words; other space, such as a no-break space, does not.
 _SINGLE_SPACES = ((r"[\t-\r ]+", " "), ("^ ", ""), (" $", ""))
 
 
@@ -54,12 +54,12 @@ def rules(raw: bool) -> tuple[tuple[str, str], ...]:
 
 
 def treebank_text(text: str, raw: bool = False) -> str:
-    """Returns the words of a sentence with one space between any two.
+    """Returns the words of a sentence, separated by single spaces.
 
     Args:
-        text: with white space between words; "(" and ")" are written as the Treebank
-            writes them, -LRB- and -RRB-.
-        raw: the text is as people write it, punctuation is to be split from words.
+        text: the sentence, with white space between words; "(" and ")" are replaced by
+            the Treebank's -LRB- and -RRB-.
+        raw: whether the text is raw, so that punctuation must be split from words.
     """
     for pattern, replacement in rules(raw):
         text = re.sub(pattern, replacement, text, flags=re.ASCII)

@@ -1,4 +1,4 @@
-"""Averages of checkpoints (6.1).
+"""Checkpoint averaging (6.1).
 
 The paper averages the last 5 checkpoints of base and the last 20 of big, which were
 written every 10 minutes: `t2t train --save_minutes 10 --average_last 5`.
@@ -21,9 +21,9 @@ from t2t_keras.runs.checkpoint import (
 
 
 def mean_weights(paths: Sequence[Path]) -> Iterator[tuple[str, np.ndarray]]:
-    """Yields the name and the mean over the checkpoints of each weight in turn.
+    """Yields each weight's name and its mean over the checkpoints.
 
-    One tensor at a time is in memory, in double precision.
+    Only one tensor at a time is in memory, in double precision.
 
     Raises:
         UserError: the checkpoints do not hold the same weights.
@@ -45,9 +45,9 @@ def mean_weights(paths: Sequence[Path]) -> Iterator[tuple[str, np.ndarray]]:
 
 
 def average_checkpoints(paths: Sequence[Path], output: Path) -> None:
-    """Writes the mean of the checkpoints' weights, with the step of the last.
+    """Writes the mean of the checkpoints' weights, with the last checkpoint's step.
 
-    It takes the memory of one model, not that of the checkpoints.
+    It takes the memory of one model, whatever the number of checkpoints.
 
     Raises:
         UserError: the checkpoints do not hold the same weights.
@@ -64,9 +64,9 @@ def average_run(
 
     Args:
         output_dir: the run directory.
-        last: how many of the newest checkpoints.
-        minutes: instead, the checkpoints written in so many minutes before the newest,
-            by the files' times of modification.
+        last: number of checkpoints to average.
+        minutes: instead, average the checkpoints written at most so many minutes before
+            the newest, by the files' modification times.
 
     Returns:
         The path of the average, `average.ckpt-STEP`.

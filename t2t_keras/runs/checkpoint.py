@@ -1,7 +1,7 @@
-"""Checkpoints: TensorFlow's tensor bundles, with documented names.
+"""Checkpoints: TensorFlow tensor bundles with documented tensor names.
 
-A checkpoint `model.ckpt-1000` is two files, `.index` and `.data-00000-of-00001`, which
-`tf.train.load_checkpoint` reads. Its tensors are
+A checkpoint `model.ckpt-1000` consists of two files, `.index` and
+`.data-00000-of-00001`, which `tf.train.load_checkpoint` reads. Its tensors are
 
     step                     int64, the updates done
     model/NAME               a weight, such as
@@ -9,13 +9,13 @@ A checkpoint `model.ckpt-1000` is two files, `.index` and `.data-00000-of-00001`
     adam/m/NAME, adam/v/NAME Adam's or AdamW's moments of the weight
     adafactor/rows/NAME, adafactor/columns/NAME, adafactor/v/NAME
                              Adafactor's moments of a matrix or a vector
-    ema/NAME                 its moving average, with hparams.ema_decay
+    ema/NAME                 the weight's moving average, with hparams.ema_decay
     loss_scale/*             state of the `LossScale`, with compute_dtype float16
 
-so that names depend on the layers' names and not on attributes of Python objects. The
-position in the data is the step: see `data.batch_plan.BatchPlan`. An average of
-checkpoints, `average.ckpt-1000`, and the checkpoint that was best on dev,
-`best.ckpt-1000`, have step and weights only.
+The names depend on the layers' names and not on attributes of Python objects. The
+position in the data follows from the step, see `data.batch_plan.BatchPlan`. An average
+of checkpoints, `average.ckpt-1000`, and the checkpoint that was best on dev,
+`best.ckpt-1000`, have only the step and the weights.
 """
 
 import glob
@@ -32,7 +32,7 @@ from t2t_keras.errors import UserError
 from t2t_keras.model.transformer import Transformer
 
 _DATA = ".data-00000-of-00001"
-_INCOMPLETE = "incomplete."  # prefix of the names of files while they are written
+_INCOMPLETE = "incomplete."  # prefix of a file's name while it is written
 _NAMED = ("latest", "average", "best")  # checkpoints that a user may name
 
 
@@ -96,13 +96,13 @@ class CheckpointDirectory:
 
 
 def _delete(path: Path) -> None:
-    # First what makes it a checkpoint: a kill in between leaves no half of one.
+    # The index goes first: without it, what a killed process leaves is no checkpoint.
     for suffix in (".index", _DATA):
         path.with_name(path.name + suffix).unlink()
 
 
 def write_checkpoint(path: Path, tensors: Mapping[str, tf.Tensor]) -> None:
-    """Writes tensors by name; whoever kills the process leaves all of it or nothing.
+    """Writes a checkpoint atomically, even on SIGKILL.
 
     Raises:
         UserError: the disk is full or the directory cannot be written.
@@ -117,7 +117,7 @@ def write_checkpoint(path: Path, tensors: Mapping[str, tf.Tensor]) -> None:
                 shape_and_slices=[""] * len(names),
                 tensors=[tf.convert_to_tensor(tensors[name]) for name in names],
             )
-        for suffix in (_DATA, ".index"):  # the index makes a checkpoint: it is last
+        for suffix in (_DATA, ".index"):  # last the index: with it, it is a checkpoint
             os.replace(
                 temporary.with_name(temporary.name + suffix),
                 path.with_name(path.name + suffix),
@@ -134,25 +134,26 @@ def write_checkpoint(path: Path, tensors: Mapping[str, tf.Tensor]) -> None:
 
 
 def remove_incomplete(directory: Path, prefixes: Sequence[str]) -> None:
-    """Removes the parts of checkpoints that killed processes have left.
+    """Removes incomplete checkpoints, which killed processes have left.
 
     Args:
-        directory: in which nobody else writes checkpoints of these names.
-        prefixes: what their names begin with, such as "model.ckpt-".
+        directory: a directory in which no other process writes checkpoints with these
+            names.
+        prefixes: the beginnings of their names, such as "model.ckpt-".
     """
     for prefix in prefixes:
-        # TensorFlow appends a random name as long as it writes.
+        # TensorFlow appends a random suffix while it writes.
         for path in directory.glob(f"{_INCOMPLETE}{glob.escape(prefix)}*"):
             path.unlink(missing_ok=True)
 
 
 def _reason(error: tf.errors.OpError) -> str:
-    """Returns what the system says, without TensorFlow's names and paths."""
+    """Returns the system's error message without TensorFlow's names and paths."""
     message = re.sub(r"\{\{.*?\}\}|\[Op:.*?\]", "", error.message)
     return message.strip().partition("\n")[0].rpartition("; ")[2].strip()
 
 
-# What TensorFlow raises when a file of a checkpoint is cut off, empty or gone.
+# What TensorFlow raises when a file of a checkpoint is truncated, empty or missing.
 _UNREADABLE = (tf.errors.OpError, ValueError, IndexError, RuntimeError)
 
 
@@ -160,7 +161,7 @@ class Checkpoint:
     """A checkpoint on disk, read one tensor at a time.
 
     Raises:
-        UserError: a file of it is damaged; so do the methods that read.
+        UserError: a file of the checkpoint is damaged; the methods raise this, too.
     """
 
     def __init__(self, path: Path) -> None:
@@ -173,7 +174,7 @@ class Checkpoint:
 
     @property
     def step(self) -> int:
-        """The number of updates done."""
+        """The number of updates before the checkpoint was written."""
         return int(self.tensor("step"))
 
     def tensor(self, name: str) -> np.ndarray:
@@ -191,7 +192,7 @@ class Checkpoint:
         )
 
     def restore(self, variables: Mapping[str, tf.Variable]) -> None:
-        """Assigns the variables.
+        """Assigns the checkpoint's tensors to the variables.
 
         Raises:
             UserError: a variable is missing in the checkpoint or has another shape.
@@ -209,7 +210,7 @@ class Checkpoint:
 
 
 def snapshot(variables: Mapping[str, tf.Variable], step: int) -> dict[str, tf.Tensor]:
-    """Returns what a checkpoint of these variables holds after so many updates."""
+    """Returns the tensors of a checkpoint of these variables at a step."""
     tensors = {name: variable.read_value() for name, variable in variables.items()}
     return tensors | {"step": tf.constant(step, tf.int64)}
 
@@ -227,10 +228,10 @@ def weight_name(model: Transformer, weight: keras.Variable) -> str:
 
 
 def slot_name(kind: str, weight: str) -> str:
-    """Returns the name in a checkpoint of what is kept for each weight.
+    """Returns the name in a checkpoint of a tensor that is kept for a weight.
 
     Args:
-        kind: what it is, such as "adam/m" or "ema".
+        kind: the kind of tensor, such as "adam/m" or "ema".
         weight: the name of the weight, "model/...".
     """
     return f"{kind}/{weight.removeprefix('model/')}"

@@ -1,7 +1,7 @@
-"""What a training reports: on the screen, in `metrics.jsonl` and for TensorBoard.
+"""Reports of a training: on the screen, in `metrics.jsonl` and for TensorBoard.
 
-The screen has a short line for each report, above a progress bar if it is a terminal.
-The file and TensorBoard have every metric. `TimeLeft` estimates the time that is left.
+The screen gets a short line for each report, above a progress bar if it is a terminal.
+The file and TensorBoard get every metric. `TimeLeft` estimates the remaining time.
 """
 
 import contextlib
@@ -20,19 +20,19 @@ from rich.table import Column
 
 from t2t_keras.runs.train_options import TrainOptions
 
-_SECONDS_BETWEEN_LINES = 30.0  # at most, where there is no bar
-_SECONDS_BETWEEN_UPDATES = 0.5  # of the bar
+_SECONDS_BETWEEN_LINES = 30.0  # at most, without a progress bar
+_SECONDS_BETWEEN_UPDATES = 0.5  # between updates of the bar
 
 
 class StepResult(NamedTuple):
-    """What a step reports; sums are over all replicas and micro-batches."""
+    """What a training step returns, summed over all replicas and micro-batches."""
 
     loss_sum: tf.Tensor  # label-smoothed cross-entropy
-    nll_sum: tf.Tensor  # negative log-likelihood: the same without label smoothing
+    nll_sum: tf.Tensor  # negative log-likelihood: the loss without label smoothing
     source_tokens: tf.Tensor
     target_tokens: tf.Tensor
-    positions: tf.Tensor  # of both sides, padding included
-    gradient_norm: tf.Tensor  # of the mean gradient, before clipping; 0 if skipped
+    positions: tf.Tensor  # on both sides, padding included
+    gradient_norm: tf.Tensor  # norm of the mean gradient before clipping; 0 if skipped
     skipped: tf.Tensor  # 1 if float16 overflowed and the update was skipped, else 0
 
 
@@ -40,10 +40,11 @@ class Progress:
     """Counts tokens and time; reports to standard error, a file and TensorBoard.
 
     Args:
-        output_dir: where `metrics.jsonl` and the event files go; None: nowhere, and
-            nothing is printed.
+        output_dir: directory for `metrics.jsonl` and the event files; None: nothing is
+            written or printed.
         steps: the steps that this process will run.
-        time_left: estimates the time left; None: from the steps alone.
+        time_left: estimates the remaining time; None: estimates it from the steps
+            alone.
     """
 
     def __init__(
@@ -77,14 +78,14 @@ class Progress:
 
     @contextlib.contextmanager
     def waiting(self) -> Iterator[None]:
-        """Measures how long the training waits for data."""
+        """Measures the time that training waits for data."""
         start = time.monotonic()
         yield
         self._seconds_waiting += time.monotonic() - start
 
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:
-        """Leaves the time of something other than training out of the speed."""
+        """Excludes the time of something other than training from the speed."""
         start = time.monotonic()
         yield
         self._seconds_paused += time.monotonic() - start
@@ -92,7 +93,7 @@ class Progress:
 
     @contextlib.contextmanager
     def saving(self) -> Iterator[None]:
-        """Measures how long a checkpoint takes to write, which counts as training."""
+        """Measures the time to write a checkpoint, which counts as training."""
         start = time.monotonic()
         yield
         self._time_left.saves.add(time.monotonic() - start)
@@ -100,14 +101,14 @@ class Progress:
 
     @contextlib.contextmanager
     def evaluating(self) -> Iterator[None]:
-        """Measures how long an evaluation takes, within `paused`."""
+        """Measures the time of an evaluation, inside `paused`."""
         start = time.monotonic()
         yield
         self._time_left.evaluations.add(time.monotonic() - start)
 
     @contextlib.contextmanager
     def task(self, task: str, unit: str, total: int) -> Iterator[Callable[[int], None]]:
-        """Shows the progress of a part of an evaluation: a `Meter`."""
+        """Shows the progress of one part of an evaluation; it is a `Meter`."""
         if self._is_silent:
             yield lambda units: None
         elif bar := self._bar:
@@ -129,10 +130,10 @@ class Progress:
             yield advance
 
     def count(self, step: int, result: StepResult) -> None:
-        """Counts a step, which is now done.
+        """Counts a step after it has run.
 
         Args:
-            step: the number of updates done.
+            step: the number of updates so far.
             result: what the step returned.
         """
         self._results.append(result)
@@ -163,7 +164,7 @@ class Progress:
         self.say(" | ".join([f"step {step}/{self._steps.stop}", *parts]))
 
     def _added(self) -> StepResult:
-        """Returns the sums over the interval so far."""
+        """Returns the sums over the current interval."""
         for result in self._results:
             pairs = zip(self._sums, map(float, result), strict=True)
             self._sums = StepResult(*(a + b for a, b in pairs))
@@ -174,7 +175,7 @@ class Progress:
         return total / self._added().target_tokens
 
     def _losses(self) -> str:
-        """Formats the loss that is minimised, and the one to compare with dev's."""
+        """Formats the smoothed loss, and the nll, which is comparable with dev's."""
         sums = self._added()
         nll = f"nll {_short(self._mean(sums.nll_sum))}"
         if sums.loss_sum == sums.nll_sum:
@@ -186,7 +187,7 @@ class Progress:
         return f"{tokens:.0f} target tokens/s"
 
     def _seconds(self) -> float:
-        """Returns the seconds of training in the interval."""
+        """Returns the seconds of training in the current interval."""
         return time.monotonic() - self._start - self._seconds_paused
 
     def _eta(self, step: int) -> str:
@@ -201,14 +202,14 @@ class Progress:
         """Reports the interval since the last call, and begins a new one.
 
         Args:
-            step: the number of updates done.
-            extra: more metrics, recorded as they are.
+            step: the number of updates so far.
+            extra: more metrics, which are recorded as they are.
 
         Returns:
-            For each target token the label-smoothed loss, which is minimised, and the
-            negative log-likelihood "nll" and its perplexity, which are comparable with
+            Per target token, the label-smoothed loss, which is minimized, and the
+            negative log-likelihood "nll" with its perplexity, which are comparable with
             dev's loss and perplexity; the gradient's norm, tokens per second, and the
-            shares of padding and of waiting.
+            shares of padding and of waiting for data.
         """
         seconds = self._seconds()
         sums = self._added()
@@ -240,15 +241,15 @@ class Progress:
         """Reports an evaluation.
 
         Args:
-            step: the number of updates done.
+            step: the number of updates so far.
             kind: "dev", or a name that `Validation.compare` returns.
-            metrics: name -> number; names carry their unit where they have one.
+            metrics: numbers by name; a name contains its unit if there is one.
         """
         self._record(step, kind, metrics)
         self.say(evaluation_line(step, kind, metrics))
 
     def _record(self, step: int, kind: str, metrics: dict[str, float]) -> None:
-        """Writes to the file and for TensorBoard."""
+        """Writes metrics to the file and for TensorBoard."""
         if self._is_silent:
             return
         record = {"step": step, "kind": kind, **metrics}
@@ -256,7 +257,7 @@ class Progress:
         self._file.flush()
         with self._events.as_default(step=step):
             for name, value in metrics.items():
-                # TensorBoard keeps float32, for which a perplexity may be too much.
+                # TensorBoard keeps float32, which a perplexity may overflow.
                 number = tf.constant(value, tf.float64)
                 tf.summary.scalar(f"{kind}/{name}", number)
         self._events.flush()
@@ -280,8 +281,8 @@ class Progress:
 
 
 def _bar(console: Console) -> rich.progress.Progress:
-    """Returns the bar; its rows, training's and an evaluation's, go when done."""
-    # In a narrow terminal it is the text that gets more than one line.
+    """Returns the progress bar; the rows of training and evaluation are transient."""
+    # In a narrow terminal only the text is wrapped.
     whole, divided = Column(no_wrap=True), Column(no_wrap=False)
     return rich.progress.Progress(
         rich.progress.TextColumn("{task.description}"),
@@ -297,14 +298,14 @@ def _bar(console: Console) -> rich.progress.Progress:
 
 
 def evaluation_line(step: int, kind: str, metrics: dict[str, float]) -> str:
-    """Formats an evaluation; its loss, without label smoothing, as "nll"."""
+    """Formats an evaluation; its loss, which is not label-smoothed, is called "nll"."""
     named = {"nll" if name == "loss" else name: x for name, x in metrics.items()}
     shown = (f"{name} {_short(value)}" for name, value in named.items())
     return " | ".join([f"step {step} {kind}", *shown])
 
 
 def _short(value: float) -> str:
-    """Formats four significant digits, thousands in full."""
+    """Formats a number with four significant digits, thousands in full."""
     return f"{value:.0f}" if 1000 <= abs(value) < 1e9 else f"{value:.4g}"
 
 
@@ -327,12 +328,14 @@ class _Mean:
 
 
 class Estimate(NamedTuple):
-    """How long a training still takes.
+    """The remaining time of a training.
 
     Attributes:
-        seconds: until its end, or with `is_cut` until `--max_minutes` ends the steps.
-        is_cut: it ends by `--max_minutes`.
-        lacks_evaluations: there will be evaluations, and none has been measured yet.
+        seconds: seconds until the training ends; with `is_cut`, until `--max_minutes`
+            ends it.
+        is_cut: whether `--max_minutes` ends the training.
+        lacks_evaluations: whether evaluations are still to come and none has been
+            measured yet.
     """
 
     seconds: float
@@ -347,17 +350,18 @@ class Estimate(NamedTuple):
 
 
 class TimeLeft:
-    """Estimates the time left from the durations measured so far.
+    """Estimates the remaining time from the durations measured so far.
 
-    The number of steps, checkpoints and evaluations still to come is multiplied by the
-    mean duration of each. The first step, which also traces the graph, counts only
+    It multiplies the number of steps, checkpoints and evaluations still to come by
+    their mean durations. The first step, which also traces the graph, is used only
     until there is a second one.
 
     Args:
         steps: the steps that this process will run.
-        options: `eval_every`, `save_every`, `save_minutes`.
-        evaluations_at_end: how many there are of the last weights and their averages;
-            0: there are no evaluations at all.
+        options: the options, of which `eval_every`, `save_every` and `save_minutes` are
+            used.
+        evaluations_at_end: number of evaluations after the last step, of the weights
+            and their averages; 0: there are no evaluations at all.
         seconds_to_deadline: returns the seconds until `--max_minutes` ends training.
     """
 
@@ -385,7 +389,7 @@ class TimeLeft:
             self._steps.add(seconds)
 
     def estimate(self, done: int) -> Estimate:
-        """Estimates the time left after so many steps, before saving or evaluating."""
+        """Estimates the remaining time after `done` steps, before saving/evaluating."""
         step = self._steps.seconds if self._steps.count else self._first_step or 0.0
         training = (self._stop - done) * step
         if self._options.save_minutes:
@@ -408,12 +412,12 @@ class TimeLeft:
 
 
 def _multiples(of: int, first: int, stop: int) -> int:
-    """Returns how many multiples there are from the first number to before `stop`."""
+    """Returns the number of multiples of `of` from `first` to `stop` - 1."""
     return max(0, (stop - 1) // of - (first - 1) // of)
 
 
 def duration(seconds: float) -> str:
-    """Formats a duration by its two largest units."""
+    """Formats a duration with its two largest units."""
     if seconds < 99.5:
         return f"{seconds:.0f} s"
     minutes = round(seconds / 60)

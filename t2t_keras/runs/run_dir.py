@@ -1,12 +1,13 @@
-"""A run directory: everything that training writes and everything else reads.
+"""The run directory, which training writes and everything else reads.
 
 config.json     problem, hparams set, data directory, seed, vocabulary hashes
 hparams.json    every hyper-parameter
 vocab.*         copies of the vocabularies
 model.ckpt-*    checkpoints (see `checkpoint`)
-best.ckpt-*     weights of the one that was best on dev
+best.ckpt-*     weights of the checkpoint that was best on dev
 average.ckpt-*  averages of checkpoints
-metrics.jsonl   one line for every report and evaluation, and TensorBoard's events
+metrics.jsonl   one line for every report and evaluation
+events.*        the same for TensorBoard
 train.lock      locked by the process that trains here
 """
 
@@ -42,27 +43,27 @@ from t2t_keras.text.tokenizer import Tokenizer
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RunConfig:
-    """What a run was started with; `config.json`."""
+    """The settings that a run was started with, stored in `config.json`."""
 
     problem: str
     hparams_set: str
     data_dir: str
     seed: int
-    source_vocab: str  # file names; the same twice when shared
+    source_vocab: str  # file names; both are the same if the vocabulary is shared
     target_vocab: str
-    vocab_sha256: dict[str, str]  # as in the data's manifest
-    # Of its training examples, see `Manifest.fingerprints`; None in older runs.
+    vocab_sha256: dict[str, str]  # as in the manifest of the data
+    # Fingerprint of the training data, see `Manifest.fingerprints`; None in older runs.
     data_sha256: str | None = None
-    symbols: list[str] = dataclasses.field(default_factory=list)  # likewise
+    symbols: list[str] = dataclasses.field(default_factory=list)  # as in the manifest
     usr_dir: str | None = None
-    init_from: str | None = None  # where the first weights came from (see `fine_tune`)
-    # Into how many parts a batch is divided, each with dropout of its own: replicas
-    # times micro-batches of each. None: training has not begun here.
+    init_from: str | None = None  # source of the initial weights, see `fine_tune`
+    # Number of parts into which a batch is divided, each with its own dropout seed:
+    # replicas times micro-batches. None: training has not begun yet.
     batch_parts: int | None = None
 
     @property
     def vocab_sizes(self) -> tuple[int, int | None]:
-        """Pieces of the source and of the target; None: both have one vocabulary."""
+        """Vocabulary sizes of source and target, the latter None if they share one."""
 
         def size(name: str) -> int:
             return load_tokenizer(Path(self.data_dir) / name).vocab_size
@@ -71,10 +72,10 @@ class RunConfig:
         return size(self.source_vocab), None if is_shared else size(self.target_vocab)
 
     def micro_batches(self, num_replicas: int) -> int:
-        """Returns into how many parts each of some replicas divides its rows.
+        """Returns the number of micro-batches for each of `num_replicas` replicas.
 
         Raises:
-            UserError: they cannot divide the batch as the run has done.
+            UserError: so many replicas cannot divide the batch as the run has done.
         """
         parts = self.batch_parts or num_replicas
         if parts % num_replicas:
@@ -86,7 +87,7 @@ class RunConfig:
 
 
 class RunDirectory:
-    """An output directory, opened for reading or for going on with training.
+    """A run directory, opened for reading or for resuming training.
 
     Raises:
         UserError: the directory is not a run.
@@ -113,7 +114,7 @@ class RunDirectory:
 
     @classmethod
     def create(cls, path: str | Path, config: RunConfig, hparams: HParams) -> Self:
-        """Makes the directory, or opens it to go on with the same run.
+        """Makes the directory, or opens it to resume the same run.
 
         Raises:
             UserError: it holds a run with other settings; the message lists them.
@@ -125,7 +126,7 @@ class RunDirectory:
             with atomic(path / name) as incomplete:
                 shutil.copy(Path(config.data_dir) / name, incomplete)
         hparams.save(path / "hparams.json")
-        # Last, for with it the directory is a run.
+        # Written last: with it the directory is a run.
         write_json(path / "config.json", dataclasses.asdict(config))
         return cls(path)
 
@@ -133,17 +134,18 @@ class RunDirectory:
     def refuse_other_settings(
         cls, path: str | Path, config: RunConfig, hparams: HParams
     ) -> None:
-        """Refuses to go on with a run that was created with other settings.
+        """Refuses to resume a run that was created with other settings.
 
         Raises:
-            UserError: the directory holds one; the message lists what differs.
+            UserError: the directory holds such a run; the message lists the
+                differences.
         """
         if (Path(path) / "config.json").exists():
             cls(path)._refuse_difference(config, hparams)
 
     @property
     def problem(self) -> Problem:
-        """The problem that the run is about, with the symbols of its data."""
+        """The run's problem, with the symbols of its data."""
         name, usr_dir = self.config.problem, self.config.usr_dir
         try:
             problem = registry.problem(name)
@@ -156,14 +158,14 @@ class RunDirectory:
 
     @functools.cached_property
     def tokenizers(self) -> tuple[Tokenizer, Tokenizer]:
-        """The source's and the target's tokenizer, one when shared."""
+        """The source and target tokenizers; one object for a shared vocabulary."""
         source = load_tokenizer(self.path / self.config.source_vocab)
         if self.config.source_vocab == self.config.target_vocab:
             return source, source
         return source, load_tokenizer(self.path / self.config.target_vocab)
 
     def build_model(self) -> Transformer:
-        """Returns the model with fresh weights."""
+        """Returns the model with newly initialized weights."""
         source, target = self.tokenizers
         shared = source is target
         return Transformer(
@@ -183,11 +185,11 @@ class RunDirectory:
     def restore(
         self, model: Transformer, checkpoint: str | int | Path | None = None
     ) -> None:
-        """Gives a model the weights of a checkpoint.
+        """Restores a model's weights from a checkpoint.
 
         Args:
-            model: what `build_model` returns.
-            checkpoint: see `CheckpointDirectory.find`; or "ema", the moving average of
+            model: a model from `build_model`.
+            checkpoint: see `CheckpointDirectory.find`; or "ema", the moving average in
                 the newest checkpoint.
 
         Raises:
@@ -203,7 +205,7 @@ class RunDirectory:
 
     def _refuse_difference(self, config: RunConfig, hparams: HParams) -> None:
         mine, others = dataclasses.asdict(self.config), dataclasses.asdict(config)
-        # A moved data directory is the same one if what it holds is.
+        # A data directory may be moved as long as its content is the same.
         names = mine.keys() - {"data_dir", "usr_dir", "hparams_set", "symbols"}
         data_name = self.problem.data_name
         known = Manifest.open(Path(config.data_dir), data_name).fingerprints("train")
@@ -229,13 +231,13 @@ class RunDirectory:
 
 
 def training_lock(path: str | Path) -> contextlib.AbstractContextManager[None]:
-    """Holds the lock of a run directory, in which one process at a time may train.
+    """Holds the lock of a run directory: only one process at a time may train in it.
 
     Args:
-        path: the directory, made if absent.
+        path: the run directory, which is made if absent.
 
     Raises:
-        UserError: another process trains there; the message says which one.
+        UserError: another process trains there; the message names it.
     """
 
     def refusal(holder: str) -> UserError:
@@ -260,12 +262,13 @@ def config_for(
     """Returns the configuration of a new run on a data directory.
 
     Args:
-        problem: what to learn.
-        hparams_set: the name of the set that the hparams began with.
-        data_dir: with data of the problem.
-        seed: of initial values, order of the data, and dropout.
-        usr_dir: the folder that registered the problem, if a user's.
-        init_from: a run directory, or a checkpoint in one, to take weights from.
+        problem: the problem to train on.
+        hparams_set: the name of the hparam set, before any overrides.
+        data_dir: a directory with data of the problem.
+        seed: seed of the initial weights, the order of the data, and dropout.
+        usr_dir: the user's folder that registers the problem, if there is one.
+        init_from: a run directory, or a checkpoint in one, to take the initial weights
+            from.
 
     Raises:
         UserError: the data directory has no data of the problem.

@@ -1,4 +1,4 @@
-"""How a run is watched, kept and ended."""
+"""Options of a training that do not change its steps."""
 
 import dataclasses
 import math
@@ -9,23 +9,23 @@ from t2t_keras.errors import UserError
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TrainOptions:
-    """Nothing here changes the weights of a step; each is a flag of `t2t train`.
+    """When to log, save, evaluate and stop; each field is a flag of `t2t train`.
 
     Raises:
         UserError: a value is impossible, or `best_by` needs sentences that are not
             decoded.
     """
 
-    log_every: int = 100  # steps
-    save_every: int | None = None  # None: see `save_interval`
-    save_minutes: float = 0.0  # instead of every so many steps; the paper: 10
-    keep: int = 20  # checkpoints
-    eval_every: int = 1000
-    eval_sentences: int = 500  # decoded on dev for BLEU or F1; 0: only the loss
+    log_every: int = 100  # steps between reports
+    save_every: int | None = None  # steps between checkpoints; None: `save_interval`
+    save_minutes: float = 0.0  # minutes between checkpoints, instead; the paper: 10
+    keep: int = 20  # number of checkpoints to keep
+    eval_every: int = 1000  # steps between evaluations
+    eval_sentences: int = 500  # dev sentences to decode for BLEU or F1; 0: none
     best_by: Literal["loss", "metric"] = "loss"  # on dev; metric: BLEU or F1
-    patience: int = 0  # evaluations without a new best that end training; 0: none do
-    average_last: int = 10  # checkpoints averaged at the end; 0: none
-    max_minutes: float = 0.0  # after which training ends; 0: never
+    patience: int = 0  # stop after so many evaluations without a new best; 0: never
+    average_last: int = 10  # number of checkpoints to average at the end; 0: none
+    max_minutes: float = 0.0  # stop after so many minutes; 0: never
 
     def __post_init__(self) -> None:
         for name, least in _LEAST.items():
@@ -40,9 +40,10 @@ class TrainOptions:
     def save_interval(self, train_steps: int) -> int:
         """Returns the number of steps between checkpoints.
 
-        By default a 40th of all steps, so that the last ten checkpoints, which are
-        averaged, are of the last quarter of the training; at least 25 steps, for the
-        time that saving takes, and at most 1000, for the work that a failure costs.
+        The default is a 40th of all steps, so that the last ten checkpoints, which are
+        averaged, cover the last quarter of the training; but at least 25 steps, because
+        saving takes time, and at most 1000, because a failure loses the steps since the
+        last checkpoint.
         """
         return self.save_every or min(max(train_steps // 40, 25), 1000)
 

@@ -1,4 +1,5 @@
-"""Trained models as files that other programs run.
+"""Export of trained models, for programs that do not import this package.
 
-`saved_model` writes them, `export_dir` is where; `client` runs what was written.
+`saved_model` writes an export, `export_dir` handles its directory, and `client` runs
+it in Python.
 """

@@ -1,4 +1,4 @@
-"""A client of the exported model, in Python: texts in, n-best texts out."""
+"""A Python client for exported models: maps texts to n-best texts."""
 
 import dataclasses
 import logging
@@ -21,15 +21,15 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-_CHARACTERS_AT_ONCE = 8000  # in a batch, padding included
+_CHARACTERS_AT_ONCE = 8000  # characters in a batch, padding included
 
 
 class ExportedHypothesis(NamedTuple):
     """One output.
 
     Attributes:
-        text: one line.
-        score: log-probability over length penalty.
+        text: the output, in one line.
+        score: the log-probability over the length penalty.
     """
 
     text: str
@@ -37,29 +37,28 @@ class ExportedHypothesis(NamedTuple):
 
 
 class ExportedTranslator:
-    """A SavedModel that `export_saved_model` wrote, called as a `Translator` is.
+    """A SavedModel that `export_saved_model` wrote, with the methods of `Translator`.
 
         translator = t2t_keras.load("served/1")
         translator.translate(["A house.", "A dog runs."])
         translator.n_best(["A house."], 4, alpha=1.0)
         translator.score(["A house."], ["Ein Haus."])
 
-    For texts it takes the place of the `Translator` that was exported. `beam_size`,
-    `n_best` and `alpha` may be given to any call; those of the export are the defaults.
-    Every other option is built in, prefixes cannot be forced, and a hypothesis has text
-    and score only.
+    It translates texts as the exported `Translator` does. Every call takes `beam_size`,
+    `n_best` and `alpha`, whose defaults were given at export. All other options are
+    fixed, prefixes cannot be forced, and a hypothesis has only text and score.
 
     Args:
         export_dir: the directory of the export.
 
     Raises:
-        UserError: it holds no SavedModel, or one of something else.
+        UserError: it has no SavedModel, or not one that `t2t export` wrote.
     """
 
     def __init__(self, export_dir: str | Path) -> None:
         if not is_export(Path(export_dir)):
             raise UserError(f"--export_dir: {export_dir} has no saved_model.pb")
-        self._served = tf.saved_model.load(str(export_dir))  # it holds the weights
+        self._served = tf.saved_model.load(str(export_dir))  # keeps the weights alive
         if not {"options", "translate"} <= set(self._served.signatures):
             raise UserError(
                 f"--export_dir: {export_dir} was not written by `t2t export`"
@@ -72,7 +71,7 @@ class ExportedTranslator:
         prefixes: Sequence[str] | None = None,
         **options: Any,
     ) -> list[str]:
-        """Returns the best output of each text; arguments as in `n_best`."""
+        """Returns the best output for each text; arguments are those of `n_best`."""
         options = {"n_best": 1} | options
         return [best[0].text for best in self.n_best(texts, None, prefixes, **options)]
 
@@ -86,22 +85,25 @@ class ExportedTranslator:
         advance: Callable[[int], None] | None = None,
         **options: Any,
     ) -> list[list[ExportedHypothesis]]:
-        """Returns the n best outputs of each text, best first, and at least one.
+        """Returns the n best outputs for each text, best first, and at least one.
 
         Args:
-            texts: the inputs, in any number.
+            texts: the inputs, any number of them.
             n: the option `n_best`.
-            prefixes: None: an export does not force prefixes.
-            before: how many inputs came before these, for their numbers in warnings.
-            advance: called after each batch with the number of inputs it had.
+            prefixes: must be None, since an export cannot force prefixes.
+            before: number of inputs in earlier calls, added to the input numbers in
+                warnings.
+            advance: called after each batch with the number of its inputs.
             **options: see `choose`.
 
         Raises:
-            UserError: as `choose`; the texts are not a list of strings; there are
-                prefixes.
+            UserError: an option is impossible; the texts are not a list of strings;
+                there are prefixes.
         """
         if prefixes is not None:
-            raise UserError("prefixes: an export forces none; load the run directory")
+            raise UserError(
+                "prefixes: an export cannot force them; load the run directory"
+            )
         if n is not None:
             options["n_best"] = n
         inputs = self.choose(**options)
@@ -125,9 +127,9 @@ class ExportedTranslator:
         return results
 
     def score(self, sources: Sequence[str], targets: Sequence[str]) -> "list[Score]":
-        """Returns how probable the model finds each target, given its source.
+        """Returns the log-probability of each target, given its source.
 
-        The targets are as in the training data (see `export_saved_model`).
+        The targets have the form of the training data's (see `export_saved_model`).
 
         Raises:
             UserError: sources or targets are not lists of strings, or not of equal
@@ -157,7 +159,7 @@ class ExportedTranslator:
         return results
 
     def choose(self, **options: Any) -> dict[str, tf.Tensor]:
-        """Returns the export's options with some changed, as inputs of its graph.
+        """Returns the export's options with the given changes, as inputs of its graph.
 
         Args:
             **options: `beam_size`, `n_best`, `alpha`.
@@ -190,16 +192,16 @@ class ExportedTranslator:
 
 
 def _batches(texts: Sequence[str]) -> list[list[int]]:
-    """Returns the numbers of the texts in each batch."""
+    """Returns the indices of the texts in each batch."""
     return batches([len(text) for text in texts], _CHARACTERS_AT_ONCE)
 
 
 def _warn_of_truncation(found: dict[str, tf.Tensor], numbers: Sequence[int]) -> None:
-    """Warns of texts that were cut, as `Translator` does.
+    """Warns of texts that were truncated, as `Translator` does.
 
     Args:
-        found: outputs of a signature; those of older exports do not say it.
-        numbers: of the texts, from 0.
+        found: the outputs of a signature; older exports have no `is_truncated`.
+        numbers: the numbers of the texts, from 0.
     """
     if "is_truncated" not in found:
         return

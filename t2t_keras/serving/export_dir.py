@@ -1,4 +1,4 @@
-"""The directory of an export: whether it may be written, and how it appears whole."""
+"""The directory of an export: refused if it is in use, and written atomically."""
 
 import contextlib
 import shutil
@@ -15,11 +15,11 @@ def is_export(path: Path) -> bool:
 
 
 def require_free(path: Path, overwrite: bool) -> None:
-    """Refuses a path where an export would replace something.
+    """Refuses a path at which an export would replace something.
 
     Args:
-        path: where the export is to be.
-        overwrite: whether it may replace an earlier export.
+        path: the directory of the new export.
+        overwrite: whether the new export may replace an earlier one.
 
     Raises:
         UserError: the path is taken.
@@ -40,19 +40,19 @@ def require_free(path: Path, overwrite: bool) -> None:
 
 @contextlib.contextmanager
 def replaced(path: Path) -> Iterator[Path]:
-    """Gives the directory to write; it takes its place, as a whole, at the end.
+    """Replaces a directory as a whole at the end of the `with` block.
 
-    It is made in `.NAME.incomplete` beside its place. That name is always the same, so
-    that the next export removes what a killed one has left.
+    The new one is written to `.NAME.incomplete` beside it. That name is always the
+    same, so that the next export removes what a killed one has left.
 
     Args:
-        path: where the directory is to be; what is there now is replaced.
+        path: the directory to replace.
 
     Yields:
-        The path to write, which does not exist yet.
+        The path to write to, which does not exist yet.
 
     Raises:
-        UserError: another process is writing there.
+        UserError: another process is writing this export.
     """
     work = path.with_name(f".{path.name}.incomplete")
     new, old = work / "new", work / "old"

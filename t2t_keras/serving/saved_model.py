@@ -1,4 +1,7 @@
-"""SavedModel: strings to n-best strings, in TensorFlow Serving, C++ or Python."""
+"""Export as a SavedModel, from strings to n-best strings.
+
+TensorFlow Serving, C++ and Python can run it.
+"""
 
 import dataclasses
 from pathlib import Path
@@ -26,9 +29,9 @@ def export_saved_model(
     overwrite: bool = False,
     **options: Any,
 ) -> int:
-    r"""Writes a model with its tokenizers and its search as one SavedModel.
+    r"""Writes a model with its tokenizers and beam search as one SavedModel.
 
-    It needs TensorFlow and TensorFlow Text and nothing of this package:
+    To run it takes TensorFlow and TensorFlow Text, and not this package:
 
         import tensorflow as tf
         import tensorflow_text  # has the operations of the tokenizers
@@ -36,45 +39,45 @@ def export_saved_model(
         served = tf.saved_model.load(export_dir)
         outputs = served.signatures["serving_default"](tf.constant(["A house."]))
 
-    (Keep `served` alive while its signatures are in use: it holds the weights.) The
-    signatures, with B sentences and n outputs for each:
+    (Keep `served` alive while its signatures are in use: it holds the weights.) These
+    are the signatures, for B sentences with n outputs each:
 
     - `serving_default`: `texts` [B] -> `texts` [B, n], `scores` [B, n], and
-      `is_truncated` [B]: whether a text has more tokens than `max_source_length`, and
-      all others are left out; with the options given here;
+      `is_truncated` [B], whether a text was truncated to `max_source_length` tokens.
+      It uses the options that are given here.
     - `translate`: `texts` [B] and the scalars `beam_size`, `n_best` (int32, at most
-      `beam_size`) and `alpha` (float32) -> the same;
+      `beam_size`) and `alpha` (float32) -> the same as `serving_default`.
     - `translate_ids`: `ids` [B, S] int32, each row ending in EOS (1) and padded with 0,
-      or all 0 -> `ids` [B, n, T], `scores` [B, n], `lengths` [B, n]; no operation of
-      TensorFlow Text in it;
+      or all 0 -> `ids` [B, n, T], `scores` [B, n], `lengths` [B, n]. It has no
+      operation of TensorFlow Text.
     - `score`: `texts` [B], `targets` [B] -> `log_prob` [B], `tokens` [B], and
-      `is_truncated` [B] as above; the targets are as in the training data, which for
-      some problems are not what `translate` returns (`TextForm.target_text`);
-    - `options`: nothing -> `beam_size`, `n_best` and `alpha` as given here.
+      `is_truncated` [B] as above. The targets have the form of the training data's,
+      which for some problems differs from the outputs (`TextForm.target_text`).
+    - `options`: no inputs -> `beam_size`, `n_best` and `alpha` as given here.
 
     Impossible inputs raise `tf.errors.InvalidArgumentError`, which names the input.
 
     The outputs are those of `Translator.n_best`. Where there are fewer than n, the
-    places left over have the empty text and score -inf. Nothing in the graph repairs an
-    output: a problem whose text form does so is exported with its constraint only.
-    Where there is a constraint, `translate_ids` decodes the source for it.
+    other places have the empty text and score -inf. The graph repairs no outputs: a
+    problem whose text form does so must be exported with its constraint. If there is a
+    constraint, `translate_ids` decodes the source for it.
 
-    The directory appears whole or not at all: it is written as `.NAME.incomplete`
-    beside it. TensorFlow Serving wants it to be named by a number: `models/ende/1`.
+    The directory appears only when it is complete: it is written to `.NAME.incomplete`
+    beside it. TensorFlow Serving requires a number as its name: `models/ende/1`.
 
     Args:
-        translator: what to export.
+        translator: the translator to export.
         export_dir: the directory to write.
-        overwrite: replace an earlier export.
+        overwrite: whether to replace an earlier export.
         **options: changes to the translator's `DecodingOptions`.
 
     Returns:
-        The size in bytes.
+        The size of the export in bytes.
 
     Raises:
-        UserError: `export_dir` is not empty, and is no export or not to be
-            overwritten; or options are impossible, or the problem's constraint is left
-            out where outputs may need repair.
+        UserError: `export_dir` is not empty, and it is no export or `overwrite` is
+            false; or options are impossible, or the problem's constraint is left out
+            although its text form repairs outputs.
     """
     chosen = translator.choose(**options)
     if chosen.sampling:
@@ -95,13 +98,13 @@ def export_saved_model(
 
 
 class _Served(tf.Module):
-    """What is saved: weights, tokenizers, and functions of tensors."""
+    """The saved object: weights, tokenizers and signatures."""
 
     def __init__(self, translator: Translator, options: DecodingOptions) -> None:
         super().__init__(name="t2t_keras")
-        # Saved are the variables and tables that are reachable from here: the bare
-        # variables, each once, and nothing of the Keras model, which the translator
-        # (no trackable object) hides.
+        # TensorFlow saves the variables and tables that it can reach from here: the
+        # plain variables, each once, but not the Keras model, because the translator
+        # that holds it is not a trackable object.
         self._translator = translator
         self._options = options
         self._weights = [variable.value for variable in translator.model.variables]
@@ -110,7 +113,7 @@ class _Served(tf.Module):
         self._form = translator.problem.text_form
 
     def signatures(self) -> dict[str, tf.types.experimental.ConcreteFunction]:
-        """Returns the functions to serve, by name."""
+        """Returns the signatures by name."""
         named = {
             tf.saved_model.DEFAULT_SERVING_SIGNATURE_DEF_KEY: self.serve,
             "translate_ids": self.translate_ids,
@@ -128,12 +131,12 @@ class _Served(tf.Module):
 
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string, "texts")])
     def serve(self, texts: tf.Tensor) -> dict[str, tf.Tensor]:
-        """Texts to n-best texts, with the options of the export."""
+        """Maps texts to n-best texts, with the options of the export."""
         return self.translate(texts, **self._defaults())
 
     @tf.function
     def translate(self, texts: tf.Tensor, **numbers: tf.Tensor) -> dict[str, tf.Tensor]:
-        """Texts to n-best texts; the options that are served are inputs, too."""
+        """Maps texts to n-best texts, with the options in `numbers`."""
         # A blank text becomes a row without tokens, whose output is empty.
         is_blank = tf.strings.regex_full_match(texts, _BLANK)
         texts = self._form.source_texts(texts, self._options.raw)
@@ -148,7 +151,7 @@ class _Served(tf.Module):
 
     @tf.function(input_signature=[tf.TensorSpec([None, None], tf.int32, "ids")])
     def translate_ids(self, ids: tf.Tensor) -> dict[str, tf.Tensor]:
-        """Ids to n-best ids, with the options of the export."""
+        """Maps ids to n-best ids, with the options of the export."""
         with tf.control_dependencies(self._ids_assertions(ids)):
             ids = tf.identity(ids)
         texts = tf.fill(tf.shape(ids)[:1], "")
@@ -164,7 +167,7 @@ class _Served(tf.Module):
         ]
     )
     def score(self, texts: tf.Tensor, targets: tf.Tensor) -> dict[str, tf.Tensor]:
-        """Texts and their translations to log-probabilities."""
+        """Returns the log-probabilities of the targets, given the texts."""
         are_pairs = _require(
             tf.size(texts) == tf.size(targets),
             "texts and targets must be of equal length: line by line they are pairs",
@@ -183,11 +186,11 @@ class _Served(tf.Module):
 
     @tf.function(input_signature=[])
     def options(self) -> dict[str, tf.Tensor]:
-        """The options of the export that `translate` takes as inputs."""
+        """Returns the values that the export gave to the options of `translate`."""
         return self._defaults()
 
     def _defaults(self) -> dict[str, tf.Tensor]:
-        """Returns the options that are served, as constants."""
+        """Returns the options that `translate` takes, as constants."""
         return {
             name: tf.constant(getattr(self._options, name), dtype)
             for name, dtype in DecodingOptions.dtypes("is_served").items()
@@ -196,12 +199,12 @@ class _Served(tf.Module):
     def _search(
         self, ids: tf.Tensor, texts: tf.Tensor, numbers: dict[str, tf.Tensor]
     ) -> Hypotheses:
-        """Beam search with the limits of the translator.
+        """Runs beam search with the translator's limits and constraints.
 
         Args:
-            ids: of the sources, [B, S] int32.
-            texts: the sources, [B] strings.
-            numbers: the options that are served.
+            ids: [B, S] int32, the sources.
+            texts: [B] strings, the same sources.
+            numbers: the options that `translate` takes.
         """
         options = self._options
         with tf.control_dependencies(_assertions(numbers)):
@@ -223,13 +226,13 @@ class _Served(tf.Module):
         )
 
     def _decode(self, ids: tf.Tensor) -> tf.Tensor:
-        """Returns the texts [B, n] of ids [B, n, T], one line each."""
+        """Decodes ids [B, n, T] to texts [B, n], one line each."""
         batch, n, length = tf.unstack(tf.shape(ids))
         texts = self._target_tokenizer.decode(tf.reshape(ids, [batch * n, length]))
         return tf.reshape(tf.strings.regex_replace(texts, "\n", " "), [batch, n])
 
     def _ids_assertions(self, ids: tf.Tensor) -> list[tf.Operation]:
-        """Returns what must hold for the source ids [B, S] of a user."""
+        """Returns assertions that check a user's source ids [B, S]."""
         vocab_size = self._translator.source_tokenizer.vocab_size
         lengths = tf.math.count_nonzero(ids, axis=1, dtype=tf.int32)
         is_token = tf.sequence_mask(lengths, tf.shape(ids)[1])
@@ -251,7 +254,7 @@ class _Served(tf.Module):
         ]
 
     def _encode_sources(self, texts: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Returns ids [B, S], cut where there are too many, and where that is: [B]."""
+        """Returns ids [B, S], truncated if too long, and which ones are truncated."""
         most = self._options.max_source_length - 1
         without_end = self._source_tokenizer.encode(texts)[:, :-1]
         end = tf.fill([tf.size(texts), 1], EOS)
@@ -260,7 +263,7 @@ class _Served(tf.Module):
 
 
 def _assertions(numbers: dict[str, tf.Tensor]) -> list[tf.Operation]:
-    """Returns what must hold for the options that a user gave."""
+    """Returns assertions that check a user's options."""
     conditions = []
     for field in dataclasses.fields(DecodingOptions):
         if field.name not in numbers:
@@ -277,5 +280,5 @@ def _assertions(numbers: dict[str, tf.Tensor]) -> list[tf.Operation]:
 
 
 def _require(condition: tf.Tensor, message: str) -> tf.Operation:
-    """Returns the operation that raises the message unless all of a tensor is true."""
+    """Returns the operation that raises the message unless all elements are true."""
     return tf.debugging.Assert(tf.reduce_all(condition), [message])

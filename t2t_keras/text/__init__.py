@@ -1,7 +1,7 @@
-"""Text to ids and back.
+"""Tokenizers: text to ids and back.
 
-`tokenizer` says what a tokenizer is, `load` makes one of its file; `sentence_piece` and
-`subword` (tensor2tensor's own, learnt by `subword_training`) are the two kinds, each
-with a version that runs in the TensorFlow graph beside it: `sentence_piece_graph` and
-`subword_graph`, with `graph_ids` for both. `bpe_dropout` is for training examples.
+`tokenizer` has the interface, and `load` reads a vocabulary file. There are two kinds:
+`sentence_piece`, and tensor2tensor's `subword` with `subword_training`. Each has a
+version of TensorFlow operations, `sentence_piece_graph` and `subword_graph`, which
+share `graph_ids`. `bpe_dropout` is used for training examples.
 """

@@ -1,7 +1,7 @@
-"""BPE-dropout (Provilkov et al., ACL 2020): the same text in other pieces every time.
+"""BPE-dropout (Provilkov et al., ACL 2020), which splits a text differently each time.
 
-SentencePiece can do it, too, but its random numbers are others in every process, and
-the files that datagen writes depend on the seed alone.
+SentencePiece has it, too, but its random numbers differ in every process, while the
+files that datagen writes must depend on the seed alone.
 """
 
 import random
@@ -10,25 +10,26 @@ from collections.abc import Sequence
 
 import sentencepiece
 
-SPACE = "\u2581"  # SentencePiece's, which begins a word
+SPACE = "\u2581"  # SentencePiece's space, with which a word begins
 _WORDS = re.compile(f"{SPACE}[^{SPACE}]*")
 
 
 class BpeDropout:
-    """Byte-pair encoding that overlooks some of the merges.
+    """Byte-pair encoding that skips merges at random.
 
-    A word is split into its characters. Again and again, of all two neighbours that
-    make a piece, each is overlooked with a probability, and of the others the two that
-    come first in the vocabulary are merged; until there are none.
+    A word is split into its characters. Then pairs of neighbours that make a piece are
+    merged, one at a time: each pair is skipped with a given probability, and of the
+    others the one that comes first in the vocabulary is merged. It ends when no pair is
+    left.
 
     Args:
-        model: a vocabulary of byte-pair encoding.
+        model: a SentencePiece model for byte-pair encoding.
     """
 
     def __init__(self, model: sentencepiece.SentencePieceProcessor) -> None:
         pieces = model.id_to_piece(list(range(len(model))))
-        # In a vocabulary come first the special pieces, then the symbols that the user
-        # defined, then the bytes, then what merges make, in the order of the merges.
+        # The vocabulary has first the special pieces, then the user-defined symbols,
+        # then the bytes, then the merged pieces in the order of the merges.
         byte_ids = [i for i in range(len(pieces)) if model.is_byte(i)]
         self._ids = {
             piece: i
@@ -43,9 +44,10 @@ class BpeDropout:
         """Returns the ids of a text, without EOS.
 
         Args:
-            text: with a `SPACE` before every word.
-            dropout: the probability; 0 gives what SentencePiece gives.
-            generator: of the random numbers.
+            text: the text, with a `SPACE` before every word.
+            dropout: the probability of skipping a merge; with 0 the result is
+                SentencePiece's.
+            generator: the random number generator.
         """
         ids: list[int] = []
         for word in _WORDS.findall(text):
@@ -59,8 +61,8 @@ class BpeDropout:
     def _parts(
         self, word: str, dropout: float, generator: random.Random
     ) -> Sequence[str]:
-        """Returns the pieces of a word; a character may be none."""
-        for length in self._symbol_lengths:  # the longest symbol counts
+        """Returns the pieces of a word; single characters may not be pieces."""
+        for length in self._symbol_lengths:  # the longest symbol wins
             if word[:length] in self._symbols:
                 rest = list(word[length:])
                 return [word[:length], *self._merged(rest, dropout, generator)]
@@ -74,7 +76,7 @@ class BpeDropout:
             first, best = len(self._ranks), -1
             for i in range(len(parts) - 1):
                 rank = self._ranks.get(parts[i] + parts[i + 1])
-                # Whether a later one is overlooked does not matter.
+                # No random number is drawn for a pair that comes later anyway.
                 if rank is None or rank >= first or generator.random() < dropout:
                     continue
                 first, best = rank, i

@@ -1,4 +1,4 @@
-"""From a vocabulary file to the tokenizer that it is of."""
+"""Loads a tokenizer from its vocabulary file."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -15,7 +15,7 @@ _KINDS: dict[str, Callable[[Path], Tokenizer]] = {
 
 
 def load_tokenizer(path: Path) -> Tokenizer:
-    """Loads a tokenizer; the suffix of its file tells the kind.
+    """Loads a tokenizer, whose kind follows from the suffix of its file.
 
     Args:
         path: a `.spm` file (SentencePiece) or a `.subwords` file (tensor2tensor).

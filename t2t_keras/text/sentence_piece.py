@@ -1,4 +1,4 @@
-"""SentencePiece: byte-pair encoding that loses nothing of the text."""
+"""SentencePiece: lossless byte-pair encoding."""
 
 import io
 import random
@@ -23,17 +23,17 @@ from t2t_keras.text.tokenizer import (
 if TYPE_CHECKING:
     from t2t_keras.text.sentence_piece_graph import SentencePieceGraph
 
-# SentencePiece writes a space as U+2581 and would read that character back as a space.
-# So the texts it sees have it, and the escape character itself, escaped. Undone in the
-# opposite order.
+# SentencePiece writes a space as U+2581 and decodes that character as a space. So in
+# the texts that it encodes this character is escaped, as is the escape character
+# itself. Decoding undoes the escapes in reverse order.
 ESCAPES = (("\x1b", "\x1b0"), (SPACE, "\x1b1"))
 
-# The piece of the newline's byte, which no line of text contains.
+# The piece for the newline's byte, which does not occur in a line of text.
 NEWLINE_PIECE = "<0x0A>"
 
 
 class SentencePieceTokenizer:
-    """A SentencePiece vocabulary as `train_sentence_piece` makes it.
+    """A tokenizer with a SentencePiece vocabulary made by `train_sentence_piece`.
 
     For every line of text decode(encode(line)) == line.
 
@@ -41,8 +41,8 @@ class SentencePieceTokenizer:
         path: the `.spm` file.
 
     Raises:
-        UserError: the file is absent, is not a SentencePiece model, or numbers its
-            special pieces otherwise.
+        UserError: the file is absent, is not a SentencePiece model, or has other ids
+            for the special pieces.
     """
 
     def __init__(self, path: Path) -> None:
@@ -79,24 +79,24 @@ class SentencePieceTokenizer:
         return self._processor.encode(_escape(text), add_eos=True)
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
-        """Returns what `encode` returns for every text, in one call of the library."""
+        """Encodes every text as `encode` does, in one call of the library."""
         escaped = [_escape(text) for text in texts]
         return self._processor.encode(escaped, add_eos=True, num_threads=1)
 
     def samples(
         self, text: str, count: int, dropout: float, seed: int
     ) -> list[list[int]]:
-        """Returns the ids of a text several times, with BPE-dropout.
+        """Encodes a text several times with BPE-dropout.
 
-        Each merge of two pieces is left out with a probability, so that words come in
-        other and smaller pieces every time. Symbols of the vocabulary stay whole. Some
-        200,000 words a second.
+        Each merge of two pieces is skipped with a given probability, so that words are
+        split differently, and into smaller pieces, each time. Symbols of the vocabulary
+        stay whole. It encodes about 200,000 words a second.
 
         Args:
             text: the text.
-            count: how many times.
-            dropout: the probability.
-            seed: the same one gives the same pieces.
+            count: number of encodings.
+            dropout: the probability of skipping a merge.
+            seed: equal seeds give equal results.
         """
         if self._dropout is None:
             self._dropout = BpeDropout(self._processor)
@@ -109,9 +109,9 @@ class SentencePieceTokenizer:
 
     def decode(self, ids: Sequence[int]) -> str:
         """Returns the text of the ids before the first EOS."""
-        # Versions of the library differ in how many spaces they drop at the start of a
-        # text: all of them, or only the one that stands before the first word. So the
-        # text is given another start, which is then removed.
+        # Versions of the library differ in whether they drop all leading spaces of a
+        # text or only the one before the first word. So the text is decoded with a
+        # newline before it, which is then removed.
         ids = [self._newline, *text_ids(ids, self.vocab_size)]
         text = self._processor.decode(ids).removeprefix("\n").removeprefix(" ")
         for character, escape in reversed(ESCAPES):
@@ -132,19 +132,20 @@ class SentencePieceTokenizer:
 def train_sentence_piece(
     texts: Iterable[str], path: Path, vocab_size: int, symbols: Sequence[str] = ()
 ) -> None:
-    """Trains a vocabulary and writes it; the same texts give the same bytes.
+    """Trains a vocabulary and writes it; equal texts give equal files.
 
-    Byte-pair encoding, no normalisation, all white space kept, unknown characters
-    spelled as bytes. Lines of more than 64 KiB, and lines with a NUL, are passed over.
+    It uses byte-pair encoding without normalization, keeps all white space, and encodes
+    unknown characters as bytes. Lines of more than 64 KiB, and lines with a NUL, are
+    skipped.
 
     Args:
-        texts: lines to learn from; all of them are held in memory.
+        texts: training lines; all of them are held in memory.
         path: the `.spm` file to write.
         vocab_size: number of pieces: 3 special ones, 256 bytes, the symbols, the
             characters and the learned pieces. A small corpus gives fewer.
-        symbols: words that are always exactly one piece (`S /S .`). Of several that
-            fit the longest counts. A word that only begins with a symbol is cut there:
-            give symbols to the vocabulary of a side made of them, not of prose.
+        symbols: words that are always one piece (`S /S .`). If several match, the
+            longest wins. A word that only begins with a symbol is split after it, so
+            use symbols only for a side that consists of them, not for prose.
 
     Raises:
         UserError: there is no text, the vocabulary is too small for its characters,
@@ -162,7 +163,7 @@ def train_sentence_piece(
             model_type="bpe",
             vocab_size=vocab_size,
             hard_vocab_limit=False,
-            # The space, without which a text of symbols alone has no pieces for it.
+            # Texts of symbols alone would otherwise give no piece for the space.
             required_chars=SPACE,
             # Such a symbol begins with a space, as every first piece of a word does.
             user_defined_symbols=[
@@ -187,7 +188,7 @@ def train_sentence_piece(
 
 
 class _Sentences:
-    """Yields texts to the trainer, and keeps an exception that the trainer swallows."""
+    """Yields texts to the trainer, and keeps an exception, which the trainer drops."""
 
     def __init__(self, texts: Iterable[str]) -> None:
         self._texts = texts
@@ -203,21 +204,21 @@ class _Sentences:
 
 
 def _training_error(message: str, path: Path, vocab_size: int) -> Exception:
-    """Returns the error of the trainer, if possible as a sentence for the user."""
+    """Converts the trainer's error message to a `UserError` if possible."""
     if "sentences_.empty()" in message:
         return UserError(f"no text to train the vocabulary {path} on")
     needed = re.search(r"required_chars\. \d+ vs (\d+)", message)
     if needed or "vocab_size" in message or "insert_id" in message:
         least = f"at least {needed[1]}" if needed else "more than 260"
         return UserError(
-            f"a vocabulary of {vocab_size} pieces is too small for {path}: its 256 "
+            f"a vocabulary of {vocab_size} tokens is too small for {path}: its 256 "
             f"bytes, symbols and characters need {least}; raise vocab_size"
         )
     return RuntimeError(message)
 
 
 def _escape(text: str) -> str:
-    """Returns a text in which no U+2581 is left."""
+    """Escapes U+2581 in a text."""
     for character, escape in ESCAPES:
         text = text.replace(character, escape)
     return text

@@ -1,4 +1,4 @@
-"""SentencePiece in the TensorFlow graph, by TensorFlow Text."""
+"""SentencePiece as operations of TensorFlow Text."""
 
 import hashlib
 
@@ -19,10 +19,10 @@ class SentencePieceGraph(tf.Module):
 
     def __init__(self, model: bytes) -> None:
         super().__init__(name="sentence_piece")
-        # The operation's name is the resource's when a SavedModel is loaded, and two
-        # vocabularies of one name would be one. (A digest, too, for two SavedModels.)
+        # When a SavedModel is loaded, the operation's name becomes the resource's, so
+        # two vocabularies need two names, also in two SavedModels: hence the digest.
         name = f"vocabulary_{hashlib.sha256(model).hexdigest()[:16]}"
-        # It remarks that there is no normalisation, which is meant.
+        # It warns that there is no normalization, which is intended.
         with tf.device(CPU), tf.init_scope(), diverted_stderr():
             self._tokenizer = tensorflow_text.SentencepieceTokenizer(
                 model=model, out_type=tf.int32, add_eos=True, name=name
@@ -41,7 +41,7 @@ class SentencePieceGraph(tf.Module):
         """Turns ids [B, T] into strings [B]."""
         with tf.device(CPU):
             ids = text_ids(ids, self._vocab_size)
-            # A start that is removed again, for the reason given in the Python version.
+            # A newline that is removed again, for the reason in `sentence_piece`.
             start = tf.fill([ids.nrows(), 1], self._newline)
             texts = self._tokenizer.detokenize(tf.concat([start, ids], axis=1))
             texts = tf.strings.regex_replace(texts, r"\A\n ?", "", replace_global=False)

@@ -1,4 +1,8 @@
-"""tensor2tensor's SubwordTextEncoder: its vocabulary files, its ids."""
+"""tensor2tensor's SubwordTextEncoder, with its vocabulary files and ids.
+
+A text is first split into tokens, and each token is then split into the units of the
+vocabulary, which are called pieces here and subtokens in tensor2tensor.
+"""
 
 import itertools
 import re
@@ -12,40 +16,40 @@ from t2t_keras.text.tokenizer import EOS, read_vocabulary, text_ids, write_vocab
 if TYPE_CHECKING:
     from t2t_keras.text.subword_graph import SubwordGraph
 
-# What escaped tokens are spelled with besides their own characters.
+# The characters that escapes in tokens consist of.
 ESCAPE_CHARACTERS = frozenset("\\_u;0123456789")
 
-# Stands for a code point that does not exist.
+# Replaces a code point that does not exist.
 UNDEFINED = "\u3013"
 
-# Letters and numbers, or anything else. Python's \w is letters, numbers and "_".
+# A run of letters and numbers, or of other characters. Python's \w also has "_".
 _RUN = re.compile(r"[^\W_]+|[\W_]+")
 _ESCAPE = re.compile(r"\\u|\\\\|\\([0-9]+);")
 
 _CACHED_TOKENS = 1 << 20
 
-# Around a symbol in its piece. No text is spelled with a backslash before "<".
+# Enclose a symbol in its piece. An escaped text has no backslash before "<".
 SYMBOL_START, SYMBOL_END = "\\<", ">_"
-SYMBOL_MARK = "\n"  # which no piece has: before a symbol while pieces are put together
+SYMBOL_MARK = "\n"  # marks a symbol while pieces are joined; no piece contains it
 
 
 class SubwordTokenizer:
-    r"""A subword vocabulary that tensor2tensor or `train_subwords` made.
+    r"""A tokenizer with a vocabulary made by tensor2tensor or `train_subwords`.
 
-    A text is cut where letters and numbers meet other characters; a single space
-    between two words is implied. A token, ended by "_", is spelled with the longest
-    piece that fits, again and again; characters that no piece has are spelled by their
-    number. There is no unknown piece.
+    A text is split into tokens between letters or numbers and other characters; a
+    single space between two words is implied. A token ends in "_" and is split greedily
+    into the longest matching pieces; characters outside the vocabulary are escaped by
+    their code points. There is no unknown piece.
 
-    tensor2tensor cuts `/NP` in two. A vocabulary may have symbols: words that are one
-    piece wherever they stand alone between two spaces. The piece of `/NP` is `\</NP>_`.
+    tensor2tensor splits `/NP` in two. Here a vocabulary may have symbols: words that
+    are one piece wherever spaces are around them. The piece for `/NP` is `\</NP>_`.
 
     Args:
-        path: the `.subwords` file: one piece a line, in quotes, in the order of ids.
+        path: the `.subwords` file: one piece per line, in quotes, in the order of ids.
 
     Raises:
-        UserError: the file is absent, is not UTF-8 or lacks a piece without which
-            some texts cannot be spelled.
+        UserError: the file is absent, is not UTF-8 or lacks a piece that some texts
+            need.
     """
 
     def __init__(self, path: Path) -> None:
@@ -106,7 +110,7 @@ class SubwordTokenizer:
         return ids
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
-        """Returns what `encode` returns for every text."""
+        """Encodes every text as `encode` does."""
         return [self.encode(text) for text in texts]
 
     def decode(self, ids: Sequence[int]) -> str:
@@ -135,20 +139,20 @@ class SubwordTokenizer:
 
 
 def symbol_piece(symbol: str) -> str:
-    """Returns the piece of a symbol."""
+    """Returns the piece for a symbol."""
     return f"{SYMBOL_START}{symbol}{SYMBOL_END}"
 
 
 def spellings(pieces: Iterable[str]) -> list[str]:
-    """Returns for each piece what it adds to the spelling of a text.
+    """Returns the string that each piece adds when pieces are joined.
 
-    A symbol is a token of its own, even where the one before has no end.
+    A symbol is always a separate token, even if the token before has no end.
     """
     return [f"_{SYMBOL_MARK}{p[2:-2]}_" if _is_symbol(p) else p for p in pieces]
 
 
 def _is_symbol(piece: str) -> bool:
-    """Whether a piece is that of a symbol."""
+    """Returns whether a piece is a symbol's."""
     return piece.startswith(SYMBOL_START) and piece.endswith(SYMBOL_END)
 
 
@@ -158,9 +162,9 @@ def save_pieces(pieces: Iterable[str], path: Path) -> None:
 
 
 def split_tokens(text: str) -> list[str]:
-    """Cuts a text where letters and numbers meet other characters.
+    """Splits a text between letters or numbers and other characters.
 
-    A token that is one space is left out, except at the start and at the end.
+    A token that is a single space is left out, except at the start and at the end.
     """
     tokens = _RUN.findall(text)
     last = len(tokens) - 1
@@ -168,7 +172,7 @@ def split_tokens(text: str) -> list[str]:
 
 
 def join_tokens(tokens: Sequence[str]) -> str:
-    """Undoes `split_tokens`: puts a space between two words."""
+    """Joins tokens, with a space between two words; the inverse of `split_tokens`."""
     text = []
     after_word = False
     for token in tokens:
@@ -179,9 +183,9 @@ def join_tokens(tokens: Sequence[str]) -> str:
 
 
 def escape_token(token: str, alphabet: Iterable[str]) -> str:
-    r"""Spells a token with the characters of the alphabet, and ends it with "_".
+    r"""Escapes the characters of a token that are not in the alphabet, and adds "_".
 
-    A backslash becomes `\\`, an underline `\u`, any other character that is not in the
+    A backslash becomes `\\`, an underscore `\u`, and any other character outside the
     alphabet its decimal code point: `\12354;`.
     """
     token = token.replace("\\", "\\\\").replace("_", "\\u")
@@ -189,7 +193,7 @@ def escape_token(token: str, alphabet: Iterable[str]) -> str:
 
 
 def unescape_token(token: str) -> str:
-    """Undoes `escape_token`, of which the "_" is already gone."""
+    """Undoes `escape_token`, for a token whose "_" is already removed."""
     return _ESCAPE.sub(_escaped_character, token)
 
 
@@ -205,11 +209,11 @@ def _escaped_character(match: re.Match[str]) -> str:
 
 
 def split_pieces(escaped: str, pieces: Iterable[str], longest: int) -> list[str]:
-    """Takes the longest piece that fits, again and again.
+    """Splits a token greedily into the longest matching pieces.
 
     Args:
-        escaped: a token as `escape_token` spells it.
-        pieces: a set or the keys of a mapping; has all characters of the token.
+        escaped: a token from `escape_token`.
+        pieces: a set or mapping of pieces, with all characters of the token.
         longest: length of the longest piece.
     """
     split = []
@@ -224,8 +228,8 @@ def split_pieces(escaped: str, pieces: Iterable[str], longest: int) -> list[str]
 
 
 def _unquote(line: str) -> str:
-    """Returns the piece that a line of a vocabulary file holds."""
-    # Only ASCII space is stripped: a piece can end in another kind of space.
+    """Returns the piece in a line of a vocabulary file."""
+    # Only ASCII spaces are stripped: a piece can end in another kind of space.
     line = line.rstrip(" \t\r")
     if line[:1] in ("'", '"') and line[0] == line[-1]:
         return line[1:-1]

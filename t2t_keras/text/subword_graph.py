@@ -1,4 +1,4 @@
-"""tensor2tensor's subwords in the TensorFlow graph."""
+"""tensor2tensor's subwords as TensorFlow operations."""
 
 import sys
 from collections.abc import Collection, Sequence
@@ -24,8 +24,8 @@ class SubwordGraph(tf.Module):
     """`SubwordTokenizer` as TensorFlow operations.
 
     Args:
-        pieces: the piece of every id.
-        alphabet: the characters that need no escape.
+        pieces: the pieces in the order of their ids.
+        alphabet: the characters that are not escaped.
         symbols: words that are one piece.
     """
 
@@ -42,9 +42,9 @@ class SubwordGraph(tf.Module):
         with tf.device(CPU), tf.init_scope():
             self._pieces = tf.constant(spellings(pieces))
             self._symbols = tf.constant(symbols, tf.string) if symbols else None
-            # WordPiece takes the longest piece that fits, too. Its mark for pieces
-            # inside a word is empty here, for tensor2tensor marks a word's end. A
-            # string that is no id's own (empty, or said again later) must fit nowhere.
+            # WordPiece also takes the longest matching piece. Its mark for pieces
+            # inside a word is empty here, because tensor2tensor marks a word's end. An
+            # empty or repeated piece is replaced by a string that matches nothing.
             self._spell = tensorflow_text.FastWordpieceTokenizer(
                 [
                     piece if ids.get(piece) == i else f"\n{i}"
@@ -83,17 +83,17 @@ class SubwordGraph(tf.Module):
             )
 
     def _split(self, texts: tf.Tensor) -> tf.RaggedTensor:
-        """Cuts texts [B] into tokens: code points [B, (tokens), (characters)]."""
+        """Splits texts [B] into tokens: code points [B, (tokens), (characters)]."""
         codes = tf.strings.unicode_decode(texts, "UTF-8")
         is_word = self._is_word(codes.values)
-        # A token begins where a text begins and where the kind of character changes.
+        # A token begins at the start of a text and where the kind of character changes.
         changes = tf.concat([[True], is_word[1:] != is_word[:-1]], axis=0)
         is_start = changes[: tf.size(is_word)] | _is_first(codes)
         starts = tf.where(is_start)[:, 0]
         rows = tf.gather(codes.value_rowids(), starts)
         tokens = tf.RaggedTensor.from_row_starts(codes.values, starts)
         tokens = tf.RaggedTensor.from_value_rowids(tokens, rows, codes.nrows())
-        # A single space is implied, but at the start and at the end.
+        # A single space is implied, except at the start and at the end.
         is_space = (tokens.values.row_lengths() == 1) & (
             tf.gather(codes.values, starts) == _SPACE
         )
@@ -101,7 +101,7 @@ class SubwordGraph(tf.Module):
         return tf.ragged.boolean_mask(tokens, tokens.with_values(~dropped))
 
     def _escape(self, tokens: tf.RaggedTensor) -> tf.RaggedTensor:
-        """Spells tokens with the alphabet: code points -> strings [B, (tokens)]."""
+        """Escapes tokens: code points to strings [B, (tokens)]."""
         codes = tokens.flat_values
         place = tf.searchsorted(self._alphabet, codes)
         nearest = tf.gather(self._alphabet, tf.minimum(place, len(self._alphabet) - 1))
@@ -117,9 +117,9 @@ class SubwordGraph(tf.Module):
         return tokens.with_values(tf.strings.join([words, "_"]))
 
     def _split_at_symbols(self, texts: tf.Tensor) -> tf.RaggedTensor:
-        """Cuts texts [B] into tokens as they are spelled [B, (tokens)].
+        """Splits texts [B] into escaped tokens and symbols [B, (tokens)].
 
-        A part is a symbol or all words up to the next one.
+        A part is a symbol, or all words up to the next symbol.
         """
         words = tf.strings.split(texts, " ")
         is_symbol = tf.reduce_any(words.values[:, None] == self._symbols, axis=1)
@@ -127,7 +127,7 @@ class SubwordGraph(tf.Module):
         is_start = is_symbol | after_symbol | _is_first(words)
         starts = tf.where(is_start)[:, 0]
         rows = tf.gather(words.value_rowids(), starts)
-        # Not reduce_join's own separator, which it leaves out after an empty word.
+        # Not reduce_join's separator, which it omits after an empty word.
         spaced = tf.strings.join([" ", words.values])
         parts = tf.RaggedTensor.from_row_starts(spaced, starts)
         parts = tf.strings.substr(tf.strings.reduce_join(parts, axis=1), 1, -1)
@@ -151,15 +151,15 @@ class SubwordGraph(tf.Module):
         return tf.strings.reduce_join(tokens.with_values(texts), axis=1)
 
     def _is_word(self, codes: tf.Tensor) -> tf.Tensor:
-        """Tells which code points are letters or numbers."""
+        """Returns which code points are letters or numbers."""
         bounds_before = tf.searchsorted(self._word_bounds, codes, side="right")
         return bounds_before % 2 == 1
 
 
 def _word_bounds() -> np.ndarray:
-    """Returns where letters and numbers begin and end among the code points.
+    """Returns the code points at which ranges of letters and numbers begin and end.
 
-    From Python's own Unicode tables, for those of TensorFlow are of another version.
+    They are from Python's Unicode tables, because TensorFlow's have another version.
     """
     is_word = [chr(code).isalnum() for code in range(sys.maxunicode + 1)]
     return np.flatnonzero(np.diff(is_word, prepend=False, append=False)).astype(
@@ -168,18 +168,18 @@ def _word_bounds() -> np.ndarray:
 
 
 def _before(flags: tf.Tensor) -> tf.Tensor:
-    """Returns for each place [N] the flag of the place before it."""
+    """Returns, for each position [N], the flag at the position before it."""
     return tf.concat([[False], flags[:-1]], axis=0)[: tf.size(flags)]
 
 
 def _is_first(ragged: tf.RaggedTensor) -> tf.Tensor:
-    """Tells which of the values [N] are the first of their row."""
+    """Returns which of the values [N] are the first in their row."""
     rows = ragged.value_rowids()
     return tf.concat([[True], rows[1:] != rows[:-1]], axis=0)[: tf.size(rows)]
 
 
 def _is_last(ragged: tf.RaggedTensor) -> tf.Tensor:
-    """Tells which of the values [N] are the last of their row."""
+    """Returns which of the values [N] are the last in their row."""
     rows = ragged.value_rowids()
     return tf.concat([rows[1:] != rows[:-1], [True]], axis=0)[: tf.size(rows)]
 

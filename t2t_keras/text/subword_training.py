@@ -1,4 +1,4 @@
-"""How tensor2tensor learns its subwords from text."""
+"""Trains tensor2tensor's subword vocabulary."""
 
 import collections
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
@@ -28,15 +28,15 @@ def train_subwords(
 ) -> None:
     """Learns a vocabulary of about `vocab_size` pieces and writes it.
 
-    How often a piece must occur is searched by bisection until the size is within 1 %
-    of what is asked for. Takes a minute or two for a million words.
+    The least count of a piece is found by bisection such that the size is within 1 % of
+    `vocab_size`. It takes a minute or two for a million words.
 
     Args:
-        texts: lines to learn from.
+        texts: training lines.
         path: the `.subwords` file to write.
-        vocab_size: the size to come close to; a small corpus gives fewer pieces.
-        max_piece_length: no piece is longer; None: no limit. tensor2tensor's
-            `max_subtoken_length` is one more.
+        vocab_size: approximate number of pieces; a small corpus gives fewer.
+        max_piece_length: the most characters in a piece; None: no limit.
+            tensor2tensor's `max_subtoken_length` is one more.
         symbols: words that are always one piece.
 
     Raises:
@@ -78,14 +78,14 @@ class SubwordLearner:
     """Learns pieces from the tokens of a corpus and their counts.
 
     Args:
-        token_counts: token -> how often it occurs.
-        max_piece_length: pieces are at most so long; None: no limit.
+        token_counts: the count of each token.
+        max_piece_length: the most characters in a piece; None: no limit.
     """
 
     def __init__(
         self, token_counts: Mapping[str, int], max_piece_length: int | None = None
     ) -> None:
-        # Not the newline: a piece is a line of the file.
+        # Without the newline, because a piece is a line in the file.
         self._alphabet = ESCAPE_CHARACTERS.union(*token_counts, *_RESERVED) - {"\n"}
         self._tokens = [
             (escape_token(token, self._alphabet), count)
@@ -113,9 +113,9 @@ class SubwordLearner:
     def learn(self, minimum: int) -> list[str]:
         """Returns the pieces that occur at least `minimum` times, most frequent first.
 
-        Begins with single characters. Each iteration spells all tokens with the pieces
-        of the one before, and counts what could be a piece: whatever begins where one
-        of those pieces begins.
+        The first pieces are the single characters. Each iteration splits all tokens
+        into the pieces of the previous iteration, and counts as candidates all
+        substrings that begin where one of these pieces begins.
         """
         pieces: list[str] = list(self._alphabet)
         for _ in range(_ITERATIONS):
@@ -137,10 +137,10 @@ class SubwordLearner:
         return counts
 
     def _select(self, counts: dict[str, int], minimum: int) -> list[str]:
-        """Keeps the frequent candidates, and always the alphabet.
+        """Selects the frequent candidates, and the whole alphabet.
 
-        From the longest to the shortest: what is counted for an accepted one no longer
-        counts for its prefixes.
+        It goes from the longest candidate to the shortest: the count of an accepted one
+        is subtracted from those of its prefixes.
         """
         by_length: dict[int, list[str]] = collections.defaultdict(list)
         for candidate, count in counts.items():
@@ -161,5 +161,5 @@ class SubwordLearner:
 
 
 def _is_closer(pieces: list[str], best: list[str], target_size: int) -> bool:
-    """Tells whether a vocabulary's size is nearer to the target than the best's."""
+    """Returns whether `pieces` is closer to the target size than `best`."""
     return abs(len(pieces) - target_size) < abs(len(best) - target_size)

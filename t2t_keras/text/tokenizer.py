@@ -1,4 +1,4 @@
-"""What every tokenizer does, in Python and in the TensorFlow graph."""
+"""The interface of tokenizers, in Python and in the TensorFlow graph."""
 
 import os
 from collections.abc import Sequence
@@ -10,18 +10,18 @@ from t2t_keras.errors import UserError
 if TYPE_CHECKING:
     import tensorflow as tf
 
-# The ids that mean the same in every vocabulary. tensor2tensor's subwords have no
-# unknown piece: there, 2 is a piece like any other.
+# The ids that mean the same in every vocabulary. tensor2tensor's vocabularies have no
+# unknown token: there, 2 is a token like any other.
 PAD = 0
 EOS = 1
 UNK = 2
 
 
 class GraphTokenizer(Protocol):
-    """A tokenizer of TensorFlow operations; each one is also a `tf.Module`.
+    """A tokenizer made of TensorFlow operations, and a `tf.Module`.
 
-    It gives the ids and the texts that the Python tokenizer gives, runs on the CPU
-    and is saved inside a SavedModel that holds it as an attribute.
+    It returns the same ids and texts as the Python tokenizer, runs on the CPU, and is
+    saved in the SavedModel of any object that has it as an attribute.
     """
 
     def encode(self, texts: "tf.Tensor") -> "tf.RaggedTensor":
@@ -34,7 +34,7 @@ class GraphTokenizer(Protocol):
 
 
 class Tokenizer(Protocol):
-    """Turns a line of text into ids and back; can be pickled."""
+    """Turns a line of text into ids and back; it can be pickled."""
 
     @property
     def vocab_size(self) -> int:
@@ -43,7 +43,7 @@ class Tokenizer(Protocol):
 
     @property
     def pieces(self) -> list[str]:
-        """The pieces, in the order of their ids."""
+        """The strings of the tokens, in the order of their ids."""
         ...
 
     def encode(self, text: str) -> list[int]:
@@ -51,13 +51,13 @@ class Tokenizer(Protocol):
         ...
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
-        """Returns what `encode` returns for every text, faster."""
+        """Encodes every text as `encode` does, but faster."""
         ...
 
     def decode(self, ids: Sequence[int]) -> str:
         """Returns the text of the ids before the first EOS.
 
-        PAD, and an id that is not in the vocabulary, stand for no text.
+        PAD and ids outside the vocabulary are ignored.
         """
         ...
 
@@ -85,7 +85,7 @@ def read_vocabulary(path: Path) -> bytes:
 
 
 def write_vocabulary(path: Path, content: bytes) -> None:
-    """Writes a vocabulary file so that it is never seen half-written."""
+    """Writes a vocabulary file atomically."""
     path = Path(path)
     temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
     temporary.write_bytes(content)
@@ -93,11 +93,11 @@ def write_vocabulary(path: Path, content: bytes) -> None:
 
 
 def text_ids(ids: Sequence[int], vocab_size: int) -> list[int]:
-    """Returns the ids that stand for text: those that `Tokenizer.decode` reads."""
+    """Returns the ids before the first EOS, without PAD and unknown ids."""
     kept = []
-    for piece in map(int, ids):
-        if piece == EOS:
+    for token in map(int, ids):
+        if token == EOS:
             break
-        if PAD < piece < vocab_size:
-            kept.append(piece)
+        if PAD < token < vocab_size:
+            kept.append(token)
     return kept

@@ -1,4 +1,4 @@
-"""Fine-tuning: the first weights of a run from another run's checkpoint.
+"""Fine-tuning: the initial weights of a run from another run's checkpoint.
 
 Optimizer, schedule and data begin anew; only weights are taken over. A vocabulary may
 have changed: each token keeps its rows of the matrices.
@@ -66,7 +66,7 @@ def matching_rows(old: list[str], new: list[str]) -> tuple[np.ndarray, np.ndarra
     PAD and EOS match in any two vocabularies, however they are spelled.
     """
     special = (PAD, EOS)
-    ids = {piece: i for i, piece in enumerate(old) if i not in special}
+    ids = {token: i for i, token in enumerate(old) if i not in special}
     pairs = [(i, i) for i in special]
     pairs += [(ids[p], i) for i, p in enumerate(new) if i not in special and p in ids]
     return tuple(np.array(pairs).T)

@@ -38,7 +38,7 @@ from t2t_keras.training.optimizer import make_optimizer
 from t2t_keras.training.step import TrainStep
 from t2t_keras.training.strategy import make_strategy
 
-RESERVE = 0.1  # of the rows of a batch
+RESERVE = 0.1  # share of a batch's rows that is left as a reserve
 
 # The exit status of a trial; Python and shells give it no meaning.
 DOES_NOT_FIT = 77
@@ -57,8 +57,8 @@ class Spec:
     target_vocab_size: int | None  # None: both languages have one vocabulary
     shape: tuple[int, int, int]  # rows, source length, target length
     simulate_devices: int
-    memory_gb: float  # at most: the process on the CPU, or each GPU
-    micro_batches: int = 1  # into which each replica divides its rows
+    memory_gb: float  # the limit for the process on the CPU, or for each GPU
+    micro_batches: int = 1  # number into which each replica divides its rows
 
 
 @dataclasses.dataclass(frozen=True)

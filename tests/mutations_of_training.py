@@ -184,7 +184,7 @@ TRAINING = {
             ),
         ],
         "t2t_keras/evaluation/evaluator.py": [
-            ("dev-loss-smoothed", "smoothing=0.0", "smoothing=0.1"),
+            ("dev-loss-smoothed", "smoothing=0.0)[1]", "smoothing=0.1)[0]"),
         ],
     },
     "6.1 Average of the last": {

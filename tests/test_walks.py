@@ -80,7 +80,12 @@ def test_each_function_is_called_from_above(most, functions):
 def made_in(file):
     """The classes that the functions of a file make, and what its tables hold."""
     tree = ast.parse((ROOT / file).read_text(encoding="utf-8"))
-    tables = {w for n in tree.body if isinstance(n, ast.Assign) for w in words(n)}
+    tables = {
+        w
+        for n in tree.body
+        if isinstance(n, ast.Assign | ast.AnnAssign)
+        for w in words(n)
+    }
     return tables | {
         node.func.id
         for node in ast.walk(tree)

@@ -60,6 +60,7 @@ def test_replicas_that_cannot_share_the_parts_are_refused(data_dir, tmp_path):
         trainer(data_dir, tmp_path, replicas=3, parts=2)
 
 
+@pytest.mark.slow
 def test_other_parts_are_refused(data_dir, tmp_path, capsys):
     def train(*flags: str) -> int:
         return main(

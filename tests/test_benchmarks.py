@@ -99,6 +99,7 @@ def test_the_rate_weighs_each_shape_by_its_count():
     assert rate.gflops() == pytest.approx(operations / (2 * 0.5 + 5 * 0.1) / 1e9)
 
 
+@pytest.mark.slow
 def test_train_reports(capsys):
     import train
 

@@ -53,11 +53,12 @@ def assert_parts(printed, ours, theirs):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "system",
     [
         "newstest2013.system_a.de",
-        pytest.param("newstest2013.system_b.de", marks=pytest.mark.slow),
+        "newstest2013.system_b.de",
     ],
 )
 def test_scores_of_real_systems_are_those_of_the_programs(system, monkeypatch):

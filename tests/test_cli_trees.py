@@ -81,6 +81,7 @@ def test_the_line_of_a_long_sentence_is_named(run_dir, caplog, tmp_path):
     assert len(parse_tree(tree).words()) == 1_100
 
 
+@pytest.mark.slow
 def test_an_export_has_its_options_built_in(run_dir, capfd, tmp_path):
     export = tmp_path / "export"
     argv = ("export", "--output_dir", run_dir, "--export_dir", export)

@@ -161,6 +161,7 @@ def test_fingerprints(complete, directory):
     assert len(set(first)) == 3
 
 
+@pytest.mark.slow
 def test_a_run_goes_on_after_a_split_was_added(tmp_path):
     data, run = tmp_path / "data", tmp_path / "run"
     problem = small_data(data)

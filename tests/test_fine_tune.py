@@ -42,6 +42,7 @@ def test_a_checkpoint_can_be_named(general, data_dir, tmp_path):
     np.testing.assert_array_equal(initial(training)[TABLE], weights(general, 2)[TABLE])
 
 
+@pytest.mark.slow
 def test_what_goes_on_is_not_initialised_again(general, data_dir, tmp_path):
     for output_dir, lengths in (("a", (2, 4)), ("b", (4,))):
         for steps in lengths:

@@ -153,6 +153,7 @@ def test_padding_is_hidden_and_an_empty_row_stays_finite(dtype):
     )
 
 
+@pytest.mark.slow
 def test_a_run_in_float16_skips_and_resumes_exactly(data_dir, tmp_path):
     def train(name: str, steps: int, scale: float | None = None) -> dict:
         training = trainer(

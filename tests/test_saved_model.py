@@ -255,6 +255,7 @@ def test_ids_without_a_column(signatures):
     assert found["lengths"].numpy().tolist() == [[0] * 3] * 2
 
 
+@pytest.mark.slow
 def test_what_a_killed_export_left_is_removed(translator, tmp_path):
     target = tmp_path / "ende"
     left = tmp_path / ".ende.incomplete"
@@ -300,6 +301,7 @@ def test_weights_are_stored_once(translator, export):
     assert [entry.name for entry in path.parent.iterdir()] == ["1"]
 
 
+@pytest.mark.slow
 def test_replaces_an_export_and_nothing_else(translator, export, tmp_path):
     path = tmp_path / "mine"
     path.mkdir()

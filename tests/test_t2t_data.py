@@ -50,6 +50,7 @@ def made(tmp_path_factory) -> Path:
     return directory
 
 
+@pytest.mark.slow
 def test_adopted_and_trained_on(made, tmp_path, capfd):
     before = {path: path.stat().st_mtime_ns for path in made.iterdir()}
     data_dir, run = tmp_path / "data", tmp_path / "run"

@@ -43,6 +43,7 @@ def test_a_mean_for_each_replica_would_be_noticed(one_replica):
         assert_close(wrong, expected, relative=1e-2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("replicas", [2, pytest.param(8, marks=pytest.mark.slow)])
 def test_ten_steps_of_sgd_end_at_the_same_weights(replicas):
     ends = []

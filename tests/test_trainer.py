@@ -39,6 +39,7 @@ def test_the_first_update_has_the_rate_of_step_one(data_dir, tmp_path):
     np.testing.assert_allclose(np.median(moved), 16**-0.5 * 10**-1.5, rtol=1e-3)
 
 
+@pytest.mark.slow
 def test_a_run_can_be_made_longer_and_is_then_the_longer_run(data_dir, tmp_path):
     trainer(data_dir, tmp_path / "a", train_steps=2).train()
     trainer(data_dir, tmp_path / "a", train_steps=4).train()
@@ -79,6 +80,7 @@ def test_what_is_reported(data_dir, tmp_path):
     assert {path.suffix for path in tmp_path.glob("events*")}  # for TensorBoard
 
 
+@pytest.mark.slow
 def test_padding_and_epochs_are_counted(data_dir, tmp_path):
     training = trainer(data_dir, tmp_path, train_steps=6)
     figures = training.train()

@@ -38,6 +38,11 @@ NORMALISED = PROBLEM.replace(
 )
 
 
+def texts(directory, split):
+    index = RecordIndex.open(directory, "small", split)
+    return read_texts(directory, "small", split, index)
+
+
 @pytest.fixture(scope="module")
 def vocabulary(tmp_path_factory) -> bytes:
     """A SentencePiece model that normalises and lower-cases."""
@@ -67,7 +72,7 @@ def given(vocabulary, tmp_path):
 
 
 def pairs(directory, split: str) -> list[tuple[str, str]]:
-    return list(zip(*read_texts(directory, "small", split), strict=True))
+    return list(zip(*texts(directory, split), strict=True))
 
 
 def test_raw_texts_are_kept_where_the_vocabulary_changes_them(given):
@@ -78,7 +83,7 @@ def test_raw_texts_are_kept_where_the_vocabulary_changes_them(given):
     records = decoded(directory, "dev")
     assert len(records) == len(ODD) + len(DEV)
     assert records[0] == ("a fine cat", "eine ff katze")
-    assert read_texts(directory, "small", "train") is None
+    assert texts(directory, "train") is None
 
 
 def test_interrupted_anywhere_they_are_the_same(given):
@@ -129,7 +134,7 @@ def test_a_split_that_is_added_has_its_own(tmp_path):
     problem = PROBLEM.replace(sources=PROBLEM.sources | {"test": Given(TEST)})
     generate(problem, tmp_path, workers=1)
     assert pairs(tmp_path, "test") == TEST
-    assert read_texts(tmp_path, "small", "dev") is None
+    assert texts(tmp_path, "dev") is None
     assert set(files(tmp_path)) - set(before) == {
         *("small-test-00000-of-00001", "small-test.index.npz"),
         *("small-test.sources", "small-test.targets"),
@@ -173,5 +178,5 @@ def test_files_that_are_damaged(tmp_path, side, damage):
     else:
         path.write_bytes(change(path.read_bytes()))
     with pytest.raises(UserError, match=message) as error:
-        read_texts(tmp_path, "small", "dev")
+        texts(tmp_path, "dev")
     assert re.search(re.escape(str(path)), str(error.value))

@@ -25,22 +25,22 @@ from t2t_keras.runs.train_options import TrainOptions
 class Dev:
     """A dev split whose loss and BLEU are given beforehand."""
 
-    figures: list[tuple[float, float]]
+    values: list[tuple[float, float]]
     problem: Problem = Problem(summary="")  # noqa: RUF009, it is frozen
 
     def loss(self, meter) -> HeldOutLoss:
-        return HeldOutLoss(self.figures[0][0], 0.5)
+        return HeldOutLoss(self.values[0][0], 0.5)
 
     def metrics(self, sentences, meter) -> dict[str, float]:
-        return {"bleu": self.figures.pop(0)[1]}
+        return {"bleu": self.values.pop(0)[1]}
 
 
-def evaluated(directory, figures, steps, **options):
+def evaluated(directory, values, steps, **options):
     """Returns a validation that has made some evaluations."""
     weight = tf.Variable([0.0])
     checkpoints = CheckpointDirectory(directory)
     options = TrainOptions(**options)
-    validation = Validation(Dev(figures), {"model/a": weight}, {}, checkpoints, options)
+    validation = Validation(Dev(values), {"model/a": weight}, {}, checkpoints, options)
     validation.resume(steps[0] - 1)
     progress = Progress(directory, range(10))
     for step in steps:
@@ -50,12 +50,12 @@ def evaluated(directory, figures, steps, **options):
     return validation
 
 
-FIGURES = [(5.0, 10.0), (3.0, 20.0), (4.0, 30.0), (3.0, 25.0)]
+VALUES = [(5.0, 10.0), (3.0, 20.0), (4.0, 30.0), (3.0, 25.0)]
 
 
 @pytest.mark.parametrize(("best_by", "best"), [("loss", 2), ("metric", 3)])
 def test_the_best_checkpoint_is_kept(best_by, best, tmp_path):
-    validation = evaluated(tmp_path, list(FIGURES), [1, 2, 3, 4], best_by=best_by)
+    validation = evaluated(tmp_path, list(VALUES), [1, 2, 3, 4], best_by=best_by)
     assert validation.best_step == best
     checkpoints = CheckpointDirectory(tmp_path)
     assert checkpoints.steps("best.ckpt") == [best]
@@ -69,12 +69,12 @@ def test_patience_counts_evaluations_since_the_best(best_by, at, tmp_path):
         directory.mkdir()
         steps = list(range(1, step + 1))
         options = {"best_by": best_by, "patience": 2}
-        validation = evaluated(directory, list(FIGURES), steps, **options)
+        validation = evaluated(directory, list(VALUES), steps, **options)
         assert validation.lost_patience == (step == at)
 
 
 def test_evaluations_of_a_killed_process_are_recalled_up_to_its_checkpoint(tmp_path):
-    evaluated(tmp_path, list(FIGURES), [1, 2, 3])
+    evaluated(tmp_path, list(VALUES), [1, 2, 3])
     with (tmp_path / "metrics.jsonl").open("a") as file:
         file.write('{"step": 3, "ki')  # killed while it wrote
     again = evaluated(tmp_path, [(9.0, 1.0)], [3])  # its checkpoint was of step 2
@@ -90,7 +90,7 @@ def test_evaluations_of_a_killed_process_are_recalled_up_to_its_checkpoint(tmp_p
 
 def test_the_best_on_the_disk_is_the_best_of_the_evaluations(tmp_path):
     """With another way to choose it is written again, or all is forgotten."""
-    evaluated(tmp_path, list(FIGURES), [1, 2, 3, 4])  # the best by loss is 2
+    evaluated(tmp_path, list(VALUES), [1, 2, 3, 4])  # the best by loss is 2
     checkpoints = CheckpointDirectory(tmp_path)
     tensors = {"model/a": tf.constant([3.0]), "step": tf.constant(3, tf.int64)}
     checkpoints.save(3, tensors, keep=9)
@@ -109,7 +109,7 @@ def test_the_best_on_the_disk_is_the_best_of_the_evaluations(tmp_path):
 
 
 def test_what_has_been_evaluated_is_not_evaluated_again(tmp_path):
-    validation = evaluated(tmp_path, list(FIGURES[:1]), [1])
+    validation = evaluated(tmp_path, list(VALUES[:1]), [1])
     assert validation.evaluate(1, None) == {
         "dev_loss": 5.0,
         "dev_metrics": {"bleu": 10.0},
@@ -158,7 +158,7 @@ def test_the_average_is_compared_and_the_weights_stay(tmp_path):
     small_data(tmp_path / "data")
     options = {"save_every": 1, "eval_every": 2, "average_last": 3}
     training = trainer(tmp_path / "data", tmp_path / "run", options=options)
-    figures = training.train()
+    values = training.train()
     saved = weights(tmp_path / "run")
     for name, variable in training._variables.items():
         np.testing.assert_array_equal(variable.read_value(), saved[name], err_msg=name)
@@ -166,15 +166,15 @@ def test_the_average_is_compared_and_the_weights_stay(tmp_path):
     records = [json.loads(line) for line in (tmp_path / "run/metrics.jsonl").open()]
     losses = {r["step"]: r["loss"] for r in records if r["kind"] == "dev"}
     best = min(losses, key=losses.get)
-    assert figures["dev_best"]["step"] == best
-    assert figures["dev_best"]["loss"] == losses[best]
+    assert values["dev_best"]["step"] == best
+    assert values["dev_best"]["loss"] == losses[best]
 
     # The same as averaging on disk and evaluating that.
     average_run(tmp_path / "run", last=3)
     RunDirectory(tmp_path / "run").restore(training.model, "average")
     expected = training._validation._evaluator.loss().loss
-    assert figures["dev_average"]["checkpoints"] == 3
-    assert figures["dev_average"]["loss"] == pytest.approx(expected, rel=1e-6)
+    assert values["dev_average"]["checkpoints"] == 3
+    assert values["dev_average"]["loss"] == pytest.approx(expected, rel=1e-6)
     kinds = [r["kind"] for r in records]
     assert kinds[-2:] == ["dev_best", "dev_average"]
 
@@ -188,8 +188,8 @@ def average_kept(directory, losses, **options):
             "step": tf.constant(step, tf.int64),
         }
         checkpoints.save(step, tensors, keep=9)
-    figures = [(loss, 0.0) for loss in losses]
-    validation = evaluated(directory, figures, [2], eval_sentences=1, **options)
+    values = [(loss, 0.0) for loss in losses]
+    validation = evaluated(directory, values, [2], eval_sentences=1, **options)
     progress = Progress(directory, range(2))
     found = validation.compare(2, progress)
     progress.close()

@@ -220,11 +220,11 @@ def _evaluate_all(args: argparse.Namespace) -> dict[str, Any]:
 
     wait_minutes = args.wait_minutes or 0.0
     run = await_run(args.output_dir, wait_minutes)
-    split = _split(run, args)
+    split, problem = _split(run, args), _scored(run.problem, args)
     points = follow(
         run,
         split,
-        _scored(run.problem, args),
+        problem,
         data_dir=args.data_dir,
         sentences=args.sentences,
         wait_minutes=wait_minutes,
@@ -233,7 +233,7 @@ def _evaluate_all(args: argparse.Namespace) -> dict[str, Any]:
     return {
         "split": split,
         "checkpoints": points,
-        "best": max(points, key=run.problem.metrics.selection_score),
+        "best": max(points, key=problem.metrics.selection_score),
     }
 
 

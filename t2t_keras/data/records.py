@@ -424,7 +424,7 @@ def write_texts(paths: Sequence[Path], pairs: Iterable[Pair]) -> None:
 
 
 def read_texts(
-    data_dir: Path, data_name: str, split: str, swap: bool = False
+    data_dir: Path, data_name: str, split: str, index: RecordIndex
 ) -> tuple[list[str], list[str]] | None:
     """Returns the raw sources and targets of a split, in the order of the records.
 
@@ -432,7 +432,7 @@ def read_texts(
         data_dir: the data directory.
         data_name: `Problem.data_name`.
         split: "train", "dev" or "test".
-        swap: see `RecordIndex.open`.
+        index: the index of the split, whose sides may be swapped.
 
     Returns:
         None if the directory has none: it is of tensor2tensor or of an earlier
@@ -444,7 +444,6 @@ def read_texts(
     paths = text_paths(data_dir, data_name, split)
     if not any(path.exists() for path in paths):
         return None
-    num_records = len(RecordIndex.open(data_dir, data_name, split))
     texts = []
     for path in paths:
         try:
@@ -456,12 +455,12 @@ def read_texts(
                 "data in another --data_dir"
             ) from None
         lines = content.split("\n")[:-1]  # only "\n" ends a line
-        if len(lines) != num_records:
+        if len(lines) != len(index):
             raise UserError(
                 f"{path} has {len(lines):,} lines and the {split} data of "
-                f"'{data_name}' has {num_records:,} records; copy the file again, or "
+                f"'{data_name}' has {len(index):,} records; copy the file again, or "
                 "generate the data in another --data_dir"
             )
         texts.append(lines)
-    source, target = texts[::-1] if swap else texts
+    source, target = texts[::-1] if index.swapped else texts
     return source, target

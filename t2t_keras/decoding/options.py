@@ -7,6 +7,7 @@ metrics of a checkpoint depend on it.
 
 import dataclasses
 import math
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from t2t_keras.errors import UserError
@@ -142,12 +143,9 @@ class DecodingOptions:
     )
 
     def __post_init__(self) -> None:
-        for field in dataclasses.fields(self):
-            least, value = field.metadata["least"], getattr(self, field.name)
-            if least is not None and value < least:
-                raise UserError(f"{field.name} must be at least {least}")
-            if field.type is float and not math.isfinite(value):
-                raise UserError(f"{field.name} must be a finite number")
+        for holds, message in self.conditions(vars(self)):
+            if not holds:
+                raise UserError(message)
         if not self.sampling and self.n_best > self.beam_size:
             raise UserError(
                 f"n_best {self.n_best} is more than beam_size {self.beam_size}; "
@@ -164,6 +162,22 @@ class DecodingOptions:
         names = [f.name for f in dataclasses.fields(cls) if f.metadata["from_problem"]]
         values = {name: getattr(problem, name) for name in names}
         return cls(**values | {"constraint": constraint_name(problem)})
+
+    @classmethod
+    def conditions(cls, values: Mapping[str, Any]) -> Iterator[tuple[Any, str]]:
+        """Yields what must hold for the values of options, and the message if not.
+
+        Args:
+            values: some options by name, as numbers or as scalar tensors.
+        """
+        for field in dataclasses.fields(cls):
+            if field.name not in values:
+                continue
+            value, least = values[field.name], field.metadata["least"]
+            if least is not None:
+                yield value >= least, f"{field.name} must be at least {least}"
+            if field.type is float:  # the comparison is false for NaN, too
+                yield abs(value) < math.inf, f"{field.name} must be a finite number"
 
     @classmethod
     def names(cls, use: Use) -> list[str]:

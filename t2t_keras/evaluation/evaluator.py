@@ -134,9 +134,9 @@ class Evaluator:
                 f"--data_dir: {data_dir} was made with another vocabulary than "
                 f"{run.path}"
             )
-        swap = problem.reverse
-        index = RecordIndex.open(data_dir, problem.data_name, split, swap)
-        texts = read_texts(data_dir, problem.data_name, split, swap)
+        name = problem.data_name
+        index = RecordIndex.open(data_dir, name, split, problem.reverse)
+        texts = read_texts(data_dir, name, split, index)
         return cls(translator, index, texts, split)
 
     def loss(self, meter: Meter = unwatched) -> HeldOutLoss:

@@ -1,6 +1,5 @@
 """A Python client for exported models: maps texts to n-best texts."""
 
-import dataclasses
 import logging
 import math
 from collections.abc import Callable, Sequence
@@ -175,14 +174,9 @@ class ExportedTranslator:
                     f"{', '.join(chosen)}"
                 )
             chosen[name] = tf.cast(value, chosen[name].dtype)
-        for field in dataclasses.fields(DecodingOptions):
-            if field.name not in chosen:
-                continue
-            value, least = chosen[field.name], field.metadata["least"]
-            if least is not None and value < least:
-                raise UserError(f"{field.name} must be at least {least}")
-            if not math.isfinite(value):
-                raise UserError(f"{field.name} must be a finite number")
+        for holds, message in DecodingOptions.conditions(chosen):
+            if not holds:
+                raise UserError(message)
         if chosen["n_best"] > chosen["beam_size"]:
             raise UserError(
                 f"--n_best {chosen['n_best']} is more than the beam size, "

@@ -3,7 +3,6 @@
 TensorFlow Serving, C++ and Python can run it.
 """
 
-import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -264,19 +263,11 @@ class _Served(tf.Module):
 
 def _assertions(numbers: dict[str, tf.Tensor]) -> list[tf.Operation]:
     """Returns assertions that check a user's options."""
-    conditions = []
-    for field in dataclasses.fields(DecodingOptions):
-        if field.name not in numbers:
-            continue
-        value, least = numbers[field.name], field.metadata["least"]
-        if least is not None:
-            message = f"{field.name} must be at least {least}"
-            conditions.append(_require(value >= least, message))
-        if value.dtype.is_floating:
-            message = f"{field.name} must be a finite number"
-            conditions.append(_require(tf.math.is_finite(value), message))
     fits = numbers["n_best"] <= numbers["beam_size"]
-    return [*conditions, _require(fits, "n_best must be at most beam_size")]
+    return [
+        *(_require(*condition) for condition in DecodingOptions.conditions(numbers)),
+        _require(fits, "n_best must be at most beam_size"),
+    ]
 
 
 def _require(condition: tf.Tensor, message: str) -> tf.Operation:

@@ -234,7 +234,7 @@ class Cluster:
                             "start it, or see whether a firewall is in between"
                         )
                     time.sleep(0.2)
-        # Now TensorFlow opens the port: whoever connects in between tries again.
+        # Now TensorFlow opens the port. A process that connects in between retries.
 
     def all_reduce_first(self, value: str | None, order: Sequence[str]) -> str | None:
         """Returns the first of the values in `order` that any of the processes has.

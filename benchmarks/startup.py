@@ -68,7 +68,6 @@ def _t2t(*words: Any) -> None:
 
 def _traces(folder: Path, steps: int) -> dict[str, int]:
     """Returns how many shapes a training met, and how often it was traced."""
-    import tensorflow as tf
     from training_work import model_and_step
 
     import t2t_keras
@@ -88,14 +87,14 @@ def _traces(folder: Path, steps: int) -> dict[str, int]:
     shapes = set()
     for number, batch in enumerate(distribute(strategy, batches)):
         shapes.add(tuple(tuple(side.shape) for side in batch))
-        train.update(batch, tf.constant(number, tf.int64), tf.constant(0.0))
+        train.update(batch, number, 0.0)
 
     translator = t2t_keras.load(folder / "run")
     for sentence in SENTENCES:
         translator.translate([sentence])
     return {
         "batch_shapes": len(shapes),
-        "step_traces": train.update.experimental_get_tracing_count(),
+        "step_traces": train.function.experimental_get_tracing_count(),
         "sentence_lengths": len(SENTENCES),
         "search_traces": sum(
             graph.experimental_get_tracing_count()

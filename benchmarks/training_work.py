@@ -58,14 +58,13 @@ def prepare(work: Workload, replicas: int = 1, micro_batches: int = 1) -> Traini
         for seed in (0, 1)
     )
     (batch,) = distribute(strategy, tf.data.Dataset.from_tensor_slices(sides))
-    rate = tf.constant(LEARNING_RATE)
     done = 0
 
     def step() -> None:
         nonlocal done
-        float(train.update(batch, tf.constant(done, tf.int64), rate).loss_sum)
+        float(train.update(batch, done, LEARNING_RATE).loss_sum)
         done += 1
 
     return TrainingWork(
-        step, train.update.experimental_get_tracing_count, model.count_params()
+        step, train.function.experimental_get_tracing_count, model.count_params()
     )

@@ -76,7 +76,7 @@ TRAINING = {
             ),
         ],
         "t2t_keras/training/optimizer.py": [
-            ("bias-not-corrected", "beta2_power=self._beta2**step", "beta2_power=0.0"),
+            ("bias-not-corrected", "beta2_power=beta2_power", "beta2_power=0.0"),
             ("nesterov", "grad=gradient,", "grad=gradient, use_nesterov=True,"),
         ],
     },
@@ -109,7 +109,7 @@ TRAINING = {
             ),
         ],
         "t2t_keras/training/step.py": [
-            ("adam-counts-from-2", "tf.cast(step + 1,", "tf.cast(step + 2,"),
+            ("adam-counts-from-2", "tf.cast(step + 1 -", "tf.cast(step + 2 -"),
         ],
     },
     "5.4 Dropout": {
@@ -177,10 +177,17 @@ TRAINING = {
                 "smoothing / (logits.shape[-1] - 1)",
                 "smoothing / logits.shape[-1]",
             ),
+        ],
+        "t2t_keras/model/gradients.py": [
             (
                 "gradient-without-smoothing",
-                "ops.where(is_label, 1.0 - smoothing, rest)",
-                "ops.where(is_label, 1.0, 0.0)",
+                "excess = pick(probabilities, labels) - (1.0 - smoothing - rest)",
+                "excess = pick(probabilities, labels) - 1.0",
+            ),
+            (
+                "gradient-with-the-labels-twice",
+                "ops.where(is_label, 0, ops.cast(probabilities, dtype))",
+                "ops.cast(probabilities, dtype)",
             ),
         ],
         "t2t_keras/evaluation/evaluator.py": [

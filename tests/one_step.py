@@ -23,8 +23,9 @@ class PlainSgd:
     def __init__(self, weights):
         self.weights = weights
 
-    def apply(self, gradients, learning_rate, step):
+    def apply(self, gradients, learning_rate, step, is_applied):
         del step
+        learning_rate = tf.where(is_applied, learning_rate, 0.0)
         for weight, gradient in zip(self.weights, gradients, strict=True):
             tf.raw_ops.ResourceApplyGradientDescent(
                 var=weight.handle, alpha=learning_rate, delta=gradient

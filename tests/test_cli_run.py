@@ -106,6 +106,7 @@ def test_mistakes_from_python(arguments, message, trained, tmp_path):
     assert not (tmp_path / "new").exists()
 
 
+@pytest.mark.slow
 def test_batch_tokens_auto_is_recorded_and_not_sought_again(
     trained, capfd, monkeypatch, tmp_path
 ):
@@ -255,6 +256,7 @@ def test_ctrl_c_keeps_the_finished_lines(
     assert set(tmp_path.iterdir()) == ({source, kept} if finished else {source})
 
 
+@pytest.mark.slow
 def test_long_lines_are_cut_with_a_warning(
     trained, translator, caplog, monkeypatch, tmp_path
 ):

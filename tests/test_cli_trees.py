@@ -9,6 +9,8 @@ from t2t_keras import registry
 from t2t_keras.parsing.linearise import restore_text
 from t2t_keras.parsing.tree import parse_tree
 
+pytestmark = pytest.mark.slow
+
 LINES = ("The dog barks .", "", "  A cat\t(it sleeps ) .")
 WORDS = (
     ["The", "dog", "barks", "."],

@@ -63,6 +63,7 @@ def killed_at(at: int, out: Path) -> bool:
     return status != 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("step", [3, pytest.param(1, marks=pytest.mark.slow)])
 def test_killed_anywhere_and_run_again(tmp_path, step):
     code = """

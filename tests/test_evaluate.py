@@ -110,6 +110,7 @@ def test_loss_is_that_of_scoring_and_perplexity_its_exponential(trained, capfd):
     assert result["loss"] == pytest.approx(nats, rel=1e-5)
 
 
+@pytest.mark.slow
 def test_the_default_split_is_test_or_else_dev(trained, capfd, tmp_path):
     """The data of `trained` have train and dev; a copy of them has a test split too."""
     argv = ("evaluate", "--output_dir", trained, "--sentences", 0)
@@ -151,6 +152,7 @@ def test_metrics_compare_with_raw_texts_and_the_records_are_decoded(
     assert written() == [sources, outputs, references]
 
 
+@pytest.mark.slow
 def test_sentences_limit_what_is_decoded_only(trained, capfd):
     argv = ("evaluate", "--output_dir", trained, "--split", "dev")
     some = call_json(capfd, *argv, *FAST, "--tokenize", "none", "--language", "fr")
@@ -357,6 +359,7 @@ def test_flags_that_need_another(run, capfd):
 # Trees.
 
 
+@pytest.mark.slow
 def test_f1_stands_with_what_it_leaves_out_wherever_it_stands(parser, capfd):
     names = {"f1", "f1_errors_as_zero", "error_sentences", "skipped_sentences"}
     names.add("repaired")

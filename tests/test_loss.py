@@ -6,6 +6,7 @@ import tensorflow as tf
 from numpy_transformer import softmax
 from reference import reference
 
+from t2t_keras.model.gradients import output_losses
 from t2t_keras.model.loss import (
     count_tokens,
     cross_entropies,
@@ -30,7 +31,7 @@ def entropy(vocab, smoothing):
 
 
 def smoothed_cross_entropy(logits, labels, smoothing):
-    return cross_entropies(logits, labels, smoothing)[:, 0]
+    return cross_entropies(logits, labels, smoothing)[0]
 
 
 def example(vocab, rows=7, scale=3.0):
@@ -56,28 +57,97 @@ def test_value_is_the_cross_entropy_to_soft_targets(vocab, smoothing):
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.3])
-def test_beside_it_is_the_log_likelihood_which_has_no_gradient(smoothing):
+def test_beside_it_is_the_log_likelihood(smoothing):
     logits, labels = example(11)
     expected = -np.log(softmax(logits.astype(np.float64))[np.arange(7), labels])
-    with tf.GradientTape() as tape:
-        variable = watched(tape, logits)
-        nll = cross_entropies(variable, labels, smoothing)[:, 1]
+    _, nll = cross_entropies(logits, labels, smoothing)
     np.testing.assert_allclose(nll.numpy(), expected, rtol=1e-5)
-    assert not np.any(tape.gradient(nll, variable))
+
+
+def output_layer(rows=40, vocab=11, width=5, scale=1.0):
+    """States, a softmax matrix, labels, and weights with some padding."""
+    rng = np.random.default_rng(rows)
+    states = rng.normal(scale=scale, size=(rows, width)).astype(np.float32)
+    table = rng.normal(scale=scale, size=(vocab, width)).astype(np.float32)
+    weights = (np.arange(rows) % 4 > 0).astype(np.float32)
+    return states, table, rng.integers(0, vocab, rows).astype(np.int32), weights
+
+
+def losses_and_gradients(states, table, labels, weights, smoothing, dtype="float32"):
+    """Those of `output_losses`, with an upstream gradient of 3."""
+    with tf.GradientTape() as tape:
+        x, e = watched(tape, states), watched(tape, table)
+        loss, nll = output_losses(x, e, labels, weights, smoothing, dtype)
+        total = 3.0 * loss
+    return [x.numpy() for x in (loss, nll, *tape.gradient(total, [x, e]))]
+
+
+def expected_losses_and_gradients(states, table, labels, weights, smoothing):
+    """The same by the formulas, in float64."""
+    states, table = states.astype(np.float64), table.astype(np.float64)
+    probabilities = softmax(states @ table.T)
+    targets = soft_targets(labels, len(table), smoothing)
+    loss = -np.sum(weights[:, None] * targets * np.log(probabilities))
+    nll = -np.sum(weights * np.log(probabilities[np.arange(len(labels)), labels]))
+    logits = 3.0 * weights[:, None] * (probabilities - targets)
+    return [loss, nll, logits @ table, logits.T @ states]
 
 
 @pytest.mark.parametrize("ids", [np.int32, np.int64])
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 def test_gradient_is_softmax_minus_soft_targets(smoothing, ids):
-    logits, labels = example(11)
-    upstream = np.arange(7, dtype=np.float32)
+    states, table, labels, weights = output_layer()
+    arguments = (states, table, labels.astype(ids), weights, smoothing)
+    for actual, expected in zip(
+        losses_and_gradients(*arguments),
+        expected_losses_and_gradients(*arguments),
+        strict=True,
+    ):
+        np.testing.assert_allclose(actual, expected, rtol=1e-5, atol=1e-5)
+
+
+def rounded(array, dtype):
+    return tf.cast(tf.cast(array, dtype), tf.float32).numpy()
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_a_small_gradient_is_exact_in_16_bits(dtype):
+    """Where the label is almost certain, P - Q is a small difference.
+
+    P itself, rounded to bfloat16, would be up to 0.002 away: as much as the gradient.
+    """
+    rng = np.random.default_rng(3)
+    table = rng.normal(size=(20, 32))
+    labels = rng.integers(0, 20, 64).astype(np.int32)
+    table, states = (rounded(x, dtype) for x in (table, table[labels] / 2))
+    found = losses_and_gradients(states, table, labels, np.ones(64, "f"), 0.0, dtype)
+    logits = rounded(states @ table.T, dtype)
+    excess = 3.0 * (softmax(logits) - soft_targets(labels, 20, 0.0))
+    assert np.abs(excess).max(axis=1).mean() < 0.01  # so certain
+    for actual, expected in zip(
+        found[2:], (excess @ table, excess.T @ states), strict=True
+    ):
+        error = np.linalg.norm(actual - expected) / np.linalg.norm(expected)
+        assert error < 0.005, error
+
+
+def test_the_log_likelihood_has_no_gradient():
+    states, table, labels, weights = output_layer()
     with tf.GradientTape() as tape:
-        variable = watched(tape, logits)
-        loss = smoothed_cross_entropy(variable, labels.astype(ids), smoothing)
-        total = tf.reduce_sum(upstream * loss)
-    difference = softmax(logits) - soft_targets(labels, 11, smoothing)
-    expected = upstream[:, None] * difference
-    np.testing.assert_allclose(tape.gradient(total, variable), expected, atol=1e-5)
+        x = watched(tape, states)
+        _, nll = output_losses(x, tf.constant(table), labels, weights, 0.1, "float32")
+    assert not np.any(tape.gradient(nll, x))
+
+
+def test_unlikely_labels_have_finite_losses():
+    """Their probability is 0 in float32, and its logarithm must not be taken."""
+    table = np.eye(3, dtype=np.float32)
+    states = 300.0 * table[:2]
+    labels, weights = np.array([1, 2], np.int32), np.ones(2, np.float32)
+    _, nll, *gradients = losses_and_gradients(states, table, labels, weights, 0.1)
+    np.testing.assert_allclose(nll, 600, rtol=1e-6)
+    for gradient in gradients:
+        assert np.isfinite(gradient).all()
 
 
 def test_gradient_is_the_slope_of_the_value():

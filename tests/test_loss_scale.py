@@ -15,7 +15,7 @@ from t2t_keras.serving.saved_model import export_saved_model
 from t2t_keras.text.sentence_piece import SentencePieceTokenizer, train_sentence_piece
 from t2t_keras.training import step as module
 from t2t_keras.training.optimizer import Adam
-from t2t_keras.training.step import SMALLEST, LossScale, StepResult, TrainStep
+from t2t_keras.training.step import LossScale, StepResult, TrainStep
 from t2t_keras.training.strategy import distribute, make_strategy
 
 VOCAB = 16
@@ -44,7 +44,7 @@ class Copying:
         parts = tf.data.Dataset.from_tensor_slices(tf.constant(ids, tf.int32))
         batches = distribute(self.strategy, parts.map(lambda ids: (ids, ids)))
         return [
-            self.step.update(batch, tf.constant(step, tf.int64), tf.constant(rate))
+            self.step.update(batch, step, rate)
             for step, batch in zip(steps, batches, strict=True)
         ]
 
@@ -107,6 +107,7 @@ def test_an_overflow_halves_the_scale_and_leaves_out_the_update():
         np.testing.assert_array_equal(one, other)  # the replicas agree
 
 
+@pytest.mark.slow
 def test_the_gradient_does_not_depend_on_the_scale():
     norms = []
     for scale in (1.0, 64.0):
@@ -121,19 +122,10 @@ def test_the_scale_doubles_after_so_many_good_steps(monkeypatch):
     scale = LossScale()
     values = []
     for good in (True, True, True, True, True, False, True, True, True, False, False):
-        may_help = scale.update(tf.constant(good))
-        assert bool(may_help) is not good
+        for variable, value in scale.after(tf.constant(good)):
+            variable.assign(value)
         values.append(float(scale.value))
     assert values == [1, 1, 2, 2, 2, 1, 1, 1, 2, 1, 0.5]
-
-
-def test_a_gradient_that_no_scale_helps_is_not_skipped():
-    """So that the trainer stops, instead of skipping for ever."""
-    scale = LossScale()
-    halvings = 0
-    while bool(scale.update(tf.constant(False))):
-        halvings += 1
-    assert halvings == 24 == -np.log2(SMALLEST)
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
@@ -172,9 +164,8 @@ def test_a_run_in_float16_skips_and_resumes_exactly(data_dir, tmp_path):
     assert whole["loss_scale/scale"] == 2.0**36
 
 
-@pytest.mark.parametrize(
-    "dtype", ["bfloat16", pytest.param("float16", marks=pytest.mark.slow)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
 def test_exported_scores_are_float32(tmp_path, dtype):
     path = tmp_path / "vocab.spm"
     train_sentence_piece(LINES * 2, path, 340)

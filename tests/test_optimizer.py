@@ -41,9 +41,10 @@ class NumpyAdam:
         return weight - rate * self.m / (np.sqrt(self.v) + self.hparams.adam_epsilon)
 
 
-def apply(optimizer, gradients, rate, step):
+def apply(optimizer, gradients, rate, step, is_applied=True):
     gradients = [tf.constant(gradient, tf.float32) for gradient in gradients]
-    optimizer.apply(gradients, tf.constant(rate, tf.float32), tf.constant(float(step)))
+    rate, step = tf.constant(rate, tf.float32), tf.constant(float(step))
+    optimizer.apply(gradients, rate, step, tf.constant(is_applied))
 
 
 @pytest.mark.parametrize(
@@ -159,6 +160,27 @@ def test_adafactor_keeps_rows_and_columns_and_leaves_rows_without_gradients():
     np.testing.assert_array_equal(weights[NAMES[1]].numpy(), 1)
 
 
+@pytest.mark.parametrize("steps_before", [0, 3])
+@pytest.mark.parametrize(
+    "hparams", [HParams(), ADAMW, ADAFACTOR], ids=["adam", "adamw", "adafactor"]
+)
+def test_a_skipped_update_leaves_weights_and_state(hparams, steps_before):
+    rng = np.random.default_rng(4)
+    weights = {
+        n: variable(rng.normal(size=s))
+        for n, s in zip(NAMES, [(4, 3), (3,)], strict=True)
+    }
+    optimizer = make_optimizer(weights, hparams)
+    for step in range(1, steps_before + 1):
+        apply(optimizer, [rng.normal(size=(4, 3)), rng.normal(size=3)], 0.1, step)
+    everything = {**weights, **optimizer.variables}
+    before = {name: value.numpy() for name, value in everything.items()}
+    zeros = [np.zeros((4, 3)), np.zeros(3)]
+    apply(optimizer, zeros, 0.1, steps_before + 1, is_applied=False)
+    for name, value in everything.items():
+        np.testing.assert_array_equal(value.numpy(), before[name], err_msg=name)
+
+
 @BOTH
 def test_every_replica_updates_its_own_copy_as_one_replica_does(hparams):
     rng = np.random.default_rng(3)
@@ -172,14 +194,8 @@ def test_every_replica_updates_its_own_copy_as_one_replica_does(hparams):
 
         @tf.function
         def update(gradient, step, strategy=strategy, optimizer=optimizer):
-            arguments = ([gradient], tf.constant(0.1), step)
-            # As a float16 update: within `cond`.
-            strategy.run(
-                lambda *args: tf.cond(
-                    args[-1] > 0, lambda: optimizer.apply(*args), lambda: None
-                ),
-                args=arguments,
-            )
+            arguments = ([gradient], tf.constant(0.1), step, tf.constant(True))
+            strategy.run(optimizer.apply, args=arguments)
 
         for step, gradient in enumerate(gradients, 1):
             update(tf.constant(gradient, tf.float32), tf.constant(float(step)))
@@ -207,7 +223,7 @@ def test_a_run_resumes_exactly_on_two_replicas_and_is_that_of_one(
     assert_same(weights(tmp_path / "halves"), whole)
     prefix = "adafactor/" if hparams is ADAFACTOR else "adam/"
     assert {name.partition("/")[0] + "/" for name in whole} == {
-        *("step/", "model/", prefix)
+        *("step/", "model/", "skipped/", prefix)
     }
     for name, value in whole.items():
         scale = np.abs(value).max() + 1e-12
@@ -222,7 +238,8 @@ def test_a_run_from_before_the_choice_goes_on_with_adam(data_dir, tmp_path):
         name.removeprefix("model/") for name in checkpoint.shapes if "model" in name
     }
     slots = {f"adam/{slot}/{name}" for name in names for slot in "mv"}
-    assert set(checkpoint.shapes) == {"step"} | slots | {f"model/{n}" for n in names}
+    others = {"step", "skipped/total", "skipped/in_a_row"}
+    assert set(checkpoint.shapes) == others | slots | {f"model/{n}" for n in names}
     path = tmp_path / "hparams.json"
     fields = json.loads(path.read_text())
     assert fields.pop("optimizer") == "adam"

@@ -29,6 +29,7 @@ def folder(tmp_path_factory):
     return root
 
 
+@pytest.mark.slow
 def test_error_rate_is_a_metric_of_which_less_is_better(folder):
     records = [json.loads(line) for line in (folder / "run" / "metrics.jsonl").open()]
     rates = {
@@ -51,6 +52,7 @@ def test_metric_is_the_edit_distance():
     )
 
 
+@pytest.mark.slow
 def test_evaluate_reports_the_metric(folder, capsys):
     capsys.readouterr()
     flags = ("--output_dir", str(folder / "run"), "--sentences", "10")
@@ -68,6 +70,7 @@ def test_evaluate_reports_the_metric(folder, capsys):
     assert "'pronounce_es' is not scored by BLEU" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_translation_and_export_agree_and_have_phonemes_only(folder, capsys):
     (folder / "words").write_text("\n".join(WORDS) + "\n")
     outputs = []

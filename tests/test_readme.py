@@ -148,6 +148,7 @@ def replace(patch, kind, name, value) -> None:
     patch.setitem(definitions, name, definition)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("step", steps(), ids=name_of)
 def test_what_readme_runs(step, workplace):
     language, text = step
@@ -162,6 +163,7 @@ def test_what_readme_runs(step, workplace):
         exec(compile(text, README, "exec"), {})
 
 
+@pytest.mark.slow
 def test_what_readme_promises_is_there(workplace):
     """What the commands above have written."""
     assert len(Path("translation.de").read_text().splitlines()) == 3

@@ -10,7 +10,8 @@ from training_process import STEPS, assert_same_end, finish, kill_at, start
 from t2t_keras.runs.checkpoint import CheckpointDirectory
 
 
-@pytest.mark.parametrize("replicas", [1, pytest.param(2, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("replicas", [1, 2])
 def test_killed_and_started_again_equals_never_stopped(data_dir, tmp_path, replicas):
     never_stopped = start(data_dir, tmp_path / "whole", replicas)
     killed = start(data_dir, tmp_path / "killed", replicas)

@@ -256,6 +256,7 @@ def test_no_space_for_a_checkpoint(data_dir, tmp_path, capfd):
     assert RunDirectory(tmp_path).checkpoints.steps() == []
 
 
+@pytest.mark.slow
 def test_no_space_for_metrics(data_dir, tmp_path, capfd):
     argv = verb(data_dir, tmp_path, "--train_steps", 1)
     size = 1_000_000
@@ -341,10 +342,11 @@ def test_a_batch_that_cannot_fit_is_refused(data_dir, tmp_path, monkeypatch):
 def test_a_batch_that_the_device_has_no_room_for(data_dir, tmp_path):
     import tensorflow as tf
 
-    def dry_run(batch, step):
+    def update(batch, step, learning_rate, is_trial):
+        assert is_trial
         raise tf.errors.ResourceExhaustedError(None, None, "OOM when allocating")
 
     training = trainer(data_dir, tmp_path)
-    training._step.dry_run = dry_run
+    training._step.update = update
     with pytest.raises(UserError, match=r"batch_tokens 256: .* device's memory; lower"):
         training.train()

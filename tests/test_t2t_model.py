@@ -165,7 +165,7 @@ class TiedTraining:
         gradients = tape.gradient(loss, weights)
         named = dict(zip([*self.weights, *TABLES], gradients, strict=True))
         tied = shared_gradients(named)
-        self.adam.apply([*gradients[:-3], *tied], rate, step)
+        self.adam.apply([*gradients[:-3], *tied], rate, step, tf.constant(True))
         return loss
 
 

@@ -3,10 +3,22 @@
 import numpy as np
 import pytest
 import tensorflow as tf
-from one_step import HPARAMS, Setup, assert_close, summed_loss, unequal_batch
+from one_step import (
+    HPARAMS,
+    VOCAB,
+    Setup,
+    assert_close,
+    summed_loss,
+    unequal_batch,
+)
 
 from t2t_keras.data.pipeline import rows_per_replica
 from t2t_keras.model.loss import count_tokens
+from t2t_keras.model.transformer import Transformer
+from t2t_keras.runs.checkpoint import model_variables
+from t2t_keras.training.optimizer import make_optimizer
+from t2t_keras.training.step import TrainStep
+from t2t_keras.training.strategy import distribute, make_strategy
 
 
 @pytest.fixture(scope="module")
@@ -14,7 +26,9 @@ def one_replica():
     return Setup(1)
 
 
-@pytest.mark.parametrize("replicas", [2, 4, 8])
+@pytest.mark.parametrize(
+    "replicas", [2, *(pytest.param(n, marks=pytest.mark.slow) for n in (4, 8))]
+)
 def test_gradients_do_not_depend_on_the_number_of_replicas(one_replica, replicas):
     batch = unequal_batch(1)
     expected = one_replica.gradients(*batch)
@@ -51,7 +65,7 @@ def test_ten_steps_of_sgd_end_at_the_same_weights(replicas):
         setup = Setup(count)
         batches = setup.batches(*(unequal_batch(step) for step in range(10)))
         for step, batch in enumerate(batches):
-            setup.step.update(batch, tf.constant(step, tf.int64), tf.constant(0.1))
+            setup.step.update(batch, step, 0.1)
         ends.append({k: v.read_value().numpy() for k, v in setup.weights.items()})
     assert_close(ends[1], ends[0], relative=1e-5)
     start = {k: v.read_value().numpy() for k, v in Setup(1).weights.items()}
@@ -96,7 +110,7 @@ def test_dropout_is_a_function_of_the_seed():
 def test_token_counts_are_sums_over_replicas():
     source, target = unequal_batch(3)
     setup = Setup(4)
-    result = setup.step.dry_run(setup.batch(source, target), tf.constant(0, tf.int64))
+    result = setup.step.update(setup.batch(source, target), 0, 0.0, is_trial=True)
     assert float(result.source_tokens) == (source != 0).sum()
     assert float(result.target_tokens) == (target != 0).sum()
     assert float(result.positions) == 2 * 16 * 12  # 13 rows filled up to 16
@@ -106,8 +120,61 @@ def test_clipping_bounds_the_mean_gradient():
     setup = Setup(2, HPARAMS.override(clip_norm=0.01))
     batch = setup.batch(*unequal_batch(1))
     before = [v.read_value().numpy() for v in setup.weights.values()]
-    result = setup.step.update(batch, tf.constant(0, tf.int64), tf.constant(1.0))
+    result = setup.step.update(batch, 0, 1.0)
     after = [v.read_value().numpy() for v in setup.weights.values()]
     moved = sum(((a - b) ** 2).sum() for a, b in zip(before, after, strict=True))
     assert float(result.gradient_norm) > 0.01
     np.testing.assert_allclose(np.sqrt(moved), 0.01, rtol=1e-3)
+
+
+@pytest.mark.parametrize("clip_norm", [0.0, 0.5])
+def test_an_update_that_is_not_finite_is_skipped_and_counted(clip_norm):
+    setup = Setup(2, HPARAMS.override(clip_norm=clip_norm))
+    batch = setup.batch(*unequal_batch(1))
+    gamma = next(v for name, v in setup.weights.items() if name.endswith("gamma"))
+    good = gamma.read_value()
+
+    def update(step: int, value: tf.Tensor) -> tuple[float, int, int]:
+        gamma.assign(value)
+        before = [v.read_value().numpy() for v in setup.weights.values()]
+        result = setup.step.update(batch, step, 1.0)
+        after = [v.read_value().numpy() for v in setup.weights.values()]
+        same = [
+            np.array_equal(*pair, equal_nan=True)
+            for pair in zip(before, after, strict=True)
+        ]
+        assert all(same) == bool(result.skipped)
+        assert np.isfinite([float(value) for value in result]).all()
+        counts = setup.step.skipped, setup.step.skipped_in_a_row
+        return float(result.skipped), *(int(c.read_value()) for c in counts)
+
+    assert update(0, good) == (0.0, 0, 0)
+    assert update(1, good * float("nan")) == (1.0, 1, 1)
+    assert update(2, good * float("inf")) == (1.0, 2, 2)
+    assert update(3, good) == (0.0, 2, 0)
+    assert update(4, good * float("nan")) == (1.0, 3, 1)
+
+
+def test_a_trial_computes_everything_and_changes_nothing():
+    hparams = HPARAMS.override(compute_dtype="float16", ema_decay=0.9)
+    strategy = make_strategy(simulate_devices=2)
+    with strategy.scope():
+        model = Transformer(hparams, VOCAB)
+        weights = model_variables(model)
+        step = TrainStep(model, make_optimizer(weights, hparams), strategy, 5)
+    rows = tf.ones([2, 3, 4], tf.int32)
+    (batch,) = distribute(strategy, tf.data.Dataset.from_tensor_slices((rows, rows)))
+    everything = {**weights, **step.variables, **step.counters}
+    before = {name: v.read_value().numpy() for name, v in everything.items()}
+    result = step.update(batch, 0, 1.0, is_trial=True)
+    assert float(result.gradient_norm) > 0
+    for name, variable in everything.items():
+        np.testing.assert_array_equal(
+            variable.read_value().numpy(), before[name], err_msg=name
+        )
+    step.update(batch, 0, 1.0)
+    changed = sum(
+        not np.array_equal(v.read_value().numpy(), before[name])
+        for name, v in everything.items()
+    )
+    assert changed > len(weights)

@@ -182,7 +182,7 @@ def answers(path, texts, ids):
 @pytest.mark.parametrize(
     ("changes", "raw"),
     [
-        pytest.param({}, False, id="tags"),
+        pytest.param({}, False, id="tags", marks=pytest.mark.slow),
         pytest.param(
             {"symbols": UNTAGGED_SYMBOLS, "tokenizer": "t2t_subword"},
             True,

@@ -95,6 +95,7 @@ def test_training_goes_on_where_it_stopped(folder, capfd):
         )
 
 
+@pytest.mark.slow
 def test_parser_is_evaluated(folder, capfd):
     argv = ["--output_dir", folder / "run-parsing_wsj", "--data_dir", folder / "data"]
     result = run_json(capfd, "evaluate", *argv, "--split", "dev", "--sentences", "3")

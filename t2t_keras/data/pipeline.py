@@ -154,4 +154,9 @@ def _batches(
         ]
         return tuple(sides)
 
-    return tf.data.Dataset.range(steps.start, steps.stop).map(parse)
+    batches = tf.data.Dataset.range(steps.start, steps.stop).map(parse)
+    options = tf.data.Options()
+    # There is nothing to tune here, and an iterator that is tuned may take 20 seconds
+    # to close.
+    options.autotune.enabled = False
+    return batches.with_options(options)

@@ -94,7 +94,9 @@ class Evaluator:
         self._batch_tokens = max(4096, int(longest))
         model = translator.model
 
-        @tf.function(input_signature=[tf.TensorSpec([None, None], tf.int32)] * 2)
+        ids = tf.TensorSpec([None, None], tf.int32)
+
+        @tf.function(input_signature=[ids, ids], autograph=False)
         def sums(source: tf.Tensor, target: tf.Tensor) -> tuple[tf.Tensor, ...]:
             logits = model(source, target)
             is_best = tf.equal(tf.argmax(logits, -1, tf.int32), target)

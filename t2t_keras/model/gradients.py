@@ -5,6 +5,7 @@ two CPU cores). Automatic differentiation of the formula gives the same gradient
 rounding.
 """
 
+import numpy as np
 from keras import ops
 
 from t2t_keras.backend import Tensor
@@ -69,3 +70,84 @@ def add_bias(x: Tensor, bias: Tensor) -> Tensor:
         return upstream, ops.matmul(ones, upstream)[0]
 
     return ops.add(x, bias), grad
+
+
+def output_losses(
+    states: Tensor,
+    table: Tensor,
+    labels: Tensor,
+    weights: Tensor,
+    smoothing: float,
+    dtype: str,
+) -> tuple[Tensor, Tensor]:
+    """Projects to logits and returns the weighted sums of both `loss.cross_entropies`.
+
+    With P = softmax(states table^T) and the soft targets Q, the gradient of the logits
+    is (P - Q) * weights. Q is u everywhere, and 1 - smoothing at the label, so
+
+        (P - Q) table = P' table + c table[labels] - u sum(table),
+
+    where P' is P without the labels' probabilities, and c is these, less
+    1 - smoothing - u. (In 16 bits P itself, rounded, would leave little of a gradient
+    that is a small difference.) The other factor of the gradient, weights, multiplies
+    rows [N, D]. So the only arrays [N, V] are logits, P, the mask of the labels, and
+    P': 22 bytes for each logit are read and written beside the matrix products; with
+    `loss.cross_entropies` and automatic differentiation more than 100 are, which on a
+    GPU takes as long as the products.
+
+    Args:
+        states: the decoder's output, float32 [N, D].
+        table: the softmax matrix, float32 [V, D].
+        labels: int32 [N]
+        weights: of the rows, float32 [N]: 1, or 0 for padding.
+        smoothing: the probability that is taken from the label.
+        dtype: of the matrix products.
+
+    Returns:
+        The sums of the label-smoothed loss and of the negative log-likelihood: float32
+        scalars. The latter has no gradient.
+    """
+    vocab_size = table.shape[0]
+    rest = smoothing / (vocab_size - 1)
+    starts = ops.arange(ops.shape(labels)[0], dtype="int64") * vocab_size
+
+    def pick(array: Tensor, ids: Tensor) -> Tensor:
+        """Returns array[n, ids[n]]; `ops.take_along_axis` would copy the array."""
+        return ops.take(ops.reshape(array, (-1,)), starts + ops.cast(ids, "int64"))
+
+    @ops.custom_gradient
+    def losses(states: Tensor, table: Tensor) -> tuple[tuple[Tensor, Tensor], Tensor]:
+        matrix = ops.cast(table, dtype)
+        logits = ops.matmul(ops.cast(states, dtype), ops.transpose(matrix))
+        logits = ops.cast(logits, "float32")
+        probabilities = ops.softmax(logits)
+        largest, best = ops.top_k(logits, 1)
+        # The largest probability is at least 1 / V: its logarithm is exact.
+        log_normaliser = largest[:, 0] - ops.log(pick(probabilities, best[:, 0]))
+        label_logit = pick(logits, labels)
+        column_sums = ops.sum(table, axis=0)
+        logit_sum = ops.matmul(states, column_sums[:, None])[:, 0]
+        loss = log_normaliser - (1.0 - smoothing - rest) * label_logit
+        loss = ops.sum(weights * (loss - rest * logit_sum))
+        nll = ops.sum(weights * (log_normaliser - label_logit))
+
+        def grad(upstream: Tensor, _: Tensor) -> tuple[Tensor, Tensor]:
+            # float32: a GPU compares integers in the host's memory.
+            ids = np.arange(vocab_size, dtype="float32")
+            is_label = ops.equal(ids[None, :], ops.cast(labels, "float32")[:, None])
+            others = ops.where(is_label, 0, ops.cast(probabilities, dtype))
+            excess = pick(probabilities, labels) - (1.0 - smoothing - rest)
+            d_rows = ops.cast(ops.matmul(others, matrix), "float32")
+            d_rows += excess[:, None] * ops.take(table, labels, axis=0)
+            d_rows -= rest * column_sums
+
+            rows = states * weights[:, None]
+            columns = ops.transpose(ops.cast(rows, dtype))
+            d_table = ops.cast(ops.transpose(ops.matmul(columns, others)), "float32")
+            d_table += ops.segment_sum(excess[:, None] * rows, labels, vocab_size)
+            d_table -= rest * ops.sum(rows, axis=0)
+            return d_rows * (weights[:, None] * upstream), d_table * upstream
+
+        return (loss, nll), grad
+
+    return losses(states, table)

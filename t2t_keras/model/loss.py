@@ -3,10 +3,41 @@
 from keras import ops
 
 from t2t_keras.backend import Tensor
-from t2t_keras.model.transformer import PAD
+from t2t_keras.model.gradients import output_losses
+from t2t_keras.model.transformer import PAD, Transformer
 
 
-def cross_entropies(logits: Tensor, labels: Tensor, smoothing: float) -> Tensor:
+def training_losses(
+    model: Transformer, source: Tensor, target: Tensor, seed: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Runs the model and returns `summed_cross_entropies` of its logits.
+
+    The gradient is written by hand, and the logits stay inside of it.
+
+    Args:
+        model: whose `hparams.label_smoothing` counts.
+        source: int32 [B, S]
+        target: int32 [B, T]
+        seed: int32 [2], of dropout.
+
+    Returns:
+        The label-smoothed loss, and the negative log-likelihood, which has no gradient.
+    """
+    states, _ = model.states(source, target, seed)
+    labels = ops.reshape(target, (-1,))
+    return output_losses(
+        ops.reshape(states, (-1, model.hparams.d_model)),
+        ops.convert_to_tensor(model.softmax_embedding.table),
+        labels,
+        ops.cast(ops.not_equal(labels, PAD), "float32"),
+        model.hparams.label_smoothing,
+        model.compute_dtype,
+    )
+
+
+def cross_entropies(
+    logits: Tensor, labels: Tensor, smoothing: float
+) -> tuple[Tensor, Tensor]:
     """Returns the cross-entropies with label-smoothed targets and with the labels.
 
     The smoothed target gives the label the probability 1 - smoothing, and each of the
@@ -15,8 +46,10 @@ def cross_entropies(logits: Tensor, labels: Tensor, smoothing: float) -> Tensor:
         loss = logsumexp(logits) - (1 - smoothing - u) logit[label] - u sum(logits),
 
     which needs no array of soft targets. tensor2tensor subtracts the target's entropy,
-    a constant; this function does not. The negative log-likelihood of the label,
-    logsumexp(logits) - logit[label], comes at no extra cost.
+    a constant; this function does not.
+
+    Training computes the same from the decoder's output, with a gradient written by
+    hand: `gradients.output_losses`.
 
     Args:
         logits: float32 [N, V]
@@ -24,52 +57,29 @@ def cross_entropies(logits: Tensor, labels: Tensor, smoothing: float) -> Tensor:
         smoothing: the probability that is taken from the label.
 
     Returns:
-        float32 [N, 2]: the label-smoothed loss, and the negative log-likelihood, which
-        has no gradient.
+        The label-smoothed loss, and the negative log-likelihood of the labels,
+        logsumexp(logits) - logit[label]; both float32 [N].
     """
     rest = smoothing / (logits.shape[-1] - 1)
-
-    @ops.custom_gradient
-    def loss(logits: Tensor) -> tuple[Tensor, Tensor]:
-        log_normaliser = ops.logsumexp(logits, axis=-1)
-        at_label = ops.take_along_axis(logits, labels[:, None], axis=-1)[:, 0]
-        value = log_normaliser - (1.0 - smoothing - rest) * at_label
-        if smoothing:
-            value = value - rest * ops.sum(logits, axis=-1)
-        both = ops.stack([value, log_normaliser - at_label], axis=-1)
-
-        def grad(upstream: Tensor) -> Tensor:
-            """Returns (softmax(logits) - targets) * the loss's upstream gradient."""
-            softmax = ops.exp(logits - log_normaliser[:, None])
-            ids = ops.arange(logits.shape[-1])[None, :]
-            is_label = ops.equal(ids, labels[:, None])
-            targets = ops.where(is_label, 1.0 - smoothing, rest)
-            return (softmax - targets) * upstream[:, :1]
-
-        return both, grad
-
-    return loss(logits)
+    log_normaliser = ops.logsumexp(logits, axis=-1)
+    at_label = ops.take_along_axis(logits, labels[:, None], axis=-1)[:, 0]
+    loss = log_normaliser - (1.0 - smoothing - rest) * at_label
+    return loss - rest * ops.sum(logits, axis=-1), log_normaliser - at_label
 
 
 def summed_cross_entropies(
     logits: Tensor, target: Tensor, smoothing: float
 ) -> tuple[Tensor, Tensor]:
-    """Returns both cross-entropies, summed over the target tokens, as scalars.
+    """Returns both `cross_entropies`, summed over the target tokens, as scalars.
 
     Args:
         logits: float32 [B, T, V]
         target: int [B, T], padded with 0.
         smoothing: see `cross_entropies`.
-
-    Returns:
-        The label-smoothed loss, and the negative log-likelihood, which has no gradient.
     """
     rows = ops.reshape(logits, (-1, logits.shape[-1]))
-    per_token = cross_entropies(rows, ops.reshape(target, (-1,)), smoothing)
-    return (
-        sum_over_tokens(per_token[:, 0], target),
-        sum_over_tokens(per_token[:, 1], target),
-    )
+    loss, nll = cross_entropies(rows, ops.reshape(target, (-1,)), smoothing)
+    return sum_over_tokens(loss, target), sum_over_tokens(nll, target)
 
 
 def count_tokens(target: Tensor) -> Tensor:

@@ -11,6 +11,7 @@ A checkpoint `model.ckpt-1000` consists of two files, `.index` and
                              Adafactor's moments of a matrix or a vector
     ema/NAME                 the weight's moving average, with hparams.ema_decay
     loss_scale/*             state of the `LossScale`, with compute_dtype float16
+    skipped/*                the numbers of skipped updates
 
 The names depend on the layers' names and not on attributes of Python objects. The
 position in the data follows from the step, see `data.batch_plan.BatchPlan`. An average
@@ -191,12 +192,22 @@ class Checkpoint:
             "to do without it"
         )
 
-    def restore(self, variables: Mapping[str, tf.Variable]) -> None:
+    def restore(
+        self,
+        variables: Mapping[str, tf.Variable],
+        added: Mapping[str, tf.Variable] | None = None,
+    ) -> None:
         """Assigns the checkpoint's tensors to the variables.
+
+        Args:
+            variables: variables by name.
+            added: more of them, which checkpoints of earlier versions do not have.
 
         Raises:
             UserError: a variable is missing in the checkpoint or has another shape.
         """
+        added = {k: v for k, v in (added or {}).items() if k in self.shapes}
+        variables = {**variables, **added}
         for name, variable in variables.items():
             if name not in self.shapes:
                 raise UserError(f"checkpoint {self.path} has no tensor '{name}'")

@@ -6,9 +6,9 @@ it in `HParams.optimizer`.
 
 All of them run in replica context with the same all-reduced gradients on every replica,
 which updates its own copy of weights and state. Keras's optimizers cannot do that: in
-replica context their `apply` all-reduces the gradients once more, and then leaves the
-replica context, which is not allowed in the `tf.cond` that skips a float16 update. The
-tests hold AdamW and Adafactor against those of Keras.
+replica context their `apply` all-reduces the gradients once more, and leaves the
+replica context; and none of them can skip an update without a `tf.cond`. The tests hold
+AdamW and Adafactor against those of Keras.
 """
 
 import math
@@ -59,7 +59,11 @@ class Optimizer(Protocol):
     variables: Mapping[str, tf.Variable]
 
     def apply(
-        self, gradients: Sequence[tf.Tensor], learning_rate: tf.Tensor, step: tf.Tensor
+        self,
+        gradients: Sequence[tf.Tensor],
+        learning_rate: tf.Tensor,
+        step: tf.Tensor,
+        is_applied: tf.Tensor,
     ) -> None:
         """Updates the weights, in replica context.
 
@@ -67,6 +71,9 @@ class Optimizer(Protocol):
             gradients: one dense gradient for each weight, the same on every replica.
             learning_rate: float32 scalar.
             step: float32 scalar, of this update, counted from 1.
+            is_applied: bool scalar; if false, weights and state stay as they are. The
+                optimizer's constants are chosen by it, so that no `tf.cond` makes the
+                host wait for the gradients.
         """
 
 
@@ -100,9 +107,18 @@ class Adam:
         self.variables = self._first_moments | self._second_moments
 
     def apply(
-        self, gradients: Sequence[tf.Tensor], learning_rate: tf.Tensor, step: tf.Tensor
+        self,
+        gradients: Sequence[tf.Tensor],
+        learning_rate: tf.Tensor,
+        step: tf.Tensor,
+        is_applied: tf.Tensor,
     ) -> None:
         """Updates the weights; see `Optimizer.apply`."""
+        beta1_power, beta2_power = self._beta1**step, self._beta2**step
+        beta1, beta2 = (
+            tf.where(is_applied, x, 1.0) for x in (self._beta1, self._beta2)
+        )
+        learning_rate = tf.where(is_applied, learning_rate, 0.0)
         for weight, first, second, gradient in zip(
             self._weights,
             self._first_moments.values(),
@@ -114,11 +130,11 @@ class Adam:
                 var=weight.handle,
                 m=first.handle,
                 v=second.handle,
-                beta1_power=self._beta1**step,
-                beta2_power=self._beta2**step,
+                beta1_power=beta1_power,
+                beta2_power=beta2_power,
                 lr=learning_rate,
-                beta1=self._beta1,
-                beta2=self._beta2,
+                beta1=beta1,
+                beta2=beta2,
                 epsilon=self._epsilon,
                 grad=gradient,
             )
@@ -136,13 +152,18 @@ class AdamW(Adam):
         self._decay = hparams.weight_decay
 
     def apply(
-        self, gradients: Sequence[tf.Tensor], learning_rate: tf.Tensor, step: tf.Tensor
+        self,
+        gradients: Sequence[tf.Tensor],
+        learning_rate: tf.Tensor,
+        step: tf.Tensor,
+        is_applied: tf.Tensor,
     ) -> None:
         """Updates the weights; see `Optimizer.apply`."""
+        learning_rate = tf.where(is_applied, learning_rate, 0.0)
         for weight in self._weights:
             if len(weight.shape) >= 2:
                 _add(weight, -learning_rate * self._decay * weight)
-        super().apply(gradients, learning_rate, step)
+        super().apply(gradients, learning_rate, step, is_applied)
 
 
 class Adafactor:
@@ -171,18 +192,23 @@ class Adafactor:
         )
 
     def apply(
-        self, gradients: Sequence[tf.Tensor], learning_rate: tf.Tensor, step: tf.Tensor
+        self,
+        gradients: Sequence[tf.Tensor],
+        learning_rate: tf.Tensor,
+        step: tf.Tensor,
+        is_applied: tf.Tensor,
     ) -> None:
         """Updates the weights; see `Optimizer.apply`."""
-        fresh = step**self._DECAY_EXPONENT  # the share of the new squared gradients
-        rate = tf.minimum(learning_rate, step**-0.5)
+        # The share of the new squared gradients.
+        fresh = tf.where(is_applied, step**self._DECAY_EXPONENT, 0.0)
+        rate = tf.where(is_applied, tf.minimum(learning_rate, step**-0.5), 0.0)
         for (name, weight), gradient in zip(
             self._weights.items(), gradients, strict=True
         ):
             update = gradient * self._inverse_root(name, gradient, fresh)
             update /= tf.maximum(1.0, _rms(update) / self._CLIP_THRESHOLD)
             size = tf.maximum(self._SMALLEST_WEIGHT, _rms(weight))
-            _add(weight, -rate * size * update)
+            _add(weight, tf.math.multiply_no_nan(size * update, -rate))
 
     def _inverse_root(
         self, name: str, gradient: tf.Tensor, fresh: tf.Tensor
@@ -238,13 +264,15 @@ class MovingAverage:
         self.variables = _slots("ema", weights)
         self.averages = dict(zip(weights, self.variables.values(), strict=True))
 
-    def update(self, step: tf.Tensor) -> None:
+    def update(self, step: tf.Tensor, is_applied: tf.Tensor) -> None:
         """Follows an update of the weights, in replica context.
 
         Args:
             step: float32 scalar, of that update, counted from 1.
+            is_applied: see `Optimizer.apply`.
         """
         share = 1 - tf.minimum(self._decay, (step - 1) / (step + 9))
+        share = tf.where(is_applied, share, 0.0)
         for name, average in self.averages.items():
             _add(average, share * (self._weights[name] - average))
 

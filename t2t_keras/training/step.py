@@ -6,12 +6,11 @@ sentences more. So eight replicas, one with eight micro-batches and one big batc
 the same thing.
 """
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 import tensorflow as tf
 
-from t2t_keras.model.loss import count_tokens, summed_cross_entropies
+from t2t_keras.model.loss import count_tokens, training_losses
 from t2t_keras.model.transformer import Transformer
 from t2t_keras.runs.checkpoint import model_variables
 from t2t_keras.runs.reporting import StepResult
@@ -19,7 +18,6 @@ from t2t_keras.training.optimizer import MovingAverage, Optimizer
 from t2t_keras.training.strategy import batch_spec
 
 DOUBLE_AFTER = 2000  # updates since the loss scale changed
-SMALLEST = 2.0**-24  # loss scale, below which the gradient itself is not finite
 
 
 class Sums(NamedTuple):
@@ -48,9 +46,9 @@ class TrainStep:
             one of them.
 
     Attributes:
-        update: (batch, step, learning rate) -> `StepResult`; see `_update`.
-        dry_run: (batch, step) -> `StepResult`; computes gradients and leaves the
-            weights.
+        function: the `tf.function` that `update` calls.
+        skipped: the number of updates that were skipped; see `apply`.
+        skipped_in_a_row: how many of them since the last update.
         loss_scale: the dynamic loss scale, or None where float16 is not computed in.
         ema: the moving average of the weights, or None.
     """
@@ -75,10 +73,14 @@ class TrainStep:
         self.ema = None
         if hparams.ema_decay:
             self.ema = MovingAverage(weights, hparams.ema_decay)
+        self.skipped = tf.Variable(0, trainable=False, dtype=tf.int64)
+        self.skipped_in_a_row = tf.Variable(0, trainable=False, dtype=tf.int64)
         batch, step = batch_spec(strategy), tf.TensorSpec([], tf.int64)
-        rate = tf.TensorSpec([], tf.float32)
-        self.update = tf.function(self._update, input_signature=[batch, step, rate])
-        self.dry_run = tf.function(self._dry_run, input_signature=[batch, step])
+        rate, is_trial = tf.TensorSpec([], tf.float32), tf.TensorSpec([], tf.bool)
+        signature = [batch, step, rate, is_trial]
+        self.function = tf.function(
+            self._update, input_signature=signature, autograph=False
+        )
 
     @property
     def variables(self) -> dict[str, tf.Variable]:
@@ -86,34 +88,55 @@ class TrainStep:
         parts = (self._optimizer, self.ema, self.loss_scale)
         return {k: v for part in parts if part for k, v in part.variables.items()}
 
-    def _update(
+    @property
+    def counters(self) -> dict[str, tf.Variable]:
+        """The numbers of skipped updates; earlier checkpoints do not have them."""
+        return {
+            "skipped/total": self.skipped,
+            "skipped/in_a_row": self.skipped_in_a_row,
+        }
+
+    def update(
         self,
         batch: tuple[tf.Tensor, tf.Tensor],
-        step: tf.Tensor,
-        learning_rate: tf.Tensor,
+        step: int,
+        learning_rate: float,
+        is_trial: bool = False,
     ) -> StepResult:
         """Runs one step on a distributed batch.
 
         Args:
             batch: source int32 [B, S] and target int32 [B, T] of each replica.
-            step: int64 scalar, counted from 0.
-            learning_rate: float32 scalar.
+            step: counted from 0.
+            learning_rate: of this step.
+            is_trial: whether to compute everything and change nothing.
         """
+        return self.function(
+            batch,
+            tf.constant(step, tf.int64),
+            tf.constant(learning_rate, tf.float32),
+            tf.constant(is_trial),
+        )
+
+    def _update(
+        self,
+        batch: tuple[tf.Tensor, tf.Tensor],
+        step: tf.Tensor,
+        learning_rate: tf.Tensor,
+        is_trial: tf.Tensor,
+    ) -> StepResult:
+        """The graph of `update`."""
 
         def on_replica(source: tf.Tensor, target: tf.Tensor) -> StepResult:
             sums = self.accumulate(source, target, step)
             gradients, result = self.reduce(sums)
-            return self.apply(gradients, result, step, learning_rate)
+            self.apply(gradients, result, step, learning_rate, is_trial)
+            return result
 
-        return self._on_replicas(on_replica, batch)
-
-    def _dry_run(
-        self, batch: tuple[tf.Tensor, tf.Tensor], step: tf.Tensor
-    ) -> StepResult:
-        def on_replica(source: tf.Tensor, target: tf.Tensor) -> StepResult:
-            return self.reduce(self.accumulate(source, target, step))[1]
-
-        return self._on_replicas(on_replica, batch)
+        # All replicas return the same sums.
+        results = self._strategy.run(on_replica, args=batch)
+        local = self._strategy.experimental_local_results
+        return StepResult(*(local(value)[0] for value in results))
 
     def loss_and_grads(
         self, source: tf.Tensor, target: tf.Tensor, seed: tf.Tensor, scale: tf.Tensor
@@ -126,10 +149,8 @@ class TrainStep:
             seed: int32 [2], of dropout.
             scale: the loss scale, float32 scalar.
         """
-        smoothing = self._model.hparams.label_smoothing
         with tf.GradientTape() as tape:
-            logits = self._model(source, target, seed=seed)
-            loss, nll = summed_cross_entropies(logits, target, smoothing)
+            loss, nll = training_losses(self._model, source, target, seed)
         gradients = tape.gradient(loss, self._weights, output_gradients=scale)
         # Dense: another replica has looked up other rows of an embedding.
         gradients = [tf.convert_to_tensor(gradient) for gradient in gradients]
@@ -169,19 +190,30 @@ class TrainStep:
         return sums
 
     def reduce(self, sums: Sums) -> tuple[list[tf.Tensor], StepResult]:
-        """All-reduces the sums; returns the mean gradients over all target tokens."""
+        """All-reduces the sums; returns the mean gradients over all target tokens.
+
+        They are clipped to the norm `clip_norm`, and zeros if the loss or one of them
+        is not finite.
+        """
         replica = tf.distribute.get_replica_context()
         sums = replica.all_reduce(tf.distribute.ReduceOp.SUM, sums)
         divisor = self._scale() * sums.target_tokens
-        gradients = [gradient / divisor for gradient in sums.gradients]
+        norm = tf.linalg.global_norm(sums.gradients) / divisor
+        is_finite = tf.math.is_finite(norm + sums.loss)
+        factor = 1 / divisor
+        if self._clip_norm:
+            factor *= self._clip_norm / tf.maximum(norm, self._clip_norm)
+        # One pass over the gradients does it all; 0 times infinity is 0 here.
+        factor = tf.where(is_finite, factor, 0.0)
+        gradients = [tf.math.multiply_no_nan(g, factor) for g in sums.gradients]
         return gradients, StepResult(
-            loss_sum=sums.loss,
-            nll_sum=sums.nll,
+            loss_sum=tf.where(is_finite, sums.loss, 0.0),
+            nll_sum=tf.where(is_finite, sums.nll, 0.0),
             source_tokens=sums.source_tokens,
             target_tokens=sums.target_tokens,
             positions=sums.positions,
-            gradient_norm=tf.linalg.global_norm(gradients),
-            skipped=tf.zeros([]),
+            gradient_norm=tf.where(is_finite, norm, 0.0),
+            skipped=tf.where(is_finite, 0.0, 1.0),
         )
 
     def apply(
@@ -190,33 +222,37 @@ class TrainStep:
         result: StepResult,
         step: tf.Tensor,
         learning_rate: tf.Tensor,
-    ) -> StepResult:
-        """Clips the gradients and updates the weights and their moving average.
+        is_trial: tf.Tensor,
+    ) -> None:
+        """Updates the weights and their moving average.
 
-        In float16 gradients that are not finite update the loss scale alone.
+        An update whose loss or gradient is not finite is skipped: it leaves weights and
+        optimizer as they are, is not counted by them, and lowers the loss scale. That
+        is decided here, on the device: the host would have to wait for it.
         """
-        if self._clip_norm:
-            gradients, _ = tf.clip_by_global_norm(
-                gradients, self._clip_norm, use_norm=result.gradient_norm
-            )
-
-        def update() -> None:
-            count = tf.cast(step + 1, tf.float32)  # as in the paper, from 1
-            self._optimizer.apply(gradients, learning_rate, count)
-            if self.ema:
-                self.ema.update(count)
-
-        if self.loss_scale is None:
-            update()
-            return result
-        # All-reduced gradients have the same norm on every replica.
-        is_finite = tf.math.is_finite(result.gradient_norm)
-        tf.cond(is_finite, update, lambda: None)
-        skipped = self.loss_scale.update(is_finite)
-        return result._replace(
-            gradient_norm=tf.where(skipped, 0.0, result.gradient_norm),
-            skipped=tf.cast(skipped, tf.float32),
+        is_finite = result.skipped == 0  # the same on every replica
+        is_applied = tf.logical_and(is_finite, tf.logical_not(is_trial))
+        count = tf.cast(step + 1 - self.skipped, tf.float32)  # from 1, as in the paper
+        self._optimizer.apply(gradients, learning_rate, count, is_applied)
+        if self.ema:
+            self.ema.update(count, is_applied)
+        skipped, in_a_row = (
+            self.skipped.read_value(),
+            self.skipped_in_a_row.read_value(),
         )
+        after = [
+            (self.skipped, tf.where(is_finite, skipped, skipped + 1)),
+            (
+                self.skipped_in_a_row,
+                tf.where(is_finite, tf.zeros_like(in_a_row), in_a_row + 1),
+            ),
+        ]
+        if self.loss_scale:
+            after += self.loss_scale.after(is_finite)
+        for variable, value in after:
+            value = tf.where(is_trial, variable.read_value(), value)
+            # A replica may not call `assign` on a mirrored variable.
+            tf.raw_ops.AssignVariableOp(resource=variable.handle, value=value)
 
     def _scale(self) -> tf.Tensor:
         return self.loss_scale.value if self.loss_scale else tf.constant(1.0)
@@ -234,16 +270,6 @@ class TrainStep:
         fold_in = tf.random.experimental.stateless_fold_in
         return fold_in(fold_in(seed, tf.cast(step, tf.int32)), part)
 
-    def _on_replicas(
-        self,
-        function: Callable[[tf.Tensor, tf.Tensor], StepResult],
-        batch: tuple[tf.Tensor, tf.Tensor],
-    ) -> StepResult:
-        """Runs a function on every replica; all return the same sums."""
-        results = self._strategy.run(function, args=batch)
-        local = self._strategy.experimental_local_results
-        return StepResult(*(local(value)[0] for value in results))
-
 
 class LossScale:
     """A dynamic factor on the loss that keeps float16 gradients from vanishing.
@@ -253,8 +279,7 @@ class LossScale:
     multiplies a sum over tokens: its initial value of 1 is to a batch of 32,768 tokens
     what 2^15, the usual initial value, is to the mean of the batch.
 
-    Create it in the scope of the strategy and update it in each replica, with the same
-    argument everywhere: every replica has its own copy.
+    Create it in the scope of the strategy: every replica has its own copy.
     """
 
     def __init__(self) -> None:
@@ -271,25 +296,18 @@ class LossScale:
         """What to multiply the loss by."""
         return self._scale.read_value()
 
-    def update(self, is_finite: tf.Tensor) -> tf.Tensor:
-        """Counts a step, in replica context.
+    def after(self, is_finite: tf.Tensor) -> list[tuple[tf.Variable, tf.Tensor]]:
+        """Returns the values of its variables after a step.
 
         Args:
-            is_finite: whether all its gradients were finite.
-
-        Returns:
-            Whether a lower scale may help those that were not: bool scalar.
+            is_finite: whether all gradients of the step were finite.
         """
         scale, good_steps = self.value, self._good_steps.read_value() + 1
         none = tf.zeros_like(good_steps)
         is_due = tf.equal(good_steps, DOUBLE_AFTER)
         raised = tf.where(is_due, 2 * scale, scale)
         counted = tf.where(is_due, none, good_steps)
-        _assign(self._scale, tf.where(is_finite, raised, scale / 2))
-        _assign(self._good_steps, tf.where(is_finite, counted, none))
-        return tf.logical_and(tf.logical_not(is_finite), scale > SMALLEST)
-
-
-def _assign(variable: tf.Variable, value: tf.Tensor) -> None:
-    # A replica may not call `assign` on a mirrored variable.
-    tf.raw_ops.AssignVariableOp(resource=variable.handle, value=value)
+        return [
+            (self._scale, tf.where(is_finite, raised, scale / 2)),
+            (self._good_steps, tf.where(is_finite, counted, none)),
+        ]

@@ -28,7 +28,7 @@ from t2t_keras.runs.checkpoint import (
     model_variables,
     snapshot,
 )
-from t2t_keras.runs.reporting import Progress, StepResult, TimeLeft
+from t2t_keras.runs.reporting import Progress, TimeLeft
 from t2t_keras.runs.run_dir import RunConfig, RunDirectory
 from t2t_keras.runs.train_options import TrainOptions
 from t2t_keras.training.device_memory import does_not_fit, synthetic_batch
@@ -42,6 +42,7 @@ _SIGNALS = tuple(signal.name for signal in SIGNALS)
 _REASONS = (*_SIGNALS, "train_steps", "max_minutes", "patience")
 
 _DIVERGED = 10.0  # times the loss of the uniform distribution
+_MOST_SKIPPED = 50  # updates in a row; float16 may skip 40 at the start
 _START_ANEW = (
     "train in a new --output_dir with a lower learning_rate, a longer warmup_steps or "
     "clip_norm=1"
@@ -181,10 +182,7 @@ class Trainer:
                 with progress.waiting():
                     batch = next(batches)
                 rate = learning_rate(self._hparams, done)
-                result = self._step.update(
-                    batch, tf.constant(step, tf.int64), tf.constant(rate, tf.float32)
-                )
-                self._stop_unless_finite(result, step)
+                result = self._step.update(batch, step, rate)
                 progress.count(done, result)
                 if done % options.log_every == 0:
                     metrics |= self._report(done, progress)
@@ -195,6 +193,7 @@ class Trainer:
                     metrics |= self._evaluate(done, progress, stopping)
             if progress.pending:
                 metrics |= self._report(done, progress)
+            self._stop_if_skipped(min(_MOST_SKIPPED, done - steps.start), done)
             if done != self._saved_step:
                 self._save(done)
             if done and reason not in _SIGNALS:
@@ -252,7 +251,7 @@ class Trainer:
         shape = self._plan.largest_shape()
         batch = synthetic_batch(self._strategy, shape, self._micro_batches)
         try:
-            self._step.dry_run(batch, tf.constant(0, tf.int64))
+            self._step.update(batch, step=0, learning_rate=0.0, is_trial=True)
         except tf.errors.ResourceExhaustedError:
             raise does_not_fit(self._hparams.batch_tokens, shape) from None
 
@@ -265,7 +264,7 @@ class Trainer:
         done = 0
         if steps:
             checkpoint = Checkpoint(self._run.checkpoints.path(steps[-1]))
-            checkpoint.restore(self._variables)
+            checkpoint.restore(self._variables, self._step.counters)
             done = checkpoint.step
         elif self._run.config.init_from:
             taken = initialise_from(
@@ -293,7 +292,8 @@ class Trainer:
     def _save(self, step: int) -> None:
         if not self._cluster.is_chief:
             return
-        tensors = snapshot(self._variables, step)
+        self._stop_if_skipped(_MOST_SKIPPED, step)
+        tensors = snapshot(self._variables | self._step.counters, step)
         self._run.checkpoints.save(step, tensors, keep=self._options.keep)
         self._saved_step, self._saved_time = step, time.monotonic()
 
@@ -307,6 +307,7 @@ class Trainer:
         metrics = progress.report_training(
             done, {"learning_rate": rate, "epoch": epoch}
         )
+        self._stop_if_skipped(_MOST_SKIPPED, done)
         self._stop_if_diverged(metrics["loss"], done)
         return metrics
 
@@ -346,11 +347,14 @@ class Trainer:
                 return self._validation.compare(step, progress)
         return {}
 
-    def _stop_unless_finite(self, result: StepResult, step: int) -> None:
-        if math.isfinite(float(result.loss_sum) + float(result.gradient_norm)):
-            return
-        epoch, batch = divmod(step, len(self._plan))
-        raise UserError(
-            f"step {step + 1}, epoch {epoch}, batch {batch}: the loss or its gradient "
-            f"is not finite; {_START_ANEW}"
-        )
+    def _stop_if_skipped(self, limit: int, done: int) -> None:
+        """Stops if the last updates have all been skipped.
+
+        Until then nothing is lost: a skipped update leaves everything as it was.
+        """
+        in_a_row = int(self._step.skipped_in_a_row.read_value())
+        if in_a_row and in_a_row >= limit:
+            raise UserError(
+                f"step {done}: the loss or its gradient was not finite in the last "
+                f"{in_a_row} updates, which were skipped; {_START_ANEW}"
+            )

@@ -15,8 +15,6 @@ import dataclasses
 import enum
 from typing import Any, Literal
 
-Gender = Literal["m", "f", "n"]
-
 
 class Kind(enum.Flag):
     """Semantic classes of nouns, so that kings write letters and apples do not."""
@@ -47,8 +45,8 @@ class Noun:
     english: tuple[str, ...]  # singular, plural
     german: tuple[str, ...]  # nominative, genitive, plural
     french: tuple[str, ...]  # singular, plural
-    german_gender: Gender
-    french_gender: Gender
+    german_article: str
+    french_article: str
     kind: Kind
     owned: bool = True  # can have an owner: "my dog", but not "my man"
     weak: bool = False  # German: all cases but the nominative end in -n
@@ -114,17 +112,8 @@ class Pronoun:
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Preposition:
-    """A preposition of place; in German with the dative."""
-
-    english: str
-    german: str
-    french: str
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class Adverb:
-    """An adverb of time."""
+class Uninflected:
+    """A preposition of place (in German with the dative), an adverb, a conjunction."""
 
     english: str
     german: str
@@ -133,16 +122,14 @@ class Adverb:
 
 def _noun(english: str, german: str, french: str, kind: Kind, **details: bool) -> Noun:
     """Parses a row for a noun."""
-    german_genders: dict[str, Gender] = {"der": "m", "die": "f", "das": "n"}
-    french_genders: dict[str, Gender] = {"un": "m", "une": "f"}
     german_article, german = german.split(" ", 1)
     french_article, french = french.split(" ", 1)
     return Noun(
         english=_forms(english),
         german=_forms(german),
         french=_forms(french),
-        german_gender=german_genders[german_article],
-        french_gender=french_genders[french_article],
+        german_article=german_article,
+        french_article=french_article,
         kind=kind,
         **details,
     )
@@ -318,14 +305,18 @@ THEY = Pronoun(("they", "them"), ("sie", "sie", "ihnen"), ("ils", "les", "leur",
                plural=True)
 PRONOUNS = (ME, HE, SHE, THEY)
 
-IN = Preposition("in", "in", "dans")
-BEHIND = Preposition("behind", "hinter", "derrière")
-IN_FRONT_OF = Preposition("in front of", "vor", "devant")
-NEXT_TO = Preposition("next to", "neben", "à côté de")
+IN = Uninflected("in", "in", "dans")
+BEHIND = Uninflected("behind", "hinter", "derrière")
+IN_FRONT_OF = Uninflected("in front of", "vor", "devant")
+NEXT_TO = Uninflected("next to", "neben", "à côté de")
 PREPOSITIONS = (IN, BEHIND, IN_FRONT_OF, NEXT_TO)
 
-TODAY = Adverb("today", "heute", "aujourd'hui")
-NOW = Adverb("now", "jetzt", "maintenant")
-TOMORROW = Adverb("tomorrow", "morgen", "demain")
-YESTERDAY = Adverb("yesterday", "gestern", "hier")
+TODAY = Uninflected("today", "heute", "aujourd'hui")
+NOW = Uninflected("now", "jetzt", "maintenant")
+TOMORROW = Uninflected("tomorrow", "morgen", "demain")
+YESTERDAY = Uninflected("yesterday", "gestern", "hier")
+
+THAT = Uninflected("that", "dass", "que")
+BECAUSE = Uninflected("because", "weil", "parce que")
+IF = Uninflected("if", "wenn", "si")
 # fmt: on

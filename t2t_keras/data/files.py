@@ -90,6 +90,13 @@ def write_array(path: Path, array: np.ndarray) -> None:
 
 
 def sha256(path: Path) -> str:
-    """Returns the SHA-256 of a file's bytes, as `sha256sum` prints it."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    """Returns the SHA-256 of a file's bytes, as `sha256sum` prints it.
+
+    Raises:
+        UserError: the file cannot be read.
+    """
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror}") from None

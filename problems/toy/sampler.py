@@ -147,27 +147,23 @@ class Sampler:
         """Draws a clause with the verb's objects, and sometimes a place."""
         object_ = recipient = place = None
         if verb.recipient:
-            recipient = self._recipient(verb, negated)
+            recipient = self._object(verb.recipient, negated)
         if verb.object:
-            object_ = self._object(verb, negated)
+            is_direct = verb.german_case == "accusative" and not verb.german_preposition
+            object_ = self._object(verb.object, negated, is_direct)
         if verb.place and not (negated and object_) and self._maybe(0.3):
             place = self._place()
         return Clause(subject, verb, tense, negated, object_, recipient, None, place)
 
-    def _recipient(self, verb: Verb, negated: bool) -> NounPhrase | Pronoun:
-        """Draws an indirect object."""
-        if self._maybe(_PRONOUN):
+    def _object(
+        self, kind: Kind, negated: bool, takes_negation: bool = False
+    ) -> NounPhrase | Pronoun:
+        """Draws an object, perhaps one that takes the negation: kein Hund."""
+        if kind & words.PERSON and self._maybe(_PRONOUN):
             return self._rng.choice(_OBJECT_PRONOUNS)
-        return self._noun_phrase(verb.recipient, definite=negated)
-
-    def _object(self, verb: Verb, negated: bool) -> NounPhrase | Pronoun:
-        """Draws the object; a negated clause may have an indefinite one: kein Hund."""
-        if verb.object & words.PERSON and self._maybe(_PRONOUN):
-            return self._rng.choice(_OBJECT_PRONOUNS)
-        is_direct = verb.german_case == "accusative" and not verb.german_preposition
-        if negated and is_direct and self._maybe(0.5):
-            return self._noun_phrase(verb.object, determiners=(words.A, words.BARE))
-        return self._noun_phrase(verb.object, definite=negated)
+        if negated and takes_negation and self._maybe(0.5):
+            return self._noun_phrase(kind, determiners=(words.A, words.BARE))
+        return self._noun_phrase(kind, definite=negated)
 
     def _place(self) -> Place:
         """Draws a place, in the singular."""

@@ -87,17 +87,12 @@ class BatchPlan:
             )
         self._starts = self._cut(batch_tokens)
         order = self._order(np.random.default_rng((seed, 0)))
-        ends = [*self._starts[1:], len(order)]
-        self.shapes = np.array(
-            [
-                (
-                    end - start,
-                    source_length[order[start:end]].max(),
-                    target_length[order[start:end]].max(),
-                )
-                for start, end in zip(self._starts, ends, strict=True)
-            ]
+        rows = np.diff([*self._starts, len(order)])
+        longest = (
+            np.maximum.reduceat(lengths[order], self._starts)
+            for lengths in (source_length, target_length)
         )
+        self.shapes = np.stack([rows, *longest], axis=1)
         padded = (self.shapes[:, :1] * self.shapes[:, 1:]).sum()
         self.padding_share = float(
             1 - (source_length.sum() + target_length.sum()) / padded

@@ -11,6 +11,7 @@ A worker does not import TensorFlow: it starts at once and takes 50 MB, not 600.
 
 import contextlib
 import dataclasses
+import functools
 import hashlib
 import itertools
 import multiprocessing
@@ -178,7 +179,7 @@ def order_key(seed: int, number: int) -> int:
 
 Encode = Callable[[Iterable[Pair], Rule, int], Iterator[Encoded]]
 
-_encoder: Encoder  # the encoder of a worker process
+_encoder = functools.cache(Encoder)  # the encoder of a worker process
 
 
 @contextlib.contextmanager
@@ -202,13 +203,13 @@ def encoders(vocabularies: tuple[Path, Path], workers: int) -> Iterator[Encode]:
     def encode(pairs: Iterable[Pair], rule: Rule, first: int) -> Iterator[Encoded]:
         waiting: deque[Future[Encoded]] = deque()
         for number, chunk in _chunks(pairs, first):
-            waiting.append(pool.submit(_encode_in_worker, number, chunk, rule))
+            waiting.append(pool.submit(_encode, vocabularies, number, chunk, rule))
             if len(waiting) > 2 * workers:
                 yield waiting.popleft().result()
         while waiting:
             yield waiting.popleft().result()
 
-    with worker_pool(workers, _start_encoder, *vocabularies) as pool:
+    with worker_pool(workers) as pool:
         yield encode
 
 
@@ -220,13 +221,10 @@ def _chunks(pairs: Iterable[Pair], first: int) -> Iterator[tuple[int, list[Pair]
         first += len(chunk)
 
 
-def _start_encoder(*vocabularies: Path) -> None:
-    global _encoder
-    _encoder = Encoder(*vocabularies)
-
-
-def _encode_in_worker(first: int, pairs: list[Pair], rule: Rule) -> Encoded:
-    return _encoder(first, pairs, rule)
+def _encode(
+    vocabularies: tuple[Path, Path], first: int, pairs: list[Pair], rule: Rule
+) -> Encoded:
+    return _encoder(*vocabularies)(first, pairs, rule)
 
 
 def num_cores() -> int:
@@ -237,15 +235,11 @@ def num_cores() -> int:
 
 
 @contextlib.contextmanager
-def worker_pool(
-    workers: int, start: Callable[..., None] | None = None, *arguments: object
-) -> Iterator[ProcessPoolExecutor]:
+def worker_pool(workers: int) -> Iterator[ProcessPoolExecutor]:
     """Yields a pool of processes, which end with this one, even if it is killed.
 
     Args:
         workers: number of processes; they start when the first call is submitted.
-        start: function that each process calls at its start.
-        *arguments: arguments of `start`.
 
     Raises:
         UserError: a process died.
@@ -254,7 +248,6 @@ def worker_pool(
         workers,
         mp_context=multiprocessing.get_context("spawn"),
         initializer=_start_worker,
-        initargs=(start, arguments),
     )
     try:
         yield pool
@@ -268,14 +261,10 @@ def worker_pool(
         pool.shutdown(cancel_futures=True)
 
 
-def _start_worker(
-    start: Callable[..., None] | None, arguments: tuple[object, ...]
-) -> None:
+def _start_worker() -> None:
     """Prepares a worker process."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C
     threading.Thread(target=_die_with_parent, daemon=True).start()
-    if start is not None:
-        start(*arguments)
 
 
 def _die_with_parent() -> None:

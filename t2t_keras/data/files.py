@@ -34,13 +34,13 @@ def atomic(path: Path) -> Iterator[Path]:
 
 
 @contextlib.contextmanager
-def open_lines(path: str | Path) -> Iterator[TextIO]:
+def open_lines(path: str | Path, errors: str = "strict") -> Iterator[TextIO]:
     r"""Opens a file for writing lines, in UTF-8 and with `\n` only, atomically."""
     path = Path(path)
     is_special = path.exists() and not path.is_file()  # a pipe or a device
     with (
         contextlib.nullcontext(path) if is_special else atomic(path) as target,
-        open(target, "w", encoding="utf-8", newline="\n") as file,
+        open(target, "w", encoding="utf-8", errors=errors, newline="\n") as file,
     ):
         yield file
 

@@ -1,5 +1,6 @@
 """The interface of tokenizers, in Python and in the TensorFlow graph."""
 
+import itertools
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -94,10 +95,5 @@ def write_vocabulary(path: Path, content: bytes) -> None:
 
 def text_ids(ids: Sequence[int], vocab_size: int) -> list[int]:
     """Returns the ids before the first EOS, without PAD and unknown ids."""
-    kept = []
-    for token in map(int, ids):
-        if token == EOS:
-            break
-        if PAD < token < vocab_size:
-            kept.append(token)
-    return kept
+    before_end = itertools.takewhile(EOS.__ne__, map(int, ids))
+    return [token for token in before_end if PAD < token < vocab_size]

@@ -278,7 +278,7 @@ def _die_with_parent() -> None:
 # Spill files.
 
 
-class Spills:
+class Spills(contextlib.ExitStack):
     """Spill files that are open for appending, one for each shard.
 
     Args:
@@ -293,8 +293,10 @@ class Spills:
     def __init__(
         self, paths: Sequence[Path], sizes: Sequence[int] | None = None
     ) -> None:
+        super().__init__()
         mode = "wb" if sizes is None else "r+b"
-        self._files = [path.open(mode, buffering=_BUFFER) for path in paths]
+        opened = (path.open(mode, buffering=_BUFFER) for path in paths)
+        self._files = [self.enter_context(file) for file in opened]
         for file, size in zip(self._files, sizes or [], strict=sizes is not None):
             if file.seek(0, os.SEEK_END) < size:
                 raise UserError(
@@ -303,13 +305,6 @@ class Spills:
                 )
             file.truncate(size)
             file.seek(size)
-
-    def __enter__(self) -> "Spills":
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        for file in self._files:
-            file.close()
 
     def append(self, contents: Mapping[int, bytes | bytearray]) -> None:
         """Appends to some of the files, which are numbered from 0."""

@@ -27,11 +27,9 @@ class GraphTokenizer(Protocol):
 
     def encode(self, texts: "tf.Tensor") -> "tf.RaggedTensor":
         """Turns strings [B] into int32 ids [B, (T)], each row ending in EOS."""
-        ...
 
     def decode(self, ids: "tf.Tensor") -> "tf.Tensor":
         """Turns ids [B, T] into strings [B], as `Tokenizer.decode` does."""
-        ...
 
 
 class Tokenizer(Protocol):
@@ -40,35 +38,28 @@ class Tokenizer(Protocol):
     @property
     def vocab_size(self) -> int:
         """Number of ids, PAD and EOS included."""
-        ...
 
     @property
     def pieces(self) -> list[str]:
         """The strings of the tokens, in the order of their ids."""
-        ...
 
     def encode(self, text: str) -> list[int]:
         """Returns the ids of a text, EOS last."""
-        ...
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         """Encodes every text as `encode` does, but faster."""
-        ...
 
     def decode(self, ids: Sequence[int]) -> str:
         """Returns the text of the ids before the first EOS.
 
         PAD and ids outside the vocabulary are ignored.
         """
-        ...
 
     def graph(self) -> GraphTokenizer:
         """Returns this tokenizer as TensorFlow operations."""
-        ...
 
     def save(self, path: Path) -> None:
         """Writes the vocabulary file, which `load_tokenizer` reads."""
-        ...
 
 
 def read_vocabulary(path: Path) -> bytes:

@@ -137,12 +137,10 @@ def _clitic(clause: Clause) -> list[str]:
 
 def _participle(clause: Clause, participle: str) -> str:
     """Inflects a participle: it agrees with the subject or an earlier direct object."""
-    agrees_with: Subject | None
+    agrees_with: Subject | None = None
     if clause.verb.french_etre:
         agrees_with = clause.subject
-    elif clause.verb.french_preposition or isinstance(clause.object, NounPhrase):
-        return participle
-    else:
+    elif not (clause.verb.french_preposition or isinstance(clause.object, NounPhrase)):
         agrees_with = clause.object
     if agrees_with is None:
         return participle
@@ -150,13 +148,11 @@ def _participle(clause: Clause, participle: str) -> str:
 
 
 def _is_feminine(phrase: Subject) -> bool:
-    match phrase:
-        case Pronoun():
-            return phrase.feminine
-        case Coordination(first, second):
-            return _is_feminine(first) and _is_feminine(second)
-        case NounPhrase() | Trace():
-            return phrase.noun.french_article == "une"
+    if isinstance(phrase, Coordination):
+        return _is_feminine(phrase.first) and _is_feminine(phrase.second)
+    if isinstance(phrase, Pronoun):
+        return phrase.feminine
+    return phrase.noun.french_article == "une"
 
 
 def _object(clause: Clause) -> list[str]:
@@ -173,15 +169,11 @@ def _object(clause: Clause) -> list[str]:
 
 def _phrase(phrase: Subject) -> list[str]:
     """A subject; a trace has no words."""
-    match phrase:
-        case Pronoun():
-            return [phrase.french[0]]
-        case Coordination(first, second):
-            return [*_noun_phrase(first), "et", *_noun_phrase(second)]
-        case Trace():
-            return []
-        case NounPhrase():
-            return _noun_phrase(phrase)
+    if isinstance(phrase, Coordination):
+        return [*_noun_phrase(phrase.first), "et", *_noun_phrase(phrase.second)]
+    if isinstance(phrase, NounPhrase):
+        return _noun_phrase(phrase)
+    return [phrase.french[0]] if isinstance(phrase, Pronoun) else []
 
 
 def _noun_phrase(phrase: NounPhrase, negated: bool = False) -> list[str]:

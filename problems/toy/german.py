@@ -138,16 +138,13 @@ def _middle(clause: Clause) -> list[str]:
 
 
 def _phrase(phrase: Subject, case: Case, negated: bool = False) -> list[str]:
-    """A subject or an object in its case."""
-    match phrase:
-        case Pronoun():
-            return [phrase.german[_CASES.index(case)]]
-        case Coordination(first, second):
-            return [*_noun_phrase(first, case), "und", *_noun_phrase(second, case)]
-        case Trace():
-            return []
-        case NounPhrase():
-            return _noun_phrase(phrase, case, negated)
+    """A subject or an object in its case; a trace has no words."""
+    if isinstance(phrase, Coordination):
+        first, second = (_noun_phrase(p, case) for p in (phrase.first, phrase.second))
+        return [*first, "und", *second]
+    if isinstance(phrase, NounPhrase):
+        return _noun_phrase(phrase, case, negated)
+    return [phrase.german[_CASES.index(case)]] if isinstance(phrase, Pronoun) else []
 
 
 def _noun_phrase(phrase: NounPhrase, case: Case, negated: bool = False) -> list[str]:

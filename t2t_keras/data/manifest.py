@@ -112,9 +112,8 @@ class Recipe:
     def differences(self, other: "Recipe") -> list[str]:
         """Returns what is different in the other recipe, a phrase for each field."""
         phrases = []
-        asked = other.values()
         for name, here in self.values().items():
-            there = asked[name]
+            there = getattr(other, name)
             if isinstance(here, dict):
                 phrases += [
                     f"{name} '{key}' " + _change(here.get(key), there.get(key))

@@ -4,7 +4,8 @@ Words are ordered and inflected first; then neighbours are contracted in the who
 sentence: de le = du, le enfant = l'enfant.
 """
 
-from collections.abc import Iterator, Sequence
+import itertools
+from collections.abc import Sequence
 
 from . import lexicon as words
 from .grammar import Clause, Coordination, NounPhrase, Sentence, Subject, Tense, Trace
@@ -58,22 +59,17 @@ def render(sentence: Sentence) -> str:
 def _written(tokens: list[str], stop: str) -> str:
     """Joins the words: de le = du, le enfant = l'enfant, si il = s'il."""
     joined: list[str] = []
-    for token, following in _with_next(tokens):
+    for token, following in itertools.pairwise([*tokens, ""]):
         pair = (joined[-1], token) if joined else None
         if pair in _CONTRACTED and not _elides(token, following):
             joined[-1] = _CONTRACTED[pair]
         else:
             joined.append(token)
     sentence = ""
-    for token, following in _with_next(joined):
+    for token, following in itertools.pairwise([*joined, ""]):
         sentence += token[:-1] + "'" if _elides(token, following) else token + " "
     sentence = sentence.rstrip().replace(" ,", ",")
     return sentence[0].upper() + sentence[1:] + stop
-
-
-def _with_next(tokens: list[str]) -> Iterator[tuple[str, str]]:
-    """Yields every word with the next one; the last word with an empty one."""
-    return zip(tokens, [*tokens[1:], ""], strict=True)
 
 
 def _elides(token: str, following: str) -> bool:

@@ -14,6 +14,7 @@ import dataclasses
 import functools
 import hashlib
 import itertools
+import math
 import multiprocessing
 import os
 import signal
@@ -51,7 +52,7 @@ class Rule:
         num_shards: number of shards over which the examples are spread.
         seed: seed of the global order; None keeps the order of the source.
         max_length: pairs with more tokens on a side (EOS included) are dropped, and
-            so are pairs with an empty side; None keeps every pair.
+            so are pairs with an empty side; infinity keeps every pair.
         cleaning: further rules to drop pairs, which apply if max_length is given.
         bpe_dropout: see `SentencePieceTokenizer.samples`; needs a seed.
         copies: number of examples that are made of each pair.
@@ -59,7 +60,7 @@ class Rule:
 
     num_shards: int
     seed: int | None = None
-    max_length: int | None = None
+    max_length: float = math.inf
     cleaning: Cleaning = Cleaning()  # noqa: RUF009, it is frozen
     bpe_dropout: float = 0.0
     copies: int = 1
@@ -104,18 +105,15 @@ class Encoder:
         """Encodes the pairs number `first`, `first` + 1, ... of a split."""
         result = Encoded(len(pairs))
         kept = list(enumerate(pairs, start=first))
-        if rule.max_length is not None:
+        if rule.max_length < math.inf:
             reasons = [reason_by_text(pair, rule.cleaning) for pair in pairs]
             result.dropped.update(filter(None, reasons * rule.copies))
             kept = list(itertools.compress(kept, [r is None for r in reasons]))
         sides = (self._ids(side, kept, rule) for side in (0, 1))
         for (number, pair), *ids in zip(kept, *sides, strict=True):
             for copy, (source, target) in enumerate(zip(*ids, strict=True)):
-                if rule.max_length is not None and (
-                    reason := reason_by_length(
-                        source, target, rule.max_length, rule.cleaning
-                    )
-                ):
+                limits = rule.max_length, rule.cleaning
+                if reason := reason_by_length(source, target, *limits):
                     result.dropped[reason] += 1
                     continue
                 key = number * rule.copies + copy
@@ -158,7 +156,7 @@ class Encoder:
         for i, (number, pair) in enumerate(numbered):
             # A text that is too long without dropout is dropped in any case, and its
             # words may be of any length.
-            if rule.max_length is None or len(copies[i][0]) <= rule.max_length:
+            if len(copies[i][0]) <= rule.max_length:
                 # The seed belongs to the text, so the tokens depend neither on the
                 # worker nor on the other pairs of the chunk.
                 seed = order_key(rule.seed, 2 * number + side)

@@ -22,7 +22,6 @@ def text(tree: Tree) -> str:
 
 def render(sentence: Sentence) -> Tree:
     """Returns the tree of a sentence, `(S (NP ...) (VP ...) (. .))`."""
-    subordinate = sentence.subordinate
     if sentence.is_question:
         auxiliary, *rest = _verb_phrase(sentence.main, with_auxiliary=True).children
         subject = _phrase(sentence.main.subject)
@@ -32,7 +31,7 @@ def render(sentence: Sentence) -> Tree:
     if sentence.adverb:
         tag, label = ("RB", "ADVP") if sentence.adverb is words.NOW else ("NN", "NP")
         opening = (Tree(label, (Tree(tag, word=sentence.adverb.english),)),)
-    if subordinate:
+    if subordinate := sentence.subordinate:
         conjunction = Tree("IN", word=subordinate.conjunction.english)
         clause = Tree("S", tuple(_clause(subordinate.clause)))
         dependent = Tree("SBAR", (conjunction, clause))

@@ -17,7 +17,8 @@ from t2t_keras.parsing.evalb import (
     read_parameters,
 )
 from t2t_keras.parsing.task import BracketF1
-from t2t_keras.parsing.treebank import read_trees
+from t2t_keras.parsing.tree import parse_trees
+from t2t_keras.parsing.treebank import read_trees, tree_files
 
 GOLD = "(TOP (S (NP (NNP John)) (VP (VBZ sees) (NP (DT the) (NN dog))) (. .)))"
 
@@ -220,7 +221,8 @@ def test_gold_trees_may_be_a_treebank(tmp_path):
 def test_a_treebank_is_prepared_as_evalb_would_have_scored_it():
     """EVALB itself leaves traces out and cuts function tags: nothing changes."""
     path = reference("wsj_sample/wsj_0001.mrg").parent
-    raw = [tree.format() for tree in read_trees(path, raw=True)]
+    files = "".join(file.read_text() for file in tree_files(path))
+    raw = [tree.format() for _, tree in parse_trees(files.split("\n"), "wsj")]
     raw = ["(TOP" + text.removeprefix("(") for text in raw]  # which COLLINS leaves out
     prepared = [tree.format() for tree in read_trees(path)]
     result = evaluate_trees(raw, prepared).summary()

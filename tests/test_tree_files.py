@@ -7,7 +7,7 @@ import pytest
 from reference import reference
 
 from t2t_keras.errors import UserError
-from t2t_keras.parsing.tree import prepare
+from t2t_keras.parsing.tree import parse_trees, prepare
 from t2t_keras.parsing.treebank import read_trees, tree_files
 
 GOOD = "(TOP (S (NN good)))\n"
@@ -28,7 +28,7 @@ def test_trees_over_several_lines_and_a_tree_a_line(tmp_path):
         "(TOP (S (NP (DT The) (NN pound)) (VP (VBD was)) (. .)))",
         "(TOP (NP (NN value)))",
     ]
-    raw = next(read_trees(tmp_path, raw=True))
+    _, raw = next(parse_trees(MRG.split("\n"), "mrg"))
     assert raw.label == "" and raw.children[0].children[0].label == "NP-SBJ-1"
     lines = tmp_path / "lines"
     lines.write_bytes(b"\xef\xbb\xbf" + "\r\n".join(trees).encode())
@@ -142,13 +142,13 @@ def test_what_cannot_be_read_is_named(tmp_path):
 
 
 def test_every_tree_of_the_treebank_sample_is_read():
-    trees = list(read_trees(reference("wsj_sample"), raw=True))
-    assert len(trees) == 3914
-    # A second reading of the same files, by regular expression.
     text = "".join(f.read_text() for f in tree_files(reference("wsj_sample")))
+    trees = [tree for _, tree in parse_trees(text.split("\n"), "wsj")]
+    assert len(trees) == len(list(read_trees(reference("wsj_sample")))) == 3914
+    # A second reading of the same files, by regular expression.
     leaves = re.findall(r"\(([^()\s]+) ([^()\s]+)\)", text)
-    pairs = (zip(tree.tags(), tree.words(), strict=True) for tree in trees)
-    assert [leaf for tree_leaves in pairs for leaf in tree_leaves] == leaves
+    nodes = (node for tree in trees for node, _ in tree.walk() if node.word)
+    assert [(node.label, node.word) for node in nodes] == leaves
     words = [word for tag, word in leaves if tag != "-NONE-"]
     assert [w for tree in trees for w in prepare(tree).words()] == words
 

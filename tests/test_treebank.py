@@ -75,12 +75,13 @@ def test_silver_trees_have_the_labels_of_gold_ones(tmp_path, capsys):
     gold, silver = tmp_path / "gold", tmp_path / "silver"
     gold.write_text(f"{TREE}\n")
     silver.write_text("(TOP (NP (NNP A)))\n(TOP (FOO (NNP B)))\n(TOP (NP (BAR C)))\n")
-    mix = SilverMix(TreebankSource(gold), TreebankSource(silver, skip_bad=True), 1)
-    mix = mix.over(mix.symbols())
+    gold = TreebankSource(gold)
+    known = frozenset(gold.symbols())
+    mix = SilverMix(gold, TreebankSource(silver, skip_bad=True, known=known), 1)
     assert [words for words, _ in mix()] == [PAIR[0], "A"]
     assert mix.dropped == {"unknown_label": 2}
     assert "silver:3: no gold tree has the label BAR" in capsys.readouterr().err
-    mix = SilverMix(mix.gold, TreebankSource(silver), 1).over(mix.symbols())
+    mix = SilverMix(gold, TreebankSource(silver, known=known), 1)
     with pytest.raises(UserError, match="silver:2: no gold tree has the label FOO"):
         list(mix())
 

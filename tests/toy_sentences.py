@@ -3,14 +3,11 @@
 from t2t_keras.problems.toy import lexicon as words
 from t2t_keras.problems.toy.grammar import (
     Clause,
-    Condition,
     Coordination,
     NounPhrase,
     Place,
-    Question,
-    Reason,
-    Report,
-    Statement,
+    Sentence,
+    Subordinate,
     Tense,
     Trace,
 )
@@ -45,6 +42,10 @@ def is_(subject, predicate, **parts):
     return Clause(subject, BE, predicate=ADJECTIVES[predicate], **parts)
 
 
+def joined(main, conjunction, clause):
+    return Sentence(main, subordinate=Subordinate(conjunction, clause))
+
+
 def trace(noun):
     return Trace(NOUNS[noun], plural=noun == NOUNS[noun].english[1])
 
@@ -52,13 +53,13 @@ def trace(noun):
 # Written by hand: what each derivation must read in the three languages.
 SENTENCES = [
     (  # separable verb, weak adjective in the accusative; elision, vieux
-        Statement(does(ME, "call", np(THE, "old teacher"))),
+        Sentence(does(ME, "call", np(THE, "old teacher"))),
         "I call the old teacher.",
         "Ich rufe den alten Lehrer an.",
         "J'appelle le vieux professeur.",
     ),
     (  # a dative object in the perfect; ne ... pas around the auxiliary
-        Statement(
+        Sentence(
             does(np(THE, "girl"), "listen to", np(THE, "king"), PAST, negated=True)
         ),
         "The girl did not listen to the king.",
@@ -66,8 +67,9 @@ SENTENCES = [
         "La fille n'a pas écouté le roi.",
     ),
     (  # verb-final perfect; a clitic, and the participle that agrees with it
-        Reason(
+        joined(
             does(np(THE, "boy"), "sleep"),
+            words.BECAUSE,
             does(np(THE, "clever women"), "call", SHE, PAST),
         ),
         "The boy sleeps because the clever women called her.",
@@ -75,14 +77,13 @@ SENTENCES = [
         "Le garçon dort parce que les femmes intelligentes l'ont appelée.",
     ),
     (  # a separable verb in one word
-        Report(SHE, SAY, does(np(words.TWO, "birds"), "arrive")),
+        joined(Clause(SHE, SAY), words.THAT, does(np(words.TWO, "birds"), "arrive")),
         "She says that two birds arrive.",
         "Sie sagt, dass zwei Vögel ankommen.",
         "Elle dit que deux oiseaux arrivent.",
     ),
     (  # inversion after a clause, dative plural; s'il, aux
-        Condition(
-            does(HE, "arrive"),
+        joined(
             does(
                 np(THE, "queen"),
                 "give",
@@ -90,13 +91,15 @@ SENTENCES = [
                 FUTURE,
                 recipient=np(THE, "children"),
             ),
+            words.IF,
+            does(HE, "arrive"),
         ),
         "If he arrives, the queen will give the children apple cakes.",
         "Wenn er ankommt, wird die Königin den Kindern Apfelkuchen geben.",
         "S'il arrive, la reine donnera des gâteaux aux pommes aux enfants.",
     ),
     (  # sein and être; a participle that agrees with two women
-        Statement(
+        Sentence(
             does(Coordination(np(THE, "woman"), np(MY, "cat")), "arrive", None, PAST),
             words.YESTERDAY,
         ),
@@ -105,19 +108,19 @@ SENTENCES = [
         "Hier, la femme et mon chat sont arrivés.",
     ),
     (
-        Statement(does(np(THE, "young queens"), "arrive", None, PAST)),
+        Sentence(does(np(THE, "young queens"), "arrive", None, PAST)),
         "The young queens arrived.",
         "Die jungen Königinnen sind angekommen.",
         "Les jeunes reines sont arrivées.",
     ),
     (  # kein- with mixed endings, a compound; pas de, adjective after the noun
-        Statement(does(HE, "buy", np(A, "red car key"), negated=True)),
+        Sentence(does(HE, "buy", np(A, "red car key"), negated=True)),
         "He does not buy a red car key.",
         "Er kauft keinen roten Autoschlüssel.",
         "Il n'achète pas de clé de voiture rouge.",
     ),
     (  # the genitive, im; du, one adjective on either side
-        Statement(
+        Sentence(
             Clause(
                 np(None, "old black dog", owner=np(THE, "king")),
                 BE,
@@ -129,7 +132,7 @@ SENTENCES = [
         "Le vieux chien noir du roi est dans le jardin.",
     ),
     (  # a relative pronoun in the dative; vieil
-        Statement(
+        Sentence(
             does(
                 np(
                     THE,
@@ -146,7 +149,7 @@ SENTENCES = [
         "L'enfant que le vieil homme a aidé a dormi.",
     ),
     (  # auf with the accusative, a weak noun, mein- in the neuter
-        Statement(
+        Sentence(
             does(
                 np(
                     THE,
@@ -164,15 +167,16 @@ SENTENCES = [
         "La femme qui attend le garçon ne peut pas voir ma belle maison.",
     ),
     (  # a question; cet, aux
-        Question(
+        Sentence(
             does(np(THIS, "child"), "talk to", np(THE, "happy girls"), PAST),
+            is_question=True,
         ),
         "Did this child talk to the happy girls?",
         "Hat dieses Kind mit den glücklichen Mädchen gesprochen?",
         "Est-ce que cet enfant a parlé aux filles heureuses ?",
     ),
     (  # strong endings; de before an adjective, à côté de l'
-        Statement(
+        Sentence(
             does(
                 np(words.EVERY, "boy"),
                 "look for",
@@ -185,7 +189,7 @@ SENTENCES = [
         "Chaque garçon cherche de vieilles images à côté de l'école.",
     ),
     (  # the place before the object with a preposition; -n of the dative plural
-        Statement(
+        Sentence(
             does(
                 np(THE, "dogs"),
                 "play with",
@@ -198,7 +202,7 @@ SENTENCES = [
         "Les chiens jouent avec deux petits oiseaux devant une gare.",
     ),
     (  # a particle behind a relative clause; the participle agrees with que
-        Statement(
+        Sentence(
             does(
                 THEY,
                 "open",
@@ -214,22 +218,23 @@ SENTENCES = [
         "Ils ouvrent la lettre blanche que j'ai écrite.",
     ),
     (  # verb second after an adverb; one word that becomes three
-        Statement(does(SHE, "pick", np(A, "potato")), words.NOW),
+        Sentence(does(SHE, "pick", np(A, "potato")), words.NOW),
         "Now she picks up a potato.",
         "Jetzt hebt sie eine Kartoffel auf.",
         "Maintenant, elle ramasse une pomme de terre.",
     ),
     (  # predicates: uninflected in German, agreeing in French
-        Condition(
-            is_(np(THIS, "house"), "white", negated=True),
+        joined(
             is_(np(THE, "young horses"), "tired"),
+            words.IF,
+            is_(np(THIS, "house"), "white", negated=True),
         ),
         "If this house is not white, the young horses are tired.",
         "Wenn dieses Haus nicht weiß ist, sind die jungen Pferde müde.",
         "Si cette maison n'est pas blanche, les jeunes chevaux sont fatigués.",
     ),
     (  # a pronoun as the recipient
-        Statement(
+        Sentence(
             does(np(THE, "teacher"), "give", np(A, "big hat"), FUTURE, recipient=HE),
             words.TOMORROW,
         ),
@@ -238,13 +243,13 @@ SENTENCES = [
         "Demain, le professeur lui donnera un grand chapeau.",
     ),
     (  # negation before an object with a preposition; a pronoun after avec
-        Statement(does(np(THIS, "tired girls"), "play with", THEY, negated=True)),
+        Sentence(does(np(THIS, "tired girls"), "play with", THEY, negated=True)),
         "These tired girls do not play with them.",
         "Diese müden Mädchen spielen nicht mit ihnen.",
         "Ces filles fatiguées ne jouent pas avec eux.",
     ),
     (  # the first person of be; an owner behind a place
-        Statement(
+        Sentence(
             Clause(
                 ME,
                 BE,
@@ -256,8 +261,10 @@ SENTENCES = [
         "Je suis derrière la voiture de ce petit garçon.",
     ),
     (  # look AT, and sehen ... an: not to look for, not to see
-        Report(
-            np(THE, "woman"), KNOW, does(HE, "look at", np(MY, "new kitchen table"))
+        joined(
+            Clause(np(THE, "woman"), KNOW),
+            words.THAT,
+            does(HE, "look at", np(MY, "new kitchen table")),
         ),
         "The woman knows that he looks at my new kitchen table.",
         "Die Frau weiß, dass er meinen neuen Küchentisch ansieht.",

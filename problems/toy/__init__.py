@@ -115,12 +115,10 @@ def translate_ende_toy() -> Problem:
 @register_problem
 def translate_enfr_toy() -> Problem:
     """English to French, with agreement of participles."""
-    return Problem(
+    return translate_ende_toy().replace(
         summary="English to French, embedded toy grammar (10,000 sentences)",
         sources=_sources("french"),
         metrics=Bleu(languages=("en", "fr")),
-        vocab_size=1000,
-        max_length=64,
     )
 
 

@@ -3,24 +3,8 @@
 from t2t_keras.parsing.tree import Tree
 
 from . import lexicon as words
-from .grammar import (
-    Clause,
-    Condition,
-    Coordination,
-    NounPhrase,
-    Place,
-    Question,
-    Reason,
-    Report,
-    Sentence,
-    Statement,
-    Subject,
-    Tense,
-    Trace,
-    is_first_person,
-    is_plural,
-)
-from .lexicon import Adverb, Pronoun
+from .grammar import Clause, Coordination, NounPhrase, Sentence, Subject, Tense, Trace
+from .lexicon import Pronoun, Uninflected
 
 _STOP = Tree(".", word=".")
 _QUESTION_MARK = Tree(".", word="?")
@@ -38,26 +22,24 @@ def text(tree: Tree) -> str:
 
 def render(sentence: Sentence) -> Tree:
     """Returns the tree of a sentence, `(S (NP ...) (VP ...) (. .))`."""
-    match sentence:
-        case Statement(clause, adverb):
-            when = (_adverb(adverb),) if adverb else ()
-            tree = Tree("S", (*when, *_clause(clause), _STOP))
-        case Question(clause):
-            auxiliary, *rest = _verb_phrase(clause, with_auxiliary=True).children
-            subject = _phrase(clause.subject)
-            tree = Tree("SQ", (auxiliary, subject, *rest, _QUESTION_MARK))
-        case Report(subject, verb, clause):
-            subject, says = _clause(Clause(subject, verb))
-            says = Tree("VP", (*says.children, _subordinate("that", clause)))
-            tree = Tree("S", (subject, says, _STOP))
-        case Reason(clause, cause):
-            subject, acts = _clause(clause)
-            acts = Tree("VP", (*acts.children, _subordinate("because", cause)))
-            tree = Tree("S", (subject, acts, _STOP))
-        case Condition(condition, clause):
-            first = _subordinate("if", condition)
-            tree = Tree("S", (first, _COMMA, *_clause(clause), _STOP))
-    return _capitalised(tree)
+    if sentence.is_question:
+        auxiliary, *rest = _verb_phrase(sentence.main, with_auxiliary=True).children
+        subject = _phrase(sentence.main.subject)
+        return _capitalised(Tree("SQ", (auxiliary, subject, *rest, _QUESTION_MARK)))
+    opening: tuple[Tree, ...] = ()
+    subject, acts = _clause(sentence.main)
+    if sentence.adverb:
+        tag, label = ("RB", "ADVP") if sentence.adverb is words.NOW else ("NN", "NP")
+        opening = (Tree(label, (Tree(tag, word=sentence.adverb.english),)),)
+    if subordinate := sentence.subordinate:
+        conjunction = Tree("IN", word=subordinate.conjunction.english)
+        clause = Tree("S", tuple(_clause(subordinate.clause)))
+        dependent = Tree("SBAR", (conjunction, clause))
+        if subordinate.conjunction is words.IF:
+            opening = (dependent, _COMMA)
+        else:
+            acts = Tree("VP", (*acts.children, dependent))
+    return _capitalised(Tree("S", (*opening, subject, acts, _STOP)))
 
 
 def _capitalised(tree: Tree) -> Tree:
@@ -66,12 +48,6 @@ def _capitalised(tree: Tree) -> Tree:
         return Tree(tree.label, word=tree.word.capitalize())
     first, *rest = tree.children
     return Tree(tree.label, (_capitalised(first), *rest))
-
-
-def _subordinate(conjunction: str, clause: Clause) -> Tree:
-    return Tree(
-        "SBAR", (Tree("IN", word=conjunction), Tree("S", tuple(_clause(clause))))
-    )
 
 
 def _clause(clause: Clause) -> list[Tree]:
@@ -91,7 +67,8 @@ def _verb_phrase(clause: Clause, with_auxiliary: bool = False) -> Tree:
     if clause.tense in (Tense.FUTURE, Tense.CAN):
         auxiliary = Tree("MD", word="will" if clause.tense is Tense.FUTURE else "can")
     elif verb is words.BE:
-        return Tree("VP", (_finite(clause, _be_forms(clause)), *not_, *arguments))
+        be = ("are", "is", "were") if clause.subject.plural else ("am", "is", "was")
+        return Tree("VP", (_finite(clause, be), *not_, *arguments))
     elif clause.negated or with_auxiliary:
         auxiliary = _finite(clause, ("do", "does", "did"))
     else:
@@ -104,15 +81,9 @@ def _finite(clause: Clause, forms: tuple[str, ...]) -> Tree:
     """Returns the verb form that agrees with the subject."""
     if clause.tense is Tense.PAST:
         return Tree("VBD", word=forms[2])
-    if is_plural(clause.subject) or is_first_person(clause.subject):
-        return Tree("VBP", word=forms[0])
-    return Tree("VBZ", word=forms[1])
-
-
-def _be_forms(clause: Clause) -> tuple[str, ...]:
-    if is_plural(clause.subject):
-        return ("are", "is", "were")
-    return ("am", "is", "was")
+    if clause.person == 1:
+        return Tree("VBZ", word=forms[1])
+    return Tree("VBP", word=forms[0])
 
 
 def _arguments(clause: Clause) -> list[Tree]:
@@ -132,38 +103,30 @@ def _arguments(clause: Clause) -> list[Tree]:
         adjective = Tree("JJ", word=clause.predicate.english)
         trees.append(Tree("ADJP", (adjective,)))
     if clause.place:
-        trees.append(_place(clause.place))
+        phrase = _noun_phrase(clause.place.phrase)
+        trees.append(_place(clause.place.preposition, phrase))
     return trees
 
 
-def _place(place: Place) -> Tree:
-    phrase = _noun_phrase(place.phrase)
-    if place.preposition is words.NEXT_TO:
+def _place(preposition: Uninflected, phrase: Tree) -> Tree:
+    if preposition is words.NEXT_TO:
         to = Tree("PP", (Tree("TO", word="to"), phrase))
         return Tree("ADVP", (Tree("JJ", word="next"), to))
-    if place.preposition is words.IN_FRONT_OF:
+    if preposition is words.IN_FRONT_OF:
         front = Tree("NP", (Tree("NN", word="front"),))
         of = Tree("PP", (Tree("IN", word="of"), phrase))
         return Tree("PP", (Tree("IN", word="in"), Tree("NP", (front, of))))
-    return Tree("PP", (Tree("IN", word=place.preposition.english), phrase))
-
-
-def _adverb(adverb: Adverb) -> Tree:
-    if adverb is words.NOW:
-        return Tree("ADVP", (Tree("RB", word=adverb.english),))
-    return Tree("NP", (Tree("NN", word=adverb.english),))
+    return Tree("PP", (Tree("IN", word=preposition.english), phrase))
 
 
 def _phrase(phrase: Subject, is_object: bool = False) -> Tree:
-    match phrase:
-        case Pronoun():
-            return Tree("NP", (Tree("PRP", word=phrase.english[is_object]),))
-        case Coordination(first, second):
-            and_ = Tree("CC", word="and")
-            return Tree("NP", (_noun_phrase(first), and_, _noun_phrase(second)))
-        case NounPhrase():
-            return _noun_phrase(phrase)
-    raise TypeError(phrase)
+    if isinstance(phrase, Pronoun):
+        return Tree("NP", (Tree("PRP", word=phrase.english[is_object]),))
+    if isinstance(phrase, Coordination):
+        first, second = _noun_phrase(phrase.first), _noun_phrase(phrase.second)
+        return Tree("NP", (first, Tree("CC", word="and"), second))
+    assert isinstance(phrase, NounPhrase)  # a trace has no words
+    return _noun_phrase(phrase)
 
 
 def _noun_phrase(phrase: NounPhrase) -> Tree:

@@ -4,26 +4,12 @@ Words are ordered and inflected first; then neighbours are contracted in the who
 sentence: de le = du, le enfant = l'enfant.
 """
 
-from collections.abc import Iterator, Sequence
+import itertools
+from collections.abc import Sequence
 
 from . import lexicon as words
-from .grammar import (
-    Clause,
-    Condition,
-    Coordination,
-    NounPhrase,
-    Question,
-    Reason,
-    Report,
-    Sentence,
-    Statement,
-    Subject,
-    Tense,
-    Trace,
-    is_first_person,
-    is_plural,
-)
-from .lexicon import Adjective, Adverb, Pronoun
+from .grammar import Clause, Coordination, NounPhrase, Sentence, Subject, Tense, Trace
+from .lexicon import Adjective, Pronoun
 
 _VOWELS = tuple("aâeéèêhiîoôuù")  # every h of the lexicon is mute
 _ELIDED = ("je", "ne", "le", "la", "de", "que")
@@ -55,41 +41,35 @@ _FUTURE_ENDINGS = ("ai", "a", "ont")
 
 def render(sentence: Sentence) -> str:
     """Returns the sentence."""
-    match sentence:
-        case Statement(clause, Adverb(french=adverb)):
-            tokens = [adverb, ",", *_clause(clause)]
-        case Statement(clause):
-            tokens = _clause(clause)
-        case Question(clause):
-            tokens = ["est-ce", "que", *_clause(clause)]
-        case Report(subject, verb, clause):
-            tokens = [*_clause(Clause(subject, verb)), "que", *_clause(clause)]
-        case Reason(clause, cause):
-            tokens = [*_clause(clause), "parce", "que", *_clause(cause)]
-        case Condition(condition, clause):
-            tokens = ["si", *_clause(condition), ",", *_clause(clause)]
-    return _written(tokens, " ?" if isinstance(sentence, Question) else ".")
+    tokens = _clause(sentence.main)
+    if sentence.is_question:
+        tokens = ["est-ce", "que", *tokens]
+    if sentence.adverb:
+        tokens = [sentence.adverb.french, ",", *tokens]
+    if subordinate := sentence.subordinate:
+        conjunction = subordinate.conjunction
+        dependent = [*conjunction.french.split(), *_clause(subordinate.clause)]
+        if conjunction is words.IF:
+            tokens = [*dependent, ",", *tokens]
+        else:
+            tokens += dependent
+    return _written(tokens, " ?" if sentence.is_question else ".")
 
 
 def _written(tokens: list[str], stop: str) -> str:
     """Joins the words: de le = du, le enfant = l'enfant, si il = s'il."""
     joined: list[str] = []
-    for token, following in _with_next(tokens):
+    for token, following in itertools.pairwise([*tokens, ""]):
         pair = (joined[-1], token) if joined else None
         if pair in _CONTRACTED and not _elides(token, following):
             joined[-1] = _CONTRACTED[pair]
         else:
             joined.append(token)
     sentence = ""
-    for token, following in _with_next(joined):
+    for token, following in itertools.pairwise([*joined, ""]):
         sentence += token[:-1] + "'" if _elides(token, following) else token + " "
     sentence = sentence.rstrip().replace(" ,", ",")
     return sentence[0].upper() + sentence[1:] + stop
-
-
-def _with_next(tokens: list[str]) -> Iterator[tuple[str, str]]:
-    """Yields every word with the next one; the last word with an empty one."""
-    return zip(tokens, [*tokens[1:], ""], strict=True)
 
 
 def _elides(token: str, following: str) -> bool:
@@ -101,14 +81,17 @@ def _elides(token: str, following: str) -> bool:
 
 def _clause(clause: Clause) -> list[str]:
     """Subject, ne, clitic, verb, pas, objects, predicate, place."""
-    return [
-        *_phrase(clause.subject),
-        *_verb_group(clause),
-        *_object(clause),
-        *_recipient(clause),
-        *_predicate(clause),
-        *_place(clause),
-    ]
+    subject = clause.subject
+    tokens = [*_phrase(subject), *_verb_group(clause), *_object(clause)]
+    if isinstance(clause.recipient, NounPhrase):
+        tokens += ["à", *_noun_phrase(clause.recipient)]
+    if clause.predicate:
+        feminine = _is_feminine(subject)
+        tokens.append(_inflected(clause.predicate, feminine, subject.plural))
+    if clause.place:
+        preposition = clause.place.preposition.french.split()
+        tokens += [*preposition, *_noun_phrase(clause.place.phrase)]
+    return tokens
 
 
 def _verb_group(clause: Clause) -> list[str]:
@@ -129,10 +112,7 @@ def _verb_group(clause: Clause) -> list[str]:
             forms = [stem + ending for ending in _FUTURE_ENDINGS]
         case Tense.CAN:
             forms, end, clitic = _POUVOIR, [*clitic, infinitive], []
-    if is_first_person(clause.subject):
-        finite = forms[0]
-    else:
-        finite = forms[2 if is_plural(clause.subject) else 1]
+    finite = forms[clause.person]
     if clause.negated:
         return ["ne", *clitic, finite, "pas", *end]
     return [*clitic, finite, *end]
@@ -153,30 +133,22 @@ def _clitic(clause: Clause) -> list[str]:
 
 def _participle(clause: Clause, participle: str) -> str:
     """Inflects a participle: it agrees with the subject or an earlier direct object."""
-    agrees_with: Subject | None
+    agrees_with: Subject | None = None
     if clause.verb.french_etre:
         agrees_with = clause.subject
-    elif clause.verb.french_preposition or isinstance(clause.object, NounPhrase):
-        return participle
-    else:
+    elif not (clause.verb.french_preposition or isinstance(clause.object, NounPhrase)):
         agrees_with = clause.object
     if agrees_with is None:
         return participle
-    return (
-        participle
-        + ("e" if _is_feminine(agrees_with) else "")
-        + ("s" if is_plural(agrees_with) else "")
-    )
+    return participle + "e" * _is_feminine(agrees_with) + "s" * agrees_with.plural
 
 
 def _is_feminine(phrase: Subject) -> bool:
-    match phrase:
-        case Pronoun():
-            return phrase.feminine
-        case Coordination(first, second):
-            return _is_feminine(first) and _is_feminine(second)
-        case NounPhrase() | Trace():
-            return phrase.noun.french_gender == "f"
+    if isinstance(phrase, Coordination):
+        return _is_feminine(phrase.first) and _is_feminine(phrase.second)
+    if isinstance(phrase, Pronoun):
+        return phrase.feminine
+    return phrase.noun.french_article == "une"
 
 
 def _object(clause: Clause) -> list[str]:
@@ -191,38 +163,13 @@ def _object(clause: Clause) -> list[str]:
     return []
 
 
-def _recipient(clause: Clause) -> list[str]:
-    if not isinstance(clause.recipient, NounPhrase):
-        return []
-    return ["à", *_noun_phrase(clause.recipient)]
-
-
-def _predicate(clause: Clause) -> list[str]:
-    """Inflects an adjective to agree with the subject."""
-    if clause.predicate is None:
-        return []
-    feminine, plural = _is_feminine(clause.subject), is_plural(clause.subject)
-    return [_inflected(clause.predicate, feminine, plural)]
-
-
-def _place(clause: Clause) -> list[str]:
-    if clause.place is None:
-        return []
-    preposition = clause.place.preposition.french.split()
-    return [*preposition, *_noun_phrase(clause.place.phrase)]
-
-
 def _phrase(phrase: Subject) -> list[str]:
     """A subject; a trace has no words."""
-    match phrase:
-        case Pronoun():
-            return [phrase.french[0]]
-        case Coordination(first, second):
-            return [*_noun_phrase(first), "et", *_noun_phrase(second)]
-        case Trace():
-            return []
-        case NounPhrase():
-            return _noun_phrase(phrase)
+    if isinstance(phrase, Coordination):
+        return [*_noun_phrase(phrase.first), "et", *_noun_phrase(phrase.second)]
+    if isinstance(phrase, NounPhrase):
+        return _noun_phrase(phrase)
+    return [phrase.french[0]] if isinstance(phrase, Pronoun) else []
 
 
 def _noun_phrase(phrase: NounPhrase, negated: bool = False) -> list[str]:

@@ -6,68 +6,36 @@ clause; between them are the objects, "nicht" and the place.
 """
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Literal, get_args
 
 from . import lexicon as words
-from .grammar import (
-    Clause,
-    Condition,
-    Coordination,
-    NounPhrase,
-    Question,
-    Reason,
-    Report,
-    Sentence,
-    Statement,
-    Subject,
-    Tense,
-    Trace,
-    is_first_person,
-    is_plural,
-)
-from .lexicon import Adjective, Adverb, Noun, Pronoun
+from .grammar import Clause, Coordination, NounPhrase, Sentence, Subject, Tense, Trace
+from .lexicon import Adjective, Noun, Pronoun
 
 Case = Literal["nominative", "accusative", "dative", "genitive"]
-_Endings = dict[Case, str]
-_PRONOUN_CASES = ("nominative", "accusative", "dative")
+_CASES = get_args(Case)
 
-# Endings by case, in the order masculine, feminine, neuter, plural; - is no ending.
-_GENDERS = "mfn"
+# Endings in the four cases, each for masculine, feminine, neuter, plural; - is none.
+_ARTICLES = ("der", "die", "das")
 _PLURAL = 3
-_STRONG: _Endings = {  # dies-, jed-; alt- after no article or a number (plural only)
-    "nominative": "er e es e",
-    "accusative": "en e es e",
-    "dative": "em er em en",
-    "genitive": "es er es er",
-}
-_EIN: _Endings = {  # ein-, kein-, mein-
-    "nominative": "- e - e",
-    "accusative": "en e - e",
-    "dative": "em er em en",
-    "genitive": "es er es er",
-}
-_WEAK: _Endings = {  # alt- after der, dieser, jeder
-    "nominative": "e e e en",
-    "accusative": "en e e en",
-    "dative": "en en en en",
-    "genitive": "en en en en",
-}
-_MIXED: _Endings = {  # alt- after ein, kein, mein
-    "nominative": "er e es en",
-    "accusative": "en e es en",
-    "dative": "en en en en",
-    "genitive": "en en en en",
-}
-_DER: _Endings = {
-    "nominative": "der die das die",
-    "accusative": "den die das die",
-    "dative": "dem der dem den",
-    "genitive": "des der des der",
-}
-_RELATIVE: _Endings = {
-    "nominative": "der die das die",
-    "accusative": "den die das die",
-    "dative": "dem der dem denen",
+# dies-, jed-; alt- after no article or a number (plural only)
+_STRONG = ("er e es e", "en e es e", "em er em en", "es er es er")
+# ein-, kein-, mein-
+_EIN = ("- e - e", "en e - e", "em er em en", "es er es er")
+# alt- after der, dieser, jeder
+_WEAK = ("e e e en", "en e e en", "en en en en", "en en en en")
+# alt- after ein, kein, mein
+_MIXED = ("er e es en", "en e es en", "en en en en", "en en en en")
+_DER = ("der die das die", "den die das die", "dem der dem den", "des der des der")
+_RELATIVE = ("der die das die", "den die das die", "dem der dem denen")
+
+# Determiners: stem, its endings, the endings of the adjectives after it.
+_DETERMINERS = {
+    words.THE: ("", _DER, _WEAK),
+    words.A: ("ein", _EIN, _MIXED),
+    words.MY: ("mein", _EIN, _MIXED),
+    words.THIS: ("dies", _STRONG, _WEAK),
+    words.EVERY: ("jed", _STRONG, _WEAK),
 }
 
 # Auxiliaries by subject: ich, er, sie (plural).
@@ -79,21 +47,21 @@ _WAR = ("war", "war", "waren")
 
 def render(sentence: Sentence) -> str:
     """Returns the sentence."""
-    match sentence:
-        case Statement(clause, Adverb(german=adverb)):
-            tokens = [adverb, *_verb_first(clause)]
-        case Statement(clause):
-            tokens = _verb_second(clause)
-        case Question(clause):
-            tokens = _verb_first(clause)
-        case Report(subject, verb, clause):
-            says = _verb_second(Clause(subject, verb))
-            tokens = [*says, ",", "dass", *_verb_last(clause)]
-        case Reason(clause, cause):
-            tokens = [*_verb_second(clause), ",", "weil", *_verb_last(cause)]
-        case Condition(condition, clause):
-            tokens = ["wenn", *_verb_last(condition), ",", *_verb_first(clause)]
-    return _written(tokens, "?" if isinstance(sentence, Question) else ".")
+    main, subordinate = sentence.main, sentence.subordinate
+    if sentence.is_question:
+        tokens = _verb_first(main)
+    elif sentence.adverb:
+        tokens = [sentence.adverb.german, *_verb_first(main)]
+    elif not subordinate:
+        tokens = _verb_second(main)
+    else:
+        conjunction = subordinate.conjunction
+        dependent = [conjunction.german, *_verb_last(subordinate.clause)]
+        if conjunction is words.IF:
+            tokens = [*dependent, ",", *_verb_first(main)]
+        else:
+            tokens = [*_verb_second(main), ",", *dependent]
+    return _written(tokens, "?" if sentence.is_question else ".")
 
 
 def _written(tokens: list[str], stop: str) -> str:
@@ -141,9 +109,7 @@ def _verb(clause: Clause) -> tuple[str, list[str]]:
             forms, end = _WERDEN, [infinitive]
         case Tense.CAN:
             forms, end = _KOENNEN, [infinitive]
-    if is_first_person(clause.subject):
-        return forms[0], end
-    return forms[2 if is_plural(clause.subject) else 1], end
+    return forms[clause.person], end
 
 
 def _middle(clause: Clause) -> list[str]:
@@ -172,16 +138,13 @@ def _middle(clause: Clause) -> list[str]:
 
 
 def _phrase(phrase: Subject, case: Case, negated: bool = False) -> list[str]:
-    """A subject or an object in its case."""
-    match phrase:
-        case Pronoun():
-            return [phrase.german[_PRONOUN_CASES.index(case)]]
-        case Coordination(first, second):
-            return [*_noun_phrase(first, case), "und", *_noun_phrase(second, case)]
-        case Trace():
-            return []
-        case NounPhrase():
-            return _noun_phrase(phrase, case, negated)
+    """A subject or an object in its case; a trace has no words."""
+    if isinstance(phrase, Coordination):
+        first, second = (_noun_phrase(p, case) for p in (phrase.first, phrase.second))
+        return [*first, "und", *second]
+    if isinstance(phrase, NounPhrase):
+        return _noun_phrase(phrase, case, negated)
+    return [phrase.german[_CASES.index(case)]] if isinstance(phrase, Pronoun) else []
 
 
 def _noun_phrase(phrase: NounPhrase, case: Case, negated: bool = False) -> list[str]:
@@ -202,30 +165,23 @@ def _noun_phrase(phrase: NounPhrase, case: Case, negated: bool = False) -> list[
 
 def _determiner(
     phrase: NounPhrase, case: Case, negated: bool
-) -> tuple[list[str], dict[Case, str]]:
+) -> tuple[list[str], Sequence[str]]:
     """The determiner, and the endings of the adjectives after it."""
-    determiner = phrase.determiner
+    determiner = phrase.determiner or words.THE  # an owner follows
     if determiner in (words.A, words.BARE) and negated:
         return ["kein" + _ending(_EIN, phrase, case)], _MIXED
     if determiner is words.BARE:
         return [], _STRONG
     if determiner is words.TWO:
         return ["zwei"], _STRONG
-    if determiner is words.A:
-        return ["ein" + _ending(_EIN, phrase, case)], _MIXED
-    if determiner is words.MY:
-        return ["mein" + _ending(_EIN, phrase, case)], _MIXED
-    if determiner is words.THIS:
-        return ["dies" + _ending(_STRONG, phrase, case)], _WEAK
-    if determiner is words.EVERY:
-        return ["jed" + _ending(_STRONG, phrase, case)], _WEAK
-    return [_ending(_DER, phrase, case)], _WEAK  # "the", and before an owner
+    stem, endings, adjective_endings = _DETERMINERS[determiner]
+    return [stem + _ending(endings, phrase, case)], adjective_endings
 
 
-def _ending(table: dict[Case, str], phrase: NounPhrase | Trace, case: Case) -> str:
+def _ending(table: Sequence[str], phrase: NounPhrase | Trace, case: Case) -> str:
     """Looks up a table of endings."""
-    column = _PLURAL if phrase.plural else _GENDERS.index(phrase.noun.german_gender)
-    return table[case].split()[column].strip("-")
+    column = _PLURAL if phrase.plural else _ARTICLES.index(phrase.noun.german_article)
+    return table[_CASES.index(case)].split()[column].strip("-")
 
 
 def _inflected(adjective: Adjective, ending: str) -> str:

@@ -9,15 +9,7 @@ import dataclasses
 import enum
 from collections.abc import Iterator
 
-from .lexicon import (
-    Adjective,
-    Adverb,
-    Determiner,
-    Noun,
-    Preposition,
-    Pronoun,
-    Verb,
-)
+from .lexicon import REPORTS, Adjective, Determiner, Noun, Pronoun, Uninflected, Verb
 
 
 class Tense(enum.Enum):
@@ -63,6 +55,8 @@ class Coordination:
     first: NounPhrase
     second: NounPhrase
 
+    plural = True
+
 
 @dataclasses.dataclass(frozen=True)
 class Trace:
@@ -80,7 +74,7 @@ Object = NounPhrase | Pronoun | Trace
 class Place:
     """Behind the old house."""
 
-    preposition: Preposition
+    preposition: Uninflected
     phrase: NounPhrase
 
 
@@ -109,6 +103,13 @@ class Clause:
     place: Place | None = None
 
     @property
+    def person(self) -> int:
+        """The form that agrees with the subject: 0 for I, 1 for he, 2 for they."""
+        if isinstance(self.subject, Pronoun) and self.subject.first_person:
+            return 0
+        return 2 if self.subject.plural else 1
+
+    @property
     def negates_object(self) -> bool:
         """Whether the object carries the negation: keinen Apfel, pas de pomme."""
         return (
@@ -119,68 +120,35 @@ class Clause:
 
 
 @dataclasses.dataclass(frozen=True)
-class Statement:
-    """(Today) the man buys a car."""
+class Subordinate:
+    """Because he bought a car."""
 
-    clause: Clause
-    adverb: Adverb | None = None
-
-
-@dataclasses.dataclass(frozen=True)
-class Question:
-    """Does the man buy a car?"""
-
+    conjunction: Uninflected
     clause: Clause
 
 
 @dataclasses.dataclass(frozen=True)
-class Report:
-    """The queen says that the man buys a car."""
+class Sentence:
+    """A statement or a question.
 
-    subject: NounPhrase | Coordination | Pronoun
-    verb: Verb
-    clause: Clause
+    Attributes:
+        main: the main clause.
+        adverb: the adverb of time that begins the sentence.
+        subordinate: a subordinate clause, which stands first if it begins with "if".
+        is_question: whether it is a question: Does the man buy a car?
+    """
 
-
-@dataclasses.dataclass(frozen=True)
-class Reason:
-    """The man sleeps because he bought a car."""
-
-    clause: Clause
-    cause: Clause
-
-
-@dataclasses.dataclass(frozen=True)
-class Condition:
-    """If the man arrives, he will buy a car."""
-
-    condition: Clause
-    clause: Clause
-
-
-Sentence = Statement | Question | Report | Reason | Condition
-
-
-def is_plural(subject: Subject) -> bool:
-    """Returns whether the verb agrees with a plural subject."""
-    return isinstance(subject, Coordination) or subject.plural
-
-
-def is_first_person(subject: Subject) -> bool:
-    """Returns whether the subject is I; all others are in the third person."""
-    return isinstance(subject, Pronoun) and subject.first_person
+    main: Clause
+    adverb: Uninflected | None = None
+    subordinate: Subordinate | None = None
+    is_question: bool = False
 
 
 def clauses(sentence: Sentence) -> Iterator[Clause]:
-    """Yields every clause of a sentence, relative clauses included."""
-    tops: tuple[Clause, ...]
-    match sentence:
-        case Reason():
-            tops = (sentence.clause, sentence.cause)
-        case Condition():
-            tops = (sentence.condition, sentence.clause)
-        case _:
-            tops = (sentence.clause,)
+    """Yields every clause of a sentence, with relative clauses but no "he says"."""
+    tops = [] if sentence.main.verb in REPORTS else [sentence.main]
+    if sentence.subordinate:
+        tops.append(sentence.subordinate.clause)
     for clause in tops:
         yield clause
         for phrase in (clause.subject, clause.object):

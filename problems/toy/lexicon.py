@@ -1,7 +1,8 @@
 """The words of the toy grammar: one row per word, in three languages.
 
 A row is written like an entry in a printed dictionary. Forms are separated by slashes;
-a noun's article gives its gender:
+a noun's article gives its gender; only the first form is written of an English noun or
+verb, a French noun, or a French verb in -er if the others are regular:
 
     noun        English singular/plural, German nominative/genitive/plural, French
                 singular/plural
@@ -14,8 +15,6 @@ a noun's article gives its gender:
 import dataclasses
 import enum
 from typing import Any, Literal
-
-Gender = Literal["m", "f", "n"]
 
 
 class Kind(enum.Flag):
@@ -47,8 +46,8 @@ class Noun:
     english: tuple[str, ...]  # singular, plural
     german: tuple[str, ...]  # nominative, genitive, plural
     french: tuple[str, ...]  # singular, plural
-    german_gender: Gender
-    french_gender: Gender
+    german_article: str
+    french_article: str
     kind: Kind
     owned: bool = True  # can have an owner: "my dog", but not "my man"
     weak: bool = False  # German: all cases but the nominative end in -n
@@ -114,17 +113,8 @@ class Pronoun:
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Preposition:
-    """A preposition of place; in German with the dative."""
-
-    english: str
-    german: str
-    french: str
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class Adverb:
-    """An adverb of time."""
+class Uninflected:
+    """A preposition of place (in German with the dative), an adverb, a conjunction."""
 
     english: str
     german: str
@@ -133,16 +123,14 @@ class Adverb:
 
 def _noun(english: str, german: str, french: str, kind: Kind, **details: bool) -> Noun:
     """Parses a row for a noun."""
-    german_genders: dict[str, Gender] = {"der": "m", "die": "f", "das": "n"}
-    french_genders: dict[str, Gender] = {"un": "m", "une": "f"}
     german_article, german = german.split(" ", 1)
     french_article, french = french.split(" ", 1)
     return Noun(
-        english=_forms(english),
+        english=_forms(english, "{0}/{0}s"),
         german=_forms(german),
-        french=_forms(french),
-        german_gender=german_genders[german_article],
-        french_gender=french_genders[french_article],
+        french=_forms(french, "{0}/{0}s"),
+        german_article=german_article,
+        french_article=french_article,
         kind=kind,
         **details,
     )
@@ -167,55 +155,58 @@ def _verb(
     **details: Any,
 ) -> Verb:
     """Parses a row for a verb."""
-    forms = _forms(english), _forms(german), _forms(french)
-    return Verb(*forms, subject, object, **details)
+    past = "{0}d" if english.endswith("e") else "{0}ed"
+    return Verb(
+        _forms(english, "{0}/{0}s/" + past),
+        _forms(german),
+        _forms(french, "{0}e/{0}e/{0}ent/{0}é/{0}er/{0}er", ending="er"),
+        subject,
+        object,
+        **details,
+    )
 
 
-def _forms(row: str) -> tuple[str, ...]:
-    return tuple(row.split("/"))
+def _forms(row: str, regular: str = "{0}", ending: str = "") -> tuple[str, ...]:
+    """Returns the forms in a row; a single one, less its ending, makes regular ones."""
+    forms = row if "/" in row else regular.format(row.removesuffix(ending))
+    return tuple(forms.split("/"))
 
 
 # fmt: off
 NOUNS = (
-    _noun("man/men", "der Mann/Mannes/Männer", "un homme/hommes", ADULT, owned=False),
-    _noun("woman/women", "die Frau/Frau/Frauen", "une femme/femmes", ADULT,
-          owned=False),
-    _noun("child/children", "das Kind/Kindes/Kinder", "un enfant/enfants", CHILD),
-    _noun("girl/girls", "das Mädchen/Mädchens/Mädchen", "une fille/filles", CHILD,
-          owned=False),
-    _noun("boy/boys", "der Junge/Jungen/Jungen", "un garçon/garçons", CHILD,
-          owned=False, weak=True),
-    _noun("teacher/teachers", "der Lehrer/Lehrers/Lehrer",
-          "un professeur/professeurs", ADULT),
-    _noun("king/kings", "der König/Königs/Könige", "un roi/rois", ADULT, owned=False),
-    _noun("queen/queens", "die Königin/Königin/Königinnen", "une reine/reines", ADULT,
-          owned=False),
-    _noun("dog/dogs", "der Hund/Hundes/Hunde", "un chien/chiens", ANIMAL),
-    _noun("cat/cats", "die Katze/Katze/Katzen", "un chat/chats", ANIMAL),
-    _noun("horse/horses", "das Pferd/Pferdes/Pferde", "un cheval/chevaux", ANIMAL),
-    _noun("bird/birds", "der Vogel/Vogels/Vögel", "un oiseau/oiseaux", ANIMAL),
-    _noun("book/books", "das Buch/Buches/Bücher", "un livre/livres", TEXT),
-    _noun("letter/letters", "der Brief/Briefes/Briefe", "une lettre/lettres", TEXT),
-    _noun("picture book/picture books", "das Bilderbuch/Bilderbuches/Bilderbücher",
+    _noun("man/men", "der Mann/Mannes/Männer", "un homme", ADULT, owned=False),
+    _noun("woman/women", "die Frau/Frau/Frauen", "une femme", ADULT, owned=False),
+    _noun("child/children", "das Kind/Kindes/Kinder", "un enfant", CHILD),
+    _noun("girl", "das Mädchen/Mädchens/Mädchen", "une fille", CHILD, owned=False),
+    _noun("boy", "der Junge/Jungen/Jungen", "un garçon", CHILD, owned=False, weak=True),
+    _noun("teacher", "der Lehrer/Lehrers/Lehrer", "un professeur", ADULT),
+    _noun("king", "der König/Königs/Könige", "un roi", ADULT, owned=False),
+    _noun("queen", "die Königin/Königin/Königinnen", "une reine", ADULT, owned=False),
+    _noun("dog", "der Hund/Hundes/Hunde", "un chien", ANIMAL),
+    _noun("cat", "die Katze/Katze/Katzen", "un chat", ANIMAL),
+    _noun("horse", "das Pferd/Pferdes/Pferde", "un cheval/chevaux", ANIMAL),
+    _noun("bird", "der Vogel/Vogels/Vögel", "un oiseau/oiseaux", ANIMAL),
+    _noun("book", "das Buch/Buches/Bücher", "un livre", TEXT),
+    _noun("letter", "der Brief/Briefes/Briefe", "une lettre", TEXT),
+    _noun("picture book", "das Bilderbuch/Bilderbuches/Bilderbücher",
           "un livre d'images/livres d'images", TEXT),
-    _noun("picture/pictures", "das Bild/Bildes/Bilder", "une image/images", SMALL),
-    _noun("hat/hats", "der Hut/Hutes/Hüte", "un chapeau/chapeaux", SMALL),
-    _noun("car key/car keys", "der Autoschlüssel/Autoschlüssels/Autoschlüssel",
+    _noun("picture", "das Bild/Bildes/Bilder", "une image", SMALL),
+    _noun("hat", "der Hut/Hutes/Hüte", "un chapeau/chapeaux", SMALL),
+    _noun("car key", "der Autoschlüssel/Autoschlüssels/Autoschlüssel",
           "une clé de voiture/clés de voiture", SMALL),
-    _noun("car/cars", "das Auto/Autos/Autos", "une voiture/voitures", LARGE),
-    _noun("kitchen table/kitchen tables",
-          "der Küchentisch/Küchentisches/Küchentische",
+    _noun("car", "das Auto/Autos/Autos", "une voiture", LARGE),
+    _noun("kitchen table", "der Küchentisch/Küchentisches/Küchentische",
           "une table de cuisine/tables de cuisine", LARGE),
-    _noun("apple/apples", "der Apfel/Apfels/Äpfel", "une pomme/pommes", FOOD),
-    _noun("apple cake/apple cakes", "der Apfelkuchen/Apfelkuchens/Apfelkuchen",
+    _noun("apple", "der Apfel/Apfels/Äpfel", "une pomme", FOOD),
+    _noun("apple cake", "der Apfelkuchen/Apfelkuchens/Apfelkuchen",
           "un gâteau aux pommes/gâteaux aux pommes", FOOD),
     _noun("potato/potatoes", "die Kartoffel/Kartoffel/Kartoffeln",
           "une pomme de terre/pommes de terre", FOOD),
-    _noun("garden/gardens", "der Garten/Gartens/Gärten", "un jardin/jardins", PLACE),
-    _noun("house/houses", "das Haus/Hauses/Häuser", "une maison/maisons", PLACE),
-    _noun("school/schools", "die Schule/Schule/Schulen", "une école/écoles", PLACE),
-    _noun("train station/train stations", "der Bahnhof/Bahnhofs/Bahnhöfe",
-          "une gare/gares", PLACE, owned=False),
+    _noun("garden", "der Garten/Gartens/Gärten", "un jardin", PLACE),
+    _noun("house", "das Haus/Hauses/Häuser", "une maison", PLACE),
+    _noun("school", "die Schule/Schule/Schulen", "une école", PLACE),
+    _noun("train station", "der Bahnhof/Bahnhofs/Bahnhöfe", "une gare", PLACE,
+          owned=False),
 )
 
 ADJECTIVES = (
@@ -240,52 +231,43 @@ ADJECTIVES = (
 VERBS = (
     _verb("sleep/sleeps/slept", "schlafe/schläft/schlafen/geschlafen",
           "dors/dort/dorment/dormi/dormir/dormir", ANIMATE, place=True),
-    _verb("arrive/arrives/arrived", "komme/kommt/kommen/angekommen",
-          "arrive/arrive/arrivent/arrivé/arriver/arriver", ANIMATE,
+    _verb("arrive", "komme/kommt/kommen/angekommen", "arriver", ANIMATE,
           german_particle="an", german_sein=True, french_etre=True),
     _verb("see/sees/saw", "sehe/sieht/sehen/gesehen",
           "vois/voit/voient/vu/voir/verr", ANIMATE, EVERYTHING, place=True),
-    _verb("look/looks/looked", "sehe/sieht/sehen/angesehen",
-          "regarde/regarde/regardent/regardé/regarder/regarder", ANIMATE,
-          EVERYTHING, english_preposition="at", german_particle="an"),
-    _verb("look/looks/looked", "suche/sucht/suchen/gesucht",
-          "cherche/cherche/cherchent/cherché/chercher/chercher", ANIMATE,
-          EVERYTHING, place=True, english_preposition="for"),
+    _verb("look", "sehe/sieht/sehen/angesehen", "regarder", ANIMATE, EVERYTHING,
+          english_preposition="at", german_particle="an"),
+    _verb("look", "suche/sucht/suchen/gesucht", "chercher", ANIMATE, EVERYTHING,
+          place=True, english_preposition="for"),
     _verb("buy/buys/bought", "kaufe/kauft/kaufen/gekauft",
           "achète/achète/achètent/acheté/acheter/achèter", PERSON,
           ANIMAL | GOODS | PLACE),
-    _verb("eat/eats/ate", "esse/isst/essen/gegessen",
-          "mange/mange/mangent/mangé/manger/manger", PERSON, FOOD, place=True),
+    _verb("eat/eats/ate", "esse/isst/essen/gegessen", "manger", PERSON, FOOD,
+          place=True),
     _verb("write/writes/wrote", "schreibe/schreibt/schreiben/geschrieben",
           "écris/écrit/écrivent/écrit/écrire/écrir", PERSON, TEXT, place=True),
-    _verb("open/opens/opened", "mache/macht/machen/aufgemacht",
+    _verb("open", "mache/macht/machen/aufgemacht",
           "ouvre/ouvre/ouvrent/ouvert/ouvrir/ouvrir", PERSON, TEXT, place=True,
           german_particle="auf"),
-    _verb("pick/picks/picked", "hebe/hebt/heben/aufgehoben",
-          "ramasse/ramasse/ramassent/ramassé/ramasser/ramasser", PERSON, PORTABLE,
+    _verb("pick", "hebe/hebt/heben/aufgehoben", "ramasser", PERSON, PORTABLE,
           place=True, english_particle="up", german_particle="auf"),
-    _verb("call/calls/called", "rufe/ruft/rufen/angerufen",
+    _verb("call", "rufe/ruft/rufen/angerufen",
           "appelle/appelle/appellent/appelé/appeler/appeller", PERSON, PERSON,
           german_particle="an"),
-    _verb("help/helps/helped", "helfe/hilft/helfen/geholfen",
-          "aide/aide/aident/aidé/aider/aider", ANIMATE, PERSON, place=True,
+    _verb("help", "helfe/hilft/helfen/geholfen", "aider", ANIMATE, PERSON, place=True,
           german_case="dative"),
-    _verb("listen/listens/listened", "höre/hört/hören/zugehört",
-          "écoute/écoute/écoutent/écouté/écouter/écouter", ANIMATE, PERSON,
+    _verb("listen", "höre/hört/hören/zugehört", "écouter", ANIMATE, PERSON,
           english_preposition="to", german_particle="zu", german_case="dative"),
-    _verb("wait/waits/waited", "warte/wartet/warten/gewartet",
+    _verb("wait", "warte/wartet/warten/gewartet",
           "attends/attend/attendent/attendu/attendre/attendr", ANIMATE, ANIMATE,
           place=True, english_preposition="for", german_preposition="auf"),
-    _verb("play/plays/played", "spiele/spielt/spielen/gespielt",
-          "joue/joue/jouent/joué/jouer/jouer", ANIMATE, ANIMATE, place=True,
-          english_preposition="with", german_preposition="mit", german_case="dative",
-          french_preposition="avec"),
-    _verb("talk/talks/talked", "spreche/spricht/sprechen/gesprochen",
-          "parle/parle/parlent/parlé/parler/parler", PERSON, PERSON, place=True,
-          english_preposition="to", german_preposition="mit", german_case="dative",
-          french_preposition="à"),
-    _verb("give/gives/gave", "gebe/gibt/geben/gegeben",
-          "donne/donne/donnent/donné/donner/donner", PERSON, GOODS,
+    _verb("play", "spiele/spielt/spielen/gespielt", "jouer", ANIMATE, ANIMATE,
+          place=True, english_preposition="with", german_preposition="mit",
+          german_case="dative", french_preposition="avec"),
+    _verb("talk", "spreche/spricht/sprechen/gesprochen", "parler", PERSON, PERSON,
+          place=True, english_preposition="to", german_preposition="mit",
+          german_case="dative", french_preposition="à"),
+    _verb("give/gives/gave", "gebe/gibt/geben/gegeben", "donner", PERSON, GOODS,
           recipient=PERSON),
 )
 
@@ -318,14 +300,18 @@ THEY = Pronoun(("they", "them"), ("sie", "sie", "ihnen"), ("ils", "les", "leur",
                plural=True)
 PRONOUNS = (ME, HE, SHE, THEY)
 
-IN = Preposition("in", "in", "dans")
-BEHIND = Preposition("behind", "hinter", "derrière")
-IN_FRONT_OF = Preposition("in front of", "vor", "devant")
-NEXT_TO = Preposition("next to", "neben", "à côté de")
+IN = Uninflected("in", "in", "dans")
+BEHIND = Uninflected("behind", "hinter", "derrière")
+IN_FRONT_OF = Uninflected("in front of", "vor", "devant")
+NEXT_TO = Uninflected("next to", "neben", "à côté de")
 PREPOSITIONS = (IN, BEHIND, IN_FRONT_OF, NEXT_TO)
 
-TODAY = Adverb("today", "heute", "aujourd'hui")
-NOW = Adverb("now", "jetzt", "maintenant")
-TOMORROW = Adverb("tomorrow", "morgen", "demain")
-YESTERDAY = Adverb("yesterday", "gestern", "hier")
+TODAY = Uninflected("today", "heute", "aujourd'hui")
+NOW = Uninflected("now", "jetzt", "maintenant")
+TOMORROW = Uninflected("tomorrow", "morgen", "demain")
+YESTERDAY = Uninflected("yesterday", "gestern", "hier")
+
+THAT = Uninflected("that", "dass", "que")
+BECAUSE = Uninflected("because", "weil", "parce que")
+IF = Uninflected("if", "wenn", "si")
 # fmt: on

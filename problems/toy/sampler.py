@@ -7,7 +7,6 @@ pronoun for things that are "it" in English and he or she in the other languages
 """
 
 import dataclasses
-import functools
 import random
 from collections.abc import Iterator, Sequence
 from typing import TypeGuard
@@ -15,27 +14,16 @@ from typing import TypeGuard
 from . import lexicon as words
 from .grammar import (
     Clause,
-    Condition,
     Coordination,
     NounPhrase,
     Place,
-    Question,
-    Reason,
-    Report,
     Sentence,
-    Statement,
     Subject,
+    Subordinate,
     Tense,
     Trace,
 )
-from .lexicon import (
-    Adjective,
-    Determiner,
-    Kind,
-    Noun,
-    Pronoun,
-    Verb,
-)
+from .lexicon import Adjective, Determiner, Kind, Noun, Pronoun, Verb
 
 _WHEN = (
     (words.TODAY, (Tense.PRESENT, Tense.CAN)),
@@ -75,44 +63,50 @@ class Sampler:
         if draw < 0.47:
             return self._statement_with_relative()
         if draw < 0.60:
-            return Question(self._clause(negatable=False))
+            return Sentence(self._clause(negatable=False), is_question=True)
         if draw < 0.74:
             subject = self._subject(words.PERSON)
-            return Report(subject, self._rng.choice(words.REPORTS), self._clause())
+            says = Clause(subject, self._rng.choice(words.REPORTS))
+            return Sentence(says, None, Subordinate(words.THAT, self._clause()))
         if draw < 0.87:
-            return Reason(self._clause(), self._clause())
-        return Condition(
-            self._clause((Tense.PRESENT,)),
-            self._clause((Tense.PRESENT, Tense.FUTURE, Tense.CAN)),
-        )
+            main = self._clause()
+            return Sentence(main, None, Subordinate(words.BECAUSE, self._clause()))
+        condition = Subordinate(words.IF, self._clause((Tense.PRESENT,)))
+        main = self._clause((Tense.PRESENT, Tense.FUTURE, Tense.CAN))
+        return Sentence(main, None, condition)
 
-    def _statement(self) -> Statement:
+    def _statement(self) -> Sentence:
         """Draws a clause; half of them have an adverb of time."""
         if self._maybe(0.5):
-            return Statement(self._clause())
+            return Sentence(self._clause())
         adverb, tenses = self._rng.choice(_WHEN)
-        return Statement(self._clause(tenses), adverb)
+        return Sentence(self._clause(tenses), adverb)
 
-    def _statement_with_relative(self) -> Statement:
+    def _statement_with_relative(self) -> Sentence:
         """Draws a clause, with a relative clause if subject or object allows one."""
         clause = self._clause()
         if _may_have_relative(clause.subject):
             subject = self._with_relative(clause.subject, clause.verb)
-            return Statement(dataclasses.replace(clause, subject=subject))
+            return Sentence(dataclasses.replace(clause, subject=subject))
         ends_with_object = not (clause.recipient or clause.place or clause.negated)
         if _may_have_relative(clause.object) and ends_with_object:
             object_ = self._with_relative(clause.object, clause.verb)
-            return Statement(dataclasses.replace(clause, object=object_))
-        return Statement(clause)
+            return Sentence(dataclasses.replace(clause, object=object_))
+        return Sentence(clause)
 
     def _with_relative(self, phrase: NounPhrase, main: Verb) -> NounPhrase:
         """Returns the phrase with a relative clause, with another verb."""
         trace = Trace(phrase.noun, phrase.plural)
         tense = self._rng.choice((Tense.PRESENT, Tense.PAST))
-        by_subject, by_object = (
-            [verb for verb in verbs(phrase.noun.kind) if verb is not main]
-            for verbs in (_verbs_of_subject, _verbs_of_object)
-        )
+        kind, others = phrase.noun.kind, [v for v in words.VERBS if v is not main]
+        by_subject = [verb for verb in others if verb.subject & kind]
+        by_object = [  # "whom ... invites", but not "whom ... waits for"
+            verb
+            for verb in others
+            if verb.object & kind
+            and not (verb.recipient or verb.english_particle)
+            and not verb.english_preposition
+        ]
         if by_subject and self._maybe(0.5):
             relative = self._action(trace, self._rng.choice(by_subject), tense)
         else:
@@ -153,27 +147,23 @@ class Sampler:
         """Draws a clause with the verb's objects, and sometimes a place."""
         object_ = recipient = place = None
         if verb.recipient:
-            recipient = self._recipient(verb, negated)
+            recipient = self._object(verb.recipient, negated)
         if verb.object:
-            object_ = self._object(verb, negated)
+            is_direct = verb.german_case == "accusative" and not verb.german_preposition
+            object_ = self._object(verb.object, negated, is_direct)
         if verb.place and not (negated and object_) and self._maybe(0.3):
             place = self._place()
         return Clause(subject, verb, tense, negated, object_, recipient, None, place)
 
-    def _recipient(self, verb: Verb, negated: bool) -> NounPhrase | Pronoun:
-        """Draws an indirect object."""
-        if self._maybe(_PRONOUN):
+    def _object(
+        self, kind: Kind, negated: bool, takes_negation: bool = False
+    ) -> NounPhrase | Pronoun:
+        """Draws an object, perhaps one that takes the negation: kein Hund."""
+        if kind & words.PERSON and self._maybe(_PRONOUN):
             return self._rng.choice(_OBJECT_PRONOUNS)
-        return self._noun_phrase(verb.recipient, definite=negated)
-
-    def _object(self, verb: Verb, negated: bool) -> NounPhrase | Pronoun:
-        """Draws the object; a negated clause may have an indefinite one: kein Hund."""
-        if verb.object & words.PERSON and self._maybe(_PRONOUN):
-            return self._rng.choice(_OBJECT_PRONOUNS)
-        is_direct = verb.german_case == "accusative" and not verb.german_preposition
-        if negated and is_direct and self._maybe(0.5):
-            return self._noun_phrase(verb.object, determiners=(words.A, words.BARE))
-        return self._noun_phrase(verb.object, definite=negated)
+        if negated and takes_negation and self._maybe(0.5):
+            return self._noun_phrase(kind, determiners=(words.A, words.BARE))
+        return self._noun_phrase(kind, definite=negated)
 
     def _place(self) -> Place:
         """Draws a place, in the singular."""
@@ -254,36 +244,15 @@ def _may_have_relative(phrase: Subject | None) -> TypeGuard[NounPhrase]:
     return isinstance(phrase, NounPhrase) and phrase.determiner in (words.THE, words.A)
 
 
-@functools.cache
 def _nouns(kind: Kind) -> tuple[Noun, ...]:
     """Returns the nouns of these kinds."""
     return tuple(noun for noun in words.NOUNS if noun.kind & kind)
 
 
-@functools.cache
 def _adjectives(kind: Kind, before: bool | None = None) -> tuple[Adjective, ...]:
     """Returns the adjectives for a kind, or those on one side of a French noun."""
     return tuple(
         adjective
         for adjective in words.ADJECTIVES
         if adjective.kind & kind and before in (None, adjective.before)
-    )
-
-
-@functools.cache
-def _verbs_of_subject(kind: Kind) -> tuple[Verb, ...]:
-    """Returns the verbs whose subject can be such a noun."""
-    return tuple(verb for verb in words.VERBS if verb.subject & kind)
-
-
-@functools.cache
-def _verbs_of_object(kind: Kind) -> tuple[Verb, ...]:
-    """Returns the verbs whose object can be such a noun, "whom ... invites"."""
-    return tuple(
-        verb
-        for verb in words.VERBS
-        if verb.object & kind
-        and not verb.recipient
-        and not verb.english_particle
-        and not verb.english_preposition
     )

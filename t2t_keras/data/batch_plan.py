@@ -6,6 +6,7 @@ from tensor2tensor's buckets (`BucketPlan`).
 
 import bisect
 import functools
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -87,17 +88,8 @@ class BatchPlan:
             )
         self._starts = self._cut(batch_tokens)
         order = self._order(np.random.default_rng((seed, 0)))
-        ends = [*self._starts[1:], len(order)]
-        self.shapes = np.array(
-            [
-                (
-                    end - start,
-                    source_length[order[start:end]].max(),
-                    target_length[order[start:end]].max(),
-                )
-                for start, end in zip(self._starts, ends, strict=True)
-            ]
-        )
+        rows = np.diff([*self._starts, len(order)])
+        self.shapes = self._shapes(rows, order, self._starts)
         padded = (self.shapes[:, :1] * self.shapes[:, 1:]).sum()
         self.padding_share = float(
             1 - (source_length.sum() + target_length.sum()) / padded
@@ -119,6 +111,14 @@ class BatchPlan:
         """Returns (rows, source length, target length) of the largest batch."""
         shapes = map(tuple, self.shapes.tolist())
         return max(shapes, key=lambda s: (s[0] * (s[1] + s[2]), s[1] + s[2]))
+
+    def _shapes(
+        self, rows: np.ndarray, order: np.ndarray, starts: Sequence[int] | np.ndarray
+    ) -> np.ndarray:
+        """Returns rows, longest source and target of each part of `order`: [N, 3]."""
+        sides = (self._source_length, self._target_length)
+        longest = (np.maximum.reduceat(side[order], starts) for side in sides)
+        return np.stack([rows, *longest], axis=1)
 
     def _plan(self, epoch: int) -> list[np.ndarray]:
         """Returns the records of each batch of an epoch."""
@@ -167,16 +167,13 @@ class BucketPlan(BatchPlan):
         self._bucket = np.searchsorted(bounds, self._longer, side="right")
         order = np.argsort(self._bucket, kind="stable")
         sizes = np.bincount(self._bucket, minlength=len(rows))
-        starts: list[int] = []
-        shapes = []
-        for size, step, end in zip(sizes, rows, np.cumsum(sizes), strict=True):
-            if size:
-                members = order[end - size : end]
-                starts += range(end - size, end, step)
-                sides = (self._source_length, self._target_length)
-                shapes.append((min(size, step), *(s[members].max() for s in sides)))
-        self._bounds = np.array(shapes)
-        return starts
+        firsts = np.cumsum(sizes) - sizes
+        used = np.flatnonzero(sizes)
+        self._bounds = self._shapes(np.minimum(sizes, rows)[used], order, firsts[used])
+        parts = zip(firsts.tolist(), sizes.tolist(), rows, strict=True)
+        return [
+            i for first, size, step in parts for i in range(first, first + size, step)
+        ]
 
     def _order(self, rng: np.random.Generator) -> np.ndarray:
         shuffled = rng.permutation(len(self._longer))

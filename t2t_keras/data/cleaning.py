@@ -59,7 +59,7 @@ def reason_by_text(pair: Pair, cleaning: Cleaning) -> str | None:
 
 
 def reason_by_length(
-    source: Sequence[int], target: Sequence[int], max_length: int, cleaning: Cleaning
+    source: Sequence[int], target: Sequence[int], max_length: float, cleaning: Cleaning
 ) -> str | None:
     """Returns why a pair is dropped for its number of tokens, or None if it is kept.
 

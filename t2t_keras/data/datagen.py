@@ -241,9 +241,8 @@ class Work:
     def is_made(self) -> bool:
         """Whether all files are made, so that at most they have to be published."""
         present = Manifest.load(Manifest.path(self.data_dir, self.problem.data_name))
-        if present is not None and present.has(self.recipe.sources):
-            return True  # another task has published them
-        return self.manifest.exists()
+        is_published = present is not None and present.has(self.recipe.sources)
+        return is_published or self.manifest.exists()
 
 
 class Share:

@@ -11,8 +11,10 @@ A worker does not import TensorFlow: it starts at once and takes 50 MB, not 600.
 
 import contextlib
 import dataclasses
+import functools
 import hashlib
 import itertools
+import math
 import multiprocessing
 import os
 import signal
@@ -50,7 +52,7 @@ class Rule:
         num_shards: number of shards over which the examples are spread.
         seed: seed of the global order; None keeps the order of the source.
         max_length: pairs with more tokens on a side (EOS included) are dropped, and
-            so are pairs with an empty side; None keeps every pair.
+            so are pairs with an empty side; infinity keeps every pair.
         cleaning: further rules to drop pairs, which apply if max_length is given.
         bpe_dropout: see `SentencePieceTokenizer.samples`; needs a seed.
         copies: number of examples that are made of each pair.
@@ -58,7 +60,7 @@ class Rule:
 
     num_shards: int
     seed: int | None = None
-    max_length: int | None = None
+    max_length: float = math.inf
     cleaning: Cleaning = Cleaning()  # noqa: RUF009, it is frozen
     bpe_dropout: float = 0.0
     copies: int = 1
@@ -103,18 +105,15 @@ class Encoder:
         """Encodes the pairs number `first`, `first` + 1, ... of a split."""
         result = Encoded(len(pairs))
         kept = list(enumerate(pairs, start=first))
-        if rule.max_length is not None:
+        if rule.max_length < math.inf:
             reasons = [reason_by_text(pair, rule.cleaning) for pair in pairs]
             result.dropped.update(filter(None, reasons * rule.copies))
             kept = list(itertools.compress(kept, [r is None for r in reasons]))
         sides = (self._ids(side, kept, rule) for side in (0, 1))
         for (number, pair), *ids in zip(kept, *sides, strict=True):
             for copy, (source, target) in enumerate(zip(*ids, strict=True)):
-                if rule.max_length is not None and (
-                    reason := reason_by_length(
-                        source, target, rule.max_length, rule.cleaning
-                    )
-                ):
+                limits = rule.max_length, rule.cleaning
+                if reason := reason_by_length(source, target, *limits):
                     result.dropped[reason] += 1
                     continue
                 key = number * rule.copies + copy
@@ -157,7 +156,7 @@ class Encoder:
         for i, (number, pair) in enumerate(numbered):
             # A text that is too long without dropout is dropped in any case, and its
             # words may be of any length.
-            if rule.max_length is None or len(copies[i][0]) <= rule.max_length:
+            if len(copies[i][0]) <= rule.max_length:
                 # The seed belongs to the text, so the tokens depend neither on the
                 # worker nor on the other pairs of the chunk.
                 seed = order_key(rule.seed, 2 * number + side)
@@ -178,7 +177,7 @@ def order_key(seed: int, number: int) -> int:
 
 Encode = Callable[[Iterable[Pair], Rule, int], Iterator[Encoded]]
 
-_encoder: Encoder  # the encoder of a worker process
+_encoder = functools.cache(Encoder)  # the encoder of a worker process
 
 
 @contextlib.contextmanager
@@ -202,13 +201,13 @@ def encoders(vocabularies: tuple[Path, Path], workers: int) -> Iterator[Encode]:
     def encode(pairs: Iterable[Pair], rule: Rule, first: int) -> Iterator[Encoded]:
         waiting: deque[Future[Encoded]] = deque()
         for number, chunk in _chunks(pairs, first):
-            waiting.append(pool.submit(_encode_in_worker, number, chunk, rule))
+            waiting.append(pool.submit(_encode, vocabularies, number, chunk, rule))
             if len(waiting) > 2 * workers:
                 yield waiting.popleft().result()
         while waiting:
             yield waiting.popleft().result()
 
-    with worker_pool(workers, _start_encoder, *vocabularies) as pool:
+    with worker_pool(workers) as pool:
         yield encode
 
 
@@ -220,13 +219,10 @@ def _chunks(pairs: Iterable[Pair], first: int) -> Iterator[tuple[int, list[Pair]
         first += len(chunk)
 
 
-def _start_encoder(*vocabularies: Path) -> None:
-    global _encoder
-    _encoder = Encoder(*vocabularies)
-
-
-def _encode_in_worker(first: int, pairs: list[Pair], rule: Rule) -> Encoded:
-    return _encoder(first, pairs, rule)
+def _encode(
+    vocabularies: tuple[Path, Path], first: int, pairs: list[Pair], rule: Rule
+) -> Encoded:
+    return _encoder(*vocabularies)(first, pairs, rule)
 
 
 def num_cores() -> int:
@@ -237,15 +233,11 @@ def num_cores() -> int:
 
 
 @contextlib.contextmanager
-def worker_pool(
-    workers: int, start: Callable[..., None] | None = None, *arguments: object
-) -> Iterator[ProcessPoolExecutor]:
+def worker_pool(workers: int) -> Iterator[ProcessPoolExecutor]:
     """Yields a pool of processes, which end with this one, even if it is killed.
 
     Args:
         workers: number of processes; they start when the first call is submitted.
-        start: function that each process calls at its start.
-        *arguments: arguments of `start`.
 
     Raises:
         UserError: a process died.
@@ -254,7 +246,6 @@ def worker_pool(
         workers,
         mp_context=multiprocessing.get_context("spawn"),
         initializer=_start_worker,
-        initargs=(start, arguments),
     )
     try:
         yield pool
@@ -268,14 +259,10 @@ def worker_pool(
         pool.shutdown(cancel_futures=True)
 
 
-def _start_worker(
-    start: Callable[..., None] | None, arguments: tuple[object, ...]
-) -> None:
+def _start_worker() -> None:
     """Prepares a worker process."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C
     threading.Thread(target=_die_with_parent, daemon=True).start()
-    if start is not None:
-        start(*arguments)
 
 
 def _die_with_parent() -> None:
@@ -289,7 +276,7 @@ def _die_with_parent() -> None:
 # Spill files.
 
 
-class Spills:
+class Spills(contextlib.ExitStack):
     """Spill files that are open for appending, one for each shard.
 
     Args:
@@ -304,8 +291,10 @@ class Spills:
     def __init__(
         self, paths: Sequence[Path], sizes: Sequence[int] | None = None
     ) -> None:
+        super().__init__()
         mode = "wb" if sizes is None else "r+b"
-        self._files = [path.open(mode, buffering=_BUFFER) for path in paths]
+        opened = (path.open(mode, buffering=_BUFFER) for path in paths)
+        self._files = [self.enter_context(file) for file in opened]
         for file, size in zip(self._files, sizes or [], strict=sizes is not None):
             if file.seek(0, os.SEEK_END) < size:
                 raise UserError(
@@ -314,13 +303,6 @@ class Spills:
                 )
             file.truncate(size)
             file.seek(size)
-
-    def __enter__(self) -> "Spills":
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        for file in self._files:
-            file.close()
 
     def append(self, contents: Mapping[int, bytes | bytearray]) -> None:
         """Appends to some of the files, which are numbered from 0."""

@@ -34,13 +34,13 @@ def atomic(path: Path) -> Iterator[Path]:
 
 
 @contextlib.contextmanager
-def open_lines(path: str | Path) -> Iterator[TextIO]:
+def open_lines(path: str | Path, errors: str = "strict") -> Iterator[TextIO]:
     r"""Opens a file for writing lines, in UTF-8 and with `\n` only, atomically."""
     path = Path(path)
     is_special = path.exists() and not path.is_file()  # a pipe or a device
     with (
         contextlib.nullcontext(path) if is_special else atomic(path) as target,
-        open(target, "w", encoding="utf-8", newline="\n") as file,
+        open(target, "w", encoding="utf-8", errors=errors, newline="\n") as file,
     ):
         yield file
 
@@ -90,6 +90,13 @@ def write_array(path: Path, array: np.ndarray) -> None:
 
 
 def sha256(path: Path) -> str:
-    """Returns the SHA-256 of a file's bytes, as `sha256sum` prints it."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    """Returns the SHA-256 of a file's bytes, as `sha256sum` prints it.
+
+    Raises:
+        UserError: the file cannot be read.
+    """
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror}") from None

@@ -55,31 +55,23 @@ class Recipe:
         """Returns the recipe of a problem, with its sources, and a seed."""
         assert problem.vocab_size is not None  # datagen has chosen one
         vocabularies = {data_dir / name for name in vocab_files(problem).values()}
+        same = ["tokenizer", "vocab_size", "shared_vocab", "max_length"]
+        same += ["bpe_dropout", "copies"]
+        cleaning = dataclasses.asdict(problem.cleaning)
         return cls(
             problem=problem.data_name,
             seed=seed,
-            tokenizer=problem.tokenizer,
-            vocab_size=problem.vocab_size,
-            shared_vocab=problem.shared_vocab,
             symbols=tuple(problem.symbols),
-            max_length=problem.max_length,
             sources={
-                split: checksum(problem.sources[split])
-                for split in SPLITS
-                if split in problem.sources
+                s: checksum(problem.sources[s]) for s in SPLITS if s in problem.sources
             },
             given_vocabularies={
                 path.name: sha256(path)
                 for path in sorted(vocabularies)
                 if path.exists()
             },
-            cleaning={
-                rule: value
-                for rule, value in dataclasses.asdict(problem.cleaning).items()
-                if value
-            },
-            bpe_dropout=problem.bpe_dropout,
-            copies=problem.copies,
+            cleaning={rule: value for rule, value in cleaning.items() if value},
+            **{name: getattr(problem, name) for name in same},
         )
 
     @classmethod
@@ -120,9 +112,8 @@ class Recipe:
     def differences(self, other: "Recipe") -> list[str]:
         """Returns what is different in the other recipe, a phrase for each field."""
         phrases = []
-        asked = other.values()
         for name, here in self.values().items():
-            there = asked[name]
+            there = getattr(other, name)
             if isinstance(here, dict):
                 phrases += [
                     f"{name} '{key}' " + _change(here.get(key), there.get(key))

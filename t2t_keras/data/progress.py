@@ -11,12 +11,9 @@ from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
     Progress,
-    ProgressColumn,
-    Task,
     TextColumn,
     TimeRemainingColumn,
 )
-from rich.text import Text
 
 _SECONDS_BETWEEN_LINES = 10.0
 
@@ -44,78 +41,42 @@ def progress(
     Yields:
         A function to call with the number of units done since the last call.
     """
-    start, count = time.monotonic(), 0
+    start = last = time.monotonic()
+    count = 0
 
     def rate() -> str:
         seconds = time.monotonic() - start
-        return _rate(count / seconds, unit) if seconds else "at once"
+        if not seconds:
+            return "at once"
+        digits = 0 if count / seconds >= 10 else 2
+        return f"{count / seconds:,.{digits}f} {unit}/s"
+
+    def advance(units: int) -> None:
+        nonlocal count, last
+        count += units
+        bar.update(row, completed=done + count, rate=rate())
+        is_due = time.monotonic() - last > _SECONDS_BETWEEN_LINES
+        if bar.disable and is_due and done + count != total:
+            last = time.monotonic()
+            of = f" of {total:,}" if total else ""
+            say(f"{task}: {done + count:,}{of} {unit} ({rate()})")
 
     console = Console(stderr=True)
-    show: Callable[[], None]
-    with contextlib.ExitStack() as stack:
-        if console.is_terminal:
-            bar = stack.enter_context(_bar(unit, console))
-            row = bar.add_task(task, total=total, completed=done)
-            show = lambda: bar.update(row, completed=done + count)  # noqa: E731
-        else:
-            show = _lines(task, unit, total, lambda: (done + count, rate()))
-
-        def advance(units: int) -> None:
-            nonlocal count
-            count += units
-            show()
-
-        yield advance
-    seconds = time.monotonic() - start
-    say(f"{task}: {done + count:,} {unit} in {seconds:,.1f} s ({rate()})")
-
-
-def _rate(per_second: float, unit: str) -> str:
-    """Returns the number of units in a second as text."""
-    digits = 0 if per_second >= 10 else 2
-    return f"{per_second:,.{digits}f} {unit}/s"
-
-
-class _RateColumn(ProgressColumn):
-    """The current number of units in a second."""
-
-    def __init__(self, unit: str) -> None:
-        super().__init__()
-        self._unit = unit
-
-    def render(self, task: Task) -> Text:
-        return Text(_rate(task.speed, self._unit) if task.speed else "")
-
-
-def _bar(unit: str, console: Console) -> Progress:
-    """Returns a bar, which disappears when its task is done."""
-    return Progress(
+    bar = Progress(
         TextColumn("{task.description}"),
         BarColumn(),
         MofNCompleteColumn(),
-        TextColumn(unit),
-        _RateColumn(unit),
+        TextColumn(f"{unit} {{task.fields[rate]}}"),
         TimeRemainingColumn(),
         console=console,
         transient=True,
+        disable=not console.is_terminal,
     )
-
-
-def _lines(
-    task: str, unit: str, total: int | None, state: Callable[[], tuple[int, str]]
-) -> Callable[[], None]:
-    """Returns a function that prints the state, but at most every 10 seconds."""
-    last = time.monotonic()
-
-    def show() -> None:
-        nonlocal last
-        count, rate = state()
-        if time.monotonic() - last > _SECONDS_BETWEEN_LINES and count != total:
-            last = time.monotonic()
-            of = f" of {total:,}" if total else ""
-            say(f"{task}: {count:,}{of} {unit} ({rate})")
-
-    return show
+    row = bar.add_task(task, total=total, completed=done, rate="")
+    with bar:
+        yield advance
+    seconds = time.monotonic() - start
+    say(f"{task}: {done + count:,} {unit} in {seconds:,.1f} s ({rate()})")
 
 
 @contextlib.contextmanager

@@ -29,7 +29,7 @@ from typing import Any, BinaryIO, Self
 import google_crc32c
 import numpy as np
 
-from t2t_keras.data.files import atomic
+from t2t_keras.data.files import atomic, open_lines
 from t2t_keras.data.progress import say
 from t2t_keras.errors import UserError
 from t2t_keras.problem import Pair
@@ -411,13 +411,8 @@ def write_texts(paths: Sequence[Path], pairs: Iterable[Pair]) -> None:
     """
     # A user's source may yield lone surrogates.
     with contextlib.ExitStack() as stack:
-        incomplete = [stack.enter_context(atomic(path)) for path in paths]
-        files = [
-            stack.enter_context(
-                path.open("w", encoding="utf-8", errors="surrogatepass", newline="\n")
-            )
-            for path in incomplete
-        ]
+        opened = (open_lines(path, errors="surrogatepass") for path in paths)
+        files = [stack.enter_context(file) for file in opened]
         for pair in pairs:
             for file, text in zip(files, pair, strict=True):
                 file.write(text.replace("\n", " ") + "\n")

@@ -37,9 +37,8 @@ def read_lines(path: str | Path) -> Iterator[str]:
     Raises:
         UserError: the file cannot be read, or a line is not UTF-8.
     """
-    path = Path(path)
     try:
-        with _open(path) as file:
+        with open_binary(path) as file:
             for number, line in enumerate(file, start=1):
                 try:
                     text = line.decode("utf-8")
@@ -58,11 +57,11 @@ def read_lines(path: str | Path) -> Iterator[str]:
         raise UserError(f"cannot read {path}: {error.strerror}") from None
 
 
-def _open(path: Path) -> BinaryIO:
-    """Opens a plain or compressed file for reading bytes."""
-    if path.suffix == ".gz":
+def open_binary(path: str | Path) -> BinaryIO:
+    """Opens a file, plain or gzipped, for reading bytes."""
+    if Path(path).suffix.lower() == ".gz":
         return io.BufferedReader(gzip.open(path, "rb"), buffer_size=1 << 20)
-    return path.open("rb", buffering=1 << 20)
+    return open(path, "rb", buffering=1 << 20)
 
 
 def checksum(source: Source) -> str:
@@ -103,27 +102,20 @@ class ParallelFiles:
         pairs = itertools.zip_longest(sources, targets)
         for number, (source, target) in enumerate(pairs):
             if source is None or target is None:
-                longer = number + 1 + sum(1 for _ in pairs)
-                raise self._unequal(source is None, number, longer)
+                shorter, longer = self.source_path, self.target_path
+                if target is None:
+                    shorter, longer = longer, shorter
+                more = number + 1 + sum(1 for _ in pairs)
+                raise UserError(
+                    f"{shorter} has only {number:,} lines and {longer} has {more:,}: "
+                    "line by line, one must be the translation of the other"
+                )
             yield source, target
 
     def checksum(self) -> str:
         """Returns the SHA-256 of the two files."""
         paths = Path(self.source_path), Path(self.target_path)
-        try:
-            return "files " + " ".join(sha256(path) for path in paths)
-        except OSError as error:
-            raise UserError(f"cannot read {error.filename}: {error.strerror}") from None
-
-    def _unequal(self, source_ends: bool, fewer: int, more: int) -> UserError:
-        """Returns the error for two files with different numbers of lines."""
-        shorter, longer = self.source_path, self.target_path
-        if not source_ends:
-            shorter, longer = longer, shorter
-        return UserError(
-            f"{shorter} has only {fewer:,} lines and {longer} has {more:,}: line by "
-            "line, one must be the translation of the other"
-        )
+        return "files " + " ".join(map(sha256, paths))
 
 
 @dataclasses.dataclass(frozen=True)

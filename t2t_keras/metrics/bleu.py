@@ -51,7 +51,8 @@ class Bleu(Metrics):
         self, sources: Sequence[str], outputs: Sequence[str], references: Sequence[str]
     ) -> dict[str, float]:
         """Returns "bleu": sacreBLEU's corpus score with `bleu_tokens`."""
-        return {"bleu": corpus_bleu(outputs, references, self.bleu_tokens)}
+        metric = sacrebleu(self.bleu_tokens)
+        return {"bleu": metric.corpus_score(list(outputs), [list(references)]).score}
 
     def report(
         self, sources: Sequence[str], outputs: Sequence[str], references: Sequence[str]
@@ -77,13 +78,6 @@ def sacrebleu(tokens: BleuTokens) -> "BLEU":
 
     # `force`: no warning that the text looks tokenized.
     return BLEU(tokenize=tokens, force=tokens == "none")
-
-
-def corpus_bleu(
-    hypotheses: Sequence[str], references: Sequence[str], tokens: BleuTokens = "13a"
-) -> float:
-    """Returns sacreBLEU's corpus score, in percent."""
-    return sacrebleu(tokens).corpus_score(list(hypotheses), [list(references)]).score
 
 
 def bleu_scores(

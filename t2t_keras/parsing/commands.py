@@ -1,15 +1,16 @@
 """Command line for parsing: flags of `t2t datagen`, and the verb `f1`."""
 
 import argparse
+import dataclasses
 from typing import TYPE_CHECKING, Any, get_args
 
 from t2t_keras.cli.verb import Verb, positive
 from t2t_keras.errors import UserError
 from t2t_keras.parsing.task import Trees
-from t2t_keras.problem import Problem, Split
+from t2t_keras.problem import Problem, Source, Split
 
 if TYPE_CHECKING:
-    from t2t_keras.parsing.treebank import SilverMix, TreebankSource
+    from t2t_keras.parsing.treebank import TreebankSource
 
 # The standard division of the Wall Street Journal.
 _SECTIONS: dict[Split, str] = {"train": "02-21", "dev": "22", "test": "23"}
@@ -94,50 +95,51 @@ def with_sources(problem: Problem, args: argparse.Namespace) -> Problem:
             )
     from t2t_keras.parsing.treebank import SilverMix
 
-    sources = _sources(problem.name, problem.text_form, args)
-    if not sources and given:
+    gold = _gold(problem.text_form, args)
+    if not gold and given:
         raise UserError(
             f"--{given[0]} needs --treebank, or --train_trees, --dev_trees ..., "
             "beside it"
         )
-    if train := sources.get("train"):
+    sources: dict[Split, Source] = {**problem.sources, **gold}
+    if train := gold.get("train"):
+        ratio = _silver_per_gold(problem.name, problem.text_form, args)
         symbols = train.symbols(problem.symbols)
         problem = problem.with_symbols(symbols)
-        if isinstance(train, SilverMix):
-            sources["train"] = train.over(symbols)
-    return problem.replace(sources={**problem.sources, **sources})
+        if ratio:
+            paths, known = args.silver_trees, frozenset(symbols)
+            silver = dataclasses.replace(train, paths=paths, sections="", known=known)
+            sources["train"] = SilverMix(train, silver, ratio)
+    return problem.replace(sources=sources)
 
 
-def _sources(
-    name: str, trees: Trees, args: argparse.Namespace
-) -> "dict[Split, TreebankSource | SilverMix]":
-    """Returns the source of each split that the flags name."""
-    from t2t_keras.parsing.treebank import SilverMix, TreebankSource
-
-    def treebank(paths: list[str], split: Split, sections: str = "") -> TreebankSource:
-        return TreebankSource(
-            paths,
-            sections=sections,
-            pos_tags=trees.pos_tags,
-            collapse_unary=args.collapse_unary and split == "train",
-            skip_bad=args.skip_bad_trees,
-        )
+def _gold(trees: Trees, args: argparse.Namespace) -> "dict[Split, TreebankSource]":
+    """Returns the treebank of each split that the flags name."""
+    from t2t_keras.parsing.treebank import TreebankSource
 
     gold: dict[Split, TreebankSource] = {}
     for split in get_args(Split):
         paths = getattr(args, f"{split}_trees")
         sections = getattr(args, f"{split}_sections") or ""
+        if args.treebank and not paths:
+            paths, sections = [args.treebank], sections or _SECTIONS[split]
         if paths:
-            gold[split] = treebank(paths, split, sections)
-        elif args.treebank:
-            sections = sections or _SECTIONS[split]
-            gold[split] = treebank([args.treebank], split, sections)
+            gold[split] = TreebankSource(
+                paths,
+                sections=sections,
+                pos_tags=trees.pos_tags,
+                collapse_unary=args.collapse_unary and split == "train",
+                skip_bad=args.skip_bad_trees,
+            )
         elif sections:
             raise UserError(
                 f"--{split}_sections needs --treebank or --{split}_trees beside it"
             )
-    if "train" not in gold:
-        return {**gold}
+    return gold
+
+
+def _silver_per_gold(name: str, trees: Trees, args: argparse.Namespace) -> int:
+    """Returns the number of silver trees for each gold tree; 0: there are none."""
     ratio = args.silver_per_gold or trees.silver_per_gold
     if args.silver_trees and not ratio:
         raise UserError(
@@ -150,10 +152,7 @@ def _sources(
             if trees.silver_per_gold
             else "--silver_per_gold needs --silver_trees beside it"
         )
-    if args.silver_trees:
-        silver = treebank(args.silver_trees, "train")
-        return {**gold, "train": SilverMix(gold["train"], silver, ratio)}
-    return {**gold}
+    return ratio
 
 
 def _f1_flags(parser: argparse.ArgumentParser) -> None:
@@ -188,10 +187,5 @@ def _show_f1(result: dict[str, Any]) -> str:
 
 
 VERBS = {
-    "f1": Verb(
-        "score bracketed trees as EVALB does",
-        _f1_flags,
-        _f1,
-        _show_f1,
-    ),
+    "f1": Verb("score bracketed trees as EVALB does", _f1_flags, _f1, _show_f1),
 }

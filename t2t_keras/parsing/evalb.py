@@ -7,23 +7,29 @@ the scores, and the report.
 """
 
 import dataclasses
-import io
 import logging
 import re
-import zlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from t2t_keras.data.sources import read_lines
 from t2t_keras.errors import UserError
 from t2t_keras.parsing.tree import OUTER, OUTER_LABELS
-from t2t_keras.parsing.treebank import is_treebank, open_binary, read_trees
+from t2t_keras.parsing.treebank import is_treebank, read_trees
 
 _log = logging.getLogger(__name__)
 
-_INTEGERS = ("DEBUG", "MAX_ERROR", "CUTOFF_LEN", "LABELED")
-_LABELS = ("DELETE_LABEL", "DELETE_LABEL_FOR_LENGTH", "QUOTE_LABEL")
-_PAIRS = ("EQ_LABEL", "EQ_WORD")
+# The fields of `EvalbParameters` by their names in a .prm file, "" for what has no
+# effect. A line has a number, a label, or a pair of labels or words.
+_NUMBERS = {"LABELED": "labeled", "CUTOFF_LEN": "cutoff_length"}
+_NUMBERS |= {"DEBUG": "", "MAX_ERROR": ""}
+_LABELS = {
+    "DELETE_LABEL": "delete_labels",
+    "DELETE_LABEL_FOR_LENGTH": "delete_labels_for_length",
+    "QUOTE_LABEL": "quote_labels",
+}
+_PAIRS = {"EQ_LABEL": "equal_labels", "EQ_WORD": "equal_words"}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -59,10 +65,6 @@ class EvalbParameters:
         """Returns whether two words are equal or declared equal."""
         return one == other or _in(self.equal_words, one, other)
 
-    def deletes_bracket(self, label: str) -> bool:
-        """Returns whether brackets with this label do not count."""
-        return any(self.labels_match(label, deleted) for deleted in self.delete_labels)
-
 
 # COLLINS.prm, the convention of the Penn Treebank's published results.
 COLLINS = EvalbParameters(
@@ -82,52 +84,34 @@ def read_parameters(path: str | Path) -> EvalbParameters:
     Raises:
         UserError: the file cannot be read, or a parameter has no value.
     """
-    path = Path(path)
-    try:
-        lines = path.read_text(encoding="utf-8").split("\n")
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"{path}: cannot be read as a .prm file ({error})") from None
-    values: dict[str, list[str]] = {
-        name: [] for name in (*_INTEGERS, *_LABELS, *_PAIRS)
-    }
-    for number, line in enumerate(lines, 1):
+    values: dict[str, Any] = {}
+    for number, line in enumerate(read_lines(path), 1):
         line = line.rstrip()
         if line.startswith("#") or len(line) < 3:  # EVALB's own rule
             continue
         # A line that begins with a space has no name.
         name, _, value = re.sub(r"\s+", " ", line, count=1).partition(" ")
-        if name not in values:
+        field = (_NUMBERS | _LABELS | _PAIRS).get(name)
+        if field is None:
             _log.warning("%s:%d: EVALB has no parameter '%s'", path, number, name)
-            continue
-        if not value:
+        elif not value:
             raise UserError(f"{path}:{number}: {name} needs a value")
-        if name in _INTEGERS:
+        elif name in _NUMBERS:
             digits = re.match(r"[+-]?\d+", value)
             if digits is None:
                 raise UserError(
                     f"{path}:{number}: {name} needs a number, not '{value}'"
                 )
-            value = digits[0]
-        if name in _PAIRS and len(value.split()) != 2:
-            _log.warning(
-                "%s:%d: %s needs two values, not '%s'", path, number, name, value
-            )
-            continue
-        values[name].append(value)
-    return EvalbParameters(
-        labeled=int((values["LABELED"] or ["1"])[-1]) != 0,
-        cutoff_length=int((values["CUTOFF_LEN"] or ["40"])[-1]),
-        delete_labels=tuple(values["DELETE_LABEL"]),
-        delete_labels_for_length=tuple(values["DELETE_LABEL_FOR_LENGTH"]),
-        quote_labels=tuple(values["QUOTE_LABEL"]),
-        equal_labels=_pairs(values["EQ_LABEL"]),
-        equal_words=_pairs(values["EQ_WORD"]),
-    )
-
-
-def _pairs(values: list[str]) -> tuple[tuple[str, str], ...]:
-    """Splits values of two words each."""
-    return tuple((one, other) for one, other in map(str.split, values))
+            values[field] = int(digits[0])
+        elif name in _LABELS:
+            values[field] = (*values.get(field, ()), value)
+        elif len(pair := tuple(value.split())) == 2:
+            values[field] = (*values.get(field, ()), pair)
+        else:
+            warning = "%s:%d: %s needs two values, not '%s'"
+            _log.warning(warning, path, number, name, value)
+    values.pop("", None)
+    return EvalbParameters(**values)
 
 
 def _in(pairs: tuple[tuple[str, str], ...], one: str, other: str) -> bool:
@@ -278,7 +262,11 @@ def evaluate_trees(
             f"there are {len(gold)} gold trees and {len(test)} test trees; line n of "
             "one must belong to line n of the other"
         )
-    return _report(_read(gold, parameters), _read(test, parameters), parameters)
+    scores = (
+        _score(_Sentence(one, parameters), _Sentence(other, parameters), parameters)
+        for one, other in zip(gold, test, strict=True)
+    )
+    return F1Report(tuple(scores), parameters.cutoff_length)
 
 
 def evaluate_files(
@@ -299,7 +287,9 @@ def evaluate_files(
     paths = gold, test
     treebanks = [is_treebank(path) for path in paths]
     theirs, ours = (
-        [tree.format() for tree in read_trees(path)] if prepared else _lines(path)
+        [tree.format() for tree in read_trees(path)]
+        if prepared
+        else list(read_lines(path))
         for path, prepared in zip(paths, treebanks, strict=True)
     )
     if any(treebanks):
@@ -312,39 +302,15 @@ def evaluate_files(
             f"{gold} has {len(theirs)} {kinds[0]} and {test} has {len(ours)} "
             f"{kinds[1]}; number n of one must belong to number n of the other"
         )
-    sides = _read(theirs, parameters), _read(ours, parameters)
-    for path, sentences in zip((gold, test), sides, strict=True):
-        bad = [n for n, s in enumerate(sentences, 1) if not s.readable]
-        if bad:
+    for path, lines in zip(paths, (theirs, ours), strict=True):
+        readable = [_Sentence(line, parameters).readable for line in lines]
+        if not all(readable):
             _log.warning(
                 "%s: %d of %d lines are not trees, the first of them line %d; EVALB "
                 "counts them as errors, or skips them if they have no words",
-                *(path, len(bad), len(sentences), bad[0]),
+                *(path, readable.count(False), len(lines), readable.index(False) + 1),
             )
-    return _report(*sides, parameters)
-
-
-def _read(lines: Sequence[str], parameters: EvalbParameters) -> list["_Sentence"]:
-    """Reads every line as EVALB does."""
-    return [_Sentence(line, parameters) for line in lines]
-
-
-def _report(
-    gold: list["_Sentence"], test: list["_Sentence"], parameters: EvalbParameters
-) -> F1Report:
-    """Scores all sentences."""
-    scores = (_score(g, t, parameters) for g, t in zip(gold, test, strict=True))
-    return F1Report(tuple(scores), parameters.cutoff_length)
-
-
-def _lines(path: str | Path) -> list[str]:
-    """Returns the lines of a file, plain or gzipped."""
-    try:
-        with open_binary(path) as file:
-            lines = io.TextIOWrapper(file, encoding="utf-8-sig", newline="\n")
-            return [line.removesuffix("\n") for line in lines]
-    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
-        raise UserError(f"{path}: cannot be read as trees ({error})") from None
+    return evaluate_trees(theirs, ours, parameters)
 
 
 @dataclasses.dataclass(slots=True)
@@ -380,7 +346,14 @@ class _Sentence:
         stack: list[int] = []
         for item in _ITEM.finditer(text):
             if item["word"] is not None:
-                self._add_leaf(item["tag"], item["word"], tuple(stack), parameters)
+                tag, word = item["tag"], item["word"]
+                self.length += tag not in parameters.delete_labels_for_length
+                if tag in parameters.quote_labels and word in _QUOTES:
+                    place = len(self.words), len(self.brackets), tuple(stack)
+                    self.quotes.append(_Quote(tag, word, *place))
+                if tag not in parameters.delete_labels:
+                    self.tags.append(tag)
+                    self.words.append(word)
             elif item["label"] is not None:
                 stack.append(len(self.brackets))
                 self.brackets.append(_Bracket(item["label"], len(self.words)))
@@ -389,19 +362,6 @@ class _Sentence:
             else:
                 self.readable = False
         self.readable &= not stack
-
-    def _add_leaf(
-        self, tag: str, word: str, stack: tuple[int, ...], parameters: EvalbParameters
-    ) -> None:
-        """Counts a leaf, and keeps it unless its tag is deleted."""
-        if tag not in parameters.delete_labels_for_length:
-            self.length += 1
-        if tag in parameters.quote_labels and word in _QUOTES:
-            place = len(self.words), len(self.brackets), stack
-            self.quotes.append(_Quote(tag, word, *place))
-        if tag not in parameters.delete_labels:
-            self.tags.append(tag)
-            self.words.append(word)
 
     def put_back(self, number: int) -> None:
         """Puts back a quotation mark that was left out."""
@@ -423,7 +383,8 @@ class _Sentence:
             for b in self.brackets
             if b.start != b.end
         )
-        return [b for b in cut if not parameters.deletes_bracket(b.label)]
+        deleted, match = parameters.delete_labels, parameters.labels_match
+        return [b for b in cut if not any(match(b.label, d) for d in deleted)]
 
 
 def _score(
@@ -436,23 +397,23 @@ def _score(
     same_words = len(gold.words) == len(test.words) and all(
         map(parameters.words_match, gold.words, test.words)
     )
-    if not test.words or not same_words:
-        return SentenceScore(
-            length=gold.length,
-            status=ERROR if test.words else SKIP,
-            gold=len(gold_brackets),
-            test=len(test_brackets),
-        )
+    counts: dict[str, int] = {}
+    compared = bool(test.words) and same_words
+    if compared:
+        counts = {
+            "matched": _matched(gold_brackets, test_brackets, parameters),
+            "crossing": _crossing(gold_brackets, test_brackets),
+            "words": len(gold.words),
+            "tags": sum(map(parameters.labels_match, gold.tags, test.tags)),
+        }
+    is_valid = compared and gold.readable and test.readable
     return SentenceScore(
-        compared=True,
         length=gold.length,
-        status=VALID if gold.readable and test.readable else ERROR,
+        status=VALID if is_valid else ERROR if test.words else SKIP,
         gold=len(gold_brackets),
         test=len(test_brackets),
-        matched=_matched(gold_brackets, test_brackets, parameters),
-        crossing=_crossing(gold_brackets, test_brackets),
-        words=len(gold.words),
-        tags=sum(map(parameters.labels_match, gold.tags, test.tags)),
+        compared=compared,
+        **counts,
     )
 
 
@@ -570,11 +531,10 @@ def _f1(summary: dict[str, Any]) -> str:
 def _totals(result: dict[str, Any]) -> str:
     """Returns the line under the table, for the valid sentences only."""
     valid = [s for s in result["per_sentence"] if s["status"] == VALID]
-    names = ("gold", "test", "matched", "cross")
-    gold, test, matched, cross = (
-        sum(s[f"{name}_brackets"] for s in valid) for name in names
+    kinds = ("matched_brackets", "gold_brackets", "test_brackets", "cross_brackets")
+    matched, gold, test, cross, words, tags = (
+        sum(s[name] for s in valid) for name in (*kinds, "words", "correct_tags")
     )
-    words, tags = (sum(s[name] for s in valid) for name in ("words", "correct_tags"))
     every = result["all"]
     brackets = (
         f"                {every['recall']:6.2f} {every['precision']:6.2f} "

@@ -198,7 +198,10 @@ class Brackets:
             words: the words of the source; at least one.
             symbols: the model's output.
         """
-        opens = self._openers_among(symbols)
+        known, present = {*self.openers, *self.leaves}, set(symbols)
+        new = {s for s in present - known if f"/{s}" in present - known}
+        opens = {*self.openers, *(s for s in new if not set(s) & set("()/"))}
+        closes = {f"/{symbol}" for symbol in opens}
         leaves = self.leaves
         leaf_of = [
             tag if not leaves or tag in leaves else leaves[0]
@@ -219,14 +222,13 @@ class Brackets:
             if symbol in opens:
                 unclosed.append(len(result))
                 result.append(symbol)
-            elif _closes_one_of(opens, symbol):
+            elif symbol in closes:
                 if symbol[1:] in (result[place] for place in unclosed):
                     while result[unclosed[-1]] != symbol[1:]:
                         close()
                     close()
             elif count < len(words) and (symbol in leaves or symbol[0] != "/"):
-                known = symbol in leaves
-                result.append(symbol if known else leaf_of[count])
+                result.append(symbol if symbol in leaves else leaf_of[count])
                 count += 1
         missing = leaf_of[count:]
         while len(unclosed) > 1:
@@ -235,19 +237,7 @@ class Brackets:
             result += missing
             close()
         else:
-            inside = bool(result) and _closes_one_of(opens, result[-1])
+            inside = bool(result) and result[-1] in closes
             end = len(result) - inside
             result[end:end] = missing
         return result
-
-    def _openers_among(self, symbols: Sequence[str]) -> set[str]:
-        """Returns the labels of constituents: the problem's, and unknown ones."""
-        known = {*self.openers, *self.leaves}
-        present = set(symbols)
-        new = {s for s in present - known if f"/{s}" in present - known}
-        return {*self.openers, *(s for s in new if not set(s) & set("()/"))}
-
-
-def _closes_one_of(openers: set[str], symbol: str) -> bool:
-    """Returns whether a symbol closes one of these."""
-    return symbol.startswith("/") and symbol[1:] in openers

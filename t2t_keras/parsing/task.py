@@ -1,7 +1,6 @@
 """Text form, constraint and metrics of parsing problems."""
 
 import dataclasses
-import functools
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -64,12 +63,8 @@ class Trees(TextForm):
         if not words:
             return "", False
         symbols = target.split()
-        repaired = self._brackets.repair(words, symbols)
+        repaired = Brackets.of(self.symbols).repair(words, symbols)
         return restore_text(source, " ".join(repaired)), repaired != symbols
-
-    @functools.cached_property
-    def _brackets(self) -> Brackets:
-        return Brackets.of(self.symbols)
 
     def source_texts(self, texts: "tf.Tensor", raw: bool) -> "tf.Tensor":
         """Does what `source_text` does for texts [B], in the graph."""

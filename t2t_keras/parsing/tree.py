@@ -58,17 +58,9 @@ class Tree:
                 stack.append((node, False))
                 stack.extend((child, True) for child in reversed(node.children))
 
-    def leaves(self) -> Iterator["Tree"]:
-        """Yields the leaves from left to right."""
-        return (node for node, _ in self.walk() if node.word is not None)
-
     def words(self) -> list[str]:
         """Returns the words from left to right."""
-        return [leaf.word for leaf in self.leaves() if leaf.word is not None]
-
-    def tags(self) -> list[str]:
-        """Returns the words' tags from left to right."""
-        return [leaf.label for leaf in self.leaves()]
+        return [node.word for node, _ in self.walk() if node.word is not None]
 
     def format(self) -> str:
         """Returns the tree in one line: `(TOP (S (NP (NN dogs)) (VP (VBP run))))`.
@@ -79,14 +71,12 @@ class Tree:
         for node, entering in self.walk():
             if not entering:
                 parts.append(")")
-                continue
-            separator = "" if not parts else " "
-            if node.word is None:
-                parts.append(f"{separator}({node.label}")
+            elif node.word is None:
+                parts.append(f" ({node.label}")
             else:
                 word = node.word.replace("(", "-LRB-").replace(")", "-RRB-")
-                parts.append(f"{separator}({node.label} {word})")
-        return "".join(parts)
+                parts.append(f" ({node.label} {word})")
+        return "".join(parts).removeprefix(" ")
 
 
 def parse_tree(text: str, place: str = "tree") -> Tree:
@@ -131,24 +121,20 @@ def parse_trees(
         complete: list[tuple[int, Tree | BadTree]] = []  # trees that end in this line
         stray: str | None = None
         for tag, word, bracket, token in _ITEM.findall(text):
-            if tag:
-                node = Tree(tag, word=word)
-                if stack:
-                    stack[-1].children.append(node)
-                else:
-                    complete.append((line, node))
-            elif bracket == "(":
+            if bracket == "(":
                 stack.append(_Open(line))
-            elif not stack:
+            elif not (tag or stack):
                 stray = stray or bracket or token
             elif token:
                 if stack[-1].children:
                     error = error or stack[-1].beside(token, f"{place}:{line}")
                 stack[-1].tokens.append(token)
-            else:
-                first, closed = stack[0].line, stack.pop()
-                node = closed.node()
-                error = error or closed.mistake(node, not stack, place)
+            else:  # a leaf, or the end of a bracket
+                first, node = line, Tree(tag, word=word)
+                if bracket:
+                    closed = stack.pop()
+                    first, node = closed.line, closed.node()
+                    error = error or closed.mistake(node, not stack, place)
                 if stack:
                     stack[-1].children.append(node)
                 else:
@@ -159,11 +145,9 @@ def parse_trees(
             complete[-1:] = [(line, BadTree(message, "unbalanced_brackets"))]
         yield from complete
     if stack:
-        missing = f"{len(stack)} bracket" + ("s" if len(stack) > 1 else "")
-        message = (
-            f"{place}:{stack[0].line}: the tree that begins here is not closed; "
-            f"{missing} missing"
-        )
+        missing = "1 bracket" if len(stack) == 1 else f"{len(stack)} brackets"
+        where = f"{place}:{stack[0].line}"
+        message = f"{where}: the tree that begins here is not closed; {missing} missing"
         yield stack[0].line, BadTree(message, "unbalanced_brackets")
 
 
@@ -237,7 +221,7 @@ class _Open:
             message = f"{place}: the leaf ({leaf}) has a space in its word"
             return BadTree(message, "space_in_word")
         if outermost:
-            if any(True for _ in node.leaves()):
+            if node.words():
                 return None
             return BadTree(f"{place}: the tree has no words", "no_words")
         if self.children and not self.tokens:

@@ -1,19 +1,17 @@
 """Treebanks: finds their files, reads their trees, yields training examples."""
 
 import dataclasses
-import gzip
 import hashlib
-import io
 import itertools
 import re
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import BinaryIO, Self
 
 from t2t_keras.data.files import sha256
 from t2t_keras.data.progress import say
+from t2t_keras.data.sources import open_binary
 from t2t_keras.errors import UserError
 from t2t_keras.parsing.linearise import linearise
 from t2t_keras.parsing.tree import OUTER_LABELS, BadTree, Tree, parse_trees, prepare
@@ -29,7 +27,6 @@ def read_trees(
     path: str | Path,
     *,
     sections: str = "",
-    raw: bool = False,
     collapse_unary: bool = False,
     fault: Callable[[Tree], BadTree | None] | None = None,
     on_bad: Callable[[BadTree], None] | None = None,
@@ -45,7 +42,6 @@ def read_trees(
     Args:
         path: a file, plain or gzipped, or a directory, searched recursively.
         sections: see `tree_files`.
-        raw: whether to return trees as they are in the file, without `prepare`.
         collapse_unary: see `prepare`.
         fault: returns the error in a prepared tree, if there is one; the place is added
             to its message.
@@ -62,8 +58,7 @@ def read_trees(
                 try:
                     if isinstance(tree, BadTree):
                         raise tree
-                    if not raw:
-                        tree = prepare(tree, f"{file}:{line}", collapse_unary)
+                    tree = prepare(tree, f"{file}:{line}", collapse_unary)
                     if fault is not None and (error := fault(tree)):
                         raise BadTree(f"{file}:{line}: {error}", error.reason)
                     yield tree
@@ -111,26 +106,20 @@ def tree_files(path: str | Path, sections: str = "") -> list[Path]:
         raise UserError(f"{path}: there is no such file or directory of trees")
     if not sections:
         return files
-    for item, numbers in ranges.items():
-        if not any(_is_within(file, [numbers]) for file in files):
+    numbers = {f: int(m[1]) for f in files if (m := _WSJ_FILE.fullmatch(f.name))}
+    for item, some in ranges.items():
+        if not any(number in some for number in numbers.values()):
             raise UserError(
                 f"{path}: no file wsj_SSNN.mrg is in the sections {item}; give others "
                 "(--train_sections, --dev_sections, --test_sections)"
             )
-    return [file for file in files if _is_within(file, ranges.values())]
+    return [f for f, n in numbers.items() if any(n in some for some in ranges.values())]
 
 
 def is_treebank(path: str | Path) -> bool:
     """Returns whether a path is a directory, or a file named `.mrg` or `.mrg.gz`."""
     path = Path(path)
     return path.is_dir() or path.name.lower().endswith((".mrg", ".mrg.gz"))
-
-
-def open_binary(path: str | Path) -> BinaryIO:
-    """Returns the function that opens a file, plain or gzipped."""
-    if Path(path).suffix.lower() == ".gz":
-        return io.BufferedReader(gzip.open(path, "rb"))
-    return open(path, "rb")
 
 
 def _ranges(sections: str) -> dict[str, range]:
@@ -149,12 +138,6 @@ def _ranges(sections: str) -> dict[str, range]:
             raise UserError(f"sections: the range '{item}' ends before it begins")
         ranges[item] = numbers
     return ranges
-
-
-def _is_within(file: Path, ranges: Iterable[range]) -> bool:
-    """Returns whether a file is named wsj_SSNN.mrg and is in one of the ranges."""
-    match = _WSJ_FILE.fullmatch(file.name)
-    return match is not None and any(int(match[1]) in numbers for numbers in ranges)
 
 
 def _chunks(file: Path) -> Iterator[tuple[int, list[str]]]:
@@ -248,10 +231,7 @@ class TreebankSource:
     def checksum(self) -> str:
         """Returns a hash of the files and the options."""
         files = [f for path in self._paths() for f in tree_files(path, self.sections)]
-        try:
-            digests = " ".join(sha256(file) for file in files)
-        except OSError as error:
-            raise UserError(f"cannot read {error.filename}: {error.strerror}") from None
+        digests = " ".join(map(sha256, files))
         options = f"{self.pos_tags} {self.collapse_unary} {self.skip_bad}"
         return f"trees {hashlib.sha256(f'{digests} {options}'.encode()).hexdigest()}"
 
@@ -307,15 +287,6 @@ class SilverMix:
     def dropped(self) -> Counter[str]:
         """The number of trees skipped in the last pass, by reason."""
         return self.gold.dropped + self.silver.dropped
-
-    def symbols(self, known: Iterable[str] = ()) -> tuple[str, ...]:
-        """Returns the known symbols, then all others in the gold trees."""
-        return self.gold.symbols(known)
-
-    def over(self, symbols: Iterable[str]) -> Self:
-        """Returns the mix without the silver trees that have other symbols."""
-        silver = dataclasses.replace(self.silver, known=frozenset(symbols))
-        return dataclasses.replace(self, silver=silver)
 
     def checksum(self) -> str:
         """Returns a hash of both treebanks and the ratio."""

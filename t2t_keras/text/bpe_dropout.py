@@ -6,7 +6,6 @@ files that datagen writes must depend on the seed alone.
 
 import random
 import re
-from collections.abc import Sequence
 
 import sentencepiece
 
@@ -37,8 +36,10 @@ class BpeDropout:
             if not (model.is_control(i) or model.is_unknown(i))
         }
         self._ranks = {p: i for i, p in enumerate(pieces[byte_ids[-1] + 1 :])}
-        self._symbols = {p for p in pieces[: byte_ids[0]] if p in self._ids}
-        self._symbol_lengths = sorted(set(map(len, self._symbols)), reverse=True)
+        symbols = sorted(
+            self._ids.keys() & pieces[: byte_ids[0]], key=len, reverse=True
+        )
+        self._symbol = re.compile("|".join(map(re.escape, symbols)))  # the longest wins
 
     def encode(self, text: str, dropout: float, generator: random.Random) -> list[int]:
         """Returns the ids of a text, without EOS.
@@ -51,22 +52,15 @@ class BpeDropout:
         """
         ids: list[int] = []
         for word in _WORDS.findall(text):
-            for part in self._parts(word, dropout, generator):
+            match = self._symbol.match(word)  # "" if there are no symbols
+            end = match.end() if match else 0
+            parts = self._merged(list(word[end:]), dropout, generator)
+            for part in filter(None, [word[:end], *parts]):
                 if part in self._ids:
                     ids.append(self._ids[part])
                 else:
                     ids += [self._ids[f"<0x{byte:02X}>"] for byte in part.encode()]
         return ids
-
-    def _parts(
-        self, word: str, dropout: float, generator: random.Random
-    ) -> Sequence[str]:
-        """Returns the pieces of a word; single characters may not be pieces."""
-        for length in self._symbol_lengths:  # the longest symbol wins
-            if word[:length] in self._symbols:
-                rest = list(word[length:])
-                return [word[:length], *self._merged(rest, dropout, generator)]
-        return self._merged(list(word), dropout, generator)
 
     def _merged(
         self, parts: list[str], dropout: float, generator: random.Random

@@ -154,11 +154,19 @@ def train_sentence_piece(
     for symbol in symbols:
         if not symbol or symbol.split() != [symbol]:
             raise UserError(f"the symbol '{symbol}' is not one word without spaces")
-    sentences = _Sentences(texts)
+    failures: list[Exception] = []  # of the texts; the trainer drops an exception
+
+    def sentences() -> Iterator[str]:
+        try:
+            yield from map(_escape, texts)
+        except Exception as error:
+            failures.append(error)
+            raise
+
     model = io.BytesIO()
     try:
         sentencepiece.SentencePieceTrainer.train(
-            sentence_iterator=iter(sentences),
+            sentence_iterator=sentences(),
             model_writer=model,
             model_type="bpe",
             vocab_size=vocab_size,
@@ -183,24 +191,9 @@ def train_sentence_piece(
             minloglevel=2,
         )
     except RuntimeError as error:
-        raise sentences.error or _training_error(str(error), path, vocab_size) from None
+        failures.append(_training_error(str(error), path, vocab_size))
+        raise failures[0] from None
     write_vocabulary(path, model.getvalue())
-
-
-class _Sentences:
-    """Yields texts to the trainer, and keeps an exception, which the trainer drops."""
-
-    def __init__(self, texts: Iterable[str]) -> None:
-        self._texts = texts
-        self.error: Exception | None = None
-
-    def __iter__(self) -> Iterator[str]:
-        try:
-            for text in self._texts:
-                yield _escape(text)
-        except Exception as error:
-            self.error = error
-            raise
 
 
 def _training_error(message: str, path: Path, vocab_size: int) -> Exception:

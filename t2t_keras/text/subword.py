@@ -173,13 +173,10 @@ def split_tokens(text: str) -> list[str]:
 
 def join_tokens(tokens: Sequence[str]) -> str:
     """Joins tokens, with a space between two words; the inverse of `split_tokens`."""
-    text = []
-    after_word = False
-    for token in tokens:
-        is_word = token[0].isalnum()
-        text.append(f" {token}" if after_word and is_word else token)
-        after_word = is_word
-    return "".join(text)
+    return "".join(
+        f" {token}" if before[:1].isalnum() and token[0].isalnum() else token
+        for before, token in itertools.pairwise(["", *tokens])
+    )
 
 
 def escape_token(token: str, alphabet: Iterable[str]) -> str:

@@ -87,8 +87,7 @@ class SubwordGraph(tf.Module):
         codes = tf.strings.unicode_decode(texts, "UTF-8")
         is_word = self._is_word(codes.values)
         # A token begins at the start of a text and where the kind of character changes.
-        changes = tf.concat([[True], is_word[1:] != is_word[:-1]], axis=0)
-        is_start = changes[: tf.size(is_word)] | _is_first(codes)
+        is_start = _changes(is_word) | _is_first(codes)
         starts = tf.where(is_start)[:, 0]
         rows = tf.gather(codes.value_rowids(), starts)
         tokens = tf.RaggedTensor.from_row_starts(codes.values, starts)
@@ -172,16 +171,19 @@ def _before(flags: tf.Tensor) -> tf.Tensor:
     return tf.concat([[False], flags[:-1]], axis=0)[: tf.size(flags)]
 
 
+def _changes(values: tf.Tensor) -> tf.Tensor:
+    """Returns which of the values [N] differ from the one before; the first does."""
+    return tf.concat([[True], values[1:] != values[:-1]], axis=0)[: tf.size(values)]
+
+
 def _is_first(ragged: tf.RaggedTensor) -> tf.Tensor:
     """Returns which of the values [N] are the first in their row."""
-    rows = ragged.value_rowids()
-    return tf.concat([[True], rows[1:] != rows[:-1]], axis=0)[: tf.size(rows)]
+    return _changes(ragged.value_rowids())
 
 
 def _is_last(ragged: tf.RaggedTensor) -> tf.Tensor:
     """Returns which of the values [N] are the last in their row."""
-    rows = ragged.value_rowids()
-    return tf.concat([rows[1:] != rows[:-1], [True]], axis=0)[: tf.size(rows)]
+    return _changes(ragged.value_rowids()[::-1])[::-1]
 
 
 def _unescape(tokens: tf.Tensor) -> tf.Tensor:

@@ -1,7 +1,7 @@
 """Trains tensor2tensor's subword vocabulary."""
 
 import collections
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from t2t_keras.errors import UserError
@@ -23,7 +23,6 @@ def train_subwords(
     texts: Iterable[str],
     path: Path,
     vocab_size: int,
-    max_piece_length: int | None = None,
     symbols: Sequence[str] = (),
 ) -> None:
     """Learns a vocabulary of about `vocab_size` pieces and writes it.
@@ -35,8 +34,6 @@ def train_subwords(
         texts: training lines.
         path: the `.subwords` file to write.
         vocab_size: approximate number of pieces; a small corpus gives fewer.
-        max_piece_length: the most characters in a piece; None: no limit.
-            tensor2tensor's `max_subtoken_length` is one more.
         symbols: words that are always one piece.
 
     Raises:
@@ -48,22 +45,15 @@ def train_subwords(
                 f"the symbol '{symbol}' is not one word without '_' and '\\'"
             )
     unique = dict.fromkeys(symbols)
-    counts = count_tokens(_without(texts, unique))
+    if unique:
+        texts = (" ".join(w for w in t.split(" ") if w not in unique) for t in texts)
+    counts = count_tokens(texts)
     if not counts and not unique:
         raise UserError(f"no text to train the vocabulary {path} on")
-    learner = SubwordLearner(counts, max_piece_length)
-    pieces = learner.learn_size(max(vocab_size - len(unique), 1))
+    pieces = SubwordLearner(counts).learn_size(max(vocab_size - len(unique), 1))
     special = len(_RESERVED)
     pieces[special:special] = map(symbol_piece, unique)
     save_pieces(pieces, path)
-
-
-def _without(texts: Iterable[str], symbols: Container[str]) -> Iterator[str]:
-    """Yields the texts without the symbols."""
-    for text in texts:
-        if symbols:
-            text = " ".join(word for word in text.split(" ") if word not in symbols)
-        yield text
 
 
 def count_tokens(texts: Iterable[str]) -> collections.Counter[str]:
@@ -79,32 +69,27 @@ class SubwordLearner:
 
     Args:
         token_counts: the count of each token.
-        max_piece_length: the most characters in a piece; None: no limit.
     """
 
-    def __init__(
-        self, token_counts: Mapping[str, int], max_piece_length: int | None = None
-    ) -> None:
+    def __init__(self, token_counts: Mapping[str, int]) -> None:
         # Without the newline, because a piece is a line in the file.
         self._alphabet = ESCAPE_CHARACTERS.union(*token_counts, *_RESERVED) - {"\n"}
         self._tokens = [
             (escape_token(token, self._alphabet), count)
             for token, count in token_counts.items()
         ]
-        self._max_piece_length = max_piece_length
 
     def learn_size(self, target_size: int) -> list[str]:
         """Returns about `target_size` pieces, in the order of their ids."""
         low, high = 1, _LARGEST_MINIMUM
-        best: list[str] = []
+        tried: list[list[str]] = []
         while True:
             minimum = (low + high) // 2
             pieces = self.learn(minimum)
-            if not best or _is_closer(pieces, best, target_size):
-                best = pieces
+            tried.append(pieces)
             is_close = abs(len(pieces) - target_size) * 100 < target_size
             if is_close or low >= high or minimum < 2:
-                return best
+                return min(tried, key=lambda pieces: abs(len(pieces) - target_size))
             if len(pieces) > target_size:
                 low = minimum + 1
             else:
@@ -125,13 +110,11 @@ class SubwordLearner:
     def _count_candidates(self, pieces: set[str]) -> dict[str, int]:
         """Counts every substring that begins where a piece begins."""
         longest = max(map(len, pieces))
-        limit = self._max_piece_length
         counts: dict[str, int] = collections.defaultdict(int)
         for token, count in self._tokens:
             start = 0
             for piece in split_pieces(token, pieces, longest):
-                last = len(token) if limit is None else min(len(token), start + limit)
-                for end in range(start + 1, last + 1):
+                for end in range(start + 1, len(token) + 1):
                     counts[token[start:end]] += count
                 start += len(piece)
         return counts
@@ -158,8 +141,3 @@ class SubwordLearner:
                     counts[candidate[:end]] -= count
         accepted += [(counts.get(c, 0), c) for c in self._alphabet]
         return [piece for _, piece in sorted(accepted, reverse=True)]
-
-
-def _is_closer(pieces: list[str], best: list[str], target_size: int) -> bool:
-    """Returns whether `pieces` is closer to the target size than `best`."""
-    return abs(len(pieces) - target_size) < abs(len(best) - target_size)

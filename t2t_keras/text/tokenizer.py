@@ -1,5 +1,6 @@
 """The interface of tokenizers, in Python and in the TensorFlow graph."""
 
+import itertools
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -26,11 +27,9 @@ class GraphTokenizer(Protocol):
 
     def encode(self, texts: "tf.Tensor") -> "tf.RaggedTensor":
         """Turns strings [B] into int32 ids [B, (T)], each row ending in EOS."""
-        ...
 
     def decode(self, ids: "tf.Tensor") -> "tf.Tensor":
         """Turns ids [B, T] into strings [B], as `Tokenizer.decode` does."""
-        ...
 
 
 class Tokenizer(Protocol):
@@ -39,35 +38,28 @@ class Tokenizer(Protocol):
     @property
     def vocab_size(self) -> int:
         """Number of ids, PAD and EOS included."""
-        ...
 
     @property
     def pieces(self) -> list[str]:
         """The strings of the tokens, in the order of their ids."""
-        ...
 
     def encode(self, text: str) -> list[int]:
         """Returns the ids of a text, EOS last."""
-        ...
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         """Encodes every text as `encode` does, but faster."""
-        ...
 
     def decode(self, ids: Sequence[int]) -> str:
         """Returns the text of the ids before the first EOS.
 
         PAD and ids outside the vocabulary are ignored.
         """
-        ...
 
     def graph(self) -> GraphTokenizer:
         """Returns this tokenizer as TensorFlow operations."""
-        ...
 
     def save(self, path: Path) -> None:
         """Writes the vocabulary file, which `load_tokenizer` reads."""
-        ...
 
 
 def read_vocabulary(path: Path) -> bytes:
@@ -94,10 +86,5 @@ def write_vocabulary(path: Path, content: bytes) -> None:
 
 def text_ids(ids: Sequence[int], vocab_size: int) -> list[int]:
     """Returns the ids before the first EOS, without PAD and unknown ids."""
-    kept = []
-    for token in map(int, ids):
-        if token == EOS:
-            break
-        if PAD < token < vocab_size:
-            kept.append(token)
-    return kept
+    before_end = itertools.takewhile(EOS.__ne__, map(int, ids))
+    return [token for token in before_end if PAD < token < vocab_size]

@@ -12,6 +12,7 @@ from t2t_keras.cli.verb import (
     Verb,
     add_hparams,
     add_usr_dir,
+    at_least_two,
     positive,
     positive_number,
 )
@@ -58,7 +59,10 @@ def _describe_flags(parser: argparse.ArgumentParser) -> None:
     )
     others = parser.add_argument_group("the other layers of Table 1")
     others.add_argument(
-        "--kernel", type=_kernel, default=3, help="width of a convolution (default: 3)"
+        "--kernel",
+        type=at_least_two,
+        default=3,
+        help="width of a convolution (default: 3)",
     )
     others.add_argument(
         "--window",
@@ -66,16 +70,6 @@ def _describe_flags(parser: argparse.ArgumentParser) -> None:
         help="window of restricted self-attention (default: the hparam set's "
         "attention_window, or 16)",
     )
-
-
-def _kernel(text: str) -> int:
-    number = int(text)
-    if number < 2:
-        raise argparse.ArgumentTypeError(f"must be at least 2, not {text}")
-    return number
-
-
-_kernel.__name__ = "integer"  # what argparse calls it: "invalid integer value: 'x'"
 
 
 def _describe(args: argparse.Namespace) -> dict[str, Any]:

@@ -98,7 +98,9 @@ def _run(args: argparse.Namespace) -> None:
     level = "3" if os.environ.get("TF_CONFIG") else "2"
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", level)
     backend = os.environ.setdefault("KERAS_BACKEND", "tensorflow")
-    needs_tensorflow = verb.needs_tensorflow(args)
+    needs_tensorflow = verb.uses_tensorflow
+    if callable(needs_tensorflow):
+        needs_tensorflow = needs_tensorflow(args)
     if needs_tensorflow and backend != "tensorflow":
         raise UserError(
             f"KERAS_BACKEND is '{backend}', and this needs TensorFlow: unset it or set "

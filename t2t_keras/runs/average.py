@@ -58,7 +58,7 @@ def average_checkpoints(paths: Sequence[Path], output: Path) -> None:
 
 
 def average_run(
-    output_dir: Path, last: int | None = None, minutes: float | None = None
+    output_dir: str | Path, last: int | None = None, minutes: float | None = None
 ) -> Path:
     """Averages the newest checkpoints of a run.
 
@@ -74,7 +74,7 @@ def average_run(
     Raises:
         UserError: there are fewer checkpoints.
     """
-    directory = CheckpointDirectory(output_dir)
+    directory = CheckpointDirectory(Path(output_dir))
     paths = [directory.path(step) for step in directory.steps()]
     if minutes is not None and paths:
         newest = _written(paths[-1])
@@ -85,7 +85,7 @@ def average_run(
         paths = paths[-last:]
     if not paths:
         raise UserError(f"{output_dir} has no checkpoint")
-    remove_incomplete(output_dir, ["average.ckpt-"])
+    remove_incomplete(directory.directory, ["average.ckpt-"])
     output = directory.path(Checkpoint(paths[-1]).step, "average.ckpt")
     average_checkpoints(paths, output)
     return output

@@ -3,9 +3,10 @@
 import argparse
 from typing import Any
 
-from t2t_keras.cli.checks import require_run, require_writable
+from t2t_keras.cli.checks import require_writable
 from t2t_keras.cli.lines import open_output
 from t2t_keras.cli.verb import Verb, add_run, table
+from t2t_keras.runs import require_run
 
 
 def _attention_flags(parser: argparse.ArgumentParser) -> None:

@@ -3,19 +3,22 @@
 import argparse
 import dataclasses
 from pathlib import Path
+from typing import Any
 
-from t2t_keras.cli.checks import require_run
 from t2t_keras.cli.verb import given_options, not_negative, positive, seed
 from t2t_keras.decoding.options import DecodingOptions
 from t2t_keras.errors import UserError
+from t2t_keras.runs import require_run
 from t2t_keras.serving.export_dir import is_export
 
 
-def decoding_flags(*without: str, sampling: bool = False) -> list[str]:
-    """Returns the options that `add_decoding_flags` declares."""
+def decoding_flags(
+    *without: str, sampling: bool = False
+) -> list[dataclasses.Field[Any]]:
+    """Returns the options for which `add_decoding_flags` declares a flag."""
     of_sampling = {"sampling", *DecodingOptions.names("of_sampling")}
     return [
-        field.name
+        field
         for field in dataclasses.fields(DecodingOptions)
         if field.name not in without and (sampling or field.name not in of_sampling)
     ]
@@ -33,10 +36,7 @@ def add_decoding_flags(
     """
     search = parser.add_argument_group("decoding")
     draws = parser.add_argument_group("sampling, in place of beam search")
-    names = decoding_flags(*without, sampling=sampling)
-    for field in dataclasses.fields(DecodingOptions):
-        if field.name not in names:
-            continue
+    for field in decoding_flags(*without, sampling=sampling):
         about = field.metadata
         is_draw = field.name == "sampling" or about["of_sampling"]
         add = (draws if is_draw else search).add_argument

@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
-from t2t_keras.cli.checks import require_directory, require_run
+from t2t_keras.cli.checks import require_directory
 from t2t_keras.cli.decoding import (
     add_decoding_flags,
     check_decoding,
@@ -26,13 +26,14 @@ from t2t_keras.decoding.options import DecodingOptions
 from t2t_keras.errors import UserError
 from t2t_keras.metrics.bleu import Bleu, BleuTokens, bleu_scores
 from t2t_keras.problem import Problem, Split
+from t2t_keras.runs import require_run
 
 if TYPE_CHECKING:
     from t2t_keras.runs.run_dir import RunDirectory
 
 _OF_A_RUN = (
     *("output_dir", "data_dir", "split", "sentences", "tokenize", "usr_dir"),
-    *decoding_flags("n_best", "raw"),
+    *(option.name for option in decoding_flags("n_best", "raw")),
 )
 # What is evaluated -> its flags, and the error message for any other flag.
 _MODES = {

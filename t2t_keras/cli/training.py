@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from t2t_keras import registry
-from t2t_keras.cli.checks import require_directory, require_run, require_weights
+from t2t_keras.cli.checks import require_directory, require_weights
 from t2t_keras.cli.decoding import add_decoding_flags, check_decoding
 from t2t_keras.cli.verb import (
     Verb,
@@ -27,6 +27,7 @@ from t2t_keras.cli.verb import (
 )
 from t2t_keras.decoding.options import DecodingOptions
 from t2t_keras.errors import UserError
+from t2t_keras.runs import require_run
 from t2t_keras.runs.train_options import TrainOptions
 from t2t_keras.serving.export_dir import require_free
 

@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 from t2t_keras import load
-from t2t_keras.cli.checks import require_readable, require_run, require_writable
+from t2t_keras.cli.checks import require_readable, require_writable
 from t2t_keras.cli.decoding import add_decoding_flags, check_decoder
 from t2t_keras.cli.lines import STDOUT, count_lines, open_output, read_lines
 from t2t_keras.cli.verb import (
@@ -27,6 +27,7 @@ from t2t_keras.cli.verb import (
 from t2t_keras.data.files import write_lines
 from t2t_keras.decoding.options import DecodingOptions
 from t2t_keras.errors import UserError
+from t2t_keras.runs import require_run
 
 _LINES_AT_ONCE = 2000  # read, sorted by length and decoded together
 

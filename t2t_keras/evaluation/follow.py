@@ -19,6 +19,7 @@ from t2t_keras.evaluation.evaluator import Evaluator
 from t2t_keras.hparam import HParams
 from t2t_keras.model.transformer import Transformer
 from t2t_keras.problem import Problem, Split
+from t2t_keras.runs import is_run
 from t2t_keras.runs.reporting import evaluation_line
 from t2t_keras.runs.run_dir import RunDirectory
 
@@ -122,7 +123,7 @@ def await_run(path: str | Path, wait_minutes: float = 0.0) -> RunDirectory:
         UserError: there is none after `wait_minutes`.
     """
     deadline = time.monotonic() + 60 * wait_minutes
-    while not (Path(path) / "config.json").exists() and _pause(deadline):
+    while not is_run(path) and _pause(deadline):
         pass
     return RunDirectory(path)
 

@@ -31,6 +31,7 @@ from t2t_keras.hparam import HParams
 from t2t_keras.lock import lock
 from t2t_keras.model.transformer import Transformer
 from t2t_keras.problem import Problem
+from t2t_keras.runs import is_run, require_run
 from t2t_keras.runs.checkpoint import (
     Checkpoint,
     CheckpointDirectory,
@@ -96,12 +97,8 @@ class RunDirectory:
     def __init__(self, path: str | Path) -> None:
         require_tensorflow()
         self.path = Path(path)
+        require_run(path)
         config = self.path / "config.json"
-        if not config.exists():
-            raise UserError(
-                f"{path} is not a run directory: it has no config.json (the "
-                "--output_dir of `t2t train` is one)"
-            )
         try:
             self.config = RunConfig(**json.loads(config.read_text()))
         except (ValueError, TypeError) as error:
@@ -140,7 +137,7 @@ class RunDirectory:
             UserError: the directory holds such a run; the message lists the
                 differences.
         """
-        if (Path(path) / "config.json").exists():
+        if is_run(path):
             cls(path)._refuse_difference(config, hparams)
 
     @property

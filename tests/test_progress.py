@@ -180,7 +180,6 @@ def test_decoding_and_loss_tell_how_far_they_are(data_dir, tmp_path):
         seen[task, unit, total] = []
         yield seen[task, unit, total].append
 
-    dev.loss(meter)
     dev.metrics(7, meter, extra_length=1, batch_tokens=16)
     count = len(dev._index)
     loss, decoding = (

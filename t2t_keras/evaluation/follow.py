@@ -154,8 +154,7 @@ def follow(
         **options: decoding options; the defaults are the problem's.
 
     Returns:
-        For every checkpoint ever evaluated: "step", "loss", "perplexity", "accuracy",
-        and unless `sentences` is 0 what `Evaluator.metrics` returns.
+        "step" and what `Evaluator.metrics` returns, for each checkpoint ever evaluated.
 
     Raises:
         UserError: there is no checkpoint, or earlier metrics were computed with other
@@ -165,12 +164,11 @@ def follow(
     translator = Translator(problem, model, *run.tokenizers)
     evaluator = Evaluator.open(run, translator, split, data_dir)
     chosen = translator.choose(**options)
-    data_dir = Path(data_dir or run.config.data_dir)
-    names = chosen.names("changes_metrics")
-    settings = {name: getattr(chosen, name) for name in names}
-    manifest = Manifest.open(data_dir, problem.data_name)
+    manifest = Manifest.open(Path(data_dir or run.config.data_dir), problem.data_name)
     data = [digest[:12] for digest in manifest.fingerprints(split)]
-    settings |= {
+    names = chosen.names("changes_metrics")
+    settings = {
+        **{name: getattr(chosen, name) for name in names},
         "data": data[0],
         "sentences": "all" if sentences is None else sentences,
         **problem.metrics.settings(),
@@ -185,9 +183,7 @@ def follow(
                 written = _restore(run, model, step)
                 if written is None:
                     continue
-                metrics = evaluator.loss(progress).to_dict()
-                if sentences != 0:
-                    metrics |= evaluator.metrics(sentences, progress, **options)
+                metrics = evaluator.metrics(sentences, progress, **options)
                 curve.add(step, metrics, written)
                 say(evaluation_line(step, split, metrics))
             if new:

@@ -158,12 +158,8 @@ class Validation:
 
     def _measure(self, progress: Progress) -> dict[str, float]:
         with progress.evaluating():
-            metrics = self._evaluator.loss(progress.task).to_dict()
-            if self._options.eval_sentences:
-                metrics |= self._evaluator.metrics(
-                    self._options.eval_sentences, progress.task
-                )
-        return metrics
+            sentences = self._options.eval_sentences
+            return self._evaluator.metrics(sentences, progress.task)
 
 
 def _read_evaluations(file: Path, last_step: int) -> dict[int, dict[str, float]]:

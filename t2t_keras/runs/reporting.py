@@ -10,6 +10,7 @@ import math
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -65,46 +66,32 @@ class Progress:
                 )
                 self._bar.start()
         self._began = self._counted = self._shown = time.monotonic()
-        self._seconds_elsewhere = 0.0  # since the last step was counted
+        self._elsewhere = _Durations()  # since the last step was counted
         self._is_first = True
         self._new_interval()
 
     def _new_interval(self) -> None:
         self._start = time.monotonic()
-        self._seconds_waiting = self._seconds_paused = 0.0
+        self._waits, self._pauses = _Durations(), _Durations()
         self._results: list[StepResult] = []  # not added up yet
         self._sums = StepResult(*[0.0] * len(StepResult._fields))
         self._steps_counted = 0
 
-    @contextlib.contextmanager
-    def waiting(self) -> Iterator[None]:
+    def waiting(self) -> AbstractContextManager[None]:
         """Measures the time that training waits for data."""
-        start = time.monotonic()
-        yield
-        self._seconds_waiting += time.monotonic() - start
+        return _measured(self._waits)
 
-    @contextlib.contextmanager
-    def paused(self) -> Iterator[None]:
+    def paused(self) -> AbstractContextManager[None]:
         """Excludes the time of something other than training from the speed."""
-        start = time.monotonic()
-        yield
-        self._seconds_paused += time.monotonic() - start
-        self._seconds_elsewhere += time.monotonic() - start
+        return _measured(self._pauses, self._elsewhere)
 
-    @contextlib.contextmanager
-    def saving(self) -> Iterator[None]:
+    def saving(self) -> AbstractContextManager[None]:
         """Measures the time to write a checkpoint, which counts as training."""
-        start = time.monotonic()
-        yield
-        self._time_left.saves.add(time.monotonic() - start)
-        self._seconds_elsewhere += time.monotonic() - start
+        return _measured(self._time_left.saves, self._elsewhere)
 
-    @contextlib.contextmanager
-    def evaluating(self) -> Iterator[None]:
+    def evaluating(self) -> AbstractContextManager[None]:
         """Measures the time of an evaluation, inside `paused`."""
-        start = time.monotonic()
-        yield
-        self._time_left.evaluations.add(time.monotonic() - start)
+        return _measured(self._time_left.evaluations)
 
     @contextlib.contextmanager
     def task(self, task: str, unit: str, total: int) -> Iterator[Callable[[int], None]]:
@@ -139,16 +126,16 @@ class Progress:
         self._results.append(result)
         self._steps_counted += 1
         now = time.monotonic()
-        self._time_left.add_step(now - self._counted - self._seconds_elsewhere)
-        self._counted, self._seconds_elsewhere = now, 0.0
+        self._time_left.add_step(now - self._counted - self._elsewhere.total)
+        self._counted, self._elsewhere = now, _Durations()
         if self._is_silent:
             return
         if self._is_first:
             self._is_first = False
             after = duration(now - self._began)
-            self._say_step(step, self._losses(), f"first step after {after}")
+            self._say_step(step, f"first step after {after}")
         elif not self._bar and now - self._shown > _SECONDS_BETWEEN_LINES:
-            self._say_step(step, self._losses(), self._speed(), self._eta(step))
+            self._say_step(step, self._speed(), self._eta(step))
         if self._bar and now - self._shown > _SECONDS_BETWEEN_UPDATES:
             self._shown = now
             self._update_bar(self._bar, step)
@@ -160,8 +147,16 @@ class Progress:
         bar.update(self._row, completed=step, text=text)
 
     def _say_step(self, step: int, *parts: str) -> None:
+        """Prints the losses and other parts of a line.
+
+        The smoothed loss is minimized; the nll is comparable with dev's.
+        """
         self._shown = time.monotonic()
-        self.say(" | ".join([f"step {step}/{self._steps.stop}", *parts]))
+        sums = self._added()
+        losses = f"nll {_short(self._mean(sums.nll_sum))}"
+        if sums.loss_sum != sums.nll_sum:
+            losses = f"smoothed loss {_short(self._mean(sums.loss_sum))}, {losses}"
+        self.say(" | ".join([f"step {step}/{self._steps.stop}", losses, *parts]))
 
     def _added(self) -> StepResult:
         """Returns the sums over the current interval."""
@@ -174,21 +169,12 @@ class Progress:
     def _mean(self, total: float) -> float:
         return total / self._added().target_tokens
 
-    def _losses(self) -> str:
-        """Formats the smoothed loss, and the nll, which is comparable with dev's."""
-        sums = self._added()
-        nll = f"nll {_short(self._mean(sums.nll_sum))}"
-        if sums.loss_sum == sums.nll_sum:
-            return nll
-        return f"smoothed loss {_short(self._mean(sums.loss_sum))}, {nll}"
-
     def _speed(self) -> str:
-        tokens = self._added().target_tokens / self._seconds()
-        return f"{tokens:.0f} target tokens/s"
+        return f"{self._added().target_tokens / self._seconds():.0f} target tokens/s"
 
     def _seconds(self) -> float:
         """Returns the seconds of training in the current interval."""
-        return time.monotonic() - self._start - self._seconds_paused
+        return time.monotonic() - self._start - self._pauses.total
 
     def _eta(self, step: int) -> str:
         return str(self._time_left.estimate(step))
@@ -225,13 +211,13 @@ class Progress:
             "source_tokens_per_s": sums.source_tokens / seconds,
             "steps_per_s": self._steps_counted / seconds,
             "padding_share": 1 - tokens / sums.positions,
-            "waiting_for_data_share": self._seconds_waiting / seconds,
+            "waiting_for_data_share": self._waits.total / seconds,
             "minutes_left": self._time_left.estimate(step).seconds / 60,
         }
         if sums.skipped:
             metrics["skipped_updates"] = sums.skipped
         self._record(step, "train", metrics | extra)
-        self._say_step(step, self._losses(), self._speed(), self._eta(step))
+        self._say_step(step, self._speed(), self._eta(step))
         if self._bar:
             self._update_bar(self._bar, step)
         self._new_interval()
@@ -309,12 +295,11 @@ def _short(value: float) -> str:
     return f"{value:.0f}" if 1000 <= abs(value) < 1e9 else f"{value:.4g}"
 
 
-class _Mean:
-    """The mean of the durations measured so far."""
+class _Durations:
+    """The sum and the mean of durations."""
 
     def __init__(self) -> None:
-        self.count = 0
-        self.total = 0.0
+        self.count, self.total = 0, 0.0
 
     def add(self, seconds: float) -> None:
         """Adds a duration."""
@@ -322,9 +307,18 @@ class _Mean:
         self.total += seconds
 
     @property
-    def seconds(self) -> float:
-        """The mean; 0 if nothing has been measured."""
+    def mean(self) -> float:
+        """The mean; 0 if there are no durations."""
         return self.total / max(self.count, 1)
+
+
+@contextlib.contextmanager
+def _measured(*durations: _Durations) -> Iterator[None]:
+    """Adds the duration of the `with` block."""
+    start = time.monotonic()
+    yield
+    for each in durations:
+        each.add(time.monotonic() - start)
 
 
 class Estimate(NamedTuple):
@@ -377,9 +371,9 @@ class TimeLeft:
         self._evaluations_at_end = evaluations_at_end
         self._seconds_to_deadline = seconds_to_deadline
         self._first_step: float | None = None
-        self._steps = _Mean()
-        self.saves = _Mean()
-        self.evaluations = _Mean()
+        self._steps = _Durations()
+        self.saves = _Durations()
+        self.evaluations = _Durations()
 
     def add_step(self, seconds: float) -> None:
         """Adds the duration of a step, without checkpoints and evaluations."""
@@ -390,7 +384,7 @@ class TimeLeft:
 
     def estimate(self, done: int) -> Estimate:
         """Estimates the remaining time after `done` steps, before saving/evaluating."""
-        step = self._steps.seconds if self._steps.count else self._first_step or 0.0
+        step = self._steps.mean if self._steps.count else self._first_step or 0.0
         training = (self._stop - done) * step
         if self._options.save_minutes:
             saves = training / (60 * self._options.save_minutes) + 1
@@ -400,8 +394,8 @@ class TimeLeft:
         between = 0
         if self._evaluations_at_end:
             between = _multiples(self._options.eval_every, done, self._stop)
-        evaluation = self.evaluations.seconds
-        seconds = training + saves * self.saves.seconds + between * evaluation
+        evaluation = self.evaluations.mean
+        seconds = training + saves * self.saves.mean + between * evaluation
         deadline = max(self._seconds_to_deadline(), 0.0)
         if deadline < seconds:
             return Estimate(deadline, is_cut=True)

@@ -4,7 +4,6 @@ tensor2tensor has three programs for it (`t2t-translate-all`, `t2t-bleu`, `t2t-e
 """
 
 import contextlib
-import os
 import time
 from collections.abc import Collection
 from pathlib import Path
@@ -209,14 +208,13 @@ def _restore(run: RunDirectory, model: Transformer, step: int) -> float | None:
 
     Training keeps only the newest checkpoints: returns None if it has deleted this one.
     """
-    path = run.checkpoints.path(step)
-    index = path.with_name(f"{path.name}.index")
     try:
-        written = os.path.getmtime(index)
+        written = run.checkpoints.written(step)
         run.restore(model, step)
         return written
     except (UserError, OSError):
-        if index.exists():
+        if step in run.checkpoints.steps():
             raise
+        path = run.checkpoints.path(step)
         say(f"checkpoint {path} was deleted before it could be evaluated")
         return None

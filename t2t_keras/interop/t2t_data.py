@@ -71,7 +71,29 @@ def adopt(
             link.unlink()
         copy.unlink()
         raise
-    manifest = _manifest(problem, prefix, copy, vocab_size, indices)
+    manifest = Manifest(
+        problem=name,
+        seed=0,
+        tokenizer="t2t_subword",
+        vocab_size=vocab_size,
+        shared_vocab=True,
+        symbols=(),
+        max_length=0,  # no limit
+        sources=dict.fromkeys(indices, f"tensor2tensor {prefix.resolve()}"),
+        given_vocabularies={copy.name: sha256(copy)},
+        vocab_files=dict.fromkeys(SIDES, copy.name),
+        vocab_sizes=dict.fromkeys(SIDES, vocab_size),
+        vocab_sha256=dict.fromkeys(SIDES, sha256(copy)),
+        examples={split: len(index) for split, index in indices.items()},
+        dropped={split: {} for split in indices},
+        tokens={
+            split: {
+                "source": int(index.source_length.sum()),
+                "target": int(index.target_length.sum()),
+            }
+            for split, index in indices.items()
+        },
+    )
     manifest.save(path)  # last: with it the directory is complete
     return manifest
 
@@ -106,36 +128,3 @@ def _check(index: RecordIndex, files: str, vocab: Path, vocab_size: int) -> None
             )
         if any(side[-1] != EOS for side in pair):
             raise UserError(f"{files}-*: a record does not end in {EOS}, the EOS")
-
-
-def _manifest(
-    problem: Problem,
-    prefix: Path,
-    vocab: Path,
-    vocab_size: int,
-    indices: dict[Split, RecordIndex],
-) -> Manifest:
-    """Returns the manifest of the directory."""
-    return Manifest(
-        problem=problem.data_name,
-        seed=0,
-        tokenizer="t2t_subword",
-        vocab_size=vocab_size,
-        shared_vocab=True,
-        symbols=(),
-        max_length=0,  # no limit
-        sources={split: f"tensor2tensor {prefix.resolve()}" for split in indices},
-        given_vocabularies={vocab.name: sha256(vocab)},
-        vocab_files=dict.fromkeys(SIDES, vocab.name),
-        vocab_sizes=dict.fromkeys(SIDES, vocab_size),
-        vocab_sha256=dict.fromkeys(SIDES, sha256(vocab)),
-        examples={split: len(index) for split, index in indices.items()},
-        dropped={split: {} for split in indices},
-        tokens={
-            split: {
-                "source": int(index.source_length.sum()),
-                "target": int(index.target_length.sum()),
-            }
-            for split, index in indices.items()
-        },
-    )

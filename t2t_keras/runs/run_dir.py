@@ -122,7 +122,7 @@ class RunDirectory:
         for name in {config.source_vocab, config.target_vocab}:
             with atomic(path / name) as incomplete:
                 shutil.copy(Path(config.data_dir) / name, incomplete)
-        hparams.save(path / "hparams.json")
+        write_json(path / "hparams.json", dataclasses.asdict(hparams))
         # Written last: with it the directory is a run.
         write_json(path / "config.json", dataclasses.asdict(config))
         return cls(path)
@@ -137,8 +137,32 @@ class RunDirectory:
             UserError: the directory holds such a run; the message lists the
                 differences.
         """
-        if is_run(path):
-            cls(path)._refuse_difference(config, hparams)
+        if not is_run(path):
+            return
+        run = cls(path)
+        mine, others = dataclasses.asdict(run.config), dataclasses.asdict(config)
+        # A data directory may be moved as long as its content is the same.
+        names = mine.keys() - {"data_dir", "usr_dir", "hparams_set", "symbols"}
+        manifest = Manifest.open(Path(config.data_dir), run.problem.data_name)
+        if run.config.data_sha256 in (None, *manifest.fingerprints("train")):
+            names -= {"data_sha256"}
+        changes = {k: (mine[k], others[k]) for k in names if mine[k] != others[k]}
+        if changes.pop("data_sha256", None):
+            changes["data_dir"] = mine["data_dir"], f"{others['data_dir']}, other data"
+        if run.config.batch_parts is None:
+            changes.pop("batch_parts", None)
+        changes |= run.hparams.difference(hparams)
+        changes.pop("train_steps", None)  # a run may be made longer
+        if changes:
+            lines = (f"{k} was {a}, is now {b}" for k, (a, b) in changes.items())
+            note = " (replicas x --accumulate)" if "batch_parts" in changes else ""
+            advice = "give the same settings or another --output_dir"
+            if not run.checkpoints.steps():
+                advice += ", or remove the directory (it has no checkpoint yet)"
+            raise UserError(
+                f"{run.path} holds a run with other settings: {'; '.join(lines)}"
+                f"{note}; {advice}"
+            )
 
     @property
     def problem(self) -> Problem:
@@ -199,32 +223,6 @@ class RunDirectory:
             weights = {slot_name("ema", name): v for name, v in weights.items()}
             checkpoint = "latest"
         Checkpoint(self.checkpoints.find(checkpoint)).restore(weights)
-
-    def _refuse_difference(self, config: RunConfig, hparams: HParams) -> None:
-        mine, others = dataclasses.asdict(self.config), dataclasses.asdict(config)
-        # A data directory may be moved as long as its content is the same.
-        names = mine.keys() - {"data_dir", "usr_dir", "hparams_set", "symbols"}
-        data_name = self.problem.data_name
-        known = Manifest.open(Path(config.data_dir), data_name).fingerprints("train")
-        if self.config.data_sha256 in (None, *known):
-            names -= {"data_sha256"}
-        changes = {k: (mine[k], others[k]) for k in names if mine[k] != others[k]}
-        if changes.pop("data_sha256", None):
-            changes["data_dir"] = mine["data_dir"], f"{others['data_dir']}, other data"
-        if self.config.batch_parts is None:
-            changes.pop("batch_parts", None)
-        changes |= self.hparams.difference(hparams)
-        changes.pop("train_steps", None)  # a run may be made longer
-        if changes:
-            lines = (f"{k} was {a}, is now {b}" for k, (a, b) in changes.items())
-            note = " (replicas x --accumulate)" if "batch_parts" in changes else ""
-            advice = "give the same settings or another --output_dir"
-            if not self.checkpoints.steps():
-                advice += ", or remove the directory (it has no checkpoint yet)"
-            raise UserError(
-                f"{self.path} holds a run with other settings: {'; '.join(lines)}"
-                f"{note}; {advice}"
-            )
 
 
 def training_lock(path: str | Path) -> contextlib.AbstractContextManager[None]:

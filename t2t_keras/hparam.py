@@ -1,14 +1,13 @@
 """HParams: all hyper-parameters of a model and its training."""
 
 import dataclasses
-import difflib
 import json
 import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, Self, get_args, get_origin
 
-from t2t_keras.errors import UserError
+from t2t_keras.errors import UserError, nearest
 
 _AT_LEAST_ONE = (
     *("num_layers", "d_model", "d_ff", "num_heads", "max_positions"),
@@ -245,9 +244,7 @@ def _typed(name: str, value: Any) -> Any:
     """Converts a field's value, perhaps given as text, to the field's type."""
     types = {field.name: field.type for field in dataclasses.fields(HParams)}
     if name not in types:
-        near = difflib.get_close_matches(name, types, n=1)
-        hint = f"; did you mean '{near[0]}'?" if near else ""
-        raise UserError(f"hparams: there is no '{name}'{hint}")
+        raise UserError(f"hparams: there is no '{name}'{nearest(name, types)}")
     kind = types[name]
     if get_origin(kind) is Literal:
         if value not in get_args(kind):

@@ -2,6 +2,7 @@
 
 import argparse
 import dataclasses
+import inspect
 import os
 import signal
 import sys
@@ -134,22 +135,10 @@ def _check_train(args: argparse.Namespace) -> None:
 def _train(args: argparse.Namespace) -> dict[str, Any]:
     from t2t_keras.training.launch import train
 
-    result = train(
-        args.problem,
-        args.hparams_set,
-        data_dir=args.data_dir,
-        output_dir=args.output_dir,
-        hparams=args.hparams,
-        train_steps=args.train_steps,
-        batch_tokens=args.batch_tokens,
-        memory_gb=args.memory_gb,
-        seed=args.seed,
-        init_from=args.init_from,
-        accumulate=args.accumulate,
-        simulate_devices=args.simulate_devices,
-        usr_dir=args.usr_dir,
-        options=TrainOptions(**given_options(args, TrainOptions)),
-    )
+    # Every other parameter of `train` has a flag of its name.
+    names = inspect.signature(train).parameters.keys() - {"options"}
+    flags = {name: getattr(args, name) for name in names}
+    result = train(**flags, options=TrainOptions(**given_options(args, TrainOptions)))
     stopped_by = result.stopped_by
     by_signal = stopped_by in signal.Signals.__members__
     if by_signal and result.is_chief:

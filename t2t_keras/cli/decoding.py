@@ -2,14 +2,13 @@
 
 import argparse
 import dataclasses
-from pathlib import Path
 from typing import Any
 
 from t2t_keras.cli.verb import given_options, not_negative, positive, seed
 from t2t_keras.decoding.options import DecodingOptions
 from t2t_keras.errors import UserError
 from t2t_keras.runs import require_run
-from t2t_keras.serving.export_dir import is_export
+from t2t_keras.serving.export_dir import require_export
 
 
 def decoding_flags(
@@ -91,5 +90,4 @@ def check_decoder(args: argparse.Namespace) -> None:
     if args.checkpoint or fixed:
         flag = "sample" if args.sampling else [*fixed, "checkpoint"][0]
         raise UserError(f"--{flag} needs --output_dir; an export has it built in")
-    if not is_export(Path(args.export_dir)):
-        raise UserError(f"--export_dir: {args.export_dir} has no saved_model.pb")
+    require_export(args.export_dir)

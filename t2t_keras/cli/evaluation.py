@@ -15,7 +15,6 @@ from t2t_keras.cli.lines import read_lines
 from t2t_keras.cli.verb import (
     Verb,
     add_checkpoint,
-    add_usr_dir,
     columns,
     given_options,
     not_negative,
@@ -96,7 +95,6 @@ def _evaluate_flags(parser: argparse.ArgumentParser) -> None:
         "until it has reached its last step or M minutes have passed without a new "
         "checkpoint",
     )
-    add_usr_dir(run)
     add_decoding_flags(parser, "n_best", "raw")
     files = parser.add_argument_group("or compare two files, one sentence per line")
     files.add_argument("--hypotheses", metavar="FILE")

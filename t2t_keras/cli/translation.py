@@ -20,7 +20,6 @@ from t2t_keras.cli.verb import (
     Verb,
     add_checkpoint,
     add_run,
-    add_usr_dir,
     given_options,
     table,
 )
@@ -37,7 +36,6 @@ def _translate_flags(parser: argparse.ArgumentParser) -> None:
     model.add_argument("--output_dir", help="a run directory")
     model.add_argument("--export_dir", help="a model that `t2t export` wrote")
     add_checkpoint(parser)
-    add_usr_dir(parser)
     parser.add_argument(
         "--input",
         metavar="FILE",

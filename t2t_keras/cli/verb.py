@@ -42,7 +42,7 @@ def add_usr_dir(parser: argparse._ActionsContainer) -> None:
 
 
 def add_checkpoint(parser: argparse._ActionsContainer) -> None:
-    """Adds `--checkpoint`, for verbs that read a run directory's weights."""
+    """Adds `--checkpoint` and `--usr_dir`, for verbs that load the model of a run."""
     parser.add_argument(
         "--checkpoint",
         metavar="WHICH",
@@ -50,13 +50,13 @@ def add_checkpoint(parser: argparse._ActionsContainer) -> None:
         "the average of the newest step if there is one, otherwise the newest "
         "checkpoint)",
     )
+    add_usr_dir(parser)
 
 
 def add_run(parser: argparse.ArgumentParser) -> None:
-    """Adds the flags of verbs that load the model of a run."""
+    """Adds `--output_dir`, too, for verbs that need it."""
     parser.add_argument("--output_dir", required=True, help="a run directory")
     add_checkpoint(parser)
-    add_usr_dir(parser)
 
 
 def add_hparams(parser: argparse.ArgumentParser) -> None:

@@ -1,7 +1,6 @@
 """Adopts a data directory that tensor2tensor made."""
 
 import shutil
-from collections.abc import Sequence
 from pathlib import Path
 
 from t2t_keras.data.files import sha256
@@ -10,7 +9,7 @@ from t2t_keras.data.pipeline import read_pairs
 from t2t_keras.data.records import RecordIndex, find_shards, shard_name
 from t2t_keras.data.vocabulary import SIDES
 from t2t_keras.errors import UserError
-from t2t_keras.problem import Problem, Split
+from t2t_keras.problem import Problem
 from t2t_keras.text.load import load_tokenizer
 from t2t_keras.text.tokenizer import EOS
 
@@ -60,12 +59,13 @@ def adopt(
     shutil.copy(vocab, copy)
     try:
         vocab_size = load_tokenizer(copy).vocab_size
-        indices = {
-            split: _linked(files, data_dir, name, split)
-            for split, files in shards.items()
-        }
-        for split, index in indices.items():
-            _check(index, f"{prefix}-{split}", vocab, vocab_size)
+        indices = {}
+        for split, files in shards.items():
+            for number, file in enumerate(files):
+                link = data_dir / shard_name(name, split, number, len(files))
+                link.symlink_to(file.resolve())
+            indices[split] = RecordIndex.open(data_dir, name, split)
+            _check(indices[split], f"{prefix}-{split}", vocab, vocab_size)
     except UserError:
         for link in data_dir.glob(f"{name}-*-?????-of-?????"):
             link.unlink()
@@ -105,16 +105,6 @@ def _only_vocabulary(directory: Path) -> Path:
         names = ", ".join(path.name for path in found) or "no vocab.* file"
         raise UserError(f"--adopt: {directory} has {names}; give one by --vocab")
     return found[0]
-
-
-def _linked(
-    shards: Sequence[Path], data_dir: Path, name: str, split: Split
-) -> RecordIndex:
-    """Makes links to the shards of a split, and their index."""
-    for number, shard in enumerate(shards):
-        link = data_dir / shard_name(name, split, number, len(shards))
-        link.symlink_to(shard.resolve())
-    return RecordIndex.open(data_dir, name, split)
 
 
 def _check(index: RecordIndex, files: str, vocab: Path, vocab_size: int) -> None:

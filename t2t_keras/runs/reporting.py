@@ -96,9 +96,7 @@ class Progress:
     @contextlib.contextmanager
     def task(self, task: str, unit: str, total: int) -> Iterator[Callable[[int], None]]:
         """Shows the progress of one part of an evaluation; it is a `Meter`."""
-        if self._is_silent:
-            yield lambda units: None
-        elif bar := self._bar:
+        if bar := self._bar:
             row = bar.add_task(task, total=total, text=unit)
             try:
                 yield lambda units: bar.advance(row, units)
@@ -128,8 +126,6 @@ class Progress:
         now = time.monotonic()
         self._time_left.add_step(now - self._counted - self._elsewhere.total)
         self._counted, self._elsewhere = now, _Durations()
-        if self._is_silent:
-            return
         if self._is_first:
             self._is_first = False
             after = duration(now - self._began)

@@ -77,15 +77,13 @@ def _describe(args: argparse.Namespace) -> dict[str, Any]:
     target_size = args.target_vocab_size or args.vocab_size
     parameters = count_parameters(hparams, args.vocab_size, args.target_vocab_size)
     flops = flops_per_token(hparams, target_size, args.length)
-    hours = args.hours
+    tokens, hours = hparams.batch_tokens * hparams.train_steps, args.hours
     window = args.window or hparams.attention_window or 16
     layers = layer_complexities(args.length, hparams.d_model, args.kernel, window)
     return {
         "parameters": parameters,
         "flops_per_token": flops,
-        "training_flops": flops["training"]
-        * hparams.batch_tokens
-        * hparams.train_steps,
+        "training_flops": flops["training"] * tokens,
         "training_cost": hours and training_cost(hours, args.gpus, args.tflops),
         "memory": memory_per_batch(
             hparams, parameters["total"], target_size, args.length, args.gpus

@@ -93,22 +93,20 @@ def _watching_flags(parser: argparse.ArgumentParser) -> None:
     saving = parser.add_mutually_exclusive_group()
     for field in dataclasses.fields(TrainOptions):
         group = saving if field.name.startswith("save_") else parser
-        about = field.metadata
-        converter: Callable[[str], Any] = positive
+        # Where 0 is the default, the flag is for other values.
+        takes_zero = field.default and not field.metadata["least"]
+        converter: Callable[[str], Any] = not_negative if takes_zero else positive
+        metavar: str | None = "STEPS" if field.name.endswith("_every") else "N"
         if field.type is float:
-            converter = positive_number
+            converter, metavar = positive_number, "M"
         elif isinstance(field.default, str):
-            converter = str
-        elif field.default and not about["least"]:
-            converter = (
-                not_negative  # if 0 is the default, the flag is for other values
-            )
+            converter, metavar = str, None
         group.add_argument(
             f"--{field.name}",
             type=converter,
             choices=get_args(field.type) if converter is str else None,
-            metavar=about["metavar"],
-            help=about["meaning"],
+            metavar=metavar,
+            help=field.metadata["meaning"],
         )
 
 

@@ -62,15 +62,21 @@ class RunConfig:
     # replicas times micro-batches. None: training has not begun yet.
     batch_parts: int | None = None
 
+    def tokenizers(self, directory: Path) -> tuple[Tokenizer, Tokenizer]:
+        """Returns the source and target tokenizers; one object if they are the same.
+
+        Args:
+            directory: the data directory, or the run directory.
+        """
+        source = load_tokenizer(directory / self.source_vocab)
+        if self.source_vocab == self.target_vocab:
+            return source, source
+        return source, load_tokenizer(directory / self.target_vocab)
+
     @property
     def vocab_sizes(self) -> tuple[int, int | None]:
         """Vocabulary sizes of source and target, the latter None if they share one."""
-
-        def size(name: str) -> int:
-            return load_tokenizer(Path(self.data_dir) / name).vocab_size
-
-        is_shared = self.source_vocab == self.target_vocab
-        return size(self.source_vocab), None if is_shared else size(self.target_vocab)
+        return _vocab_sizes(*self.tokenizers(Path(self.data_dir)))
 
     def micro_batches(self, num_replicas: int) -> int:
         """Returns the number of micro-batches for each of `num_replicas` replicas.
@@ -180,18 +186,11 @@ class RunDirectory:
     @functools.cached_property
     def tokenizers(self) -> tuple[Tokenizer, Tokenizer]:
         """The source and target tokenizers; one object for a shared vocabulary."""
-        source = load_tokenizer(self.path / self.config.source_vocab)
-        if self.config.source_vocab == self.config.target_vocab:
-            return source, source
-        return source, load_tokenizer(self.path / self.config.target_vocab)
+        return self.config.tokenizers(self.path)
 
     def build_model(self) -> Transformer:
         """Returns the model with newly initialized weights."""
-        source, target = self.tokenizers
-        shared = source is target
-        return Transformer(
-            self.hparams, source.vocab_size, None if shared else target.vocab_size
-        )
+        return Transformer(self.hparams, *_vocab_sizes(*self.tokenizers))
 
     def translator(self, checkpoint: str | int | Path | None = None) -> Translator:
         """Returns a translator with a checkpoint's weights.
@@ -223,6 +222,10 @@ class RunDirectory:
             weights = {slot_name("ema", name): v for name, v in weights.items()}
             checkpoint = "latest"
         Checkpoint(self.checkpoints.find(checkpoint)).restore(weights)
+
+
+def _vocab_sizes(source: Tokenizer, target: Tokenizer) -> tuple[int, int | None]:
+    return source.vocab_size, None if source is target else target.vocab_size
 
 
 def training_lock(path: str | Path) -> contextlib.AbstractContextManager[None]:

@@ -7,16 +7,15 @@ from typing import Any, Literal
 from t2t_keras.errors import UserError
 
 
-def _option(default: Any, metavar: str, meaning: str, least: int = 0) -> Any:
+def _option(default: Any, meaning: str, least: int = 0) -> Any:
     """Returns the dataclass field for an option.
 
     Args:
         default: the default value.
-        metavar: the name of the value in `--help`.
         meaning: the help text for `--help`.
         least: the smallest possible value.
     """
-    about = {"metavar": metavar, "meaning": meaning, "least": least}
+    about = {"meaning": meaning, "least": least}
     return dataclasses.field(default=default, metadata=about)
 
 
@@ -29,43 +28,37 @@ class TrainOptions:
             decoded.
     """
 
-    log_every: int = _option(100, "STEPS", "steps between log lines", least=1)
+    log_every: int = _option(100, "steps between log lines", least=1)
     save_every: int | None = _option(  # None: see `save_interval`
         None,
-        "STEPS",
         "steps between checkpoints (default: a 40th of all, from 25 to 1000)",
         least=1,
     )
     save_minutes: float = _option(
-        0.0, "M", "minutes between checkpoints, instead of steps (the paper: 10)"
+        0.0, "minutes between checkpoints, instead of steps (the paper: 10)"
     )
     keep: int = _option(
-        20, "N", "how many checkpoints to keep, besides the best one", least=1
+        20, "how many checkpoints to keep, besides the best one", least=1
     )
-    eval_every: int = _option(1000, "STEPS", "steps between evaluations", least=1)
+    eval_every: int = _option(1000, "steps between evaluations", least=1)
     eval_sentences: int = _option(
         500,
-        "N",
         "dev sentences to decode at each evaluation, for BLEU or F1; 0: only the loss",
     )
     best_by: Literal["loss", "metric"] = _option(
         "loss",
-        "{loss,metric}",
         "how to choose the best checkpoint on dev: by loss (default), or by BLEU or F1",
     )
     patience: int = _option(
-        0,
-        "N",
-        "end training after N evaluations without a new best (default: never)",
+        0, "end training after N evaluations without a new best (default: never)"
     )
     average_last: int = _option(
         10,
-        "N",
         "number of checkpoints to average at the end; the average is evaluated and "
         "kept, and `t2t translate` and other commands use it (default: 10); 0: none",
     )
     max_minutes: float = _option(
-        0.0, "M", "end training after M minutes; run the command again to go on"
+        0.0, "end training after M minutes; run the command again to go on"
     )
 
     def __post_init__(self) -> None:

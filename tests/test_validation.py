@@ -169,7 +169,7 @@ def test_the_average_is_compared_and_the_weights_stay(tmp_path):
     # The same as averaging on disk and evaluating that.
     average_run(tmp_path / "run", last=3)
     RunDirectory(tmp_path / "run").restore(training.model, "average")
-    expected = training._validation._evaluator.loss()["loss"]
+    expected = training._validation.evaluator.loss()["loss"]
     assert values["dev_average"]["checkpoints"] == 3
     assert values["dev_average"]["loss"] == pytest.approx(expected, rel=1e-6)
     kinds = [r["kind"] for r in records]

@@ -5,6 +5,7 @@ The file and TensorBoard get every metric. `TimeLeft` estimates the remaining ti
 """
 
 import contextlib
+import dataclasses
 import json
 import math
 import sys
@@ -291,11 +292,12 @@ def _short(value: float) -> str:
     return f"{value:.0f}" if 1000 <= abs(value) < 1e9 else f"{value:.4g}"
 
 
+@dataclasses.dataclass
 class _Durations:
     """The sum and the mean of durations."""
 
-    def __init__(self) -> None:
-        self.count, self.total = 0, 0.0
+    count: int = 0
+    total: float = 0.0
 
     def add(self, seconds: float) -> None:
         """Adds a duration."""
@@ -339,6 +341,7 @@ class Estimate(NamedTuple):
         return f"ETA {duration(self.seconds)}{more}"
 
 
+@dataclasses.dataclass
 class TimeLeft:
     """Estimates the remaining time from the durations measured so far.
 
@@ -346,58 +349,55 @@ class TimeLeft:
     their mean durations. The first step, which also traces the graph, is used only
     until there is a second one.
 
-    Args:
+    Attributes:
         steps: the steps that this process will run.
         options: the options, of which `eval_every`, `save_every` and `save_minutes` are
             used.
         evaluations_at_end: number of evaluations after the last step, of the weights
             and their averages; 0: there are no evaluations at all.
         seconds_to_deadline: returns the seconds until `--max_minutes` ends training.
+        first_step: the duration of the first step; None: it has not run yet.
+        later_steps: the durations of the other steps.
+        saves: the durations of writing checkpoints.
+        evaluations: the durations of evaluations.
     """
 
-    def __init__(
-        self,
-        steps: range,
-        options: TrainOptions,
-        evaluations_at_end: int = 0,
-        seconds_to_deadline: Callable[[], float] = lambda: math.inf,
-    ) -> None:
-        self._stop = steps.stop
-        self._options = options
-        self._evaluations_at_end = evaluations_at_end
-        self._seconds_to_deadline = seconds_to_deadline
-        self._first_step: float | None = None
-        self._steps = _Durations()
-        self.saves = _Durations()
-        self.evaluations = _Durations()
+    steps: range
+    options: TrainOptions
+    evaluations_at_end: int = 0
+    seconds_to_deadline: Callable[[], float] = lambda: math.inf
+    first_step: float | None = None
+    later_steps: _Durations = dataclasses.field(default_factory=_Durations)
+    saves: _Durations = dataclasses.field(default_factory=_Durations)
+    evaluations: _Durations = dataclasses.field(default_factory=_Durations)
 
     def add_step(self, seconds: float) -> None:
         """Adds the duration of a step, without checkpoints and evaluations."""
-        if self._first_step is None:
-            self._first_step = seconds
+        if self.first_step is None:
+            self.first_step = seconds
         else:
-            self._steps.add(seconds)
+            self.later_steps.add(seconds)
 
     def estimate(self, done: int) -> Estimate:
         """Estimates the remaining time after `done` steps, before saving/evaluating."""
-        step = self._steps.mean if self._steps.count else self._first_step or 0.0
-        training = (self._stop - done) * step
-        if self._options.save_minutes:
-            saves = training / (60 * self._options.save_minutes) + 1
+        step = self.later_steps.mean or self.first_step or 0.0
+        training = (self.steps.stop - done) * step
+        if self.options.save_minutes:
+            saves = training / (60 * self.options.save_minutes) + 1
         else:
-            every = self._options.save_interval(self._stop)
-            saves = _multiples(every, done, self._stop) + 1
+            every = self.options.save_interval(self.steps.stop)
+            saves = _multiples(every, done, self.steps.stop) + 1
         between = 0
-        if self._evaluations_at_end:
-            between = _multiples(self._options.eval_every, done, self._stop)
+        if self.evaluations_at_end:
+            between = _multiples(self.options.eval_every, done, self.steps.stop)
         evaluation = self.evaluations.mean
         seconds = training + saves * self.saves.mean + between * evaluation
-        deadline = max(self._seconds_to_deadline(), 0.0)
+        deadline = max(self.seconds_to_deadline(), 0.0)
         if deadline < seconds:
             return Estimate(deadline, is_cut=True)
-        lacks = bool(self._evaluations_at_end and not self.evaluations.count)
+        lacks = bool(self.evaluations_at_end and not self.evaluations.count)
         return Estimate(
-            seconds + self._evaluations_at_end * evaluation, lacks_evaluations=lacks
+            seconds + self.evaluations_at_end * evaluation, lacks_evaluations=lacks
         )
 
 

@@ -29,12 +29,13 @@ class ExportedHypothesis(NamedTuple):
     Attributes:
         text: the output, in one line.
         score: the log-probability over the length penalty.
-        is_repaired: false, because an export repairs no outputs.
+        is_repaired: as of a `Hypothesis`; an export repairs no outputs.
     """
 
     text: str
     score: float
-    is_repaired: bool = False
+
+    is_repaired = False
 
 
 class ExportedTranslator:

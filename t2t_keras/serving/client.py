@@ -29,13 +29,15 @@ class ExportedHypothesis(NamedTuple):
     Attributes:
         text: the output, in one line.
         score: the log-probability over the length penalty.
-        is_repaired: as of a `Hypothesis`; an export repairs no outputs.
     """
 
     text: str
     score: float
 
-    is_repaired = False
+    @property
+    def is_repaired(self) -> bool:
+        """False: an export repairs no outputs."""
+        return False
 
 
 class ExportedTranslator:

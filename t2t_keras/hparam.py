@@ -1,14 +1,13 @@
 """HParams: all hyper-parameters of a model and its training."""
 
 import dataclasses
-import difflib
 import json
 import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, Self, get_args, get_origin
 
-from t2t_keras.errors import UserError
+from t2t_keras.errors import UserError, nearest
 
 _AT_LEAST_ONE = (
     *("num_layers", "d_model", "d_ff", "num_heads", "max_positions"),
@@ -17,6 +16,10 @@ _AT_LEAST_ONE = (
 _SHARES = (
     *("dropout", "attention_dropout", "ffn_dropout", "label_smoothing"),
     *("adam_beta1", "adam_beta2", "ema_decay"),
+)
+_NOT_NEGATIVE = (
+    *("d_k", "d_v", "attention_window"),
+    *("learning_rate", "clip_norm", "weight_decay"),
 )
 
 # The factors whose product is the learning rate, under tensor2tensor's names.
@@ -123,11 +126,9 @@ class HParams:
         for field in _SHARES:
             if not 0 <= getattr(self, field) < 1:
                 raise UserError(f"hparams: {field} must be in [0, 1)")
-        for field in ("d_k", "d_v", "learning_rate", "clip_norm", "weight_decay"):
+        for field in _NOT_NEGATIVE:
             if getattr(self, field) < 0:
                 raise UserError(f"hparams: {field} must not be negative")
-        if self.attention_window < 0:
-            raise UserError("hparams: attention_window must not be negative")
         if self.attention_window and self.attention != "scaled":
             raise UserError(
                 f"hparams: attention_window needs attention 'scaled', not "
@@ -199,15 +200,6 @@ class HParams:
             changes[name] = value.strip()
         return self.override(**changes)
 
-    def save(self, path: Path) -> None:
-        """Writes every field as JSON, atomically."""
-        temporary = path.with_name(f"{path.name}.incomplete")
-        try:
-            temporary.write_text(json.dumps(dataclasses.asdict(self), indent=2) + "\n")
-            temporary.replace(path)
-        finally:
-            temporary.unlink(missing_ok=True)
-
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
         """Builds hparams from the result of `dataclasses.asdict`.
@@ -219,7 +211,7 @@ class HParams:
 
     @classmethod
     def load(cls, path: Path) -> Self:
-        """Reads hparams from the file that `save` wrote.
+        """Reads hparams from the `hparams.json` of a run.
 
         Raises:
             UserError: the file is missing or not such JSON, or as `override`.
@@ -252,9 +244,7 @@ def _typed(name: str, value: Any) -> Any:
     """Converts a field's value, perhaps given as text, to the field's type."""
     types = {field.name: field.type for field in dataclasses.fields(HParams)}
     if name not in types:
-        near = difflib.get_close_matches(name, types, n=1)
-        hint = f"; did you mean '{near[0]}'?" if near else ""
-        raise UserError(f"hparams: there is no '{name}'{hint}")
+        raise UserError(f"hparams: there is no '{name}'{nearest(name, types)}")
     kind = types[name]
     if get_origin(kind) is Literal:
         if value not in get_args(kind):

@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Literal, Self, get_args
 
 from t2t_keras.errors import UserError
@@ -177,37 +177,27 @@ class Problem:
     reverse: bool = False
 
     def __post_init__(self) -> None:
-        kinds = get_args(TokenizerKind)
+        for message in self._faults():
+            raise UserError(f"problem '{self.name}': {message}")
+
+    def _faults(self) -> Iterator[str]:
+        """Yields what is impossible in the settings."""
+        kinds, splits = get_args(TokenizerKind), get_args(Split)
+        size, dropout = self.vocab_size, self.bpe_dropout
         if self.tokenizer not in kinds:
-            raise UserError(
-                f"problem '{self.name}': tokenizer must be one of {', '.join(kinds)}, "
-                f"not '{self.tokenizer}'"
-            )
-        if self.vocab_size is not None and not 1 <= self.vocab_size <= _MOST_TOKENS:
-            raise UserError(
-                f"problem '{self.name}': vocab_size must be from 1 to "
-                f"{_MOST_TOKENS:,}, not {self.vocab_size}"
-            )
-        if not 0 <= self.bpe_dropout < 1:
-            raise UserError(
-                f"problem '{self.name}': bpe_dropout must be at least 0 and below 1, "
-                f"not {self.bpe_dropout}"
-            )
-        if self.bpe_dropout and self.tokenizer != "sentencepiece":
-            raise UserError(
-                f"problem '{self.name}': bpe_dropout needs the tokenizer "
-                f"'sentencepiece', not '{self.tokenizer}'"
-            )
+            yield f"tokenizer must be one of {', '.join(kinds)}, not '{self.tokenizer}'"
+        if size is not None and not 1 <= size <= _MOST_TOKENS:
+            yield f"vocab_size must be from 1 to {_MOST_TOKENS:,}, not {size}"
+        if not 0 <= dropout < 1:
+            yield f"bpe_dropout must be at least 0 and below 1, not {dropout}"
+        if dropout and self.tokenizer != "sentencepiece":
+            needed = "bpe_dropout needs the tokenizer 'sentencepiece'"
+            yield f"{needed}, not '{self.tokenizer}'"
         if self.copies < 1:
-            raise UserError(
-                f"problem '{self.name}': copies must be at least 1, not {self.copies}"
-            )
+            yield f"copies must be at least 1, not {self.copies}"
         for split in self.sources:
-            if split not in get_args(Split):
-                raise UserError(
-                    f"problem '{self.name}': '{split}' is not a split; the splits are "
-                    f"{', '.join(get_args(Split))}"
-                )
+            if split not in splits:
+                yield f"'{split}' is not a split; the splits are {', '.join(splits)}"
 
     @property
     def symbols(self) -> tuple[str, ...]:

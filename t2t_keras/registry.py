@@ -6,7 +6,6 @@ package (this package uses them, too), by `--usr_dir`, and by a plain import.
 """
 
 import dataclasses
-import difflib
 import importlib
 import importlib.util
 import inspect
@@ -18,7 +17,7 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from t2t_keras.errors import UserError
+from t2t_keras.errors import UserError, nearest
 from t2t_keras.hparam import HParams
 from t2t_keras.problem import Problem
 
@@ -69,8 +68,7 @@ class _Registry(Generic[T]):
         """Returns what is registered under a name; an error suggests the nearest."""
         definitions = self.all()
         if name not in definitions:
-            near = difflib.get_close_matches(name, definitions, n=1)
-            hint = f"; did you mean '{near[0]}'?" if near else ""
+            hint = nearest(name, definitions)
             raise UserError(
                 f"{self.kind}: there is no '{name}'{hint} (`t2t list` prints them all)"
             )
@@ -246,13 +244,9 @@ def _class_fields(cls: type) -> dict[str, Any]:
     """Returns the fields of `Problem` that a class derived from it sets."""
     if not issubclass(cls, Problem):
         raise UserError(f"the class at {_place(cls)} must derive from Problem")
-    derived = [base for base in cls.__mro__ if base is not Problem]
-    names = [field.name for field in dataclasses.fields(Problem)]
-    return {
-        name: getattr(cls, name)
-        for name in names
-        if any(name in vars(base) for base in derived)
-    }
+    names = (field.name for field in dataclasses.fields(Problem))
+    values = {name: getattr(cls, name, None) for name in names}
+    return {k: v for k, v in values.items() if v is not getattr(Problem, k, None)}
 
 
 def _place(definition: Callable[..., object]) -> str:

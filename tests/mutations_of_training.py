@@ -196,16 +196,20 @@ TRAINING = {
     },
     "6.1 Average of the last": {
         "t2t_keras/runs/average.py": [
-            ("average-of-the-first", "paths = paths[-last:]", "paths = paths[:last]"),
+            ("average-of-the-first", "steps = steps[-last:]", "steps = steps[:last]"),
             ("sum-for-average", "total / len(checkpoints)", "total"),
             ("average-of-adam-too", 'name.startswith("model/")', 'name != "step"'),
         ],
         "t2t_keras/runs/train_options.py": [
-            ("ten-kept", "keep: int = 20", "keep: int = 10"),
+            (
+                "ten-kept",
+                "keep: int = _option(\n        20,",
+                "keep: int = _option(10,",
+            ),
             (
                 "one-averaged",
-                "average_last: int = 10",
-                "average_last: int = 1",
+                "average_last: int = _option(\n        10,",
+                "average_last: int = _option(1,",
             ),
         ],
         "t2t_keras/training/trainer.py": [

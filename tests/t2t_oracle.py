@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 from reference import reference
 
-from t2t_keras.interop.t2t_checkpoint import import_t2t
+from t2t_keras.interop.t2t_checkpoint import build, load_t2t
 from t2t_keras.runs.checkpoint import write_checkpoint
 
 MODELS = "t2t/oracle/model"
@@ -71,13 +71,13 @@ def hparams_json(config: str, directory: Path) -> Path:
 def oracle_model(config: str, state: str, directory: Path):
     """Imports one of the four models."""
     checkpoint = reference(f"{MODELS}/{config}/{state}")
-    return import_t2t(checkpoint, hparams_json(config, directory), TARGET_SPACE)
+    return build(*load_t2t(checkpoint, hparams_json(config, directory), TARGET_SPACE))
 
 
 def official_model():
     """Imports the released test checkpoint."""
     path = reference(OFFICIAL)
-    return import_t2t(path, path / "hparams.json")
+    return build(*load_t2t(path, path / "hparams.json"))
 
 
 def arrays(name: str, prefix: str = "") -> dict[str, np.ndarray]:

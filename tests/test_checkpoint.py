@@ -11,7 +11,7 @@ import tensorflow as tf
 from t2t_keras.errors import UserError
 from t2t_keras.hparam import HParams
 from t2t_keras.model.transformer import Transformer
-from t2t_keras.runs.average import average_checkpoints, average_run
+from t2t_keras.runs.average import average_run
 from t2t_keras.runs.checkpoint import (
     Checkpoint,
     CheckpointDirectory,
@@ -168,7 +168,7 @@ def test_average_takes_the_memory_of_one_model(tmp_path):
     del model
     Path("/proc/self/clear_refs").write_text("5")  # the peak is now what there is
     before = megabytes("VmRSS")
-    average_checkpoints(paths, tmp_path / "average.ckpt-5")
+    average_run(tmp_path, last=6)
     assert megabytes("VmHWM") - before < 2 * 50
     average = Checkpoint(tmp_path / "average.ckpt-5")
     assert average.tensor("model/11").mean() == 11
@@ -181,10 +181,9 @@ def test_average_errors(tmp_path):
     with pytest.raises(UserError, match=r"--last 2: .* has 1 checkpoints"):
         average_run(tmp_path, last=2)
     write_checkpoint(tmp_path / "model.ckpt-2", tensors(2, 1.0, shape=(3, 3)))
-    paths = [tmp_path / f"model.ckpt-{step}" for step in (1, 2)]
     with pytest.raises(UserError, match="'model/a' is not the same in both"):
-        average_checkpoints(paths, tmp_path / "out")
-    assert not (tmp_path / "out.index").exists()
+        average_run(tmp_path, last=2)
+    assert not (tmp_path / "average.ckpt-2.index").exists()
 
 
 def test_a_directory_that_cannot_be_written_is_one_sentence(tmp_path):

@@ -1,11 +1,11 @@
 """The record of hyper-parameters: its values, its overrides, its errors."""
 
 import dataclasses
-import json
 
 import pytest
 
 from t2t_keras import HParams, UserError, registry
+from t2t_keras.data.files import write_json
 
 
 def test_base_is_the_papers_base():
@@ -98,10 +98,8 @@ def test_combinations_are_judged_together():
 
 def test_save_and_load(tmp_path):
     hparams = HParams(dropout=0.25, norm="pre", d_k=3, d_v=5)
-    hparams.save(tmp_path / "hparams.json")
+    write_json(tmp_path / "hparams.json", dataclasses.asdict(hparams))
     assert HParams.load(tmp_path / "hparams.json") == hparams
-    fields = {field.name for field in dataclasses.fields(HParams)}
-    assert set(json.loads((tmp_path / "hparams.json").read_text())) == fields
 
 
 def test_load_names_the_fault(tmp_path):

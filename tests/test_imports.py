@@ -53,7 +53,7 @@ MAY_IMPORT = {
 # Files that answer at once: they import TensorFlow and Keras inside functions only.
 LIGHT = (
     *("errors.py", "hparam.py", "problem.py", "registry.py", "__init__.py", "cli"),
-    *("runs/train_options.py", "standard_error.py"),
+    *("runs/__init__.py", "runs/train_options.py", "standard_error.py"),
     *("problems", "hparams", "data/sources.py", "metrics", "analysis"),
     *(f"parsing/{name}.py" for name in ("task", "commands", "tree", "treebank")),
     *(f"parsing/{name}.py" for name in ("linearise", "punctuation", "words", "evalb")),

@@ -171,7 +171,7 @@ def test_evaluations_and_checkpoints_do_not_count_as_steps(clock, tmp_path):
 def test_decoding_and_loss_tell_how_far_they_are(data_dir, tmp_path):
     training = trainer(data_dir, tmp_path)
     run = RunDirectory(tmp_path)
-    translator = training._validation._evaluator.translator
+    translator = training._validation.evaluator.translator
     dev = Evaluator.open(run, translator, "dev")
     seen = {}
 
@@ -180,7 +180,6 @@ def test_decoding_and_loss_tell_how_far_they_are(data_dir, tmp_path):
         seen[task, unit, total] = []
         yield seen[task, unit, total].append
 
-    dev.loss(meter)
     dev.metrics(7, meter, extra_length=1, batch_tokens=16)
     count = len(dev._index)
     loss, decoding = (

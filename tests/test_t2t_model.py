@@ -18,7 +18,7 @@ from t2t_oracle import (
     t2t_checkpoint,
 )
 
-from t2t_keras.interop.t2t_checkpoint import import_t2t, load_t2t
+from t2t_keras.interop.t2t_checkpoint import build, load_t2t
 from t2t_keras.model.loss import count_tokens
 from t2t_keras.runs.checkpoint import model_variables
 from t2t_keras.training.optimizer import Adam, learning_rate
@@ -175,7 +175,7 @@ def test_twenty_steps_of_training(config, tmp_path):
     json_path = hparams_json(config, tmp_path)
     start = arrays(f"{MODELS}/{config}/random_vars.npz")
     oracle = arrays(f"{MODELS}/{config}/adam_steps.npz")
-    model = import_t2t(t2t_checkpoint(tmp_path, start), json_path, TARGET_SPACE)
+    model = build(*load_t2t(t2t_checkpoint(tmp_path, start), json_path, TARGET_SPACE))
     training = TiedTraining(model, start)
     hparams = model.hparams
     for step in range(20):

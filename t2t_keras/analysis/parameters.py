@@ -18,12 +18,20 @@ def count_parameters(
         have are 0.
     """
     d, n = hparams.d_model, hparams.num_layers
-    attention = attention_parameters(hparams)
+    keys = hparams.num_heads * hparams.key_size
+    values = hparams.num_heads * hparams.value_size
+    attention = d * (2 * keys + 2 * values)  # W^Q, W^K, W^V, W^O
+    if hparams.attention == "additive":
+        attention += keys
     feed_forward = (d * hparams.d_ff + hparams.d_ff) + (hparams.d_ff * d + d)
     norm = 2 * d  # scale and shift
     last_norm = norm if hparams.norm == "pre" else 0
     positions = hparams.max_positions * d if hparams.position == "learned" else 0
-    rows = embedding_rows(hparams, source_vocab_size, target_vocab_size)
+    # One matrix for a shared vocabulary, two for two vocabularies; without
+    # `share_embeddings` one for each role (3.4).
+    rows = source_vocab_size + (target_vocab_size or 0)
+    if not hparams.share_embeddings:
+        rows = source_vocab_size + 2 * (target_vocab_size or source_vocab_size)
     parts = {
         "embeddings": rows * d,
         "positions": positions,
@@ -36,23 +44,3 @@ def count_parameters(
         "decoder_layer_norm": n * 3 * norm + last_norm,
     }
     return {"total": sum(parts.values()), **parts}
-
-
-def attention_parameters(hparams: HParams) -> int:
-    """Returns the number of parameters of multi-head attention, W^Q, W^K, W^V, W^O."""
-    keys = hparams.num_heads * hparams.key_size
-    values = hparams.num_heads * hparams.value_size
-    score = keys if hparams.attention == "additive" else 0
-    return hparams.d_model * (2 * keys + 2 * values) + score
-
-
-def embedding_rows(hparams: HParams, source: int, target: int | None) -> int:
-    """Returns the number of rows of all embedding and softmax matrices (3.4).
-
-    It is one matrix for a shared vocabulary, two for two vocabularies, and three
-    without `share_embeddings`.
-    """
-    own_target = source if target is None else target
-    if not hparams.share_embeddings:
-        return source + 2 * own_target
-    return source if target is None else source + target

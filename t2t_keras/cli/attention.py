@@ -3,15 +3,14 @@
 import argparse
 from typing import Any
 
-from t2t_keras.cli.checks import require_run, require_writable
+from t2t_keras.cli.checks import require_writable
 from t2t_keras.cli.lines import open_output
-from t2t_keras.cli.verb import Verb, add_checkpoint, add_usr_dir, table
+from t2t_keras.cli.verb import Verb, add_run, table
+from t2t_keras.runs import require_run
 
 
 def _attention_flags(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--output_dir", required=True, help="a run directory")
-    add_checkpoint(parser)
-    add_usr_dir(parser)
+    add_run(parser)
     parser.add_argument("--source", required=True, metavar="TEXT", help="a sentence")
     parser.add_argument(
         "--target", metavar="TEXT", help="its translation (default: the model's own)"
@@ -43,13 +42,8 @@ def _attention(args: argparse.Namespace) -> dict[str, Any]:
     with open_output(args.write) as file:
         file.write(attention_page(args.source, pictures))
     layers, heads, *_ = found.cross.shape
-    return {
-        "write": args.write,
-        "layers": layers,
-        "heads": heads,
-        "source": source,
-        "target": target,
-    }
+    shape = {"layers": layers, "heads": heads}
+    return {"write": args.write, **shape, "source": source, "target": target}
 
 
 VERBS = {

@@ -4,22 +4,12 @@ from pathlib import Path
 
 from t2t_keras.cli.lines import read_lines
 from t2t_keras.errors import UserError
-
-
-def require_run(path: str) -> None:
-    """Refuses an `--output_dir` that is not a run directory."""
-    if not (Path(path) / "config.json").exists():
-        raise UserError(
-            f"{path} is not a run directory: it has no config.json (the --output_dir "
-            "of `t2t train` is one)"
-        )
+from t2t_keras.runs import is_run
 
 
 def require_weights(path: str | None) -> None:
     """Refuses an `--init_from` that is neither a run directory nor a checkpoint."""
-    if path is None or (Path(path) / "config.json").exists():
-        return
-    if not Path(f"{path}.index").exists():
+    if path is not None and not is_run(path) and not Path(f"{path}.index").exists():
         raise UserError(f"--init_from: {path} is neither a run nor a checkpoint")
 
 

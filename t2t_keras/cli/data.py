@@ -7,7 +7,15 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any, get_args
 
 from t2t_keras import registry
-from t2t_keras.cli.verb import Verb, add_usr_dir, columns, positive, seed, table
+from t2t_keras.cli.verb import (
+    Verb,
+    add_usr_dir,
+    columns,
+    given_options,
+    positive,
+    seed,
+    table,
+)
 from t2t_keras.errors import UserError
 from t2t_keras.hparam import HParams
 from t2t_keras.parsing import commands as parsing
@@ -46,27 +54,18 @@ def _list(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def _show_list(result: dict[str, Any]) -> str:
-    if "problems" not in result:
-        return _show_fields(result)
-    return (
-        f"Problems (each also as NAME_rev, in the other direction)\n\n"
-        f"{table(result['problems'])}\n\n"
-        f"Hparam sets\n\n{table(result['hparams_sets'])}"
-    )
-
-
-def _show_fields(fields: dict[str, Any]) -> str:
-    """Formats the fields of an hparam set; a star marks those that differ from base."""
-    rows = [
-        {
-            "": "*" if it["value"] != it["base"] else "",
-            "field": name,
-            "value": str(it["value"]),
-            "base": str(it["base"]) if it["value"] != it["base"] else "",
-            "meaning": it["meaning"],
-        }
-        for name, it in fields.items()
-    ]
+    if "problems" in result:
+        return (
+            f"Problems (each also as NAME_rev, in the other direction)\n\n"
+            f"{table(result['problems'])}\n\n"
+            f"Hparam sets\n\n{table(result['hparams_sets'])}"
+        )
+    rows = []
+    for name, field in result.items():
+        value, base, meaning = map(str, field.values())
+        star, base = ("", "") if value == base else ("*", base)
+        row = {"": star, "field": name, "value": value, "base": base}
+        rows.append({**row, "meaning": meaning})
     return columns(rows)
 
 
@@ -160,7 +159,7 @@ def _uses_tensorflow(args: argparse.Namespace) -> bool:
 
 def _datagen(args: argparse.Namespace) -> dict[str, Any]:
     start = time.monotonic()
-    manifest = _adopt(args) if args.adopt else _generate(args)
+    manifest = _generate(args)
     result: dict[str, Any] = {"task": args.task, "finished": manifest is not None}
     if manifest is not None:
         dropped = Counter[str]()
@@ -176,6 +175,12 @@ def _datagen(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def _generate(args: argparse.Namespace) -> "Manifest | None":
+    """Generates or adopts the data; returns None if other tasks are not done yet."""
+    if args.adopt:
+        from t2t_keras.interop.t2t_data import adopt
+
+        problem = registry.problem(args.problem)
+        return adopt(problem, args.adopt, args.data_dir, args.vocab)
     from t2t_keras.data.datagen import Task, generate
 
     if args.vocab:
@@ -185,12 +190,6 @@ def _generate(args: argparse.Namespace) -> "Manifest | None":
         )
     task = Task.parse(args.task)
     return generate(_problem(args), args.data_dir, args.workers, args.seed, task)
-
-
-def _adopt(args: argparse.Namespace) -> "Manifest":
-    from t2t_keras.interop.t2t_data import adopt
-
-    return adopt(registry.problem(args.problem), args.adopt, args.data_dir, args.vocab)
 
 
 def _problem(args: argparse.Namespace) -> Problem:
@@ -212,9 +211,7 @@ def _problem(args: argparse.Namespace) -> Problem:
     problem = problem.replace(sources=sources)
     for task in _TASKS:
         problem = task.with_sources(problem, args)
-    numbers = ("vocab_size", "bpe_dropout", "copies", "max_length")
-    changes = {name: getattr(args, name) for name in numbers}
-    problem = problem.replace(**{k: v for k, v in changes.items() if v is not None})
+    problem = problem.replace(**given_options(args, Problem))
     if args.clean:
         problem = problem.replace(cleaning=parse_cleaning(args.clean))
     return problem

@@ -12,6 +12,7 @@ from t2t_keras.cli.verb import (
     Verb,
     add_hparams,
     add_usr_dir,
+    at_least_two,
     positive,
     positive_number,
 )
@@ -58,7 +59,10 @@ def _describe_flags(parser: argparse.ArgumentParser) -> None:
     )
     others = parser.add_argument_group("the other layers of Table 1")
     others.add_argument(
-        "--kernel", type=_kernel, default=3, help="width of a convolution (default: 3)"
+        "--kernel",
+        type=at_least_two,
+        default=3,
+        help="width of a convolution (default: 3)",
     )
     others.add_argument(
         "--window",
@@ -68,30 +72,18 @@ def _describe_flags(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _kernel(text: str) -> int:
-    number = int(text)
-    if number < 2:
-        raise argparse.ArgumentTypeError(f"must be at least 2, not {text}")
-    return number
-
-
-_kernel.__name__ = "integer"  # what argparse calls it: "invalid integer value: 'x'"
-
-
 def _describe(args: argparse.Namespace) -> dict[str, Any]:
     hparams = registry.hparams(args.hparams_set).parse(args.hparams)
     target_size = args.target_vocab_size or args.vocab_size
     parameters = count_parameters(hparams, args.vocab_size, args.target_vocab_size)
     flops = flops_per_token(hparams, target_size, args.length)
-    hours = args.hours
+    tokens, hours = hparams.batch_tokens * hparams.train_steps, args.hours
     window = args.window or hparams.attention_window or 16
     layers = layer_complexities(args.length, hparams.d_model, args.kernel, window)
     return {
         "parameters": parameters,
         "flops_per_token": flops,
-        "training_flops": flops["training"]
-        * hparams.batch_tokens
-        * hparams.train_steps,
+        "training_flops": flops["training"] * tokens,
         "training_cost": hours and training_cost(hours, args.gpus, args.tflops),
         "memory": memory_per_batch(
             hparams, parameters["total"], target_size, args.length, args.gpus

@@ -5,33 +5,34 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
-from t2t_keras.cli.checks import require_directory, require_run
+from t2t_keras.cli.checks import require_directory
 from t2t_keras.cli.decoding import (
     add_decoding_flags,
     check_decoding,
     decoding_flags,
-    decoding_options,
 )
 from t2t_keras.cli.lines import read_lines
 from t2t_keras.cli.verb import (
     Verb,
     add_checkpoint,
-    add_usr_dir,
     columns,
+    given_options,
     not_negative,
     not_negative_number,
     table,
 )
+from t2t_keras.decoding.options import DecodingOptions
 from t2t_keras.errors import UserError
 from t2t_keras.metrics.bleu import Bleu, BleuTokens, bleu_scores
 from t2t_keras.problem import Problem, Split
+from t2t_keras.runs import require_run
 
 if TYPE_CHECKING:
     from t2t_keras.runs.run_dir import RunDirectory
 
 _OF_A_RUN = (
     *("output_dir", "data_dir", "split", "sentences", "tokenize", "usr_dir"),
-    *decoding_flags("n_best", "raw"),
+    *(option.name for option in decoding_flags("n_best", "raw")),
 )
 # What is evaluated -> its flags, and the error message for any other flag.
 _MODES = {
@@ -94,7 +95,6 @@ def _evaluate_flags(parser: argparse.ArgumentParser) -> None:
         "until it has reached its last step or M minutes have passed without a new "
         "checkpoint",
     )
-    add_usr_dir(run)
     add_decoding_flags(parser, "n_best", "raw")
     files = parser.add_argument_group("or compare two files, one sentence per line")
     files.add_argument("--hypotheses", metavar="FILE")
@@ -135,7 +135,20 @@ def _evaluate(args: argparse.Namespace) -> dict[str, Any]:
         language = args.language or _suffix_language(args.references)
         tokens: BleuTokens = args.tokenize or "13a"
         return {"bleu": bleu_scores(hypotheses, references, language, tokens)}
-    return _evaluate_all(args) if mode == "all" else _evaluate_split(args)
+    from t2t_keras.evaluation.evaluator import evaluate
+    from t2t_keras.evaluation.follow import await_run, follow
+
+    wait_minutes = args.wait_minutes or 0.0
+    run = await_run(args.output_dir, wait_minutes)
+    split, problem = _split(run, args), _scored(run.problem, args)
+    options = {"data_dir": args.data_dir, "sentences": args.sentences}
+    options |= given_options(args, DecodingOptions)
+    if mode == "split":
+        where = {"checkpoint": args.checkpoint, "write": args.write}
+        return evaluate(run, split, problem, **where, **options)
+    points = follow(run, split, problem, wait_minutes=wait_minutes, **options)
+    best = max(points, key=problem.metrics.selection_score)
+    return {"split": split, "checkpoints": points, "best": best}
 
 
 def _suffix_language(path: str) -> str | None:
@@ -171,11 +184,8 @@ def _scored(problem: Problem, args: argparse.Namespace) -> Problem:
             raise UserError(f"--{flag}: problem '{problem.name}' is not scored by BLEU")
         return problem
     source, target = metrics.languages
-    changed = Bleu(
-        bleu_tokens=args.tokenize or metrics.bleu_tokens,
-        languages=(source, args.language or target),
-    )
-    return problem.replace(metrics=changed)
+    tokens, languages = args.tokenize, (source, args.language or target)
+    return problem.replace(metrics=Bleu(tokens or metrics.bleu_tokens, languages))
 
 
 def _split(run: "RunDirectory", args: argparse.Namespace) -> Split:
@@ -194,47 +204,6 @@ def _split(run: "RunDirectory", args: argparse.Namespace) -> Split:
     reason = "" if split == "test" else f": {data_dir} has no test split"
     print(f"evaluating the {split} split{reason}", file=sys.stderr)
     return split
-
-
-def _evaluate_split(args: argparse.Namespace) -> dict[str, Any]:
-    """Evaluates one checkpoint of a run."""
-    from t2t_keras.evaluation.evaluator import evaluate
-    from t2t_keras.runs.run_dir import RunDirectory
-
-    run = RunDirectory(args.output_dir)
-    return evaluate(
-        run,
-        _split(run, args),
-        _scored(run.problem, args),
-        checkpoint=args.checkpoint,
-        data_dir=args.data_dir,
-        sentences=args.sentences,
-        write=args.write,
-        **decoding_options(args),
-    )
-
-
-def _evaluate_all(args: argparse.Namespace) -> dict[str, Any]:
-    """Evaluates all checkpoints of a run, with --wait_minutes also later ones."""
-    from t2t_keras.evaluation.follow import await_run, follow
-
-    wait_minutes = args.wait_minutes or 0.0
-    run = await_run(args.output_dir, wait_minutes)
-    split, problem = _split(run, args), _scored(run.problem, args)
-    points = follow(
-        run,
-        split,
-        problem,
-        data_dir=args.data_dir,
-        sentences=args.sentences,
-        wait_minutes=wait_minutes,
-        **decoding_options(args),
-    )
-    return {
-        "split": split,
-        "checkpoints": points,
-        "best": max(points, key=problem.metrics.selection_score),
-    }
 
 
 def _show_evaluate(result: dict[str, Any]) -> str:

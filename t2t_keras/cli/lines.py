@@ -56,12 +56,9 @@ def open_output(path: str | None) -> Iterator[TextIO]:
     Raises:
         KeyboardInterrupt: Ctrl-C was pressed; the message names the incomplete file.
     """
-    if path is None:
-        with _open_text(STDOUT, closefd=False) as file:
-            yield file
-        return
-    if Path(path).exists() and not Path(path).is_file():  # a pipe or a device
-        with _open_text(path) as file:
+    is_special = path is not None and Path(path).exists() and not Path(path).is_file()
+    if path is None or is_special:  # standard output, or a pipe or a device
+        with _open_text(STDOUT if path is None else path, path is not None) as file:
             yield file
         return
     incomplete = Path(f"{path}.incomplete")

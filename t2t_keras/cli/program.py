@@ -2,18 +2,17 @@
 
 import argparse
 import contextlib
-import difflib
 import errno
 import json
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import NoReturn
 
 from t2t_keras import registry
 from t2t_keras.cli import attention, data, describe, evaluation, training, translation
 from t2t_keras.cli.verb import Verb
-from t2t_keras.errors import UserError
+from t2t_keras.errors import UserError, nearest
 from t2t_keras.parsing import commands as parsing
 from t2t_keras.standard_error import diverted_stderr
 
@@ -98,7 +97,9 @@ def _run(args: argparse.Namespace) -> None:
     level = "3" if os.environ.get("TF_CONFIG") else "2"
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", level)
     backend = os.environ.setdefault("KERAS_BACKEND", "tensorflow")
-    needs_tensorflow = verb.needs_tensorflow(args)
+    needs_tensorflow = verb.uses_tensorflow
+    if callable(needs_tensorflow):
+        needs_tensorflow = needs_tensorflow(args)
     if needs_tensorflow and backend != "tensorflow":
         raise UserError(
             f"KERAS_BACKEND is '{backend}', and this needs TensorFlow: unset it or set "
@@ -148,8 +149,7 @@ class _Parser(argparse.ArgumentParser):
     """A parser whose errors are one sentence each."""
 
     def error(self, message: str) -> NoReturn:
-        print(f"{self.prog}: error: {message}", file=sys.stderr)
-        sys.exit(2)
+        sys.exit(_fail(f"{self.prog}: error: {message}", 2))
 
 
 def _parse(argv: Sequence[str]) -> argparse.Namespace:
@@ -185,15 +185,11 @@ def _check_names(
     if not argv or argv[0].startswith("-"):
         return
     if argv[0] not in parsers:
-        hint = _nearest(argv[0], parsers)
+        hint = nearest(argv[0], parsers, "{}")
         parser.error(f"there is no verb '{argv[0]}'{hint} (`t2t --help` lists them)")
     flags = parsers[argv[0]]._option_string_actions
     for word in argv[1:]:
         flag = word.partition("=")[0]
         if flag.startswith("--") and flag != "--" and flag not in flags:
-            parsers[argv[0]].error(f"there is no flag {flag}{_nearest(flag, flags)}")
-
-
-def _nearest(name: str, names: Iterable[str]) -> str:
-    near = difflib.get_close_matches(name, names, n=1)
-    return f"; did you mean {near[0]}?" if near else ""
+            hint = nearest(flag, flags, "{}")
+            parsers[argv[0]].error(f"there is no flag {flag}{hint}")

@@ -2,32 +2,33 @@
 
 import argparse
 import dataclasses
+import inspect
 import os
 import signal
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from t2t_keras import registry
-from t2t_keras.cli.checks import require_directory, require_run, require_weights
-from t2t_keras.cli.decoding import (
-    add_decoding_flags,
-    check_decoding,
-    decoding_options,
-)
+from t2t_keras.cli.checks import require_directory, require_weights
+from t2t_keras.cli.decoding import add_decoding_flags, check_decoding
 from t2t_keras.cli.verb import (
     Verb,
-    add_checkpoint,
     add_hparams,
+    add_run,
     add_usr_dir,
+    given_options,
     not_negative,
     positive,
     positive_number,
     seed,
     table,
 )
+from t2t_keras.decoding.options import DecodingOptions
 from t2t_keras.errors import UserError
+from t2t_keras.runs import require_run
 from t2t_keras.runs.train_options import TrainOptions
 from t2t_keras.serving.export_dir import require_free
 
@@ -89,64 +90,24 @@ def _train_flags(parser: argparse.ArgumentParser) -> None:
 
 def _watching_flags(parser: argparse.ArgumentParser) -> None:
     """Declares a flag for each field of `TrainOptions`, with its default."""
-    parser.add_argument(
-        "--log_every", type=positive, metavar="STEPS", help="steps between log lines"
-    )
     saving = parser.add_mutually_exclusive_group()
-    saving.add_argument(
-        "--save_every",
-        type=positive,
-        metavar="STEPS",
-        help="steps between checkpoints (default: a 40th of all, from 25 to 1000)",
-    )
-    saving.add_argument(
-        "--save_minutes",
-        type=positive_number,
-        metavar="M",
-        help="minutes between checkpoints, instead of steps (the paper: 10)",
-    )
-    parser.add_argument(
-        "--keep",
-        type=positive,
-        metavar="N",
-        help="how many checkpoints to keep, besides the best one",
-    )
-    parser.add_argument(
-        "--eval_every", type=positive, metavar="STEPS", help="steps between evaluations"
-    )
-    parser.add_argument(
-        "--eval_sentences",
-        type=not_negative,
-        metavar="N",
-        help="dev sentences to decode at each evaluation, for BLEU or F1; 0: only the "
-        "loss",
-    )
-    parser.add_argument(
-        "--best_by",
-        choices=["loss", "metric"],
-        help="how to choose the best checkpoint on dev: by loss (default), or by BLEU "
-        "or F1",
-    )
-    parser.add_argument(
-        "--patience",
-        type=positive,
-        metavar="N",
-        help="end training after N evaluations without a new best (default: never)",
-    )
-    parser.add_argument(
-        "--average_last",
-        type=not_negative,
-        metavar="N",
-        help="number of checkpoints to average at the end; the average is evaluated "
-        "and kept, and `t2t translate` and other commands use it (default: 10); 0: "
-        "none",
-    )
-    parser.add_argument(
-        "--max_minutes",
-        type=positive_number,
-        metavar="M",
-        help="end training after M minutes; run the command again to go on",
-    )
+    for field in dataclasses.fields(TrainOptions):
+        group = saving if field.name.startswith("save_") else parser
+        # Where 0 is the default, the flag is for other values.
+        takes_zero = field.default and not field.metadata["least"]
+        converter: Callable[[str], Any] = not_negative if takes_zero else positive
+        metavar: str | None = "STEPS" if field.name.endswith("_every") else "N"
+        if field.type is float:
+            converter, metavar = positive_number, "M"
+        elif isinstance(field.default, str):
+            converter, metavar = str, None
+        group.add_argument(
+            f"--{field.name}",
+            type=converter,
+            choices=get_args(field.type) if converter is str else None,
+            metavar=metavar,
+            help=field.metadata["meaning"],
+        )
 
 
 def _batch_tokens(text: str) -> int | str:
@@ -157,20 +118,12 @@ def _batch_tokens(text: str) -> int | str:
 _batch_tokens.__name__ = "positive integer"
 
 
-def _train_options(args: argparse.Namespace) -> TrainOptions:
-    given = {
-        field.name: getattr(args, field.name)
-        for field in dataclasses.fields(TrainOptions)
-    }
-    return TrainOptions(**{k: v for k, v in given.items() if v is not None})
-
-
 def _check_train(args: argparse.Namespace) -> None:
     from t2t_keras.data.manifest import Manifest
 
     problem = registry.problem(args.problem)
     registry.hparams(args.hparams_set).parse(args.hparams)
-    _train_options(args)
+    TrainOptions(**given_options(args, TrainOptions))
     if args.memory_gb is not None and args.batch_tokens != "auto":
         raise UserError("--memory_gb needs --batch_tokens auto beside it")
     require_weights(args.init_from)
@@ -180,22 +133,10 @@ def _check_train(args: argparse.Namespace) -> None:
 def _train(args: argparse.Namespace) -> dict[str, Any]:
     from t2t_keras.training.launch import train
 
-    result = train(
-        args.problem,
-        args.hparams_set,
-        data_dir=args.data_dir,
-        output_dir=args.output_dir,
-        hparams=args.hparams,
-        train_steps=args.train_steps,
-        batch_tokens=args.batch_tokens,
-        memory_gb=args.memory_gb,
-        seed=args.seed,
-        init_from=args.init_from,
-        accumulate=args.accumulate,
-        simulate_devices=args.simulate_devices,
-        usr_dir=args.usr_dir,
-        options=_train_options(args),
-    )
+    # Every other parameter of `train` has a flag of its name.
+    names = inspect.signature(train).parameters.keys() - {"options"}
+    flags = {name: getattr(args, name) for name in names}
+    result = train(**flags, options=TrainOptions(**given_options(args, TrainOptions)))
     stopped_by = result.stopped_by
     by_signal = stopped_by in signal.Signals.__members__
     if by_signal and result.is_chief:
@@ -233,21 +174,14 @@ def _average_flags(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _check_average(args: argparse.Namespace) -> None:
-    require_directory("output_dir", args.output_dir)
-
-
 def _average(args: argparse.Namespace) -> dict[str, Any]:
     from t2t_keras.runs.average import average_run
 
-    checkpoint = average_run(
-        Path(args.output_dir), last=args.last, minutes=args.minutes
-    )
-    return {"checkpoint": str(checkpoint)}
+    return {"checkpoint": str(average_run(args.output_dir, args.last, args.minutes))}
 
 
 def _export_flags(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--output_dir", required=True, help="a run directory")
+    add_run(parser)
     parser.add_argument("--export_dir", required=True, help="the directory to write")
     parser.add_argument(
         "--overwrite", action="store_true", help="replace an earlier export"
@@ -258,8 +192,6 @@ def _export_flags(parser: argparse.ArgumentParser) -> None:
         default="savedmodel",
         help="savedmodel: a TensorFlow SavedModel, from strings to strings",
     )
-    add_checkpoint(parser)
-    add_usr_dir(parser)
     add_decoding_flags(parser)
 
 
@@ -275,17 +207,12 @@ def _export(args: argparse.Namespace) -> dict[str, Any]:
 
     start = time.monotonic()
     translator = RunDirectory(args.output_dir).translator(args.checkpoint)
+    options = given_options(args, DecodingOptions)
     size = export_saved_model(
-        translator,
-        args.export_dir,
-        overwrite=args.overwrite,
-        **decoding_options(args),
+        translator, args.export_dir, overwrite=args.overwrite, **options
     )
-    return {
-        "export_dir": args.export_dir,
-        "bytes": size,
-        "seconds": round(time.monotonic() - start, 2),
-    }
+    seconds = round(time.monotonic() - start, 2)
+    return {"export_dir": args.export_dir, "bytes": size, "seconds": seconds}
 
 
 VERBS = {
@@ -303,7 +230,7 @@ VERBS = {
         _average,
         lambda result: result["checkpoint"],
         uses_tensorflow=True,
-        check=_check_average,
+        check=lambda args: require_directory("output_dir", args.output_dir),
     ),
     "export": Verb(
         "export a trained model as a SavedModel, from strings to strings",

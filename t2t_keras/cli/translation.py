@@ -7,27 +7,26 @@ import math
 import os
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, TextIO
+from typing import Any
 
-from t2t_keras.cli.checks import require_readable, require_run, require_writable
-from t2t_keras.cli.decoding import (
-    Advance,
-    Output,
-    add_decoding_flags,
-    check_decoder,
-    open_decoder,
-)
+from t2t_keras import load
+from t2t_keras.cli.checks import require_readable, require_writable
+from t2t_keras.cli.decoding import add_decoding_flags, check_decoder
 from t2t_keras.cli.lines import STDOUT, count_lines, open_output, read_lines
 from t2t_keras.cli.verb import (
+    MAX_SEED,
     Verb,
     add_checkpoint,
-    add_usr_dir,
+    add_run,
+    given_options,
     table,
 )
 from t2t_keras.data.files import write_lines
+from t2t_keras.decoding.options import DecodingOptions
 from t2t_keras.errors import UserError
+from t2t_keras.runs import require_run
 
 _LINES_AT_ONCE = 2000  # read, sorted by length and decoded together
 
@@ -37,7 +36,6 @@ def _translate_flags(parser: argparse.ArgumentParser) -> None:
     model.add_argument("--output_dir", help="a run directory")
     model.add_argument("--export_dir", help="a model that `t2t export` wrote")
     add_checkpoint(parser)
-    add_usr_dir(parser)
     parser.add_argument(
         "--input",
         metavar="FILE",
@@ -66,27 +64,42 @@ def _check_translate(args: argparse.Namespace) -> None:
 
 
 def _translate(args: argparse.Namespace) -> dict[str, Any]:
-    decode = open_decoder(args)
+    from t2t_keras.decoding.translator import Translator
+
+    translator = load(args.output_dir or args.export_dir, args.checkpoint)
+    options = given_options(args, DecodingOptions)
+    first_seed = options.pop("seed", 0)
+    translator.choose(**options)  # raises before any text is read
+    repairs = (
+        isinstance(translator, Translator)
+        and translator.problem.text_form.repairs_outputs
+    )
     numbered = args.scores or (args.n_best or 1) > 1
-    start, count = time.monotonic(), 0
-    repaired: list[bool | None] = []  # of the best outputs
+    start, count, repaired = time.monotonic(), 0, 0
+    n_best: Callable[..., Sequence[Sequence[Any]]] = translator.n_best
     with open_output(args.output) as output, _progress(args) as advance:
         for lines in _chunks(args.input):
-            outputs = decode(lines, count, advance)
+            if args.sampling:
+                options["seed"] = (first_seed + count) % MAX_SEED
+            outputs = n_best(lines, before=count, advance=advance, **options)
             for number, hypotheses in enumerate(outputs, count + 1):
-                _write(output, number, hypotheses, numbered)
-                repaired.append(hypotheses[0].is_repaired)
+                repaired += hypotheses[0].is_repaired
+                if not numbered:
+                    output.write(f"{hypotheses[0].text}\n")
+                    continue
+                for rank, it in enumerate(hypotheses, 1):
+                    output.write(f"{number}\t{rank}\t{it.score:.6f}\t{it.text}\n")
             output.flush()
             count += len(lines)
     result = {"sentences": count, "seconds": round(time.monotonic() - start, 2)}
-    if repaired and None not in repaired:
-        result["repaired"] = repaired.count(True) / count
+    if count and repairs:
+        result["repaired"] = repaired / count
     return result
 
 
 def _progress(
     args: argparse.Namespace,
-) -> AbstractContextManager[Advance | None]:
+) -> AbstractContextManager[Callable[[int], None] | None]:
     """Shows progress, unless the output itself appears on the terminal."""
     is_interactive = args.input is None and sys.stdin.isatty()
     if is_interactive or (args.output is None and os.isatty(STDOUT)):
@@ -112,17 +125,6 @@ def _chunks(path: str | None) -> Iterator[list[str]]:
         yield chunk
 
 
-def _write(
-    output: TextIO, number: int, hypotheses: list[Output], numbered: bool
-) -> None:
-    """Writes the outputs for one sentence."""
-    if not numbered:
-        output.write(f"{hypotheses[0].text}\n")
-        return
-    for rank, (score, text, _) in enumerate(hypotheses, 1):
-        output.write(f"{number}\t{rank}\t{score:.6f}\t{text}\n")
-
-
 def _show_translate(result: dict[str, Any]) -> str:
     if result.get("repaired"):
         share = f"{result['repaired']:.1%} of the outputs"
@@ -131,9 +133,7 @@ def _show_translate(result: dict[str, Any]) -> str:
 
 
 def _score_flags(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--output_dir", required=True, help="a run directory")
-    add_checkpoint(parser)
-    add_usr_dir(parser)
+    add_run(parser)
     parser.add_argument("--source", required=True, metavar="FILE")
     parser.add_argument("--target", required=True, metavar="FILE")
     parser.add_argument(
@@ -159,9 +159,7 @@ def _score(args: argparse.Namespace) -> dict[str, Any]:
         )
     if not sources:
         raise UserError(f"{args.source} is empty")
-    from t2t_keras.runs.run_dir import RunDirectory
-
-    translator = RunDirectory(args.output_dir).translator(args.checkpoint)
+    translator = load(args.output_dir, args.checkpoint)
     scores = translator.score(sources, targets)
     if args.output:
         write_lines(args.output, [f"{s.log_prob:.6f}\t{s.tokens}" for s in scores])

@@ -4,7 +4,9 @@ import argparse
 import dataclasses
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
+
+N = TypeVar("N", int, float)
 
 MAX_SEED = 2**31
 
@@ -29,12 +31,6 @@ class Verb:
     uses_tensorflow: bool | Callable[[argparse.Namespace], bool] = False
     check: Callable[[argparse.Namespace], None] = lambda args: None
 
-    def needs_tensorflow(self, args: argparse.Namespace) -> bool:
-        """Returns whether the verb needs TensorFlow for these flags."""
-        if callable(self.uses_tensorflow):
-            return self.uses_tensorflow(args)
-        return self.uses_tensorflow
-
 
 def add_usr_dir(parser: argparse._ActionsContainer) -> None:
     """Adds `--usr_dir`, for verbs that look up a problem or an hparam set."""
@@ -46,7 +42,7 @@ def add_usr_dir(parser: argparse._ActionsContainer) -> None:
 
 
 def add_checkpoint(parser: argparse._ActionsContainer) -> None:
-    """Adds `--checkpoint`, for verbs that read a run directory's weights."""
+    """Adds `--checkpoint` and `--usr_dir`, for verbs that load the model of a run."""
     parser.add_argument(
         "--checkpoint",
         metavar="WHICH",
@@ -54,6 +50,13 @@ def add_checkpoint(parser: argparse._ActionsContainer) -> None:
         "the average of the newest step if there is one, otherwise the newest "
         "checkpoint)",
     )
+    add_usr_dir(parser)
+
+
+def add_run(parser: argparse.ArgumentParser) -> None:
+    """Adds `--output_dir`, too, for verbs that need it."""
+    parser.add_argument("--output_dir", required=True, help="a run directory")
+    add_checkpoint(parser)
 
 
 def add_hparams(parser: argparse.ArgumentParser) -> None:
@@ -65,6 +68,13 @@ def add_hparams(parser: argparse.ArgumentParser) -> None:
         metavar="K=V,K=V",
         help='changes to the set, such as "dropout=0.2,num_layers=4"',
     )
+
+
+def given_options(args: argparse.Namespace, options: type) -> dict[str, Any]:
+    """Returns the fields of a dataclass for which flags were given, by name."""
+    names = (field.name for field in dataclasses.fields(options))
+    given = {name: getattr(args, name, None) for name in names}
+    return {name: value for name, value in given.items() if value is not None}
 
 
 def table(rows: Mapping[str, object]) -> str:
@@ -94,49 +104,36 @@ def _rounded(value: object) -> object:
     return f"{value:.2f}" if abs(value) >= 1 else f"{value:.4f}"
 
 
-def positive(text: str) -> int:
-    """Converts a flag's text to an integer of at least 1."""
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"must be at least 1, not {text}")
-    return number
+def _number(
+    kind: Callable[[str], N], name: str, holds: Callable[[N], bool], refusal: str
+) -> Callable[[str], N]:
+    """Returns the function that converts a flag's text to a number.
+
+    Args:
+        kind: int or float.
+        name: what argparse calls the number: "invalid integer value: 'x'".
+        holds: returns whether the flag takes a number.
+        refusal: the error message for other numbers, which the text follows.
+    """
+
+    def convert(text: str) -> N:
+        number = kind(text)
+        if not holds(number):
+            raise argparse.ArgumentTypeError(f"{refusal} {text}")
+        return number
+
+    convert.__name__ = name
+    return convert
 
 
-def not_negative(text: str) -> int:
-    """Converts a flag's text to an integer of at least 0."""
-    number = int(text)
-    if number < 0:
-        raise argparse.ArgumentTypeError(f"must not be negative, but is {text}")
-    return number
+_NEGATIVE = "must not be negative, but is"
+_SEEDS = f"must be from 0 to {MAX_SEED - 1}, not"
 
-
-def positive_number(text: str) -> float:
-    """Converts a flag's text to a finite number above 0."""
-    number = float(text)
-    if not 0 < number < math.inf:
-        raise argparse.ArgumentTypeError(f"must be above 0, not {text}")
-    return number
-
-
-def not_negative_number(text: str) -> float:
-    """Converts a flag's text to a finite number, 0 or above."""
-    number = float(text)
-    if not 0 <= number < math.inf:
-        raise argparse.ArgumentTypeError(f"must not be negative, but is {text}")
-    return number
-
-
-def seed(text: str) -> int:
-    """Converts a flag's text to a seed of 31 bits."""
-    number = int(text)
-    if not 0 <= number < MAX_SEED:
-        raise argparse.ArgumentTypeError(
-            f"must be from 0 to {MAX_SEED - 1}, not {text}"
-        )
-    return number
-
-
-# The names that argparse prints: "invalid positive integer value: 'x'".
-positive.__name__ = "positive integer"
-positive_number.__name__ = "number"
-not_negative.__name__ = seed.__name__ = "integer"
+positive = _number(int, "positive integer", lambda n: n >= 1, "must be at least 1, not")
+not_negative = _number(int, "integer", lambda n: n >= 0, _NEGATIVE)
+at_least_two = _number(int, "integer", lambda n: n >= 2, "must be at least 2, not")
+seed = _number(int, "integer", lambda n: 0 <= n < MAX_SEED, _SEEDS)
+positive_number = _number(
+    float, "number", lambda x: 0 < x < math.inf, "must be above 0, not"
+)
+not_negative_number = _number(float, "number", lambda x: 0 <= x < math.inf, _NEGATIVE)

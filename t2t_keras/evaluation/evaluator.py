@@ -1,6 +1,5 @@
 """The evaluator: loss by teacher forcing, and metrics of decoded outputs."""
 
-import dataclasses
 import math
 from pathlib import Path
 from typing import Any, NamedTuple, Self
@@ -14,34 +13,9 @@ from t2t_keras.data.progress import Meter, progress, unwatched
 from t2t_keras.data.records import RecordIndex, read_texts
 from t2t_keras.decoding.translator import Translator
 from t2t_keras.errors import UserError
-from t2t_keras.model.loss import (
-    count_tokens,
-    sum_over_tokens,
-    summed_cross_entropies,
-)
+from t2t_keras.model.loss import count_tokens, sum_over_tokens, summed_cross_entropies
 from t2t_keras.problem import Problem, Split
 from t2t_keras.runs.run_dir import RunDirectory
-
-
-@dataclasses.dataclass(frozen=True)
-class HeldOutLoss:
-    """The loss on held-out data, a mean over all target tokens, EOS included."""
-
-    loss: float  # negative log-likelihood in nats, without label smoothing
-    accuracy: float  # share of tokens that have the highest logit
-
-    @property
-    def perplexity(self) -> float:
-        """Perplexity per token: exp(loss)."""
-        return math.exp(min(self.loss, 700.0))
-
-    def to_dict(self) -> dict[str, float]:
-        """Returns loss, perplexity and accuracy by name."""
-        return {
-            "loss": self.loss,
-            "perplexity": self.perplexity,
-            "accuracy": self.accuracy,
-        }
 
 
 class Decoded(NamedTuple):
@@ -51,18 +25,14 @@ class Decoded(NamedTuple):
         sources: the source texts.
         references: their targets in the data.
         outputs: the model's outputs.
-        repaired: the share of the outputs that the problem's text form had to repair;
-            None if the text form repairs no outputs.
+        repaired: {"repaired": the share of the outputs that the problem's text form had
+            to repair}; {} if it repairs no outputs.
     """
 
     sources: list[str]
     references: list[str]
     outputs: list[str]
-    repaired: float | None
-
-    def share_repaired(self) -> dict[str, float]:
-        """Returns {"repaired": share}, or {} if the text form repairs no outputs."""
-        return {} if self.repaired is None else {"repaired": self.repaired}
+    repaired: dict[str, float]
 
 
 class Evaluator:
@@ -141,11 +111,15 @@ class Evaluator:
         texts = read_texts(data_dir, name, split, index)
         return cls(translator, index, texts, split)
 
-    def loss(self, meter: Meter = unwatched) -> HeldOutLoss:
-        """Returns loss and accuracy over the whole split.
+    def loss(self, meter: Meter = unwatched) -> dict[str, float]:
+        """Returns the loss on the whole split, a mean over all tokens, EOS included.
 
         Args:
             meter: shows progress.
+
+        Returns:
+            "loss", the negative log-likelihood in nats, without label smoothing;
+            "perplexity"; and "accuracy", the share of tokens with the highest logit.
         """
         batches = ordered_batches(self._index, self._batch_tokens)
         totals = [0.0, 0.0, 0.0]
@@ -156,14 +130,13 @@ class Evaluator:
                     totals[i] += float(value)
                 advance(len(source))
         loss, correct, tokens = totals
-        return HeldOutLoss(loss / tokens, correct / tokens)
+        return {
+            "loss": loss / tokens,
+            "perplexity": math.exp(min(loss / tokens, 700.0)),
+            "accuracy": correct / tokens,
+        }
 
-    def decode(
-        self,
-        sentences: int | None = None,
-        meter: Meter = unwatched,
-        **options: Any,
-    ) -> Decoded:
+    def decode(self, sentences: int | None, meter: Meter, **options: Any) -> Decoded:
         """Decodes the first sentences of the split, or all.
 
         Args:
@@ -189,26 +162,32 @@ class Evaluator:
         with meter(f"decoding {self._name}", "sentences", count) as advance:
             found = translator.decode(ids, sources, advance=advance, **options)
         best = [outputs[0] for outputs in found]
-        repaired = None
+        repaired = {}
         if text_form.repairs_outputs:
-            repaired = sum(output.is_repaired for output in best) / count
+            repaired["repaired"] = sum(output.is_repaired for output in best) / count
         return Decoded(sources, references, [output.text for output in best], repaired)
 
     def metrics(
-        self,
-        sentences: int | None = None,
-        meter: Meter = unwatched,
-        **options: Any,
+        self, sentences: int | None, meter: Meter, **options: Any
     ) -> dict[str, float]:
-        """Decodes sentences and scores them; arguments are those of `decode`.
+        """Returns the loss, and the scores of decoded sentences.
+
+        Args:
+            sentences: see `decode`; 0: only the loss.
+            meter: shows progress.
+            **options: decoding options; the defaults are the problem's.
 
         Returns:
-            The problem's metrics, and "repaired" if the text form repairs outputs.
+            What `loss` returns; the problem's metrics; and "repaired" if the text form
+            repairs outputs.
         """
-        decoded = self.decode(sentences, meter, **options)
-        sources, references, outputs, _ = decoded
-        scores = self.problem.metrics.score(sources, outputs, references)
-        return scores | decoded.share_repaired()
+        metrics = self.loss(meter)
+        if sentences != 0:
+            decoded = self.decode(sentences, meter, **options)
+            sources, references, outputs, repaired = decoded
+            scores = self.problem.metrics.score(sources, outputs, references)
+            metrics |= scores | repaired
+        return metrics
 
 
 def evaluate(
@@ -248,12 +227,12 @@ def evaluate(
     result: dict[str, Any] = {"sentences": 0}
     if sentences != 0:
         decoded = evaluator.decode(sentences, progress, **options)
-        sources, references, outputs, _ = decoded
+        sources, references, outputs, repaired = decoded
         if write:
             write_lines(f"{write}.source", sources)
             write_lines(f"{write}.reference", references)
             write_lines(f"{write}.hypothesis", outputs)
         result["sentences"] = len(outputs)
         result |= problem.metrics.report(sources, outputs, references)
-        result |= decoded.share_repaired()
-    return result | evaluator.loss(progress).to_dict()
+        result |= repaired
+    return result | evaluator.loss(progress)

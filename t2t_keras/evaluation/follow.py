@@ -4,7 +4,6 @@ tensor2tensor has three programs for it (`t2t-translate-all`, `t2t-bleu`, `t2t-e
 """
 
 import contextlib
-import os
 import time
 from collections.abc import Collection
 from pathlib import Path
@@ -19,6 +18,7 @@ from t2t_keras.evaluation.evaluator import Evaluator
 from t2t_keras.hparam import HParams
 from t2t_keras.model.transformer import Transformer
 from t2t_keras.problem import Problem, Split
+from t2t_keras.runs import is_run
 from t2t_keras.runs.reporting import evaluation_line
 from t2t_keras.runs.run_dir import RunDirectory
 
@@ -122,7 +122,7 @@ def await_run(path: str | Path, wait_minutes: float = 0.0) -> RunDirectory:
         UserError: there is none after `wait_minutes`.
     """
     deadline = time.monotonic() + 60 * wait_minutes
-    while not (Path(path) / "config.json").exists() and _pause(deadline):
+    while not is_run(path) and _pause(deadline):
         pass
     return RunDirectory(path)
 
@@ -153,8 +153,7 @@ def follow(
         **options: decoding options; the defaults are the problem's.
 
     Returns:
-        For every checkpoint ever evaluated: "step", "loss", "perplexity", "accuracy",
-        and unless `sentences` is 0 what `Evaluator.metrics` returns.
+        "step" and what `Evaluator.metrics` returns, for each checkpoint ever evaluated.
 
     Raises:
         UserError: there is no checkpoint, or earlier metrics were computed with other
@@ -164,12 +163,11 @@ def follow(
     translator = Translator(problem, model, *run.tokenizers)
     evaluator = Evaluator.open(run, translator, split, data_dir)
     chosen = translator.choose(**options)
-    data_dir = Path(data_dir or run.config.data_dir)
-    names = chosen.names("changes_metrics")
-    settings = {name: getattr(chosen, name) for name in names}
-    manifest = Manifest.open(data_dir, problem.data_name)
+    manifest = Manifest.open(Path(data_dir or run.config.data_dir), problem.data_name)
     data = [digest[:12] for digest in manifest.fingerprints(split)]
-    settings |= {
+    names = chosen.names("changes_metrics")
+    settings = {
+        **{name: getattr(chosen, name) for name in names},
         "data": data[0],
         "sentences": "all" if sentences is None else sentences,
         **problem.metrics.settings(),
@@ -184,9 +182,7 @@ def follow(
                 written = _restore(run, model, step)
                 if written is None:
                     continue
-                metrics = evaluator.loss(progress).to_dict()
-                if sentences != 0:
-                    metrics |= evaluator.metrics(sentences, progress, **options)
+                metrics = evaluator.metrics(sentences, progress, **options)
                 curve.add(step, metrics, written)
                 say(evaluation_line(step, split, metrics))
             if new:
@@ -212,14 +208,13 @@ def _restore(run: RunDirectory, model: Transformer, step: int) -> float | None:
 
     Training keeps only the newest checkpoints: returns None if it has deleted this one.
     """
-    path = run.checkpoints.path(step)
-    index = path.with_name(f"{path.name}.index")
     try:
-        written = os.path.getmtime(index)
+        written = run.checkpoints.written(step)
         run.restore(model, step)
         return written
     except (UserError, OSError):
-        if index.exists():
+        if step in run.checkpoints.steps():
             raise
+        path = run.checkpoints.path(step)
         say(f"checkpoint {path} was deleted before it could be evaluated")
         return None

@@ -1,5 +1,6 @@
 """Validation on dev during training: metrics, best checkpoint, early stopping."""
 
+import dataclasses
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -20,10 +21,11 @@ from t2t_keras.runs.reporting import Progress
 from t2t_keras.runs.train_options import TrainOptions
 
 
+@dataclasses.dataclass
 class Validation:
     """Evaluates a model on dev during training, and keeps the best checkpoint.
 
-    Args:
+    Attributes:
         evaluator: the evaluator for the model on dev.
         weights: the model's weights by their names in a checkpoint.
         averages: their moving averages by the names of the weights; empty without
@@ -33,20 +35,14 @@ class Validation:
             `average_last` are used.
     """
 
-    def __init__(
-        self,
-        evaluator: Evaluator,
-        weights: Mapping[str, tf.Variable],
-        averages: Mapping[str, tf.Variable],
-        checkpoints: CheckpointDirectory,
-        options: TrainOptions,
-    ) -> None:
-        self._evaluator = evaluator
-        self._weights = weights
-        self._averages = averages
-        self._checkpoints = checkpoints
-        self._options = options
-        self._history: dict[int, dict[str, float]] = {}  # by step
+    evaluator: Evaluator
+    weights: Mapping[str, tf.Variable]
+    averages: Mapping[str, tf.Variable]
+    checkpoints: CheckpointDirectory
+    options: TrainOptions
+    _history: dict[int, dict[str, float]] = dataclasses.field(
+        default_factory=dict, init=False
+    )  # by step
 
     def resume(self, step: int) -> None:
         """Reads the earlier evaluations of a training that resumes at a step.
@@ -56,16 +52,16 @@ class Validation:
         one is written again; if its weights are no longer there, all earlier
         evaluations are ignored.
         """
-        file = self._checkpoints.directory / "metrics.jsonl"
+        file = self.checkpoints.directory / "metrics.jsonl"
         self._history = _read_evaluations(file, step)
         best = self.best_step
-        if best is None or best in self._checkpoints.steps("best.ckpt"):
+        if best is None or best in self.checkpoints.steps("best.ckpt"):
             return
-        if best in self._checkpoints.steps():
-            checkpoint = Checkpoint(self._checkpoints.path(best))
-            names = (*self._weights, "step")
+        if best in self.checkpoints.steps():
+            checkpoint = Checkpoint(self.checkpoints.path(best))
+            names = (*self.weights, "step")
             weights = {name: tf.constant(checkpoint.tensor(name)) for name in names}
-            self._checkpoints.save_best(best, weights)
+            self.checkpoints.save_best(best, weights)
         else:
             self._history = {}
 
@@ -80,18 +76,18 @@ class Validation:
 
     def _selection_score(self, metrics: dict[str, float]) -> float:
         """Returns the selection score that `best_by` asks for: higher is better."""
-        if self._options.best_by == "loss":
+        if self.options.best_by == "loss":
             return -metrics["loss"]
-        return self._evaluator.problem.metrics.selection_score(metrics)
+        return self.evaluator.problem.metrics.selection_score(metrics)
 
     @property
     def lost_patience(self) -> bool:
         """Whether the best evaluation is `patience` or more evaluations ago."""
         best = self.best_step
-        if best is None or not self._options.patience:
+        if best is None or not self.options.patience:
             return False
         since = sum(step > best for step in self._history)
-        return since >= self._options.patience
+        return since >= self.options.patience
 
     def evaluate(self, step: int, progress: Progress) -> dict[str, Any]:
         """Reports the metrics of the current weights; keeps the weights if best so far.
@@ -105,7 +101,7 @@ class Validation:
         if step not in self._history:
             self._history[step] = self._measure(progress)
             if self.best_step == step:
-                self._checkpoints.save_best(step, snapshot(self._weights, step))
+                self.checkpoints.save_best(step, snapshot(self.weights, step))
             # Reported last, because a recorded evaluation is not repeated.
             progress.report(step, "dev", self._history[step])
         values = self._history[step]
@@ -129,41 +125,37 @@ class Validation:
         if best is not None:
             found["dev_best"] = {"step": best, **self._history[best]}
             progress.report(best, "dev_best", self._history[best])
-        newest = self._checkpoints.steps()[-self._options.average_last :]
-        if self._options.average_last and len(newest) > 1:
-            paths = [self._checkpoints.path(step) for step in newest]
+        newest = self.checkpoints.steps()[-self.options.average_last :]
+        if self.options.average_last and len(newest) > 1:
+            paths = [self.checkpoints.path(step) for step in newest]
             for name, value in mean_weights(paths):
-                self._weights[name].assign(value)
+                self.weights[name].assign(value)
             metrics = {"checkpoints": len(paths), **self._measure(progress)}
             found["dev_average"] = metrics
             progress.report(step, "dev_average", metrics)
             last = self._history.get(step)
             score = self._selection_score(metrics)
             if last is None or score >= self._selection_score(last):
-                average = self._checkpoints.path(step, "average.ckpt")
-                write_checkpoint(average, snapshot(self._weights, step))
+                average = self.checkpoints.path(step, "average.ckpt")
+                write_checkpoint(average, snapshot(self.weights, step))
                 progress.say(f"the average is kept: {average}")
             else:
                 progress.say(
                     f"the average of {len(paths)} checkpoints is worse on dev than "
                     f"step {step} alone, so it is not kept"
                 )
-        if self._averages:
-            for name, average in self._averages.items():
-                self._weights[name].assign(average.read_value())
+        if self.averages:
+            for name, average in self.averages.items():
+                self.weights[name].assign(average.read_value())
             found["dev_ema"] = self._measure(progress)
             progress.report(step, "dev_ema", found["dev_ema"])
-        Checkpoint(self._checkpoints.path(step)).restore(self._weights)
+        Checkpoint(self.checkpoints.path(step)).restore(self.weights)
         return found
 
     def _measure(self, progress: Progress) -> dict[str, float]:
         with progress.evaluating():
-            metrics = self._evaluator.loss(progress.task).to_dict()
-            if self._options.eval_sentences:
-                metrics |= self._evaluator.metrics(
-                    self._options.eval_sentences, progress.task
-                )
-        return metrics
+            sentences = self.options.eval_sentences
+            return self.evaluator.metrics(sentences, progress.task)
 
 
 def _read_evaluations(file: Path, last_step: int) -> dict[int, dict[str, float]]:

@@ -162,13 +162,6 @@ def load_t2t(
     return hparams, {f"model/{name}": value for name, value in weights.items()}
 
 
-def import_t2t(
-    checkpoint_path: str | Path, hparams_json: str | Path, target_space_id: int = 0
-) -> Transformer:
-    """Returns the model that `load_t2t` reads."""
-    return build(*load_t2t(checkpoint_path, hparams_json, target_space_id))
-
-
 def build(hparams: HParams, weights: dict[str, np.ndarray]) -> Transformer:
     """Builds a model with these weights.
 
@@ -176,14 +169,12 @@ def build(hparams: HParams, weights: dict[str, np.ndarray]) -> Transformer:
         UserError: a weight does not have the shape that the hparams imply.
     """
     model = Transformer(hparams, *vocab_sizes(weights))
-    variables = model_variables(model)
-    for name, variable in variables.items():
+    for name, variable in model_variables(model).items():
         if weights[name].shape != tuple(variable.shape):
             raise UserError(
                 f"the checkpoint does not fit its hparams.json: {name} would have the "
                 f"shape {list(weights[name].shape)} instead of {list(variable.shape)}"
             )
-    for name, variable in variables.items():
         variable.assign(weights[name])
     return model
 
@@ -210,12 +201,13 @@ def _embeddings(
     """
     matrices = checkpoint.read_matrices()
     shared = matrices.get("shared")
+    names = {
+        "source_embedding": "input_emb",
+        "target_embedding": "target_emb",
+        "softmax": "softmax",
+    }
     tables = {}
-    for name, theirs in (
-        ("source_embedding", "input_emb"),
-        ("target_embedding", "target_emb"),
-        ("softmax", "softmax"),
-    ):
+    for name, theirs in names.items():
         table = matrices.get(theirs, shared)
         if table is None:
             raise UserError(f"checkpoint {checkpoint.path} has no matrix for {name}")
@@ -247,15 +239,11 @@ def _layer(
             checkpoint.read(f"{theirs}/{their_name}/multihead_attention/{name}/kernel")
             for name in ("q", "k", "v", "output_transform")
         )
+        kernels = {"query": [query], "key_value": [key, value], "output": [output]}
         if our_name == "self_attention":
-            kernels = {"query_key_value": np.concatenate([query, key, value], axis=1)}
-        else:
-            kernels = {
-                "query": query,
-                "key_value": np.concatenate([key, value], axis=1),
-            }
-        for name, kernel in {**kernels, "output": output}.items():
-            weights[f"{ours}/{our_name}/{name}/kernel"] = kernel
+            kernels = {"query_key_value": [query, key, value], "output": [output]}
+        for name, parts in kernels.items():
+            weights[f"{ours}/{our_name}/{name}/kernel"] = np.concatenate(parts, axis=1)
     for our_name, their_name in (("inner", "conv1"), ("outer", "conv2")):
         for parameter in ("kernel", "bias"):
             weights[f"{ours}/feed_forward/{our_name}/{parameter}"] = checkpoint.read(
@@ -263,11 +251,8 @@ def _layer(
             )
     scope = {"pre": "layer_prepostprocess", "post": "layer_postprocess"}[norm]
     for our_name, their_name in {**attentions, "feed_forward": "ffn"}.items():
-        weights |= _norm(
-            checkpoint,
-            f"{theirs}/{their_name}/{scope}",
-            f"{ours}/{our_name}_residual",
-        )
+        theirs_of_norm = f"{theirs}/{their_name}/{scope}"
+        weights |= _norm(checkpoint, theirs_of_norm, f"{ours}/{our_name}_residual")
     return weights
 
 

@@ -1,7 +1,6 @@
 """Adopts a data directory that tensor2tensor made."""
 
 import shutil
-from collections.abc import Sequence
 from pathlib import Path
 
 from t2t_keras.data.files import sha256
@@ -10,7 +9,7 @@ from t2t_keras.data.pipeline import read_pairs
 from t2t_keras.data.records import RecordIndex, find_shards, shard_name
 from t2t_keras.data.vocabulary import SIDES
 from t2t_keras.errors import UserError
-from t2t_keras.problem import Problem, Split
+from t2t_keras.problem import Problem
 from t2t_keras.text.load import load_tokenizer
 from t2t_keras.text.tokenizer import EOS
 
@@ -60,18 +59,41 @@ def adopt(
     shutil.copy(vocab, copy)
     try:
         vocab_size = load_tokenizer(copy).vocab_size
-        indices = {
-            split: _linked(files, data_dir, name, split)
-            for split, files in shards.items()
-        }
-        for split, index in indices.items():
-            _check(index, f"{prefix}-{split}", vocab, vocab_size)
+        indices = {}
+        for split, files in shards.items():
+            for number, file in enumerate(files):
+                link = data_dir / shard_name(name, split, number, len(files))
+                link.symlink_to(file.resolve())
+            indices[split] = RecordIndex.open(data_dir, name, split)
+            _check(indices[split], f"{prefix}-{split}", vocab, vocab_size)
     except UserError:
         for link in data_dir.glob(f"{name}-*-?????-of-?????"):
             link.unlink()
         copy.unlink()
         raise
-    manifest = _manifest(problem, prefix, copy, vocab_size, indices)
+    manifest = Manifest(
+        problem=name,
+        seed=0,
+        tokenizer="t2t_subword",
+        vocab_size=vocab_size,
+        shared_vocab=True,
+        symbols=(),
+        max_length=0,  # no limit
+        sources=dict.fromkeys(indices, f"tensor2tensor {prefix.resolve()}"),
+        given_vocabularies={copy.name: sha256(copy)},
+        vocab_files=dict.fromkeys(SIDES, copy.name),
+        vocab_sizes=dict.fromkeys(SIDES, vocab_size),
+        vocab_sha256=dict.fromkeys(SIDES, sha256(copy)),
+        examples={split: len(index) for split, index in indices.items()},
+        dropped={split: {} for split in indices},
+        tokens={
+            split: {
+                "source": int(index.source_length.sum()),
+                "target": int(index.target_length.sum()),
+            }
+            for split, index in indices.items()
+        },
+    )
     manifest.save(path)  # last: with it the directory is complete
     return manifest
 
@@ -85,16 +107,6 @@ def _only_vocabulary(directory: Path) -> Path:
     return found[0]
 
 
-def _linked(
-    shards: Sequence[Path], data_dir: Path, name: str, split: Split
-) -> RecordIndex:
-    """Makes links to the shards of a split, and their index."""
-    for number, shard in enumerate(shards):
-        link = data_dir / shard_name(name, split, number, len(shards))
-        link.symlink_to(shard.resolve())
-    return RecordIndex.open(data_dir, name, split)
-
-
 def _check(index: RecordIndex, files: str, vocab: Path, vocab_size: int) -> None:
     """Checks whether some records can have been made with this vocabulary."""
     for pair in read_pairs(index, range(min(_CHECKED, len(index)))):
@@ -106,36 +118,3 @@ def _check(index: RecordIndex, files: str, vocab: Path, vocab_size: int) -> None
             )
         if any(side[-1] != EOS for side in pair):
             raise UserError(f"{files}-*: a record does not end in {EOS}, the EOS")
-
-
-def _manifest(
-    problem: Problem,
-    prefix: Path,
-    vocab: Path,
-    vocab_size: int,
-    indices: dict[Split, RecordIndex],
-) -> Manifest:
-    """Returns the manifest of the directory."""
-    return Manifest(
-        problem=problem.data_name,
-        seed=0,
-        tokenizer="t2t_subword",
-        vocab_size=vocab_size,
-        shared_vocab=True,
-        symbols=(),
-        max_length=0,  # no limit
-        sources={split: f"tensor2tensor {prefix.resolve()}" for split in indices},
-        given_vocabularies={vocab.name: sha256(vocab)},
-        vocab_files=dict.fromkeys(SIDES, vocab.name),
-        vocab_sizes=dict.fromkeys(SIDES, vocab_size),
-        vocab_sha256=dict.fromkeys(SIDES, sha256(vocab)),
-        examples={split: len(index) for split, index in indices.items()},
-        dropped={split: {} for split in indices},
-        tokens={
-            split: {
-                "source": int(index.source_length.sum()),
-                "target": int(index.target_length.sum()),
-            }
-            for split, index in indices.items()
-        },
-    )

@@ -13,6 +13,7 @@ from t2t_keras.interop.t2t_checkpoint import (
     load_t2t,
     vocab_sizes,
 )
+from t2t_keras.runs import is_run
 from t2t_keras.runs.checkpoint import CheckpointDirectory, write_checkpoint
 from t2t_keras.runs.run_dir import RunConfig, RunDirectory
 from t2t_keras.text.load import load_tokenizer
@@ -54,7 +55,7 @@ def import_t2t_run(
             f"{rows} rows; give the vocabulary that the model was trained with"
         )
     build(hparams, weights)  # raises if these do not belong together
-    if (output_dir / "config.json").exists():
+    if is_run(output_dir):
         raise UserError(f"{output_dir} holds a run already; give a new --output_dir")
     config = RunConfig(
         problem=problem.name,

@@ -4,7 +4,6 @@ The paper averages the last 5 checkpoints of base and the last 20 of big, which 
 written every 10 minutes: `t2t train --save_minutes 10 --average_last 5`.
 """
 
-import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -44,23 +43,13 @@ def mean_weights(paths: Sequence[Path]) -> Iterator[tuple[str, np.ndarray]]:
         yield name, (total / len(checkpoints)).astype(np.float32)
 
 
-def average_checkpoints(paths: Sequence[Path], output: Path) -> None:
-    """Writes the mean of the checkpoints' weights, with the last checkpoint's step.
-
-    It takes the memory of one model, whatever the number of checkpoints.
-
-    Raises:
-        UserError: the checkpoints do not hold the same weights.
-    """
-    mean = {name: tf.constant(value) for name, value in mean_weights(paths)}
-    step = Checkpoint(paths[-1]).step
-    write_checkpoint(output, mean | {"step": tf.constant(step, tf.int64)})
-
-
 def average_run(
-    output_dir: Path, last: int | None = None, minutes: float | None = None
+    output_dir: str | Path, last: int | None = None, minutes: float | None = None
 ) -> Path:
     """Averages the newest checkpoints of a run.
+
+    It takes the memory of one model, whatever the number of checkpoints. The average
+    has the last checkpoint's step.
 
     Args:
         output_dir: the run directory.
@@ -72,22 +61,25 @@ def average_run(
         The path of the average, `average.ckpt-STEP`.
 
     Raises:
-        UserError: there are fewer checkpoints.
+        UserError: there are fewer checkpoints, or they do not hold the same weights.
     """
-    directory = CheckpointDirectory(output_dir)
-    paths = [directory.path(step) for step in directory.steps()]
-    if minutes is not None and paths:
-        newest = _written(paths[-1])
-        paths = [path for path in paths if newest - _written(path) <= 60 * minutes]
+    directory = CheckpointDirectory(Path(output_dir))
+    steps = directory.steps()
+    if minutes is not None and steps:
+        oldest = directory.written(steps[-1]) - 60 * minutes
+        steps = [step for step in steps if directory.written(step) >= oldest]
     elif last is not None:
-        if last < 1 or len(paths) < last:
-            raise UserError(f"--last {last}: {output_dir} has {len(paths)} checkpoints")
-        paths = paths[-last:]
-    if not paths:
+        if last < 1 or len(steps) < last:
+            raise UserError(f"--last {last}: {output_dir} has {len(steps)} checkpoints")
+        steps = steps[-last:]
+    if not steps:
         raise UserError(f"{output_dir} has no checkpoint")
-    remove_incomplete(output_dir, ["average.ckpt-"])
-    output = directory.path(Checkpoint(paths[-1]).step, "average.ckpt")
-    average_checkpoints(paths, output)
+    paths = [directory.path(step) for step in steps]
+    mean = {name: tf.constant(value) for name, value in mean_weights(paths)}
+    remove_incomplete(directory.directory, ["average.ckpt-"])
+    step = Checkpoint(paths[-1]).step
+    output = directory.path(step, "average.ckpt")
+    write_checkpoint(output, mean | {"step": tf.constant(step, tf.int64)})
     return output
 
 
@@ -97,7 +89,3 @@ def _weight_shapes(checkpoint: Checkpoint) -> dict[str, tuple[int, ...]]:
         for name, shape in sorted(checkpoint.shapes.items())
         if name.startswith("model/")
     }
-
-
-def _written(path: Path) -> float:
-    return os.path.getmtime(path.with_name(path.name + ".index"))

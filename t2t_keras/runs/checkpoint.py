@@ -53,6 +53,10 @@ class CheckpointDirectory:
         """Returns the path, without suffix, of a step's checkpoint."""
         return self.directory / f"{prefix}-{step}"
 
+    def written(self, step: int) -> float:
+        """Returns when a step's checkpoint was written, in seconds since 1970."""
+        return os.path.getmtime(f"{self.path(step)}.index")
+
     def find(self, name: str | int | Path | None = None) -> Path:
         """Returns the checkpoint that a user means.
 
@@ -75,7 +79,7 @@ class CheckpointDirectory:
                 raise UserError(f"{self.directory} has no {name} checkpoint")
             return self.path(steps[-1], prefix)
         path = self.path(int(name)) if name.isdigit() else Path(name)
-        if not path.with_name(path.name + ".index").exists():
+        if not Path(f"{path}.index").exists():
             there = ", ".join(map(str, self.steps())) or "none"
             raise UserError(
                 f"--checkpoint: there is no {path} (checkpoints at steps: {there})"
@@ -99,7 +103,7 @@ class CheckpointDirectory:
 def _delete(path: Path) -> None:
     # The index goes first: without it, what a killed process leaves is no checkpoint.
     for suffix in (".index", _DATA):
-        path.with_name(path.name + suffix).unlink()
+        Path(f"{path}{suffix}").unlink()
 
 
 def write_checkpoint(path: Path, tensors: Mapping[str, tf.Tensor]) -> None:
@@ -119,10 +123,7 @@ def write_checkpoint(path: Path, tensors: Mapping[str, tf.Tensor]) -> None:
                 tensors=[tf.convert_to_tensor(tensors[name]) for name in names],
             )
         for suffix in (_DATA, ".index"):  # last the index: with it, it is a checkpoint
-            os.replace(
-                temporary.with_name(temporary.name + suffix),
-                path.with_name(path.name + suffix),
-            )
+            os.replace(f"{temporary}{suffix}", f"{path}{suffix}")
     except tf.errors.OpError as error:
         raise UserError(
             f"cannot write checkpoint {path}: {_reason(error)}; free "

@@ -5,11 +5,13 @@ The file and TensorBoard get every metric. `TimeLeft` estimates the remaining ti
 """
 
 import contextlib
+import dataclasses
 import json
 import math
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -65,53 +67,37 @@ class Progress:
                 )
                 self._bar.start()
         self._began = self._counted = self._shown = time.monotonic()
-        self._seconds_elsewhere = 0.0  # since the last step was counted
+        self._elsewhere = _Durations()  # since the last step was counted
         self._is_first = True
         self._new_interval()
 
     def _new_interval(self) -> None:
         self._start = time.monotonic()
-        self._seconds_waiting = self._seconds_paused = 0.0
+        self._waits, self._pauses = _Durations(), _Durations()
         self._results: list[StepResult] = []  # not added up yet
         self._sums = StepResult(*[0.0] * len(StepResult._fields))
         self._steps_counted = 0
 
-    @contextlib.contextmanager
-    def waiting(self) -> Iterator[None]:
+    def waiting(self) -> AbstractContextManager[None]:
         """Measures the time that training waits for data."""
-        start = time.monotonic()
-        yield
-        self._seconds_waiting += time.monotonic() - start
+        return _measured(self._waits)
 
-    @contextlib.contextmanager
-    def paused(self) -> Iterator[None]:
+    def paused(self) -> AbstractContextManager[None]:
         """Excludes the time of something other than training from the speed."""
-        start = time.monotonic()
-        yield
-        self._seconds_paused += time.monotonic() - start
-        self._seconds_elsewhere += time.monotonic() - start
+        return _measured(self._pauses, self._elsewhere)
 
-    @contextlib.contextmanager
-    def saving(self) -> Iterator[None]:
+    def saving(self) -> AbstractContextManager[None]:
         """Measures the time to write a checkpoint, which counts as training."""
-        start = time.monotonic()
-        yield
-        self._time_left.saves.add(time.monotonic() - start)
-        self._seconds_elsewhere += time.monotonic() - start
+        return _measured(self._time_left.saves, self._elsewhere)
 
-    @contextlib.contextmanager
-    def evaluating(self) -> Iterator[None]:
+    def evaluating(self) -> AbstractContextManager[None]:
         """Measures the time of an evaluation, inside `paused`."""
-        start = time.monotonic()
-        yield
-        self._time_left.evaluations.add(time.monotonic() - start)
+        return _measured(self._time_left.evaluations)
 
     @contextlib.contextmanager
     def task(self, task: str, unit: str, total: int) -> Iterator[Callable[[int], None]]:
         """Shows the progress of one part of an evaluation; it is a `Meter`."""
-        if self._is_silent:
-            yield lambda units: None
-        elif bar := self._bar:
+        if bar := self._bar:
             row = bar.add_task(task, total=total, text=unit)
             try:
                 yield lambda units: bar.advance(row, units)
@@ -139,16 +125,14 @@ class Progress:
         self._results.append(result)
         self._steps_counted += 1
         now = time.monotonic()
-        self._time_left.add_step(now - self._counted - self._seconds_elsewhere)
-        self._counted, self._seconds_elsewhere = now, 0.0
-        if self._is_silent:
-            return
+        self._time_left.add_step(now - self._counted - self._elsewhere.total)
+        self._counted, self._elsewhere = now, _Durations()
         if self._is_first:
             self._is_first = False
             after = duration(now - self._began)
-            self._say_step(step, self._losses(), f"first step after {after}")
+            self._say_step(step, f"first step after {after}")
         elif not self._bar and now - self._shown > _SECONDS_BETWEEN_LINES:
-            self._say_step(step, self._losses(), self._speed(), self._eta(step))
+            self._say_step(step, self._speed(), self._eta(step))
         if self._bar and now - self._shown > _SECONDS_BETWEEN_UPDATES:
             self._shown = now
             self._update_bar(self._bar, step)
@@ -160,8 +144,16 @@ class Progress:
         bar.update(self._row, completed=step, text=text)
 
     def _say_step(self, step: int, *parts: str) -> None:
+        """Prints the losses and other parts of a line.
+
+        The smoothed loss is minimized; the nll is comparable with dev's.
+        """
         self._shown = time.monotonic()
-        self.say(" | ".join([f"step {step}/{self._steps.stop}", *parts]))
+        sums = self._added()
+        losses = f"nll {_short(self._mean(sums.nll_sum))}"
+        if sums.loss_sum != sums.nll_sum:
+            losses = f"smoothed loss {_short(self._mean(sums.loss_sum))}, {losses}"
+        self.say(" | ".join([f"step {step}/{self._steps.stop}", losses, *parts]))
 
     def _added(self) -> StepResult:
         """Returns the sums over the current interval."""
@@ -174,21 +166,12 @@ class Progress:
     def _mean(self, total: float) -> float:
         return total / self._added().target_tokens
 
-    def _losses(self) -> str:
-        """Formats the smoothed loss, and the nll, which is comparable with dev's."""
-        sums = self._added()
-        nll = f"nll {_short(self._mean(sums.nll_sum))}"
-        if sums.loss_sum == sums.nll_sum:
-            return nll
-        return f"smoothed loss {_short(self._mean(sums.loss_sum))}, {nll}"
-
     def _speed(self) -> str:
-        tokens = self._added().target_tokens / self._seconds()
-        return f"{tokens:.0f} target tokens/s"
+        return f"{self._added().target_tokens / self._seconds():.0f} target tokens/s"
 
     def _seconds(self) -> float:
         """Returns the seconds of training in the current interval."""
-        return time.monotonic() - self._start - self._seconds_paused
+        return time.monotonic() - self._start - self._pauses.total
 
     def _eta(self, step: int) -> str:
         return str(self._time_left.estimate(step))
@@ -225,13 +208,13 @@ class Progress:
             "source_tokens_per_s": sums.source_tokens / seconds,
             "steps_per_s": self._steps_counted / seconds,
             "padding_share": 1 - tokens / sums.positions,
-            "waiting_for_data_share": self._seconds_waiting / seconds,
+            "waiting_for_data_share": self._waits.total / seconds,
             "minutes_left": self._time_left.estimate(step).seconds / 60,
         }
         if sums.skipped:
             metrics["skipped_updates"] = sums.skipped
         self._record(step, "train", metrics | extra)
-        self._say_step(step, self._losses(), self._speed(), self._eta(step))
+        self._say_step(step, self._speed(), self._eta(step))
         if self._bar:
             self._update_bar(self._bar, step)
         self._new_interval()
@@ -309,12 +292,12 @@ def _short(value: float) -> str:
     return f"{value:.0f}" if 1000 <= abs(value) < 1e9 else f"{value:.4g}"
 
 
-class _Mean:
-    """The mean of the durations measured so far."""
+@dataclasses.dataclass
+class _Durations:
+    """The sum and the mean of durations."""
 
-    def __init__(self) -> None:
-        self.count = 0
-        self.total = 0.0
+    count: int = 0
+    total: float = 0.0
 
     def add(self, seconds: float) -> None:
         """Adds a duration."""
@@ -322,9 +305,18 @@ class _Mean:
         self.total += seconds
 
     @property
-    def seconds(self) -> float:
-        """The mean; 0 if nothing has been measured."""
+    def mean(self) -> float:
+        """The mean; 0 if there are no durations."""
         return self.total / max(self.count, 1)
+
+
+@contextlib.contextmanager
+def _measured(*durations: _Durations) -> Iterator[None]:
+    """Adds the duration of the `with` block."""
+    start = time.monotonic()
+    yield
+    for each in durations:
+        each.add(time.monotonic() - start)
 
 
 class Estimate(NamedTuple):
@@ -349,6 +341,7 @@ class Estimate(NamedTuple):
         return f"ETA {duration(self.seconds)}{more}"
 
 
+@dataclasses.dataclass
 class TimeLeft:
     """Estimates the remaining time from the durations measured so far.
 
@@ -356,58 +349,55 @@ class TimeLeft:
     their mean durations. The first step, which also traces the graph, is used only
     until there is a second one.
 
-    Args:
+    Attributes:
         steps: the steps that this process will run.
         options: the options, of which `eval_every`, `save_every` and `save_minutes` are
             used.
         evaluations_at_end: number of evaluations after the last step, of the weights
             and their averages; 0: there are no evaluations at all.
         seconds_to_deadline: returns the seconds until `--max_minutes` ends training.
+        first_step: the duration of the first step; None: it has not run yet.
+        later_steps: the durations of the other steps.
+        saves: the durations of writing checkpoints.
+        evaluations: the durations of evaluations.
     """
 
-    def __init__(
-        self,
-        steps: range,
-        options: TrainOptions,
-        evaluations_at_end: int = 0,
-        seconds_to_deadline: Callable[[], float] = lambda: math.inf,
-    ) -> None:
-        self._stop = steps.stop
-        self._options = options
-        self._evaluations_at_end = evaluations_at_end
-        self._seconds_to_deadline = seconds_to_deadline
-        self._first_step: float | None = None
-        self._steps = _Mean()
-        self.saves = _Mean()
-        self.evaluations = _Mean()
+    steps: range
+    options: TrainOptions
+    evaluations_at_end: int = 0
+    seconds_to_deadline: Callable[[], float] = lambda: math.inf
+    first_step: float | None = None
+    later_steps: _Durations = dataclasses.field(default_factory=_Durations)
+    saves: _Durations = dataclasses.field(default_factory=_Durations)
+    evaluations: _Durations = dataclasses.field(default_factory=_Durations)
 
     def add_step(self, seconds: float) -> None:
         """Adds the duration of a step, without checkpoints and evaluations."""
-        if self._first_step is None:
-            self._first_step = seconds
+        if self.first_step is None:
+            self.first_step = seconds
         else:
-            self._steps.add(seconds)
+            self.later_steps.add(seconds)
 
     def estimate(self, done: int) -> Estimate:
         """Estimates the remaining time after `done` steps, before saving/evaluating."""
-        step = self._steps.seconds if self._steps.count else self._first_step or 0.0
-        training = (self._stop - done) * step
-        if self._options.save_minutes:
-            saves = training / (60 * self._options.save_minutes) + 1
+        step = self.later_steps.mean or self.first_step or 0.0
+        training = (self.steps.stop - done) * step
+        if self.options.save_minutes:
+            saves = training / (60 * self.options.save_minutes) + 1
         else:
-            every = self._options.save_interval(self._stop)
-            saves = _multiples(every, done, self._stop) + 1
+            every = self.options.save_interval(self.steps.stop)
+            saves = _multiples(every, done, self.steps.stop) + 1
         between = 0
-        if self._evaluations_at_end:
-            between = _multiples(self._options.eval_every, done, self._stop)
-        evaluation = self.evaluations.seconds
-        seconds = training + saves * self.saves.seconds + between * evaluation
-        deadline = max(self._seconds_to_deadline(), 0.0)
+        if self.evaluations_at_end:
+            between = _multiples(self.options.eval_every, done, self.steps.stop)
+        evaluation = self.evaluations.mean
+        seconds = training + saves * self.saves.mean + between * evaluation
+        deadline = max(self.seconds_to_deadline(), 0.0)
         if deadline < seconds:
             return Estimate(deadline, is_cut=True)
-        lacks = bool(self._evaluations_at_end and not self.evaluations.count)
+        lacks = bool(self.evaluations_at_end and not self.evaluations.count)
         return Estimate(
-            seconds + self._evaluations_at_end * evaluation, lacks_evaluations=lacks
+            seconds + self.evaluations_at_end * evaluation, lacks_evaluations=lacks
         )
 
 

@@ -31,6 +31,7 @@ from t2t_keras.hparam import HParams
 from t2t_keras.lock import lock
 from t2t_keras.model.transformer import Transformer
 from t2t_keras.problem import Problem
+from t2t_keras.runs import is_run, require_run
 from t2t_keras.runs.checkpoint import (
     Checkpoint,
     CheckpointDirectory,
@@ -61,15 +62,21 @@ class RunConfig:
     # replicas times micro-batches. None: training has not begun yet.
     batch_parts: int | None = None
 
+    def tokenizers(self, directory: Path) -> tuple[Tokenizer, Tokenizer]:
+        """Returns the source and target tokenizers; one object if they are the same.
+
+        Args:
+            directory: the data directory, or the run directory.
+        """
+        source = load_tokenizer(directory / self.source_vocab)
+        if self.source_vocab == self.target_vocab:
+            return source, source
+        return source, load_tokenizer(directory / self.target_vocab)
+
     @property
     def vocab_sizes(self) -> tuple[int, int | None]:
         """Vocabulary sizes of source and target, the latter None if they share one."""
-
-        def size(name: str) -> int:
-            return load_tokenizer(Path(self.data_dir) / name).vocab_size
-
-        is_shared = self.source_vocab == self.target_vocab
-        return size(self.source_vocab), None if is_shared else size(self.target_vocab)
+        return _vocab_sizes(*self.tokenizers(Path(self.data_dir)))
 
     def micro_batches(self, num_replicas: int) -> int:
         """Returns the number of micro-batches for each of `num_replicas` replicas.
@@ -96,12 +103,8 @@ class RunDirectory:
     def __init__(self, path: str | Path) -> None:
         require_tensorflow()
         self.path = Path(path)
+        require_run(path)
         config = self.path / "config.json"
-        if not config.exists():
-            raise UserError(
-                f"{path} is not a run directory: it has no config.json (the "
-                "--output_dir of `t2t train` is one)"
-            )
         try:
             self.config = RunConfig(**json.loads(config.read_text()))
         except (ValueError, TypeError) as error:
@@ -125,7 +128,7 @@ class RunDirectory:
         for name in {config.source_vocab, config.target_vocab}:
             with atomic(path / name) as incomplete:
                 shutil.copy(Path(config.data_dir) / name, incomplete)
-        hparams.save(path / "hparams.json")
+        write_json(path / "hparams.json", dataclasses.asdict(hparams))
         # Written last: with it the directory is a run.
         write_json(path / "config.json", dataclasses.asdict(config))
         return cls(path)
@@ -140,8 +143,32 @@ class RunDirectory:
             UserError: the directory holds such a run; the message lists the
                 differences.
         """
-        if (Path(path) / "config.json").exists():
-            cls(path)._refuse_difference(config, hparams)
+        if not is_run(path):
+            return
+        run = cls(path)
+        mine, others = dataclasses.asdict(run.config), dataclasses.asdict(config)
+        # A data directory may be moved as long as its content is the same.
+        names = mine.keys() - {"data_dir", "usr_dir", "hparams_set", "symbols"}
+        manifest = Manifest.open(Path(config.data_dir), run.problem.data_name)
+        if run.config.data_sha256 in (None, *manifest.fingerprints("train")):
+            names -= {"data_sha256"}
+        changes = {k: (mine[k], others[k]) for k in names if mine[k] != others[k]}
+        if changes.pop("data_sha256", None):
+            changes["data_dir"] = mine["data_dir"], f"{others['data_dir']}, other data"
+        if run.config.batch_parts is None:
+            changes.pop("batch_parts", None)
+        changes |= run.hparams.difference(hparams)
+        changes.pop("train_steps", None)  # a run may be made longer
+        if changes:
+            lines = (f"{k} was {a}, is now {b}" for k, (a, b) in changes.items())
+            note = " (replicas x --accumulate)" if "batch_parts" in changes else ""
+            advice = "give the same settings or another --output_dir"
+            if not run.checkpoints.steps():
+                advice += ", or remove the directory (it has no checkpoint yet)"
+            raise UserError(
+                f"{run.path} holds a run with other settings: {'; '.join(lines)}"
+                f"{note}; {advice}"
+            )
 
     @property
     def problem(self) -> Problem:
@@ -159,18 +186,11 @@ class RunDirectory:
     @functools.cached_property
     def tokenizers(self) -> tuple[Tokenizer, Tokenizer]:
         """The source and target tokenizers; one object for a shared vocabulary."""
-        source = load_tokenizer(self.path / self.config.source_vocab)
-        if self.config.source_vocab == self.config.target_vocab:
-            return source, source
-        return source, load_tokenizer(self.path / self.config.target_vocab)
+        return self.config.tokenizers(self.path)
 
     def build_model(self) -> Transformer:
         """Returns the model with newly initialized weights."""
-        source, target = self.tokenizers
-        shared = source is target
-        return Transformer(
-            self.hparams, source.vocab_size, None if shared else target.vocab_size
-        )
+        return Transformer(self.hparams, *_vocab_sizes(*self.tokenizers))
 
     def translator(self, checkpoint: str | int | Path | None = None) -> Translator:
         """Returns a translator with a checkpoint's weights.
@@ -203,31 +223,9 @@ class RunDirectory:
             checkpoint = "latest"
         Checkpoint(self.checkpoints.find(checkpoint)).restore(weights)
 
-    def _refuse_difference(self, config: RunConfig, hparams: HParams) -> None:
-        mine, others = dataclasses.asdict(self.config), dataclasses.asdict(config)
-        # A data directory may be moved as long as its content is the same.
-        names = mine.keys() - {"data_dir", "usr_dir", "hparams_set", "symbols"}
-        data_name = self.problem.data_name
-        known = Manifest.open(Path(config.data_dir), data_name).fingerprints("train")
-        if self.config.data_sha256 in (None, *known):
-            names -= {"data_sha256"}
-        changes = {k: (mine[k], others[k]) for k in names if mine[k] != others[k]}
-        if changes.pop("data_sha256", None):
-            changes["data_dir"] = mine["data_dir"], f"{others['data_dir']}, other data"
-        if self.config.batch_parts is None:
-            changes.pop("batch_parts", None)
-        changes |= self.hparams.difference(hparams)
-        changes.pop("train_steps", None)  # a run may be made longer
-        if changes:
-            lines = (f"{k} was {a}, is now {b}" for k, (a, b) in changes.items())
-            note = " (replicas x --accumulate)" if "batch_parts" in changes else ""
-            advice = "give the same settings or another --output_dir"
-            if not self.checkpoints.steps():
-                advice += ", or remove the directory (it has no checkpoint yet)"
-            raise UserError(
-                f"{self.path} holds a run with other settings: {'; '.join(lines)}"
-                f"{note}; {advice}"
-            )
+
+def _vocab_sizes(source: Tokenizer, target: Tokenizer) -> tuple[int, int | None]:
+    return source.vocab_size, None if source is target else target.vocab_size
 
 
 def training_lock(path: str | Path) -> contextlib.AbstractContextManager[None]:

@@ -2,9 +2,21 @@
 
 import dataclasses
 import math
-from typing import Literal
+from typing import Any, Literal
 
 from t2t_keras.errors import UserError
+
+
+def _option(default: Any, meaning: str, least: int = 0) -> Any:
+    """Returns the dataclass field for an option.
+
+    Args:
+        default: the default value.
+        meaning: the help text for `--help`.
+        least: the smallest possible value.
+    """
+    about = {"meaning": meaning, "least": least}
+    return dataclasses.field(default=default, metadata=about)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -16,22 +28,44 @@ class TrainOptions:
             decoded.
     """
 
-    log_every: int = 100  # steps between reports
-    save_every: int | None = None  # steps between checkpoints; None: `save_interval`
-    save_minutes: float = 0.0  # minutes between checkpoints, instead; the paper: 10
-    keep: int = 20  # number of checkpoints to keep
-    eval_every: int = 1000  # steps between evaluations
-    eval_sentences: int = 500  # dev sentences to decode for BLEU or F1; 0: none
-    best_by: Literal["loss", "metric"] = "loss"  # on dev; metric: BLEU or F1
-    patience: int = 0  # stop after so many evaluations without a new best; 0: never
-    average_last: int = 10  # number of checkpoints to average at the end; 0: none
-    max_minutes: float = 0.0  # stop after so many minutes; 0: never
+    log_every: int = _option(100, "steps between log lines", least=1)
+    save_every: int | None = _option(  # None: see `save_interval`
+        None,
+        "steps between checkpoints (default: a 40th of all, from 25 to 1000)",
+        least=1,
+    )
+    save_minutes: float = _option(
+        0.0, "minutes between checkpoints, instead of steps (the paper: 10)"
+    )
+    keep: int = _option(
+        20, "how many checkpoints to keep, besides the best one", least=1
+    )
+    eval_every: int = _option(1000, "steps between evaluations", least=1)
+    eval_sentences: int = _option(
+        500,
+        "dev sentences to decode at each evaluation, for BLEU or F1; 0: only the loss",
+    )
+    best_by: Literal["loss", "metric"] = _option(
+        "loss",
+        "how to choose the best checkpoint on dev: by loss (default), or by BLEU or F1",
+    )
+    patience: int = _option(
+        0, "end training after N evaluations without a new best (default: never)"
+    )
+    average_last: int = _option(
+        10,
+        "number of checkpoints to average at the end; the average is evaluated and "
+        "kept, and `t2t translate` and other commands use it (default: 10); 0: none",
+    )
+    max_minutes: float = _option(
+        0.0, "end training after M minutes; run the command again to go on"
+    )
 
     def __post_init__(self) -> None:
-        for name, least in _LEAST.items():
-            value = getattr(self, name)
-            if value is not None and not least <= value < math.inf:
-                raise UserError(f"{name} must be at least {least}")
+        for field in dataclasses.fields(self):
+            value, least = getattr(self, field.name), field.metadata["least"]
+            if isinstance(value, int | float) and not least <= value < math.inf:
+                raise UserError(f"{field.name} must be at least {least}")
         if self.best_by not in ("loss", "metric"):
             raise UserError(f"best_by must be loss or metric, not '{self.best_by}'")
         if self.best_by == "metric" and not self.eval_sentences:
@@ -46,10 +80,3 @@ class TrainOptions:
         last checkpoint.
         """
         return self.save_every or min(max(train_steps // 40, 25), 1000)
-
-
-_LEAST = {
-    **dict.fromkeys(("log_every", "save_every", "keep", "eval_every"), 1),
-    **dict.fromkeys(("eval_sentences", "patience", "average_last"), 0),
-    **dict.fromkeys(("save_minutes", "max_minutes"), 0),
-}

@@ -13,7 +13,7 @@ from t2t_keras.decoding.batching import batches
 from t2t_keras.decoding.options import DecodingOptions
 from t2t_keras.decoding.texts import checked_texts
 from t2t_keras.errors import UserError
-from t2t_keras.serving.export_dir import is_export
+from t2t_keras.serving.export_dir import require_export
 
 if TYPE_CHECKING:
     from t2t_keras.decoding.scoring import Score
@@ -33,6 +33,11 @@ class ExportedHypothesis(NamedTuple):
 
     text: str
     score: float
+
+    @property
+    def is_repaired(self) -> bool:
+        """False: an export repairs no outputs."""
+        return False
 
 
 class ExportedTranslator:
@@ -55,8 +60,7 @@ class ExportedTranslator:
     """
 
     def __init__(self, export_dir: str | Path) -> None:
-        if not is_export(Path(export_dir)):
-            raise UserError(f"--export_dir: {export_dir} has no saved_model.pb")
+        require_export(export_dir)
         self._served = tf.saved_model.load(str(export_dir))  # keeps the weights alive
         if not {"options", "translate"} <= set(self._served.signatures):
             raise UserError(

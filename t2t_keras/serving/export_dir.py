@@ -14,6 +14,16 @@ def is_export(path: Path) -> bool:
     return (path / "saved_model.pb").exists()
 
 
+def require_export(path: str | Path) -> None:
+    """Refuses a directory that holds no SavedModel.
+
+    Raises:
+        UserError: there is none.
+    """
+    if not is_export(Path(path)):
+        raise UserError(f"--export_dir: {path} has no saved_model.pb")
+
+
 def require_free(path: Path, overwrite: bool) -> None:
     """Refuses a path at which an export would replace something.
 

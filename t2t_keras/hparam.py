@@ -22,6 +22,16 @@ _NOT_NEGATIVE = (
     *("learning_rate", "clip_norm", "weight_decay"),
 )
 
+# Neither the model nor its batches nor the optimizer's state depend on them: a training
+# can go on with other values, see `train(change_settings=True)`.
+MAY_CHANGE = frozenset(
+    (
+        *("dropout", "attention_dropout", "ffn_dropout", "label_smoothing"),
+        *("learning_rate", "schedule", "warmup_steps", "clip_norm", "weight_decay"),
+        *("adam_beta1", "adam_beta2", "adam_epsilon"),
+    )
+)
+
 # The factors whose product is the learning rate, under tensor2tensor's names.
 SCHEDULE_FACTORS = (
     *("constant", "linear_warmup", "rsqrt_decay", "rsqrt_normalized_decay"),

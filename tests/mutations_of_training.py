@@ -275,8 +275,8 @@ TRAINING = {
             ("never-stops-early", "axis=1) >= attainable", "axis=1) > 0 * attainable"),
             (
                 "padding-is-generated",
-                "tf.range(vocab_size) != PAD",
-                "tf.range(vocab_size) >= PAD",
+                "~only(PAD, vocab_size)",
+                "~only(-1, vocab_size)",
             ),
             (
                 "no-more-candidates-than-beams",

@@ -6,6 +6,8 @@ from sentence_lengths import SOURCE, TARGET
 
 from t2t_keras.data.batch_plan import BatchPlan
 from t2t_keras.errors import UserError
+from t2t_keras.hparam import HParams
+from t2t_keras.training.device_memory import memory_of_shape
 
 
 def plan(batch_tokens: int = 512, seed: int = 3) -> BatchPlan:
@@ -55,9 +57,16 @@ def test_padding_share_and_shapes_are_those_of_the_batches():
 
 
 def test_largest_shape_bounds_the_work():
-    rows, source, target = plan().largest_shape()
+    rows, source, target = plan().largest_shape(lambda s: s[0] * (s[1] + s[2]))
     assert rows * max(source, target) <= 512
     assert rows * (source + target) >= 0.9 * 2 * 512
+
+
+def test_of_batches_of_as_many_tokens_long_sentences_take_more_memory():
+    lengths = np.array([16] * 256 + [256] * 16)
+    batches = BatchPlan(lengths, lengths, 4096, seed=0)
+    memory = memory_of_shape(HParams(), (1000, None))
+    assert batches.largest_shape(memory) == (16, 256, 256)
 
 
 def test_a_pair_longer_than_the_budget_is_an_error():

@@ -243,8 +243,13 @@ def test_equals_tensor2tensor():
     """
     cases = json.loads(reference("t2t/oracle/misc/beam_tables.json").read_text())
     arrays = np.load(reference("t2t/oracle/misc/beam_tables.npz"))
-    table = tf.Variable(tf.zeros([1, 1, 1, 1]), shape=[None] * 4)
-    search = searcher(TableModel(table))
+    tables = {
+        size: tf.Variable(
+            tf.zeros([1, 1, size + 1, size + 1]), shape=[None, None, size + 1, size + 1]
+        )
+        for size in {case["vocab"] for case in cases}
+    }
+    searches = {size: searcher(TableModel(tables[size])) for size in tables}
     compared = {"finished": 0, "nothing finished": 0, "empty place": 0}
     for case in cases:
         number, size = case["case"], case["vocab"]
@@ -254,12 +259,12 @@ def test_equals_tensor2tensor():
         renamed[..., size] = renamed[..., PAD]  # their 0 is our last piece
         renamed[..., PAD] = -1e9
         renamed[:, :, size] = renamed[:, :, PAD]
-        table.assign(renamed)
+        tables[size].assign(renamed)
 
         beam, limit, alpha = case["beam"], case["decode_length"], case["alpha"]
         n_best = 1 if case["stop_early"] else beam
         batch = np.arange(case["batch"])[:, None]
-        found = search(batch, limit, beam_size=beam, alpha=alpha, n_best=n_best)
+        found = searches[size](batch, limit, beam_size=beam, alpha=alpha, n_best=n_best)
         for row in range(case["batch"]):
             theirs = arrays[f"case{number}/seq"][row, :, 1:]  # without the start
             scores = arrays[f"case{number}/scores"][row]

@@ -12,6 +12,7 @@ from t2t_keras.data.records import RecordIndex
 from t2t_keras.errors import UserError
 from t2t_keras.runs.run_dir import config_for
 from t2t_keras.training import fit_memory
+from t2t_keras.training.device_memory import memory_of_shape
 from t2t_keras.training.fit_memory import (
     Spec,
     Trial,
@@ -63,7 +64,7 @@ def test_trials_have_a_reserve_and_a_table(run, monkeypatch, capfd):
     rows = {}
     for size in (found, round(found * 2**0.25)):
         plan = BatchPlan(index.source_length, index.target_length, size, 0)
-        rows[size] = plan.largest_shape()[0]
+        rows[size] = plan.largest_shape(memory_of_shape(HPARAMS, config.vocab_sizes))[0]
     assert [1.1 * count <= 150 for count in rows.values()] == [True, False]
     assert all(spec.micro_batches == 3 for spec in specs)
     assert all(spec.simulate_devices == 2 for spec in specs)

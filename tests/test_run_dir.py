@@ -140,6 +140,23 @@ def test_settings_bind_before_there_is_a_checkpoint(data_dir, copy, tmp_path):
         train(data_dir, copy, seed=2)
 
 
+def test_constants_of_the_update_may_be_changed_if_that_is_asked_for(
+    data_dir, copy, tmp_path
+):
+    flags = {"hparams": f"{SMALL},clip_norm=1,learning_rate=0.1"}
+    with pytest.raises(
+        UserError, match=r"clip_norm was 0\.0, is now 1\.0.*, or --change_"
+    ):
+        train(data_dir, copy, **flags)
+    result = train(data_dir, copy, **flags, change_settings=True)
+    assert result.step == RunDirectory(copy).checkpoints.steps()[-1]
+    assert RunDirectory(copy).hparams.clip_norm == 1.0
+    message = r"num_layers was 1, is now 2; give the same settings or another [^,]*$"
+    with pytest.raises(UserError, match=message):
+        other = SMALL.replace("num_layers=1", "num_layers=2")
+        train(data_dir, copy, hparams=other, change_settings=True)
+
+
 def test_other_vocabularies_are_other_settings(data_dir, tmp_path):
     trainer(data_dir, tmp_path)
     config = config_for(registry.problem("translate_text"), "none", data_dir, 1)
@@ -339,12 +356,20 @@ def test_a_batch_that_cannot_fit_is_refused(data_dir, tmp_path, monkeypatch):
     assert everything.step == 0
 
 
-def test_a_batch_that_the_device_has_no_room_for(data_dir, tmp_path):
+@pytest.mark.parametrize(
+    ("kind", "message"),
+    [
+        ("ResourceExhaustedError", "OOM when allocating"),
+        ("InternalError", "Failed to create cuBLAS: CUBLAS_STATUS_NOT_INITIALIZED"),
+        ("InternalError", "NCCL: unhandled cuda error (out of memory)"),
+    ],
+)
+def test_a_batch_too_large_for_the_device(data_dir, tmp_path, kind, message):
     import tensorflow as tf
 
     def update(batch, step, learning_rate, is_trial):
         assert is_trial
-        raise tf.errors.ResourceExhaustedError(None, None, "OOM when allocating")
+        raise getattr(tf.errors, kind)(None, None, message)
 
     training = trainer(data_dir, tmp_path)
     training._step.update = update

@@ -178,3 +178,31 @@ def test_a_trial_computes_everything_and_changes_nothing():
         for name, v in everything.items()
     )
     assert changed > len(weights)
+
+
+def test_a_skipped_first_update_is_counted_neither_by_adam_nor_by_the_average():
+    hparams = HPARAMS.override(ema_decay=0.9)
+    strategy, found = make_strategy(), []
+    for is_first_skipped in (False, True):
+        with strategy.scope():
+            tf.keras.utils.set_random_seed(1)
+            model = Transformer(hparams, VOCAB)
+            weights = model_variables(model)
+            step = TrainStep(model, make_optimizer(weights, hparams), strategy, 5)
+        sides = tuple(tf.constant(ids[None], tf.int32) for ids in unequal_batch(1))
+        (batch,) = distribute(strategy, tf.data.Dataset.from_tensor_slices(sides))
+        if is_first_skipped:
+            gamma = next(v for name, v in weights.items() if name.endswith("gamma"))
+            good = gamma.read_value()
+            gamma.assign(good * float("nan"))
+            step.update(batch, 0, 0.1)
+            gamma.assign(good)
+        step.update(batch, int(is_first_skipped), 0.1)
+        variables = {**weights, **step.variables}
+        found.append({k: v.read_value().numpy() for k, v in variables.items()})
+        for name, average in step.ema.averages.items():
+            np.testing.assert_allclose(
+                average.read_value().numpy(), found[-1][name], rtol=1e-6
+            )
+    for name, value in found[0].items():
+        np.testing.assert_array_equal(found[1][name], value, err_msg=name)

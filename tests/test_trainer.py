@@ -14,7 +14,7 @@ from small_run import assert_same, trainer, weights
 from t2t_keras import UserError
 from t2t_keras.data.datagen import generate
 from t2t_keras.data.records import RecordIndex
-from t2t_keras.runs.checkpoint import Checkpoint
+from t2t_keras.runs.checkpoint import Checkpoint, remove_incomplete
 from t2t_keras.runs.run_dir import RunDirectory
 
 
@@ -115,6 +115,49 @@ def test_a_loss_that_is_never_finite_ends_training(data_dir, tmp_path):
     table.assign(np.full(table.shape, np.nan))
     with pytest.raises(UserError, match=r"step 4: the loss .* in the last 4 updates"):
         training.train()
+
+
+@pytest.mark.parametrize("damage", ["cut off", "altered"])
+def test_a_damaged_checkpoint_is_passed_over(damage, data_dir, tmp_path, capfd):
+    options = {"save_every": 1, "eval_every": 9, "average_last": 0}
+    trainer(data_dir, tmp_path / "run", options=options).train()
+    whole = weights(tmp_path / "run")
+    data = tmp_path / "run" / "model.ckpt-4.data-00000-of-00001"
+    content = bytearray(data.read_bytes())
+    content[-9] ^= 1
+    data.write_bytes(content[:-100] if damage == "cut off" else content)
+    orphan = tmp_path / "run" / "model.ckpt-7.data-00000-of-00001"
+    orphan.write_bytes(b"of a process that was killed before it wrote the index")
+    capfd.readouterr()
+    remove_incomplete(tmp_path / "run", ["model.ckpt-"])
+    trainer(data_dir, tmp_path / "run", options=options).train()
+    assert "model.ckpt-4 cannot be read" in (errors := capfd.readouterr().err)
+    assert "going on from step 3" in errors
+    assert_same(weights(tmp_path / "run"), whole)
+    assert not orphan.exists()
+    for step in (1, 2, 3, 4):
+        path = tmp_path / "run" / f"model.ckpt-{step}.index"
+        path.write_bytes(b"")
+    with pytest.raises(UserError, match=r"model\.ckpt-1 cannot be read"):
+        trainer(data_dir, tmp_path / "run", options=options).train()
+
+
+def test_a_disk_too_small_for_the_checkpoints_is_refused(
+    data_dir, tmp_path, monkeypatch
+):
+    """Of four checkpoints two are kept, and one more is there while it is written."""
+    options = {"save_every": 1, "keep": 2}
+    training = trainer(data_dir, tmp_path, options=options)
+    numbers = training.model.count_params()
+    need = 4 * numbers * (3 * 3 + 2)  # weights and two moments; the best, the average
+    for free, fits in ((need - 1, False), (need, True)):
+        usage = types.SimpleNamespace(free=free)
+        monkeypatch.setattr(shutil, "disk_usage", lambda path, usage=usage: usage)
+        if fits:
+            training._refuse_small_disk(0)
+        else:
+            with pytest.raises(UserError, match=r"checkpoints take .* with --keep"):
+                training.train()
 
 
 def test_checkpoints_by_the_clock(data_dir, tmp_path, monkeypatch):

@@ -96,6 +96,8 @@ def _run(args: argparse.Namespace) -> None:
     # several workers, each would also log an error when another one ends.
     level = "3" if os.environ.get("TF_CONFIG") else "2"
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", level)
+    # A process that evaluates may use the GPU of one that trains.
+    os.environ.setdefault("TF_FORCE_GPU_ALLOW_GROWTH", "true")
     backend = os.environ.setdefault("KERAS_BACKEND", "tensorflow")
     needs_tensorflow = verb.uses_tensorflow
     if callable(needs_tensorflow):

@@ -72,6 +72,13 @@ def _train_flags(parser: argparse.ArgumentParser) -> None:
         "token",
     )
     parser.add_argument(
+        "--change_settings",
+        action="store_true",
+        help="go on with other values of learning_rate, schedule, warmup_steps, "
+        "clip_norm, label_smoothing, dropout or the optimizer's constants than the "
+        "run was created with",
+    )
+    parser.add_argument(
         "--batch_tokens",
         type=_batch_tokens,
         metavar="N",

@@ -6,7 +6,7 @@ from tensor2tensor's buckets (`BucketPlan`).
 
 import bisect
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -107,10 +107,22 @@ class BatchPlan:
             self._epoch, self._batches = epoch, self._plan(epoch)
         return self._batches[i]
 
-    def largest_shape(self) -> tuple[int, int, int]:
-        """Returns (rows, source length, target length) of the largest batch."""
-        shapes = map(tuple, self.shapes.tolist())
-        return max(shapes, key=lambda s: (s[0] * (s[1] + s[2]), s[1] + s[2]))
+    def largest_shape(
+        self, memory: Callable[[tuple[int, int, int]], float]
+    ) -> tuple[int, int, int]:
+        """Returns the shape of a batch that takes the most memory.
+
+        Args:
+            memory: what an update by a batch of (rows, source length, target length)
+                takes.
+        """
+        shapes = np.unique(self._bounds, axis=0).tolist()
+        return max(map(tuple, shapes), key=memory)
+
+    @property
+    def _bounds(self) -> np.ndarray:
+        """Shapes that no batch exceeds, int64 [N, 3]."""
+        return self.shapes
 
     def _shapes(
         self, rows: np.ndarray, order: np.ndarray, starts: Sequence[int] | np.ndarray
@@ -155,11 +167,9 @@ class BucketPlan(BatchPlan):
     tensor2tensor rounds the rows for one GPU and takes eight times as many.
     """
 
-    def largest_shape(self) -> tuple[int, int, int]:
-        """Returns (rows, source length, target length) that no batch exceeds."""
-        rows, sources, targets = self._bounds.T
-        widths = sources + targets
-        return tuple(self._bounds[np.lexsort((widths, rows * widths))[-1]].tolist())
+    @property
+    def _bounds(self) -> np.ndarray:
+        return self._of_buckets
 
     def _cut(self, batch_tokens: int) -> list[int]:
         longest = max(_MAX_LENGTH, int(self._longer.max()))
@@ -169,7 +179,9 @@ class BucketPlan(BatchPlan):
         sizes = np.bincount(self._bucket, minlength=len(rows))
         firsts = np.cumsum(sizes) - sizes
         used = np.flatnonzero(sizes)
-        self._bounds = self._shapes(np.minimum(sizes, rows)[used], order, firsts[used])
+        self._of_buckets = self._shapes(
+            np.minimum(sizes, rows)[used], order, firsts[used]
+        )
         parts = zip(firsts.tolist(), sizes.tolist(), rows, strict=True)
         return [
             i for first, size, step in parts for i in range(first, first + size, step)

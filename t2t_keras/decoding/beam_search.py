@@ -51,7 +51,7 @@ import keras
 import tensorflow as tf
 
 from t2t_keras.backend import Nest
-from t2t_keras.decoding.constraint import AllOf, Constraint
+from t2t_keras.decoding.constraint import AllOf, Constraint, only
 from t2t_keras.decoding.top_k import top_k
 from t2t_keras.text.tokenizer import EOS, PAD
 
@@ -274,10 +274,10 @@ def _candidates(
     Returns:
         The beam [B, 2K] that each of the 2K candidates continues, and the candidates.
     """
-    beam_size, vocab_size = tf.unstack(tf.shape(logits)[1:])
+    beam_size, vocab_size = tf.shape(logits)[1], logits.shape[2]
     count = tf.where(beam_size == 1, 1, 2 * beam_size)
     per_beam = tf.minimum(count, vocab_size)
-    allowed = tf.logical_and(allowed, tf.range(vocab_size) != PAD)
+    allowed = tf.logical_and(allowed, ~only(PAD, vocab_size))
     log_probs = tf.where(allowed, tf.nn.log_softmax(logits), NOTHING)
     log_probs, tokens = top_k(log_probs, per_beam)
     log_probs += alive.log_probs[:, :, None]

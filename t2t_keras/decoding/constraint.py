@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol, TypeAlias
 
+import numpy as np
 import tensorflow as tf
 
 from t2t_keras.backend import Nest
@@ -44,6 +45,15 @@ class Constraint(Protocol):
 BatchConstraint: TypeAlias = Callable[
     [tf.Tensor, tf.Tensor], tuple[Constraint, tf.Tensor]
 ]
+
+
+def only(token: int, vocab_size: int) -> np.ndarray:
+    """Returns the mask [V] that allows a single token.
+
+    Masks are constants or come from tables: a GPU compares integers in the host's
+    memory, and a mask [B, K, V] would cross the bus.
+    """
+    return np.arange(vocab_size) == token
 
 
 class AllOf:
@@ -89,8 +99,7 @@ class BannedTokens(_Stateless):
     """Excludes certain tokens."""
 
     def __init__(self, tokens: Iterable[int], vocab_size: int) -> None:
-        banned = frozenset(tokens)
-        self._allowed = [token not in banned for token in range(vocab_size)]
+        self._allowed = np.isin(np.arange(vocab_size), list(tokens), invert=True)
 
     def mask(self, state: Nest, position: tf.Tensor) -> tf.Tensor:
         """Returns the mask [V] that excludes the banned tokens."""
@@ -108,9 +117,7 @@ class MinimumLength(_Stateless):
     def mask(self, state: Nest, position: tf.Tensor) -> tf.Tensor:
         """Returns the mask [V] that excludes EOS, or nothing."""
         del state
-        return tf.logical_or(
-            tf.range(self._vocab_size) != EOS, position >= self._length
-        )
+        return tf.logical_or(~only(EOS, self._vocab_size), position >= self._length)
 
 
 class ForcedPrefix:
@@ -132,7 +139,8 @@ class ForcedPrefix:
         """Returns the mask [B, 1, V] that allows the prefix's token, or all."""
         last = tf.shape(state)[1] - 1
         forced = tf.gather(state, tf.minimum(position, last), axis=1)[:, None, None]
-        return tf.logical_or(forced == PAD, forced == tf.range(self._vocab_size))
+        tokens = np.arange(self._vocab_size, dtype=np.float32)  # see `only`
+        return tf.logical_or(forced == PAD, tf.cast(forced, tf.float32) == tokens)
 
     def advance(self, state: Nest, parents: tf.Tensor, tokens: tf.Tensor) -> Nest:
         """Returns the same state: all beams of a sentence have the same prefix."""

@@ -12,7 +12,7 @@ from t2t_keras.decoding.beam_search import (
     length_penalty,
     loop_shapes,
 )
-from t2t_keras.decoding.constraint import AllOf, Constraint
+from t2t_keras.decoding.constraint import AllOf, Constraint, only
 from t2t_keras.text.tokenizer import EOS, PAD
 
 
@@ -89,7 +89,7 @@ def sample(
         )
         allowed = tf.logical_and(
             constraint.mask(state.constraint, state.position),
-            tf.range(tf.shape(logits)[2]) != PAD,
+            ~only(PAD, logits.shape[2]),
         )
         tokens = _draw(
             tf.where(allowed, logits, NOTHING) / temperature,

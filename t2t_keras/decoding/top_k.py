@@ -15,13 +15,14 @@ def top_k(values: tf.Tensor, k: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     first comes first, as in `tf.math.top_k`.
 
     Args:
-        values: [B, K, V], float.
+        values: [B, K, V], float, V known.
         k: scalar, at most V.
 
     Returns:
         The values [B, K, k] and their int32 indices [B, K, k].
     """
-    batch, beams, size = tf.unstack(tf.shape(values))
+    batch, beams = tf.unstack(tf.shape(values)[:2])
+    size = values.shape[2]
     rows = tf.reshape(values, [batch * beams, size])
     filled = tf.pad(rows, [[0, 0], [0, -size % _BLOCK]], constant_values=_LEAST)
     blocks = tf.reshape(filled, [batch * beams, -1, _BLOCK])

@@ -138,8 +138,10 @@ class Dropout(keras.layers.Layer):
         seed = ops.convert_to_tensor(seed)
         key = _Key(seed + ops.cast([0, self._fold], seed.dtype))
         noise = keras.random.uniform(ops.shape(x), dtype="float32", seed=key)
-        keep = ops.cast(ops.greater_equal(noise, self.rate), x.dtype)
-        return x * (keep / (1.0 - self.rate))
+        keep = ops.cast(ops.greater_equal(noise, self.rate), "float32")
+        # In bfloat16 the factor 1.1111 itself would be 1.1094.
+        kept = ops.cast(x, "float32") * (keep / (1.0 - self.rate))
+        return ops.cast(kept, x.dtype)
 
 
 # Added to the logits of illegal positions. It is finite so that a row without any legal

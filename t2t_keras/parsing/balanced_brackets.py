@@ -127,7 +127,10 @@ class BalancedBrackets:
         self._kinds = tf.pad(kinds, [[0, 0], [0, 1]])
         self._num_words = _count_words(kinds)[:, None]
         self._max_length = max_length
-        self._leaf = table.leaf
+        # Rows of a mask [V] for every kind of word: a gather takes the place of integer
+        # operations on [B, K, V], which a GPU does in the host's memory.
+        kinds_of_words = np.arange(2 * BRACKET)[:, None]
+        self._leaves_of_kind = (kinds_of_words & table.leaf) > 0
         self._is_opener = table.opens > 0
         # 1 to open a bracket, -1 to close one, 0 for all other tokens.
         self._step = np.sign(table.opens - table.closes)
@@ -135,7 +138,10 @@ class BalancedBrackets:
         # EOS is treated as a closer, for when no bracket is open.
         self._end = int(table.closes.max()) + 1
         is_end = np.arange(len(table.closes)) == EOS
-        self._closes = np.where(is_end, self._end, table.closes).astype(np.int32)
+        closes = np.where(is_end, self._end, table.closes)
+        # Rows of a mask [V] for every label; label 0 is none.
+        labels = np.arange(self._end + 1)[:, None]
+        self._closers_of_label = (labels > 0) & (labels == closes)
 
     def init(self, source: tf.Tensor, num_beams: tf.Tensor) -> _State:
         """Returns the state before the first step, without open brackets."""
@@ -166,11 +172,11 @@ class BalancedBrackets:
         innermost = tf.range(MAX_DEPTH) == depth[:, :, None] - 1
         label = tf.reduce_sum(tf.where(innermost, state.stack, 0), axis=2)
         label = tf.where(depth > 0, label, self._end)
-        label = tf.where(closer, label, -1)
+        label = tf.where(closer, label, 0)
         return (
-            (tf.bitwise.bitwise_and(kind[:, :, None], self._leaf) > 0)
+            tf.gather(self._leaves_of_kind, kind)
             | (opener[:, :, None] & self._is_opener)
-            | (label[:, :, None] == self._closes)
+            | tf.gather(self._closers_of_label, label)
         )
 
     def advance(self, state: _State, parents: tf.Tensor, tokens: tf.Tensor) -> _State:

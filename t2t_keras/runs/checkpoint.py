@@ -123,7 +123,9 @@ def write_checkpoint(path: Path, tensors: Mapping[str, tf.Tensor]) -> None:
                 tensors=[tf.convert_to_tensor(tensors[name]) for name in names],
             )
         for suffix in (_DATA, ".index"):  # last the index: with it, it is a checkpoint
+            _flush(f"{temporary}{suffix}")
             os.replace(f"{temporary}{suffix}", f"{path}{suffix}")
+        _flush(path.parent)
     except tf.errors.OpError as error:
         raise UserError(
             f"cannot write checkpoint {path}: {_reason(error)}; free "
@@ -133,6 +135,15 @@ def write_checkpoint(path: Path, tensors: Mapping[str, tf.Tensor]) -> None:
         raise UserError(f"cannot write checkpoint {path}: {error.strerror}") from None
     finally:
         remove_incomplete(path.parent, [f"{path.name}."])
+
+
+def _flush(path: str | Path) -> None:
+    """Waits until a file or a directory is on the disk: the power may fail."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def remove_incomplete(directory: Path, prefixes: Sequence[str]) -> None:
@@ -147,12 +158,19 @@ def remove_incomplete(directory: Path, prefixes: Sequence[str]) -> None:
         # TensorFlow appends a random suffix while it writes.
         for path in directory.glob(f"{_INCOMPLETE}{glob.escape(prefix)}*"):
             path.unlink(missing_ok=True)
+        for path in directory.glob(f"{glob.escape(prefix)}*{_DATA}"):
+            if not Path(str(path).removesuffix(_DATA) + ".index").exists():
+                path.unlink(missing_ok=True)
 
 
 def _reason(error: tf.errors.OpError) -> str:
     """Returns the system's error message without TensorFlow's names and paths."""
     message = re.sub(r"\{\{.*?\}\}|\[Op:.*?\]", "", error.message)
     return message.strip().partition("\n")[0].rpartition("; ")[2].strip()
+
+
+class DamagedCheckpoint(UserError):
+    """A file of a checkpoint is truncated, altered or missing."""
 
 
 # What TensorFlow raises when a file of a checkpoint is truncated, empty or missing.
@@ -163,7 +181,7 @@ class Checkpoint:
     """A checkpoint on disk, read one tensor at a time.
 
     Raises:
-        UserError: a file of the checkpoint is damaged; the methods raise this, too.
+        DamagedCheckpoint: a file of it is damaged; the methods raise this, too.
     """
 
     def __init__(self, path: Path) -> None:
@@ -186,9 +204,9 @@ class Checkpoint:
         except _UNREADABLE as error:
             raise self._damaged(error) from error
 
-    def _damaged(self, error: Exception) -> UserError:
+    def _damaged(self, error: Exception) -> DamagedCheckpoint:
         (reason, *_) = str(error).splitlines() or [""]
-        return UserError(
+        return DamagedCheckpoint(
             f"checkpoint {self.path} cannot be read ({reason}); remove its files "
             "to do without it"
         )

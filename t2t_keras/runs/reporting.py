@@ -35,7 +35,7 @@ class StepResult(NamedTuple):
     target_tokens: tf.Tensor
     positions: tf.Tensor  # on both sides, padding included
     gradient_norm: tf.Tensor  # norm of the mean gradient before clipping; 0 if skipped
-    skipped: tf.Tensor  # 1 if float16 overflowed and the update was skipped, else 0
+    skipped: tf.Tensor  # 1 if the update was not finite: no sum counts it; else 0
 
 
 class Progress:
@@ -153,6 +153,8 @@ class Progress:
         losses = f"nll {_short(self._mean(sums.nll_sum))}"
         if sums.loss_sum != sums.nll_sum:
             losses = f"smoothed loss {_short(self._mean(sums.loss_sum))}, {losses}"
+        if sums.skipped:
+            losses += f", {sums.skipped:.0f} updates skipped"
         self.say(" | ".join([f"step {step}/{self._steps.stop}", losses, *parts]))
 
     def _added(self) -> StepResult:
@@ -164,7 +166,10 @@ class Progress:
         return self._sums
 
     def _mean(self, total: float) -> float:
-        return total / self._added().target_tokens
+        """Returns a sum over the steps that were not skipped for each target token."""
+        sums = self._added()
+        share = 1 - sums.skipped / self._steps_counted
+        return total / (share * sums.target_tokens) if share else math.nan
 
     def _speed(self) -> str:
         return f"{self._added().target_tokens / self._seconds():.0f} target tokens/s"

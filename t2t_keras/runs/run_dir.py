@@ -27,7 +27,7 @@ from t2t_keras.data.files import atomic, write_json
 from t2t_keras.data.manifest import Manifest
 from t2t_keras.decoding.translator import Translator
 from t2t_keras.errors import UserError
-from t2t_keras.hparam import HParams
+from t2t_keras.hparam import MAY_CHANGE, HParams
 from t2t_keras.lock import lock
 from t2t_keras.model.transformer import Transformer
 from t2t_keras.problem import Problem
@@ -116,14 +116,26 @@ class RunDirectory:
         self.checkpoints = CheckpointDirectory(self.path)
 
     @classmethod
-    def create(cls, path: str | Path, config: RunConfig, hparams: HParams) -> Self:
+    def create(
+        cls,
+        path: str | Path,
+        config: RunConfig,
+        hparams: HParams,
+        change_settings: bool = False,
+    ) -> Self:
         """Makes the directory, or opens it to resume the same run.
+
+        Args:
+            path: the directory.
+            config: the run's configuration.
+            hparams: the run's hyper-parameters.
+            change_settings: see `refuse_other_settings`.
 
         Raises:
             UserError: it holds a run with other settings; the message lists them.
         """
         path = Path(path)
-        cls.refuse_other_settings(path, config, hparams)
+        cls.refuse_other_settings(path, config, hparams, change_settings)
         path.mkdir(parents=True, exist_ok=True)
         for name in {config.source_vocab, config.target_vocab}:
             with atomic(path / name) as incomplete:
@@ -135,9 +147,20 @@ class RunDirectory:
 
     @classmethod
     def refuse_other_settings(
-        cls, path: str | Path, config: RunConfig, hparams: HParams
+        cls,
+        path: str | Path,
+        config: RunConfig,
+        hparams: HParams,
+        change_settings: bool = False,
     ) -> None:
         """Refuses to resume a run that was created with other settings.
+
+        Args:
+            path: the directory.
+            config: the configuration to resume with.
+            hparams: the hyper-parameters to resume with.
+            change_settings: whether those of them may differ that neither the model nor
+                the batches nor the optimizer's state depend on.
 
         Raises:
             UserError: the directory holds such a run; the message lists the
@@ -159,10 +182,14 @@ class RunDirectory:
             changes.pop("batch_parts", None)
         changes |= run.hparams.difference(hparams)
         changes.pop("train_steps", None)  # a run may be made longer
+        if change_settings:
+            changes = {k: v for k, v in changes.items() if k not in MAY_CHANGE}
         if changes:
             lines = (f"{k} was {a}, is now {b}" for k, (a, b) in changes.items())
             note = " (replicas x --accumulate)" if "batch_parts" in changes else ""
             advice = "give the same settings or another --output_dir"
+            if changes.keys() <= MAY_CHANGE:
+                advice += ", or --change_settings to go on with these"
             if not run.checkpoints.steps():
                 advice += ", or remove the directory (it has no checkpoint yet)"
             raise UserError(

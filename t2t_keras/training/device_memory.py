@@ -6,7 +6,7 @@ largest batch is run once before the first step.
 
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import tensorflow as tf
@@ -75,6 +75,21 @@ def refuse_too_large(
         raise does_not_fit(hparams.batch_tokens, shape, reason)
 
 
+# What libraries say when the device's memory is used up, besides TensorFlow itself.
+_OUT_OF_MEMORY = re.compile(
+    "out of memory|CUBLAS_STATUS_(ALLOC_FAILED|NOT_INITIALIZED)"
+    "|CUDNN_STATUS_(ALLOC_FAILED|NOT_INITIALIZED)|ncclUnhandledCudaError"
+    "|unhandled cuda error",
+    re.IGNORECASE,
+)
+
+
+def is_out_of_memory(error: tf.errors.OpError) -> bool:
+    """Returns whether the device's memory was too small: cuBLAS, cuDNN, NCCL, too."""
+    is_exhausted = isinstance(error, tf.errors.ResourceExhaustedError)
+    return is_exhausted or bool(_OUT_OF_MEMORY.search(error.message))
+
+
 def does_not_fit(
     batch_tokens: int,
     shape: tuple[int, int, int],
@@ -87,6 +102,25 @@ def does_not_fit(
         f"{target} tokens, {reason}; lower batch_tokens, let --batch_tokens auto find "
         "what fits, or divide batches with --accumulate"
     )
+
+
+def memory_of_shape(
+    hparams: HParams, vocab_sizes: tuple[int, int | None], parts: int = 1
+) -> Callable[[tuple[int, int, int]], float]:
+    """Returns a function that estimates what a batch of (rows, S, T) takes.
+
+    It is for comparing shapes: both sides count with their mean length. Of two batches
+    of as many tokens the one of longer sentences takes more, for attention weights.
+    """
+
+    def memory(shape: tuple[int, int, int]) -> float:
+        rows, source, target = shape
+        length = (source + target) // 2
+        sized = hparams.override(batch_tokens=max(rows * length, 1))
+        classes = vocab_sizes[1] or vocab_sizes[0]
+        return memory_per_batch(sized, 0, classes, length, parts)["total"]
+
+    return memory
 
 
 def least_memory(

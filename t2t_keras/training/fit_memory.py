@@ -33,7 +33,12 @@ from t2t_keras.model.transformer import Transformer
 from t2t_keras.problem import Problem
 from t2t_keras.runs.checkpoint import model_variables
 from t2t_keras.runs.run_dir import RunConfig
-from t2t_keras.training.device_memory import free_memory, synthetic_batch
+from t2t_keras.training.device_memory import (
+    free_memory,
+    is_out_of_memory,
+    memory_of_shape,
+    synthetic_batch,
+)
 from t2t_keras.training.optimizer import make_optimizer
 from t2t_keras.training.step import TrainStep
 from t2t_keras.training.strategy import make_strategy
@@ -106,7 +111,8 @@ def fit_batch_tokens(
         plan = batch_plan(
             hparams.bucketing, *lengths, batch_tokens, config.seed, index.swapped
         )
-        rows, source_length, target_length = plan.largest_shape()
+        memory = memory_of_shape(hparams, config.vocab_sizes)
+        rows, source_length, target_length = plan.largest_shape(memory)
         spec = Spec(
             hparams=dataclasses.asdict(hparams.override(batch_tokens=batch_tokens)),
             source_vocab_size=source,
@@ -199,7 +205,9 @@ def main() -> int:
         watcher.start()
     try:
         seconds = _update(spec)
-    except tf.errors.ResourceExhaustedError:
+    except tf.errors.OpError as error:
+        if not is_out_of_memory(error):
+            raise
         return DOES_NOT_FIT
     peak = _host_peak_gb() if on_cpu else _device_peak_gb()
     if peak > spec.memory_gb:

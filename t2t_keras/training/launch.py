@@ -23,7 +23,7 @@ from t2t_keras.runs.run_dir import (
     training_lock,
 )
 from t2t_keras.runs.train_options import TrainOptions
-from t2t_keras.training.device_memory import refuse_too_large
+from t2t_keras.training.device_memory import memory_of_shape, refuse_too_large
 from t2t_keras.training.fine_tune import find_weights
 from t2t_keras.training.fit_memory import fit_batch_tokens
 from t2t_keras.training.strategy import Cluster, make_strategy
@@ -89,6 +89,7 @@ def train(
     accumulate: int = 1,
     simulate_devices: int = 0,
     usr_dir: str | Path | None = None,
+    change_settings: bool = False,
     options: TrainOptions | None = None,
 ) -> TrainResult:
     """Trains a model, or goes on training it, on all GPUs (or on the CPU).
@@ -118,6 +119,9 @@ def train(
         accumulate: micro-batches into which each replica divides its part of a batch.
         simulate_devices: replicas to make on the CPU, for tests; 0: every GPU is one.
         usr_dir: a folder with problems and hparam sets, imported first.
+        change_settings: whether a run goes on with other values of hyper-parameters
+            such as `learning_rate`, `clip_norm` or `dropout`: those in
+            `hparam.MAY_CHANGE`.
         options: how the run is watched, kept and ended; None: `TrainOptions()`.
 
     Returns:
@@ -171,14 +175,16 @@ def train(
         parts = strategy.num_replicas_in_sync * accumulate
         config = dataclasses.replace(config, batch_parts=parts)
         # All is validated before the directory becomes a run, for its settings bind.
-        RunDirectory.refuse_other_settings(output_dir, config, chosen)
+        RunDirectory.refuse_other_settings(output_dir, config, chosen, change_settings)
         split = TrainSplit.open(task, config, chosen)
         if not any("GPU" in name for name in strategy.extended.worker_devices):
-            shape = split.plan.largest_shape()
+            shape = split.plan.largest_shape(
+                memory_of_shape(chosen, config.vocab_sizes)
+            )
             refuse_too_large(chosen, config.vocab_sizes, shape, parts)
         cluster = Cluster.of(strategy)
         with cluster.watched():
-            run = _run_directory(output_dir, config, chosen, cluster)
+            run = _run_directory(output_dir, config, chosen, cluster, change_settings)
             trainer = Trainer(run, strategy, options or TrainOptions(), split)
             metrics = trainer.train()
     names = {field.name for field in dataclasses.fields(TrainResult)}
@@ -215,16 +221,20 @@ def _disk_errors(output_dir: str | Path) -> Iterator[None]:
 
 
 def _run_directory(
-    path: str | Path, config: RunConfig, hparams: HParams, cluster: Cluster
+    path: str | Path,
+    config: RunConfig,
+    hparams: HParams,
+    cluster: Cluster,
+    change_settings: bool,
 ) -> RunDirectory:
     """Makes or opens the run directory; of several processes only the chief writes."""
     if cluster.is_chief:
-        run = RunDirectory.create(path, config, hparams)
+        run = RunDirectory.create(path, config, hparams, change_settings)
         remove_incomplete(run.path, ["model.ckpt-", "best.ckpt-"])
         cluster.barrier()
         return run
     cluster.barrier()
-    RunDirectory.refuse_other_settings(path, config, hparams)
+    RunDirectory.refuse_other_settings(path, config, hparams, change_settings)
     return RunDirectory(path)
 
 

@@ -274,7 +274,8 @@ class MovingAverage:
         share = 1 - tf.minimum(self._decay, (step - 1) / (step + 9))
         share = tf.where(is_applied, share, 0.0)
         for name, average in self.averages.items():
-            _add(average, share * (self._weights[name] - average))
+            change = self._weights[name] - average
+            _add(average, tf.math.multiply_no_nan(change, share))
 
 
 def _slots(

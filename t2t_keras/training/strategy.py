@@ -49,6 +49,8 @@ def make_strategy(simulate_devices: int = 0) -> tf.distribute.Strategy:
         UserError: TensorFlow was already running with other devices; TF_CONFIG is not
             what TensorFlow documents, or is set beside simulated devices.
     """
+    # A process that evaluates may use the same GPU.
+    os.environ.setdefault("TF_FORCE_GPU_ALLOW_GROWTH", "true")
     cluster = Cluster.from_environment()
     if cluster.size > 1:
         if simulate_devices > 1:
@@ -65,10 +67,13 @@ def make_strategy(simulate_devices: int = 0) -> tf.distribute.Strategy:
         devices = [gpu.name for gpu in gpus] or ["CPU:0"]
     # NCCL where it exists; on a CPU, sums in an order that is always the same.
     on_cpu = devices[0].startswith("CPU")
-    return tf.distribute.MirroredStrategy(
+    strategy = tf.distribute.MirroredStrategy(
         devices,
         tf.distribute.ReductionToOneDevice("CPU:0") if on_cpu else None,
     )
+    # Every replica has a batch for every step: they need not ask one another.
+    strategy.extended.experimental_enable_get_next_as_optional = False
+    return strategy
 
 
 def own_replicas(strategy: tf.distribute.Strategy) -> range:
@@ -205,7 +210,7 @@ class Cluster:
                 )
             )
         signal.alarm(0)
-        # Every process has a batch for every step: they need not ask one another.
+        # As in `make_strategy`.
         strategy.extended.experimental_enable_get_next_as_optional = False
         return strategy
 

@@ -3,9 +3,10 @@
 import contextlib
 import dataclasses
 import math
+import shutil
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Self
 
@@ -25,13 +26,19 @@ from t2t_keras.problem import Problem
 from t2t_keras.runs.average import average_run
 from t2t_keras.runs.checkpoint import (
     Checkpoint,
+    DamagedCheckpoint,
     model_variables,
     snapshot,
 )
 from t2t_keras.runs.reporting import Progress, TimeLeft
 from t2t_keras.runs.run_dir import RunConfig, RunDirectory
 from t2t_keras.runs.train_options import TrainOptions
-from t2t_keras.training.device_memory import does_not_fit, synthetic_batch
+from t2t_keras.training.device_memory import (
+    does_not_fit,
+    is_out_of_memory,
+    memory_of_shape,
+    synthetic_batch,
+)
 from t2t_keras.training.fine_tune import initialise_from
 from t2t_keras.training.optimizer import learning_rate, make_optimizer
 from t2t_keras.training.step import TrainStep
@@ -43,10 +50,9 @@ _REASONS = (*_SIGNALS, "train_steps", "max_minutes", "patience")
 
 _DIVERGED = 10.0  # times the loss of the uniform distribution
 _MOST_SKIPPED = 50  # updates in a row; float16 may skip 40 at the start
-_START_ANEW = (
-    "train in a new --output_dir with a lower learning_rate, a longer warmup_steps or "
-    "clip_norm=1"
-)
+_REMEDY = "a lower learning_rate, a longer warmup_steps or clip_norm=1"
+_START_ANEW = f"train in a new --output_dir with {_REMEDY}"
+_CHANGE = f"go on from the last checkpoint with {_REMEDY} and --change_settings"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -248,12 +254,40 @@ class Trainer:
             f"{self._strategy.num_replicas_in_sync} replicas, {len(self._plan):,} "
             f"batches an epoch with {self._plan.padding_share:.1%} padding"
         )
-        shape = self._plan.largest_shape()
+        self._refuse_small_disk(self._saved_step)
+        memory = memory_of_shape(self._hparams, self._run.config.vocab_sizes)
+        shape = self._plan.largest_shape(memory)
         batch = synthetic_batch(self._strategy, shape, self._micro_batches)
         try:
             self._step.update(batch, step=0, learning_rate=0.0, is_trial=True)
-        except tf.errors.ResourceExhaustedError:
+        except tf.errors.OpError as error:
+            if not is_out_of_memory(error):
+                raise
             raise does_not_fit(self._hparams.batch_tokens, shape) from None
+
+    def _refuse_small_disk(self, done: int) -> None:
+        """Refuses a training whose checkpoints would fill the disk before its end.
+
+        Raises:
+            UserError: less is free than they take.
+        """
+        options, path = self._options, self._run.path
+        interval = options.save_interval(self._hparams.train_steps)
+        saves = -(-(self._hparams.train_steps - done) // interval)
+        if options.save_minutes:
+            saves = options.keep
+        kept = len(self._run.checkpoints.steps())
+        # One more is there while it is written, and the best and the average, which
+        # have the weights alone.
+        more = min(kept + saves, options.keep) - kept + 1
+        need = more * _bytes(self._variables) + 2 * _bytes(model_variables(self.model))
+        free = shutil.disk_usage(path).free
+        if need > free:
+            raise UserError(
+                f"--output_dir: the checkpoints take {need / 1e9:.3g} GB more, and "
+                f"{free / 1e9:.3g} GB are free in {path}; free disk space, or keep "
+                "fewer of them with --keep"
+            )
 
     def _restore(self) -> int:
         """Restores the newest checkpoint, if any; returns the number of steps done.
@@ -263,9 +297,7 @@ class Trainer:
         steps = self._run.checkpoints.steps()
         done = 0
         if steps:
-            checkpoint = Checkpoint(self._run.checkpoints.path(steps[-1]))
-            checkpoint.restore(self._variables, self._step.counters)
-            done = checkpoint.step
+            done = self._restore_newest(steps)
         elif self._run.config.init_from:
             taken = initialise_from(
                 self._run.config.init_from, self.model, self._run.tokenizers
@@ -281,6 +313,24 @@ class Trainer:
             self._validation.resume(done)
         self._saved_step, self._saved_time = done, time.monotonic()
         return done
+
+    def _restore_newest(self, steps: list[int]) -> int:
+        """Restores the newest checkpoint that can be read, and returns its step.
+
+        Raises:
+            DamagedCheckpoint: none of them can be read.
+        """
+        *earlier, newest = steps
+        try:
+            checkpoint = Checkpoint(self._run.checkpoints.path(newest))
+            checkpoint.restore(self._variables, self._step.counters)
+        except DamagedCheckpoint as error:
+            if not earlier:
+                raise
+            if self._cluster.is_chief:
+                print(f"{error}; going on from step {earlier[-1]}", file=sys.stderr)
+            return self._restore_newest(earlier)
+        return checkpoint.step
 
     def _saving_is_due(self, done: int) -> bool:
         if self._options.save_minutes:
@@ -356,5 +406,10 @@ class Trainer:
         if in_a_row and in_a_row >= limit:
             raise UserError(
                 f"step {done}: the loss or its gradient was not finite in the last "
-                f"{in_a_row} updates, which were skipped; {_START_ANEW}"
+                f"{in_a_row} updates, which were skipped; {_CHANGE}"
             )
+
+
+def _bytes(variables: Mapping[str, tf.Variable]) -> int:
+    """Returns what the variables take in a checkpoint."""
+    return sum(v.shape.num_elements() * v.dtype.size for v in variables.values())

@@ -1,0 +1,207 @@
+"""What a GPU would run: the operations of our graphs, read on any machine.
+
+TensorFlow's package for Linux has the GPU kernels, and their registry tells, without a
+GPU, which operations have none and which of their arguments live in the host's memory.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import tensorflow as tf
+from tensorflow.python.framework import kernels
+from training_work import model_and_step
+
+from t2t_keras import HParams
+from t2t_keras.decoding.beam_search import beam_search
+from t2t_keras.decoding.constraint import Constraint
+from t2t_keras.model.transformer import Transformer
+from t2t_keras.training.strategy import make_strategy
+
+# Operations without work on the device: names, shapes, and reads of a variable.
+_FREE = frozenset(
+    (
+        *("Const", "Identity", "IdentityN", "NoOp", "Placeholder", "ReadVariableOp"),
+        *("PreventGradient", "Reshape", "ExpandDims", "Squeeze", "StopGradient"),
+        *("Shape", "ShapeN", "VarHandleOp", "_Arg", "_Retval"),
+    )
+)
+_NO_KERNEL_NEEDED = frozenset(("Placeholder", "PartitionedCall", "If", "StatelessIf"))
+
+
+class Audit(NamedTuple):
+    """What was found in a graph.
+
+    Attributes:
+        missing_kernels: the operations for which there is no GPU kernel, each as
+            "type(dtypes)".
+        host_vocabulary_tensors: the tensors with an axis of V that a GPU's kernel reads
+            or writes in the host's memory.
+        bytes_per_logit: the bytes of all arrays [N, V] that operations read and write,
+            without the matrix products, divided by N V.
+        float_ops: the number of operations that compute float numbers.
+    """
+
+    missing_kernels: list[str]
+    host_vocabulary_tensors: list[str]
+    bytes_per_logit: float
+    float_ops: int
+
+
+def audit(graph: tf.Graph, vocab_size: int, logits: int) -> Audit:
+    """Audits a graph, and the functions that it calls.
+
+    Args:
+        graph: whose shapes are known, all but those of loop variables.
+        vocab_size: V, which no other axis has.
+        logits: N V, the number of logits of a step.
+    """
+    missing: dict[str, None] = {}
+    hosted: dict[str, None] = {}
+    moved, floats = 0, 0
+    for operation in reachable(graph):
+        if _is_pinned(operation):
+            continue
+        tensors = [*operation.inputs, *operation.outputs]
+        is_large = [
+            vocab_size in (t.shape.as_list() or []) if t.shape.rank else False
+            for t in tensors
+        ]
+        if operation.type not in _NO_KERNEL_NEEDED:
+            kernel = gpu_kernel(operation)
+            if kernel is None:
+                types = ", ".join(sorted({t.dtype.name for t in tensors}))
+                missing[f"{operation.type}({types})"] = None
+            on_host = [True] * len(tensors)
+            if kernel is not None:
+                on_host = list(_host_memory(operation, kernel))
+            for tensor, large, host in zip(tensors, is_large, on_host, strict=True):
+                if large and host:
+                    hosted[f"{operation.type} {operation.name}: {tensor.name}"] = None
+        if operation.type in _FREE:
+            continue
+        floats += any(t.dtype.is_floating for t in operation.outputs)
+        if "MatMul" not in operation.type:
+            sizes = (t.shape.num_elements() or 0 for t in tensors)
+            moved += sum(
+                size * tensor.dtype.size
+                for size, tensor, large in zip(sizes, tensors, is_large, strict=True)
+                if large and size == logits
+            )
+    return Audit(list(missing), list(hosted), moved / logits, floats)
+
+
+def reachable(graph: tf.Graph) -> Iterator[tf.Operation]:
+    """Yields the operations that outputs and effects depend on, in called functions."""
+    waiting = [tensor.op for tensor in graph.outputs] + list(graph.control_outputs)
+    seen = set(waiting)
+    while waiting:
+        operation = waiting.pop()
+        yield operation
+        before = [t.op for t in operation.inputs] + list(operation.control_inputs)
+        waiting += (new := [op for op in before if op not in seen])
+        seen.update(new)
+        for attribute in operation.node_def.attr.values():
+            if attribute.func.name:
+                function = graph._get_function(attribute.func.name)
+                yield from reachable(function.graph)
+
+
+def gpu_kernel(operation: tf.Operation) -> Any:
+    """Returns the registered kernel for a GPU and the operation's dtypes, if any."""
+    registered = kernels.get_registered_kernels_for_op(operation.type).kernel
+    for device in ("GPU", "DEFAULT"):
+        for kernel in registered:
+            if kernel.device_type == device and _allows(kernel, operation):
+                return kernel
+    return None
+
+
+def _allows(kernel: Any, operation: tf.Operation) -> bool:
+    for constraint in kernel.constraint:
+        attribute = operation.node_def.attr[constraint.name]
+        types = attribute.list.type or [attribute.type]
+        if not set(types) <= set(constraint.allowed_values.list.type):
+            return False
+    return not kernel.label
+
+
+def _host_memory(operation: tf.Operation, kernel: Any) -> Iterator[bool]:
+    """Yields for each input and output whether it lives in the host's memory."""
+    definition = operation.op_def
+    for arguments in (definition.input_arg, definition.output_arg):
+        for argument in arguments:
+            count = 1
+            if argument.number_attr:
+                count = operation.node_def.attr[argument.number_attr].i
+            elif argument.type_list_attr:
+                types = operation.node_def.attr[argument.type_list_attr].list.type
+                count = len(types)
+            yield from [argument.name in kernel.host_memory_arg] * count
+
+
+def _is_pinned(operation: tf.Operation) -> bool:
+    """Returns whether the graph puts it on the CPU, as operations on strings."""
+    return (
+        operation.device.endswith("device:CPU:0") and "replica" not in operation.device
+    )
+
+
+def training_audit(
+    hparams: HParams, vocab_size: int, rows: int = 3, length: int = 5, replicas: int = 1
+) -> Audit:
+    """Audits a training step on [rows, length] ids for each of some replicas.
+
+    Sizes of a batch do not change the operations; small ones that are no other axis
+    tell which tensors have logits.
+    """
+    strategy = make_strategy(replicas)
+    _, step = model_and_step(hparams, vocab_size, strategy)
+
+    def on_replica(source, target):
+        number, no = tf.constant(0, tf.int64), tf.constant(False)
+        gradients, result = step.reduce(step.accumulate(source, target, number))
+        step.apply(gradients, result, number, tf.constant(1e-3), no)
+        return result
+
+    @tf.function(autograph=False)
+    def update():
+        source = tf.ones([rows, length], tf.int32)
+        results = strategy.run(on_replica, args=(source, source))
+        return strategy.experimental_local_results(results[0])
+
+    graph = update.get_concrete_function().graph
+    return audit(graph, vocab_size, rows * length * vocab_size)
+
+
+def search_audit(
+    hparams: HParams,
+    vocab_size: int,
+    constraint: Callable[[tf.Tensor], Constraint] | None = None,
+    rows: int = 3,
+    beams: int = 4,
+) -> Audit:
+    """Audits beam search; the bytes for each logit are those of one step.
+
+    Args:
+        hparams: the model's.
+        vocab_size: V.
+        constraint: max_length [rows] -> the constraint of the search.
+        rows: sentences in a batch.
+        beams: hypotheses for each.
+    """
+    model = Transformer(hparams, vocab_size)
+
+    @tf.function(autograph=False)
+    def search():
+        max_length = tf.fill([rows], 7)
+        return beam_search(
+            model,
+            tf.ones([rows, 5], tf.int32),
+            beam_size=beams,
+            alpha=0.6,
+            max_length=max_length,
+            constraint=constraint(max_length) if constraint else None,
+        )
+
+    graph = search.get_concrete_function().graph
+    return audit(graph, vocab_size, rows * beams * vocab_size)

@@ -132,9 +132,10 @@ class BalancedBrackets:
         kinds_of_words = np.arange(2 * BRACKET)[:, None]
         self._leaves_of_kind = (kinds_of_words & table.leaf) > 0
         self._is_opener = table.opens > 0
-        # 1 to open a bracket, -1 to close one, 0 for all other tokens.
-        self._step = np.sign(table.opens - table.closes)
-        self._opens = table.opens
+        # The label that a token opens; and 1 to open a bracket, -1 to close one, 0 for
+        # all other tokens. On a GPU an int32 table would be in the host's memory.
+        changes = table.opens, np.sign(table.opens - table.closes)
+        self._changes = np.stack(changes, axis=1).astype(np.float32)
         # EOS is treated as a closer, for when no bracket is open.
         self._end = int(table.closes.max()) + 1
         is_end = np.arange(len(table.closes)) == EOS
@@ -187,8 +188,8 @@ class BalancedBrackets:
         stack, depth, openers, words = (
             tf.gather(tensor, parents, batch_dims=1) for tensor in state
         )
-        label = tf.gather(self._opens, tokens)
-        step = tf.gather(self._step, tokens)
+        changes = tf.cast(tf.gather(self._changes, tokens), tf.int32)
+        label, step = tf.unstack(changes, axis=-1)
         is_opener = step > 0
         is_new = (tf.range(MAX_DEPTH) == depth[:, :, None]) & is_opener[:, :, None]
         return _State(

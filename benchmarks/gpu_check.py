@@ -1,0 +1,148 @@
+"""What a machine's GPUs make of t2t_keras, as one JSON object to send back.
+
+    python benchmarks/gpu_check.py --json > gpu.json
+    python benchmarks/gpu_check.py --audit --json     # on any machine, without a GPU
+
+The audit counts, in the graph of a training step, operations without GPU kernels,
+tensors of the vocabulary's size in the host's memory, bytes moved for each logit, and
+float operations. The rest runs training on 1, 2, 4 and 8 GPUs, each in its own process,
+and the run on one GPU twice, whose weights must be equal bit for bit.
+"""
+
+import argparse
+import hashlib
+import json
+import os
+import subprocess
+import sys
+import time
+from typing import Any
+
+import workload
+
+from t2t_keras.cli.verb import positive
+
+_AUDITED_VOCABULARY = 1009  # that no other axis has
+
+
+def main(argv: list[str] | None = None) -> dict[str, Any]:
+    """Runs what the flags ask for; prints and returns its report."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    workload.add_flags(parser, "base")
+    parser.add_argument("--steps", type=positive, default=20, help="that are timed")
+    parser.add_argument("--audit", action="store_true", help="only read the graph")
+    parser.add_argument("--one", action="store_true", help="only the GPUs of this run")
+    args = parser.parse_args(argv)
+    if args.one:
+        report = _trained(args)
+    else:
+        report = _audited(args)
+        if not args.audit:
+            report |= _checked(sys.argv[1:] if argv is None else argv)
+    text = json.dumps(report) if args.json else json.dumps(report, indent=2)
+    print(text)
+    return report
+
+
+def _audited(args: argparse.Namespace) -> dict[str, Any]:
+    from gpu_audit import training_audit
+
+    found = training_audit(workload.chosen(args).hparams, _AUDITED_VOCABULARY)
+    report = found._asdict()
+    return {
+        "missing_kernels": report["missing_kernels"],
+        "host_vocabulary_tensors": report["host_vocabulary_tensors"],
+        "bytes_per_logit": round(report["bytes_per_logit"], 2),
+        "float_ops_per_step": report["float_ops"],
+    }
+
+
+def _checked(argv: list[str]) -> dict[str, Any]:
+    """Trains on more and more GPUs, or, without one, on the CPU."""
+    import tensorflow as tf
+
+    gpus = tf.config.list_physical_devices("GPU")
+    details = [tf.config.experimental.get_device_details(gpu) for gpu in gpus]
+    names = [detail.get("device_name", "unknown") for detail in details]
+    runs = []
+    for count in [n for n in (1, 2, 4, 8) if n <= len(gpus)] or [0]:
+        runs.append(_in_process(argv, count))
+    again = _in_process(argv, min(1, len(gpus)))
+    build = tf.sysconfig.get_build_info()
+    return {
+        "tensorflow": tf.__version__,
+        "cuda": build.get("cuda_version"),
+        "devices": names,
+        "runs": runs,
+        "two_runs_are_equal": again["weights_sha256"] == runs[0]["weights_sha256"],
+    }
+
+
+def _in_process(argv: list[str], gpus: int) -> dict[str, Any]:
+    """Runs the training on the first GPUs in a process of its own."""
+    visible = ",".join(map(str, range(gpus))) or "-1"
+    process = subprocess.run(
+        [sys.executable, __file__, *argv, "--one", "--json"],
+        env={**os.environ, "CUDA_VISIBLE_DEVICES": visible},
+        stdout=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
+    if process.returncode:
+        return {"gpus": gpus, "failed": process.returncode, "weights_sha256": None}
+    return json.loads(process.stdout.splitlines()[-1])
+
+
+def _trained(args: argparse.Namespace) -> dict[str, Any]:
+    """Times updates on the visible GPUs; every GPU gets the work's batch."""
+    import products
+    import rates
+    import tensorflow as tf
+    from training_work import LEARNING_RATE, model_and_step
+
+    from t2t_keras.data.pipeline import rows_per_replica
+    from t2t_keras.runs.checkpoint import model_variables
+    from t2t_keras.training.strategy import distribute, make_strategy
+
+    work = workload.chosen(args)
+    tf.keras.utils.set_random_seed(1)
+    strategy = make_strategy()
+    tf.config.experimental.enable_op_determinism()
+    replicas = strategy.num_replicas_in_sync
+    model, step = model_and_step(work.hparams, work.vocab_size, strategy)
+    sides = [tf.tile(work.ids(seed), [replicas, 1]) for seed in (0, 1)]
+    parts = tuple(rows_per_replica(side, replicas) for side in sides)
+    (batch,) = distribute(strategy, tf.data.Dataset.from_tensor_slices(parts))
+
+    start = time.monotonic()
+    float(step.update(batch, 0, LEARNING_RATE).loss_sum)
+    first = time.monotonic() - start
+    start = time.monotonic()
+    for number in range(1, args.steps + 1):
+        result = step.update(batch, number, LEARNING_RATE)
+    loss = float(result.loss_sum)  # waits for the last one
+    seconds = (time.monotonic() - start) / args.steps
+
+    weights = hashlib.sha256()
+    for name, variable in sorted(model_variables(model).items()):
+        weights.update(name.encode() + variable.read_value().numpy().tobytes())
+    counted = products.training(
+        work.hparams, work.vocab_size, work.batch, work.length, work.length
+    )
+    rate = rates.MatmulRate(counted, args.dtype)
+    rate.sample()
+    gflops = products.total_flops(counted) / seconds / 1e9  # of one replica
+    return {
+        "gpus": replicas if tf.config.list_logical_devices("GPU") else 0,
+        "dtype": args.dtype,
+        "target_tokens_per_s": replicas * work.batch * work.length / seconds,
+        "seconds_per_step": seconds,
+        "seconds_of_first_step": first,
+        "fraction_of_matmul_rate": gflops / rate.gflops(),
+        "loss_sum": loss,
+        "weights_sha256": weights.hexdigest(),
+    }
+
+
+if __name__ == "__main__":
+    main()

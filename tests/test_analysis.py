@@ -14,6 +14,7 @@ from t2t_keras.analysis.complexity import layer_complexities
 from t2t_keras.analysis.flops import flops_per_token, training_cost
 from t2t_keras.analysis.memory import memory_per_batch
 from t2t_keras.analysis.parameters import count_parameters
+from t2t_keras.analysis.step_time import CARDS, step_time
 from t2t_keras.cli import main
 from t2t_keras.hparam import HParams
 from t2t_keras.model.transformer import Transformer
@@ -276,6 +277,32 @@ def test_describe(capfd):
     assert result["layers"]["convolutional"]["path"] == 2
     assert result["layers"]["restricted_self_attention"]["path"] == 13
     assert result["memory"]["logits"] == 25_000 * 500 * 4 * 3
+
+
+def test_the_least_time_of_a_step():
+    """The sums of the published rates, for base on one A100 in bfloat16."""
+    hparams = HParams(compute_dtype="bfloat16", batch_tokens=4096)
+    parameters = count_parameters(hparams, 37_000)["total"]
+    found = step_time(hparams, parameters, 37_000, 32, CARDS["A100"], gpus=1)
+    products = flops_per_token(hparams, 37_000, 32)["training"] * 4096 / 312e12
+    kept = memory_per_batch(hparams, parameters, 37_000, 32, 1)["activations"]
+    moved = 28 * 4096 * 37_000 + 4 * kept + 40 * parameters
+    assert found["products"] == pytest.approx(products)
+    assert found["memory"] == pytest.approx(moved / 1.555e12)
+    assert found["all_reduce"] == 0
+    assert found["target_tokens_per_s"] == pytest.approx(4096 / found["total"])
+    two = step_time(hparams, parameters, 37_000, 32, CARDS["A100"], gpus=2)
+    assert two["all_reduce"] == pytest.approx(4 * parameters / 300e9)
+    assert two["products"] == pytest.approx(products / 2)
+
+
+def test_what_cards_allow_is_printed(capfd):
+    words = ("--hparams_set", "big", "--hparams", "compute_dtype=bfloat16")
+    result = describe(capfd, *words, "--card", "A100", "--gpus", "8")
+    # Published with mixed precision: 82,059 on one and 551,599 on eight.
+    assert 551_599 < result["step_time"]["target_tokens_per_s"] < 8 * 120_000
+    assert main(["describe", *words, "--card", "H100"]) == 0
+    assert "Milliseconds of a step" in capfd.readouterr().out
 
 
 def test_describe_for_people(capfd):

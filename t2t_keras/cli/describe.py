@@ -8,6 +8,7 @@ from t2t_keras.analysis.complexity import Complexity, layer_complexities
 from t2t_keras.analysis.flops import flops_per_token, training_cost
 from t2t_keras.analysis.memory import memory_per_batch
 from t2t_keras.analysis.parameters import count_parameters
+from t2t_keras.analysis.step_time import CARDS, step_time
 from t2t_keras.cli.verb import (
     Verb,
     add_hparams,
@@ -57,6 +58,12 @@ def _describe_flags(parser: argparse.ArgumentParser) -> None:
         default=9.5,
         help="10^12 FLOPs a second that a GPU sustains (default: 9.5, a P100)",
     )
+    machine.add_argument(
+        "--card",
+        choices=CARDS,
+        help="estimate the least time of a step on --gpus of these, from their "
+        "published rates",
+    )
     others = parser.add_argument_group("the other layers of Table 1")
     others.add_argument(
         "--kernel",
@@ -79,6 +86,7 @@ def _describe(args: argparse.Namespace) -> dict[str, Any]:
     flops = flops_per_token(hparams, target_size, args.length)
     tokens, hours = hparams.batch_tokens * hparams.train_steps, args.hours
     window = args.window or hparams.attention_window or 16
+    card = CARDS[args.card] if args.card else None
     layers = layer_complexities(args.length, hparams.d_model, args.kernel, window)
     return {
         "parameters": parameters,
@@ -87,6 +95,10 @@ def _describe(args: argparse.Namespace) -> dict[str, Any]:
         "training_cost": hours and training_cost(hours, args.gpus, args.tflops),
         "memory": memory_per_batch(
             hparams, parameters["total"], target_size, args.length, args.gpus
+        ),
+        "step_time": card
+        and step_time(
+            hparams, parameters["total"], target_size, args.length, card, args.gpus
         ),
         "layers": {name: layer._asdict() for name, layer in layers.items()},
     }
@@ -104,6 +116,7 @@ def _show_describe(result: dict[str, Any]) -> str:
             f"  {result['training_flops']:.2g} FLOPs in all steps, batches full"
             + (f"\n  {cost:.2g} by hours x GPUs x sustained rate" if cost else ""),
             _numbers("Bytes on each GPU for a full batch", result["memory"]),
+            *([_step_time(result["step_time"])] if result["step_time"] else []),
             _layers(result["layers"]),
         ]
     )
@@ -112,6 +125,14 @@ def _show_describe(result: dict[str, Any]) -> str:
 def _numbers(title: str, rows: dict[str, int]) -> str:
     lines = (f"  {name:<24}{value:>16,}" for name, value in rows.items() if value)
     return "\n".join([title, *lines])
+
+
+def _step_time(parts: dict[str, float]) -> str:
+    """Formats milliseconds, and tokens per second."""
+    *seconds, (_, speed) = parts.items()
+    lines = (f"  {name:<24}{1000 * value:>16.1f}" for name, value in seconds)
+    title = "Milliseconds of a step at the card's full rates"
+    return "\n".join([title, *lines, f"  at most {speed:,.0f} target tokens/s"])
 
 
 def _layers(rows: dict[str, dict[str, int]]) -> str:

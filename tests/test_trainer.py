@@ -16,6 +16,7 @@ from t2t_keras.data.datagen import generate
 from t2t_keras.data.records import RecordIndex
 from t2t_keras.runs.checkpoint import Checkpoint, remove_incomplete
 from t2t_keras.runs.run_dir import RunDirectory
+from t2t_keras.training.strategy import devices_text, make_strategy
 
 
 @pytest.mark.slow
@@ -140,6 +141,22 @@ def test_a_damaged_checkpoint_is_passed_over(damage, data_dir, tmp_path, capfd):
         path.write_bytes(b"")
     with pytest.raises(UserError, match=r"model\.ckpt-1 cannot be read"):
         trainer(data_dir, tmp_path / "run", options=options).train()
+
+
+def test_devices_are_told(monkeypatch):
+    strategy = make_strategy(simulate_devices=2)
+    assert devices_text(strategy) == "2 replicas on the CPU"
+    extended = types.SimpleNamespace(worker_devices=("/device:GPU:0",))
+    gpu = types.SimpleNamespace(num_replicas_in_sync=1, extended=extended)
+    config = "tensorflow.config.experimental"
+    monkeypatch.setattr(
+        f"{config}.get_device_details", lambda gpu: {"device_name": "X"}
+    )
+    monkeypatch.setattr("tensorflow.config.list_physical_devices", lambda kind: ["gpu"])
+    monkeypatch.setattr(
+        f"{config}.tensor_float_32_execution_enabled", lambda: False, raising=True
+    )
+    assert devices_text(gpu) == "1 replica on X, TF32 off"
 
 
 def test_a_disk_too_small_for_the_checkpoints_is_refused(

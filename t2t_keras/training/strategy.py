@@ -76,6 +76,19 @@ def make_strategy(simulate_devices: int = 0) -> tf.distribute.Strategy:
     return strategy
 
 
+def devices_text(strategy: tf.distribute.Strategy) -> str:
+    """Returns where the replicas are, such as "2 replicas on NVIDIA A100, TF32 on"."""
+    count = strategy.num_replicas_in_sync
+    replicas = f"{count} replica{'s' if count > 1 else ''}"
+    if not any("GPU" in name for name in strategy.extended.worker_devices):
+        return f"{replicas} on the CPU"
+    gpus = tf.config.list_physical_devices("GPU")
+    details = map(tf.config.experimental.get_device_details, gpus)
+    names = {detail.get("device_name", "an unknown GPU") for detail in details}
+    has_tf32 = tf.config.experimental.tensor_float_32_execution_enabled()
+    return f"{replicas} on {', '.join(names)}, TF32 {'on' if has_tf32 else 'off'}"
+
+
 def own_replicas(strategy: tf.distribute.Strategy) -> range:
     """Returns the ids of this process's replicas among those of all processes."""
     count = len(strategy.extended.worker_devices)

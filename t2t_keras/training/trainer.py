@@ -43,7 +43,12 @@ from t2t_keras.training.fine_tune import initialise_from
 from t2t_keras.training.optimizer import learning_rate, make_optimizer
 from t2t_keras.training.step import TrainStep
 from t2t_keras.training.stopping import SIGNALS, Stopping
-from t2t_keras.training.strategy import Cluster, distribute, own_replicas
+from t2t_keras.training.strategy import (
+    Cluster,
+    devices_text,
+    distribute,
+    own_replicas,
+)
 
 _SIGNALS = tuple(signal.name for signal in SIGNALS)
 _REASONS = (*_SIGNALS, "train_steps", "max_minutes", "patience")
@@ -251,8 +256,8 @@ class Trainer:
         """
         progress.say(
             f"{self.model.count_params():,} parameters, "
-            f"{self._strategy.num_replicas_in_sync} replicas, {len(self._plan):,} "
-            f"batches an epoch with {self._plan.padding_share:.1%} padding"
+            f"{devices_text(self._strategy)}, {len(self._plan):,} batches an epoch "
+            f"with {self._plan.padding_share:.1%} padding"
         )
         self._refuse_small_disk(self._saved_step)
         memory = memory_of_shape(self._hparams, self._run.config.vocab_sizes)

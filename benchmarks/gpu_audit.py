@@ -22,7 +22,7 @@ _FREE = frozenset(
     (
         *("Const", "Identity", "IdentityN", "NoOp", "Placeholder", "ReadVariableOp"),
         *("PreventGradient", "Reshape", "ExpandDims", "Squeeze", "StopGradient"),
-        *("Shape", "ShapeN", "VarHandleOp", "_Arg", "_Retval"),
+        *("Shape", "ShapeN", "EnsureShape", "VarHandleOp", "_Arg", "_Retval"),
     )
 )
 _NO_KERNEL_NEEDED = frozenset(("Placeholder", "PartitionedCall", "If", "StatelessIf"))

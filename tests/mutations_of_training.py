@@ -109,7 +109,7 @@ TRAINING = {
             ),
         ],
         "t2t_keras/training/step.py": [
-            ("adam-counts-from-2", "tf.cast(step + 1 -", "tf.cast(step + 2 -"),
+            ("adam-counts-from-2", "tf.maximum(step + 1 -", "tf.maximum(step + 2 -"),
         ],
     },
     "5.4 Dropout": {

@@ -169,7 +169,7 @@ def test_activations_are_what_the_backward_pass_reads(options):
                 kept[tensor.name] = tensor.shape.num_elements() * tensor.dtype.size
     memory = memory_per_batch(hparams, 0, VOCAB, LENGTH, replicas=1)
     # The softmax of the logits and its gradient belong to the backward pass.
-    expected = memory["activations"] + memory["logits"] / 3
+    expected = memory["activations"] + memory["logits"] * 4 / 9
     assert sum(kept.values()) == pytest.approx(expected, rel=0.15)
 
 
@@ -183,7 +183,7 @@ def test_memory_of_weights_and_batch():
         state = [memory[name] for name in ("weights", "adam", "gradients")]
         assert state == [4 * parameters, 8 * parameters, 4 * parameters]
         assert memory["total"] == sum(memory.values()) - memory["total"]
-    assert one["logits"] == 8 * eight["logits"] == 25_000 * VOCAB * 4 * 3
+    assert one["logits"] == 8 * eight["logits"] == 25_000 * VOCAB * 9
     assert one["activations"] == 8 * eight["activations"]
 
 
@@ -276,7 +276,7 @@ def test_describe(capfd):
     assert result["training_cost"] is None
     assert result["layers"]["convolutional"]["path"] == 2
     assert result["layers"]["restricted_self_attention"]["path"] == 13
-    assert result["memory"]["logits"] == 25_000 * 500 * 4 * 3
+    assert result["memory"]["logits"] == 25_000 * 500 * 9
 
 
 def test_the_least_time_of_a_step():

@@ -10,6 +10,10 @@ _FLOAT32 = 4
 _KEPT_BY_RESIDUAL = 3
 
 
+# The softmax, the same without the labels' probabilities, and the labels' mask.
+_BYTES_OF_A_LOGIT = 2 * _FLOAT32 + 1
+
+
 def memory_per_batch(
     hparams: HParams,
     parameters: int,
@@ -41,8 +45,7 @@ def memory_per_batch(
         hparams.optimizer: _FLOAT32 * _optimizer_state(hparams, parameters),
         "gradients": _FLOAT32 * parameters,
         "activations": positions * _activations(hparams, length, number),
-        # The logits, their softmax and its gradient.
-        "logits": 3 * _FLOAT32 * positions * target_vocab_size,
+        "logits": _BYTES_OF_A_LOGIT * positions * target_vocab_size,
     }
     return {"total": sum(parts.values()), **parts}
 

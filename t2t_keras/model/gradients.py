@@ -13,6 +13,16 @@ from t2t_keras.backend import Tensor
 EPSILON = 1e-6  # of layer normalisation in the authors' code; Keras's default is 1e-3
 
 
+def _column_sums(x: Tensor) -> Tensor:
+    """Returns the sums [n] over the rows of x [N, n], as a matrix product.
+
+    It is several times faster than `ops.sum` on a CPU, whose order of summation also
+    depends on the number of threads.
+    """
+    ones = ops.ones((1, ops.shape(x)[0]), x.dtype)
+    return ops.reshape(ops.matmul(ones, x), (-1,))
+
+
 @ops.custom_gradient
 def layer_norm(x: Tensor, gamma: Tensor, beta: Tensor) -> Tensor:
     """Computes gamma * (x - mean) / sqrt(variance + epsilon) + beta for each row.
@@ -35,15 +45,14 @@ def layer_norm(x: Tensor, gamma: Tensor, beta: Tensor) -> Tensor:
 
     def grad(upstream: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Removes from the upstream gradient what would shift or scale x."""
-        # Sums over rows and columns are matrix products: several times faster on a CPU.
+        # Sums over the columns are matrix products for the same reasons.
         along_unit = upstream * unit
-        columns = ops.ones((1, ops.shape(x)[0]))
-        mean = gamma[:, None] / x.shape[1]
+        mean = ops.reshape(gamma, (-1, 1)) / x.shape[1]
         shift, scale = ops.matmul(upstream, mean), ops.matmul(along_unit, mean)
         return (
             (upstream * gamma - shift - unit * scale) * inverse,
-            ops.matmul(columns, along_unit)[0],
-            ops.matmul(columns, upstream)[0],
+            _column_sums(along_unit),
+            _column_sums(upstream),
         )
 
     return unit * gamma + beta, grad
@@ -66,8 +75,7 @@ def add_bias(x: Tensor, bias: Tensor) -> Tensor:
     """
 
     def grad(upstream: Tensor) -> tuple[Tensor, Tensor]:
-        ones = ops.ones((1, ops.shape(upstream)[0]), upstream.dtype)
-        return upstream, ops.matmul(ones, upstream)[0]
+        return upstream, _column_sums(upstream)
 
     return ops.add(x, bias), grad
 
@@ -126,7 +134,7 @@ def output_losses(
         log_largest = ops.log(pick(probabilities, best[:, 0]))
         log_normaliser = ops.cast(largest[:, 0], "float32") - log_largest
         label_logit = pick(logits, labels)
-        column_sums = ops.sum(table, axis=0)
+        column_sums = _column_sums(table)
         logit_sum = ops.matmul(states, column_sums[:, None])[:, 0]
         loss = log_normaliser - (1.0 - smoothing - rest) * label_logit
         loss = ops.sum(weights * (loss - rest * logit_sum))
@@ -142,12 +150,13 @@ def output_losses(
             d_rows += excess[:, None] * ops.take(table, labels, axis=0)
             d_rows -= rest * column_sums
 
-            rows = states * weights[:, None]
+            factor = (weights * upstream)[:, None]
+            rows = states * factor
             columns = ops.transpose(ops.cast(rows, dtype))
             d_table = ops.cast(ops.transpose(ops.matmul(columns, others)), "float32")
             d_table += ops.segment_sum(excess[:, None] * rows, labels, vocab_size)
-            d_table -= rest * ops.sum(rows, axis=0)
-            return d_rows * (weights[:, None] * upstream), d_table * upstream
+            d_table -= rest * _column_sums(rows)
+            return d_rows * factor, d_table
 
         return (loss, nll), grad
 

@@ -154,6 +154,9 @@ class TrainStep:
         gradients = tape.gradient(loss, self._weights, output_gradients=scale)
         # Dense: another replica has looked up other rows of an embedding.
         gradients = [tf.convert_to_tensor(gradient) for gradient in gradients]
+        # A barrier: TensorFlow's graph optimizer would add up the terms of all replicas
+        # in one sum, in another order than that of several processes.
+        gradients = [tf.ensure_shape(g, g.shape) for g in gradients]
         positions = tf.cast(tf.size(source) + tf.size(target), tf.float32)
         return Sums(
             gradients, loss, count_tokens(source), count_tokens(target), positions, nll
@@ -232,7 +235,8 @@ class TrainStep:
         """
         is_finite = result.skipped == 0  # the same on every replica
         is_applied = tf.logical_and(is_finite, tf.logical_not(is_trial))
-        count = tf.cast(step + 1 - self.skipped, tf.float32)  # from 1, as in the paper
+        # From 1, as in the paper; a trial may have any step.
+        count = tf.cast(tf.maximum(step + 1 - self.skipped, 1), tf.float32)
         self._optimizer.apply(gradients, learning_rate, count, is_applied)
         if self.ema:
             self.ema.update(count, is_applied)

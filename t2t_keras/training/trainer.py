@@ -204,7 +204,8 @@ class Trainer:
                     metrics |= self._evaluate(done, progress, stopping)
             if progress.pending:
                 metrics |= self._report(done, progress)
-            self._stop_if_skipped(min(_MOST_SKIPPED, done - steps.start), done)
+            if not self._step.loss_scale:  # which may still be falling
+                self._stop_if_skipped(min(_MOST_SKIPPED, done - steps.start), done)
             if done != self._saved_step:
                 self._save(done)
             if done and reason not in _SIGNALS:

@@ -22,7 +22,7 @@ demo: $(VENV)/.installed
 
 # Two processes, each with whole files: what a file prepares is prepared once.
 test: lint
-	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile
+	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
 
 test-slow: $(VENV)/.installed-test
 	$(BIN)/python -m pytest -m slow

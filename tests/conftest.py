@@ -13,6 +13,16 @@ from t2t_keras.training.strategy import make_strategy
 make_strategy(simulate_devices=8)
 
 
+# Files that take the longest are begun first, so that no process ends long before the
+# other one.
+LONGEST = ("test_system", "test_cli_run", "test_saved_model", "test_evaluate")
+
+
+def pytest_collection_modifyitems(items):
+    """Moves the longest files to the front."""
+    items.sort(key=lambda item: item.path.stem not in LONGEST)
+
+
 @pytest.fixture
 def small_scale(monkeypatch):
     """Chunks, shards and saved states of data generation for 300 pairs."""

@@ -109,6 +109,7 @@ def test_german_with_unicode_quotes_scores_as_the_perl_scripts():
     assert_parts(ascii_quotes, *paper_tokenize(hypotheses, references, True))
 
 
+@pytest.mark.slow
 def test_french_scores_as_the_perl_scripts(monkeypatch):
     monkeypatch.setattr("sacrebleu.metrics.TER", CHRF)
     references = lines("newstest2013/newstest2013.fr")[:3000]

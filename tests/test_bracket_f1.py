@@ -218,6 +218,7 @@ def test_gold_trees_may_be_a_treebank(tmp_path):
         evaluate_files(gold, test)
 
 
+@pytest.mark.slow
 def test_a_treebank_is_prepared_as_evalb_would_have_scored_it():
     """EVALB itself leaves traces out and cuts function tags: nothing changes."""
     path = reference("wsj_sample/wsj_0001.mrg").parent

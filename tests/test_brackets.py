@@ -293,6 +293,7 @@ def test_without_symbols_labels_are_what_is_opened_and_closed():
     assert " ".join(repaired) == "S NP NN /NP NN . /S"
 
 
+@pytest.mark.slow
 def test_damaged_real_trees_keep_their_words():
     generator = random.Random(2)
     for number, tree in enumerate(read_trees(reference("wsj_sample"))):

@@ -68,6 +68,7 @@ def test_train_result(trained):
     assert result["target_tokens_per_s"] > 0
 
 
+@pytest.mark.slow
 def test_training_from_python_is_that_of_the_verb(trained, tmp_path):
     result = t2t_keras.train(
         "translate_text",
@@ -286,7 +287,9 @@ def test_long_lines_are_cut_with_a_warning(
         assert all("max_source_length" in message for message in messages)
 
 
-@pytest.mark.parametrize("model", ["run", "export"])
+@pytest.mark.parametrize(
+    "model", ["run", pytest.param("export", marks=pytest.mark.slow)]
+)
 def test_n_best_lists(trained, translator, model, capfd, tmp_path):
     source, output = write(tmp_path / "in", *SOURCES), tmp_path / "out"
     flag = {"run": "--output_dir", "export": "--export_dir"}[model]
@@ -318,6 +321,7 @@ def test_scores_of_one_best(trained, translator, capfd, tmp_path):
     assert [row[3] for row in best] == translator.translate(SOURCES)
 
 
+@pytest.mark.slow
 def test_sampling_follows_the_seed(trained, tmp_path):
     source = write(tmp_path / "in", *SOURCES)
     argv = ("translate", "--output_dir", trained / "run", "--input", source)

@@ -94,6 +94,7 @@ with training_lock({str(directory)!r}):
             process.kill()
 
 
+@pytest.mark.slow
 def test_a_second_training_is_refused_until_the_first_is_killed(
     data_dir, tmp_path, capfd
 ):

@@ -153,6 +153,7 @@ def test_every_tree_of_the_treebank_sample_is_read():
     assert [w for tree in trees for w in prepare(tree).words()] == words
 
 
+@pytest.mark.slow
 def test_every_usable_tree_of_craft_is_read_and_the_others_are_named():
     errors = []
     path = reference("craft/train.mrg.gz")

@@ -255,6 +255,7 @@ def test_reach_of_the_window_in_encoder_and_decoder():
     assert influence(lambda s: network(s, target).numpy(), source).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", VARIANTS[1:], ids=str)
 def test_beams_found_in_a_graph_have_the_scores_of_teacher_forcing(options):
     network = transformer(VOCAB, num_layers=2, **options)

@@ -54,6 +54,7 @@ def texts(split, target):
     return list(toy.pairs(split, target))
 
 
+@pytest.mark.slow
 def test_splits_have_their_sizes_and_no_sentence_in_common():
     sources = {split: {s for s, _ in texts(split, "german")} for split in toy.SIZES}
     assert {split: len(found) for split, found in sources.items()} == {

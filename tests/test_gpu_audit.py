@@ -91,3 +91,18 @@ def test_the_script_prints_what_it_counts(capsys):
     assert report["missing_kernels"] == report["host_vocabulary_tensors"] == []
     assert report["bytes_per_logit"] == 22
     assert 300 < report["float_ops_per_step"] < 700
+
+
+def test_runs_that_failed_are_not_equal(monkeypatch):
+    import gpu_check
+
+    failed = {"gpus": 0, "failed": 1, "weights_sha256": None}
+    ended = {"gpus": 0, "weights_sha256": "a"}
+    for first, again, is_equal in (
+        (failed, failed, False),
+        (ended, failed, False),
+        (ended, ended, True),
+    ):
+        runs = iter([first, again])
+        monkeypatch.setattr(gpu_check, "_in_process", lambda argv, n, r=runs: next(r))
+        assert gpu_check._checked([])["two_runs_are_equal"] == is_equal

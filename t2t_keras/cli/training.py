@@ -28,6 +28,7 @@ from t2t_keras.cli.verb import (
 )
 from t2t_keras.decoding.options import DecodingOptions
 from t2t_keras.errors import UserError
+from t2t_keras.hparam import MAY_CHANGE
 from t2t_keras.runs import require_run
 from t2t_keras.runs.train_options import TrainOptions
 from t2t_keras.serving.export_dir import require_free
@@ -74,9 +75,8 @@ def _train_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--change_settings",
         action="store_true",
-        help="go on with other values of learning_rate, schedule, warmup_steps, "
-        "clip_norm, label_smoothing, dropout or the optimizer's constants than the "
-        "run was created with",
+        help="resume the run with other values of some hyper-parameters: "
+        f"{', '.join(sorted(MAY_CHANGE))}",
     )
     parser.add_argument(
         "--batch_tokens",

@@ -35,7 +35,7 @@ class StepResult(NamedTuple):
     target_tokens: tf.Tensor
     positions: tf.Tensor  # on both sides, padding included
     gradient_norm: tf.Tensor  # norm of the mean gradient before clipping; 0 if skipped
-    skipped: tf.Tensor  # 1 if the update was not finite: no sum counts it; else 0
+    skipped: tf.Tensor  # 1 if the update was skipped: the losses are then 0; else 0
 
 
 class Progress:

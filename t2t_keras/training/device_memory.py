@@ -105,7 +105,7 @@ def does_not_fit(
 
 
 def memory_of_shape(
-    hparams: HParams, vocab_sizes: tuple[int, int | None], parts: int = 1
+    hparams: HParams, vocab_sizes: tuple[int, int | None]
 ) -> Callable[[tuple[int, int, int]], float]:
     """Returns a function that estimates what a batch of (rows, S, T) takes.
 
@@ -118,7 +118,7 @@ def memory_of_shape(
         length = (source + target) // 2
         sized = hparams.override(batch_tokens=max(rows * length, 1))
         classes = vocab_sizes[1] or vocab_sizes[0]
-        return memory_per_batch(sized, 0, classes, length, parts)["total"]
+        return memory_per_batch(sized, 0, classes, length, replicas=1)["total"]
 
     return memory
 

@@ -104,6 +104,7 @@ def fit_batch_tokens(
     )
     lengths = index.source_length, index.target_length
     source, target = config.vocab_sizes
+    memory = memory_of_shape(hparams, (source, target))
     if memory_gb is None:
         memory_gb = math.inf if _has_gpu(simulate_devices) else free_memory() / 1e9
 
@@ -111,7 +112,6 @@ def fit_batch_tokens(
         plan = batch_plan(
             hparams.bucketing, *lengths, batch_tokens, config.seed, index.swapped
         )
-        memory = memory_of_shape(hparams, config.vocab_sizes)
         rows, source_length, target_length = plan.largest_shape(memory)
         spec = Spec(
             hparams=dataclasses.asdict(hparams.override(batch_tokens=batch_tokens)),

@@ -23,10 +23,10 @@ from t2t_keras.runs.run_dir import (
     training_lock,
 )
 from t2t_keras.runs.train_options import TrainOptions
-from t2t_keras.training.device_memory import memory_of_shape, refuse_too_large
+from t2t_keras.training.device_memory import refuse_too_large
 from t2t_keras.training.fine_tune import find_weights
 from t2t_keras.training.fit_memory import fit_batch_tokens
-from t2t_keras.training.strategy import Cluster, make_strategy
+from t2t_keras.training.strategy import Cluster, make_strategy, on_gpus
 from t2t_keras.training.trainer import Trainer, TrainSplit
 
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -177,11 +177,8 @@ def train(
         # All is validated before the directory becomes a run, for its settings bind.
         RunDirectory.refuse_other_settings(output_dir, config, chosen, change_settings)
         split = TrainSplit.open(task, config, chosen)
-        if not any("GPU" in name for name in strategy.extended.worker_devices):
-            shape = split.plan.largest_shape(
-                memory_of_shape(chosen, config.vocab_sizes)
-            )
-            refuse_too_large(chosen, config.vocab_sizes, shape, parts)
+        if not on_gpus(strategy):
+            refuse_too_large(chosen, config.vocab_sizes, split.largest_shape, parts)
         cluster = Cluster.of(strategy)
         with cluster.watched():
             run = _run_directory(output_dir, config, chosen, cluster, change_settings)

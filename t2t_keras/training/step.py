@@ -240,16 +240,10 @@ class TrainStep:
         self._optimizer.apply(gradients, learning_rate, count, is_applied)
         if self.ema:
             self.ema.update(count, is_applied)
-        skipped, in_a_row = (
-            self.skipped.read_value(),
-            self.skipped_in_a_row.read_value(),
-        )
+        skipped = tf.cast(result.skipped, tf.int64)  # 0 or 1
         after = [
-            (self.skipped, tf.where(is_finite, skipped, skipped + 1)),
-            (
-                self.skipped_in_a_row,
-                tf.where(is_finite, tf.zeros_like(in_a_row), in_a_row + 1),
-            ),
+            (self.skipped, self.skipped + skipped),
+            (self.skipped_in_a_row, (self.skipped_in_a_row + skipped) * skipped),
         ]
         if self.loss_scale:
             after += self.loss_scale.after(is_finite)

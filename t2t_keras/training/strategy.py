@@ -76,11 +76,16 @@ def make_strategy(simulate_devices: int = 0) -> tf.distribute.Strategy:
     return strategy
 
 
+def on_gpus(strategy: tf.distribute.Strategy) -> bool:
+    """Returns whether the replicas are on GPUs."""
+    return any("GPU" in name for name in strategy.extended.worker_devices)
+
+
 def devices_text(strategy: tf.distribute.Strategy) -> str:
     """Returns where the replicas are, such as "2 replicas on NVIDIA A100, TF32 on"."""
     count = strategy.num_replicas_in_sync
     replicas = f"{count} replica{'s' if count > 1 else ''}"
-    if not any("GPU" in name for name in strategy.extended.worker_devices):
+    if not on_gpus(strategy):
         return f"{replicas} on the CPU"
     gpus = tf.config.list_physical_devices("GPU")
     details = map(tf.config.experimental.get_device_details, gpus)

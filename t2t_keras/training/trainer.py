@@ -54,7 +54,7 @@ _SIGNALS = tuple(signal.name for signal in SIGNALS)
 _REASONS = (*_SIGNALS, "train_steps", "max_minutes", "patience")
 
 _DIVERGED = 10.0  # times the loss of the uniform distribution
-_MOST_SKIPPED = 50  # updates in a row; float16 may skip 40 at the start
+_MOST_SKIPPED = 50  # updates in a row, each of which halves float16's loss scale
 _REMEDY = "a lower learning_rate, a longer warmup_steps or clip_norm=1"
 _START_ANEW = f"train in a new --output_dir with {_REMEDY}"
 _CHANGE = f"go on from the last checkpoint with {_REMEDY} and --change_settings"
@@ -62,10 +62,17 @@ _CHANGE = f"go on from the last checkpoint with {_REMEDY} and --change_settings"
 
 @dataclasses.dataclass(frozen=True)
 class TrainSplit:
-    """The train split of a run's data, and the plan of its batches."""
+    """The train split of a run's data, and the plan of its batches.
+
+    Attributes:
+        index: the index of the records.
+        plan: the plan of the batches.
+        largest_shape: (rows, S, T) of the batch that takes the most memory.
+    """
 
     index: RecordIndex
     plan: BatchPlan
+    largest_shape: tuple[int, int, int]
 
     @classmethod
     def open(cls, problem: Problem, config: RunConfig, hparams: HParams) -> Self:
@@ -86,7 +93,8 @@ class TrainSplit:
             config.seed,
             index.swapped,
         )
-        return cls(index, plan)
+        memory = memory_of_shape(hparams, config.vocab_sizes)
+        return cls(index, plan, plan.largest_shape(memory))
 
 
 class Trainer:
@@ -137,6 +145,7 @@ class Trainer:
 
         data_dir, name = Path(run.config.data_dir), self._problem.data_name
         self._index, self._plan = split.index, split.plan
+        self._largest_shape = split.largest_shape
         self._validation: Validation | None = None
         has_dev = Manifest.open(data_dir, name).examples.get("dev")
         if has_dev and self._cluster.is_chief:
@@ -261,8 +270,7 @@ class Trainer:
             f"with {self._plan.padding_share:.1%} padding"
         )
         self._refuse_small_disk(self._saved_step)
-        memory = memory_of_shape(self._hparams, self._run.config.vocab_sizes)
-        shape = self._plan.largest_shape(memory)
+        shape = self._largest_shape
         batch = synthetic_batch(self._strategy, shape, self._micro_batches)
         try:
             self._step.update(batch, step=0, learning_rate=0.0, is_trial=True)

@@ -52,23 +52,25 @@ class TableModel:
         return tf.cast(source, tf.float32)
 
     def start_cache(self, memory, source, num_beams):
-        shape = tf.stack([tf.shape(source)[0] * num_beams, 0])
+        shape = tf.stack([tf.shape(source)[0], num_beams, 0])
         return {"sentence": source[:, 0], "history": tf.zeros(shape, tf.int32)}
 
     def cache_shapes(self, cache):
-        return {"sentence": (None,), "history": (None, None)}
+        return {"sentence": (None,), "history": (None, None, None)}
 
     def decode_step(self, ids, position, cache):
-        history = tf.concat([cache["history"], tf.reshape(ids, [-1, 1])], 1)
-        last = tf.reshape(history[:, -1], tf.shape(ids))
+        history = tf.concat([cache["history"], ids[:, :, None]], 2)
+        last = history[:, :, -1]
         sentence = tf.broadcast_to(cache["sentence"][:, None], tf.shape(ids))
         index = tf.stack([sentence, tf.fill(tf.shape(ids), position), last], 2)
         return tf.gather_nd(self.table, index), cache | {"history": history}
 
     def reorder_cache(self, cache, parents):
-        batch, beams = tf.unstack(tf.shape(parents))
-        rows = tf.reshape(parents + tf.range(batch)[:, None] * beams, [-1])
-        return cache | {"history": tf.gather(cache["history"], rows)}
+        history = tf.gather(cache["history"], parents, batch_dims=1)
+        return cache | {"history": history}
+
+    def select_rows(self, cache, rows):
+        return {name: tf.gather(tensor, rows) for name, tensor in cache.items()}
 
 
 def transformer(vocab_size, target_vocab_size=None, **hparams):

@@ -272,14 +272,10 @@ MODEL = {
         "t2t_keras/model/transformer.py": [
             ("window-twice-as-wide", "(window // 2, window // 2)", "(window, window)"),
             ("window-one-more-in-decoder", "(window - 1, 0)", "(window, 0)"),
+            ("window-step-sees-more", "position - (window - 1)", "position - window"),
         ],
         "t2t_keras/model/window_attention.py": [
             ("window-one-less", "offsets > self.after)", "offsets >= self.after)"),
-            (
-                "window-step-sees-everything",
-                "super().step(x, key[:, :, seen], value[:, :, seen], kernels)",
-                "super().step(x, key, value, kernels)",
-            ),
             (
                 "window-over-everything",
                 "reach = max(self.before, self.after, 1)",

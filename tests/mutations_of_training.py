@@ -261,12 +261,20 @@ TRAINING = {
                 '** alpha",\n',
             ),
         ],
-        "t2t_keras/decoding/beam_search.py": [
+        "t2t_keras/decoding/loop.py": [
             (
                 "penalty-is-length",
                 "(5.0 + tf.cast(length, tf.float32)) / 6.0",
                 "tf.cast(length, tf.float32)",
             ),
+            ("done-rows-stay", "tf.where(~state.done)", "tf.where(state.done)"),
+            (
+                "results-of-other-rows",
+                "tf.cumsum(tf.cast(is_active, tf.int32)) - 1",
+                "tf.cumsum(tf.cast(is_active, tf.int32))",
+            ),
+        ],
+        "t2t_keras/decoding/beam_search.py": [
             (
                 "finished-by-log-probability",
                 "_best(both, _scores(both, alpha), ",
@@ -274,8 +282,8 @@ TRAINING = {
             ),
             (
                 "stops-too-early",
-                "attainable = alive.log_probs[:, 0] / largest_penalty",
-                "attainable = alive.log_probs[:, 0] / length_penalty(position, alpha)",
+                "attainable = state.alive.log_probs[:, 0] / largest_penalty",
+                "attainable = state.alive.log_probs[:, 0]",
             ),
             ("never-stops-early", "axis=1) >= attainable", "axis=1) > 0 * attainable"),
             (

@@ -102,15 +102,19 @@ def test_parameters_are_four_matrices_without_bias(kind):
 
 
 def test_step_by_step_is_causal_attention():
+    """One hypothesis per sentence, which attends to every token so far."""
     layer = attention_layer(SelfAttention)
     x = normal(3, 6, D)
     whole = layer(x, causal_bias(6))[0].numpy()
-    key = np.zeros((3, HEADS, 0, D_K), np.float32)
-    value = np.zeros((3, HEADS, 0, D_V), np.float32)
+    cache = layer.empty_cache(3)
     for t in range(6):
-        y, key, value = layer.step(x[:, t : t + 1], key, value)
+        nothing_masked = np.zeros((3, 1, 1, t + 1), np.float32)
+        y, cache = layer.step(x[:, t : t + 1], nothing_masked, cache)
         np.testing.assert_allclose(y.numpy()[:, 0], whole[:, t], atol=1e-5)
-    assert tuple(key.shape) == (3, HEADS, 6, D_K)
+        if t == 2:  # the recent tokens become old ones
+            cache = cache.select(np.arange(3), np.tile(np.arange(3), (3, 1)))
+    assert tuple(cache.key.shape) == (3, HEADS, 3, D_K)
+    assert tuple(cache.recent_value.shape) == (3, HEADS, 3, D_V)
 
 
 def test_dropout_is_on_the_weights():

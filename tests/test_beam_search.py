@@ -163,6 +163,34 @@ def test_greedy(larger):
     assert len(set(found.lengths[:, 0])) > 2
 
 
+class CountedModel(TableModel):
+    """A table model that counts the rows of each step that is computed."""
+
+    def __init__(self, table):
+        super().__init__(table)
+        self.row_steps = tf.Variable(0)
+
+    def decode_step(self, ids, position, cache):
+        self.row_steps.assign_add(tf.shape(ids)[0])
+        return super().decode_step(ids, position, cache)
+
+
+def test_rows_that_are_done_leave_the_batch():
+    """Sentence i ends after i + 1 steps for sure; the batch has 40 of 1 to 40 steps."""
+    count, limit = 40, 45
+    probs = np.full((count, limit, 4, 4), 1e-9, np.float32)
+    for row in range(count):
+        probs[row, :row, :, 2] = 1.0
+        probs[row, row:, :, EOS] = 1.0
+    model = CountedModel(tf.constant(np.log(probs)))
+    order = np.random.default_rng(0).permutation(count)
+    found = searcher(model)(order[:, None], limit, beam_size=2)
+    assert found.lengths[:, 0].tolist() == (order + 1).tolist()
+    assert outputs(found, 0)[0] == [2] * order[0] + [EOS]
+    needed = count * (count + 1) // 2
+    assert needed <= model.row_steps.numpy() < 1.05 * needed
+
+
 def test_companions_change_nothing(larger):
     """Alone, in a batch, in wider padding: the same hypotheses."""
     _, search = larger

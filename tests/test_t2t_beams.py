@@ -16,7 +16,7 @@ import pytest
 from decoding_models import EOS, searcher
 from t2t_oracle import MODELS, arrays, every_model, official_model, oracle_model
 
-from t2t_keras.decoding.beam_search import Hypotheses
+from t2t_keras.decoding.loop import Hypotheses
 
 EMPTY = -1e6  # scores below are of places left empty
 # Finished and unfinished hypotheses that are compared.

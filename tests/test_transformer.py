@@ -160,26 +160,49 @@ def test_steps_with_a_cache_equal_teacher_forcing(norm, position):
     np.testing.assert_allclose(actual, expected, atol=1e-5)
 
 
-def test_a_reordered_cache_continues_the_parents():
-    """After each step the beams are shuffled; each goes on with its own past."""
-    beams, steps = 4, 6
-    network = model()
+@pytest.mark.parametrize("window", [0, 2])
+def test_a_reordered_cache_continues_the_parents(window):
+    """After each step the beams are shuffled; each goes on with its own past.
+
+    Sentences are shuffled, too, and some leave.
+    """
+    beams, steps = 4, 7
+    network = model(attention_window=window)
     rng = np.random.default_rng(3)
-    source = ids(2, 5)
+    source = ids(3, 5)
     cache = network.start_cache(network.encode(source), source, beams)
-    history = np.zeros((2, beams, 1), np.int32)
+    history = np.zeros((3, beams, 1), np.int32)
     for t in range(steps):
         logits, cache = network.decode_step(history[:, :, -1], t, cache)
         targets = np.pad(history[:, :, 1:], ((0, 0), (0, 0), (0, 1)))
-        targets = targets.reshape(2 * beams, -1)
+        targets = targets.reshape(len(source) * beams, -1)
         forced = network(np.repeat(source, beams, axis=0), targets).numpy()[:, -1]
-        forced = forced.reshape(2, beams, VOCAB)
+        forced = forced.reshape(len(source), beams, VOCAB)
         np.testing.assert_allclose(logits.numpy(), forced, atol=1e-5)
-        parents = rng.integers(0, beams, (2, beams)).astype(np.int32)
+        parents = rng.integers(0, beams, (len(source), beams)).astype(np.int32)
         cache = network.reorder_cache(cache, parents)
         history = np.take_along_axis(history, parents[:, :, None], axis=1)
-        chosen = rng.integers(1, VOCAB, (2, beams, 1)).astype(np.int32)
+        chosen = rng.integers(1, VOCAB, (len(source), beams, 1)).astype(np.int32)
         history = np.concatenate([history, chosen], axis=2)
+        if t in (1, 3, 4):
+            rows = np.array({1: [2, 0, 1], 3: [1, 0], 4: [0, 1, 1]}[t], np.int32)
+            cache = network.select_rows(cache, rows)
+            source, history = source[rows], history[rows]
+
+
+@pytest.mark.parametrize(("window", "needed"), [(0, 6), (3, 2)])
+def test_tokens_that_no_hypothesis_attends_to_are_dropped(window, needed):
+    """All beams continue the same one: one token for each position is left."""
+    network = model(attention_window=window)
+    source = ids(2, 5)
+    cache = network.start_cache(network.encode(source), source, 3)
+    for t in range(6):
+        _, cache = network.decode_step(np.full((2, 3), t, np.int32), t, cache)
+        cache = network.reorder_cache(cache, np.full((2, 3), t % 3, np.int32))
+    assert cache.positions.shape == (2, 3, 18)
+    cache = network.select_rows(cache, np.arange(2, dtype=np.int32))
+    assert cache.positions.shape == (2, 3, needed)
+    assert cache.layers[0].tokens.key.shape[2] == needed
 
 
 def test_cache_shapes_hold_at_every_step():

@@ -36,72 +36,31 @@ it is largest at the next length or at the longest allowed one.
 than n finished hypotheses, the alive ones, cut off, follow them in the result. They are
 scored by the same formula.
 
-*Independence.* A sentence that is done is frozen: its sets stay as they are while the
-rest of the batch goes on. Limits and stopping also depend on the sentence alone, so its
-result is the same in any batch.
+*Independence.* A sentence that is done is frozen: its sets stay as they are until it
+leaves the batch (`decoding.loop`). Limits and stopping also depend on the sentence
+alone, so its result is the same in any batch.
 
 PAD is never generated, nor is a token that the constraint excludes; the probabilities
 of the other tokens stay as the model gives them. So every score equals what teacher
 forcing (`decoding.scoring`) computes for the same sequence.
 """
 
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
-import keras
 import tensorflow as tf
 
 from t2t_keras.backend import Nest
 from t2t_keras.decoding.constraint import AllOf, Constraint, only
+from t2t_keras.decoding.loop import (
+    NOTHING,
+    Hypotheses,
+    StepModel,
+    decode,
+    length_penalty,
+    where,
+)
 from t2t_keras.decoding.top_k import top_k
 from t2t_keras.text.tokenizer import EOS, PAD
-
-NOTHING = float("-inf")  # the log-probability of a place without a hypothesis
-
-
-class StepModel(Protocol):
-    """The methods of a model that decoding calls; `model.Transformer` has them.
-
-    The cache is a nest of tensors: all that the model keeps of the source and of the
-    tokens so far.
-    """
-
-    def encode(self, source: tf.Tensor) -> tf.Tensor:
-        """Returns the memory of source ids [B, S]."""
-
-    def start_cache(
-        self, memory: tf.Tensor, source: tf.Tensor, num_beams: tf.Tensor
-    ) -> Nest:
-        """Returns the cache before the first step."""
-
-    def cache_shapes(self, cache: Nest) -> Nest:
-        """Returns the shapes that hold for the cache at every step."""
-
-    def decode_step(
-        self, ids: tf.Tensor, position: tf.Tensor, cache: Nest
-    ) -> tuple[tf.Tensor, Nest]:
-        """Returns logits [B, K, V] after the tokens [B, K] of the previous step."""
-
-    def reorder_cache(self, cache: Nest, parents: tf.Tensor) -> Nest:
-        """Returns the cache in which beam k continues beam `parents[b, k]`."""
-
-
-class Hypotheses(NamedTuple):
-    """The results of a search, best first.
-
-    Where there are fewer than n hypotheses, the other places have no ids, length 0 and
-    score -inf.
-
-    Attributes:
-        ids: [B, n, T] int32, ending in EOS unless cut off, then padded with PAD.
-        scores: [B, n] float32, log_probs / penalty.
-        log_probs: [B, n] float32, summed over the tokens.
-        lengths: [B, n] int32, the numbers of tokens, EOS included.
-    """
-
-    ids: tf.Tensor
-    scores: tf.Tensor
-    log_probs: tf.Tensor
-    lengths: tf.Tensor
 
 
 class _Beams(NamedTuple):
@@ -124,6 +83,7 @@ class _State(NamedTuple):
     Attributes:
         position: scalar, the number of steps done.
         done: [B], whether a sentence is frozen.
+        max_length: [B], the largest number of tokens in its outputs.
         alive: the hypotheses to be continued.
         finished: the hypotheses that end in EOS.
         cache: the model's cache, in the order of `alive`.
@@ -132,34 +92,11 @@ class _State(NamedTuple):
 
     position: tf.Tensor
     done: tf.Tensor
+    max_length: tf.Tensor
     alive: _Beams
     finished: _Beams
     cache: Nest
     constraint: Nest
-
-
-def length_penalty(length: tf.Tensor, alpha: float | tf.Tensor) -> tf.Tensor:
-    """Returns ((5 + length) / 6) ** alpha, float32."""
-    return tf.pow((5.0 + tf.cast(length, tf.float32)) / 6.0, alpha)
-
-
-def loop_shapes(model: StepModel, state: Nest) -> Nest:
-    """Returns the shape invariants of a decoding loop, valid for any batch.
-
-    Args:
-        model: the model.
-        state: the loop variables, a NamedTuple of nested tensors, whose field `cache`
-            is the model's.
-    """
-    ranks = tf.nest.map_structure(
-        lambda x: tf.TensorShape([None] * x.shape.rank), state
-    )
-    cache = keras.tree.map_structure_up_to(
-        state.cache,
-        lambda shape: tf.TensorShape([None, *shape[1:]]),
-        model.cache_shapes(state.cache),
-    )
-    return ranks._replace(cache=cache)
 
 
 def beam_search(
@@ -192,10 +129,7 @@ def beam_search(
     alpha = tf.convert_to_tensor(alpha, tf.float32)
     constraint = constraint or AllOf()
 
-    def unfinished(state: _State) -> tf.Tensor:
-        return tf.logical_not(tf.reduce_all(state.done))
-
-    def step(state: _State) -> tuple[_State]:
+    def step(state: _State) -> _State:
         logits, cache = model.decode_step(
             state.alive.ids[:, :, -1], state.position, state.cache
         )
@@ -204,29 +138,22 @@ def beam_search(
         alive, best = _next_alive(candidates, beam_size)
         finished = _next_finished(state.finished, candidates, alpha)
         parents = tf.gather(parents, best, batch_dims=1)
-        position = state.position + 1
-        done = (
-            state.done
-            | (position >= max_length)
-            | _cannot_improve(alive, finished, position, max_length, alpha, n_best)
-        )
-        new = _State(
-            position=position,
-            done=done,
-            alive=_where(state.done, _lengthen(state.alive), alive),
-            finished=_where(state.done, _lengthen(state.finished), finished),
+        new = state._replace(
+            position=state.position + 1,
+            alive=where(state.done, _lengthen(state.alive), alive),
+            finished=where(state.done, _lengthen(state.finished), finished),
             cache=model.reorder_cache(cache, parents),
             constraint=constraint.advance(
                 state.constraint, parents, alive.ids[:, :, -1]
             ),
         )
-        return (new,)
+        is_at_limit = new.position >= state.max_length
+        return new._replace(
+            done=state.done | is_at_limit | _cannot_improve(new, alpha, n_best)
+        )
 
     start = _start(model, source, beam_size, max_length, constraint)
-    (end,) = tf.while_loop(
-        unfinished, step, (start,), shape_invariants=(loop_shapes(model, start),)
-    )
-    return _ranked(end, alpha, n_best)
+    return decode(model, start, step, lambda state: _ranked(state, alpha, n_best))
 
 
 def _start(
@@ -251,6 +178,7 @@ def _start(
     return _State(
         position=tf.constant(0),
         done=max_length <= 0,
+        max_length=max_length,
         alive=nothing._replace(log_probs=tf.where(is_first, 0.0, nothing.log_probs)),
         finished=nothing,
         cache=model.start_cache(model.encode(source), source, beam_size),
@@ -278,9 +206,10 @@ def _candidates(
     count = tf.where(beam_size == 1, 1, 2 * beam_size)
     per_beam = tf.minimum(count, vocab_size)
     allowed = tf.logical_and(allowed, ~only(PAD, vocab_size))
-    log_probs = tf.where(allowed, tf.nn.log_softmax(logits), NOTHING)
-    log_probs, tokens = top_k(log_probs, per_beam)
-    log_probs += alive.log_probs[:, :, None]
+    # Only the best logits become log-probabilities: there are V of the others.
+    best_logits, tokens = top_k(tf.where(allowed, logits, NOTHING), per_beam)
+    log_total = tf.reduce_logsumexp(logits, axis=2, keepdims=True)
+    log_probs = alive.log_probs[:, :, None] + (best_logits - log_total)
 
     row = [-1, beam_size * per_beam]
     count = tf.minimum(count, beam_size * per_beam)
@@ -309,23 +238,17 @@ def _next_finished(finished: _Beams, candidates: _Beams, alpha: tf.Tensor) -> _B
     return beams
 
 
-def _cannot_improve(
-    alive: _Beams,
-    finished: _Beams,
-    position: tf.Tensor,
-    max_length: tf.Tensor,
-    alpha: tf.Tensor,
-    n_best: tf.Tensor,
-) -> tf.Tensor:
+def _cannot_improve(state: _State, alpha: tf.Tensor, n_best: tf.Tensor) -> tf.Tensor:
     """Returns whether no alive hypothesis can get among the n best, [B].
 
     This also holds when none is alive: both sides may then be -inf.
     """
     largest_penalty = tf.maximum(
-        length_penalty(position + 1, alpha), length_penalty(max_length, alpha)
+        length_penalty(state.position + 1, alpha),
+        length_penalty(state.max_length, alpha),
     )
-    attainable = alive.log_probs[:, 0] / largest_penalty
-    return tf.gather(_scores(finished, alpha), n_best - 1, axis=1) >= attainable
+    attainable = state.alive.log_probs[:, 0] / largest_penalty
+    return tf.gather(_scores(state.finished, alpha), n_best - 1, axis=1) >= attainable
 
 
 def _ranked(state: _State, alpha: tf.Tensor, n_best: tf.Tensor) -> Hypotheses:
@@ -372,14 +295,3 @@ def _concat(first: _Beams, second: _Beams) -> _Beams:
 def _lengthen(beams: _Beams) -> _Beams:
     """Returns the same hypotheses with one more column of PAD."""
     return beams._replace(ids=tf.pad(beams.ids, [[0, 0], [0, 0], [0, 1]]))
-
-
-def _where(condition: tf.Tensor, first: _Beams, second: _Beams) -> _Beams:
-    """Returns the first set where the condition [B] holds, elsewhere the second."""
-    return tf.nest.map_structure(
-        lambda x, y: tf.where(
-            tf.reshape(condition, [-1] + [1] * (x.shape.rank - 1)), x, y
-        ),
-        first,
-        second,
-    )

@@ -13,9 +13,11 @@ from t2t_keras.text.tokenizer import EOS, PAD
 class Constraint(Protocol):
     """Rules out continuations during beam search or sampling.
 
-    A constraint has a state for each beam, which is any nest of tensors. It makes the
-    state from the source, tells at every step which tokens each beam may take, and
-    updates the state when the beams are reordered and extended. Excluding tokens does
+    A constraint has a state, any nest of tensors whose first axis is the batch: when
+    sentences leave the batch, the search selects the rows of the others. So all that
+    differs between sentences belongs to the state. The constraint makes the state from
+    the source, tells at every step which tokens each beam may take, and updates the
+    state when the beams are reordered and extended. Excluding tokens does
     not change the log-probabilities of the others: a constraint restricts the search
     and not the model, so scores are still those of teacher forcing.
     """

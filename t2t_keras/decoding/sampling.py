@@ -5,35 +5,40 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from t2t_keras.backend import Nest
-from t2t_keras.decoding.beam_search import (
+from t2t_keras.decoding.constraint import AllOf, Constraint, only
+from t2t_keras.decoding.loop import (
     NOTHING,
     Hypotheses,
     StepModel,
+    decode,
     length_penalty,
-    loop_shapes,
+    select,
 )
-from t2t_keras.decoding.constraint import AllOf, Constraint, only
 from t2t_keras.text.tokenizer import EOS, PAD
 
 
 class _State(NamedTuple):
-    """The loop variables: K unfinished samples for each sentence.
+    """The loop variables for N = B K samples: each is a row, with one hypothesis.
 
     Attributes:
         position: scalar, the number of steps done.
-        ids: [B, K, 1 + position]; the first is PAD, the decoder's first input.
-        log_probs: [B, K], summed over the tokens so far, before temperature.
-        lengths: [B, K], the numbers of tokens without the first PAD.
-        done: [B, K], whether a sample has ended.
+        done: [N], whether a sample has ended.
+        max_length: [N], its largest number of tokens.
+        uniform: [N, T], its random numbers.
+        ids: [N, 1, 1 + position]; the first is PAD, the decoder's first input.
+        log_probs: [N, 1], summed over the tokens so far, before temperature.
+        lengths: [N, 1], the numbers of tokens without the first PAD.
         cache: the model's cache.
         constraint: the constraint's state.
     """
 
     position: tf.Tensor
+    done: tf.Tensor
+    max_length: tf.Tensor
+    uniform: tf.Tensor
     ids: tf.Tensor
     log_probs: tf.Tensor
     lengths: tf.Tensor
-    done: tf.Tensor
     cache: Nest
     constraint: Nest
 
@@ -76,14 +81,8 @@ def sample(
     """
     num_samples = tf.convert_to_tensor(num_samples, tf.int32)
     constraint = constraint or AllOf()
-    shape = tf.stack([tf.shape(source)[0], num_samples])
-    each = tf.broadcast_to(tf.range(num_samples), shape)  # sample k continues itself
-    uniform = _uniform(seeds, num_samples, tf.reduce_max(max_length))
 
-    def unfinished(state: _State) -> tf.Tensor:
-        return tf.logical_not(tf.reduce_all(state.done))
-
-    def step(state: _State) -> tuple[_State]:
+    def step(state: _State) -> _State:
         logits, cache = model.decode_step(
             state.ids[:, :, -1], state.position, state.cache
         )
@@ -93,48 +92,76 @@ def sample(
         )
         tokens = _draw(
             tf.where(allowed, logits, NOTHING) / temperature,
-            uniform[:, :, state.position],
+            state.uniform[:, state.position, None],
             top_k,
             top_p,
         )
         log_probs = tf.where(allowed, tf.nn.log_softmax(logits), NOTHING)
         log_probs = tf.gather(log_probs, tokens, axis=2, batch_dims=2)
-        tokens = tf.where(state.done, PAD, tokens)
+        is_done = state.done[:, None]
+        tokens = tf.where(is_done, PAD, tokens)
         position = state.position + 1
-        new = _State(
-            position=position,
-            ids=tf.concat([state.ids, tokens[:, :, None]], axis=2),
-            log_probs=state.log_probs + tf.where(state.done, 0.0, log_probs),
-            lengths=tf.where(state.done, state.lengths, position),
-            done=state.done
-            | (tokens == EOS)
-            | (position >= max_length[:, None])
-            | (log_probs == NOTHING),  # the constraint excludes all tokens
-            cache=cache,
-            constraint=constraint.advance(state.constraint, each, tokens),
+        ends = (
+            (tokens == EOS)
+            | (position >= state.max_length[:, None])
+            | (log_probs == NOTHING)  # the constraint excludes all tokens
         )
-        return (new,)
+        return state._replace(
+            position=position,
+            done=state.done | ends[:, 0],
+            ids=tf.concat([state.ids, tokens[:, :, None]], axis=2),
+            log_probs=state.log_probs + tf.where(is_done, 0.0, log_probs),
+            lengths=tf.where(is_done, state.lengths, position),
+            cache=cache,
+            constraint=constraint.advance(
+                state.constraint, tf.zeros_like(tokens), tokens
+            ),
+        )
 
-    start = _State(
+    def results(state: _State) -> Hypotheses:
+        is_sample = state.log_probs > NOTHING
+        lengths = tf.where(is_sample, state.lengths, 0)
+        return Hypotheses(
+            ids=tf.where(is_sample[:, :, None], state.ids[:, :, 1:], PAD),
+            scores=state.log_probs / length_penalty(lengths, alpha),
+            log_probs=state.log_probs,
+            lengths=lengths,
+        )
+
+    start = _start(model, source, seeds, max_length, num_samples, constraint)
+    found = decode(model, start, step, results)
+    shape = tf.stack([tf.shape(source)[0], num_samples])
+    return tf.nest.map_structure(
+        lambda x: tf.reshape(x, tf.concat([shape, tf.shape(x)[2:]], 0)), found
+    )
+
+
+def _start(
+    model: StepModel,
+    source: tf.Tensor,
+    seeds: tf.Tensor,
+    max_length: tf.Tensor,
+    num_samples: tf.Tensor,
+    constraint: Constraint,
+) -> _State:
+    """Returns the state before the first step."""
+    batch = tf.shape(source)[0]
+    one = tf.ones([], tf.int32)
+    sentences = _State(
         position=tf.constant(0),
-        ids=tf.fill(tf.concat([shape, [1]], 0), PAD),
-        log_probs=tf.zeros(shape),
-        lengths=tf.zeros(shape, tf.int32),
-        done=tf.broadcast_to(max_length[:, None] <= 0, shape),
-        cache=model.start_cache(model.encode(source), source, num_samples),
-        constraint=constraint.init(source, num_samples),
+        done=max_length <= 0,
+        max_length=max_length,
+        uniform=tf.zeros([batch, 0]),
+        ids=tf.fill([batch, 1, 1], PAD),
+        log_probs=tf.zeros([batch, 1]),
+        lengths=tf.zeros([batch, 1], tf.int32),
+        cache=model.start_cache(model.encode(source), source, one),
+        constraint=constraint.init(source, one),
     )
-    (end,) = tf.while_loop(
-        unfinished, step, (start,), shape_invariants=(loop_shapes(model, start),)
-    )
-    is_sample = end.log_probs > NOTHING
-    lengths = tf.where(is_sample, end.lengths, 0)
-    return Hypotheses(
-        ids=tf.where(is_sample[:, :, None], end.ids[:, :, 1:], PAD),
-        scores=end.log_probs / length_penalty(lengths, alpha),
-        log_probs=end.log_probs,
-        lengths=lengths,
-    )
+    samples = select(model, sentences, tf.repeat(tf.range(batch), num_samples))
+    uniform = _uniform(seeds, num_samples, tf.reduce_max(max_length))
+    steps = tf.shape(uniform)[2]
+    return samples._replace(uniform=tf.reshape(uniform, [-1, steps]))
 
 
 def _uniform(seeds: tf.Tensor, num_samples: tf.Tensor, steps: tf.Tensor) -> tf.Tensor:
@@ -156,13 +183,13 @@ def _draw(
     """Draws a token for each sample by inverting the cumulative distribution.
 
     Args:
-        logits: [B, K, V], -inf where a token is not allowed.
-        uniform: [B, K], random numbers in [0, 1).
+        logits: [N, 1, V], -inf where a token is not allowed.
+        uniform: [N, 1], random numbers in [0, 1).
         top_k: see `sample`.
         top_p: see `sample`.
 
     Returns:
-        The tokens [B, K].
+        The tokens [N, 1].
     """
     vocab_size = tf.shape(logits)[2]
 

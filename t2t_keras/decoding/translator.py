@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from t2t_keras.backend import require_tensorflow
 from t2t_keras.decoding.batching import batches, padded
-from t2t_keras.decoding.beam_search import Hypotheses, beam_search
+from t2t_keras.decoding.beam_search import beam_search
 from t2t_keras.decoding.constraint import (
     AllOf,
     BatchConstraint,
@@ -18,6 +18,7 @@ from t2t_keras.decoding.constraint import (
     ForcedPrefix,
     MinimumLength,
 )
+from t2t_keras.decoding.loop import Hypotheses
 from t2t_keras.decoding.options import DecodingOptions, constraint_name
 from t2t_keras.decoding.sampling import sample
 from t2t_keras.decoding.scoring import Score, score_targets

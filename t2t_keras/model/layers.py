@@ -238,6 +238,49 @@ class AttentionKernels(NamedTuple):
     output: Tensor | None = None
 
 
+class SelfAttentionCache(NamedTuple):
+    """The keys and values of the C tokens that a sentence's hypotheses consist of.
+
+    A token is stored once, however many hypotheses begin with it. A step appends to the
+    recent tokens only, because appending copies what is there.
+
+    Attributes:
+        key: [B, H, P, d_k], the keys of P tokens.
+        value: [B, H, P, d_v], their values.
+        recent_key: [B, H, C - P, d_k], the keys of the tokens of the last few steps.
+        recent_value: [B, H, C - P, d_v], their values.
+    """
+
+    key: Tensor
+    value: Tensor
+    recent_key: Tensor
+    recent_value: Tensor
+
+    def select(self, rows: Tensor, columns: Tensor) -> "SelfAttentionCache":
+        """Returns the cache of some sentences, with some of their tokens.
+
+        Args:
+            rows: int32 [R], the sentences.
+            columns: int32 [R, U], the tokens of each.
+        """
+        key = select_columns(_joined([self.key, self.recent_key], 2), rows, columns)
+        value = _joined([self.value, self.recent_value], 2)
+        value = select_columns(value, rows, columns)
+        return SelfAttentionCache(key, value, key[:, :, :0], value[:, :, :0])
+
+
+def select_columns(x: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
+    """Returns x[rows[r], h, columns[r, u]], [R, H, U, ...], of x [B, H, C, ...]."""
+    _, heads, count, *rest = ops.shape(x)
+    first = (rows[:, None] * heads + ops.arange(heads)) * count  # [R, H]
+    places = first[:, :, None] + columns[:, None, :]
+    return ops.take(ops.reshape(x, (-1, *rest)), places, axis=0)
+
+
+def _joined(parts: Sequence[Tensor], axis: int = -1) -> Tensor:
+    return parts[0] if len(parts) == 1 else ops.concatenate(parts, axis=axis)
+
+
 class _MultiHead(keras.layers.Layer):
     """Base class of self-attention and cross-attention (3.2.2).
 
@@ -340,20 +383,37 @@ class _MultiHead(keras.layers.Layer):
     def _attend(
         self,
         query: Tensor,
-        key: Tensor,
-        value: Tensor,
+        keys: Sequence[Tensor],
+        values: Sequence[Tensor],
         bias: Tensor | None,
         seed: Tensor | None = None,
         output_kernel: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
         """Computes the attention of every head and projects the joined heads by W^O.
 
+        Args:
+            query: [B, H, T, d_k]
+            keys: one or more tensors [B, H, S_i, d_k]; the S positions attended to are
+                those of the first tensor, then those of the second, and so on.
+            values: their values [B, H, S_i, d_v].
+            bias: broadcastable to [B, H, T, S].
+            seed: dropout seed; None at inference.
+            output_kernel: W^O in the compute dtype; None: cast it now.
+
         Returns:
             The output [B, T, D], and the attention weights [B, H, T, S] before dropout.
         """
-        weights = attention_weights(self.score(query, key), bias)
-        dropped = self.dropout(ops.cast(weights, value.dtype), seed=seed)
-        heads = ops.matmul(dropped, value)
+        scores = _joined([self.score(query, key) for key in keys])
+        weights = attention_weights(scores, bias)
+        dropped = self.dropout(ops.cast(weights, values[0].dtype), seed=seed)
+        heads, start = None, 0
+        for value in values:
+            part = dropped
+            if len(values) > 1:
+                part = dropped[..., start : start + ops.shape(value)[2]]
+                start += ops.shape(value)[2]
+            product = ops.matmul(part, value)
+            heads = product if heads is None else heads + product
         batch, _, length, _ = ops.shape(heads)
         joined = ops.transpose(heads, (0, 2, 1, 3))
         joined = ops.reshape(joined, (batch, length, self.num_heads * self.value_size))
@@ -396,31 +456,46 @@ class SelfAttention(_MultiHead):
             The output [B, T, D] and the attention weights [B, H, T, T].
         """
         query, key, value = self._project(x)
-        return self._attend(query, key, value, bias, seed)
+        return self._attend(query, [key], [value], bias, seed)
 
     def step(
         self,
         x: Tensor,
-        key: Tensor,
-        value: Tensor,
+        bias: Tensor,
+        cache: "SelfAttentionCache",
         kernels: AttentionKernels = AttentionKernels(),  # noqa: B008, it is immutable
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """Attends from one new position to itself and all earlier positions.
+    ) -> tuple[Tensor, "SelfAttentionCache"]:
+        """Attends from a new token of every hypothesis to the tokens of its prefix.
 
         Args:
-            x: [N, 1, D], the new position of N hypotheses.
-            key: [N, H, t, d_k], the keys of the t earlier positions.
-            value: [N, H, t, d_v], their values.
+            x: [B, K, D], the new tokens of a sentence's K hypotheses.
+            bias: [B, 1, K, C + K], masks the tokens that are not in the prefix.
+            cache: the keys and values of C tokens.
             kernels: the result of `cast_kernels`; by default they are cast now.
 
         Returns:
-            The output [N, 1, D], and the keys and values of t + 1 positions.
+            The output [B, K, D], and the cache with the new tokens, C + K in all.
         """
-        query, new_key, new_value = self._project(x, kernels.inputs)
-        key = ops.concatenate([key, new_key], axis=2)
-        value = ops.concatenate([value, new_value], axis=2)
-        output, _ = self._attend(query, key, value, None, output_kernel=kernels.output)
-        return output, key, value
+        query, key, value = self._project(x, kernels.inputs)
+        cache = cache._replace(
+            recent_key=ops.concatenate([cache.recent_key, key], axis=2),
+            recent_value=ops.concatenate([cache.recent_value, value], axis=2),
+        )
+        output, _ = self._attend(
+            query,
+            [cache.key, cache.recent_key],
+            [cache.value, cache.recent_value],
+            bias,
+            output_kernel=kernels.output,
+        )
+        return output, cache
+
+    def empty_cache(self, batch_size: int | Tensor) -> "SelfAttentionCache":
+        """Returns the cache before the first step."""
+        none = (batch_size, self.num_heads, 0)
+        key = ops.zeros((*none, self.key_size), self.compute_dtype)
+        value = ops.zeros((*none, self.value_size), self.compute_dtype)
+        return SelfAttentionCache(key, value, key, value)
 
     def cast_kernels(self) -> AttentionKernels:
         """Returns the kernels that `step` uses, in the compute dtype."""
@@ -485,7 +560,7 @@ class CrossAttention(_MultiHead):
         """
         projected = self.query_projection(x, kernel=kernels.inputs)
         (query,) = self._split(projected, self.key_size)
-        return self._attend(query, key, value, bias, seed, kernels.output)
+        return self._attend(query, [key], [value], bias, seed, kernels.output)
 
     def cast_kernels(self) -> AttentionKernels:
         """Returns the kernels that `call` uses, in the compute dtype."""

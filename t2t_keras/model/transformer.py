@@ -9,6 +9,7 @@ from keras import ops
 from t2t_keras.backend import Tensor
 from t2t_keras.hparam import HParams
 from t2t_keras.model.layers import (
+    MASKED,
     AttentionKernels,
     CrossAttention,
     Dropout,
@@ -18,7 +19,9 @@ from t2t_keras.model.layers import (
     LearnedPositions,
     Residual,
     SelfAttention,
+    SelfAttentionCache,
     padding_bias,
+    select_columns,
     sinusoids,
     t2t_timing_signal,
 )
@@ -67,11 +70,10 @@ class EncoderLayer(keras.layers.Layer):
 
 
 class LayerCache(NamedTuple):
-    """What a decoder layer keeps between decoding steps; N = B K hypotheses.
+    """What a decoder layer keeps between decoding steps.
 
     Attributes:
-        self_key: [N, H, t, d_k], the keys of the t positions so far.
-        self_value: [N, H, t, d_v], their values.
+        tokens: the self-attention's keys and values of the tokens so far.
         cross_key: [B, H, S, d_k], the source's keys, the same for all beams.
         cross_value: [B, H, S, d_v], the source's values.
         self_kernels: the self-attention's kernels, cast once for all steps.
@@ -80,8 +82,7 @@ class LayerCache(NamedTuple):
         outer_kernel: [F, D], its second kernel, cast likewise.
     """
 
-    self_key: Tensor
-    self_value: Tensor
+    tokens: SelfAttentionCache
     cross_key: Tensor
     cross_value: Tensor
     self_kernels: AttentionKernels
@@ -93,12 +94,20 @@ class LayerCache(NamedTuple):
 class Cache(NamedTuple):
     """What the model keeps between decoding steps.
 
+    The hypotheses of a sentence often share their first tokens. So the tokens of all of
+    them form one list, with C columns, and `positions` says which of them each
+    hypothesis consists of: when a hypothesis continues another, keys and values stay
+    where they are.
+
     Attributes:
+        positions: [B, K, C] float32, the position of the token in column c if it is in
+            hypothesis k, otherwise -1. (A GPU compares integers in the host's memory.)
         bias: [B, 1, 1, S], masks the source's padding.
         table: the result of `Embedding.cast_table`, for all steps.
         layers: the cache of each decoder layer.
     """
 
+    positions: Tensor
     bias: Tensor
     table: Tensor
     layers: tuple[LayerCache, ...]
@@ -162,32 +171,33 @@ class DecoderLayer(keras.layers.Layer):
         return residual.leave(x, y, seed), to_past, to_source
 
     def step(
-        self, x: Tensor, bias: Tensor, cache: LayerCache
+        self, x: Tensor, self_bias: Tensor, cross_bias: Tensor, cache: LayerCache
     ) -> tuple[Tensor, LayerCache]:
-        """Applies the layer to one new position [B, K, D] of every beam.
+        """Applies the layer to one new token of every hypothesis.
 
-        Self-attention treats beams as rows of the batch, because each beam has its own
-        past; cross-attention treats them as positions, because a sentence's beams
-        attend to the same source.
+        The K hypotheses of a sentence take the place of positions: all of them attend
+        to one list of tokens, and to the same source.
+
+        Args:
+            x: [B, K, D]
+            self_bias: [B, 1, K, C + K], masks the tokens of other hypotheses.
+            cross_bias: [B, 1, 1, S], masks the source's padding.
+            cache: holds C tokens.
 
         Returns:
-            The output [B, K, D], and the cache extended by this position.
+            The output [B, K, D], and the cache with the new tokens.
         """
-        shape = ops.shape(x)
         residual = self.self_attention_residual
-        y, self_key, self_value = self.self_attention.step(
-            ops.reshape(residual.enter(x), (-1, 1, shape[-1])),
-            cache.self_key,
-            cache.self_value,
-            cache.self_kernels,
+        y, tokens = self.self_attention.step(
+            residual.enter(x), self_bias, cache.tokens, cache.self_kernels
         )
-        x = residual.leave(x, ops.reshape(y, shape))
+        x = residual.leave(x, y)
         residual = self.cross_attention_residual
         y, _ = self.cross_attention(
             residual.enter(x),
             cache.cross_key,
             cache.cross_value,
-            bias,
+            cross_bias,
             kernels=cache.cross_kernels,
         )
         x = residual.leave(x, y)
@@ -195,17 +205,13 @@ class DecoderLayer(keras.layers.Layer):
         y = self.feed_forward(
             residual.enter(x), kernels=(cache.inner_kernel, cache.outer_kernel)
         )
-        x = residual.leave(x, y)
-        return x, cache._replace(self_key=self_key, self_value=self_value)
+        return residual.leave(x, y), cache._replace(tokens=tokens)
 
-    def start_cache(self, memory: Tensor, num_beams: int | Tensor) -> LayerCache:
+    def start_cache(self, memory: Tensor) -> LayerCache:
         """Returns the cache before the first step: the source's keys and values."""
-        attention = self.self_attention
         key, value = self.cross_attention.project_memory(memory)
-        past = (ops.shape(memory)[0] * num_beams, attention.num_heads, 0)
         return LayerCache(
-            self_key=ops.zeros((*past, attention.key_size), key.dtype),
-            self_value=ops.zeros((*past, attention.value_size), key.dtype),
+            tokens=self.self_attention.empty_cache(ops.shape(memory)[0]),
             cross_key=key,
             cross_value=value,
             self_kernels=self.self_attention.cast_kernels(),
@@ -336,12 +342,16 @@ class Decoder(_Stack):
         return self.finish(x), self_maps, cross_maps
 
     def step(
-        self, x: Tensor, bias: Tensor, caches: tuple[LayerCache, ...]
+        self,
+        x: Tensor,
+        self_bias: Tensor,
+        cross_bias: Tensor,
+        caches: tuple[LayerCache, ...],
     ) -> tuple[Tensor, tuple[LayerCache, ...]]:
-        """Decodes one new position [B, K, D] of every beam; see `DecoderLayer.step`."""
+        """Decodes one new token of every hypothesis; see `DecoderLayer.step`."""
         longer = []
         for layer, cache in zip(self.layers, caches, strict=True):
-            x, cache = layer.step(x, bias, cache)
+            x, cache = layer.step(x, self_bias, cross_bias, cache)
             longer.append(cache)
         return self.finish(x), tuple(longer)
 
@@ -526,12 +536,12 @@ class Transformer(keras.Model):
             source: ids [B, S], whose padding is masked.
             num_beams: number K of hypotheses for each sentence.
         """
+        batch = ops.shape(memory)[0]
         return Cache(
+            positions=ops.zeros((batch, num_beams, 0)),
             bias=padding_bias(source == PAD),
             table=self.softmax_embedding.cast_table(),
-            layers=tuple(
-                layer.start_cache(memory, num_beams) for layer in self.decoder.layers
-            ),
+            layers=tuple(layer.start_cache(memory) for layer in self.decoder.layers),
         )
 
     def decode_step(
@@ -547,50 +557,84 @@ class Transformer(keras.Model):
         Returns:
             float32 logits [B, K, V] and the cache for the next step.
         """
+        batch, beams, _ = ops.shape(cache.positions)
+        number = ops.cast(position, "float32")
+        is_own = ops.arange(beams)[:, None] == ops.arange(beams)
+        new = ops.broadcast_to(ops.where(is_own, number, -1.0), (batch, beams, beams))
+        positions = ops.concatenate([cache.positions, new], axis=2)
+        bias = ops.where(self._is_visible(positions, number), 0.0, MASKED)
         x = self._embed(self.target_embedding, ids, position, axis=0)
-        x, layers = self.decoder.step(x, cache.bias, cache.layers)
-        return self.logits(x, cache.table), cache._replace(layers=layers)
+        x, layers = self.decoder.step(x, bias[:, None], cache.bias, cache.layers)
+        cache = cache._replace(positions=positions, layers=layers)
+        return self.logits(x, cache.table), cache
+
+    def _is_visible(self, positions: Tensor, position: Tensor) -> Tensor:
+        """Returns which `Cache.positions` a token at the given position attends to."""
+        oldest = 0.0
+        if window := self.hparams.attention_window:
+            oldest = ops.maximum(position - (window - 1), 0.0)
+        return positions >= oldest
 
     def reorder_cache(self, cache: Cache, parents: Tensor) -> Cache:
         """Returns the cache in which beam k continues beam `parents[b, k]`.
-
-        Only the self-attention's keys and values are moved; those of the source are the
-        same for all beams.
 
         Args:
             cache: from `decode_step`.
             parents: int32 [B, K], the beam that each beam continues.
         """
         batch, beams = ops.shape(parents)
-        rows = ops.reshape(parents + ops.arange(batch)[:, None] * beams, (-1,))
+        rows = parents + ops.arange(batch)[:, None] * beams
+        flat = ops.reshape(cache.positions, (-1, ops.shape(cache.positions)[2]))
+        return cache._replace(positions=ops.take(flat, rows, axis=0))
+
+    def select_rows(self, cache: Cache, rows: Tensor) -> Cache:
+        """Returns the cache of some sentences, without tokens that are not needed.
+
+        A token is needed if the next token of some hypothesis attends to it.
+
+        Args:
+            cache: from `start_cache` or `decode_step`.
+            rows: int32 [R], the sentences; may repeat some.
+        """
+        positions = ops.take(cache.positions, rows, axis=0)
+        next_position = ops.max(positions, initial=-1.0) + 1.0
+        is_needed = ops.any(self._is_visible(positions, next_position), axis=1)
+        counts = ops.sum(ops.cast(is_needed, "int32"), axis=1)
+        _, columns = ops.top_k(ops.cast(is_needed, "float32"), ops.max(counts))
         layers = tuple(
             layer._replace(
-                self_key=ops.take(layer.self_key, rows, axis=0),
-                self_value=ops.take(layer.self_value, rows, axis=0),
+                tokens=layer.tokens.select(rows, columns),
+                cross_key=ops.take(layer.cross_key, rows, axis=0),
+                cross_value=ops.take(layer.cross_value, rows, axis=0),
             )
             for layer in cache.layers
         )
-        return cache._replace(layers=layers)
+        every = ops.arange(ops.shape(rows)[0])
+        return cache._replace(
+            positions=select_columns(positions, every, columns),
+            bias=ops.take(cache.bias, rows, axis=0),
+            layers=layers,
+        )
 
     def cache_shapes(self, cache: Cache) -> Cache:
         """Returns the shapes that hold for the cache at every step.
 
-        The time axis of the self-attention's keys and values is None: it grows by one
-        at each step.
+        The axis of the tokens is None: it grows at each step, and shrinks in
+        `select_rows`.
         """
 
-        def growing(past: Tensor) -> tuple[int | None, ...]:
-            batch, heads, _, size = past.shape
-            return batch, heads, None, size
+        def without_length(x: Tensor) -> tuple[int | None, ...]:
+            batch, axis, _, *rest = x.shape
+            return batch, axis, None, *rest
 
         shapes = keras.tree.map_structure(lambda x: tuple(x.shape), cache)
         layers = tuple(
             shape._replace(
-                self_key=growing(layer.self_key), self_value=growing(layer.self_value)
+                tokens=keras.tree.map_structure(without_length, layer.tokens)
             )
             for shape, layer in zip(shapes.layers, cache.layers, strict=True)
         )
-        return shapes._replace(layers=layers)
+        return shapes._replace(positions=without_length(cache.positions), layers=layers)
 
     def _embed_both(self, source: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
         """Embeds [B, S] and [B, T], in one look-up if they share a matrix.

@@ -7,7 +7,6 @@ from keras import ops
 from t2t_keras.backend import Tensor
 from t2t_keras.model.layers import (
     MASKED,
-    AttentionKernels,
     SelfAttention,
     attention_weights,
 )
@@ -37,17 +36,6 @@ class WindowSelfAttention(SelfAttention):
         super().__init__(*args, **kwargs)
         self.before = before
         self.after = after
-
-    def step(
-        self,
-        x: Tensor,
-        key: Tensor,
-        value: Tensor,
-        kernels: AttentionKernels = AttentionKernels(),  # noqa: B008, it is immutable
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """Does what `SelfAttention.step` does, on the past inside the window only."""
-        seen = slice(-self.before, None) if self.before else slice(0)
-        return super().step(x, key[:, :, seen], value[:, :, seen], kernels)
 
     def causal_bias(self, length: int | Tensor) -> None:
         """Returns None: the window masks the future."""

@@ -79,7 +79,7 @@ class BracketTokens(NamedTuple):
 
 
 class _State(NamedTuple):
-    """The state of every hypothesis, in the order of the beams.
+    """The state of every hypothesis, in the order of the beams, and of its source.
 
     Attributes:
         stack: [B, K, MAX_DEPTH] int32, the labels of open brackets, outermost first;
@@ -87,12 +87,18 @@ class _State(NamedTuple):
         depth: [B, K] int32, the number of open brackets.
         openers: [B, K] int32, the number of openers since the last leaf or closer.
         words: [B, K] int32, the number of words without leaves.
+        kinds: [B, W + 1] int32, the kind of each word of the source, then 0.
+        num_words: [B, 1] int32, the number of words of the source.
+        max_length: [B, 1] int32, the largest number of tokens in an output.
     """
 
     stack: tf.Tensor
     depth: tf.Tensor
     openers: tf.Tensor
     words: tf.Tensor
+    kinds: tf.Tensor
+    num_words: tf.Tensor
+    max_length: tf.Tensor
 
 
 class BalancedBrackets:
@@ -126,7 +132,7 @@ class BalancedBrackets:
     ) -> None:
         self._kinds = tf.pad(kinds, [[0, 0], [0, 1]])
         self._num_words = _count_words(kinds)[:, None]
-        self._max_length = max_length
+        self._max_length = max_length[:, None]
         # Rows of a mask [V] for every kind of word: a gather takes the place of integer
         # operations on [B, K, V], which a GPU does in the host's memory.
         kinds_of_words = np.arange(2 * BRACKET)[:, None]
@@ -153,18 +159,21 @@ class BalancedBrackets:
             depth=zeros,
             openers=zeros,
             words=self._num_words + zeros,
+            kinds=self._kinds,
+            num_words=self._num_words,
+            max_length=self._max_length,
         )
 
     def mask(self, state: _State, position: tf.Tensor) -> tf.Tensor:
         """Returns the tokens [B, K, V] that can continue a tree."""
         depth, words = state.depth, state.words
-        left = self._max_length[:, None] - position  # remaining tokens, EOS included
+        left = state.max_length - position  # remaining tokens, EOS included
         spare = left - (words + depth + 1)
         has_words = words > 0
         # The kind of the next word; after the last word 0, which allows no leaf.
-        last = tf.shape(self._kinds)[1] - 1
-        number = tf.minimum(self._num_words - words, last)
-        kind = tf.gather(self._kinds, number, batch_dims=1)
+        last = tf.shape(state.kinds)[1] - 1
+        number = tf.minimum(state.num_words - words, last)
+        kind = tf.gather(state.kinds, number, batch_dims=1)
         kind = tf.where((depth > 0) | (words == 1), kind, 0)
         opener = has_words & (spare >= 2)
         opener &= (depth < MAX_DEPTH) & (state.openers < MAX_OPENERS)
@@ -186,13 +195,14 @@ class BalancedBrackets:
         The state of a place without a hypothesis has no meaning.
         """
         stack, depth, openers, words = (
-            tf.gather(tensor, parents, batch_dims=1) for tensor in state
+            tf.gather(tensor, parents, batch_dims=1)
+            for tensor in (state.stack, state.depth, state.openers, state.words)
         )
         changes = tf.cast(tf.gather(self._changes, tokens), tf.int32)
         label, step = tf.unstack(changes, axis=-1)
         is_opener = step > 0
         is_new = (tf.range(MAX_DEPTH) == depth[:, :, None]) & is_opener[:, :, None]
-        return _State(
+        return state._replace(
             stack=tf.where(is_new, label[:, :, None], stack),
             depth=depth + step,
             openers=tf.where(is_opener, openers + 1, 0),

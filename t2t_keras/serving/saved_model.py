@@ -8,8 +8,9 @@ from typing import Any
 
 import tensorflow as tf
 
-from t2t_keras.decoding.beam_search import Hypotheses, beam_search
+from t2t_keras.decoding.beam_search import beam_search
 from t2t_keras.decoding.constraint import AllOf
+from t2t_keras.decoding.loop import Hypotheses
 from t2t_keras.decoding.options import DecodingOptions, constraint_name
 from t2t_keras.decoding.scoring import score_targets
 from t2t_keras.decoding.translator import Translator

@@ -136,7 +136,7 @@ def _check_compare(args: argparse.Namespace) -> None:
             raise UserError(
                 f"--{flag} does not go with a run, whose problem and data are used"
             )
-        raise UserError(f"--{flag} needs a run among the systems, and all are files")
+        raise UserError(f"--{flag} needs a run, and all systems are files")
     if not has_runs and args.references is None:
         raise UserError(
             "give --references FILE, the correct outputs: all systems are files"
@@ -289,8 +289,9 @@ def _texts(args: argparse.Namespace, runs: "dict[str, RunDirectory]") -> _Texts:
     for name, lines in named:
         if len(lines) != len(references):
             raise UserError(
-                f"{name} has {len(lines)} lines and {origin} {len(references)}; line n "
-                "of one must belong to line n of the other"
+                f"{name} and {origin} differ in their number of lines, {len(lines)} "
+                f"and {len(references)}; line n of one must belong to line n of the "
+                "other"
             )
     systems = [System(system, outputs[system]) for system in args.systems]
     return _Texts(sources, references, systems)
@@ -362,9 +363,7 @@ def _rows(systems: Sequence[dict[str, Any]]) -> list[dict[str, str]]:
 
 def _short_names(systems: Sequence[str]) -> list[str]:
     """Returns the paths without the directories that they have in common."""
-    if len(set(systems)) == 1:
-        return [Path(system).name for system in systems]
-    common = os.path.commonpath([os.path.abspath(system) for system in systems])
+    common = os.path.commonpath([Path(system).absolute().parent for system in systems])
     return [os.path.relpath(system, common) for system in systems]
 
 

@@ -86,13 +86,13 @@ def compare(
     for name, texts in (("the sources", sources), *systems):
         if len(texts) != len(references):
             raise UserError(
-                f"{name} have {len(texts)} lines and the references {len(references)}; "
-                "line n of one must belong to line n of the other"
+                f"{name} and the references differ in their number, {len(texts)} and "
+                f"{len(references)}; text n of one must belong to text n of the other"
             )
     if len(references) < 2:
         raise UserError(
-            f"a paired test needs at least two sentences, and there are "
-            f"{len(references)}; `t2t evaluate` computes scores without a test"
+            f"a paired test needs at least two sentences, not {len(references)}; "
+            "`t2t evaluate` computes scores without a test"
         )
     seed()
     results: dict[str, dict[str, Any]] = {}

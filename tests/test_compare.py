@@ -346,6 +346,8 @@ def test_a_scorer_of_usr_dir(files, sources, capfd, tmp_path):
     assert_fake_is_found(run_json(capfd, *argv))
     listed = run_json(capfd, "list", "--usr_dir", folder)
     assert listed["scorers"] == {"fake_ter": "Words that the reference lacks."}
+    assert run("list", "--usr_dir", folder) == 0
+    assert "\n\nScorers\n\nfake_ter  Words that" in capfd.readouterr().out
     assert run(*argv) == 0
     assert "(lower is better)" in capfd.readouterr().out
 

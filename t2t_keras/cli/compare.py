@@ -20,6 +20,7 @@ from t2t_keras.problem import Problem, Split
 from t2t_keras.runs import is_run, require_run
 
 if TYPE_CHECKING:
+    from t2t_keras.evaluation.evaluator import Decoded
     from t2t_keras.evaluation.significance import Comparison, System
     from t2t_keras.runs.run_dir import RunDirectory
 
@@ -175,6 +176,9 @@ def _compare(args: argparse.Namespace) -> dict[str, Any]:
             f"--page: the metrics of problem '{problem.name}' have no scores of "
             "sentences, which order the page; leave it out"
         )
+    from t2t_keras.evaluation.significance import compare, seed
+
+    number = seed()
     texts = _texts(args, runs)
     sources = texts.sources or [""] * len(texts.references)
     result = {
@@ -188,8 +192,6 @@ def _compare(args: argparse.Namespace) -> dict[str, Any]:
             for name, outputs in texts.systems
         ]
         return {**result, "scores": scores, "note": _NOT_TESTED}
-    from t2t_keras.evaluation.significance import compare, seed
-
     samples, trials = args.bootstrap_samples, args.randomization_trials
     found = compare(texts.systems, sources, texts.references, metrics, samples, trials)
     if args.page:
@@ -199,7 +201,7 @@ def _compare(args: argparse.Namespace) -> dict[str, Any]:
         **result,
         "bootstrap_samples": samples,
         "randomization_trials": trials,
-        "seed": seed(),
+        "seed": number,
         "page": args.page,
         "metrics": found.metrics,
     }
@@ -263,41 +265,45 @@ def _texts(args: argparse.Namespace, runs: "dict[str, RunDirectory]") -> _Texts:
     """
     from t2t_keras.evaluation.significance import System
 
-    outputs = {
-        system: list(read_lines(system))
-        for system in args.systems
-        if system not in runs
-    }
-    sources, references, origin = None, [], args.references
+    files = {s: list(read_lines(s)) for s in args.systems if s not in runs}
+    outputs = dict(files)
+    sources, references = None, []
     if not runs:
         references = list(read_lines(args.references))
-        sources = list(read_lines(args.sources)) if args.sources else None
+        if args.sources:
+            files[args.sources] = sources = list(read_lines(args.sources))
+        _require_lines(files, args.references, references)
     for system, run in runs.items():
         decoded = _decoded(args, system, run)
         outputs[system] = decoded.outputs
         if sources is None:
-            sources, references, origin = decoded.sources, decoded.references, system
+            sources, references = decoded.sources, decoded.references
+            first = system
+            _require_lines(files, first, references)
         elif (decoded.sources, decoded.references) != (sources, references):
             raise UserError(
-                f"{system} and {origin} have data with different sentences; give a "
+                f"{system} and {first} have data with different sentences; give a "
                 "--data_dir that has the vocabularies of both, or compare files that "
                 "`t2t evaluate --write` wrote"
             )
-    named = [(system, outputs[system]) for system in args.systems]
-    if sources is not None and not runs:
-        named.append((args.sources, sources))
-    for name, lines in named:
+    systems = [System(system, outputs[system]) for system in args.systems]
+    return _Texts(sources, references, systems)
+
+
+def _require_lines(
+    files: dict[str, list[str]], origin: str, references: list[str]
+) -> None:
+    """Refuses files with another number of lines than the references."""
+    for name, lines in files.items():
         if len(lines) != len(references):
             raise UserError(
                 f"{name} and {origin} differ in their number of lines, {len(lines)} "
                 f"and {len(references)}; line n of one must belong to line n of the "
                 "other"
             )
-    systems = [System(system, outputs[system]) for system in args.systems]
-    return _Texts(sources, references, systems)
 
 
-def _decoded(args: argparse.Namespace, system: str, run: "RunDirectory") -> Any:
+def _decoded(args: argparse.Namespace, system: str, run: "RunDirectory") -> "Decoded":
     """Decodes a split with a run's model."""
     from t2t_keras.data.progress import progress
     from t2t_keras.evaluation.evaluator import Evaluator

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 from t2t_keras.errors import UserError
 from t2t_keras.hparam import HParams
+from t2t_keras.metrics import Scorer
 from t2t_keras.problem import Problem
-from t2t_keras.registry import register_hparams, register_problem
+from t2t_keras.registry import register_hparams, register_problem, register_scorer
 from t2t_keras.runs.train_options import TrainOptions
 
 if TYPE_CHECKING:
@@ -27,11 +28,13 @@ if TYPE_CHECKING:
 __all__ = [
     "HParams",
     "Problem",
+    "Scorer",
     "TrainOptions",
     "UserError",
     "load",
     "register_hparams",
     "register_problem",
+    "register_scorer",
     "train",
 ]
 

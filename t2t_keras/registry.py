@@ -1,8 +1,9 @@
-"""The registry: finds problems and hparam sets by name.
+"""The registry: finds problems, hparam sets and scorers by name.
 
 A definition is registered when its module is imported. There are three ways to import
-it: by the entry points `t2t_keras.problems` and `t2t_keras.hparams` of an installed
-package (this package uses them, too), by `--usr_dir`, and by a plain import.
+it: by the entry points `t2t_keras.problems`, `t2t_keras.hparams` and
+`t2t_keras.scorers` of an installed package (this package uses the first two, too), by
+`--usr_dir`, and by a plain import.
 """
 
 import dataclasses
@@ -19,6 +20,7 @@ from typing import Any, Generic, TypeVar
 
 from t2t_keras.errors import UserError, nearest
 from t2t_keras.hparam import HParams
+from t2t_keras.metrics import Scorer
 from t2t_keras.problem import Problem
 
 T = TypeVar("T")
@@ -33,7 +35,7 @@ class _Definition(Generic[T]):
     doc: str
 
     def made(self, name: str) -> T:
-        """Returns the problem or hparam set.
+        """Returns the problem, hparam set or scorer.
 
         Raises:
             UserError: the definition raised an error; the message names its line.
@@ -85,6 +87,7 @@ class _Registry(Generic[T]):
 
 _problems: _Registry[Problem] = _Registry("problems")
 _hparams: _Registry[HParams] = _Registry("hparams")
+_scorers: _Registry[Scorer] = _Registry("scorers")
 
 ProblemDefinition = TypeVar("ProblemDefinition", bound=Problem | Callable[[], Problem])
 
@@ -139,6 +142,24 @@ def register_hparams(definition: Callable[[], HParams]) -> Callable[[], HParams]
     return definition
 
 
+def register_scorer(definition: Callable[[], Scorer]) -> Callable[[], Scorer]:
+    """Registers a function that returns a `Scorer`, under its name; a decorator.
+
+    The function is called when the scorer is used: it may load a model. The first line
+    of its docstring is what `t2t list` prints.
+
+    Raises:
+        UserError: the name is taken.
+    """
+    name, doc = definition.__name__, inspect.getdoc(definition) or ""
+
+    def make() -> Scorer:
+        return dataclasses.replace(_checked(definition(), Scorer), name=name)
+
+    _scorers.add(name, _Definition(make, _place(definition), doc))
+    return definition
+
+
 def problem(name: str) -> Problem:
     """Returns the problem of this name; `x_rev` is `x` with source and target swapped.
 
@@ -159,6 +180,15 @@ def hparams(name: str) -> HParams:
     return _hparams.get(name)
 
 
+def scorer(name: str) -> Scorer:
+    """Returns the scorer of this name.
+
+    Raises:
+        UserError: there is none; the message suggests the nearest name.
+    """
+    return _scorers.get(name)
+
+
 def list_problems() -> dict[str, str]:
     """Returns every problem's name with its one-line summary."""
     return {name: it.made(name).summary for name, it in _problems.all().items()}
@@ -169,8 +199,13 @@ def list_hparams() -> dict[str, str]:
     return {name: it.doc.partition("\n")[0] for name, it in _hparams.all().items()}
 
 
+def list_scorers() -> dict[str, str]:
+    """Returns every scorer's name with the first line of its docstring."""
+    return {name: it.doc.partition("\n")[0] for name, it in _scorers.all().items()}
+
+
 def load_usr_dir(directory: str | Path) -> None:
-    """Imports a user's directory, whose modules register problems and hparam sets.
+    """Imports a user's directory, whose modules register what they define.
 
     If the directory is a package (it has an `__init__.py`), the package is imported;
     otherwise all modules in it are.

@@ -25,7 +25,7 @@ MAY_IMPORT = {
     "hparam": {"errors"},
     "metrics": {"errors"},
     "problem": {"errors", "metrics"},
-    "registry": {"errors", "hparam", "problem"},
+    "registry": {"errors", "hparam", "metrics", "problem"},
     # Beside each other: from text to ids and back.
     "text": FOUNDATION,
     "data": ENGINE | {"text"},

@@ -79,6 +79,7 @@ def write_files() -> None:
     for name, part in (("train", pairs), ("dev", pairs[:6]), ("test", pairs[6:12])):
         for side, language in enumerate(("en", "de")):
             write(Path(f"{name}.{language}"), *(pair[side] for pair in part))
+    write(Path("baseline.de"), *(target for _, target in pairs[7:13]))
     write(Path("source.en"), *(source for source, _ in pairs[:3]))
     write(Path("sentences.txt"), "The dog barks.")
     for section in ("02", "22", "23"):
@@ -169,6 +170,7 @@ def test_what_readme_promises_is_there(workplace):
     assert len(Path("translation.de").read_text().splitlines()) == 3
     assert len(Path("test.translation").read_text().splitlines()) == 6
     assert "<html" in Path("heads.html").read_text()
+    assert "<article" in Path("differences.html").read_text()
     assert {path.name for path in Path("runs/base").glob("average.ckpt-*")}
     assert (Path("runs/base") / "evaluation-test" / "scores.json").exists()
     assert (Path("served/1") / "saved_model.pb").exists()

@@ -9,8 +9,10 @@ echo cachorro | t2t translate --output_dir runs/pronounce       # /katʃoro/
 import itertools
 import re
 
+import numpy as np
+
 from t2t_keras import Problem, register_problem
-from t2t_keras.metrics import Metrics
+from t2t_keras.metrics import CorpusMetric, Metrics
 from t2t_keras.problem import TextForm
 
 SOUNDS = {"ch": "tʃ", "ll": "ʎ", "rr": "r", "qu": "k", "ñ": "ɲ", "j": "x", "z": "θ"}
@@ -73,10 +75,28 @@ class PhonemeErrorRate(Metrics):
     higher_is_better = False
 
     def score(self, sources, outputs, references):
+        rate = EditRate()
+        statistics = rate.statistics(sources, outputs, references)
+        return {rate.name: rate.score(statistics.sum(0))}
+
+    def corpus_metrics(self):  # what `t2t compare` tests
+        return (EditRate(),)
+
+
+class EditRate(CorpusMetric):
+    """The error rate, from the edits and the phonemes of each sentence."""
+
+    name = "phoneme_error_rate"
+    higher_is_better = False
+
+    def statistics(self, sources, outputs, references):
         split = re.compile("|".join(PHONEMES)).findall
         sides = [(split(o), split(r)) for o, r in zip(outputs, references, strict=True)]
-        edits = sum(distance(output, reference) for output, reference in sides)
-        return {self.selection_metric: 100 * edits / sum(len(r) for _, r in sides)}
+        return np.array([(distance(o, r), len(r)) for o, r in sides])
+
+    def score(self, statistics):
+        edits, phonemes = map(float, statistics)
+        return 100 * edits / phonemes
 
 
 def distance(a, b):

@@ -47,18 +47,22 @@ def _list(args: argparse.Namespace) -> dict[str, Any]:
             name: {"value": values[name], "base": base[name], "meaning": meaning}
             for name, meaning in HParams.meanings().items()
         }
-    return {
+    listed = {
         "problems": registry.list_problems(),
         "hparams_sets": registry.list_hparams(),
     }
+    scorers = registry.list_scorers()
+    return listed | ({"scorers": scorers} if scorers else {})
 
 
 def _show_list(result: dict[str, Any]) -> str:
     if "problems" in result:
+        scorers = result.get("scorers")
         return (
             f"Problems (each also as NAME_rev, in the other direction)\n\n"
             f"{table(result['problems'])}\n\n"
             f"Hparam sets\n\n{table(result['hparams_sets'])}"
+            + (f"\n\nScorers\n\n{table(scorers)}" if scorers else "")
         )
     rows = []
     for name, field in result.items():

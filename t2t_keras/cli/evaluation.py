@@ -140,7 +140,8 @@ def _evaluate(args: argparse.Namespace) -> dict[str, Any]:
 
     wait_minutes = args.wait_minutes or 0.0
     run = await_run(args.output_dir, wait_minutes)
-    split, problem = _split(run, args), _scored(run.problem, args)
+    problem = scored(run.problem, args.tokenize, args.language)
+    split = chosen_split(run, args.split, args.data_dir)
     options = {"data_dir": args.data_dir, "sentences": args.sentences}
     options |= given_options(args, DecodingOptions)
     if mode == "split":
@@ -175,33 +176,51 @@ def _mode(args: argparse.Namespace) -> str:
     return mode
 
 
-def _scored(problem: Problem, args: argparse.Namespace) -> Problem:
-    """Returns the problem with the metrics that the flags ask for."""
+def scored(
+    problem: Problem, tokenize: BleuTokens | None, language: str | None = None
+) -> Problem:
+    """Returns the problem with the metrics that the flags ask for.
+
+    Args:
+        problem: the problem.
+        tokenize: the value of `--tokenize`, for BLEU only.
+        language: the value of `--language`, for BLEU only.
+
+    Raises:
+        UserError: a flag was given, and the problem is not scored by BLEU.
+    """
     metrics = problem.metrics
     if not isinstance(metrics, Bleu):
-        if args.tokenize or args.language:
-            flag = "tokenize" if args.tokenize else "language"
+        if tokenize or language:
+            flag = "tokenize" if tokenize else "language"
             raise UserError(f"--{flag}: problem '{problem.name}' is not scored by BLEU")
         return problem
     source, target = metrics.languages
-    tokens, languages = args.tokenize, (source, args.language or target)
-    return problem.replace(metrics=Bleu(tokens or metrics.bleu_tokens, languages))
+    tokens, languages = tokenize or metrics.bleu_tokens, (source, language or target)
+    return problem.replace(metrics=Bleu(tokens, languages))
 
 
-def _split(run: "RunDirectory", args: argparse.Namespace) -> Split:
-    """Returns the split to evaluate: --split, else test, or dev if there is no test.
+def chosen_split(
+    run: "RunDirectory", split: Split | None, data_dir: str | None
+) -> Split:
+    """Returns the split to evaluate: test, or dev if there is no test.
+
+    Args:
+        run: the run directory.
+        split: the value of `--split`, which is returned if it was given.
+        data_dir: the data directory; None: the one used in training.
 
     Raises:
         UserError: the data directory has no data of the problem.
     """
     from t2t_keras.data.manifest import Manifest
 
-    if args.split:
-        return args.split
-    data_dir = Path(args.data_dir or run.config.data_dir)
-    manifest = Manifest.open(data_dir, run.problem.data_name)
-    split: Split = "test" if "test" in manifest.examples else "dev"
-    reason = "" if split == "test" else f": {data_dir} has no test split"
+    if split:
+        return split
+    path = Path(data_dir or run.config.data_dir)
+    manifest = Manifest.open(path, run.problem.data_name)
+    split = "test" if "test" in manifest.examples else "dev"
+    reason = "" if split == "test" else f": {path} has no test split"
     print(f"evaluating the {split} split{reason}", file=sys.stderr)
     return split
 

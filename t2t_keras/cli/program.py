@@ -10,7 +10,15 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from t2t_keras import registry
-from t2t_keras.cli import attention, data, describe, evaluation, training, translation
+from t2t_keras.cli import (
+    attention,
+    compare,
+    data,
+    describe,
+    evaluation,
+    training,
+    translation,
+)
 from t2t_keras.cli.verb import Verb
 from t2t_keras.errors import UserError, nearest
 from t2t_keras.parsing import commands as parsing
@@ -22,6 +30,7 @@ _VERBS: dict[str, Verb] = {
     **training.VERBS,
     **translation.VERBS,
     **evaluation.VERBS,
+    **compare.VERBS,
     **parsing.VERBS,
     **attention.VERBS,
 }

@@ -5,13 +5,15 @@ Also chrF and TER, and a signature for every score, which tells how it was compu
 
 import dataclasses
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
 from t2t_keras.errors import UserError
-from t2t_keras.metrics import Metrics
+from t2t_keras.metrics import CorpusMetric, Metrics
 
 if TYPE_CHECKING:
+    import numpy as np
     from sacrebleu.metrics import BLEU
+    from sacrebleu.metrics.base import Metric
 
 BleuTokens = Literal["13a", "intl", "zh", "char", "none"]  # sacreBLEU's names
 
@@ -64,12 +66,67 @@ class Bleu(Metrics):
         language = target if target in LANGUAGES else None
         return {"bleu": bleu_scores(outputs, references, language, self.bleu_tokens)}
 
+    def corpus_metrics(self) -> "tuple[SacrebleuMetric, ...]":
+        """Returns BLEU with `bleu_tokens`, and chrF2."""
+        from sacrebleu.metrics import CHRF
+
+        # Without it, BLEU of a sentence of fewer than four words is 0.
+        sentence = sacrebleu(self.bleu_tokens, effective_order=True)
+        return (
+            SacrebleuMetric("bleu", sacrebleu(self.bleu_tokens), sentence),
+            SacrebleuMetric("chrf", CHRF(), CHRF()),
+        )
+
     def settings(self) -> dict[str, Any]:
         """Returns `bleu_tokens`."""
         return {"bleu_tokens": self.bleu_tokens}
 
 
-def sacrebleu(tokens: BleuTokens) -> "BLEU":
+@dataclasses.dataclass(frozen=True)
+class SacrebleuMetric(CorpusMetric):
+    """A metric of sacreBLEU, by the methods with which it tests differences itself.
+
+    Attributes:
+        name: the name in tables.
+        metric: sacreBLEU's metric.
+        sentence_metric: the metric for single sentences, with the same statistics.
+    """
+
+    name: str
+    metric: "Metric"
+    sentence_metric: "Metric"
+
+    def statistics(
+        self, sources: Sequence[str], outputs: Sequence[str], references: Sequence[str]
+    ) -> "np.ndarray":
+        """Returns sacreBLEU's counts of n-grams, integers [N, n]."""
+        import numpy as np
+
+        found = self.metric._extract_corpus_statistics(outputs, [references])
+        return np.array(found)
+
+    def score(self, statistics: "np.ndarray") -> float:
+        """Returns sacreBLEU's corpus score."""
+        counts = cast("list[Any]", statistics)  # sacreBLEU's tests pass arrays, too
+        return self.metric._compute_score_from_stats(counts).score
+
+    def sentence_score(self, statistics: "np.ndarray") -> float:
+        """Returns sacreBLEU's score of a sentence."""
+        counts = cast("list[Any]", statistics)
+        return float(self.sentence_metric._compute_score_from_stats(counts).score)
+
+    def settings(self) -> dict[str, str]:
+        """Returns sacreBLEU's settings, such as {"case": "mixed", "tok": "13a"}."""
+        # A signature can be made once the number of references is known.
+        info = self.metric._SIGNATURE_TYPE(vars(self.metric) | {"num_refs": 1}).info
+        return {
+            name: value
+            for name, value in info.items()
+            if value is not None and name not in ("nrefs", "version")
+        }
+
+
+def sacrebleu(tokens: BleuTokens, effective_order: bool = False) -> "BLEU":
     """Returns sacreBLEU's metric with one of its tokenizations.
 
     "none" is for text that is tokenized already: spaces separate the words.
@@ -77,7 +134,9 @@ def sacrebleu(tokens: BleuTokens) -> "BLEU":
     from sacrebleu.metrics import BLEU
 
     # `force`: no warning that the text looks tokenized.
-    return BLEU(tokenize=tokens, force=tokens == "none")
+    return BLEU(
+        tokenize=tokens, force=tokens == "none", effective_order=effective_order
+    )
 
 
 def bleu_scores(

@@ -210,7 +210,6 @@ class F1Report:
         words = sum(s.words for s in valid)
         gold, test = sum(s.gold for s in valid), sum(s.test for s in valid)
         recall, precision = _percent(matched, gold), _percent(matched, test)
-        both = precision + recall
         crossing = sum(s.crossing for s in valid)
         complete = sum(s.matched == s.gold == s.test for s in valid)
         return {
@@ -220,7 +219,7 @@ class F1Report:
             "valid": len(valid),
             "recall": recall,
             "precision": precision,
-            "f1": 2 * precision * recall / both if both else 0.0,
+            "f1": bracket_f1(matched, gold, test),
             "f1_errors_as_zero": _percent(
                 2 * matched, sum(s.gold + s.test for s in chosen if s.status != SKIP)
             ),
@@ -464,7 +463,14 @@ def _reconcile_quotes(
                 test.put_back(number)
 
 
-def _percent(part: int, whole: int) -> float:
+def bracket_f1(matched: float, gold: float, test: float) -> float:
+    """Returns F1 from the numbers of brackets, in percent; 0 if nothing matches."""
+    recall, precision = _percent(matched, gold), _percent(matched, test)
+    both = precision + recall
+    return 2 * precision * recall / both if both else 0.0
+
+
+def _percent(part: float, whole: float) -> float:
     """Returns 100 part / whole, or 0 if `whole` is 0."""
     return 100.0 * part / whole if whole else 0.0
 

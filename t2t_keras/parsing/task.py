@@ -5,13 +5,14 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from t2t_keras.errors import UserError
-from t2t_keras.metrics import Metrics
+from t2t_keras.metrics import CorpusMetric, Metrics
 from t2t_keras.parsing.linearise import Brackets, linearise, restore_text
 from t2t_keras.parsing.tree import parse_tree, prepare
 from t2t_keras.parsing.words import treebank_text
 from t2t_keras.problem import Problem, TextForm
 
 if TYPE_CHECKING:
+    import numpy as np
     import tensorflow as tf
 
     from t2t_keras.decoding.constraint import BatchConstraint
@@ -127,3 +128,50 @@ class BracketF1(Metrics):
         from t2t_keras.parsing.evalb import evaluate_trees
 
         return {"f1": evaluate_trees(references, outputs).to_dict()}
+
+    def corpus_metrics(self) -> "tuple[F1OfBrackets, ...]":
+        """Returns EVALB's F1, and F1 with sentences in error as zero."""
+        return (
+            F1OfBrackets("f1", errors_as_zero=False),
+            F1OfBrackets("f1_errors_as_zero", errors_as_zero=True),
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class F1OfBrackets(CorpusMetric):
+    """F1 from the numbers of brackets of sentences, see `F1Report.summary`.
+
+    Attributes:
+        name: the name in tables.
+        errors_as_zero: whether the brackets of sentences in error count.
+    """
+
+    name: str
+    errors_as_zero: bool
+
+    def statistics(
+        self, sources: Sequence[str], outputs: Sequence[str], references: Sequence[str]
+    ) -> "np.ndarray":
+        """Returns the numbers of matched, gold and test brackets, [N, 3]."""
+        import numpy as np
+
+        from t2t_keras.parsing.evalb import ERROR, VALID, evaluate_trees
+
+        counted = (VALID, ERROR) if self.errors_as_zero else (VALID,)
+        counts = [
+            (s.matched if s.status == VALID else 0, s.gold, s.test)
+            if s.status in counted
+            else (0, 0, 0)
+            for s in evaluate_trees(references, outputs).sentences
+        ]
+        return np.array(counts)
+
+    def score(self, statistics: "np.ndarray") -> float:
+        """Returns F1 in percent; 0 if nothing matches."""
+        from t2t_keras.parsing.evalb import bracket_f1
+
+        return bracket_f1(*map(float, statistics))
+
+    def settings(self) -> dict[str, str]:
+        """Returns the parameters of EVALB."""
+        return {"evalb": "COLLINS"}

@@ -1,0 +1,726 @@
+"""`t2t compare`: its tests are sacreBLEU's, for any metric; its page; its refusals.
+
+The independent truths are sacreBLEU's own command line, on two real systems, and both
+tests written again in NumPy, from sentences in place of statistics.
+"""
+
+import importlib.metadata
+import json
+import os
+import subprocess
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pytest
+from command_line import run, run_json, write
+from reference import reference
+from small_data import small_data
+
+from t2t_keras import Problem, Scorer, UserError, register_scorer, registry
+from t2t_keras.analysis.difference_page import SentencePair, difference_page
+from t2t_keras.evaluation.significance import System, compare, paired_tests, seed
+from t2t_keras.metrics import Metrics
+from t2t_keras.metrics.bleu import Bleu
+from t2t_keras.parsing.evalb import evaluate_trees
+from t2t_keras.parsing.task import BracketF1
+
+REFERENCES = [f"the dog number {i} sleeps in the house" for i in range(12)]
+WORSE = [
+    text.replace("the", "a") if i % 3 else text for i, text in enumerate(REFERENCES)
+]
+BETTER = [
+    text.replace("in", "on") if i % 4 else text for i, text in enumerate(REFERENCES)
+]
+
+
+@pytest.fixture(autouse=True)
+def fresh(monkeypatch):
+    """No scorer is registered, and the seed is sacreBLEU's own."""
+    monkeypatch.delenv("SACREBLEU_SEED", raising=False)
+    registry.list_problems()
+    monkeypatch.setattr(registry, "_scorers", registry._Registry("scorers"))
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    modules = set(sys.modules)
+    yield
+    for name in set(sys.modules) - modules:
+        if name.startswith("my_scorers"):
+            del sys.modules[name]
+
+
+@pytest.fixture
+def files(tmp_path) -> list[Path]:
+    """Two systems' outputs and the references."""
+    texts = {"a.de": WORSE, "b.de": BETTER, "reference.de": REFERENCES}
+    return [write(tmp_path / name, *lines) for name, lines in texts.items()]
+
+
+def refusal(capfd, *argv) -> str:
+    """Runs a command that must be refused; returns its only sentence."""
+    capfd.readouterr()
+    assert run("compare", *argv) == 2
+    lines = capfd.readouterr().err.splitlines()
+    sentences = [line for line in lines if line.startswith("t2t compare: error: ")]
+    assert len(sentences) == 1, lines
+    return sentences[0].removeprefix("t2t compare: error: ")
+
+
+# The tests are sacreBLEU's.
+
+
+def sacrebleu_prints(kind: str, *paths: Path) -> list[dict]:
+    """Returns what sacreBLEU's command line prints for a reference and systems.
+
+    json cannot write NumPy's float32, with which sacreBLEU 2.6 ends in an error.
+    """
+    program = (
+        "import functools, json; json.dumps = functools.partial(json.dumps, "
+        "default=float); from sacrebleu.sacrebleu import main; main()"
+    )
+    theirs, *ours = map(str, paths)
+    flags = ("-m", "bleu", "chrf", f"--paired-{kind}", "--format", "json")
+    command = [sys.executable, "-c", program, theirs, "-i", *ours, *flags]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return json.loads(done.stdout)
+
+
+@pytest.mark.parametrize(
+    "count", [300, pytest.param(3000, marks=pytest.mark.slow, id="all")]
+)
+def test_numbers_of_real_systems_are_those_that_sacrebleu_prints(
+    count, capfd, tmp_path
+):
+    paths = []
+    for name in (
+        "newstest2013/newstest2013.de",
+        "bleu/newstest2013.system_a.de",
+        "bleu/newstest2013.system_b.de",
+    ):
+        lines = reference(name).read_bytes().decode().split("\n")[:count]
+        paths.append(write(tmp_path / Path(name).name, *lines))
+    result = run_json(capfd, "compare", *paths[1:], "--references", paths[0])
+    assert result["sentences"] == count and result["seed"] == 12345
+    keys = {"bs": "p_bootstrap", "ar": "p_randomization"}
+    for kind, key in keys.items():
+        printed = sacrebleu_prints(kind, *paths)
+        for name, theirs in (("bleu", "BLEU"), ("chrf", "chrF2")):
+            found = result["metrics"][name]["systems"]
+            for ours, row in zip(found, printed, strict=True):
+                expected = row[theirs]
+                assert ours["score"] == expected["score"]
+                assert ours.get(key) == expected["p_value"]
+                if kind == "bs":
+                    assert (ours["mean"], ours["ci"]) == (
+                        expected["mean"],
+                        expected["ci"],
+                    )
+    if count == 3000:
+        expected = json.loads(reference("bleu/expected.json").read_text())
+        rows = result["metrics"]["bleu"]["systems"]
+        for path, row in zip(paths[1:], rows, strict=True):
+            score = expected[path.name]["sacrebleu_13a"]
+            assert row["score"] == pytest.approx(score, abs=1e-4)
+
+
+def test_signature_is_that_of_sacrebleu_with_both_tests(files, capfd):
+    a, b, theirs = files
+    result = run_json(capfd, "compare", a, b, "--references", theirs)
+    from sacrebleu import __version__
+    from sacrebleu.metrics import BLEU
+    from sacrebleu.significance import PairedTest
+
+    metric = BLEU(references=[REFERENCES])
+    test = PairedTest(
+        [("a", WORSE), ("b", BETTER)], {"BLEU": metric}, None, "ar", 10_000, 1000
+    )
+    signatures, _ = test()
+    signature = result["metrics"]["bleu"]["signature"]
+    assert signature == str(signatures["BLEU"])
+    assert signature == (
+        "nrefs:1|bs:1000|ar:10000|seed:12345|case:mixed|eff:no|tok:13a|smooth:exp|"
+        f"version:{__version__}"
+    )
+
+
+def resampled(score, count, samples, trials, number):
+    """Both tests in NumPy, with sacreBLEU's order of random numbers.
+
+    Args:
+        score: returns the score of a list of (system, sentence).
+        count: number of sentences.
+        samples: samples of the bootstrap.
+        trials: trials of randomization.
+        number: the seed.
+
+    Returns:
+        The p-values of the bootstrap and of randomization; mean, half interval of
+        system 1.
+    """
+    every = range(count)
+    real = abs(score([(1, i) for i in every]) - score([(0, i) for i in every]))
+    rng = np.random.default_rng(number)
+    draws = rng.choice(count, size=(samples, count), replace=True)
+    ours, theirs = (
+        np.array([score([(system, i) for i in draw]) for draw in draws])
+        for system in (1, 0)
+    )
+    differences = np.abs(ours - theirs)
+    larger = sum(differences - differences.mean() > real)
+    bootstrap = (larger + 1) / (samples + 1)
+    cut = samples // 40
+    low, high = sorted(ours)[cut], sorted(ours)[samples - cut - 1]
+    rng = np.random.default_rng(number)
+    swaps = rng.integers(2, size=(trials, count), dtype=bool)
+    larger = 0
+    for swap in swaps:
+        one = score([(1 - int(swap[i]), i) for i in every])
+        other = score([(int(swap[i]), i) for i in every])
+        larger += abs(one - other) > real
+    randomization = (larger + 1) / (trials + 1)
+    return bootstrap, randomization, ours.mean(), (high - low) / 2
+
+
+GOLD = [
+    "(S (NP (DT the) (NN dog)) (VP (VBZ sleeps)))",
+    "(S (NP (PRP it)) (VP (VBZ sees) (NP (DT a) (NN cat))))",
+    "(S (NP (NN time)) (VP (VBZ flies) (PP (IN like) (NP (DT an) (NN arrow)))))",
+    "(S (NP (NNS dogs)) (VP (VBP bark)))",
+    "(S (VP (VB go) (ADVP (RB home))))",
+    "(NP (NP (DT the) (NN end)) (PP (IN of) (NP (NN time))))",
+]
+FLAT = [
+    "(S (DT the) (NN dog) (VBZ sleeps))",
+    GOLD[1],
+    "(S (NP (NN time)) (VP (VBZ flies) (IN like) (NP (DT an) (NN arrow))))",
+    "(S (NP (NNS dogs) (VBP bark)))",
+    GOLD[4],
+    "(NP (DT the) (NN end) (PP (IN of) (NP (NN time))))",
+]
+BROKEN = [GOLD[0], GOLD[1], "(S (NP (NN other)))", GOLD[3], "(S", GOLD[5]]
+
+
+@pytest.mark.parametrize("name", ["f1", "f1_errors_as_zero"])
+def test_f1_of_trees_is_tested_as_sacrebleu_tests_bleu(name, monkeypatch):
+    monkeypatch.setenv("SACREBLEU_SEED", "7")
+    outputs = FLAT, BROKEN
+
+    def score(chosen):
+        sides = [(GOLD[i], outputs[system][i]) for system, i in chosen]
+        return evaluate_trees(*zip(*sides, strict=True)).summary()[name]
+
+    expected = resampled(score, len(GOLD), 80, 60, 7)
+    (metric,) = (it for it in BracketF1().corpus_metrics() if it.name == name)
+    systems = [System("flat", FLAT), System("broken", BROKEN)]
+    found = compare(systems, [""] * len(GOLD), GOLD, [metric], 80, 60).metrics[name]
+    first, second = found["systems"]
+    for row, texts in ((first, FLAT), (second, BROKEN)):
+        assert row["score"] == pytest.approx(
+            evaluate_trees(GOLD, texts).summary()[name]
+        )
+    assert 0.02 < expected[0] < 1 and 0.02 < expected[1] < 1
+    assert second["p_bootstrap"] == expected[0]
+    assert second["p_randomization"] == expected[1]
+    assert (second["mean"], second["ci"]) == pytest.approx(expected[2:])
+    assert "|evalb:COLLINS|" in found["signature"] and "seed:7|" in found["signature"]
+
+
+def test_a_scorer_is_tested_by_its_mean(monkeypatch):
+    scores = {"a": np.arange(10) % 4 / 4, "b": np.arange(10) % 3 / 3}
+    scorer = Scorer(
+        name="length", score_sentences=lambda s, outputs, r: scores[outputs[0]]
+    )
+    systems = [System(name, [name] * 10) for name in scores]
+    found = compare(systems, [""] * 10, [""] * 10, [scorer], 200, 100)
+    second = found.metrics["length"]["systems"][1]
+    both = list(scores.values())
+    expected = resampled(
+        lambda chosen: np.mean([both[system][i] for system, i in chosen]),
+        *(10, 200, 100, 12345),
+    )
+    assert second["score"] == pytest.approx(scores["b"].mean())
+    assert second["difference"] == pytest.approx((scores["b"] - scores["a"]).mean())
+    assert second["p_bootstrap"] == expected[0]
+    assert second["p_randomization"] == pytest.approx(expected[1], abs=0.05)  # ties
+    assert (second["mean"], second["ci"]) == pytest.approx(expected[2:], rel=1e-5)
+    # The sentences come with the largest difference first.
+    sizes = [abs(it.difference) for it in found.differences]
+    assert sizes == sorted(sizes, reverse=True)
+    assert {it.sentence for it in found.differences} == set(
+        np.flatnonzero(scores["a"] != scores["b"])
+    )
+
+
+def test_identical_systems_have_p_one(files, capfd):
+    a, _, theirs = files
+    result = run_json(capfd, "compare", a, a, "--references", theirs)
+    for metric in result["metrics"].values():
+        _, second = metric["systems"]
+        assert second["difference"] == 0
+        assert second["p_bootstrap"] == second["p_randomization"] == 1
+
+
+def test_several_systems_are_each_compared_with_the_first(files, capfd):
+    a, b, theirs = files
+    argv = ("--references", theirs, "--metric", "chrf")
+    result = run_json(capfd, "compare", a, b, theirs, *argv)
+    rows = result["metrics"]["chrf"]["systems"]
+    assert [row["system"] for row in rows] == [str(a), str(b), str(theirs)]
+    pair = run_json(capfd, "compare", a, theirs, *argv)["metrics"]["chrf"]["systems"]
+    assert rows[2] == pair[1] and "p_bootstrap" not in rows[0]
+    assert rows[2]["score"] == 100 and result["baseline"] == str(a)
+
+
+def test_the_table_shows_what_json_has(files, capfd):
+    a, b, theirs = files
+    argv = ("compare", a, b, "--references", theirs, "--metric", "bleu")
+    argv += ("--bootstrap_samples", 50, "--randomization_trials", 40)
+    (metric,) = run_json(capfd, *argv)["metrics"].values()
+    assert run(*argv) == 0
+    out = capfd.readouterr().out
+    assert "12 sentences; 50 samples of the bootstrap, 40 trials" in out
+    assert f"bleu  {metric['signature']}" in out and "bs:50|ar:40" in out
+    _, row = metric["systems"]
+    low, high = row["mean"] - row["ci"], row["mean"] + row["ci"]
+    (line,) = (line for line in out.splitlines() if line.startswith("b.de"))
+    assert line.split() == [
+        *("b.de", f"{row['score']:.2f}", f"{low:.2f}", "to", f"{high:.2f}"),
+        *(f"{row['difference']:+.2f}", f"{row['p_bootstrap']:.4f}"),
+        f"{row['p_randomization']:.4f}",
+    ]
+
+
+def test_the_tokenization_is_a_flag(files, capfd):
+    a, b, theirs = files
+    argv = ("compare", a, b, "--references", theirs, "--tokenize", "none")
+    assert "|tok:none|" in run_json(capfd, *argv)["metrics"]["bleu"]["signature"]
+
+
+# External metrics.
+
+FAKE = '''
+from t2t_keras import Scorer, register_scorer
+
+@register_scorer
+def fake_ter():
+    """Words that the reference lacks."""
+
+    def scores(sources, outputs, references):
+        assert list(sources) == ["Satz"] * 12
+        return [
+            len(set(o.split()) - set(r.split()))
+            for o, r in zip(outputs, references, strict=True)
+        ]
+
+    return Scorer(score_sentences=scores, higher_is_better=False, model="fake-1")
+'''
+
+
+@pytest.fixture
+def sources(tmp_path) -> Path:
+    return write(tmp_path / "source.en", *["Satz"] * 12)
+
+
+def assert_fake_is_found(result) -> None:
+    (name,) = result["metrics"]
+    found = result["metrics"][name]
+    assert name == "fake_ter" and not found["higher_is_better"]
+    assert "|model:fake-1|" in found["signature"]
+    means = [
+        np.mean(
+            [len(set(o.split()) - set(r.split())) for o, r in zip(*sides, strict=True)]
+        )
+        for sides in ((WORSE, REFERENCES), (BETTER, REFERENCES))
+    ]
+    assert [row["score"] for row in found["systems"]] == pytest.approx(means)
+    assert 0 < found["systems"][1]["p_randomization"] <= 1
+
+
+def test_a_scorer_of_usr_dir(files, sources, capfd, tmp_path):
+    a, b, theirs = files
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    (folder / "my_scorers_here.py").write_text(FAKE)
+    argv = ("compare", a, b, "--references", theirs, "--usr_dir", folder)
+    argv += ("--metric", "fake_ter", "--sources", sources)
+    assert_fake_is_found(run_json(capfd, *argv))
+    listed = run_json(capfd, "list", "--usr_dir", folder)
+    assert listed["scorers"] == {"fake_ter": "Words that the reference lacks."}
+    assert run("list", "--usr_dir", folder) == 0
+    assert "\n\nScorers\n\nfake_ter  Words that" in capfd.readouterr().out
+    assert run(*argv) == 0
+    assert "(lower is better)" in capfd.readouterr().out
+
+
+def test_a_scorer_of_an_installed_package(files, sources, capfd, tmp_path, monkeypatch):
+    a, b, theirs = files
+    (tmp_path / "my_scorers_installed.py").write_text(FAKE)
+    monkeypatch.syspath_prepend(tmp_path)
+    point = importlib.metadata.EntryPoint(
+        "mine", "my_scorers_installed", "t2t_keras.scorers"
+    )
+    monkeypatch.setattr(
+        registry, "entry_points", lambda group: [point] * (group == point.group)
+    )
+    argv = ("compare", a, b, "--references", theirs, "--metric", "fake_ter")
+    assert_fake_is_found(run_json(capfd, *argv, "--sources", sources))
+    message = refusal(capfd, *argv[1:])
+    assert message == (
+        "--metric fake_ter: the metrics may read the sources; give --sources FILE"
+    )
+
+
+@pytest.mark.parametrize("wrong", [[1.0], [[1.0]] * 12, [float("nan")] * 12])
+def test_a_scorer_must_return_one_number_for_each_sentence(wrong, files, capfd):
+    @register_scorer
+    def bad() -> Scorer:
+        return Scorer(score_sentences=lambda *texts: wrong, uses_sources=False)
+
+    a, b, theirs = files
+    message = refusal(capfd, a, b, "--references", theirs, "--metric", "bad")
+    assert message.startswith(
+        "scorer 'bad': score_sentences must return one finite number for each of the "
+        "12 sentences, but returned ["
+    )
+
+
+def test_a_scorer_that_is_none_is_refused(files, capfd):
+    @register_scorer
+    def bad():
+        return 3
+
+    a, b, theirs = files
+    message = refusal(capfd, a, b, "--references", theirs, "--metric", "bad")
+    assert message.endswith(": 'bad': it must return Scorer, not int")
+
+
+# A task's own metrics.
+
+
+class Exact(Metrics):
+    """Share of correct outputs, without statistics of sentences."""
+
+    selection_metric = "exact"
+
+    def score(self, sources, outputs, references):
+        equal = [o == r for o, r in zip(outputs, references, strict=True)]
+        return {"exact": 100 * sum(equal) / len(equal)}
+
+
+@pytest.fixture
+def untested(monkeypatch):
+    """A problem whose metrics have no statistics of sentences."""
+    problem = Problem(name="untested", summary="x", metrics=Exact())
+    definition = registry._Definition(lambda: problem, "here:1", "")
+    monkeypatch.setitem(registry._problems._definitions, "untested", definition)
+
+
+def test_metrics_without_statistics_are_only_scored(files, sources, capfd, untested):
+    a, b, theirs = files
+    argv = ("compare", a, b, "--references", theirs, "--problem", "untested")
+    argv += ("--sources", sources)
+    result = run_json(capfd, *argv)
+    assert "metrics" not in result
+    assert result["scores"] == [
+        {"system": str(a), "exact": pytest.approx(100 * 4 / 12)},
+        {"system": str(b), "exact": pytest.approx(100 * 3 / 12)},
+    ]
+    assert run(*argv) == 0
+    assert capfd.readouterr().out.endswith(
+        "\n\nOnly scores are shown: these metrics have no statistics of sentences, "
+        "which a paired test needs.\n"
+    )
+    message = refusal(capfd, *argv[1:], "--page", "page.html")
+    assert "--page: the metrics of problem 'untested' have no scores" in message
+    assert "give --sources FILE" in refusal(capfd, *argv[1:-2])
+
+
+def test_metrics_of_a_users_task_are_tested(capfd, tmp_path):
+    example = Path(__file__).parents[1] / "examples" / "pronunciation"
+    a = write(tmp_path / "a", "/katʃo/", "/θa/", "/xelate/")
+    b = write(tmp_path / "b", "/katʃoro/", "/θa/", "/elate/")
+    theirs = write(tmp_path / "reference", "/katʃoro/", "/θaro/", "/xelate/")
+    argv = ("compare", a, b, "--references", theirs, "--usr_dir", example)
+    result = run_json(capfd, *argv, "--problem", "pronounce_es")
+    found = result["metrics"]["phoneme_error_rate"]
+    assert not found["higher_is_better"]
+    # katʃoro is 6 phonemes, θaro 4, xelate 6.
+    scores = [row["score"] for row in found["systems"]]
+    assert scores == pytest.approx([100 * (2 + 2) / 16, 100 * (2 + 1) / 16])
+
+
+# The page.
+
+
+class Reader(HTMLParser):
+    """Collects the tags, and the texts of `ins` and `del`; checks the nesting."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open, self.tags, self.marked, self.text = [], [], [], ""
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+        if tag != "meta":
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        if "main" not in self.open:
+            return
+        self.text += data
+        if self.open[-1] in ("ins", "del"):
+            self.marked.append((self.open[-1], data))
+
+
+def read_page(text: str) -> Reader:
+    reader = Reader()
+    reader.feed(text)
+    assert not reader.open
+    return reader
+
+
+def test_the_page_marks_words_and_escapes_them():
+    evil = '<script>alert("1")</script> & <b>'
+    sentence = SentencePair(
+        7, evil, f"{evil} r", [f"{evil} one two", f"{evil} two six"], [10.0, 30.0], 20.0
+    )
+    rows = [{"system": "<i>a", "score": "1 & 2"}]
+    page = difference_page(["<i>a", "b&"], {"bl<eu": rows}, "1 < 2", [sentence])
+    reader = read_page(page)
+    assert reader.marked == [("del", "one"), ("ins", "six")]
+    assert reader.text.count(evil) == 4
+    names = [tag for tag, _ in reader.tags]
+    assert names.count("script") == 1 and not {"b", "i"} & set(names)
+    # Nothing is loaded, and all sentences are reached by the keyboard.
+    assert not [a for _, a in reader.tags if a.keys() & {"src", "href"}]
+    assert "http" not in page and "url(" not in page
+    (article,) = (a for tag, a in reader.tags if tag == "article")
+    assert article["tabindex"] == "0" and article["id"] == "line-7"
+    viewport = {"name": "viewport", "content": "width=device-width, initial-scale=1"}
+    assert ("meta", viewport) in reader.tags
+
+
+def test_the_page_of_files_has_the_largest_differences_first(files, capfd, tmp_path):
+    a, b, theirs = files
+    page = tmp_path / "page.html"
+    argv = ("compare", a, b, "--references", theirs, "--metric", "chrf")
+    assert run_json(capfd, *argv, "--page", page)["page"] == str(page)
+    reader = read_page(page.read_text(encoding="utf-8"))
+    lines = [int(a["id"][5:]) - 1 for tag, a in reader.tags if tag == "article"]
+    from sacrebleu.metrics import CHRF
+
+    chrf = CHRF()
+    ours, theirs = (
+        np.array(
+            [
+                chrf.sentence_score(*pair).score
+                for pair in zip(texts, [[r] for r in REFERENCES], strict=True)
+            ]
+        )
+        for texts in (BETTER, WORSE)
+    )
+    sizes = np.abs(ours - theirs)
+    assert set(lines) == set(np.flatnonzero(sizes))
+    assert [sizes[i] for i in lines] == sorted(sizes[sizes > 0], reverse=True)
+    assert "source" not in reader.text and "reference" in reader.text
+    marked = {("ins", "on"), ("del", "in"), ("del", "a"), ("ins", "the")}
+    assert marked <= set(reader.marked)
+
+
+def test_a_sentence_bleu_of_few_words_is_not_zero():
+    bleu, _ = Bleu().corpus_metrics()
+    (row,) = bleu.statistics([""], ["Ein Hund"], ["Ein Hund"])
+    assert bleu.sentence_score(row) == pytest.approx(100) and bleu.score(row) < 1
+
+
+# Refusals.
+
+
+def test_refusals(files, capfd, tmp_path):
+    a, b, theirs = files
+    given = (a, b, "--references", theirs)
+    short = write(tmp_path / "short.de", *REFERENCES[:11])
+    one = write(tmp_path / "one.de", "Ein Hund")
+    empty = write(tmp_path / "empty.de")
+    apart = (
+        "differ in their number of lines, {} and 12; line n of one must belong to "
+        "line n of the other"
+    )
+    for argv, message in (
+        ((a, short, *given[2:]), f"{short} and {theirs} {apart.format(11)}"),
+        (
+            (*given, "--sources", short),
+            f"{short} and {theirs} {apart.format(11)}",
+        ),
+        (
+            (*given, "--metric", "chfr"),
+            "--metric: there is no 'chfr'; did you mean 'chrf'? (there are: bleu, "
+            "chrf)",
+        ),
+        ((a, b), "give --references FILE, the correct outputs: all systems are files"),
+        (
+            (a, *given[2:]),
+            "give two systems or more; `t2t evaluate` computes the scores of one",
+        ),
+        (
+            (one, one, "--references", one),
+            "a paired test needs at least two sentences, not 1; "
+            "`t2t evaluate` computes scores without a test",
+        ),
+        (
+            (empty, empty, "--references", empty),
+            "a paired test needs at least two sentences, not 0; "
+            "`t2t evaluate` computes scores without a test",
+        ),
+        ((*given, "--split", "dev"), "--split needs a run, and all systems are files"),
+        (
+            (*given, "--beam_size", 2),
+            "--beam_size needs a run, and all systems are files",
+        ),
+        (
+            (*given, "--page", tmp_path / "no" / "page.html"),
+            f"--page: there is no directory {tmp_path / 'no'}; make it first",
+        ),
+        (
+            (a, tmp_path / "none", *given[2:]),
+            f"cannot read {tmp_path / 'none'}: No such file or directory",
+        ),
+        (
+            (a, tmp_path),
+            f"{tmp_path} is not a run directory: it has no config.json (the "
+            "--output_dir of `t2t train` is one)",
+        ),
+        (
+            (*given, "--problem", "parsing_wsj", "--tokenize", "intl"),
+            "--tokenize: problem 'parsing_wsj' is not scored by BLEU",
+        ),
+    ):
+        assert refusal(capfd, *argv) == message
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "x", ""])
+def test_an_impossible_seed_is_refused(text, monkeypatch):
+    monkeypatch.setenv("SACREBLEU_SEED", text)
+    with pytest.raises(UserError, match=f"SACREBLEU_SEED: '{text}' is no seed"):
+        seed()
+
+
+def test_without_a_seed_samples_differ(monkeypatch):
+    monkeypatch.setenv("SACREBLEU_SEED", "none")
+    assert seed() is None
+    (metric, _) = Bleu().corpus_metrics()
+    found = [metric.statistics([""] * 12, x, REFERENCES) for x in (WORSE, BETTER)]
+    means = {paired_tests(metric, found, 20, 1)["systems"][1]["mean"] for _ in range(5)}
+    assert len(means) > 1
+
+
+# Runs.
+
+FAST = ("--beam_size", 1, "--extra_length", 1, "--sentences", 6, "--split", "dev")
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory) -> Path:
+    """A run with checkpoints of four steps."""
+    folder = tmp_path_factory.mktemp("compare")
+    small_data(folder / "data")
+    tiny = "num_layers=1,d_model=16,d_ff=16,num_heads=2,batch_tokens=256"
+    tiny += ",warmup_steps=2"
+    argv = ("--problem", "translate_text", "--data_dir", folder / "data")
+    argv += ("--hparams_set", "tiny", "--hparams", tiny, "--train_steps", 4)
+    argv += ("--save_every", 1, "--eval_every", 4, "--eval_sentences", 0)
+    assert run("train", *argv, "--output_dir", folder / "run") == 0
+    return folder / "run"
+
+
+@pytest.mark.slow
+def test_runs_are_decoded_as_evaluate_decodes_them(trained, capfd, tmp_path):
+    flags = ("--output_dir", trained, *FAST, "--write")
+    for name, which in (("a", ("--checkpoint", "1")), ("b", ())):
+        run_json(capfd, "evaluate", *flags, tmp_path / name, *which)
+    texts = [tmp_path / f"{name}.hypothesis" for name in "ab"]
+    assert texts[0].read_text() != texts[1].read_text()
+    argv = ("--references", tmp_path / "a.reference", "--metric", "chrf")
+    expected = run_json(capfd, "compare", *texts, texts[0], *argv)
+    # A checkpoint, a run with its best weights, and a file.
+    systems = [trained / "model.ckpt-1", trained, texts[0]]
+    argv = ("--metric", "chrf", "--page", tmp_path / "page.html")
+    result = run_json(capfd, "compare", *systems, *FAST, *argv)
+    assert result["problem"] == "translate_text" and result["sentences"] == 6
+    for rows in zip(
+        *(it["metrics"]["chrf"]["systems"] for it in (result, expected)), strict=True
+    ):
+        ours, theirs = (row | {"system": ""} for row in rows)
+        assert ours == theirs
+    assert result["metrics"]["chrf"]["systems"][1]["difference"]
+    page = read_page((tmp_path / "page.html").read_text(encoding="utf-8"))
+    assert "source" in page.text
+
+
+def test_refusals_of_runs(trained, capfd, tmp_path):
+    other = tmp_path / "other"
+    os.symlink(trained, tmp_path / "same")
+    other.mkdir()
+    for file in trained.iterdir():
+        if file.name != "config.json":
+            os.symlink(file, other / file.name)
+    config = json.loads((trained / "config.json").read_text())
+    config |= {"problem": "parsing_wsj"}
+    (other / "config.json").write_text(json.dumps(config))
+    short = write(tmp_path / "short", "x")
+    for argv, message in (
+        (
+            (trained, other, *FAST),
+            f"{other} is a run of problem 'parsing_wsj' and {trained} one of "
+            "'translate_text'; compare runs of one problem",
+        ),
+        (
+            (trained, trained, "--references", short),
+            "--references does not go with a run, whose problem and data are used",
+        ),
+        (
+            (trained, trained, "--problem", "translate_text"),
+            "--problem does not go with a run, whose problem and data are used",
+        ),
+        (
+            (trained, short, *FAST),
+            f"{short} and {trained} differ in their number of lines, 1 and 6; line n "
+            "of one must belong to line n of the other",
+        ),
+        (
+            (trained, trained, "--metric", "blue", *FAST),
+            "--metric: there is no 'blue'; did you mean 'bleu'? (there are: bleu, "
+            "chrf)",
+        ),
+    ):
+        assert refusal(capfd, *argv) == message
+
+
+@pytest.mark.slow
+def test_runs_on_other_sentences_are_refused(trained, capfd, tmp_path):
+    """The other run was trained on data with the same vocabulary and other texts."""
+    other = tmp_path / "other"
+    other.mkdir()
+    for file in trained.iterdir():
+        os.symlink(file, other / file.name)
+    data = tmp_path / "data"
+    data.mkdir()
+    for file in (trained.parent / "data").iterdir():
+        os.symlink(file, data / file.name)
+    targets = data / "translate_text-dev.targets"
+    texts = targets.read_text().upper()
+    targets.unlink()
+    targets.write_text(texts)
+    config = json.loads((trained / "config.json").read_text())
+    (other / "config.json").unlink()
+    (other / "config.json").write_text(json.dumps(config | {"data_dir": str(data)}))
+    message = refusal(capfd, trained, other, *FAST)
+    assert message.startswith(
+        f"{other} and {trained} have data with different sentences"
+    )
+    both = ("compare", trained, other, *FAST, "--data_dir", trained.parent / "data")
+    (row, same) = run_json(capfd, *both)["metrics"]["bleu"]["systems"]
+    assert same["score"] == row["score"] and same["p_bootstrap"] == 1

@@ -25,7 +25,7 @@ results = model.translate_batch(
     beam_size=4,
     length_penalty=0.6,
     min_decoding_length=0,
-    max_decoding_length=max(map(len, tokens), default=0) + 50,
+    max_decoding_length=min(1024, max(map(len, tokens), default=0)) + 50,
     max_batch_size=2048,
     batch_type="tokens",
 )

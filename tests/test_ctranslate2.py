@@ -1,6 +1,7 @@
 """The export for CTranslate2, and the verification of both kinds of exports."""
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -93,7 +94,7 @@ def test_ids_and_scores_are_those_of_the_translator(name, tokenizers, tmp_path):
     translator = translator_of(tokenizers[0], target, **MODELS[name])
     size = export_ctranslate2(translator, path)
     assert size == sum(file.stat().st_size for file in path.iterdir())
-    model = ctranslate2.Translator(str(path))
+    model = ctranslate2.Translator(str(path), intra_threads=1)
     exact = ctranslate2_model._in_float32(translator)
 
     sources = [translator.source_tokenizer.encode(text) for text in TEXTS]
@@ -139,6 +140,7 @@ def test_the_tokenizers_lie_beside_the_model(translator, tokenizers, tmp_path):
         input="\n".join([*TEXTS, "", "a dog ."]).encode(),
         capture_output=True,
         check=True,
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
     )
     lines = process.stdout.split(b"\n")  # the bytes of a random model, not text
     assert len(lines) == len(TEXTS) + 3
@@ -166,7 +168,7 @@ def test_strings_of_tokens_are_different_and_not_empty(tmp_path):
 
 def test_the_longest_source_and_output_have_positions(translator, tmp_path):
     export_ctranslate2(translator, tmp_path / "x", max_source_length=9, extra_length=3)
-    model = ctranslate2.Translator(str(tmp_path / "x"))
+    model = ctranslate2.Translator(str(tmp_path / "x"), intra_threads=1)
     source = vocabulary(tmp_path / "x", "source")[10:18]
     options = {"beam_size": 1, "suppress_sequences": [["</s>"]]}
     (found,) = model.translate_batch([source], max_decoding_length=12, **options)
@@ -185,7 +187,7 @@ def test_quantized_models(quantization, translator, tmp_path):
     )
     assert size < exact
     assert len(TEXTS) / 2 <= verification.identical <= len(TEXTS)
-    model = ctranslate2.Translator(str(paths[1]))
+    model = ctranslate2.Translator(str(paths[1]), intra_threads=1)
     assert model.translate_batch([["▁a"]])[0].hypotheses[0]
     assert [path.name for path in tmp_path.iterdir()].count("quantized") == 1
 

@@ -342,30 +342,37 @@ def _greedy(
     """
     import ctranslate2
 
-    model = ctranslate2.Translator(str(path), device="cpu")
+    # With several threads it would crawl while other processes use the processors.
+    model = ctranslate2.Translator(str(path), device="cpu", intra_threads=1)
     source_strings = _token_strings(translator.source_tokenizer)
     target_strings = _token_strings(translator.target_tokenizer)
     target_ids = {token: i for i, token in enumerate(target_strings)}
+    batches = {"max_batch_size": 2048, "batch_type": "tokens", "max_input_length": 0}
 
     def translate(sources: list[list[int]]) -> list[Output]:
-        outputs = []
-        for ids in sources:
-            source = [[source_strings[token] for token in ids[:-1]]]
-            (found,) = model.translate_batch(
-                source,
-                beam_size=1,
-                length_penalty=0,
-                max_input_length=0,
-                min_decoding_length=0,
-                max_decoding_length=len(ids) + extra_length,
-                suppress_sequences=[[PAD_TOKEN]],
-                return_end_token=True,
+        limits = [len(ids) + extra_length for ids in sources]
+        tokens = [[source_strings[token] for token in ids[:-1]] for ids in sources]
+        results = model.translate_batch(
+            tokens,
+            beam_size=1,
+            min_decoding_length=0,
+            max_decoding_length=max(limits),
+            suppress_sequences=[[PAD_TOKEN]],
+            return_end_token=True,
+            **batches,
+        )
+        found = [
+            result.hypotheses[0][:limit]
+            for result, limit in zip(results, limits, strict=True)
+        ]
+        texts = [[token for token in output if token != EOS_TOKEN] for output in found]
+        scores = model.score_batch(tokens, texts, **batches)  # of the texts with EOS
+        return [
+            Output(
+                tuple(target_ids[token] for token in output),
+                sum(score.log_probs[: len(output)]),
             )
-            tokens = found.hypotheses[0]
-            text = tokens[:-1] if tokens[-1:] == [EOS_TOKEN] else tokens
-            (score,) = model.score_batch(source, [text], max_input_length=0)
-            log_prob = sum(score.log_probs[: len(tokens)])
-            outputs.append(Output(tuple(target_ids[t] for t in tokens), log_prob))
-        return outputs
+            for output, score in zip(found, scores, strict=True)
+        ]
 
     return translate

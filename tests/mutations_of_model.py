@@ -263,8 +263,8 @@ MODEL = {
         "t2t_keras/model/transformer.py": [
             (
                 "learned-positions-ignored",
-                "if self.positions:\n            signal",
-                "if False:\n            signal",
+                "if self.positions:\n            return",
+                "if False:\n            return",
             ),
         ],
     },

@@ -59,9 +59,14 @@ MISTAKES = [
     (("average", "--output_dir", "no_such", "--last", "5"), "there is no directory"),
     (("export", "--output_dir", "no", "--export_dir", "x"), "no is not a run direct"),
     ((*EXPORT, "export"), "give --overwrite to replace it"),
-    ((*EXPORT, "run", "--overwrite"), "run exists and is not a SavedModel"),
-    ((*EXPORT, "file"), "file exists and is not a SavedModel"),
+    ((*EXPORT, "run", "--overwrite"), "run exists and is not an export"),
+    ((*EXPORT, "file"), "file exists and is not an export"),
     ((*EXPORT, "new", "--alpha", "nan"), "alpha must be a finite number"),
+    ((*EXPORT, "new", "--quantization", "int8"), "--quantization needs --format ctran"),
+    (
+        (*EXPORT, "new", "--format", "ctranslate2", "--beam_size", "5"),
+        "--beam_size has no effect with --format ctranslate2",
+    ),
     (
         ("attention", "--output_dir", "no_such", "--source", "a", "--write", "b"),
         "no_such is not a run directory",

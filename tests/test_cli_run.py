@@ -1,10 +1,12 @@
 """The command line from text to an exported model, learnt next to nothing."""
 
 import contextlib
+import dataclasses
 import io
 import json
 import math
 import re
+import shutil
 import sys
 from pathlib import Path
 
@@ -157,6 +159,38 @@ def test_average_and_export_results(trained, capfd):
     assert Path(f"{checkpoint}.index").exists()
     files = [path for path in (trained / "export").rglob("*") if path.is_file()]
     assert (trained / "export" / "saved_model.pb") in files
+
+
+def test_export_for_ctranslate2(trained, capfd, tmp_path):
+    pytest.importorskip("ctranslate2", reason="needs the extra [ctranslate2]")
+    path = tmp_path / "model"
+    argv = ("export", "--output_dir", trained / "run", "--format", "ctranslate2")
+    result = run_json(capfd, *argv, "--export_dir", path, "--verify", 5)
+    assert result["verified"] == result["identical"] == 5
+    assert result["bytes"] == sum(file.stat().st_size for file in path.iterdir())
+    argv += ("--export_dir", path, "--overwrite", "--quantization", "int8")
+    smaller = run_json(capfd, *argv, "--verify", 0)
+    assert smaller["bytes"] < result["bytes"]
+    assert smaller["verified"] == smaller["identical"] == 0
+
+
+def test_example_sources(trained, tmp_path):
+    from t2t_keras.runs.run_dir import RunDirectory
+
+    opened = RunDirectory(trained / "run")
+    every = (trained / "data" / "translate_text-dev.sources").read_text().splitlines()
+    assert opened.example_sources(5) == every[::25]
+    assert opened.example_sources(1000) == every
+    assert opened.example_sources(0) == []
+    moved = dataclasses.replace(opened.config, data_dir=str(tmp_path))
+    opened.config = moved  # there are no data
+    texts = opened.example_sources(7)
+    assert len(set(texts)) == 7
+    for file in (trained / "data").glob("translate_text-train*"):
+        shutil.copy(file, tmp_path)
+    lines = (trained / "source").read_text().splitlines()
+    assert len(opened.example_sources(9)) == 9
+    assert set(opened.example_sources(9)) <= set(lines)
 
 
 def test_translate_files(trained, translator, capfd, tmp_path):

@@ -38,7 +38,7 @@ MAY_IMPORT = {
     "training": ENGINE
     | {"text", "data", "analysis"}
     | {"model", "decoding", "runs", "evaluation"},
-    "serving": ENGINE | {"text", "decoding"},
+    "serving": ENGINE | {"text", "model", "decoding"},
     "interop": ENGINE | {"text", "data", "model", "runs"},
     # One task, which generic code knows nothing of but at its registration in cli.
     "parsing": ENGINE | {"text", "data", "cli"},

@@ -306,7 +306,7 @@ def test_replaces_an_export_and_nothing_else(translator, export, tmp_path):
     path = tmp_path / "mine"
     path.mkdir()
     (path / "letter.txt").write_text("dear")
-    with pytest.raises(UserError, match="is not a SavedModel; name another dir"):
+    with pytest.raises(UserError, match="is not an export; name another dir"):
         export_saved_model(translator, path)
     assert (path / "letter.txt").read_text() == "dear"
     with pytest.raises(UserError, match="sampling"):

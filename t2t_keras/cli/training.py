@@ -32,7 +32,11 @@ from t2t_keras.errors import UserError
 from t2t_keras.hparam import MAY_CHANGE
 from t2t_keras.runs import is_run, require_run
 from t2t_keras.runs.train_options import TrainOptions
-from t2t_keras.serving.export_dir import require_free
+from t2t_keras.serving.export_dir import (
+    Quantization,
+    require_ctranslate2,
+    require_free,
+)
 from t2t_keras.training.stopping import LAUNCHED
 
 
@@ -221,31 +225,79 @@ def _export_flags(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--format",
-        choices=["savedmodel"],
+        choices=["savedmodel", "ctranslate2"],
         default="savedmodel",
-        help="savedmodel: a TensorFlow SavedModel, from strings to strings",
+        help="savedmodel: a TensorFlow SavedModel, from strings to strings (default); "
+        "ctranslate2: a CTranslate2 model, from tokens to tokens",
+    )
+    parser.add_argument(
+        "--quantization",
+        choices=get_args(Quantization),
+        help="dtype of the weights of a CTranslate2 model (default: float32)",
+    )
+    parser.add_argument(
+        "--verify",
+        type=not_negative,
+        default=20,
+        metavar="N",
+        help="sentences of the run's data whose outputs must be those of the run, or "
+        "the export is refused; 0: no verification (default: 20)",
     )
     add_decoding_flags(parser)
+
+
+# Options on which the size of a CTranslate2 model depends; the others are arguments of
+# its `translate_batch`.
+_CTRANSLATE2_OPTIONS = ("max_source_length", "extra_length")
 
 
 def _check_export(args: argparse.Namespace) -> None:
     require_run(args.output_dir)
     require_free(Path(args.export_dir), args.overwrite)
     check_decoding(args)
+    if args.format == "ctranslate2":
+        for name in given_options(args, DecodingOptions):
+            if name not in _CTRANSLATE2_OPTIONS:
+                raise UserError(
+                    f"--{name} has no effect with --format ctranslate2; leave it out, "
+                    "and give CTranslate2 its options when it translates"
+                )
+        require_ctranslate2()
+    elif args.quantization:
+        raise UserError("--quantization needs --format ctranslate2")
 
 
 def _export(args: argparse.Namespace) -> dict[str, Any]:
     from t2t_keras.runs.run_dir import RunDirectory
-    from t2t_keras.serving.saved_model import export_saved_model
+    from t2t_keras.serving.verify import Verification
+
+    export: Callable[..., int]
+    options = given_options(args, DecodingOptions)
+    if args.format == "ctranslate2":
+        from t2t_keras.serving.ctranslate2_model import export_ctranslate2 as export
+
+        options["quantization"] = args.quantization
+    else:
+        from t2t_keras.serving.saved_model import export_saved_model as export
 
     start = time.monotonic()
-    translator = RunDirectory(args.output_dir).translator(args.checkpoint)
-    options = given_options(args, DecodingOptions)
-    size = export_saved_model(
-        translator, args.export_dir, overwrite=args.overwrite, **options
+    run = RunDirectory(args.output_dir)
+    translator = run.translator(args.checkpoint)
+    verification = Verification(run.example_sources(args.verify))
+    size = export(
+        translator,
+        args.export_dir,
+        overwrite=args.overwrite,
+        verify=verification if args.verify else None,
+        **options,
     )
-    seconds = round(time.monotonic() - start, 2)
-    return {"export_dir": args.export_dir, "bytes": size, "seconds": seconds}
+    return {
+        "export_dir": args.export_dir,
+        "bytes": size,
+        "verified": len(verification.texts),
+        "identical": verification.identical,
+        "seconds": round(time.monotonic() - start, 2),
+    }
 
 
 VERBS = {
@@ -266,7 +318,7 @@ VERBS = {
         check=lambda args: require_directory("output_dir", args.output_dir),
     ),
     "export": Verb(
-        "export a trained model as a SavedModel, from strings to strings",
+        "export a trained model as a SavedModel or for CTranslate2",
         _export_flags,
         _export,
         table,

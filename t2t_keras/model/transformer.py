@@ -663,13 +663,15 @@ class Transformer(keras.Model):
         """Adds to [B, T, D] the encodings of positions from `start` on."""
         count = ops.shape(x)[1] if axis == 1 else 1
         positions = ops.arange(count) + start
+        return x + ops.cast(self.position_encodings(positions), "float32")
+
+    def position_encodings(self, positions: Tensor) -> Tensor:
+        """Returns the encodings [T, D] of positions [T], which are integers."""
         if self.positions:
-            signal = self.positions(positions)
-        elif self.hparams.position == "t2t":
-            signal = t2t_timing_signal(positions, self.hparams.d_model)
-        else:
-            signal = sinusoids(positions, self.hparams.d_model)
-        return x + ops.cast(signal, "float32")
+            return self.positions(positions)
+        if self.hparams.position == "t2t":
+            return t2t_timing_signal(positions, self.hparams.d_model)
+        return sinusoids(positions, self.hparams.d_model)
 
     def get_config(self) -> dict[str, Any]:
         """Returns the constructor's arguments, for Keras."""

@@ -21,10 +21,14 @@ import socket
 from pathlib import Path
 from typing import Self
 
+import numpy as np
+
 from t2t_keras import registry
 from t2t_keras.backend import require_tensorflow
 from t2t_keras.data.files import atomic, write_json
 from t2t_keras.data.manifest import Manifest
+from t2t_keras.data.pipeline import read_pairs
+from t2t_keras.data.records import RecordIndex
 from t2t_keras.decoding.translator import Translator
 from t2t_keras.errors import UserError
 from t2t_keras.hparam import MAY_CHANGE, HParams
@@ -39,7 +43,7 @@ from t2t_keras.runs.checkpoint import (
     slot_name,
 )
 from t2t_keras.text.load import load_tokenizer
-from t2t_keras.text.tokenizer import Tokenizer
+from t2t_keras.text.tokenizer import UNK, Tokenizer
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -228,6 +232,26 @@ class RunDirectory:
         model = self.build_model()
         self.restore(model, checkpoint)
         return Translator(self.problem, model, *self.tokenizers)
+
+    def example_sources(self, count: int) -> list[str]:
+        """Returns sources of the dev data, in the form of the training data's.
+
+        If the run's data are absent, they are random sequences of tokens.
+
+        Args:
+            count: the number of sources; there are fewer if the data have fewer.
+        """
+        problem, tokenizer = self.problem, self.tokenizers[0]
+        for split in ("dev", "train"):
+            with contextlib.suppress(UserError):
+                data = Path(self.config.data_dir), problem.data_name, split
+                index = RecordIndex.open(*data, problem.reverse)
+                every = max(1, len(index) // max(1, count))
+                records = range(0, len(index), every)[:count]
+                return [tokenizer.decode(ids) for ids, _ in read_pairs(index, records)]
+        random = np.random.default_rng(0)
+        ids = random.integers(UNK + 1, tokenizer.vocab_size, (count, 12))
+        return [tokenizer.decode(row) for row in ids.tolist()]
 
     def restore(
         self, model: Transformer, checkpoint: str | int | Path | None = None

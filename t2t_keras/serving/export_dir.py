@@ -1,17 +1,27 @@
 """The directory of an export: refused if it is in use, and written atomically."""
 
 import contextlib
+import importlib.util
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Literal
 
 from t2t_keras.errors import UserError
 from t2t_keras.lock import lock
+
+# The dtypes of weights that CTranslate2 makes from float32.
+Quantization = Literal["int8", "int8_float16", "int16", "float16"]
 
 
 def is_export(path: Path) -> bool:
     """Returns whether a directory holds a SavedModel."""
     return (path / "saved_model.pb").exists()
+
+
+def is_ctranslate2(path: Path) -> bool:
+    """Returns whether a directory holds a CTranslate2 model."""
+    return (path / "model.bin").exists() and (path / "config.json").exists()
 
 
 def require_export(path: str | Path) -> None:
@@ -22,6 +32,19 @@ def require_export(path: str | Path) -> None:
     """
     if not is_export(Path(path)):
         raise UserError(f"--export_dir: {path} has no saved_model.pb")
+
+
+def require_ctranslate2() -> None:
+    """Refuses to go on without CTranslate2.
+
+    Raises:
+        UserError: it is not installed.
+    """
+    if importlib.util.find_spec("ctranslate2") is None:
+        raise UserError(
+            "--format ctranslate2 needs CTranslate2; install it with "
+            '`pip install "t2t_keras[ctranslate2]"`'
+        )
 
 
 def require_free(path: Path, overwrite: bool) -> None:
@@ -36,10 +59,9 @@ def require_free(path: Path, overwrite: bool) -> None:
     """
     if not path.exists() or (path.is_dir() and not any(path.iterdir())):
         return
-    if not is_export(path):
+    if not (is_export(path) or is_ctranslate2(path)):
         raise UserError(
-            f"--export_dir: {path} exists and is not a SavedModel; name another "
-            "directory"
+            f"--export_dir: {path} exists and is not an export; name another directory"
         )
     if not overwrite:
         raise UserError(

@@ -3,11 +3,13 @@
 TensorFlow Serving, C++ and Python can run it.
 """
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import tensorflow as tf
 
+from t2t_keras.decoding.batching import batches, padded
 from t2t_keras.decoding.beam_search import beam_search
 from t2t_keras.decoding.constraint import AllOf
 from t2t_keras.decoding.loop import Hypotheses
@@ -16,6 +18,7 @@ from t2t_keras.decoding.scoring import score_targets
 from t2t_keras.decoding.translator import Translator
 from t2t_keras.errors import UserError
 from t2t_keras.serving.export_dir import replaced, require_free
+from t2t_keras.serving.verify import Output, Verification
 from t2t_keras.text.tokenizer import EOS, PAD
 
 # The characters that Python's `str.strip` removes.
@@ -27,6 +30,7 @@ def export_saved_model(
     export_dir: str | Path,
     *,
     overwrite: bool = False,
+    verify: Verification | None = None,
     **options: Any,
 ) -> int:
     r"""Writes a model with its tokenizers and beam search as one SavedModel.
@@ -69,6 +73,9 @@ def export_saved_model(
         translator: the translator to export.
         export_dir: the directory to write.
         overwrite: whether to replace an earlier export.
+        verify: the sentences with which `translate_ids` is verified before the export
+            appears: exactly if the model computes in float32, otherwise by the share
+            of identical outputs (`Verification.check`). None: it is not verified.
         **options: changes to the translator's `DecodingOptions`.
 
     Returns:
@@ -77,7 +84,7 @@ def export_saved_model(
     Raises:
         UserError: `export_dir` is not empty, and it is no export or `overwrite` is
             false; or options are impossible, or the problem's constraint is left out
-            although its text form repairs outputs.
+            although its text form repairs outputs; or the verification fails.
     """
     chosen = translator.choose(**options)
     if chosen.sampling:
@@ -94,6 +101,10 @@ def export_saved_model(
     module = _Served(translator, chosen)
     with replaced(Path(export_dir)) as new:
         tf.saved_model.save(module, str(new), signatures=module.signatures())
+        if verify is not None:
+            verify.expect(translator, **options)
+            exact = translator.model.hparams.compute_dtype == "float32"
+            verify.check(_search_of(new, chosen.batch_tokens), exact)
         return sum(path.stat().st_size for path in new.rglob("*") if path.is_file())
 
 
@@ -260,6 +271,26 @@ class _Served(tf.Module):
         end = tf.fill([tf.size(texts), 1], EOS)
         ids = tf.concat([without_end[:, :most], end], axis=1).to_tensor(PAD)
         return ids, tf.cast(without_end.row_lengths(), tf.int32) > most
+
+
+def _search_of(
+    path: Path, batch_tokens: int
+) -> Callable[[list[list[int]]], list[Output]]:
+    """Returns the search of an export, from the ids of sources to the best outputs."""
+    served = tf.saved_model.load(str(path))
+
+    def translate(sources: list[list[int]]) -> list[Output]:
+        search = served.signatures["translate_ids"]
+        outputs = [Output((), 0.0)] * len(sources)
+        for batch in batches([len(ids) for ids in sources], batch_tokens):
+            found = search(ids=tf.constant(padded([sources[i] for i in batch])))
+            columns = (found[name].numpy() for name in ("ids", "scores", "lengths"))
+            for i, ids, scores, lengths in zip(batch, *columns, strict=True):
+                best = tuple(ids[0, : lengths[0]].tolist())
+                outputs[i] = Output(best, float(scores[0]))
+        return outputs
+
+    return translate
 
 
 def _assertions(numbers: dict[str, tf.Tensor]) -> list[tf.Operation]:

@@ -30,3 +30,9 @@ def load_tokenizer(path: Path) -> Tokenizer:
             "(tensor2tensor); rename it"
         )
     return _KINDS[path.suffix](path)
+
+
+def suffix_of(tokenizer: Tokenizer) -> str:
+    """Returns the suffix of a tokenizer's vocabulary file, such as ".spm"."""
+    kinds = {kind: suffix for suffix, kind in _KINDS.items()}
+    return kinds[type(tokenizer)]

@@ -61,7 +61,7 @@ def _measured(
     """Times the engines in turn."""
     engines = {name: _engine(name, args, scratch) for name in args.engines}
     seconds: dict[str, list[float]] = {name: [] for name in engines}
-    for name, translate in engines.items():
+    for translate in engines.values():
         translate(lines[:50])  # traces, and compiles kernels
     for _ in range(args.rounds):
         for name, translate in engines.items():

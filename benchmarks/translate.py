@@ -180,17 +180,17 @@ def _waste(args: argparse.Namespace, lines: list[str]) -> dict[str, float]:
         positions["tokens"] += sum(map(len, rows))
         return ids
 
-    def steps_of(**settings: int) -> int:
+    def steps_of(rows_per_done: int) -> int:
         run._graphs.clear()
         row_steps.assign(0)
-        with mock.patch.multiple(loop, **settings):
+        with mock.patch.object(loop, "_ROWS_PER_DONE", rows_per_done):
             run.translate(lines, **options)
         return int(row_steps)
 
     with mock.patch.object(run.model, "decode_step", counted_step):
-        computed = steps_of()
+        computed = steps_of(loop._ROWS_PER_DONE)
         # A sentence leaves at once, and so each step that is computed is needed.
-        needed = steps_of(_ROWS_PER_DONE=10**9)
+        needed = steps_of(10**6)
         with mock.patch.object(translator, "padded", counted_padding):
             run.translate(lines, **options)
     return {

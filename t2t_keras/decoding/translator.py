@@ -377,7 +377,8 @@ class Translator:
         """Returns the source tokenizer's ids [N, (T)] of texts [N]."""
         words = [text.decode() for text in texts.numpy()]
         ids = self.source_tokenizer.encode_batch(words)
-        return tf.ragged.constant(ids, tf.int32, ragged_rank=1)
+        flat = np.array([token for row in ids for token in row], np.int32)
+        return tf.RaggedTensor.from_row_lengths(flat, [len(row) for row in ids])
 
     def _cut(
         self,

@@ -60,6 +60,8 @@ _ABBREVIATIONS = (
     ),
 )
 
+_NUMBERS = tf.TensorSpec([None], tf.int64)
+
 # Scripts without spaces between words: CJK characters and their punctuation.
 _WITHOUT_SPACES = "\u2e80-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uff01-\uff65"
 _WITHOUT_SPACES += "\U00020000-\U0003ffff"
@@ -99,10 +101,9 @@ def split_long_text(
         marked = tf.strings.regex_replace(sentences, f"([{_SPACE}]+)", "\n" r"\1")
         words = tf.strings.split(marked, "\n")  # [sentences, (words)]
         # The tokenizers' words imply a space before them.
-        counts = encode(
-            tf.strings.regex_replace(words.values, r"\A ", "")
-        ).row_lengths()
-        bounds = _part_bounds(counts - 1, words.row_splits, most - 1)
+        ids = encode(tf.strings.regex_replace(words.values, r"\A ", ""))[:, :-1]
+        limit = tf.constant(most - 1, tf.int64)
+        bounds = _part_bounds(ids.row_lengths(), words.row_splits, limit)
         parts = tf.RaggedTensor.from_row_splits(words.values, bounds)
         parts = tf.strings.reduce_join(parts, axis=1)
         around = rf"\A[{_SPACE}]+|[{_SPACE}]+\z"
@@ -115,7 +116,8 @@ def split_long_text(
         return tf.concat([rows, tf.fill([rows.nrows(), 1], EOS)], axis=1)
 
 
-def _part_bounds(counts: tf.Tensor, ends: tf.Tensor, most: int) -> tf.Tensor:
+@tf.function(input_signature=[_NUMBERS, _NUMBERS, tf.TensorSpec([], tf.int64)])
+def _part_bounds(counts: tf.Tensor, ends: tf.Tensor, most: tf.Tensor) -> tf.Tensor:
     """Groups words into parts.
 
     Args:

@@ -8,11 +8,11 @@ space around the parts.
 A sentence ends
 
 - at a line break;
-- after `. ! ? …`, the marks for which other scripts have their own characters (Arabic,
-  Urdu, Devanagari, Armenian, Ethiopic), and closing quotes and brackets, if white space
-  follows: but not after a single letter and a period ("J. S. Bach", "z. B."), after a
-  number of one or two digits and a period ("am 3. Mai"), or after an abbreviation that
-  usually stands before a name or a number (`_ABBREVIATIONS`);
+- after `. ! ? …`, their counterparts in other scripts (Arabic, Urdu, Devanagari,
+  Armenian, Ethiopic), and closing quotes and parentheses, if white space follows: but
+  not after a single letter and a period ("J. S. Bach", "z. B."), a number of one or two
+  digits and a period ("am 3. Mai"), or an abbreviation that usually stands before a
+  name or a number (`_ABBREVIATIONS`);
 - after the full-width marks of Chinese and Japanese and closing quotes, whatever
   follows.
 
@@ -27,12 +27,12 @@ import tensorflow as tf
 from t2t_keras.text.graph_ids import CPU
 from t2t_keras.text.tokenizer import EOS
 
-# All that follows is written into brackets: the characters that `str.strip` removes,
+# Characters of classes in regular expressions: those that `str.strip` removes,
 _SPACE = "\t-\r\x1c- \x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000"
 # the marks at the end of a sentence before white space, and before anything,
 _MARK = ".!?\u2026\u061f\u06d4\u0964\u0965\u0589\u1362\u203c\u2047-\u2049"
 _WIDE_MARK = "\u3002\uff01\uff1f\uff61"
-# what may stand between the mark and the end: quotes and brackets,
+# what may stand between the mark and the end: quotes and parentheses,
 _CLOSING = "\"'\u2018-\u201d\u00ab\u00bb\u2039\u203a)\\]}\u3009\u300b\u300d\u300f\u3011"
 _CLOSING += "\u3015\uff02\uff07\uff09\uff3d\uff5d\uff63"
 # and what may stand before an abbreviation.
@@ -44,20 +44,8 @@ _LETTER += "\u0386\u0388-\u0481\u048a-\u052f"
 _ABBREVIATIONS = (
     *("Mr", "Mrs", "Ms", "Dr", "Prof", "St", "Gen", "Sen", "Rep", "Capt", "Lt"),
     *("vs", "cf", "approx", "ca", "No", "Nos", "Nr", "Fig", "Vol", "Ch", "pp"),
-    *(
-        "Abb",
-        "Bd",
-        "bzw",
-        "vgl",
-        "bspw",
-        "evtl",
-        "Hr",
-        "Fr",
-        "Mme",
-        "Mlle",
-        "Sr",
-        "Sra",
-    ),
+    *("Abb", "Bd", "bzw", "vgl", "bspw", "evtl", "Hr", "Fr"),
+    *("Mme", "Mlle", "Sr", "Sra"),
 )
 
 _NUMBERS = tf.TensorSpec([None], tf.int64)

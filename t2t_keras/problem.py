@@ -68,6 +68,8 @@ class TextForm:
     Attributes:
         symbols: texts that are always one token in the target's vocabulary.
         splits_raw_text: whether `source_text` splits raw text into words.
+        splits_long_sources: whether a source that is too long for the model may be
+            split, and the targets for its parts be joined; otherwise it is truncated.
         repairs_outputs: whether `output_text` repairs outputs that violate the
             problem's constraint. `output_texts` repairs nothing.
         source_flags: the flags of `t2t datagen` that name the source of a split.
@@ -76,6 +78,7 @@ class TextForm:
     symbols: tuple[str, ...] = ()
 
     splits_raw_text = False
+    splits_long_sources = True
     repairs_outputs = False
     source_flags = "--{split}_source and --{split}_target"
 

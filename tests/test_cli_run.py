@@ -248,18 +248,20 @@ def test_translate_tells_its_progress(trained, capfd, monkeypatch, tmp_path):
     monkeypatch.setattr(progress, "_SECONDS_BETWEEN_LINES", -1.0)
     source, output = write(tmp_path / "in", *SOURCES), tmp_path / "out"
     argv = ("translate", "--output_dir", trained / "run", "--output", output)
-    rate = r"\([\d,.]+ sentences/s\)"
+    rate = r"[\d,.]+ sentences/s"
     for total, given in ((" of 5", ("--input", source)), ("", ())):
         capfd.readouterr()
         with standard_input(source):
             assert run(*argv, *given) == 0
         lines = [x for x in capfd.readouterr().err.splitlines() if "sentences" in x]
-        form = rf"translate: (\d){total} sentences {rate}"
+        eta = r", ETA \d+ s" if total else ""
+        form = rf"translate: (\d){total} sentences \({rate}{eta}\)"
         matches = [re.fullmatch(form, line) for line in lines[:-1]]
         numbers = dict.fromkeys(int(match[1]) for match in matches)
         # The second line is blank, and done first; at the end of a file comes the sum.
         assert list(numbers) == ([1, 2, 4] if total else [1, 2, 4, 5])
-        assert re.fullmatch(rf"translate: 5 sentences in [\d.]+ s {rate}", lines[-1])
+        form = rf"translate: 5 sentences in [\d.]+ s \({rate}\)"
+        assert re.fullmatch(form, lines[-1])
 
 
 @pytest.mark.parametrize("finished", [4, 0])
@@ -285,10 +287,12 @@ def test_ctrl_c_keeps_the_finished_lines(
     kept = tmp_path / "out.incomplete"
     message = "t2t translate: interrupted"
     if finished:
-        message += f"; the first 4 lines of output are in {kept}"
+        message += f"; the first 4 lines of output are in {kept}; "
+        message += "--resume goes on from there"
         assert kept.read_text().split("\n") == [*expected, ""]
     assert capfd.readouterr().err.splitlines()[-1] == message
-    assert set(tmp_path.iterdir()) == ({source, kept} if finished else {source})
+    kept = {kept, tmp_path / "out.incomplete.json"} if finished else set()
+    assert set(tmp_path.iterdir()) == {source, *kept}
 
 
 @pytest.mark.slow
@@ -302,10 +306,11 @@ def test_long_lines_are_cut_with_a_warning(
     tokens = [len(ids) for ids in map(translator.source_tokenizer.encode, SOURCES)]
     longest = max(tokens)
     cut = [number for number, count in enumerate(tokens, 1) if count == longest]
-    flag = ("--max_source_length", longest - 1)
+    flag = ("--max_source_length", longest - 1, "--truncate")
     run_dir = ("--output_dir", trained / "run")
     assert run("export", *run_dir, "--export_dir", tmp_path / "served", *flag) == 0
-    expected = translator.translate(SOURCES, max_source_length=longest - 1)
+    options = {"max_source_length": longest - 1, "truncate": True}
+    expected = translator.translate(SOURCES, **options)
     for model in ((*run_dir, *flag), ("--export_dir", tmp_path / "served")):
         caplog.clear()
         assert run("translate", *model, "--input", source, "--output", output) == 0

@@ -1,3 +1,5 @@
+from collections import Counter
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -18,6 +20,7 @@ from t2t_keras.decoding.constraint import (
     BannedTokens,
     ForcedPrefix,
     MinimumLength,
+    NoRepeatedNgrams,
 )
 from t2t_keras.decoding.sampling import sample
 
@@ -47,7 +50,34 @@ def starts_with(target, prefix):
     return target[: len(wanted)] == wanted
 
 
+def counts(ids, n):
+    """How often each n-gram occurs, EOS and PAD left out."""
+    ids = [i for i in ids if i not in (PAD, EOS)]
+    return Counter(zip(*(ids[i:] for i in range(n)), strict=False))
+
+
+def repeats_as_its_source(n, prefixes=None):
+    """The rule of `NoRepeatedNgrams` by counting."""
+
+    def is_allowed(target, row):
+        given = [SOURCES[row], *([prefixes[row]] if prefixes else [])]
+        most = max([1, *(c for ids in given for c in counts(ids, n).values())])
+        return all(count <= most for count in counts(target, n).values())
+
+    return is_allowed
+
+
+REPEATED = [[2, 2], [PAD, PAD], [3, PAD]]
+
 CASES = {
+    "unigrams": (NoRepeatedNgrams(1, 6), repeats_as_its_source(1)),
+    "bigrams": (NoRepeatedNgrams(2, 6), repeats_as_its_source(2)),
+    "repeated prefix": (
+        AllOf([NoRepeatedNgrams(1, 6, REPEATED), ForcedPrefix(REPEATED, 6)]),
+        lambda t, row: (
+            repeats_as_its_source(1, REPEATED)(t, row) and starts_with(t, REPEATED[row])
+        ),
+    ),
     "banned": (BannedTokens([3, 5], 6), lambda t, row: not {3, 5} & set(t)),
     "minimum": (MinimumLength(2, 6), lambda t, row: len(t) >= 3),
     "prefix": (ForcedPrefix(PREFIXES, 6), lambda t, row: starts_with(t, PREFIXES[row])),
@@ -93,6 +123,42 @@ def test_state_follows_the_beams_in_a_graph():
     free = searcher(model, minimum, trace=False)(source, 12, beam_size=4)
     repeating = [len(set(t)) < len(t) for row in range(8) for t in outputs(free, row)]
     assert any(repeating)
+
+
+@pytest.mark.parametrize("n", [1, 2, 3])
+def test_no_ngram_is_repeated_more_often_than_in_the_source(n):
+    """In beam search and sampling, and some would be without the constraint."""
+    model = transformer(8)
+    sources = random_sources(8, 8)
+    sources[0, :8] = [3, 3, 3, 3, 3, 3, 3, EOS]
+    minimum = MinimumLength(5 if n == 1 else 12, 8)
+    constraint = AllOf([minimum, NoRepeatedNgrams(n, 8)])
+    most = [max([1, *counts(source, n).values()]) for source in sources]
+    assert most[0] == 8 - n
+
+    def largest(constraint):
+        beams = searcher(model, constraint)(sources, 20, beam_size=4, n_best=4)
+        samples = sample(
+            model,
+            tf.constant(sources),
+            seeds=tf.constant([[0, row] for row in range(8)]),
+            max_length=tf.constant([20] * 8),
+            num_samples=4,
+            constraint=constraint,
+        )
+        samples = type(samples)(*(x.numpy() for x in samples))
+        return [
+            max(
+                max(counts(target, n).values(), default=0)
+                for found in (beams, samples)
+                for target in outputs(found, row)
+            )
+            for row in range(8)
+        ]
+
+    found, free = largest(constraint), largest(minimum)
+    assert all(count <= limit for count, limit in zip(found, most, strict=True))
+    assert any(count > limit for count, limit in zip(free, most, strict=True))
 
 
 def test_nothing_allowed(model):

@@ -121,9 +121,9 @@ def test_equals_in_process(translator, served):
     assert len(expected) == len(TEXTS)
     assert served["none"] == {"texts": [], "scores": []}
     tokens = [len(translator.source_tokenizer.encode(text)) for text in TEXTS]
-    assert served["truncated"] == [count > 50 for count in tokens]
+    assert served["truncated"] == [False] * len(TEXTS)  # but split
     assert served["score"]["is_truncated"] == [count > 50 for count in tokens]
-    assert served["truncated"].count(True) == 1
+    assert served["score"]["is_truncated"].count(True) == 1
     assert served["modules"] == []
 
 
@@ -187,10 +187,11 @@ def test_client_takes_the_place_of_the_translator(translator, export, caplog):
         t2t_keras.load(export[0], "best")
 
     caplog.clear()
-    client.translate(TEXTS, before=100)
+    client.translate(TEXTS)  # the long one is split
+    client.score(TEXTS, TARGETS)  # and here it is truncated
     warnings = [record.getMessage() for record in caplog.records]
     assert len(warnings) == 1
-    number = 100 + TEXTS.index(max(TEXTS, key=len)) + 1
+    number = TEXTS.index(max(TEXTS, key=len)) + 1
     assert warnings[0].startswith(f"input {number} is longer than the export allows")
 
 

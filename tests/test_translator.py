@@ -1,7 +1,9 @@
 import logging
+from collections import Counter
 
 import numpy as np
 import pytest
+import tensorflow as tf
 from decoding_models import (
     EOS,
     LINES,
@@ -16,6 +18,7 @@ from t2t_keras.decoding.translator import Translator, batches
 from t2t_keras.errors import UserError
 from t2t_keras.problem import Problem, TextForm
 from t2t_keras.text.sentence_piece import SentencePieceTokenizer, train_sentence_piece
+from t2t_keras.text.sentences import join_outputs
 
 
 @pytest.fixture(scope="module")
@@ -112,13 +115,131 @@ def test_sampling(translator):
 
 
 def test_very_long_input(translator, caplog):
+    options = {"max_source_length": 40, "truncate": True}
     with caplog.at_level(logging.WARNING):
-        output, short = translator.translate(
-            ["a dog " * 1000, "a dog"], max_source_length=40
-        )
+        output, short = translator.translate(["a dog " * 1000, "a dog"], **options)
     assert "input 1 has" in caplog.text
     assert short == translator.translate(["a dog"])[0]
-    assert output == translator.translate(["a dog " * 900], max_source_length=40)[0]
+    assert output == translator.translate(["a dog " * 900], **options)[0]
+
+
+PARTS = [
+    "the old house stands near the river . a dog runs .",
+    "the woman with the green hat reads a",
+    "very long book . the dog reads a book .",
+]
+SHORT = {"max_source_length": 24}
+
+
+def test_a_long_input_is_split_and_the_outputs_are_joined(translator, caplog):
+    texts = ["a dog", f" {PARTS[0]}  {PARTS[1]} {PARTS[2]}\t", "", PARTS[0]]
+    done = []
+    with caplog.at_level(logging.INFO):
+        found = translator.n_best(texts, 3, before=10, advance=done.append, **SHORT)
+    assert sum(done) == 4
+    (message,) = (record.getMessage() for record in caplog.records)
+    assert message.startswith("input 12 has ")
+    parts = translator.n_best(split_by(translator, texts[1]), 3)
+    assert len(parts) > 2
+    for rank, output in enumerate(found[1]):
+        of_parts = [outputs[rank] for outputs in parts]
+        (text,) = join_outputs(tf.ragged.constant([[x.text for x in of_parts]]))
+        assert output.text == text.numpy().decode()
+        assert output.ids == sum((x.ids for x in of_parts), ())
+        log_prob = sum(x.log_prob for x in of_parts)
+        assert output.log_prob == pytest.approx(log_prob, abs=1e-3)
+        score = output.log_prob / penalty(output.tokens, 0.6)
+        assert output.score == pytest.approx(score, abs=1e-4)
+    # Beside it, all others are as ever.
+    alone = translator.n_best([texts[i] for i in (0, 2, 3)], 3, **SHORT)
+    for i, outputs in zip((0, 2, 3), alone, strict=True):
+        assert [x.ids for x in found[i]] == [x.ids for x in outputs]
+
+
+def split_by(translator, text):
+    """The parts of a text as the translator splits it, as texts."""
+    ids, texts, later = translator._split(
+        [translator.source_tokenizer.encode(text)],
+        [text],
+        [0],
+        0,
+        translator.choose(**SHORT),
+    )
+    assert later == {0: range(1, len(texts))}
+    assert all(len(part) <= 24 for part in ids)
+    assert "".join("".join(texts).split()) == "".join(text.split())
+    return texts
+
+
+def test_split_inputs_are_sampled_and_begin_with_their_prefixes(translator):
+    text = " ".join(PARTS)
+    options = {"sampling": True, "top_k": 20, "seed": 3} | SHORT
+    samples = translator.n_best([text, "a dog"], 4, **options)
+    assert len(samples[0]) == 4
+    assert samples == translator.n_best([text, "a dog"], 4, **options)
+    (again,) = translator.n_best(["a", "a dog"], 4, **options)[1:]
+    assert [x.ids for x in samples[1]] == [x.ids for x in again]
+    (forced,) = translator.n_best([text], 2, ["the dog"], **SHORT)
+    (free,) = translator.n_best([text], 2, **SHORT)
+    assert all(output.text.startswith("the dog") for output in forced)
+    assert forced[0].text != free[0].text
+
+
+def test_a_text_form_may_refuse_that_inputs_are_split(translator, caplog):
+    class Whole(TextForm):
+        splits_long_sources = False
+
+    other = Translator(
+        translator.problem.replace(text_form=Whole()),
+        translator.model,
+        translator.source_tokenizer,
+        translator.target_tokenizer,
+    )
+    text = " ".join(PARTS)
+    (output,) = other.translate([text], **SHORT)
+    assert "input 1 has" in caplog.text
+    assert output == translator.translate([text], truncate=True, **SHORT)[0]
+    # One token is EOS, and nothing can be split into parts of it.
+    assert other.translate([text], max_source_length=1) == translator.translate(
+        [text], max_source_length=1
+    )
+
+
+def test_the_text_form_sees_a_long_source_as_a_whole(translator):
+    problem = translator.problem.replace(text_form=Beginnings())
+    other = Translator(
+        problem,
+        translator.model,
+        translator.source_tokenizer,
+        translator.target_tokenizer,
+    )
+    (output,) = other.translate([" ".join(PARTS)], **SHORT)
+    assert output == "the"
+
+
+@pytest.mark.parametrize("n", [1, 2])
+def test_no_ngram_is_repeated(translator, n):
+    """But as often as the input or the prefix repeats one."""
+    texts = [line for line in LINES if line.strip()]
+    prefixes = ["a a a a" if line == "a" else "" for line in texts]
+    source = translator.source_tokenizer
+
+    def largest(ids):
+        ids = [i for i in ids if i != EOS]
+        return max(Counter(zip(*(ids[i:] for i in range(n)), strict=False)).values())
+
+    free = False
+    for options in ({}, {"sampling": True, "top_k": 5}):
+        options |= {"extra_length": 15, "min_length": 6, "n_best": 3}
+        found = translator.n_best(texts, None, prefixes, no_repeat_ngram=n, **options)
+        for text, prefix, outputs in zip(texts, prefixes, found, strict=True):
+            given = [source.encode(text), source.encode(prefix)]
+            most = max(1, *(largest([*ids, *range(-n, 0)]) for ids in given))
+            assert all(largest(output.ids) <= most for output in outputs)
+            assert all(output.text.startswith(prefix) for output in outputs)
+        for outputs in translator.n_best(texts, None, prefixes, **options):
+            free |= any(largest(output.ids) > 1 for output in outputs)
+    assert free
 
 
 class Beginnings(TextForm):

@@ -4,8 +4,8 @@ import argparse
 from typing import Any
 
 from t2t_keras.cli.checks import require_writable
-from t2t_keras.cli.lines import open_output
 from t2t_keras.cli.verb import Verb, add_run, table
+from t2t_keras.data.files import open_lines
 from t2t_keras.runs import require_run
 
 
@@ -39,7 +39,7 @@ def _attention(args: argparse.Namespace) -> dict[str, Any]:
         Picture("Decoder: the target to itself", target, before, found.decoder),
         Picture("Decoder: the target to the source", target, source, found.cross),
     ]
-    with open_output(args.write) as file:
+    with open_lines(args.write) as file:
         file.write(attention_page(args.source, pictures))
     layers, heads, *_ = found.cross.shape
     shape = {"layers": layers, "heads": heads}

@@ -10,8 +10,9 @@ from t2t_keras import registry
 from t2t_keras.cli.checks import require_directory, require_readable, require_writable
 from t2t_keras.cli.decoding import add_decoding_flags, check_decoding, decoding_flags
 from t2t_keras.cli.evaluation import chosen_split, scored
-from t2t_keras.cli.lines import open_output, read_lines
+from t2t_keras.cli.lines import read_lines
 from t2t_keras.cli.verb import Verb, add_checkpoint, columns, given_options, positive
+from t2t_keras.data.files import open_lines
 from t2t_keras.decoding.options import DecodingOptions
 from t2t_keras.errors import UserError, nearest
 from t2t_keras.metrics import CorpusMetric
@@ -195,7 +196,7 @@ def _compare(args: argparse.Namespace) -> dict[str, Any]:
     samples, trials = args.bootstrap_samples, args.randomization_trials
     found = compare(texts.systems, sources, texts.references, metrics, samples, trials)
     if args.page:
-        with open_output(args.page) as file:
+        with open_lines(args.page) as file:
             file.write(_page(metrics[0].name, texts, found))
     return {
         **result,

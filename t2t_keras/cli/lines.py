@@ -1,12 +1,15 @@
 r"""Reading and writing text files: one sentence per line, UTF-8, `\n` only."""
 
 import contextlib
+import hashlib
+import itertools
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TextIO
+from typing import Any, Literal, TextIO
 
 from t2t_keras.data import sources
+from t2t_keras.data.files import read_json, write_json
 from t2t_keras.errors import UserError
 
 STDIN, STDOUT = 0, 1
@@ -42,38 +45,163 @@ def count_lines(path: str | Path | None) -> int | None:
     return sum(1 for _ in sources.read_lines(path))
 
 
-def _open_text(file: int | str | Path, closefd: bool = True) -> TextIO:
-    return open(file, "w", encoding="utf-8", newline="\n", closefd=closefd)
+def is_special(path: str | Path) -> bool:
+    """Returns whether a path is that of a pipe or a device."""
+    return Path(path).exists() and not Path(path).is_file()
+
+
+class Output:
+    """The lines that a verb writes, and how far it has come.
+
+    Attributes:
+        file: the file to write to.
+        done: the counts given to the last `save`; at first those of the process that
+            is resumed, if any.
+    """
+
+    def __init__(
+        self,
+        file: TextIO,
+        record: Path | None = None,
+        settings: Mapping[str, Any] | None = None,
+        saved: dict[str, Any] | None = None,
+    ) -> None:
+        """Takes the open file, and for `open_output` the record that it keeps."""
+        self.file = file
+        self.done: dict[str, int] = saved["done"] if saved else {}
+        self._record = record
+        self._settings = settings
+        self._saved = saved
+        self._lines, self._digest = 0, hashlib.sha256()
+
+    def unread(self, lines: Iterator[str]) -> Iterator[str]:
+        """Yields the lines of the input for which there is no output yet.
+
+        Raises:
+            UserError: the lines before them are not those of the process that is
+                resumed.
+        """
+        for line in lines if self._saved is None else self._skip(lines, self._saved):
+            self._count(line)
+            yield line
+
+    def save(self, **done: int) -> None:
+        """Records that the output for all lines that `unread` has yielded is written.
+
+        Args:
+            **done: counts that a process needs to go on from here.
+        """
+        self.file.flush()
+        self.done = done
+        if self._record is not None:
+            saved = {
+                "settings": self._settings,
+                "lines": self._lines,
+                "input": self._digest.hexdigest(),
+                "bytes": os.fstat(self.file.fileno()).st_size,
+                "done": done,
+            }
+            write_json(self._record, saved)
+
+    def _skip(self, lines: Iterator[str], saved: dict[str, Any]) -> Iterator[str]:
+        """Returns the lines after those of the process that is resumed."""
+        for line in itertools.islice(lines, saved["lines"]):
+            self._count(line)
+        if self._digest.hexdigest() != saved["input"]:
+            raise UserError(
+                f"--resume: {self._record} is of another input, whose first "
+                f"{saved['lines']:,} lines are not those of this one; give the same "
+                "--input, or leave out --resume to begin anew"
+            )
+        return lines
+
+    def _count(self, line: str) -> None:
+        self._lines += 1
+        self._digest.update(f"{line}\n".encode())
 
 
 @contextlib.contextmanager
-def open_output(path: str | None) -> Iterator[TextIO]:
+def open_output(
+    path: str | None, settings: Mapping[str, Any], resume: bool = False
+) -> Iterator[Output]:
     """Opens a file, or standard output, for writing lines.
 
-    A file gets its name only when it is complete. After Ctrl-C the lines written so far
-    stay in `{path}.incomplete`.
+    A file gets its name only when it is complete. Until then it is `{path}.incomplete`,
+    and `{path}.incomplete.json` has what the last `save` recorded. Both remain after a
+    kill, an error or Ctrl-C, unless nothing was saved; then the process can be resumed.
+    Standard output, pipes and devices have no record.
+
+    Args:
+        path: the file; None: standard output.
+        settings: all that the output depends on except the input.
+        resume: whether to go on with the incomplete file, if there is one.
 
     Raises:
+        UserError: the incomplete file has no record, or one with other settings.
         KeyboardInterrupt: Ctrl-C was pressed; the message names the incomplete file.
     """
-    is_special = path is not None and Path(path).exists() and not Path(path).is_file()
-    if path is None or is_special:  # standard output, or a pipe or a device
-        with _open_text(STDOUT if path is None else path, path is not None) as file:
-            yield file
+    if path is None or is_special(path):
+        with _open_text(STDOUT if path is None else path, "w") as file:
+            yield Output(file)
         return
-    incomplete = Path(f"{path}.incomplete")
+    incomplete, record = Path(f"{path}.incomplete"), Path(f"{path}.incomplete.json")
+    if resume and incomplete.exists():
+        saved = _resumable(incomplete, record, settings)
+    else:
+        saved = {"settings": settings, "lines": 0, "bytes": 0, "done": {}}
+        saved |= {"input": hashlib.sha256().hexdigest()}
+        write_json(record, saved)  # first, so that it is never that of another file
+        incomplete.touch()
+    os.truncate(incomplete, saved["bytes"])
     try:
-        with _open_text(incomplete) as file:
-            yield file
-        os.replace(incomplete, path)
-    except KeyboardInterrupt:
-        lines = count_lines(incomplete)
-        if not lines:
+        with _open_text(incomplete, "a") as file:
+            yield Output(file, record, settings, saved)
+    except BaseException as error:
+        saved = read_json(record)
+        if not saved["lines"]:
             incomplete.unlink(missing_ok=True)
+            record.unlink()
+            raise
+        os.truncate(incomplete, saved["bytes"])
+        if not isinstance(error, KeyboardInterrupt):
             raise
         raise KeyboardInterrupt(
-            f"the first {lines:,} lines of output are in {incomplete}"
+            f"the first {count_lines(incomplete):,} lines of output are in "
+            f"{incomplete}; --resume goes on from there"
         ) from None
-    except BaseException:
-        incomplete.unlink(missing_ok=True)
-        raise
+    os.replace(incomplete, path)
+    record.unlink()
+
+
+def _open_text(file: int | str | Path, mode: Literal["w", "a"]) -> TextIO:
+    closefd = not isinstance(file, int)
+    return open(file, mode, encoding="utf-8", newline="\n", closefd=closefd)
+
+
+def _resumable(
+    incomplete: Path, record: Path, settings: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Returns the record of an incomplete file.
+
+    Raises:
+        UserError: the file cannot be resumed with these settings.
+    """
+    anew = "leave out --resume to begin anew"
+    saved = read_json(record, anew)
+    if saved is None:
+        raise UserError(f"--resume: {incomplete} has no record, {record}; {anew}")
+    names = [*saved["settings"], *settings]
+    changes = [
+        f"{name} was {was}, is now {now}"
+        for name in dict.fromkeys(names)
+        if (was := saved["settings"].get(name, "the default"))
+        != (now := settings.get(name, "the default"))
+    ]
+    if changes:
+        raise UserError(
+            f"--resume: {incomplete} was written with other settings: "
+            f"{'; '.join(changes)}; give the same ones, or {anew}"
+        )
+    if incomplete.stat().st_size < saved["bytes"]:
+        raise UserError(f"--resume: {incomplete} is shorter than {record} says; {anew}")
+    return saved

@@ -2,19 +2,25 @@
 
 import argparse
 import contextlib
-import itertools
 import math
 import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
+from pathlib import Path
 from typing import Any
 
 from t2t_keras import load
 from t2t_keras.cli.checks import require_readable, require_writable
 from t2t_keras.cli.decoding import add_decoding_flags, check_decoder
-from t2t_keras.cli.lines import STDOUT, count_lines, open_output, read_lines
+from t2t_keras.cli.lines import (
+    STDOUT,
+    count_lines,
+    is_special,
+    open_output,
+    read_lines,
+)
 from t2t_keras.cli.verb import (
     MAX_SEED,
     Verb,
@@ -23,12 +29,14 @@ from t2t_keras.cli.verb import (
     given_options,
     table,
 )
-from t2t_keras.data.files import write_lines
+from t2t_keras.data.files import sha256, write_lines
 from t2t_keras.decoding.options import DecodingOptions
 from t2t_keras.errors import UserError
 from t2t_keras.runs import require_run
 
-_LINES_AT_ONCE = 2000  # read, sorted by length and decoded together
+# What is read, sorted by length and decoded together, and then written.
+_LINES_AT_ONCE = 2000
+_CHARACTERS_AT_ONCE = 4_000_000
 
 
 def _translate_flags(parser: argparse.ArgumentParser) -> None:
@@ -52,6 +60,12 @@ def _translate_flags(parser: argparse.ArgumentParser) -> None:
         help="write lines of `line number TAB rank TAB score TAB text`, both numbers "
         "from 1; --n_best above 1 implies this",
     )
+    parser.add_argument(
+        "--resume",
+        action="store_true",
+        help="go on with the FILE.incomplete that a killed process left; without one, "
+        "begin anew",
+    )
     add_decoding_flags(parser, sampling=True)
 
 
@@ -61,67 +75,111 @@ def _check_translate(args: argparse.Namespace) -> None:
     check_decoder(args)
     require_readable(args.input)
     require_writable("output", args.output)
+    if args.resume and (args.output is None or is_special(args.output)):
+        raise UserError("--resume needs --output FILE; only a file can be resumed")
 
 
 def _translate(args: argparse.Namespace) -> dict[str, Any]:
     from t2t_keras.decoding.translator import Translator
 
-    translator = load(args.output_dir or args.export_dir, args.checkpoint)
+    checkpoint, model = _model(args)
+    translator = load(args.output_dir or args.export_dir, checkpoint)
     options = given_options(args, DecodingOptions)
+    numbered = args.scores or (args.n_best or 1) > 1
+    settings = {"model": model, "scores": numbered, **options}
+    settings.pop("batch_tokens", None)  # it only changes how results are rounded
     first_seed = options.pop("seed", 0)
     translator.choose(**options)  # raises before any text is read
     repairs = (
         isinstance(translator, Translator)
         and translator.problem.text_form.repairs_outputs
     )
-    numbered = args.scores or (args.n_best or 1) > 1
-    start, count, repaired = time.monotonic(), 0, 0
+    start = time.monotonic()
     n_best: Callable[..., Sequence[Sequence[Any]]] = translator.n_best
-    with open_output(args.output) as output, _progress(args) as advance:
-        for lines in _chunks(args.input):
-            if args.sampling:
-                options["seed"] = (first_seed + count) % MAX_SEED
-            outputs = n_best(lines, before=count, advance=advance, **options)
-            for number, hypotheses in enumerate(outputs, count + 1):
-                repaired += hypotheses[0].is_repaired
-                if not numbered:
-                    output.write(f"{hypotheses[0].text}\n")
-                    continue
-                for rank, it in enumerate(hypotheses, 1):
-                    output.write(f"{number}\t{rank}\t{it.score:.6f}\t{it.text}\n")
-            output.flush()
-            count += len(lines)
+    with open_output(args.output, settings, args.resume) as output:
+        count, repaired = (output.done.get(x, 0) for x in ("sentences", "repaired"))
+        with _progress(args, count) as advance:
+            for lines in _chunks(output.unread(_lines(args)), _is_interactive(args)):
+                if args.sampling:
+                    options["seed"] = (first_seed + count) % MAX_SEED
+                outputs = n_best(lines, before=count, advance=advance, **options)
+                for number, hypotheses in enumerate(outputs, count + 1):
+                    repaired += hypotheses[0].is_repaired
+                    if not numbered:
+                        output.file.write(f"{hypotheses[0].text}\n")
+                        continue
+                    for rank, it in enumerate(hypotheses, 1):
+                        row = f"{number}\t{rank}\t{it.score:.6f}\t{it.text}\n"
+                        output.file.write(row)
+                count += len(lines)
+                output.save(sentences=count, repaired=repaired)
     result = {"sentences": count, "seconds": round(time.monotonic() - start, 2)}
     if count and repairs:
         result["repaired"] = repaired / count
     return result
 
 
+def _model(args: argparse.Namespace) -> tuple[str | None, str]:
+    """Returns the checkpoint to load, and a checksum of the model.
+
+    The index of a checkpoint has the checksums of all weights.
+    """
+    if args.export_dir:
+        export = Path(args.export_dir)
+        files = (export / "saved_model.pb", export / "variables" / "variables.index")
+        return args.checkpoint, "-".join(sha256(file)[:12] for file in files)
+    from t2t_keras.runs.run_dir import RunDirectory
+
+    checkpoints = RunDirectory(args.output_dir).checkpoints
+    is_average = args.checkpoint == "ema"
+    path = checkpoints.find("latest" if is_average else args.checkpoint)
+    checksum = sha256(Path(f"{path}.index"))[:12]
+    return ("ema", f"ema-{checksum}") if is_average else (str(path), checksum)
+
+
+def _is_interactive(args: argparse.Namespace) -> bool:
+    """Returns whether the input comes from a terminal."""
+    return args.input is None and sys.stdin.isatty()
+
+
 def _progress(
-    args: argparse.Namespace,
+    args: argparse.Namespace, done: int
 ) -> AbstractContextManager[Callable[[int], None] | None]:
     """Shows progress, unless the output itself appears on the terminal."""
-    is_interactive = args.input is None and sys.stdin.isatty()
-    if is_interactive or (args.output is None and os.isatty(STDOUT)):
+    if _is_interactive(args) or (args.output is None and os.isatty(STDOUT)):
         return contextlib.nullcontext()
     from t2t_keras.data.progress import progress
 
-    return progress("translate", "sentences", count_lines(args.input))
+    return progress("translate", "sentences", count_lines(args.input), done)
 
 
-def _chunks(path: str | None) -> Iterator[list[str]]:
-    """Yields lines to be decoded together; from a terminal, one by one."""
-    if path is None and sys.stdin.isatty():
-        print("One sentence per line; Ctrl-D ends.", file=sys.stderr)
-        while True:
-            print("> ", end="", file=sys.stderr, flush=True)
-            line = sys.stdin.readline()
-            if not line:
-                print(file=sys.stderr)
-                return
-            yield [line.removesuffix("\n")]
-    lines = read_lines(path)
-    while chunk := list(itertools.islice(lines, _LINES_AT_ONCE)):
+def _lines(args: argparse.Namespace) -> Iterator[str]:
+    """Yields the lines of the input; a terminal is asked for each of them."""
+    if not _is_interactive(args):
+        yield from read_lines(args.input)
+        return
+    print("One sentence per line; Ctrl-D ends.", file=sys.stderr)
+    while True:
+        print("> ", end="", file=sys.stderr, flush=True)
+        line = sys.stdin.readline()
+        if not line:
+            print(file=sys.stderr)
+            return
+        yield line.removesuffix("\n")
+
+
+def _chunks(lines: Iterator[str], one_by_one: bool) -> Iterator[list[str]]:
+    """Yields lines to be decoded together; it never reads further than these."""
+    chunk: list[str] = []
+    characters = 0
+    for line in lines:
+        chunk.append(line)
+        characters += len(line)
+        is_full = len(chunk) == _LINES_AT_ONCE or characters >= _CHARACTERS_AT_ONCE
+        if is_full or one_by_one:
+            yield chunk
+            chunk, characters = [], 0
+    if chunk:
         yield chunk
 
 

@@ -26,11 +26,24 @@ def say(message: str) -> None:
     print(message, file=sys.stderr, flush=True)
 
 
+def duration(seconds: float) -> str:
+    """Formats a duration with its two largest units."""
+    if seconds < 99.5:
+        return f"{seconds:.0f} s"
+    minutes = round(seconds / 60)
+    if minutes < 100:
+        return f"{minutes} min"
+    hours, minutes = divmod(minutes, 60)
+    if hours < 48:
+        return f"{hours} h {minutes} min"
+    return f"{hours // 24} d {hours % 24} h"
+
+
 @contextlib.contextmanager
 def progress(
     task: str, unit: str, total: int | None = None, done: int = 0
 ) -> Iterator[Callable[[int], None]]:
-    """Shows the progress of a task, and at its end the time that it took.
+    """Shows the progress and remaining time of a task, and at its end the time taken.
 
     Args:
         task: the name of the task.
@@ -58,8 +71,11 @@ def progress(
         is_due = time.monotonic() - last > _SECONDS_BETWEEN_LINES
         if bar.disable and is_due and done + count != total:
             last = time.monotonic()
-            of = f" of {total:,}" if total else ""
-            say(f"{task}: {done + count:,}{of} {unit} ({rate()})")
+            of, eta = "", ""
+            if total and count:
+                left = (total - done - count) * (last - start) / count
+                of, eta = f" of {total:,}", f", ETA {duration(left)}"
+            say(f"{task}: {done + count:,}{of} {unit} ({rate()}{eta})")
 
     console = Console(stderr=True)
     bar = Progress(

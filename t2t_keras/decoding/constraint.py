@@ -148,3 +148,78 @@ class ForcedPrefix:
         """Returns the same state: all beams of a sentence have the same prefix."""
         del parents, tokens
         return state
+
+
+class NoRepeatedNgrams:
+    """Excludes tokens that would repeat an n-gram too often.
+
+    An n-gram (n tokens in a row, EOS not counted) may occur in an output once, or as
+    often as the most frequent n-gram of the source does: so that "no, no, no!" can be
+    translated, but a loop ends. An output that is forced to begin with a prefix may
+    also repeat as often as the prefix does. EOS is never excluded.
+    """
+
+    def __init__(
+        self,
+        n: int,
+        vocab_size: int,
+        prefixes: tf.Tensor | Sequence[Sequence[int]] | None = None,
+    ) -> None:
+        """Takes n, at least 1, and prefixes as ids [B, P] padded with PAD, or None."""
+        self._n = n
+        self._vocab_size = vocab_size
+        self._prefixes = prefixes
+
+    def init(self, source: tf.Tensor, num_beams: tf.Tensor) -> Nest:
+        """Returns the tokens so far [B, K, t + n - 1], and the largest counts [B].
+
+        The first n - 1 tokens stand before the output; no others are equal to them.
+        """
+        most = _most_frequent(source, self._n)
+        if self._prefixes is not None:
+            prefixes = tf.convert_to_tensor(self._prefixes, tf.int32)
+            most = tf.maximum(most, _most_frequent(prefixes, self._n))
+        shape = tf.stack([tf.shape(source)[0], num_beams, self._n - 1])
+        return {"tokens": tf.fill(shape, -1), "most": most}
+
+    def mask(self, state: Nest, position: tf.Tensor) -> tf.Tensor:
+        """Returns the mask [B, K, V] that excludes what would be once too often."""
+        del position
+        tokens, most = state["tokens"], state["most"]
+        shape, before = tf.shape(tokens), self._n - 1
+        count = shape[2] - before  # of the n-grams so far
+        # Which of them begin with the n - 1 last tokens: only their own ends count.
+        is_same = tf.ones_like(tokens[:, :, before:], tf.bool)
+        for i in range(before):
+            last = tokens[:, :, count + i, None]
+            is_same &= tokens[:, :, i : count + i] == last
+        rows = tf.where(is_same)[:, :2]
+        ends = tf.boolean_mask(tokens[:, :, before:], is_same)
+        indices = tf.concat([rows, tf.cast(ends, tf.int64)[:, None]], axis=1)
+        counts = tf.scatter_nd(
+            indices,
+            tf.ones_like(ends, tf.float32),
+            tf.cast(tf.stack([shape[0], shape[1], self._vocab_size]), tf.int64),
+        )
+        return counts < most[:, None, None]
+
+    def advance(self, state: Nest, parents: tf.Tensor, tokens: tf.Tensor) -> Nest:
+        """Returns the state with one more token."""
+        before = tf.gather(state["tokens"], parents, batch_dims=1)
+        return state | {"tokens": tf.concat([before, tokens[:, :, None]], axis=2)}
+
+
+def _most_frequent(ids: tf.Tensor, n: int) -> tf.Tensor:
+    """Returns how often the most frequent n-gram of ids [B, S] occurs, at least 1.
+
+    EOS and PAD are in no n-gram. The result is float32 [B] (see `only`).
+    """
+    count = tf.maximum(tf.shape(ids)[1] - n + 1, 0)
+    is_same, is_ngram = tf.constant(True), tf.constant(True)
+    for i in range(n):
+        tokens = ids[:, i : count + i]
+        is_same &= tokens[:, :, None] == tokens[:, None, :]
+        is_ngram &= (tokens != EOS) & (tokens != PAD)
+    is_same &= is_ngram[:, :, None] & is_ngram[:, None, :]
+    counts = tf.reduce_sum(tf.cast(is_same, tf.float32), axis=2)
+    return tf.maximum(tf.reduce_max(counts, axis=1), 1.0)

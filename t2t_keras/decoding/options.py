@@ -94,9 +94,23 @@ class DecodingOptions:
     )
     max_source_length: int = _option(
         1024,
-        "longer inputs are truncated to this number of tokens, with a warning; time "
-        "and memory grow with the square of the length",
+        "longer inputs are split into parts of at most this number of tokens, at "
+        "sentence ends where possible, and the outputs are joined; time and memory "
+        "grow with the square of the length",
         least=1,
+        changes_metrics=True,
+    )
+    truncate: bool = _option(
+        False,
+        "truncate inputs above max_source_length, with a warning, instead of splitting "
+        "them; parsers, whose outputs cannot be joined, always do",
+        changes_metrics=True,
+    )
+    no_repeat_ngram: int = _option(
+        0,
+        "no sequence of this number of tokens occurs in an output more than once, or "
+        "more often than the most frequent one does in the input; 0: no such rule",
+        least=0,
         changes_metrics=True,
     )
     batch_tokens: int = _option(

@@ -44,7 +44,7 @@ def sentence_attention(
         raise UserError("the source is blank; give a sentence")
     source_ids = translator.source_tokenizer.encode(source)
     if target is None:
-        target_ids = list(translator.n_best([source], 1)[0][0].ids)
+        target_ids = list(translator.n_best([source], 1, truncate=True)[0][0].ids)
     else:
         target_ids = translator.target_tokenizer.encode(target)
     if not target_ids:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import logging
+import math
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, NamedTuple
 
@@ -17,8 +18,9 @@ from t2t_keras.decoding.constraint import (
     Constraint,
     ForcedPrefix,
     MinimumLength,
+    NoRepeatedNgrams,
 )
-from t2t_keras.decoding.loop import Hypotheses
+from t2t_keras.decoding.loop import Hypotheses, length_penalty
 from t2t_keras.decoding.options import DecodingOptions, constraint_name
 from t2t_keras.decoding.sampling import sample
 from t2t_keras.decoding.scoring import Score, score_targets
@@ -26,6 +28,7 @@ from t2t_keras.decoding.texts import checked_texts, is_blank
 from t2t_keras.errors import UserError
 from t2t_keras.model.transformer import Transformer
 from t2t_keras.problem import Problem
+from t2t_keras.text.sentences import join_outputs, split_long_text
 from t2t_keras.text.tokenizer import EOS, Tokenizer
 
 _log = logging.getLogger(__name__)
@@ -42,7 +45,9 @@ class Hypothesis(NamedTuple):
         text: the output as the problem's text form writes it, in one line.
         score: the log-probability over the length penalty.
         log_prob: the log-probability.
-        ids: the token ids; the last is EOS unless the output reached its limit.
+        ids: the token ids; the last is EOS unless the output reached its limit. The
+            output for an input that was split has those of its parts, one after
+            another.
         is_repaired: whether the text form had to repair the model's output.
     """
 
@@ -72,6 +77,14 @@ class Translator:
     A blank input (only white space) has the empty output, with score 0. An output is
     one line: line breaks in it become spaces. The problem's text form determines what
     inputs and outputs look like.
+
+    An input of more than `max_source_length` tokens is split (see `text.sentences`)
+    and its parts are decoded like separate inputs, each with its own limits. Their best
+    outputs are joined to the best output of the whole, their second best to the second
+    best, and so on; there are as many as the part with the fewest has. The
+    log-probability is the sum, and the score is that sum over the penalty for all
+    tokens together. With the option `truncate`, or if the text form cannot join parts,
+    the input is truncated instead, with a warning.
 
     Attributes:
         options: the default options of every call.
@@ -122,7 +135,8 @@ class Translator:
         Args:
             texts: the inputs.
             n: the option `n_best`.
-            prefixes: the text that each output has to begin with; may be "".
+            prefixes: the text that each output has to begin with; may be "". If the
+                input is split, the prefix is for the first part.
             before: number of inputs in earlier calls, added to the input numbers in
                 warnings.
             advance: called after each batch with the number of its inputs.
@@ -172,21 +186,34 @@ class Translator:
         chosen = self.choose(**options)
         advance = advance or (lambda inputs: None)
         numbers = [i for i, text in enumerate(texts) if not is_blank(text)]
-        sources = self._cut([ids[i] for i in numbers], numbers, before, chosen)
-        results = [[Hypothesis("", 0.0, 0.0, ())] for _ in texts]
         advance(len(texts) - len(numbers))
+        # Later parts of long inputs are decoded like inputs that follow all others.
+        count, lines = len(texts), numbers
+        ids, parts, later = self._split(ids, texts, numbers, before, chosen)
+        numbers = [*numbers, *range(count, len(parts))]
+        if prefixes is not None:
+            prefixes = [*prefixes, *[()] * (len(parts) - count)]
+        sources = self._cut([ids[i] for i in numbers], numbers, before, chosen)
+        found: dict[int, list[Hypothesis]] = {}
         for batch in batches([len(source) for source in sources], chosen.batch_tokens):
-            lines = [numbers[i] for i in batch]
+            rows = [numbers[i] for i in batch]
             hypotheses = self._decode(
                 [sources[i] for i in batch],
-                [texts[line] for line in lines],
-                None if prefixes is None else [prefixes[line] for line in lines],
-                lines,
+                [parts[i] for i in rows],
+                None if prefixes is None else [prefixes[i] for i in rows],
+                rows,
                 chosen,
             )
-            for row, line in enumerate(lines):
-                results[line] = self._outputs(texts[line], hypotheses, row)
-            advance(len(batch))
+            for row, i in enumerate(rows):
+                found[i] = self._targets(hypotheses, row)
+            advance(sum(i < count for i in rows))
+        results = [[Hypothesis("", 0.0, 0.0, ())] for _ in texts]
+        for i in lines:
+            targets = found[i]
+            if i in later:
+                others = (found[j] for j in later[i])
+                targets = _joined([targets, *others], chosen.alpha)
+            results[i] = [self._output(texts[i], target) for target in targets]
         return results
 
     def score(
@@ -194,7 +221,9 @@ class Translator:
     ) -> list[Score]:
         """Returns the log-probability of each target, given its source.
 
-        The targets have the form of the texts that `translate` returns.
+        The targets have the form of the texts that `translate` returns. A source of
+        more than `max_source_length` tokens is always truncated, with a warning: its
+        target cannot be split in the same places.
 
         Raises:
             UserError: sources or targets are not lists of strings, or not of equal
@@ -250,6 +279,7 @@ class Translator:
         texts: tf.Tensor,
         max_length: tf.Tensor,
         min_length: int | tf.Tensor,
+        prefixes: tf.Tensor | None = None,
     ) -> tuple[tf.Tensor, list[Constraint]]:
         """Returns the limits and constraints of the outputs, in the graph.
 
@@ -258,19 +288,23 @@ class Translator:
             texts: [B] strings, the sources as the text form writes them.
             max_length: [B] int32, the largest number of tokens in each output.
             min_length: the option `min_length`; may be a tensor.
+            prefixes: [B, P] ids that the outputs have to begin with, padded with PAD.
 
         Returns:
             The maximum lengths, raised where no allowed output would be short enough,
             and the constraints.
         """
-        constraints: list[Constraint] = [
-            MinimumLength(min_length, self.target_tokenizer.vocab_size)
-        ]
+        vocab_size = self.target_tokenizer.vocab_size
+        constraints: list[Constraint] = [MinimumLength(min_length, vocab_size)]
         if not isinstance(options.constraint, str):
             constraints.append(options.constraint)
         elif for_batch := self._batch_constraint(options.constraint):
             constraint, max_length = for_batch(texts, max_length)
             constraints.append(constraint)
+        if prefixes is not None:
+            constraints.append(ForcedPrefix(prefixes, vocab_size))
+        if n := options.no_repeat_ngram:
+            constraints.append(NoRepeatedNgrams(n, vocab_size, prefixes))
         return max_length, constraints
 
     def _batch_constraint(self, name: str) -> BatchConstraint | None:
@@ -292,6 +326,60 @@ class Translator:
         if self._constraint is None:
             self._constraint = make(self.problem, self.target_tokenizer)
         return self._constraint
+
+    def splits(self, options: DecodingOptions) -> bool:
+        """Returns whether inputs that are too long are split, and not truncated."""
+        is_possible = self._form.splits_long_sources and options.max_source_length > 1
+        return is_possible and not options.truncate
+
+    def _split(
+        self,
+        ids: Sequence[Sequence[int]],
+        texts: Sequence[str],
+        numbers: Sequence[int],
+        before: int,
+        options: DecodingOptions,
+    ) -> tuple[list[Sequence[int]], list[str], dict[int, range]]:
+        """Splits sources of more than `max_source_length` tokens.
+
+        Args:
+            ids: the ids of each source.
+            texts: the same sources as texts.
+            numbers: the sources that are not blank.
+            before: see `n_best`.
+            options: the options.
+
+        Returns:
+            The ids and the texts of all parts; and for each source that was split, the
+            places of its later parts, which follow all sources. Its first part stands
+            in its own place.
+        """
+        ids, texts, later = list(ids), list(texts), dict[int, range]()
+        most = options.max_source_length
+        for i in numbers if self.splits(options) else ():
+            if len(ids[i]) <= most:
+                continue
+            text = tf.constant(texts[i])
+            parts = split_long_text(text, self._encode, most).to_list()
+            _log.info(
+                "input %d has %d tokens; it is split into %d parts (max_source_length)",
+                before + i + 1,
+                len(ids[i]),
+                len(parts),
+            )
+            decoded = [self.source_tokenizer.decode(part) for part in parts]
+            later[i] = range(len(ids), len(ids) + len(parts) - 1)
+            ids[i], texts[i] = parts[0], decoded[0]
+            ids += parts[1:]
+            texts += decoded[1:]
+        return ids, texts, later
+
+    def _encode(self, texts: tf.Tensor) -> tf.RaggedTensor:
+        """Returns the source tokenizer's ids [N, (T)] of texts [N]."""
+        words = [text.decode() for text in texts.numpy()]
+        ids = self.source_tokenizer.encode_batch(words)
+        flat = np.array([token for row in ids for token in row], np.int32)
+        return tf.RaggedTensor.from_row_lengths(flat, [len(row) for row in ids])
 
     def _cut(
         self,
@@ -328,7 +416,12 @@ class Translator:
             for source, prefix in zip(sources, forced, strict=True)
         ]
         graph = self._graph(
-            (options.sampling, options.constraint, prefixes is not None),
+            (
+                options.sampling,
+                options.constraint,
+                options.no_repeat_ngram,
+                prefixes is not None,
+            ),
             lambda: self._build_decoding(options, prefixes is not None),
         )
         hypotheses = graph(
@@ -346,22 +439,22 @@ class Translator:
         )
         return Hypotheses(*(tensor.numpy() for tensor in hypotheses))
 
-    def _outputs(
-        self, source: str, hypotheses: Hypotheses, row: int
-    ) -> list[Hypothesis]:
-        """Returns the outputs for the input in one row of the batch."""
-        outputs: list[Hypothesis] = []
+    def _targets(self, hypotheses: Hypotheses, row: int) -> list[Hypothesis]:
+        """Returns the targets for the source in one row of the batch."""
+        targets: list[Hypothesis] = []
         for ids, score, log_prob, length in zip(
             *(array[row] for array in hypotheses), strict=True
         ):
-            if length or not outputs:
+            if length or not targets:
                 tokens = tuple(ids[:length].tolist())
                 text = self.target_tokenizer.decode(tokens).replace("\n", " ")
-                text, is_repaired = self._form.output_text(source, text)
-                outputs.append(
-                    Hypothesis(text, float(score), float(log_prob), tokens, is_repaired)
-                )
-        return outputs
+                targets.append(Hypothesis(text, float(score), float(log_prob), tokens))
+        return targets
+
+    def _output(self, source: str, target: Hypothesis) -> Hypothesis:
+        """Returns a target in the form that the user sees."""
+        text, is_repaired = self._form.output_text(source, target.text)
+        return target._replace(text=text, is_repaired=is_repaired)
 
     def _graph(self, key: Hashable, build: Callable[[], _Graph]) -> _Graph:
         """Returns the compiled function for the key, which `build` makes once."""
@@ -388,11 +481,12 @@ class Translator:
             batch: dict[str, tf.Tensor], numbers: dict[str, tf.Tensor]
         ) -> Hypotheses:
             limits, constraints = self.restrict(
-                options, batch["texts"], batch["limit"], numbers["min_length"]
+                options,
+                batch["texts"],
+                batch["limit"],
+                numbers["min_length"],
+                batch["prefix"] if has_prefixes else None,
             )
-            if has_prefixes:
-                vocab_size = self.target_tokenizer.vocab_size
-                constraints.append(ForcedPrefix(batch["prefix"], vocab_size))
             if options.sampling:
                 return sample(
                     self.model,
@@ -425,3 +519,18 @@ class Translator:
             lambda source, target: score_targets(self.model, source, target),
             input_signature=[ids, ids],
         )
+
+
+def _joined(parts: Sequence[Sequence[Hypothesis]], alpha: float) -> list[Hypothesis]:
+    """Joins the targets for the parts of a source, rank by rank.
+
+    There are as many as the part with the fewest targets has.
+    """
+    joined = []
+    for rank in zip(*parts, strict=False):
+        (text,) = join_outputs(tf.ragged.constant([[part.text for part in rank]]))
+        ids = tuple(token for part in rank for token in part.ids)
+        log_prob = math.fsum(part.log_prob for part in rank)
+        score = log_prob / float(length_penalty(len(ids), alpha))
+        joined.append(Hypothesis(text.numpy().decode(), score, log_prob, ids))
+    return joined

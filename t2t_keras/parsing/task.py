@@ -38,6 +38,7 @@ class Trees(TextForm):
     silver_per_gold: int = 0
 
     splits_raw_text = True
+    splits_long_sources = False
     repairs_outputs = True
     source_flags = "--treebank or --{split}_trees"
 

@@ -20,6 +20,7 @@ import tensorflow as tf
 from rich.console import Console
 from rich.table import Column
 
+from t2t_keras.data.progress import duration
 from t2t_keras.runs.train_options import TrainOptions
 
 _SECONDS_BETWEEN_LINES = 30.0  # at most, without a progress bar
@@ -415,16 +416,3 @@ class TimeLeft:
 def _multiples(of: int, first: int, stop: int) -> int:
     """Returns the number of multiples of `of` from `first` to `stop` - 1."""
     return max(0, (stop - 1) // of - (first - 1) // of)
-
-
-def duration(seconds: float) -> str:
-    """Formats a duration with its two largest units."""
-    if seconds < 99.5:
-        return f"{seconds:.0f} s"
-    minutes = round(seconds / 60)
-    if minutes < 100:
-        return f"{minutes} min"
-    hours, minutes = divmod(minutes, 60)
-    if hours < 48:
-        return f"{hours} h {minutes} min"
-    return f"{hours // 24} d {hours % 24} h"

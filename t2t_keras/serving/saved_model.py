@@ -5,20 +5,21 @@ TensorFlow Serving, C++ and Python can run it.
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 
 from t2t_keras.decoding.batching import batches, padded
 from t2t_keras.decoding.beam_search import beam_search
 from t2t_keras.decoding.constraint import AllOf
-from t2t_keras.decoding.loop import Hypotheses
+from t2t_keras.decoding.loop import Hypotheses, length_penalty
 from t2t_keras.decoding.options import DecodingOptions, constraint_name
 from t2t_keras.decoding.scoring import score_targets
 from t2t_keras.decoding.translator import Translator
 from t2t_keras.errors import UserError
 from t2t_keras.serving.export_dir import replaced, require_free
 from t2t_keras.serving.verify import Output, Verification
+from t2t_keras.text.sentences import join_outputs, split_long_text
 from t2t_keras.text.tokenizer import EOS, PAD
 
 # The characters that Python's `str.strip` removes.
@@ -47,17 +48,21 @@ def export_saved_model(
     are the signatures, for B sentences with n outputs each:
 
     - `serving_default`: `texts` [B] -> `texts` [B, n], `scores` [B, n], and
-      `is_truncated` [B], whether a text was truncated to `max_source_length` tokens.
-      It uses the options that are given here.
+      `is_truncated` [B], whether a text was truncated to `max_source_length` tokens,
+      and not split (see `Translator`). It uses the options that are given here.
     - `translate`: `texts` [B] and the scalars `beam_size`, `n_best` (int32, at most
       `beam_size`) and `alpha` (float32) -> the same as `serving_default`.
     - `translate_ids`: `ids` [B, S] int32, each row ending in EOS (1) and padded with 0,
       or all 0 -> `ids` [B, n, T], `scores` [B, n], `lengths` [B, n]. It has no
       operation of TensorFlow Text.
     - `score`: `texts` [B], `targets` [B] -> `log_prob` [B], `tokens` [B], and
-      `is_truncated` [B] as above. The targets have the form of the training data's,
-      which for some problems differs from the outputs (`TextForm.target_text`).
+      `is_truncated` [B]; here a text that is too long is always truncated. The targets
+      have the form of the training data's, which for some problems differs from the
+      outputs (`TextForm.target_text`).
     - `options`: no inputs -> `beam_size`, `n_best` and `alpha` as given here.
+
+    The parts of all texts that are split are decoded in one batch, so it takes memory
+    in proportion to the texts of a request.
 
     Impossible inputs raise `tf.errors.InvalidArgumentError`, which names the input.
 
@@ -108,6 +113,22 @@ def export_saved_model(
         return sum(path.stat().st_size for path in new.rglob("*") if path.is_file())
 
 
+class _Sources(NamedTuple):
+    """The texts of a request as rows of a batch: R rows for B texts.
+
+    Attributes:
+        ids: [R, S] int32. A blank text is a row of PAD, whose output is empty.
+        texts: [R] strings, the same sources.
+        owners: [R] int64, the text of which each row is a part, in increasing order.
+        is_truncated: [B], whether a text was truncated.
+    """
+
+    ids: tf.Tensor
+    texts: tf.Tensor
+    owners: tf.Tensor
+    is_truncated: tf.Tensor
+
+
 class _Served(tf.Module):
     """The saved object: weights, tokenizers and signatures."""
 
@@ -148,16 +169,23 @@ class _Served(tf.Module):
     @tf.function
     def translate(self, texts: tf.Tensor, **numbers: tf.Tensor) -> dict[str, tf.Tensor]:
         """Maps texts to n-best texts, with the options in `numbers`."""
-        # A blank text becomes a row without tokens, whose output is empty.
         is_blank = tf.strings.regex_full_match(texts, _BLANK)
         texts = self._form.source_texts(texts, self._options.raw)
-        ids, is_truncated = self._encode_sources(texts)
-        ids = tf.where(is_blank[:, None], PAD, ids)
-        found = self._search(ids, texts, numbers)
+        sources = self._sources(texts, is_blank)
+        found = self._search(sources.ids, sources.texts, numbers)
+        targets, scores = self._decode(found.ids), found.scores
+        if self._translator.splits(self._options):
+            targets, scores = _joined(
+                targets,
+                found,
+                sources.owners,
+                tf.size(texts, tf.int64),
+                numbers["alpha"],
+            )
         return {
-            "texts": self._form.output_texts(texts, self._decode(found.ids)),
-            "scores": found.scores,
-            "is_truncated": is_truncated & ~is_blank,
+            "texts": self._form.output_texts(texts, targets),
+            "scores": scores,
+            "is_truncated": sources.is_truncated,
         }
 
     @tf.function(input_signature=[tf.TensorSpec([None, None], tf.int32, "ids")])
@@ -264,6 +292,43 @@ class _Served(tf.Module):
             ),
         ]
 
+    def _sources(self, texts: tf.Tensor, is_blank: tf.Tensor) -> _Sources:
+        """Returns the rows for texts [B], some of which may be blank [B]."""
+        ids, is_long = self._encode_sources(texts)
+        ids = tf.where(is_blank[:, None], PAD, ids)
+        is_long &= ~is_blank
+        owners = tf.range(tf.size(texts, tf.int64))
+        if not self._translator.splits(self._options):
+            return _Sources(ids, texts, owners, is_long)
+        long = tf.boolean_mask(owners, is_long)
+        others = tf.boolean_mask(owners, ~is_long)
+        parts = tf.map_fn(
+            lambda text: split_long_text(
+                text, self._source_tokenizer.encode, self._options.max_source_length
+            ),
+            tf.gather(texts, long),
+            fn_output_signature=tf.RaggedTensorSpec(
+                [None, None], tf.int32, ragged_rank=1, row_splits_dtype=tf.int64
+            ),
+        )  # [long texts, (parts), (tokens)]
+        owners = tf.concat([others, tf.gather(long, parts.value_rowids())], 0)
+        order = tf.argsort(owners, stable=True)
+        part_ids = parts.values.to_tensor(PAD)
+        rows = tf.concat(
+            [
+                tf.RaggedTensor.from_tensor(tf.gather(ids, others)),
+                tf.RaggedTensor.from_tensor(part_ids),
+            ],
+            axis=0,
+        )
+        part_texts = self._source_tokenizer.decode(part_ids)
+        return _Sources(
+            tf.gather(rows, order).to_tensor(PAD),
+            tf.gather(tf.concat([tf.gather(texts, others), part_texts], 0), order),
+            tf.gather(owners, order),
+            tf.zeros_like(is_long),
+        )
+
     def _encode_sources(self, texts: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """Returns ids [B, S], truncated if too long, and which ones are truncated."""
         most = self._options.max_source_length - 1
@@ -291,6 +356,46 @@ def _search_of(
         return outputs
 
     return translate
+
+
+def _joined(
+    targets: tf.Tensor,
+    found: Hypotheses,
+    owners: tf.Tensor,
+    size: tf.Tensor,
+    alpha: tf.Tensor,
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """Joins the targets for the parts of texts, as `Translator` does.
+
+    Args:
+        targets: [R, n] strings.
+        found: their hypotheses.
+        owners: [R], the text of which each row is a part, in increasing order.
+        size: int64, the number of texts, B.
+        alpha: exponent of the length penalty.
+
+    Returns:
+        The targets [B, n] of the texts, and their scores [B, n].
+    """
+
+    def total(values: tf.Tensor) -> tf.Tensor:
+        return tf.math.unsorted_segment_sum(values, owners, size)
+
+    joined_scores = total(found.log_probs) / length_penalty(total(found.lengths), alpha)
+    is_split = total(tf.ones_like(owners)) > 1
+    scores = tf.where(is_split[:, None], joined_scores, total(found.scores))
+
+    ranks = tf.shape(targets, tf.int64)[1]
+    by_rank = tf.range(ranks)[:, None] * size + owners
+    parts = tf.RaggedTensor.from_value_rowids(
+        tf.reshape(tf.transpose(targets), [-1]),
+        tf.reshape(by_rank, [-1]),
+        ranks * size,
+    )
+    texts = tf.transpose(tf.reshape(join_outputs(parts), [ranks, size]))
+    # A rank that one of the parts does not have is left out, but there is always one.
+    is_left_out = tf.math.is_inf(scores) & (tf.range(ranks) > 0)
+    return tf.where(is_left_out, "", texts), scores
 
 
 def _assertions(numbers: dict[str, tf.Tensor]) -> list[tf.Operation]:

@@ -1,0 +1,152 @@
+r"""Splits texts that are too long for a model, and joins the translations.
+
+A text is split at the last sentence end that fits, so that a part has as many whole
+sentences as possible; if none fits, between words (at white space); and a single word
+that is too long is cut between its tokens. So no part of a text is lost, but white
+space around the parts.
+
+A sentence ends
+
+- at a line break;
+- after `. ! ? …`, their counterparts in other scripts (Arabic, Urdu, Devanagari,
+  Armenian, Ethiopic), and closing quotes and parentheses, if white space follows: but
+  not after a single letter and a period ("J. S. Bach", "z. B."), a number of one or two
+  digits and a period ("am 3. Mai"), or an abbreviation that usually stands before a
+  name or a number (`_ABBREVIATIONS`);
+- after the full-width marks of Chinese and Japanese and closing quotes, whatever
+  follows.
+
+The rules are regular expressions of RE2, and everything here is an operation of
+TensorFlow. So Python and an exported model run the same code.
+"""
+
+from collections.abc import Callable
+
+import tensorflow as tf
+
+from t2t_keras.text.graph_ids import CPU
+from t2t_keras.text.tokenizer import EOS
+
+# Characters of classes in regular expressions: those that `str.strip` removes,
+_SPACE = "\t-\r\x1c- \x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000"
+# the marks at the end of a sentence before white space, and before anything,
+_MARK = ".!?\u2026\u061f\u06d4\u0964\u0965\u0589\u1362\u203c\u2047-\u2049"
+_WIDE_MARK = "\u3002\uff01\uff1f\uff61"
+# what may stand between the mark and the end: quotes and parentheses,
+_CLOSING = "\"'\u2018-\u201d\u00ab\u00bb\u2039\u203a)\\]}\u3009\u300b\u300d\u300f\u3011"
+_CLOSING += "\u3015\uff02\uff07\uff09\uff3d\uff5d\uff63"
+# and what may stand before an abbreviation.
+_BEFORE = _SPACE + ".\\-(\\[{\"'\u2018-\u201f\u00ab\u00bb"
+# Latin, Greek, Cyrillic.
+_LETTER = "A-Za-z\u00aa\u00b5\u00ba\u00c0-\u00d6\u00d8-\u00f6\u00f8-\u024f"
+_LETTER += "\u0386\u0388-\u0481\u048a-\u052f"
+
+_ABBREVIATIONS = (
+    *("Mr", "Mrs", "Ms", "Dr", "Prof", "St", "Gen", "Sen", "Rep", "Capt", "Lt"),
+    *("vs", "cf", "approx", "ca", "No", "Nos", "Nr", "Fig", "Vol", "Ch", "pp"),
+    *("Abb", "Bd", "bzw", "vgl", "bspw", "evtl", "Hr", "Fr"),
+    *("Mme", "Mlle", "Sr", "Sra"),
+)
+
+_NUMBERS = tf.TensorSpec([None], tf.int64)
+
+# Scripts without spaces between words: CJK characters and their punctuation.
+_WITHOUT_SPACES = "\u2e80-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uff01-\uff65"
+_WITHOUT_SPACES += "\U00020000-\U0003ffff"
+
+
+def mark_sentence_ends(texts: tf.Tensor) -> tf.Tensor:
+    r"""Returns texts [B] with a "\n" after each sentence that another text follows.
+
+    Nothing else is changed, but a line break of the text becomes "\n ": split at "\n",
+    each part begins with the white space before it.
+    """
+    texts = tf.strings.regex_replace(texts, "\n", "\n ")
+    ends = f"([{_MARK}][{_MARK}{_CLOSING}]*)([{_SPACE}])"
+    texts = tf.strings.regex_replace(texts, ends, r"\1" "\n" r"\2")
+    wide_ends = f"([{_WIDE_MARK}][{_WIDE_MARK}{_CLOSING}]*)"
+    texts = tf.strings.regex_replace(texts, wide_ends, r"\1" "\n")
+    short = "|".join((f"[{_LETTER}]", "[0-9][0-9]?", *_ABBREVIATIONS))
+    no_ends = rf"((?:\A|[{_BEFORE}])(?:{short})\.)" "\n"
+    return tf.strings.regex_replace(texts, no_ends, r"\1")
+
+
+def split_long_text(
+    text: tf.Tensor, encode: Callable[[tf.Tensor], tf.RaggedTensor], most: int
+) -> tf.RaggedTensor:
+    """Splits a text into parts of at most `most` tokens.
+
+    Args:
+        text: a scalar string.
+        encode: the tokenizer: maps strings [N] to ids [N, (T)], each row ending in EOS.
+        most: the largest number of tokens in a part, EOS included; at least 2.
+
+    Returns:
+        The ids of the parts [P, (T)], each row ending in EOS. No part is blank.
+    """
+    with tf.device(CPU):
+        sentences = tf.strings.split(mark_sentence_ends(text), "\n")
+        marked = tf.strings.regex_replace(sentences, f"([{_SPACE}]+)", "\n" r"\1")
+        words = tf.strings.split(marked, "\n")  # [sentences, (words)]
+        # The tokenizers' words imply a space before them.
+        ids = encode(tf.strings.regex_replace(words.values, r"\A ", ""))[:, :-1]
+        limit = tf.constant(most - 1, tf.int64)
+        bounds = _part_bounds(ids.row_lengths(), words.row_splits, limit)
+        parts = tf.RaggedTensor.from_row_splits(words.values, bounds)
+        parts = tf.strings.reduce_join(parts, axis=1)
+        around = rf"\A[{_SPACE}]+|[{_SPACE}]+\z"
+        ids = encode(tf.strings.regex_replace(parts, around, ""))[:, :-1]
+        # A word that is too long is cut; so is a part that has more tokens than its
+        # words, which a tokenizer may make of other white space than single spaces.
+        places = tf.ragged.range(ids.row_lengths()).values
+        starts = tf.where(places % (most - 1) == 0)[:, 0]
+        rows = tf.RaggedTensor.from_row_starts(ids.values, starts)
+        return tf.concat([rows, tf.fill([rows.nrows(), 1], EOS)], axis=1)
+
+
+@tf.function(input_signature=[_NUMBERS, _NUMBERS, tf.TensorSpec([], tf.int64)])
+def _part_bounds(counts: tf.Tensor, ends: tf.Tensor, most: tf.Tensor) -> tf.Tensor:
+    """Groups words into parts.
+
+    Args:
+        counts: [W] int64, the number of tokens in each word.
+        ends: [N + 1] int64, the words before which a sentence begins; and W.
+        most: the largest number of tokens in a part.
+
+    Returns:
+        [P + 1] int64: part p has the words from place p to place p + 1.
+    """
+    total = tf.concat([[0], tf.cumsum(counts)], 0)  # the tokens before each word
+
+    def last(values: tf.Tensor, bound: tf.Tensor) -> tf.Tensor:
+        """Returns the place of the last of increasing values that is not larger."""
+        return tf.searchsorted(values, [bound], "right", out_type=tf.int64)[0] - 1
+
+    def add(bounds: tf.Tensor) -> tuple[tf.Tensor]:
+        start = bounds[-1]
+        fitting = last(total, total[start] + most)
+        sentence_end = ends[last(ends, fitting)]
+        word_end = tf.maximum(fitting, start + 1)
+        end = tf.where(sentence_end > start, sentence_end, word_end)
+        return (tf.concat([bounds, [end]], 0),)
+
+    (bounds,) = tf.while_loop(
+        lambda bounds: bounds[-1] < ends[-1],
+        add,
+        (tf.zeros([1], tf.int64),),
+        shape_invariants=(tf.TensorShape([None]),),
+    )
+    return bounds
+
+
+def join_outputs(outputs: tf.RaggedTensor) -> tf.Tensor:
+    """Joins the outputs [B, (P)] for the parts of texts to texts [B].
+
+    There is a space between two outputs, unless the first one ends in a character of
+    Chinese or Japanese. Empty outputs are left out. No output has a line break.
+    """
+    with tf.device(CPU):
+        texts = tf.strings.reduce_join(outputs, axis=1, separator="\n")
+        texts = tf.strings.regex_replace(texts, r"\A\n+|\n+\z", "")
+        texts = tf.strings.regex_replace(texts, f"([{_WITHOUT_SPACES}])\n+", r"\1")
+        return tf.strings.regex_replace(texts, "\n+", " ")

@@ -1,0 +1,216 @@
+"""Texts that are too long are split and joined, and nothing is lost."""
+
+import random
+
+import pytest
+import tensorflow as tf
+from tokenizer_checks import LINES as HARD_LINES
+from tokenizer_checks import random_lines
+
+from t2t_keras.text.sentence_piece import SentencePieceTokenizer, train_sentence_piece
+from t2t_keras.text.sentences import (
+    _ABBREVIATIONS,
+    join_outputs,
+    mark_sentence_ends,
+    split_long_text,
+)
+from t2t_keras.text.subword import SubwordTokenizer
+from t2t_keras.text.subword_training import train_subwords
+
+EOS = 1
+
+ENGLISH = (
+    "Dr. Smith came at 10. He said: “Yes!” Then? (No.) J. S. Bach, Mrs. X... left."
+)
+
+SPLIT = {
+    ENGLISH: [
+        "Dr. Smith came at 10. He said: “Yes!”",
+        " Then?",
+        " (No.)",
+        " J. S. Bach, Mrs. X...",
+        " left.",
+    ],
+    "Er kam am 3. Mai, z. B. „heute.“ Dann?": [
+        "Er kam am 3. Mai, z. B. „heute.“",
+        " Dann?",
+    ],
+    "今日は。元気？「はい。」そうです": [
+        "今日は。",
+        "元気？",
+        "「はい。」",
+        "そうです",
+    ],
+    "مرحبا؟ نعم. لا۔ اچھا": ["مرحبا؟", " نعم.", " لا۔", " اچھا"],
+    "राम आया। सीता गई॥ ठीक": ["राम आया।", " सीता गई॥", " ठीक"],
+    "3.5 and e.g. this, a.b.c! x.y": ["3.5 and e.g. this, a.b.c!", " x.y"],
+    "a\u200b.\u200b bb.\u3000c 🙂. d": ["a\u200b.\u200b bb.", "\u3000c 🙂.", " d"],
+    "a\nbb\nc.\nd": ["a", " bb", " c.", " d"],
+    "": [""],
+    "...": ["..."],
+}
+
+
+def strings(texts):
+    return [text.decode() for text in texts.numpy()]
+
+
+def sentences(text):
+    return tf.strings.split(mark_sentence_ends(tf.constant(text)), "\n")
+
+
+@pytest.mark.parametrize("text", SPLIT)
+def test_sentence_ends(text):
+    assert strings(sentences(text)) == SPLIT[text]
+
+
+MARKS = ".!?…؟۔।॥։።‼⁇⁈⁉"
+WIDE = "。！？｡"
+CLOSING = "\"'‘’‚‛“”«»‹›)]}〉》」』】〕＂＇）］｝｣"
+OPENING = "-([{\"'‘’‚‛“”„‟«».\u201f"
+
+
+def ends_of(text):
+    """The sentence ends of a text without line breaks, character by character."""
+    ends = set()
+    place = 0
+    while place < len(text):
+        if text[place] in WIDE:
+            while place < len(text) and text[place] in WIDE + CLOSING:
+                place += 1
+            ends.add(place)
+        place += 1
+    place = 0
+    while place < len(text):
+        first = place
+        if text[place] in MARKS:
+            while place < len(text) and text[place] in MARKS + CLOSING:
+                place += 1
+            is_period = text[first:place] == "."
+            start = max((end for end in ends if end <= first), default=0)
+            if text[place : place + 1].isspace() and not (
+                is_period and is_short(text[start:first])
+            ):
+                ends.add(place)
+        place += 1
+    return sorted(ends)
+
+
+def is_short(text):
+    """Whether a text ends in what is no word at the end of a sentence."""
+    shorts = [*_ABBREVIATIONS, text[-1:], text[-2:]]
+    for short in shorts:
+        if not short or not text.endswith(short):
+            continue
+        is_number = len(short) <= 2 and all(c in "0123456789" for c in short)
+        is_letter = len(short) == 1 and short.isalpha()
+        if short in _ABBREVIATIONS or is_number or is_letter:
+            before = text[: -len(short)]
+            if not before or before[-1] in OPENING or before[-1].isspace():
+                return True
+    return False
+
+
+def test_sentence_ends_of_random_texts_are_those_of_another_implementation():
+    pick = random.Random(0)
+    units = [
+        *'aZéßжΩ  19.!?…؟۔।。！？」”“«»")(-🙂\u200b\u202e\u0301\t\r\x85\u2028\u3000\xa0'
+    ]
+    units += [" ", " ", ". ", "! ", " Dr", "Nr", "vs", "日本", "hello"]
+    texts = ["".join(pick.choices(units, k=pick.randrange(40))) for _ in range(5000)]
+    found = strings(mark_sentence_ends(tf.constant(texts)))
+    count = 0
+    for text, marked in zip(texts, found, strict=True):
+        ends = ends_of(text)
+        count += len(ends)
+        parts = [text[a:b] for a, b in zip([0, *ends], [*ends, len(text)], strict=True)]
+        assert marked.split("\n") == parts, repr(text)
+    assert count > 5000
+
+
+def letters(texts):
+    """A tokenizer: each character but white space is a token."""
+    ids = [[ord(c) for c in text if not c.isspace()] for text in strings(texts)]
+    return tf.ragged.constant([[*row, EOS] for row in ids], tf.int32, ragged_rank=1)
+
+
+def parts_by_hand(text, most):
+    """Greedy parts, each the longest that ends a sentence, or else a word."""
+    words = []  # (the word, whether it ends a sentence)
+    for sentence in strings(sentences(text)):
+        words += [(word, False) for word in sentence.split()]
+        if words:
+            words[-1] = (words[-1][0], True)
+    parts = []
+    while words:
+        size, best, end = 0, 0, 0
+        for i, (word, is_end) in enumerate(words, 1):
+            size += len(word)
+            if size > most:
+                break
+            best, end = i, i if is_end else end
+        stop = end or best or 1
+        part = "".join(word for word, _ in words[:stop])
+        parts += [part[i : i + most] for i in range(0, len(part), most)]
+        words = words[stop:]
+    return parts
+
+
+@pytest.mark.parametrize("most", [1, 7, 30])
+def test_parts_are_as_long_as_possible(most):
+    pick = random.Random(most)
+    units = [*"ab.!。 ", "  ", ". ", " Mr", "\n", "\t", "日本語", "verylongword " * 2]
+    texts = ["".join(pick.choices(units, k=pick.randrange(1, 60))) for _ in range(25)]
+    for text in [ENGLISH, *texts]:
+        rows = split_long_text(tf.constant(text), letters, most + 1).to_list()
+        assert all(row[-1] == EOS for row in rows)
+        found = ["".join(map(chr, row[:-1])) for row in rows]
+        assert found == parts_by_hand(text, most), repr(text)
+
+
+@pytest.fixture(scope="module", params=["sentence_piece", "subword"])
+def tokenizer(request, tmp_path_factory):
+    texts = [*SPLIT, "the old dog reads a book . it rains ."] * 3
+    folder = tmp_path_factory.mktemp("vocab")
+    if request.param == "subword":
+        train_subwords(texts, folder / "v.subwords", 120)
+        return SubwordTokenizer(folder / "v.subwords")
+    train_sentence_piece(texts, folder / "v.spm", 400)
+    return SentencePieceTokenizer(folder / "v.spm")
+
+
+def visible(text):
+    return "".join(text.split())
+
+
+def test_no_text_is_lost(tokenizer):
+    """In the graph as in Python; every part obeys the limit."""
+    texts = [*HARD_LINES, *random_lines(20), *(text * 9 for text in SPLIT)]
+    texts = [text.replace("\n", " ") for text in texts if text.strip()]
+    graph = tokenizer.graph()
+
+    def encode(texts):
+        ids = tokenizer.encode_batch(strings(texts))
+        return tf.ragged.constant(ids, tf.int32, ragged_rank=1)
+
+    @tf.function(input_signature=[tf.TensorSpec([], tf.string)])
+    def in_graph(text):
+        return split_long_text(text, graph.encode, 20)
+
+    for text in texts:
+        parts = split_long_text(tf.constant(text), encode, 20).to_list()
+        assert max(map(len, parts)) <= 20
+        assert parts == in_graph(tf.constant(text)).to_list()
+        if max(map(len, parts)) < 20:  # no word was cut
+            assert visible("".join(map(tokenizer.decode, parts))) == visible(text)
+    # A word that is too long: its parts follow each other.
+    word = "x日ж" * 40
+    parts = split_long_text(tf.constant(f"the {word} dog"), encode, 20).to_list()
+    tokens = [token for part in parts for token in part[:-1]]
+    assert visible(tokenizer.decode([*tokens, EOS])) == f"the{word}dog"
+
+
+def test_outputs_are_joined():
+    parts = [["Ein Hund.", "Ja."], ["", "x", "", "y"], ["犬。", "猫。", "a"], [""], []]
+    joined = join_outputs(tf.ragged.constant(parts, tf.string))
+    assert strings(joined) == ["Ein Hund. Ja.", "x y", "犬。猫。a", "", ""]

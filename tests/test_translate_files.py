@@ -1,0 +1,225 @@
+"""Files of any length: translated in order, and resumed after a kill."""
+
+import functools
+import gzip
+import itertools
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import tarfile
+
+import pytest
+from command_line import run, standard_input, write
+from test_written_earlier import ARCHIVE
+
+import t2t_keras
+from t2t_keras.cli import translation
+from t2t_keras.cli.lines import open_output
+from t2t_keras.decoding.translator import Translator
+from t2t_keras.errors import UserError
+
+SOURCES = ["a dog", "", "the old house .", " \t", "a", "a dog runs", "the river"]
+MODES = {
+    "best": (),
+    "n_best": ("--n_best", 3),
+    "sample": ("--sample", "--seed", 7, "--scores"),
+}
+
+# A process that is killed when it has written four lines.
+KILLED = """
+import os, signal, sys
+from t2t_keras.cli import main, translation
+from t2t_keras.decoding.translator import Translator
+
+translation._LINES_AT_ONCE = 2
+n_best = Translator.n_best
+
+def until_killed(self, texts, *args, before, **options):
+    if before == 4:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return n_best(self, texts, *args, before=before, **options)
+
+Translator.n_best = until_killed
+main(sys.argv[1:])
+"""
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    """The flags for a small run."""
+    root = tmp_path_factory.mktemp("earlier")
+    with tarfile.open(ARCHIVE) as archive:
+        archive.extractall(root, filter="data")
+    return "--output_dir", root / "run-translate_text", "--extra_length", 4
+
+
+loaded = functools.cache(t2t_keras.load)
+
+
+@pytest.fixture(autouse=True)
+def two_lines_at_once(monkeypatch):
+    monkeypatch.setattr(translation, "_LINES_AT_ONCE", 2)
+    monkeypatch.setattr(translation, "load", loaded)
+
+
+@pytest.fixture
+def interrupted(monkeypatch, tmp_path):
+    """Translates until `finished` lines are done; then comes an error."""
+    n_best = Translator.n_best
+
+    def until_interrupted(argv, finished, error=KeyboardInterrupt):
+        def stopping(self, texts, *args, before, **options):
+            if before == finished:
+                raise error
+            return n_best(self, texts, *args, before=before, **options)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(Translator, "n_best", stopping)
+            return run(*argv)
+
+    return until_interrupted
+
+
+def translate(model, folder, *flags):
+    source = write(folder / "in", *SOURCES)
+    argv = ("translate", *model, "--input", source, "--output", folder / "out", *flags)
+    return argv, folder / "out", folder / "out.incomplete"
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_resumed_file_is_that_of_a_process_that_was_never_killed(
+    mode, model, interrupted, tmp_path, capfd
+):
+    argv, output, incomplete = translate(model, tmp_path, *MODES[mode])
+    assert run(*argv) == 0
+    expected = output.read_bytes()
+    output.unlink()
+    assert interrupted(argv, 2) == 130
+    for finished in (4, 6):  # killed and resumed, again and again
+        with incomplete.open("ab") as file:
+            file.write(b"half a li")  # a kill may leave part of a chunk
+        assert interrupted((*argv, "--resume"), finished) == 130
+        assert expected.startswith(incomplete.read_bytes())
+    capfd.readouterr()
+    assert run(*argv, "--resume") == 0
+    assert re.search(r"translate: 7 sentences in ", capfd.readouterr().err)
+    assert output.read_bytes() == expected
+    assert not list(tmp_path.glob("*incomplete*"))
+
+
+@pytest.mark.slow
+def test_sigkill(model, tmp_path):
+    argv, output, incomplete = translate(model, tmp_path, "--n_best", 2)
+    killed = [sys.executable, "-c", KILLED, *map(str, argv)]
+    process = subprocess.run(killed, capture_output=True, check=False)
+    assert process.returncode == -signal.SIGKILL, process.stderr
+    numbers = [line.split("\t")[0] for line in incomplete.read_text().splitlines()]
+    assert list(dict.fromkeys(numbers)) == ["1", "2", "3", "4"]
+    assert run(*argv, "--resume") == 0
+    resumed = output.read_bytes()
+    assert run(*argv) == 0
+    assert output.read_bytes() == resumed
+
+
+def test_an_error_keeps_what_is_finished(model, interrupted, tmp_path, capfd):
+    argv, output, incomplete = translate(model, tmp_path)
+    source = tmp_path / "in"
+    content = source.read_bytes()
+    source.write_bytes(content.replace(b"river", b"r\xedver"))
+    with standard_input(source):
+        stream = tuple(x for x in argv if x not in ("--input", source))
+        assert run(*stream) == 2
+    assert "standard input, line 7: not valid UTF-8" in capfd.readouterr().err
+    assert len(incomplete.read_text().splitlines()) == 6
+    source.write_bytes(content)
+    compressed = tmp_path / "in.gz"
+    compressed.write_bytes(gzip.compress(content))
+    again = [compressed if x == source else x for x in argv]
+    assert run(*again, "--resume") == 0  # the rest of the input is another now
+    resumed = output.read_bytes()
+    assert run(*argv) == 0
+    assert output.read_bytes() == resumed
+    with pytest.raises(RuntimeError):
+        interrupted(argv, 0, RuntimeError)
+    assert not list(tmp_path.glob("*incomplete*"))
+
+
+def test_what_cannot_be_resumed(model, interrupted, tmp_path, capfd):
+    argv, _, incomplete = translate(model, tmp_path, "--resume")  # begins anew
+
+    def refusal(*argv):
+        content, record = incomplete.read_bytes(), read(tmp_path)
+        capfd.readouterr()
+        assert run(*argv) == 2
+        assert (incomplete.read_bytes(), read(tmp_path)) == (content, record)
+        message = capfd.readouterr().err.splitlines()[-1]
+        assert message.count(". ") == 0
+        return message
+
+    assert interrupted(argv, 4) == 130
+    assert "beam_size was the default, is now 2; give the same ones, or" in refusal(
+        *argv, "--beam_size", 2
+    )
+    assert "scores was False, is now True" in refusal(*argv, "--scores")
+    assert "model was " in refusal(*argv, "--checkpoint", "ema")
+    write(tmp_path / "in", *SOURCES[:3], "other", *SOURCES[4:])
+    assert "of another input, whose first 4 lines are not" in refusal(*argv)
+    write(tmp_path / "in", *SOURCES[:3])
+    assert "of another input" in refusal(*argv)
+    write(tmp_path / "in", *SOURCES)
+    os.truncate(incomplete, 3)
+    assert "is shorter than" in refusal(*argv)
+    (tmp_path / "out.incomplete.json").write_text("{")
+    assert "out.incomplete.json is damaged" in refusal(*argv)
+    (tmp_path / "out.incomplete.json").unlink()
+    assert "has no record" in refusal(*argv)
+    assert run(*(x for x in argv if x != "--resume"), "--batch_tokens", 50) == 0
+    assert not list(tmp_path.glob("*incomplete*"))
+
+
+def read(folder):
+    record = folder / "out.incomplete.json"
+    return record.read_bytes() if record.exists() else None
+
+
+def test_only_a_file_can_be_resumed(model, capfd):
+    for output in ((), ("--output", "/dev/null")):
+        assert run("translate", *model, "--resume", *output) == 2
+        assert "--resume needs --output FILE; only a file" in capfd.readouterr().err
+
+
+def test_lines_are_read_when_they_are_needed(monkeypatch):
+    """An input without end needs no more memory than a chunk of it."""
+    monkeypatch.setattr(translation, "_CHARACTERS_AT_ONCE", 10)
+    taken = []
+    lines = (taken.append(n) or "x" * n for n in itertools.cycle([1, 2, 12, 9]))
+    chunks = translation._chunks(lines, one_by_one=False)
+    sizes = [[len(line) for line in next(chunks)] for _ in range(4)]
+    assert sizes == [[1, 2], [12], [9, 1], [2, 12]]
+    assert len(taken) == 7
+    assert [len(c) for c in translation._chunks(iter("abc"), True)] == [1, 1, 1]
+
+
+def test_the_record_is_written_before_the_file(tmp_path, monkeypatch):
+    """So that a record is never that of another file, whenever a kill comes."""
+    path = tmp_path / "out"
+    with pytest.raises(KeyboardInterrupt), open_output(str(path), {"a": 1}) as output:
+        list(output.unread(iter("xy")))
+        output.file.write("1\n2\n")
+        output.save(sentences=2)
+        output.file.write("3\n")
+        raise KeyboardInterrupt
+    assert (tmp_path / "out.incomplete").read_text() == "1\n2\n"
+    record = json.loads((tmp_path / "out.incomplete.json").read_text())
+    assert record["done"] == {"sentences": 2} and record["bytes"] == 4
+    with open_output(str(path), {"a": 1}, resume=True) as output:
+        assert output.done == {"sentences": 2}
+        assert list(output.unread(iter("xyz"))) == ["z"]
+        output.file.write("3\n")
+    assert path.read_text() == "1\n2\n3\n"
+    with pytest.raises(UserError), open_output(str(path), {"a": 1}) as output:
+        raise UserError("")
+    assert [file.name for file in tmp_path.iterdir()] == ["out"]

@@ -39,6 +39,7 @@ class Trees(TextForm):
 
     splits_raw_text = True
     repairs_outputs = True
+    nests_outputs = True
     source_flags = "--treebank or --{split}_trees"
 
     def source_text(self, text: str, raw: bool = False) -> str:

@@ -82,9 +82,8 @@ class Browser:
     def wait(self, condition: str, seconds: float = 60) -> None:
         end = time.monotonic() + seconds
         while not self.run(condition):
-            assert time.monotonic() < end, (
-                f"{condition}: {self.run('document.body.innerText')}"
-            )
+            text = "document.body.innerText"
+            assert time.monotonic() < end, f"{condition}: {self.run(text)}"
             time.sleep(0.05)
 
     def key(self, key: str, modifiers: int = 0) -> None:
@@ -143,8 +142,10 @@ def browser() -> Iterator[Browser]:
         # Chromium reads from descriptor 3 and writes to 4.
         command = f'exec "$@" 3<&{to_read} 4>&{back_write}'
         process = subprocess.Popen(
-            ["bash", "-c", command, "bash", CHROMIUM, *_FLAGS]
-            + [f"--user-data-dir={profile}"],
+            [
+                *("bash", "-c", command, "bash", CHROMIUM, *_FLAGS),
+                f"--user-data-dir={profile}",
+            ],
             pass_fds=(to_read, back_write),
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,

@@ -39,7 +39,7 @@ MAY_IMPORT = {
     | {"text", "data", "analysis"}
     | {"model", "decoding", "runs", "evaluation"},
     "serving": ENGINE | {"text", "decoding"},
-    "server": ENGINE | {"analysis", "decoding", "serving"},
+    "server": ENGINE | {"text", "analysis", "decoding", "serving"},
     "interop": ENGINE | {"text", "data", "model", "runs"},
     # One task, which generic code knows nothing of but at its registration in cli.
     "parsing": ENGINE | {"text", "data", "cli"},

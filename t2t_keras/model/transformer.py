@@ -634,7 +634,7 @@ class Transformer(keras.Model):
             )
             for shape, layer in zip(shapes.layers, cache.layers, strict=True)
         )
-        return shapes._replace(positions=without_length(cache.positions), layers=layers)
+        return shapes._replace(positions=(None, None, None), layers=layers)
 
     def _embed_both(self, source: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
         """Embeds [B, S] and [B, T], in one look-up if they share a matrix.

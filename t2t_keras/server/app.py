@@ -224,18 +224,17 @@ class Service:
         return JSONResponse({"model": model.name, "outputs": outputs})
 
     async def alternatives(self, request: Request) -> Response:
-        """The best outputs that begin with given tokens and differ in the next one."""
+        """The best outputs that begin with given tokens and then differ."""
         body = _parsed(_Prefix, await self._json(request))
         model = self._model(body.model)
-        n = max(body.n_best, model.beam_size)
         self._check_beam(model, n_best=body.n_best)
         self._check_texts([body.text])
         if len(body.prefix) > self.limits.max_characters:
             raise HTTPException(400, "prefix: too many tokens")
-        call = Call.of(model.alternatives, n_best=n, beam_size=n)
+        call = Call.of(model.alternatives, count=body.n_best)
         value = (body.text, tuple(body.prefix))
         (found,) = await self._answer(request, model, call, [value])
-        outputs = [_output(model, x) for x in found[: body.n_best]]
+        outputs = [_output(model, x) for x in found]
         return JSONResponse({"model": model.name, "outputs": outputs})
 
     async def attention(self, request: Request) -> Response:

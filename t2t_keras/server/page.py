@@ -191,10 +191,10 @@ function alternatives(model, text, output) {
       for (const other of group.children) other.setAttribute("aria-pressed", false);
       button.setAttribute("aria-pressed", true);
       const found = await ask("api/alternatives", {model: model.name, text,
-        prefix: current.ids.slice(0, i)});
+        prefix: current.ids.slice(0, i), n_best: 6});
       const list = make("ul", {class: "others"});
       for (const x of found.outputs) {
-        if (x.ids[i] === current.ids[i] || x.ids.length <= i) continue;
+        if (x.ids[i] === current.ids[i]) continue;
         list.append(make("li", {}, make("button",
           {type: "button", onclick: () => { draw(x); others.replaceChildren(); }},
           make("span", {dir: "auto"}, make("b", {}, shown(x.tokens[i])), " \\u2192 ",
@@ -226,7 +226,8 @@ function attention(model, text) {
       const place = make("div", {class: "scroll"});
       const draw = () => {
         const heads = found.cross[layer.value];
-        const mean = (t, s) => heads.reduce((sum, h) => sum + h[t][s], 0) / heads.length;
+        const mean = (t, s) =>
+          heads.reduce((sum, h) => sum + h[t][s], 0) / heads.length;
         const weights = head.value !== "mean" ? heads[head.value]
           : heads[0].map((row, t) => row.map((_, s) => mean(t, s)));
         place.replaceChildren(links(found.source, found.target, weights));

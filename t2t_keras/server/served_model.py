@@ -18,6 +18,7 @@ from t2t_keras.decoding.texts import is_blank
 from t2t_keras.decoding.translator import Hypothesis, Translator
 from t2t_keras.errors import UserError
 from t2t_keras.serving.client import ExportedHypothesis, ExportedTranslator
+from t2t_keras.text.tokenizer import EOS
 
 _ELEMENTS_AT_ONCE = 8000  # characters or ids in a batch of an export, with padding
 _MOST_WEIGHTS = 250_000  # of attention to the source, in one answer
@@ -174,33 +175,43 @@ class ServedModel:
         return [pieces[token] for token in output.ids]
 
     def alternatives(
-        self, values: Sequence[tuple[str, tuple[int, ...]]], **options: Any
+        self, values: Sequence[tuple[str, tuple[int, ...]]], *, count: int
     ) -> list[list[Hypothesis]]:
-        """Returns the best outputs that begin with given tokens.
+        """Returns the best outputs that begin with given tokens and then differ.
 
         Args:
             values: for each text, the text and the ids of the tokens.
-            **options: see `DecodingOptions`.
+            count: number of tokens that are tried after the given ones: the most
+                likely ones.
 
         Returns:
-            For each text the outputs, best first, without those whose next token is
-            the next token of a better one.
+            For each text the best output with each of these tokens, best first; none
+            with tokens that the constraint forbids.
+
+        Raises:
+            UserError: the model is an export, or an id is not that of a token.
         """
         run = self._require_run("alternatives")
-        chosen = run.choose(**options)
         form, vocab_size = run.problem.text_form, run.target_tokenizer.vocab_size
-        prefixes = [list(prefix) for _, prefix in values]
-        if not all(1 < token < vocab_size for ids in prefixes for token in ids):
-            raise UserError(f"prefix: ids must be from 2 to {vocab_size - 1}")
-        texts = [form.source_text(text, chosen.raw) for text, _ in values]
-        ids = run.source_tokenizer.encode_batch(texts)
-        found = run.decode(ids, texts, prefixes, **options)
-        results: list[list[Hypothesis]] = []
-        for outputs, prefix in zip(found, prefixes, strict=True):
-            by_token: dict[int | None, Hypothesis] = {}
-            for output in outputs:
-                by_token.setdefault(next(iter(output.ids[len(prefix) :]), None), output)
-            results.append(list(by_token.values()))
+        results = []
+        for text, prefix in values:
+            if not all(EOS < token < vocab_size for token in prefix):
+                raise UserError(f"prefix: ids must be from 2 to {vocab_size - 1}")
+            source = form.source_text(text, run.options.raw)
+            if is_blank(source):
+                results.append([Hypothesis("", 0.0, 0.0, ())])
+                continue
+            ids = run.source_tokenizer.encode(source)
+            # The last position predicts the next token; the token there has no effect.
+            target = np.array([[*prefix, EOS]], np.int32)
+            logits = run.model(np.array([ids], np.int32), target)[0, -1, EOS + 1 :]
+            likely = tf.math.top_k(logits, min(count, vocab_size - EOS - 1)).indices
+            prefixes = [[*prefix, int(i) + EOS + 1] for i in likely.numpy()]
+            found = run.decode(
+                [ids] * len(prefixes), [source] * len(prefixes), prefixes, n_best=1
+            )
+            possible = (best for best, *_ in found if math.isfinite(best.score))
+            results.append(sorted(possible, key=lambda x: -x.score))
         return results
 
     def attention(

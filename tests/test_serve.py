@@ -118,7 +118,7 @@ def translator(tmp_path_factory):
 @pytest.fixture(scope="module")
 def export_dir(translator, tmp_path_factory):
     path = tmp_path_factory.mktemp("export") / "model" / "7"
-    export_saved_model(translator, path, n_best=2, max_source_length=20)
+    export_saved_model(translator, path, n_best=2, max_source_length=50)
     return path
 
 
@@ -217,7 +217,7 @@ def test_predict_ids_of_an_export(client, translator):
 
 
 def test_truncation_is_told(client):
-    texts = ["a dog .", "the old dog reads . " * 12]
+    texts = ["a dog .", "the old dog reads . " * 24]
     found = client.post("/v1/models/export:predict", json={"instances": texts}).json()
     assert [x["is_truncated"] for x in found["predictions"]] == [False, True]
 

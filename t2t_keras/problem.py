@@ -72,6 +72,8 @@ class TextForm:
             split, and the targets for its parts be joined; otherwise it is truncated.
         repairs_outputs: whether `output_text` repairs outputs that violate the
             problem's constraint. `output_texts` repairs nothing.
+        nests_outputs: whether an output is a nested expression of labels and words,
+            such as `(S (NP it) (VP works))`, which `t2t serve` draws.
         source_flags: the flags of `t2t datagen` that name the source of a split.
     """
 
@@ -80,6 +82,7 @@ class TextForm:
     splits_raw_text = False
     splits_long_sources = True
     repairs_outputs = False
+    nests_outputs = False
     source_flags = "--{split}_source and --{split}_target"
 
     def source_text(self, text: str, raw: bool = False) -> str:

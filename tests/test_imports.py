@@ -39,12 +39,14 @@ MAY_IMPORT = {
     | {"text", "data", "analysis"}
     | {"model", "decoding", "runs", "evaluation"},
     "serving": ENGINE | {"text", "model", "decoding"},
+    "server": ENGINE | {"text", "analysis", "decoding", "serving"},
     "interop": ENGINE | {"text", "data", "model", "runs"},
     # One task, which generic code knows nothing of but at its registration in cli.
     "parsing": ENGINE | {"text", "data", "cli"},
     "cli": ENGINE
     | {"data", "evaluation", "analysis"}
-    | {"decoding", "runs", "training", "serving", "interop", "parsing"},
+    | {"decoding", "runs", "training", "serving", "server"}
+    | {"interop", "parsing"},
     # Definitions know the engine; the engine finds them by entry points.
     "problems": FOUNDATION | {"text", "data", "parsing"},
     "hparams": FOUNDATION,

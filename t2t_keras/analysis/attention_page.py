@@ -46,14 +46,38 @@ class Picture(NamedTuple):
     weights: np.ndarray
 
 
-def attention_page(title: str, pictures: Sequence[Picture]) -> str:
+def pictures(
+    source: Sequence[str],
+    target: Sequence[str],
+    encoder: np.ndarray,
+    decoder: np.ndarray,
+    cross: np.ndarray,
+) -> list[Picture]:
+    """Returns the three kinds of attention of a pair, for `attention_page`.
+
+    Args:
+        source: the S source tokens.
+        target: the T target tokens.
+        encoder: [L, H, S, S], for L layers.
+        decoder: [L, H, T, T]
+        cross: [L, H, T, S]
+    """
+    before = ["(start)", *target[:-1]]
+    return [
+        Picture("Encoder: the source to itself", source, source, encoder),
+        Picture("Decoder: the target to itself", target, before, decoder),
+        Picture("Decoder: the target to the source", target, source, cross),
+    ]
+
+
+def attention_page(title: str, sections: Sequence[Picture]) -> str:
     """Returns an HTML page with a heat map for each head of each layer.
 
     Args:
         title: title of the page.
-        pictures: one for each section; all layers but the first are folded.
+        sections: one for each section; all layers but the first are folded.
     """
-    body = "\n".join(_section(f"labels-{i}", p) for i, p in enumerate(pictures))
+    body = "\n".join(_section(f"labels-{i}", p) for i, p in enumerate(sections))
     return _PAGE.format(title=html.escape(title), body=body, font=_CELL - 2)
 
 

@@ -26,24 +26,22 @@ def _check_attention(args: argparse.Namespace) -> None:
 
 
 def _attention(args: argparse.Namespace) -> dict[str, Any]:
-    from t2t_keras.analysis.attention_page import Picture, attention_page
+    from t2t_keras.analysis.attention_page import attention_page, pictures
     from t2t_keras.decoding.sentence_attention import sentence_attention
     from t2t_keras.runs.run_dir import RunDirectory
 
     translator = RunDirectory(args.output_dir).translator(args.checkpoint)
     found = sentence_attention(translator, args.source, args.target)
-    source, target = found.source, found.target
-    before = ["(start)", *target[:-1]]
-    pictures = [
-        Picture("Encoder: the source to itself", source, source, found.encoder),
-        Picture("Decoder: the target to itself", target, before, found.decoder),
-        Picture("Decoder: the target to the source", target, source, found.cross),
-    ]
     with open_lines(args.write) as file:
-        file.write(attention_page(args.source, pictures))
+        file.write(attention_page(args.source, pictures(*found)))
     layers, heads, *_ = found.cross.shape
     shape = {"layers": layers, "heads": heads}
-    return {"write": args.write, **shape, "source": source, "target": target}
+    return {
+        "write": args.write,
+        **shape,
+        "source": found.source,
+        "target": found.target,
+    }
 
 
 VERBS = {

@@ -16,6 +16,7 @@ from t2t_keras.cli import (
     data,
     describe,
     evaluation,
+    serve,
     training,
     translation,
 )
@@ -33,6 +34,7 @@ _VERBS: dict[str, Verb] = {
     **compare.VERBS,
     **parsing.VERBS,
     **attention.VERBS,
+    **serve.VERBS,
 }
 
 # Files that exist if there is a driver for NVIDIA GPUs.

@@ -42,7 +42,8 @@ def sentence_attention(
     """
     if is_blank(source):
         raise UserError("the source is blank; give a sentence")
-    source_ids = translator.source_tokenizer.encode(source)
+    form, raw = translator.problem.text_form, translator.options.raw
+    source_ids = translator.source_tokenizer.encode(form.source_text(source, raw))
     if target is None:
         target_ids = list(translator.n_best([source], 1, truncate=True)[0][0].ids)
     else:

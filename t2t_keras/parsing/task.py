@@ -40,6 +40,7 @@ class Trees(TextForm):
     splits_raw_text = True
     splits_long_sources = False
     repairs_outputs = True
+    nests_outputs = True
     source_flags = "--treebank or --{split}_trees"
 
     def source_text(self, text: str, raw: bool = False) -> str:

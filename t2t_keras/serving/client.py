@@ -55,6 +55,9 @@ class ExportedTranslator:
     Args:
         export_dir: the directory of the export.
 
+    Attributes:
+        signatures: the functions of the SavedModel, by name.
+
     Raises:
         UserError: it has no SavedModel, or not one that `t2t export` wrote.
     """
@@ -66,7 +69,8 @@ class ExportedTranslator:
             raise UserError(
                 f"--export_dir: {export_dir} was not written by `t2t export`"
             )
-        self._defaults = self._served.signatures["options"]()
+        self.signatures = self._served.signatures
+        self._defaults = self.signatures["options"]()
 
     def translate(
         self,

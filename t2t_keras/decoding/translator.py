@@ -3,7 +3,9 @@
 import dataclasses
 import logging
 import math
+import os
 from collections.abc import Callable, Hashable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -33,6 +35,7 @@ from t2t_keras.text.tokenizer import EOS, Tokenizer
 
 _log = logging.getLogger(__name__)
 
+_MAX_BATCHES_AT_ONCE = 4
 
 # A traced function of a batch.
 _Graph = Callable[..., tuple[tf.Tensor, ...]]
@@ -194,19 +197,29 @@ class Translator:
         if prefixes is not None:
             prefixes = [*prefixes, *[()] * (len(parts) - count)]
         sources = self._cut([ids[i] for i in numbers], numbers, before, chosen)
-        found: dict[int, list[Hypothesis]] = {}
-        for batch in batches([len(source) for source in sources], chosen.batch_tokens):
+        lengths = [len(source) for source in sources]
+        groups = batches(lengths, chosen.batch_tokens)
+
+        def decode_batch(batch: list[int]) -> Hypotheses:
             rows = [numbers[i] for i in batch]
-            hypotheses = self._decode(
+            return self._decode(
                 [sources[i] for i in batch],
                 [parts[i] for i in rows],
                 None if prefixes is None else [prefixes[i] for i in rows],
                 rows,
                 chosen,
             )
-            for row, i in enumerate(rows):
-                found[i] = self._targets(hypotheses, row)
-            advance(sum(i < count for i in rows))
+
+        found: dict[int, list[Hypothesis]] = {}
+        executor = ThreadPoolExecutor(_batches_at_once())
+        try:
+            decoded = executor.map(decode_batch, groups)
+            for batch, hypotheses in zip(groups, decoded, strict=True):
+                for row, i in enumerate(batch):
+                    found[numbers[i]] = self._targets(hypotheses, row)
+                advance(sum(numbers[i] < count for i in batch))
+        finally:
+            executor.shutdown(cancel_futures=True)
         results = [[Hypothesis("", 0.0, 0.0, ())] for _ in texts]
         for i in lines:
             targets = found[i]
@@ -457,9 +470,9 @@ class Translator:
         return target._replace(text=text, is_repaired=is_repaired)
 
     def _graph(self, key: Hashable, build: Callable[[], _Graph]) -> _Graph:
-        """Returns the compiled function for the key, which `build` makes once."""
+        """Returns the compiled function for the key; all threads share it."""
         if key not in self._graphs:
-            self._graphs[key] = build()
+            self._graphs.setdefault(key, build())
         return self._graphs[key]
 
     def _build_decoding(self, options: DecodingOptions, has_prefixes: bool) -> _Graph:
@@ -519,6 +532,16 @@ class Translator:
             lambda source, target: score_targets(self.model, source, target),
             input_signature=[ids, ids],
         )
+
+
+def _batches_at_once() -> int:
+    """Returns how many batches are decoded at the same time, each in a thread.
+
+    On a CPU, the operations of one step are too small to keep all cores busy. A GPU
+    decodes one batch at a time.
+    """
+    has_gpu = bool(tf.config.list_logical_devices("GPU"))
+    return 1 if has_gpu else min(os.cpu_count() or 1, _MAX_BATCHES_AT_ONCE)
 
 
 def _joined(parts: Sequence[Sequence[Hypothesis]], alpha: float) -> list[Hypothesis]:

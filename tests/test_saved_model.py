@@ -40,6 +40,7 @@ def strings(outputs):
 
 beams = {"beam_size": 6, "n_best": 5, "alpha": 1.0}
 beams = {name: tf.constant(value) for name, value in beams.items()}
+beams = served.signatures["options"]() | beams
 try:
     call("translate", texts=tf.constant(["a"]), **beams | {"beam_size": tf.constant(2)})
     refusal = ""
@@ -150,7 +151,8 @@ def test_client_in_python(translator, export, tmp_path):
         ({"n_best": 9}, "n_best 9 is more than the beam size, 4"),
         ({"beam_size": 0}, "beam_size must be at least 1"),
         ({"alpha": float("nan")}, "alpha must be a finite number"),
-        ({"min_length": 2}, "min_length: an export has it built in; the options are"),
+        ({"min_length": -1}, "min_length must be at least 0"),
+        ({"extra_length": 2}, "extra_length: an export has it built in; the options"),
     ):
         with pytest.raises(UserError, match=message):
             client.n_best(["a"], **mistake)
@@ -228,6 +230,7 @@ def test_client_of_an_export_without_is_truncated(tmp_path):
         ("translate", {"beam_size": 0}, "beam_size must be at least 1"),
         ("translate", {"n_best": 0}, "n_best must be at least 1"),
         ("translate", {"n_best": 5}, "n_best must be at most beam_size"),
+        ("translate", {"min_length": -1}, "min_length must be at least 0"),
         ("translate", {"alpha": float("nan")}, "alpha must be a finite number"),
         ("translate", {"alpha": float("-inf")}, "alpha must be a finite number"),
         ("score", {"targets": ["a", "b"]}, "must be of equal length"),
@@ -240,7 +243,8 @@ def test_client_of_an_export_without_is_truncated(tmp_path):
 def test_impossible_inputs(name, inputs, message, signatures):
     texts = {"texts": ["a"]}
     possible = {
-        "translate": texts | {"beam_size": 4, "n_best": 1, "alpha": 0.6},
+        "translate": texts
+        | {"beam_size": 4, "n_best": 1, "alpha": 0.6, "min_length": 0},
         "score": texts | {"targets": ["b"]},
         "translate_ids": {"ids": [[5, 1, 0], [0, 0, 0]]},
     }[name]

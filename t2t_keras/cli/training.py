@@ -33,9 +33,11 @@ from t2t_keras.hparam import MAY_CHANGE
 from t2t_keras.runs import is_run, require_run
 from t2t_keras.runs.train_options import TrainOptions
 from t2t_keras.serving.export_dir import (
+    QUANTIZATIONS,
     Quantization,
     require_ctranslate2,
     require_free,
+    require_quantization,
 )
 from t2t_keras.training.stopping import LAUNCHED
 
@@ -225,7 +227,7 @@ def _export_flags(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--format",
-        choices=["savedmodel", "ctranslate2"],
+        choices=[*QUANTIZATIONS],
         default="savedmodel",
         help="savedmodel: a TensorFlow SavedModel, from strings to strings (default); "
         "ctranslate2: a CTranslate2 model, from tokens to tokens",
@@ -233,7 +235,15 @@ def _export_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--quantization",
         choices=get_args(Quantization),
-        help="dtype of the weights of a CTranslate2 model (default: float32)",
+        help="dtype to which the weights are rounded: "
+        + "; ".join(f"{n}: {', '.join(q)}" for n, q in QUANTIZATIONS.items())
+        + " (default: float32)",
+    )
+    parser.add_argument(
+        "--ids_only",
+        action="store_true",
+        help="a SavedModel from ids to ids, with the vocabularies beside it, which "
+        "loads without TensorFlow Text",
     )
     parser.add_argument(
         "--verify",
@@ -262,9 +272,13 @@ def _check_export(args: argparse.Namespace) -> None:
                     f"--{name} has no effect with --format ctranslate2; leave it out, "
                     "and give CTranslate2 its options when it translates"
                 )
+        if args.ids_only:
+            raise UserError(
+                "--ids_only has no effect with --format ctranslate2, which always maps "
+                "tokens to tokens; leave it out"
+            )
         require_ctranslate2()
-    elif args.quantization:
-        raise UserError("--quantization needs --format ctranslate2")
+    require_quantization(args.quantization, args.format)
 
 
 def _export(args: argparse.Namespace) -> dict[str, Any]:
@@ -272,21 +286,21 @@ def _export(args: argparse.Namespace) -> dict[str, Any]:
     from t2t_keras.serving.verify import Verification
 
     export: Callable[..., int]
+    start = time.monotonic()
+    run = RunDirectory(args.output_dir)
     options = given_options(args, DecodingOptions)
     if args.format == "ctranslate2":
         from t2t_keras.serving.ctranslate2_model import export_ctranslate2 as export
-
-        options["quantization"] = args.quantization
     else:
         from t2t_keras.serving.saved_model import export_saved_model as export
 
-    start = time.monotonic()
-    run = RunDirectory(args.output_dir)
+        options |= {"ids_only": args.ids_only, "run": run.records(args.checkpoint)}
     translator = run.translator(args.checkpoint)
     verification = Verification(run.example_sources(args.verify))
     size = export(
         translator,
         args.export_dir,
+        quantization=args.quantization,
         overwrite=args.overwrite,
         verify=verification if args.verify else None,
         **options,

@@ -90,6 +90,7 @@ class DecodingOptions:
         "the least number of tokens in an output, EOS not counted",
         least=0,
         is_tensor=True,
+        is_served=True,
         changes_metrics=True,
     )
     max_source_length: int = _option(

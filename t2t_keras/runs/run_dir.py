@@ -19,7 +19,7 @@ import os
 import shutil
 import socket
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -232,6 +232,42 @@ class RunDirectory:
         model = self.build_model()
         self.restore(model, checkpoint)
         return Translator(self.problem, model, *self.tokenizers)
+
+    def records(self, checkpoint: str | int | Path | None = None) -> dict[str, Any]:
+        """Returns what is known of the training of a checkpoint, for a model card.
+
+        Args:
+            checkpoint: see `restore`.
+
+        Returns:
+            The hparam set, the checkpoint's name and step, checksums of the data, the
+            number of training pairs if the data are there, and under "dev_metrics" the
+            metrics of the checkpoint on dev if it was evaluated.
+        """
+        is_ema = checkpoint == "ema"
+        path = self.checkpoints.find("latest" if is_ema else checkpoint)
+        step = Checkpoint(path).step
+        config = self.config
+        records = {
+            "hparams_set": config.hparams_set,
+            "checkpoint": "ema" if is_ema else path.name,
+            "step": step,
+            "seed": config.seed,
+            "data_sha256": config.data_sha256,
+            "init_from": config.init_from,
+        }
+        with contextlib.suppress(UserError):
+            manifest = Manifest.open(Path(config.data_dir), self.problem.data_name)
+            records["training_pairs"] = manifest.examples.get("train")
+        kinds = {"average.ckpt": "dev_average", "model.ckpt": "dev", "best.ckpt": "dev"}
+        kind = "dev_ema" if is_ema else kinds.get(path.name.rpartition("-")[0])
+        metrics = self.path / "metrics.jsonl"
+        for line in metrics.read_text().splitlines() if metrics.exists() else ():
+            with contextlib.suppress(ValueError):  # the process was killed in a line
+                record = json.loads(line)
+                if (record.pop("kind"), record.pop("step")) == (kind, step):
+                    records["dev_metrics"] = record
+        return {name: value for name, value in records.items() if value is not None}
 
     def example_sources(self, count: int) -> list[str]:
         """Returns sources of the dev data, in the form of the training data's.

@@ -20,8 +20,9 @@ from t2t_keras.serving.export_dir import (
     replaced,
     require_ctranslate2,
     require_free,
+    require_quantization,
 )
-from t2t_keras.serving.verify import Output, Verification
+from t2t_keras.serving.verify import Output, Verification, copy_of
 from t2t_keras.text.load import suffix_of
 from t2t_keras.text.tokenizer import UNK, Tokenizer
 
@@ -97,6 +98,7 @@ def export_ctranslate2(
             the verification fails.
     """
     require_ctranslate2()
+    require_quantization(quantization, "ctranslate2")
     _require_expressible(translator)
     require_free(Path(export_dir), overwrite)
     lengths = {"max_source_length": max_source_length, "extra_length": extra_length}
@@ -321,15 +323,10 @@ def _array(tensor: "Tensor") -> np.ndarray:
 
 def _in_float32(translator: Translator) -> Translator:
     """Returns the translator, or one with its weights that computes in float32."""
-    model = translator.model
-    if model.hparams.compute_dtype == "float32":
+    if translator.model.hparams.compute_dtype == "float32":
         return translator
-    config = model.get_config()
-    config["hparams"]["compute_dtype"] = "float32"
-    exact = type(model).from_config(config)
-    exact.set_weights(model.get_weights())
-    tokenizers = translator.source_tokenizer, translator.target_tokenizer
-    return Translator(translator.problem, exact, *tokenizers)
+    weights = translator.model.get_weights()
+    return copy_of(translator, weights, compute_dtype="float32")
 
 
 def _greedy(

@@ -10,8 +10,12 @@ from typing import Literal
 from t2t_keras.errors import UserError
 from t2t_keras.lock import lock
 
-# The dtypes of weights that CTranslate2 makes from float32.
-Quantization = Literal["int8", "int8_float16", "int16", "float16"]
+# The dtypes to which an export rounds the weights, which are float32.
+Quantization = Literal["int8", "float16", "bfloat16", "int16", "int8_float16"]
+QUANTIZATIONS = {
+    "savedmodel": ("int8", "float16", "bfloat16"),
+    "ctranslate2": ("int8", "float16", "int16", "int8_float16"),
+}
 
 
 def is_export(path: Path) -> bool:
@@ -32,6 +36,24 @@ def require_export(path: str | Path) -> None:
     """
     if not is_export(Path(path)):
         raise UserError(f"--export_dir: {path} has no saved_model.pb")
+
+
+def require_quantization(name: str | None, export_format: str) -> None:
+    """Refuses a dtype of weights that a format does not have.
+
+    Args:
+        name: the dtype; None: float32.
+        export_format: "savedmodel" or "ctranslate2".
+
+    Raises:
+        UserError: the format does not have it.
+    """
+    known = QUANTIZATIONS[export_format]
+    if name is not None and name not in known:
+        raise UserError(
+            f"--quantization: --format {export_format} has no {name}; the choice is "
+            f"{', '.join(known)}"
+        )
 
 
 def require_ctranslate2() -> None:

@@ -3,10 +3,14 @@
 TensorFlow Serving, C++ and Python can run it.
 """
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import keras
+import numpy as np
 import tensorflow as tf
 
 from t2t_keras.decoding.batching import batches, padded
@@ -14,24 +18,36 @@ from t2t_keras.decoding.beam_search import beam_search
 from t2t_keras.decoding.constraint import AllOf
 from t2t_keras.decoding.loop import Hypotheses, length_penalty
 from t2t_keras.decoding.options import DecodingOptions, constraint_name
-from t2t_keras.decoding.scoring import score_targets
+from t2t_keras.decoding.scoring import TargetScores, score_targets
 from t2t_keras.decoding.translator import Translator
 from t2t_keras.errors import UserError
-from t2t_keras.serving.export_dir import replaced, require_free
-from t2t_keras.serving.verify import Output, Verification
+from t2t_keras.serving.contents import ExportSettings, write_contents
+from t2t_keras.serving.export_dir import (
+    Quantization,
+    replaced,
+    require_free,
+    require_quantization,
+)
+from t2t_keras.serving.quantization import StoredWeight
+from t2t_keras.serving.verify import Output, Verification, copy_of
 from t2t_keras.text.sentences import join_outputs, split_long_text
-from t2t_keras.text.tokenizer import EOS, PAD
+from t2t_keras.text.tokenizer import EOS, PAD, UNK, Tokenizer
 
 # The characters that Python's `str.strip` removes.
 _BLANK = r"[\t-\r\x1c-\x20\x{85}\p{Z}]*"
+
+_WARM_UP_TEXTS = 4  # in a request that TensorFlow Serving replays at start-up
 
 
 def export_saved_model(
     translator: Translator,
     export_dir: str | Path,
     *,
+    ids_only: bool = False,
+    quantization: Quantization | None = None,
     overwrite: bool = False,
     verify: Verification | None = None,
+    run: Mapping[str, Any] | None = None,
     **options: Any,
 ) -> int:
     r"""Writes a model with its tokenizers and beam search as one SavedModel.
@@ -50,16 +66,25 @@ def export_saved_model(
     - `serving_default`: `texts` [B] -> `texts` [B, n], `scores` [B, n], and
       `is_truncated` [B], whether a text was truncated to `max_source_length` tokens,
       and not split (see `Translator`). It uses the options that are given here.
-    - `translate`: `texts` [B] and the scalars `beam_size`, `n_best` (int32, at most
-      `beam_size`) and `alpha` (float32) -> the same as `serving_default`.
+    - `translate`: `texts` [B] and scalars, the options of `DecodingOptions` that have
+      `is_served`: `beam_size`, `n_best` (at most `beam_size`) and `min_length` (int32),
+      `alpha` (float32) -> the same as `serving_default`.
     - `translate_ids`: `ids` [B, S] int32, each row ending in EOS (1) and padded with 0,
-      or all 0 -> `ids` [B, n, T], `scores` [B, n], `lengths` [B, n]. It has no
-      operation of TensorFlow Text.
+      or all 0 -> `ids` [B, n, T], `scores` [B, n], `lengths` [B, n].
+    - `search_ids`: `ids` and the scalars of `translate` -> the same.
     - `score`: `texts` [B], `targets` [B] -> `log_prob` [B], `tokens` [B], and
       `is_truncated` [B]; here a text that is too long is always truncated. The targets
       have the form of the training data's, which for some problems differs from the
       outputs (`TextForm.target_text`).
-    - `options`: no inputs -> `beam_size`, `n_best` and `alpha` as given here.
+    - `score_ids`: `ids` [B, S], `targets` [B, T], padded with 0 -> `log_prob` [B],
+      `tokens` [B]. EOS counts where it is given.
+    - `options`: no inputs -> the scalars of `translate` as given here.
+
+    With `ids_only`, there are `translate_ids` (also as `serving_default`),
+    `search_ids`, `score_ids` and `options` only. The graph has no operation of
+    TensorFlow Text, so that any program with TensorFlow can load it; the vocabularies
+    lie beside it. Otherwise the whole graph needs TensorFlow Text, whichever signature
+    is called. `contents` describes the files beside the graph.
 
     The parts of all texts that are split are decoded in one batch, so it takes memory
     in proportion to the texts of a request.
@@ -67,9 +92,13 @@ def export_saved_model(
     Impossible inputs raise `tf.errors.InvalidArgumentError`, which names the input.
 
     The outputs are those of `Translator.n_best`. Where there are fewer than n, the
-    other places have the empty text and score -inf. The graph repairs no outputs: a
-    problem whose text form does so must be exported with its constraint. If there is a
-    constraint, `translate_ids` decodes the source for it.
+    other places have the empty text and score -inf. The graph repairs only the output
+    of a text for which nothing could be generated: a problem whose text form repairs
+    outputs must be exported with its constraint. If there is a constraint,
+    `translate_ids` decodes the source for it.
+
+    With `quantization`, matrices are stored in 16 or 8 bits, and the graph restores
+    them in float32 at the beginning of every call (`quantization.StoredWeight`).
 
     The directory appears only when it is complete: it is written to `.NAME.incomplete`
     beside it. TensorFlow Serving requires a number as its name: `models/ende/1`.
@@ -77,10 +106,15 @@ def export_saved_model(
     Args:
         translator: the translator to export.
         export_dir: the directory to write.
+        ids_only: whether the graph has no tokenizers.
+        quantization: the dtype to which matrices are rounded; None: float32.
         overwrite: whether to replace an earlier export.
         verify: the sentences with which `translate_ids` is verified before the export
             appears: exactly if the model computes in float32, otherwise by the share
-            of identical outputs (`Verification.check`). None: it is not verified.
+            of identical outputs (`Verification.check`). With `quantization`, it is
+            verified so with the translator whose weights are rounded, and then by that
+            share with the translator itself. None: it is not verified.
+        run: the records of the training for the model card.
         **options: changes to the translator's `DecodingOptions`.
 
     Returns:
@@ -89,8 +123,11 @@ def export_saved_model(
     Raises:
         UserError: `export_dir` is not empty, and it is no export or `overwrite` is
             false; or options are impossible, or the problem's constraint is left out
-            although its text form repairs outputs; or the verification fails.
+            although its text form repairs outputs; or `ids_only` does not go with them
+            or with the problem; or a SavedModel has no such quantization; or the
+            verification fails.
     """
+    require_quantization(quantization, "savedmodel")
     chosen = translator.choose(**options)
     if chosen.sampling:
         raise UserError("a SavedModel decodes by beam search; leave out sampling")
@@ -101,15 +138,39 @@ def export_saved_model(
             f"constraint: a SavedModel of problem '{problem.name}' needs '{needed}', "
             "for nothing in it repairs an output; give no other"
         )
+    reads_texts = chosen.constraint == needed != "none"
+    if ids_only and (reads_texts or chosen.raw):
+        raise UserError(
+            f"ids_only: {'constraint' if reads_texts else 'raw'} needs texts, which an "
+            "export of ids does not have; leave out one of them"
+        )
     require_free(Path(export_dir), overwrite)
 
-    module = _Served(translator, chosen)
+    kind = _ServedIds if ids_only else _Served
+    module = kind(translator, chosen, quantization)
+    signatures = module.signatures()
     with replaced(Path(export_dir)) as new:
-        tf.saved_model.save(module, str(new), signatures=module.signatures())
+        tf.saved_model.save(module, str(new), signatures=signatures)
         if verify is not None:
-            verify.expect(translator, **options)
+            search = _search_of(new, chosen.batch_tokens)
             exact = translator.model.hparams.compute_dtype == "float32"
-            verify.check(_search_of(new, chosen.batch_tokens), exact)
+            if quantization:
+                verify.expect(copy_of(translator, module.weights()), **options)
+                verify.check(search, exact)
+            verify.expect(translator, **options)
+            verify.check(search, exact and not quantization)
+        settings = ExportSettings.of(
+            translator,
+            chosen,
+            list(signatures),
+            quantization=quantization,
+            ids_only=ids_only,
+            verified=len(verify.texts) if verify else 0,
+            identical=verify.identical if verify else 0,
+            run=run or {},
+        )
+        texts = verify.texts[-_WARM_UP_TEXTS:] if verify else []
+        write_contents(new, settings, translator, module.warm_up(texts))
         return sum(path.stat().st_size for path in new.rglob("*") if path.is_file())
 
 
@@ -129,37 +190,205 @@ class _Sources(NamedTuple):
     is_truncated: tf.Tensor
 
 
-class _Served(tf.Module):
-    """The saved object: weights, tokenizers and signatures."""
+class _ServedIds(tf.Module):
+    """The saved object of an export of ids: weights and signatures."""
 
-    def __init__(self, translator: Translator, options: DecodingOptions) -> None:
+    def __init__(
+        self,
+        translator: Translator,
+        options: DecodingOptions,
+        quantization: Quantization | None,
+    ) -> None:
         super().__init__(name="t2t_keras")
         # TensorFlow saves the variables and tables that it can reach from here: the
         # plain variables, each once, but not the Keras model, because the translator
         # that holds it is not a trackable object.
         self._translator = translator
         self._options = options
-        self._weights = [variable.value for variable in translator.model.variables]
+        self._is_rounded = quantization is not None
+        self._weights = [
+            StoredWeight(weight, quantization) if quantization else weight.value
+            for weight in translator.model.weights
+        ]
+
+    def weights(self) -> list[np.ndarray]:
+        """Returns the weights with which the graph computes."""
+        return [weight.restored().numpy() for weight in self._weights]
+
+    def signatures(self) -> dict[str, tf.types.experimental.ConcreteFunction]:
+        """Returns the signatures by name."""
+        ids = tf.TensorSpec([None, None], tf.int32, "ids")
+        translate_ids = self.translate_ids.get_concrete_function()
+        return {
+            tf.saved_model.DEFAULT_SERVING_SIGNATURE_DEF_KEY: translate_ids,
+            "translate_ids": translate_ids,
+            "search_ids": self.search_ids.get_concrete_function(ids, **_scalars()),
+            "score_ids": self.score_ids.get_concrete_function(),
+            "options": self.options.get_concrete_function(),
+        }
+
+    def warm_up(self, texts: list[str]) -> dict[str, dict[str, tf.Tensor]]:
+        """Returns inputs for every signature that has some.
+
+        Args:
+            texts: sources; if there are none, they are the last tokens of the
+                vocabulary.
+        """
+        translator, most = self._translator, self._options.max_source_length
+        tokenizer, target_tokenizer = (
+            translator.source_tokenizer,
+            translator.target_tokenizer,
+        )
+        sources = [
+            [*ids[:-1][: most - 1], EOS]
+            for ids in tokenizer.encode_batch(texts or [_last_tokens(tokenizer)])
+        ]
+        target = target_tokenizer.encode(_last_tokens(target_tokenizer))
+        ids = {"ids": tf.constant(padded(sources))}
+        targets = {"targets": tf.constant(padded([target] * len(sources)))}
+        return {
+            "translate_ids": ids,
+            "search_ids": ids | self._defaults(),
+            "score_ids": ids | targets,
+        }
+
+    @tf.function(input_signature=[tf.TensorSpec([None, None], tf.int32, "ids")])
+    def translate_ids(self, ids: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Maps ids to n-best ids, with the options of the export."""
+        return self.search_ids(ids, **self._defaults())
+
+    @tf.function
+    def search_ids(self, ids: tf.Tensor, **numbers: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Maps ids to n-best ids, with the options in `numbers`."""
+        tokenizer = self._translator.source_tokenizer
+        assertions = _ids_assertions(ids, tokenizer.vocab_size, "ids", ends=True)
+        with tf.control_dependencies(assertions):
+            ids = tf.identity(ids)
+        found = self._search(ids, self._texts(ids), numbers)
+        return {"ids": found.ids, "scores": found.scores, "lengths": found.lengths}
+
+    @tf.function(
+        input_signature=[
+            tf.TensorSpec([None, None], tf.int32, "ids"),
+            tf.TensorSpec([None, None], tf.int32, "targets"),
+        ]
+    )
+    def score_ids(self, ids: tf.Tensor, targets: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Returns the log-probabilities of target ids, given the source ids."""
+        sizes = (
+            self._translator.source_tokenizer.vocab_size,
+            self._translator.target_tokenizer.vocab_size,
+        )
+        are_pairs = _require(
+            tf.shape(ids)[0] == tf.shape(targets)[0],
+            "ids and targets must be of equal length: row by row they are pairs",
+        )
+        assertions = [
+            are_pairs,
+            *_ids_assertions(ids, sizes[0], "ids", ends=True),
+            *_ids_assertions(targets, sizes[1], "targets", ends=False),
+        ]
+        with tf.control_dependencies(assertions):
+            ids, targets = tf.identity(ids), tf.identity(targets)
+        scores = self._score(ids, targets)
+        return {"log_prob": scores.log_probs, "tokens": scores.lengths}
+
+    @tf.function(input_signature=[])
+    def options(self) -> dict[str, tf.Tensor]:
+        """Returns the values that the export gave to the options of `translate`."""
+        return self._defaults()
+
+    def _texts(self, ids: tf.Tensor) -> tf.Tensor:
+        """Returns the texts [B] of source ids for the constraint; none needs them."""
+        return tf.fill(tf.shape(ids)[:1], "")
+
+    def _defaults(self) -> dict[str, tf.Tensor]:
+        """Returns the options that `translate` takes, as constants."""
+        return {
+            name: tf.constant(getattr(self._options, name), spec.dtype)
+            for name, spec in _scalars().items()
+        }
+
+    def _search(
+        self, ids: tf.Tensor, texts: tf.Tensor, numbers: dict[str, tf.Tensor]
+    ) -> Hypotheses:
+        """Runs beam search with the translator's limits and constraints.
+
+        Args:
+            ids: [B, S] int32, the sources.
+            texts: [B] strings, the same sources.
+            numbers: the options that `translate` takes.
+        """
+        options = self._options
+        with tf.control_dependencies(_assertions(numbers)):
+            ids = tf.identity(ids)
+            numbers = {name: tf.identity(value) for name, value in numbers.items()}
+        lengths = tf.math.count_nonzero(ids, axis=1, dtype=tf.int32)
+        limits = tf.maximum(lengths + options.extra_length, 1)
+        limits, constraints = self._translator.restrict(
+            options, texts, limits, numbers["min_length"]
+        )
+        with self._restored():
+            return beam_search(
+                self._translator.model,
+                ids,
+                beam_size=numbers["beam_size"],
+                alpha=numbers["alpha"],
+                max_length=tf.where(lengths == 0, 0, limits),
+                n_best=numbers["n_best"],
+                constraint=AllOf(constraints),
+            )
+
+    def _score(self, ids: tf.Tensor, targets: tf.Tensor) -> TargetScores:
+        """Scores targets [B, T], given the sources [B, S]."""
+        with self._restored():
+            return score_targets(self._translator.model, ids, targets)
+
+    def _restored(self) -> AbstractContextManager[object]:
+        """Within it, the model computes with the rounded weights."""
+        if not self._is_rounded:
+            return contextlib.nullcontext()
+        weights = (weight.restored() for weight in self._weights)
+        pairs = zip(self._translator.model.weights, weights, strict=True)
+        return keras.StatelessScope(list(pairs))
+
+
+class _Served(_ServedIds):
+    """The saved object: weights, tokenizers and signatures."""
+
+    def __init__(
+        self,
+        translator: Translator,
+        options: DecodingOptions,
+        quantization: Quantization | None,
+    ) -> None:
+        super().__init__(translator, options, quantization)
         self._source_tokenizer = translator.source_tokenizer.graph()
         self._target_tokenizer = translator.target_tokenizer.graph()
         self._form = translator.problem.text_form
 
     def signatures(self) -> dict[str, tf.types.experimental.ConcreteFunction]:
         """Returns the signatures by name."""
-        named = {
-            tf.saved_model.DEFAULT_SERVING_SIGNATURE_DEF_KEY: self.serve,
-            "translate_ids": self.translate_ids,
-            "score": self.score,
-            "options": self.options,
-        }
-        functions = {name: f.get_concrete_function() for name, f in named.items()}
-        inputs = {
-            name: tf.TensorSpec([], dtype, name)
-            for name, dtype in DecodingOptions.dtypes("is_served").items()
-        }
         texts = tf.TensorSpec([None], tf.string, "texts")
-        functions["translate"] = self.translate.get_concrete_function(texts, **inputs)
-        return functions
+        default = tf.saved_model.DEFAULT_SERVING_SIGNATURE_DEF_KEY
+        return super().signatures() | {
+            default: self.serve.get_concrete_function(),
+            "translate": self.translate.get_concrete_function(texts, **_scalars()),
+            "score": self.score.get_concrete_function(),
+        }
+
+    def warm_up(self, texts: list[str]) -> dict[str, dict[str, tf.Tensor]]:
+        """Returns inputs for every signature that has some; see the base class."""
+        texts = texts or [_last_tokens(self._translator.source_tokenizer)]
+        target = _last_tokens(self._translator.target_tokenizer)
+        inputs = {"texts": tf.constant(texts)}
+        targets = {"targets": tf.constant([target] * len(texts))}
+        default = tf.saved_model.DEFAULT_SERVING_SIGNATURE_DEF_KEY
+        return super().warm_up(texts) | {
+            default: inputs,
+            "translate": inputs | self._defaults(),
+            "score": inputs | targets,
+        }
 
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string, "texts")])
     def serve(self, texts: tf.Tensor) -> dict[str, tf.Tensor]:
@@ -188,17 +417,6 @@ class _Served(tf.Module):
             "is_truncated": sources.is_truncated,
         }
 
-    @tf.function(input_signature=[tf.TensorSpec([None, None], tf.int32, "ids")])
-    def translate_ids(self, ids: tf.Tensor) -> dict[str, tf.Tensor]:
-        """Maps ids to n-best ids, with the options of the export."""
-        with tf.control_dependencies(self._ids_assertions(ids)):
-            ids = tf.identity(ids)
-        texts = tf.fill(tf.shape(ids)[:1], "")
-        if self._options.constraint != "none":
-            texts = self._source_tokenizer.decode(ids)
-        found = self._search(ids, texts, self._defaults())
-        return {"ids": found.ids, "scores": found.scores, "lengths": found.lengths}
-
     @tf.function(
         input_signature=[
             tf.TensorSpec([None], tf.string, "texts"),
@@ -216,53 +434,12 @@ class _Served(tf.Module):
         target_ids = self._target_tokenizer.encode(targets).to_tensor(PAD)
         texts = self._form.source_texts(texts, self._options.raw)
         source_ids, is_truncated = self._encode_sources(texts)
-        scores = score_targets(self._translator.model, source_ids, target_ids)
+        scores = self._score(source_ids, target_ids)
         return {
             "log_prob": scores.log_probs,
             "tokens": scores.lengths,
             "is_truncated": is_truncated,
         }
-
-    @tf.function(input_signature=[])
-    def options(self) -> dict[str, tf.Tensor]:
-        """Returns the values that the export gave to the options of `translate`."""
-        return self._defaults()
-
-    def _defaults(self) -> dict[str, tf.Tensor]:
-        """Returns the options that `translate` takes, as constants."""
-        return {
-            name: tf.constant(getattr(self._options, name), dtype)
-            for name, dtype in DecodingOptions.dtypes("is_served").items()
-        }
-
-    def _search(
-        self, ids: tf.Tensor, texts: tf.Tensor, numbers: dict[str, tf.Tensor]
-    ) -> Hypotheses:
-        """Runs beam search with the translator's limits and constraints.
-
-        Args:
-            ids: [B, S] int32, the sources.
-            texts: [B] strings, the same sources.
-            numbers: the options that `translate` takes.
-        """
-        options = self._options
-        with tf.control_dependencies(_assertions(numbers)):
-            ids = tf.identity(ids)
-            numbers = {name: tf.identity(value) for name, value in numbers.items()}
-        lengths = tf.math.count_nonzero(ids, axis=1, dtype=tf.int32)
-        limits = tf.maximum(lengths + options.extra_length, 1)
-        limits, constraints = self._translator.restrict(
-            options, texts, limits, options.min_length
-        )
-        return beam_search(
-            self._translator.model,
-            ids,
-            beam_size=numbers["beam_size"],
-            alpha=numbers["alpha"],
-            max_length=tf.where(lengths == 0, 0, limits),
-            n_best=numbers["n_best"],
-            constraint=AllOf(constraints),
-        )
 
     def _decode(self, ids: tf.Tensor) -> tf.Tensor:
         """Decodes ids [B, n, T] to texts [B, n], one line each."""
@@ -270,27 +447,11 @@ class _Served(tf.Module):
         texts = self._target_tokenizer.decode(tf.reshape(ids, [batch * n, length]))
         return tf.reshape(tf.strings.regex_replace(texts, "\n", " "), [batch, n])
 
-    def _ids_assertions(self, ids: tf.Tensor) -> list[tf.Operation]:
-        """Returns assertions that check a user's source ids [B, S]."""
-        vocab_size = self._translator.source_tokenizer.vocab_size
-        lengths = tf.math.count_nonzero(ids, axis=1, dtype=tf.int32)
-        is_token = tf.sequence_mask(lengths, tf.shape(ids)[1])
-        after_end = tf.pad(ids, [[0, 0], [1, 0]], constant_values=EOS)
-        last = tf.gather(after_end, lengths, axis=1, batch_dims=1)
-        return [
-            _require(
-                (ids >= 0) & (ids < vocab_size),
-                f"ids must be from 0 to {vocab_size - 1}, as the vocabulary has",
-            ),
-            _require(
-                (ids != PAD) == is_token,
-                f"ids {PAD} (padding) may only follow the last token of a row",
-            ),
-            _require(
-                last == EOS,
-                f"each row of ids must end in {EOS} (EOS), then {PAD} (padding)",
-            ),
-        ]
+    def _texts(self, ids: tf.Tensor) -> tf.Tensor:
+        """Returns the texts [B] of source ids, if the constraint needs them."""
+        if self._options.constraint == "none":
+            return super()._texts(ids)
+        return self._source_tokenizer.decode(ids)
 
     def _sources(self, texts: tf.Tensor, is_blank: tf.Tensor) -> _Sources:
         """Returns the rows for texts [B], some of which may be blank [B]."""
@@ -396,6 +557,51 @@ def _joined(
     # A rank that one of the parts does not have is left out, but there is always one.
     is_left_out = tf.math.is_inf(scores) & (tf.range(ranks) > 0)
     return tf.where(is_left_out, "", texts), scores
+
+
+def _scalars() -> dict[str, tf.TensorSpec]:
+    """Returns the options that requests may have, as inputs of signatures."""
+    return {
+        name: tf.TensorSpec([], dtype, name)
+        for name, dtype in DecodingOptions.dtypes("is_served").items()
+    }
+
+
+def _last_tokens(tokenizer: Tokenizer) -> str:
+    """Returns a text of the last tokens of a vocabulary."""
+    size = tokenizer.vocab_size
+    return tokenizer.decode(range(max(UNK + 1, size - 8), size))
+
+
+def _ids_assertions(
+    ids: tf.Tensor, vocab_size: int, name: str, *, ends: bool
+) -> list[tf.Operation]:
+    """Returns assertions that check a user's ids [B, S].
+
+    Args:
+        ids: the ids.
+        vocab_size: number of ids in the vocabulary.
+        name: the name of the input.
+        ends: whether each row must end in EOS.
+    """
+    lengths = tf.math.count_nonzero(ids, axis=1, dtype=tf.int32)
+    is_token = tf.sequence_mask(lengths, tf.shape(ids)[1])
+    after_end = tf.pad(ids, [[0, 0], [1, 0]], constant_values=EOS)
+    last = tf.gather(after_end, lengths, axis=1, batch_dims=1)
+    assertions = [
+        _require(
+            (ids >= 0) & (ids < vocab_size),
+            f"{name} must be from 0 to {vocab_size - 1}, as the vocabulary has",
+        ),
+        _require(
+            (ids != PAD) == is_token,
+            f"{name} {PAD} (padding) may only follow the last token of a row",
+        ),
+    ]
+    if ends:
+        message = f"each row of {name} must end in {EOS} (EOS), then {PAD} (padding)"
+        assertions.append(_require(last == EOS, message))
+    return assertions
 
 
 def _assertions(numbers: dict[str, tf.Tensor]) -> list[tf.Operation]:

@@ -1,0 +1,286 @@
+"""What an export holds beside its graph.
+
+t2t_export.json                             the settings, which `ExportSettings` has
+model_card.md                               the same and the run's records, for people
+assets.extra/source.spm, target.spm         the vocabularies (or .subwords)
+assets.extra/tf_serving_warmup_requests     requests that TensorFlow Serving replays
+
+`assets.extra` is the folder that every loader of SavedModels ignores and that tools
+copy.
+"""
+
+import dataclasses
+import importlib.metadata
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+from t2t_keras.decoding.options import DecodingOptions
+from t2t_keras.errors import UserError
+from t2t_keras.text.load import suffix_of
+
+if TYPE_CHECKING:
+    import tensorflow as tf
+
+    from t2t_keras.decoding.translator import Translator
+
+SETTINGS = "t2t_export.json"
+MODEL_CARD = "model_card.md"
+EXTRA = "assets.extra"
+WARM_UP = f"{EXTRA}/tf_serving_warmup_requests"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ExportSettings:
+    """The settings of an export, stored in `t2t_export.json`.
+
+    Attributes:
+        version: the version of t2t_keras that wrote the export.
+        problem: the name of the problem.
+        summary: its summary.
+        languages: the codes of source and target; None: the problem has none.
+        nests_outputs: see `TextForm`.
+        hparams: the hyper-parameters.
+        parameters: number of weights.
+        vocabularies: side -> the path of its vocabulary in the export.
+        vocab_sizes: side -> number of tokens.
+        decoding: the decoding options of the export, without those of sampling.
+        per_request: the names of those that the signature `translate` takes.
+        quantization: the dtype to which the weights were rounded; None: they were not.
+        ids_only: whether the export has no tokenizers, so that it maps ids to ids.
+        signatures: the names of the signatures.
+        verified: for how many sentences the export was compared with the run.
+        identical: for how many of them both have the same output.
+        run: the records of the training, see `RunDirectory.records`; may be empty.
+    """
+
+    version: str
+    problem: str
+    summary: str
+    languages: tuple[str, str] | None
+    nests_outputs: bool
+    hparams: dict[str, Any]
+    parameters: int
+    vocabularies: dict[str, str]
+    vocab_sizes: dict[str, int]
+    decoding: dict[str, Any]
+    per_request: tuple[str, ...]
+    quantization: str | None
+    ids_only: bool
+    signatures: tuple[str, ...]
+    verified: int
+    identical: int
+    run: dict[str, Any]
+
+    @classmethod
+    def of(
+        cls,
+        translator: "Translator",
+        options: DecodingOptions,
+        signatures: Sequence[str],
+        *,
+        quantization: str | None,
+        ids_only: bool,
+        verified: int,
+        identical: int,
+        run: Mapping[str, Any],
+    ) -> Self:
+        """Returns the settings with which a translator is exported."""
+        problem = translator.problem
+        decoding = vars(options).copy()
+        for name in ("sampling", *DecodingOptions.names("of_sampling")):
+            del decoding[name]
+        if not isinstance(options.constraint, str):
+            decoding["constraint"] = type(options.constraint).__name__
+        tokenizers = {
+            "source": translator.source_tokenizer,
+            "target": translator.target_tokenizer,
+        }
+        return cls(
+            version=importlib.metadata.version("t2t_keras"),
+            problem=problem.name,
+            summary=problem.summary,
+            languages=getattr(problem.metrics, "languages", None),
+            nests_outputs=problem.text_form.nests_outputs,
+            hparams=dataclasses.asdict(translator.model.hparams),
+            parameters=translator.model.count_params(),
+            vocabularies={
+                side: f"{EXTRA}/{side}{suffix_of(tokenizer)}"
+                for side, tokenizer in tokenizers.items()
+            },
+            vocab_sizes={s: it.vocab_size for s, it in tokenizers.items()},
+            decoding=decoding,
+            per_request=tuple(DecodingOptions.names("is_served")),
+            quantization=quantization,
+            ids_only=ids_only,
+            signatures=tuple(sorted(signatures)),
+            verified=verified,
+            identical=identical,
+            run=dict(run),
+        )
+
+    @classmethod
+    def load(cls, export_dir: str | Path) -> Self | None:
+        """Returns the settings of an export; None for one of an earlier version.
+
+        Raises:
+            UserError: the file is damaged.
+        """
+        path = Path(export_dir) / SETTINGS
+        if not path.exists():
+            return None
+        known = {field.name for field in dataclasses.fields(cls)}
+        try:
+            fields = json.loads(path.read_text(encoding="utf-8"))
+            settings = cls(**{k: v for k, v in fields.items() if k in known})
+        except (AttributeError, TypeError, ValueError) as error:
+            raise UserError(
+                f"{path} is not as it was written: {error}; export the model again"
+            ) from None
+        languages = settings.languages
+        return dataclasses.replace(
+            settings,
+            languages=None if languages is None else (languages[0], languages[1]),
+            per_request=tuple(settings.per_request),
+            signatures=tuple(settings.signatures),
+        )
+
+
+def write_contents(
+    path: Path,
+    settings: ExportSettings,
+    translator: "Translator",
+    warm_up: Mapping[str, Mapping[str, "tf.Tensor"]],
+) -> None:
+    """Writes the files beside the graph.
+
+    Args:
+        path: the directory of the export.
+        settings: the settings.
+        translator: the translator, which has the tokenizers.
+        warm_up: signature -> its inputs, for the requests that TensorFlow Serving runs
+            before a model is available.
+    """
+    import tensorflow as tf
+
+    (path / EXTRA).mkdir()
+    translator.source_tokenizer.save(path / settings.vocabularies["source"])
+    translator.target_tokenizer.save(path / settings.vocabularies["target"])
+    with tf.io.TFRecordWriter(str(path / WARM_UP)) as writer:
+        for signature, inputs in warm_up.items():
+            writer.write(prediction_log(signature, inputs))
+    text = json.dumps(dataclasses.asdict(settings), indent=2, ensure_ascii=False)
+    (path / SETTINGS).write_text(f"{text}\n", encoding="utf-8")
+    (path / MODEL_CARD).write_text(model_card(settings), encoding="utf-8")
+
+
+def prediction_log(signature: str, inputs: Mapping[str, "tf.Tensor"]) -> bytes:
+    """Returns the bytes of a `tensorflow.serving.PredictionLog` with one request.
+
+    The messages are TensorFlow Serving's, whose Python package
+    (`tensorflow-serving-api`) is not needed to write them: all fields in use here are
+    messages and strings. Their numbers, from `prediction_log.proto`, `predict.proto`
+    and `model.proto`:
+
+        PredictionLog   6 predict_log: PredictLog
+        PredictLog      1 request: PredictRequest
+        PredictRequest  1 model_spec: ModelSpec, 2 inputs: map<string, TensorProto>
+        ModelSpec       3 signature_name: string
+
+    An entry of a map is a message with 1 key and 2 value.
+
+    Args:
+        signature: the name of the signature.
+        inputs: its inputs by name.
+    """
+    import tensorflow as tf
+
+    request = _field(1, _field(3, signature.encode()))
+    for name, tensor in sorted(inputs.items()):
+        value = tf.make_tensor_proto(tensor).SerializeToString(deterministic=True)
+        request += _field(2, _field(1, name.encode()) + _field(2, value))
+    return _field(6, _field(1, request))
+
+
+def _field(number: int, content: bytes) -> bytes:
+    """Returns a field of a protocol buffer that holds a message or a string."""
+    return _varint(number << 3 | 2) + _varint(len(content)) + content
+
+
+def _varint(number: int) -> bytes:
+    """Returns an integer in base 128, least significant digit first."""
+    digits = bytearray()
+    while number > 0x7F:
+        digits.append(number & 0x7F | 0x80)
+        number >>= 7
+    return bytes([*digits, number])
+
+
+def model_card(settings: ExportSettings) -> str:
+    """Returns a description of the export in Markdown, from its settings alone."""
+    languages = settings.languages
+    direction = f", {languages[0]} to {languages[1]}" if languages else ""
+    inputs = "ids" if settings.ids_only else "text"
+    model: dict[str, Any] = {
+        "architecture": "Transformer (Vaswani et al., 2017)",
+        "parameters": f"{settings.parameters:,}",
+        "weights": settings.quantization or "float32",
+    }
+    sizes = ("num_layers", "d_model", "d_ff", "num_heads", "norm", "compute_dtype")
+    model |= {name: settings.hparams[name] for name in sizes}
+    if settings.verified:
+        model["outputs as in the run"] = f"{settings.identical} of {settings.verified}"
+    model |= {f"{s} vocabulary": f"{n:,}" for s, n in settings.vocab_sizes.items()}
+    run = dict(settings.run)
+    metrics = run.pop("dev_metrics", {})
+    decoding = {
+        name: f"{value}{' (per request)' if name in settings.per_request else ''}"
+        for name, value in settings.decoding.items()
+    }
+    files = {
+        SETTINGS: "these settings",
+        **{path: f"{side} vocabulary" for side, path in settings.vocabularies.items()},
+        WARM_UP: "requests that TensorFlow Serving replays at start-up",
+    }
+    sections = [
+        f"# {settings.problem or 'Model'}\n\n{settings.summary}{direction}. Written by "
+        f"t2t_keras {settings.version}. It maps {inputs} to {inputs} with the "
+        f"signatures {', '.join(f'`{name}`' for name in settings.signatures)}.",
+        f"## Model\n\n{_table(model)}",
+        f"## Training\n\n{_table(run) if run else 'There are no records of it.'}",
+    ]
+    if metrics:
+        sections.append(f"## Metrics on dev\n\n{_table(metrics)}")
+    sections += [
+        f"## Decoding\n\n{_table(decoding)}",
+        f"## Limits\n\n{_limits(settings)}",
+        f"## Files\n\n{_table(files)}",
+    ]
+    return "\n\n".join(sections) + "\n"
+
+
+def _limits(settings: ExportSettings) -> str:
+    """Returns what the model cannot do, as a list."""
+    decoding = settings.decoding
+    raw = "raw text" if decoding["raw"] else "text in the form of the training data's"
+    lines = [
+        f"Inputs are {'ids' if settings.ids_only else raw}.",
+        f"An input has at most {decoding['max_source_length']} tokens at a time, and "
+        f"an output at most {decoding['extra_length']} more than its input.",
+        "A score is a log-probability over a length penalty: it is comparable between "
+        "outputs for one input, and it is no measure of correctness.",
+        "Outputs may be wrong, above all for inputs unlike the training data.",
+    ]
+    if settings.quantization:
+        lines.append(
+            f"The weights were rounded to {settings.quantization}, so that some "
+            "outputs differ from those of the run."
+        )
+    return "\n".join(f"- {line}" for line in lines)
+
+
+def _table(rows: Mapping[str, Any]) -> str:
+    """Returns a Markdown table of two columns."""
+    lines = (f"| {name} | {value} |" for name, value in rows.items())
+    return "\n".join(("| | |", "|---|---|", *lines))

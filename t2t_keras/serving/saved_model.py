@@ -36,6 +36,12 @@ from t2t_keras.text.tokenizer import EOS, PAD, UNK, Tokenizer
 # The characters that Python's `str.strip` removes.
 _BLANK = r"[\t-\r\x1c-\x20\x{85}\p{Z}]*"
 
+# The options that requests may have, as inputs of signatures.
+_SCALARS = {
+    name: tf.TensorSpec([], dtype, name)
+    for name, dtype in DecodingOptions.dtypes("is_served").items()
+}
+
 _WARM_UP_TEXTS = 4  # in a request that TensorFlow Serving replays at start-up
 
 
@@ -222,7 +228,7 @@ class _ServedIds(tf.Module):
         return {
             tf.saved_model.DEFAULT_SERVING_SIGNATURE_DEF_KEY: translate_ids,
             "translate_ids": translate_ids,
-            "search_ids": self.search_ids.get_concrete_function(ids, **_scalars()),
+            "search_ids": self.search_ids.get_concrete_function(ids, **_SCALARS),
             "score_ids": self.score_ids.get_concrete_function(),
             "options": self.options.get_concrete_function(),
         }
@@ -306,9 +312,17 @@ class _ServedIds(tf.Module):
         """Returns the options that `translate` takes, as constants."""
         return {
             name: tf.constant(getattr(self._options, name), spec.dtype)
-            for name, spec in _scalars().items()
+            for name, spec in _SCALARS.items()
         }
 
+    # All signatures call it, so that the search is traced and stored once.
+    @tf.function(
+        input_signature=[
+            tf.TensorSpec([None, None], tf.int32),
+            tf.TensorSpec([None], tf.string),
+            _SCALARS,
+        ]
+    )
     def _search(
         self, ids: tf.Tensor, texts: tf.Tensor, numbers: dict[str, tf.Tensor]
     ) -> Hypotheses:
@@ -373,7 +387,7 @@ class _Served(_ServedIds):
         default = tf.saved_model.DEFAULT_SERVING_SIGNATURE_DEF_KEY
         return super().signatures() | {
             default: self.serve.get_concrete_function(),
-            "translate": self.translate.get_concrete_function(texts, **_scalars()),
+            "translate": self.translate.get_concrete_function(texts, **_SCALARS),
             "score": self.score.get_concrete_function(),
         }
 
@@ -557,14 +571,6 @@ def _joined(
     # A rank that one of the parts does not have is left out, but there is always one.
     is_left_out = tf.math.is_inf(scores) & (tf.range(ranks) > 0)
     return tf.where(is_left_out, "", texts), scores
-
-
-def _scalars() -> dict[str, tf.TensorSpec]:
-    """Returns the options that requests may have, as inputs of signatures."""
-    return {
-        name: tf.TensorSpec([], dtype, name)
-        for name, dtype in DecodingOptions.dtypes("is_served").items()
-    }
 
 
 def _last_tokens(tokenizer: Tokenizer) -> str:

@@ -71,7 +71,8 @@ class TextForm:
         splits_long_sources: whether a source that is too long for the model may be
             split, and the targets for its parts be joined; otherwise it is truncated.
         repairs_outputs: whether `output_text` repairs outputs that violate the
-            problem's constraint. `output_texts` repairs nothing.
+            problem's constraint. Of what `output_texts` gets, which the constraint
+            allows, it has to repair only an empty first output for a source with words.
         nests_outputs: whether an output is a nested expression of labels and words,
             such as `(S (NP it) (VP works))`, which `t2t serve` draws.
         source_flags: the flags of `t2t datagen` that name the source of a split.

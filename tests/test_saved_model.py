@@ -152,7 +152,10 @@ def test_client_in_python(translator, export, tmp_path):
         ({"beam_size": 0}, "beam_size must be at least 1"),
         ({"alpha": float("nan")}, "alpha must be a finite number"),
         ({"min_length": -1}, "min_length must be at least 0"),
-        ({"extra_length": 2}, "extra_length: an export has it built in; the options"),
+        (
+            {"extra_length": 2},
+            "extra_length: an export has it built in .extra_length is",
+        ),
     ):
         with pytest.raises(UserError, match=message):
             client.n_best(["a"], **mistake)

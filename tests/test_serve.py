@@ -234,7 +234,8 @@ def test_status_and_metadata(client):
         found = client.get(f"/v1/models/{name}/metadata").json()
         assert found["model_spec"]["name"] == name
         signatures[name] = found["metadata"]["signature_def"]["signature_def"]
-    assert signatures["export"].pop("translate_ids")
+    for name in ("translate_ids", "search_ids", "score_ids"):
+        assert signatures["export"].pop(name)
     assert signatures["run"] == signatures["export"]
     texts = signatures["run"]["translate"]["inputs"]["texts"]
     assert (texts["dtype"], len(texts["tensor_shape"]["dim"])) == ("DT_STRING", 1)

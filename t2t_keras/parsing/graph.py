@@ -40,13 +40,19 @@ def restore_texts(
     Args:
         sources: [B], words separated by single spaces.
         targets: [B, n], symbols of trees over these words, which `BalancedBrackets`
-            allows; an empty target gives an empty tree.
+            allows. If the first one is empty, because the search found none, it gives
+            the tree that `Brackets.repair` makes of no symbols: all words stand beside
+            each other. Another empty target gives an empty tree.
         symbols: all symbols of the problem.
     """
-    labels = Brackets.of(symbols).openers
+    brackets = Brackets.of(symbols)
+    labels = brackets.openers
     with tf.device(CPU):
         words = tf.strings.split(sources, " ")
         batch, n = tf.unstack(tf.shape(targets))
+        repaired = _leaves(words, brackets.leaves)
+        is_first = tf.range(n) == 0
+        targets = tf.where((targets == "") & is_first, repaired, targets)
         targets = tf.strings.split(tf.reshape(targets, [batch * n])).to_tensor("")
         targets = tf.reshape(targets, [batch, n, tf.shape(targets)[1]])
         is_opener = _among(targets, labels)
@@ -66,6 +72,25 @@ def restore_texts(
         inside = tf.strings.reduce_join(tf.where(is_leaf, leaves, parts), axis=2)
         trees = tf.strings.join([f"({OUTER}", inside, ")"])
         return tf.where(inside == "", "", trees)
+
+
+def _leaves(words: tf.RaggedTensor, leaves: Sequence[str]) -> tf.Tensor:
+    """Returns a leaf for each word of sentences [B, (W)], as texts [B, 1].
+
+    It is the word's tag if the problem has it, otherwise the problem's first leaf.
+
+    Args:
+        words: the words; the only one of a sentence without words is empty.
+        leaves: the leaves of the problem.
+    """
+    tags = mark_tags(words)
+    tags = tf.where(tags == "", UNKNOWN_TAG, tags)
+    if leaves:
+        tags = tf.where(_among(tags, leaves), tags, leaves[0])
+    tags = tf.RaggedTensor.from_tensor(tags, words.row_lengths())
+    texts = tf.strings.reduce_join(tags, axis=1, separator=" ")
+    is_blank = tf.reduce_all(words == "", axis=1)
+    return tf.where(is_blank, "", texts)[:, None]
 
 
 def mark_tags(words: tf.RaggedTensor) -> tf.Tensor:

@@ -76,9 +76,10 @@ class Trees(TextForm):
         return treebank_texts(texts, raw)
 
     def output_texts(self, sources: "tf.Tensor", targets: "tf.Tensor") -> "tf.Tensor":
-        """Converts targets [B, n] to trees in the graph, without repair.
+        """Converts targets [B, n] to trees in the graph.
 
-        The constraint `brackets` must allow the targets.
+        The constraint `brackets` must allow the targets, so that nothing but an empty
+        one needs repair: see `graph.restore_texts`.
         """
         from t2t_keras.parsing.graph import restore_texts
 

@@ -724,15 +724,17 @@ def _columns(
     """Returns the rows and the scalars of a request in column format."""
     if len(signature.inputs) == 1 and not isinstance(inputs, dict):
         inputs = dict.fromkeys(signature.inputs, inputs)
-    if not isinstance(inputs, dict) or inputs.keys() != signature.inputs.keys():
+    names = signature.rows
+    if not isinstance(inputs, dict) or not (
+        {*names} <= inputs.keys() <= signature.inputs.keys()
+    ):
         wanted = ", ".join(signature.inputs) or "none"
         raise HTTPException(400, f"inputs: this signature has the inputs {wanted}")
-    scalars = {
+    scalars = {  # those that are left out have the model's defaults
         name: request_value(inputs[name], info, f"inputs.{name}")
         for name, info in signature.inputs.items()
-        if not info.rank
+        if not info.rank and name in inputs
     }
-    names = signature.rows
     for name in names:
         if not isinstance(inputs[name], list):
             raise HTTPException(400, f"inputs.{name} must be a list")

@@ -77,7 +77,7 @@ class ServedModel:
         translator: the translator.
         version: its version in URLs.
         languages: the codes of source and target; None: those of the problem's
-            metrics, if they have any.
+            metrics, if they have any, or of the export's settings.
         **options: changes to the default decoding options.
 
     Attributes:
@@ -85,10 +85,10 @@ class ServedModel:
         version: the version.
         languages: the codes of source and target; None: unknown.
         signatures: the signatures of TensorFlow Serving's REST interface; a run has
-            those of an export, less `translate_ids`.
+            those of an export that take no ids.
         beam_size: the default beam size.
         is_nested: whether outputs are nested expressions (`TextForm.nests_outputs`);
-            for an export, whether that of `warm_up` was one.
+            for an export without settings, whether that of `warm_up` was one.
     """
 
     def __init__(
@@ -117,12 +117,15 @@ class ServedModel:
                 name: _export_signature(function)
                 for name, function in translator.signatures.items()
             }
-            self.is_nested = False
+            settings = translator.settings
+            self.is_nested = settings is not None and settings.nests_outputs
+            languages = languages or (settings and settings.languages)
             defaults = translator.choose(**options)
         self.languages = languages
         self._defaults = {
             name: np.asarray(defaults[name]).item()
             for name in DecodingOptions.names("is_served")
+            if name in defaults  # an earlier export has fewer
         }
         self.beam_size: int = self._defaults["beam_size"]
 
@@ -155,8 +158,8 @@ class ServedModel:
 
     def warm_up(self, texts: Sequence[str]) -> list[None]:
         """Translates texts, which traces what most requests call."""
-        found = self.n_best(texts, n_best=1)
-        if self.is_export:
+        found, export = self.n_best(texts, n_best=1), self._translator
+        if isinstance(export, ExportedTranslator) and export.settings is None:
             nested = re.compile(r"\(.*\(.*\)\)")
             self.is_nested = all(nested.fullmatch(best.text) for best, *_ in found)
         return [None for _ in texts]
@@ -296,7 +299,7 @@ class ServedModel:
         """Calls a signature of an export, in batches of rows of similar length."""
         inputs, outputs = self.signatures[signature]
         constants: dict[str, Any] = {}
-        if signature == "translate":
+        if not all(info.rank for info in inputs.values()):  # it takes the options
             constants = translator.choose(**scalars)
         elif signature == "serving_default" and self._options:
             signature, constants = "translate", translator.choose(**self._options)

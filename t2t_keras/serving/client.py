@@ -13,6 +13,7 @@ from t2t_keras.decoding.batching import batches
 from t2t_keras.decoding.options import DecodingOptions
 from t2t_keras.decoding.texts import checked_texts
 from t2t_keras.errors import UserError
+from t2t_keras.serving.contents import ExportSettings
 from t2t_keras.serving.export_dir import require_export
 
 if TYPE_CHECKING:
@@ -48,22 +49,33 @@ class ExportedTranslator:
         translator.n_best(["A house."], 4, alpha=1.0)
         translator.score(["A house."], ["Ein Haus."])
 
-    It translates texts as the exported `Translator` does. Every call takes `beam_size`,
-    `n_best` and `alpha`, whose defaults were given at export. All other options are
-    fixed, prefixes cannot be forced, and a hypothesis has only text and score.
+    It translates texts as the exported `Translator` does. Every call takes the options
+    that requests may have (`beam_size`, `n_best`, `alpha`, `min_length`), whose
+    defaults were given at export. All other options are fixed and stand in `settings`
+    (`settings.decoding["raw"]` tells whether inputs are raw text), prefixes cannot be
+    forced, and a hypothesis has only text and score.
 
     Args:
         export_dir: the directory of the export.
 
     Attributes:
         signatures: the functions of the SavedModel, by name.
+        settings: the settings with which it was exported; None: an earlier version
+            of t2t_keras wrote it.
 
     Raises:
-        UserError: it has no SavedModel, or not one that `t2t export` wrote.
+        UserError: it has no SavedModel, or not one that `t2t export` wrote, or one from
+            ids to ids.
     """
 
     def __init__(self, export_dir: str | Path) -> None:
         require_export(export_dir)
+        self.settings = ExportSettings.load(export_dir)
+        if self.settings and self.settings.ids_only:
+            raise UserError(
+                f"--export_dir: {export_dir} maps ids to ids; call its signatures with "
+                "TensorFlow, or export the model without --ids_only"
+            )
         self._served = tf.saved_model.load(str(export_dir))  # keeps the weights alive
         if not {"options", "translate"} <= set(self._served.signatures):
             raise UserError(
@@ -169,16 +181,19 @@ class ExportedTranslator:
         """Returns the export's options with the given changes, as inputs of its graph.
 
         Args:
-            **options: `beam_size`, `n_best`, `alpha`.
+            **options: `beam_size`, `n_best`, `alpha`, `min_length`; an export of an
+                earlier version has the first three.
 
         Raises:
             UserError: there is no such option, or its value is impossible.
         """
         chosen = dict(self._defaults)
+        fixed = self.settings.decoding if self.settings else {}
         for name, value in options.items():
             if name not in chosen:
+                known = f" ({name} is {fixed[name]})" if name in fixed else ""
                 raise UserError(
-                    f"{name}: an export has it built in; the options are "
+                    f"{name}: an export has it built in{known}; the options are "
                     f"{', '.join(chosen)}"
                 )
             chosen[name] = tf.cast(value, chosen[name].dtype)

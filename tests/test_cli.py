@@ -182,8 +182,8 @@ OF_A_RUN = {
         ),
         (("translate", "--export_dir", "a"), "a has no saved_model.pb"),
         (
-            ("translate", "--export_dir", "a", "--min_length", "2"),
-            "--min_length needs --output_dir",
+            ("translate", "--export_dir", "a", "--extra_length", "2"),
+            "--extra_length needs --output_dir",
         ),
         (
             ("translate", "--output_dir", "a", "--top_k", "2"),

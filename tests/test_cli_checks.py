@@ -62,7 +62,14 @@ MISTAKES = [
     ((*EXPORT, "run", "--overwrite"), "run exists and is not an export"),
     ((*EXPORT, "file"), "file exists and is not an export"),
     ((*EXPORT, "new", "--alpha", "nan"), "alpha must be a finite number"),
-    ((*EXPORT, "new", "--quantization", "int8"), "--quantization needs --format ctran"),
+    (
+        (*EXPORT, "new", "--quantization", "int16"),
+        "--quantization: --format savedmodel has no int16; the choice is int8, float16",
+    ),
+    (
+        (*EXPORT, "new", "--format", "ctranslate2", "--ids_only"),
+        "--ids_only has no effect with --format ctranslate2",
+    ),
     (
         (*EXPORT, "new", "--format", "ctranslate2", "--beam_size", "5"),
         "--beam_size has no effect with --format ctranslate2",

@@ -11,6 +11,7 @@ from decoding_models import LINES, NOT_TEXTS, transformer
 
 import t2t_keras
 from t2t_keras.decoding.constraint import BannedTokens
+from t2t_keras.decoding.options import DecodingOptions
 from t2t_keras.decoding.translator import Translator
 from t2t_keras.errors import UserError
 from t2t_keras.problem import Problem
@@ -174,6 +175,32 @@ def test_client_in_python(translator, export, tmp_path):
         ExportedTranslator(tmp_path)
 
 
+def test_min_length_is_an_input(translator, export):
+    client = ExportedTranslator(export[0])
+    options = {"min_length": 12, "beam_size": 3, "n_best": 1}
+    expected = translator.n_best(LINES, **options)
+    for found, outputs in zip(client.n_best(LINES, **options), expected, strict=True):
+        assert_same([list(column) for column in zip(*found, strict=True)], outputs)
+    assert client.translate(LINES) != [best[0].text for best in expected]
+
+
+def test_requests_may_have_every_option_that_is_a_tensor():
+    """But those of sampling: an export searches."""
+    every = set(DecodingOptions.names("is_tensor"))
+    every -= set(DecodingOptions.names("of_sampling"))
+    assert set(DecodingOptions.names("is_served")) == every
+
+
+def test_the_settings_of_an_export(translator, export):
+    settings = ExportedTranslator(export[0]).settings
+    assert settings.decoding["max_source_length"] == 50
+    assert settings.decoding["raw"] is False
+    assert not settings.ids_only
+    assert set(settings.signatures) == set(
+        tf.saved_model.load(str(export[0])).signatures
+    )
+
+
 def test_client_takes_the_place_of_the_translator(translator, export, caplog):
     client = t2t_keras.load(export[0])
     options = {"max_source_length": 50}
@@ -277,6 +304,70 @@ def test_what_a_killed_export_left_is_removed(translator, tmp_path):
     export_saved_model(translator, target)
     assert [entry.name for entry in tmp_path.iterdir()] == ["ende"]
     assert (target / "saved_model.pb").read_bytes() != b"half"
+
+
+# Prints the types of operations that TensorFlow itself does not have.
+OPERATIONS = """
+import sys
+from tensorflow.core.protobuf import saved_model_pb2
+from tensorflow.python.framework import op_def_registry
+
+with open(sys.argv[1] + "/saved_model.pb", "rb") as file:
+    (graph,) = saved_model_pb2.SavedModel.FromString(file.read()).meta_graphs
+library = graph.graph_def.library.function
+types = {node.op for node in graph.graph_def.node}
+types |= {node.op for function in library for node in function.node_def}
+types -= {function.signature.name for function in library}
+print(*sorted(t for t in types if op_def_registry.get(t) is None))
+"""
+
+
+def lacking(path):
+    """The operations of an export that TensorFlow without TensorFlow Text lacks."""
+    process = subprocess.run(
+        [sys.executable, "-c", OPERATIONS, path],
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    return process.stdout.split()
+
+
+def test_operations_of_tensorflow_text(translator, export):
+    """docs/serving.md names them."""
+    assert lacking(export[0]) == [
+        "SentencepieceDetokenizeOp",
+        "SentencepieceOp",
+        "SentencepieceTokenizeOp",
+    ]
+
+
+@pytest.mark.slow
+def test_ids_need_none_of_them(translator, tmp_path):
+    export_saved_model(translator, tmp_path / "1", ids_only=True, quantization="int8")
+    assert lacking(tmp_path / "1") == []
+
+
+@pytest.mark.slow
+def test_the_command_line_of_tensorflow(translator, export):
+    """`saved_model_cli run`, once the operations of TensorFlow Text are there."""
+    program = "import tensorflow_text\n"
+    program += "from tensorflow.python.tools import saved_model_cli as c; c.main()"
+    arguments = ["run", "--dir", export[0], "--tag_set", "serve", "--outdir", "out"]
+    arguments += ["--signature_def", "serving_default"]
+    arguments += ["--input_exprs", "texts=['a dog runs .', 'a']"]
+    subprocess.run(
+        [sys.executable, "-c", program, *arguments],
+        check=True,
+        capture_output=True,
+        cwd=export[0].parent.parent,
+    )
+    out = export[0].parent.parent / "out"
+    texts = np.load(out / "texts.npy", allow_pickle=True)
+    expected = translator.n_best(["a dog runs .", "a"], 3)
+    assert [[text.decode() for text in row] for row in texts] == [
+        [output.text for output in best] for best in expected
+    ]
 
 
 def test_ids(translator, served):

@@ -9,14 +9,16 @@ import sys
 
 import numpy as np
 import pytest
+import tensorflow as tf
 from decoding_models import log_probs_of, transformer
 
+import t2t_keras
 from t2t_keras import registry
 from t2t_keras.data.vocabulary import train_vocabulary, vocab_files
 from t2t_keras.decoding.translator import Translator
 from t2t_keras.errors import UserError
-from t2t_keras.parsing.linearise import UNTAGGED_SYMBOLS
-from t2t_keras.parsing.task import brackets
+from t2t_keras.parsing.linearise import BRACKETS, SYMBOLS, UNTAGGED_SYMBOLS
+from t2t_keras.parsing.task import Trees, brackets
 from t2t_keras.parsing.tree import parse_tree
 from t2t_keras.problem import Problem
 from t2t_keras.serving.saved_model import export_saved_model
@@ -206,9 +208,30 @@ def test_saved_model_equals_in_process(translator, tmp_path, changes, raw):
         np.testing.assert_allclose(
             scores[: len(best)], [output.score for output in best], atol=1e-4
         )
+    # Where nothing can be generated, as here, Python repairs the empty output.
+    client = t2t_keras.load(path)
+    impossible = {"min_length": 400}
+    expected_trees = translator.translate(SENTENCES, raw=raw, **impossible)
+    assert client.translate(SENTENCES, **impossible) == expected_trees
+    assert all(map(parse_tree, filter(None, expected_trees)))
+    assert [bool(tree) for tree in expected_trees] == [bool(words) for words in WORDS]
     ids = answer["ids"][0][0]
     assert tuple(ids[: len(expected[0][0].ids)]) == expected[0][0].ids
     assert answer["modules"] == []
+
+
+@pytest.mark.parametrize(
+    "symbols",
+    [SYMBOLS, UNTAGGED_SYMBOLS, (*BRACKETS, "W", "."), BRACKETS],
+    ids=["tags", "no tags", "a full stop", "no leaves"],
+)
+def test_no_output_is_repaired_in_the_graph_as_in_python(symbols):
+    form = Trees(symbols=symbols)
+    sources = [" ".join(words) for words in WORDS]
+    sources.append("`` Go '' : 3 : 4 -- now")
+    found = form.output_texts(tf.constant(sources), tf.fill([len(sources), 2], ""))
+    expected = [form.output_text(source, "")[0] for source in sources]
+    assert found.numpy().tolist() == [[tree.encode(), b""] for tree in expected]
 
 
 def test_the_score_of_an_output_is_that_of_the_search(translator):

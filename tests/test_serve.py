@@ -7,6 +7,7 @@ import json
 import math
 import os
 import re
+import runpy
 import signal
 import socket
 import subprocess
@@ -15,6 +16,7 @@ import threading
 import time
 import urllib.error
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
@@ -214,6 +216,20 @@ def test_predict_ids_of_an_export(client, translator):
     )
     assert answer.status_code == 400
     assert error_of(answer).startswith("ids must be from 0 to")
+
+
+def test_the_example_of_a_rest_client(client, translator):
+    """What `examples/serve_rest.py` asks of TensorFlow Serving is answered here, too."""
+    file = Path(__file__).parents[1] / "examples" / "serve_rest.py"
+    rest = runpy.run_path(str(file))
+    for name, options in (("run", {}), ("export", {}), ("export", {"n_best": 2})):
+        url = f"http://server/v1/models/{name}"
+        request = rest["request"](url, TEXTS[:2], **options)
+        answer = client.post(request.selector, content=request.data)
+        expected = translator.n_best(TEXTS[:2], 2)
+        for found, best in zip(rest["outputs"](answer.content), expected, strict=True):
+            assert found[0][0] == best[0].text
+            assert found[0][1] == pytest.approx(best[0].score, abs=1e-4)
 
 
 def test_truncation_is_told(client):

@@ -119,7 +119,8 @@ class ServedModel:
             }
             settings = translator.settings
             self.is_nested = settings is not None and settings.nests_outputs
-            languages = languages or (settings and settings.languages)
+            if settings is not None:
+                languages = languages or settings.languages
             defaults = translator.choose(**options)
         self.languages = languages
         self._defaults = {

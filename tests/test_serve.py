@@ -219,7 +219,7 @@ def test_predict_ids_of_an_export(client, translator):
 
 
 def test_the_example_of_a_rest_client(client, translator):
-    """What `examples/serve_rest.py` asks of TensorFlow Serving is answered here, too."""
+    """It asks TensorFlow Serving, and is answered here, too."""
     file = Path(__file__).parents[1] / "examples" / "serve_rest.py"
     rest = runpy.run_path(str(file))
     for name, options in (("run", {}), ("export", {}), ("export", {"n_best": 2})):

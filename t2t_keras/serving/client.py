@@ -159,10 +159,14 @@ class ExportedTranslator:
                 targets=tf.constant([targets[i] for i in batch]),
             )
             _warn_of_truncation(found, batch)
-            for i, log_prob, tokens in zip(
-                batch, found["log_prob"].numpy(), found["tokens"].numpy(), strict=True
-            ):
-                results[i] = Score(float(log_prob), int(tokens))
+            for row, i in enumerate(batch):
+                tokens = int(found["tokens"][row])
+                each = [  # exports of earlier versions have neither
+                    tuple(found[name][row, :tokens].numpy().tolist())
+                    for name in ("ids", "token_log_probs")
+                    if name in found
+                ]
+                results[i] = Score(float(found["log_prob"][row]), tokens, *each)
         return results
 
     def choose(self, **options: Any) -> dict[str, tf.Tensor]:

@@ -55,10 +55,11 @@ def export_saved_model(
     - `translate_ids`: `ids` [B, S] int32, each row ending in EOS (1) and padded with 0,
       or all 0 -> `ids` [B, n, T], `scores` [B, n], `lengths` [B, n]. It has no
       operation of TensorFlow Text.
-    - `score`: `texts` [B], `targets` [B] -> `log_prob` [B], `tokens` [B], and
-      `is_truncated` [B]; here a text that is too long is always truncated. The targets
-      have the form of the training data's, which for some problems differs from the
-      outputs (`TextForm.target_text`).
+    - `score`: `texts` [B], `targets` [B] -> `log_prob` [B], `tokens` [B], the targets'
+      `ids` [B, T], `token_log_probs` [B, T] (both padded with 0), and `is_truncated`
+      [B]; here a text that is too long is always truncated. The targets have the form
+      of the training data's, which for some problems differs from the outputs
+      (`TextForm.target_text`).
     - `options`: no inputs -> `beam_size`, `n_best` and `alpha` as given here.
 
     The parts of all texts that are split are decoded in one batch, so it takes memory
@@ -220,6 +221,8 @@ class _Served(tf.Module):
         return {
             "log_prob": scores.log_probs,
             "tokens": scores.lengths,
+            "ids": target_ids,
+            "token_log_probs": scores.token_log_probs,
             "is_truncated": is_truncated,
         }
 

@@ -25,6 +25,7 @@ from command_line import run
 from decoding_models import LINES, transformer
 from libretranslatepy import LibreTranslateAPI
 
+from t2t_keras.decoding.alignment import AlignmentHead
 from t2t_keras.decoding.sentence_attention import sentence_attention
 from t2t_keras.decoding.translator import Hypothesis, Translator
 from t2t_keras.errors import UserError
@@ -186,6 +187,11 @@ def test_predict_columns_of_every_signature(client, translator):
         found = ask("score", {"texts": TEXTS, "targets": TEXTS[::-1]})
         assert found["tokens"] == [x.tokens for x in scores]
         assert found["log_prob"] == pytest.approx([x.log_prob for x in scores], 1e-4)
+        for row, score in enumerate(scores):
+            missing = [0] * (max(x.tokens for x in scores) - score.tokens)
+            assert found["ids"][row] == [*score.ids, *missing]
+            log_probs = [*score.token_log_probs, *missing]
+            assert found["token_log_probs"][row] == pytest.approx(log_probs, abs=1e-4)
         found = ask("options", {})
         assert (found["beam_size"], found["n_best"]) == (4, 1 if name == "run" else 2)
         assert found["alpha"] == pytest.approx(0.6)
@@ -418,8 +424,33 @@ def test_alternatives(client, translator):
             assert output["score"] == pytest.approx(wanted.score, abs=1e-4)
         scores = [x["score"] for x in found]
         assert scores == sorted(scores, reverse=True)
+        likely = translator.alternatives(text, ids[:place], 4)
+        assert {x["ids"][place]: x["next_log_prob"] for x in found} == {
+            x.id: pytest.approx(x.log_prob, abs=1e-4) for x in likely
+        }
     body = {"text": text, "prefix": [1]}
     assert "ids must be" in error_of(client.post("/api/alternatives", json=body))
+
+
+def test_token_scores_and_alignments(client, translator):
+    texts = ["the old dog reads a book .", ""]
+    asked = {"token_scores": True, "alignments": True, "alignment_head": 2}
+    answer = client.post("/api/translate", json={"texts": texts, "n_best": 2} | asked)
+    head = AlignmentHead(head=2)
+    wanted = translator.n_best(texts, 2, token_scores=True, alignment=head)
+    for outputs, best in zip(answer.json()["outputs"], wanted, strict=True):
+        for output, x in zip(outputs, best, strict=True):
+            assert output["text"] == x.text
+            log_probs = pytest.approx(list(x.token_log_probs), abs=1e-4)
+            assert output["token_log_probs"] == log_probs
+            assert output["alignment"] == [list(link) for link in x.alignment]
+    for body, message in (
+        (asked | {"model": "export"}, "is an export, which has none"),
+        (asked | {"alignment_layer": 2}, "the model has no layer 2"),
+        ({"alignment_layer": 1}, "need alignments true"),
+    ):
+        answer = client.post("/api/translate", json={"texts": texts} | body)
+        assert answer.status_code == 400 and message in error_of(answer)
 
 
 def test_attention(client, translator):

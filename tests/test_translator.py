@@ -59,7 +59,7 @@ def test_hypotheses(translator, tokenizer):
     """Scores are those of teacher forcing, limits those of the options."""
     for line, outputs in zip(LINES, translator.n_best(LINES, 4), strict=True):
         if not line.strip():
-            assert outputs == [("", 0.0, 0.0, (), False)]
+            assert outputs == [("", 0.0, 0.0, (), False, (), ())]
             continue
         source = tokenizer.encode(line)
         log_probs = log_probs_of(translator.model, source, [o.ids for o in outputs])

@@ -151,7 +151,6 @@ def expected_alignment(translator, source, target_ids, layer, head):
         (AlignmentHead(), 2),
         (AlignmentHead(3), 3),
         (AlignmentHead(1, 2), 1),
-        (AlignmentHead(head=1), 2),
     ],
 )
 def test_outputs_and_pairs_are_aligned(translator, head, layer):

@@ -101,6 +101,7 @@ def test_score_of_given_targets(translator, tokenizer):
         assert sum(score.token_log_probs) == pytest.approx(score.log_prob, abs=1e-4)
 
 
+@pytest.mark.slow
 def test_score_of_an_export(translator, tmp_path):
     export_saved_model(translator, tmp_path / "1")
     client = ExportedTranslator(tmp_path / "1")

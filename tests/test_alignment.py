@@ -15,7 +15,7 @@ from t2t_keras.decoding.alignment import (
 )
 from t2t_keras.decoding.translator import Translator
 from t2t_keras.errors import UserError
-from t2t_keras.metrics.alignment import (
+from t2t_keras.metrics.pharaoh import (
     alignment_scores,
     format_alignment,
     parse_reference,

@@ -38,7 +38,7 @@ from t2t_keras.cli.verb import (
 from t2t_keras.data.files import open_lines, sha256, write_lines
 from t2t_keras.decoding.options import DecodingOptions
 from t2t_keras.errors import UserError
-from t2t_keras.metrics.alignment import (
+from t2t_keras.metrics.pharaoh import (
     alignment_scores,
     format_alignment,
     parse_reference,

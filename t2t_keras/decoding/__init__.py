@@ -5,5 +5,5 @@ they share, `scoring` scores given ones, and `constraint` restricts what may be
 generated. `translator` runs them on
 texts, with the settings in `options`; `texts` checks the texts that callers pass, and
 `batching` batches inputs of similar length. `sentence_attention` returns attention
-weights.
+weights, from which `alignment` reads the links between words.
 """

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from t2t_keras.errors import UserError
 from t2t_keras.hparam import HParams
-from t2t_keras.metrics.alignment import Alignment
+from t2t_keras.metrics.pharaoh import Alignment
 from t2t_keras.model.transformer import Transformer
 from t2t_keras.text.tokenizer import EOS, Tokenizer
 

@@ -35,7 +35,7 @@ from t2t_keras.decoding.sampling import sample
 from t2t_keras.decoding.scoring import Score, score_targets
 from t2t_keras.decoding.texts import checked_texts, is_blank
 from t2t_keras.errors import UserError
-from t2t_keras.metrics.alignment import Alignment
+from t2t_keras.metrics.pharaoh import Alignment
 from t2t_keras.model.transformer import Transformer
 from t2t_keras.problem import Problem
 from t2t_keras.text.sentences import join_outputs, split_long_text

@@ -2,7 +2,7 @@
 
 import argparse
 import dataclasses
-from typing import Any
+from typing import Any, get_args
 
 from t2t_keras.cli.verb import given_options, not_negative, positive, seed
 from t2t_keras.decoding.options import DecodingOptions
@@ -52,6 +52,8 @@ def add_decoding_flags(
             add(flag, type=converter, metavar="N", help=meaning)
         elif field.type is float:
             add(flag, type=float, metavar="X", help=meaning)
+        elif choices := get_args(field.type):
+            add(flag, choices=choices, help=meaning)
         else:
             add(flag, metavar="NAME", help=meaning)
 

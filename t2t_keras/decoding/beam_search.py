@@ -23,6 +23,12 @@ log-probabilities, so they are compared by a length-normalized score (Wu et al.,
     score = log_prob / penalty(length),    penalty(length) = ((5 + length) / 6) ** alpha
 
 where the length counts EOS. With alpha = 0 the score is the log-probability.
+`loop.length_penalty` has other penalties. GNMT's coverage penalty can be added:
+
+    score = log_prob / penalty(length) + beta * sum_s log(min(sum_t p(t, s), 1))
+
+where p(t, s) is the attention weight from target position t to source token s. It is
+0 if each source token gets a total weight of 1 or more, and otherwise negative.
 
 *When to stop.* Log-probabilities only decrease. So the score of any continuation of an
 alive hypothesis is at most its current log-probability over the largest penalty that it
@@ -30,7 +36,8 @@ can still reach (log-probabilities are negative: a larger divisor raises the sco
 When the n-th best finished score is at least this bound for the best alive hypothesis,
 no continuation can be among the n best, and the sentence is done. The penalty is
 monotone in the length, increasing for positive alpha and decreasing for negative, so
-it is largest at the next length or at the longest allowed one.
+it is largest at the next length or at the longest allowed one. The coverage penalty is
+at most 0.
 
 *Limits.* Every sentence has its own `max_length`. If it reaches this length with fewer
 than n finished hypotheses, the alive ones, cut off, follow them in the result. They are
@@ -45,7 +52,9 @@ of the other tokens stay as the model gives them. So every score equals what tea
 forcing (`decoding.scoring`) computes for the same sequence.
 """
 
-from typing import NamedTuple
+import functools
+from collections.abc import Callable
+from typing import NamedTuple, TypeAlias
 
 import tensorflow as tf
 
@@ -59,8 +68,13 @@ from t2t_keras.decoding.loop import (
     length_penalty,
     where,
 )
+from t2t_keras.decoding.options import LengthPenalty
 from t2t_keras.decoding.top_k import top_k
 from t2t_keras.text.tokenizer import EOS, PAD
+
+_Penalty: TypeAlias = Callable[[tf.Tensor], tf.Tensor]  # maps lengths to penalties
+
+_LEAST_COVERAGE = 1e-9  # weights in bfloat16 may be 0, whose logarithm is -inf
 
 
 class _Beams(NamedTuple):
@@ -70,11 +84,13 @@ class _Beams(NamedTuple):
         ids: [B, K, 1 + steps]; the first is PAD, the decoder's first input.
         log_probs: [B, K]; -inf marks a place without a hypothesis.
         lengths: [B, K], the numbers of tokens without the first PAD.
+        coverage: [B, K], the coverage penalty, at most 0.
     """
 
     ids: tf.Tensor
     log_probs: tf.Tensor
     lengths: tf.Tensor
+    coverage: tf.Tensor
 
 
 class _State(NamedTuple):
@@ -107,6 +123,8 @@ def beam_search(
     alpha: float | tf.Tensor,
     max_length: tf.Tensor,
     n_best: int | tf.Tensor = 1,
+    kind: LengthPenalty = "gnmt",
+    coverage_penalty: float = 0.0,
     constraint: Constraint | None = None,
 ) -> Hypotheses:
     """Finds the n best target sequences for each sentence; see the module's docstring.
@@ -122,21 +140,29 @@ def beam_search(
         max_length: [B] int32, the largest number of tokens in each output, EOS
             included. At 0 the output is the empty sequence, with score 0.
         n_best: number of hypotheses to return, at most K.
+        kind: see `length_penalty`.
+        coverage_penalty: the factor beta of the coverage penalty; 0: none.
         constraint: restricts what may be generated.
     """
     beam_size = tf.convert_to_tensor(beam_size, tf.int32)
     n_best = tf.convert_to_tensor(n_best, tf.int32)
     alpha = tf.convert_to_tensor(alpha, tf.float32)
     constraint = constraint or AllOf()
+    penalty = functools.partial(length_penalty, alpha=alpha, kind=kind)
 
     def step(state: _State) -> _State:
         logits, cache = model.decode_step(
             state.alive.ids[:, :, -1], state.position, state.cache
         )
         allowed = constraint.mask(state.constraint, state.position)
-        parents, candidates = _candidates(state.alive, logits, allowed)
+        before = state.alive
+        if coverage_penalty:
+            covered = tf.clip_by_value(model.coverage(cache), _LEAST_COVERAGE, 1.0)
+            total = tf.reduce_sum(tf.math.log(covered), axis=2)
+            before = before._replace(coverage=coverage_penalty * total)
+        parents, candidates = _candidates(before, logits, allowed)
         alive, best = _next_alive(candidates, beam_size)
-        finished = _next_finished(state.finished, candidates, alpha)
+        finished = _next_finished(state.finished, candidates, penalty)
         parents = tf.gather(parents, best, batch_dims=1)
         new = state._replace(
             position=state.position + 1,
@@ -149,11 +175,13 @@ def beam_search(
         )
         is_at_limit = new.position >= state.max_length
         return new._replace(
-            done=state.done | is_at_limit | _cannot_improve(new, alpha, n_best)
+            done=state.done | is_at_limit | _cannot_improve(new, penalty, n_best)
         )
 
     start = _start(model, source, beam_size, max_length, constraint)
-    return decode(model, start, step, lambda state: _ranked(state, alpha, n_best))
+    if coverage_penalty:
+        start = start._replace(cache=model.track_coverage(start.cache, source))
+    return decode(model, start, step, lambda state: _ranked(state, penalty, n_best))
 
 
 def _start(
@@ -173,6 +201,7 @@ def _start(
         ids=tf.fill(tf.concat([shape, [1]], 0), PAD),
         log_probs=tf.fill(shape, NOTHING),
         lengths=tf.zeros(shape, tf.int32),
+        coverage=tf.zeros(shape),
     )
     is_first = tf.range(beam_size) == 0
     return _State(
@@ -221,6 +250,7 @@ def _candidates(
         ids=tf.concat([extended.ids, tokens[:, :, None]], axis=2),
         log_probs=log_probs,
         lengths=extended.lengths + 1,
+        coverage=extended.coverage,
     )
 
 
@@ -230,28 +260,25 @@ def _next_alive(candidates: _Beams, beam_size: tf.Tensor) -> tuple[_Beams, tf.Te
     return _best(going_on, going_on.log_probs, beam_size)
 
 
-def _next_finished(finished: _Beams, candidates: _Beams, alpha: tf.Tensor) -> _Beams:
+def _next_finished(finished: _Beams, candidates: _Beams, penalty: _Penalty) -> _Beams:
     """Returns the K best of the finished hypotheses and the newly finished ones."""
     ended = _only(candidates, candidates.ids[:, :, -1] == EOS)
     both = _concat(_lengthen(finished), ended)
-    beams, _ = _best(both, _scores(both, alpha), tf.shape(finished.log_probs)[1])
+    beams, _ = _best(both, _scores(both, penalty), tf.shape(finished.log_probs)[1])
     return beams
 
 
-def _cannot_improve(state: _State, alpha: tf.Tensor, n_best: tf.Tensor) -> tf.Tensor:
+def _cannot_improve(state: _State, penalty: _Penalty, n_best: tf.Tensor) -> tf.Tensor:
     """Returns whether no alive hypothesis can get among the n best, [B].
 
     This also holds when none is alive: both sides may then be -inf.
     """
-    largest_penalty = tf.maximum(
-        length_penalty(state.position + 1, alpha),
-        length_penalty(state.max_length, alpha),
-    )
+    largest_penalty = tf.maximum(penalty(state.position + 1), penalty(state.max_length))
     attainable = state.alive.log_probs[:, 0] / largest_penalty
-    return tf.gather(_scores(state.finished, alpha), n_best - 1, axis=1) >= attainable
+    return tf.gather(_scores(state.finished, penalty), n_best - 1, axis=1) >= attainable
 
 
-def _ranked(state: _State, alpha: tf.Tensor, n_best: tf.Tensor) -> Hypotheses:
+def _ranked(state: _State, penalty: _Penalty, n_best: tf.Tensor) -> Hypotheses:
     """Returns the n best: finished ones, then alive ones, then empty places."""
     both = _concat(state.finished, state.alive)
     is_taken = tf.cast(both.log_probs > NOTHING, tf.float32)
@@ -260,15 +287,15 @@ def _ranked(state: _State, alpha: tf.Tensor, n_best: tf.Tensor) -> Hypotheses:
     is_taken = beams.log_probs > NOTHING
     return Hypotheses(
         ids=tf.where(is_taken[:, :, None], beams.ids[:, :, 1:], PAD),
-        scores=_scores(beams, alpha),
+        scores=_scores(beams, penalty),
         log_probs=beams.log_probs,
         lengths=tf.where(is_taken, beams.lengths, 0),
     )
 
 
-def _scores(beams: _Beams, alpha: tf.Tensor) -> tf.Tensor:
-    """Returns the log-probabilities over the length penalties, [B, K]."""
-    return beams.log_probs / length_penalty(beams.lengths, alpha)
+def _scores(beams: _Beams, penalty: _Penalty) -> tf.Tensor:
+    """Returns log-probabilities over length penalties, plus coverage penalties."""
+    return beams.log_probs / penalty(beams.lengths) + beams.coverage
 
 
 def _only(beams: _Beams, condition: tf.Tensor) -> _Beams:

@@ -8,13 +8,17 @@ metrics of a checkpoint depend on it.
 import dataclasses
 import math
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, get_args
 
 from t2t_keras.errors import UserError
 from t2t_keras.problem import Problem
 
 if TYPE_CHECKING:
     from t2t_keras.decoding.constraint import Constraint
+
+
+# See `loop.length_penalty`, which imports TensorFlow.
+LengthPenalty: TypeAlias = Literal["gnmt", "power", "average", "none"]
 
 
 def _option(
@@ -65,10 +69,24 @@ class DecodingOptions:
     )
     alpha: float = _option(
         0.6,
-        "exponent of the length penalty ((5 + length) / 6) ** alpha",
+        "exponent of the length penalties gnmt and power",
         from_problem=True,
         is_tensor=True,
         is_served=True,
+        changes_metrics=True,
+    )
+    length_penalty: LengthPenalty = _option(  # noqa: RUF009  it makes a field
+        "gnmt",
+        "what log-probabilities are divided by: gnmt, ((5 + length) / 6) ** alpha; "
+        "power, length ** alpha, as in fairseq, Marian and CTranslate2; average, the "
+        "length; none, 1",
+        changes_metrics=True,
+    )
+    coverage_penalty: float = _option(
+        0.0,
+        "factor of GNMT's coverage penalty, which lowers the scores of outputs that "
+        "leave parts of the input without attention; Wu et al. (2016) use 0.2",
+        least=0,
         changes_metrics=True,
     )
     extra_length: int = _option(
@@ -164,6 +182,15 @@ class DecodingOptions:
             raise UserError(
                 f"n_best {self.n_best} is more than beam_size {self.beam_size}; "
                 "raise beam_size"
+            )
+        if self.length_penalty not in get_args(LengthPenalty):
+            raise UserError(
+                f"length_penalty: no '{self.length_penalty}'; the choice is "
+                f"{', '.join(get_args(LengthPenalty))}"
+            )
+        if self.sampling and self.coverage_penalty:
+            raise UserError(
+                "coverage_penalty has no effect on samples; leave it or sampling out"
             )
         if not self.temperature > 0:
             raise UserError("temperature must be above 0; beam_size 1 is greedy search")

@@ -22,7 +22,7 @@ from t2t_keras.decoding.constraint import (
     MinimumLength,
     NoRepeatedNgrams,
 )
-from t2t_keras.decoding.loop import Hypotheses, length_penalty
+from t2t_keras.decoding.loop import NOTHING, Hypotheses, length_penalty
 from t2t_keras.decoding.options import DecodingOptions, constraint_name
 from t2t_keras.decoding.sampling import sample
 from t2t_keras.decoding.scoring import Score, score_targets
@@ -46,7 +46,8 @@ class Hypothesis(NamedTuple):
 
     Attributes:
         text: the output as the problem's text form writes it, in one line.
-        score: the log-probability over the length penalty.
+        score: the log-probability over the length penalty, plus the coverage penalty
+            if there is one.
         log_prob: the log-probability.
         ids: the token ids; the last is EOS unless the output reached its limit. The
             output for an input that was split has those of its parts, one after
@@ -86,8 +87,8 @@ class Translator:
     outputs are joined to the best output of the whole, their second best to the second
     best, and so on; there are as many as the part with the fewest has. The
     log-probability is the sum, and the score is that sum over the penalty for all
-    tokens together. With the option `truncate`, or if the text form cannot join parts,
-    the input is truncated instead, with a warning.
+    tokens together, plus the coverage penalties. With the option `truncate`, or if the
+    text form cannot join parts, the input is truncated instead, with a warning.
 
     Attributes:
         options: the default options of every call.
@@ -225,7 +226,7 @@ class Translator:
             targets = found[i]
             if i in later:
                 others = (found[j] for j in later[i])
-                targets = _joined([targets, *others], chosen.alpha)
+                targets = _joined([targets, *others], chosen)
             results[i] = [self._output(texts[i], target) for target in targets]
         return results
 
@@ -433,6 +434,8 @@ class Translator:
                 options.sampling,
                 options.constraint,
                 options.no_repeat_ngram,
+                options.length_penalty,
+                options.coverage_penalty,
                 prefixes is not None,
             ),
             lambda: self._build_decoding(options, prefixes is not None),
@@ -511,6 +514,7 @@ class Translator:
                     top_k=numbers["top_k"],
                     top_p=numbers["top_p"],
                     alpha=numbers["alpha"],
+                    kind=options.length_penalty,
                     constraint=AllOf(constraints),
                 )
             return beam_search(
@@ -520,6 +524,8 @@ class Translator:
                 alpha=numbers["alpha"],
                 max_length=limits,
                 n_best=numbers["n_best"],
+                kind=options.length_penalty,
+                coverage_penalty=options.coverage_penalty,
                 constraint=AllOf(constraints),
             )
 
@@ -544,16 +550,25 @@ def _batches_at_once() -> int:
     return 1 if has_gpu else min(os.cpu_count() or 1, _MAX_BATCHES_AT_ONCE)
 
 
-def _joined(parts: Sequence[Sequence[Hypothesis]], alpha: float) -> list[Hypothesis]:
+def _joined(
+    parts: Sequence[Sequence[Hypothesis]], options: DecodingOptions
+) -> list[Hypothesis]:
     """Joins the targets for the parts of a source, rank by rank.
 
     There are as many as the part with the fewest targets has.
     """
+
+    def penalty(length: int) -> float:
+        alpha, kind = options.alpha, options.length_penalty
+        return float(length_penalty(length, alpha, kind))
+
     joined = []
     for rank in zip(*parts, strict=False):
         (text,) = join_outputs(tf.ragged.constant([[part.text for part in rank]]))
         ids = tuple(token for part in rank for token in part.ids)
         log_prob = math.fsum(part.log_prob for part in rank)
-        score = log_prob / float(length_penalty(len(ids), alpha))
+        score = log_prob / penalty(len(ids))
+        if options.coverage_penalty and log_prob > NOTHING:
+            score += sum(p.score - p.log_prob / penalty(len(p.ids)) for p in rank)
         joined.append(Hypothesis(text.numpy().decode(), score, log_prob, ids))
     return joined

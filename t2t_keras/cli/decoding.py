@@ -84,8 +84,11 @@ def check_decoder(args: argparse.Namespace) -> None:
     """
     check_decoding(args)
     if not args.export_dir:
-        require_run(args.output_dir)
+        for run in (args.output_dir, *args.ensemble):
+            require_run(run)
         return
+    if args.ensemble:
+        raise UserError("--ensemble needs --output_dir; export an ensemble instead")
     options = given_options(args, DecodingOptions)
     served = DecodingOptions.names("is_served")
     fixed = [name for name in options if name not in served]

@@ -22,6 +22,7 @@ from t2t_keras.decoding.constraint import (
     MinimumLength,
     NoRepeatedNgrams,
 )
+from t2t_keras.decoding.ensemble import Ensemble
 from t2t_keras.decoding.loop import NOTHING, Hypotheses, length_penalty
 from t2t_keras.decoding.options import DecodingOptions, constraint_name
 from t2t_keras.decoding.sampling import sample
@@ -97,7 +98,7 @@ class Translator:
     def __init__(
         self,
         problem: Problem,
-        model: Transformer,
+        model: Transformer | Ensemble,
         source_tokenizer: Tokenizer,
         target_tokenizer: Tokenizer,
     ) -> None:

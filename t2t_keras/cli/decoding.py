@@ -46,7 +46,9 @@ def add_decoding_flags(
             continue
         default = "the problem's" if about["from_problem"] else field.default
         meaning += f" (default: {default})"
-        if field.type is int:
+        if about["parse"]:
+            add(flag, type=about["parse"], metavar="PHRASES", help=about["meaning"])
+        elif field.type is int:
             converter = positive if about["least"] else not_negative
             converter = seed if field.name == "seed" else converter
             add(flag, type=converter, metavar="N", help=meaning)

@@ -47,6 +47,9 @@ scored by the same formula.
 leaves the batch (`decoding.loop`). Limits and stopping also depend on the sentence
 alone, so its result is the same in any batch.
 
+*Required phrases.* With them each hypothesis has further candidates, and the K alive
+ones are chosen by how many of the phrases' tokens they have (`decoding.phrases`).
+
 PAD is never generated, nor is a token that the constraint excludes; the probabilities
 of the other tokens stay as the model gives them. So every score equals what teacher
 forcing (`decoding.scoring`) computes for the same sequence.
@@ -69,6 +72,7 @@ from t2t_keras.decoding.loop import (
     where,
 )
 from t2t_keras.decoding.options import LengthPenalty
+from t2t_keras.decoding.phrases import RequiredPhrases
 from t2t_keras.decoding.top_k import top_k
 from t2t_keras.text.tokenizer import EOS, PAD
 
@@ -104,6 +108,7 @@ class _State(NamedTuple):
         finished: the hypotheses that end in EOS.
         cache: the model's cache, in the order of `alive`.
         constraint: the constraint's state, in the order of `alive`.
+        required: the state of the required phrases, likewise; () without any.
     """
 
     position: tf.Tensor
@@ -113,6 +118,7 @@ class _State(NamedTuple):
     finished: _Beams
     cache: Nest
     constraint: Nest
+    required: Nest
 
 
 def beam_search(
@@ -126,6 +132,7 @@ def beam_search(
     kind: LengthPenalty = "gnmt",
     coverage_penalty: float = 0.0,
     constraint: Constraint | None = None,
+    required: RequiredPhrases | None = None,
 ) -> Hypotheses:
     """Finds the n best target sequences for each sentence; see the module's docstring.
 
@@ -143,6 +150,7 @@ def beam_search(
         kind: see `length_penalty`.
         coverage_penalty: the factor beta of the coverage penalty; 0: none.
         constraint: restricts what may be generated.
+        required: the phrases that each output must contain.
     """
     beam_size = tf.convert_to_tensor(beam_size, tf.int32)
     n_best = tf.convert_to_tensor(n_best, tf.int32)
@@ -160,8 +168,22 @@ def beam_search(
             covered = tf.clip_by_value(model.coverage(cache), _LEAST_COVERAGE, 1.0)
             total = tf.reduce_sum(tf.math.log(covered), axis=2)
             before = before._replace(coverage=coverage_penalty * total)
-        parents, candidates = _candidates(before, logits, allowed)
-        alive, best = _next_alive(candidates, beam_size)
+        banks = None
+        if required is None:
+            parents, candidates = _candidates(before, logits, allowed)
+        else:
+            left = state.max_length - state.position
+            allowed &= required.mask(state.required, left)
+            is_next = required.is_next(state.required)
+            others = _candidates(before, logits, allowed & ~is_next)
+            parents, candidates = tf.nest.map_structure(
+                lambda x, y: tf.concat([x, y], 1),
+                others,
+                _candidates(before, logits, allowed & is_next),
+            )
+            tokens = candidates.ids[:, :, -1]
+            banks = required.number_of_tokens(state.required, parents, tokens)
+        alive, best = _next_alive(candidates, beam_size, banks)
         finished = _next_finished(state.finished, candidates, penalty)
         parents = tf.gather(parents, best, batch_dims=1)
         new = state._replace(
@@ -173,6 +195,10 @@ def beam_search(
                 state.constraint, parents, alive.ids[:, :, -1]
             ),
         )
+        if required is not None:
+            tokens = alive.ids[:, :, -1]
+            after = required.advance(state.required, parents, tokens)
+            new = new._replace(required=after)
         is_at_limit = new.position >= state.max_length
         return new._replace(
             done=state.done | is_at_limit | _cannot_improve(new, penalty, n_best)
@@ -181,6 +207,8 @@ def beam_search(
     start = _start(model, source, beam_size, max_length, constraint)
     if coverage_penalty:
         start = start._replace(cache=model.track_coverage(start.cache, source))
+    if required is not None:
+        start = start._replace(required=required.init(beam_size))
     return decode(model, start, step, lambda state: _ranked(state, penalty, n_best))
 
 
@@ -212,6 +240,7 @@ def _start(
         finished=nothing,
         cache=model.start_cache(model.encode(source), source, beam_size),
         constraint=constraint.init(source, beam_size),
+        required=(),
     )
 
 
@@ -254,10 +283,34 @@ def _candidates(
     )
 
 
-def _next_alive(candidates: _Beams, beam_size: tf.Tensor) -> tuple[_Beams, tf.Tensor]:
-    """Returns the K best candidates that do not end in EOS, and their indices."""
+def _next_alive(
+    candidates: _Beams, beam_size: tf.Tensor, banks: tf.Tensor | None
+) -> tuple[_Beams, tf.Tensor]:
+    """Returns K candidates that do not end in EOS, best first, and their indices.
+
+    Args:
+        candidates: N candidates.
+        beam_size: K.
+        banks: [B, N] float32: the best of each bank are chosen, then the second best of
+            each, and so on; None: the K best are.
+    """
     going_on = _only(candidates, candidates.ids[:, :, -1] != EOS)
-    return _best(going_on, going_on.log_probs, beam_size)
+    if banks is None:
+        return _best(going_on, going_on.log_probs, beam_size)
+    mine, other = going_on.log_probs[:, :, None], going_on.log_probs[:, None, :]
+    is_better = other > mine
+    is_same_bank = banks[:, :, None] == banks[:, None, :]
+    ranks = tf.math.count_nonzero(is_better & is_same_bank, axis=2, dtype=tf.float32)
+    ranks = tf.where(going_on.log_probs > NOTHING, ranks, float("inf"))
+    # Among equal ranks, the more likely one comes first.
+    order = tf.argsort(-going_on.log_probs, stable=True)
+    sorted_ranks = tf.gather(ranks, order, batch_dims=1)
+    chosen = tf.gather(
+        order, tf.argsort(sorted_ranks, stable=True)[:, :beam_size], batch_dims=1
+    )
+    alive = _gather(going_on, chosen)
+    alive, best = _best(alive, alive.log_probs, beam_size)
+    return alive, tf.gather(chosen, best, batch_dims=1)
 
 
 def _next_finished(finished: _Beams, candidates: _Beams, penalty: _Penalty) -> _Beams:

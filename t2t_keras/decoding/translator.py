@@ -25,6 +25,7 @@ from t2t_keras.decoding.constraint import (
 from t2t_keras.decoding.ensemble import Ensemble
 from t2t_keras.decoding.loop import NOTHING, Hypotheses, length_penalty
 from t2t_keras.decoding.options import DecodingOptions, constraint_name
+from t2t_keras.decoding.phrases import ForbiddenPhrases, RequiredPhrases
 from t2t_keras.decoding.sampling import sample
 from t2t_keras.decoding.scoring import Score, score_targets
 from t2t_keras.decoding.texts import checked_texts, is_blank
@@ -320,7 +321,36 @@ class Translator:
             constraints.append(ForcedPrefix(prefixes, vocab_size))
         if n := options.no_repeat_ngram:
             constraints.append(NoRepeatedNgrams(n, vocab_size, prefixes))
+        if options.forbidden:
+            token_bytes = self.target_tokenizer.token_bytes()
+            constraints.append(ForbiddenPhrases(options.forbidden, token_bytes))
         return max_length, constraints
+
+    def required(
+        self,
+        options: DecodingOptions,
+        texts: tf.Tensor,
+        max_length: tf.Tensor,
+        prefixes: tf.Tensor | None = None,
+    ) -> RequiredPhrases | None:
+        """Returns the target terms that outputs must contain, in the graph.
+
+        Args:
+            options: the options.
+            texts: [B] strings, the sources as the text form writes them.
+            max_length: [B] int32, the largest number of tokens in each output.
+            prefixes: see `restrict`.
+        """
+        if not options.glossary:
+            return None
+        sources, targets = zip(*options.glossary, strict=True)
+        ids = [ids[:-1] for ids in self.target_tokenizer.encode_batch(targets)]
+        terms = list(zip(sources, ids, strict=True))
+        forced: int | tf.Tensor = 0
+        if prefixes is not None:
+            forced = tf.math.count_nonzero(prefixes, axis=1, dtype=tf.int32)
+        vocab_size = self.target_tokenizer.vocab_size
+        return RequiredPhrases(terms, texts, max_length, forced, vocab_size)
 
     def _batch_constraint(self, name: str) -> BatchConstraint | None:
         """Returns the problem's constraint for the target tokenizer.
@@ -437,6 +467,8 @@ class Translator:
                 options.no_repeat_ngram,
                 options.length_penalty,
                 options.coverage_penalty,
+                options.glossary,
+                options.forbidden,
                 prefixes is not None,
             ),
             lambda: self._build_decoding(options, prefixes is not None),
@@ -493,16 +525,17 @@ class Translator:
             for name, dtype in DecodingOptions.dtypes("is_tensor").items()
         }
 
-        @tf.function(input_signature=[batch_spec, number_spec])
+        @tf.function(input_signature=[batch_spec, number_spec], autograph=False)
         def decode(
             batch: dict[str, tf.Tensor], numbers: dict[str, tf.Tensor]
         ) -> Hypotheses:
+            prefixes = batch["prefix"] if has_prefixes else None
             limits, constraints = self.restrict(
                 options,
                 batch["texts"],
                 batch["limit"],
                 numbers["min_length"],
-                batch["prefix"] if has_prefixes else None,
+                prefixes,
             )
             if options.sampling:
                 return sample(
@@ -518,16 +551,18 @@ class Translator:
                     kind=options.length_penalty,
                     constraint=AllOf(constraints),
                 )
+            required = self.required(options, batch["texts"], limits, prefixes)
             return beam_search(
                 self.model,
                 batch["source"],
                 beam_size=numbers["beam_size"],
                 alpha=numbers["alpha"],
-                max_length=limits,
+                max_length=required.max_length if required else limits,
                 n_best=numbers["n_best"],
                 kind=options.length_penalty,
                 coverage_penalty=options.coverage_penalty,
                 constraint=AllOf(constraints),
+                required=required,
             )
 
         return decode

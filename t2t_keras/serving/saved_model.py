@@ -199,7 +199,7 @@ class _Served(tf.Module):
         with tf.control_dependencies(self._ids_assertions(ids)):
             ids = tf.identity(ids)
         texts = tf.fill(tf.shape(ids)[:1], "")
-        if self._options.constraint != "none":
+        if self._options.constraint != "none" or self._options.glossary:
             texts = self._source_tokenizer.decode(ids)
         found = self._search(ids, texts, self._defaults())
         return {"ids": found.ids, "scores": found.scores, "lengths": found.lengths}
@@ -259,16 +259,19 @@ class _Served(tf.Module):
         limits, constraints = self._translator.restrict(
             options, texts, limits, options.min_length
         )
+        limits = tf.where(lengths == 0, 0, limits)
+        required = self._translator.required(options, texts, limits)
         return beam_search(
             self._translator.model,
             ids,
             beam_size=numbers["beam_size"],
             alpha=numbers["alpha"],
-            max_length=tf.where(lengths == 0, 0, limits),
+            max_length=required.max_length if required else limits,
             n_best=numbers["n_best"],
             kind=options.length_penalty,
             coverage_penalty=options.coverage_penalty,
             constraint=AllOf(constraints),
+            required=required,
         )
 
     def _decode(self, ids: tf.Tensor) -> tf.Tensor:

@@ -29,6 +29,7 @@ from t2t_keras.cli.verb import (
     MAX_SEED,
     Verb,
     add_checkpoint,
+    add_ensemble,
     add_run,
     columns,
     given_options,
@@ -55,6 +56,7 @@ def _translate_flags(parser: argparse.ArgumentParser) -> None:
     model.add_argument("--output_dir", help="a run directory")
     model.add_argument("--export_dir", help="a model that `t2t export` wrote")
     add_checkpoint(parser)
+    add_ensemble(parser)
     parser.add_argument(
         "--input",
         metavar="FILE",
@@ -136,12 +138,16 @@ def _translate(args: argparse.Namespace) -> dict[str, Any]:
     from t2t_keras.decoding.translator import Translator
 
     checkpoint, model = _model(args)
-    translator = load(args.output_dir or args.export_dir, checkpoint)
+    if args.ensemble:
+        checkpoint = args.checkpoint  # each run has its own files
+    translator = load(args.output_dir or args.export_dir, checkpoint, args.ensemble)
     options = given_options(args, DecodingOptions)
     numbered = args.scores or args.token_scores or (args.n_best or 1) > 1
     settings = {"model": model, "scores": numbered, **options}
     if args.token_scores:
         settings["token_scores"] = True
+    if args.ensemble:
+        settings["ensemble"] = args.ensemble
     settings.pop("batch_tokens", None)  # it only changes how results are rounded
     first_seed = options.pop("seed", 0)
     translator.choose(**options)  # raises before any text is read
@@ -280,6 +286,7 @@ def _show_translate(result: dict[str, Any]) -> str:
 
 def _score_flags(parser: argparse.ArgumentParser) -> None:
     _add_pairs(parser)
+    add_ensemble(parser)
     parser.add_argument(
         "--output",
         metavar="FILE",
@@ -322,13 +329,15 @@ def _read_pairs(args: argparse.Namespace) -> tuple[list[str], list[str]]:
 
 def _check_score(args: argparse.Namespace) -> None:
     _check_pairs(args)
+    for run in args.ensemble:
+        require_run(run)
     if args.token_scores and not args.output:
         raise UserError("--token_scores needs --output FILE, where they are written")
 
 
 def _score(args: argparse.Namespace) -> dict[str, Any]:
     sources, targets = _read_pairs(args)
-    translator = load(args.output_dir, args.checkpoint)
+    translator = load(args.output_dir, args.checkpoint, args.ensemble)
     scores = translator.score(sources, targets)
     if args.output:
         lines = [f"{s.log_prob:.6f}\t{s.tokens}" for s in scores]

@@ -7,6 +7,7 @@ from typing import NamedTuple, Self
 import numpy as np
 import tensorflow as tf
 
+from t2t_keras.decoding.ensemble import Ensemble
 from t2t_keras.errors import UserError
 from t2t_keras.hparam import HParams
 from t2t_keras.metrics.pharaoh import Alignment
@@ -44,7 +45,7 @@ class AlignmentHead(NamedTuple):
         return self if self.layer is not None else self._replace(layer=default)
 
     def weights(
-        self, model: Transformer, source: tf.Tensor, target: tf.Tensor
+        self, model: Transformer | Ensemble, source: tf.Tensor, target: tf.Tensor
     ) -> tf.Tensor:
         """Returns the attention weights, float32 [B, T, S].
 
@@ -54,7 +55,12 @@ class AlignmentHead(NamedTuple):
             model: the model.
             source: ids [B, S], padded with PAD.
             target: ids [B, T], padded with PAD.
+
+        Raises:
+            UserError: the model is an ensemble.
         """
+        if isinstance(model, Ensemble):
+            raise UserError("alignment: an ensemble has none; take one of its runs")
         _, maps = model.states(source, target)
         layer = self.of_model(model.hparams).layer
         assert layer is not None  # `of_model` puts it in

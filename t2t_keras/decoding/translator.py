@@ -29,8 +29,10 @@ from t2t_keras.decoding.constraint import (
     MinimumLength,
     NoRepeatedNgrams,
 )
-from t2t_keras.decoding.loop import Hypotheses, length_penalty
+from t2t_keras.decoding.ensemble import Ensemble
+from t2t_keras.decoding.loop import NOTHING, Hypotheses, length_penalty
 from t2t_keras.decoding.options import DecodingOptions, constraint_name
+from t2t_keras.decoding.phrases import ForbiddenPhrases, RequiredPhrases
 from t2t_keras.decoding.sampling import sample
 from t2t_keras.decoding.scoring import Score, score_targets
 from t2t_keras.decoding.texts import checked_texts, is_blank
@@ -54,7 +56,8 @@ class Hypothesis(NamedTuple):
 
     Attributes:
         text: the output as the problem's text form writes it, in one line.
-        score: the log-probability over the length penalty.
+        score: the log-probability over the length penalty, plus the coverage penalty
+            if there is one.
         log_prob: the log-probability.
         ids: the token ids; the last is EOS unless the output reached its limit. The
             output for an input that was split has those of its parts, one after
@@ -115,8 +118,8 @@ class Translator:
     outputs are joined to the best output of the whole, their second best to the second
     best, and so on; there are as many as the part with the fewest has. The
     log-probability is the sum, and the score is that sum over the penalty for all
-    tokens together. With the option `truncate`, or if the text form cannot join parts,
-    the input is truncated instead, with a warning.
+    tokens together, plus the coverage penalties. With the option `truncate`, or if the
+    text form cannot join parts, the input is truncated instead, with a warning.
 
     Attributes:
         options: the default options of every call.
@@ -125,7 +128,7 @@ class Translator:
     def __init__(
         self,
         problem: Problem,
-        model: Transformer,
+        model: Transformer | Ensemble,
         source_tokenizer: Tokenizer,
         target_tokenizer: Tokenizer,
     ) -> None:
@@ -279,7 +282,7 @@ class Translator:
             if i in later:
                 others = (found[j] for j in later[i])
                 sides = texts[i], [parts[i], *(parts[j] for j in later[i])]
-                targets = _joined([targets, *others], *sides, chosen.alpha)
+                targets = _joined([targets, *others], *sides, chosen)
             results[i] = [self._output(texts[i], target) for target in targets]
         return results
 
@@ -453,7 +456,36 @@ class Translator:
             constraints.append(ForcedPrefix(prefixes, vocab_size))
         if n := options.no_repeat_ngram:
             constraints.append(NoRepeatedNgrams(n, vocab_size, prefixes))
+        if options.forbidden:
+            token_bytes = self.target_tokenizer.token_bytes()
+            constraints.append(ForbiddenPhrases(options.forbidden, token_bytes))
         return max_length, constraints
+
+    def required(
+        self,
+        options: DecodingOptions,
+        texts: tf.Tensor,
+        max_length: tf.Tensor,
+        prefixes: tf.Tensor | None = None,
+    ) -> RequiredPhrases | None:
+        """Returns the target terms that outputs must contain, in the graph.
+
+        Args:
+            options: the options.
+            texts: [B] strings, the sources as the text form writes them.
+            max_length: [B] int32, the largest number of tokens in each output.
+            prefixes: see `restrict`.
+        """
+        if not options.glossary:
+            return None
+        sources, targets = zip(*options.glossary, strict=True)
+        ids = [ids[:-1] for ids in self.target_tokenizer.encode_batch(targets)]
+        terms = list(zip(sources, ids, strict=True))
+        forced: int | tf.Tensor = 0
+        if prefixes is not None:
+            forced = tf.math.count_nonzero(prefixes, axis=1, dtype=tf.int32)
+        vocab_size = self.target_tokenizer.vocab_size
+        return RequiredPhrases(terms, texts, max_length, forced, vocab_size)
 
     def _batch_constraint(self, name: str) -> BatchConstraint | None:
         """Returns the problem's constraint for the target tokenizer.
@@ -669,6 +701,10 @@ class Translator:
                 options.sampling,
                 options.constraint,
                 options.no_repeat_ngram,
+                options.length_penalty,
+                options.coverage_penalty,
+                options.glossary,
+                options.forbidden,
                 prefixes is not None,
             ),
             lambda: self._build_decoding(options, prefixes is not None),
@@ -725,16 +761,17 @@ class Translator:
             for name, dtype in DecodingOptions.dtypes("is_tensor").items()
         }
 
-        @tf.function(input_signature=[batch_spec, number_spec])
+        @tf.function(input_signature=[batch_spec, number_spec], autograph=False)
         def decode(
             batch: dict[str, tf.Tensor], numbers: dict[str, tf.Tensor]
         ) -> Hypotheses:
+            prefixes = batch["prefix"] if has_prefixes else None
             limits, constraints = self.restrict(
                 options,
                 batch["texts"],
                 batch["limit"],
                 numbers["min_length"],
-                batch["prefix"] if has_prefixes else None,
+                prefixes,
             )
             if options.sampling:
                 return sample(
@@ -747,16 +784,21 @@ class Translator:
                     top_k=numbers["top_k"],
                     top_p=numbers["top_p"],
                     alpha=numbers["alpha"],
+                    kind=options.length_penalty,
                     constraint=AllOf(constraints),
                 )
+            required = self.required(options, batch["texts"], limits, prefixes)
             return beam_search(
                 self.model,
                 batch["source"],
                 beam_size=numbers["beam_size"],
                 alpha=numbers["alpha"],
-                max_length=limits,
+                max_length=required.max_length if required else limits,
                 n_best=numbers["n_best"],
+                kind=options.length_penalty,
+                coverage_penalty=options.coverage_penalty,
                 constraint=AllOf(constraints),
+                required=required,
             )
 
         return decode
@@ -802,19 +844,26 @@ def _joined(
     parts: Sequence[Sequence[Hypothesis]],
     source: str,
     source_parts: Sequence[str],
-    alpha: float,
+    options: DecodingOptions,
 ) -> list[Hypothesis]:
     """Joins the targets for the parts of a source, rank by rank.
 
     There are as many as the part with the fewest targets has.
     """
+
+    def penalty(length: int) -> float:
+        alpha, kind = options.alpha, options.length_penalty
+        return float(length_penalty(length, alpha, kind))
+
     joined = []
     for rank in zip(*parts, strict=False):
         texts = [part.text for part in rank]
         text = join_outputs(tf.ragged.constant([texts]))[0].numpy().decode()
         ids = tuple(token for part in rank for token in part.ids)
         log_prob = math.fsum(part.log_prob for part in rank)
-        score = log_prob / float(length_penalty(len(ids), alpha))
+        score = log_prob / penalty(len(ids))
+        if options.coverage_penalty and log_prob > NOTHING:
+            score += sum(p.score - p.log_prob / penalty(len(p.ids)) for p in rank)
         starts = word_starts(source, source_parts), word_starts(text, texts)
         alignments = [part.alignment for part in rank]
         joined.append(

@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING
 import keras
 import numpy as np
 
+from t2t_keras.decoding.ensemble import Ensemble
 from t2t_keras.decoding.translator import Translator
 from t2t_keras.errors import UserError
 from t2t_keras.model.gradients import EPSILON
+from t2t_keras.model.transformer import Transformer
 from t2t_keras.serving.export_dir import (
     Quantization,
     replaced,
@@ -130,6 +132,8 @@ def _require_expressible(translator: Translator) -> None:
     Raises:
         UserError: the model or the problem has such a setting.
     """
+    if isinstance(translator.model, Ensemble):
+        raise UserError("CTranslate2 has no ensembles; export a SavedModel")
     hparams = translator.model.hparams
     instead = "CTranslate2 cannot compute it; export a SavedModel"
     if hparams.attention == "additive":
@@ -171,6 +175,7 @@ def _spec(translator: Translator, longest: int) -> "TransformerSpec":
     from ctranslate2.specs import TransformerSpec
 
     model = translator.model
+    assert isinstance(model, Transformer)  # see `_require_expressible`
     hparams = model.hparams
     spec = TransformerSpec.from_config(
         hparams.num_layers, hparams.num_heads, pre_norm=hparams.norm == "pre"
@@ -322,6 +327,7 @@ def _array(tensor: "Tensor") -> np.ndarray:
 def _in_float32(translator: Translator) -> Translator:
     """Returns the translator, or one with its weights that computes in float32."""
     model = translator.model
+    assert isinstance(model, Transformer)  # see `_require_expressible`
     if model.hparams.compute_dtype == "float32":
         return translator
     config = model.get_config()

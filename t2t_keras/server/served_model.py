@@ -275,13 +275,14 @@ class ServedModel:
                 {"texts": [x[0] for x in row], "scores": [x[1] for x in row]}
                 for row in filled
             ]
+        splits = signature != "score" and run.splits(run.options)
         return [
-            output | {"is_truncated": self._is_truncated(run, text)}
+            output | {"is_truncated": not splits and self._is_too_long(run, text)}
             for output, text in zip(outputs, texts, strict=True)
         ]
 
-    def _is_truncated(self, run: Translator, text: str) -> bool:
-        """Returns whether a text has more tokens than the model is given."""
+    def _is_too_long(self, run: Translator, text: str) -> bool:
+        """Returns whether a text has more tokens than the model is given at once."""
         source = run.problem.text_form.source_text(text, run.options.raw)
         length = len(run.source_tokenizer.encode(source))
         return length > run.options.max_source_length and not is_blank(text)

@@ -141,18 +141,20 @@ def translator(tmp_path_factory):
 @pytest.fixture(scope="module")
 def export_dir(translator, tmp_path_factory):
     path = tmp_path_factory.mktemp("export") / "model" / "7"
-    export_saved_model(translator, path, n_best=2, max_source_length=50)
+    export_saved_model(translator, path, n_best=2, max_source_length=50, truncate=True)
     return path
 
 
 @pytest.fixture(scope="module")
-def client(translator, export_dir):
+def export(export_dir):
+    return ServedModel.load("export", export_dir)
+
+
+@pytest.fixture(scope="module")
+def client(translator, export):
     """A server of a run and of its export."""
-    models = (
-        ServedModel("run", translator, languages=("en", "de")),
-        ServedModel.load("export", export_dir),
-    )
-    with serving(*models, max_characters=500) as (client, _, _):
+    run = ServedModel("run", translator, languages=("en", "de"))
+    with serving(run, export, max_characters=500) as (client, _, _):
         yield client
 
 
@@ -239,33 +241,26 @@ def test_predict_ids_of_an_export(client, translator):
     assert error_of(answer).startswith("ids must be from 0 to")
 
 
-def test_truncation_is_told(client, translator, tmp_path):
-    texts = ["a dog .", "the old dog reads . " * 24]
-    limit = {"max_source_length": 50}
-    export_saved_model(translator, tmp_path / "1", truncate=True, **limit)
+def test_truncation_is_told(export, translator):
+    rows = [
+        {"texts": x, "targets": "a"} for x in ("a dog .", "the old dog reads . " * 24)
+    ]
+
+    def told(model, signature):
+        return [x["is_truncated"] for x in model.predict(rows, signature=signature)]
+
     old = translator.options
     try:
-        cuts = ServedModel("run", translator, truncate=True, **limit)
-        found = [is_truncated(cuts, texts)]
-        found.append(is_truncated(ServedModel.load("export", tmp_path / "1"), texts))
-        assert found == [[False, True]] * 2
+        cuts = ServedModel("run", translator, max_source_length=50, truncate=True)
+        assert told(cuts, "serving_default") == [False, True]
+        assert told(cuts, "score") == [False, True]
         # Without the option, what is too long is split; but a pair is never split.
         splits = ServedModel("run", translator, truncate=False)
-        assert is_truncated(splits, texts) == [False, False]
-        assert is_truncated(splits, texts, "score", targets="a") == [False, True]
+        assert told(splits, "serving_default") == [False, False]
+        assert told(splits, "score") == [False, True]
     finally:
         translator.options = old
-    found = client.post("/v1/models/export:predict", json={"instances": texts}).json()
-    assert [x["is_truncated"] for x in found["predictions"]] == [False, False]
-    rows = [{"texts": text, "targets": "a"} for text in texts]
-    body = {"instances": rows, "signature_name": "score"}
-    found = client.post("/v1/models/export:predict", json=body).json()
-    assert [x["is_truncated"] for x in found["predictions"]] == [False, True]
-
-
-def is_truncated(model, texts, signature="serving_default", **more):
-    rows = [{"texts": text, **more} for text in texts]
-    return [x["is_truncated"] for x in model.predict(rows, signature=signature)]
+    assert told(export, "serving_default") == told(export, "score") == [False, True]
 
 
 def test_status_and_metadata(client):
@@ -845,11 +840,11 @@ def test_flags(tmp_path, capfd, monkeypatch):
     assert "pip install 't2t_keras[serve]'" in refusal("--model", export)
 
 
-def test_options_of_the_server_are_the_defaults_of_requests(translator, export_dir):
+def test_options_of_the_server_are_the_defaults_of_requests(translator, export):
     old = translator.options
     try:
         of_run = ServedModel("run", translator, n_best=3, alpha=1.5)
-        of_export = ServedModel.load("export", export_dir, n_best=3, alpha=1.5)
+        of_export = ServedModel("export", export._translator, n_best=3, alpha=1.5)
         rows = [{"texts": text} for text in TEXTS[:3]]
         found = [
             [x["texts"] for x in model.predict(rows, signature="serving_default")]
@@ -899,7 +894,7 @@ def test_page(translator, tmp_path):
             page.screenshot(tmp_path / f"{width}.png")
         page.run("document.querySelector('#model').value = 'nested'")
         page.run("document.querySelector('form button').click()")
-        page.wait("document.querySelector('article .edge')")
+        page.wait("document.querySelector('article .edge') !== null")
         edges = "x.querySelectorAll('.edge').length"
         # There are six edges down to ADV, and one to each of its words, 7 and 4.
         assert page.run(f"[...document.querySelectorAll('svg')].map(x => {edges})") == [

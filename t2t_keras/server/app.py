@@ -44,6 +44,9 @@ _log = logging.getLogger(__name__)
 
 _MISSING = "Invalid request: missing {} parameter"  # LibreTranslate's words
 _NO_DETECTION = "this server detects no languages; give the source"
+# Longer than clients and proxies keep a connection that is idle (httpx 5 seconds, nginx
+# 60): a request on a connection that the server closes just then would be lost.
+_KEEP_ALIVE_SECONDS = 75
 _CLIENT_LEFT = 499  # what nginx calls it; nobody receives it
 _NAMES = {
     **{"ar": "Arabic", "cs": "Czech", "da": "Danish", "de": "German", "el": "Greek"},
@@ -639,6 +642,7 @@ def make_server(app: FastAPI) -> uvicorn.Server:
             access_log=False,
             server_header=False,
             timeout_graceful_shutdown=seconds,
+            timeout_keep_alive=_KEEP_ALIVE_SECONDS,
         )
     )
 

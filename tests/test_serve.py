@@ -151,25 +151,39 @@ def export(export_dir):
 
 
 @pytest.fixture(scope="module")
-def client(translator, export):
-    """A server of a run and of its export."""
+def client(translator):
+    """A server of a run."""
     run = ServedModel("run", translator, languages=("en", "de"))
-    with serving(run, export, max_characters=500) as (client, _, _):
+    with serving(run, max_characters=500, timeout_seconds=300) as (client, _, _):
         yield client
+
+
+@pytest.fixture(scope="module")
+def export_client(export):
+    """A server of its export, which takes a minute to write."""
+    with serving(export, max_characters=500, timeout_seconds=300) as (client, _, _):
+        yield client
+
+
+@pytest.fixture(params=["run", pytest.param("export", marks=pytest.mark.slow)])
+def served(request):
+    """The name of a model, and a client of its server."""
+    fixture = "client" if request.param == "run" else "export_client"
+    return request.param, request.getfixturevalue(fixture)
 
 
 # TensorFlow Serving.
 
 
-def test_predict_rows(client, translator):
-    for name in ("run", "export"):
-        answer = client.post(f"/v1/models/{name}:predict", json={"instances": TEXTS})
-        assert answer.status_code == 200
-        best = translator.n_best(TEXTS, 2)
-        for found, wanted in zip(answer.json()["predictions"], best, strict=True):
-            n = 1 if name == "run" else 2
-            assert found["texts"] == [x.text for x in wanted[:n]]
-            assert found["scores"] == pytest.approx([x.score for x in wanted[:n]], 1e-4)
+def test_predict_rows(served, translator):
+    name, client = served
+    answer = client.post(f"/v1/models/{name}:predict", json={"instances": TEXTS})
+    assert answer.status_code == 200
+    best = translator.n_best(TEXTS, 2)
+    for found, wanted in zip(answer.json()["predictions"], best, strict=True):
+        n = 1 if name == "run" else 2
+        assert found["texts"] == [x.text for x in wanted[:n]]
+        assert found["scores"] == pytest.approx([x.score for x in wanted[:n]], 1e-4)
     assert found.keys() == {"texts", "scores", "is_truncated"}
 
 
@@ -186,38 +200,40 @@ def test_predict_takes_what_curl_sends_and_base_64(client, translator):
         assert found["texts"] == translator.translate([text])
 
 
-def test_predict_columns_of_every_signature(client, translator):
+def test_predict_columns_of_every_signature(served, translator):
+    name, client = served
     beams = {"beam_size": 5, "n_best": 3, "alpha": 1.0}
     texts = [*TEXTS, ""]
     best = translator.n_best(texts, 3, beam_size=5, alpha=1.0)
     scores = translator.score(TEXTS, TEXTS[::-1])
-    for name in ("run", "export"):
 
-        def ask(signature, inputs, name=name):
-            body = {"signature_name": signature, "inputs": inputs}
-            answer = client.post(f"/v1/models/{name}:predict", json=body)
-            assert answer.status_code == 200, answer.text
-            return answer.json()["outputs"]
+    def ask(signature, inputs):
+        body = {"signature_name": signature, "inputs": inputs}
+        answer = client.post(f"/v1/models/{name}:predict", json=body)
+        assert answer.status_code == 200, answer.text
+        return answer.json()["outputs"]
 
-        found = ask("translate", {"texts": texts} | beams)
-        for outputs, values, wanted in zip(
-            found["texts"], found["scores"], best, strict=True
-        ):
-            missing = 3 - len(wanted)
-            assert outputs == [x.text for x in wanted] + [""] * missing
-            assert values == pytest.approx(
-                [x.score for x in wanted] + [-math.inf] * missing, abs=1e-4
-            )
-        found = ask("score", {"texts": TEXTS, "targets": TEXTS[::-1]})
-        assert found["tokens"] == [x.tokens for x in scores]
-        assert found["log_prob"] == pytest.approx([x.log_prob for x in scores], 1e-4)
-        found = ask("options", {})
-        assert (found["beam_size"], found["n_best"]) == (4, 1 if name == "run" else 2)
-        assert found["alpha"] == pytest.approx(0.6)
-        assert ask("serving_default", TEXTS[:1])["texts"]  # the only input, by itself
+    found = ask("translate", {"texts": texts} | beams)
+    for outputs, values, wanted in zip(
+        found["texts"], found["scores"], best, strict=True
+    ):
+        missing = 3 - len(wanted)
+        assert outputs == [x.text for x in wanted] + [""] * missing
+        assert values == pytest.approx(
+            [x.score for x in wanted] + [-math.inf] * missing, abs=1e-4
+        )
+    found = ask("score", {"texts": TEXTS, "targets": TEXTS[::-1]})
+    assert found["tokens"] == [x.tokens for x in scores]
+    assert found["log_prob"] == pytest.approx([x.log_prob for x in scores], 1e-4)
+    found = ask("options", {})
+    assert (found["beam_size"], found["n_best"]) == (4, 1 if name == "run" else 2)
+    assert found["alpha"] == pytest.approx(0.6)
+    assert ask("serving_default", TEXTS[:1])["texts"]  # the only input, by itself
 
 
-def test_predict_ids_of_an_export(client, translator):
+@pytest.mark.slow
+def test_predict_ids_of_an_export(export_client, translator):
+    client = export_client
     rows = [translator.source_tokenizer.encode(text) for text in TEXTS[:2]]
     width = max(map(len, rows))
     ids = [row + [0] * (width - len(row)) for row in rows]
@@ -239,40 +255,51 @@ def test_predict_ids_of_an_export(client, translator):
     )
     assert answer.status_code == 400
     assert error_of(answer).startswith("ids must be from 0 to")
+    inputs = {"texts": ["a"], "beam_size": 2, "n_best": 3, "alpha": 1}
+    body = {"inputs": inputs, "signature_name": "translate"}
+    answer = client.post("/v1/models/export:predict", json=body)
+    assert answer.status_code == 400
+    assert "n_best 3 is more than the beam size" in error_of(answer)
 
 
-def test_truncation_is_told(export, translator):
-    rows = [
-        {"texts": x, "targets": "a"} for x in ("a dog .", "the old dog reads . " * 24)
-    ]
+LONG = [{"texts": x, "targets": "a"} for x in ("a dog .", "the old dog reads . " * 24)]
 
-    def told(model, signature):
-        return [x["is_truncated"] for x in model.predict(rows, signature=signature)]
 
+def truncated(model, signature):
+    return [x["is_truncated"] for x in model.predict(LONG, signature=signature)]
+
+
+def test_truncation_is_told(translator):
     old = translator.options
     try:
-        cuts = ServedModel("run", translator, max_source_length=50, truncate=True)
-        assert told(cuts, "serving_default") == [False, True]
-        assert told(cuts, "score") == [False, True]
+        model = ServedModel("run", translator, max_source_length=50, truncate=True)
+        assert truncated(model, "serving_default") == [False, True]
+        assert truncated(model, "score") == [False, True]
         # Without the option, what is too long is split; but a pair is never split.
-        splits = ServedModel("run", translator, truncate=False)
-        assert told(splits, "serving_default") == [False, False]
-        assert told(splits, "score") == [False, True]
+        model = ServedModel("run", translator, truncate=False)
+        assert truncated(model, "serving_default") == [False, False]
+        assert truncated(model, "score") == [False, True]
     finally:
         translator.options = old
-    assert told(export, "serving_default") == told(export, "score") == [False, True]
 
 
-def test_status_and_metadata(client):
-    found = client.get("/v1/models/export/versions/7").json()
+@pytest.mark.slow
+def test_truncation_by_an_export_is_told(export):
+    assert truncated(export, "serving_default") == [False, True]
+    assert truncated(export, "score") == [False, True]
+
+
+@pytest.mark.slow
+def test_status_and_metadata(client, export_client):
+    found = export_client.get("/v1/models/export/versions/7").json()
     assert found["model_version_status"][0] == {
         "version": "7",
         "state": "AVAILABLE",
         "status": {"error_code": "OK", "error_message": ""},
     }
     signatures = {}
-    for name in ("run", "export"):
-        found = client.get(f"/v1/models/{name}/metadata").json()
+    for name, server in (("run", client), ("export", export_client)):
+        found = server.get(f"/v1/models/{name}/metadata").json()
         assert found["model_spec"]["name"] == name
         signatures[name] = found["metadata"]["signature_def"]["signature_def"]
     assert signatures["export"].pop("translate_ids")
@@ -309,19 +336,19 @@ def test_status_and_metadata(client):
             "give 'inputs'",
         ),
         (
-            "export:predict",
+            "run:predict",
             {"inputs": {"texts": ["a"]}, "signature_name": "translate"},
             400,
             "has the inputs",
         ),
         (
-            "export:predict",
+            "run:predict",
             {
                 "inputs": {"texts": ["a"], "beam_size": 2, "n_best": 3, "alpha": 1},
                 "signature_name": "translate",
             },
             400,
-            "n_best 3 is more than the beam size",
+            "more than beam_size 2",
         ),
         (
             "run:predict",
@@ -435,9 +462,6 @@ def test_n_best(client, translator):
         )
         pieces = translator.target_tokenizer.pieces
         assert outputs[0]["tokens"] == [pieces[i] for i in wanted[0].ids]
-    body = {"texts": ["a"], "model": "export"}
-    (((output,),),) = [client.post("/api/translate", json=body).json()["outputs"]]
-    assert output.keys() == {"text", "score"}
 
 
 def test_alternatives(client, translator):
@@ -478,10 +502,15 @@ def test_attention(client, translator):
     assert client.get("/attention").status_code == 400
 
 
-def test_an_export_says_what_it_has_not(client):
+@pytest.mark.slow
+def test_an_export_says_what_it_has_not(export_client):
+    body = {"texts": ["a"], "model": "export"}
+    answer = export_client.post("/api/translate", json=body)
+    (((output,),),) = [answer.json()["outputs"]]
+    assert output.keys() == {"text", "score"}
     for path, body in (("attention", {}), ("alternatives", {"prefix": []})):
         body |= {"text": "a dog", "model": "export"}
-        answer = client.post(f"/api/{path}", json=body)
+        answer = export_client.post(f"/api/{path}", json=body)
         assert answer.status_code == 400
         assert "'export' is an export, which has none; serve the run" in error_of(
             answer
@@ -504,7 +533,7 @@ def test_an_export_says_what_it_has_not(client):
         ('{"texts": ["a"], "alpha": NaN}', 400, "alpha: "),
         ('{"texts": ["a"], "n_best": 33}', 400, "n_best is 33; at most 32"),
         ('{"texts": ["a"], "beam_size": 1, "n_best": 2}', 400, "more than beam_size 1"),
-        ('{"texts": ["a"], "model": "x"}', 404, "there is no 'x'; there are run, exp"),
+        ('{"texts": ["a"], "model": "x"}', 404, "there is no 'x'; there are run"),
         ('{"texts": ["\\ud800"]}', 400, "half of a surrogate pair"),
         ('{"texts": [' + '"a",' * 1024 + '"a"]}', 413, "at most 1024 are allowed"),
     ],
@@ -840,6 +869,7 @@ def test_flags(tmp_path, capfd, monkeypatch):
     assert "pip install 't2t_keras[serve]'" in refusal("--model", export)
 
 
+@pytest.mark.slow
 def test_options_of_the_server_are_the_defaults_of_requests(translator, export):
     old = translator.options
     try:

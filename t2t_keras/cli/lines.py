@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal, TextIO
 
 from t2t_keras.data import sources
-from t2t_keras.data.files import read_json, write_json
+from t2t_keras.data.files import is_special, read_json, write_json
 from t2t_keras.errors import UserError
 
 STDIN, STDOUT = 0, 1
@@ -43,11 +43,6 @@ def count_lines(path: str | Path | None) -> int | None:
     if path is None or not Path(path).is_file():
         return None
     return sum(1 for _ in sources.read_lines(path))
-
-
-def is_special(path: str | Path) -> bool:
-    """Returns whether a path is that of a pipe or a device."""
-    return Path(path).exists() and not Path(path).is_file()
 
 
 class Output:

@@ -17,19 +17,18 @@ from t2t_keras.cli.decoding import add_decoding_flags, check_decoder
 from t2t_keras.cli.lines import (
     STDOUT,
     count_lines,
-    is_special,
     open_output,
     read_lines,
 )
 from t2t_keras.cli.verb import (
     MAX_SEED,
     Verb,
-    add_checkpoint,
+    add_model,
     add_run,
     given_options,
     table,
 )
-from t2t_keras.data.files import sha256, write_lines
+from t2t_keras.data.files import is_special, sha256, write_lines
 from t2t_keras.decoding.options import DecodingOptions
 from t2t_keras.errors import UserError
 from t2t_keras.runs import require_run
@@ -40,10 +39,7 @@ _CHARACTERS_AT_ONCE = 4_000_000
 
 
 def _translate_flags(parser: argparse.ArgumentParser) -> None:
-    model = parser.add_mutually_exclusive_group(required=True)
-    model.add_argument("--output_dir", help="a run directory")
-    model.add_argument("--export_dir", help="a model that `t2t export` wrote")
-    add_checkpoint(parser)
+    add_model(parser)
     parser.add_argument(
         "--input",
         metavar="FILE",

@@ -24,6 +24,7 @@ def _option(
     least: int | None = None,
     from_problem: bool = False,
     is_tensor: bool = False,
+    is_static: bool = False,
     is_served: bool = False,
     changes_metrics: bool = False,
     of_sampling: bool = False,
@@ -37,6 +38,8 @@ def _option(
         from_problem: whether the problem has a field of this name with the default.
         is_tensor: whether the option is an input of the compiled decoding function, so
             that another value needs no new trace.
+        is_static: whether each value needs a compiled decoding function, because the
+            operations depend on it.
         is_served: whether the option is also an input of a SavedModel's signature
             `translate`.
         changes_metrics: whether the metrics of a checkpoint depend on the option.
@@ -47,7 +50,7 @@ def _option(
     return dataclasses.field(default=default, metadata=about)
 
 
-Use = Literal["is_tensor", "is_served", "changes_metrics", "of_sampling"]
+Use = Literal["is_tensor", "is_static", "is_served", "changes_metrics", "of_sampling"]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -111,6 +114,7 @@ class DecodingOptions:
         "no sequence of this number of tokens occurs in an output more than once, or "
         "more often than the most frequent one does in the input; 0: no such rule",
         least=0,
+        is_static=True,
         changes_metrics=True,
     )
     batch_tokens: int = _option(
@@ -123,6 +127,7 @@ class DecodingOptions:
         "none",
         "restricts the outputs: the name of the problem's constraint, or none",
         from_problem=True,
+        is_static=True,
         changes_metrics=True,
     )
     raw: bool = _option(
@@ -131,7 +136,9 @@ class DecodingOptions:
         "as the training data do",
     )
     sampling: bool = _option(
-        False, "draw outputs at random instead of searching for the best"
+        False,
+        "draw outputs at random instead of searching for the best",
+        is_static=True,
     )
     temperature: float = _option(
         1.0, "divides the logits", is_tensor=True, of_sampling=True

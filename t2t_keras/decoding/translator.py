@@ -4,7 +4,7 @@ import dataclasses
 import logging
 import math
 from collections.abc import Callable, Hashable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import tensorflow as tf
@@ -257,6 +257,22 @@ class Translator:
                 results[i] = Score(float(log_prob), int(count))
         return results
 
+    def with_compute_dtype(self, dtype: str) -> Self:
+        """Returns a translator with the same weights that computes in another dtype.
+
+        Its default options are the problem's.
+
+        Args:
+            dtype: the hyper-parameter `compute_dtype`.
+        """
+        config = self.model.get_config()
+        config["hparams"]["compute_dtype"] = dtype
+        model = type(self.model).from_config(config)
+        model.set_weights(self.model.get_weights())
+        return type(self)(
+            self.problem, model, self.source_tokenizer, self.target_tokenizer
+        )
+
     def choose(self, **options: Any) -> DecodingOptions:
         """Returns the default options with the given changes.
 
@@ -415,13 +431,9 @@ class Translator:
             max(len(source) + options.extra_length, len(prefix) + 1, 1)
             for source, prefix in zip(sources, forced, strict=True)
         ]
+        static = DecodingOptions.names("is_static")
         graph = self._graph(
-            (
-                options.sampling,
-                options.constraint,
-                options.no_repeat_ngram,
-                prefixes is not None,
-            ),
+            (*(getattr(options, name) for name in static), prefixes is not None),
             lambda: self._build_decoding(options, prefixes is not None),
         )
         hypotheses = graph(

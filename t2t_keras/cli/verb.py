@@ -64,7 +64,7 @@ def add_ensemble(parser: argparse._ActionsContainer) -> None:
     parser.add_argument(
         "--ensemble",
         nargs="+",
-        default=[],
+        default=(),
         metavar="RUN",
         help="further run directories with the same vocabularies; the models decode "
         "together, by the mean of their probabilities",

@@ -3,6 +3,7 @@ r"""Reading and writing text files: one sentence per line, UTF-8, `\n` only."""
 import contextlib
 import hashlib
 import itertools
+import json
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -139,6 +140,7 @@ def open_output(
         with _open_text(STDOUT if path is None else path, "w") as file:
             yield Output(file)
         return
+    settings = json.loads(json.dumps(settings))  # as they are read later
     incomplete, record = Path(f"{path}.incomplete"), Path(f"{path}.incomplete.json")
     if resume and incomplete.exists():
         saved = _resumable(incomplete, record, settings)

@@ -23,6 +23,7 @@ from t2t_keras.cli.lines import (
 from t2t_keras.cli.verb import (
     MAX_SEED,
     Verb,
+    add_ensemble,
     add_model,
     add_run,
     given_options,
@@ -40,6 +41,7 @@ _CHARACTERS_AT_ONCE = 4_000_000
 
 def _translate_flags(parser: argparse.ArgumentParser) -> None:
     add_model(parser)
+    add_ensemble(parser)
     parser.add_argument(
         "--input",
         metavar="FILE",
@@ -79,10 +81,14 @@ def _translate(args: argparse.Namespace) -> dict[str, Any]:
     from t2t_keras.decoding.translator import Translator
 
     checkpoint, model = _model(args)
-    translator = load(args.output_dir or args.export_dir, checkpoint)
+    if args.ensemble:
+        checkpoint = args.checkpoint  # each run has its own files
+    translator = load(args.output_dir or args.export_dir, checkpoint, args.ensemble)
     options = given_options(args, DecodingOptions)
     numbered = args.scores or (args.n_best or 1) > 1
     settings = {"model": model, "scores": numbered, **options}
+    if args.ensemble:
+        settings["ensemble"] = args.ensemble
     settings.pop("batch_tokens", None)  # it only changes how results are rounded
     first_seed = options.pop("seed", 0)
     translator.choose(**options)  # raises before any text is read
@@ -188,6 +194,7 @@ def _show_translate(result: dict[str, Any]) -> str:
 
 def _score_flags(parser: argparse.ArgumentParser) -> None:
     add_run(parser)
+    add_ensemble(parser)
     parser.add_argument("--source", required=True, metavar="FILE")
     parser.add_argument("--target", required=True, metavar="FILE")
     parser.add_argument(
@@ -198,7 +205,8 @@ def _score_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def _check_score(args: argparse.Namespace) -> None:
-    require_run(args.output_dir)
+    for run in (args.output_dir, *args.ensemble):
+        require_run(run)
     require_readable(args.source)
     require_readable(args.target)
     require_writable("output", args.output)
@@ -213,7 +221,7 @@ def _score(args: argparse.Namespace) -> dict[str, Any]:
         )
     if not sources:
         raise UserError(f"{args.source} is empty")
-    translator = load(args.output_dir, args.checkpoint)
+    translator = load(args.output_dir, args.checkpoint, args.ensemble)
     scores = translator.score(sources, targets)
     if args.output:
         write_lines(args.output, [f"{s.log_prob:.6f}\t{s.tokens}" for s in scores])

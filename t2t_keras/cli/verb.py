@@ -72,6 +72,18 @@ def add_run(parser: argparse.ArgumentParser) -> None:
     add_checkpoint(parser)
 
 
+def add_ensemble(parser: argparse._ActionsContainer) -> None:
+    """Adds `--ensemble`, for verbs whose model may be an ensemble of runs."""
+    parser.add_argument(
+        "--ensemble",
+        nargs="+",
+        default=(),
+        metavar="RUN",
+        help="further run directories with the same vocabularies; the models decode "
+        "together, by the mean of their probabilities",
+    )
+
+
 def add_hparams(parser: argparse.ArgumentParser) -> None:
     """Adds `--hparams_set` and `--hparams`, for verbs that build a model."""
     parser.add_argument("--hparams_set", required=True, help="a name of `t2t list`")

@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
+from t2t_keras.decoding.ensemble import Ensemble
 from t2t_keras.model.transformer import Transformer
 from t2t_keras.text.tokenizer import PAD
 
@@ -33,7 +34,7 @@ class Score(NamedTuple):
 
 
 def score_targets(
-    model: Transformer, source: tf.Tensor, target: tf.Tensor
+    model: Transformer | Ensemble, source: tf.Tensor, target: tf.Tensor
 ) -> TargetScores:
     """Computes the log-probabilities of targets, all positions at once.
 

@@ -3,7 +3,9 @@
 import dataclasses
 import logging
 import math
+import os
 from collections.abc import Callable, Hashable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -20,8 +22,10 @@ from t2t_keras.decoding.constraint import (
     MinimumLength,
     NoRepeatedNgrams,
 )
-from t2t_keras.decoding.loop import Hypotheses, length_penalty
+from t2t_keras.decoding.ensemble import Ensemble
+from t2t_keras.decoding.loop import NOTHING, Hypotheses, length_penalty
 from t2t_keras.decoding.options import DecodingOptions, constraint_name
+from t2t_keras.decoding.phrases import ForbiddenPhrases, RequiredPhrases
 from t2t_keras.decoding.sampling import sample
 from t2t_keras.decoding.scoring import Score, score_targets
 from t2t_keras.decoding.texts import checked_texts, is_blank
@@ -33,6 +37,7 @@ from t2t_keras.text.tokenizer import EOS, Tokenizer
 
 _log = logging.getLogger(__name__)
 
+_MAX_BATCHES_AT_ONCE = 4
 
 # A traced function of a batch.
 _Graph = Callable[..., tuple[tf.Tensor, ...]]
@@ -43,7 +48,8 @@ class Hypothesis(NamedTuple):
 
     Attributes:
         text: the output as the problem's text form writes it, in one line.
-        score: the log-probability over the length penalty.
+        score: the log-probability over the length penalty, plus the coverage penalty
+            if there is one.
         log_prob: the log-probability.
         ids: the token ids; the last is EOS unless the output reached its limit. The
             output for an input that was split has those of its parts, one after
@@ -83,8 +89,8 @@ class Translator:
     outputs are joined to the best output of the whole, their second best to the second
     best, and so on; there are as many as the part with the fewest has. The
     log-probability is the sum, and the score is that sum over the penalty for all
-    tokens together. With the option `truncate`, or if the text form cannot join parts,
-    the input is truncated instead, with a warning.
+    tokens together, plus the coverage penalties. With the option `truncate`, or if the
+    text form cannot join parts, the input is truncated instead, with a warning.
 
     Attributes:
         options: the default options of every call.
@@ -93,7 +99,7 @@ class Translator:
     def __init__(
         self,
         problem: Problem,
-        model: Transformer,
+        model: Transformer | Ensemble,
         source_tokenizer: Tokenizer,
         target_tokenizer: Tokenizer,
     ) -> None:
@@ -194,25 +200,35 @@ class Translator:
         if prefixes is not None:
             prefixes = [*prefixes, *[()] * (len(parts) - count)]
         sources = self._cut([ids[i] for i in numbers], numbers, before, chosen)
-        found: dict[int, list[Hypothesis]] = {}
-        for batch in batches([len(source) for source in sources], chosen.batch_tokens):
+        lengths = [len(source) for source in sources]
+        groups = batches(lengths, chosen.batch_tokens)
+
+        def decode_batch(batch: list[int]) -> Hypotheses:
             rows = [numbers[i] for i in batch]
-            hypotheses = self._decode(
+            return self._decode(
                 [sources[i] for i in batch],
                 [parts[i] for i in rows],
                 None if prefixes is None else [prefixes[i] for i in rows],
                 rows,
                 chosen,
             )
-            for row, i in enumerate(rows):
-                found[i] = self._targets(hypotheses, row)
-            advance(sum(i < count for i in rows))
+
+        found: dict[int, list[Hypothesis]] = {}
+        executor = ThreadPoolExecutor(_batches_at_once())
+        try:
+            decoded = executor.map(decode_batch, groups)
+            for batch, hypotheses in zip(groups, decoded, strict=True):
+                for row, i in enumerate(batch):
+                    found[numbers[i]] = self._targets(hypotheses, row)
+                advance(sum(numbers[i] < count for i in batch))
+        finally:
+            executor.shutdown(cancel_futures=True)
         results = [[Hypothesis("", 0.0, 0.0, ())] for _ in texts]
         for i in lines:
             targets = found[i]
             if i in later:
                 others = (found[j] for j in later[i])
-                targets = _joined([targets, *others], chosen.alpha)
+                targets = _joined([targets, *others], chosen)
             results[i] = [self._output(texts[i], target) for target in targets]
         return results
 
@@ -265,10 +281,7 @@ class Translator:
         Args:
             dtype: the hyper-parameter `compute_dtype`.
         """
-        config = self.model.get_config()
-        config["hparams"]["compute_dtype"] = dtype
-        model = type(self.model).from_config(config)
-        model.set_weights(self.model.get_weights())
+        model = self.model.with_compute_dtype(dtype)
         return type(self)(
             self.problem, model, self.source_tokenizer, self.target_tokenizer
         )
@@ -321,7 +334,36 @@ class Translator:
             constraints.append(ForcedPrefix(prefixes, vocab_size))
         if n := options.no_repeat_ngram:
             constraints.append(NoRepeatedNgrams(n, vocab_size, prefixes))
+        if options.forbidden:
+            token_bytes = self.target_tokenizer.token_bytes()
+            constraints.append(ForbiddenPhrases(options.forbidden, token_bytes))
         return max_length, constraints
+
+    def required(
+        self,
+        options: DecodingOptions,
+        texts: tf.Tensor,
+        max_length: tf.Tensor,
+        prefixes: tf.Tensor | None = None,
+    ) -> RequiredPhrases | None:
+        """Returns the target terms that outputs must contain, in the graph.
+
+        Args:
+            options: the options.
+            texts: [B] strings, the sources as the text form writes them.
+            max_length: [B] int32, the largest number of tokens in each output.
+            prefixes: see `restrict`.
+        """
+        if not options.glossary:
+            return None
+        sources, targets = zip(*options.glossary, strict=True)
+        ids = [ids[:-1] for ids in self.target_tokenizer.encode_batch(targets)]
+        terms = list(zip(sources, ids, strict=True))
+        forced: int | tf.Tensor = 0
+        if prefixes is not None:
+            forced = tf.math.count_nonzero(prefixes, axis=1, dtype=tf.int32)
+        vocab_size = self.target_tokenizer.vocab_size
+        return RequiredPhrases(terms, texts, max_length, forced, vocab_size)
 
     def _batch_constraint(self, name: str) -> BatchConstraint | None:
         """Returns the problem's constraint for the target tokenizer.
@@ -469,9 +511,9 @@ class Translator:
         return target._replace(text=text, is_repaired=is_repaired)
 
     def _graph(self, key: Hashable, build: Callable[[], _Graph]) -> _Graph:
-        """Returns the compiled function for the key, which `build` makes once."""
+        """Returns the compiled function for the key; all threads share it."""
         if key not in self._graphs:
-            self._graphs[key] = build()
+            self._graphs.setdefault(key, build())
         return self._graphs[key]
 
     def _build_decoding(self, options: DecodingOptions, has_prefixes: bool) -> _Graph:
@@ -488,16 +530,17 @@ class Translator:
             for name, dtype in DecodingOptions.dtypes("is_tensor").items()
         }
 
-        @tf.function(input_signature=[batch_spec, number_spec])
+        @tf.function(input_signature=[batch_spec, number_spec], autograph=False)
         def decode(
             batch: dict[str, tf.Tensor], numbers: dict[str, tf.Tensor]
         ) -> Hypotheses:
+            prefixes = batch["prefix"] if has_prefixes else None
             limits, constraints = self.restrict(
                 options,
                 batch["texts"],
                 batch["limit"],
                 numbers["min_length"],
-                batch["prefix"] if has_prefixes else None,
+                prefixes,
             )
             if options.sampling:
                 return sample(
@@ -510,16 +553,21 @@ class Translator:
                     top_k=numbers["top_k"],
                     top_p=numbers["top_p"],
                     alpha=numbers["alpha"],
+                    kind=options.length_penalty,
                     constraint=AllOf(constraints),
                 )
+            required = self.required(options, batch["texts"], limits, prefixes)
             return beam_search(
                 self.model,
                 batch["source"],
                 beam_size=numbers["beam_size"],
                 alpha=numbers["alpha"],
-                max_length=limits,
+                max_length=required.max_length if required else limits,
                 n_best=numbers["n_best"],
+                kind=options.length_penalty,
+                coverage_penalty=options.coverage_penalty,
                 constraint=AllOf(constraints),
+                required=required,
             )
 
         return decode
@@ -533,16 +581,35 @@ class Translator:
         )
 
 
-def _joined(parts: Sequence[Sequence[Hypothesis]], alpha: float) -> list[Hypothesis]:
+def _batches_at_once() -> int:
+    """Returns how many batches are decoded at the same time, each in a thread.
+
+    On a CPU, the operations of one step are too small to keep all cores busy. A GPU
+    decodes one batch at a time.
+    """
+    has_gpu = bool(tf.config.list_logical_devices("GPU"))
+    return 1 if has_gpu else min(os.cpu_count() or 1, _MAX_BATCHES_AT_ONCE)
+
+
+def _joined(
+    parts: Sequence[Sequence[Hypothesis]], options: DecodingOptions
+) -> list[Hypothesis]:
     """Joins the targets for the parts of a source, rank by rank.
 
     There are as many as the part with the fewest targets has.
     """
+
+    def penalty(length: int) -> float:
+        alpha, kind = options.alpha, options.length_penalty
+        return float(length_penalty(length, alpha, kind))
+
     joined = []
     for rank in zip(*parts, strict=False):
         (text,) = join_outputs(tf.ragged.constant([[part.text for part in rank]]))
         ids = tuple(token for part in rank for token in part.ids)
         log_prob = math.fsum(part.log_prob for part in rank)
-        score = log_prob / float(length_penalty(len(ids), alpha))
+        score = log_prob / penalty(len(ids))
+        if options.coverage_penalty and log_prob > NOTHING:
+            score += sum(p.score - p.log_prob / penalty(len(p.ids)) for p in rank)
         joined.append(Hypothesis(text.numpy().decode(), score, log_prob, ids))
     return joined

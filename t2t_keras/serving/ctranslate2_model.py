@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING
 import keras
 import numpy as np
 
+from t2t_keras.decoding.ensemble import Ensemble
 from t2t_keras.decoding.translator import Translator
 from t2t_keras.errors import UserError
 from t2t_keras.model.gradients import EPSILON
+from t2t_keras.model.transformer import Transformer
 from t2t_keras.serving.export_dir import (
     Quantization,
     replaced,
@@ -133,6 +135,8 @@ def _require_expressible(translator: Translator) -> None:
     Raises:
         UserError: the model or the problem has such a setting.
     """
+    if isinstance(translator.model, Ensemble):
+        raise UserError("CTranslate2 has no ensembles; export a SavedModel")
     hparams = translator.model.hparams
     instead = "CTranslate2 cannot compute it; export a SavedModel"
     if hparams.attention == "additive":
@@ -174,6 +178,7 @@ def _spec(translator: Translator, longest: int) -> "TransformerSpec":
     from ctranslate2.specs import TransformerSpec
 
     model = translator.model
+    assert isinstance(model, Transformer)  # see `_require_expressible`
     hparams = model.hparams
     spec = TransformerSpec.from_config(
         hparams.num_layers, hparams.num_heads, pre_norm=hparams.norm == "pre"

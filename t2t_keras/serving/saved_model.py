@@ -3,6 +3,7 @@
 TensorFlow Serving, C++ and Python can run it.
 """
 
+import functools
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -180,7 +181,11 @@ class _Served(tf.Module):
                 found,
                 sources.owners,
                 tf.size(texts, tf.int64),
-                numbers["alpha"],
+                functools.partial(
+                    length_penalty,
+                    alpha=numbers["alpha"],
+                    kind=self._options.length_penalty,
+                ),
             )
         return {
             "texts": self._form.output_texts(texts, targets),
@@ -194,7 +199,7 @@ class _Served(tf.Module):
         with tf.control_dependencies(self._ids_assertions(ids)):
             ids = tf.identity(ids)
         texts = tf.fill(tf.shape(ids)[:1], "")
-        if self._options.constraint != "none":
+        if self._options.constraint != "none" or self._options.glossary:
             texts = self._source_tokenizer.decode(ids)
         found = self._search(ids, texts, self._defaults())
         return {"ids": found.ids, "scores": found.scores, "lengths": found.lengths}
@@ -254,14 +259,19 @@ class _Served(tf.Module):
         limits, constraints = self._translator.restrict(
             options, texts, limits, options.min_length
         )
+        limits = tf.where(lengths == 0, 0, limits)
+        required = self._translator.required(options, texts, limits)
         return beam_search(
             self._translator.model,
             ids,
             beam_size=numbers["beam_size"],
             alpha=numbers["alpha"],
-            max_length=tf.where(lengths == 0, 0, limits),
+            max_length=required.max_length if required else limits,
             n_best=numbers["n_best"],
+            kind=options.length_penalty,
+            coverage_penalty=options.coverage_penalty,
             constraint=AllOf(constraints),
+            required=required,
         )
 
     def _decode(self, ids: tf.Tensor) -> tf.Tensor:
@@ -363,7 +373,7 @@ def _joined(
     found: Hypotheses,
     owners: tf.Tensor,
     size: tf.Tensor,
-    alpha: tf.Tensor,
+    penalty: Callable[[tf.Tensor], tf.Tensor],
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """Joins the targets for the parts of texts, as `Translator` does.
 
@@ -372,7 +382,7 @@ def _joined(
         found: their hypotheses.
         owners: [R], the text of which each row is a part, in increasing order.
         size: int64, the number of texts, B.
-        alpha: exponent of the length penalty.
+        penalty: maps lengths to length penalties.
 
     Returns:
         The targets [B, n] of the texts, and their scores [B, n].
@@ -381,7 +391,10 @@ def _joined(
     def total(values: tf.Tensor) -> tf.Tensor:
         return tf.math.unsorted_segment_sum(values, owners, size)
 
-    joined_scores = total(found.log_probs) / length_penalty(total(found.lengths), alpha)
+    log_probs = total(found.log_probs)
+    joined_scores = log_probs / penalty(total(found.lengths))
+    coverage = total(found.scores - found.log_probs / penalty(found.lengths))
+    joined_scores += tf.where(tf.math.is_inf(log_probs), 0.0, coverage)
     is_split = total(tf.ones_like(owners)) > 1
     scores = tf.where(is_split[:, None], joined_scores, total(found.scores))
 

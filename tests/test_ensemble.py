@@ -5,6 +5,7 @@ import pytest
 from command_line import run, run_json
 from decoding_models import (
     LINES,
+    PAD,
     all_targets,
     outputs,
     penalty,
@@ -36,7 +37,7 @@ def test_equals_exhaustive_enumeration(models):
     alone = searcher(models[0])(SOURCES, 4, beam_size=85, alpha=0.6, n_best=7)
     differs = False
     for row, source in enumerate(SOURCES):
-        log_probs = np.array([mean_log_prob(models, source, t) for t in targets])
+        log_probs = mean_log_probs(models, source, targets)
         scores = log_probs / [penalty(len(t), 0.6) for t in targets]
         best = np.argsort(-scores)[:7]
         assert outputs(found, row) == [targets[i] for i in best]
@@ -48,17 +49,18 @@ def test_equals_exhaustive_enumeration(models):
     assert differs
 
 
-def mean_log_prob(models, source, target):
-    """The log-probability of a target by the mean of the models' distributions."""
-    total = 0.0
-    for t, token in enumerate(target):
-        probs = []
-        for model in models:
-            logits = np.array(model(np.array([source]), np.array([target])))[0, t]
-            e = np.exp(logits - logits.max(), dtype=np.float64)
-            probs.append(e[token] / e.sum())
-        total += np.log(np.mean(probs))
-    return total
+def mean_log_probs(models, source, targets):
+    """The log-probabilities of targets by the mean of the models' distributions."""
+    width = max(map(len, targets))
+    target = np.array([[*t, *[PAD] * (width - len(t))] for t in targets], np.int32)
+    sources = np.tile(np.array(source, np.int32), (len(targets), 1))
+    mean = 0.0
+    for model in models:
+        logits = model(sources, target).numpy().astype(np.float64)
+        exponentials = np.exp(logits - logits.max(-1, keepdims=True))
+        mean += exponentials / exponentials.sum(-1, keepdims=True) / len(models)
+    chosen = np.take_along_axis(np.log(mean), target[:, :, None], 2)[:, :, 0]
+    return (chosen * (target != PAD)).sum(1)
 
 
 def test_twice_the_same_model_is_the_model(models):
@@ -77,8 +79,8 @@ def test_coverage_is_the_mean(models):
         maps = model.attention_maps(np.array(SOURCES[:1]), np.array([target]))
         total += np.array(maps.cross[-1])[0].mean(axis=0).sum(axis=0) / 2
     coverage = 0.5 * np.log(np.minimum(total, 1.0)).sum()
-    expected = mean_log_prob(models, SOURCES[0], target) + coverage
-    np.testing.assert_allclose(found.scores[0, 0], expected, atol=1e-4)
+    (log_prob,) = mean_log_probs(models, SOURCES[0], [target])
+    np.testing.assert_allclose(found.scores[0, 0], log_prob + coverage, atol=1e-4)
 
 
 def test_vocabularies_of_unequal_size_are_refused(models):

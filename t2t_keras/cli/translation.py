@@ -21,22 +21,21 @@ from t2t_keras.cli.decoding import add_decoding_flags, check_decoder
 from t2t_keras.cli.lines import (
     STDOUT,
     count_lines,
-    is_special,
     open_output,
     read_lines,
 )
 from t2t_keras.cli.verb import (
     MAX_SEED,
     Verb,
-    add_checkpoint,
     add_ensemble,
+    add_model,
     add_run,
     columns,
     given_options,
     positive,
     table,
 )
-from t2t_keras.data.files import open_lines, sha256, write_lines
+from t2t_keras.data.files import is_special, open_lines, sha256, write_lines
 from t2t_keras.decoding.options import DecodingOptions
 from t2t_keras.errors import UserError
 from t2t_keras.metrics.pharaoh import (
@@ -52,10 +51,7 @@ _CHARACTERS_AT_ONCE = 4_000_000
 
 
 def _translate_flags(parser: argparse.ArgumentParser) -> None:
-    model = parser.add_mutually_exclusive_group(required=True)
-    model.add_argument("--output_dir", help="a run directory")
-    model.add_argument("--export_dir", help="a model that `t2t export` wrote")
-    add_checkpoint(parser)
+    add_model(parser)
     add_ensemble(parser)
     parser.add_argument(
         "--input",

@@ -1,6 +1,7 @@
 """Ensembles: several models that decode together."""
 
 from collections.abc import Sequence
+from typing import Self
 
 import tensorflow as tf
 
@@ -43,6 +44,10 @@ class Ensemble:
     def variables(self) -> list[tf.Variable]:
         """Returns the variables of all models."""
         return [variable for model in self.models for variable in model.variables]
+
+    def with_compute_dtype(self, dtype: str) -> Self:
+        """Returns an ensemble with the same weights that computes in another dtype."""
+        return type(self)([model.with_compute_dtype(dtype) for model in self.models])
 
     def __call__(self, source: tf.Tensor, target: tf.Tensor) -> tf.Tensor:
         """Returns the log-probabilities [B, T, V] for ids [B, S] and [B, T]."""

@@ -29,6 +29,7 @@ def _option(
     least: int | None = None,
     from_problem: bool = False,
     is_tensor: bool = False,
+    is_static: bool = False,
     is_served: bool = False,
     changes_metrics: bool = False,
     of_sampling: bool = False,
@@ -43,6 +44,8 @@ def _option(
         from_problem: whether the problem has a field of this name with the default.
         is_tensor: whether the option is an input of the compiled decoding function, so
             that another value needs no new trace.
+        is_static: whether each value needs a compiled decoding function, because the
+            operations depend on it.
         is_served: whether the option is also an input of a SavedModel's signature
             `translate`.
         changes_metrics: whether the metrics of a checkpoint depend on the option.
@@ -85,7 +88,7 @@ def parse_phrases(text: str) -> tuple[str, ...]:
     return tuple(phrase.strip() for phrase in text.split(","))
 
 
-Use = Literal["is_tensor", "is_served", "changes_metrics", "of_sampling"]
+Use = Literal["is_tensor", "is_static", "is_served", "changes_metrics", "of_sampling"]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -114,6 +117,7 @@ class DecodingOptions:
         "what log-probabilities are divided by: gnmt, ((5 + length) / 6) ** alpha; "
         "power, length ** alpha, as in fairseq, Marian and CTranslate2; average, the "
         "length; none, 1",
+        is_static=True,
         changes_metrics=True,
     )
     coverage_penalty: float = _option(
@@ -121,6 +125,7 @@ class DecodingOptions:
         "factor of GNMT's coverage penalty, which lowers the scores of outputs that "
         "leave parts of the input without attention; Wu et al. (2016) use 0.2",
         least=0,
+        is_static=True,
         changes_metrics=True,
     )
     extra_length: int = _option(
@@ -163,6 +168,7 @@ class DecodingOptions:
         "no sequence of this number of tokens occurs in an output more than once, or "
         "more often than the most frequent one does in the input; 0: no such rule",
         least=0,
+        is_static=True,
         changes_metrics=True,
     )
     glossary: Glossary = _option(  # noqa: RUF009  it makes a field
@@ -170,6 +176,7 @@ class DecodingOptions:
         "pairs of terms: where an input contains the first, as whole words, its output "
         "contains the second; on the command line SOURCE=TARGET,SOURCE=TARGET, or a "
         "file with lines of `source TAB target`",
+        is_static=True,
         changes_metrics=True,
         parse=parse_glossary,
     )
@@ -177,6 +184,7 @@ class DecodingOptions:
         (),
         "phrases that no output contains as whole words; on the command line separated "
         "by commas",
+        is_static=True,
         changes_metrics=True,
         parse=parse_phrases,
     )
@@ -190,6 +198,7 @@ class DecodingOptions:
         "none",
         "restricts the outputs: the name of the problem's constraint, or none",
         from_problem=True,
+        is_static=True,
         changes_metrics=True,
     )
     raw: bool = _option(
@@ -198,7 +207,9 @@ class DecodingOptions:
         "as the training data do",
     )
     sampling: bool = _option(
-        False, "draw outputs at random instead of searching for the best"
+        False,
+        "draw outputs at random instead of searching for the best",
+        is_static=True,
     )
     temperature: float = _option(
         1.0, "divides the logits", is_tensor=True, of_sampling=True

@@ -6,7 +6,7 @@ import math
 import os
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import tensorflow as tf
@@ -408,6 +408,19 @@ class Translator:
             if math.isfinite(best.score)
         ]
 
+    def with_compute_dtype(self, dtype: str) -> Self:
+        """Returns a translator with the same weights that computes in another dtype.
+
+        Its default options are the problem's.
+
+        Args:
+            dtype: the hyper-parameter `compute_dtype`.
+        """
+        model = self.model.with_compute_dtype(dtype)
+        return type(self)(
+            self.problem, model, self.source_tokenizer, self.target_tokenizer
+        )
+
     def choose(self, **options: Any) -> DecodingOptions:
         """Returns the default options with the given changes.
 
@@ -696,17 +709,9 @@ class Translator:
             max(len(source) + options.extra_length, len(prefix) + 1, 1)
             for source, prefix in zip(sources, forced, strict=True)
         ]
+        static = DecodingOptions.names("is_static")
         graph = self._graph(
-            (
-                options.sampling,
-                options.constraint,
-                options.no_repeat_ngram,
-                options.length_penalty,
-                options.coverage_penalty,
-                options.glossary,
-                options.forbidden,
-                prefixes is not None,
-            ),
+            (*(getattr(options, name) for name in static), prefixes is not None),
             lambda: self._build_decoding(options, prefixes is not None),
         )
         hypotheses = graph(

@@ -709,6 +709,14 @@ class Transformer(keras.Model):
             return t2t_timing_signal(positions, self.hparams.d_model)
         return sinusoids(positions, self.hparams.d_model)
 
+    def with_compute_dtype(self, dtype: str) -> Self:
+        """Returns a model with the same weights that computes in another dtype."""
+        config = self.get_config()
+        config["hparams"]["compute_dtype"] = dtype
+        model = type(self).from_config(config)
+        model.set_weights(self.get_weights())
+        return model
+
     def get_config(self) -> dict[str, Any]:
         """Returns the constructor's arguments, for Keras."""
         return {

@@ -115,7 +115,7 @@ class ExportedTranslator:
             options["n_best"] = n
         inputs = self.choose(**options)
         texts = checked_texts(texts)
-        translate = self._served.signatures["translate"]
+        translate = self.signatures["translate"]
         results: list[list[ExportedHypothesis]] = [[] for _ in texts]
         for batch in _batches(texts):
             found = translate(texts=tf.constant([texts[i] for i in batch]), **inputs)
@@ -154,7 +154,7 @@ class ExportedTranslator:
         results = [Score(0.0, 0)] * len(sources)
         pairs = zip(sources, targets, strict=True)
         for batch in _batches([max(pair, key=len) for pair in pairs]):
-            found = self._served.signatures["score"](
+            found = self.signatures["score"](
                 texts=tf.constant([sources[i] for i in batch]),
                 targets=tf.constant([targets[i] for i in batch]),
             )

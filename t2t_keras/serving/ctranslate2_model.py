@@ -109,8 +109,11 @@ def export_ctranslate2(
         if verify is None:
             _write(translator, new, longest, quantization)
         else:
+            exact = translator
+            if translator.model.hparams.compute_dtype != "float32":
+                exact = translator.with_compute_dtype("float32")
             verify.expect(
-                _in_float32(translator),
+                exact,
                 beam_size=1,
                 n_best=1,
                 alpha=0.0,
@@ -322,20 +325,6 @@ def _set_norm(spec: "LayerNormSpec", norm: "LayerNorm") -> None:
 def _array(tensor: "Tensor") -> np.ndarray:
     """Returns a variable or a tensor as a float32 array."""
     return np.asarray(keras.ops.convert_to_numpy(tensor), np.float32)
-
-
-def _in_float32(translator: Translator) -> Translator:
-    """Returns the translator, or one with its weights that computes in float32."""
-    model = translator.model
-    assert isinstance(model, Transformer)  # see `_require_expressible`
-    if model.hparams.compute_dtype == "float32":
-        return translator
-    config = model.get_config()
-    config["hparams"]["compute_dtype"] = "float32"
-    exact = type(model).from_config(config)
-    exact.set_weights(model.get_weights())
-    tokenizers = translator.source_tokenizer, translator.target_tokenizer
-    return Translator(translator.problem, exact, *tokenizers)
 
 
 def _greedy(

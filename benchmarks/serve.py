@@ -2,9 +2,9 @@
 
     python benchmarks/serve.py --model runs/base --input source.txt --json
 
-The server is a process of its own; each client is a thread that sends its next sentence
-when it has the answer to the last one. With and without batching alternate, so that a
-machine that slows down for a while slows both.
+The server runs in a separate process; each client is a thread that sends its next
+sentence when it has the answer to the last one. With and without batching alternate, so
+that a machine that slows down for a while slows both.
 """
 
 import argparse

@@ -100,19 +100,8 @@ def _engine(
 def _translator(output_dir: str, dtype: str) -> Any:
     """Returns the run's translator, computing in the given dtype."""
     from t2t_keras import load
-    from t2t_keras.decoding.translator import Translator
-    from t2t_keras.model.transformer import Transformer
 
-    stored = load(output_dir)
-    model = Transformer(
-        stored.model.hparams.override(compute_dtype=dtype),
-        stored.model.source_vocab_size,
-        stored.model.target_vocab_size,
-    )
-    model.set_weights(stored.model.get_weights())
-    return Translator(
-        stored.problem, model, stored.source_tokenizer, stored.target_tokenizer
-    )
+    return load(output_dir).with_compute_dtype(dtype)
 
 
 def _ctranslate2(

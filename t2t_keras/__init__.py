@@ -10,6 +10,7 @@
 The command line is `t2t`. The names below are also all that your own problem needs.
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -40,7 +41,9 @@ __all__ = [
 
 
 def load(
-    output_dir: str | Path, checkpoint: str | int | Path | None = None
+    output_dir: str | Path,
+    checkpoint: str | int | Path | None = None,
+    ensemble: Sequence[str | Path] = (),
 ) -> "Translator | ExportedTranslator":
     """Loads a translator from a run directory or an export.
 
@@ -52,6 +55,8 @@ def load(
         checkpoint: a step, "latest", "average", "best", "ema", or a path; None: the
             average of the newest checkpoints if there is one, else the newest. Must be
             None for an export.
+        ensemble: further run directories with the same vocabularies, whose models
+            decode together with the first.
 
     Raises:
         UserError: there is no such run, export or checkpoint.
@@ -64,12 +69,16 @@ def load(
                 f"checkpoint: {output_dir} is an export, which has only one; leave it "
                 "out"
             )
+        if ensemble:
+            raise UserError(
+                f"ensemble: {output_dir} is an export; export an ensemble instead"
+            )
         from t2t_keras.serving.client import ExportedTranslator
 
         return ExportedTranslator(output_dir)
     from t2t_keras.runs.run_dir import RunDirectory
 
-    return RunDirectory(output_dir).translator(checkpoint)
+    return RunDirectory(output_dir).translator(checkpoint, ensemble)
 
 
 def __getattr__(name: str) -> Any:

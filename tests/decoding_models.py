@@ -91,7 +91,7 @@ def transformer(vocab_size, target_vocab_size=None, **hparams):
     return model
 
 
-def searcher(model, constraint=None, trace=True):
+def searcher(model, constraint=None, trace=True, **penalties):
     """The beam search of a model as a function of arrays, traced once or eager."""
 
     def search(source, max_length, beam_size, alpha, n_best):
@@ -103,6 +103,7 @@ def searcher(model, constraint=None, trace=True):
             max_length=max_length,
             n_best=n_best,
             constraint=constraint,
+            **penalties,
         )
 
     if trace:

@@ -257,15 +257,15 @@ TRAINING = {
             ("100-longer", "        50,\n", "        100,\n"),
             (
                 "problems-alpha-ignored",
-                '** alpha",\n        from_problem=True,\n',
-                '** alpha",\n',
+                'gnmt and power",\n        from_problem=True,\n',
+                'gnmt and power",\n',
             ),
         ],
         "t2t_keras/decoding/loop.py": [
             (
                 "penalty-is-length",
-                "(5.0 + tf.cast(length, tf.float32)) / 6.0",
-                "tf.cast(length, tf.float32)",
+                "tf.pow((5.0 + length) / 6.0, alpha)",
+                "tf.pow(length, alpha)",
             ),
             ("done-rows-stay", "tf.where(~state.done)", "tf.where(state.done)"),
             (
@@ -277,7 +277,7 @@ TRAINING = {
         "t2t_keras/decoding/beam_search.py": [
             (
                 "finished-by-log-probability",
-                "_best(both, _scores(both, alpha), ",
+                "_best(both, _scores(both, penalty), ",
                 "_best(both, both.log_probs, ",
             ),
             (

@@ -106,9 +106,9 @@ def test_weights_are_those_that_make_the_models_output():
     seen = {}
     attend = layer._attend
 
-    def spy(query, key, value, *others):
-        output, weights = attend(query, key, value, *others)
-        seen["value"], seen["output"] = value, output
+    def spy(query, keys, values, *others):
+        output, weights = attend(query, keys, values, *others)
+        (seen["value"],), seen["output"] = values, output
         return output, weights
 
     layer._attend = spy

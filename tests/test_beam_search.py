@@ -53,6 +53,40 @@ def test_equals_exhaustive_enumeration(small, alpha):
         np.testing.assert_allclose(found.log_probs[row], log_probs[best], atol=1e-4)
 
 
+PENALTIES = {
+    "power": lambda length, alpha: length**alpha,
+    "average": lambda length, alpha: length,
+    "none": lambda length, alpha: 1.0,
+}
+
+
+def coverage_of(model, source, target):
+    """GNMT's coverage penalty with factor 1, from the model's attention weights."""
+    maps = model.attention_maps(np.array([source]), np.array([target]))
+    total = np.array(maps.cross[-1])[0].mean(axis=0).sum(axis=0)  # [S]
+    return np.log(np.minimum(total[: source.index(EOS) + 1], 1.0)).sum()
+
+
+@pytest.mark.parametrize("beta", [0.0, 0.7])
+@pytest.mark.parametrize("kind", PENALTIES)
+def test_penalties_equal_exhaustive_enumeration(small, kind, beta):
+    model, _ = small
+    search = searcher(model, kind=kind, coverage_penalty=beta)
+    targets = all_targets(6, 4)
+    found = search(SOURCES, 4, beam_size=85, alpha=0.8, n_best=7)
+    for row, source in enumerate(SOURCES):
+        log_probs = log_probs_of(model, source, targets)
+        scores = log_probs / [PENALTIES[kind](len(t), 0.8) for t in targets]
+        if beta:
+            coverages = [coverage_of(model, source, target) for target in targets]
+            assert np.std(coverages) > 0.1
+            scores += beta * np.array(coverages)
+        best = np.argsort(-scores)[:7]
+        assert outputs(found, row) == [targets[i] for i in best]
+        np.testing.assert_allclose(found.scores[row], scores[best], atol=1e-4)
+        np.testing.assert_allclose(found.log_probs[row], log_probs[best], atol=1e-4)
+
+
 def search_written_out(log_probs, beam_size, alpha):
     """The n best of one sentence, n = K, by lists; log_probs [T, V, V] by last piece.
 

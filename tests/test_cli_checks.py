@@ -78,6 +78,14 @@ MISTAKES = [
         ("attention", "--output_dir", "no_such", "--source", "a", "--write", "b"),
         "no_such is not a run directory",
     ),
+    (
+        ("align", "--output_dir", "run", "--source", "file", "--target", "file"),
+        "give --output FILE for the alignments, or --reference FILE",
+    ),
+    (
+        ("alternatives", "--output_dir", "no_such", "--source", "a"),
+        "no_such is not a run directory",
+    ),
 ]
 
 # Runs the program once for each command line, without leaving the process.

@@ -95,7 +95,7 @@ def test_ids_and_scores_are_those_of_the_translator(name, tokenizers, tmp_path):
     size = export_ctranslate2(translator, path)
     assert size == sum(file.stat().st_size for file in path.iterdir())
     model = ctranslate2.Translator(str(path), intra_threads=1)
-    exact = ctranslate2_model._in_float32(translator)
+    exact = translator.with_compute_dtype("float32")
 
     sources = [translator.source_tokenizer.encode(text) for text in TEXTS]
     tokens = strings(path, "source", sources)

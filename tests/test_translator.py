@@ -59,7 +59,7 @@ def test_hypotheses(translator, tokenizer):
     """Scores are those of teacher forcing, limits those of the options."""
     for line, outputs in zip(LINES, translator.n_best(LINES, 4), strict=True):
         if not line.strip():
-            assert outputs == [("", 0.0, 0.0, (), False)]
+            assert outputs == [("", 0.0, 0.0, (), False, (), ())]
             continue
         source = tokenizer.encode(line)
         log_probs = log_probs_of(translator.model, source, [o.ids for o in outputs])
@@ -206,13 +206,7 @@ def test_a_text_form_may_refuse_that_inputs_are_split(translator, caplog):
 
 
 def test_the_text_form_sees_a_long_source_as_a_whole(translator):
-    problem = translator.problem.replace(text_form=Beginnings())
-    other = Translator(
-        problem,
-        translator.model,
-        translator.source_tokenizer,
-        translator.target_tokenizer,
-    )
+    other = with_beginnings(translator)
     (output,) = other.translate([" ".join(PARTS)], **SHORT)
     assert output == "the"
 
@@ -249,14 +243,18 @@ class Beginnings(TextForm):
         return source[:3], False
 
 
-def test_the_text_form_sees_the_source(translator):
-    problem = translator.problem.replace(text_form=Beginnings())
-    other = Translator(
-        problem,
+def with_beginnings(translator):
+    """The translator with that text form."""
+    return Translator(
+        translator.problem.replace(text_form=Beginnings()),
         translator.model,
         translator.source_tokenizer,
         translator.target_tokenizer,
     )
+
+
+def test_the_text_form_sees_the_source(translator):
+    other = with_beginnings(translator)
     assert other.translate(LINES[:2], beam_size=1) == ["the", "a d"]
 
 

@@ -2,7 +2,7 @@
 
 import argparse
 import dataclasses
-from typing import Any
+from typing import Any, get_args
 
 from t2t_keras.cli.verb import given_options, not_negative, positive, seed
 from t2t_keras.decoding.options import DecodingOptions
@@ -46,12 +46,16 @@ def add_decoding_flags(
             continue
         default = "the problem's" if about["from_problem"] else field.default
         meaning += f" (default: {default})"
-        if field.type is int:
+        if about["parse"]:
+            add(flag, type=about["parse"], metavar="PHRASES", help=about["meaning"])
+        elif field.type is int:
             converter = positive if about["least"] else not_negative
             converter = seed if field.name == "seed" else converter
             add(flag, type=converter, metavar="N", help=meaning)
         elif field.type is float:
             add(flag, type=float, metavar="X", help=meaning)
+        elif choices := get_args(field.type):
+            add(flag, choices=choices, help=meaning)
         else:
             add(flag, metavar="NAME", help=meaning)
 
@@ -82,8 +86,11 @@ def check_decoder(args: argparse.Namespace) -> None:
     """
     check_decoding(args)
     if not args.export_dir:
-        require_run(args.output_dir)
+        for run in (args.output_dir, *args.ensemble):
+            require_run(run)
         return
+    if args.ensemble:
+        raise UserError("--ensemble needs --output_dir; export an ensemble instead")
     options = given_options(args, DecodingOptions)
     served = DecodingOptions.names("is_served")
     fixed = [name for name in options if name not in served]

@@ -3,13 +3,14 @@ r"""Reading and writing text files: one sentence per line, UTF-8, `\n` only."""
 import contextlib
 import hashlib
 import itertools
+import json
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal, TextIO
 
 from t2t_keras.data import sources
-from t2t_keras.data.files import read_json, write_json
+from t2t_keras.data.files import is_special, read_json, write_json
 from t2t_keras.errors import UserError
 
 STDIN, STDOUT = 0, 1
@@ -43,11 +44,6 @@ def count_lines(path: str | Path | None) -> int | None:
     if path is None or not Path(path).is_file():
         return None
     return sum(1 for _ in sources.read_lines(path))
-
-
-def is_special(path: str | Path) -> bool:
-    """Returns whether a path is that of a pipe or a device."""
-    return Path(path).exists() and not Path(path).is_file()
 
 
 class Output:
@@ -144,6 +140,7 @@ def open_output(
         with _open_text(STDOUT if path is None else path, "w") as file:
             yield Output(file)
         return
+    settings = json.loads(json.dumps(settings))  # as they are read later
     incomplete, record = Path(f"{path}.incomplete"), Path(f"{path}.incomplete.json")
     if resume and incomplete.exists():
         saved = _resumable(incomplete, record, settings)

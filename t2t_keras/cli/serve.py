@@ -13,7 +13,7 @@ from typing import Any
 from t2t_keras.cli.decoding import add_decoding_flags, check_decoding
 from t2t_keras.cli.verb import (
     Verb,
-    add_checkpoint,
+    add_model,
     given_options,
     not_negative,
     not_negative_number,
@@ -31,17 +31,13 @@ _EXTRA = ("fastapi", "prometheus_client", "uvicorn")
 
 
 def _serve_flags(parser: argparse.ArgumentParser) -> None:
-    model = parser.add_mutually_exclusive_group(required=True)
-    model.add_argument(
+    add_model(parser).add_argument(
         "--model",
         action="append",
         metavar="[NAME=]DIR",
         help="a run directory or an export, and its name in URLs (default: the "
         "directory's name); may be given several times",
     )
-    model.add_argument("--output_dir", help="a run directory")
-    model.add_argument("--export_dir", help="a model that `t2t export` wrote")
-    add_checkpoint(parser)
     parser.add_argument(
         "--languages",
         action="append",

@@ -17,6 +17,7 @@ from t2t_keras.cli.decoding import add_decoding_flags, check_decoding
 from t2t_keras.cli.processes import LOST, check_processes, train_in_processes
 from t2t_keras.cli.verb import (
     Verb,
+    add_ensemble,
     add_hparams,
     add_run,
     add_usr_dir,
@@ -221,6 +222,7 @@ def _average(args: argparse.Namespace) -> dict[str, Any]:
 
 def _export_flags(parser: argparse.ArgumentParser) -> None:
     add_run(parser)
+    add_ensemble(parser)
     parser.add_argument("--export_dir", required=True, help="the directory to write")
     parser.add_argument(
         "--overwrite", action="store_true", help="replace an earlier export"
@@ -262,7 +264,8 @@ _CTRANSLATE2_OPTIONS = ("max_source_length", "extra_length")
 
 
 def _check_export(args: argparse.Namespace) -> None:
-    require_run(args.output_dir)
+    for run in (args.output_dir, *args.ensemble):
+        require_run(run)
     require_free(Path(args.export_dir), args.overwrite)
     check_decoding(args)
     if args.format == "ctranslate2":
@@ -294,8 +297,11 @@ def _export(args: argparse.Namespace) -> dict[str, Any]:
     else:
         from t2t_keras.serving.saved_model import export_saved_model as export
 
-        options |= {"ids_only": args.ids_only, "run": run.records(args.checkpoint)}
-    translator = run.translator(args.checkpoint)
+        options |= {
+            "ids_only": args.ids_only,
+            "run": run.records(args.checkpoint),
+        }
+    translator = run.translator(args.checkpoint, args.ensemble)
     verification = Verification(run.example_sources(args.verify))
     size = export(
         translator,

@@ -1,7 +1,11 @@
-"""The verbs that run a trained model on text: `translate`, `score`."""
+"""The verbs that run a trained model on text.
+
+`translate`, `score`, `align`, `alternatives`.
+"""
 
 import argparse
 import contextlib
+import json
 import math
 import os
 import sys
@@ -9,7 +13,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from t2t_keras import load
 from t2t_keras.cli.checks import require_readable, require_writable
@@ -17,21 +21,28 @@ from t2t_keras.cli.decoding import add_decoding_flags, check_decoder
 from t2t_keras.cli.lines import (
     STDOUT,
     count_lines,
-    is_special,
     open_output,
     read_lines,
 )
 from t2t_keras.cli.verb import (
     MAX_SEED,
     Verb,
-    add_checkpoint,
+    add_ensemble,
+    add_model,
     add_run,
+    columns,
     given_options,
+    positive,
     table,
 )
-from t2t_keras.data.files import sha256, write_lines
+from t2t_keras.data.files import is_special, open_lines, sha256, write_lines
 from t2t_keras.decoding.options import DecodingOptions
 from t2t_keras.errors import UserError
+from t2t_keras.metrics.pharaoh import (
+    alignment_scores,
+    format_alignment,
+    parse_reference,
+)
 from t2t_keras.runs import require_run
 
 # What is read, sorted by length and decoded together, and then written.
@@ -40,10 +51,8 @@ _CHARACTERS_AT_ONCE = 4_000_000
 
 
 def _translate_flags(parser: argparse.ArgumentParser) -> None:
-    model = parser.add_mutually_exclusive_group(required=True)
-    model.add_argument("--output_dir", help="a run directory")
-    model.add_argument("--export_dir", help="a model that `t2t export` wrote")
-    add_checkpoint(parser)
+    add_model(parser)
+    add_ensemble(parser)
     parser.add_argument(
         "--input",
         metavar="FILE",
@@ -61,6 +70,19 @@ def _translate_flags(parser: argparse.ArgumentParser) -> None:
         "from 1; --n_best above 1 implies this",
     )
     parser.add_argument(
+        "--token_scores",
+        action="store_true",
+        help="the same, and at the end of each line `TAB [[token, log-probability], "
+        "...]`, a list in JSON",
+    )
+    parser.add_argument(
+        "--alignments",
+        metavar="FILE",
+        help="write the word alignment of each output, such as `0-0 1-2`: source word "
+        "0 and target word 0, source word 1 and target word 2",
+    )
+    _add_alignment_head(parser, "alignment_")
+    parser.add_argument(
         "--resume",
         action="store_true",
         help="go on with the FILE.incomplete that a killed process left; without one, "
@@ -69,24 +91,59 @@ def _translate_flags(parser: argparse.ArgumentParser) -> None:
     add_decoding_flags(parser, sampling=True)
 
 
+def _add_alignment_head(parser: argparse.ArgumentParser, prefix: str = "") -> None:
+    """Adds the flags that choose an `AlignmentHead`."""
+    parser.add_argument(
+        f"--{prefix}layer",
+        type=positive,
+        metavar="N",
+        help="decoder layer whose attention to the source is read, from 1 (default: "
+        "the last but one)",
+    )
+    parser.add_argument(
+        f"--{prefix}head",
+        type=positive,
+        metavar="N",
+        help="its head, from 1 (default: the mean of all)",
+    )
+
+
 def _check_translate(args: argparse.Namespace) -> None:
     if args.input is None and sys.stdin is None:
         raise UserError("standard input is closed; give --input FILE")
+    for flag in ("token_scores", "alignments"):
+        if args.export_dir and getattr(args, flag):
+            raise UserError(f"--{flag} needs --output_dir; an export returns no tokens")
     check_decoder(args)
+    for flag in ("alignment_layer", "alignment_head"):
+        if getattr(args, flag) and not args.alignments:
+            raise UserError(f"--{flag} needs --alignments FILE beside it")
+    if args.resume and args.alignments:
+        raise UserError(
+            "--resume cannot go on with --alignments; leave out one of them"
+        )
     require_readable(args.input)
     require_writable("output", args.output)
+    require_writable("alignments", args.alignments)
     if args.resume and (args.output is None or is_special(args.output)):
         raise UserError("--resume needs --output FILE; only a file can be resumed")
 
 
 def _translate(args: argparse.Namespace) -> dict[str, Any]:
+    from t2t_keras.decoding.alignment import AlignmentHead
     from t2t_keras.decoding.translator import Translator
 
     checkpoint, model = _model(args)
-    translator = load(args.output_dir or args.export_dir, checkpoint)
+    if args.ensemble:
+        checkpoint = args.checkpoint  # each run has its own files
+    translator = load(args.output_dir or args.export_dir, checkpoint, args.ensemble)
     options = given_options(args, DecodingOptions)
-    numbered = args.scores or (args.n_best or 1) > 1
+    numbered = args.scores or args.token_scores or (args.n_best or 1) > 1
     settings = {"model": model, "scores": numbered, **options}
+    if args.token_scores:
+        settings["token_scores"] = True
+    if args.ensemble:
+        settings["ensemble"] = args.ensemble
     settings.pop("batch_tokens", None)  # it only changes how results are rounded
     first_seed = options.pop("seed", 0)
     translator.choose(**options)  # raises before any text is read
@@ -94,29 +151,62 @@ def _translate(args: argparse.Namespace) -> dict[str, Any]:
         isinstance(translator, Translator)
         and translator.problem.text_form.repairs_outputs
     )
+    extras: dict[str, Any] = {}
+    if isinstance(translator, Translator):
+        extras["token_scores"] = args.token_scores
+        if args.alignments:
+            chosen = AlignmentHead(args.alignment_layer, args.alignment_head)
+            extras["alignment"] = translator.alignment_head(chosen)
     start = time.monotonic()
     n_best: Callable[..., Sequence[Sequence[Any]]] = translator.n_best
-    with open_output(args.output, settings, args.resume) as output:
+    with (
+        _open_optional(args.alignments) as alignments,
+        open_output(args.output, settings, args.resume) as output,
+    ):
         count, repaired = (output.done.get(x, 0) for x in ("sentences", "repaired"))
         with _progress(args, count) as advance:
             for lines in _chunks(output.unread(_lines(args)), _is_interactive(args)):
                 if args.sampling:
                     options["seed"] = (first_seed + count) % MAX_SEED
-                outputs = n_best(lines, before=count, advance=advance, **options)
+                given = {"before": count, "advance": advance, **extras, **options}
+                outputs = n_best(lines, **given)
                 for number, hypotheses in enumerate(outputs, count + 1):
                     repaired += hypotheses[0].is_repaired
+                    if alignments:
+                        for it in hypotheses:
+                            alignments.write(f"{format_alignment(it.alignment)}\n")
                     if not numbered:
                         output.file.write(f"{hypotheses[0].text}\n")
                         continue
                     for rank, it in enumerate(hypotheses, 1):
-                        row = f"{number}\t{rank}\t{it.score:.6f}\t{it.text}\n"
-                        output.file.write(row)
+                        row = f"{number}\t{rank}\t{it.score:.6f}\t{it.text}"
+                        if args.token_scores:
+                            row += f"\t{_token_scores(translator, it)}"
+                        output.file.write(f"{row}\n")
                 count += len(lines)
                 output.save(sentences=count, repaired=repaired)
     result = {"sentences": count, "seconds": round(time.monotonic() - start, 2)}
     if count and repairs:
         result["repaired"] = repaired / count
     return result
+
+
+def _open_optional(path: str | None) -> AbstractContextManager[TextIO | None]:
+    """Opens a file for writing lines, if one is given."""
+    return open_lines(path) if path else contextlib.nullcontext()
+
+
+def _token_scores(translator: Any, scored: Any) -> str:
+    """Returns a list in JSON: the tokens, each with its log-probability.
+
+    Args:
+        translator: a translator of a run.
+        scored: a `Hypothesis` or a `Score`.
+    """
+    pieces = translator.target_tokenizer.pieces
+    pairs = zip(scored.ids, scored.token_log_probs, strict=True)
+    found = [(pieces[token], round(log_prob, 6)) for token, log_prob in pairs]
+    return json.dumps(found, ensure_ascii=False)
 
 
 def _model(args: argparse.Namespace) -> tuple[str | None, str]:
@@ -191,24 +281,37 @@ def _show_translate(result: dict[str, Any]) -> str:
 
 
 def _score_flags(parser: argparse.ArgumentParser) -> None:
-    add_run(parser)
-    parser.add_argument("--source", required=True, metavar="FILE")
-    parser.add_argument("--target", required=True, metavar="FILE")
+    _add_pairs(parser)
+    add_ensemble(parser)
     parser.add_argument(
         "--output",
         metavar="FILE",
         help="write `log-probability TAB tokens` for each line",
     )
+    parser.add_argument(
+        "--token_scores",
+        action="store_true",
+        help="with --output: write `TAB [[token, log-probability], ...]`, a list in "
+        "JSON, at the end of each line",
+    )
 
 
-def _check_score(args: argparse.Namespace) -> None:
+def _add_pairs(parser: argparse.ArgumentParser) -> None:
+    """Adds the flags of a run and of two files, for the verbs that take pairs."""
+    add_run(parser)
+    parser.add_argument("--source", required=True, metavar="FILE")
+    parser.add_argument("--target", required=True, metavar="FILE")
+
+
+def _check_pairs(args: argparse.Namespace) -> None:
     require_run(args.output_dir)
     require_readable(args.source)
     require_readable(args.target)
     require_writable("output", args.output)
 
 
-def _score(args: argparse.Namespace) -> dict[str, Any]:
+def _read_pairs(args: argparse.Namespace) -> tuple[list[str], list[str]]:
+    """Returns the lines of both files."""
     sources, targets = list(read_lines(args.source)), list(read_lines(args.target))
     if len(sources) != len(targets):
         raise UserError(
@@ -217,10 +320,27 @@ def _score(args: argparse.Namespace) -> dict[str, Any]:
         )
     if not sources:
         raise UserError(f"{args.source} is empty")
-    translator = load(args.output_dir, args.checkpoint)
+    return sources, targets
+
+
+def _check_score(args: argparse.Namespace) -> None:
+    _check_pairs(args)
+    for run in args.ensemble:
+        require_run(run)
+    if args.token_scores and not args.output:
+        raise UserError("--token_scores needs --output FILE, where they are written")
+
+
+def _score(args: argparse.Namespace) -> dict[str, Any]:
+    sources, targets = _read_pairs(args)
+    translator = load(args.output_dir, args.checkpoint, args.ensemble)
     scores = translator.score(sources, targets)
     if args.output:
-        write_lines(args.output, [f"{s.log_prob:.6f}\t{s.tokens}" for s in scores])
+        lines = [f"{s.log_prob:.6f}\t{s.tokens}" for s in scores]
+        if args.token_scores:
+            more = (_token_scores(translator, score) for score in scores)
+            lines = [f"{line}\t{x}" for line, x in zip(lines, more, strict=True)]
+        write_lines(args.output, lines)
     log_prob = math.fsum(score.log_prob for score in scores)
     tokens = sum(score.tokens for score in scores)
     return {
@@ -228,6 +348,105 @@ def _score(args: argparse.Namespace) -> dict[str, Any]:
         "tokens": tokens,
         "perplexity": math.exp(min(-log_prob / tokens, 700.0)),
     }
+
+
+def _align_flags(parser: argparse.ArgumentParser) -> None:
+    _add_pairs(parser)
+    parser.add_argument(
+        "--output",
+        metavar="FILE",
+        help="write the alignment of each line, such as `0-0 1-2`: source word 0 and "
+        "target word 0, source word 1 and target word 2",
+    )
+    parser.add_argument(
+        "--reference",
+        metavar="FILE",
+        help="the right alignments, to compute the alignment error rate: `0-0` is a "
+        "sure link, `0p0` a possible one",
+    )
+    _add_alignment_head(parser)
+
+
+def _check_align(args: argparse.Namespace) -> None:
+    _check_pairs(args)
+    require_readable(args.reference)
+    if not (args.output or args.reference):
+        raise UserError("give --output FILE for the alignments, or --reference FILE")
+
+
+def _align(args: argparse.Namespace) -> dict[str, Any]:
+    from t2t_keras.decoding.alignment import AlignmentHead
+    from t2t_keras.runs.run_dir import RunDirectory
+
+    sources, targets = _read_pairs(args)
+    lines = list(read_lines(args.reference)) if args.reference else []
+    references = [
+        parse_reference(line, f"{args.reference}, line {number}")
+        for number, line in enumerate(lines, 1)
+    ]
+    if args.reference and len(references) != len(sources):
+        raise UserError(
+            f"{args.source} has {len(sources)} lines and {args.reference} "
+            f"{len(references)}; give one line of links for each pair"
+        )
+    translator = RunDirectory(args.output_dir).translator(args.checkpoint)
+    head = translator.alignment_head(AlignmentHead(args.layer, args.head))
+    found = translator.align(sources, targets, head)
+    if args.output:
+        write_lines(args.output, map(format_alignment, found))
+    result: dict[str, Any] = {"sentences": len(found), "layer": head.layer}
+    result["head"] = head.head or "mean"
+    return result | (alignment_scores(found, references) if args.reference else {})
+
+
+def _alternatives_flags(parser: argparse.ArgumentParser) -> None:
+    add_run(parser)
+    parser.add_argument("--source", required=True, metavar="TEXT", help="a sentence")
+    parser.add_argument(
+        "--after",
+        default="",
+        metavar="TEXT",
+        help="the beginning of the output (default: nothing)",
+    )
+    parser.add_argument(
+        "--n_best",
+        type=positive,
+        default=5,
+        metavar="N",
+        help="number of tokens that may come next (default: 5)",
+    )
+    add_decoding_flags(parser, "n_best")
+
+
+def _check_alternatives(args: argparse.Namespace) -> None:
+    require_run(args.output_dir)
+    if not args.source.strip():
+        raise UserError("--source is blank; give a sentence")
+
+
+def _alternatives(args: argparse.Namespace) -> dict[str, Any]:
+    from t2t_keras.runs.run_dir import RunDirectory
+
+    translator = RunDirectory(args.output_dir).translator(args.checkpoint)
+    options = given_options(args, DecodingOptions)
+    n = options.pop("n_best")
+    found = translator.alternatives(args.source, args.after, n, **options)
+    rows = [
+        {
+            "token": x.token,
+            "id": x.id,
+            "log_prob": x.log_prob,
+            "score": x.best.score,
+            "text": x.best.text,
+        }
+        for x in found
+    ]
+    return {"alternatives": rows}
+
+
+def _show_alternatives(result: dict[str, Any]) -> str:
+    found = result["alternatives"]
+    return columns(found) if found else "no token is possible after this text"
 
 
 VERBS = {
@@ -246,5 +465,21 @@ VERBS = {
         table,
         uses_tensorflow=True,
         check=_check_score,
+    ),
+    "align": Verb(
+        "align the words of given translations by a model's attention",
+        _align_flags,
+        _align,
+        table,
+        uses_tensorflow=True,
+        check=_check_align,
+    ),
+    "alternatives": Verb(
+        "list the likeliest next tokens of an output, each with its best continuation",
+        _alternatives_flags,
+        _alternatives,
+        _show_alternatives,
+        uses_tensorflow=True,
+        check=_check_alternatives,
     ),
 }

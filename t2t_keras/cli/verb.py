@@ -53,10 +53,35 @@ def add_checkpoint(parser: argparse._ActionsContainer) -> None:
     add_usr_dir(parser)
 
 
+def add_model(parser: argparse.ArgumentParser) -> argparse._MutuallyExclusiveGroup:
+    """Adds `--output_dir` and `--export_dir`, of which a verb takes one.
+
+    Returns:
+        Their group, to which a verb may add others.
+    """
+    model = parser.add_mutually_exclusive_group(required=True)
+    model.add_argument("--output_dir", help="a run directory")
+    model.add_argument("--export_dir", help="a model that `t2t export` wrote")
+    add_checkpoint(parser)
+    return model
+
+
 def add_run(parser: argparse.ArgumentParser) -> None:
     """Adds `--output_dir`, too, for verbs that need it."""
     parser.add_argument("--output_dir", required=True, help="a run directory")
     add_checkpoint(parser)
+
+
+def add_ensemble(parser: argparse._ActionsContainer) -> None:
+    """Adds `--ensemble`, for verbs whose model may be an ensemble of runs."""
+    parser.add_argument(
+        "--ensemble",
+        nargs="+",
+        default=(),
+        metavar="RUN",
+        help="further run directories with the same vocabularies; the models decode "
+        "together, by the mean of their probabilities",
+    )
 
 
 def add_hparams(parser: argparse.ArgumentParser) -> None:

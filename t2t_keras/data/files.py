@@ -33,13 +33,17 @@ def atomic(path: Path) -> Iterator[Path]:
         raise
 
 
+def is_special(path: str | Path) -> bool:
+    """Returns whether a path is that of a pipe or a device."""
+    return Path(path).exists() and not Path(path).is_file()
+
+
 @contextlib.contextmanager
 def open_lines(path: str | Path, errors: str = "strict") -> Iterator[TextIO]:
     r"""Opens a file for writing lines, in UTF-8 and with `\n` only, atomically."""
     path = Path(path)
-    is_special = path.exists() and not path.is_file()  # a pipe or a device
     with (
-        contextlib.nullcontext(path) if is_special else atomic(path) as target,
+        contextlib.nullcontext(path) if is_special(path) else atomic(path) as target,
         open(target, "w", encoding="utf-8", errors=errors, newline="\n") as file,
     ):
         yield file

@@ -1,9 +1,9 @@
 """From a trained model to texts.
 
 `beam_search` (with `top_k`) and `sampling` generate target sequences in the `loop` that
-they share, `scoring` scores given ones, and `constraint` restricts what may be
-generated. `translator` runs them on
+they share, `scoring` scores given ones, and `constraint` and `phrases` restrict what
+may be generated. `ensemble` joins several models to one. `translator` runs them on
 texts, with the settings in `options`; `texts` checks the texts that callers pass, and
 `batching` batches inputs of similar length. `sentence_attention` returns attention
-weights.
+weights, from which `alignment` reads the links between words.
 """

@@ -23,6 +23,12 @@ log-probabilities, so they are compared by a length-normalized score (Wu et al.,
     score = log_prob / penalty(length),    penalty(length) = ((5 + length) / 6) ** alpha
 
 where the length counts EOS. With alpha = 0 the score is the log-probability.
+`loop.length_penalty` has other penalties. GNMT's coverage penalty can be added:
+
+    score = log_prob / penalty(length) + beta * sum_s log(min(sum_t p(t, s), 1))
+
+where p(t, s) is the attention weight from target position t to source token s. It is
+0 if each source token gets a total weight of 1 or more, and otherwise negative.
 
 *When to stop.* Log-probabilities only decrease. So the score of any continuation of an
 alive hypothesis is at most its current log-probability over the largest penalty that it
@@ -30,7 +36,8 @@ can still reach (log-probabilities are negative: a larger divisor raises the sco
 When the n-th best finished score is at least this bound for the best alive hypothesis,
 no continuation can be among the n best, and the sentence is done. The penalty is
 monotone in the length, increasing for positive alpha and decreasing for negative, so
-it is largest at the next length or at the longest allowed one.
+it is largest at the next length or at the longest allowed one. The coverage penalty is
+at most 0.
 
 *Limits.* Every sentence has its own `max_length`. If it reaches this length with fewer
 than n finished hypotheses, the alive ones, cut off, follow them in the result. They are
@@ -40,12 +47,17 @@ scored by the same formula.
 leaves the batch (`decoding.loop`). Limits and stopping also depend on the sentence
 alone, so its result is the same in any batch.
 
+*Required phrases.* With them each hypothesis has further candidates, and the K alive
+ones are chosen by how many of the phrases' tokens they have (`decoding.phrases`).
+
 PAD is never generated, nor is a token that the constraint excludes; the probabilities
 of the other tokens stay as the model gives them. So every score equals what teacher
 forcing (`decoding.scoring`) computes for the same sequence.
 """
 
-from typing import NamedTuple
+import functools
+from collections.abc import Callable
+from typing import NamedTuple, TypeAlias
 
 import tensorflow as tf
 
@@ -59,8 +71,14 @@ from t2t_keras.decoding.loop import (
     length_penalty,
     where,
 )
+from t2t_keras.decoding.options import LengthPenalty
+from t2t_keras.decoding.phrases import RequiredPhrases
 from t2t_keras.decoding.top_k import top_k
 from t2t_keras.text.tokenizer import EOS, PAD
+
+_Penalty: TypeAlias = Callable[[tf.Tensor], tf.Tensor]  # maps lengths to penalties
+
+_LEAST_COVERAGE = 1e-9  # weights in bfloat16 may be 0, whose logarithm is -inf
 
 
 class _Beams(NamedTuple):
@@ -70,11 +88,13 @@ class _Beams(NamedTuple):
         ids: [B, K, 1 + steps]; the first is PAD, the decoder's first input.
         log_probs: [B, K]; -inf marks a place without a hypothesis.
         lengths: [B, K], the numbers of tokens without the first PAD.
+        coverage: [B, K], the coverage penalty, at most 0.
     """
 
     ids: tf.Tensor
     log_probs: tf.Tensor
     lengths: tf.Tensor
+    coverage: tf.Tensor
 
 
 class _State(NamedTuple):
@@ -88,6 +108,7 @@ class _State(NamedTuple):
         finished: the hypotheses that end in EOS.
         cache: the model's cache, in the order of `alive`.
         constraint: the constraint's state, in the order of `alive`.
+        required: the state of the required phrases, likewise; () without any.
     """
 
     position: tf.Tensor
@@ -97,6 +118,7 @@ class _State(NamedTuple):
     finished: _Beams
     cache: Nest
     constraint: Nest
+    required: Nest
 
 
 def beam_search(
@@ -107,7 +129,10 @@ def beam_search(
     alpha: float | tf.Tensor,
     max_length: tf.Tensor,
     n_best: int | tf.Tensor = 1,
+    kind: LengthPenalty = "gnmt",
+    coverage_penalty: float = 0.0,
     constraint: Constraint | None = None,
+    required: RequiredPhrases | None = None,
 ) -> Hypotheses:
     """Finds the n best target sequences for each sentence; see the module's docstring.
 
@@ -122,21 +147,44 @@ def beam_search(
         max_length: [B] int32, the largest number of tokens in each output, EOS
             included. At 0 the output is the empty sequence, with score 0.
         n_best: number of hypotheses to return, at most K.
+        kind: see `length_penalty`.
+        coverage_penalty: the factor beta of the coverage penalty; 0: none.
         constraint: restricts what may be generated.
+        required: the phrases that each output must contain.
     """
     beam_size = tf.convert_to_tensor(beam_size, tf.int32)
     n_best = tf.convert_to_tensor(n_best, tf.int32)
     alpha = tf.convert_to_tensor(alpha, tf.float32)
     constraint = constraint or AllOf()
+    penalty = functools.partial(length_penalty, alpha=alpha, kind=kind)
 
     def step(state: _State) -> _State:
         logits, cache = model.decode_step(
             state.alive.ids[:, :, -1], state.position, state.cache
         )
         allowed = constraint.mask(state.constraint, state.position)
-        parents, candidates = _candidates(state.alive, logits, allowed)
-        alive, best = _next_alive(candidates, beam_size)
-        finished = _next_finished(state.finished, candidates, alpha)
+        before = state.alive
+        if coverage_penalty:
+            covered = tf.clip_by_value(model.coverage(cache), _LEAST_COVERAGE, 1.0)
+            total = tf.reduce_sum(tf.math.log(covered), axis=2)
+            before = before._replace(coverage=coverage_penalty * total)
+        banks = None
+        if required is None:
+            parents, candidates = _candidates(before, logits, allowed)
+        else:
+            left = state.max_length - state.position
+            allowed &= required.mask(state.required, left)
+            is_next = required.is_next(state.required)
+            others = _candidates(before, logits, allowed & ~is_next)
+            parents, candidates = tf.nest.map_structure(
+                lambda x, y: tf.concat([x, y], 1),
+                others,
+                _candidates(before, logits, allowed & is_next),
+            )
+            tokens = candidates.ids[:, :, -1]
+            banks = required.number_of_tokens(state.required, parents, tokens)
+        alive, best = _next_alive(candidates, beam_size, banks)
+        finished = _next_finished(state.finished, candidates, penalty)
         parents = tf.gather(parents, best, batch_dims=1)
         new = state._replace(
             position=state.position + 1,
@@ -147,13 +195,21 @@ def beam_search(
                 state.constraint, parents, alive.ids[:, :, -1]
             ),
         )
+        if required is not None:
+            tokens = alive.ids[:, :, -1]
+            after = required.advance(state.required, parents, tokens)
+            new = new._replace(required=after)
         is_at_limit = new.position >= state.max_length
         return new._replace(
-            done=state.done | is_at_limit | _cannot_improve(new, alpha, n_best)
+            done=state.done | is_at_limit | _cannot_improve(new, penalty, n_best)
         )
 
     start = _start(model, source, beam_size, max_length, constraint)
-    return decode(model, start, step, lambda state: _ranked(state, alpha, n_best))
+    if coverage_penalty:
+        start = start._replace(cache=model.track_coverage(start.cache, source))
+    if required is not None:
+        start = start._replace(required=required.init(beam_size))
+    return decode(model, start, step, lambda state: _ranked(state, penalty, n_best))
 
 
 def _start(
@@ -173,6 +229,7 @@ def _start(
         ids=tf.fill(tf.concat([shape, [1]], 0), PAD),
         log_probs=tf.fill(shape, NOTHING),
         lengths=tf.zeros(shape, tf.int32),
+        coverage=tf.zeros(shape),
     )
     is_first = tf.range(beam_size) == 0
     return _State(
@@ -183,6 +240,7 @@ def _start(
         finished=nothing,
         cache=model.start_cache(model.encode(source), source, beam_size),
         constraint=constraint.init(source, beam_size),
+        required=(),
     )
 
 
@@ -221,37 +279,59 @@ def _candidates(
         ids=tf.concat([extended.ids, tokens[:, :, None]], axis=2),
         log_probs=log_probs,
         lengths=extended.lengths + 1,
+        coverage=extended.coverage,
     )
 
 
-def _next_alive(candidates: _Beams, beam_size: tf.Tensor) -> tuple[_Beams, tf.Tensor]:
-    """Returns the K best candidates that do not end in EOS, and their indices."""
+def _next_alive(
+    candidates: _Beams, beam_size: tf.Tensor, banks: tf.Tensor | None
+) -> tuple[_Beams, tf.Tensor]:
+    """Returns K candidates that do not end in EOS, best first, and their indices.
+
+    Args:
+        candidates: N candidates.
+        beam_size: K.
+        banks: [B, N] float32: the best of each bank are chosen, then the second best of
+            each, and so on; None: the K best are.
+    """
     going_on = _only(candidates, candidates.ids[:, :, -1] != EOS)
-    return _best(going_on, going_on.log_probs, beam_size)
+    if banks is None:
+        return _best(going_on, going_on.log_probs, beam_size)
+    mine, other = going_on.log_probs[:, :, None], going_on.log_probs[:, None, :]
+    is_better = other > mine
+    is_same_bank = banks[:, :, None] == banks[:, None, :]
+    ranks = tf.math.count_nonzero(is_better & is_same_bank, axis=2, dtype=tf.float32)
+    ranks = tf.where(going_on.log_probs > NOTHING, ranks, float("inf"))
+    # Among equal ranks, the more likely one comes first.
+    order = tf.argsort(-going_on.log_probs, stable=True)
+    sorted_ranks = tf.gather(ranks, order, batch_dims=1)
+    chosen = tf.gather(
+        order, tf.argsort(sorted_ranks, stable=True)[:, :beam_size], batch_dims=1
+    )
+    alive = _gather(going_on, chosen)
+    alive, best = _best(alive, alive.log_probs, beam_size)
+    return alive, tf.gather(chosen, best, batch_dims=1)
 
 
-def _next_finished(finished: _Beams, candidates: _Beams, alpha: tf.Tensor) -> _Beams:
+def _next_finished(finished: _Beams, candidates: _Beams, penalty: _Penalty) -> _Beams:
     """Returns the K best of the finished hypotheses and the newly finished ones."""
     ended = _only(candidates, candidates.ids[:, :, -1] == EOS)
     both = _concat(_lengthen(finished), ended)
-    beams, _ = _best(both, _scores(both, alpha), tf.shape(finished.log_probs)[1])
+    beams, _ = _best(both, _scores(both, penalty), tf.shape(finished.log_probs)[1])
     return beams
 
 
-def _cannot_improve(state: _State, alpha: tf.Tensor, n_best: tf.Tensor) -> tf.Tensor:
+def _cannot_improve(state: _State, penalty: _Penalty, n_best: tf.Tensor) -> tf.Tensor:
     """Returns whether no alive hypothesis can get among the n best, [B].
 
     This also holds when none is alive: both sides may then be -inf.
     """
-    largest_penalty = tf.maximum(
-        length_penalty(state.position + 1, alpha),
-        length_penalty(state.max_length, alpha),
-    )
+    largest_penalty = tf.maximum(penalty(state.position + 1), penalty(state.max_length))
     attainable = state.alive.log_probs[:, 0] / largest_penalty
-    return tf.gather(_scores(state.finished, alpha), n_best - 1, axis=1) >= attainable
+    return tf.gather(_scores(state.finished, penalty), n_best - 1, axis=1) >= attainable
 
 
-def _ranked(state: _State, alpha: tf.Tensor, n_best: tf.Tensor) -> Hypotheses:
+def _ranked(state: _State, penalty: _Penalty, n_best: tf.Tensor) -> Hypotheses:
     """Returns the n best: finished ones, then alive ones, then empty places."""
     both = _concat(state.finished, state.alive)
     is_taken = tf.cast(both.log_probs > NOTHING, tf.float32)
@@ -260,15 +340,15 @@ def _ranked(state: _State, alpha: tf.Tensor, n_best: tf.Tensor) -> Hypotheses:
     is_taken = beams.log_probs > NOTHING
     return Hypotheses(
         ids=tf.where(is_taken[:, :, None], beams.ids[:, :, 1:], PAD),
-        scores=_scores(beams, alpha),
+        scores=_scores(beams, penalty),
         log_probs=beams.log_probs,
         lengths=tf.where(is_taken, beams.lengths, 0),
     )
 
 
-def _scores(beams: _Beams, alpha: tf.Tensor) -> tf.Tensor:
-    """Returns the log-probabilities over the length penalties, [B, K]."""
-    return beams.log_probs / length_penalty(beams.lengths, alpha)
+def _scores(beams: _Beams, penalty: _Penalty) -> tf.Tensor:
+    """Returns log-probabilities over length penalties, plus coverage penalties."""
+    return beams.log_probs / penalty(beams.lengths) + beams.coverage
 
 
 def _only(beams: _Beams, condition: tf.Tensor) -> _Beams:

@@ -14,6 +14,7 @@ import keras
 import tensorflow as tf
 
 from t2t_keras.backend import Nest
+from t2t_keras.decoding.options import LengthPenalty
 
 NOTHING = float("-inf")  # the log-probability of a place without a hypothesis
 
@@ -52,6 +53,16 @@ class StepModel(Protocol):
     def select_rows(self, cache: Nest, rows: tf.Tensor) -> Nest:
         """Returns the cache of the given rows of the batch."""
 
+    def track_coverage(self, cache: Nest, source: tf.Tensor) -> Nest:
+        """Returns the first cache, changed so that `coverage` can be asked for."""
+
+    def coverage(self, cache: Nest) -> tf.Tensor:
+        """Returns how much attention each source token got from a hypothesis.
+
+        It is [B, K, S], the sum of the attention weights over all steps, and 1 where
+        the source is padded.
+        """
+
 
 class Hypotheses(NamedTuple):
     """The results for a batch, best first.
@@ -61,7 +72,8 @@ class Hypotheses(NamedTuple):
 
     Attributes:
         ids: [B, n, T] int32, ending in EOS unless cut off, then padded with PAD.
-        scores: [B, n] float32, log_probs / penalty.
+        scores: [B, n] float32, log_probs over the length penalty, plus the coverage
+            penalty if there is one.
         log_probs: [B, n] float32, summed over the tokens.
         lengths: [B, n] int32, the numbers of tokens, EOS included.
     """
@@ -72,9 +84,25 @@ class Hypotheses(NamedTuple):
     lengths: tf.Tensor
 
 
-def length_penalty(length: tf.Tensor, alpha: float | tf.Tensor) -> tf.Tensor:
-    """Returns ((5 + length) / 6) ** alpha, float32."""
-    return tf.pow((5.0 + tf.cast(length, tf.float32)) / 6.0, alpha)
+def length_penalty(
+    length: tf.Tensor, alpha: float | tf.Tensor, kind: LengthPenalty = "gnmt"
+) -> tf.Tensor:
+    """Returns what the log-probability of so many tokens is divided by, float32.
+
+    Args:
+        length: numbers of tokens, EOS included.
+        alpha: the exponent of `gnmt` and `power`.
+        kind: `gnmt` is ((5 + length) / 6) ** alpha (Wu et al., 2016); `power`, of
+            fairseq, Marian and CTranslate2, is length ** alpha; `average` is the
+            length; `none` is 1.
+    """
+    length = tf.cast(length, tf.float32)
+    if kind == "gnmt":
+        return tf.pow((5.0 + length) / 6.0, alpha)
+    length = tf.maximum(length, 1.0)
+    if kind == "power":
+        return tf.pow(length, alpha)
+    return length if kind == "average" else tf.ones_like(length)
 
 
 def decode(

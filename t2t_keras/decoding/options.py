@@ -7,14 +7,19 @@ metrics of a checkpoint depend on it.
 
 import dataclasses
 import math
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Literal, Self
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, get_args
 
 from t2t_keras.errors import UserError
 from t2t_keras.problem import Problem
 
 if TYPE_CHECKING:
     from t2t_keras.decoding.constraint import Constraint
+
+
+# See `loop.length_penalty`, which imports TensorFlow.
+LengthPenalty: TypeAlias = Literal["gnmt", "power", "average", "none"]
 
 
 def _option(
@@ -24,9 +29,11 @@ def _option(
     least: int | None = None,
     from_problem: bool = False,
     is_tensor: bool = False,
+    is_static: bool = False,
     is_served: bool = False,
     changes_metrics: bool = False,
     of_sampling: bool = False,
+    parse: Callable[[str], Any] | None = None,
 ) -> Any:
     """Returns the dataclass field for an option.
 
@@ -37,17 +44,51 @@ def _option(
         from_problem: whether the problem has a field of this name with the default.
         is_tensor: whether the option is an input of the compiled decoding function, so
             that another value needs no new trace.
+        is_static: whether each value needs a compiled decoding function, because the
+            operations depend on it.
         is_served: whether the option is also an input of a SavedModel's signature
             `translate`.
         changes_metrics: whether the metrics of a checkpoint depend on the option.
         of_sampling: whether the option has an effect only with `sampling`.
+        parse: reads the flag's text, for options that are neither numbers nor names.
     """
     about = {**locals()}
     del about["default"]
     return dataclasses.field(default=default, metadata=about)
 
 
-Use = Literal["is_tensor", "is_served", "changes_metrics", "of_sampling"]
+# Source terms with their target terms.
+Glossary: TypeAlias = tuple[tuple[str, str], ...]
+
+
+def parse_glossary(text: str) -> Glossary:
+    """Returns the glossary that the text of `--glossary` gives.
+
+    Raises:
+        UserError: it is neither terms nor a file of terms.
+    """
+    if "=" in text:
+        rows = [item.split("=") for item in text.split(",")]
+        origin, form = "glossary", "SOURCE=TARGET"
+    else:
+        try:
+            lines = Path(text).read_text(encoding="utf-8").splitlines()
+        except (OSError, ValueError) as error:
+            raise UserError(f"glossary: cannot read {text}: {error}") from None
+        rows = [line.split("\t") for line in lines if line.strip()]
+        origin, form = text, "`source TAB target`"
+    for number, row in enumerate(rows, 1):
+        if len(row) != 2:
+            raise UserError(f"{origin}: term {number} is not {form}")
+    return tuple((source.strip(), target.strip()) for source, target in rows)
+
+
+def parse_phrases(text: str) -> tuple[str, ...]:
+    """Returns the phrases that the text of `--forbidden` gives."""
+    return tuple(phrase.strip() for phrase in text.split(","))
+
+
+Use = Literal["is_tensor", "is_static", "is_served", "changes_metrics", "of_sampling"]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -65,10 +106,26 @@ class DecodingOptions:
     )
     alpha: float = _option(
         0.6,
-        "exponent of the length penalty ((5 + length) / 6) ** alpha",
+        "exponent of the length penalties gnmt and power",
         from_problem=True,
         is_tensor=True,
         is_served=True,
+        changes_metrics=True,
+    )
+    length_penalty: LengthPenalty = _option(  # noqa: RUF009  it makes a field
+        "gnmt",
+        "what log-probabilities are divided by: gnmt, ((5 + length) / 6) ** alpha; "
+        "power, length ** alpha, as in fairseq, Marian and CTranslate2; average, the "
+        "length; none, 1",
+        is_static=True,
+        changes_metrics=True,
+    )
+    coverage_penalty: float = _option(
+        0.0,
+        "factor of GNMT's coverage penalty, which lowers the scores of outputs that "
+        "leave parts of the input without attention; Wu et al. (2016) use 0.2",
+        least=0,
+        is_static=True,
         changes_metrics=True,
     )
     extra_length: int = _option(
@@ -112,7 +169,25 @@ class DecodingOptions:
         "no sequence of this number of tokens occurs in an output more than once, or "
         "more often than the most frequent one does in the input; 0: no such rule",
         least=0,
+        is_static=True,
         changes_metrics=True,
+    )
+    glossary: Glossary = _option(  # noqa: RUF009  it makes a field
+        (),
+        "pairs of terms: where an input contains the first, as whole words, its output "
+        "contains the second; on the command line SOURCE=TARGET,SOURCE=TARGET, or a "
+        "file with lines of `source TAB target`",
+        is_static=True,
+        changes_metrics=True,
+        parse=parse_glossary,
+    )
+    forbidden: tuple[str, ...] = _option(
+        (),
+        "phrases that no output contains as whole words; on the command line separated "
+        "by commas",
+        is_static=True,
+        changes_metrics=True,
+        parse=parse_phrases,
     )
     batch_tokens: int = _option(
         2048,
@@ -124,6 +199,7 @@ class DecodingOptions:
         "none",
         "restricts the outputs: the name of the problem's constraint, or none",
         from_problem=True,
+        is_static=True,
         changes_metrics=True,
     )
     raw: bool = _option(
@@ -132,7 +208,9 @@ class DecodingOptions:
         "as the training data do",
     )
     sampling: bool = _option(
-        False, "draw outputs at random instead of searching for the best"
+        False,
+        "draw outputs at random instead of searching for the best",
+        is_static=True,
     )
     temperature: float = _option(
         1.0, "divides the logits", is_tensor=True, of_sampling=True
@@ -166,6 +244,18 @@ class DecodingOptions:
                 f"n_best {self.n_best} is more than beam_size {self.beam_size}; "
                 "raise beam_size"
             )
+        if self.length_penalty not in get_args(LengthPenalty):
+            raise UserError(
+                f"length_penalty: no '{self.length_penalty}'; the choice is "
+                f"{', '.join(get_args(LengthPenalty))}"
+            )
+        for name in ("coverage_penalty", "glossary"):
+            if self.sampling and getattr(self, name):
+                raise UserError(f"{name} has no effect on samples; leave it out")
+        terms = [term for pair in self.glossary for term in pair]
+        for name, phrases in ("glossary", terms), ("forbidden", self.forbidden):
+            if not all(phrase.strip() for phrase in phrases):
+                raise UserError(f"{name}: a phrase is empty; leave it out")
         if not self.temperature > 0:
             raise UserError("temperature must be above 0; beam_size 1 is greedy search")
         if not 0 < self.top_p <= 1:

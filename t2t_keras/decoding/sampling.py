@@ -14,6 +14,7 @@ from t2t_keras.decoding.loop import (
     length_penalty,
     select,
 )
+from t2t_keras.decoding.options import LengthPenalty
 from t2t_keras.text.tokenizer import EOS, PAD
 
 
@@ -54,6 +55,7 @@ def sample(
     top_k: int | tf.Tensor = 0,
     top_p: float | tf.Tensor = 1.0,
     alpha: float | tf.Tensor = 0.0,
+    kind: LengthPenalty = "gnmt",
     constraint: Constraint | None = None,
 ) -> Hypotheses:
     """Draws target sequences at random; equal seeds give equal samples.
@@ -73,6 +75,7 @@ def sample(
             probability (after temperature and top_k); 1: among all.
         alpha: exponent of the length penalty in the scores; the samples do not depend
             on it.
+        kind: see `length_penalty`.
         constraint: restricts what may be generated.
 
     Returns:
@@ -123,7 +126,7 @@ def sample(
         lengths = tf.where(is_sample, state.lengths, 0)
         return Hypotheses(
             ids=tf.where(is_sample[:, :, None], state.ids[:, :, 1:], PAD),
-            scores=state.log_probs / length_penalty(lengths, alpha),
+            scores=state.log_probs / length_penalty(lengths, alpha, kind),
             log_probs=state.log_probs,
             lengths=lengths,
         )

@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from t2t_keras.decoding.ensemble import Ensemble
 from t2t_keras.decoding.texts import is_blank
 from t2t_keras.decoding.translator import Translator
 from t2t_keras.errors import UserError
@@ -38,8 +39,12 @@ def sentence_attention(
         target: its translation; None: the model's own.
 
     Raises:
-        UserError: the source is blank, or the model's own translation is empty.
+        UserError: the source is blank, the model's own translation is empty, or the
+            model is an ensemble.
     """
+    model = translator.model
+    if isinstance(model, Ensemble):
+        raise UserError("an ensemble has several attentions; give one of its runs")
     if is_blank(source):
         raise UserError("the source is blank; give a sentence")
     form, raw = translator.problem.text_form, translator.options.raw
@@ -50,7 +55,7 @@ def sentence_attention(
         target_ids = translator.target_tokenizer.encode(target)
     if not target_ids:
         raise UserError("the model's translation is empty; give a target")
-    maps = translator.model.attention_maps(
+    maps = model.attention_maps(
         np.array([source_ids], np.int32),
         np.array([target_ids], np.int32),
     )

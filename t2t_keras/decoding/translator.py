@@ -4,14 +4,21 @@ import dataclasses
 import logging
 import math
 import os
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import tensorflow as tf
 
 from t2t_keras.backend import require_tensorflow
+from t2t_keras.decoding.alignment import (
+    AlignmentHead,
+    joined_alignment,
+    word_alignment,
+    word_starts,
+    words_of_tokens,
+)
 from t2t_keras.decoding.batching import batches, padded
 from t2t_keras.decoding.beam_search import beam_search
 from t2t_keras.decoding.constraint import (
@@ -22,12 +29,15 @@ from t2t_keras.decoding.constraint import (
     MinimumLength,
     NoRepeatedNgrams,
 )
-from t2t_keras.decoding.loop import Hypotheses, length_penalty
+from t2t_keras.decoding.ensemble import Ensemble
+from t2t_keras.decoding.loop import NOTHING, Hypotheses, length_penalty
 from t2t_keras.decoding.options import DecodingOptions, constraint_name
+from t2t_keras.decoding.phrases import ForbiddenPhrases, RequiredPhrases
 from t2t_keras.decoding.sampling import sample
 from t2t_keras.decoding.scoring import Score, score_targets
 from t2t_keras.decoding.texts import checked_texts, is_blank
 from t2t_keras.errors import UserError
+from t2t_keras.metrics.pharaoh import Alignment
 from t2t_keras.model.transformer import Transformer
 from t2t_keras.problem import Problem
 from t2t_keras.text.sentences import join_outputs, split_long_text
@@ -46,12 +56,16 @@ class Hypothesis(NamedTuple):
 
     Attributes:
         text: the output as the problem's text form writes it, in one line.
-        score: the log-probability over the length penalty.
+        score: the log-probability over the length penalty, plus the coverage penalty
+            if there is one.
         log_prob: the log-probability.
         ids: the token ids; the last is EOS unless the output reached its limit. The
             output for an input that was split has those of its parts, one after
             another.
         is_repaired: whether the text form had to repair the model's output.
+        token_log_probs: the log-probability of each token, if asked for; in float32
+            their sum is `log_prob`, except for rounding.
+        alignment: the word alignment, if asked for; see `Translator.n_best`.
     """
 
     text: str
@@ -59,11 +73,29 @@ class Hypothesis(NamedTuple):
     log_prob: float
     ids: tuple[int, ...]
     is_repaired: bool = False
+    token_log_probs: tuple[float, ...] = ()
+    alignment: Alignment = ()
 
     @property
     def tokens(self) -> int:
         """Number of tokens, EOS included."""
         return len(self.ids)
+
+
+class Alternative(NamedTuple):
+    """A token that may come next in an output.
+
+    Attributes:
+        id: the token's id.
+        token: the token.
+        log_prob: its log-probability after the prefix.
+        best: the best output that begins with the prefix and the token.
+    """
+
+    id: int
+    token: str
+    log_prob: float
+    best: Hypothesis
 
 
 class Translator:
@@ -86,8 +118,8 @@ class Translator:
     outputs are joined to the best output of the whole, their second best to the second
     best, and so on; there are as many as the part with the fewest has. The
     log-probability is the sum, and the score is that sum over the penalty for all
-    tokens together. With the option `truncate`, or if the text form cannot join parts,
-    the input is truncated instead, with a warning.
+    tokens together, plus the coverage penalties. With the option `truncate`, or if the
+    text form cannot join parts, the input is truncated instead, with a warning.
 
     Attributes:
         options: the default options of every call.
@@ -96,7 +128,7 @@ class Translator:
     def __init__(
         self,
         problem: Problem,
-        model: Transformer,
+        model: Transformer | Ensemble,
         source_tokenizer: Tokenizer,
         target_tokenizer: Tokenizer,
     ) -> None:
@@ -127,6 +159,8 @@ class Translator:
         *,
         before: int = 0,
         advance: Callable[[int], None] | None = None,
+        token_scores: bool = False,
+        alignment: AlignmentHead | None = None,
         **options: Any,
     ) -> list[list[Hypothesis]]:
         """Returns the n best outputs for each text, best first; or n samples, as drawn.
@@ -143,11 +177,17 @@ class Translator:
             before: number of inputs in earlier calls, added to the input numbers in
                 warnings.
             advance: called after each batch with the number of its inputs.
+            token_scores: whether the outputs get `token_log_probs`. They are computed
+                by teacher forcing after the search, as in `score`.
+            alignment: the attention from which the outputs get an `alignment`: the
+                pairs (i, j) of source word i and target word j, from 0, of the texts
+                that the model reads and writes; see `align`.
             **options: see `DecodingOptions`.
 
         Raises:
             UserError: an option's value is impossible or does not suit the problem;
-                texts or prefixes are not lists of strings, or not of equal length.
+                texts or prefixes are not lists of strings, or not of equal length; the
+                model has no such head, or the problem's outputs have no words to align.
         """
         if n is not None:
             options["n_best"] = n
@@ -163,7 +203,14 @@ class Translator:
         texts = [self._form.source_text(text, chosen.raw) for text in texts]
         ids = self.source_tokenizer.encode_batch(texts)
         return self.decode(
-            ids, texts, forced, before=before, advance=advance, **options
+            ids,
+            texts,
+            forced,
+            before=before,
+            advance=advance,
+            token_scores=token_scores,
+            alignment=alignment,
+            **options,
         )
 
     def decode(
@@ -174,6 +221,8 @@ class Translator:
         *,
         before: int = 0,
         advance: Callable[[int], None] | None = None,
+        token_scores: bool = False,
+        alignment: AlignmentHead | None = None,
         **options: Any,
     ) -> list[list[Hypothesis]]:
         """Does what `n_best` does, for sources that are encoded already.
@@ -184,9 +233,13 @@ class Translator:
             prefixes: the ids that each output has to begin with.
             before: see `n_best`.
             advance: see `n_best`.
+            token_scores: see `n_best`.
+            alignment: see `n_best`.
             **options: see `DecodingOptions`.
         """
         chosen = self.choose(**options)
+        if alignment is not None:
+            alignment = self.alignment_head(alignment)
         advance = advance or (lambda inputs: None)
         numbers = [i for i, text in enumerate(texts) if not is_blank(text)]
         advance(len(texts) - len(numbers))
@@ -220,12 +273,16 @@ class Translator:
                 advance(sum(numbers[i] < count for i in batch))
         finally:
             executor.shutdown(cancel_futures=True)
+        if token_scores or alignment is not None:
+            known = dict(zip(numbers, sources, strict=True))
+            self._annotate(found, known, token_scores, alignment, chosen)
         results = [[Hypothesis("", 0.0, 0.0, ())] for _ in texts]
         for i in lines:
             targets = found[i]
             if i in later:
                 others = (found[j] for j in later[i])
-                targets = _joined([targets, *others], chosen.alpha)
+                sides = texts[i], [parts[i], *(parts[j] for j in later[i])]
+                targets = _joined([targets, *others], *sides, chosen)
             results[i] = [self._output(texts[i], target) for target in targets]
         return results
 
@@ -242,33 +299,129 @@ class Translator:
             UserError: sources or targets are not lists of strings, or not of equal
                 length, or the text form refuses a target.
         """
-        sources = checked_texts(sources, "sources")
-        targets = checked_texts(targets, "targets")
-        if len(sources) != len(targets):
-            raise UserError(
-                f"{len(sources)} sources but {len(targets)} targets: "
-                "line by line they must be pairs"
-            )
         chosen = self.choose(**options)
-        sources = [self._form.source_text(text, chosen.raw) for text in sources]
-        ids = self.source_tokenizer.encode_batch(sources)
-        source_ids = self._cut(ids, range(len(sources)), 0, chosen)
-        wanted = map(self._form.target_text, sources, targets)
-        target_ids = self.target_tokenizer.encode_batch(list(wanted))
-        lengths = [
-            max(len(source), len(target))
-            for source, target in zip(source_ids, target_ids, strict=True)
-        ]
-        results = [Score(0.0, 0)] * len(sources)
-        for batch in batches(lengths, chosen.batch_tokens):
-            log_probs, tokens = self._graph("score", self._build_scoring)(
-                padded([source_ids[i] for i in batch]),
-                padded([target_ids[i] for i in batch]),
+        source_ids, target_ids = self._encode_pairs(sources, targets, chosen)
+        return self._score(source_ids, target_ids, chosen)
+
+    def align(
+        self,
+        sources: Sequence[str],
+        targets: Sequence[str],
+        head: AlignmentHead = AlignmentHead(),  # noqa: B008, it is immutable
+        **options: Any,
+    ) -> list[Alignment]:
+        """Returns the word alignment of each target with its source.
+
+        Every target token is aligned with the source token to which the position that
+        predicts it attends most, EOS left out; two words are aligned if any of their
+        tokens are. Words are what white space separates in the texts that the model
+        reads and writes, so a language without spaces has to be given as words.
+
+        Args:
+            sources: the sources; see `score`.
+            targets: the targets, in the form of the texts that `translate` returns.
+            head: the attention that is read.
+            **options: see `DecodingOptions`.
+
+        Returns:
+            For each pair of texts, the pairs (i, j) of source word i and target word j,
+            from 0, in increasing order.
+
+        Raises:
+            UserError: see `score`; or the model has no such head, or the problem's
+                targets have no words to align.
+        """
+        head, chosen = self.alignment_head(head), self.choose(**options)
+        pairs = self._encode_pairs(sources, targets, chosen)
+        return self._align(*pairs, head, chosen)
+
+    def alignment_head(self, head: AlignmentHead) -> AlignmentHead:
+        """Returns the head of a word alignment, with the default layer put in.
+
+        Raises:
+            UserError: the model has no such layer or head, or the outputs of the
+                problem are nested expressions, which have no words to align.
+        """
+        if self._form.nests_outputs:
+            raise UserError(
+                f"alignment: the outputs of problem '{self.problem.name}' are nested "
+                "expressions, whose words cannot be aligned; leave it out"
             )
-            pairs = zip(log_probs.numpy(), tokens.numpy(), strict=True)
-            for i, (log_prob, count) in zip(batch, pairs, strict=True):
-                results[i] = Score(float(log_prob), int(count))
-        return results
+        return head.of_model(self.model.hparams)
+
+    def alternatives(
+        self,
+        text: str,
+        prefix: str | Sequence[int] = "",
+        n: int = 5,
+        **options: Any,
+    ) -> list[Alternative]:
+        """Returns the most likely next tokens, each with its best continuation.
+
+        A source of more than `max_source_length` tokens is truncated, with a warning.
+
+        Args:
+            text: the input; if it is blank, there are no alternatives.
+            prefix: what the output begins with: a text, or the ids of its tokens.
+            n: number of tokens, EOS possibly among them.
+            **options: see `DecodingOptions`; with `n_best` 1.
+
+        Returns:
+            The n most likely tokens after the prefix, the likeliest first, without
+            those that the constraint forbids. Each has the best output that begins with
+            the prefix and this token.
+
+        Raises:
+            UserError: an option's value is impossible, or an id is not that of a token.
+        """
+        chosen = self.choose(**options | {"n_best": 1})
+        if n < 1:
+            raise UserError(f"n must be at least 1, not {n}")
+        vocab_size = self.target_tokenizer.vocab_size
+        if isinstance(prefix, str):
+            (prefix,) = checked_texts([prefix], "prefix")
+            prefix = self.target_tokenizer.encode(prefix)[:-1]  # without EOS
+        elif not all(EOS < token < vocab_size for token in prefix):
+            raise UserError(f"prefix: ids must be from 2 to {vocab_size - 1}")
+        (text,) = checked_texts([text], "text")
+        source = self._form.source_text(text, chosen.raw)
+        if is_blank(source):
+            return []
+        (ids,) = self._cut([self.source_tokenizer.encode(source)], [0], 0, chosen)
+        # The last position predicts the next token; the token there has no effect.
+        (log_probs,) = self._graph("next", self._build_next_token)(
+            np.array([ids], np.int32), np.array([[*prefix, EOS]], np.int32)
+        )
+        # PAD is no token, and neither are rows that the table has beyond the tokens.
+        (possible,) = log_probs.numpy()[:, EOS:vocab_size]
+        tokens = [int(i) + EOS for i in np.argsort(-possible, kind="stable")[:n]]
+        found = self.decode(
+            [ids] * len(tokens),
+            [source] * len(tokens),
+            [[*prefix, token] for token in tokens],
+            **options | {"n_best": 1},
+        )
+        pieces = self.target_tokenizer.pieces
+        return [
+            Alternative(token, pieces[token], float(possible[token - EOS]), best)
+            for token, (best, *_) in zip(tokens, found, strict=True)
+            if math.isfinite(best.score)
+        ]
+
+    def with_compute_dtype(self, dtype: str) -> Self:
+        """Returns a copy, with the same options, that computes in another dtype.
+
+        Args:
+            dtype: the hyper-parameter `compute_dtype`.
+        """
+        copy = type(self)(
+            self.problem,
+            self.model.with_compute_dtype(dtype),
+            self.source_tokenizer,
+            self.target_tokenizer,
+        )
+        copy.options = self.options
+        return copy
 
     def choose(self, **options: Any) -> DecodingOptions:
         """Returns the default options with the given changes.
@@ -318,7 +471,36 @@ class Translator:
             constraints.append(ForcedPrefix(prefixes, vocab_size))
         if n := options.no_repeat_ngram:
             constraints.append(NoRepeatedNgrams(n, vocab_size, prefixes))
+        if options.forbidden:
+            token_bytes = self.target_tokenizer.token_bytes()
+            constraints.append(ForbiddenPhrases(options.forbidden, token_bytes))
         return max_length, constraints
+
+    def required(
+        self,
+        options: DecodingOptions,
+        texts: tf.Tensor,
+        max_length: tf.Tensor,
+        prefixes: tf.Tensor | None = None,
+    ) -> RequiredPhrases | None:
+        """Returns the target terms that outputs must contain, in the graph.
+
+        Args:
+            options: the options.
+            texts: [B] strings, the sources as the text form writes them.
+            max_length: [B] int32, the largest number of tokens in each output.
+            prefixes: see `restrict`.
+        """
+        if not options.glossary:
+            return None
+        sources, targets = zip(*options.glossary, strict=True)
+        ids = [ids[:-1] for ids in self.target_tokenizer.encode_batch(targets)]
+        terms = list(zip(sources, ids, strict=True))
+        forced: int | tf.Tensor = 0
+        if prefixes is not None:
+            forced = tf.math.count_nonzero(prefixes, axis=1, dtype=tf.int32)
+        vocab_size = self.target_tokenizer.vocab_size
+        return RequiredPhrases(terms, texts, max_length, forced, vocab_size)
 
     def _batch_constraint(self, name: str) -> BatchConstraint | None:
         """Returns the problem's constraint for the target tokenizer.
@@ -414,6 +596,107 @@ class Translator:
                 )
         return [ids if len(ids) <= most else [*ids[: most - 1], EOS] for ids in sources]
 
+    def _encode_pairs(
+        self, sources: Sequence[str], targets: Sequence[str], options: DecodingOptions
+    ) -> tuple[list[Sequence[int]], list[list[int]]]:
+        """Returns the ids of sources, truncated if too long, and of their targets.
+
+        Raises:
+            UserError: see `score`.
+        """
+        sources = checked_texts(sources, "sources")
+        targets = checked_texts(targets, "targets")
+        if len(sources) != len(targets):
+            raise UserError(
+                f"{len(sources)} sources but {len(targets)} targets: "
+                "line by line they must be pairs"
+            )
+        sources = [self._form.source_text(text, options.raw) for text in sources]
+        ids = self.source_tokenizer.encode_batch(sources)
+        source_ids = self._cut(ids, range(len(sources)), 0, options)
+        wanted = map(self._form.target_text, sources, targets)
+        return source_ids, self.target_tokenizer.encode_batch(list(wanted))
+
+    def _pair_batches(
+        self,
+        sources: Sequence[Sequence[int]],
+        targets: Sequence[Sequence[int]],
+        options: DecodingOptions,
+    ) -> Iterator[tuple[list[int], np.ndarray, np.ndarray]]:
+        """Yields the numbers of the pairs in each batch, and their padded ids."""
+        pairs = zip(sources, targets, strict=True)
+        lengths = [max(len(source), len(target)) for source, target in pairs]
+        for batch in batches(lengths, options.batch_tokens):
+            yield (
+                batch,
+                padded([sources[i] for i in batch]),
+                padded([targets[i] for i in batch]),
+            )
+
+    def _score(
+        self,
+        sources: Sequence[Sequence[int]],
+        targets: Sequence[Sequence[int]],
+        options: DecodingOptions,
+    ) -> list[Score]:
+        """Returns the log-probability of each target, given its source, as ids."""
+        results = [Score(0.0, 0)] * len(sources)
+        graph = self._graph("score", self._build_scoring)
+        for batch, *ids in self._pair_batches(sources, targets, options):
+            scores = zip(*(tensor.numpy() for tensor in graph(*ids)), strict=True)
+            for i, (log_prob, count, each) in zip(batch, scores, strict=True):
+                tokens = tuple(targets[i]), tuple(each[:count].tolist())
+                results[i] = Score(float(log_prob), int(count), *tokens)
+        return results
+
+    def _align(
+        self,
+        sources: Sequence[Sequence[int]],
+        targets: Sequence[Sequence[int]],
+        head: AlignmentHead,
+        options: DecodingOptions,
+    ) -> list[Alignment]:
+        """Returns the word alignment of each target with its source, as ids."""
+        results: list[Alignment] = [()] * len(sources)
+        graph = self._graph(head, lambda: self._build_attention(head))
+        for batch, *ids in self._pair_batches(sources, targets, options):
+            (maps,) = graph(*ids)
+            for i, weights in zip(batch, maps.numpy(), strict=True):
+                results[i] = word_alignment(
+                    weights,
+                    words_of_tokens(self.source_tokenizer, sources[i]),
+                    words_of_tokens(self.target_tokenizer, targets[i]),
+                )
+        return results
+
+    def _annotate(
+        self,
+        found: dict[int, list[Hypothesis]],
+        sources: Mapping[int, Sequence[int]],
+        token_scores: bool,
+        head: AlignmentHead | None,
+        options: DecodingOptions,
+    ) -> None:
+        """Puts `token_log_probs` and `alignment` into hypotheses; see `n_best`.
+
+        Args:
+            found: the hypotheses for each source.
+            sources: the ids of each source.
+            token_scores: see `n_best`.
+            head: the head of the alignment; None: none is computed.
+            options: the options.
+        """
+        places = [(i, k) for i in found for k in range(len(found[i]))]
+        ids = [sources[i] for i, _ in places], [found[i][k].ids for i, k in places]
+        scores = self._score(*ids, options) if token_scores else None
+        alignments = self._align(*ids, head, options) if head is not None else None
+        for number, (i, k) in enumerate(places):
+            if scores:
+                each = scores[number].token_log_probs
+                found[i][k] = found[i][k]._replace(token_log_probs=each)
+            if alignments:
+                found[i][k] = found[i][k]._replace(alignment=alignments[number])
+
     def _decode(
         self,
         sources: list[Sequence[int]],
@@ -428,13 +711,9 @@ class Translator:
             max(len(source) + options.extra_length, len(prefix) + 1, 1)
             for source, prefix in zip(sources, forced, strict=True)
         ]
+        static = DecodingOptions.names("is_static")
         graph = self._graph(
-            (
-                options.sampling,
-                options.constraint,
-                options.no_repeat_ngram,
-                prefixes is not None,
-            ),
+            (*(getattr(options, name) for name in static), prefixes is not None),
             lambda: self._build_decoding(options, prefixes is not None),
         )
         hypotheses = graph(
@@ -489,16 +768,17 @@ class Translator:
             for name, dtype in DecodingOptions.dtypes("is_tensor").items()
         }
 
-        @tf.function(input_signature=[batch_spec, number_spec])
+        @tf.function(input_signature=[batch_spec, number_spec], autograph=False)
         def decode(
             batch: dict[str, tf.Tensor], numbers: dict[str, tf.Tensor]
         ) -> Hypotheses:
+            prefixes = batch["prefix"] if has_prefixes else None
             limits, constraints = self.restrict(
                 options,
                 batch["texts"],
                 batch["limit"],
                 numbers["min_length"],
-                batch["prefix"] if has_prefixes else None,
+                prefixes,
             )
             if options.sampling:
                 return sample(
@@ -511,16 +791,21 @@ class Translator:
                     top_k=numbers["top_k"],
                     top_p=numbers["top_p"],
                     alpha=numbers["alpha"],
+                    kind=options.length_penalty,
                     constraint=AllOf(constraints),
                 )
+            required = self.required(options, batch["texts"], limits, prefixes)
             return beam_search(
                 self.model,
                 batch["source"],
                 beam_size=numbers["beam_size"],
                 alpha=numbers["alpha"],
-                max_length=limits,
+                max_length=required.max_length if required else limits,
                 n_best=numbers["n_best"],
+                kind=options.length_penalty,
+                coverage_penalty=options.coverage_penalty,
                 constraint=AllOf(constraints),
+                required=required,
             )
 
         return decode
@@ -533,6 +818,24 @@ class Translator:
             input_signature=[ids, ids],
         )
 
+    def _build_attention(self, head: AlignmentHead) -> _Graph:
+        """Returns the compiled function of the attention that an alignment reads."""
+        ids = tf.TensorSpec([None, None], tf.int32)
+        return tf.function(
+            lambda source, target: (head.weights(self.model, source, target),),
+            input_signature=[ids, ids],
+        )
+
+    def _build_next_token(self) -> _Graph:
+        """Returns the compiled function of the last position's log-probabilities."""
+        ids = tf.TensorSpec([None, None], tf.int32)
+
+        @tf.function(input_signature=[ids, ids])
+        def last(source: tf.Tensor, target: tf.Tensor) -> tuple[tf.Tensor]:
+            return (tf.nn.log_softmax(self.model(source, target)[:, -1]),)
+
+        return last
+
 
 def _batches_at_once() -> int:
     """Returns how many batches are decoded at the same time, each in a thread.
@@ -544,16 +847,40 @@ def _batches_at_once() -> int:
     return 1 if has_gpu else min(os.cpu_count() or 1, _MAX_BATCHES_AT_ONCE)
 
 
-def _joined(parts: Sequence[Sequence[Hypothesis]], alpha: float) -> list[Hypothesis]:
+def _joined(
+    parts: Sequence[Sequence[Hypothesis]],
+    source: str,
+    source_parts: Sequence[str],
+    options: DecodingOptions,
+) -> list[Hypothesis]:
     """Joins the targets for the parts of a source, rank by rank.
 
     There are as many as the part with the fewest targets has.
     """
+
+    def penalty(length: int) -> float:
+        alpha, kind = options.alpha, options.length_penalty
+        return float(length_penalty(length, alpha, kind))
+
     joined = []
     for rank in zip(*parts, strict=False):
-        (text,) = join_outputs(tf.ragged.constant([[part.text for part in rank]]))
+        texts = [part.text for part in rank]
+        text = join_outputs(tf.ragged.constant([texts]))[0].numpy().decode()
         ids = tuple(token for part in rank for token in part.ids)
         log_prob = math.fsum(part.log_prob for part in rank)
-        score = log_prob / float(length_penalty(len(ids), alpha))
-        joined.append(Hypothesis(text.numpy().decode(), score, log_prob, ids))
+        score = log_prob / penalty(len(ids))
+        if options.coverage_penalty and log_prob > NOTHING:
+            score += sum(p.score - p.log_prob / penalty(len(p.ids)) for p in rank)
+        starts = word_starts(source, source_parts), word_starts(text, texts)
+        alignments = [part.alignment for part in rank]
+        joined.append(
+            Hypothesis(
+                text,
+                score,
+                log_prob,
+                ids,
+                token_log_probs=tuple(x for p in rank for x in p.token_log_probs),
+                alignment=joined_alignment(alignments, *starts),
+            )
+        )
     return joined

@@ -4,6 +4,7 @@ tensor2tensor has three programs for it (`t2t-translate-all`, `t2t-bleu`, `t2t-e
 """
 
 import contextlib
+import json
 import time
 from collections.abc import Collection
 from pathlib import Path
@@ -55,6 +56,7 @@ class Curve:
     ) -> None:
         self._path = directory / "scores.json"
         self._split = split
+        settings = json.loads(json.dumps(settings))  # as they are read later
         self._settings = settings
         saved = read_json(self._path) or {"settings": settings, "checkpoints": []}
         if saved["settings"].get("data") in same_data:

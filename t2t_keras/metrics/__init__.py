@@ -1,7 +1,8 @@
 """Metrics: how the outputs of a problem are scored, and how systems are compared.
 
 `bleu` has BLEU by sacreBLEU and by the paper's pipeline, chrF and TER; `moses` has the
-scripts of that pipeline.
+scripts of that pipeline. `pharaoh` has the text form of word alignments, and their
+error rate.
 """
 
 import abc

@@ -103,12 +103,15 @@ class Cache(NamedTuple):
         positions: [B, K, C] float32, the position of the token in column c if it is in
             hypothesis k, otherwise -1. (A GPU compares integers in the host's memory.)
         bias: [B, 1, 1, S], masks the source's padding.
+        coverage: [B, K, S] float32, the cross-attention weights of the last layer, the
+            mean of its heads, summed over the steps; [B, K, 0] unless tracked.
         table: the result of `Embedding.cast_table`, for all steps.
         layers: the cache of each decoder layer.
     """
 
     positions: Tensor
     bias: Tensor
+    coverage: Tensor
     table: Tensor
     layers: tuple[LayerCache, ...]
 
@@ -172,7 +175,7 @@ class DecoderLayer(keras.layers.Layer):
 
     def step(
         self, x: Tensor, self_bias: Tensor, cross_bias: Tensor, cache: LayerCache
-    ) -> tuple[Tensor, LayerCache]:
+    ) -> tuple[Tensor, LayerCache, Tensor]:
         """Applies the layer to one new token of every hypothesis.
 
         The K hypotheses of a sentence take the place of positions: all of them attend
@@ -185,7 +188,8 @@ class DecoderLayer(keras.layers.Layer):
             cache: holds C tokens.
 
         Returns:
-            The output [B, K, D], and the cache with the new tokens.
+            The output [B, K, D], the cache with the new tokens, and the
+            cross-attention weights [B, H, K, S].
         """
         residual = self.self_attention_residual
         y, tokens = self.self_attention.step(
@@ -193,7 +197,7 @@ class DecoderLayer(keras.layers.Layer):
         )
         x = residual.leave(x, y)
         residual = self.cross_attention_residual
-        y, _ = self.cross_attention(
+        y, to_source = self.cross_attention(
             residual.enter(x),
             cache.cross_key,
             cache.cross_value,
@@ -205,7 +209,7 @@ class DecoderLayer(keras.layers.Layer):
         y = self.feed_forward(
             residual.enter(x), kernels=(cache.inner_kernel, cache.outer_kernel)
         )
-        return residual.leave(x, y), cache._replace(tokens=tokens)
+        return residual.leave(x, y), cache._replace(tokens=tokens), to_source
 
     def start_cache(self, memory: Tensor) -> LayerCache:
         """Returns the cache before the first step: the source's keys and values."""
@@ -347,13 +351,17 @@ class Decoder(_Stack):
         self_bias: Tensor,
         cross_bias: Tensor,
         caches: tuple[LayerCache, ...],
-    ) -> tuple[Tensor, tuple[LayerCache, ...]]:
-        """Decodes one new token of every hypothesis; see `DecoderLayer.step`."""
+    ) -> tuple[Tensor, tuple[LayerCache, ...], Tensor]:
+        """Decodes one new token of every hypothesis.
+
+        The arguments and results are those of `DecoderLayer.step`; the cross-attention
+        weights are the last layer's.
+        """
         longer = []
         for layer, cache in zip(self.layers, caches, strict=True):
-            x, cache = layer.step(x, self_bias, cross_bias, cache)
+            x, cache, to_source = layer.step(x, self_bias, cross_bias, cache)
             longer.append(cache)
-        return self.finish(x), tuple(longer)
+        return self.finish(x), tuple(longer), to_source
 
 
 class AttentionMaps(NamedTuple):
@@ -540,6 +548,7 @@ class Transformer(keras.Model):
         return Cache(
             positions=ops.zeros((batch, num_beams, 0)),
             bias=padding_bias(source == PAD),
+            coverage=ops.zeros((batch, num_beams, 0)),
             table=self.softmax_embedding.cast_table(),
             layers=tuple(layer.start_cache(memory) for layer in self.decoder.layers),
         )
@@ -564,8 +573,13 @@ class Transformer(keras.Model):
         positions = ops.concatenate([cache.positions, new], axis=2)
         bias = ops.where(self._is_visible(positions, number), 0.0, MASKED)
         x = self._embed(self.target_embedding, ids, position, axis=0)
-        x, layers = self.decoder.step(x, bias[:, None], cache.bias, cache.layers)
+        x, layers, to_source = self.decoder.step(
+            x, bias[:, None], cache.bias, cache.layers
+        )
         cache = cache._replace(positions=positions, layers=layers)
+        if cache.coverage.shape[2] != 0:
+            mean = ops.mean(ops.cast(to_source, "float32"), axis=1)
+            cache = cache._replace(coverage=cache.coverage + mean)
         return self.logits(x, cache.table), cache
 
     def _is_visible(self, positions: Tensor, position: Tensor) -> Tensor:
@@ -584,8 +598,14 @@ class Transformer(keras.Model):
         """
         batch, beams = ops.shape(parents)
         rows = parents + ops.arange(batch)[:, None] * beams
-        flat = ops.reshape(cache.positions, (-1, ops.shape(cache.positions)[2]))
-        return cache._replace(positions=ops.take(flat, rows, axis=0))
+
+        def reordered(x: Tensor) -> Tensor:
+            return ops.take(ops.reshape(x, (-1, ops.shape(x)[2])), rows, axis=0)
+
+        cache = cache._replace(positions=reordered(cache.positions))
+        if cache.coverage.shape[2] != 0:
+            cache = cache._replace(coverage=reordered(cache.coverage))
+        return cache
 
     def select_rows(self, cache: Cache, rows: Tensor) -> Cache:
         """Returns the cache of some sentences, without tokens that are not needed.
@@ -613,8 +633,24 @@ class Transformer(keras.Model):
         return cache._replace(
             positions=select_columns(positions, every, columns),
             bias=ops.take(cache.bias, rows, axis=0),
+            coverage=ops.take(cache.coverage, rows, axis=0),
             layers=layers,
         )
+
+    def track_coverage(self, cache: Cache, source: Tensor) -> Cache:
+        """Returns the first cache, changed so that steps sum `Cache.coverage`.
+
+        Args:
+            cache: from `start_cache`.
+            source: ids [B, S]; padding needs no attention, so its sum begins at 1.
+        """
+        beams = ops.shape(cache.positions)[1]
+        padding = ops.cast(source == PAD, "float32")
+        return cache._replace(coverage=ops.repeat(padding[:, None], beams, axis=1))
+
+    def coverage(self, cache: Cache) -> Tensor:
+        """Returns the total attention [B, K, S] that each source token got."""
+        return cache.coverage
 
     def cache_shapes(self, cache: Cache) -> Cache:
         """Returns the shapes that hold for the cache at every step.
@@ -672,6 +708,14 @@ class Transformer(keras.Model):
         if self.hparams.position == "t2t":
             return t2t_timing_signal(positions, self.hparams.d_model)
         return sinusoids(positions, self.hparams.d_model)
+
+    def with_compute_dtype(self, dtype: str) -> Self:
+        """Returns a model with the same weights that computes in another dtype."""
+        config = self.get_config()
+        config["hparams"]["compute_dtype"] = dtype
+        model = type(self).from_config(config)
+        model.set_weights(self.get_weights())
+        return model
 
     def get_config(self) -> dict[str, Any]:
         """Returns the constructor's arguments, for Keras."""

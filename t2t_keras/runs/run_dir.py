@@ -18,6 +18,7 @@ import json
 import os
 import shutil
 import socket
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -29,6 +30,7 @@ from t2t_keras.data.files import atomic, write_json
 from t2t_keras.data.manifest import Manifest
 from t2t_keras.data.pipeline import read_pairs
 from t2t_keras.data.records import RecordIndex
+from t2t_keras.decoding.ensemble import Ensemble
 from t2t_keras.decoding.translator import Translator
 from t2t_keras.errors import UserError
 from t2t_keras.hparam import MAY_CHANGE, HParams
@@ -223,15 +225,33 @@ class RunDirectory:
         """Returns the model with newly initialized weights."""
         return Transformer(self.hparams, *_vocab_sizes(*self.tokenizers))
 
-    def translator(self, checkpoint: str | int | Path | None = None) -> Translator:
+    def translator(
+        self,
+        checkpoint: str | int | Path | None = None,
+        ensemble: Sequence[str | Path] = (),
+    ) -> Translator:
         """Returns a translator with a checkpoint's weights.
 
         Args:
-            checkpoint: see `restore`.
+            checkpoint: see `restore`; the same for all runs.
+            ensemble: further run directories with the same vocabularies, whose models
+                decode together with this one (`decoding.ensemble`).
+
+        Raises:
+            UserError: a run has other vocabularies or no such checkpoint.
         """
-        model = self.build_model()
-        self.restore(model, checkpoint)
-        return Translator(self.problem, model, *self.tokenizers)
+        models = []
+        for run in (self, *(RunDirectory(path) for path in ensemble)):
+            if run.config.vocab_sha256 != self.config.vocab_sha256:
+                raise UserError(
+                    f"ensemble: {run.path} has other vocabularies than {self.path}; "
+                    "all runs must have been trained with the same"
+                )
+            model = run.build_model()
+            run.restore(model, checkpoint)
+            models.append(model)
+        joined = Ensemble(models) if ensemble else models[0]
+        return Translator(self.problem, joined, *self.tokenizers)
 
     def records(self, checkpoint: str | int | Path | None = None) -> dict[str, Any]:
         """Returns what is known of the training of a checkpoint, for a model card.

@@ -35,6 +35,7 @@ from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from t2t_keras.analysis.attention_page import attention_page, pictures
+from t2t_keras.decoding.alignment import AlignmentHead
 from t2t_keras.errors import UserError
 from t2t_keras.server.batcher import Batcher, Limits, Overloaded
 from t2t_keras.server.page import PAGE, POLICY
@@ -44,6 +45,9 @@ _log = logging.getLogger(__name__)
 
 _MISSING = "Invalid request: missing {} parameter"  # LibreTranslate's words
 _NO_DETECTION = "this server detects no languages; give the source"
+# Longer than clients and proxies keep a connection that is idle (httpx 5 seconds, nginx
+# 60): a request on a connection that the server closes just then would be lost.
+_KEEP_ALIVE_SECONDS = 75
 _CLIENT_LEFT = 499  # what nginx calls it; nobody receives it
 _NAMES = {
     **{"ar": "Arabic", "cs": "Czech", "da": "Danish", "de": "German", "el": "Greek"},
@@ -76,6 +80,10 @@ class _Texts(BaseModel, extra="forbid"):
     n_best: _Count | None = None
     beam_size: _Count | None = None
     alpha: Annotated[float, Field(allow_inf_nan=False)] | None = None
+    token_scores: bool = False
+    alignments: bool = False
+    alignment_layer: _Count | None = None
+    alignment_head: _Count | None = None
 
 
 class _Prefix(BaseModel, extra="forbid"):
@@ -218,9 +226,29 @@ class Service:
             beam_size = n
         self._check_beam(model, n_best=n, beam_size=beam_size)
         self._check_texts(body.texts)
-        call = Call.of(model.n_best, n_best=n, beam_size=beam_size, alpha=body.alpha)
+        head = AlignmentHead(body.alignment_layer, body.alignment_head)
+        if head != AlignmentHead() and not body.alignments:
+            raise HTTPException(
+                400, "alignment_layer and alignment_head need alignments true"
+            )
+        call = Call.of(
+            model.n_best,
+            n_best=n,
+            beam_size=beam_size,
+            alpha=body.alpha,
+            token_scores=body.token_scores or None,
+            alignment=head if body.alignments else None,
+        )
         found = await self._answer(request, model, call, body.texts)
-        outputs = [[_output(model, x) for x in hypotheses] for hypotheses in found]
+        names = {"token_log_probs": body.token_scores, "alignment": body.alignments}
+        asked = [name for name, is_asked in names.items() if is_asked]
+        outputs = [
+            [
+                _output(model, x) | {name: getattr(x, name) for name in asked}
+                for x in hypotheses
+            ]
+            for hypotheses in found
+        ]
         return JSONResponse({"model": model.name, "outputs": outputs})
 
     async def alternatives(self, request: Request) -> Response:
@@ -234,7 +262,9 @@ class Service:
         call = Call.of(model.alternatives, count=body.n_best)
         value = (body.text, tuple(body.prefix))
         (found,) = await self._answer(request, model, call, [value])
-        outputs = [_output(model, x) for x in found]
+        outputs = [
+            _output(model, x.best) | {"next_log_prob": x.log_prob} for x in found
+        ]
         return JSONResponse({"model": model.name, "outputs": outputs})
 
     async def attention(self, request: Request) -> Response:
@@ -639,6 +669,7 @@ def make_server(app: FastAPI) -> uvicorn.Server:
             access_log=False,
             server_header=False,
             timeout_graceful_shutdown=seconds,
+            timeout_keep_alive=_KEEP_ALIVE_SECONDS,
         )
     )
 
@@ -759,6 +790,11 @@ def _predictions(
         width = max((n for row in found for n in row["lengths"]), default=0)
         for row in found:
             row["ids"] = [(ids + [0] * width)[:width] for ids in row["ids"]]
+    elif "token_log_probs" in signature.outputs:  # likewise
+        width = max((row["tokens"] for row in found), default=0)
+        for row in found:
+            for name in ("ids", "token_log_probs"):
+                row[name] = (row[name] + [0] * width)[:width]
     if in_rows:
         single = len(signature.outputs) == 1
         rows = [next(iter(x.values())) for x in found] if single else found

@@ -153,6 +153,7 @@ class Batcher:
         """Runs a batch; if that fails, each value alone, so that others succeed."""
         try:
             results = self._run(batch[0].key, [item.value for item in batch])
+            delivery = list(zip(batch, results, strict=True))
         except Exception as error:
             if len(batch) == 1:
                 _deliver(batch[0], error)
@@ -161,7 +162,7 @@ class Batcher:
                 if not item.future.done():
                     self._run_batch([item])
             return
-        for item, result in zip(batch, results, strict=True):
+        for item, result in delivery:
             _deliver(item, result)
 
 

@@ -56,6 +56,7 @@ svg .edge { stroke: currentColor; stroke-opacity: .5; fill: none; }
 svg .label { font-weight: 600; fill: var(--mark); }
 svg g[tabindex] { cursor: pointer; }
 .hint { opacity: .8; font-size: .9rem; margin: .3rem 0; }
+@media (hover: none) { .keys { display: none; } }
 """
 
 _BODY = """
@@ -69,7 +70,7 @@ _BODY = """
 <span><label for="count">Outputs</label>
 <input id="count" type="number" min="1" max="32" value="4"></span>
 <button class="main">Translate</button>
-<span class="hint"><kbd>Ctrl</kbd> + <kbd>Enter</kbd></span>
+<span class="hint keys"><kbd>Ctrl</kbd> + <kbd>Enter</kbd></span>
 </div>
 </form>
 <p role="status"></p>
@@ -347,7 +348,7 @@ attempt(async () => {
     const pair = model.languages ? ` (${model.languages.join(" \\u2192 ")})` : "";
     $("#model").append(make("option", {value: model.name}, model.name + pair));
   }
-  $("#count").max = Math.max(found.limits.max_beam_size);
+  $("#count").max = found.limits.max_beam_size;
   $("#text").focus();
 });
 """

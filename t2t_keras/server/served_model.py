@@ -15,12 +15,12 @@ from t2t_keras.decoding.batching import batches, padded
 from t2t_keras.decoding.options import DecodingOptions
 from t2t_keras.decoding.sentence_attention import SentenceAttention, sentence_attention
 from t2t_keras.decoding.texts import is_blank
-from t2t_keras.decoding.translator import Hypothesis, Translator
+from t2t_keras.decoding.translator import Alternative, Hypothesis, Translator
 from t2t_keras.errors import UserError
 from t2t_keras.serving.client import ExportedHypothesis, ExportedTranslator
-from t2t_keras.text.tokenizer import EOS
 
 _ELEMENTS_AT_ONCE = 8000  # characters or ids in a batch of an export, with padding
+_TOKENS = ("ids", "token_log_probs")  # what `score` returns for each token
 _MOST_WEIGHTS = 250_000  # of attention to the source, in one answer
 
 
@@ -168,7 +168,14 @@ class ServedModel:
     def n_best(
         self, texts: Sequence[str], **options: Any
     ) -> Sequence[Sequence[Hypothesis | ExportedHypothesis]]:
-        """Returns the n best outputs for each text; see `Translator.n_best`."""
+        """Returns the n best outputs for each text; see `Translator.n_best`.
+
+        Raises:
+            UserError: the model is an export, and token scores or alignments are asked
+                for; or see `Translator.n_best`.
+        """
+        for name in {"token_scores", "alignment"} & options.keys():
+            self._require_run(name)
         return self._translator.n_best(texts, **self._options | options)
 
     def tokens(self, output: Hypothesis | ExportedHypothesis) -> list[str] | None:
@@ -180,7 +187,7 @@ class ServedModel:
 
     def alternatives(
         self, values: Sequence[tuple[str, tuple[int, ...]]], *, count: int
-    ) -> list[list[Hypothesis]]:
+    ) -> list[list[Alternative]]:
         """Returns the best outputs that begin with given tokens and then differ.
 
         Args:
@@ -189,34 +196,15 @@ class ServedModel:
                 likely ones.
 
         Returns:
-            For each text the best output with each of these tokens, best first; none
-            with tokens that the constraint forbids.
+            For each text the tokens with the best output of each, the best output
+            first; see `Translator.alternatives`.
 
         Raises:
             UserError: the model is an export, or an id is not that of a token.
         """
         run = self._require_run("alternatives")
-        form, vocab_size = run.problem.text_form, run.target_tokenizer.vocab_size
-        results = []
-        for text, prefix in values:
-            if not all(EOS < token < vocab_size for token in prefix):
-                raise UserError(f"prefix: ids must be from 2 to {vocab_size - 1}")
-            source = form.source_text(text, run.options.raw)
-            if is_blank(source):
-                results.append([Hypothesis("", 0.0, 0.0, ())])
-                continue
-            ids = run.source_tokenizer.encode(source)
-            # The last position predicts the next token; the token there has no effect.
-            target = np.array([[*prefix, EOS]], np.int32)
-            logits = run.model(np.array([ids], np.int32), target)[0, -1, EOS + 1 :]
-            likely = tf.math.top_k(logits, min(count, vocab_size - EOS - 1)).indices
-            prefixes = [[*prefix, int(i) + EOS + 1] for i in likely.numpy()]
-            found = run.decode(
-                [ids] * len(prefixes), [source] * len(prefixes), prefixes, n_best=1
-            )
-            possible = (best for best, *_ in found if math.isfinite(best.score))
-            results.append(sorted(possible, key=lambda x: -x.score))
-        return results
+        found = (run.alternatives(text, prefix, count) for text, prefix in values)
+        return [sorted(row, key=lambda x: -x.best.score) for row in found]
 
     def attention(
         self, values: Sequence[tuple[str, str | None]]
@@ -266,7 +254,10 @@ class ServedModel:
         texts = [row["texts"] for row in rows]
         if signature == "score":
             scores = run.score(texts, [row["targets"] for row in rows])
-            outputs = [score._asdict() for score in scores]
+            outputs = [
+                score._asdict() | {name: list(getattr(score, name)) for name in _TOKENS}
+                for score in scores
+            ]
         else:
             n = scalars.get("n_best", self._defaults["n_best"])
             none = ("", -math.inf)
@@ -279,13 +270,14 @@ class ServedModel:
                 {"texts": [x[0] for x in row], "scores": [x[1] for x in row]}
                 for row in filled
             ]
+        splits = signature != "score" and run.splits(run.options)
         return [
-            output | {"is_truncated": self._is_truncated(run, text)}
+            output | {"is_truncated": not splits and self._is_too_long(run, text)}
             for output, text in zip(outputs, texts, strict=True)
         ]
 
-    def _is_truncated(self, run: Translator, text: str) -> bool:
-        """Returns whether a text has more tokens than the model is given."""
+    def _is_too_long(self, run: Translator, text: str) -> bool:
+        """Returns whether a text has more tokens than the model is given at once."""
         source = run.problem.text_form.source_text(text, run.options.raw)
         length = len(run.source_tokenizer.encode(source))
         return length > run.options.max_source_length and not is_blank(text)
@@ -397,6 +389,8 @@ def _run_signatures() -> dict[str, Signature]:
     truncated = {"is_truncated": TensorInfo("bool", 1)}
     found = {"texts": TensorInfo("string", 2), "scores": TensorInfo("float32", 2)}
     score = {"log_prob": TensorInfo("float32", 1), "tokens": TensorInfo("int32", 1)}
+    score |= {"ids": TensorInfo("int32", 2)}
+    score |= {"token_log_probs": TensorInfo("float32", 2)}
     return {
         "serving_default": Signature({"texts": column}, found | truncated),
         "translate": Signature({"texts": column} | scalars, found | truncated),

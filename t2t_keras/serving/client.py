@@ -127,7 +127,7 @@ class ExportedTranslator:
             options["n_best"] = n
         inputs = self.choose(**options)
         texts = checked_texts(texts)
-        translate = self._served.signatures["translate"]
+        translate = self.signatures["translate"]
         results: list[list[ExportedHypothesis]] = [[] for _ in texts]
         for batch in _batches(texts):
             found = translate(texts=tf.constant([texts[i] for i in batch]), **inputs)
@@ -166,15 +166,19 @@ class ExportedTranslator:
         results = [Score(0.0, 0)] * len(sources)
         pairs = zip(sources, targets, strict=True)
         for batch in _batches([max(pair, key=len) for pair in pairs]):
-            found = self._served.signatures["score"](
+            found = self.signatures["score"](
                 texts=tf.constant([sources[i] for i in batch]),
                 targets=tf.constant([targets[i] for i in batch]),
             )
             _warn_of_truncation(found, batch)
-            for i, log_prob, tokens in zip(
-                batch, found["log_prob"].numpy(), found["tokens"].numpy(), strict=True
-            ):
-                results[i] = Score(float(log_prob), int(tokens))
+            for row, i in enumerate(batch):
+                tokens = int(found["tokens"][row])
+                each = [  # exports of earlier versions have neither
+                    tuple(found[name][row, :tokens].numpy().tolist())
+                    for name in ("ids", "token_log_probs")
+                    if name in found
+                ]
+                results[i] = Score(float(found["log_prob"][row]), tokens, *each)
         return results
 
     def choose(self, **options: Any) -> dict[str, tf.Tensor]:

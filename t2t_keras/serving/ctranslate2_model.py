@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING
 import keras
 import numpy as np
 
+from t2t_keras.decoding.ensemble import Ensemble
 from t2t_keras.decoding.translator import Translator
 from t2t_keras.errors import UserError
 from t2t_keras.model.gradients import EPSILON
+from t2t_keras.model.transformer import Transformer
 from t2t_keras.serving.export_dir import (
     Quantization,
     replaced,
@@ -22,7 +24,7 @@ from t2t_keras.serving.export_dir import (
     require_free,
     require_quantization,
 )
-from t2t_keras.serving.verify import Output, Verification, copy_of
+from t2t_keras.serving.verify import Output, Verification
 from t2t_keras.text.load import suffix_of
 from t2t_keras.text.tokenizer import UNK, Tokenizer
 
@@ -109,8 +111,11 @@ def export_ctranslate2(
         if verify is None:
             _write(translator, new, longest, quantization)
         else:
+            exact = translator
+            if translator.model.hparams.compute_dtype != "float32":
+                exact = translator.with_compute_dtype("float32")
             verify.expect(
-                _in_float32(translator),
+                exact,
                 beam_size=1,
                 n_best=1,
                 alpha=0.0,
@@ -132,6 +137,8 @@ def _require_expressible(translator: Translator) -> None:
     Raises:
         UserError: the model or the problem has such a setting.
     """
+    if isinstance(translator.model, Ensemble):
+        raise UserError("CTranslate2 has no ensembles; export a SavedModel")
     hparams = translator.model.hparams
     instead = "CTranslate2 cannot compute it; export a SavedModel"
     if hparams.attention == "additive":
@@ -173,6 +180,7 @@ def _spec(translator: Translator, longest: int) -> "TransformerSpec":
     from ctranslate2.specs import TransformerSpec
 
     model = translator.model
+    assert isinstance(model, Transformer)  # see `_require_expressible`
     hparams = model.hparams
     spec = TransformerSpec.from_config(
         hparams.num_layers, hparams.num_heads, pre_norm=hparams.norm == "pre"
@@ -319,14 +327,6 @@ def _set_norm(spec: "LayerNormSpec", norm: "LayerNorm") -> None:
 def _array(tensor: "Tensor") -> np.ndarray:
     """Returns a variable or a tensor as a float32 array."""
     return np.asarray(keras.ops.convert_to_numpy(tensor), np.float32)
-
-
-def _in_float32(translator: Translator) -> Translator:
-    """Returns the translator, or one with its weights that computes in float32."""
-    if translator.model.hparams.compute_dtype == "float32":
-        return translator
-    weights = translator.model.get_weights()
-    return copy_of(translator, weights, compute_dtype="float32")
 
 
 def _greedy(

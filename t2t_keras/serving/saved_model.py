@@ -4,7 +4,8 @@ TensorFlow Serving, C++ and Python can run it.
 """
 
 import contextlib
-from collections.abc import Callable, Mapping
+import functools
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -29,7 +30,7 @@ from t2t_keras.serving.export_dir import (
     require_quantization,
 )
 from t2t_keras.serving.quantization import StoredWeight
-from t2t_keras.serving.verify import Output, Verification, copy_of
+from t2t_keras.serving.verify import Output, Verification
 from t2t_keras.text.sentences import join_outputs, split_long_text
 from t2t_keras.text.tokenizer import EOS, PAD, UNK, Tokenizer
 
@@ -78,12 +79,13 @@ def export_saved_model(
     - `translate_ids`: `ids` [B, S] int32, each row ending in EOS (1) and padded with 0,
       or all 0 -> `ids` [B, n, T], `scores` [B, n], `lengths` [B, n].
     - `search_ids`: `ids` and the scalars of `translate` -> the same.
-    - `score`: `texts` [B], `targets` [B] -> `log_prob` [B], `tokens` [B], and
-      `is_truncated` [B]; here a text that is too long is always truncated. The targets
-      have the form of the training data's, which for some problems differs from the
-      outputs (`TextForm.target_text`).
+    - `score`: `texts` [B], `targets` [B] -> `log_prob` [B], `tokens` [B], the targets'
+      `ids` [B, T], `token_log_probs` [B, T] (both padded with 0), and `is_truncated`
+      [B]; here a text that is too long is always truncated. The targets have the form
+      of the training data's, which for some problems differs from the outputs
+      (`TextForm.target_text`).
     - `score_ids`: `ids` [B, S], `targets` [B, T], padded with 0 -> `log_prob` [B],
-      `tokens` [B]. EOS counts where it is given.
+      `tokens` [B], `token_log_probs` [B, T]. EOS counts where it is given.
     - `options`: no inputs -> the scalars of `translate` as given here.
 
     With `ids_only`, there are `translate_ids` (also as `serving_default`),
@@ -144,12 +146,16 @@ def export_saved_model(
             f"constraint: a SavedModel of problem '{problem.name}' needs '{needed}', "
             "for nothing in it repairs an output; give no other"
         )
-    reads_texts = chosen.constraint == needed != "none"
-    if ids_only and (reads_texts or chosen.raw):
-        raise UserError(
-            f"ids_only: {'constraint' if reads_texts else 'raw'} needs texts, which an "
-            "export of ids does not have; leave out one of them"
-        )
+    for name, needs_texts in (
+        ("constraint", chosen.constraint == needed != "none"),
+        ("glossary", chosen.glossary),
+        ("raw", chosen.raw),
+    ):
+        if ids_only and needs_texts:
+            raise UserError(
+                f"ids_only: {name} needs texts, which an export of ids does not have; "
+                "leave out one of them"
+            )
     require_free(Path(export_dir), overwrite)
 
     kind = _ServedIds if ids_only else _Served
@@ -161,7 +167,7 @@ def export_saved_model(
             search = _search_of(new, chosen.batch_tokens)
             exact = translator.model.hparams.compute_dtype == "float32"
             if quantization:
-                verify.expect(copy_of(translator, module.weights()), **options)
+                verify.expect(_with_weights(translator, module.weights()), **options)
                 verify.check(search, exact)
             verify.expect(translator, **options)
             verify.check(search, exact and not quantization)
@@ -297,7 +303,11 @@ class _ServedIds(tf.Module):
         with tf.control_dependencies(assertions):
             ids, targets = tf.identity(ids), tf.identity(targets)
         scores = self._score(ids, targets)
-        return {"log_prob": scores.log_probs, "tokens": scores.lengths}
+        return {
+            "log_prob": scores.log_probs,
+            "tokens": scores.lengths,
+            "token_log_probs": scores.token_log_probs,
+        }
 
     @tf.function(input_signature=[])
     def options(self) -> dict[str, tf.Tensor]:
@@ -305,7 +315,7 @@ class _ServedIds(tf.Module):
         return self._defaults()
 
     def _texts(self, ids: tf.Tensor) -> tf.Tensor:
-        """Returns the texts [B] of source ids for the constraint; none needs them."""
+        """Returns the texts [B] of source ids for the search; here it needs none."""
         return tf.fill(tf.shape(ids)[:1], "")
 
     def _defaults(self) -> dict[str, tf.Tensor]:
@@ -321,7 +331,8 @@ class _ServedIds(tf.Module):
             tf.TensorSpec([None, None], tf.int32),
             tf.TensorSpec([None], tf.string),
             _SCALARS,
-        ]
+        ],
+        autograph=False,
     )
     def _search(
         self, ids: tf.Tensor, texts: tf.Tensor, numbers: dict[str, tf.Tensor]
@@ -329,7 +340,7 @@ class _ServedIds(tf.Module):
         """Runs beam search with the translator's limits and constraints.
 
         Args:
-            ids: [B, S] int32, the sources.
+            ids: [B, S] int32, the sources; a row of PAD has the empty output.
             texts: [B] strings, the same sources.
             numbers: the options that `translate` takes.
         """
@@ -342,15 +353,20 @@ class _ServedIds(tf.Module):
         limits, constraints = self._translator.restrict(
             options, texts, limits, numbers["min_length"]
         )
+        limits = tf.where(lengths == 0, 0, limits)
+        required = self._translator.required(options, texts, limits)
         with self._restored():
             return beam_search(
                 self._translator.model,
                 ids,
                 beam_size=numbers["beam_size"],
                 alpha=numbers["alpha"],
-                max_length=tf.where(lengths == 0, 0, limits),
+                max_length=required.max_length if required else limits,
                 n_best=numbers["n_best"],
+                kind=options.length_penalty,
+                coverage_penalty=options.coverage_penalty,
                 constraint=AllOf(constraints),
+                required=required,
             )
 
     def _score(self, ids: tf.Tensor, targets: tf.Tensor) -> TargetScores:
@@ -423,7 +439,11 @@ class _Served(_ServedIds):
                 found,
                 sources.owners,
                 tf.size(texts, tf.int64),
-                numbers["alpha"],
+                functools.partial(
+                    length_penalty,
+                    alpha=numbers["alpha"],
+                    kind=self._options.length_penalty,
+                ),
             )
         return {
             "texts": self._form.output_texts(texts, targets),
@@ -452,6 +472,8 @@ class _Served(_ServedIds):
         return {
             "log_prob": scores.log_probs,
             "tokens": scores.lengths,
+            "ids": target_ids,
+            "token_log_probs": scores.token_log_probs,
             "is_truncated": is_truncated,
         }
 
@@ -462,8 +484,8 @@ class _Served(_ServedIds):
         return tf.reshape(tf.strings.regex_replace(texts, "\n", " "), [batch, n])
 
     def _texts(self, ids: tf.Tensor) -> tf.Tensor:
-        """Returns the texts [B] of source ids, if the constraint needs them."""
-        if self._options.constraint == "none":
+        """Returns the texts [B] of source ids, if the search needs them."""
+        if self._options.constraint == "none" and not self._options.glossary:
             return super()._texts(ids)
         return self._source_tokenizer.decode(ids)
 
@@ -513,6 +535,14 @@ class _Served(_ServedIds):
         return ids, tf.cast(without_end.row_lengths(), tf.int32) > most
 
 
+def _with_weights(translator: Translator, weights: Sequence[np.ndarray]) -> Translator:
+    """Returns a copy of a translator with other weights."""
+    copy = translator.with_compute_dtype(translator.model.hparams.compute_dtype)
+    for variable, value in zip(copy.model.weights, weights, strict=True):
+        variable.assign(value)
+    return copy
+
+
 def _search_of(
     path: Path, batch_tokens: int
 ) -> Callable[[list[list[int]]], list[Output]]:
@@ -538,7 +568,7 @@ def _joined(
     found: Hypotheses,
     owners: tf.Tensor,
     size: tf.Tensor,
-    alpha: tf.Tensor,
+    penalty: Callable[[tf.Tensor], tf.Tensor],
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """Joins the targets for the parts of texts, as `Translator` does.
 
@@ -547,7 +577,7 @@ def _joined(
         found: their hypotheses.
         owners: [R], the text of which each row is a part, in increasing order.
         size: int64, the number of texts, B.
-        alpha: exponent of the length penalty.
+        penalty: maps lengths to length penalties.
 
     Returns:
         The targets [B, n] of the texts, and their scores [B, n].
@@ -556,7 +586,10 @@ def _joined(
     def total(values: tf.Tensor) -> tf.Tensor:
         return tf.math.unsorted_segment_sum(values, owners, size)
 
-    joined_scores = total(found.log_probs) / length_penalty(total(found.lengths), alpha)
+    log_probs = total(found.log_probs)
+    joined_scores = log_probs / penalty(total(found.lengths))
+    coverage = total(found.scores - found.log_probs / penalty(found.lengths))
+    joined_scores += tf.where(tf.math.is_inf(log_probs), 0.0, coverage)
     is_split = total(tf.ones_like(owners)) > 1
     scores = tf.where(is_split[:, None], joined_scores, total(found.scores))
 

@@ -10,8 +10,6 @@ from t2t_keras.errors import UserError
 from t2t_keras.text.tokenizer import EOS
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from t2t_keras.decoding.translator import Translator
 
 # How far scores may differ: float32 has seven digits, so below -100 it is a share.
@@ -105,25 +103,6 @@ class Verification:
             f"export has {theirs}, and the run has {ours}; report this as a bug, or "
             "give --verify 0 to write the export without verification"
         )
-
-
-def copy_of(
-    translator: "Translator", weights: "list[np.ndarray]", **hparams: Any
-) -> "Translator":
-    """Returns a translator with other weights, in the order of `Model.get_weights`.
-
-    Args:
-        translator: the translator to copy.
-        weights: the weights.
-        **hparams: changes to the hyper-parameters.
-    """
-    model = translator.model
-    config = model.get_config()
-    config["hparams"] |= hparams
-    copy = type(model).from_config(config)
-    copy.set_weights(weights)
-    tokenizers = translator.source_tokenizer, translator.target_tokenizer
-    return type(translator)(translator.problem, copy, *tokenizers)
 
 
 def _same(expected: Output, found: Output, exact: bool) -> bool:

@@ -74,6 +74,15 @@ class SentencePieceTokenizer:
         """The pieces, in the order of their ids."""
         return self._processor.id_to_piece(list(range(self.vocab_size)))
 
+    def token_bytes(self) -> list[bytes]:
+        """Returns what each piece adds to a text, which begins with a space."""
+        return [
+            bytes([int(piece[3:5], 16)])
+            if self._processor.is_byte(i)
+            else piece.replace("▁", " ").encode()
+            for i, piece in enumerate(self.pieces)
+        ]
+
     def encode(self, text: str) -> list[int]:
         """Returns the ids of a text, EOS last."""
         return self._processor.encode(_escape(text), add_eos=True)

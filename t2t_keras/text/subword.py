@@ -82,6 +82,13 @@ class SubwordTokenizer:
         """Number of pieces."""
         return len(self.pieces)
 
+    def token_bytes(self) -> list[bytes]:
+        """Raises `UserError`: whether a space follows depends on the next token."""
+        raise UserError(
+            "forbidden: phrases can be forbidden with SentencePiece vocabularies, and "
+            "this one is tensor2tensor's; leave it out"
+        )
+
     def encode(self, text: str) -> list[int]:
         """Returns the ids of a text, EOS last."""
         ids = []

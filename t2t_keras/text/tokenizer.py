@@ -43,6 +43,13 @@ class Tokenizer(Protocol):
     def pieces(self) -> list[str]:
         """The strings of the tokens, in the order of their ids."""
 
+    def token_bytes(self) -> list[bytes]:
+        """Returns what each token adds to a text, in the order of their ids.
+
+        Raises:
+            UserError: this depends on the tokens around it.
+        """
+
     def encode(self, text: str) -> list[int]:
         """Returns the ids of a text, EOS last."""
 

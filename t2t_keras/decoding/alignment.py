@@ -1,0 +1,158 @@
+"""Word alignment, read from the attention of the decoder to the source."""
+
+import itertools
+from collections.abc import Sequence
+from typing import NamedTuple, Self
+
+import numpy as np
+import tensorflow as tf
+
+from t2t_keras.decoding.ensemble import Ensemble
+from t2t_keras.errors import UserError
+from t2t_keras.hparam import HParams
+from t2t_keras.metrics.pharaoh import Alignment
+from t2t_keras.model.transformer import Transformer
+from t2t_keras.text.tokenizer import EOS, Tokenizer
+
+
+class AlignmentHead(NamedTuple):
+    """The encoder-decoder attention from which word alignments are read.
+
+    Attributes:
+        layer: number of the decoder layer, from 1; None: the last but one, which
+            aligns best in Garg et al. (EMNLP 2019), or the only one.
+        head: number of the head, from 1; None: the mean of the layer's heads.
+    """
+
+    layer: int | None = None
+    head: int | None = None
+
+    def of_model(self, hparams: HParams) -> Self:
+        """Returns the head with the layer that it has in a model.
+
+        Raises:
+            UserError: the model has no such layer or head.
+        """
+        counts = {"layer": hparams.num_layers, "head": hparams.num_heads}
+        for name, count in counts.items():
+            number = getattr(self, name)
+            if number is not None and not 1 <= number <= count:
+                raise UserError(
+                    f"alignment: the model has no {name} {number}; give a number from "
+                    f"1 to {count}"
+                )
+        default = max(hparams.num_layers - 1, 1)
+        return self if self.layer is not None else self._replace(layer=default)
+
+    def weights(
+        self, model: Transformer | Ensemble, source: tf.Tensor, target: tf.Tensor
+    ) -> tf.Tensor:
+        """Returns the attention weights, float32 [B, T, S].
+
+        Row t belongs to the position that predicts target token t.
+
+        Args:
+            model: the model.
+            source: ids [B, S], padded with PAD.
+            target: ids [B, T], padded with PAD.
+
+        Raises:
+            UserError: the model is an ensemble.
+        """
+        if isinstance(model, Ensemble):
+            raise UserError("alignment: an ensemble has none; take one of its runs")
+        _, maps = model.states(source, target)
+        layer = self.of_model(model.hparams).layer
+        assert layer is not None  # `of_model` puts it in
+        weights = maps.cross[layer - 1]
+        if self.head is None:
+            return tf.reduce_mean(weights, axis=1)
+        return weights[:, self.head - 1]
+
+
+def words_of_tokens(tokenizer: Tokenizer, ids: Sequence[int]) -> list[int | None]:
+    """Returns the number of each token's word, from 0; None for EOS.
+
+    A token belongs to the word of the first character that it adds to the text of the
+    tokens before it, or, if it adds only white space, to the word after that, if there
+    is one. So this needs nothing of a tokenizer but `decode`; words are what white
+    space separates in the text.
+
+    Args:
+        tokenizer: the tokenizer.
+        ids: the ids of a text; those after the first EOS have no word.
+    """
+    end = list(ids).index(EOS) if EOS in ids else len(ids)
+    words: list[int | None] = [None] * len(ids)
+    before = ""
+    for place in range(end):
+        text = tokenizer.decode(ids[: place + 1])
+        # The text before is no prefix of it if the token completes a character.
+        pairs = zip(before, text, strict=False)
+        same = itertools.takewhile(lambda pair: pair[0] == pair[1], pairs)
+        added = text[len(list(same)) :].lstrip()
+        if added:
+            through = text[: len(text) - len(added) + 1]
+            words[place] = len(through.split()) - 1
+        before = text
+    for place in reversed(range(end - 1)):
+        if words[place] is None:
+            words[place] = words[place + 1]
+    return words
+
+
+def word_alignment(
+    weights: np.ndarray,
+    source_words: Sequence[int | None],
+    target_words: Sequence[int | None],
+) -> Alignment:
+    """Aligns each target token with the source token of the largest weight.
+
+    Two words are aligned if any of their tokens are. Tokens without a word, such as
+    EOS, are left out on both sides.
+
+    Args:
+        weights: [T, S], from target to source tokens; both may be padded.
+        source_words: the result of `words_of_tokens` for the source.
+        target_words: the same for the target.
+    """
+    known = [(s, word) for s, word in enumerate(source_words) if word is not None]
+    if not known:
+        return ()
+    places, words = zip(*known, strict=True)
+    links = {
+        (words[np.argmax(row[list(places)])], word)
+        for row, word in zip(weights, target_words, strict=False)
+        if word is not None
+    }
+    return tuple(sorted(links))
+
+
+def word_starts(text: str, parts: Sequence[str]) -> list[int]:
+    """Returns the number of the word with which each part of a text begins, from 0.
+
+    Args:
+        text: the text.
+        parts: its parts in order, with nothing but white space between them.
+    """
+    starts, place = [], 0
+    for part in parts:
+        rest = text[place:]
+        place += len(rest) - len(rest.lstrip())
+        starts.append(len(f"{text[:place]}.".split()) - 1)
+        place += len(part.strip())
+    return starts
+
+
+def joined_alignment(
+    parts: Sequence[Alignment],
+    source_starts: Sequence[int],
+    target_starts: Sequence[int],
+) -> Alignment:
+    """Joins the alignments of the parts of a pair; see `word_starts`."""
+    links = {
+        (i + first, j + second)
+        for part, first, second in zip(parts, source_starts, target_starts, strict=True)
+        for i, j in part
+    }
+    return tuple(sorted(links))

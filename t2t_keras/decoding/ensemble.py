@@ -1,0 +1,113 @@
+"""Ensembles: several models that decode together."""
+
+from collections.abc import Sequence
+from typing import Self
+
+import keras
+import tensorflow as tf
+
+from t2t_keras.backend import Nest
+from t2t_keras.errors import UserError
+from t2t_keras.hparam import HParams
+from t2t_keras.model.transformer import Transformer
+
+
+class Ensemble:
+    """Models with the same vocabularies, whose probabilities are averaged.
+
+    The probability of each next token is the mean of its probabilities by the models.
+    An ensemble takes the place of a model in beam search, sampling, scoring and
+    exports: it is a `loop.StepModel` whose cache holds those of its models, and a
+    function of source and target ids. The "logits" are the logarithms of the mean.
+
+    Attributes:
+        models: the models.
+
+    Raises:
+        UserError: there is no model, or the vocabularies differ in size.
+    """
+
+    def __init__(self, models: Sequence[Transformer]) -> None:
+        sizes = {(m.source_vocab_size, m.target_vocab_size) for m in models}
+        if len(sizes) != 1:
+            raise UserError(
+                "an ensemble needs one or more models with vocabularies of equal size; "
+                f"these have {sorted(sizes)}"
+            )
+        self.models = tuple(models)
+
+    @property
+    def hparams(self) -> HParams:
+        """Returns the hyper-parameters of the first model."""
+        return self.models[0].hparams
+
+    @property
+    def weights(self) -> list[keras.Variable]:
+        """Returns the weights of all models."""
+        return [weight for model in self.models for weight in model.weights]
+
+    def count_params(self) -> int:
+        """Returns the number of parameters of all models."""
+        return sum(model.count_params() for model in self.models)
+
+    def with_compute_dtype(self, dtype: str) -> Self:
+        """Returns an ensemble with the same weights that computes in another dtype."""
+        return type(self)([model.with_compute_dtype(dtype) for model in self.models])
+
+    def __call__(self, source: tf.Tensor, target: tf.Tensor) -> tf.Tensor:
+        """Returns the log-probabilities [B, T, V] for ids [B, S] and [B, T]."""
+        return _mean([model(source, target) for model in self.models])
+
+    def encode(self, source: tf.Tensor) -> Nest:
+        """Returns the memories of source ids [B, S]."""
+        return tuple(model.encode(source) for model in self.models)
+
+    def start_cache(
+        self, memory: Nest, source: tf.Tensor, num_beams: tf.Tensor
+    ) -> Nest:
+        """Returns the caches before the first step."""
+        pairs = zip(self.models, memory, strict=True)
+        return tuple(m.start_cache(part, source, num_beams) for m, part in pairs)
+
+    def cache_shapes(self, cache: Nest) -> Nest:
+        """Returns the shapes that hold for the caches at every step."""
+        pairs = zip(self.models, cache, strict=True)
+        return tuple(model.cache_shapes(part) for model, part in pairs)
+
+    def decode_step(
+        self, ids: tf.Tensor, position: tf.Tensor, cache: Nest
+    ) -> tuple[tf.Tensor, Nest]:
+        """Returns log-probabilities [B, K, V] and caches after tokens [B, K]."""
+        pairs = zip(self.models, cache, strict=True)
+        logits, caches = zip(
+            *(model.decode_step(ids, position, part) for model, part in pairs),
+            strict=True,
+        )
+        return _mean(logits), caches
+
+    def reorder_cache(self, cache: Nest, parents: tf.Tensor) -> Nest:
+        """Returns the caches in which beam k continues beam `parents[b, k]`."""
+        pairs = zip(self.models, cache, strict=True)
+        return tuple(model.reorder_cache(part, parents) for model, part in pairs)
+
+    def select_rows(self, cache: Nest, rows: tf.Tensor) -> Nest:
+        """Returns the caches of the given rows of the batch."""
+        pairs = zip(self.models, cache, strict=True)
+        return tuple(model.select_rows(part, rows) for model, part in pairs)
+
+    def track_coverage(self, cache: Nest, source: tf.Tensor) -> Nest:
+        """Returns the first caches, changed so that `coverage` can be asked for."""
+        pairs = zip(self.models, cache, strict=True)
+        return tuple(model.track_coverage(part, source) for model, part in pairs)
+
+    def coverage(self, cache: Nest) -> tf.Tensor:
+        """Returns the mean of the models' coverages, [B, K, S]."""
+        pairs = zip(self.models, cache, strict=True)
+        coverages = [model.coverage(part) for model, part in pairs]
+        return tf.add_n(coverages) / len(coverages)
+
+
+def _mean(logits: Sequence[tf.Tensor]) -> tf.Tensor:
+    """Returns the logarithms of the mean probabilities for logits [..., V]."""
+    log_probs = tf.stack([tf.nn.log_softmax(x) for x in logits])
+    return tf.reduce_logsumexp(log_probs, axis=0) - tf.math.log(float(len(logits)))

@@ -1,0 +1,315 @@
+"""Word alignment: against NumPy on a tiny model, and worked examples."""
+
+import itertools
+
+import numpy as np
+import pytest
+from command_line import run, run_json, write
+from decoding_models import EOS, LINES, transformer
+
+from t2t_keras.decoding.alignment import (
+    AlignmentHead,
+    word_alignment,
+    word_starts,
+    words_of_tokens,
+)
+from t2t_keras.decoding.translator import Translator
+from t2t_keras.errors import UserError
+from t2t_keras.metrics.pharaoh import (
+    alignment_scores,
+    format_alignment,
+    parse_reference,
+)
+from t2t_keras.problem import Problem, TextForm
+from t2t_keras.text.sentence_piece import SentencePieceTokenizer, train_sentence_piece
+from t2t_keras.text.subword import SubwordTokenizer
+from t2t_keras.text.subword_training import train_subwords
+
+TEXTS = [
+    *LINES,
+    "日本 a",
+    "a 日",
+    "  two  spaces ",
+    "dog, cat; the_river?",
+    "ab\tcd\u3000ef",
+]
+
+
+@pytest.fixture(scope="module")
+def tokenizers(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("vocab")
+    train_sentence_piece(LINES * 2, folder / "v.spm", 340)
+    train_subwords(LINES * 2, folder / "v.subwords", 150)
+    return {
+        "sentencepiece": SentencePieceTokenizer(folder / "v.spm"),
+        "subword": SubwordTokenizer(folder / "v.subwords"),
+    }
+
+
+@pytest.fixture(scope="module")
+def tokenizer(tokenizers):
+    return tokenizers["sentencepiece"]
+
+
+@pytest.fixture(scope="module")
+def translator(tokenizer):
+    """A model with three layers, whose attention differs from token to token."""
+    model = transformer(tokenizer.vocab_size, num_layers=3)
+    for layer in model.decoder.layers:
+        kernel = layer.cross_attention.query_projection.kernel
+        kernel.assign(8 * kernel)
+    return Translator(Problem(summary="", extra_length=6), model, tokenizer, tokenizer)
+
+
+# Words
+
+
+@pytest.mark.parametrize("kind", ["sentencepiece", "subword"])
+def test_words_of_tokens(tokenizers, kind):
+    """The tokens of a word alone spell that word and the white space before it.
+
+    But a token of tensor2tensor's may have several words of punctuation.
+    """
+    tokenizer = tokenizers[kind]
+    for text in (t for t in TEXTS if kind == "sentencepiece" or "—" not in t):
+        ids = tokenizer.encode(text)
+        words = words_of_tokens(tokenizer, ids)
+        assert len(words) == len(ids) and words[-1] is None
+        known = [word for word in words if word is not None]
+        assert known == sorted(known)
+        assert set(known) == set(range(len(text.split())))
+        for word, wanted in enumerate(text.split()):
+            own = [i for i, w in zip(ids, words, strict=True) if w == word]
+            assert tokenizer.decode(own).strip() == wanted
+
+
+def test_words_of_marked_pieces(tokenizer):
+    """SentencePiece's own mark, where there are single spaces only."""
+    for text in (line for line in LINES if line == " ".join(line.split()) != ""):
+        ids = tokenizer.encode(text)
+        starts = [tokenizer.pieces[i].startswith("▁") for i in ids[:-1]]
+        expected = [n - 1 for n in itertools.accumulate(starts)]
+        assert words_of_tokens(tokenizer, ids) == [*expected, None]
+
+
+def test_words_after_the_end_are_none(tokenizer):
+    ids = tokenizer.encode("a dog")
+    assert words_of_tokens(tokenizer, [*ids, *ids])[len(ids) :] == [None] * len(ids)
+    assert words_of_tokens(tokenizer, []) == []
+
+
+def test_word_starts():
+    assert word_starts(" a b.  c d", ["a b.", "c", "d"]) == [0, 2, 3]
+    assert word_starts("日本。中国。 a", ["日本。", "中国。", "a"]) == [0, 0, 1]
+    assert word_starts("a b", ["a", "", "b"]) == [0, 1, 1]
+
+
+# Alignments
+
+
+def test_word_alignment_of_weights():
+    """Tokens are joined to words; EOS and white space are aligned with nothing."""
+    weights = np.array(
+        [
+            [0.1, 0.5, 0.2, 0.1, 0.1],  # word 0 -> token 1, word 0
+            [0.0, 0.1, 0.3, 0.0, 0.6],  # word 1 -> not EOS but token 2, word 1
+            [0.1, 0.1, 0.0, 0.8, 0.0],  # white space
+            [0.4, 0.3, 0.1, 0.1, 0.1],  # word 1 -> token 0, word 0
+            [0.0, 0.0, 1.0, 0.0, 0.0],  # EOS
+        ]
+    )
+    found = word_alignment(weights, [0, 0, 1, None, None], [0, 1, None, 1, None])
+    assert found == ((0, 0), (0, 1), (1, 1))
+    assert format_alignment(found) == "0-0 0-1 1-1"
+    assert word_alignment(weights, [None], [0]) == ()
+
+
+def expected_alignment(translator, source, target_ids, layer, head):
+    """From `attention_maps` and SentencePiece's marks, by a loop over words."""
+    tokenizer = translator.source_tokenizer
+    source_ids = tokenizer.encode(source)
+    maps = translator.model.attention_maps(
+        np.array([source_ids]), np.array([target_ids])
+    )
+    weights = np.asarray(maps.cross[layer - 1])[0]
+    weights = weights.mean(0) if head is None else weights[head - 1]
+    links = set()
+    word_of = words_of_tokens(tokenizer, source_ids)
+    for t, word in enumerate(words_of_tokens(tokenizer, target_ids)):
+        if word is not None:
+            row = [
+                w if i is not None else -1
+                for w, i in zip(weights[t], word_of, strict=True)
+            ]
+            links.add((word_of[int(np.argmax(row))], word))
+    return tuple(sorted(links))
+
+
+@pytest.mark.parametrize(
+    ("head", "layer"),
+    [
+        (AlignmentHead(), 2),
+        (AlignmentHead(3), 3),
+        (AlignmentHead(1, 2), 1),
+    ],
+)
+def test_outputs_and_pairs_are_aligned(translator, head, layer):
+    found = translator.n_best(LINES, 2, alignment=head, batch_tokens=40)
+    for source, outputs in zip(LINES, found, strict=True):
+        for output in outputs:
+            if not source.strip():
+                assert output.alignment == ()
+                continue
+            assert output.alignment == expected_alignment(
+                translator, source, output.ids, layer, head.head
+            )
+            targets = {j for _, j in output.alignment}
+            assert targets == set(range(len(output.text.split())))
+    targets = LINES[::-1]
+    for source, target, alignment in zip(
+        LINES, targets, translator.align(LINES, targets, head), strict=True
+    ):
+        ids = translator.target_tokenizer.encode(target)
+        expected = expected_alignment(translator, source, ids, layer, head.head)
+        assert alignment == expected
+
+
+def test_heads_differ(translator):
+    """Otherwise the tests above would show little."""
+    heads = [AlignmentHead(n, k) for n in (1, 2, 3) for k in (1, 2, None)]
+    found = [translator.align(LINES, LINES[::-1], head) for head in heads]
+    assert len({tuple(x) for x in found}) == len(heads)
+
+
+def test_parts_of_a_long_input_count_its_words(translator):
+    text = " the old dog runs . the dog reads a book .  a dog runs ."
+    options = {"max_source_length": 12, "alignment": AlignmentHead(1, 1)}
+    ((output,),) = translator.n_best([text], **options)
+    parts = ["the old dog runs .", "the dog reads a book .", "a dog runs ."]
+    source_start = target_start = 0
+    expected = []
+    for part in parts:
+        ((own,),) = translator.n_best([part], **options)
+        expected += [(i + source_start, j + target_start) for i, j in own.alignment]
+        source_start += len(part.split())
+        target_start += len(own.text.split())
+    assert target_start == len(output.text.split())
+    assert output.alignment == tuple(sorted(expected))
+
+
+def test_what_cannot_be_aligned(translator):
+    for head, message in (
+        (AlignmentHead(4), "the model has no layer 4; give a number from 1 to 3"),
+        (AlignmentHead(0), "the model has no layer 0"),
+        (AlignmentHead(head=3), "the model has no head 3; give a number from 1 to 2"),
+    ):
+        with pytest.raises(UserError, match=message):
+            translator.n_best(["a"], alignment=head)
+        with pytest.raises(UserError, match=message):
+            translator.align(["a"], ["a"], head)
+
+    class Nested(TextForm):
+        nests_outputs = True
+
+    problem = Problem(summary="", name="trees", text_form=Nested())
+    tokenizer = translator.source_tokenizer
+    trees = Translator(problem, translator.model, tokenizer, tokenizer)
+    with pytest.raises(UserError, match="problem 'trees' are nested expressions"):
+        trees.n_best(["a"], alignment=AlignmentHead())
+    with pytest.raises(UserError, match="1 sources but 2 targets"):
+        translator.align(["a"], ["a", "b"])
+
+
+def test_alignment_error_rate():
+    """The worked definition of Och and Ney (2003)."""
+    references = [parse_reference("0-0 1-1 1p2", "x"), parse_reference("", "x")]
+    assert references[0].sure == {(0, 0), (1, 1)}
+    assert references[0].possible == {(0, 0), (1, 1), (1, 2)}
+    found = [((0, 0), (1, 2), (2, 2)), ()]
+    scores = alignment_scores(found, references)
+    assert scores == {
+        "aer": pytest.approx(100 * (1 - (1 + 2) / (3 + 2))),
+        "precision": pytest.approx(100 * 2 / 3),
+        "recall": pytest.approx(100 * 1 / 2),
+    }
+    perfect = [tuple(sorted(x.sure)) for x in references]
+    assert alignment_scores(perfect, references)["aer"] == 0
+    for line in ("0-", "0:1", "a-b", "-1-0", "0-0,"):
+        with pytest.raises(UserError, match="a file, line 3: '"):
+            parse_reference(line, "a file, line 3")
+
+
+# The command line
+
+
+@pytest.fixture
+def run_dir(translator, monkeypatch, tmp_path):
+    """A run directory from which this translator is loaded."""
+    from t2t_keras.cli import translation
+    from t2t_keras.runs.run_dir import RunDirectory
+
+    monkeypatch.setattr(translation, "load", lambda path, checkpoint: translator)
+    monkeypatch.setattr(translation, "_model", lambda args: (None, "checksum"))
+    monkeypatch.setattr(translation, "_LINES_AT_ONCE", 2)
+    monkeypatch.setattr(RunDirectory, "__init__", lambda self, path: None)
+    monkeypatch.setattr(RunDirectory, "translator", lambda self, which: translator)
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "config.json").touch()
+    return "--output_dir", tmp_path / "run"
+
+
+def test_translate_writes_alignments(translator, run_dir, capfd, tmp_path):
+    source, output = write(tmp_path / "in", *LINES), tmp_path / "out"
+    argv = ("translate", *run_dir, "--input", source, "--output", output)
+    assert run(*argv, "--alignments", tmp_path / "links") == 0
+    found = translator.n_best(LINES, alignment=AlignmentHead())
+    assert output.read_text() == "".join(f"{x.text}\n" for (x,) in found)
+    lines = (tmp_path / "links").read_text().split("\n")
+    assert lines == [*(format_alignment(x.alignment) for (x,) in found), ""]
+    head = ("--alignment_layer", 1, "--alignment_head", 2, "--n_best", 2)
+    assert run(*argv, *head, "--alignments", tmp_path / "links") == 0
+    found = translator.n_best(LINES, 2, alignment=AlignmentHead(1, 2))
+    lines = (tmp_path / "links").read_text().split("\n")
+    every = [format_alignment(x.alignment) for row in found for x in row]
+    assert lines == [*every, ""]
+    capfd.readouterr()
+    for flags, message in (
+        (head[:2], "--alignment_layer needs --alignments FILE beside it"),
+        (("--alignments", tmp_path / "x", "--resume"), "--resume cannot go on with"),
+        (("--alignments", tmp_path / "x", *head[:1], 9), "the model has no layer 9"),
+    ):
+        assert run(*argv, *flags) == 2
+        assert message in capfd.readouterr().err
+    assert not (tmp_path / "x").exists()
+
+
+def test_align(translator, run_dir, capfd, tmp_path):
+    sources, targets = (
+        write(tmp_path / "a", *LINES),
+        write(tmp_path / "b", *LINES[::-1]),
+    )
+    argv = ("align", *run_dir, "--source", sources, "--target", targets)
+    result = run_json(capfd, *argv, "--output", tmp_path / "links", "--head", 1)
+    assert result == {"sentences": len(LINES), "layer": 2, "head": 1}
+    found = translator.align(LINES, LINES[::-1], AlignmentHead(2, 1))
+    text = (tmp_path / "links").read_text()
+    assert text == "".join(f"{format_alignment(x)}\n" for x in found)
+    result = run_json(capfd, *argv, "--head", 1, "--reference", tmp_path / "links")
+    assert (result["aer"], result["precision"], result["recall"]) == (0, 100, 100)
+    other = run_json(capfd, *argv, "--layer", 3, "--reference", tmp_path / "links")
+    assert other["head"] == "mean" and 0 < other["aer"] <= 100
+    for flags, message in (
+        ((), "give --output FILE for the alignments, or --reference FILE"),
+        (("--reference", write(tmp_path / "c", "0-0")), "has 9 lines and"),
+        (("--reference", write(tmp_path / "d", "0-0", "x")), "d, line 2: 'x' is no"),
+    ):
+        assert run(*argv, *flags) == 2
+        assert message in capfd.readouterr().err
+
+
+def test_padding_changes_no_alignment(translator):
+    """Nor does what else is in the batch."""
+    pairs = LINES, LINES[::-1]
+    together = translator.align(*pairs)
+    assert together == translator.align(*pairs, batch_tokens=1)
+    assert EOS in translator.source_tokenizer.encode("a")

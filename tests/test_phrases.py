@@ -1,0 +1,236 @@
+"""Required and forbidden phrases, against enumeration and in the text of outputs."""
+
+import re
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from command_line import run, write
+from decoding_models import (
+    EOS,
+    all_targets,
+    log_probs_of,
+    numpy_of,
+    outputs,
+    penalty,
+    transformer,
+)
+
+import t2t_keras
+from t2t_keras.decoding.beam_search import beam_search
+from t2t_keras.decoding.options import DecodingOptions
+from t2t_keras.decoding.phrases import ForbiddenPhrases, RequiredPhrases
+from t2t_keras.decoding.translator import Translator
+from t2t_keras.errors import UserError
+from t2t_keras.problem import Problem
+from t2t_keras.serving.saved_model import export_saved_model
+from t2t_keras.text.sentence_piece import SentencePieceTokenizer, train_sentence_piece
+
+SOURCES = [[3, 4, 2, 5, 1], [2, 1, 0, 0, 0], [5, 5, 1, 0, 0]]
+TERMS = [("cat", [2, 3]), ("dog", [4]), ("red dog", [3, 3])]
+TEXTS = ["a cat and a dog .", "a doggy", "the red dog"]
+NEEDED = [[[2, 3], [4]], [], [[4], [3, 3]]]
+SENTENCES = [
+    "the old house stands near the river .",
+    "a dog runs .",
+    "the woman with the green hat reads a very long book about the old river .",
+    "the dog reads a book .",
+    "the old dog .",
+    "naïve café",
+]
+
+
+def contains(target, phrase):
+    return any(target[i : i + len(phrase)] == phrase for i in range(len(target)))
+
+
+def search(model, beam_size, limit, n_best=1):
+    """Beam search with the terms above; returns it as NumPy arrays, and the limits."""
+    limits = tf.fill([3], limit)
+    required = RequiredPhrases(TERMS, tf.constant(TEXTS), limits, 0, 6)
+    found = tf.function(
+        lambda: beam_search(
+            model,
+            tf.constant(SOURCES),
+            beam_size=beam_size,
+            alpha=0.6,
+            max_length=required.max_length,
+            n_best=n_best,
+            required=required,
+        )
+    )()
+    return numpy_of(found), required.max_length.numpy()
+
+
+def test_required_phrases_equal_exhaustive_enumeration():
+    model = transformer(6)
+    found, limits = search(model, 200, 5, 5)
+    np.testing.assert_array_equal(limits, 5)
+    targets = all_targets(6, 5)
+    for row, source in enumerate(SOURCES):
+        log_probs = log_probs_of(model, source, targets)
+        scores = log_probs / [penalty(len(t), 0.6) for t in targets]
+        ended = [
+            t[-1] == EOS and all(contains(t, phrase) for phrase in NEEDED[row])
+            for t in targets
+        ]
+        scores = np.where(ended, scores, -np.inf)
+        best = np.argsort(-scores)[: min(5, sum(ended))]
+        assert outputs(found, row)[: len(best)] == [targets[i] for i in best]
+        np.testing.assert_allclose(
+            found.scores[row][: len(best)], scores[best], atol=1e-4
+        )
+
+
+@pytest.mark.parametrize("limit", [1, 3, 12])
+@pytest.mark.parametrize("beam_size", [1, 2, 4])
+def test_required_phrases_are_in_every_output(beam_size, limit):
+    model = transformer(6)
+    found, limits = search(model, beam_size, limit, beam_size)
+    np.testing.assert_array_equal(limits, np.maximum(limit, [4, 1, 4]))
+    for row, phrases in enumerate(NEEDED):
+        every = outputs(found, row)
+        assert every
+        for target in every:
+            for phrase in phrases:
+                assert contains(target, phrase), (target, phrase)
+
+
+def test_sources_without_terms_have_the_outputs_of_an_ordinary_search():
+    model = transformer(6)
+    found, _ = search(model, 4, 12, 4)
+    plain = numpy_of(
+        beam_search(
+            model,
+            tf.constant(SOURCES[1:2]),
+            beam_size=4,
+            alpha=0.6,
+            max_length=tf.constant([12]),
+            n_best=4,
+        )
+    )
+    assert outputs(found, 1) == outputs(plain, 0)
+
+
+@pytest.mark.parametrize(
+    ("phrases", "text", "is_found"),
+    [
+        (["dog"], "the dog", True),
+        (["dog"], "the dog .", True),
+        (["dog"], "dog", True),
+        (["dog"], "(dog)", True),
+        (["dog"], "dogs, hotdog", False),
+        (["dog"], "the DOG", False),
+        (["old dog", "dogs"], "the old dogs", True),
+        (["old dog", "dogs"], "the old doggy", False),
+        (["a a b"], "a a a b", True),
+        (["..."], "well...then", True),
+        (["naïve"], "naïveté", False),
+        (["naïve"], "naïve té", True),
+        (["dog"], "„dog“", True),
+        (["dog"], "«dog»", True),
+        (["dog"], "a—dog…", True),
+        (["parer"], "préparer", False),
+        (["a“"], "a“b", True),
+    ],
+)
+def test_forbidden_phrases_are_found_in_any_tokens(phrases, text, is_found):
+    """The automaton against a regular expression, with tokens drawn at random."""
+    pattern = "|".join(
+        (r"(?<!\w)" if p[0].isalnum() else "")
+        + re.escape(p)
+        + (r"(?!\w)" if p[-1].isalnum() else "")
+        for p in phrases
+    )
+    assert bool(re.search(pattern, text)) == is_found
+    rng = np.random.default_rng(0)
+    content = f" {text}".encode()
+    for _ in range(20):
+        cuts = np.flatnonzero(rng.random(len(content) - 1) < 0.4) + 1
+        tokens = [bytes(x) for x in np.split(np.frombuffer(content, np.uint8), cuts)]
+        vocabulary = [b"", b"", *dict.fromkeys(tokens)]
+        constraint = ForbiddenPhrases(phrases, vocabulary)
+        state = constraint.init(tf.zeros([1, 1]), tf.constant(1))
+        is_allowed = True
+        for token in [*map(vocabulary.index, tokens), EOS]:
+            if token == 0:
+                continue
+            is_allowed &= bool(constraint.mask(state, tf.constant(0))[0, 0, token])
+            state = constraint.advance(state, [[0]], [[token]])
+        assert is_allowed != is_found
+
+
+@pytest.fixture(scope="module")
+def translator(tmp_path_factory):
+    path = tmp_path_factory.mktemp("vocab") / "vocab.spm"
+    train_sentence_piece(SENTENCES * 2, path, 340)
+    tokenizer = SentencePieceTokenizer(path)
+    problem = Problem(summary="", extra_length=10)
+    return Translator(problem, transformer(tokenizer.vocab_size), tokenizer, tokenizer)
+
+
+def test_glossary_in_python_and_in_an_export(translator, tmp_path):
+    glossary = (("dog", "Hund"), ("old river", "alter Fluss"), ("café", "Kaffee"))
+    found = translator.translate(SENTENCES, glossary=glossary)
+    for text, output in zip(SENTENCES, found, strict=True):
+        for source, target in glossary:
+            assert (source not in text) or target in output, (text, output)
+    assert found != translator.translate(SENTENCES)
+    forced = translator.translate(
+        SENTENCES[:2], ["the Hund", "a"], glossary=glossary, extra_length=0
+    )
+    assert forced[0].startswith("the Hund") and "Hund" in forced[1]
+
+    export = tmp_path / "1"
+    export_saved_model(translator, export, glossary=glossary)
+    assert t2t_keras.load(export).translate(SENTENCES) == found
+
+
+def test_forbidden_in_python_and_in_an_export(translator, tmp_path):
+    plain = translator.translate(SENTENCES)
+    shown = " ".join(plain).replace("�", "x")  # bytes beyond ASCII
+    words = sorted({word for word in re.findall(r"\w+", shown) if "x" not in word})
+    words = words[:6]
+    assert words
+    phrases = (*words, "old dog")
+    found = translator.n_best(SENTENCES, 3, forbidden=phrases)
+    for outputs_ in found:
+        for output in outputs_:
+            for phrase in phrases:
+                pattern = rf"(?<!\w){re.escape(phrase)}(?!\w)"
+                text = output.text.replace("�", "x")  # bytes beyond ASCII
+                assert not re.search(pattern, text), (phrase, text)
+    assert [row[0].text for row in found] != plain
+
+    export = tmp_path / "1"
+    export_saved_model(translator, export, forbidden=phrases)
+    best = [row[0].text for row in translator.n_best(SENTENCES, forbidden=phrases)]
+    assert t2t_keras.load(export).translate(SENTENCES) == best
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"glossary": (("a", " "),)}, "glossary: a phrase is empty; leave it out"),
+        ({"forbidden": ("",)}, "forbidden: a phrase is empty; leave it out"),
+        ({"glossary": (("a", "b"),), "sampling": True}, "glossary has no effect on"),
+    ],
+)
+def test_bad_phrases(options, message):
+    with pytest.raises(UserError, match=message):
+        DecodingOptions(**options)
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ("a=b=c", "glossary: term 1 is not SOURCE=TARGET"),
+        ("missing.tsv", "glossary: cannot read missing.tsv"),
+        ("bad.tsv", "bad.tsv: term 2 is not `source TAB target`"),
+    ],
+)
+def test_bad_glossary_flags(value, message, tmp_path, monkeypatch, capfd):
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path / "bad.tsv", "a\tb", "", "c")
+    assert run("translate", "--output_dir", "x", "--glossary", value) != 0
+    assert message in capfd.readouterr().err

@@ -1,0 +1,288 @@
+"""Log-probabilities of tokens, and alternatives: against NumPy and all next tokens."""
+
+import json
+import math
+import types
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from command_line import run, run_json, write
+from decoding_models import EOS, LINES, log_probs_of, penalty, transformer
+
+from t2t_keras.decoding.constraint import BannedTokens
+from t2t_keras.decoding.translator import Translator
+from t2t_keras.errors import UserError
+from t2t_keras.problem import Problem
+from t2t_keras.serving.client import ExportedTranslator
+from t2t_keras.serving.saved_model import export_saved_model
+from t2t_keras.text.sentence_piece import SentencePieceTokenizer, train_sentence_piece
+
+
+@pytest.fixture(scope="module")
+def tokenizer(tmp_path_factory):
+    path = tmp_path_factory.mktemp("vocab") / "vocab.spm"
+    train_sentence_piece(LINES * 2, path, 340)
+    return SentencePieceTokenizer(path)
+
+
+@pytest.fixture(scope="module")
+def translator(tokenizer):
+    problem = Problem(summary="", extra_length=6)
+    return Translator(problem, transformer(tokenizer.vocab_size), tokenizer, tokenizer)
+
+
+def all_log_probs(model, source, target):
+    """The log-softmax [T, V] before each token of a target, in float64."""
+    logits = model(np.array([source]), np.array([target]))[0].numpy()
+    logits = logits.astype(np.float64)
+    return logits - np.log(np.exp(logits).sum(-1, keepdims=True))
+
+
+def next_log_probs(model, source, prefix):
+    """The log-softmax [V] after a prefix."""
+    return all_log_probs(model, source, [*prefix, EOS])[-1]
+
+
+def token_log_probs(model, source, target):
+    """Of every token of a target."""
+    rows = all_log_probs(model, source, target)
+    return [row[token] for row, token in zip(rows, target, strict=True)]
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"n_best": 3, "batch_tokens": 20}, {"sampling": True, "n_best": 2}]
+)
+def test_outputs_have_the_log_probability_of_each_token(translator, options):
+    plain = translator.n_best(LINES, **options)
+    found = translator.n_best(LINES, token_scores=True, **options)
+    assert [[x._replace(token_log_probs=()) for x in row] for row in found] == plain
+    for line, outputs in zip(LINES, found, strict=True):
+        source = translator.source_tokenizer.encode(line)
+        for output in outputs:
+            assert len(output.token_log_probs) == len(output.ids)
+            if not line.strip():
+                continue
+            assert sum(output.token_log_probs) == pytest.approx(
+                output.log_prob, abs=1e-4
+            )
+            expected = token_log_probs(translator.model, source, output.ids)
+            assert output.token_log_probs == pytest.approx(expected, abs=1e-4)
+
+
+def test_of_an_input_that_is_split(translator):
+    """The scores of the parts, one after the other; each part has its own source."""
+    options = {"max_source_length": 12, "token_scores": True}
+    text = "the old dog runs . the dog reads a book . a dog runs ."
+    ((output,),) = translator.n_best([text], **options)
+    parts = ["the old dog runs .", "the dog reads a book .", "a dog runs ."]
+    sources = [translator.source_tokenizer.encode(part) for part in parts]
+    assert max(map(len, sources)) <= 12 < sum(map(len, sources[:2]))
+    expected = [
+        x
+        for ((y,),) in [translator.n_best([p], **options) for p in parts]
+        for x in y.token_log_probs
+    ]
+    assert output.token_log_probs == pytest.approx(expected, abs=1e-4)
+    assert len(output.token_log_probs) == len(output.ids)
+    assert sum(output.token_log_probs) == pytest.approx(output.log_prob, abs=1e-4)
+
+
+def test_score_of_given_targets(translator, tokenizer):
+    targets = [*LINES[1:], ""]
+    for source, target, score in zip(
+        LINES, targets, translator.score(LINES, targets, batch_tokens=40), strict=True
+    ):
+        assert list(score.ids) == tokenizer.encode(target)
+        expected = token_log_probs(
+            translator.model, tokenizer.encode(source), score.ids
+        )
+        assert score.token_log_probs == pytest.approx(expected, abs=1e-4)
+        assert sum(score.token_log_probs) == pytest.approx(score.log_prob, abs=1e-4)
+
+
+@pytest.mark.slow
+def test_score_of_an_export(translator, tmp_path):
+    export_saved_model(translator, tmp_path / "1")
+    client = ExportedTranslator(tmp_path / "1")
+    targets = [*LINES[1:], ""]
+    expected = translator.score(LINES, targets)
+    for ours, theirs in zip(client.score(LINES, targets), expected, strict=True):
+        assert ours.ids == theirs.ids
+        assert ours.token_log_probs == pytest.approx(theirs.token_log_probs, abs=1e-4)
+    score = client.signatures["score"]
+
+    def earlier(**inputs):
+        """As an export of a version that returned neither."""
+        return {name: score(**inputs)[name] for name in ("log_prob", "tokens")}
+
+    client._served = types.SimpleNamespace(signatures={"score": earlier})
+    for ours, theirs in zip(client.score(LINES, targets), expected, strict=True):
+        assert (ours.tokens, ours.ids, ours.token_log_probs) == (theirs.tokens, (), ())
+
+
+# Alternatives
+
+
+@pytest.mark.parametrize("place", [0, 1, 3])
+def test_alternatives_are_the_likeliest_of_all_next_tokens(translator, place):
+    """Each with the output that a search over all outputs with it finds best."""
+    text = "the old dog ."
+    source = translator.source_tokenizer.encode(text)
+    prefix = translator.n_best([text])[0][0].ids[:place]
+    log_probs = next_log_probs(translator.model, source, prefix)
+    found = translator.alternatives(text, prefix, 6)
+    likely = np.argsort(-log_probs[EOS:])[:6] + EOS
+    assert [x.id for x in found] == likely.tolist()
+    pieces = translator.target_tokenizer.pieces
+    for x in found:
+        assert x.token == pieces[x.id]
+        assert x.log_prob == pytest.approx(log_probs[x.id], abs=1e-4)
+        assert x.best.ids[: place + 1] == (*prefix, x.id)
+        (log_prob,) = log_probs_of(translator.model, source, [list(x.best.ids)])
+        assert x.best.log_prob == pytest.approx(log_prob, abs=1e-4)
+        score = log_prob / penalty(len(x.best.ids), 0.6)
+        assert x.best.score == pytest.approx(score, abs=1e-4)
+
+
+def test_best_continuations_against_every_output(translator):
+    """With two more tokens at most, every continuation can be scored."""
+    text = "a"
+    source = translator.source_tokenizer.encode(text)
+    size = translator.target_tokenizer.vocab_size
+    options = {"extra_length": 1, "beam_size": size}  # outputs of three tokens
+    assert len(source) == 2
+    prefix = translator.target_tokenizer.encode("dog")[:1]
+    for x in translator.alternatives(text, prefix, 3, **options):
+        every = [[*prefix, x.id]]
+        if x.id != EOS:
+            every = [[*every[0], token] for token in range(EOS, size)]
+        scores = log_probs_of(translator.model, source, every)
+        scores = [s / penalty(len(t), 0.6) for s, t in zip(scores, every, strict=True)]
+        ended = [s for s, t in zip(scores, every, strict=True) if t[-1] == EOS]
+        assert x.best.ids[-1] == EOS  # those that end come before all that do not
+        assert x.best.score == pytest.approx(max(ended), abs=1e-4)
+
+
+def test_alternatives_with_texts_and_constraints(translator, tokenizer):
+    text, prefix = "the old dog .", "the dog"
+    ids = tokenizer.encode(prefix)[:-1]
+    found = translator.alternatives(text, prefix)
+    again = translator.alternatives(text, ids)
+    assert [x.id for x in found] == [x.id for x in again] and len(found) == 5
+    banned = BannedTokens([found[0].id, found[3].id], tokenizer.vocab_size)
+    allowed = translator.alternatives(text, prefix, constraint=banned)
+    assert [x.id for x in allowed] == [found[k].id for k in (1, 2, 4)]
+    assert translator.alternatives(" ") == []
+    assert len(translator.alternatives(text, "", 10_000)) == tokenizer.vocab_size - 1
+    for mistake in ([1], [0], [tokenizer.vocab_size], [-1]):
+        with pytest.raises(UserError, match="prefix: ids must be from 2 to"):
+            translator.alternatives(text, mistake)
+    with pytest.raises(UserError, match="n must be at least 1, not 0"):
+        translator.alternatives(text, n=0)
+
+
+def test_alternatives_of_a_long_input_are_those_of_its_beginning(translator, caplog):
+    text = "the old dog runs . the dog reads a book . a dog runs ."
+    ids = translator.source_tokenizer.encode(text)
+    found = translator.alternatives(text, max_source_length=8)
+    assert len(caplog.records) == 1
+    log_probs = next_log_probs(translator.model, [*ids[:7], EOS], [])
+    assert found[0].log_prob == pytest.approx(log_probs[EOS:].max(), abs=1e-4)
+
+
+# The command line
+
+
+@pytest.fixture
+def run_dir(translator, monkeypatch, tmp_path):
+    """A run directory from which this translator is loaded."""
+    from t2t_keras.cli import translation
+    from t2t_keras.runs.run_dir import RunDirectory
+
+    monkeypatch.setattr(translation, "load", lambda path, checkpoint: translator)
+    monkeypatch.setattr(translation, "_model", lambda args: (None, "checksum"))
+    monkeypatch.setattr(RunDirectory, "__init__", lambda self, path: None)
+    monkeypatch.setattr(RunDirectory, "translator", lambda self, which: translator)
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "config.json").touch()
+    return "--output_dir", tmp_path / "run"
+
+
+def tokens_of(translator, scored):
+    pieces = translator.target_tokenizer.pieces
+    pairs = zip(scored.ids, scored.token_log_probs, strict=True)
+    return [[pieces[i], pytest.approx(x, abs=1e-4)] for i, x in pairs]
+
+
+def test_translate_writes_tokens(translator, run_dir, tmp_path):
+    source, output = write(tmp_path / "in", *LINES[:4]), tmp_path / "out"
+    argv = ("translate", *run_dir, "--input", source, "--output", output)
+    assert run(*argv, "--token_scores", "--n_best", 2) == 0
+    lines = output.read_text().split("\n")[:-1]  # an output may have a TAB
+    rows = [(*line.split("\t", 3)[:3], *line.rsplit("\t", 1)) for line in lines]
+    found = translator.n_best(LINES[:4], 2, token_scores=True)
+    expected = [
+        (str(i), str(k), x)
+        for i, row in enumerate(found, 1)
+        for k, x in enumerate(row, 1)
+    ]
+    for row, (number, rank, output) in zip(rows, expected, strict=True):
+        assert row[:2] == (number, rank)
+        assert row[3].split("\t", 3)[3] == output.text
+        assert float(row[2]) == pytest.approx(output.score, abs=1e-4)
+        assert json.loads(row[4]) == tokens_of(translator, output)
+
+
+def test_score_writes_tokens(translator, run_dir, capfd, tmp_path):
+    pair = (
+        *("--source", write(tmp_path / "a", *LINES)),
+        *("--target", write(tmp_path / "b", *LINES[::-1])),
+    )
+    output = "--output", tmp_path / "s"
+    assert run("score", *run_dir, *pair, *output) == 0
+    plain = (tmp_path / "s").read_text().splitlines()
+    assert run("score", *run_dir, *pair, *output, "--token_scores") == 0
+    lines = (tmp_path / "s").read_text().splitlines()
+    scores = translator.score(LINES, LINES[::-1])
+    for line, before, score in zip(lines, plain, scores, strict=True):
+        total, more = line.rsplit("\t", 1)
+        assert total == before
+        assert json.loads(more) == tokens_of(translator, score)
+        assert math.fsum(x for _, x in json.loads(more)) == pytest.approx(
+            float(total.split("\t")[0]), abs=1e-4
+        )
+    capfd.readouterr()
+    assert run("score", *run_dir, *pair, "--token_scores") == 2
+    assert "--token_scores needs --output FILE" in capfd.readouterr().err
+
+
+def test_alternatives_verb(translator, run_dir, capfd):
+    argv = ("alternatives", *run_dir, "--source", "the old dog .", "--after", "the dog")
+    found = run_json(capfd, *argv, "--n_best", 4, "--beam_size", 3)["alternatives"]
+    expected = translator.alternatives("the old dog .", "the dog", 4, beam_size=3)
+    for row, x in zip(found, expected, strict=True):
+        assert (row["token"], row["id"], row["text"]) == (x.token, x.id, x.best.text)
+        assert row["log_prob"] == pytest.approx(x.log_prob, abs=1e-4)
+        assert row["score"] == pytest.approx(x.best.score, abs=1e-4)
+    assert run(*argv) == 0
+    shown = capfd.readouterr().out.splitlines()
+    assert shown[0].split() == ["token", "id", "log_prob", "score", "text"]
+    assert len(shown) == 6
+    assert run("alternatives", *run_dir, "--source", " ") == 2
+    assert "--source is blank" in capfd.readouterr().err
+
+
+def test_an_export_has_no_tokens(translator, capfd, tmp_path):
+    source = write(tmp_path / "in", "a")
+    argv = ("translate", "--export_dir", tmp_path / "x", "--input", source)
+    assert run(*argv, "--token_scores") == 2
+    assert "--token_scores needs --output_dir" in capfd.readouterr().err
+
+
+def test_scoring_is_one_graph(translator):
+    """Outputs of any lengths are rescored without a new trace."""
+    translator.n_best(LINES, 3, token_scores=True)
+    graph = translator._graphs["score"]
+    assert isinstance(graph, tf.types.experimental.PolymorphicFunction)
+    assert graph.experimental_get_tracing_count() == 1

@@ -31,12 +31,12 @@ def write_pairs(directory: Path) -> ParallelFiles:
     return ParallelFiles(directory / "source.txt", directory / "target.txt")
 
 
-def small_data(directory: Path) -> Problem:
+def small_data(directory: Path, vocab_size: int = 310) -> Problem:
     """Generates data of `translate_text` in the directory; returns the problem."""
     directory.mkdir(parents=True, exist_ok=True)
     files = write_pairs(directory)
     problem = registry.problem("translate_text").replace(
-        vocab_size=310, sources={"train": files, "dev": files}
+        vocab_size=vocab_size, sources={"train": files, "dev": files}
     )
     generate(problem, directory, workers=1)
     return problem

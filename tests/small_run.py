@@ -4,11 +4,12 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
+import keras
 import numpy as np
 
 from t2t_keras import registry
 from t2t_keras.hparam import HParams
-from t2t_keras.runs.checkpoint import Checkpoint
+from t2t_keras.runs.checkpoint import Checkpoint, model_variables, snapshot
 from t2t_keras.runs.run_dir import RunDirectory, config_for
 from t2t_keras.runs.train_options import TrainOptions
 from t2t_keras.training.strategy import make_strategy
@@ -47,6 +48,16 @@ def trainer(
     return Trainer(
         run, make_strategy(replicas), TrainOptions(**often | (options or {})), split
     )
+
+
+def untrained(data_dir: Path, output_dir: Path, seed: int) -> None:
+    """Makes a run whose only checkpoint has the initial weights."""
+    problem = registry.problem("translate_text")
+    run = RunDirectory.create(
+        output_dir, config_for(problem, "none", data_dir, seed), HPARAMS
+    )
+    keras.utils.set_random_seed(seed)
+    run.checkpoints.save(1, snapshot(model_variables(run.build_model()), 1), keep=1)
 
 
 def weights(output_dir: Path, step: int = 4) -> dict[str, np.ndarray]:

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from command_line import run, run_json
 from decoding_models import (
-    LINES,
     PAD,
     all_targets,
     outputs,
@@ -12,6 +11,8 @@ from decoding_models import (
     searcher,
     transformer,
 )
+from small_data import sentence_pairs, small_data
+from small_run import untrained
 
 import t2t_keras
 from t2t_keras.decoding.ensemble import Ensemble
@@ -90,41 +91,32 @@ def test_vocabularies_of_unequal_size_are_refused(models):
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
-    """Two runs with the same data and different seeds, and one with other data."""
+    """Two runs with the same vocabulary, and one with another."""
     root = tmp_path_factory.mktemp("runs")
-    for name, seed in (("data", 0), ("other", 1)):
-        run(
-            *("datagen", "--problem", "translate_toy"),
-            *("--data_dir", str(root / name), "--seed", str(seed)),
-        )
+    small_data(root / "data")
+    small_data(root / "other", vocab_size=300)
     for name, data, seed in (("a", "data", 1), ("b", "data", 2), ("c", "other", 1)):
-        run(
-            *("train", "--problem", "translate_toy", "--hparams_set", "toy"),
-            *("--data_dir", str(root / data), "--output_dir", str(root / name)),
-            *("--seed", str(seed), "--hparams", "train_steps=8,warmup_steps=4"),
-        )
+        untrained(root / data, root / name, seed)
     return root
 
 
 def test_command_line_and_export(runs, tmp_path, capfd):
-    texts = LINES[:2]
+    texts = [source for source, _ in sentence_pairs()[:2]]
     a, b = str(runs / "a"), str(runs / "b")
     ensemble = t2t_keras.load(a, ensemble=[b])
     best = ensemble.n_best(texts, 2)
     source, output = tmp_path / "in", tmp_path / "out"
     source.write_text("".join(f"{text}\n" for text in texts))
     of_run = ["--output_dir", a, "--ensemble", b]
-    run(
-        *("translate", *of_run, "--input", str(source), "--output", str(output)),
-        *("--n_best", "2"),
-    )
+    translate = ["translate", *of_run, "--input", source, "--output", output]
+    assert run(*translate, "--n_best", "2") == 0
     rows = [line.split("\t") for line in output.read_text().splitlines()]
     assert [row[3] for row in rows] == [x.text for row in best for x in row]
     scores = [x.score for row in best for x in row]
     np.testing.assert_allclose([float(row[2]) for row in rows], scores, atol=1e-5)
 
     export = tmp_path / "1"
-    run("export", *of_run, "--export_dir", str(export), "--verify", "2")
+    assert run("export", *of_run, "--export_dir", export, "--verify", "2") == 0
     exported = t2t_keras.load(export)
     assert exported.translate(texts) == ensemble.translate(texts)
 

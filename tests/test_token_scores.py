@@ -200,10 +200,10 @@ def run_dir(translator, monkeypatch, tmp_path):
     from t2t_keras.cli import translation
     from t2t_keras.runs.run_dir import RunDirectory
 
-    monkeypatch.setattr(translation, "load", lambda path, checkpoint: translator)
+    monkeypatch.setattr(translation, "load", lambda *args: translator)
     monkeypatch.setattr(translation, "_model", lambda args: (None, "checksum"))
     monkeypatch.setattr(RunDirectory, "__init__", lambda self, path: None)
-    monkeypatch.setattr(RunDirectory, "translator", lambda self, which: translator)
+    monkeypatch.setattr(RunDirectory, "translator", lambda *args: translator)
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "config.json").touch()
     return "--output_dir", tmp_path / "run"

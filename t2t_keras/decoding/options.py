@@ -133,6 +133,7 @@ class DecodingOptions:
         "how many more tokens than its input an output may have",
         from_problem=True,
         least=0,
+        is_tensor=True,
         changes_metrics=True,
     )
     n_best: int = _option(

@@ -20,21 +20,11 @@ from t2t_keras.decoding.alignment import (
     words_of_tokens,
 )
 from t2t_keras.decoding.batching import batches, padded
-from t2t_keras.decoding.beam_search import beam_search
-from t2t_keras.decoding.constraint import (
-    AllOf,
-    BatchConstraint,
-    Constraint,
-    ForcedPrefix,
-    MinimumLength,
-    NoRepeatedNgrams,
-)
 from t2t_keras.decoding.ensemble import Ensemble
 from t2t_keras.decoding.loop import NOTHING, Hypotheses, length_penalty
-from t2t_keras.decoding.options import DecodingOptions, constraint_name
-from t2t_keras.decoding.phrases import ForbiddenPhrases, RequiredPhrases
-from t2t_keras.decoding.sampling import sample
+from t2t_keras.decoding.options import DecodingOptions
 from t2t_keras.decoding.scoring import Score, score_targets
+from t2t_keras.decoding.search import Search
 from t2t_keras.decoding.texts import checked_texts, is_blank
 from t2t_keras.errors import UserError
 from t2t_keras.metrics.pharaoh import Alignment
@@ -123,6 +113,7 @@ class Translator:
 
     Attributes:
         options: the default options of every call.
+        search: the decoding of a batch of ids, in the graph.
     """
 
     def __init__(
@@ -138,8 +129,8 @@ class Translator:
         self.source_tokenizer = source_tokenizer
         self.target_tokenizer = target_tokenizer
         self.options = DecodingOptions.of(problem)
+        self.search = Search(problem, model, target_tokenizer)
         self._graphs: dict[Hashable, _Graph] = {}
-        self._constraint: BatchConstraint | None = None
         self._form = problem.text_form
 
     def translate(
@@ -436,91 +427,8 @@ class Translator:
                 "it out"
             )
         if isinstance(chosen.constraint, str):
-            _ = self._batch_constraint(chosen.constraint)  # raises
+            _ = self.search.constraint(chosen.constraint)  # raises
         return chosen
-
-    def restrict(
-        self,
-        options: DecodingOptions,
-        texts: tf.Tensor,
-        max_length: tf.Tensor,
-        min_length: int | tf.Tensor,
-        prefixes: tf.Tensor | None = None,
-    ) -> tuple[tf.Tensor, list[Constraint]]:
-        """Returns the limits and constraints of the outputs, in the graph.
-
-        Args:
-            options: the options.
-            texts: [B] strings, the sources as the text form writes them.
-            max_length: [B] int32, the largest number of tokens in each output.
-            min_length: the option `min_length`; may be a tensor.
-            prefixes: [B, P] ids that the outputs have to begin with, padded with PAD.
-
-        Returns:
-            The maximum lengths, raised where no allowed output would be short enough,
-            and the constraints.
-        """
-        vocab_size = self.target_tokenizer.vocab_size
-        constraints: list[Constraint] = [MinimumLength(min_length, vocab_size)]
-        if not isinstance(options.constraint, str):
-            constraints.append(options.constraint)
-        elif for_batch := self._batch_constraint(options.constraint):
-            constraint, max_length = for_batch(texts, max_length)
-            constraints.append(constraint)
-        if prefixes is not None:
-            constraints.append(ForcedPrefix(prefixes, vocab_size))
-        if n := options.no_repeat_ngram:
-            constraints.append(NoRepeatedNgrams(n, vocab_size, prefixes))
-        if options.forbidden:
-            token_bytes = self.target_tokenizer.token_bytes()
-            constraints.append(ForbiddenPhrases(options.forbidden, token_bytes))
-        return max_length, constraints
-
-    def required(
-        self,
-        options: DecodingOptions,
-        texts: tf.Tensor,
-        max_length: tf.Tensor,
-        prefixes: tf.Tensor | None = None,
-    ) -> RequiredPhrases | None:
-        """Returns the target terms that outputs must contain, in the graph.
-
-        Args:
-            options: the options.
-            texts: [B] strings, the sources as the text form writes them.
-            max_length: [B] int32, the largest number of tokens in each output.
-            prefixes: see `restrict`.
-        """
-        if not options.glossary:
-            return None
-        sources, targets = zip(*options.glossary, strict=True)
-        ids = [ids[:-1] for ids in self.target_tokenizer.encode_batch(targets)]
-        terms = list(zip(sources, ids, strict=True))
-        forced: int | tf.Tensor = 0
-        if prefixes is not None:
-            forced = tf.math.count_nonzero(prefixes, axis=1, dtype=tf.int32)
-        vocab_size = self.target_tokenizer.vocab_size
-        return RequiredPhrases(terms, texts, max_length, forced, vocab_size)
-
-    def _batch_constraint(self, name: str) -> BatchConstraint | None:
-        """Returns the problem's constraint for the target tokenizer.
-
-        Raises:
-            UserError: the problem has no constraint of that name, or the constraint
-                cannot be used with the tokenizer.
-        """
-        if name == "none":
-            return None
-        make = self.problem.constraint
-        if make is None or name != constraint_name(self.problem):
-            known = dict.fromkeys((constraint_name(self.problem), "none"))
-            raise UserError(
-                f"constraint: problem '{self.problem.name}' has no '{name}'; the "
-                f"choice is {' or '.join(known)}"
-            )
-        if self._constraint is None:
-            self._constraint = make(self.problem, self.target_tokenizer)
-        return self._constraint
 
     def splits(self, options: DecodingOptions) -> bool:
         """Returns whether inputs that are too long are split, and not truncated."""
@@ -706,11 +614,6 @@ class Translator:
         options: DecodingOptions,
     ) -> Hypotheses:
         """Decodes one batch; returns NumPy arrays."""
-        forced = prefixes or [()] * len(sources)
-        limits = [
-            max(len(source) + options.extra_length, len(prefix) + 1, 1)
-            for source, prefix in zip(sources, forced, strict=True)
-        ]
         static = DecodingOptions.names("is_static")
         graph = self._graph(
             (*(getattr(options, name) for name in static), prefixes is not None),
@@ -720,8 +623,7 @@ class Translator:
             {
                 "source": padded(sources),
                 "texts": tf.constant(texts),
-                "prefix": padded(forced),
-                "limit": np.array(limits, np.int32),
+                "prefix": padded(prefixes or [()] * len(sources)),
                 "seed": np.array([(options.seed, i) for i in numbers], np.int32),
             },
             {
@@ -760,7 +662,6 @@ class Translator:
             "source": tf.TensorSpec([None, None], tf.int32),
             "texts": tf.TensorSpec([None], tf.string),
             "prefix": tf.TensorSpec([None, None], tf.int32),
-            "limit": tf.TensorSpec([None], tf.int32),
             "seed": tf.TensorSpec([None, 2], tf.int32),
         }
         number_spec = {
@@ -772,40 +673,13 @@ class Translator:
         def decode(
             batch: dict[str, tf.Tensor], numbers: dict[str, tf.Tensor]
         ) -> Hypotheses:
-            prefixes = batch["prefix"] if has_prefixes else None
-            limits, constraints = self.restrict(
+            return self.search(
                 options,
-                batch["texts"],
-                batch["limit"],
-                numbers["min_length"],
-                prefixes,
-            )
-            if options.sampling:
-                return sample(
-                    self.model,
-                    batch["source"],
-                    seeds=batch["seed"],
-                    max_length=limits,
-                    num_samples=numbers["n_best"],
-                    temperature=numbers["temperature"],
-                    top_k=numbers["top_k"],
-                    top_p=numbers["top_p"],
-                    alpha=numbers["alpha"],
-                    kind=options.length_penalty,
-                    constraint=AllOf(constraints),
-                )
-            required = self.required(options, batch["texts"], limits, prefixes)
-            return beam_search(
-                self.model,
+                numbers,
                 batch["source"],
-                beam_size=numbers["beam_size"],
-                alpha=numbers["alpha"],
-                max_length=required.max_length if required else limits,
-                n_best=numbers["n_best"],
-                kind=options.length_penalty,
-                coverage_penalty=options.coverage_penalty,
-                constraint=AllOf(constraints),
-                required=required,
+                batch["texts"],
+                prefixes=batch["prefix"] if has_prefixes else None,
+                seeds=batch["seed"],
             )
 
         return decode

@@ -15,8 +15,6 @@ import numpy as np
 import tensorflow as tf
 
 from t2t_keras.decoding.batching import batches, padded
-from t2t_keras.decoding.beam_search import beam_search
-from t2t_keras.decoding.constraint import AllOf
 from t2t_keras.decoding.loop import Hypotheses, length_penalty
 from t2t_keras.decoding.options import DecodingOptions, constraint_name
 from t2t_keras.decoding.scoring import TargetScores, score_targets
@@ -344,30 +342,11 @@ class _ServedIds(tf.Module):
             texts: [B] strings, the same sources.
             numbers: the options that `translate` takes.
         """
-        options = self._options
         with tf.control_dependencies(_assertions(numbers)):
             ids = tf.identity(ids)
             numbers = {name: tf.identity(value) for name, value in numbers.items()}
-        lengths = tf.math.count_nonzero(ids, axis=1, dtype=tf.int32)
-        limits = tf.maximum(lengths + options.extra_length, 1)
-        limits, constraints = self._translator.restrict(
-            options, texts, limits, numbers["min_length"]
-        )
-        limits = tf.where(lengths == 0, 0, limits)
-        required = self._translator.required(options, texts, limits)
         with self._restored():
-            return beam_search(
-                self._translator.model,
-                ids,
-                beam_size=numbers["beam_size"],
-                alpha=numbers["alpha"],
-                max_length=required.max_length if required else limits,
-                n_best=numbers["n_best"],
-                kind=options.length_penalty,
-                coverage_penalty=options.coverage_penalty,
-                constraint=AllOf(constraints),
-                required=required,
-            )
+            return self._translator.search(self._options, numbers, ids, texts)
 
     def _score(self, ids: tf.Tensor, targets: tf.Tensor) -> TargetScores:
         """Scores targets [B, T], given the sources [B, S]."""

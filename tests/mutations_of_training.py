@@ -298,11 +298,11 @@ TRAINING = {
             ),
             ("cache-not-reordered", "model.reorder_cache(cache, parents)", "cache"),
         ],
-        "t2t_keras/decoding/translator.py": [
+        "t2t_keras/decoding/search.py": [
             (
                 "limit-without-the-input",
-                "max(len(source) + options.extra_length,",
-                "max(options.extra_length,",
+                'limits = tf.maximum(lengths + values["extra_length"], 1)',
+                'limits = tf.maximum(0 * lengths + values["extra_length"], 1)',
             ),
         ],
     },

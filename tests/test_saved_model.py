@@ -185,8 +185,8 @@ def test_min_length_is_an_input(translator, export):
 
 
 def test_requests_may_have_every_option_that_is_a_tensor():
-    """But those of sampling: an export searches."""
-    every = set(DecodingOptions.names("is_tensor"))
+    """But those of sampling, and the one that limits what a request may cost."""
+    every = set(DecodingOptions.names("is_tensor")) - {"extra_length"}
     every -= set(DecodingOptions.names("of_sampling"))
     assert set(DecodingOptions.names("is_served")) == every
 

@@ -364,7 +364,7 @@ def test_status_and_metadata(client, export_client):
         ),
         (
             "run:predict",
-            {"inputs": {"texts": ["a"]}, "signature_name": "translate"},
+            {"inputs": OPTIONS, "signature_name": "translate"},
             400,
             "has the inputs",
         ),
@@ -531,12 +531,19 @@ def test_token_scores_and_alignments(client, translator):
             assert output["token_log_probs"] == log_probs
             assert output["alignment"] == [list(link) for link in x.alignment]
     for body, message in (
-        (asked | {"model": "export"}, "is an export, which has none"),
         (asked | {"alignment_layer": 2}, "the model has no layer 2"),
         ({"alignment_layer": 1}, "need alignments true"),
     ):
         answer = client.post("/api/translate", json={"texts": texts} | body)
         assert answer.status_code == 400 and message in error_of(answer)
+
+
+@pytest.mark.slow
+def test_an_export_has_no_token_scores(export_client):
+    body = {"texts": ["a"], "token_scores": True, "model": "export"}
+    answer = export_client.post("/api/translate", json=body)
+    assert answer.status_code == 400
+    assert "is an export, which has none" in error_of(answer)
 
 
 def test_attention(client, translator):

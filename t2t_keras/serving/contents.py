@@ -110,7 +110,7 @@ class ExportSettings:
                 for side, tokenizer in tokenizers.items()
             },
             vocab_sizes={s: it.vocab_size for s, it in tokenizers.items()},
-            decoding=decoding,
+            decoding=json.loads(json.dumps(decoding)),  # tuples become lists
             per_request=tuple(DecodingOptions.names("is_served")),
             quantization=quantization,
             ids_only=ids_only,

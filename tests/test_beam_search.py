@@ -60,11 +60,14 @@ PENALTIES = {
 }
 
 
-def coverage_of(model, source, target):
-    """GNMT's coverage penalty with factor 1, from the model's attention weights."""
-    maps = model.attention_maps(np.array([source]), np.array([target]))
-    total = np.array(maps.cross[-1])[0].mean(axis=0).sum(axis=0)  # [S]
-    return np.log(np.minimum(total[: source.index(EOS) + 1], 1.0)).sum()
+def coverages_of(model, source, targets):
+    """GNMT's coverage penalties with factor 1, from the model's attention weights."""
+    width = max(map(len, targets))
+    ids = np.array([[*target, *[PAD] * (width - len(target))] for target in targets])
+    maps = model.attention_maps(np.array([source] * len(targets)), ids)
+    weights = np.array(maps.cross[-1]).mean(axis=1)  # [N, T, S]
+    total = (weights * (ids != PAD)[:, :, None]).sum(axis=1)
+    return np.log(np.minimum(total[:, : source.index(EOS) + 1], 1.0)).sum(axis=1)
 
 
 @pytest.mark.parametrize("beta", [0.0, 0.7])
@@ -78,9 +81,9 @@ def test_penalties_equal_exhaustive_enumeration(small, kind, beta):
         log_probs = log_probs_of(model, source, targets)
         scores = log_probs / [PENALTIES[kind](len(t), 0.8) for t in targets]
         if beta:
-            coverages = [coverage_of(model, source, target) for target in targets]
+            coverages = coverages_of(model, source, targets)
             assert np.std(coverages) > 0.1
-            scores += beta * np.array(coverages)
+            scores += beta * coverages
         best = np.argsort(-scores)[:7]
         assert outputs(found, row) == [targets[i] for i in best]
         np.testing.assert_allclose(found.scores[row], scores[best], atol=1e-4)

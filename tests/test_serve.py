@@ -518,6 +518,16 @@ def test_alternatives(client, translator):
     assert "ids must be" in error_of(client.post("/api/alternatives", json=body))
 
 
+def test_requests_have_the_options_of_exports(client, translator):
+    options = OPTIONS | {"min_length": 9, "alpha": 2.0}
+    body = {"texts": TEXTS[:2]} | options
+    (first, second) = client.post("/api/translate", json=body).json()["outputs"]
+    wanted = translator.n_best(TEXTS[:2], **options)
+    assert wanted != translator.n_best(TEXTS[:2], **OPTIONS)
+    for outputs, best in zip((first, second), wanted, strict=True):
+        assert [x["text"] for x in outputs] == [x.text for x in best]
+
+
 def test_token_scores_and_alignments(client, translator):
     texts = ["the old dog reads a book .", ""]
     asked = {"token_scores": True, "alignments": True, "alignment_head": 2}
@@ -589,6 +599,8 @@ def test_an_export_says_what_it_has_not(export_client):
         ('{"texts": [1]}', 400, "texts.0: "),
         ('{"texts": ["a"], "beam": 3}', 400, "beam: "),
         ('{"texts": ["a"], "n_best": 0}', 400, "n_best: "),
+        ('{"texts": ["a"], "min_length": -1}', 400, "min_length: "),
+        ('{"texts": ["a"], "min_length": 1.5}', 400, "min_length: "),
         ('{"texts": ["a"], "alpha": NaN}', 400, "alpha: "),
         ('{"texts": ["a"], "n_best": 33}', 400, "n_best is 33; at most 32"),
         ('{"texts": ["a"], "beam_size": 1, "n_best": 2}', 400, "more than beam_size 1"),

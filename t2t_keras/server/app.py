@@ -6,6 +6,7 @@ metrics. Every error is a JSON object with the one entry `error`.
 
 import asyncio
 import contextlib
+import dataclasses
 import json
 import logging
 import math
@@ -29,13 +30,14 @@ from prometheus_client import (
     ProcessCollector,
     generate_latest,
 )
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 from starlette.exceptions import HTTPException as StarletteHTTPException
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from t2t_keras.analysis.attention_page import attention_page, pictures
 from t2t_keras.decoding.alignment import AlignmentHead
+from t2t_keras.decoding.options import DecodingOptions
 from t2t_keras.errors import UserError
 from t2t_keras.server.batcher import Batcher, Limits, Overloaded
 from t2t_keras.server.page import PAGE, POLICY
@@ -72,14 +74,28 @@ class _Translation(BaseModel):
     alternatives: Annotated[int, Field(ge=0)] = 0
 
 
-class _Texts(BaseModel, extra="forbid"):
-    """The body of `/api/translate`."""
+def _served_options() -> dict[str, Any]:
+    """Returns the decoding options that requests may have, as fields of a body."""
+    fields: dict[str, Any] = {}
+    for field in dataclasses.fields(DecodingOptions):
+        if field.metadata["is_served"]:
+            kind: Any = Annotated[float, Field(allow_inf_nan=False)]
+            if field.type is int:
+                kind = Annotated[int, Field(ge=field.metadata["least"], strict=True)]
+            fields[field.name] = (kind | None, None)
+    return fields
+
+
+_Options: Any = create_model(
+    "_Options", __config__=ConfigDict(extra="forbid"), **_served_options()
+)
+
+
+class _Texts(_Options):
+    """The body of `/api/translate`, beside the decoding options."""
 
     texts: list[str]
     model: str | None = None
-    n_best: _Count | None = None
-    beam_size: _Count | None = None
-    alpha: Annotated[float, Field(allow_inf_nan=False)] | None = None
     token_scores: bool = False
     alignments: bool = False
     alignment_layer: _Count | None = None
@@ -220,11 +236,11 @@ class Service:
         """The n best outputs with their scores, and the tokens if known."""
         body = _parsed(_Texts, await self._json(request))
         model = self._model(body.model)
-        n = body.n_best or 1
-        beam_size = body.beam_size
-        if beam_size is None and n > model.beam_size:
-            beam_size = n
-        self._check_beam(model, n_best=n, beam_size=beam_size)
+        options = {name: getattr(body, name) for name in _Options.model_fields}
+        n = options["n_best"] = body.n_best or 1
+        if body.beam_size is None and n > model.beam_size:
+            options["beam_size"] = n
+        self._check_beam(model, n_best=n, beam_size=options["beam_size"])
         self._check_texts(body.texts)
         head = AlignmentHead(body.alignment_layer, body.alignment_head)
         if head != AlignmentHead() and not body.alignments:
@@ -233,9 +249,7 @@ class Service:
             )
         call = Call.of(
             model.n_best,
-            n_best=n,
-            beam_size=beam_size,
-            alpha=body.alpha,
+            **options,
             token_scores=body.token_scores or None,
             alignment=head if body.alignments else None,
         )

@@ -11,10 +11,13 @@ a batch, one after the other, `--rounds` times; reading the model is not timed.
 
 The report also has how much of the work was wasted. A *row-step* is one step of the
 search for one sentence. It is wasted if the sentence was done before. A *source
-position* is wasted if it is padding.
+position* is wasted if it is padding. `products_s` is the time that the matrix products
+of all steps take in float32, one after the other on all cores and with the mean number
+of rows, if nothing else is computed: no search over the same steps takes less.
 """
 
 import argparse
+import dataclasses
 import json
 import os
 import statistics
@@ -24,6 +27,8 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
+import products
+import rates
 import timing
 from stopwatch import seconds_of
 
@@ -60,12 +65,15 @@ def _measured(
     args: argparse.Namespace, lines: list[str], scratch: Path
 ) -> dict[str, Any]:
     """Times the engines in turn."""
+    report, counted = _waste(args, lines)
+    rate = rates.MatmulRate(counted, "float32")
     engines = {name: _engine(name, args, scratch) for name in args.engines}
     seconds: dict[str, list[float]] = {name: [] for name in engines}
     for translate in engines.values():
         translate(lines[:50])  # traces, and compiles kernels
     for _ in range(args.rounds):
         for name, translate in engines.items():
+            rate.sample()
             seconds[name].append(seconds_of(lambda: translate(lines)))  # noqa: B023
     return {
         "sentences": len(lines),
@@ -75,7 +83,9 @@ def _measured(
             name: len(lines) / statistics.median(times)
             for name, times in seconds.items()
         },
-        **_waste(args, lines),
+        "seconds": {name: statistics.median(x) for name, x in seconds.items()},
+        "products_s": products.total_flops(counted) / rate.gflops() / 1e9,
+        **report,
     }
 
 
@@ -149,19 +159,22 @@ def _vocabulary(export_dir: Path, side: str) -> list[str]:
     return json.loads(path.read_text(encoding="utf-8"))
 
 
-def _waste(args: argparse.Namespace, lines: list[str]) -> dict[str, float]:
-    """Returns the shares of the work that no result depends on."""
+def _waste(
+    args: argparse.Namespace, lines: list[str]
+) -> tuple[dict[str, float], list[products.Product]]:
+    """Returns the shares of the work that no result depends on, and all products."""
     import tensorflow as tf
 
     from t2t_keras.decoding import loop, translator
 
     run = _translator(args.output_dir, "float32")
     options = {"beam_size": args.beam_size, "batch_tokens": args.batch_tokens}
-    row_steps = tf.Variable(0, dtype=tf.int64)
-    positions = {"all": 0, "tokens": 0}
+    steps, row_steps = (tf.Variable(0, dtype=tf.int64) for _ in range(2))
+    positions = {"all": 0, "tokens": 0, "batches": 0}
     decode_step, padded = run.model.decode_step, translator.padded
 
     def counted_step(ids, position, cache):
+        steps.assign_add(1)
         row_steps.assign_add(tf.shape(ids, tf.int64)[0])
         return decode_step(ids, position, cache)
 
@@ -169,26 +182,38 @@ def _waste(args: argparse.Namespace, lines: list[str]) -> dict[str, float]:
         ids = padded(rows)
         positions["all"] += ids.size
         positions["tokens"] += sum(map(len, rows))
+        positions["batches"] += int(ids.size > 0)  # there are no prefixes
         return ids
 
     def steps_of(rows_per_done: int) -> int:
         run._graphs.clear()
+        steps.assign(0)
         row_steps.assign(0)
         with mock.patch.object(loop, "_ROWS_PER_DONE", rows_per_done):
             run.translate(lines, **options)
         return int(row_steps)
 
     with mock.patch.object(run.model, "decode_step", counted_step):
-        computed = steps_of(loop._ROWS_PER_DONE)
+        computed, count = steps_of(loop._ROWS_PER_DONE), int(steps)
         # A sentence leaves at once, and so each step that is computed is needed.
         needed = steps_of(10**6)
         with mock.patch.object(translator, "padded", counted_padding):
             run.translate(lines, **options)
-    return {
+    report = {
         "wasted_row_steps": 1 - needed / computed,
         "wasted_source_positions": 1 - positions["tokens"] / positions["all"],
         "row_steps": computed,
     }
+    batches = positions["batches"]
+    of_one = products.decoding(
+        run.model.hparams,
+        run.model.softmax_embedding.table.shape[0],
+        batch=round(computed / count),
+        source=round(positions["all"] / len(lines)),
+        beam=args.beam_size,
+        steps=round(count / batches),
+    )
+    return report, [dataclasses.replace(p, count=p.count * batches) for p in of_one]
 
 
 if __name__ == "__main__":

@@ -5,6 +5,8 @@ import sys
 from pathlib import Path
 
 import pytest
+from small_data import sentence_pairs, small_data
+from small_run import untrained
 
 from t2t_keras.analysis.flops import flops_per_token
 from t2t_keras.hparam import HParams
@@ -123,6 +125,29 @@ def test_decode_reports():
     assert report["sentences_per_s"] == pytest.approx(2 / report["seconds_per_step"])
     assert report["fraction"] > 0
     assert report["traces"] == 1
+
+
+def test_translate_reports(tmp_path):
+    import translate
+
+    small_data(tmp_path / "data")
+    untrained(tmp_path / "data", tmp_path / "run", 1)
+    lines = [source for source, _ in sentence_pairs()[:6]]
+    (tmp_path / "in").write_text("\n".join(lines))
+    report = translate.main(
+        [
+            *("--output_dir", str(tmp_path / "run"), "--input", str(tmp_path / "in")),
+            *("--engines", "float32", "bfloat16", "--rounds", "1"),
+        ]
+    )
+    assert report["sentences"] == 6
+    for name in ("float32", "bfloat16"):
+        rate = report["sentences_per_s"][name]
+        assert rate == pytest.approx(6 / report["seconds"][name])
+    assert 0 <= report["wasted_row_steps"] < 1
+    # An untrained model ends no sentence early: each takes all the steps it may.
+    assert report["row_steps"] >= 6 * 50
+    assert report["products_s"] > 0
 
 
 def test_jax_trains_where_there_is_no_tensorflow():

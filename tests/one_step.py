@@ -69,7 +69,7 @@ class Setup:
         first = tf.constant(0, tf.int64)
         run = tf.function(
             lambda batch: self.strategy.run(
-                lambda s, t: self.step.reduce(self.step.accumulate(s, t, first))[0],
+                lambda *parts: self.step.reduce(self.step.accumulate(parts, first))[0],
                 args=batch,
             )
         )

@@ -171,7 +171,10 @@ def test_the_loss_that_is_reported_is_the_translation_loss():
     assert float(result.loss_sum) == pytest.approx(expected, rel=1e-5)
 
 
-@pytest.mark.parametrize(("replicas", "micro_batches"), [(2, 1), (1, 4), (2, 4)])
+@pytest.mark.parametrize(
+    ("replicas", "micro_batches"),
+    [(2, 4), *(pytest.param(*n, marks=pytest.mark.slow) for n in ((2, 1), (1, 4)))],
+)
 def test_parts_of_a_batch_are_the_batch(replicas, micro_batches):
     source, target, _, alignment = aligned_batch(3)
     expected = Setup(1, GUIDED).gradients(source, target, alignment)
@@ -182,7 +185,9 @@ def test_parts_of_a_batch_are_the_batch(replicas, micro_batches):
 @pytest.mark.parametrize(
     "changes",
     [
-        {"jit_compile": True, "bucketing": "static"},
+        pytest.param(
+            {"jit_compile": True, "bucketing": "static"}, marks=pytest.mark.slow
+        ),
         {"compute_dtype": "bfloat16"},
         {"compute_dtype": "float16"},
     ],

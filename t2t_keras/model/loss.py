@@ -49,7 +49,7 @@ def training_losses(
     if alignment is not None:
         head = maps.cross[model.hparams.alignment_layer - 1][:, GUIDED_HEAD - 1]
         guide = model.hparams.guided_alignment * alignment_loss(head, alignment)
-        loss += guide - ops.stop_gradient(guide)
+        loss += guide - ops.stop_gradient(guide)  # 0, but for the gradient
     return loss, nll
 
 

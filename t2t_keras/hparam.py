@@ -19,7 +19,7 @@ _SHARES = (
 )
 _NOT_NEGATIVE = (
     *("d_k", "d_v", "attention_window"),
-    *("learning_rate", "clip_norm", "weight_decay"),
+    *("learning_rate", "clip_norm", "weight_decay", "guided_alignment"),
 )
 
 # Neither the model nor its batches nor the optimizer's state depend on them: a training
@@ -38,6 +38,8 @@ SCHEDULE_FACTORS = (
     "rsqrt_hidden_size",
 )
 PAPER_SCHEDULE = "linear_warmup*rsqrt_decay*rsqrt_hidden_size"
+
+GUIDED_HEAD = 1  # the head that guided alignment trains, from 1
 
 # By exact lengths, by tensor2tensor's rule, or in few shapes; see `data.batch_plan`.
 Bucketing = Literal["exact", "t2t", "static"]
@@ -97,6 +99,13 @@ class HParams:
         0.0, "dropout on the inner activations (tensor2tensor: 0.1)"
     )
     label_smoothing: float = _field(0.1, "probability spread over the other tokens")
+
+    # Word alignment (Chen et al., 2016; Garg et al., EMNLP 2019).
+    guided_alignment: float = _field(
+        0.0,
+        "weight of the cross-entropy between an attention head and the given word "
+        "alignments (Garg et al.: 0.05); 0: none",
+    )
 
     # Optimizer and schedule (5.3).
     learning_rate: float = _field(1.0, "factor of the schedule")
@@ -192,6 +201,15 @@ class HParams:
     def value_size(self) -> int:
         """Size d_v of a head's values."""
         return self.d_v or self.d_model // self.num_heads
+
+    @property
+    def alignment_layer(self) -> int:
+        """The decoder layer, from 1, whose attention to the source aligns words.
+
+        It is the last but one, which aligns best in Garg et al. (EMNLP 2019), or the
+        only one. Guided alignment trains its head `GUIDED_HEAD`.
+        """
+        return max(self.num_layers - 1, 1)
 
     def override(self, **changes: Any) -> Self:
         """Returns a copy with some fields changed.

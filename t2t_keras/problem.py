@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, get_args
 from t2t_keras.errors import UserError
 from t2t_keras.metrics import Metrics
 from t2t_keras.metrics.bleu import Bleu
+from t2t_keras.metrics.pharaoh import Alignment
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -21,6 +22,28 @@ Pair = tuple[str, str]  # (source text, target text)
 Source = Callable[[], Iterable[Pair]]  # called once for every pass over the pairs
 
 _MOST_TOKENS = 1_000_000  # the largest vocab_size
+
+
+class AlignedPair(tuple[str, str]):
+    """A pair with the links between its words, for guided alignment.
+
+    Attributes:
+        links: the links; words are what white space separates.
+    """
+
+    links: Alignment
+
+    def __new__(cls, source: str, target: str, links: Alignment) -> Self:
+        """Returns the pair."""
+        pair = super().__new__(cls, (source, target))
+        pair.links = links
+        return pair
+
+    def __getnewargs__(self) -> tuple[Any, ...]:
+        return *self, self.links  # for pickle
+
+    def __repr__(self) -> str:
+        return f"AlignedPair{(*self, self.links)}"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -52,33 +52,38 @@ class Setup:
                 self.model, optimizer, self.strategy, 5, micro_batches
             )
 
-    def batches(self, *pairs: tuple[np.ndarray, np.ndarray]):
-        """Distributes pairs of a source and a target, all of the same shape."""
+    def batches(self, *batches: tuple[np.ndarray, ...]):
+        """Distributes source, target and perhaps alignment, all of the same shape."""
         sides = (
-            [rows_per_replica(tf.constant(ids, tf.int32), *self.parts) for ids in side]
-            for side in zip(*pairs, strict=True)
+            [self._per_replica(array) for array in side]
+            for side in zip(*batches, strict=True)
         )
         parts = tuple(tf.concat(side, axis=0) for side in sides)
         return distribute(self.strategy, tf.data.Dataset.from_tensor_slices(parts))
 
-    def batch(self, source: np.ndarray, target: np.ndarray):
-        (batch,) = self.batches((source, target))
+    def _per_replica(self, array: np.ndarray) -> tf.Tensor:
+        """The rows of each replica, int32 ids or a float32 alignment."""
+        dtype = tf.float32 if array.ndim == 3 else tf.int32
+        flat = tf.constant(array.reshape(len(array), -1), dtype)
+        rows = rows_per_replica(flat, *self.parts)
+        return tf.reshape(rows, [*rows.shape[:2], *array.shape[1:]])
+
+    def batch(self, *arrays: np.ndarray):
+        (batch,) = self.batches(arrays)
         return batch
 
-    def gradients(self, source, target) -> dict[str, np.ndarray]:
+    def gradients(self, *arrays: np.ndarray) -> dict[str, np.ndarray]:
         first = tf.constant(0, tf.int64)
         run = tf.function(
             lambda batch: self.strategy.run(
-                lambda s, t: self.step.reduce(self.step.accumulate(s, t, first))[0],
+                lambda *parts: self.step.reduce(self.step.accumulate(parts, first))[0],
                 args=batch,
             )
         )
         local = self.strategy.experimental_local_results
         return {
             name: local(value)[0].numpy()
-            for name, value in zip(
-                self.weights, run(self.batch(source, target)), strict=True
-            )
+            for name, value in zip(self.weights, run(self.batch(*arrays)), strict=True)
         }
 
 

@@ -11,7 +11,6 @@ from t2t_keras.decoding.alignment import (
     AlignmentHead,
     word_alignment,
     word_starts,
-    words_of_tokens,
 )
 from t2t_keras.decoding.translator import Translator
 from t2t_keras.errors import UserError
@@ -24,6 +23,7 @@ from t2t_keras.problem import Problem, TextForm
 from t2t_keras.text.sentence_piece import SentencePieceTokenizer, train_sentence_piece
 from t2t_keras.text.subword import SubwordTokenizer
 from t2t_keras.text.subword_training import train_subwords
+from t2t_keras.text.tokenizer import words_of_tokens
 
 TEXTS = [
     *LINES,

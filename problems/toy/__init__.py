@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from typing import Literal
 
 from t2t_keras.metrics.bleu import Bleu
+from t2t_keras.metrics.pharaoh import Alignment
 from t2t_keras.parsing.linearise import SYMBOLS, linearise
 from t2t_keras.parsing.task import BracketF1, Trees, brackets
 from t2t_keras.problem import Pair, Problem, Split
@@ -95,6 +96,26 @@ def pairs(split: Split, target: Target) -> Iterator[Pair]:
                 yield english.text(tree), french.render(sentence)
             case "tree":
                 yield " ".join(tree.words()), " ".join(linearise(tree))
+
+
+def alignments(split: Split) -> Iterator[Alignment]:
+    """Yields the links between the English and the German words of each pair.
+
+    `pairs(split, "german")` yields the pairs; words are what white space separates.
+    """
+    for sentence in corpus()[split]:
+        yield alignment(sentence)
+
+
+def alignment(sentence: Sentence) -> Alignment:
+    """Returns the links of a sentence between its English and its German words."""
+    source, target = english.parts(english.render(sentence)), german.parts(sentence)
+    return tuple(
+        (i, j)
+        for i, rendered in enumerate(source)
+        for j, part in enumerate(target)
+        if part in rendered
+    )
 
 
 def _sources(target: Target) -> dict[Split, functools.partial[Iterator[Pair]]]:

@@ -3,7 +3,18 @@
 from t2t_keras.parsing.tree import Tree
 
 from . import lexicon as words
-from .grammar import Clause, Coordination, NounPhrase, Sentence, Subject, Tense, Trace
+from .grammar import (
+    Clause,
+    Coordination,
+    NounPhrase,
+    Part,
+    Sentence,
+    Subject,
+    Tense,
+    Trace,
+    Word,
+    tagged,
+)
 from .lexicon import Pronoun, Uninflected
 
 _STOP = Tree(".", word=".")
@@ -20,21 +31,36 @@ def text(tree: Tree) -> str:
     return sentence.replace("can not", "cannot")
 
 
+def parts(tree: Tree) -> list[set[Part]]:
+    """Returns the parts that each word of `text` renders."""
+    found: list[set[Part]] = []
+    before = ""
+    for word in tree.words():
+        if isinstance(word, Word):
+            if word == "'s" or (before, word) == ("can", "not"):
+                found[-1].add(word.part)
+            else:
+                found.append({word.part})
+        before = word.lower()
+    return found
+
+
 def render(sentence: Sentence) -> Tree:
     """Returns the tree of a sentence, `(S (NP ...) (VP ...) (. .))`."""
     if sentence.is_question:
         auxiliary, *rest = _verb_phrase(sentence.main, with_auxiliary=True).children
-        subject = _phrase(sentence.main.subject)
+        subject = _subject(sentence.main)
         return _capitalised(Tree("SQ", (auxiliary, subject, *rest, _QUESTION_MARK)))
     opening: tuple[Tree, ...] = ()
     subject, acts = _clause(sentence.main)
     if sentence.adverb:
         tag, label = ("RB", "ADVP") if sentence.adverb is words.NOW else ("NN", "NP")
-        opening = (Tree(label, (Tree(tag, word=sentence.adverb.english),)),)
+        adverb = Tree(label, (Tree(tag, word=sentence.adverb.english),))
+        opening = (_tagged(adverb, sentence, "adverb"),)
     if subordinate := sentence.subordinate:
         conjunction = Tree("IN", word=subordinate.conjunction.english)
         clause = Tree("S", tuple(_clause(subordinate.clause)))
-        dependent = Tree("SBAR", (conjunction, clause))
+        dependent = Tree("SBAR", (_tagged(conjunction, sentence, "if"), clause))
         if subordinate.conjunction is words.IF:
             opening = (dependent, _COMMA)
         else:
@@ -45,15 +71,31 @@ def render(sentence: Sentence) -> Tree:
 def _capitalised(tree: Tree) -> Tree:
     """Capitalizes the first word."""
     if tree.word is not None:
-        return Tree(tree.label, word=tree.word.capitalize())
+        assert isinstance(tree.word, Word)
+        word = Word(tree.word.capitalize(), tree.word.part)
+        return Tree(tree.label, word=word)
     first, *rest = tree.children
     return Tree(tree.label, (_capitalised(first), *rest))
 
 
+def _tagged(tree: Tree, whole: object, part: str) -> Tree:
+    """Returns the tree with its words `grammar.tagged`."""
+    if tree.word is not None:
+        (word,) = tagged([tree.word], whole, part)
+        return Tree(tree.label, word=word)
+    children = (_tagged(child, whole, part) for child in tree.children)
+    return Tree(tree.label, tuple(children))
+
+
 def _clause(clause: Clause) -> list[Tree]:
     """Subject and verb phrase; a trace has no words."""
-    subject = () if isinstance(clause.subject, Trace) else (_phrase(clause.subject),)
-    return [*subject, _verb_phrase(clause)]
+    if isinstance(clause.subject, Trace):
+        return [_verb_phrase(clause)]
+    return [_subject(clause), _verb_phrase(clause)]
+
+
+def _subject(clause: Clause) -> Tree:
+    return _tagged(_phrase(clause.subject), clause, "subject")
 
 
 def _verb_phrase(clause: Clause, with_auxiliary: bool = False) -> Tree:
@@ -62,15 +104,20 @@ def _verb_phrase(clause: Clause, with_auxiliary: bool = False) -> Tree:
     "Do" is the auxiliary of a verb that has no other, where one is needed: before
     "not", and to stand before the subject of a question.
     """
+    return _tagged(_untagged_verb_phrase(clause, with_auxiliary), clause, "verb")
+
+
+def _untagged_verb_phrase(clause: Clause, with_auxiliary: bool) -> Tree:
     verb, arguments = clause.verb, _arguments(clause)
-    not_ = (_NOT,) if clause.negated else ()
+    not_ = (_tagged(_NOT, clause, "not"),) if clause.negated else ()
     if clause.tense in (Tense.FUTURE, Tense.CAN):
         auxiliary = Tree("MD", word="will" if clause.tense is Tense.FUTURE else "can")
+        auxiliary = _tagged(auxiliary, clause, "tense")
     elif verb is words.BE:
         be = ("are", "is", "were") if clause.subject.plural else ("am", "is", "was")
         return Tree("VP", (_finite(clause, be), *not_, *arguments))
     elif clause.negated or with_auxiliary:
-        auxiliary = _finite(clause, ("do", "does", "did"))
+        auxiliary = _tagged(_finite(clause, ("do", "does", "did")), clause, "do")
     else:
         return Tree("VP", (_finite(clause, verb.english), *arguments))
     inner = Tree("VP", (Tree("VB", word=verb.english[0]), *arguments))
@@ -92,19 +139,23 @@ def _arguments(clause: Clause) -> list[Tree]:
     if verb.english_particle:
         trees.append(Tree("PRT", (Tree("RP", word=verb.english_particle),)))
     if clause.recipient:
-        trees.append(_phrase(clause.recipient, is_object=True))
+        phrase = _phrase(clause.recipient, is_object=True)
+        trees.append(_tagged(phrase, clause, "recipient"))
     if clause.object and not isinstance(clause.object, Trace):
-        phrase = _phrase(clause.object, is_object=True)
+        phrase = _tagged(_phrase(clause.object, is_object=True), clause, "object")
         if preposition := verb.english_preposition:
             tag = "TO" if preposition == "to" else "IN"
             phrase = Tree("PP", (Tree(tag, word=preposition), phrase))
+            if verb.german_preposition:
+                phrase = _tagged(phrase, clause, "preposition")
         trees.append(phrase)
     if clause.predicate:
         adjective = Tree("JJ", word=clause.predicate.english)
-        trees.append(Tree("ADJP", (adjective,)))
+        trees.append(_tagged(Tree("ADJP", (adjective,)), clause, "predicate"))
     if clause.place:
         phrase = _noun_phrase(clause.place.phrase)
-        trees.append(_place(clause.place.preposition, phrase))
+        place = _place(clause.place.preposition, phrase)
+        trees.append(_tagged(place, clause, "place"))
     return trees
 
 
@@ -133,11 +184,17 @@ def _noun_phrase(phrase: NounPhrase) -> Tree:
     """Determiner or owner, adjectives, the one or two words of the noun, relative."""
     *modifiers, head = phrase.noun.english[phrase.plural].split()
     nominal = [
-        *(Tree("JJ", word=adjective.english) for adjective in phrase.adjectives),
+        *(
+            _tagged(Tree("JJ", word=adjective.english), phrase, adjective.english)
+            for adjective in phrase.adjectives
+        ),
         *(Tree("NN", word=modifier) for modifier in modifiers),
         Tree("NNS" if phrase.plural else "NN", word=head),
     ]
-    tree = Tree("NP", (*_determiner(phrase, nominal[0]), *nominal))
+    nominal = [_tagged(tree, phrase, "noun") for tree in nominal]
+    determiner = _determiner(phrase, nominal[0])
+    determiner = [_tagged(tree, phrase, "determiner") for tree in determiner]
+    tree = Tree("NP", (*determiner, *nominal))
     if phrase.relative is None:
         return tree
     return Tree("NP", (tree, _relative(phrase, phrase.relative)))
@@ -167,5 +224,6 @@ def _relative(phrase: NounPhrase, relative: Clause) -> Tree:
     if phrase.noun.kind in words.PERSON:
         about_object = isinstance(relative.object, Trace)
         pronoun = Tree("WP", word="whom" if about_object else "who")
+    pronoun = _tagged(pronoun, relative, "relative")
     clause = Tree("S", tuple(_clause(relative)))
     return Tree("SBAR", (Tree("WHNP", (pronoun,)), clause))

@@ -9,7 +9,18 @@ from collections.abc import Sequence
 from typing import Literal, get_args
 
 from . import lexicon as words
-from .grammar import Clause, Coordination, NounPhrase, Sentence, Subject, Tense, Trace
+from .grammar import (
+    Clause,
+    Coordination,
+    NounPhrase,
+    Part,
+    Sentence,
+    Subject,
+    Tense,
+    Trace,
+    Word,
+    tagged,
+)
 from .lexicon import Adjective, Noun, Pronoun
 
 Case = Literal["nominative", "accusative", "dative", "genitive"]
@@ -47,21 +58,29 @@ _WAR = ("war", "war", "waren")
 
 def render(sentence: Sentence) -> str:
     """Returns the sentence."""
+    return _written(_tokens(sentence), "?" if sentence.is_question else ".")
+
+
+def parts(sentence: Sentence) -> list[Part]:
+    """Returns the part that each word of `render` renders."""
+    return [token.part for token in _tokens(sentence) if isinstance(token, Word)]
+
+
+def _tokens(sentence: Sentence) -> list[str]:
+    """The words, and the commas between them."""
     main, subordinate = sentence.main, sentence.subordinate
     if sentence.is_question:
-        tokens = _verb_first(main)
-    elif sentence.adverb:
-        tokens = [sentence.adverb.german, *_verb_first(main)]
-    elif not subordinate:
-        tokens = _verb_second(main)
-    else:
-        conjunction = subordinate.conjunction
-        dependent = [conjunction.german, *_verb_last(subordinate.clause)]
-        if conjunction is words.IF:
-            tokens = [*dependent, ",", *_verb_first(main)]
-        else:
-            tokens = [*_verb_second(main), ",", *dependent]
-    return _written(tokens, "?" if sentence.is_question else ".")
+        return _verb_first(main)
+    if sentence.adverb:
+        adverb = tagged([sentence.adverb.german], sentence, "adverb")
+        return [*adverb, *_verb_first(main)]
+    if not subordinate:
+        return _verb_second(main)
+    conjunction = tagged([subordinate.conjunction.german], sentence, "if")
+    dependent = [*conjunction, *_verb_last(subordinate.clause)]
+    if subordinate.conjunction is words.IF:
+        return [*dependent, ",", *_verb_first(main)]
+    return [*_verb_second(main), ",", *dependent]
 
 
 def _written(tokens: list[str], stop: str) -> str:
@@ -73,13 +92,15 @@ def _written(tokens: list[str], stop: str) -> str:
 def _verb_second(clause: Clause) -> list[str]:
     """Der Mann ruft den Jungen an."""
     finite, end = _verb(clause)
-    return [*_phrase(clause.subject, "nominative"), finite, *_middle(clause), *end]
+    tokens = [*_subject(clause), finite, *_middle(clause), *end]
+    return tagged(tokens, clause, "verb")
 
 
 def _verb_first(clause: Clause) -> list[str]:
     """Ruft der Mann den Jungen an; heute ruft der Mann den Jungen an."""
     finite, end = _verb(clause)
-    return [finite, *_phrase(clause.subject, "nominative"), *_middle(clause), *end]
+    tokens = [finite, *_subject(clause), *_middle(clause), *end]
+    return tagged(tokens, clause, "verb")
 
 
 def _verb_last(clause: Clause) -> list[str]:
@@ -87,7 +108,12 @@ def _verb_last(clause: Clause) -> list[str]:
     finite, end = _verb(clause)
     if clause.verb.german_particle and clause.tense is Tense.PRESENT:
         finite, end = clause.verb.german_particle + finite, []
-    return [*_phrase(clause.subject, "nominative"), *_middle(clause), *end, finite]
+    tokens = [*_subject(clause), *_middle(clause), *end, finite]
+    return tagged(tokens, clause, "verb")
+
+
+def _subject(clause: Clause) -> list[str]:
+    return tagged(_phrase(clause.subject, "nominative"), clause, "subject")
 
 
 def _verb(clause: Clause) -> tuple[str, list[str]]:
@@ -109,31 +135,40 @@ def _verb(clause: Clause) -> tuple[str, list[str]]:
             forms, end = _WERDEN, [infinitive]
         case Tense.CAN:
             forms, end = _KOENNEN, [infinitive]
-    return forms[clause.person], end
+    finite = forms[clause.person]
+    if clause.tense in (Tense.FUTURE, Tense.CAN):
+        (finite,) = tagged([finite], clause, "tense")
+    return finite, end
 
 
 def _middle(clause: Clause) -> list[str]:
     """Objects, negation, place, and an object with a preposition, in this order."""
     verb, tokens = clause.verb, []
     if clause.recipient:
-        tokens += _phrase(clause.recipient, "dative")
+        recipient = _phrase(clause.recipient, "dative")
+        tokens += tagged(recipient, clause, "recipient")
     object_ = []
     if clause.object:
         object_ = _phrase(clause.object, verb.german_case, clause.negates_object)
+        # "Keine" translates "not" where English has no article.
+        object_ = tagged(object_, clause, "not" if clause.negates_object else "object")
     if not verb.german_preposition:
         tokens += object_
     if clause.negated and not clause.negates_object:
-        tokens.append("nicht")
+        tokens += tagged(["nicht"], clause, "not")
     if clause.place:
         preposition = clause.place.preposition.german
         place = _phrase(clause.place.phrase, "dative")
         if (preposition, place[0]) == ("in", "dem"):
             preposition, place = "im", place[1:]
-        tokens += [preposition, *place]
+        tokens += tagged([preposition, *place], clause, "place")
     if verb.german_preposition:
-        tokens += [verb.german_preposition, *object_]
+        object_ = [verb.german_preposition, *object_]
+        if verb.english_preposition:
+            object_ = tagged(object_, clause, "preposition")
+        tokens += object_
     if clause.predicate:
-        tokens.append(clause.predicate.german)
+        tokens += tagged([clause.predicate.german], clause, "predicate")
     return tokens
 
 
@@ -150,11 +185,16 @@ def _phrase(phrase: Subject, case: Case, negated: bool = False) -> list[str]:
 def _noun_phrase(phrase: NounPhrase, case: Case, negated: bool = False) -> list[str]:
     """Determiner, adjectives, noun, owner in the genitive, relative clause."""
     determiner, adjective_endings = _determiner(phrase, case, negated)
+    if phrase.determiner is not words.BARE:
+        determiner = tagged(determiner, phrase, "determiner")
     ending = _ending(adjective_endings, phrase, case)
     tokens = [
         *determiner,
-        *(_inflected(adjective, ending) for adjective in phrase.adjectives),
-        _noun(phrase.noun, phrase.plural, case),
+        *(
+            Word(_inflected(adjective, ending), (id(phrase), adjective.english))
+            for adjective in phrase.adjectives
+        ),
+        *tagged([_noun(phrase.noun, phrase.plural, case)], phrase, "noun"),
     ]
     if phrase.owner:
         tokens += _noun_phrase(phrase.owner, "genitive")
@@ -209,4 +249,5 @@ def _relative(relative: Clause) -> list[str]:
     if not isinstance(trace, Trace):
         trace, case = relative.object, relative.verb.german_case
     assert isinstance(trace, Trace)
-    return [_ending(_RELATIVE, trace, case), *_verb_last(relative)]
+    pronoun = tagged([_ending(_RELATIVE, trace, case)], relative, "relative")
+    return [*pronoun, *_verb_last(relative)]

@@ -7,7 +7,8 @@ exactly one translation.
 
 import dataclasses
 import enum
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from typing import Self
 
 from .lexicon import REPORTS, Adjective, Determiner, Noun, Pronoun, Uninflected, Verb
 
@@ -142,6 +143,30 @@ class Sentence:
     adverb: Uninflected | None = None
     subordinate: Subordinate | None = None
     is_question: bool = False
+
+
+Part = tuple[int, str]  # which phrase, clause or sentence, and what part of it
+
+
+class Word(str):
+    """A word that knows which part of a derivation it renders.
+
+    Words of two languages that render the same part are translations of each other.
+    """
+
+    part: Part
+
+    def __new__(cls, text: str, part: Part) -> Self:
+        """Returns the word."""
+        word = super().__new__(cls, text)
+        word.part = part
+        return word
+
+
+def tagged(tokens: Iterable[str], whole: object, part: str) -> list[str]:
+    """Returns the tokens, of which those without a part, but commas, get this one."""
+    key = (id(whole), part)  # equal phrases may occur twice
+    return [t if isinstance(t, Word) or t == "," else Word(t, key) for t in tokens]
 
 
 def clauses(sentence: Sentence) -> Iterator[Clause]:

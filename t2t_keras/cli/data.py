@@ -147,6 +147,12 @@ def _datagen_flags(parser: argparse.ArgumentParser) -> None:
     for split in get_args(Split):
         for side in ("source", "target"):
             files.add_argument(f"--{split}_{side}", metavar="FILE")
+    files.add_argument(
+        "--train_alignment",
+        metavar="FILE",
+        help="with --train_source and --train_target: the links between their words, "
+        "such as `0-0 1-2`, for the hyper-parameter guided_alignment",
+    )
     for task in _TASKS:
         task.add_flags(parser)
 
@@ -237,6 +243,21 @@ def _files(args: argparse.Namespace, problem: Problem) -> dict[Split, Source]:
             # The data of `x_rev` are those of `x`: in its direction.
             pair = (target, source) if problem.reverse else (source, target)
             sources[split] = ParallelFiles(*pair)
+    if args.train_alignment:
+        files = sources.get("train")
+        if not isinstance(files, ParallelFiles):
+            raise UserError(
+                "--train_alignment needs --train_source and --train_target beside it"
+            )
+        if problem.reverse:
+            raise UserError(
+                f"--train_alignment: the data of '{problem.name}' are those of "
+                f"'{problem.data_name}'; generate them with --problem "
+                f"{problem.data_name}, its files and the links in its direction"
+            )
+        sources["train"] = dataclasses.replace(
+            files, alignment_path=args.train_alignment
+        )
     return sources
 
 

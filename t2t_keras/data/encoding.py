@@ -32,10 +32,10 @@ import numpy as np
 from t2t_keras.data.cleaning import duplicate_entry, reason_by_length, reason_by_text
 from t2t_keras.data.records import FRAME, example, frame
 from t2t_keras.errors import UserError
-from t2t_keras.problem import Cleaning, Pair
+from t2t_keras.problem import AlignedPair, Cleaning, Pair
 from t2t_keras.text.load import load_tokenizer
 from t2t_keras.text.sentence_piece import SentencePieceTokenizer
-from t2t_keras.text.tokenizer import Tokenizer
+from t2t_keras.text.tokenizer import Tokenizer, words_of_tokens
 
 CHUNK = 1000  # number of pairs that are sent to a worker at a time
 
@@ -119,13 +119,39 @@ class Encoder:
                 key = number * rule.copies + copy
                 if rule.seed is not None:
                     key = order_key(rule.seed, key)
-                record = frame(example(source, target))
+                links = self._links(pair, source, target)
+                record = frame(example(source, target, links))
                 result.spills[key % rule.num_shards] += (
                     _HEADER.pack(key, len(record), len(source), len(target)) + record
                 )
                 if rule.cleaning.duplicates:
                     result.hashes.extend(duplicate_entry(key, pair, copy))
         return result
+
+    def _links(
+        self, pair: Pair, source: Sequence[int], target: Sequence[int]
+    ) -> list[int]:
+        """Returns the links between the tokens of linked words, see `records.example`.
+
+        Args:
+            pair: the texts, with links if it is an `AlignedPair`.
+            source: ids of the source.
+            target: ids of the target.
+        """
+        if not isinstance(pair, AlignedPair):
+            return []
+        links = set(pair.links)
+        source_words, target_words = (
+            words_of_tokens(tokenizer, ids)
+            for tokenizer, ids in zip(self._tokenizers, (source, target), strict=True)
+        )
+        return [
+            place
+            for t, j in enumerate(target_words)
+            for s, i in enumerate(source_words)
+            if (i, j) in links
+            for place in (t, s)
+        ]
 
     def _ids(
         self, side: int, numbered: Sequence[tuple[int, Pair]], rule: Rule

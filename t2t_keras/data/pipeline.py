@@ -13,6 +13,8 @@ _FEATURES = {
     "inputs": tf.io.RaggedFeature(tf.int64),
     "targets": tf.io.RaggedFeature(tf.int64),
 }
+_LINKS = {"links": tf.io.RaggedFeature(tf.int64)}
+_FEW = 1000  # records, in which links are looked for
 
 
 def training_batches(
@@ -23,6 +25,7 @@ def training_batches(
     *,
     micro_batches: int = 1,
     own: range | None = None,
+    aligned: bool = False,
 ) -> tf.data.Dataset:
     """Returns the batches of some steps, in their order.
 
@@ -39,9 +42,11 @@ def training_batches(
         micro_batches: number of micro-batches of each replica; its rows are divisible
             by it.
         own: the replicas of this process; None for all.
+        aligned: whether a batch also has an alignment, see `_alignment`.
 
     Returns:
-        A dataset of (source [rows, S], target [rows, T]), int32.
+        A dataset of (source [rows, S], target [rows, T]), int32, or of (source, target,
+        alignment [rows, T, S]).
     """
     own = range(num_replicas) if own is None else own
 
@@ -49,15 +54,15 @@ def training_batches(
         each = rows_each(rows, num_replicas, micro_batches)
         return range(own.start * each, min(own.stop * each, rows)), len(own) * each
 
-    def split(source: tf.Tensor, target: tf.Tensor) -> tf.data.Dataset:
+    def split(*batch: tf.Tensor) -> tf.data.Dataset:
         return tf.data.Dataset.from_tensor_slices(
             tuple(
-                tf.reshape(ids, [len(own), -1, tf.shape(ids)[1]])
-                for ids in (source, target)
+                tf.reshape(part, [len(own), -1, *tf.unstack(tf.shape(part)[1:])])
+                for part in batch
             )
         )
 
-    batches = _batches(index, steps, plan, share)
+    batches = _batches(index, steps, plan, share, aligned)
     return batches.flat_map(split).prefetch(4 * len(own))
 
 
@@ -70,6 +75,12 @@ def ordered_batches(index: RecordIndex, batch_tokens: int) -> tf.data.Dataset:
     lengths = index.source_length, index.target_length
     plan = BatchPlan(*lengths, batch_tokens, seed=0, swapped=index.swapped)
     return _batches(index, range(len(plan)), plan).prefetch(4)
+
+
+def has_links(index: RecordIndex) -> bool:
+    """Returns whether records have the links of word alignments: any of the first."""
+    payloads = index.read(range(min(len(index), _FEW)))
+    return bool(tf.size(tf.io.parse_example(payloads, _LINKS)["links"].values))
 
 
 def read_pairs(
@@ -138,6 +149,7 @@ def _batches(
     steps: range,
     plan: BatchPlan,
     share: Callable[[int], tuple[range, int]] = lambda rows: (range(rows), rows),
+    aligned: bool = False,
 ) -> tf.data.Dataset:
     """Reads and pads the batch of every step.
 
@@ -147,7 +159,9 @@ def _batches(
         plan: the plan that determines the records of each step.
         share: number of rows of a batch -> the rows to read, and the number of rows to
             which they are padded.
+        aligned: see `training_batches`.
     """
+    features = _FEATURES | _LINKS if aligned else _FEATURES
 
     def read(step: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         records = plan.records(int(step))
@@ -158,19 +172,22 @@ def _batches(
         payloads = index.read(records[own.start : own.stop])
         return np.array(payloads, dtype=object), shape
 
-    def parse(step: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    def parse(step: tf.Tensor) -> tuple[tf.Tensor, ...]:
         payloads, shape = tf.numpy_function(
             read,
             [step],
             [tf.string, tf.int64],
             stateful=False,  # else deterministic operations would disable `prefetch`
         )
-        example = tf.io.parse_example(tf.ensure_shape(payloads, [None]), _FEATURES)
+        example = tf.io.parse_example(tf.ensure_shape(payloads, [None]), features)
         rows, *lengths = tf.unstack(tf.ensure_shape(shape, [3]))
         sides = [
             tf.cast(example[name].to_tensor(shape=tf.stack([rows, length])), tf.int32)
             for name, length in zip(index.features, lengths, strict=True)
         ]
+        if aligned:
+            source, target = sides
+            sides.append(_alignment(example["links"], source, target, index.swapped))
         return tuple(sides)
 
     batches = tf.data.Dataset.range(steps.start, steps.stop).map(parse)
@@ -179,3 +196,28 @@ def _batches(
     # to close.
     options.autotune.enabled = False
     return batches.with_options(options)
+
+
+def _alignment(
+    links: tf.RaggedTensor, source: tf.Tensor, target: tf.Tensor, swapped: bool
+) -> tf.Tensor:
+    """Returns what guided alignment teaches, float32 [rows, T, S].
+
+    In the row of a target token that is linked to n source tokens, each of these has
+    the weight 1 / n; all other weights are 0.
+
+    Args:
+        links: positions by record, see `records.example`.
+        source: ids [rows, S]
+        target: ids [rows, T]
+        swapped: see `RecordIndex`.
+    """
+    positions = tf.reshape(links.values, [-1, 2])  # of target and source token
+    if swapped:
+        positions = positions[:, ::-1]
+    rows = tf.cast(links.value_rowids()[::2], tf.int64)
+    places = tf.concat([rows[:, tf.newaxis], positions], axis=1)
+    shape = tf.concat([tf.shape(target), tf.shape(source)[1:]], axis=0)
+    ones = tf.ones([tf.shape(places)[0]])
+    counts = tf.scatter_nd(places, ones, tf.cast(shape, tf.int64))
+    return tf.math.divide_no_nan(counts, tf.reduce_sum(counts, 2, keepdims=True))

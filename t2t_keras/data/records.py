@@ -2,7 +2,7 @@
 
 A shard `{data_name}-{split}-00000-of-00100` is, as tensor2tensor writes it, a TFRecord
 file of `tf.train.Example` with the int64 lists `inputs` and `targets`, each ending in
-EOS. Beside the shards of a split are
+EOS, and, where word alignments were given, `links`. Beside the shards of a split are
 
 - `{data_name}-{split}.index.npz`: the size and the lengths of every record;
 - `{data_name}-{split}.sources` and `.targets`, for dev and test: the raw texts, one a
@@ -47,12 +47,23 @@ _EDGE = 4096  # bytes at both ends of a shard, whose checksum tells if it has ch
 # A record.
 
 
-def example(source: Sequence[int], target: Sequence[int]) -> bytes:
+def example(
+    source: Sequence[int], target: Sequence[int], links: Sequence[int] = ()
+) -> bytes:
     """Returns a serialised `tf.train.Example` with int64 lists `inputs` and `targets`.
 
     The bytes are those of TensorFlow's deterministic serialisation.
+
+    Args:
+        source: ids of the source.
+        target: ids of the target.
+        links: the positions of tokens that are linked, for each link that of the target
+            token and that of the source token; the list `links`, unless empty.
     """
-    return _field(1, _feature(b"inputs", source) + _feature(b"targets", target))
+    linked = _feature(b"links", links) if links else b""
+    return _field(
+        1, _feature(b"inputs", source) + linked + _feature(b"targets", target)
+    )
 
 
 def _feature(name: bytes, ids: Sequence[int]) -> bytes:

@@ -1,6 +1,5 @@
 """Word alignment, read from the attention of the decoder to the source."""
 
-import itertools
 from collections.abc import Sequence
 from typing import NamedTuple, Self
 
@@ -9,26 +8,25 @@ import tensorflow as tf
 
 from t2t_keras.decoding.ensemble import Ensemble
 from t2t_keras.errors import UserError
-from t2t_keras.hparam import HParams
+from t2t_keras.hparam import GUIDED_HEAD, HParams
 from t2t_keras.metrics.pharaoh import Alignment
 from t2t_keras.model.transformer import Transformer
-from t2t_keras.text.tokenizer import EOS, Tokenizer
 
 
 class AlignmentHead(NamedTuple):
     """The encoder-decoder attention from which word alignments are read.
 
     Attributes:
-        layer: number of the decoder layer, from 1; None: the last but one, which
-            aligns best in Garg et al. (EMNLP 2019), or the only one.
-        head: number of the head, from 1; None: the mean of the layer's heads.
+        layer: number of the decoder layer, from 1; None: `HParams.alignment_layer`.
+        head: number of the head, from 1; None: the mean of the layer's heads, or, if
+            no layer is given either, the head that guided alignment has trained.
     """
 
     layer: int | None = None
     head: int | None = None
 
     def of_model(self, hparams: HParams) -> Self:
-        """Returns the head with the layer that it has in a model.
+        """Returns the head with the defaults that it has in a model.
 
         Raises:
             UserError: the model has no such layer or head.
@@ -41,8 +39,10 @@ class AlignmentHead(NamedTuple):
                     f"alignment: the model has no {name} {number}; give a number from "
                     f"1 to {count}"
                 )
-        default = max(hparams.num_layers - 1, 1)
-        return self if self.layer is not None else self._replace(layer=default)
+        if self.layer is not None:
+            return self
+        trained = GUIDED_HEAD if hparams.guided_alignment else None
+        return self._replace(layer=hparams.alignment_layer, head=self.head or trained)
 
     def weights(
         self, model: Transformer | Ensemble, source: tf.Tensor, target: tf.Tensor
@@ -62,43 +62,12 @@ class AlignmentHead(NamedTuple):
         if isinstance(model, Ensemble):
             raise UserError("alignment: an ensemble has none; take one of its runs")
         _, maps = model.states(source, target)
-        layer = self.of_model(model.hparams).layer
+        layer, head = self.of_model(model.hparams)
         assert layer is not None  # `of_model` puts it in
         weights = maps.cross[layer - 1]
-        if self.head is None:
+        if head is None:
             return tf.reduce_mean(weights, axis=1)
-        return weights[:, self.head - 1]
-
-
-def words_of_tokens(tokenizer: Tokenizer, ids: Sequence[int]) -> list[int | None]:
-    """Returns the number of each token's word, from 0; None for EOS.
-
-    A token belongs to the word of the first character that it adds to the text of the
-    tokens before it, or, if it adds only white space, to the word after that, if there
-    is one. So this needs nothing of a tokenizer but `decode`; words are what white
-    space separates in the text.
-
-    Args:
-        tokenizer: the tokenizer.
-        ids: the ids of a text; those after the first EOS have no word.
-    """
-    end = list(ids).index(EOS) if EOS in ids else len(ids)
-    words: list[int | None] = [None] * len(ids)
-    before = ""
-    for place in range(end):
-        text = tokenizer.decode(ids[: place + 1])
-        # The text before is no prefix of it if the token completes a character.
-        pairs = zip(before, text, strict=False)
-        same = itertools.takewhile(lambda pair: pair[0] == pair[1], pairs)
-        added = text[len(list(same)) :].lstrip()
-        if added:
-            through = text[: len(text) - len(added) + 1]
-            words[place] = len(through.split()) - 1
-        before = text
-    for place in reversed(range(end - 1)):
-        if words[place] is None:
-            words[place] = words[place + 1]
-    return words
+        return weights[:, head - 1]
 
 
 def word_alignment(

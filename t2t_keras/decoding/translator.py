@@ -17,7 +17,6 @@ from t2t_keras.decoding.alignment import (
     joined_alignment,
     word_alignment,
     word_starts,
-    words_of_tokens,
 )
 from t2t_keras.decoding.batching import batches, padded
 from t2t_keras.decoding.ensemble import Ensemble
@@ -31,7 +30,7 @@ from t2t_keras.metrics.pharaoh import Alignment
 from t2t_keras.model.transformer import Transformer
 from t2t_keras.problem import Problem
 from t2t_keras.text.sentences import join_outputs, split_long_text
-from t2t_keras.text.tokenizer import EOS, Tokenizer
+from t2t_keras.text.tokenizer import EOS, Tokenizer, words_of_tokens
 
 _log = logging.getLogger(__name__)
 

@@ -1,8 +1,9 @@
-"""Label-smoothed cross-entropy (5.4)."""
+"""Label-smoothed cross-entropy (5.4), and that of guided alignment."""
 
 from keras import ops
 
 from t2t_keras.backend import Tensor
+from t2t_keras.hparam import GUIDED_HEAD
 from t2t_keras.model.gradients import output_losses
 from t2t_keras.model.transformer import PAD, Transformer
 
@@ -13,6 +14,7 @@ def training_losses(
     target: Tensor,
     seed: Tensor,
     softmax: Tensor | None = None,
+    alignment: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Runs the model and returns `summed_cross_entropies` of its logits.
 
@@ -25,14 +27,17 @@ def training_losses(
         seed: [2], of dropout.
         softmax: the softmax matrix [V, D], for its gradient without that of the
             embedding if they are one; None: the model's.
+        alignment: [B, T, S], see `alignment_loss`; None: without guided alignment.
 
     Returns:
         The label-smoothed loss, and the negative log-likelihood, which has no gradient.
+        Guided alignment adds its gradient to that of the loss, and nothing to the
+        value, which stays comparable.
     """
-    states, _ = model.states(source, target, seed)
+    states, maps = model.states(source, target, seed)
     labels = ops.reshape(target, (-1,))
     table = ops.convert_to_tensor(model.softmax_embedding.table)
-    return output_losses(
+    loss, nll = output_losses(
         ops.reshape(states, (-1, model.hparams.d_model)),
         table if softmax is None else softmax,
         ops.take(table, labels, axis=0),
@@ -41,6 +46,24 @@ def training_losses(
         model.hparams.label_smoothing,
         model.compute_dtype,
     )
+    if alignment is not None:
+        head = maps.cross[model.hparams.alignment_layer - 1][:, GUIDED_HEAD - 1]
+        guide = model.hparams.guided_alignment * alignment_loss(head, alignment)
+        loss += guide - ops.stop_gradient(guide)  # 0, but for the gradient
+    return loss, nll
+
+
+def alignment_loss(weights: Tensor, alignment: Tensor) -> Tensor:
+    """Returns the cross-entropy of attention weights with an alignment, summed.
+
+    Weights below 1e-9 count as 1e-9: the source's padding has the weight 0.
+
+    Args:
+        weights: of one head, float32 [B, T, S].
+        alignment: float32 [B, T, S]; the row of a target token that is linked to n
+            source tokens has 1 / n for each of them, and the other weights are 0.
+    """
+    return -ops.sum(alignment * ops.log(ops.maximum(weights, 1e-9)))
 
 
 def cross_entropies(

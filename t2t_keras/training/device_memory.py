@@ -28,6 +28,7 @@ def synthetic_batches(
     strategy: tf.distribute.Strategy,
     shape: tuple[int, int, int],
     micro_batches: int = 1,
+    aligned: bool = False,
 ) -> tf.distribute.DistributedDataset:
     """Returns one distributed batch (source [rows, S], target [rows, T]) of one id.
 
@@ -35,6 +36,7 @@ def synthetic_batches(
         strategy: has the replicas that share the rows.
         shape: (rows, S, T).
         micro_batches: into how many each replica divides its rows.
+        aligned: whether the batch also has an alignment, [rows, T, S], of zeros.
     """
     rows, *lengths = shape
     own = own_replicas(strategy)
@@ -44,7 +46,10 @@ def synthetic_batches(
         )[own.start : own.stop]
         for length in lengths
     ]
-    return distribute_pairs(strategy, lambda: zip(*sides, strict=True))
+    if aligned:
+        source, target = sides
+        sides.append(tf.zeros([*target.shape, source.shape[2]]))
+    return distribute_pairs(strategy, lambda: zip(*sides, strict=True), aligned)
 
 
 def refuse_too_large(

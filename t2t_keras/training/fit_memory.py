@@ -224,7 +224,9 @@ def _update(spec: Spec) -> float:
         model = Transformer(hparams, spec.source_vocab_size, spec.target_vocab_size)
         optimizer = make_optimizer(model_variables(model), hparams)
         step = TrainStep(model, optimizer, strategy, 0, spec.micro_batches)
-    (batch,) = synthetic_batches(strategy, spec.shape, spec.micro_batches)
+    (batch,) = synthetic_batches(
+        strategy, spec.shape, spec.micro_batches, hparams.guided_alignment > 0
+    )
     tensors = snapshot(model_variables(model) | step.variables, 0)
     for number in range(2):  # the first one also traces, while a checkpoint is held
         start = time.monotonic()

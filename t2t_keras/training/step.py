@@ -79,7 +79,8 @@ class TrainStep:
             self.ema = MovingAverage(weights, hparams.ema_decay)
         self.skipped = tf.Variable(0, trainable=False, dtype=tf.int64)
         self.skipped_in_a_row = tf.Variable(0, trainable=False, dtype=tf.int64)
-        batch, step = batch_spec(strategy), tf.TensorSpec([], tf.int64)
+        batch = batch_spec(strategy, aligned=hparams.guided_alignment > 0)
+        step = tf.TensorSpec([], tf.int64)
         rate, is_trial = tf.TensorSpec([], tf.float32), tf.TensorSpec([], tf.bool)
         signature = [batch, step, rate, is_trial]
         self.function = tf.function(
@@ -108,7 +109,7 @@ class TrainStep:
 
     def update(
         self,
-        batch: tuple[tf.Tensor, tf.Tensor],
+        batch: tuple[tf.Tensor, ...],
         step: int,
         learning_rate: float,
         is_trial: bool = False,
@@ -116,7 +117,8 @@ class TrainStep:
         """Runs one step on a distributed batch.
 
         Args:
-            batch: source int32 [B, S] and target int32 [B, T] of each replica.
+            batch: source int32 [B, S] and target int32 [B, T] of each replica, and
+                with `guided_alignment` the alignment, float32 [B, T, S].
             step: counted from 0.
             learning_rate: of this step.
             is_trial: whether to compute everything and change nothing.
@@ -130,7 +132,7 @@ class TrainStep:
 
     def update_from(
         self,
-        batches: Iterator[tuple[tf.Tensor, tf.Tensor]],
+        batches: Iterator[tuple[tf.Tensor, ...]],
         step: int,
         learning_rates: Sequence[float],
         is_trial: bool = False,
@@ -154,7 +156,7 @@ class TrainStep:
 
     def _updates(
         self,
-        batches: Iterator[tuple[tf.Tensor, tf.Tensor]],
+        batches: Iterator[tuple[tf.Tensor, ...]],
         step: tf.Tensor,
         learning_rates: tf.Tensor,
         is_trial: tf.Tensor,
@@ -177,15 +179,15 @@ class TrainStep:
 
     def _update(
         self,
-        batch: tuple[tf.Tensor, tf.Tensor],
+        batch: tuple[tf.Tensor, ...],
         step: tf.Tensor,
         learning_rate: tf.Tensor,
         is_trial: tf.Tensor,
     ) -> StepResult:
         """The graph of `update`."""
 
-        def on_replica(source: tf.Tensor, target: tf.Tensor) -> StepResult:
-            sums = self.accumulate(source, target, step)
+        def on_replica(*batch: tf.Tensor) -> StepResult:
+            sums = self.accumulate(batch, step)
             gradients, result = self.reduce(sums)
             self.apply(gradients, result, step, learning_rate, is_trial)
             return result
@@ -196,19 +198,18 @@ class TrainStep:
         return StepResult(*(local(value)[0] for value in results))
 
     def loss_and_grads(
-        self, source: tf.Tensor, target: tf.Tensor, seed: tf.Tensor, scale: tf.Tensor
+        self, batch: tuple[tf.Tensor, ...], seed: tf.Tensor, scale: tf.Tensor
     ) -> Sums:
         """Runs the model forward and backward on one micro-batch.
 
         Args:
-            source: int32 [B, S]
-            target: int32 [B, T]
+            batch: as that of `update`.
             seed: [2], of dropout; see `Dropout`.
             scale: the loss scale, float32 scalar.
         """
         weights = [weight.read_value() for weight in self._weights]
         (loss, nll), gradients, d_softmax = self._forward_backward(
-            weights, source, target, seed, scale
+            weights, batch, seed, scale
         )
         # Look-ups have sparse gradients, which are scattered here: XLA would add up
         # their rows one after the other. Dense, because another replica has looked up
@@ -223,6 +224,7 @@ class TrainStep:
         # A barrier: TensorFlow's graph optimizer would add up the terms of all replicas
         # in one sum, in another order than that of several processes.
         gradients = [tf.ensure_shape(g, g.shape) for g in gradients]
+        source, target = batch[:2]
         positions = tf.cast(tf.size(source) + tf.size(target), tf.float32)
         return Sums(
             gradients, loss, count_tokens(source), count_tokens(target), positions, nll
@@ -231,8 +233,7 @@ class TrainStep:
     def forward_backward(
         self,
         weights: list[tf.Tensor],
-        source: tf.Tensor,
-        target: tf.Tensor,
+        batch: tuple[tf.Tensor, ...],
         seed: tf.Tensor,
         scale: tf.Tensor,
     ) -> tuple[
@@ -252,30 +253,33 @@ class TrainStep:
             tape.watch((weights, softmax))
             variables = zip(self._model.trainable_variables, weights, strict=True)
             with keras.StatelessScope(variables):
-                losses = training_losses(self._model, source, target, seed, softmax)
+                source, target, *alignment = batch
+                losses = training_losses(
+                    self._model, source, target, seed, softmax, *alignment
+                )
         gradients, d_softmax = tape.gradient(
             losses[0], (weights, softmax), output_gradients=scale
         )
         return losses, gradients, d_softmax
 
-    def accumulate(self, source: tf.Tensor, target: tf.Tensor, step: tf.Tensor) -> Sums:
+    def accumulate(self, batch: tuple[tf.Tensor, ...], step: tf.Tensor) -> Sums:
         """Sums `loss_and_grads` over this replica's micro-batches, one after the other.
 
         Args:
-            source: int32 [B, S]; k micro-batches are B / k consecutive rows each.
-            target: int32 [B, T]
+            batch: as that of `update`; k micro-batches are B / k consecutive rows each.
             step: int64 scalar, which dropout depends on.
         """
         count, scale = self._micro_batches, self._scale()
         if count == 1:
-            return self.loss_and_grads(source, target, self._dropout_seed(step), scale)
-        sources, targets = (
-            tf.reshape(ids, [count, -1, tf.shape(ids)[1]]) for ids in (source, target)
-        )
+            return self.loss_and_grads(batch, self._dropout_seed(step), scale)
+        parts = [
+            tf.reshape(x, [count, -1, *tf.unstack(tf.shape(x)[1:])]) for x in batch
+        ]
 
         def add(i: tf.Tensor, sums: Sums) -> tuple[tf.Tensor, Sums]:
             seed = self._dropout_seed(step, i)
-            more = self.loss_and_grads(sources[i], targets[i], seed, scale)
+            micro_batch = tuple(part[i] for part in parts)
+            more = self.loss_and_grads(micro_batch, seed, scale)
             return i + 1, tf.nest.map_structure(tf.add, sums, more)
 
         zero = tf.zeros([])

@@ -113,27 +113,37 @@ def distribute(
     return strategy.distribute_datasets_from_function(lambda context: parts)
 
 
-def batch_spec(strategy: tf.distribute.Strategy) -> tuple[tf.TypeSpec, tf.TypeSpec]:
+def batch_spec(
+    strategy: tf.distribute.Strategy, aligned: bool = False
+) -> tuple[tf.TypeSpec, ...]:
     """Returns the type of a distributed batch: source and target ids of any shape.
 
     As the input signature of a step it keeps TensorFlow from retracing every shape.
+
+    Args:
+        strategy: see `distribute`.
+        aligned: whether a batch also has an alignment.
     """
-    return distribute_pairs(strategy, list).element_spec
+    return distribute_pairs(strategy, list, aligned).element_spec
 
 
 def distribute_pairs(
     strategy: tf.distribute.Strategy,
-    pairs: Callable[[], Iterable[tuple[tf.Tensor, tf.Tensor]]],
+    pairs: Callable[[], Iterable[tuple[tf.Tensor, ...]]],
+    aligned: bool = False,
 ) -> tf.distribute.DistributedDataset:
     """Returns distributed batches of the same type as those of training.
 
     Args:
         strategy: see `distribute`.
         pairs: returns source and target ids, int32 [rows, S] and [rows, T], for each
-            replica of this process in turn.
+            replica of this process in turn; and alignments, float32 [rows, T, S].
+        aligned: whether it returns alignments.
     """
     ids = tf.TensorSpec([None, None], tf.int32)
-    parts = tf.data.Dataset.from_generator(pairs, output_signature=(ids, ids))
+    alignment = tf.TensorSpec([None, None, None], tf.float32)
+    signature = (ids, ids, alignment) if aligned else (ids, ids)
+    parts = tf.data.Dataset.from_generator(pairs, output_signature=signature)
     return distribute(strategy, parts)
 
 

@@ -15,7 +15,7 @@ import tensorflow as tf
 
 from t2t_keras.data.batch_plan import BatchPlan, batch_plan
 from t2t_keras.data.manifest import Manifest
-from t2t_keras.data.pipeline import damage_named, training_batches
+from t2t_keras.data.pipeline import damage_named, has_links, training_batches
 from t2t_keras.data.records import RecordIndex
 from t2t_keras.decoding.translator import Translator
 from t2t_keras.errors import UserError
@@ -80,12 +80,19 @@ class TrainSplit:
         """Plans the batches of a run.
 
         Raises:
-            UserError: there are no such data, or `batch_tokens` is less than the
-                longest example.
+            UserError: there are no such data, `batch_tokens` is less than the longest
+                example, or the data have no word alignments and
+                `guided_alignment` needs them.
         """
         index = RecordIndex.open(
             Path(config.data_dir), problem.data_name, "train", problem.reverse
         )
+        if hparams.guided_alignment and not has_links(index):
+            raise UserError(
+                "hparams: guided_alignment needs word alignments, and the train data "
+                f"of '{problem.data_name}' in {config.data_dir} have none; generate "
+                "data with `t2t datagen --train_alignment FILE`, or set it to 0"
+            )
         plan = batch_plan(
             hparams.bucketing,
             index.source_length,
@@ -225,7 +232,7 @@ class Trainer:
     def _run_steps(
         self,
         first: int,
-        batches: Iterator[tuple[tf.Tensor, tf.Tensor]],
+        batches: Iterator[tuple[tf.Tensor, ...]],
         progress: Progress,
     ) -> int:
         """Runs one call's steps from `first` on; returns the number of updates so far.
@@ -247,7 +254,7 @@ class Trainer:
 
     def _update(
         self,
-        batches: Iterator[tuple[tf.Tensor, tf.Tensor]],
+        batches: Iterator[tuple[tf.Tensor, ...]],
         step: int,
         rates: Sequence[float],
         progress: Progress,
@@ -295,7 +302,7 @@ class Trainer:
             reason = reason or "patience"
         return self._cluster.all_reduce_first(reason, _REASONS)
 
-    def _batches(self, steps: range) -> Iterator[tuple[tf.Tensor, tf.Tensor]]:
+    def _batches(self, steps: range) -> Iterator[tuple[tf.Tensor, ...]]:
         """Yields the distributed batch of every step."""
         parts = training_batches(
             self._index,
@@ -304,6 +311,7 @@ class Trainer:
             self._strategy.num_replicas_in_sync,
             micro_batches=self._micro_batches,
             own=own_replicas(self._strategy),
+            aligned=self._hparams.guided_alignment > 0,
         )
         return iter(distribute(self._strategy, parts))
 
@@ -319,7 +327,12 @@ class Trainer:
         )
         self._refuse_small_disk(self._saved_step)
         shape = self._largest_shape
-        batches = synthetic_batches(self._strategy, shape, self._micro_batches)
+        batches = synthetic_batches(
+            self._strategy,
+            shape,
+            self._micro_batches,
+            aligned=self._hparams.guided_alignment > 0,
+        )
         tensors = snapshot(self._variables, 0)  # held, as while they are written
         try:
             self._update(iter(batches), 0, [0.0], progress, is_trial=True)

@@ -2,7 +2,6 @@
 
 import json
 import math
-import types
 
 import numpy as np
 import pytest
@@ -116,7 +115,7 @@ def test_score_of_an_export(translator, tmp_path):
         """As an export of a version that returned neither."""
         return {name: score(**inputs)[name] for name in ("log_prob", "tokens")}
 
-    client._served = types.SimpleNamespace(signatures={"score": earlier})
+    client.signatures = {"score": earlier}
     for ours, theirs in zip(client.score(LINES, targets), expected, strict=True):
         assert (ours.tokens, ours.ids, ours.token_log_probs) == (theirs.tokens, (), ())
 

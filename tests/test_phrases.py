@@ -208,12 +208,24 @@ def test_forbidden_in_python_and_in_an_export(translator, tmp_path):
     assert t2t_keras.load(export).translate(SENTENCES) == best
 
 
+def test_dictionaries_and_lists_of_phrases():
+    options = DecodingOptions(glossary={"a": "b"}, forbidden=["c"])
+    same = DecodingOptions(glossary=[["a", "b"]], forbidden=("c",))
+    assert options == same
+    assert hash(options) == hash(same)
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
         ({"glossary": (("a", " "),)}, "glossary: a phrase is empty; leave it out"),
         ({"forbidden": ("",)}, "forbidden: a phrase is empty; leave it out"),
         ({"glossary": (("a", "b"),), "sampling": True}, "glossary has no effect on"),
+        ({"glossary": "a=b"}, "glossary: give pairs of a source and a target term"),
+        ({"glossary": [("a", "b", "c")]}, "glossary: give pairs"),
+        ({"glossary": {"a": 1}}, "glossary: give pairs"),
+        ({"forbidden": "a"}, "forbidden: give a list of strings, not 'a'"),
+        ({"forbidden": [1]}, "forbidden: give a list"),
     ],
 )
 def test_bad_phrases(options, message):

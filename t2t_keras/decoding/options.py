@@ -88,6 +88,37 @@ def parse_phrases(text: str) -> tuple[str, ...]:
     return tuple(phrase.strip() for phrase in text.split(","))
 
 
+def _phrases(name: str, phrases: Any) -> tuple[str, ...]:
+    """Returns phrases as a tuple.
+
+    Raises:
+        UserError: they are something else.
+    """
+    is_list = isinstance(phrases, (list, tuple))
+    if not is_list or not all(isinstance(phrase, str) for phrase in phrases):
+        raise UserError(f"{name}: give a list of strings, not {phrases!r:.80}")
+    return tuple(phrases)
+
+
+def _pairs(name: str, pairs: Any) -> Glossary:
+    """Returns pairs of terms, which may be given as a dictionary, as tuples.
+
+    Raises:
+        UserError: they are something else.
+    """
+    rows = list(pairs.items()) if isinstance(pairs, Mapping) else pairs
+    if not isinstance(rows, (list, tuple)) or not all(
+        isinstance(row, (list, tuple))
+        and len(row) == 2
+        and all(isinstance(term, str) for term in row)
+        for row in rows
+    ):
+        raise UserError(
+            f"{name}: give pairs of a source and a target term, not {pairs!r:.80}"
+        )
+    return tuple((source, target) for source, target in rows)
+
+
 Use = Literal["is_tensor", "is_static", "is_served", "changes_metrics", "of_sampling"]
 
 
@@ -237,6 +268,9 @@ class DecodingOptions:
     )
 
     def __post_init__(self) -> None:
+        # The compiled functions are found by the values of options: these are hashable.
+        object.__setattr__(self, "glossary", _pairs("glossary", self.glossary))
+        object.__setattr__(self, "forbidden", _phrases("forbidden", self.forbidden))
         for holds, message in self.conditions(vars(self)):
             if not holds:
                 raise UserError(message)

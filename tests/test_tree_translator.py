@@ -186,7 +186,7 @@ def answers(path, texts, ids):
     [
         pytest.param({}, False, id="tags", marks=pytest.mark.slow),
         pytest.param(
-            {"symbols": UNTAGGED_SYMBOLS, "tokenizer": "t2t_subword"},
+            {"text_form": Trees(symbols=UNTAGGED_SYMBOLS), "tokenizer": "t2t_subword"},
             True,
             id="no tags, raw sentences, tensor2tensor's subwords",
             marks=pytest.mark.slow,

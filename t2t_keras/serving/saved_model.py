@@ -424,8 +424,9 @@ class _Served(_ServedIds):
                     kind=self._options.length_penalty,
                 ),
             )
+        outputs = self._form.output_texts(texts, targets)
         return {
-            "texts": self._form.output_texts(texts, targets),
+            "texts": tf.where(is_blank[:, None], "", outputs),
             "scores": scores,
             "is_truncated": sources.is_truncated,
         }

@@ -13,13 +13,14 @@ import pytest
 import tensorflow as tf
 from decoding_models import LINES, transformer
 
+from t2t_keras.decoding import search
 from t2t_keras.decoding.constraint import BannedTokens
 from t2t_keras.decoding.translator import Translator
 from t2t_keras.errors import UserError
 from t2t_keras.hparam import HParams
 from t2t_keras.model.transformer import Transformer
 from t2t_keras.problem import Problem
-from t2t_keras.serving import ctranslate2_model, export_dir, saved_model
+from t2t_keras.serving import ctranslate2_model, export_dir
 from t2t_keras.serving.ctranslate2_model import export_ctranslate2
 from t2t_keras.serving.saved_model import export_saved_model
 from t2t_keras.serving.verify import Output, Verification
@@ -341,12 +342,13 @@ def test_a_saved_model_is_verified_with_its_own_options(
 
 
 def test_a_wrong_saved_model_is_refused(translator, tmp_path, monkeypatch):
-    right = saved_model.beam_search
+    translator.translate(TEXTS[:1])  # traces the right search; the export's is wrong
+    right = search.beam_search
 
     def wrong(model, source, **options):
         return right(model, tf.where(source == 1, 2, source), **options)
 
-    monkeypatch.setattr(saved_model, "beam_search", wrong)
+    monkeypatch.setattr(search, "beam_search", wrong)
     with pytest.raises(UserError, match=r"^--verify: the export is refused"):
         export_saved_model(translator, tmp_path / "1", verify=Verification(TEXTS))
     assert not list(tmp_path.iterdir())

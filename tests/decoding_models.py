@@ -7,8 +7,11 @@ import numpy as np
 import tensorflow as tf
 
 from t2t_keras.decoding.beam_search import beam_search
+from t2t_keras.decoding.translator import Translator
 from t2t_keras.hparam import HParams
 from t2t_keras.model.transformer import Transformer
+from t2t_keras.problem import Problem
+from t2t_keras.text.sentence_piece import SentencePieceTokenizer, train_sentence_piece
 
 PAD, EOS = 0, 1
 
@@ -36,6 +39,14 @@ NOT_TEXTS = [
     ([["a"]], r"\[0\] must be a string \(str\), not list"),
     ([b"a"], r"\[0\] must be a string \(str\), not bytes"),
 ]
+
+
+def text_translator(folder):
+    """A translator of texts with random weights; its vocabulary lies in the folder."""
+    train_sentence_piece(LINES * 2, folder / "vocab.spm", 340)
+    tokenizer = SentencePieceTokenizer(folder / "vocab.spm")
+    problem = Problem(summary="", extra_length=6)
+    return Translator(problem, transformer(tokenizer.vocab_size), tokenizer, tokenizer)
 
 
 class TableModel:

@@ -323,7 +323,7 @@ def test_the_command_line_of_tensorflow(translator, export, tmp_path):
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("g++") is None, reason="needs a C++ compiler")
 def test_a_program_in_cpp(translator, export, tmp_path):
-    """The commands of its own comment compile it."""
+    """The program compiles with the commands that its comment gives."""
     source = ROOT / "examples" / "serve.cc"
     library = tf.sysconfig.get_lib()
     comment = re.search(r"(g\+\+ .*?-o) serve$", source.read_text(), re.M | re.S)[1]

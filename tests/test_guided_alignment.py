@@ -267,7 +267,7 @@ def records_of(directory, name="translate_text", split="train"):
 
 
 def test_links_stay_with_their_pair(aligned_dir):
-    """Shuffled, each record has the links of its own words."""
+    """After the shuffle each record still has the links between its words."""
     found = list(records_of(aligned_dir))
     assert [x[:2] for x in found] != sentence_pairs()
     assert {x[:2] for x in found} == set(sentence_pairs())
@@ -277,7 +277,7 @@ def test_links_stay_with_their_pair(aligned_dir):
 
 
 def test_with_cleaning_copies_and_dropout(tmp_path):
-    """What drops pairs drops their links; each copy has links of its own tokens."""
+    """A dropped pair drops its links, and each copy has links between its tokens."""
     pairs = [AlignedPair(*pair, reversed_links(pair[0])) for pair in sentence_pairs()]
     pairs[5] = AlignedPair("", "nothing", ())
     pairs[6] = AlignedPair("a dog " * 100, "too long", ((0, 0),))

@@ -24,19 +24,17 @@ pytest.importorskip("fastapi", reason="the extra [serve] is not installed")
 import httpx
 from browser import CHROMIUM, browser
 from command_line import run
-from decoding_models import LINES, transformer
+from decoding_models import LINES, text_translator
 from libretranslatepy import LibreTranslateAPI
 
 from t2t_keras.decoding.alignment import AlignmentHead
 from t2t_keras.decoding.sentence_attention import sentence_attention
-from t2t_keras.decoding.translator import Hypothesis, Translator
+from t2t_keras.decoding.translator import Hypothesis
 from t2t_keras.errors import UserError
-from t2t_keras.problem import Problem
 from t2t_keras.server.app import make_app, make_server
 from t2t_keras.server.batcher import Batcher, Limits, Overloaded
 from t2t_keras.server.served_model import ServedModel, TensorInfo, request_value
 from t2t_keras.serving.saved_model import export_saved_model
-from t2t_keras.text.sentence_piece import SentencePieceTokenizer, train_sentence_piece
 
 TEXTS = [line for line in LINES if line.strip()]
 OPTIONS = {"beam_size": 4, "n_best": 2, "alpha": 0.6, "min_length": 0}
@@ -135,11 +133,7 @@ def error_of(answer):
 
 @pytest.fixture(scope="module")
 def translator(tmp_path_factory):
-    path = tmp_path_factory.mktemp("vocab") / "vocab.spm"
-    train_sentence_piece(LINES * 2, path, 340)
-    tokenizer = SentencePieceTokenizer(path)
-    problem = Problem(summary="", extra_length=6)
-    return Translator(problem, transformer(tokenizer.vocab_size), tokenizer, tokenizer)
+    return text_translator(tmp_path_factory.mktemp("vocab"))
 
 
 @pytest.fixture(scope="module")

@@ -7,28 +7,28 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from command_line import run, run_json, write
-from decoding_models import EOS, LINES, log_probs_of, penalty, transformer
+from decoding_models import (
+    EOS,
+    LINES,
+    log_probs_of,
+    penalty,
+    text_translator,
+)
 
 from t2t_keras.decoding.constraint import BannedTokens
-from t2t_keras.decoding.translator import Translator
 from t2t_keras.errors import UserError
-from t2t_keras.problem import Problem
 from t2t_keras.serving.client import ExportedTranslator
 from t2t_keras.serving.saved_model import export_saved_model
-from t2t_keras.text.sentence_piece import SentencePieceTokenizer, train_sentence_piece
 
 
 @pytest.fixture(scope="module")
-def tokenizer(tmp_path_factory):
-    path = tmp_path_factory.mktemp("vocab") / "vocab.spm"
-    train_sentence_piece(LINES * 2, path, 340)
-    return SentencePieceTokenizer(path)
+def translator(tmp_path_factory):
+    return text_translator(tmp_path_factory.mktemp("vocab"))
 
 
 @pytest.fixture(scope="module")
-def translator(tokenizer):
-    problem = Problem(summary="", extra_length=6)
-    return Translator(problem, transformer(tokenizer.vocab_size), tokenizer, tokenizer)
+def tokenizer(translator):
+    return translator.source_tokenizer
 
 
 def all_log_probs(model, source, target):

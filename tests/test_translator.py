@@ -10,28 +10,24 @@ from decoding_models import (
     NOT_TEXTS,
     log_probs_of,
     penalty,
-    transformer,
+    text_translator,
 )
 
 from t2t_keras.decoding.options import DecodingOptions
 from t2t_keras.decoding.translator import Translator, batches
 from t2t_keras.errors import UserError
 from t2t_keras.problem import Problem, TextForm
-from t2t_keras.text.sentence_piece import SentencePieceTokenizer, train_sentence_piece
 from t2t_keras.text.sentences import join_outputs
 
 
 @pytest.fixture(scope="module")
-def tokenizer(tmp_path_factory):
-    path = tmp_path_factory.mktemp("vocab") / "vocab.spm"
-    train_sentence_piece(LINES * 2, path, 340)
-    return SentencePieceTokenizer(path)
+def translator(tmp_path_factory):
+    return text_translator(tmp_path_factory.mktemp("vocab"))
 
 
 @pytest.fixture(scope="module")
-def translator(tokenizer):
-    problem = Problem(summary="", extra_length=6)
-    return Translator(problem, transformer(tokenizer.vocab_size), tokenizer, tokenizer)
+def tokenizer(translator):
+    return translator.source_tokenizer
 
 
 def test_order_and_batches_change_nothing(translator):

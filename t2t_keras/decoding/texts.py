@@ -32,6 +32,24 @@ def checked_texts(texts: Iterable[str], name: str = "texts") -> list[str]:
     return texts
 
 
+def checked_pairs(
+    sources: Iterable[str], targets: Iterable[str]
+) -> tuple[list[str], list[str]]:
+    """Checks the two sides of pairs of texts and returns them as lists.
+
+    Raises:
+        UserError: see `checked_texts`; or they are not of equal length.
+    """
+    sources = checked_texts(sources, "sources")
+    targets = checked_texts(targets, "targets")
+    if len(sources) != len(targets):
+        raise UserError(
+            f"{len(sources)} sources but {len(targets)} targets: "
+            "line by line they must be pairs"
+        )
+    return sources, targets
+
+
 def is_blank(text: str) -> bool:
     """Returns whether a text has only white space, or nothing."""
     return not text.strip()

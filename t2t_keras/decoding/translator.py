@@ -24,7 +24,7 @@ from t2t_keras.decoding.loop import NOTHING, Hypotheses, length_penalty
 from t2t_keras.decoding.options import DecodingOptions
 from t2t_keras.decoding.scoring import Score, score_targets
 from t2t_keras.decoding.search import Search
-from t2t_keras.decoding.texts import checked_texts, is_blank
+from t2t_keras.decoding.texts import checked_pairs, checked_texts, is_blank
 from t2t_keras.errors import UserError
 from t2t_keras.metrics.pharaoh import Alignment
 from t2t_keras.model.transformer import Transformer
@@ -511,13 +511,7 @@ class Translator:
         Raises:
             UserError: see `score`.
         """
-        sources = checked_texts(sources, "sources")
-        targets = checked_texts(targets, "targets")
-        if len(sources) != len(targets):
-            raise UserError(
-                f"{len(sources)} sources but {len(targets)} targets: "
-                "line by line they must be pairs"
-            )
+        sources, targets = checked_pairs(sources, targets)
         sources = [self._form.source_text(text, options.raw) for text in sources]
         ids = self.source_tokenizer.encode_batch(sources)
         source_ids = self._cut(ids, range(len(sources)), 0, options)

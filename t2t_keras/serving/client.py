@@ -11,7 +11,7 @@ import tensorflow_text  # noqa: F401  (the tokenizers' operations)
 
 from t2t_keras.decoding.batching import batches
 from t2t_keras.decoding.options import DecodingOptions
-from t2t_keras.decoding.texts import checked_texts
+from t2t_keras.decoding.texts import checked_pairs, checked_texts
 from t2t_keras.errors import UserError
 from t2t_keras.serving.contents import ExportSettings
 from t2t_keras.serving.export_dir import require_export
@@ -156,13 +156,7 @@ class ExportedTranslator:
         """
         from t2t_keras.decoding.scoring import Score  # it imports Keras
 
-        sources = checked_texts(sources, "sources")
-        targets = checked_texts(targets, "targets")
-        if len(sources) != len(targets):
-            raise UserError(
-                f"{len(sources)} sources but {len(targets)} targets: "
-                "line by line they must be pairs"
-            )
+        sources, targets = checked_pairs(sources, targets)
         results = [Score(0.0, 0)] * len(sources)
         pairs = zip(sources, targets, strict=True)
         for batch in _batches([max(pair, key=len) for pair in pairs]):

@@ -303,6 +303,19 @@ def test_a_second_signal_ends_all_at_once():
     await_end(children)
 
 
+def test_a_signal_waits_until_all_have_started(monkeypatch):
+    start = Processes._start
+
+    def start_late(self, index, output):
+        signal.raise_signal(signal.SIGTERM)
+        start(self, index, output)
+
+    monkeypatch.setattr(Processes, "_start", start_late)
+    before = psutil.Process().children()  # of other tests
+    assert launch("time.sleep(1000)") == 143
+    assert set(psutil.Process().children()) <= set(before)
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="prctl is Linux'")
 def test_the_processes_end_with_a_launcher_that_is_killed():
     launcher = started(STUBBORN)

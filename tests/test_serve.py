@@ -47,12 +47,14 @@ class Stub(ServedModel):
         self.name, self.version, self.languages = name, 3, languages
         self.beam_size, self.is_nested, self.signatures = 4, "(" in text, {}
         self.seconds, self.text = seconds, text
+        self.begun: list[str] = []  # the texts of all batches, also of one that waits
         self.batches: list[list[str]] = []
         self.may_run = threading.Event()
         self.may_run.set()
         self._run = None
 
     def n_best(self, texts, n_best=1, **options):
+        self.begun.extend(texts)
         self.may_run.wait()
         time.sleep(self.seconds)
         self.batches.append(list(texts))
@@ -634,7 +636,7 @@ def test_waiting_requests_are_run_together():
     with serving(stub) as (client, _, _), ThreadPoolExecutor(40) as pool:
         stub.may_run.clear()
         first = pool.submit(ask_stub, client, "first")
-        time.sleep(0.3)
+        wait_for(lambda: stub.begun == ["first"])
         others = [pool.submit(ask_stub, client, f"text {i}") for i in range(30)]
         different = pool.submit(ask_stub, client, "other", alpha=0.1)
         wait_for(lambda: queued(client) == 31)
@@ -696,7 +698,7 @@ def test_one_bad_text_fails_alone():
     with serving(stub) as (client, _, _), ThreadPoolExecutor(8) as pool:
         stub.may_run.clear()
         pool.submit(ask_stub, client, "first")
-        time.sleep(0.3)
+        wait_for(lambda: stub.begun == ["first"])
         texts = ["good", "poison", "crash", "fine"]
         answers = [pool.submit(ask_stub, client, text) for text in texts]
         wait_for(lambda: queued(client) == 4)
@@ -716,7 +718,7 @@ def test_the_queue_is_bounded():
     ):
         stub.may_run.clear()
         pool.submit(ask_stub, client, "first")
-        time.sleep(0.3)
+        wait_for(lambda: stub.begun == ["first"])
         waiting = [pool.submit(ask_stub, client, f"{i}") for i in range(3)]
         wait_for(lambda: queued(client) == 3)
         answer = ask_stub(client, "too many")
@@ -730,15 +732,15 @@ def test_the_queue_is_bounded():
 def test_requests_time_out_and_are_not_run():
     stub = Stub()
     with (
-        serving(stub, timeout_seconds=0.5) as (client, _, _),
+        serving(stub, timeout_seconds=2) as (client, _, _),
         ThreadPoolExecutor(8) as pool,
     ):
         stub.may_run.clear()
         first = pool.submit(ask_stub, client, "first")
-        time.sleep(0.1)
+        wait_for(lambda: stub.begun == ["first"])
         late = pool.submit(ask_stub, client, "late")
         assert late.result().status_code == first.result().status_code == 504
-        assert "within 0.5 seconds" in error_of(late.result())
+        assert "within 2 seconds" in error_of(late.result())
         stub.may_run.set()
         assert ask_stub(client, "now").status_code == 200
     assert ["late"] not in stub.batches
@@ -749,7 +751,7 @@ def test_clients_that_leave_are_forgotten():
     with serving(stub) as (client, url, _), ThreadPoolExecutor(8) as pool:
         stub.may_run.clear()
         first = pool.submit(ask_stub, client, "first")
-        time.sleep(0.3)
+        wait_for(lambda: stub.begun == ["first"])
         body = json.dumps({"texts": ["gone"]}).encode()
         head = f"POST /api/translate HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}"
         port = int(url.rpartition(":")[2])
@@ -810,7 +812,7 @@ def test_shutdown_answers_what_waits():
     with serving(stub) as (client, _, server), ThreadPoolExecutor(8) as pool:
         stub.may_run.clear()
         waiting = [pool.submit(ask_stub, client, f"{i}") for i in range(5)]
-        time.sleep(0.5)
+        wait_for(lambda: len(stub.begun) + queued(client) == 5)
         open_connection = httpx.Client(base_url=client.base_url)
         assert open_connection.get("/health").status_code == 200
         server.config.app.state.service.stop()
@@ -820,11 +822,10 @@ def test_shutdown_answers_what_waits():
         assert answer.status_code == 503
         assert error_of(answer) == "the server is shutting down"
         server.handle_exit(signal.SIGTERM, None)
-        time.sleep(0.2)
         stub.may_run.set()
         assert {x.result().status_code for x in waiting} == {200}
         with pytest.raises(httpx.TransportError):
-            for _ in range(100):
+            for _ in range(1000):
                 httpx.get(f"{client.base_url}/health")
                 time.sleep(0.05)
 
@@ -846,12 +847,14 @@ def test_health_waits_for_the_warm_up():
             async with httpx.AsyncClient(
                 transport=transport, base_url="http://x"
             ) as client:
-                model.may_run.clear()
-                await asyncio.sleep(0.05)
                 before = await client.get("/health")
                 model.may_run.set()
-                await asyncio.sleep(0.05)
-                return before, await client.get("/health")
+                after = await client.get("/health")
+                async with asyncio.timeout(60):
+                    while after.json()["status"] == "loading":
+                        await asyncio.sleep(0.01)
+                        after = await client.get("/health")
+                return before, after
 
     slow = Slow()
     slow.may_run.clear()

@@ -1,5 +1,6 @@
 """The trainer in this process, for a few steps."""
 
+import contextlib
 import itertools
 import json
 import shutil
@@ -338,6 +339,10 @@ def test_a_checkpoint_that_cannot_be_written_ends_training(
     def fail(name):
         raise UserError(f"cannot write checkpoint {name}: disk full")
 
+    def wait_until_it_failed():
+        with contextlib.suppress(UserError):
+            training._run.checkpoints.wait()
+
     before_writing(monkeypatch, fail)
     options = {"save_every": 2, "log_every": 3}
     training = trainer(data_dir, tmp_path, train_steps=50, options=options)
@@ -346,7 +351,7 @@ def test_a_checkpoint_that_cannot_be_written_ends_training(
     def note(step):
         steps.append(step)
         if step == 2:
-            time.sleep(0.3)
+            wait_until_it_failed()
 
     monkeypatch.setattr(training, "_saving_is_due", lambda done: done == 2)
     before_step(training, note)

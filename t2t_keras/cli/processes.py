@@ -38,6 +38,8 @@ _MAIN = "import sys; from t2t_keras.cli import main; sys.exit(main())"
 _NVIDIA = "/dev/nvidia[0-9]*"  # a file for each GPU
 _PR_SET_PDEATHSIG = 1  # of Linux' prctl
 
+_PASSED_ON = (*SIGNALS, signal.SIGTSTP)
+
 _POLL_SECONDS = 0.05
 # When one process has ended, until the others are killed: the chief may have to
 # complete a checkpoint or to print its result.
@@ -158,11 +160,14 @@ class Processes:
                 stack.enter_context(tempfile.TemporaryFile()) for _ in self._variables
             ]
             try:
-                for index, output in enumerate(outputs):
-                    self._start(index, output.fileno())
+                # A signal that comes before all have started waits for them.
+                signal.pthread_sigmask(signal.SIG_BLOCK, _PASSED_ON)
                 for number in SIGNALS:
                     previous[number] = signal.signal(number, self._pass_on)
                 previous[signal.SIGTSTP] = signal.signal(signal.SIGTSTP, self._suspend)
+                for index, output in enumerate(outputs):
+                    self._start(index, output.fileno())
+                signal.pthread_sigmask(signal.SIG_UNBLOCK, _PASSED_ON)
                 ends = self._wait()
             finally:
                 for process in self._processes:
@@ -170,6 +175,7 @@ class Processes:
                     process.wait()
                 for number, handler in previous.items():
                     signal.signal(number, handler)
+                signal.pthread_sigmask(signal.SIG_UNBLOCK, _PASSED_ON)
             messages = []
             for output in outputs:
                 output.seek(0)
@@ -188,7 +194,7 @@ class Processes:
                 stdout=None if is_chief else subprocess.DEVNULL,
                 stderr=None if is_chief else output,
                 start_new_session=True,
-                preexec_fn=lambda: _end_with(launcher),
+                preexec_fn=lambda: _prepare(launcher),
             )
         )
 
@@ -272,8 +278,9 @@ class Processes:
             process.send_signal(number)
 
 
-def _end_with(launcher: int) -> None:
-    """Makes the system kill this process when the launcher ends, however it ends."""
+def _prepare(launcher: int) -> None:
+    """Lets a new process have signals, and makes it end with the launcher."""
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _PASSED_ON)
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() != launcher:  # it has already ended

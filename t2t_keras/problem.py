@@ -21,6 +21,11 @@ TokenizerKind = Literal["sentencepiece", "t2t_subword"]
 Pair = tuple[str, str]  # (source text, target text)
 Source = Callable[[], Iterable[Pair]]  # called once for every pass over the pairs
 
+# Characters of classes in regular expressions: those that `str.strip` removes.
+WHITE_SPACE = "\t-\r\x1c- \x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000"
+# What `str.strip` removes from a text, for `tf.strings.regex_replace`.
+WHITE_ENDS = rf"\A[{WHITE_SPACE}]+|[{WHITE_SPACE}]+\z"
+
 _MOST_TOKENS = 1_000_000  # the largest vocab_size
 
 
@@ -82,11 +87,13 @@ class Cleaning:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TextForm:
-    """The conversion between users' texts and tokenizers' texts; here the identity.
+    """The conversion between users' texts and tokenizers' texts.
 
-    A task whose model reads or writes another form than its users derives a class from
-    this one. `source_texts` and `output_texts` do on string tensors what `source_text`
-    and `output_text` do in Python; an exported model runs them.
+    Here it only removes white space at both ends, as tensor2tensor does in training
+    data and in inputs: its tokenizer would make tokens of it. A task whose model reads
+    or writes another form than its users derives a class from this one. `source_texts`
+    and `output_texts` do on string tensors what `source_text` and `output_text` do in
+    Python; an exported model runs them.
 
     Attributes:
         symbols: texts that are always one token in the target's vocabulary.
@@ -116,7 +123,7 @@ class TextForm:
             text: one line of input.
             raw: whether the line is raw text; otherwise it looks as the training data.
         """
-        return text
+        return text.strip()
 
     def target_text(self, source: str, output: str) -> str:
         """Converts an output to a target, the inverse of `output_text`.
@@ -128,7 +135,7 @@ class TextForm:
         Raises:
             UserError: there is no such target.
         """
-        return output
+        return output.strip()
 
     def output_text(self, source: str, target: str) -> tuple[str, bool]:
         """Converts a decoded target to an output; an empty one to an empty output.
@@ -144,7 +151,9 @@ class TextForm:
 
     def source_texts(self, texts: "tf.Tensor", raw: bool) -> "tf.Tensor":
         """Does what `source_text` does for texts [B], in the graph."""
-        return texts
+        import tensorflow as tf
+
+        return tf.strings.regex_replace(texts, WHITE_ENDS, "")
 
     def output_texts(self, sources: "tf.Tensor", targets: "tf.Tensor") -> "tf.Tensor":
         """Does what `output_text` does, for targets [B, n], in the graph."""
@@ -279,3 +288,12 @@ class Problem:
                 f"problem '{self.name}' has no {split} examples; give {flags}"
             )
         return self.sources[split]
+
+    def pairs(self, split: Split) -> Iterator[Pair]:
+        """Yields the pairs of a split's source, without white space at their ends."""
+        for pair in self.sources[split]():
+            source, target = (text.strip() for text in pair)
+            if isinstance(pair, AlignedPair):
+                yield AlignedPair(source, target, pair.links)
+            else:
+                yield source, target

@@ -371,7 +371,7 @@ def train_vocabularies(work: Work) -> None:
         lines = size * len(columns)
         say(f"training {path.name} on {lines:,} lines")
         with progress(path.name, "lines", lines) as advance:
-            train = problem.sources["train"]()
+            train = problem.pairs("train")
             sample = vocabulary.draw(train, total, size, work.recipe.seed)
             texts = (
                 pair[column]
@@ -412,8 +412,8 @@ def _encode_split(work: Work, share: Share, encode: encoding.Encode) -> None:
         progress(f"encoding {share.split}", "pairs", total, done) as advance,
     ):
         saved, first = done, share.pairs.start + done
-        source = work.problem.sources[share.split]
-        rest = itertools.islice(source(), first, share.pairs.stop)
+        pairs = work.problem.pairs(share.split)
+        rest = itertools.islice(pairs, first, share.pairs.stop)
         for encoded in encode(rest, rule, first):
             spills.append({**encoded.spills, rule.num_shards: encoded.hashes})
             dropped += encoded.dropped
@@ -564,8 +564,9 @@ def _with_vocab_size(problem: Problem, data_dir: Path) -> Problem:
         return problem.replace(vocab_size=manifest.vocab_size)
     if (size := vocabulary.size_of_given(problem, data_dir)) is not None:
         return problem.replace(vocab_size=size)
+    problem.source("train")  # raises: there is none
     pairs, characters = 0, set[str]()
-    for source, target in problem.source("train")():
+    for source, target in problem.pairs("train"):
         pairs += 1
         characters.update(source, target)
     size = vocabulary.proposed_size(pairs, len(characters))

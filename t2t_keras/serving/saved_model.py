@@ -20,6 +20,7 @@ from t2t_keras.decoding.options import DecodingOptions, constraint_name
 from t2t_keras.decoding.scoring import TargetScores, score_targets
 from t2t_keras.decoding.translator import Translator
 from t2t_keras.errors import UserError
+from t2t_keras.problem import WHITE_ENDS, WHITE_SPACE
 from t2t_keras.serving.contents import ExportSettings, write_contents
 from t2t_keras.serving.export_dir import (
     Quantization,
@@ -31,9 +32,6 @@ from t2t_keras.serving.quantization import StoredWeight
 from t2t_keras.serving.verify import Output, Verification
 from t2t_keras.text.sentences import join_outputs, split_long_text
 from t2t_keras.text.tokenizer import EOS, PAD, UNK, Tokenizer
-
-# The characters that Python's `str.strip` removes.
-_BLANK = r"[\t-\r\x1c-\x20\x{85}\p{Z}]*"
 
 # The options that requests may have, as inputs of signatures.
 _SCALARS = {
@@ -407,7 +405,7 @@ class _Served(_ServedIds):
     @tf.function
     def translate(self, texts: tf.Tensor, **numbers: tf.Tensor) -> dict[str, tf.Tensor]:
         """Maps texts to n-best texts, with the options in `numbers`."""
-        is_blank = tf.strings.regex_full_match(texts, _BLANK)
+        is_blank = tf.strings.regex_full_match(texts, f"[{WHITE_SPACE}]*")
         texts = self._form.source_texts(texts, self._options.raw)
         sources = self._sources(texts, is_blank)
         found = self._search(sources.ids, sources.texts, numbers)
@@ -445,6 +443,7 @@ class _Served(_ServedIds):
         )
         with tf.control_dependencies([are_pairs]):
             texts, targets = tf.identity(texts), tf.identity(targets)
+        targets = tf.strings.regex_replace(targets, WHITE_ENDS, "")
         target_ids = self._target_tokenizer.encode(targets).to_tensor(PAD)
         texts = self._form.source_texts(texts, self._options.raw)
         source_ids, is_truncated = self._encode_sources(texts)

@@ -24,19 +24,19 @@ from collections.abc import Callable
 
 import tensorflow as tf
 
+from t2t_keras.problem import WHITE_ENDS, WHITE_SPACE
 from t2t_keras.text.graph_ids import CPU
 from t2t_keras.text.tokenizer import EOS
 
-# Characters of classes in regular expressions: those that `str.strip` removes,
-_SPACE = "\t-\r\x1c- \x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000"
-# the marks at the end of a sentence before white space, and before anything,
+# Characters of classes in regular expressions, beside `WHITE_SPACE`: the marks at the
+# end of a sentence before white space, and before anything,
 _MARK = ".!?\u2026\u061f\u06d4\u0964\u0965\u0589\u1362\u203c\u2047-\u2049"
 _WIDE_MARK = "\u3002\uff01\uff1f\uff61"
 # what may stand between the mark and the end: quotes and parentheses,
 _CLOSING = "\"'\u2018-\u201d\u00ab\u00bb\u2039\u203a)\\]}\u3009\u300b\u300d\u300f\u3011"
 _CLOSING += "\u3015\uff02\uff07\uff09\uff3d\uff5d\uff63"
 # and what may stand before an abbreviation.
-_BEFORE = _SPACE + ".\\-(\\[{\"'\u2018-\u201f\u00ab\u00bb"
+_BEFORE = WHITE_SPACE + ".\\-(\\[{\"'\u2018-\u201f\u00ab\u00bb"
 # Latin, Greek, Cyrillic.
 _LETTER = "A-Za-z\u00aa\u00b5\u00ba\u00c0-\u00d6\u00d8-\u00f6\u00f8-\u024f"
 _LETTER += "\u0386\u0388-\u0481\u048a-\u052f"
@@ -62,7 +62,7 @@ def mark_sentence_ends(texts: tf.Tensor) -> tf.Tensor:
     each part begins with the white space before it.
     """
     texts = tf.strings.regex_replace(texts, "\n", "\n ")
-    ends = f"([{_MARK}][{_MARK}{_CLOSING}]*)([{_SPACE}])"
+    ends = f"([{_MARK}][{_MARK}{_CLOSING}]*)([{WHITE_SPACE}])"
     texts = tf.strings.regex_replace(texts, ends, r"\1" "\n" r"\2")
     wide_ends = f"([{_WIDE_MARK}][{_WIDE_MARK}{_CLOSING}]*)"
     texts = tf.strings.regex_replace(texts, wide_ends, r"\1" "\n")
@@ -86,7 +86,7 @@ def split_long_text(
     """
     with tf.device(CPU):
         sentences = tf.strings.split(mark_sentence_ends(text), "\n")
-        marked = tf.strings.regex_replace(sentences, f"([{_SPACE}]+)", "\n" r"\1")
+        marked = tf.strings.regex_replace(sentences, f"([{WHITE_SPACE}]+)", "\n" r"\1")
         words = tf.strings.split(marked, "\n")  # [sentences, (words)]
         # The tokenizers' words imply a space before them.
         ids = encode(tf.strings.regex_replace(words.values, r"\A ", ""))[:, :-1]
@@ -94,8 +94,7 @@ def split_long_text(
         bounds = _part_bounds(ids.row_lengths(), words.row_splits, limit)
         parts = tf.RaggedTensor.from_row_splits(words.values, bounds)
         parts = tf.strings.reduce_join(parts, axis=1)
-        around = rf"\A[{_SPACE}]+|[{_SPACE}]+\z"
-        ids = encode(tf.strings.regex_replace(parts, around, ""))[:, :-1]
+        ids = encode(tf.strings.regex_replace(parts, WHITE_ENDS, ""))[:, :-1]
         # A word that is too long is cut; so is a part that has more tokens than its
         # words, which a tokenizer may make of other white space than single spaces.
         places = tf.ragged.range(ids.row_lengths()).values

@@ -64,7 +64,7 @@ def training(
         source: source length S.
         target: target length T.
     """
-    count, rows = hparams.num_layers, batch * target
+    count, rows = hparams.decoder_layers, batch * target
     seen = keys_met(hparams, target, bidirectional=False)
     forward = [
         *_encoding(hparams, batch, source),
@@ -92,7 +92,7 @@ def decoding(
         beam: beam size K.
         steps: number of steps T.
     """
-    count, rows = hparams.num_layers * steps, batch * beam
+    count, rows = hparams.decoder_layers * steps, batch * beam
     past = (steps + 1) // 2
     if hparams.attention_window:
         past = min(past, hparams.attention_window)
@@ -111,7 +111,7 @@ def step_weights(hparams: HParams, vocab_size: int) -> int:
     d_model, heads = hparams.d_model, hparams.num_heads
     projections = 3 * hparams.key_size + 3 * hparams.value_size  # q k v o, and q o
     layer = d_model * (heads * projections + 2 * hparams.d_ff)
-    return hparams.num_layers * layer + vocab_size * d_model
+    return hparams.decoder_layers * layer + vocab_size * d_model
 
 
 def _encoding(hparams: HParams, batch: int, source: int) -> list[Product]:
@@ -150,7 +150,7 @@ def _cross_attention(
 def _memory_projection(hparams: HParams, rows: int) -> Product:
     """Returns the products for the source's keys and values in all decoder layers."""
     width = hparams.num_heads * (hparams.key_size + hparams.value_size)
-    return Product(hparams.num_layers, 1, rows, hparams.d_model, width)
+    return Product(hparams.decoder_layers, 1, rows, hparams.d_model, width)
 
 
 def _heads(

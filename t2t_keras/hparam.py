@@ -18,7 +18,7 @@ _SHARES = (
     *("adam_beta1", "adam_beta2", "ema_decay"),
 )
 _NOT_NEGATIVE = (
-    *("d_k", "d_v", "attention_window"),
+    *("num_decoder_layers", "d_k", "d_v", "attention_window"),
     *("learning_rate", "clip_norm", "weight_decay", "guided_alignment"),
 )
 
@@ -60,6 +60,7 @@ class HParams:
 
     # Architecture (3.1 to 3.3).
     num_layers: int = _field(6, "layers of the encoder, and of the decoder (N)")
+    num_decoder_layers: int = _field(0, "layers of the decoder; 0: num_layers")
     d_model: int = _field(512, "width of the model (D)")
     d_ff: int = _field(2048, "inner width of the feed-forward networks (F)")
     num_heads: int = _field(8, "attention heads (H)")
@@ -87,6 +88,11 @@ class HParams:
         "sinusoidal", "kind of positional encoding"
     )
     max_positions: int = _field(1024, "rows of the table of learned positions")
+    target_space: bool = _field(
+        False,
+        "a learned vector is added to each source embedding, as tensor2tensor adds its "
+        "target space embedding",
+    )
 
     # Regularization (5.4).
     dropout: float = _field(
@@ -193,6 +199,11 @@ class HParams:
             )
 
     @property
+    def decoder_layers(self) -> int:
+        """Number of layers of the decoder."""
+        return self.num_decoder_layers or self.num_layers
+
+    @property
     def key_size(self) -> int:
         """Size d_k of a head's queries and keys."""
         return self.d_k or self.d_model // self.num_heads
@@ -209,7 +220,7 @@ class HParams:
         It is the last but one, which aligns best in Garg et al. (EMNLP 2019), or the
         only one. Guided alignment trains its head `GUIDED_HEAD`.
         """
-        return max(self.num_layers - 1, 1)
+        return max(self.decoder_layers - 1, 1)
 
     def override(self, **changes: Any) -> Self:
         """Returns a copy with some fields changed.

@@ -76,7 +76,7 @@ class NumpyTransformer:
         x = self.embed(shifted, "target_embedding")
         is_past = np.tril(np.ones((len(target), len(target)), bool))
         is_source = np.ones((len(target), len(source)), bool)
-        for i in range(self.hparams.num_layers):
+        for i in range(self.hparams.decoder_layers):
             layer = f"decoder/layer_{i}"
             x = self.residual(
                 x, f"{layer}/self_attention", memory=None, allowed=is_past
@@ -103,6 +103,8 @@ class NumpyTransformer:
         d_model, position = self.hparams.d_model, self.hparams.position
         vectors = self.table(role)[ids] * np.sqrt(d_model)
         vectors[np.asarray(ids) == 0] = 0
+        if role == "source_embedding" and self.hparams.target_space:
+            vectors = vectors + self.weights["target_space/vector"]
         if position == "learned":
             rows = np.minimum(np.arange(len(ids)), self.hparams.max_positions - 1)
             return vectors + self.weights["positions/table"][rows]

@@ -37,6 +37,7 @@ VOCAB, BATCH, LENGTH = 512, 2, 64
         ({"position": "learned", "max_positions": 50, "d_k": 3, "d_v": 5}, None),
         ({"attention": "additive", "norm": "pre", "d_k": 6}, None),
         ({"attention_window": 4}, None),
+        ({"num_layers": 2, "num_decoder_layers": 3, "target_space": True}, None),
     ],
     ids=str,
 )
@@ -55,6 +56,7 @@ def test_parameters_are_the_models(options, target):
 
     tables = size("/table")
     assert parts["positions"] == size("positions/")
+    assert parts["target_space"] == size("target_space/")
     assert parts["embeddings"] == tables - parts["positions"]
     for stack in ("encoder", "decoder"):
         assert parts[f"{stack}_layer_norm"] == size(f"{stack}/", "norm/")
@@ -120,6 +122,7 @@ def matmul_flops(operations):
         {"attention_window": 16},  # blocks of 8 and of 15
         {"attention_window": 1},
         {"attention": "additive", "d_v": 5},
+        {"num_layers": 2, "num_decoder_layers": 1},
     ],
     ids=str,
 )
@@ -143,6 +146,7 @@ def test_flops_are_those_of_the_graph(options):
         {"attention_dropout": 0.1, "ffn_dropout": 0.1},
         {"compute_dtype": "bfloat16"},
         {"norm": "pre", "num_layers": 2},
+        {"num_layers": 2, "num_decoder_layers": 1},
         {"d_ff": 1024},
         {"num_heads": 16},
     ],

@@ -39,6 +39,8 @@ MODELS = {
     "pre-norm, timing signal": SHARED | {"position": "t2t", "norm": "pre"},
     "separate vocabularies, learned positions": {"max_positions": 5, "norm": "pre"},
     "separate vocabularies, two matrices": {"share_embeddings": True},
+    "target space, fewer decoder layers": SHARED
+    | {"position": "t2t", "target_space": True, "num_decoder_layers": 1},
     "small keys": {"d_k": 4, "d_v": 12, "num_layers": 2},
     "small values, unscaled": {"d_k": 12, "d_v": 4, "attention": "unscaled"},
     "bfloat16": {"compute_dtype": "bfloat16"},

@@ -50,6 +50,10 @@ def pad(rows, width):
         ({"share_embeddings": False}, None),
         ({}, 11),
         ({"share_embeddings": False}, 11),
+        ({"num_decoder_layers": 1, "norm": "pre"}, None),
+        ({"num_layers": 1, "num_decoder_layers": 3}, 11),
+        ({"target_space": True}, None),
+        ({"target_space": True, "num_decoder_layers": 1}, 11),
     ],
     ids=str,
 )

@@ -39,8 +39,9 @@ def flops_per_token(
     encoder = projections + products(keys_met(hparams, length, bidirectional=True))
     decoder = projections + products(keys_met(hparams, length, bidirectional=False))
     cross = projections + products(length)
-    layer = encoder + feed_forward + decoder + cross + feed_forward
-    forward = 2 * (hparams.num_layers * layer + d * target_vocab_size)
+    layers = hparams.num_layers * (encoder + feed_forward)
+    layers += hparams.decoder_layers * (decoder + cross + feed_forward)
+    forward = 2 * (layers + d * target_vocab_size)
     return {"forward": forward, "training": _TRAINING * forward}
 
 

@@ -58,7 +58,7 @@ def _optimizer_state(hparams: HParams, parameters: int) -> int:
         return 2 * parameters  # Adam's and AdamW's moments
     # The means of a [D, n] matrix's rows and columns are n + D numbers. An encoder
     # layer has 10 weights and a decoder layer 15, most of them such matrices.
-    weights = 25 * hparams.num_layers
+    weights = 10 * hparams.num_layers + 15 * hparams.decoder_layers
     return parameters // hparams.d_model + weights * hparams.d_model
 
 
@@ -85,7 +85,8 @@ def _activations(hparams: HParams, length: int, number: int) -> int:
         return vectors + weight * heads * keys_of_query
 
     encoder = attention(keys_met(hparams, length, bidirectional=True))
+    encoder += feed_forward + 2 * residual
     decoder = attention(keys_met(hparams, length, bidirectional=False))
-    attentions = encoder + decoder + attention(length)
-    layer = attentions + 2 * feed_forward + 5 * residual
-    return embeddings + hparams.num_layers * layer
+    decoder += attention(length) + feed_forward + 3 * residual
+    layers = hparams.num_layers * encoder + hparams.decoder_layers * decoder
+    return embeddings + layers

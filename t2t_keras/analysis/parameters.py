@@ -17,7 +17,7 @@ def count_parameters(
         The sizes of the parts by name, and first "total". Parts that the model does not
         have are 0.
     """
-    d, n = hparams.d_model, hparams.num_layers
+    d, n, m = hparams.d_model, hparams.num_layers, hparams.decoder_layers
     keys = hparams.num_heads * hparams.key_size
     values = hparams.num_heads * hparams.value_size
     attention = d * (2 * keys + 2 * values)  # W^Q, W^K, W^V, W^O
@@ -35,12 +35,13 @@ def count_parameters(
     parts = {
         "embeddings": rows * d,
         "positions": positions,
+        "target_space": d if hparams.target_space else 0,
         "encoder_self_attention": n * attention,
         "encoder_feed_forward": n * feed_forward,
         "encoder_layer_norm": n * 2 * norm + last_norm,
-        "decoder_self_attention": n * attention,
-        "decoder_cross_attention": n * attention,
-        "decoder_feed_forward": n * feed_forward,
-        "decoder_layer_norm": n * 3 * norm + last_norm,
+        "decoder_self_attention": m * attention,
+        "decoder_cross_attention": m * attention,
+        "decoder_feed_forward": m * feed_forward,
+        "decoder_layer_norm": m * 3 * norm + last_norm,
     }
     return {"total": sum(parts.values()), **parts}

@@ -31,7 +31,7 @@ class AlignmentHead(NamedTuple):
         Raises:
             UserError: the model has no such layer or head.
         """
-        counts = {"layer": hparams.num_layers, "head": hparams.num_heads}
+        counts = {"layer": hparams.decoder_layers, "head": hparams.num_heads}
         for name, count in counts.items():
             number = getattr(self, name)
             if number is not None and not 1 <= number <= count:

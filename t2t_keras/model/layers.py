@@ -696,6 +696,34 @@ class Embedding(keras.layers.Layer):
         return ops.reshape(logits, (*shape[:-1], self.vocab_size))
 
 
+class TargetSpace(keras.layers.Layer):
+    """A learned vector that is added to each source embedding.
+
+    In tensor2tensor it is one of 32 rows of a matrix, chosen by the kind of target, and
+    has its initialization.
+    """
+
+    _ROWS = 32
+
+    def __init__(self, d_model: int, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.d_model = d_model
+
+    def build(self, input_shape: object = None) -> None:
+        """Creates the vector."""
+        limit = (6 / (self._ROWS + self.d_model)) ** 0.5  # Glorot's, of the matrix
+        self.vector = self.add_weight(
+            name="vector",
+            shape=(self.d_model,),
+            initializer=keras.initializers.RandomUniform(-limit, limit),
+            autocast=False,
+        )
+
+    def call(self, x: Tensor) -> Tensor:
+        """Adds the vector to float32 embeddings [B, S, D]."""
+        return x + ops.convert_to_tensor(self.vector)
+
+
 def sinusoids(positions: Tensor, d_model: int) -> Tensor:
     """Returns the paper's positional encoding (3.5).
 

@@ -20,6 +20,7 @@ from t2t_keras.model.layers import (
     Residual,
     SelfAttention,
     SelfAttentionCache,
+    TargetSpace,
     padding_bias,
     select_columns,
     sinusoids,
@@ -280,12 +281,16 @@ class _Stack(keras.layers.Layer):
     """A stack of N equal layers; with norm "pre", a layer normalization follows it."""
 
     def __init__(
-        self, kind: type[keras.layers.Layer], hparams: HParams, **kwargs: Any
+        self,
+        kind: type[keras.layers.Layer],
+        num_layers: int,
+        hparams: HParams,
+        **kwargs: Any,
     ) -> None:
         super().__init__(autocast=False, **kwargs)
         self.layers = [
             kind(hparams, name=f"layer_{i}", dtype=self.dtype_policy)
-            for i in range(hparams.num_layers)
+            for i in range(num_layers)
         ]
         pre_norm = hparams.norm == "pre"
         self.norm = LayerNorm(hparams.d_model, name="norm") if pre_norm else None
@@ -306,7 +311,7 @@ class Encoder(_Stack):
     """A stack of N encoder layers."""
 
     def __init__(self, hparams: HParams, **kwargs: Any) -> None:
-        super().__init__(EncoderLayer, hparams, **kwargs)
+        super().__init__(EncoderLayer, hparams.num_layers, hparams, **kwargs)
 
     def call(
         self, x: Tensor, bias: Tensor, seed: Tensor | None = None
@@ -327,7 +332,7 @@ class Decoder(_Stack):
     """A stack of N decoder layers."""
 
     def __init__(self, hparams: HParams, **kwargs: Any) -> None:
-        super().__init__(DecoderLayer, hparams, **kwargs)
+        super().__init__(DecoderLayer, hparams.decoder_layers, hparams, **kwargs)
 
     def call(
         self, x: Tensor, memory: Tensor, bias: Tensor, seed: Tensor | None = None
@@ -426,6 +431,11 @@ class Transformer(keras.Model):
             if hparams.position == "learned"
             else None
         )
+        self.target_space = (
+            TargetSpace(hparams.d_model, name="target_space")
+            if hparams.target_space
+            else None
+        )
         self.source_dropout = Dropout(hparams.dropout, name="source_dropout")
         self.target_dropout = Dropout(hparams.dropout, name="target_dropout")
         self.encoder = Encoder(hparams, name="encoder", dtype=policy)
@@ -437,7 +447,7 @@ class Transformer(keras.Model):
         layer: keras.layers.Layer
         for layer in (
             *self.embeddings,
-            *([self.positions] if self.positions else []),
+            *filter(None, (self.positions, self.target_space)),
             self.source_dropout,
             self.target_dropout,
             self.encoder,
@@ -512,6 +522,7 @@ class Transformer(keras.Model):
         """
         shifted = ops.pad(target, ((0, 0), (1, 0)))[:, :-1]  # starts with PAD
         x, y = self._embed_both(source, shifted)
+        x = self._in_target_space(x)
         bias = padding_bias(source == PAD)
         x = self.source_dropout(x, seed=seed)
         memory, encoder_maps = self.encoder(x, bias, seed=seed)
@@ -530,7 +541,7 @@ class Transformer(keras.Model):
 
     def encode(self, source: Tensor) -> Tensor:
         """Encodes source ids [B, S] to the memory [B, S, D]."""
-        x = self._embed(self.source_embedding, source, 0)
+        x = self._in_target_space(self._embed(self.source_embedding, source, 0))
         memory, _ = self.encoder(x, padding_bias(source == PAD))
         return memory
 
@@ -694,6 +705,10 @@ class Transformer(keras.Model):
     ) -> Tensor:
         """Embeds ids and adds the encodings of positions from `start` on."""
         return self._add_positions(embedding(ids), start, axis)
+
+    def _in_target_space(self, x: Tensor) -> Tensor:
+        """Adds the vector of `HParams.target_space` to the sources' [B, S, D]."""
+        return self.target_space(x) if self.target_space else x
 
     def _add_positions(self, x: Tensor, start: int | Tensor, axis: int = 1) -> Tensor:
         """Adds to [B, T, D] the encodings of positions from `start` on."""

@@ -183,7 +183,9 @@ def _spec(translator: Translator, longest: int) -> "TransformerSpec":
     assert isinstance(model, Transformer)  # see `_require_expressible`
     hparams = model.hparams
     spec = TransformerSpec.from_config(
-        hparams.num_layers, hparams.num_heads, pre_norm=hparams.norm == "pre"
+        (hparams.num_layers, hparams.decoder_layers),
+        hparams.num_heads,
+        pre_norm=hparams.norm == "pre",
     )
     source = _token_strings(translator.source_tokenizer)
     target = _token_strings(translator.target_tokenizer)
@@ -198,7 +200,10 @@ def _spec(translator: Translator, longest: int) -> "TransformerSpec":
     has_unknown = source[UNK] == target[UNK] == UNK_TOKEN
     spec.config.unk_token = UNK_TOKEN if has_unknown else PAD_TOKEN
 
-    spec.encoder.embeddings[0].weight = _array(model.source_embedding.table)
+    table = _array(model.source_embedding.table)
+    if model.target_space:  # embeddings are multiplied by sqrt(D)
+        table = table + _array(model.target_space.vector) / hparams.d_model**0.5
+    spec.encoder.embeddings[0].weight = table
     spec.decoder.embeddings.weight = _array(model.target_embedding.table)
     spec.decoder.projection.weight = _array(model.softmax_embedding.table)
     spec.decoder.start_from_zero_embedding = True

@@ -32,6 +32,38 @@ MAY_CHANGE = frozenset(
     )
 )
 
+# tensor2tensor's names of hyper-parameters, which `HParams.parse` takes for ours.
+T2T_NAMES = {
+    "num_hidden_layers": "num_layers",
+    "num_encoder_layers": "num_layers",
+    "hidden_size": "d_model",
+    "filter_size": "d_ff",
+    "layer_prepostprocess_dropout": "dropout",
+    "relu_dropout": "ffn_dropout",
+    "shared_embedding_and_softmax_weights": "share_embeddings",
+    "use_target_space_embedding": "target_space",
+    "learning_rate_constant": "learning_rate",
+    "learning_rate_schedule": "schedule",
+    "learning_rate_warmup_steps": "warmup_steps",
+    "optimizer_adam_beta1": "adam_beta1",
+    "optimizer_adam_beta2": "adam_beta2",
+    "optimizer_adam_epsilon": "adam_epsilon",
+    "clip_grad_norm": "clip_norm",
+}
+# Those that mean something else than the field of ours that takes their place.
+T2T_HINTS = {
+    "batch_size": "batch_tokens takes its place, for all GPUs and not for each",
+    "max_length": "it is a setting of problems and of `t2t datagen --max_length`",
+    "attention_key_channels": "d_k takes its place, for one head and not for all",
+    "attention_value_channels": "d_v takes its place, for one head and not for all",
+    "layer_preprocess_sequence": "norm takes its place: 'pre' for n, 'post' for none",
+    "layer_postprocess_sequence": "norm takes its place: 'pre' for da, 'post' for dan",
+    "pos": "position takes its place: 't2t' for timing, 'learned' for emb",
+    "activation_dtype": "compute_dtype takes its place",
+    "num_shards": "a matrix has one part",
+    "symbol_modality_num_shards": "a matrix has one part",
+}
+
 # The factors whose product is the learning rate, under tensor2tensor's names.
 SCHEDULE_FACTORS = (
     *("constant", "linear_warmup", "rsqrt_decay", "rsqrt_normalized_decay"),
@@ -236,15 +268,18 @@ class HParams:
     def parse(self, overrides: str) -> Self:
         """Returns a copy changed by `"dropout=0.2,num_layers=4"`.
 
+        Fields may also have tensor2tensor's names, such as `hidden_size`.
+
         Raises:
             UserError: as `override`, and for text that is not `key=value` pairs.
         """
         changes: dict[str, str] = {}
         for item in filter(None, (part.strip() for part in overrides.split(","))):
             name, equals, value = item.partition("=")
-            name = name.strip()
             if not equals:
                 raise UserError(f"--hparams: '{item}' is not key=value")
+            name = name.strip()
+            name = T2T_NAMES.get(name, name)
             if name in changes:
                 raise UserError(f"--hparams: '{name}' is given twice")
             changes[name] = value.strip()
@@ -294,7 +329,10 @@ def _typed(name: str, value: Any) -> Any:
     """Converts a field's value, perhaps given as text, to the field's type."""
     types = {field.name: field.type for field in dataclasses.fields(HParams)}
     if name not in types:
-        raise UserError(f"hparams: there is no '{name}'{nearest(name, types)}")
+        hint = nearest(name, types)
+        if name in T2T_HINTS:
+            hint = f", as in tensor2tensor; {T2T_HINTS[name]}"
+        raise UserError(f"hparams: there is no '{name}'{hint}")
     kind = types[name]
     if get_origin(kind) is Literal:
         if value not in get_args(kind):

@@ -114,7 +114,7 @@ def register_problem(definition: ProblemDefinition) -> ProblemDefinition:
         name, place = definition.__name__, _place(definition)
         fields: dict[str, Any] = {}
         if inspect.isclass(definition):
-            name, fields = _snake_case(name), _class_fields(definition)
+            name, fields = snake_case(name), _class_fields(definition)
 
         def make() -> Problem:
             return _checked(definition(**fields), Problem).replace(name=name)
@@ -251,10 +251,18 @@ def _import_file(name: str, file: Path) -> None:
 
 
 def _place_of(error: Exception, file: str) -> str | None:
-    """Returns file:line of the innermost call in that file; None if there is none."""
-    calls = traceback.extract_tb(error.__traceback__)
-    lines = [call.lineno for call in calls if call.filename == file]
-    return f"{file}:{lines[-1]}" if lines else None
+    """Returns file:line of the innermost call in the user's code; None if it has none.
+
+    The user's code is that file and the others in its folder, without libraries.
+    """
+    folder = Path(file).parent
+    own = [
+        call
+        for call in traceback.extract_tb(error.__traceback__)
+        if Path(call.filename).is_relative_to(folder)
+        and "site-packages" not in call.filename.removeprefix(str(folder))
+    ]
+    return f"{own[-1].filename}:{own[-1].lineno}" if own else None
 
 
 def _reason(error: Exception) -> str:
@@ -270,7 +278,7 @@ def _checked(made: T, kind: type[T]) -> T:
     return made
 
 
-def _snake_case(name: str) -> str:
+def snake_case(name: str) -> str:
     """Converts `MyWMTProblem` to `my_wmt_problem`."""
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower()
 
@@ -286,5 +294,6 @@ def _class_fields(cls: type) -> dict[str, Any]:
 
 def _place(definition: Callable[..., object]) -> str:
     """Returns file:line of a function or class."""
+    definition = inspect.unwrap(definition)
     file = Path(inspect.getsourcefile(definition) or "?").resolve()
     return f"{file}:{inspect.getsourcelines(definition)[1]}"

@@ -1,4 +1,4 @@
-"""Models and numbers of tensor2tensor 1.15.7, for the tests that compare with it."""
+"""Models and numbers of tensor2tensor 1.15.7, and files such as it writes."""
 
 import json
 from pathlib import Path
@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 from reference import reference
 
-from t2t_keras.interop.t2t_checkpoint import build, load_t2t
+from t2t_keras.interop.t2t_checkpoint import T2TModel, build, load_t2t
 from t2t_keras.runs.checkpoint import write_checkpoint
 
 MODELS = "t2t/oracle/model"
@@ -71,13 +71,19 @@ def hparams_json(config: str, directory: Path) -> Path:
 def oracle_model(config: str, state: str, directory: Path):
     """Imports one of the four models."""
     checkpoint = reference(f"{MODELS}/{config}/{state}")
-    return build(*load_t2t(checkpoint, hparams_json(config, directory), TARGET_SPACE))
+    space = None if state == "trained" else TARGET_SPACE  # training tells which
+    return built(load_t2t(checkpoint, hparams_json(config, directory), space))
 
 
 def official_model():
-    """Imports the released test checkpoint."""
+    """Imports the released test checkpoint, whose oracle has the target space 0."""
     path = reference(OFFICIAL)
-    return build(*load_t2t(path, path / "hparams.json"))
+    return built(load_t2t(path, path / "hparams.json", 0))
+
+
+def built(model: T2TModel):
+    """Returns the Keras model."""
+    return build(model.hparams, model.weights)
 
 
 def arrays(name: str, prefix: str = "") -> dict[str, np.ndarray]:
@@ -90,15 +96,60 @@ def arrays(name: str, prefix: str = "") -> dict[str, np.ndarray]:
         }
 
 
-def t2t_checkpoint(directory: Path, variables: dict[str, np.ndarray]) -> Path:
+def t2t_checkpoint(directory: Path, variables, number: int = 7) -> Path:
     """Writes variables under tensor2tensor's names as a checkpoint."""
-    path = directory / "model.ckpt-7"
-    step = {"global_step": np.int64(7)}
+    path = directory / f"model.ckpt-{number}"
+    step = {"global_step": np.int64(number)}
     write_checkpoint(path, {k: tf.constant(v) for k, v in (step | variables).items()})
     return path
 
 
-def join_shards(variables: dict[str, np.ndarray]) -> np.ndarray:
-    """Returns the shared embedding matrix of 16 shards."""
-    scope = "transformer/symbol_modality_50_64/shared/weights"
-    return np.concatenate([variables[f"{scope}_{i}"] for i in range(16)])
+# The hyper-parameters of `synthetic`.
+SMALL = {
+    "num_hidden_layers": 1,
+    "hidden_size": 8,
+    "filter_size": 12,
+    "num_heads": 2,
+    "attention_key_channels": 4,
+    "attention_value_channels": 6,
+}
+
+
+def synthetic(layers=1, heads=2, d=8, f=12, keys=4, values=6, norm="prepostprocess"):
+    """Variables of a small pre-norm model, embeddings left out: name -> array."""
+    rng = np.random.default_rng(0)
+    shapes = {}
+    for stack, attentions in (
+        ("encoder", ["self_attention"]),
+        ("decoder", ["self_attention", "encdec_attention"]),
+    ):
+        for layer in [f"{stack}/layer_{i}" for i in range(layers)]:
+            for name in attentions:
+                kernels = f"{layer}/{name}/multihead_attention"
+                shapes |= {f"{kernels}/{n}/kernel": (d, keys) for n in "qk"}
+                shapes[f"{kernels}/v/kernel"] = (d, values)
+                shapes[f"{kernels}/output_transform/kernel"] = (values, d)
+            ffn = {"conv1/kernel": (d, f), "conv2/kernel": (f, d)}
+            ffn |= {"conv1/bias": (f,), "conv2/bias": (d,)}
+            shapes |= {f"{layer}/ffn/{k}": shape for k, shape in ffn.items()}
+            for name in (*attentions, "ffn"):
+                for part in ("scale", "bias"):
+                    scope = f"{layer}/{name}/layer_{norm}/layer_norm"
+                    shapes[f"{scope}/layer_norm_{part}"] = (d,)
+        for part in ("scale", "bias"):
+            scope = f"{stack}/layer_prepostprocess/layer_norm/layer_norm_{part}"
+            shapes[scope] = (d,)
+    return {
+        f"transformer/body/{name}": rng.normal(size=shape).astype(np.float32)
+        for name, shape in shapes.items()
+    }
+
+
+def matrix(role, vocab, shards=1, d=8):
+    """An embedding matrix in tensor2tensor's shards, and whole."""
+    rng = np.random.default_rng(vocab)
+    whole = rng.normal(size=(vocab, d)).astype(np.float32)
+    sizes = [vocab // shards + (i < vocab % shards) for i in range(shards)]
+    parts = np.split(whole, np.cumsum(sizes)[:-1])
+    scope = f"transformer/symbol_modality_{vocab}_{d}/{role}"
+    return {f"{scope}/weights_{i}": part for i, part in enumerate(parts)}, whole

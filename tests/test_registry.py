@@ -218,6 +218,15 @@ def test_faulty_user_file_is_told_with_its_line(tmp_path, text, message):
     assert list(registry.list_problems()) == ["captions"]
 
 
+def test_an_error_in_a_module_that_another_imports_is_told_with_its_line(tmp_path):
+    package = tmp_path / "my_tasks"
+    package.mkdir()
+    (package / "__init__.py").write_text("from my_tasks import inner\n")
+    (package / "inner.py").write_text("import json\n\njson.loads('{')\n")
+    with pytest.raises(UserError, match=r"my_tasks/inner\.py:3: JSONDecodeError: "):
+        registry.load_usr_dir(package)
+
+
 @pytest.mark.parametrize(
     ("body", "line", "message"),
     [

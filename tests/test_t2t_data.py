@@ -85,6 +85,37 @@ def refused(message: str, *args) -> None:
         adopt(registry.problem("translate_ende"), *args)
 
 
+def test_a_vocabulary_that_has_other_pieces_is_noticed(made, tmp_path):
+    """It has more pieces than the highest id, so that all ids are in it."""
+    other = tmp_path / "vocab.other.subwords"
+    own = SubwordTokenizer(next(made.glob("vocab.*"))).pieces
+    lines = [f"'{piece}'" for piece in own[:2] + own[:1:-1] + ["aaaa_"]]
+    other.write_text("\n".join(lines) + "\n")
+    data_dir = tmp_path / "a"
+    refused("of 100 records have other ids", made / NAME, data_dir, other)
+    assert not data_dir.exists()
+
+
+def test_packed_data_are_refused(made, tmp_path):
+    packed = example([5, 1, 6, 1], [7, 1, 8, 1])
+    for name in ("inputs_segmentation", "inputs_position"):
+        packed.features.feature[name].int64_list.value.extend([1, 1, 2, 2])
+    with tf.io.TFRecordWriter(str(tmp_path / "p-train-00000-of-00001")) as writer:
+        writer.write(packed.SerializeToString())
+    vocab = next(made.glob("vocab.*"))
+    refused("are of a packed problem", tmp_path / "p", tmp_path / "a", vocab)
+    assert not (tmp_path / "a").exists()
+
+
+@pytest.mark.parametrize("flag", ["--max_length=9", "--train_source", "--clean"])
+def test_flags_that_would_change_the_data_are_refused(made, tmp_path, capfd, flag):
+    argv = ["datagen", "--problem", "translate_ende", "--data_dir", str(tmp_path / "a")]
+    value = [] if "=" in flag else ["none"]
+    assert main([*argv, "--adopt", str(made / NAME), flag, *value]) == 2
+    name = flag.partition("=")[0]
+    assert f"{name} has no effect beside --adopt" in capfd.readouterr().err
+
+
 def test_mistakes(made, tmp_path):
     small = tmp_path / "vocab.small.subwords"
     train_subwords(["ab"], small, 10)

@@ -7,8 +7,9 @@ import pytest
 from reference import reference
 from t2t_oracle import write_hparams
 
+from t2t_keras import registry
 from t2t_keras.errors import UserError
-from t2t_keras.hparam import PAPER_SCHEDULE, HParams
+from t2t_keras.hparam import PAPER_SCHEDULE, T2T_HINTS, T2T_NAMES, HParams
 from t2t_keras.interop.t2t_hparams import load_t2t_hparams
 from t2t_keras.training.optimizer import learning_rate
 
@@ -19,9 +20,10 @@ def test_hparams(name, tmp_path):
     path = tmp_path / "hparams.json"
     path.write_text(json.dumps(sets[name]))
     expected = {
-        "transformer_base_v1": HParams(position="t2t"),
+        "transformer_base_v1": HParams(position="t2t", target_space=True),
         "transformer_base": HParams(
             position="t2t",
+            target_space=True,
             norm="pre",
             attention_dropout=0.1,
             ffn_dropout=0.1,
@@ -31,7 +33,64 @@ def test_hparams(name, tmp_path):
             adam_beta2=0.997,
         ),
     }
-    assert not load_t2t_hparams(path).difference(expected[name])
+    batches = {"batch_tokens": 4096, "bucketing": "t2t"}
+    hparams, left_out = load_t2t_hparams(path)
+    assert not hparams.difference(expected[name].override(**batches))
+    (sentence,) = left_out
+    assert sentence.startswith("batch_size 4096 was the tokens on each GPU")
+
+
+T2T_SETS = (
+    *("transformer_base_v1", "transformer_base_v2", "transformer_base_v3"),
+    *("transformer_base", "transformer_base_single_gpu", "transformer_big"),
+    *("transformer_big_single_gpu", "transformer_big_enfr", "transformer_small"),
+    *("transformer_parsing_base", "transformer_parsing_big", "transformer_tiny"),
+)
+
+
+@pytest.mark.parametrize("name", T2T_SETS)
+def test_registered_sets_have_its_values(name, tmp_path):
+    sets = json.loads(reference("t2t/oracle/misc/hparams.json").read_text())
+    path = tmp_path / "hparams.json"
+    path.write_text(json.dumps(sets[name]))
+    expected, _ = load_t2t_hparams(path)
+    found = registry.hparams(name)
+    gpus = 1 if name.endswith(("_gpu", "_tiny", "_small")) else 8
+    assert found.batch_tokens == gpus * expected.batch_tokens
+    others = {"batch_tokens", "train_steps"}
+    assert found.difference(expected).keys() <= others
+    assert found.train_steps == 250_000
+
+
+def test_all_its_sets_are_checked():
+    names = {name for name in registry.list_hparams() if name.startswith("transformer")}
+    assert names == set(T2T_SETS)
+
+
+@pytest.mark.parametrize(
+    ("theirs", "ours"),
+    [
+        ("hidden_size=256,filter_size=512", {"d_model": 256, "d_ff": 512}),
+        ("num_hidden_layers=2,relu_dropout=0.2", {"num_layers": 2, "ffn_dropout": 0.2}),
+        ("learning_rate_constant=2.0", {"learning_rate": 2.0}),
+    ],
+)
+def test_its_names_of_fields_are_taken(theirs, ours):
+    changes = HParams().parse(theirs).difference(HParams())
+    assert {name: value for name, (value, _) in changes.items()} == ours
+
+
+def test_a_field_under_two_names_is_given_twice():
+    with pytest.raises(UserError, match="'d_model' is given twice"):
+        HParams().parse("hidden_size=256,d_model=512")
+
+
+def test_its_other_fields_get_a_hint():
+    for name in T2T_HINTS:
+        with pytest.raises(UserError, match=f"no '{name}', as in tensor2tensor; "):
+            HParams().parse(f"{name}=1")
+    assert not T2T_HINTS.keys() & T2T_NAMES.keys()
+    assert set(T2T_NAMES.values()) <= HParams.meanings().keys()
 
 
 @pytest.mark.parametrize(
@@ -48,7 +107,7 @@ def test_learning_rates_of_its_hparam_sets(name, first, tmp_path):
     tables = json.loads(reference("t2t/oracle/misc/lr_schedules.json").read_text())
     path = tmp_path / "hparams.json"
     path.write_text(json.dumps(sets[name]))
-    hparams = load_t2t_hparams(path)
+    hparams, _ = load_t2t_hparams(path)
     for step, expected in zip(tables["_steps"], tables[name]["values"], strict=True):
         if step + first:
             rate = learning_rate(hparams, step + first)
@@ -57,8 +116,30 @@ def test_learning_rates_of_its_hparam_sets(name, first, tmp_path):
 
 def test_a_schedule_that_we_do_not_have_is_not_taken_over(tmp_path):
     path = write_hparams(tmp_path, learning_rate_schedule="constant*cosdecay")
-    hparams = load_t2t_hparams(path)
+    hparams, left_out = load_t2t_hparams(path)
     assert (hparams.learning_rate, hparams.schedule) == (1.0, PAPER_SCHEDULE)
+    assert left_out == [
+        "the learning_rate_schedule is 'constant*cosdecay'; in its place stands the "
+        "paper's"
+    ]
+
+
+def test_what_is_left_out_of_training(tmp_path):
+    path = write_hparams(tmp_path, optimizer="yellow_fin", weight_decay=0.1)
+    hparams, left_out = load_t2t_hparams(path)
+    assert hparams.optimizer == "adam"
+    assert "'yellow_fin'" in left_out[0] and "weight_decay 0.1" in left_out[1]
+    path = write_hparams(tmp_path, optimizer="adafactor")
+    assert load_t2t_hparams(path)[0].optimizer == "adafactor"
+
+
+def test_depths_may_differ(tmp_path):
+    path = write_hparams(tmp_path, num_encoder_layers=3, num_decoder_layers=1)
+    hparams, _ = load_t2t_hparams(path)
+    assert (hparams.num_layers, hparams.decoder_layers) == (3, 1)
+    path = write_hparams(tmp_path, num_decoder_layers=2)
+    hparams, _ = load_t2t_hparams(path)
+    assert (hparams.num_layers, hparams.decoder_layers) == (6, 2)
 
 
 @pytest.mark.parametrize(
@@ -70,7 +151,8 @@ def test_a_schedule_that_we_do_not_have_is_not_taken_over(tmp_path):
         ({"layer_preprocess_sequence": "nd"}, "'nd' and layer_postprocess_sequence"),
         ({"norm_type": "batch"}, "norm_type 'batch'"),
         ({"attention_variables_3d": True}, "attention_variables_3d True"),
-        ({"num_decoder_layers": 1}, "6 encoder layers and 1 decoder layers"),
+        ({"ffn_layer": "parameter_attention"}, "ffn_layer 'parameter_attention'"),
+        ({"vocab_divisor": 64}, "vocab_divisor 64: its embeddings have more rows"),
         ({"attention_key_channels": 30}, "attention_key_channels 30 is not divisible"),
         ({"hidden_size": 66}, "d_model 66 is not divisible by num_heads 8"),
         ({"dropout": 0.5, "relu_dropout": 2}, r"ffn_dropout must be in \[0, 1\)"),

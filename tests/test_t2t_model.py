@@ -7,23 +7,22 @@ from one_step import summed_loss
 from t2t_oracle import (
     CONFIGS,
     MODELS,
-    TABLES,
     TARGET_SPACE,
     arrays,
+    built,
     every_model,
     hparams_json,
-    join_shards,
     official_model,
     oracle_model,
     t2t_checkpoint,
 )
 
-from t2t_keras.interop.t2t_checkpoint import build, load_t2t
+from t2t_keras.interop.t2t_checkpoint import load_t2t
 from t2t_keras.model.loss import count_tokens
 from t2t_keras.runs.checkpoint import model_variables
 from t2t_keras.training.optimizer import Adam, learning_rate
 
-D, VOCAB = 64, 50
+VOCAB = 50
 
 
 def smoothing_entropy(vocab, smoothing):
@@ -71,7 +70,7 @@ def test_logits_of_the_released_checkpoint():
     logits = model(oracle["inputs"], oracle["targets"]).numpy()
     expected = oracle["logits"].reshape(logits.shape)
     np.testing.assert_allclose(logits, expected, atol=1e-4)
-    model.source_embedding.table.assign(model.target_embedding.table)
+    model.target_space.vector.assign(0 * model.target_space.vector)
     without = model(oracle["inputs"], oracle["targets"]).numpy()
     assert np.abs(without - expected).max() > 0.01
 
@@ -106,12 +105,6 @@ def test_losses(config, state, tmp_path):
     np.testing.assert_allclose(plain.numpy(), oracle["loss_eval"], rtol=1e-5)
 
 
-def shared_gradients(gradients):
-    """Of the one matrix, and of the vector that is in the source's table."""
-    tables = [tf.convert_to_tensor(gradients[name]) for name in TABLES]
-    return tf.add_n(tables), tf.reduce_sum(tables[0], axis=0) / D**0.5
-
-
 @every_model
 def test_gradients(config, state, tmp_path):
     model = oracle_model(config, state, tmp_path)
@@ -121,52 +114,22 @@ def test_gradients(config, state, tmp_path):
     with tf.GradientTape() as tape:
         loss = mean_loss(model, oracle["inputs"], oracle["targets"])
     gradients = tape.gradient(loss, variables)
-    matrix, space = shared_gradients(gradients)
-    theirs = expected["transformer/body/target_space_embedding/kernel"]
-    assert_close(matrix, join_shards(expected), 1e-4, "shared")
-    assert_close(space, theirs[TARGET_SPACE], 1e-4, "target space")
-    assert not np.delete(theirs, TARGET_SPACE, axis=0).any()
-    # The others are one to one: read them as if they were a checkpoint.
-    path = t2t_checkpoint(tmp_path, expected)
-    _, ours = load_t2t(path, tmp_path / "hparams.json", TARGET_SPACE)
-    assert ours.keys() == gradients.keys()
-    for name in ours.keys() - set(TABLES):
-        assert_close(gradients[name], ours[name], 1e-4, name)
+    gradients = {k: tf.convert_to_tensor(value) for k, value in gradients.items()}
+    assert_equal_weights(gradients, expected, tmp_path / "hparams.json", tmp_path)
+    spaces = expected["transformer/body/target_space_embedding/kernel"]
+    assert not np.delete(spaces, TARGET_SPACE, axis=0).any()
 
 
-class TiedTraining:
-    """Training in tensor2tensor's variables, where one matrix has three roles."""
+def assert_equal_weights(ours, theirs, json_path, directory):
+    """Compares values by our names with values under tensor2tensor's.
 
-    def __init__(self, model, variables):
-        self.model = model
-        self.weights = {
-            name: weight
-            for name, weight in model_variables(model).items()
-            if name not in TABLES
-        }
-        self.tables = [model_variables(model)[name] for name in TABLES]
-        space = variables["transformer/body/target_space_embedding/kernel"]
-        self.tied = [
-            tf.Variable(join_shards(variables)),
-            tf.Variable(space[TARGET_SPACE]),
-        ]
-        tied = dict(zip(("matrix", "space"), self.tied, strict=True))
-        self.adam = Adam(self.weights | tied, model.hparams)
-
-    @tf.function(reduce_retracing=True)
-    def update(self, source, target, rate, step):
-        matrix, space = self.tied
-        for table in self.tables:
-            table.assign(matrix)
-        self.tables[0].assign_add(tf.broadcast_to(space / D**0.5, tf.shape(matrix)))
-        with tf.GradientTape() as tape:
-            loss = mean_loss(self.model, source, target)
-        weights = [*self.weights.values(), *self.tables]
-        gradients = tape.gradient(loss, weights)
-        named = dict(zip([*self.weights, *TABLES], gradients, strict=True))
-        tied = shared_gradients(named)
-        self.adam.apply([*gradients[:-3], *tied], rate, step, tf.constant(True))
-        return loss
+    The latter are read as if they were a checkpoint.
+    """
+    path = t2t_checkpoint(directory, theirs)
+    expected = load_t2t(path, json_path, TARGET_SPACE).weights
+    assert ours.keys() == expected.keys()
+    for name, value in ours.items():
+        assert_close(value, expected[name], 1e-4, name)
 
 
 @pytest.mark.parametrize("config", CONFIGS)
@@ -175,14 +138,24 @@ def test_twenty_steps_of_training(config, tmp_path):
     json_path = hparams_json(config, tmp_path)
     start = arrays(f"{MODELS}/{config}/random_vars.npz")
     oracle = arrays(f"{MODELS}/{config}/adam_steps.npz")
-    model = build(*load_t2t(t2t_checkpoint(tmp_path, start), json_path, TARGET_SPACE))
-    training = TiedTraining(model, start)
-    hparams = model.hparams
+    path = t2t_checkpoint(tmp_path, start)
+    model = built(load_t2t(path, json_path, TARGET_SPACE))
+    hparams, variables = model.hparams, model_variables(model)
+    adam = Adam(variables, hparams)
+
+    @tf.function(reduce_retracing=True)
+    def update(source, target, rate, step):
+        with tf.GradientTape() as tape:
+            loss = mean_loss(model, source, target)
+        gradients = tape.gradient(loss, [*variables.values()])
+        adam.apply(gradients, rate, step, tf.constant(True))
+        return loss
+
     for step in range(20):
         # Its first rate is 0; from then on it is one step behind the paper's.
         rate = learning_rate(hparams, step) if step else 0.0
         np.testing.assert_allclose(rate, oracle["lr"][step], rtol=1e-5)
-        loss = training.update(
+        loss = update(
             tf.constant(oracle[f"batch_{step}/inputs"]),
             tf.constant(oracle[f"batch_{step}/targets"]),
             tf.constant(rate, tf.float32),
@@ -192,15 +165,15 @@ def test_twenty_steps_of_training(config, tmp_path):
         if step + 1 in (1, 2, 3, 20):
             after = f"after_{step + 1}/"
             theirs = {k.removeprefix(after): v for k, v in oracle.items() if after in k}
-            compare_training(training, theirs, json_path, tmp_path)
+            slots = [value.read_value() for value in adam.variables.values()]
+            compare_training(variables, slots, theirs, json_path, tmp_path)
 
 
-def compare_training(training, theirs, json_path, directory):
+def compare_training(variables, slots, theirs, json_path, directory):
     """Compares weights and moments with the variables of a training step."""
-    slots = list(training.adam.variables.values())  # all m, then all v
-    moments = slots[: len(slots) // 2], slots[len(slots) // 2 :]
-    ours = {"": [*training.weights.values(), *training.tied]}
-    ours |= dict(zip(("/Adam", "/Adam_1"), moments, strict=True))
+    half = len(slots) // 2  # all m, then all v
+    weights = [value.read_value() for value in variables.values()]
+    ours = {"": weights, "/Adam": slots[:half], "/Adam_1": slots[half:]}
     for suffix, values in ours.items():
         prefix = "training/" if suffix else ""
         named = {
@@ -208,13 +181,5 @@ def compare_training(training, theirs, json_path, directory):
             for name, value in theirs.items()
             if name.startswith(f"{prefix}transformer/") and name.endswith(suffix)
         }
-        path = t2t_checkpoint(directory, named)
-        _, expected = load_t2t(path, json_path, TARGET_SPACE)
-        space = named["transformer/body/target_space_embedding/kernel"]
-        expected = [
-            *(expected[name] for name in training.weights),
-            join_shards(named),
-            space[TARGET_SPACE],
-        ]
-        for value, other in zip(values, expected, strict=True):
-            assert_close(value.read_value(), other, 1e-4, suffix)
+        values = dict(zip(variables, values, strict=True))
+        assert_equal_weights(values, named, json_path, directory)

@@ -73,6 +73,7 @@ def test_score(translator, tokenizer):
     sources, targets = LINES, [*LINES[1:], ""]
     scores = translator.score(sources, targets, batch_tokens=40)
     for source, target, score in zip(sources, targets, scores, strict=True):
+        source, target = source.strip(), target.strip()
         ids = tokenizer.encode(target)
         (expected,) = log_probs_of(translator.model, tokenizer.encode(source), [ids])
         assert score.log_prob == pytest.approx(expected, abs=1e-4)

@@ -167,6 +167,30 @@ def _uses_tensorflow(args: argparse.Namespace) -> bool:
     return any(isinstance(source, TfdsPairs) for source in sources)
 
 
+# The flags that do not change the data.
+_FLAGS_OF_ADOPT = {
+    *("--problem", "--data_dir", "--usr_dir", "--adopt", "--vocab"),
+    *("--workers", "--json"),
+}
+
+
+def _check_datagen(args: argparse.Namespace) -> None:
+    if not args.adopt:
+        if args.vocab:
+            raise UserError(
+                "--vocab needs --adopt; a vocabulary of your own goes into "
+                "--data_dir, under the name that datagen gives it"
+            )
+        return
+    flags = [word.partition("=")[0] for word in args.argv if word.startswith("--")]
+    for flag in flags:
+        if flag not in _FLAGS_OF_ADOPT:
+            raise UserError(
+                f"{flag} has no effect beside --adopt, which takes tensor2tensor's "
+                "data as they are; leave it out"
+            )
+
+
 def _datagen(args: argparse.Namespace) -> dict[str, Any]:
     start = time.monotonic()
     manifest = _generate(args)
@@ -193,11 +217,6 @@ def _generate(args: argparse.Namespace) -> "Manifest | None":
         return adopt(problem, args.adopt, args.data_dir, args.vocab)
     from t2t_keras.data.datagen import Task, generate
 
-    if args.vocab:
-        raise UserError(
-            "--vocab needs --adopt; a vocabulary of your own goes into "
-            "--data_dir, under the name that datagen gives it"
-        )
     task = Task.parse(args.task)
     return generate(_problem(args), args.data_dir, args.workers, args.seed, task)
 
@@ -286,5 +305,6 @@ VERBS = {
         _datagen,
         _show_datagen,
         _uses_tensorflow,
+        _check_datagen,
     ),
 }

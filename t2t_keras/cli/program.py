@@ -16,6 +16,7 @@ from t2t_keras.cli import (
     data,
     describe,
     evaluation,
+    importing,
     serve,
     training,
     translation,
@@ -35,6 +36,7 @@ _VERBS: dict[str, Verb] = {
     **parsing.VERBS,
     **attention.VERBS,
     **serve.VERBS,
+    **importing.VERBS,
 }
 
 # Files that exist if there is a driver for NVIDIA GPUs.
@@ -124,24 +126,30 @@ def _run(args: argparse.Namespace) -> None:
             registry.load_usr_dir(args.usr_dir)
         verb.check(args)
         if needs_tensorflow:
-            _import_tensorflow()
+            _import_tensorflow(verb.decodes_files)
         result = verb.run(args)
     text = json.dumps(result) if args.json else verb.show(result)
     if text:
         print(text, flush=True)
 
 
-def _import_tensorflow() -> None:
+def _import_tensorflow(one_thread: bool) -> None:
     """Imports TensorFlow without its warnings about a missing GPU.
 
     C++ code prints them, the last one when devices are listed, and no setting mutes
     them all: so standard error is diverted. If there is a GPU that cannot be used, they
     are printed.
+
+    Args:
+        one_thread: whether every operation on a CPU is to have one thread only.
     """
     with diverted_stderr() as remarks:
         import tensorflow as tf
 
         has_gpu = bool(tf.config.list_physical_devices("GPU"))
+        if one_thread and not has_gpu and "TF_NUM_INTRAOP_THREADS" not in os.environ:
+            with contextlib.suppress(RuntimeError):  # its threads have begun already
+                tf.config.threading.set_intra_op_parallelism_threads(1)
         remarks.seek(0)
         text = remarks.read().decode("utf-8", "replace")
     hidden = os.environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1")

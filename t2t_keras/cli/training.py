@@ -31,7 +31,7 @@ from t2t_keras.cli.verb import (
 from t2t_keras.decoding.options import DecodingOptions
 from t2t_keras.errors import UserError
 from t2t_keras.hparam import MAY_CHANGE
-from t2t_keras.runs import is_run, require_run
+from t2t_keras.runs import first_hparams, is_run, require_run
 from t2t_keras.runs.train_options import TrainOptions
 from t2t_keras.serving.export_dir import (
     QUANTIZATIONS,
@@ -45,7 +45,7 @@ from t2t_keras.training.stopping import LAUNCHED
 
 def _train_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--problem", required=True, help="a name of `t2t list`")
-    add_hparams(parser)
+    add_hparams(parser, "with --init_from the hyper-parameters of that run")
     parser.add_argument("--data_dir", required=True, help="what `t2t datagen` wrote")
     parser.add_argument(
         "--output_dir",
@@ -146,7 +146,8 @@ def _check_train(args: argparse.Namespace) -> None:
     from t2t_keras.data.manifest import Manifest
 
     problem = registry.problem(args.problem)
-    registry.hparams(args.hparams_set).parse(args.hparams)
+    require_weights(args.init_from)
+    first_hparams(args.hparams_set, args.init_from).parse(args.hparams)
     TrainOptions(**given_options(args, TrainOptions))
     if args.memory_gb is not None and args.batch_tokens != "auto":
         raise UserError("--memory_gb needs --batch_tokens auto beside it")
@@ -157,7 +158,6 @@ def _check_train(args: argparse.Namespace) -> None:
                 f"--batch_tokens auto is for one process, and --processes is "
                 f"{args.processes}; give the number that it finds without --processes"
             )
-    require_weights(args.init_from)
     Manifest.open(Path(args.data_dir), problem.data_name)
 
 

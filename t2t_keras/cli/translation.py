@@ -457,6 +457,7 @@ VERBS = {
         _show_translate,
         uses_tensorflow=True,
         check=_check_translate,
+        decodes_files=True,
     ),
     "score": Verb(
         "compute the log-probabilities of given translations",

@@ -22,6 +22,9 @@ class Verb:
         show: formats that object for people; nothing is printed if it returns "".
         uses_tensorflow: whether the verb needs TensorFlow; may depend on its flags.
         check: refuses mistakes that can be found before TensorFlow is imported.
+        decodes_files: whether the verb decodes many batches, as many at once as there
+            are cores. On a CPU, each of their operations then has one thread: several
+            would wait for those of the other batches.
     """
 
     summary: str
@@ -30,6 +33,7 @@ class Verb:
     show: Callable[[dict[str, Any]], str]
     uses_tensorflow: bool | Callable[[argparse.Namespace], bool] = False
     check: Callable[[argparse.Namespace], None] = lambda args: None
+    decodes_files: bool = False
 
 
 def add_usr_dir(parser: argparse._ActionsContainer) -> None:
@@ -84,9 +88,18 @@ def add_ensemble(parser: argparse._ActionsContainer) -> None:
     )
 
 
-def add_hparams(parser: argparse.ArgumentParser) -> None:
-    """Adds `--hparams_set` and `--hparams`, for verbs that build a model."""
-    parser.add_argument("--hparams_set", required=True, help="a name of `t2t list`")
+def add_hparams(parser: argparse.ArgumentParser, default: str = "") -> None:
+    """Adds `--hparams_set` and `--hparams`, for verbs that build a model.
+
+    Args:
+        parser: the verb's parser.
+        default: what happens without `--hparams_set`; "": it is required.
+    """
+    parser.add_argument(
+        "--hparams_set",
+        required=not default,
+        help="a name of `t2t list`" + (f" (default: {default})" if default else ""),
+    )
     parser.add_argument(
         "--hparams",
         default="",

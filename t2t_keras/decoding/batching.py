@@ -7,7 +7,9 @@ import numpy as np
 from t2t_keras.text.tokenizer import PAD
 
 
-def batches(lengths: Sequence[int], batch_tokens: int) -> list[list[int]]:
+def batches(
+    lengths: Sequence[int], batch_tokens: int, at_least: int = 1
+) -> list[list[int]]:
     """Groups sequences of similar length; the longest come first.
 
     So a batch that does not fit into memory fails at once, and estimates of the time
@@ -17,10 +19,14 @@ def batches(lengths: Sequence[int], batch_tokens: int) -> list[list[int]]:
     Args:
         lengths: the lengths of the sequences.
         batch_tokens: the largest number of positions in a batch, padding included.
+        at_least: number of batches that are decoded at once; batches are made smaller
+            where there would be fewer.
 
     Returns:
         The indices of the sequences in each batch.
     """
+    positions = sum(map(_round_up, lengths))
+    batch_tokens = min(batch_tokens, -(-positions // at_least))
     groups: list[list[int]] = []
     width = 0
     for i in sorted(range(len(lengths)), key=lambda i: (-lengths[i], i)):

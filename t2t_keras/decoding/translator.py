@@ -241,7 +241,7 @@ class Translator:
             prefixes = [*prefixes, *[()] * (len(parts) - count)]
         sources = self._cut([ids[i] for i in numbers], numbers, before, chosen)
         lengths = [len(source) for source in sources]
-        groups = batches(lengths, chosen.batch_tokens)
+        groups = batches(lengths, chosen.batch_tokens, _batches_at_once())
 
         def decode_batch(batch: list[int]) -> Hypotheses:
             rows = [numbers[i] for i in batch]

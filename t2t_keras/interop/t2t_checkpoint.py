@@ -4,7 +4,7 @@ These are its variables under `transformer/`, and the weights that they become:
 
     symbol_modality_V_D/shared/weights_0 ... 15           rows of all three embeddings
         or input_emb, target_emb, softmax                 of one each
-    body/target_space_embedding/kernel                    see `_embeddings`
+    body/target_space_embedding/kernel                    one row: target_space/vector
     body/encoder/layer_0/...
         self_attention/multihead_attention/{q,k,v}/kernel side by side in one kernel
         .../output_transform/kernel                       output/kernel
@@ -17,6 +17,7 @@ These are its variables under `transformer/`, and the weights that they become:
 
 import re
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -29,6 +30,45 @@ from t2t_keras.runs.checkpoint import model_variables
 
 _SCOPE = "transformer/"
 _SHARD = re.compile(_SCOPE + r"symbol_modality_\d+_\d+/(\w+)/weights_(\d+)")
+_NUM_SPACES = 32
+_NO_MEAN = 1e-9  # the largest mean of a row without gradients, beside another row's
+_TARGET_SPACES = "body/target_space_embedding/kernel"
+# Of TensorFlow's reader; IndexError is what it makes of OutOfRange.
+_READ_ERRORS = (tf.errors.OpError, ValueError, IndexError, RuntimeError)
+_STEP = re.compile(r"-(\d+)\.index$")
+
+
+class T2TModel(NamedTuple):
+    """A Transformer of tensor2tensor in our terms.
+
+    Attributes:
+        hparams: the hyper-parameters.
+        weights: the weights by their names in our checkpoints (`runs.checkpoint`).
+        step: the number of updates; 0 for tensor2tensor's averages.
+        target_space_id: tensor2tensor's id of the kind of target; None: the model has
+            no target space embedding.
+        left_out: a sentence about each setting of training that was not taken.
+    """
+
+    hparams: HParams
+    weights: dict[str, np.ndarray]
+    step: int
+    target_space_id: int | None
+    left_out: list[str]
+
+
+def checkpoints(directory: Path) -> list[Path]:
+    """Returns the checkpoints of a training directory, the newest last.
+
+    tensor2tensor's averages, whose names have other beginnings, are not among them
+    unless there is nothing else.
+    """
+    steps: dict[Path, int] = {}
+    for index in directory.glob("*.index"):
+        if match := _STEP.search(index.name):
+            steps[index.with_suffix("")] = int(match[1])
+    own = {path: n for path, n in steps.items() if path.name.startswith("model.ckpt-")}
+    return sorted(own or steps, key=steps.__getitem__)
 
 
 class T2TCheckpoint:
@@ -48,19 +88,17 @@ class T2TCheckpoint:
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
         if self.path.is_dir():
-            newest = tf.train.latest_checkpoint(str(self.path))
-            if newest is None:
+            if not (found := checkpoints(self.path)):
                 raise UserError(
-                    f"{path} has no checkpoint (or no file 'checkpoint' that names "
-                    "one); give the path of one, without suffix"
+                    f"{path} has no checkpoint; give the path of one, without suffix"
                 )
-            self.path = Path(newest)
+            self.path = found[-1]
         if not self.path.with_name(self.path.name + ".index").exists():
             raise UserError(f"{self.path} is not a checkpoint: it has no .index file")
         try:
             self._reader = tf.train.load_checkpoint(str(self.path))
-        except (tf.errors.OpError, ValueError) as error:
-            raise UserError(f"cannot read checkpoint {self.path}: {error}") from None
+        except _READ_ERRORS as error:
+            raise self._damaged(error) from None
         names = self._reader.get_variable_to_shape_map()
         self.unread = {name for name in names if name.startswith(_SCOPE)}
         if not self.unread:
@@ -80,7 +118,7 @@ class T2TCheckpoint:
         """The number of updates; 0 for tensor2tensor's averages."""
         if not self._reader.has_tensor("global_step"):
             return 0
-        return int(self._reader.get_tensor("global_step"))
+        return int(self._tensor("global_step"))
 
     def has(self, name: str) -> bool:
         """Returns whether `transformer/NAME` exists."""
@@ -98,7 +136,49 @@ class T2TCheckpoint:
                 "of its hparams.json has; is it the right hparams.json?"
             )
         self.unread.discard(_SCOPE + name)
-        return self._reader.get_tensor(_SCOPE + name).astype(np.float32)
+        return self._tensor(_SCOPE + name).astype(np.float32)
+
+    def _tensor(self, name: str) -> np.ndarray:
+        """Returns a variable.
+
+        Raises:
+            UserError: the file is damaged.
+        """
+        try:
+            return self._reader.get_tensor(name)
+        except _READ_ERRORS as error:
+            raise self._damaged(error) from None
+
+    def _damaged(self, error: Exception) -> UserError:
+        """Returns the error for a checkpoint that TensorFlow cannot read."""
+        reason = str(error).partition("\n")[0]
+        return UserError(
+            f"checkpoint {self.path} is damaged or incomplete ({reason}); copy it again"
+        )
+
+    def target_space_id(self) -> int:
+        """Returns the row of the target space embedding that training has used.
+
+        Of the optimizer's means, only that row's are not zero.
+
+        Raises:
+            UserError: the checkpoint does not tell.
+        """
+        rows = set[int]()
+        for name, shape in self._reader.get_variable_to_shape_map().items():
+            # "training/.../kernel/Adam", and row means of ".../kernel/Adafactor".
+            if f"{_SCOPE}{_TARGET_SPACES}/Ada" in name and shape[0] == _NUM_SPACES:
+                means = np.abs(self._tensor(name).astype(np.float32))
+                means = means.reshape(_NUM_SPACES, -1).max(axis=1)
+                rows.update(np.flatnonzero(means > _NO_MEAN * means.max()).tolist())
+        if len(rows) != 1:
+            raise UserError(
+                f"checkpoint {self.path} does not tell with which target space it was "
+                "trained; give --target_space_id: the target_space_id of its Problem, "
+                "which is 0 in translation since tensor2tensor 1.5.2 (before, 8 for "
+                "German subwords)"
+            )
+        return rows.pop()
 
     def read_matrices(self) -> dict[str, np.ndarray]:
         """Returns the embedding matrices [V, D] by role, with their shards joined.
@@ -125,29 +205,37 @@ class T2TCheckpoint:
 
 
 def load_t2t(
-    checkpoint_path: str | Path, hparams_json: str | Path, target_space_id: int = 0
-) -> tuple[HParams, dict[str, np.ndarray]]:
+    checkpoint_path: str | Path,
+    hparams_json: str | Path,
+    target_space_id: int | None = None,
+) -> T2TModel:
     """Reads a tensor2tensor Transformer.
 
     Args:
         checkpoint_path: see `T2TCheckpoint`.
         hparams_json: the `hparams.json` of the same training directory.
-        target_space_id: tensor2tensor's id for the target of the problem; 0 for text
-            translation.
-
-    Returns:
-        The hparams, and the weights by their names in checkpoints of this package
-        (`runs.checkpoint`).
+        target_space_id: tensor2tensor's id for the target of the problem; None: that
+            with which the checkpoint was trained, see `T2TCheckpoint.target_space_id`.
 
     Raises:
         UserError: these files cannot be read or do not belong together.
     """
     checkpoint = T2TCheckpoint(checkpoint_path)
-    hparams = load_t2t_hparams(hparams_json)
-    weights = _embeddings(checkpoint, target_space_id)
-    hparams = hparams.override(share_embeddings="embedding/table" in weights)
-    for stack in ("encoder", "decoder"):
-        for i in range(hparams.num_layers):
+    hparams, left_out = load_t2t_hparams(hparams_json)
+    weights = _embeddings(checkpoint)
+    hparams = hparams.override(
+        share_embeddings="embedding/table" in weights,
+        target_space=checkpoint.has(_TARGET_SPACES),
+    )
+    if not hparams.target_space:
+        target_space_id = None
+    elif target_space_id is None:
+        target_space_id = checkpoint.target_space_id()
+    if target_space_id is not None:
+        weights["target_space/vector"] = _target_space(checkpoint, target_space_id)
+    depths = {"encoder": hparams.num_layers, "decoder": hparams.decoder_layers}
+    for stack, depth in depths.items():
+        for i in range(depth):
             layer = f"{stack}/layer_{i}"
             weights |= _layer(checkpoint, f"body/{layer}", layer, hparams.norm)
         if hparams.norm == "pre":
@@ -159,7 +247,8 @@ def load_t2t(
             f"(and {others} more) that a model of {hparams_json} has not; is it the "
             "right hparams.json?"
         )
-    return hparams, {f"model/{name}": value for name, value in weights.items()}
+    named = {f"model/{name}": value for name, value in weights.items()}
+    return T2TModel(hparams, named, checkpoint.step, target_space_id, left_out)
 
 
 def build(hparams: HParams, weights: dict[str, np.ndarray]) -> Transformer:
@@ -189,17 +278,11 @@ def vocab_sizes(weights: dict[str, np.ndarray]) -> tuple[int, int | None]:
     return source, None if source == target else target
 
 
-def _embeddings(
-    checkpoint: T2TCheckpoint, target_space_id: int
-) -> dict[str, np.ndarray]:
-    """Returns one shared table, or one for each of the three roles.
-
-    tensor2tensor adds a learned vector, the target space embedding, to every position
-    of the embedded source. `Transformer` has no such vector, so it is added to the
-    source's table, divided by the sqrt(D) by which embeddings are multiplied. (Padding
-    is still embedded as zeros, but no position attends to padding.)
-    """
+def _embeddings(checkpoint: T2TCheckpoint) -> dict[str, np.ndarray]:
+    """Returns one shared table, or one for each of the three roles."""
     matrices = checkpoint.read_matrices()
+    if set(matrices) == {"shared"}:
+        return {"embedding/table": matrices["shared"]}
     shared = matrices.get("shared")
     names = {
         "source_embedding": "input_emb",
@@ -212,18 +295,18 @@ def _embeddings(
         if table is None:
             raise UserError(f"checkpoint {checkpoint.path} has no matrix for {name}")
         tables[name] = table
-    if checkpoint.has("body/target_space_embedding/kernel"):
-        spaces = checkpoint.read("body/target_space_embedding/kernel")
-        if not 0 <= target_space_id < len(spaces):
-            raise UserError(
-                f"target_space_id must be in 0 to {len(spaces) - 1}, not "
-                f"{target_space_id}"
-            )
-        vector = spaces[target_space_id] / spaces.shape[1] ** 0.5
-        tables["source_embedding"] = tables["source_embedding"] + vector
-    elif set(matrices) == {"shared"}:
-        return {"embedding/table": matrices["shared"]}
     return {f"{name}/table": table for name, table in tables.items()}
+
+
+def _target_space(checkpoint: T2TCheckpoint, target_space_id: int) -> np.ndarray:
+    """Returns the vector that is added to every position of the embedded source."""
+    spaces = checkpoint.read(_TARGET_SPACES)
+    if not 0 <= target_space_id < len(spaces):
+        raise UserError(
+            f"target_space_id must be from 0 to {len(spaces) - 1}, not "
+            f"{target_space_id}"
+        )
+    return spaces[target_space_id]
 
 
 def _layer(

@@ -1,7 +1,10 @@
 """Adopts a data directory that tensor2tensor made."""
 
+import contextlib
 import shutil
 from pathlib import Path
+
+import tensorflow as tf
 
 from t2t_keras.data.files import sha256
 from t2t_keras.data.manifest import SPLITS, Manifest
@@ -11,10 +14,11 @@ from t2t_keras.data.vocabulary import SIDES
 from t2t_keras.errors import UserError
 from t2t_keras.problem import Problem
 from t2t_keras.text.load import load_tokenizer
-from t2t_keras.text.tokenizer import EOS
+from t2t_keras.text.tokenizer import EOS, Tokenizer
 
 _SUFFIX = ".subwords"
 _CHECKED = 100  # number of records of each split that are checked
+_CHANGED = 0.1  # the share of them that may change when decoded and encoded again
 
 
 def adopt(
@@ -54,35 +58,38 @@ def adopt(
         raise UserError(
             f"{data_dir} has data of '{name}' already; give another --data_dir"
         )
-    data_dir.mkdir(parents=True, exist_ok=True)
+    tokenizer = load_tokenizer(vocab, _SUFFIX)
+    for split, files in shards.items():
+        _refuse_packed(files[0], f"{prefix}-{split}")
     copy = data_dir / f"{vocab.name.removesuffix(_SUFFIX)}{_SUFFIX}"
-    shutil.copy(vocab, copy)
-    try:
-        vocab_size = load_tokenizer(copy).vocab_size
+    with contextlib.ExitStack() as undo:
+        if not data_dir.exists():
+            undo.callback(shutil.rmtree, data_dir)
+            data_dir.mkdir(parents=True)
+        if not copy.exists():
+            undo.callback(copy.unlink, missing_ok=True)
+        shutil.copy(vocab, copy)
+        undo.callback(_remove, data_dir, name)
         indices = {}
         for split, files in shards.items():
             for number, file in enumerate(files):
                 link = data_dir / shard_name(name, split, number, len(files))
                 link.symlink_to(file.resolve())
             indices[split] = RecordIndex.open(data_dir, name, split)
-            _check(indices[split], f"{prefix}-{split}", vocab, vocab_size)
-    except UserError:
-        for link in data_dir.glob(f"{name}-*-?????-of-?????"):
-            link.unlink()
-        copy.unlink()
-        raise
+            _check(indices[split], f"{prefix}-{split}", vocab, tokenizer)
+        undo.pop_all()  # nothing was refused
     manifest = Manifest(
         problem=name,
         seed=0,
         tokenizer="t2t_subword",
-        vocab_size=vocab_size,
+        vocab_size=tokenizer.vocab_size,
         shared_vocab=True,
         symbols=(),
         max_length=0,  # no limit
         sources=dict.fromkeys(indices, f"tensor2tensor {prefix.resolve()}"),
         given_vocabularies={copy.name: sha256(copy)},
         vocab_files=dict.fromkeys(SIDES, copy.name),
-        vocab_sizes=dict.fromkeys(SIDES, vocab_size),
+        vocab_sizes=dict.fromkeys(SIDES, tokenizer.vocab_size),
         vocab_sha256=dict.fromkeys(SIDES, sha256(copy)),
         examples={split: len(index) for split, index in indices.items()},
         dropped={split: {} for split in indices},
@@ -107,14 +114,45 @@ def _only_vocabulary(directory: Path) -> Path:
     return found[0]
 
 
-def _check(index: RecordIndex, files: str, vocab: Path, vocab_size: int) -> None:
-    """Checks whether some records can have been made with this vocabulary."""
-    for pair in read_pairs(index, range(min(_CHECKED, len(index)))):
-        highest = max(map(max, pair))
-        if highest >= vocab_size:
+def _refuse_packed(file: Path, files: str) -> None:
+    """Refuses a packed data set, whose examples consist of several pairs each."""
+    for record in tf.data.TFRecordDataset(str(file)).take(1):
+        example = tf.train.Example.FromString(record.numpy())
+        if any(name.endswith("_segmentation") for name in example.features.feature):
             raise UserError(
-                f"{files}-* have the id {highest}, and {vocab} has {vocab_size} "
-                "tokens; give the right one by --vocab"
+                f"{files}-* are of a packed problem: each example joins several pairs; "
+                "give the files of the problem without '_packed'"
+            )
+
+
+def _check(index: RecordIndex, files: str, vocab: Path, tokenizer: Tokenizer) -> None:
+    """Checks whether some records were made with this vocabulary.
+
+    A text is encoded in one way only, so decoding ids and encoding the text gives them
+    again, and with another vocabulary hardly ever.
+    """
+    changed = 0
+    count = min(_CHECKED, len(index))
+    for pair in read_pairs(index, range(count)):
+        highest = max(map(max, pair))
+        if highest >= tokenizer.vocab_size:
+            raise UserError(
+                f"{files}-* have the id {highest}, and {vocab} has "
+                f"{tokenizer.vocab_size} tokens; give the right one by --vocab"
             )
         if any(side[-1] != EOS for side in pair):
             raise UserError(f"{files}-*: a record does not end in {EOS}, the EOS")
+        texts = map(tokenizer.decode, pair)
+        changed += [*map(tokenizer.encode, texts)] != [list(side) for side in pair]
+    if changed > count * _CHANGED:
+        raise UserError(
+            f"{files}-* were made with another vocabulary than {vocab}: {changed} of "
+            f"{count} records have other ids when they are decoded and encoded again; "
+            "give the right one by --vocab"
+        )
+
+
+def _remove(data_dir: Path, name: str) -> None:
+    """Removes the links and indices of a problem."""
+    for path in data_dir.glob(f"{name}-*"):
+        path.unlink()

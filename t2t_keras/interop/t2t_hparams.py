@@ -31,12 +31,20 @@ _MUST_BE = {
 # dropout, a adds the residual.
 _NORMS = {("n", "da"): "pre", ("none", "dan"): "post"}
 
+# tensor2tensor's optimizers under our names; "adam" is its LazyAdam, which updates
+# embeddings like Adam because it makes their gradient dense.
+_OPTIMIZERS = {"adam": "adam", "true_adam": "adam", "adafactor": "adafactor"}
 
-def load_t2t_hparams(path: str | Path) -> HParams:
+
+def load_t2t_hparams(path: str | Path) -> tuple[HParams, list[str]]:
     """Reads the hparams.json of a tensor2tensor Transformer.
 
-    `share_embeddings` is `shared_embedding_and_softmax_weights`. A schedule with a
-    factor that is not one of `SCHEDULE_FACTORS` is ignored.
+    `share_embeddings` is `shared_embedding_and_softmax_weights`, and `target_space`
+    `use_target_space_embedding`; the checkpoint decides about both (`load_t2t`).
+
+    Returns:
+        The hyper-parameters, and a sentence about each one of training that could not
+        be taken. The model depends on none of those.
 
     Raises:
         UserError: there is no such file, or it describes a model that `Transformer`
@@ -68,8 +76,14 @@ def load_t2t_hparams(path: str | Path) -> HParams:
         raise UserError(f"{path}: {error}") from None
 
 
-def _convert(values: Mapping[str, Any]) -> HParams:
-    """Returns the hparams of the same model."""
+def _convert(values: Mapping[str, Any]) -> tuple[HParams, list[str]]:
+    """Returns the hparams of the same model, and what of training is left out."""
+    if values.get("vocab_divisor", 1) != 1:
+        raise UserError(
+            f"cannot read a model with vocab_divisor {values['vocab_divisor']}: its "
+            "embeddings have more rows than there are tokens, and the model can choose "
+            "them"
+        )
     sequences = tuple(
         values[f"layer_{name}_sequence"] for name in ("preprocess", "postprocess")
     )
@@ -79,42 +93,53 @@ def _convert(values: Mapping[str, Any]) -> HParams:
             "layer_postprocess_sequence '{}', only with 'n' and 'da' or with 'none' "
             "and 'dan'".format(*sequences)
         )
-    d_model, heads = values["hidden_size"], values["num_heads"]
-    return HParams().override(
-        num_layers=_num_layers(values),
-        d_model=d_model,
+    schedule, left_out = _schedule(values)
+    optimizer = values.get("optimizer", "adam")
+    if optimizer not in _OPTIMIZERS:
+        left_out.append(f"the optimizer is '{optimizer}'; in its place stands 'adam'")
+    batches: dict[str, Any] = {}
+    if size := values.get("batch_size"):
+        batches = {"batch_tokens": size, "bucketing": "t2t"}
+        left_out.append(
+            f"batch_size {size} was the tokens on each GPU; batch_tokens is that of all"
+        )
+    if values.get("weight_decay"):
+        left_out.append(f"weight_decay {values['weight_decay']} is left out")
+    hparams = HParams().override(
+        **_depths(values),
+        d_model=values["hidden_size"],
         d_ff=values["filter_size"],
-        num_heads=heads,
+        num_heads=values["num_heads"],
         d_k=_head_size(values, "attention_key_channels"),
         d_v=_head_size(values, "attention_value_channels"),
         norm=_NORMS[sequences],
         share_embeddings=values["shared_embedding_and_softmax_weights"],
+        target_space=values.get("use_target_space_embedding", True),
         position="t2t",
         dropout=values["layer_prepostprocess_dropout"],
         attention_dropout=values["attention_dropout"],
         ffn_dropout=values["relu_dropout"],
         label_smoothing=values["label_smoothing"],
-        **_schedule(values),
+        **schedule,
+        optimizer=_OPTIMIZERS.get(optimizer, "adam"),
         warmup_steps=values["learning_rate_warmup_steps"],
         adam_beta1=values["optimizer_adam_beta1"],
         adam_beta2=values["optimizer_adam_beta2"],
         adam_epsilon=values["optimizer_adam_epsilon"],
         clip_norm=values["clip_grad_norm"],
+        **batches,
     )
+    return hparams, left_out
 
 
-def _num_layers(values: Mapping[str, Any]) -> int:
-    """Returns the number of layers in both stacks; 0 means `num_hidden_layers`."""
+def _depths(values: Mapping[str, Any]) -> dict[str, int]:
+    """Returns the numbers of layers; tensor2tensor's 0 means `num_hidden_layers`."""
     encoder, decoder = (
         values.get(f"num_{stack}_layers") or values["num_hidden_layers"]
         for stack in ("encoder", "decoder")
     )
-    if encoder != decoder:
-        raise UserError(
-            f"cannot read a model with {encoder} encoder layers and {decoder} decoder "
-            "layers; the numbers must be equal"
-        )
-    return encoder
+    other = {"num_decoder_layers": decoder} if decoder != encoder else {}
+    return {"num_layers": encoder, **other}
 
 
 def _head_size(values: Mapping[str, Any], name: str) -> int:
@@ -125,13 +150,14 @@ def _head_size(values: Mapping[str, Any], name: str) -> int:
     return channels // heads
 
 
-def _schedule(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns `learning_rate` and `schedule`; {} for an unknown schedule."""
+def _schedule(values: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
+    """Returns `learning_rate` and `schedule`, or what is said of an unknown one."""
     schedule = values.get("learning_rate_schedule", "legacy")
     if schedule == "legacy" and values["learning_rate_decay_scheme"] == "noam":
-        return {"learning_rate": 5000 * 0.002 * values["learning_rate"]}
+        return {"learning_rate": 5000 * 0.002 * values["learning_rate"]}, []
     factors = schedule.split("*")
     if not set(factors) <= set(SCHEDULE_FACTORS):
-        return {}
+        remark = f"the learning_rate_schedule is '{schedule}'"
+        return {}, [f"{remark}; in its place stands the paper's"]
     constant = values["learning_rate_constant"] ** factors.count("constant")
-    return {"learning_rate": constant, "schedule": schedule}
+    return {"learning_rate": constant, "schedule": schedule}, []

@@ -1,74 +1,284 @@
 """Converts a tensor2tensor training directory to a run directory."""
 
+import dataclasses
+import shutil
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from t2t_keras import registry
 from t2t_keras.data.files import sha256
+from t2t_keras.data.vocabulary import SIDES
+from t2t_keras.decoding.texts import checked_pairs
 from t2t_keras.errors import UserError
 from t2t_keras.interop.t2t_checkpoint import (
-    T2TCheckpoint,
+    T2TModel,
     build,
+    checkpoints,
     load_t2t,
     vocab_sizes,
 )
+from t2t_keras.problem import Problem
 from t2t_keras.runs import is_run
 from t2t_keras.runs.checkpoint import CheckpointDirectory, write_checkpoint
-from t2t_keras.runs.run_dir import RunConfig, RunDirectory
+from t2t_keras.runs.run_dir import RunConfig, RunDirectory, config_for
 from t2t_keras.text.load import load_tokenizer
+
+_SUFFIX = ".subwords"
+_DEFAULT_PROBLEM = "translate_text"
+_STATE = "the optimizer's state, so training cannot be resumed, only `--init_from`"
+
+
+@dataclasses.dataclass(frozen=True)
+class ImportedRun:
+    """What an import has made.
+
+    Attributes:
+        run: the run directory.
+        took: what was taken, by kind.
+        left_out: what was not.
+        check: what the user should check, because it was chosen by default.
+    """
+
+    run: RunDirectory
+    took: dict[str, Any]
+    left_out: list[str]
+    check: list[str]
 
 
 def import_t2t_run(
-    checkpoint_path: str | Path,
-    hparams_json: str | Path,
-    vocab: str | Path,
-    problem_name: str,
+    source: str | Path,
     output_dir: str | Path,
-    target_space_id: int = 0,
-) -> RunDirectory:
-    """Writes a run directory with the model of a tensor2tensor checkpoint.
+    *,
+    problem: str | None = None,
+    vocab: Sequence[str | Path] = (),
+    data_dir: str | Path | None = None,
+    hparams_json: str | Path | None = None,
+    target_space_id: int | None = None,
+    last: int = 1,
+    usr_dir: str | Path | None = None,
+) -> ImportedRun:
+    """Writes a run directory with the model of a tensor2tensor training.
 
-    It can be used, evaluated and exported like any other, but its training cannot be
-    resumed, because Adam's moments are not imported.
+    It can be used, evaluated, averaged and exported like any other, and be the start of
+    another training, but its own cannot be resumed, because the optimizer's state is
+    not imported.
 
     Args:
-        checkpoint_path: see `load_t2t`.
-        hparams_json: see `load_t2t`.
-        vocab: the `.subwords` file of both languages.
-        problem_name: the problem to use the model for, such as `translate_ende`.
+        source: a training directory, or one of its checkpoints without suffix.
         output_dir: the new run directory.
+        problem: the problem to use the model for; None: that of tensor2tensor's flags
+            if it is one of ours, else `translate_text`.
+        vocab: the vocabulary file of both languages, or those of source and target;
+            none: the `vocab.*` beside the checkpoint or in the data directory of
+            tensor2tensor's flags that have as many tokens as the model.
+        data_dir: our data directory of the problem, with the same vocabularies, for
+            evaluations; None: there is none.
+        hparams_json: its hyper-parameters; None: the `hparams.json` beside it.
         target_space_id: see `load_t2t`.
+        last: the number of checkpoints to take, the newest ones.
+        usr_dir: the folder that registers the problem, which the run remembers.
 
     Raises:
-        UserError: as in `load_t2t`; or the vocabulary is not the checkpoint's, there is
-            no such problem, or the directory holds a run.
+        UserError: as in `load_t2t`; or a vocabulary is not the model's or not found,
+            there is no such problem, the data have other vocabularies, or the directory
+            holds a run.
     """
-    problem = registry.problem(problem_name)
-    vocab, output_dir = Path(vocab), Path(output_dir)
-    hparams, weights = load_t2t(checkpoint_path, hparams_json, target_space_id)
-    vocab_size = load_tokenizer(vocab).vocab_size
-    if vocab_sizes(weights) != (vocab_size, None):
-        rows = " and ".join(str(n) for n in vocab_sizes(weights) if n)
-        raise UserError(
-            f"{vocab} has {vocab_size} tokens, and the checkpoint's embeddings have "
-            f"{rows} rows; give the vocabulary that the model was trained with"
-        )
-    build(hparams, weights)  # raises if these do not belong together
+    source, output_dir = Path(source), Path(output_dir)
     if is_run(output_dir):
         raise UserError(f"{output_dir} holds a run already; give a new --output_dir")
-    config = RunConfig(
-        problem=problem.name,
-        hparams_set="tensor2tensor",
-        data_dir=str(vocab.parent.resolve()),
-        seed=0,
-        source_vocab=vocab.name,
-        target_vocab=vocab.name,
-        vocab_sha256=dict.fromkeys(("source", "target"), sha256(vocab)),
-    )
-    output_dir.mkdir(parents=True, exist_ok=True)
-    step = T2TCheckpoint(checkpoint_path).step
-    path = CheckpointDirectory(output_dir).path(step)
+    directory = source if source.is_dir() else source.parent
+    flags = _flags(directory)
+    check: list[str] = []
+    task = _problem(problem, flags, check)
+    found = checkpoints(source) if source.is_dir() else [source]
+    taken = found[-last:] if found else [source]  # `load_t2t` raises for the latter
+    hparams_json = hparams_json or directory / "hparams.json"
+    models = [load_t2t(path, hparams_json, target_space_id) for path in taken]
+    newest = models[-1]
+    files = _vocabularies(newest, [Path(path) for path in vocab], directory, flags)
+    if task.reverse and len(set(files)) == 2:
+        check.append("the vocabularies of source and target, since the problem is _rev")
+    for model in models:
+        build(model.hparams, model.weights)  # raises if these do not belong together
+    if len({model.step for model in models}) < len(models):
+        raise UserError("--last: several checkpoints have one step; import one by one")
+    config = _config(task, flags, files, output_dir, data_dir, usr_dir)
+    for model in models:
+        path = CheckpointDirectory(output_dir).path(model.step)
+        write_checkpoint(path, {"step": np.int64(model.step), **model.weights})
     # The configuration comes last: with it the directory is a run.
-    write_checkpoint(path, {"step": np.int64(step), **weights})
-    return RunDirectory.create(output_dir, config, hparams)
+    run = RunDirectory.create(output_dir, config, newest.hparams)
+    took: dict[str, Any] = {
+        "checkpoints": [str(path) for path in taken],
+        "hyper-parameters": str(hparams_json),
+        "vocabularies": [str(path) for path in dict.fromkeys(files)],
+        "problem": task.name,
+    }
+    if newest.target_space_id is not None:
+        took["target space"] = newest.target_space_id
+        if target_space_id is None:
+            check.append(
+                f"the target space {newest.target_space_id}, the only one with which "
+                "the optimizer has changed the model"
+            )
+    others = [f"the checkpoint {path.name}" for path in found if path not in taken]
+    others += [
+        f"the checkpoint {path.stem}, an average; import it by its path"
+        for path in sorted(directory.glob("*average*.index"))
+        if path.with_suffix("") not in taken
+    ]
+    return ImportedRun(run, took, [*newest.left_out, *others, _STATE], check)
+
+
+def verify(
+    run: RunDirectory, sources: Sequence[str], outputs: Sequence[str]
+) -> dict[str, Any]:
+    """Compares the run's outputs with those of tensor2tensor, white space apart.
+
+    Args:
+        run: the imported run.
+        sources: inputs, one line each.
+        outputs: what tensor2tensor has translated them to, with beam search as the
+            problem's defaults have it.
+
+    Returns:
+        "lines", how many there are; "identical", how many outputs are the given ones;
+        and "first_difference" with "line", "output" and "given", or None.
+
+    Raises:
+        UserError: the numbers of sources and outputs differ.
+    """
+    sources, outputs = checked_pairs(sources, outputs)
+    found = run.translator().translate(sources)
+    differences = [
+        {"line": number, "output": ours, "given": theirs}
+        for number, (ours, theirs) in enumerate(zip(found, outputs, strict=True), 1)
+        if ours.split() != theirs.split()
+    ]
+    return {
+        "lines": len(sources),
+        "identical": len(sources) - len(differences),
+        "first_difference": differences[0] if differences else None,
+    }
+
+
+def _flags(directory: Path) -> dict[str, str]:
+    """Returns the flags that tensor2tensor has kept in a training directory."""
+    flags: dict[str, str] = {}
+    for name in ("flags.txt", "flags_t2t.txt"):
+        path = directory / name
+        for line in path.read_text("utf-8").splitlines() if path.exists() else ():
+            flag, _, value = line.removeprefix("--").partition("=")
+            flags[flag] = value
+    return flags
+
+
+def _problem(name: str | None, flags: dict[str, str], check: list[str]) -> Problem:
+    """Returns the problem; `check` gets a sentence if it is not the user's choice."""
+    if name is not None:
+        return registry.problem(name)
+    theirs = flags.get("problem", flags.get("problems", ""))
+    ours = _DEFAULT_PROBLEM
+    # "translate_ende_wmt32k" is ours without the corpus.
+    begin = "_".join(theirs.split("_")[:2])
+    if begin in registry.list_problems():
+        ours = begin + ("_rev" if theirs.endswith("_rev") else "")
+    reason = f"tensor2tensor's is {theirs}" if theirs else "no flags.txt names it"
+    check.append(f"the problem {ours} ({reason}); another one: --problem")
+    return registry.problem(ours)
+
+
+def _vocabularies(
+    model: T2TModel, given: list[Path], directory: Path, flags: dict[str, str]
+) -> tuple[Path, Path]:
+    """Returns the vocabulary files of source and target.
+
+    Raises:
+        UserError: they are not those of the model, or cannot be told from others.
+    """
+    source_size, target_size = vocab_sizes(model.weights)
+    rows = (source_size, target_size or source_size)
+    if given:
+        files = given[0], given[-1]
+        for path, size in zip(files, rows, strict=True):
+            if (tokens := load_tokenizer(path, _SUFFIX).vocab_size) != size:
+                raise UserError(
+                    f"{path} has {tokens} tokens, and the checkpoint's embedding has "
+                    f"{size} rows; give the vocabulary that the model was trained with"
+                )
+        return files
+    folders = [directory]
+    if "data_dir" in flags:
+        folders.append(Path(flags["data_dir"]).expanduser())
+    sizes: dict[Path, int] = {}
+    for path in (p for folder in folders for p in sorted(folder.glob("vocab.*"))):
+        try:
+            sizes[path] = load_tokenizer(path, _SUFFIX).vocab_size
+        except UserError:  # another kind of vocabulary
+            continue
+    chosen = []
+    for size in rows:
+        fitting = [path for path, tokens in sizes.items() if tokens == size]
+        if len(fitting) != 1:
+            names = ", ".join(map(str, fitting)) or "none"
+            places = " and ".join(map(str, folders))
+            raise UserError(
+                f"the model has {size} tokens, and of the vocabularies in {places} as "
+                f"many have: {names}; give the right one by --vocab (two for source "
+                "and target)"
+            )
+        chosen += fitting
+    return chosen[0], chosen[1]
+
+
+def _config(
+    problem: Problem,
+    flags: dict[str, str],
+    files: tuple[Path, Path],
+    output_dir: Path,
+    data_dir: str | Path | None,
+    usr_dir: str | Path | None,
+) -> RunConfig:
+    """Returns the configuration of the run.
+
+    Without a data directory, the run directory takes its place, and gets copies of the
+    vocabularies.
+
+    Raises:
+        UserError: the data were made with other vocabularies.
+    """
+    hparams_set = flags.get("hparams_set", "tensor2tensor")
+    sums = [sha256(path) for path in files]
+    if problem.reverse:  # as in the manifest of the data
+        sums.reverse()
+    hashes: dict[str, str] = dict(zip(SIDES, sums, strict=True))
+    if data_dir is not None:
+        config = config_for(problem, hparams_set, data_dir, 0, usr_dir)
+        if config.vocab_sha256 != hashes:
+            raise UserError(
+                f"--data_dir: the data in {data_dir} were made with other vocabularies "
+                "than the model; adopt tensor2tensor's (`t2t datagen --adopt`)"
+            )
+        return config
+    output_dir.mkdir(parents=True, exist_ok=True)
+    names = []
+    for path, side in zip(files, SIDES, strict=True):
+        # "vocab.translate_enzh_wmt8k.8192.subwords.en" keeps its language.
+        name = path.name.removeprefix("vocab.").replace(_SUFFIX, "")
+        if files[0] != files[1]:
+            name = f"{side}.{name}"
+        names.append(f"vocab.{name}{_SUFFIX}")
+        shutil.copyfile(path, output_dir / names[-1])
+    return RunConfig(
+        problem=problem.name,
+        hparams_set=hparams_set,
+        data_dir=str(output_dir.resolve()),
+        seed=0,
+        source_vocab=names[0],
+        target_vocab=names[1],
+        vocab_sha256=hashes,
+        usr_dir=str(Path(usr_dir).resolve()) if usr_dir else None,
+    )

@@ -8,7 +8,9 @@ that do not change its steps.
 
 from pathlib import Path
 
+from t2t_keras import registry
 from t2t_keras.errors import UserError
+from t2t_keras.hparam import HParams
 
 
 def is_run(path: str | Path) -> bool:
@@ -27,3 +29,21 @@ def require_run(path: str | Path) -> None:
             f"{path} is not a run directory: it has no config.json (the --output_dir "
             "of `t2t train` is one)"
         )
+
+
+def first_hparams(hparams_set: str | None, init_from: str | Path | None) -> HParams:
+    """Returns the hyper-parameters of a training, before any changes.
+
+    Args:
+        hparams_set: a registered name; None: those of the run `init_from`.
+        init_from: the run, or a checkpoint in one, that gives the initial weights.
+
+    Raises:
+        UserError: there is no such set, or neither is given.
+    """
+    if hparams_set is not None:
+        return registry.hparams(hparams_set)
+    if init_from is None:
+        raise UserError("--hparams_set is missing; `t2t list` prints the names")
+    path = Path(init_from)
+    return HParams.load((path if is_run(path) else path.parent) / "hparams.json")

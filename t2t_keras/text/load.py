@@ -14,22 +14,25 @@ _KINDS: dict[str, Callable[[Path], Tokenizer]] = {
 }
 
 
-def load_tokenizer(path: Path) -> Tokenizer:
+def load_tokenizer(path: Path, suffix: str | None = None) -> Tokenizer:
     """Loads a tokenizer, whose kind follows from the suffix of its file.
 
     Args:
         path: a `.spm` file (SentencePiece) or a `.subwords` file (tensor2tensor).
+        suffix: that of the kind, for a file that has another one.
 
     Raises:
         UserError: there is no such file, or it is not a vocabulary of that kind.
     """
     path = Path(path)
-    if path.suffix not in _KINDS:
+    suffix = suffix or path.suffix
+    if suffix not in _KINDS:
         raise UserError(
             f"{path}: a vocabulary file ends in .spm (SentencePiece) or .subwords "
-            "(tensor2tensor); rename it"
+            "(tensor2tensor's SubwordTextEncoder); there is no reader of other kinds, "
+            "such as tensor2tensor's vocabularies of whole tokens or of BPE"
         )
-    return _KINDS[path.suffix](path)
+    return _KINDS[suffix](path)
 
 
 def suffix_of(tokenizer: Tokenizer) -> str:

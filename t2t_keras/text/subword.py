@@ -68,8 +68,9 @@ class SubwordTokenizer:
         missing = sorted(self.alphabet - self._ids.keys())
         if missing:
             raise UserError(
-                f"{path} is not a subword vocabulary: it has no piece for the single "
-                f"character {missing[0]!r}"
+                f"{path} is not a subword vocabulary (tensor2tensor's "
+                "SubwordTextEncoder): it has no piece for the single character "
+                f"{missing[0]!r}"
             )
         self._longest = max(map(len, self._ids))
         self._cache: dict[str, list[int]] = {}

@@ -15,6 +15,7 @@ from t2t_keras.backend import require_tensorflow
 from t2t_keras.errors import UserError
 from t2t_keras.hparam import HParams
 from t2t_keras.problem import Problem
+from t2t_keras.runs import first_hparams
 from t2t_keras.runs.checkpoint import remove_incomplete
 from t2t_keras.runs.run_dir import (
     RunConfig,
@@ -76,7 +77,7 @@ class TrainResult:
 
 def train(
     problem: str,
-    hparams_set: str,
+    hparams_set: str | None = None,
     *,
     data_dir: str | Path,
     output_dir: str | Path,
@@ -104,7 +105,8 @@ def train(
 
     Args:
         problem: a registered name.
-        hparams_set: a registered name.
+        hparams_set: a registered name; None: with `init_from` the hyper-parameters of
+            that run.
         data_dir: with data of the problem, which `t2t datagen` wrote.
         output_dir: the run directory: a new one, or one to go on with.
         hparams: changes to the set, as "dropout=0.2,num_layers=4" or by name.
@@ -136,7 +138,11 @@ def train(
     if usr_dir is not None:
         registry.load_usr_dir(usr_dir)
     task = registry.problem(problem)
-    chosen = registry.hparams(hparams_set)
+    start = None if init_from is None else find_weights(init_from)[0]
+    chosen = first_hparams(hparams_set, init_from)
+    if hparams_set is None:
+        assert start is not None  # otherwise `first_hparams` has raised
+        hparams_set = start.config.hparams_set
     if isinstance(hparams, str):
         chosen = chosen.parse(hparams)
     else:
@@ -155,8 +161,6 @@ def train(
             f"--output_dir: {output_dir} is the --data_dir; give a directory for the "
             "run"
         )
-    if init_from is not None:
-        find_weights(init_from)  # before anything is written
     config = config_for(task, hparams_set, data_dir, seed, usr_dir, init_from)
     with _disk_errors(output_dir), _alone(output_dir):
         if batch_tokens == "auto":

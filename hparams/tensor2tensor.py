@@ -1,0 +1,140 @@
+"""tensor2tensor's hparam sets by their names, with the values of version 1.15.7.
+
+The paper's own sets are in `paper`; these are for those who want what tensor2tensor
+trains. Its `batch_size` is the number of tokens on each GPU: here `batch_tokens` is
+that of the 8 GPUs of its README, or of one in `..._single_gpu`, `transformer_tiny` and
+`transformer_small`. Its initial values and its learning rates are the same; what
+differs nevertheless is in `docs/paper.md` (below "tensor2tensor").
+"""
+
+from t2t_keras.hparam import PAPER_SCHEDULE, HParams
+from t2t_keras.registry import register_hparams
+
+_GPUS = 8
+
+
+@register_hparams
+def transformer_base_v1() -> HParams:
+    """tensor2tensor's base of June 2017, nearest to the paper: norm after sub-layers.
+
+    It leaves the paper in the positions (sines, then cosines) and the target space
+    embedding.
+    """
+    return HParams(
+        position="t2t",
+        target_space=True,
+        batch_tokens=4096 * _GPUS,
+        bucketing="t2t",
+        train_steps=250_000,
+    )
+
+
+@register_hparams
+def transformer_base_v2() -> HParams:
+    """tensor2tensor's base of October 2017: norm before sub-layers, more dropout.
+
+    Beyond `transformer_base_v1` it leaves the paper in the norm, in the dropout of
+    attention weights and of inner activations, and in twice the rate after 8,000 steps.
+    """
+    return transformer_base_v1().override(
+        norm="pre",
+        attention_dropout=0.1,
+        ffn_dropout=0.1,
+        learning_rate=2.0,
+        warmup_steps=8000,
+    )
+
+
+@register_hparams
+def transformer_base_v3() -> HParams:
+    """tensor2tensor's base since February 2018: `transformer_base_v2`, beta2 0.997."""
+    return transformer_base_v2().override(
+        adam_beta2=0.997, schedule=f"constant*{PAPER_SCHEDULE}"
+    )
+
+
+@register_hparams
+def transformer_base() -> HParams:
+    """tensor2tensor's base: `transformer_base_v3`. For the paper's, take `base`."""
+    return transformer_base_v3()
+
+
+@register_hparams
+def transformer_base_single_gpu() -> HParams:
+    """tensor2tensor's base on one GPU: 1,024 tokens, 16,000 steps of warm-up."""
+    return transformer_base().override(
+        batch_tokens=1024,
+        schedule="constant*linear_warmup*rsqrt_decay",
+        learning_rate=0.1,
+        warmup_steps=16_000,
+    )
+
+
+@register_hparams
+def transformer_big() -> HParams:
+    """tensor2tensor's big: half the batch of base. For the paper's, take `big`."""
+    return transformer_base().override(
+        d_model=1024,
+        d_ff=4096,
+        num_heads=16,
+        dropout=0.3,
+        batch_tokens=2048 * _GPUS,
+    )
+
+
+@register_hparams
+def transformer_big_single_gpu() -> HParams:
+    """tensor2tensor's big on one GPU: dropout 0.1, 16,000 steps of warm-up."""
+    return transformer_big().override(
+        dropout=0.1, warmup_steps=16_000, batch_tokens=2048
+    )
+
+
+@register_hparams
+def transformer_big_enfr() -> HParams:
+    """tensor2tensor's big for en-fr: inner width 8,192, three separate matrices.
+
+    The paper has neither; for its en-fr, take `big_enfr`.
+    """
+    return transformer_big().override(
+        dropout=0.1,
+        d_ff=8192,
+        share_embeddings=False,
+        batch_tokens=4096 * _GPUS,
+    )
+
+
+@register_hparams
+def transformer_parsing_base() -> HParams:
+    """tensor2tensor's parser: 6 layers of width 1,024. For the paper's, take `parsing`.
+
+    Its examples have up to 512 tokens (`t2t datagen --max_length 512`). It also sets
+    `learning_rate` to 0.05, which has had no effect since the schedules are products.
+    """
+    return transformer_base().override(
+        d_model=1024,
+        dropout=0.2,
+        attention_dropout=0.2,
+        warmup_steps=16_000,
+        share_embeddings=False,
+    )
+
+
+@register_hparams
+def transformer_parsing_big() -> HParams:
+    """tensor2tensor's big parser: `transformer_big` with dropout 0.1, warm-up 4,000."""
+    return transformer_big().override(dropout=0.1, warmup_steps=4000)
+
+
+@register_hparams
+def transformer_small() -> HParams:
+    """tensor2tensor's small model: 2 layers of width 256."""
+    return transformer_base().override(
+        num_layers=2, d_model=256, d_ff=1024, num_heads=4, batch_tokens=4096
+    )
+
+
+@register_hparams
+def transformer_tiny() -> HParams:
+    """tensor2tensor's tiny model: 2 layers of width 128. For the demo, take `tiny`."""
+    return transformer_small().override(d_model=128, d_ff=512)

@@ -4,8 +4,10 @@
     python benchmarks/translate.py --output_dir runs/mine --input test.en \
         --engines float32 bfloat16 ctranslate2 ctranslate2:int8
 
-The engines are this package in either dtype, as `t2t translate` runs it, `export`, the
-same in a SavedModel, and CTranslate2 in its arithmetics (the extra `[ctranslate2]`).
+The engines are this package in either dtype, `export`, the same in a SavedModel, and
+CTranslate2 in its arithmetics (the extra `[ctranslate2]`). With the environment setting
+TF_NUM_INTRAOP_THREADS=1, this package works as `t2t translate` does: every operation
+has one thread, and two batches or more are decoded at once.
 They translate the same lines with the same beam and the same number of source tokens in
 a batch, one after the other, `--rounds` times; reading the model is not timed.
 

@@ -5,23 +5,19 @@ take hours have small stand-ins of the same names. The words of the commands are
 README's; they run in this process, in one directory.
 """
 
-import json
 import re
 import shlex
 import sys
 from pathlib import Path
 
 import pytest
-import tensorflow as tf
 from command_line import run, write
 from small_data import sentence_pairs
-from t2t_oracle import HPARAMS
-from test_t2t_checkpoint import SMALL, matrix, synthetic
+from t2t_oracle import SMALL, matrix, synthetic, t2t_checkpoint, write_hparams
 
 from t2t_keras import registry
 from t2t_keras.data.sources import ParallelFiles
 from t2t_keras.hparam import HParams
-from t2t_keras.runs.checkpoint import write_checkpoint
 from t2t_keras.runs.train_options import TrainOptions
 
 README = Path(__file__).parents[1] / "README.md"
@@ -93,16 +89,17 @@ def write_files() -> None:
 
 
 def write_t2t_model() -> None:
-    """Writes a checkpoint of tensor2tensor with its hparams and its vocabulary."""
+    """Writes a training directory of tensor2tensor, with its vocabulary."""
     texts = "".join(map("".join, sentence_pairs()))
     characters = sorted({*texts, *"<pad>_<EOS>_", *"\\_u;0123456789"})
     pieces = ["<pad>_", "<EOS>_", *dict.fromkeys(characters)]
-    write(Path("vocab.translate_ende.subwords"), *(f"'{piece}'" for piece in pieces))
+    folder = Path("t2t_train/translate_ende_wmt32k/base")
+    folder.mkdir(parents=True)
+    vocab = folder / "vocab.translate_ende_wmt32k.32768.subwords"
+    write(vocab, *(f"'{piece}'" for piece in pieces))
     matrices, _ = matrix("shared", len(pieces))
-    variables = {"global_step": 250_000} | synthetic() | matrices
-    tensors = {name: tf.constant(value) for name, value in variables.items()}
-    write_checkpoint(Path("model.ckpt-250000"), tensors)
-    Path("hparams.json").write_text(json.dumps(HPARAMS | SMALL))
+    t2t_checkpoint(folder, synthetic() | matrices, 250_000)
+    write_hparams(folder, **SMALL)
 
 
 @pytest.fixture(scope="module")

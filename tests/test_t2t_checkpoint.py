@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import tensorflow as tf
 from t2t_oracle import (
     SMALL,
     TABLES,
@@ -58,6 +59,16 @@ def test_softmax_of_its_own_beside_a_shared_embedding(tmp_path):
     weights = load_small(tmp_path, synthetic() | shared | softmax).weights
     for name, table in zip(TABLES, (e, e, s), strict=True):
         np.testing.assert_array_equal(weights[name], table)
+
+
+def test_16_bits(tmp_path):
+    variables = synthetic() | matrix("shared", 11)[0]
+    halves = {name: tf.cast(value, tf.bfloat16) for name, value in variables.items()}
+    weights = load_small(tmp_path, halves).weights
+    name = "transformer/body/encoder/layer_0/ffn/conv1/bias"
+    found = weights["model/encoder/layer_0/feed_forward/inner/bias"]
+    assert found.dtype == np.float32
+    np.testing.assert_array_equal(found, tf.cast(halves[name], tf.float32))
 
 
 def test_stacks_of_other_depths(tmp_path):

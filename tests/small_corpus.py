@@ -29,9 +29,9 @@ def make_pairs(count: int, seed: int) -> list[tuple[str, str]]:
 TRAIN, DEV = make_pairs(290, 1), make_pairs(30, 2)
 TRAIN[17] = ("", "something")
 TRAIN[18] = ("something", " \t")
-TRAIN[40] = ("much " * 60, "little")
+TRAIN[40] = ("much " * 59 + "much", "little")
 DEV[3] = ("", "kept")
-DEV[4] = ("long " * 60, "kept, too")
+DEV[4] = ("long " * 59 + "long", "kept, too")
 
 
 @dataclasses.dataclass(frozen=True)

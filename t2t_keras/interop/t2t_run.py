@@ -1,5 +1,6 @@
 """Converts a tensor2tensor training directory to a run directory."""
 
+import contextlib
 import dataclasses
 import shutil
 from collections.abc import Sequence
@@ -96,21 +97,22 @@ def import_t2t_run(
     found = checkpoints(source) if source.is_dir() else [source]
     taken = found[-last:] if found else [source]  # `load_t2t` raises for the latter
     hparams_json = hparams_json or directory / "hparams.json"
-    models = [load_t2t(path, hparams_json, target_space_id) for path in taken]
-    newest = models[-1]
+    newest = load_t2t(taken[-1], hparams_json, target_space_id)
+    build(newest.hparams, newest.weights)  # raises if these do not belong together
     files = _vocabularies(newest, [Path(path) for path in vocab], directory, flags)
     if task.reverse and len(set(files)) == 2:
         check.append("the vocabularies of source and target, since the problem is _rev")
-    for model in models:
-        build(model.hparams, model.weights)  # raises if these do not belong together
-    if len({model.step for model in models}) < len(models):
-        raise UserError("--last: several checkpoints have one step; import one by one")
-    config = _config(task, flags, files, output_dir, data_dir, usr_dir)
-    for model in models:
-        path = CheckpointDirectory(output_dir).path(model.step)
-        write_checkpoint(path, {"step": np.int64(model.step), **model.weights})
-    # The configuration comes last: with it the directory is a run.
-    run = RunDirectory.create(output_dir, config, newest.hparams)
+    with contextlib.ExitStack() as undo:
+        if not output_dir.exists():
+            undo.callback(shutil.rmtree, output_dir, ignore_errors=True)
+        config = _config(task, flags, files, output_dir, data_dir, usr_dir)
+        output_dir.mkdir(parents=True, exist_ok=True)
+        _write(newest, output_dir)
+        for path in taken[:-1]:  # one at a time, because all may not fit into memory
+            _write(load_t2t(path, hparams_json, newest.target_space_id), output_dir)
+        # The configuration comes last: with it the directory is a run.
+        run = RunDirectory.create(output_dir, config, newest.hparams)
+        undo.pop_all()  # nothing was refused
     took: dict[str, Any] = {
         "checkpoints": [str(path) for path in taken],
         "hyper-parameters": str(hparams_json),
@@ -131,6 +133,20 @@ def import_t2t_run(
         if path.with_suffix("") not in taken
     ]
     return ImportedRun(run, took, [*newest.left_out, *others, _STATE], check)
+
+
+def _write(model: T2TModel, output_dir: Path) -> None:
+    """Writes a checkpoint.
+
+    Raises:
+        UserError: there is one of the same step.
+    """
+    path = CheckpointDirectory(output_dir).path(model.step)
+    if path.with_name(f"{path.name}.index").exists():
+        raise UserError(
+            f"--last: two checkpoints are of step {model.step}; import one at a time"
+        )
+    write_checkpoint(path, {"step": np.int64(model.step), **model.weights})
 
 
 def verify(

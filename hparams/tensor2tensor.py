@@ -3,8 +3,8 @@
 The paper's own sets are in `paper`; these are for those who want what tensor2tensor
 trains. Its `batch_size` is the number of tokens on each GPU: here `batch_tokens` is
 that of the 8 GPUs of its README, or of one in `..._single_gpu`, `transformer_tiny` and
-`transformer_small`. Its initial values and its learning rates are the same; what
-differs nevertheless is in `docs/paper.md` (below "tensor2tensor").
+`transformer_small`. What differs nevertheless, such as the learning rate of the first
+step, is in `docs/paper.md`, "Where tensor2tensor differs".
 """
 
 from t2t_keras.hparam import PAPER_SCHEDULE, HParams

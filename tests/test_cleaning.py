@@ -90,7 +90,8 @@ def test_of_duplicates_the_first_stays_and_dev_keeps_all(tmp_path):
     expected = [p for p in brute_force(REPEATED) if all(t.strip() for t in p)]
     expected = [p for p in expected if p != TRAIN[40]]  # over length
     assert collections.Counter(train) == collections.Counter(expected)
-    assert decoded(tmp_path, "dev") == REPEATED[:50]
+    stripped = [tuple(text.strip() for text in pair) for pair in REPEATED[:50]]
+    assert decoded(tmp_path, "dev") == stripped
     dropped = manifest.dropped["train"]
     assert dropped["duplicate"] == len(REPEATED) - len(expected) - sum(
         dropped[reason] for reason in ("empty", "over_length")

@@ -86,5 +86,9 @@ def test_samples_of_each_split_and_other_vocabularies():
     class OfCharacters(Each):
         vocab_type = t2t_problem.VocabType.CHARACTER
 
-    with pytest.raises(UserError, match=r"test_t2t_problem.py:\d+: 'of_char.*subwords"):
-        registry.problem("of_characters")
+    message = r"test_t2t_problem.py:\d+: 'of_char.*subwords"
+    try:
+        with pytest.raises(UserError, match=message):
+            registry.problem("of_characters")
+    finally:
+        del registry._problems._definitions["of_characters"]

@@ -92,9 +92,9 @@ def test_score_of_given_targets(translator, tokenizer):
     for source, target, score in zip(
         LINES, targets, translator.score(LINES, targets, batch_tokens=40), strict=True
     ):
-        assert list(score.ids) == tokenizer.encode(target)
+        assert list(score.ids) == tokenizer.encode(target.strip())
         expected = token_log_probs(
-            translator.model, tokenizer.encode(source), score.ids
+            translator.model, tokenizer.encode(source.strip()), score.ids
         )
         assert score.token_log_probs == pytest.approx(expected, abs=1e-4)
         assert sum(score.token_log_probs) == pytest.approx(score.log_prob, abs=1e-4)

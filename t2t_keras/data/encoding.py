@@ -41,6 +41,8 @@ CHUNK = 1000  # number of pairs that are sent to a worker at a time
 
 # Precedes each record of a spill file: key, record bytes, source and target tokens.
 _HEADER = struct.Struct("<QIII")
+# A text that a vocabulary with normalisation changes: spaces, a ligature, a digit.
+_PROBE = "  ﬁne  ① "
 _BUFFER = 1 << 16  # bytes that every open spill file may hold in memory
 
 
@@ -173,7 +175,9 @@ class Encoder:
             return copies
         assert isinstance(tokenizer, SentencePieceTokenizer)  # see Problem
         assert rule.seed is not None  # only training examples have BPE-dropout
-        if tokenizer.samples(texts[0], 1, 0.0, 0) != copies[0][:1]:
+        for text in (_PROBE, texts[0]):
+            if tokenizer.samples(text, 1, 0.0, 0) == [tokenizer.encode(text)]:
+                continue
             raise UserError(
                 "bpe_dropout needs a vocabulary as datagen trains it, of byte-pair "
                 "encoding and without normalisation; remove the given one, or set "

@@ -35,7 +35,6 @@ MAY_CHANGE = frozenset(
 # tensor2tensor's names of hyper-parameters, which `HParams.parse` takes for ours.
 T2T_NAMES = {
     "num_hidden_layers": "num_layers",
-    "num_encoder_layers": "num_layers",
     "hidden_size": "d_model",
     "filter_size": "d_ff",
     "layer_prepostprocess_dropout": "dropout",
@@ -50,18 +49,19 @@ T2T_NAMES = {
     "optimizer_adam_epsilon": "adam_epsilon",
     "clip_grad_norm": "clip_norm",
 }
-# Those that mean something else than the field of ours that takes their place.
+# What to use in place of other fields of tensor2tensor.
 T2T_HINTS = {
-    "batch_size": "batch_tokens takes its place, for all GPUs and not for each",
-    "max_length": "it is a setting of problems and of `t2t datagen --max_length`",
-    "attention_key_channels": "d_k takes its place, for one head and not for all",
-    "attention_value_channels": "d_v takes its place, for one head and not for all",
-    "layer_preprocess_sequence": "norm takes its place: 'pre' for n, 'post' for none",
-    "layer_postprocess_sequence": "norm takes its place: 'pre' for da, 'post' for dan",
-    "pos": "position takes its place: 't2t' for timing, 'learned' for emb",
-    "activation_dtype": "compute_dtype takes its place",
-    "num_shards": "a matrix has one part",
-    "symbol_modality_num_shards": "a matrix has one part",
+    "num_encoder_layers": "use num_layers, and num_decoder_layers for the decoder",
+    "batch_size": "use batch_tokens, which counts the tokens of all GPUs",
+    "max_length": "use `t2t datagen --max_length`",
+    "attention_key_channels": "use d_k, the size of one head",
+    "attention_value_channels": "use d_v, the size of one head",
+    "layer_preprocess_sequence": "use norm, which is 'pre' for n and 'post' for none",
+    "layer_postprocess_sequence": "use norm, which is 'pre' for da and 'post' for dan",
+    "pos": "use position, which is 't2t' for timing and 'learned' for emb",
+    "activation_dtype": "use compute_dtype",
+    "num_shards": "leave it out, since matrices are not split",
+    "symbol_modality_num_shards": "leave it out, since matrices are not split",
 }
 
 # The factors whose product is the learning rate, under tensor2tensor's names.
@@ -331,7 +331,10 @@ def _typed(name: str, value: Any) -> Any:
     if name not in types:
         hint = nearest(name, types)
         if name in T2T_HINTS:
-            hint = f", as in tensor2tensor; {T2T_HINTS[name]}"
+            raise UserError(
+                f"hparams: tensor2tensor's '{name}' does not exist here: "
+                f"{T2T_HINTS[name]}"
+            )
         raise UserError(f"hparams: there is no '{name}'{hint}")
     kind = types[name]
     if get_origin(kind) is Literal:

@@ -290,8 +290,12 @@ class Problem:
         return self.sources[split]
 
     def pairs(self, split: Split) -> Iterator[Pair]:
-        """Yields the pairs of a split's source, without white space at their ends."""
-        for pair in self.sources[split]():
+        """Yields the pairs of a split's source, without white space at their ends.
+
+        Raises:
+            UserError: the problem has no source for the split.
+        """
+        for pair in self.source(split)():
             source, target = (text.strip() for text in pair)
             if isinstance(pair, AlignedPair):
                 yield AlignedPair(source, target, pair.links)

@@ -136,7 +136,7 @@ def test_a_run_to_wait_for_may_not_be_there_yet(monkeypatch):
     class Reached(Exception):
         pass
 
-    def reached(one_thread):
+    def reached(decodes_files):
         raise Reached
 
     monkeypatch.setattr("t2t_keras.cli.program._import_tensorflow", reached)

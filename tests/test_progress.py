@@ -239,6 +239,6 @@ def test_a_gpu_that_cannot_be_used_is_mentioned(devices, tmp_path, monkeypatch, 
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "-1")
     else:
         monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    program._import_tensorflow(one_thread=False)
+    program._import_tensorflow(decodes_files=False)
     said = "TensorFlow cannot use the NVIDIA GPU" in capfd.readouterr().err
     assert said == (devices == "broken")

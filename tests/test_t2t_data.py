@@ -1,6 +1,7 @@
 """A data directory that tensor2tensor made: adopted, and trained on."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -127,6 +128,32 @@ def test_mistakes(made, tmp_path):
     assert not list((tmp_path / "a").glob("translate_ende*-of-*"))
     adopt(registry.problem("translate_ende"), made / NAME, tmp_path / "a")
     refused("has data of 'translate_ende' already", made / NAME, tmp_path / "a")
+    name = next(made.glob("vocab.*")).name
+    write = tmp_path / "d" / name
+    write.parent.mkdir()
+    write.write_text("'another_'\n")
+    refused("is another vocabulary", made / NAME, write.parent)
+    assert [path.name for path in write.parent.iterdir()] == [name]
+
+
+def test_adopted_in_the_same_directory(made, tmp_path):
+    copy = tmp_path / "t2t"
+    shutil.copytree(made, copy)
+    before = {path.name for path in copy.iterdir()}
+    adopt(registry.problem("translate_ende"), copy / NAME, copy)
+    assert before < {path.name for path in copy.iterdir()}
+    other = tmp_path / "other"
+    shutil.copytree(made, other)
+    (shard,) = other.glob("*-dev-*")
+    shard.write_bytes(b"no record")
+    before = {path.name for path in other.iterdir()}
+    refused("", other / NAME, other)
+    assert before == {path.name for path in other.iterdir()}
+
+
+def test_mistakes_of_the_vocabulary(made, tmp_path):
+    small = tmp_path / "vocab.small.subwords"
+    train_subwords(["ab"], small, 10)
     small.rename(made / small.name)
     try:
         refused("vocab.small.subwords, vocab.translate", made / NAME, tmp_path / "c")

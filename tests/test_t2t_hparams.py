@@ -87,7 +87,7 @@ def test_a_field_under_two_names_is_given_twice():
 
 def test_its_other_fields_get_a_hint():
     for name in T2T_HINTS:
-        with pytest.raises(UserError, match=f"no '{name}', as in tensor2tensor; "):
+        with pytest.raises(UserError, match=f"'{name}' does not exist here: "):
             HParams().parse(f"{name}=1")
     assert not T2T_HINTS.keys() & T2T_NAMES.keys()
     assert set(T2T_NAMES.values()) <= HParams.meanings().keys()

@@ -399,6 +399,6 @@ VERBS = {
         _show_compare,
         uses_tensorflow=lambda args: any(map(_needs_model, args.systems)),
         check=_check_compare,
-        decodes_files=True,
+        decodes_files=lambda args: True,
     ),
 }

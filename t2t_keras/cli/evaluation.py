@@ -257,6 +257,6 @@ VERBS = {
         _show_evaluate,
         uses_tensorflow=lambda args: not args.hypotheses,
         check=_check_evaluate,
-        decodes_files=True,
+        decodes_files=lambda args: True,
     ),
 }

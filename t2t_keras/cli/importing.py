@@ -8,22 +8,14 @@ from t2t_keras.cli.checks import require_directory, require_readable
 from t2t_keras.cli.lines import read_lines
 from t2t_keras.cli.verb import Verb, add_usr_dir, not_negative, positive
 from t2t_keras.errors import UserError
-from t2t_keras.runs import is_run
 
 
 def _flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "source",
         metavar="SOURCE",
-        help="a training directory of tensor2tensor, or one of its checkpoints, "
+        help="a training directory of tensor2tensor (1.4 or later), or a checkpoint, "
         ".../model.ckpt-350855",
-    )
-    parser.add_argument(
-        "--from",
-        dest="origin",
-        choices=["t2t"],
-        default="t2t",
-        help="the program that made it: t2t, tensor2tensor 1.4 or later (default)",
     )
     parser.add_argument("--output_dir", required=True, help="the run directory to make")
     parser.add_argument(
@@ -83,10 +75,13 @@ def _check(args: argparse.Namespace) -> None:
     for path in (*args.vocab, *(args.verify or ())):
         require_readable(path)
     require_directory("data_dir", args.data_dir)
-    if is_run(args.output_dir):
-        raise UserError(
-            f"{args.output_dir} holds a run already; give a new --output_dir"
-        )
+    if args.verify:
+        sources, outputs = (sum(1 for _ in read_lines(path)) for path in args.verify)
+        if sources != outputs:
+            raise UserError(
+                f"--verify: {args.verify[0]} has {sources} lines and {args.verify[1]} "
+                f"has {outputs}; line n of one must belong to line n of the other"
+            )
 
 
 def _import(args: argparse.Namespace) -> dict[str, Any]:

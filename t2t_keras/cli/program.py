@@ -22,6 +22,7 @@ from t2t_keras.cli import (
     translation,
 )
 from t2t_keras.cli.verb import Verb
+from t2t_keras.decoding.batching import MOST_BATCHES_AT_ONCE
 from t2t_keras.errors import UserError, nearest
 from t2t_keras.parsing import commands as parsing
 from t2t_keras.standard_error import diverted_stderr
@@ -126,14 +127,14 @@ def _run(args: argparse.Namespace) -> None:
             registry.load_usr_dir(args.usr_dir)
         verb.check(args)
         if needs_tensorflow:
-            _import_tensorflow(verb.decodes_files)
+            _import_tensorflow(verb.decodes_files(args))
         result = verb.run(args)
     text = json.dumps(result) if args.json else verb.show(result)
     if text:
         print(text, flush=True)
 
 
-def _import_tensorflow(one_thread: bool) -> None:
+def _import_tensorflow(decodes_files: bool) -> None:
     """Imports TensorFlow without its warnings about a missing GPU.
 
     C++ code prints them, the last one when devices are listed, and no setting mutes
@@ -141,15 +142,17 @@ def _import_tensorflow(one_thread: bool) -> None:
     are printed.
 
     Args:
-        one_thread: whether every operation on a CPU is to have one thread only.
+        decodes_files: see `Verb`.
     """
     with diverted_stderr() as remarks:
         import tensorflow as tf
 
         has_gpu = bool(tf.config.list_physical_devices("GPU"))
-        if one_thread and not has_gpu and "TF_NUM_INTRAOP_THREADS" not in os.environ:
+        is_given = "TF_NUM_INTRAOP_THREADS" in os.environ
+        if decodes_files and not has_gpu and not is_given:
+            threads = max(1, (os.cpu_count() or 1) // MOST_BATCHES_AT_ONCE)
             with contextlib.suppress(RuntimeError):  # its threads have begun already
-                tf.config.threading.set_intra_op_parallelism_threads(1)
+                tf.config.threading.set_intra_op_parallelism_threads(threads)
         remarks.seek(0)
         text = remarks.read().decode("utf-8", "replace")
     hidden = os.environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1")

@@ -457,7 +457,7 @@ VERBS = {
         _show_translate,
         uses_tensorflow=True,
         check=_check_translate,
-        decodes_files=True,
+        decodes_files=lambda args: not (args.export_dir or _is_interactive(args)),
     ),
     "score": Verb(
         "compute the log-probabilities of given translations",

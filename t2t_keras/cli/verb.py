@@ -22,9 +22,9 @@ class Verb:
         show: formats that object for people; nothing is printed if it returns "".
         uses_tensorflow: whether the verb needs TensorFlow; may depend on its flags.
         check: refuses mistakes that can be found before TensorFlow is imported.
-        decodes_files: whether the verb decodes many batches, as many at once as there
-            are cores. On a CPU, each of their operations then has one thread: several
-            would wait for those of the other batches.
+        decodes_files: whether the verb decodes several batches at once, as `Translator`
+            does; may depend on its flags. On a CPU, each operation then gets its share
+            of the cores: with all of them, it would wait for those of other batches.
     """
 
     summary: str
@@ -33,7 +33,7 @@ class Verb:
     show: Callable[[dict[str, Any]], str]
     uses_tensorflow: bool | Callable[[argparse.Namespace], bool] = False
     check: Callable[[argparse.Namespace], None] = lambda args: None
-    decodes_files: bool = False
+    decodes_files: Callable[[argparse.Namespace], bool] = lambda args: False
 
 
 def add_usr_dir(parser: argparse._ActionsContainer) -> None:

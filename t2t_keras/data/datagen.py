@@ -564,7 +564,6 @@ def _with_vocab_size(problem: Problem, data_dir: Path) -> Problem:
         return problem.replace(vocab_size=manifest.vocab_size)
     if (size := vocabulary.size_of_given(problem, data_dir)) is not None:
         return problem.replace(vocab_size=size)
-    problem.source("train")  # raises: there is none
     pairs, characters = 0, set[str]()
     for source, target in problem.pairs("train"):
         pairs += 1

@@ -6,6 +6,10 @@ import numpy as np
 
 from t2t_keras.text.tokenizer import PAD
 
+# On a CPU, with a thread for each: the operations of one step are too small to keep
+# all cores busy.
+MOST_BATCHES_AT_ONCE = 4
+
 
 def batches(
     lengths: Sequence[int], batch_tokens: int, at_least: int = 1

@@ -52,7 +52,7 @@ def sentence_attention(
     if target is None:
         target_ids = list(translator.n_best([source], 1, truncate=True)[0][0].ids)
     else:
-        target_ids = translator.target_tokenizer.encode(target)
+        target_ids = translator.target_tokenizer.encode(target.strip())
     if not target_ids:
         raise UserError("the model's translation is empty; give a target")
     maps = model.attention_maps(

@@ -18,7 +18,7 @@ from t2t_keras.decoding.alignment import (
     word_alignment,
     word_starts,
 )
-from t2t_keras.decoding.batching import batches, padded
+from t2t_keras.decoding.batching import MOST_BATCHES_AT_ONCE, batches, padded
 from t2t_keras.decoding.ensemble import Ensemble
 from t2t_keras.decoding.loop import NOTHING, Hypotheses, length_penalty
 from t2t_keras.decoding.options import DecodingOptions
@@ -34,7 +34,6 @@ from t2t_keras.text.tokenizer import EOS, Tokenizer, words_of_tokens
 
 _log = logging.getLogger(__name__)
 
-_MAX_BATCHES_AT_ONCE = 4
 
 # A traced function of a batch.
 _Graph = Callable[..., tuple[tf.Tensor, ...]]
@@ -707,11 +706,10 @@ class Translator:
 def _batches_at_once() -> int:
     """Returns how many batches are decoded at the same time, each in a thread.
 
-    On a CPU, the operations of one step are too small to keep all cores busy. A GPU
-    decodes one batch at a time.
+    A GPU decodes one batch at a time.
     """
     has_gpu = bool(tf.config.list_logical_devices("GPU"))
-    return 1 if has_gpu else min(os.cpu_count() or 1, _MAX_BATCHES_AT_ONCE)
+    return 1 if has_gpu else min(os.cpu_count() or 1, MOST_BATCHES_AT_ONCE)
 
 
 def _joined(

@@ -244,8 +244,8 @@ def load_t2t(
         others = len(checkpoint.unread) - 1
         raise UserError(
             f"checkpoint {checkpoint.path} has the variable {min(checkpoint.unread)} "
-            f"(and {others} more) that a model of {hparams_json} has not; is it the "
-            "right hparams.json?"
+            f"(and {others} more) that a model of {hparams_json} does not have; is it "
+            "the right hparams.json?"
         )
     named = {f"model/{name}": value for name, value in weights.items()}
     return T2TModel(hparams, named, checkpoint.step, target_space_id, left_out)

@@ -9,7 +9,12 @@ import tensorflow as tf
 from t2t_keras.data.files import sha256
 from t2t_keras.data.manifest import SPLITS, Manifest
 from t2t_keras.data.pipeline import read_pairs
-from t2t_keras.data.records import RecordIndex, find_shards, shard_name
+from t2t_keras.data.records import (
+    RecordIndex,
+    find_shards,
+    index_path,
+    shard_name,
+)
 from t2t_keras.data.vocabulary import SIDES
 from t2t_keras.errors import UserError
 from t2t_keras.problem import Problem
@@ -59,23 +64,28 @@ def adopt(
             f"{data_dir} has data of '{name}' already; give another --data_dir"
         )
     tokenizer = load_tokenizer(vocab, _SUFFIX)
-    for split, files in shards.items():
-        _refuse_packed(files[0], f"{prefix}-{split}")
     copy = data_dir / f"{vocab.name.removesuffix(_SUFFIX)}{_SUFFIX}"
+    if copy.exists() and sha256(copy) != sha256(vocab):
+        raise UserError(f"{copy} is another vocabulary; give another --data_dir")
     with contextlib.ExitStack() as undo:
         if not data_dir.exists():
             undo.callback(shutil.rmtree, data_dir)
             data_dir.mkdir(parents=True)
         if not copy.exists():
             undo.callback(copy.unlink, missing_ok=True)
-        shutil.copy(vocab, copy)
-        undo.callback(_remove, data_dir, name)
+            shutil.copyfile(vocab, copy)
         indices = {}
         for split, files in shards.items():
-            for number, file in enumerate(files):
-                link = data_dir / shard_name(name, split, number, len(files))
+            made = [
+                data_dir / shard_name(name, split, number, len(files))
+                for number in range(len(files))
+            ]
+            for path in (*made, index_path(data_dir, name, split)):
+                undo.callback(path.unlink, missing_ok=True)
+            for link, file in zip(made, files, strict=True):
                 link.symlink_to(file.resolve())
             indices[split] = RecordIndex.open(data_dir, name, split)
+            _refuse_packed(files, f"{prefix}-{split}")
             _check(indices[split], f"{prefix}-{split}", vocab, tokenizer)
         undo.pop_all()  # nothing was refused
     manifest = Manifest(
@@ -114,9 +124,9 @@ def _only_vocabulary(directory: Path) -> Path:
     return found[0]
 
 
-def _refuse_packed(file: Path, files: str) -> None:
+def _refuse_packed(shards: list[Path], files: str) -> None:
     """Refuses a packed data set, whose examples consist of several pairs each."""
-    for record in tf.data.TFRecordDataset(str(file)).take(1):
+    for record in tf.data.TFRecordDataset([str(path) for path in shards]).take(1):
         example = tf.train.Example.FromString(record.numpy())
         if any(name.endswith("_segmentation") for name in example.features.feature):
             raise UserError(
@@ -150,9 +160,3 @@ def _check(index: RecordIndex, files: str, vocab: Path, tokenizer: Tokenizer) ->
             f"{count} records have other ids when they are decoded and encoded again; "
             "give the right one by --vocab"
         )
-
-
-def _remove(data_dir: Path, name: str) -> None:
-    """Removes the links and indices of a problem."""
-    for path in data_dir.glob(f"{name}-*"):
-        path.unlink()

@@ -103,6 +103,8 @@ def _convert(values: Mapping[str, Any]) -> tuple[HParams, list[str]]:
         left_out.append(
             f"batch_size {size} was the tokens on each GPU; batch_tokens is that of all"
         )
+    if values.get("use_fixed_batch_size"):
+        left_out.append("use_fixed_batch_size, with which batch_size counts sentences")
     if values.get("weight_decay"):
         left_out.append(f"weight_decay {values['weight_decay']} is left out")
     hparams = HParams().override(
@@ -113,7 +115,7 @@ def _convert(values: Mapping[str, Any]) -> tuple[HParams, list[str]]:
         d_k=_head_size(values, "attention_key_channels"),
         d_v=_head_size(values, "attention_value_channels"),
         norm=_NORMS[sequences],
-        share_embeddings=values["shared_embedding_and_softmax_weights"],
+        share_embeddings=values.get("shared_embedding_and_softmax_weights", False),
         target_space=values.get("use_target_space_embedding", True),
         position="t2t",
         dropout=values["layer_prepostprocess_dropout"],

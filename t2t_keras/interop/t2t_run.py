@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import re
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -22,14 +23,17 @@ from t2t_keras.interop.t2t_checkpoint import (
     vocab_sizes,
 )
 from t2t_keras.problem import Problem
-from t2t_keras.runs import is_run
 from t2t_keras.runs.checkpoint import CheckpointDirectory, write_checkpoint
 from t2t_keras.runs.run_dir import RunConfig, RunDirectory, config_for
 from t2t_keras.text.load import load_tokenizer
 
 _SUFFIX = ".subwords"
+_SUFFIXES = re.compile(r"\.(index|meta|data-\d+-of-\d+)$")  # of a checkpoint's files
 _DEFAULT_PROBLEM = "translate_text"
-_STATE = "the optimizer's state, so training cannot be resumed, only `--init_from`"
+_LEFT_OUT = (
+    "the number of training steps, which hparams.json does not have",
+    "the optimizer's state: training cannot be resumed; start one with `--init_from`",
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -85,11 +89,16 @@ def import_t2t_run(
     Raises:
         UserError: as in `load_t2t`; or a vocabulary is not the model's or not found,
             there is no such problem, the data have other vocabularies, or the directory
-            holds a run.
+            is not empty.
     """
     source, output_dir = Path(source), Path(output_dir)
-    if is_run(output_dir):
-        raise UserError(f"{output_dir} holds a run already; give a new --output_dir")
+    if output_dir.exists() and any(output_dir.iterdir()):
+        raise UserError(f"{output_dir} is not empty; give a new --output_dir")
+    source = source.with_name(_SUFFIXES.sub("", source.name))
+    if last > 1 and not source.is_dir():
+        raise UserError("--last is for a directory, and SOURCE is a checkpoint")
+    if usr_dir is not None:
+        registry.load_usr_dir(usr_dir)
     directory = source if source.is_dir() else source.parent
     flags = _flags(directory)
     check: list[str] = []
@@ -97,6 +106,8 @@ def import_t2t_run(
     found = checkpoints(source) if source.is_dir() else [source]
     taken = found[-last:] if found else [source]  # `load_t2t` raises for the latter
     hparams_json = hparams_json or directory / "hparams.json"
+    if found and len(found) < last:
+        check.append(f"the checkpoints: there are only {len(found)}, not {last}")
     newest = load_t2t(taken[-1], hparams_json, target_space_id)
     build(newest.hparams, newest.weights)  # raises if these do not belong together
     files = _vocabularies(newest, [Path(path) for path in vocab], directory, flags)
@@ -132,7 +143,7 @@ def import_t2t_run(
         for path in sorted(directory.glob("*average*.index"))
         if path.with_suffix("") not in taken
     ]
-    return ImportedRun(run, took, [*newest.left_out, *others, _STATE], check)
+    return ImportedRun(run, took, [*newest.left_out, *others, *_LEFT_OUT], check)
 
 
 def _write(model: T2TModel, output_dir: Path) -> None:
@@ -186,7 +197,8 @@ def _flags(directory: Path) -> dict[str, str]:
     flags: dict[str, str] = {}
     for name in ("flags.txt", "flags_t2t.txt"):
         path = directory / name
-        for line in path.read_text("utf-8").splitlines() if path.exists() else ():
+        text = path.read_text("utf-8", "replace") if path.exists() else ""
+        for line in text.splitlines():
             flag, _, value = line.removeprefix("--").partition("=")
             flags[flag] = value
     return flags
@@ -197,11 +209,13 @@ def _problem(name: str | None, flags: dict[str, str], check: list[str]) -> Probl
     if name is not None:
         return registry.problem(name)
     theirs = flags.get("problem", flags.get("problems", ""))
-    ours = _DEFAULT_PROBLEM
+    ours, suffix = _DEFAULT_PROBLEM, "_rev" if theirs.endswith("_rev") else ""
+    name = theirs.removesuffix("_rev")
     # "translate_ende_wmt32k" is ours without the corpus.
-    begin = "_".join(theirs.split("_")[:2])
-    if begin in registry.list_problems():
-        ours = begin + ("_rev" if theirs.endswith("_rev") else "")
+    for candidate in (name, "_".join(name.split("_")[:2])):
+        if candidate in registry.list_problems():
+            ours = candidate + suffix
+            break
     reason = f"tensor2tensor's is {theirs}" if theirs else "no flags.txt names it"
     check.append(f"the problem {ours} ({reason}); another one: --problem")
     return registry.problem(ours)
@@ -219,6 +233,13 @@ def _vocabularies(
     rows = (source_size, target_size or source_size)
     if given:
         files = given[0], given[-1]
+        if sha256(files[0]) == sha256(files[1]):
+            files = files[0], files[0]
+        elif model.hparams.share_embeddings:
+            raise UserError(
+                f"the model has one matrix for both languages, and {files[0]} and "
+                f"{files[1]} differ; give the vocabulary that it was trained with"
+            )
         for path, size in zip(files, rows, strict=True):
             if (tokens := load_tokenizer(path, _SUFFIX).vocab_size) != size:
                 raise UserError(
@@ -227,14 +248,18 @@ def _vocabularies(
                 )
         return files
     folders = [directory]
-    if "data_dir" in flags:
+    if flags.get("data_dir"):
         folders.append(Path(flags["data_dir"]).expanduser())
     sizes: dict[Path, int] = {}
+    known = set[str]()
     for path in (p for folder in folders for p in sorted(folder.glob("vocab.*"))):
         try:
-            sizes[path] = load_tokenizer(path, _SUFFIX).vocab_size
+            tokens = load_tokenizer(path, _SUFFIX).vocab_size
         except UserError:  # another kind of vocabulary
             continue
+        if (content := sha256(path)) not in known:
+            known.add(content)
+            sizes[path] = tokens
     chosen = []
     for size in rows:
         fitting = [path for path, tokens in sizes.items() if tokens == size]
@@ -276,7 +301,8 @@ def _config(
         if config.vocab_sha256 != hashes:
             raise UserError(
                 f"--data_dir: the data in {data_dir} were made with other vocabularies "
-                "than the model; adopt tensor2tensor's (`t2t datagen --adopt`)"
+                "than the model; leave it out, or adopt tensor2tensor's data (`t2t "
+                "datagen --adopt`, for one vocabulary of both languages)"
             )
         return config
     output_dir.mkdir(parents=True, exist_ok=True)

@@ -227,7 +227,8 @@ class ServedModel:
             if target is not None:
                 target = form.target_text(source, target)
                 longest = max(length, len(run.target_tokenizer.encode(target)))
-            maps = hparams.decoder_layers * hparams.num_heads
+            layers = max(hparams.num_layers, hparams.decoder_layers)
+            maps = layers * hparams.num_heads
             if maps * length * longest > _MOST_WEIGHTS:
                 raise UserError("text: too long to show its attention; give a sentence")
             results.append(sentence_attention(run, text, target))

@@ -229,6 +229,9 @@ def model_card(settings: ExportSettings) -> str:
     }
     sizes = ("num_layers", "d_model", "d_ff", "num_heads", "norm", "compute_dtype")
     model |= {name: settings.hparams[name] for name in sizes}
+    for name in ("num_decoder_layers", "target_space"):  # only where they are set
+        if settings.hparams.get(name):
+            model[name] = settings.hparams[name]
     if settings.verified:
         model["outputs as in the run"] = f"{settings.identical} of {settings.verified}"
     model |= {f"{s} vocabulary": f"{n:,}" for s, n in settings.vocab_sizes.items()}

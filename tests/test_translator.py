@@ -69,6 +69,14 @@ def test_hypotheses(translator, tokenizer):
             assert output.text == tokenizer.decode(output.ids).replace("\n", " ")
 
 
+def test_batches_are_smaller_only_where_several_are_decoded_at_once():
+    """Widths are multiples of 8; the first batch alone has 48 positions."""
+    assert batches([9, 1, 1], 2048) == [[0, 1, 2]]
+    assert batches([9, 1, 1], 2048, 2) == [[0], [1, 2]]
+    assert batches([9, 1, 1], 16, 2) == [[0], [1, 2]]
+    assert batches([9], 2048, 2) == [[0]]
+
+
 def test_score(translator, tokenizer):
     sources, targets = LINES, [*LINES[1:], ""]
     scores = translator.score(sources, targets, batch_tokens=40)

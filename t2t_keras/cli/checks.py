@@ -1,5 +1,6 @@
 """Checks of flags that run before TensorFlow is imported, which takes seconds."""
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from t2t_keras.cli.lines import read_lines
@@ -33,3 +34,21 @@ def require_writable(flag: str, path: str | None) -> None:
     if path is not None and not Path(path).absolute().parent.is_dir():
         parent = Path(path).parent
         raise UserError(f"--{flag}: there is no directory {parent}; make it first")
+
+
+def require_lines(
+    files: Mapping[str, Sequence[str]], origin: str, lines: Sequence[str]
+) -> None:
+    """Refuses files with another number of lines than one that they belong to.
+
+    Args:
+        files: the lines of each file, by its name.
+        origin: the name of the other file, or of what its lines come from.
+        lines: the other file's.
+    """
+    for name, own in files.items():
+        if len(own) != len(lines):
+            raise UserError(
+                f"{name} and {origin} differ in their number of lines, {len(own)} "
+                f"and {len(lines)}; line n of one must belong to line n of the other"
+            )

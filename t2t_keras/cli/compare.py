@@ -7,7 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
 from t2t_keras import registry
-from t2t_keras.cli.checks import require_directory, require_readable, require_writable
+from t2t_keras.cli.checks import (
+    require_directory,
+    require_lines,
+    require_readable,
+    require_writable,
+)
 from t2t_keras.cli.decoding import add_decoding_flags, check_decoding, decoding_flags
 from t2t_keras.cli.evaluation import chosen_split, scored
 from t2t_keras.cli.lines import read_lines
@@ -273,14 +278,14 @@ def _texts(args: argparse.Namespace, runs: "dict[str, RunDirectory]") -> _Texts:
         references = list(read_lines(args.references))
         if args.sources:
             files[args.sources] = sources = list(read_lines(args.sources))
-        _require_lines(files, args.references, references)
+        require_lines(files, args.references, references)
     for system, run in runs.items():
         decoded = _decoded(args, system, run)
         outputs[system] = decoded.outputs
         if sources is None:
             sources, references = decoded.sources, decoded.references
             first = system
-            _require_lines(files, first, references)
+            require_lines(files, first, references)
         elif (decoded.sources, decoded.references) != (sources, references):
             raise UserError(
                 f"{system} and {first} have data with different sentences; give a "
@@ -289,19 +294,6 @@ def _texts(args: argparse.Namespace, runs: "dict[str, RunDirectory]") -> _Texts:
             )
     systems = [System(system, outputs[system]) for system in args.systems]
     return _Texts(sources, references, systems)
-
-
-def _require_lines(
-    files: dict[str, list[str]], origin: str, references: list[str]
-) -> None:
-    """Refuses files with another number of lines than the references."""
-    for name, lines in files.items():
-        if len(lines) != len(references):
-            raise UserError(
-                f"{name} and {origin} differ in their number of lines, {len(lines)} "
-                f"and {len(references)}; line n of one must belong to line n of the "
-                "other"
-            )
 
 
 def _decoded(args: argparse.Namespace, system: str, run: "RunDirectory") -> "Decoded":

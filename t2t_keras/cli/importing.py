@@ -4,7 +4,11 @@ import argparse
 from typing import Any
 
 from t2t_keras import registry
-from t2t_keras.cli.checks import require_directory, require_readable
+from t2t_keras.cli.checks import (
+    require_directory,
+    require_lines,
+    require_readable,
+)
 from t2t_keras.cli.lines import read_lines
 from t2t_keras.cli.verb import Verb, add_usr_dir, not_negative, positive
 from t2t_keras.errors import UserError
@@ -75,18 +79,14 @@ def _check(args: argparse.Namespace) -> None:
     for path in (*args.vocab, *(args.verify or ())):
         require_readable(path)
     require_directory("data_dir", args.data_dir)
-    if args.verify:
-        sources, outputs = (sum(1 for _ in read_lines(path)) for path in args.verify)
-        if sources != outputs:
-            raise UserError(
-                f"--verify: {args.verify[0]} has {sources} lines and {args.verify[1]} "
-                f"has {outputs}; line n of one must belong to line n of the other"
-            )
 
 
 def _import(args: argparse.Namespace) -> dict[str, Any]:
     from t2t_keras.interop.t2t_run import import_t2t_run, verify
 
+    if args.verify:
+        sources, outputs = (list(read_lines(path)) for path in args.verify)
+        require_lines({args.verify[0]: sources}, args.verify[1], outputs)
     imported = import_t2t_run(
         args.source,
         args.output_dir,
@@ -105,7 +105,6 @@ def _import(args: argparse.Namespace) -> dict[str, Any]:
         "check": imported.check,
     }
     if args.verify:
-        sources, outputs = (list(read_lines(path)) for path in args.verify)
         result["verified"] = verify(imported.run, sources, outputs)
     return result
 

@@ -29,8 +29,9 @@ def batches(
     Returns:
         The indices of the sequences in each batch.
     """
-    positions = sum(map(_round_up, lengths))
-    batch_tokens = min(batch_tokens, -(-positions // at_least))
+    if at_least > 1:
+        positions = sum(map(_round_up, lengths))
+        batch_tokens = min(batch_tokens, -(-positions // at_least))
     groups: list[list[int]] = []
     width = 0
     for i in sorted(range(len(lengths)), key=lambda i: (-lengths[i], i)):

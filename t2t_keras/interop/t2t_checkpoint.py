@@ -25,14 +25,14 @@ import tensorflow as tf
 from t2t_keras.errors import UserError
 from t2t_keras.hparam import HParams
 from t2t_keras.interop.t2t_hparams import load_t2t_hparams
+from t2t_keras.model.layers import TARGET_SPACES
 from t2t_keras.model.transformer import Transformer
 from t2t_keras.runs.checkpoint import model_variables
 
 _SCOPE = "transformer/"
 _SHARD = re.compile(_SCOPE + r"symbol_modality_\d+_\d+/(\w+)/weights_(\d+)")
-_NUM_SPACES = 32
 _NO_MEAN = 1e-9  # the largest mean of a row without gradients, beside another row's
-_TARGET_SPACES = "body/target_space_embedding/kernel"
+_SPACE_KERNEL = "body/target_space_embedding/kernel"
 # Of TensorFlow's reader; IndexError is what it makes of OutOfRange.
 _READ_ERRORS = (tf.errors.OpError, ValueError, IndexError, RuntimeError)
 _STEP = re.compile(r"-(\d+)\.index$")
@@ -57,16 +57,28 @@ class T2TModel(NamedTuple):
     left_out: list[str]
 
 
-def checkpoints(directory: Path) -> list[Path]:
+def checkpoints(path: Path) -> list[Path]:
     """Returns the checkpoints of a training directory, the newest last.
 
     tensor2tensor's averages, whose names have other beginnings, are not among them
     unless there is nothing else.
+
+    Args:
+        path: the directory; or a checkpoint without suffix, which alone is returned.
+
+    Raises:
+        UserError: the directory has no checkpoint.
     """
+    if not path.is_dir():
+        return [path]
     steps: dict[Path, int] = {}
-    for index in directory.glob("*.index"):
+    for index in path.glob("*.index"):
         if match := _STEP.search(index.name):
             steps[index.with_suffix("")] = int(match[1])
+    if not steps:
+        raise UserError(
+            f"{path} has no checkpoint; give the path of one, without suffix"
+        )
     own = {path: n for path, n in steps.items() if path.name.startswith("model.ckpt-")}
     return sorted(own or steps, key=steps.__getitem__)
 
@@ -86,13 +98,7 @@ class T2TCheckpoint:
     """
 
     def __init__(self, path: str | Path) -> None:
-        self.path = Path(path)
-        if self.path.is_dir():
-            if not (found := checkpoints(self.path)):
-                raise UserError(
-                    f"{path} has no checkpoint; give the path of one, without suffix"
-                )
-            self.path = found[-1]
+        self.path = checkpoints(Path(path))[-1]
         if not self.path.with_name(self.path.name + ".index").exists():
             raise UserError(f"{self.path} is not a checkpoint: it has no .index file")
         try:
@@ -167,9 +173,9 @@ class T2TCheckpoint:
         rows = set[int]()
         for name, shape in self._reader.get_variable_to_shape_map().items():
             # "training/.../kernel/Adam", and row means of ".../kernel/Adafactor".
-            if f"{_SCOPE}{_TARGET_SPACES}/Ada" in name and shape[0] == _NUM_SPACES:
+            if f"{_SCOPE}{_SPACE_KERNEL}/Ada" in name and shape[0] == TARGET_SPACES:
                 means = np.abs(self._tensor(name).astype(np.float32))
-                means = means.reshape(_NUM_SPACES, -1).max(axis=1)
+                means = means.reshape(TARGET_SPACES, -1).max(axis=1)
                 rows.update(np.flatnonzero(means > _NO_MEAN * means.max()).tolist())
         if len(rows) != 1:
             raise UserError(
@@ -225,7 +231,7 @@ def load_t2t(
     weights = _embeddings(checkpoint)
     hparams = hparams.override(
         share_embeddings="embedding/table" in weights,
-        target_space=checkpoint.has(_TARGET_SPACES),
+        target_space=checkpoint.has(_SPACE_KERNEL),
     )
     if not hparams.target_space:
         target_space_id = None
@@ -300,7 +306,7 @@ def _embeddings(checkpoint: T2TCheckpoint) -> dict[str, np.ndarray]:
 
 def _target_space(checkpoint: T2TCheckpoint, target_space_id: int) -> np.ndarray:
     """Returns the vector that is added to every position of the embedded source."""
-    spaces = checkpoint.read(_TARGET_SPACES)
+    spaces = checkpoint.read(_SPACE_KERNEL)
     if not 0 <= target_space_id < len(spaces):
         raise UserError(
             f"target_space_id must be from 0 to {len(spaces) - 1}, not "

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from t2t_keras.errors import UserError
-from t2t_keras.hparam import SCHEDULE_FACTORS, HParams
+from t2t_keras.hparam import SCHEDULE_FACTORS, T2T_NAMES, HParams
 
 # With other values than these, tensor2tensor's model differs from `Transformer`; 0 and
 # "" mean "off". Files of older versions lack some fields, whose values were these.
@@ -30,6 +30,12 @@ _MUST_BE = {
 # (layer_preprocess_sequence, layer_postprocess_sequence): n is the layer norm, d is
 # dropout, a adds the residual.
 _NORMS = {("n", "da"): "pre", ("none", "dan"): "post"}
+
+# Fields that old files may lack, or that are taken together with others.
+_APART = {
+    *("num_hidden_layers", "learning_rate_constant", "learning_rate_schedule"),
+    *("shared_embedding_and_softmax_weights", "use_target_space_embedding"),
+}
 
 # tensor2tensor's optimizers under our names; "adam" is its LazyAdam, which updates
 # embeddings like Adam because it makes their gradient dense.
@@ -109,8 +115,7 @@ def _convert(values: Mapping[str, Any]) -> tuple[HParams, list[str]]:
         left_out.append(f"weight_decay {values['weight_decay']} is left out")
     hparams = HParams().override(
         **_depths(values),
-        d_model=values["hidden_size"],
-        d_ff=values["filter_size"],
+        **{T2T_NAMES[name]: values[name] for name in T2T_NAMES if name not in _APART},
         num_heads=values["num_heads"],
         d_k=_head_size(values, "attention_key_channels"),
         d_v=_head_size(values, "attention_value_channels"),
@@ -118,17 +123,10 @@ def _convert(values: Mapping[str, Any]) -> tuple[HParams, list[str]]:
         share_embeddings=values.get("shared_embedding_and_softmax_weights", False),
         target_space=values.get("use_target_space_embedding", True),
         position="t2t",
-        dropout=values["layer_prepostprocess_dropout"],
         attention_dropout=values["attention_dropout"],
-        ffn_dropout=values["relu_dropout"],
         label_smoothing=values["label_smoothing"],
         **schedule,
         optimizer=_OPTIMIZERS.get(optimizer, "adam"),
-        warmup_steps=values["learning_rate_warmup_steps"],
-        adam_beta1=values["optimizer_adam_beta1"],
-        adam_beta2=values["optimizer_adam_beta2"],
-        adam_epsilon=values["optimizer_adam_epsilon"],
-        clip_norm=values["clip_grad_norm"],
         **batches,
     )
     return hparams, left_out

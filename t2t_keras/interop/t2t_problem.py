@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 
 from t2t_keras import registry
 from t2t_keras.errors import UserError
-from t2t_keras.problem import Pair, Problem, Source, Split
+from t2t_keras.problem import Pair, Problem, Split
 
 C = TypeVar("C", bound="type[Text2TextProblem]")
 
@@ -106,15 +106,12 @@ class Text2TextProblem:
         return Problem(
             summary=(type(self).__doc__ or "").partition("\n")[0],
             sources={
-                _SPLITS[each["split"]]: self._source(each["split"])
+                _SPLITS[each["split"]]: functools.partial(self._pairs, each["split"])
                 for each in self.dataset_splits
             },
             tokenizer="t2t_subword",
             vocab_size=self.approx_vocab_size,
         )
-
-    def _source(self, split: str) -> Source:
-        return functools.partial(self._pairs, split)
 
     def _pairs(self, split: str) -> Iterator[Pair]:
         """Yields the pairs of a split."""

@@ -103,10 +103,10 @@ def import_t2t_run(
     flags = _flags(directory)
     check: list[str] = []
     task = _problem(problem, flags, check)
-    found = checkpoints(source) if source.is_dir() else [source]
-    taken = found[-last:] if found else [source]  # `load_t2t` raises for the latter
+    found = checkpoints(source)
+    taken = found[-last:]
     hparams_json = hparams_json or directory / "hparams.json"
-    if found and len(found) < last:
+    if len(found) < last:
         check.append(f"the checkpoints: there are only {len(found)}, not {last}")
     newest = load_t2t(taken[-1], hparams_json, target_space_id)
     build(newest.hparams, newest.weights)  # raises if these do not belong together
@@ -116,8 +116,8 @@ def import_t2t_run(
     with contextlib.ExitStack() as undo:
         if not output_dir.exists():
             undo.callback(shutil.rmtree, output_dir, ignore_errors=True)
-        config = _config(task, flags, files, output_dir, data_dir, usr_dir)
         output_dir.mkdir(parents=True, exist_ok=True)
+        config = _config(task, flags, files, output_dir, data_dir, usr_dir)
         _write(newest, output_dir)
         for path in taken[:-1]:  # one at a time, because all may not fit into memory
             _write(load_t2t(path, hparams_json, newest.target_space_id), output_dir)
@@ -212,8 +212,9 @@ def _problem(name: str | None, flags: dict[str, str], check: list[str]) -> Probl
     ours, suffix = _DEFAULT_PROBLEM, "_rev" if theirs.endswith("_rev") else ""
     name = theirs.removesuffix("_rev")
     # "translate_ende_wmt32k" is ours without the corpus.
+    known = registry.list_problems()
     for candidate in (name, "_".join(name.split("_")[:2])):
-        if candidate in registry.list_problems():
+        if candidate in known:
             ours = candidate + suffix
             break
     reason = f"tensor2tensor's is {theirs}" if theirs else "no flags.txt names it"
@@ -305,7 +306,6 @@ def _config(
                 "datagen --adopt`, for one vocabulary of both languages)"
             )
         return config
-    output_dir.mkdir(parents=True, exist_ok=True)
     names = []
     for path, side in zip(files, SIDES, strict=True):
         # "vocab.translate_enzh_wmt8k.8192.subwords.en" keeps its language.

@@ -696,14 +696,15 @@ class Embedding(keras.layers.Layer):
         return ops.reshape(logits, (*shape[:-1], self.vocab_size))
 
 
+TARGET_SPACES = 32
+
+
 class TargetSpace(keras.layers.Layer):
     """A learned vector that is added to each source embedding.
 
-    In tensor2tensor it is one of 32 rows of a matrix, chosen by the kind of target, and
-    has its initialization.
+    In tensor2tensor it is one of `TARGET_SPACES` rows of a matrix, chosen by the kind
+    of target; here it is initialized as such a row.
     """
-
-    _ROWS = 32
 
     def __init__(self, d_model: int, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -711,7 +712,7 @@ class TargetSpace(keras.layers.Layer):
 
     def build(self, input_shape: object = None) -> None:
         """Creates the vector."""
-        limit = (6 / (self._ROWS + self.d_model)) ** 0.5  # Glorot's, of the matrix
+        limit = (6 / (TARGET_SPACES + self.d_model)) ** 0.5  # Glorot's, of the matrix
         self.vector = self.add_weight(
             name="vector",
             shape=(self.d_model,),

@@ -21,6 +21,7 @@ _NOT_NEGATIVE = (
     *("num_decoder_layers", "d_k", "d_v", "attention_window"),
     *("learning_rate", "clip_norm", "weight_decay", "guided_alignment"),
 )
+_ABOVE_ZERO = ("norm_epsilon", "adam_epsilon")
 
 # Neither the model nor its batches nor the optimizer's state depend on them: a training
 # can go on with other values, see `train(change_settings=True)`.
@@ -101,6 +102,15 @@ class HParams:
     norm: Literal["post", "pre"] = _field(
         "post", "layer norm after each residual sum (the paper), or before sub-layers"
     )
+    norm_epsilon: float = _field(
+        1e-6, "added to the variance in layer norm (as in the authors' code)"
+    )
+    activation: Literal["relu", "swish"] = _field(
+        "relu", "activation of the feed-forward networks"
+    )
+    attention_bias: bool = _field(
+        False, "the projections of attention add biases, as Marian's do"
+    )
 
     # Kinds of attention that the paper compares with its own (3.2.1, 4).
     attention: Literal["scaled", "unscaled", "additive"] = _field(
@@ -116,8 +126,11 @@ class HParams:
     share_embeddings: bool = _field(
         True, "embeddings and softmax use one matrix for each vocabulary"
     )
-    position: Literal["sinusoidal", "t2t", "learned"] = _field(
-        "sinusoidal", "kind of positional encoding"
+    output_bias: bool = _field(False, "the logits add a bias, as Marian's do")
+    position: Literal["sinusoidal", "halves", "t2t", "learned"] = _field(
+        "sinusoidal",
+        "positional encodings: the paper's; the same, all sines before all cosines; "
+        "tensor2tensor's; or learned ones",
     )
     max_positions: int = _field(1024, "rows of the table of learned positions")
     target_space: bool = _field(
@@ -192,6 +205,9 @@ class HParams:
         for field in _NOT_NEGATIVE:
             if getattr(self, field) < 0:
                 raise UserError(f"hparams: {field} must not be negative")
+        for field in _ABOVE_ZERO:
+            if getattr(self, field) <= 0:
+                raise UserError(f"hparams: {field} must be above 0")
         if self.attention_window and self.attention != "scaled":
             raise UserError(
                 f"hparams: attention_window needs attention 'scaled', not "
@@ -208,8 +224,6 @@ class HParams:
                 f"hparams: jit_compile needs bucketing 'static', not "
                 f"'{self.bucketing}': XLA compiles the model for every shape of a batch"
             )
-        if self.adam_epsilon <= 0:
-            raise UserError("hparams: adam_epsilon must be above 0")
         if self.weight_decay and self.optimizer != "adamw":
             raise UserError(
                 f"hparams: weight_decay needs optimizer 'adamw', not "

@@ -36,14 +36,14 @@ MODEL = {
             ),
         ],
         "t2t_keras/model/gradients.py": [
-            ("epsilon-of-keras", "EPSILON = 1e-6", "EPSILON = 1e-3"),
             (
                 "epsilon-outside-the-root",
-                "ops.rsqrt(variance + EPSILON)",
-                "1 / (ops.sqrt(variance) + EPSILON)",
+                "ops.rsqrt(variance + epsilon)",
+                "1 / (ops.sqrt(variance) + epsilon)",
             ),
         ],
         "t2t_keras/hparam.py": [
+            ("epsilon-of-keras", '1e-6, "added to the', '1e-3, "added to the'),
             (
                 "pre-norm-by-default",
                 '"post", "layer norm after',
@@ -91,7 +91,7 @@ MODEL = {
     },
     "3.2.2 h = 8 heads": {
         "t2t_keras/model/layers.py": [
-            ("attention-biases", "use_bias=False", "use_bias=True"),
+            ("attention-biases", "use_bias=self.use_bias", "use_bias=True"),
             (
                 "one-glorot-for-all",
                 "kernel_initializer=BlockGlorot(widths)",
@@ -141,7 +141,7 @@ MODEL = {
     },
     "3.3 FFN": {
         "t2t_keras/model/layers.py": [
-            ("gelu", "ops.relu(", "ops.gelu("),
+            ("gelu", "ops.relu(hidden)", "ops.gelu(hidden)"),
             (
                 "no-outer-bias",
                 "Linear(d_model, name",

@@ -23,23 +23,23 @@ def attention(query, key, value, allowed):
     return softmax(np.where(allowed, logits, -1e9)) @ value
 
 
-def multi_head(x, memory, allowed, w_query, w_key, w_value, w_output, num_heads):
-    """Concat(head_1 ... head_H) W^O of x [T, D] and memory [S, D]."""
+def multi_head(query, key, value, allowed, num_heads):
+    """Concat(head_1 ... head_H) of [T, H d_k], [S, H d_k] and [S, H d_v]."""
     heads = [
-        attention(x @ q, memory @ k, memory @ v, allowed)
+        attention(q, k, v, allowed)
         for q, k, v in zip(
-            np.split(w_query, num_heads, axis=1),
-            np.split(w_key, num_heads, axis=1),
-            np.split(w_value, num_heads, axis=1),
+            np.split(query, num_heads, axis=1),
+            np.split(key, num_heads, axis=1),
+            np.split(value, num_heads, axis=1),
             strict=True,
         )
     ]
-    return np.concatenate(heads, axis=1) @ w_output
+    return np.concatenate(heads, axis=1)
 
 
-def layer_norm(x, gamma, beta):
+def layer_norm(x, gamma, beta, epsilon=EPSILON):
     mean, variance = x.mean(-1, keepdims=True), x.var(-1, keepdims=True)
-    return (x - mean) / np.sqrt(variance + EPSILON) * gamma + beta
+    return (x - mean) / np.sqrt(variance + epsilon) * gamma + beta
 
 
 def sinusoids(length, d_model):
@@ -50,6 +50,12 @@ def sinusoids(length, d_model):
             angle = position / 10000 ** (2 * i / d_model)
             table[position, 2 * i : 2 * i + 2] = np.sin(angle), np.cos(angle)
     return table
+
+
+def halves(length, d_model):
+    """The columns of `sinusoids` in another order: all sines, then all cosines."""
+    table = sinusoids(length, d_model)
+    return np.concatenate([table[:, 0::2], table[:, 1::2]], axis=1)
 
 
 def timing_signal(length, d_model):
@@ -84,7 +90,8 @@ class NumpyTransformer:
             x = self.residual(x, f"{layer}/cross_attention", memory, is_source)
             x = self.residual(x, f"{layer}/feed_forward")
         table = self.table("softmax", "target_embedding")
-        return self.last_norm(x, "decoder") @ table.T
+        bias = self.weights.get("output_bias", 0)
+        return self.last_norm(x, "decoder") @ table.T + bias
 
     def encode(self, source):
         x = self.embed(source, "source_embedding")
@@ -108,41 +115,47 @@ class NumpyTransformer:
         if position == "learned":
             rows = np.minimum(np.arange(len(ids)), self.hparams.max_positions - 1)
             return vectors + self.weights["positions/table"][rows]
-        signal = {"sinusoidal": sinusoids, "t2t": timing_signal}[position]
-        return vectors + signal(len(ids), d_model)
+        signals = {"sinusoidal": sinusoids, "halves": halves, "t2t": timing_signal}
+        return vectors + signals[position](len(ids), d_model)
 
     def residual(self, x, name, memory=None, allowed=None):
-        gamma, beta = (self.weights[f"{name}_residual/norm/{p}"] for p in _NORM)
         if self.hparams.norm == "pre":
-            return x + self.sublayer(layer_norm(x, gamma, beta), name, memory, allowed)
-        return layer_norm(x + self.sublayer(x, name, memory, allowed), gamma, beta)
+            y = self.norm(x, f"{name}_residual")
+            return x + self.sublayer(y, name, memory, allowed)
+        y = x + self.sublayer(x, name, memory, allowed)
+        return self.norm(y, f"{name}_residual")
+
+    def norm(self, x, scope):
+        gamma, beta = (self.weights[f"{scope}/norm/{p}"] for p in ("gamma", "beta"))
+        return layer_norm(x, gamma, beta, self.hparams.norm_epsilon)
+
+    def linear(self, x, name):
+        bias = self.weights.get(f"{name}/bias", 0)
+        return x @ self.weights[f"{name}/kernel"] + bias
 
     def sublayer(self, x, name, memory, allowed):
-        kernel = {
-            part: self.weights.get(f"{name}/{part}/kernel")
-            for part in ("query_key_value", "query", "key_value", "output")
-        }
         if name.endswith("feed_forward"):
-            inner = x @ self.weights[f"{name}/inner/kernel"]
-            inner = np.maximum(inner + self.weights[f"{name}/inner/bias"], 0)
-            outer = inner @ self.weights[f"{name}/outer/kernel"]
-            return outer + self.weights[f"{name}/outer/bias"]
+            inner = self.linear(x, f"{name}/inner")
+            if self.hparams.activation == "swish":
+                inner = inner / (1 + np.exp(-inner))
+            else:
+                inner = np.maximum(inner, 0)
+            return self.linear(inner, f"{name}/outer")
         keys = self.hparams.num_heads * self.hparams.key_size
         if memory is None:
-            q, k, v = np.split(kernel["query_key_value"], [keys, 2 * keys], axis=1)
-            memory = x
+            projected = self.linear(x, f"{name}/query_key_value")
+            q, k, v = np.split(projected, [keys, 2 * keys], axis=1)
         else:
-            q, (k, v) = kernel["query"], np.split(kernel["key_value"], [keys], axis=1)
-        heads = self.hparams.num_heads
-        return multi_head(x, memory, allowed, q, k, v, kernel["output"], heads)
+            q = self.linear(x, f"{name}/query")
+            projected = self.linear(memory, f"{name}/key_value")
+            k, v = np.split(projected, [keys], axis=1)
+        heads = multi_head(q, k, v, allowed, self.hparams.num_heads)
+        return self.linear(heads, f"{name}/output")
 
     def last_norm(self, x, stack):
         if self.hparams.norm == "post":
             return x
-        return layer_norm(x, *(self.weights[f"{stack}/norm/{p}"] for p in _NORM))
-
-
-_NORM = ("gamma", "beta")
+        return self.norm(x, stack)
 
 
 def randomise(model, seed=0, scale=0.2):

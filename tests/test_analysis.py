@@ -38,6 +38,7 @@ VOCAB, BATCH, LENGTH = 512, 2, 64
         ({"attention": "additive", "norm": "pre", "d_k": 6}, None),
         ({"attention_window": 4}, None),
         ({"num_layers": 2, "num_decoder_layers": 3, "target_space": True}, None),
+        ({"attention_bias": True, "output_bias": True, "d_k": 3, "d_v": 5}, 301),
     ],
     ids=str,
 )
@@ -57,6 +58,7 @@ def test_parameters_are_the_models(options, target):
     tables = size("/table")
     assert parts["positions"] == size("positions/")
     assert parts["target_space"] == size("target_space/")
+    assert parts["output_bias"] == size("/output_bias")
     assert parts["embeddings"] == tables - parts["positions"]
     for stack in ("encoder", "decoder"):
         assert parts[f"{stack}_layer_norm"] == size(f"{stack}/", "norm/")

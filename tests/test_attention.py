@@ -73,7 +73,8 @@ def test_self_attention_is_the_formula_head_by_head():
     actual, _ = layer(x, causal_bias(7))
     allowed = np.tril(np.ones((7, 7), bool))
     for row in range(2):
-        expected = multi_head(x[row], x[row], allowed, query, key, value, output, HEADS)
+        projected = (x[row] @ kernel for kernel in (query, key, value))
+        expected = multi_head(*projected, allowed, HEADS) @ output
         np.testing.assert_allclose(actual[row], expected, atol=1e-5)
 
 
@@ -89,9 +90,8 @@ def test_cross_attention_is_the_formula_head_by_head():
     actual, _ = layer(x, keys, values, padding_bias(is_padding))
     for row in range(2):
         allowed = np.broadcast_to(~is_padding[row], (4, 6))
-        expected = multi_head(
-            x[row], memory[row], allowed, query, key, value, output, HEADS
-        )
+        projected = x[row] @ query, memory[row] @ key, memory[row] @ value
+        expected = multi_head(*projected, allowed, HEADS) @ output
         np.testing.assert_allclose(actual[row], expected, atol=1e-5)
 
 

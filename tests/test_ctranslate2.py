@@ -44,6 +44,9 @@ MODELS = {
     "small keys": {"d_k": 4, "d_v": 12, "num_layers": 2},
     "small values, unscaled": {"d_k": 12, "d_v": 4, "attention": "unscaled"},
     "bfloat16": {"compute_dtype": "bfloat16"},
+    "biases, swish": SHARED
+    | {"attention_bias": True, "output_bias": True, "activation": "swish"}
+    | {"position": "halves", "norm_epsilon": 0.01, "d_k": 4, "d_v": 12},
 }
 
 
@@ -67,7 +70,7 @@ def translator_of(source, target, **hparams):
         model = Transformer(HParams(**small | hparams), *sizes)
     keras.utils.set_random_seed(2)
     for weight in model.weights:  # biases and norms begin as zeros and ones
-        if weight.name in ("bias", "beta", "gamma"):
+        if weight.name in ("bias", "output_bias", "beta", "gamma"):
             weight.assign(weight + 0.1 * keras.random.normal(weight.shape))
     problem = Problem(summary="", extra_length=EXTRA_LENGTH)
     return Translator(problem, model, source, target)

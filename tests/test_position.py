@@ -3,17 +3,28 @@
 import keras
 import numpy as np
 import pytest
+from numpy_transformer import halves, timing_signal
 from numpy_transformer import sinusoids as numpy_sinusoids
-from numpy_transformer import timing_signal
 from reference import reference
 
-from t2t_keras.model.layers import LearnedPositions, sinusoids, t2t_timing_signal
+from t2t_keras.model.layers import (
+    LearnedPositions,
+    sinusoids,
+    sinusoids_in_halves,
+    t2t_timing_signal,
+)
 
 
 @pytest.mark.parametrize("d_model", [2, 6, 512])
 def test_sinusoids_are_the_formula(d_model):
     actual = sinusoids(np.arange(50), d_model).numpy()
     np.testing.assert_allclose(actual, numpy_sinusoids(50, d_model), atol=1e-5)
+
+
+@pytest.mark.parametrize("d_model", [2, 6, 512])
+def test_sinusoids_in_halves_are_the_same_in_another_order(d_model):
+    actual = sinusoids_in_halves(np.arange(50), d_model).numpy()
+    np.testing.assert_allclose(actual, halves(50, d_model), atol=1e-5)
 
 
 def test_wavelengths_are_a_geometric_progression():

@@ -11,13 +11,18 @@ from step_by_step import logits_both_ways
 
 from t2t_keras.hparam import HParams
 from t2t_keras.model.layers import Dropout
+from t2t_keras.model.loss import summed_cross_entropies, training_losses
 from t2t_keras.model.transformer import Transformer
 from t2t_keras.runs.checkpoint import model_variables
 
 VOCAB = 17
 SEED = np.array([5, 6], np.int32)
 NORMS = ("post", "pre")
-POSITIONS = ("sinusoidal", "t2t", "learned")
+POSITIONS = ("sinusoidal", "halves", "t2t", "learned")
+MARIAN = {
+    **{"attention_bias": True, "output_bias": True, "activation": "swish"},
+    **{"norm_epsilon": 0.01, "position": "halves"},
+}
 
 
 def model(vocab=VOCAB, target_vocab=None, **options) -> Transformer:
@@ -54,6 +59,9 @@ def pad(rows, width):
         ({"num_layers": 1, "num_decoder_layers": 3}, 11),
         ({"target_space": True}, None),
         ({"target_space": True, "num_decoder_layers": 1}, 11),
+        (MARIAN, None),
+        (MARIAN | {"norm": "pre", "d_k": 3, "d_v": 5}, 11),
+        (MARIAN | {"share_embeddings": False}, 11),
     ],
     ids=str,
 )
@@ -86,6 +94,32 @@ def test_matrices_of_the_vocabularies():
     three = two | {"softmax/table": 11}
     assert tables(model(target_vocab=11, **separate)) == three
     assert tables(model(**separate)) == dict.fromkeys(three, 17)
+
+
+def gradients(network, losses):
+    """Gradients of all weights of the first of two losses, and the losses."""
+    weights = [tf.constant(variable) for variable in network.trainable_variables]
+    with tf.GradientTape() as tape:
+        tape.watch(weights)
+        scope = zip(network.trainable_variables, weights, strict=True)
+        with keras.StatelessScope(scope):
+            loss, nll = losses()
+    found = tape.gradient(loss, weights)
+    return [tf.convert_to_tensor(x).numpy() for x in (loss, nll, *found)]
+
+
+@pytest.mark.parametrize("options", [{}, MARIAN, MARIAN | {"norm": "pre"}], ids=str)
+def test_losses_and_gradients_of_training_are_those_of_the_logits(options):
+    network = model(label_smoothing=0.1, dropout=0.0, **options)
+    source, target = pad([ids(5), ids(3, seed=1)], 5), pad([ids(2), ids(6, seed=2)], 6)
+
+    def of_logits():
+        return summed_cross_entropies(network(source, target), target, 0.1)
+
+    expected = gradients(network, of_logits)
+    actual = gradients(network, lambda: training_losses(network, source, target, None))
+    for ours, theirs in zip(actual, expected, strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-4)
 
 
 # What a position may depend on
@@ -161,6 +195,14 @@ def test_steps_with_a_cache_equal_teacher_forcing(norm, position):
     targets = ids(2, beams, steps, seed=2)
     actual, expected = logits_both_ways(network, source, targets)
     assert expected.shape == (2, beams, steps, VOCAB)
+    np.testing.assert_allclose(actual, expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("window", [0, 2])
+def test_steps_with_biases_equal_teacher_forcing(window):
+    network = model(**MARIAN, attention_window=window)
+    targets = ids(2, 3, 6, seed=2)
+    actual, expected = logits_both_ways(network, ids(2, 5), targets)
     np.testing.assert_allclose(actual, expected, atol=1e-5)
 
 

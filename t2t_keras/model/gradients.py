@@ -5,12 +5,13 @@ two CPU cores). Automatic differentiation of the formula gives the same gradient
 rounding.
 """
 
+from collections.abc import Callable
+
 import numpy as np
 from keras import ops
 
 from t2t_keras.backend import Tensor
 
-EPSILON = 1e-6  # of layer normalisation in the authors' code; Keras's default is 1e-3
 BLOCK = 64  # products are faster on a GPU if their sizes are multiples of it
 
 
@@ -24,8 +25,7 @@ def _column_sums(x: Tensor) -> Tensor:
     return ops.reshape(ops.matmul(ones, x), (-1,))
 
 
-@ops.custom_gradient
-def layer_norm(x: Tensor, gamma: Tensor, beta: Tensor) -> Tensor:
+def layer_norm(x: Tensor, gamma: Tensor, beta: Tensor, epsilon: float) -> Tensor:
     """Computes gamma * (x - mean) / sqrt(variance + epsilon) + beta for each row.
 
     Automatic differentiation passes over the array twice as often: its gradient takes
@@ -35,28 +35,36 @@ def layer_norm(x: Tensor, gamma: Tensor, beta: Tensor) -> Tensor:
         x: float32 [N, D]
         gamma: [D]
         beta: [D]
+        epsilon: a small number above 0.
 
     Returns:
         [N, D]
     """
-    centred = x - ops.mean(x, axis=1, keepdims=True)
-    variance = ops.mean(ops.square(centred), axis=1, keepdims=True)
-    inverse = ops.rsqrt(variance + EPSILON)
-    unit = centred * inverse
 
-    def grad(upstream: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Removes from the upstream gradient what would shift or scale x."""
-        # Sums over the columns are matrix products for the same reasons.
-        along_unit = upstream * unit
-        mean = ops.reshape(gamma, (-1, 1)) / x.shape[1]
-        shift, scale = ops.matmul(upstream, mean), ops.matmul(along_unit, mean)
-        return (
-            (upstream * gamma - shift - unit * scale) * inverse,
-            _column_sums(along_unit),
-            _column_sums(upstream),
-        )
+    @ops.custom_gradient
+    def normalized(
+        x: Tensor, gamma: Tensor, beta: Tensor
+    ) -> tuple[Tensor, Callable[[Tensor], tuple[Tensor, Tensor, Tensor]]]:
+        centred = x - ops.mean(x, axis=1, keepdims=True)
+        variance = ops.mean(ops.square(centred), axis=1, keepdims=True)
+        inverse = ops.rsqrt(variance + epsilon)
+        unit = centred * inverse
 
-    return unit * gamma + beta, grad
+        def grad(upstream: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+            """Removes from the upstream gradient what would shift or scale x."""
+            # Sums over the columns are matrix products for the same reasons.
+            along_unit = upstream * unit
+            mean = ops.reshape(gamma, (-1, 1)) / x.shape[1]
+            shift, scale = ops.matmul(upstream, mean), ops.matmul(along_unit, mean)
+            return (
+                (upstream * gamma - shift - unit * scale) * inverse,
+                _column_sums(along_unit),
+                _column_sums(upstream),
+            )
+
+        return unit * gamma + beta, grad
+
+    return normalized(x, gamma, beta)
 
 
 @ops.custom_gradient

@@ -75,9 +75,10 @@ class Linear(keras.layers.Dense):
 class LayerNorm(keras.layers.Layer):
     """Layer normalization (Ba et al., 2016) over the last axis, in float32 (3.1)."""
 
-    def __init__(self, d_model: int, **kwargs: Any) -> None:
+    def __init__(self, d_model: int, epsilon: float = 1e-6, **kwargs: Any) -> None:
         super().__init__(dtype="float32", **kwargs)
         self.d_model = d_model
+        self.epsilon = epsilon
 
     def build(self, input_shape: object = None) -> None:
         """Creates gamma and beta, [D] each."""
@@ -94,7 +95,7 @@ class LayerNorm(keras.layers.Layer):
         rows = ops.reshape(x, (-1, self.d_model))
         # A custom gradient takes tensors only, no variables.
         gamma, beta = (ops.reshape(w, (-1,)) for w in (self.gamma, self.beta))
-        return ops.reshape(layer_norm(rows, gamma, beta), shape)
+        return ops.reshape(layer_norm(rows, gamma, beta, self.epsilon), shape)
 
 
 class _Key(keras.random.SeedGenerator):
@@ -285,7 +286,7 @@ class _MultiHead(keras.layers.Layer):
     """Base class of self-attention and cross-attention (3.2.2).
 
     MultiHead(Q, K, V) = Concat(head_1, ..., head_H) W^O with
-    head_i = Attention(Q W_i^Q, K W_i^K, V W_i^V), without biases, and
+    head_i = Attention(Q W_i^Q, K W_i^K, V W_i^V) and
     Attention(Q, K, V) = softmax(score(Q, K)) V.
 
     Args:
@@ -297,6 +298,7 @@ class _MultiHead(keras.layers.Layer):
             "additive" (Bahdanau et al., 2015), u . tanh(q + k) with one vector u [d_k]
             per head. The latter holds B H T S d_k values: for small models only.
         dropout: dropout rate of the attention weights.
+        use_bias: whether the projections add biases; the paper's do not.
         **kwargs: arguments of `keras.layers.Layer`.
     """
 
@@ -308,6 +310,7 @@ class _MultiHead(keras.layers.Layer):
         value_size: int,
         score: Literal["scaled", "unscaled", "additive"] = "scaled",
         dropout: float = 0.0,
+        use_bias: bool = False,
         **kwargs: Any,
     ) -> None:
         # Keras would cast the float32 bias; the projections cast their own inputs.
@@ -317,6 +320,7 @@ class _MultiHead(keras.layers.Layer):
         self.key_size = key_size
         self.value_size = value_size
         self.score_kind = score
+        self.use_bias = use_bias
         self.output_projection = self._projection(d_model, name="output")
         self.dropout = Dropout(dropout, name="dropout", dtype=self.dtype_policy)
 
@@ -324,7 +328,7 @@ class _MultiHead(keras.layers.Layer):
         """Returns a projection to several blocks, each initialized by its own width."""
         return Linear(
             sum(widths),
-            use_bias=False,
+            use_bias=self.use_bias,
             kernel_initializer=BlockGlorot(widths),
             name=name,
             dtype=self.dtype_policy,
@@ -584,11 +588,12 @@ class Residual(keras.layers.Layer):
         d_model: int,
         dropout: float,
         norm: Literal["post", "pre"] = "post",
+        norm_epsilon: float = 1e-6,
         **kwargs: Any,
     ) -> None:
         super().__init__(dtype="float32", **kwargs)
         self.norm_first = norm == "pre"
-        self.norm = LayerNorm(d_model, name="norm")
+        self.norm = LayerNorm(d_model, norm_epsilon, name="norm")
         self.dropout = Dropout(dropout, name="dropout", dtype="float32")
 
     def build(self, input_shape: object = None) -> None:
@@ -607,14 +612,23 @@ class Residual(keras.layers.Layer):
 
 
 class FeedForward(keras.layers.Layer):
-    """Feed-forward network max(0, x W1 + b1) W2 + b2 at every position (3.3)."""
+    """Feed-forward network max(0, x W1 + b1) W2 + b2 at every position (3.3).
+
+    With the activation "swish" it is swish(x W1 + b1) W2 + b2, swish(x) = x sigmoid(x).
+    """
 
     def __init__(
-        self, d_model: int, d_ff: int, dropout: float = 0.0, **kwargs: Any
+        self,
+        d_model: int,
+        d_ff: int,
+        dropout: float = 0.0,
+        activation: Literal["relu", "swish"] = "relu",
+        **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         self.d_model = d_model
         self.d_ff = d_ff
+        self.activation = activation
         self.inner = Linear(d_ff, name="inner", dtype=self.dtype_policy)
         self.outer = Linear(d_model, name="outer", dtype=self.dtype_policy)
         self.dropout = Dropout(dropout, name="dropout", dtype=self.dtype_policy)
@@ -639,7 +653,8 @@ class FeedForward(keras.layers.Layer):
             kernels: W1 and W2 in the compute dtype; None: cast them now.
         """
         inner, outer = kernels
-        hidden = ops.relu(self.inner(x, kernel=inner))
+        hidden = self.inner(x, kernel=inner)
+        hidden = ops.relu(hidden) if self.activation == "relu" else ops.silu(hidden)
         return self.outer(self.dropout(hidden, seed=seed), kernel=outer)
 
 
@@ -741,6 +756,16 @@ def sinusoids(positions: Tensor, d_model: int) -> Tensor:
     angles = ops.cast(positions, "float32")[:, None] * rates.astype("float32")
     pairs = ops.stack([ops.sin(angles), ops.cos(angles)], axis=-1)
     return ops.reshape(pairs, (-1, d_model))
+
+
+def sinusoids_in_halves(positions: Tensor, d_model: int) -> Tensor:
+    """Returns `sinusoids` with all sines first, then all cosines.
+
+    It is the positional encoding of Marian models in Hugging Face transformers. The
+    arguments and the result are those of `sinusoids`.
+    """
+    pairs = ops.reshape(sinusoids(positions, d_model), (-1, d_model // 2, 2))
+    return ops.reshape(ops.transpose(pairs, (0, 2, 1)), (-1, d_model))
 
 
 def t2t_timing_signal(positions: Tensor, d_model: int) -> Tensor:

@@ -35,12 +35,21 @@ def training_losses(
         value, which stays comparable.
     """
     states, maps = model.states(source, target, seed)
+    rows = ops.reshape(states, (-1, model.hparams.d_model))
     labels = ops.reshape(target, (-1,))
     table = ops.convert_to_tensor(model.softmax_embedding.table)
+    label_rows = ops.take(table, labels, axis=0)
+    softmax = table if softmax is None else softmax
+    if model.output_bias is not None:  # one more column, whose state is 1
+        bias = ops.expand_dims(ops.convert_to_tensor(model.output_bias), 1)
+        softmax = ops.concatenate([softmax, bias], axis=1)
+        rows = ops.concatenate([rows, ops.ones_like(rows[:, :1])], axis=1)
+        label_bias = ops.take(bias, labels, axis=0)
+        label_rows = ops.concatenate([label_rows, label_bias], axis=1)
     loss, nll = output_losses(
-        ops.reshape(states, (-1, model.hparams.d_model)),
-        table if softmax is None else softmax,
-        ops.take(table, labels, axis=0),
+        rows,
+        softmax,
+        label_rows,
         labels,
         ops.cast(ops.not_equal(labels, PAD), "float32"),
         model.hparams.label_smoothing,

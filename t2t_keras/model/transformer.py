@@ -24,6 +24,7 @@ from t2t_keras.model.layers import (
     padding_bias,
     select_columns,
     sinusoids,
+    sinusoids_in_halves,
     t2t_timing_signal,
 )
 from t2t_keras.model.window_attention import WindowSelfAttention
@@ -128,6 +129,7 @@ class DecoderLayer(keras.layers.Layer):
             *_attention_sizes(hparams),
             hparams.attention,
             hparams.attention_dropout,
+            hparams.attention_bias,
             name="cross_attention",
             dtype=dtype,
         )
@@ -245,6 +247,7 @@ def _self_attention(
     kwargs: dict[str, Any] = {
         "score": hparams.attention,
         "dropout": hparams.attention_dropout,
+        "use_bias": hparams.attention_bias,
         "name": "self_attention",
         "dtype": dtype,
     }
@@ -262,6 +265,7 @@ def _feed_forward(hparams: HParams, dtype: keras.DTypePolicy) -> FeedForward:
         hparams.d_model,
         hparams.d_ff,
         hparams.ffn_dropout,
+        hparams.activation,
         name="feed_forward",
         dtype=dtype,
     )
@@ -273,6 +277,7 @@ def _residual(hparams: HParams, sublayer: keras.layers.Layer) -> Residual:
         hparams.d_model,
         hparams.dropout,
         hparams.norm,
+        hparams.norm_epsilon,
         name=f"{sublayer.name}_residual",
     )
 
@@ -292,8 +297,9 @@ class _Stack(keras.layers.Layer):
             kind(hparams, name=f"layer_{i}", dtype=self.dtype_policy)
             for i in range(num_layers)
         ]
-        pre_norm = hparams.norm == "pre"
-        self.norm = LayerNorm(hparams.d_model, name="norm") if pre_norm else None
+        self.norm = None
+        if hparams.norm == "pre":
+            self.norm = LayerNorm(hparams.d_model, hparams.norm_epsilon, name="norm")
 
     def build(self, input_shape: object = None) -> None:
         """Creates the weights."""
@@ -438,6 +444,7 @@ class Transformer(keras.Model):
         )
         self.source_dropout = Dropout(hparams.dropout, name="source_dropout")
         self.target_dropout = Dropout(hparams.dropout, name="target_dropout")
+        self.output_bias: keras.Variable | None = None
         self.encoder = Encoder(hparams, name="encoder", dtype=policy)
         self.decoder = Decoder(hparams, name="decoder", dtype=policy)
         self.build(None)
@@ -454,6 +461,13 @@ class Transformer(keras.Model):
             self.decoder,
         ):
             layer.build(None)
+        if self.hparams.output_bias:
+            self.output_bias = self.add_weight(
+                name="output_bias",
+                shape=(self.softmax_embedding.vocab_size,),
+                initializer="zeros",
+                autocast=False,
+            )
 
     # One matrix serves as source embedding, target embedding and softmax when the two
     # sides share a vocabulary; two matrices do with two vocabularies, and three when
@@ -537,7 +551,10 @@ class Transformer(keras.Model):
             states: [..., D]
             table: the softmax matrix in the compute dtype; None: cast it now.
         """
-        return self.softmax_embedding.logits(states, table)
+        logits = self.softmax_embedding.logits(states, table)
+        if self.output_bias is None:
+            return logits
+        return logits + ops.convert_to_tensor(self.output_bias)
 
     def encode(self, source: Tensor) -> Tensor:
         """Encodes source ids [B, S] to the memory [B, S, D]."""
@@ -722,6 +739,8 @@ class Transformer(keras.Model):
             return self.positions(positions)
         if self.hparams.position == "t2t":
             return t2t_timing_signal(positions, self.hparams.d_model)
+        if self.hparams.position == "halves":
+            return sinusoids_in_halves(positions, self.hparams.d_model)
         return sinusoids(positions, self.hparams.d_model)
 
     def with_compute_dtype(self, dtype: str) -> Self:

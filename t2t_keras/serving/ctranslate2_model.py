@@ -15,7 +15,6 @@ import numpy as np
 from t2t_keras.decoding.ensemble import Ensemble
 from t2t_keras.decoding.translator import Translator
 from t2t_keras.errors import UserError
-from t2t_keras.model.gradients import EPSILON
 from t2t_keras.model.transformer import Transformer
 from t2t_keras.serving.export_dir import (
     Quantization,
@@ -31,7 +30,7 @@ from t2t_keras.text.tokenizer import UNK, Tokenizer
 if TYPE_CHECKING:
     from ctranslate2.specs import TransformerSpec
     from ctranslate2.specs.attention_spec import MultiHeadAttentionSpec
-    from ctranslate2.specs.common_spec import LayerNormSpec
+    from ctranslate2.specs.common_spec import LayerNormSpec, LinearSpec
     from ctranslate2.specs.transformer_spec import FeedForwardSpec
 
     from t2t_keras.backend import Tensor
@@ -178,6 +177,7 @@ def _spec(translator: Translator, longest: int) -> "TransformerSpec":
         longest: the number of positions.
     """
     from ctranslate2.specs import TransformerSpec
+    from ctranslate2.specs.common_spec import Activation
 
     model = translator.model
     assert isinstance(model, Transformer)  # see `_require_expressible`
@@ -186,12 +186,13 @@ def _spec(translator: Translator, longest: int) -> "TransformerSpec":
         (hparams.num_layers, hparams.decoder_layers),
         hparams.num_heads,
         pre_norm=hparams.norm == "pre",
+        activation=Activation[hparams.activation.upper()],
     )
     source = _token_strings(translator.source_tokenizer)
     target = _token_strings(translator.target_tokenizer)
     spec.register_source_vocabulary(source)
     spec.register_target_vocabulary(target)
-    spec.config.layer_norm_epsilon = EPSILON
+    spec.config.layer_norm_epsilon = hparams.norm_epsilon
     spec.config.add_source_eos = True
     spec.config.eos_token = EOS_TOKEN
     spec.config.bos_token = spec.config.decoder_start_token = PAD_TOKEN
@@ -206,6 +207,8 @@ def _spec(translator: Translator, longest: int) -> "TransformerSpec":
     spec.encoder.embeddings[0].weight = table
     spec.decoder.embeddings.weight = _array(model.target_embedding.table)
     spec.decoder.projection.weight = _array(model.softmax_embedding.table)
+    if model.output_bias is not None:
+        spec.decoder.projection.bias = _array(model.output_bias)
     spec.decoder.start_from_zero_embedding = True
     # CTranslate2's own sinusoids begin at position 1.
     encodings = _array(model.position_encodings(np.arange(longest)))
@@ -250,8 +253,7 @@ def _set_self_attention(
 ) -> None:
     """Sets the projection to queries, keys and values, and that of the output."""
     keys, values = attention.key_size, attention.value_size
-    blocks = _blocks(attention, attention.projection, keys, keys, values)
-    spec.linear[0].weight = np.concatenate(blocks)
+    _set_heads(spec.linear[0], attention, attention.projection, keys, keys, values)
     _set_score_and_output(spec, attention)
 
 
@@ -260,11 +262,8 @@ def _set_cross_attention(
 ) -> None:
     """Sets the projections to queries, to keys and values, and that of the output."""
     keys, values = attention.key_size, attention.value_size
-    (query,) = _blocks(attention, attention.query_projection, keys)
-    spec.linear[0].weight = query
-    spec.linear[1].weight = np.concatenate(
-        _blocks(attention, attention.memory_projection, keys, values)
-    )
+    _set_heads(spec.linear[0], attention, attention.query_projection, keys)
+    _set_heads(spec.linear[1], attention, attention.memory_projection, keys, values)
     _set_score_and_output(spec, attention)
 
 
@@ -276,24 +275,34 @@ def _set_score_and_output(
     spec.queries_scale = np.float32(attention.key_size**-0.5 if is_scaled else 1.0)
     kernel = _array(attention.output_projection.kernel)
     spec.linear[-1].weight = _fill_heads(attention, kernel).T
+    if attention.use_bias:
+        spec.linear[-1].bias = _array(attention.output_projection.bias)
 
 
-def _blocks(
-    attention: "SelfAttention | CrossAttention", projection: "Linear", *sizes: int
-) -> list[np.ndarray]:
-    """Splits a projection, as `attention` does with its outputs.
+def _set_heads(
+    spec: "LinearSpec",
+    attention: "SelfAttention | CrossAttention",
+    projection: "Linear",
+    *sizes: int,
+) -> None:
+    """Sets a projection, whose outputs `attention` splits into heads.
 
     Args:
+        spec: gets a weight [H * w + H * w ..., D], one block for each size, where w is
+            the largest of d_k and d_v.
         attention: the layer.
         projection: its kernel is [D, H * (a + b ...)].
         *sizes: a, b ...
-
-    Returns:
-        [H * w, D] for each size, where w is the largest of d_k and d_v.
     """
     ends = np.cumsum(sizes)[:-1] * attention.num_heads
-    blocks = np.split(_array(projection.kernel).T, ends)
-    return [_fill_heads(attention, block) for block in blocks]
+
+    def filled(rows: np.ndarray) -> np.ndarray:
+        blocks = np.split(rows, ends)
+        return np.concatenate([_fill_heads(attention, block) for block in blocks])
+
+    spec.weight = filled(_array(projection.kernel).T)
+    if projection.use_bias:
+        spec.bias = filled(_array(projection.bias)[:, None])[:, 0]
 
 
 def _fill_heads(

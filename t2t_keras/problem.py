@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from t2t_keras.text.tokenizer import Tokenizer
 
 Split = Literal["train", "dev", "test"]
-TokenizerKind = Literal["sentencepiece", "t2t_subword"]
+TokenizerKind = Literal["sentencepiece", "t2t_subword", "marian"]
 Pair = tuple[str, str]  # (source text, target text)
 Source = Callable[[], Iterable[Pair]]  # called once for every pass over the pairs
 
@@ -173,7 +173,8 @@ class Problem:
         sources: for each split, a callable that yields (source, target) texts, such
             as `data.sources.ParallelFiles`. Splits that are missing here can be given
             as files on the command line.
-        tokenizer: "sentencepiece", or "t2t_subword" for tensor2tensor's tokenizer.
+        tokenizer: "sentencepiece", "t2t_subword" for tensor2tensor's tokenizer, or
+            "marian" for that of an imported Marian model, which is never trained.
         vocab_size: number of tokens in each vocabulary; None: it is chosen from the
             number of training pairs, see `data.vocabulary.proposed_size`.
         shared_vocab: whether both sides share one vocabulary.

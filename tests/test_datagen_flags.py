@@ -6,6 +6,7 @@ import random
 import pytest
 
 from t2t_keras.cli import main
+from t2t_keras.text.sentence_piece import SentencePieceTokenizer, train_sentence_piece
 
 LINES = [" ".join(random.Random(i).choices("abcdefgh", k=7)) for i in range(60)]
 
@@ -50,12 +51,41 @@ def test_the_longest_pair_is_a_flag(argv, capfd, tmp_path):
     assert result["examples"] == {"train": 59}
 
 
+def test_given_vocabularies(argv, capfd, tmp_path):
+    sizes = {}
+    for name, size in (("one", 275), ("two", 270)):
+        train_sentence_piece(LINES, tmp_path / f"{name}.spm", size)
+        tokenizer = SentencePieceTokenizer(tmp_path / f"{name}.spm")
+        sizes[str(tmp_path / f"{name}.spm")] = tokenizer.vocab_size
+    argv = [a for a in argv if a not in ("--vocab_size", "300")]
+    one, two = sizes
+    assert main([*argv, "--vocab", one]) == 0
+    result = json.loads(capfd.readouterr().out.splitlines()[-1])
+    assert result["vocab_sizes"] == {"source": sizes[one], "target": sizes[one]}
+    # Again it is there already; another vocabulary of that size would replace it.
+    assert main([*argv, "--vocab", one]) == 0
+    (given,) = (tmp_path / "data").glob("vocab.*")
+    assert given.read_bytes() == (tmp_path / "one.spm").read_bytes()
+    argv[argv.index("--data_dir") + 1] = str(tmp_path / "both")
+    assert main([*argv, "--vocab", one, two]) == 0
+    result = json.loads(capfd.readouterr().out.splitlines()[-1])
+    assert list(result["vocab_sizes"].values()) == [sizes[one], sizes[two]]
+    (tmp_path / "both" / f"vocab.translate_text.source.{sizes[one]}.spm").write_text("")
+    capfd.readouterr()
+    assert main([*argv, "--vocab", one, two]) == 2
+    assert "is another vocabulary; give a new --data_dir" in capfd.readouterr().err
+    assert main([*argv, "--vocab", str(tmp_path)]) == 2
+    assert "no config.json" in capfd.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
         (["--task", "3/2"], "--task 3/2: of 2 tasks the first is 1/2"),
         (["--clean", "tidy"], "--clean: there is no rule 'tidy'"),
-        (["--vocab", "x"], "--vocab needs --adopt"),
+        (["--vocab", "x"], "--vocab_size has no effect beside --vocab"),
+        (["--vocab", "a", "b", "c"], "--vocab takes at most 2, not 3 files"),
+        (["--adopt", "a/b", "--vocab", "a", "b"], "--vocab takes at most 1, not 2"),
         (["--tfds_dir", "x"], "no examples from tensorflow-datasets"),
         (["--adopt", "a/b"], "--vocab_size has no effect beside --adopt"),
     ],

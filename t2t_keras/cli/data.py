@@ -2,8 +2,11 @@
 
 import argparse
 import dataclasses
+import json
 import time
 from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
 from t2t_keras import registry
@@ -20,6 +23,7 @@ from t2t_keras.errors import UserError
 from t2t_keras.hparam import HParams
 from t2t_keras.parsing import commands as parsing
 from t2t_keras.problem import Problem, Source, Split
+from t2t_keras.runs import require_run
 
 if TYPE_CHECKING:
     from t2t_keras.data.manifest import Manifest
@@ -137,8 +141,12 @@ def _datagen_flags(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--vocab",
+        nargs="+",
+        default=(),
         metavar="FILE",
-        help="with --adopt: the vocabulary file (default: the only DIR/vocab.*)",
+        help="use this vocabulary, or these of source and target, or those of a run "
+        "directory, and train none; with --adopt: the vocabulary file (default: the "
+        "only DIR/vocab.*)",
     )
     files = parser.add_argument_group(
         "files that replace the problem's sources",
@@ -175,12 +183,12 @@ _FLAGS_OF_ADOPT = {
 
 
 def _check_datagen(args: argparse.Namespace) -> None:
+    most = 1 if args.adopt else 2
+    if len(args.vocab) > most:
+        raise UserError(f"--vocab takes at most {most}, not {len(args.vocab)} files")
+    if args.vocab and args.vocab_size:
+        raise UserError("--vocab_size has no effect beside --vocab; leave it out")
     if not args.adopt:
-        if args.vocab:
-            raise UserError(
-                "--vocab needs --adopt; a vocabulary of your own goes into "
-                "--data_dir, under the name that datagen gives it"
-            )
         return
     flags = [word.partition("=")[0] for word in args.argv if word.startswith("--")]
     for flag in flags:
@@ -214,7 +222,7 @@ def _generate(args: argparse.Namespace) -> "Manifest | None":
         from t2t_keras.interop.t2t_data import adopt
 
         problem = registry.problem(args.problem)
-        return adopt(problem, args.adopt, args.data_dir, args.vocab)
+        return adopt(problem, args.adopt, args.data_dir, *args.vocab)
     from t2t_keras.data.datagen import Task, generate
 
     task = Task.parse(args.task)
@@ -243,7 +251,22 @@ def _problem(args: argparse.Namespace) -> Problem:
     problem = problem.replace(**given_options(args, Problem))
     if args.clean:
         problem = problem.replace(cleaning=parse_cleaning(args.clean))
+    if args.vocab:
+        from t2t_keras.data.vocabulary import give
+
+        problem = give(problem, _vocabularies(args.vocab), Path(args.data_dir))
     return problem
+
+
+def _vocabularies(paths: Sequence[str]) -> tuple[Path, Path]:
+    """Returns the files of source and target that --vocab names."""
+    first, last = Path(paths[0]), Path(paths[-1])
+    if not first.is_dir():
+        return first, last
+    require_run(first)
+    # `RunConfig` would import TensorFlow.
+    config = json.loads((first / "config.json").read_text())
+    return first / config["source_vocab"], first / config["target_vocab"]
 
 
 def _files(args: argparse.Namespace, problem: Problem) -> dict[Split, Source]:

@@ -585,6 +585,8 @@ def _warn_if_too_large(manifest: Manifest) -> None:
         tokens[name] += manifest.tokens["train"][side] // manifest.copies
     sizes = {name: manifest.vocab_sizes[s] for s, name in manifest.vocab_files.items()}
     for name, size in sizes.items():
+        if name in manifest.given_vocabularies:
+            continue
         if warning := vocabulary.too_large(size, pairs, tokens[name]):
             say(warning)
 

@@ -10,14 +10,21 @@ from pathlib import Path
 from typing import Literal
 
 from t2t_keras.data.encoding import worker_pool
-from t2t_keras.problem import Pair, Problem
+from t2t_keras.errors import UserError
+from t2t_keras.problem import Pair, Problem, TokenizerKind
+from t2t_keras.text.load import load_tokenizer
 from t2t_keras.text.sentence_piece import train_sentence_piece
 from t2t_keras.text.subword_training import train_subwords
+from t2t_keras.text.tokenizer import write_vocabulary
 
 Side = Literal["source", "target"]
 SIDES: tuple[Side, Side] = ("source", "target")
 
-_SUFFIXES = {"sentencepiece": ".spm", "t2t_subword": ".subwords"}
+_SUFFIXES: dict[TokenizerKind, str] = {
+    "sentencepiece": ".spm",
+    "t2t_subword": ".subwords",
+    "marian": ".marian",
+}
 _TRAINERS: dict[str, Callable[..., None]] = {
     "sentencepiece": train_sentence_piece,
     "t2t_subword": train_subwords,
@@ -94,9 +101,44 @@ def size_of_given(problem: Problem, data_dir: Path) -> int | None:
     return sizes.pop() if len(sizes) == 1 else None
 
 
+def give(problem: Problem, files: tuple[Path, Path], data_dir: Path) -> Problem:
+    """Copies vocabularies into a data directory, where `generate` finds them.
+
+    Args:
+        problem: the problem to make data of.
+        files: those of source and target; one file twice if they share it.
+        data_dir: the data directory, which is made if absent.
+
+    Returns:
+        The problem with the kind and the size of the vocabularies.
+
+    Raises:
+        UserError: a file is no vocabulary, the two are of different kinds, or the
+            directory has another vocabulary in its place.
+    """
+    sizes = [load_tokenizer(path).vocab_size for path in files]
+    kinds = {suffix: kind for kind, suffix in _SUFFIXES.items()}
+    if files[0].suffix != files[1].suffix:
+        raise UserError(f"{files[0]} and {files[1]} are of different kinds")
+    problem = problem.replace(
+        tokenizer=kinds[files[0].suffix],
+        vocab_size=max(sizes),
+        shared_vocab=files[0].read_bytes() == files[1].read_bytes(),
+    )
+    if problem.reverse:  # the data are those of the other direction
+        files = files[::-1]
+    data_dir.mkdir(parents=True, exist_ok=True)
+    for file, name in zip(files, vocab_files(problem).values(), strict=True):
+        path = data_dir / name
+        if path.exists() and path.read_bytes() != file.read_bytes():
+            raise UserError(f"{path} is another vocabulary; give a new --data_dir")
+        write_vocabulary(path, file.read_bytes())
+    return problem
+
+
 def sample_size(problem: Problem, num_pairs: int) -> int:
     """Returns the number of training pairs that the vocabulary is trained on."""
-    return min(_SAMPLE[problem.tokenizer], num_pairs)
+    return min(_SAMPLE.get(problem.tokenizer, 0), num_pairs)
 
 
 def draw(pairs: Iterable[Pair], total: int, size: int, seed: int) -> Iterator[Pair]:
@@ -129,6 +171,11 @@ def train_vocabulary(
         UserError: there are too few texts, or the vocabulary is too small for them.
     """
     assert problem.vocab_size is not None  # datagen has chosen one
+    if problem.tokenizer not in _TRAINERS:
+        raise UserError(
+            f"a vocabulary of the kind '{problem.tokenizer}' is never trained; give "
+            "that of a run by --vocab"
+        )
     is_target = path.name == vocab_files(problem)["target"]
     symbols = problem.symbols if is_target else ()
     train = functools.partial(_TRAINERS[problem.tokenizer], symbols=symbols)

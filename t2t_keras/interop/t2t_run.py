@@ -1,20 +1,22 @@
 """Converts a tensor2tensor training directory to a run directory."""
 
-import contextlib
-import dataclasses
 import re
-import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from t2t_keras import registry
 from t2t_keras.data.files import sha256
 from t2t_keras.data.vocabulary import SIDES
-from t2t_keras.decoding.texts import checked_pairs
 from t2t_keras.errors import UserError
+from t2t_keras.interop.imported_run import (
+    ImportedRun,
+    VocabularyFile,
+    new_directory,
+    require_empty,
+    run_config,
+    write_weights,
+)
 from t2t_keras.interop.t2t_checkpoint import (
     T2TModel,
     build,
@@ -23,8 +25,7 @@ from t2t_keras.interop.t2t_checkpoint import (
     vocab_sizes,
 )
 from t2t_keras.problem import Problem
-from t2t_keras.runs.checkpoint import CheckpointDirectory, write_checkpoint
-from t2t_keras.runs.run_dir import RunConfig, RunDirectory, config_for
+from t2t_keras.runs.run_dir import RunDirectory
 from t2t_keras.text.load import load_tokenizer
 
 _SUFFIX = ".subwords"
@@ -34,23 +35,6 @@ _LEFT_OUT = (
     "the number of training steps, which hparams.json does not have",
     "the optimizer's state: training cannot be resumed; start one with `--init_from`",
 )
-
-
-@dataclasses.dataclass(frozen=True)
-class ImportedRun:
-    """What an import has made.
-
-    Attributes:
-        run: the run directory.
-        took: what was taken, by kind.
-        left_out: what was not.
-        check: what the user should check, because it was chosen by default.
-    """
-
-    run: RunDirectory
-    took: dict[str, Any]
-    left_out: list[str]
-    check: list[str]
 
 
 def import_t2t_run(
@@ -92,8 +76,7 @@ def import_t2t_run(
             is not empty.
     """
     source, output_dir = Path(source), Path(output_dir)
-    if output_dir.exists() and any(output_dir.iterdir()):
-        raise UserError(f"{output_dir} is not empty; give a new --output_dir")
+    require_empty(output_dir)
     source = source.with_name(_SUFFIXES.sub("", source.name))
     if last > 1 and not source.is_dir():
         raise UserError("--last is for a directory, and SOURCE is a checkpoint")
@@ -113,17 +96,18 @@ def import_t2t_run(
     files = _vocabularies(newest, [Path(path) for path in vocab], directory, flags)
     if task.reverse and len(set(files)) == 2:
         check.append("the vocabularies of source and target, since the problem is _rev")
-    with contextlib.ExitStack() as undo:
-        if not output_dir.exists():
-            undo.callback(shutil.rmtree, output_dir, ignore_errors=True)
-        output_dir.mkdir(parents=True, exist_ok=True)
-        config = _config(task, flags, files, output_dir, data_dir, usr_dir)
-        _write(newest, output_dir)
+    with new_directory(output_dir):
+        hparams_set = flags.get("hparams_set", "tensor2tensor")
+        vocabularies = _vocabulary_files(files)
+        config = run_config(
+            task, hparams_set, vocabularies, output_dir, data_dir, usr_dir
+        )
+        write_weights(output_dir, newest.step, newest.weights)
         for path in taken[:-1]:  # one at a time, because all may not fit into memory
-            _write(load_t2t(path, hparams_json, newest.target_space_id), output_dir)
+            other = load_t2t(path, hparams_json, newest.target_space_id)
+            write_weights(output_dir, other.step, other.weights)
         # The configuration comes last: with it the directory is a run.
         run = RunDirectory.create(output_dir, config, newest.hparams)
-        undo.pop_all()  # nothing was refused
     took: dict[str, Any] = {
         "checkpoints": [str(path) for path in taken],
         "hyper-parameters": str(hparams_json),
@@ -144,52 +128,6 @@ def import_t2t_run(
         if path.with_suffix("") not in taken
     ]
     return ImportedRun(run, took, [*newest.left_out, *others, *_LEFT_OUT], check)
-
-
-def _write(model: T2TModel, output_dir: Path) -> None:
-    """Writes a checkpoint.
-
-    Raises:
-        UserError: there is one of the same step.
-    """
-    path = CheckpointDirectory(output_dir).path(model.step)
-    if path.with_name(f"{path.name}.index").exists():
-        raise UserError(
-            f"--last: two checkpoints are of step {model.step}; import one at a time"
-        )
-    write_checkpoint(path, {"step": np.int64(model.step), **model.weights})
-
-
-def verify(
-    run: RunDirectory, sources: Sequence[str], outputs: Sequence[str]
-) -> dict[str, Any]:
-    """Compares the run's outputs with those of tensor2tensor, white space apart.
-
-    Args:
-        run: the imported run.
-        sources: inputs, one line each.
-        outputs: what tensor2tensor has translated them to, with beam search as the
-            problem's defaults have it.
-
-    Returns:
-        "lines", how many there are; "identical", how many outputs are the given ones;
-        and "first_difference" with "line", "output" and "given", or None.
-
-    Raises:
-        UserError: the numbers of sources and outputs differ.
-    """
-    sources, outputs = checked_pairs(sources, outputs)
-    found = run.translator().translate(sources)
-    differences = [
-        {"line": number, "output": ours, "given": theirs}
-        for number, (ours, theirs) in enumerate(zip(found, outputs, strict=True), 1)
-        if ours.split() != theirs.split()
-    ]
-    return {
-        "lines": len(sources),
-        "identical": len(sources) - len(differences),
-        "first_difference": differences[0] if differences else None,
-    }
 
 
 def _flags(directory: Path) -> dict[str, str]:
@@ -276,51 +214,15 @@ def _vocabularies(
     return chosen[0], chosen[1]
 
 
-def _config(
-    problem: Problem,
-    flags: dict[str, str],
-    files: tuple[Path, Path],
-    output_dir: Path,
-    data_dir: str | Path | None,
-    usr_dir: str | Path | None,
-) -> RunConfig:
-    """Returns the configuration of the run.
-
-    Without a data directory, the run directory takes its place, and gets copies of the
-    vocabularies.
-
-    Raises:
-        UserError: the data were made with other vocabularies.
-    """
-    hparams_set = flags.get("hparams_set", "tensor2tensor")
-    sums = [sha256(path) for path in files]
-    if problem.reverse:  # as in the manifest of the data
-        sums.reverse()
-    hashes: dict[str, str] = dict(zip(SIDES, sums, strict=True))
-    if data_dir is not None:
-        config = config_for(problem, hparams_set, data_dir, 0, usr_dir)
-        if config.vocab_sha256 != hashes:
-            raise UserError(
-                f"--data_dir: the data in {data_dir} were made with other vocabularies "
-                "than the model; leave it out, or adopt tensor2tensor's data (`t2t "
-                "datagen --adopt`, for one vocabulary of both languages)"
-            )
-        return config
-    names = []
-    for path, side in zip(files, SIDES, strict=True):
+def _vocabulary_files(
+    paths: tuple[Path, Path],
+) -> tuple[VocabularyFile, VocabularyFile]:
+    """Returns the vocabularies under the names that they get in a run directory."""
+    files = []
+    for path, side in zip(paths, SIDES, strict=True):
         # "vocab.translate_enzh_wmt8k.8192.subwords.en" keeps its language.
         name = path.name.removeprefix("vocab.").replace(_SUFFIX, "")
-        if files[0] != files[1]:
+        if paths[0] != paths[1]:
             name = f"{side}.{name}"
-        names.append(f"vocab.{name}{_SUFFIX}")
-        shutil.copyfile(path, output_dir / names[-1])
-    return RunConfig(
-        problem=problem.name,
-        hparams_set=hparams_set,
-        data_dir=str(output_dir.resolve()),
-        seed=0,
-        source_vocab=names[0],
-        target_vocab=names[1],
-        vocab_sha256=hashes,
-        usr_dir=str(Path(usr_dir).resolve()) if usr_dir else None,
-    )
+        files.append(VocabularyFile(f"vocab.{name}{_SUFFIX}", path.read_bytes()))
+    return files[0], files[1]

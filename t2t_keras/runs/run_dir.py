@@ -82,7 +82,21 @@ class RunConfig:
     @property
     def vocab_sizes(self) -> tuple[int, int | None]:
         """Vocabulary sizes of source and target, the latter None if they share one."""
-        return _vocab_sizes(*self.tokenizers(Path(self.data_dir)))
+        return self.sizes_of(self.tokenizers(Path(self.data_dir)))
+
+    def sizes_of(
+        self, tokenizers: tuple[Tokenizer, Tokenizer]
+    ) -> tuple[int, int | None]:
+        """Returns `vocab_sizes`, given the tokenizers.
+
+        Two files with the same tokens are one vocabulary: Marian's often has a file for
+        each language, which splits texts in another way.
+        """
+        source, target = tokenizers
+        are_two_files = len(set(self.vocab_sha256.values())) == 2
+        if source is target or (are_two_files and source.pieces == target.pieces):
+            return source.vocab_size, None
+        return source.vocab_size, target.vocab_size
 
     def micro_batches(self, num_replicas: int) -> int:
         """Returns the number of micro-batches for each of `num_replicas` replicas.
@@ -223,7 +237,7 @@ class RunDirectory:
 
     def build_model(self) -> Transformer:
         """Returns the model with newly initialized weights."""
-        return Transformer(self.hparams, *_vocab_sizes(*self.tokenizers))
+        return Transformer(self.hparams, *self.config.sizes_of(self.tokenizers))
 
     def translator(
         self,
@@ -329,10 +343,6 @@ class RunDirectory:
             weights = {slot_name("ema", name): v for name, v in weights.items()}
             checkpoint = "latest"
         Checkpoint(self.checkpoints.find(checkpoint)).restore(weights)
-
-
-def _vocab_sizes(source: Tokenizer, target: Tokenizer) -> tuple[int, int | None]:
-    return source.vocab_size, None if source is target else target.vocab_size
 
 
 def training_lock(path: str | Path) -> contextlib.AbstractContextManager[None]:

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from t2t_keras.errors import UserError
+from t2t_keras.text.marian import MarianTokenizer
 from t2t_keras.text.sentence_piece import SentencePieceTokenizer
 from t2t_keras.text.subword import SubwordTokenizer
 from t2t_keras.text.tokenizer import Tokenizer
@@ -11,6 +12,7 @@ from t2t_keras.text.tokenizer import Tokenizer
 _KINDS: dict[str, Callable[[Path], Tokenizer]] = {
     ".spm": SentencePieceTokenizer,
     ".subwords": SubwordTokenizer,
+    ".marian": MarianTokenizer,
 }
 
 
@@ -18,7 +20,8 @@ def load_tokenizer(path: Path, suffix: str | None = None) -> Tokenizer:
     """Loads a tokenizer, whose kind follows from the suffix of its file.
 
     Args:
-        path: a `.spm` file (SentencePiece) or a `.subwords` file (tensor2tensor).
+        path: a `.spm` file (SentencePiece), a `.subwords` file (tensor2tensor), or a
+            `.marian` file (of an imported Marian model).
         suffix: that of the kind, for a file that has another one.
 
     Raises:

@@ -10,6 +10,22 @@ from t2t_keras.text.graph_ids import CPU, text_ids
 from t2t_keras.text.sentence_piece import ESCAPES, NEWLINE_PIECE
 
 
+def sentence_piece_op(model: bytes) -> tensorflow_text.SentencepieceTokenizer:
+    """Returns the operations of a SentencePiece model, whose ids end in EOS.
+
+    Args:
+        model: the content of the model's file.
+    """
+    # When a SavedModel is loaded, the operation's name becomes the resource's, so two
+    # vocabularies need two names, also in two SavedModels: hence the digest.
+    name = f"vocabulary_{hashlib.sha256(model).hexdigest()[:16]}"
+    # It warns of models without normalization, which are intended.
+    with tf.device(CPU), tf.init_scope(), diverted_stderr():
+        return tensorflow_text.SentencepieceTokenizer(
+            model=model, out_type=tf.int32, add_eos=True, name=name
+        )
+
+
 class SentencePieceGraph(tf.Module):
     """`SentencePieceTokenizer` as TensorFlow operations.
 
@@ -19,14 +35,8 @@ class SentencePieceGraph(tf.Module):
 
     def __init__(self, model: bytes) -> None:
         super().__init__(name="sentence_piece")
-        # When a SavedModel is loaded, the operation's name becomes the resource's, so
-        # two vocabularies need two names, also in two SavedModels: hence the digest.
-        name = f"vocabulary_{hashlib.sha256(model).hexdigest()[:16]}"
-        # It warns that there is no normalization, which is intended.
-        with tf.device(CPU), tf.init_scope(), diverted_stderr():
-            self._tokenizer = tensorflow_text.SentencepieceTokenizer(
-                model=model, out_type=tf.int32, add_eos=True, name=name
-            )
+        self._tokenizer = sentence_piece_op(model)
+        with tf.device(CPU), tf.init_scope():
             self._vocab_size = int(self._tokenizer.vocab_size())
             self._newline = int(self._tokenizer.string_to_id(NEWLINE_PIECE))
 

@@ -90,8 +90,10 @@ def find_weights(init_from: str | Path) -> tuple[RunDirectory, Path]:
 def _vocabularies(
     model: Transformer, tokenizers: tuple[Tokenizer, Tokenizer]
 ) -> dict[str, Tokenizer]:
-    """Returns the tokenizer of each matrix with a row for each token, by its name."""
+    """Returns the tokenizer of each weight with a row for each token, by its name."""
     source, *targets = (weight_name(model, e.table) for e in model.embeddings)
+    if model.output_bias is not None:
+        targets.append(weight_name(model, model.output_bias))
     return {source: tokenizers[0]} | dict.fromkeys(targets, tokenizers[1])
 
 

@@ -1,0 +1,251 @@
+"""Reads Marian models in the form of Hugging Face transformers (`MarianMTModel`)."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from t2t_keras.errors import UserError
+from t2t_keras.hparam import HParams
+from t2t_keras.interop.marian_vocabulary import (
+    read_model,
+    read_tokens,
+    require,
+    with_tokens,
+)
+from t2t_keras.interop.marian_weights import (
+    MarianModel,
+    embeddings,
+    layer_weights,
+)
+
+WEIGHTS, CONFIG = "model.safetensors", "config.json"
+_SHARED = "model.shared.weight"
+_OF_SIDE = "model.{}.embed_tokens.weight"
+_SOFTMAX = "lm_head.weight"
+_BIAS = "final_logits_bias"
+_POSITIONS = "model.{}.embed_positions.weight"  # a table of sinusoids, if it is there
+
+# With other values than these, the model differs from `Transformer`.
+_MUST_BE: dict[str, tuple[Any, ...]] = {
+    "model_type": ("marian",),
+    "scale_embedding": (True,),
+    "normalize_embedding": (False,),
+    "normalize_before": (False,),
+    "add_final_layer_norm": (False,),
+    "static_position_embeddings": (True,),
+}
+_ACTIVATIONS = {"relu": "relu", "swish": "swish", "silu": "swish"}
+
+# Our parts of a layer (`marian_weights`) -> theirs.
+_PARTS = {
+    "self_attention": "self_attn.",
+    "cross_attention": "encoder_attn.",
+    "feed_forward": "",
+    "query": "q_proj",
+    "key": "k_proj",
+    "value": "v_proj",
+    "output": "out_proj",
+    "inner": "fc1",
+    "outer": "fc2",
+    "kernel": "weight",
+    "bias": "bias",
+}
+_NORMS = {
+    "self_attention": "self_attn_layer_norm",
+    "cross_attention": "encoder_attn_layer_norm",
+    "feed_forward": "final_layer_norm",
+    "gamma": "weight",
+    "beta": "bias",
+}
+
+
+def load_hf_marian(source: str | Path) -> MarianModel:
+    """Reads a Marian model that `save_pretrained` has written.
+
+    Its position encodings are the paper's in another order (`position="halves"`), and
+    its epsilon is 1e-5.
+
+    Args:
+        source: the directory with `config.json`, `model.safetensors`, `vocab.json`,
+            `source.spm` and `target.spm`, and with `target_vocab.json` if the languages
+            have vocabularies of their own.
+
+    Raises:
+        UserError: a file is missing or not as expected, or describes a model that
+            `Transformer` cannot represent; the message names the setting.
+    """
+    require("safetensors")
+    source = Path(source)
+    config = _json(source / CONFIG)
+    hparams = _hparams(config, source / CONFIG)
+    lists, contents = [], []
+    own = source / "target_vocab.json"  # absent if one list serves both languages
+    files = {"source": source / "vocab.json"}
+    files["target"] = own if own.exists() else files["source"]
+    for side, file in files.items():
+        lists.append(read_tokens(file))
+        splits = source / f"{side}.spm"
+        contents.append(with_tokens(read_model(splits), lists[-1].tokens, splits))
+    tensors = _tensors(source)
+    path = source / WEIGHTS
+
+    def read(name: str) -> np.ndarray:
+        if name not in tensors:
+            raise UserError(
+                f"{path} has no tensor {name}, which a model of its {CONFIG} has"
+            )
+        return tensors.pop(name).astype(np.float32)
+
+    def first(*names: str) -> np.ndarray:
+        """Returns one of several tensors that are the same where they are present."""
+        found = [tensors.pop(name) for name in names if name in tensors]
+        return found[0].astype(np.float32) if found else read(names[0])
+
+    of_source, of_target = (_OF_SIDE.format(side) for side in ("encoder", "decoder"))
+    softmax = None
+    if not config.get("tie_word_embeddings", True):
+        softmax = read(_SOFTMAX)
+        target_matrix, source_matrix = first(of_target), first(of_source)
+    elif config.get("share_encoder_decoder_embeddings", True):
+        source_matrix = first(_SHARED, of_source, of_target, _SOFTMAX)
+        target_matrix = source_matrix
+    else:
+        source_matrix = first(of_source)
+        target_matrix = first(of_target, _SOFTMAX)
+    tensors.pop(_SHARED, None)  # if it is there, it is used by neither side
+    bias = read(_BIAS).reshape(-1)
+    weights = embeddings(
+        path, (lists[0], lists[1]), source_matrix, target_matrix, softmax, bias
+    )
+    hparams = hparams.override(share_embeddings="softmax/table" not in weights)
+    for name, parts in layer_weights(hparams):
+        arrays = [read(hf_name(part)) for part in parts]
+        weights[name] = np.concatenate([array.T for array in arrays], -1)
+    for stack in ("encoder", "decoder"):
+        tensors.pop(_POSITIONS.format(stack), None)
+    if tensors:
+        raise UserError(
+            f"{path} has the tensor {min(tensors)} (and {len(tensors) - 1} more), "
+            f"which a model of its {CONFIG} does not have"
+        )
+    return MarianModel(
+        hparams=hparams,
+        weights={f"model/{name}": value for name, value in weights.items()},
+        vocabularies=(contents[0], contents[1]),
+        took={
+            "model": str(path),
+            "settings": str(source / CONFIG),
+            "vocabularies": [str(file) for file in dict.fromkeys(files.values())],
+        },
+        left_out=["generation_config.json, the settings of its search"],
+        check=[],
+    )
+
+
+def _hparams(config: dict[str, Any], path: Path) -> HParams:
+    """Converts the configuration.
+
+    Raises:
+        UserError: it describes another model than `Transformer`.
+    """
+    for name, allowed in _MUST_BE.items():
+        if config.get(name, allowed[0]) not in allowed:
+            raise UserError(
+                f"{path}: cannot read a model with {name} {config[name]!r}, only with "
+                f"{allowed[0]!r}"
+            )
+    if config.get("decoder_start_token_id") != config.get("pad_token_id"):
+        raise UserError(
+            f"{path}: cannot read a model with decoder_start_token_id "
+            f"{config.get('decoder_start_token_id')}, which is not pad_token_id"
+        )
+    for name in ("ffn_dim", "attention_heads"):
+        if config.get(f"encoder_{name}") != config.get(f"decoder_{name}"):
+            raise UserError(
+                f"{path}: cannot read a model whose encoder_{name} and decoder_{name} "
+                "differ"
+            )
+    activation = config.get("activation_function", "gelu")
+    if activation not in _ACTIVATIONS:
+        raise UserError(
+            f"{path}: cannot read a model with activation_function '{activation}', "
+            f"only with {', '.join(_ACTIVATIONS)}"
+        )
+    try:
+        encoder, decoder = config["encoder_layers"], config["decoder_layers"]
+        return HParams().override(
+            num_layers=encoder,
+            num_decoder_layers=decoder if decoder != encoder else 0,
+            d_model=config["d_model"],
+            d_ff=config["encoder_ffn_dim"],
+            num_heads=config["encoder_attention_heads"],
+            norm_epsilon=1e-5,
+            activation=_ACTIVATIONS[activation],
+            attention_bias=True,
+            output_bias=True,
+            position="halves",
+            dropout=config.get("dropout", 0.1),
+            attention_dropout=config.get("attention_dropout", 0.0),
+            ffn_dropout=config.get("activation_dropout", 0.0),
+        )
+    except KeyError as error:
+        raise UserError(f"{path} has no {error}") from None
+    except UserError as error:
+        raise UserError(f"{path}: {error}") from None
+
+
+def _json(path: Path) -> dict[str, Any]:
+    """Reads a JSON object.
+
+    Raises:
+        UserError: the file is missing, or is none.
+    """
+    try:
+        values = json.loads(path.read_text("utf-8"))
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror}") from None
+    except ValueError as error:
+        raise UserError(f"{path} is not valid JSON: {error}") from None
+    if not isinstance(values, dict):
+        raise UserError(f"{path} is not a JSON object")
+    return values
+
+
+def _tensors(directory: Path) -> dict[str, np.ndarray]:
+    """Reads all tensors.
+
+    Raises:
+        UserError: the file is missing or damaged.
+    """
+    from safetensors import SafetensorError
+    from safetensors.numpy import load_file
+
+    path = directory / WEIGHTS
+    if not path.exists():
+        raise UserError(
+            f"there is no {path}; `MarianMTModel.from_pretrained(...)."
+            "save_pretrained(...)` of transformers writes it"
+        )
+    try:
+        return load_file(path)
+    except (SafetensorError, OSError) as error:
+        raise UserError(f"{path} is damaged or incomplete ({error})") from None
+
+
+_PART = re.compile(r"(\w+)/layer_(\d+)/(\w+)/(\w+)/(\w+)")
+_NORM = re.compile(r"(\w+)/layer_(\d+)/(\w+)_residual/norm/(\w+)")
+
+
+def hf_name(part: str) -> str:
+    """Returns their name of a part of a layer (`marian_weights`)."""
+    if match := _NORM.fullmatch(part):
+        stack, number, kind, parameter = match.groups()
+        return f"model.{stack}.layers.{number}.{_NORMS[kind]}.{_NORMS[parameter]}"
+    match = _PART.fullmatch(part)
+    assert match
+    stack, number, kind, name, parameter = match.groups()
+    scope = f"model.{stack}.layers.{number}.{_PARTS[kind]}"
+    return f"{scope}{_PARTS[name]}.{_PARTS[parameter]}"

@@ -1,0 +1,82 @@
+"""Converts a Marian model to a run directory."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from t2t_keras import registry
+from t2t_keras.interop.hf_marian import load_hf_marian
+from t2t_keras.interop.imported_run import (
+    ImportedRun,
+    VocabularyFile,
+    new_directory,
+    require_empty,
+    run_config,
+    write_weights,
+)
+from t2t_keras.interop.marian_model import load_marian
+from t2t_keras.interop.marian_weights import MarianModel
+from t2t_keras.runs.run_dir import RunDirectory
+
+_LOADERS: dict[str, Callable[[str | Path], MarianModel]] = {
+    "marian": load_marian,
+    "hf-marian": load_hf_marian,
+}
+_DEFAULT_PROBLEM = "translate_text"
+
+
+def import_marian_run(
+    source: str | Path,
+    output_dir: str | Path,
+    *,
+    program: str,
+    problem: str | None = None,
+    data_dir: str | Path | None = None,
+    usr_dir: str | Path | None = None,
+) -> ImportedRun:
+    """Writes a run directory with a Marian model.
+
+    It can be used, evaluated and exported like any other, and be the start of another
+    training, but its own cannot be resumed.
+
+    Args:
+        source: see `load_marian` and `load_hf_marian`.
+        output_dir: the new run directory.
+        program: "marian" or "hf-marian".
+        problem: the problem to use the model for; None: `translate_text`.
+        data_dir: see `run_config`.
+        usr_dir: the folder that registers the problem, which the run remembers.
+
+    Raises:
+        UserError: the model cannot be read, there is no such problem, the data have
+            other vocabularies, or the directory is not empty.
+    """
+    output_dir = Path(output_dir)
+    require_empty(output_dir)
+    if usr_dir is not None:
+        registry.load_usr_dir(usr_dir)
+    task = registry.problem(problem or _DEFAULT_PROBLEM)
+    model = _LOADERS[program](source)
+    names = ("vocab.source.marian", "vocab.target.marian")
+    if model.vocabularies[0] == model.vocabularies[1]:
+        names = ("vocab.marian", "vocab.marian")
+    source_vocabulary, target_vocabulary = map(
+        VocabularyFile, names, model.vocabularies
+    )
+    with new_directory(output_dir):
+        config = run_config(
+            task,
+            program,
+            (source_vocabulary, target_vocabulary),
+            output_dir,
+            data_dir,
+            usr_dir,
+        )
+        write_weights(output_dir, 0, model.weights)
+        # The configuration comes last: with it the directory is a run.
+        run = RunDirectory.create(output_dir, config, model.hparams)
+    check = list(model.check)
+    if problem is None:
+        check.insert(0, f"the problem {task.name}; another one: --problem")
+    left_out = [*model.left_out, "the optimizer's state: training cannot be resumed"]
+    took = model.took | {"problem": task.name}
+    return ImportedRun(run, took, left_out, check)

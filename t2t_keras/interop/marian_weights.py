@@ -1,0 +1,157 @@
+"""The weights of Marian models, in parts that every format has.
+
+The parts of layer i of a stack are, with kernels [in, out]:
+
+    encoder/layer_0/self_attention/{query,key,value,output}/{kernel,bias}
+    encoder/layer_0/feed_forward/{inner,outer}/{kernel,bias}
+    encoder/layer_0/{self_attention,feed_forward}_residual/norm/{gamma,beta}
+    encoder/norm/{gamma,beta}                                   with norm "pre"
+
+and likewise for the decoder, which also has `cross_attention`. Our names are these, but
+kernels of several projections stand side by side in one.
+"""
+
+import dataclasses
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from t2t_keras.errors import UserError
+from t2t_keras.hparam import HParams
+from t2t_keras.interop.marian_vocabulary import NO_ROW, TokenList
+from t2t_keras.text.tokenizer import PAD
+
+# The bias of padding where a model has none: its probability is 0 in float32, and label
+# smoothing, which uses the mean of all logits, hardly changes.
+NO_PADDING_BIAS = -100.0
+
+# Sub-layer -> our projections, and the parts that stand side by side in them.
+_PROJECTIONS: dict[str, dict[str, tuple[str, ...]]] = {
+    "self_attention": {
+        "query_key_value": ("query", "key", "value"),
+        "output": ("output",),
+    },
+    "cross_attention": {
+        "query": ("query",),
+        "key_value": ("key", "value"),
+        "output": ("output",),
+    },
+    "feed_forward": {"inner": ("inner",), "outer": ("outer",)},
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class MarianModel:
+    """A Marian model in our terms.
+
+    Attributes:
+        hparams: the hyper-parameters.
+        weights: the weights by their names in our checkpoints (`runs.checkpoint`).
+        vocabularies: the contents of the `.marian` files of source and target.
+        took: what was taken, by kind.
+        left_out: what was not.
+        check: what the user should check.
+    """
+
+    hparams: HParams
+    weights: dict[str, np.ndarray]
+    vocabularies: tuple[bytes, bytes]
+    took: dict[str, Any]
+    left_out: list[str]
+    check: list[str]
+
+
+def layer_weights(hparams: HParams) -> Iterator[tuple[str, list[str]]]:
+    """Yields our name of each weight of the two stacks, and the names of its parts.
+
+    The parts stand side by side, along the last axis.
+    """
+    depths = {"encoder": hparams.num_layers, "decoder": hparams.decoder_layers}
+    for stack, depth in depths.items():
+        kinds = [k for k in _PROJECTIONS if stack == "decoder" or "cross" not in k]
+        for scope in (f"{stack}/layer_{i}" for i in range(depth)):
+            for kind in kinds:
+                for name, parts in _PROJECTIONS[kind].items():
+                    for parameter in ("kernel", "bias"):
+                        yield (
+                            f"{scope}/{kind}/{name}/{parameter}",
+                            [f"{scope}/{kind}/{part}/{parameter}" for part in parts],
+                        )
+                yield from _norm(f"{scope}/{kind}_residual")
+        if hparams.norm == "pre":
+            yield from _norm(stack)
+
+
+def _norm(scope: str) -> Iterator[tuple[str, list[str]]]:
+    for parameter in ("gamma", "beta"):
+        name = f"{scope}/norm/{parameter}"
+        yield name, [name]
+
+
+def embeddings(
+    path: Path,
+    lists: tuple[TokenList, TokenList],
+    source: np.ndarray,
+    target: np.ndarray,
+    softmax: np.ndarray | None,
+    bias: np.ndarray,
+) -> dict[str, np.ndarray]:
+    """Returns our embedding matrices and the bias of the logits.
+
+    Args:
+        path: the model's file, for messages.
+        lists: the tokens of source and target.
+        source: embeddings [V, D] of the source.
+        target: those of the target.
+        softmax: the transposed kernel [V, D] of the logits; None: it is `target`.
+        bias: their bias [V].
+
+    Raises:
+        UserError: a matrix has another number of rows than its vocabulary has tokens,
+            or padding, with which our decoder starts, is not embedded as zeros.
+    """
+    weights = {
+        "source_embedding/table": _in_our_order(path, source, lists[0]),
+        "target_embedding/table": _in_our_order(path, target, lists[1]),
+    }
+    for rows in weights.values():
+        if rows[PAD].any():
+            raise UserError(
+                f"{path}: the embedding of padding, with which the decoder starts, is "
+                "not zero"
+            )
+    if softmax is not None:
+        weights["softmax/table"] = _in_our_order(path, softmax, lists[1])
+    elif lists[0].tokens == lists[1].tokens:
+        if np.array_equal(source, target):
+            weights = {"embedding/table": weights["source_embedding/table"]}
+        else:  # two matrices would be those of two vocabularies
+            weights["softmax/table"] = weights["target_embedding/table"]
+    biases = _in_our_order(path, bias, lists[1], NO_PADDING_BIAS)
+    return weights | {"output_bias": biases}
+
+
+def _in_our_order(
+    path: Path, rows: np.ndarray, tokens: TokenList, padding: float = 0.0
+) -> np.ndarray:
+    """Returns the rows [V, ...] of a matrix or a vector in the order of our ids.
+
+    Args:
+        path: the model's file, for messages.
+        rows: in the order of the model's ids.
+        tokens: the list of tokens.
+        padding: the row of padding if the model has none.
+
+    Raises:
+        UserError: there is not one row for each token.
+    """
+    if len(rows) != (known := int(tokens.rows.max()) + 1):
+        raise UserError(
+            f"{path} has an embedding matrix of {len(rows):,} rows, and the vocabulary "
+            f"has {known:,} tokens; give that of the model"
+        )
+    result = rows[tokens.rows].astype(np.float32)
+    result[tokens.rows == NO_ROW] = padding
+    return result

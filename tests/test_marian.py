@@ -1,0 +1,429 @@
+"""Marian models become runs that compute what Marian's formulas and others do."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+import sentencepiece
+import tensorflow as tf
+import yaml
+from command_line import run, run_json, write
+from marian_models import (
+    LANGUAGE,
+    LEFT_OUT,
+    POST,
+    PRE,
+    D,
+    hf_config,
+    log_probs,
+    settings,
+    token_list,
+    weights,
+    write_hf,
+    write_marian,
+    write_splitters,
+)
+from numpy_transformer import timing_signal
+from small_data import write_pairs
+from tokenizer_checks import LINES, assert_graph_equals_python, random_ids
+
+from t2t_keras import UserError
+from t2t_keras.interop.marian_run import import_marian_run
+from t2t_keras.interop.marian_vocabulary import (
+    TokenList,
+    read_model,
+    read_tokens,
+    with_tokens,
+)
+from t2t_keras.runs.run_dir import RunDirectory
+from t2t_keras.text.load import load_tokenizer
+
+TEXTS = ["a dog sees the house", "the king knows the ship", f"{LANGUAGE} a bird", "x"]
+TARGETS = ["ship les knows un king", "house", "les bird", "un"]
+
+
+@pytest.fixture(scope="module")
+def splitters(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("splitters")
+    write_splitters(folder)
+    return folder
+
+
+def copy(splitters, folder):
+    shutil.copytree(splitters, folder, dirs_exist_ok=True)
+    return folder
+
+
+def marian(splitters, folder, norms=POST, tying="all", lists=1, **changes):
+    """Writes a random model; returns its variables and its lists of tokens."""
+    both = token_list(splitters, "source", "target")
+    vocabs = [both]
+    if lists == 2:
+        vocabs = [token_list(splitters, side) for side in ("source", "target")]
+    sizes = len(vocabs[0]), len(vocabs[-1])
+    variables = weights(sizes, tying, norms == PRE)
+    write_marian(copy(splitters, folder), variables, settings(norms, **changes), vocabs)
+    return variables, vocabs
+
+
+def hf_marian(splitters, folder, tying="all", **changes):
+    tokens = token_list(splitters, "source", "target")
+    variables = weights((len(tokens), len(tokens)), tying, pre_norm=False)
+    config = hf_config(
+        len(tokens) + 1,
+        share_encoder_decoder_embeddings=tying == "all",
+        tie_word_embeddings=tying != "none",
+        **changes,
+    )
+    write_hf(copy(splitters, folder), variables, config, tokens)
+    return variables, [tokens]
+
+
+def ids_of(splitters, side, tokens, text):
+    """Marian's ids of a text: SentencePiece's pieces, then the list of tokens."""
+    model = sentencepiece.SentencePieceProcessor(
+        model_file=str(splitters / f"{side}.spm")
+    )
+    language = [LANGUAGE] if text.startswith(LANGUAGE) else []
+    found = model.encode(text.removeprefix(LANGUAGE), out_type=str)
+    ids = {token: i for i, token in enumerate(tokens)}
+    return [ids.get(token, 1) for token in [*language, *found]] + [0]
+
+
+def written(ids, pieces):
+    """The pieces of ids without EOS, as the list of tokens has them."""
+    found = [pieces[i] for i in ids if i != 1]
+    return [LANGUAGE if LANGUAGE in piece else piece for piece in found]
+
+
+def assert_computes(imported, splitters, variables, vocabs, **kind):
+    """The run's log-probabilities of `TARGETS` are those of Marian's formulas."""
+    translator = imported.run.translator()
+    for text, output in zip(TEXTS, TARGETS, strict=True):
+        source = ids_of(splitters, "source", vocabs[0], text)
+        target = ids_of(splitters, "target", vocabs[-1], output)
+        expected = log_probs(variables, source, target, **kind)
+        ours = [translator.source_tokenizer.encode(text)]
+        theirs = [translator.target_tokenizer.encode(output)]
+        logits = translator.model(np.array(ours), np.array(theirs))
+        actual = tf.nn.log_softmax(logits)[0].numpy()
+        # Our ids are PAD 0, EOS 1, unknown 2, and then as there.
+        assert theirs[0] == [{0: 1, 1: 2}.get(i, i + 1) for i in target]
+        np.testing.assert_allclose(actual[:, 1:], expected, atol=1e-5, rtol=2e-6)
+        assert actual[:, 0].max() < -30  # padding, which Marian does not have
+
+
+@pytest.mark.parametrize(
+    ("norms", "tying", "lists", "activation"),
+    [
+        (POST, "all", 1, "swish"),
+        (PRE, "all", 1, "swish"),
+        (POST, "decoder", 1, "relu"),
+        (PRE, "decoder", 2, "swish"),
+        (POST, "none", 2, "swish"),
+        (PRE, "none", 1, "relu"),
+    ],
+    ids=lambda value: "pre" if value is PRE else "post" if value is POST else None,
+)
+def test_a_marian_model_computes_marians_formulas(
+    norms, tying, lists, activation, splitters, tmp_path
+):
+    folder = tmp_path / "opus"
+    activations = {"transformer_ffn_activation": activation}
+    made = marian(splitters, folder, norms, tying, lists, **activations)
+    imported = import_marian_run(folder, tmp_path / "run", program="marian")
+    kind = {"pre_norm": norms == PRE, "swish": activation == "swish"}
+    assert_computes(imported, splitters, *made, **kind)
+    matrices = len(imported.run.build_model().embeddings)
+    assert matrices == {("all", 1): 1, ("decoder", 2): 2}.get((tying, lists), 3)
+
+
+@pytest.mark.parametrize("tying", ["all", "decoder", "none"])
+def test_the_form_of_transformers_computes_its_formulas(tying, splitters, tmp_path):
+    made = hf_marian(splitters, tmp_path / "hf", tying)
+    imported = import_marian_run(tmp_path / "hf", tmp_path / "run", program="hf-marian")
+    assert_computes(imported, splitters, *made, hf=True)
+    assert imported.run.hparams.dropout == 0.2
+
+
+@pytest.mark.parametrize("norms", [POST, PRE], ids=["post", "pre"])
+def test_greedy_search_and_scores_are_those_of_ctranslate2(norms, splitters, tmp_path):
+    """Of its own converter, but for the positions, in which it differs from Marian."""
+    ctranslate2 = pytest.importorskip("ctranslate2")
+    from ctranslate2.converters import MarianConverter
+
+    class Converter(MarianConverter):
+        def _load(self):
+            spec = super()._load()
+            signal = timing_signal(64, D).astype(np.float32)
+            for stack in (spec.encoder, spec.decoder):
+                stack.position_encodings.encodings = signal
+            spec.config.layer_norm_epsilon = 1e-6
+            return spec
+
+    folder = tmp_path / "opus"
+    _, (tokens,) = marian(splitters, folder, norms)
+    vocab = str(folder / "vocab.yml")
+    converter = Converter(str(folder / "model.npz"), [vocab, vocab])
+    converter.convert(str(tmp_path / "ct2"))
+    model = ctranslate2.Translator(str(tmp_path / "ct2"), intra_threads=1)
+    run = import_marian_run(folder, tmp_path / "run", program="marian").run
+    translator = run.translator()
+    pieces = translator.target_tokenizer.pieces
+    outputs = translator.n_best(TEXTS, beam_size=1, alpha=0.0, extra_length=5)
+    scores = translator.score(TEXTS, TARGETS)
+    for text, output, (best,), score in zip(
+        TEXTS, TARGETS, outputs, scores, strict=True
+    ):
+        source = [tokens[i] for i in ids_of(splitters, "source", tokens, text)[:-1]]
+        target = [tokens[i] for i in ids_of(splitters, "target", tokens, output)[:-1]]
+        limit = len(source) + 1 + 5
+        (found,) = model.translate_batch(
+            [source], beam_size=1, max_decoding_length=limit, min_decoding_length=0
+        )
+        assert written(best.ids, pieces) == found.hypotheses[0]
+        (given,) = model.score_batch([source], [target])
+        np.testing.assert_allclose(score.log_prob, sum(given.log_probs), atol=2e-5)
+
+
+def test_transformers_agrees(splitters, tmp_path):
+    transformers = pytest.importorskip("transformers")
+    torch = pytest.importorskip("torch")
+    hf_marian(splitters, tmp_path / "hf")
+    theirs = transformers.MarianMTModel.from_pretrained(tmp_path / "hf").eval()
+    splits = transformers.MarianTokenizer(
+        *(str(tmp_path / "hf" / name) for name in ("source.spm", "target.spm")),
+        str(tmp_path / "hf" / "vocab.json"),
+    )
+    run = import_marian_run(tmp_path / "hf", tmp_path / "run", program="hf-marian").run
+    ours = run.translator()
+    for text, output in zip(TEXTS, TARGETS, strict=True):
+        batch = splits([text], text_target=[output], return_tensors="pt")
+        with torch.no_grad():
+            logits = theirs(**batch).logits
+            generated = theirs.generate(
+                **splits([text], return_tensors="pt"),
+                **{"num_beams": 1, "do_sample": False, "max_new_tokens": 8},
+                bad_words_ids=[[splits.pad_token_id]],
+            )
+        expected = torch.log_softmax(logits, -1)[0].numpy()
+        labels = batch.labels[0].numpy()
+        (score,) = ours.score([text], [output])
+        total = expected[np.arange(len(labels)), labels].sum()
+        np.testing.assert_allclose(score.log_prob, total, atol=2e-5)
+        (best,) = ours.n_best([text], beam_size=1, alpha=0.0, extra_length=20)
+        tokens = splits.convert_ids_to_tokens(generated[0, 1:])
+        pieces = written(best[0].ids, ours.target_tokenizer.pieces)
+        expected = [token for token in tokens if token != "</s>"]
+        assert pieces[: len(tokens)] == expected
+        if "</s>" in tokens:
+            text = splits.decode(generated[0], skip_special_tokens=True)
+            assert best[0].text == text
+
+
+# Vocabularies
+
+
+@pytest.fixture(scope="module")
+def tokenizers(splitters, tmp_path_factory):
+    """Both sides of one list of tokens."""
+    folder = tmp_path_factory.mktemp("tokenizers")
+    tokens = TokenList.of(token_list(splitters, "source", "target"), folder)
+    found = {}
+    for side in ("source", "target"):
+        path = splitters / f"{side}.spm"
+        content = with_tokens(read_model(path), tokens.tokens, path)
+        (folder / f"{side}.marian").write_bytes(content)
+        found[side] = load_tokenizer(folder / f"{side}.marian")
+    return found
+
+
+@pytest.mark.parametrize("side", ["source", "target"])
+def test_ids_are_those_of_sentencepiece_and_the_list(side, splitters, tokenizers):
+    tokenizer = tokenizers[side]
+    tokens = token_list(splitters, "source", "target")
+    assert tokenizer.vocab_size == len(tokens) + 1
+    lines = [*TEXTS, *TARGETS, "  the   ﬁne dog ① ", "", " ", "日本", "CAT cat"]
+    for line in lines:
+        theirs = ids_of(splitters, side, tokens, line)
+        expected = [{0: 1, 1: 2}.get(i, i + 1) for i in theirs]
+        assert tokenizer.encode(line) == expected
+    assert 2 in tokenizers["source"].encode("a dog")  # it is among LEFT_OUT
+    assert {"▁dog", "▁cat"} == LEFT_OUT
+    assert tokenizers["source"].pieces == tokenizers["target"].pieces
+
+
+@pytest.mark.parametrize("side", ["source", "target"])
+def test_the_graph_equals_python(side, tokenizers):
+    tokenizer = tokenizers[side]
+    lines = [*TEXTS, *TARGETS, *(line for line in LINES if "\0" not in line)]
+    ids = random_ids(tokenizer, 500)
+    assert_graph_equals_python(tokenizer, tokenizer.graph(), lines, ids)
+
+
+def test_texts_of_known_pieces_come_back(tokenizers):
+    for text in ("the king knows the ship", f"{LANGUAGE} the bird sees"):
+        tokenizer = tokenizers["source"]
+        assert tokenizer.decode(tokenizer.encode(text)) == text
+    # Tokens of the other language, which a model may choose, are texts, too.
+    ids = tokenizers["target"].encode("les king")
+    assert tokenizers["source"].decode(ids) == "les king"
+
+
+def test_tokens_that_yaml_would_take_for_something_else(tmp_path):
+    tokens = ["</s>", "<unk>", "no", "null", "1", "1.0", "~", "y", ":", "#", "- a", "é"]
+    tokens += ['"', "'", "\\", "a: b", "\x85", "\u2028", "日", "=", "<<", "0x1", "\x7f"]
+    lines = [f"{json.dumps(token)}: {i}\n" for i, token in enumerate(tokens)]
+    (tmp_path / "v.yml").write_text("".join(lines), encoding="utf-8")
+    assert read_tokens(tmp_path / "v.yml").tokens[3:] == tokens[2:]
+    plain = ["</s>: 0", "<unk>: 1", "no: 2", "null: 3", "▁the: 4", "'1': 5"]
+    write(tmp_path / "plain.yml", *plain)
+    expected = ["<pad>", "</s>", "<unk>", "no", "null", "▁the", "1"]
+    assert read_tokens(tmp_path / "plain.yml").tokens == expected
+    write(tmp_path / "v.txt", "</s>", "<unk>", "no")
+    assert read_tokens(tmp_path / "v.txt").rows.tolist() == [-1, 0, 1, 2]
+
+
+# The whole path
+
+
+def test_a_run_of_it_translates_is_tuned_and_exported(splitters, tmp_path, capfd):
+    folder, output_dir = tmp_path / "opus", tmp_path / "run"
+    marian(splitters, folder)
+    result = run_json(capfd, "import", folder, "--output_dir", output_dir)
+    assert result["from"] == "marian"
+    assert any("--beam_size 6 --length_penalty power" in it for it in result["check"])
+    source = write(tmp_path / "source", *TEXTS)
+    flags = ("--output_dir", output_dir)
+    assert run("translate", *flags, "--input", source, "--output", tmp_path / "o") == 0
+    outputs = (tmp_path / "o").read_text().splitlines()
+    assert len(outputs) == len(TEXTS)
+    verify = ("--verify", source, tmp_path / "o")
+    again = run_json(capfd, "import", folder, "--output_dir", tmp_path / "2", *verify)
+    assert again["verified"]["identical"] == len(TEXTS)
+
+    files, data_dir = write_pairs(tmp_path), tmp_path / "data"
+    problem = ("--problem", "translate_text", "--data_dir", data_dir)
+    texts = [
+        flag
+        for split in ("train", "dev")
+        for flag in (f"--{split}_source", files.source_path, f"--{split}_target",
+                     files.target_path)
+    ]  # fmt: skip
+    assert run("datagen", *problem, "--vocab", output_dir, *texts, "--workers", 1) == 0
+    tuned = ("--output_dir", tmp_path / "tuned", "--init_from", output_dir)
+    more = ("--train_steps", 2, "--eval_sentences", 2, "--hparams", "batch_tokens=256")
+    result = run_json(capfd, "train", *problem, *tuned, *more)
+    assert result["step"] == 2
+    theirs = RunDirectory(tmp_path / "tuned")
+    assert len(theirs.build_model().embeddings) == 1
+    changed = theirs.hparams.difference(RunDirectory(output_dir).hparams)
+    assert changed.keys() == {"train_steps", "batch_tokens"}
+    evaluated = run_json(
+        capfd, "evaluate", *flags, "--data_dir", data_dir, "--sentences", 3
+    )
+    assert evaluated["sentences"] == 3
+    for kind in ("savedmodel", "ctranslate2"):
+        export = ("--export_dir", tmp_path / kind, "--format", kind, "--verify", 20)
+        assert run("export", *flags, *export) == 0, capfd.readouterr().err
+
+
+# Mistakes
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"type": "s2s"}, "cannot read a model with type 's2s'"),
+        ({"transformer_no_projection": True}, "transformer-no-projection 'True'"),
+        ({"transformer_postprocess_emb": "dn"}, "transformer-postprocess-emb 'dn'"),
+        ({"transformer_ffn_activation": "gelu"}, "transformer-ffn-activation 'gelu'"),
+        ({"transformer_preprocess": "d"}, "transformer-preprocess 'd'"),
+        ({"right_left": True}, "right-left 'True'"),
+        ({"enc_depth": 3}, "has no variable encoder_l3_self_Wq"),
+        ({"enc_depth": 1}, "has the variable encoder_l2_"),
+        ({"transformer_heads": 3}, "not divisible by num_heads"),
+    ],
+    ids=str,
+)
+def test_settings_that_are_refused(changes, sentence, splitters, tmp_path):
+    marian(splitters, tmp_path / "opus", **changes)
+    with pytest.raises(UserError, match=sentence):
+        import_marian_run(tmp_path / "opus", tmp_path / "run", program="marian")
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"scale_embedding": False}, "scale_embedding False, only with True"),
+        ({"activation_function": "gelu"}, "activation_function 'gelu'"),
+        ({"decoder_start_token_id": 0}, "decoder_start_token_id 0"),
+        ({"decoder_ffn_dim": 7}, "encoder_ffn_dim and decoder_ffn_dim differ"),
+        ({"model_type": "bart"}, "model_type 'bart', only with 'marian'"),
+        ({"encoder_layers": 3}, "has no tensor model.encoder.layers.2.self_attn"),
+        ({"encoder_layers": 1}, "has the tensor model.encoder.layers.1"),
+    ],
+    ids=str,
+)
+def test_configurations_that_are_refused(changes, sentence, splitters, tmp_path):
+    hf_marian(splitters, tmp_path / "hf", **changes)
+    with pytest.raises(UserError, match=sentence):
+        import_marian_run(tmp_path / "hf", tmp_path / "run", program="hf-marian")
+    assert not (tmp_path / "run").exists()
+
+
+def test_files_that_are_refused(splitters, tmp_path, capfd):
+    folder = tmp_path / "opus"
+    marian(splitters, folder)
+
+    def refused(sentence, source, *flags):
+        output_dir = tmp_path / "run"
+        assert run("import", source, "--output_dir", output_dir, *flags) == 2
+        errors = capfd.readouterr().err
+        assert sentence in errors
+        assert errors.startswith("t2t import: error: ") and errors.count("\n") == 1
+        assert not output_dir.exists()
+
+    refused("--last is for tensor2tensor's models", folder, "--last", 2)
+    shutil.copy(folder / "decoder.yml", folder / "other.decoder.yml")
+    refused("must have one decoder.yml, and has decoder.yml, other", folder)
+    one = folder / "other.decoder.yml"
+    config = yaml.safe_load(one.read_text())
+    one.write_text(yaml.safe_dump(config | {"models": ["a.npz", "b.npz"]}))
+    refused("names 2 models", one)
+    one.write_text(yaml.safe_dump(config | {"models": ["a.npz"]}))
+    refused("a.npz is not a Marian model in NumPy's format", one)
+    one.write_text("[")
+    refused("is not valid YAML", one)
+    tokens = (folder / "vocab.yml").read_text().splitlines()
+    write(folder / "short.yml", *tokens[:-1])
+    one.write_text(yaml.safe_dump(config | {"vocabs": ["short.yml"] * 2}))
+    rows = len(tokens)
+    refused(f"matrix of {rows} rows, and the vocabulary has {rows - 1} tokens", one)
+    write(folder / "short.yml", *tokens[1:])
+    refused("short.yml is not a vocabulary of Marian: its ids are not 0, 1, 2", one)
+    write(folder / "short.yml", "a: 0", "b: 1")
+    refused("short.yml has no </s>", one)
+    one.unlink()
+    (folder / "target.spm").rename(folder / "away")
+    refused("target.spm: the SentencePiece model that splits the texts", folder)
+    (folder / "target.spm").write_text("no model")
+    refused("target.spm is not a SentencePiece model", folder)
+
+    hf_marian(splitters, tmp_path / "hf")
+    file = tmp_path / "hf" / "model.safetensors"
+    file.write_bytes(file.read_bytes()[:-100])
+    refused("model.safetensors is damaged or incomplete", tmp_path / "hf")
+    file.unlink()
+    refused("there is no", tmp_path / "hf", "--from", "hf-marian")
+
+
+def test_a_model_of_byte_pairs_with_other_tokens_is_refused(splitters, tmp_path):
+    model = read_model(splitters / "source.spm")
+    tokens = [piece.piece for piece in model.pieces]
+    model.trainer_spec.model_type = 2
+    assert with_tokens(model, ["<pad>", "</s>", "<unk>", *tokens[3:]], tmp_path)
+    with pytest.raises(UserError, match="is not a unigram model, and the list of tok"):
+        with_tokens(model, ["<pad>", "</s>", "<unk>", "other"], tmp_path / "a.spm")

@@ -40,7 +40,7 @@ MAY_IMPORT = {
     | {"model", "decoding", "runs", "evaluation"},
     "serving": ENGINE | {"text", "model", "decoding"},
     "server": ENGINE | {"text", "analysis", "decoding", "serving"},
-    "interop": ENGINE | {"text", "data", "model", "decoding", "runs"},
+    "interop": ENGINE | {"text", "data", "model", "decoding", "runs", "serving"},
     # One task, which generic code knows nothing of but at its registration in cli.
     "parsing": ENGINE | {"text", "data", "cli"},
     "cli": ENGINE

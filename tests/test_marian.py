@@ -24,11 +24,14 @@ from marian_models import (
     write_marian,
     write_splitters,
 )
-from numpy_transformer import timing_signal
-from small_data import write_pairs
+from numpy_transformer import randomise, timing_signal
+from small_data import small_data, write_pairs
 from tokenizer_checks import LINES, assert_graph_equals_python, random_ids
 
 from t2t_keras import UserError
+from t2t_keras.hparam import HParams
+from t2t_keras.interop.hf_export import export_hf_marian
+from t2t_keras.interop.imported_run import write_weights
 from t2t_keras.interop.marian_run import import_marian_run
 from t2t_keras.interop.marian_vocabulary import (
     TokenList,
@@ -36,7 +39,9 @@ from t2t_keras.interop.marian_vocabulary import (
     read_tokens,
     with_tokens,
 )
-from t2t_keras.runs.run_dir import RunDirectory
+from t2t_keras.runs.checkpoint import model_variables
+from t2t_keras.runs.run_dir import RunDirectory, config_for
+from t2t_keras.serving.verify import Verification
 from t2t_keras.text.load import load_tokenizer
 
 TEXTS = ["a dog sees the house", "the king knows the ship", f"{LANGUAGE} a bird", "x"]
@@ -427,3 +432,69 @@ def test_a_model_of_byte_pairs_with_other_tokens_is_refused(splitters, tmp_path)
     assert with_tokens(model, ["<pad>", "</s>", "<unk>", *tokens[3:]], tmp_path)
     with pytest.raises(UserError, match="is not a unigram model, and the list of tok"):
         with_tokens(model, ["<pad>", "</s>", "<unk>", "other"], tmp_path / "a.spm")
+
+
+# Out again
+
+
+def test_an_export_for_transformers_is_read_again(splitters, tmp_path):
+    """It has the tensors, the configuration and the ids of the model that was read."""
+    hf_marian(splitters, tmp_path / "hf")
+    kind = {"program": "hf-marian"}
+    run = import_marian_run(tmp_path / "hf", tmp_path / "run", **kind).run
+    export_hf_marian(run.translator(), tmp_path / "out")
+    again = import_marian_run(tmp_path / "out", tmp_path / "again", **kind).run
+    assert again.hparams == run.hparams
+    theirs, ours = (model_variables(r.translator().model) for r in (again, run))
+    assert theirs.keys() == ours.keys()
+    for name, weight in ours.items():
+        np.testing.assert_array_equal(theirs[name], weight)
+    for mine, read in zip(run.tokenizers, again.tokenizers, strict=True):
+        assert [mine.encode(text) for text in TEXTS] == list(map(read.encode, TEXTS))
+
+
+def sinusoidal_run(tmp_path):
+    """A run as training makes it: no biases, the paper's positions, padding learned."""
+    problem = small_data(tmp_path / "data")
+    hparams = HParams(num_layers=1, d_model=16, d_ff=24, num_heads=2)
+    config = config_for(problem, "small", tmp_path / "data", 0)
+    run = RunDirectory.create(tmp_path / "run", config, hparams)
+    model = randomise(run.build_model())
+    write_weights(
+        run.path, 1, {k: v.numpy() for k, v in model_variables(model).items()}
+    )
+    return run
+
+
+def test_a_trained_model_becomes_one_of_transformers(tmp_path):
+    """Its columns are in another order; the outputs and the scores stay."""
+    run = sinusoidal_run(tmp_path)
+    export_hf_marian(run.translator(), tmp_path / "out")
+    kind = {"program": "hf-marian"}
+    again = import_marian_run(tmp_path / "out", tmp_path / "again", **kind).run
+    assert again.hparams.position == "halves"
+    ours, theirs = (r.translator() for r in (run, again))
+    source = [ours.source_tokenizer.encode(TEXTS[0])]
+    target = [ours.target_tokenizer.encode("ship the knows king the")]
+    expected, actual = (
+        t.model(np.array(source), np.array(target)).numpy() for t in (ours, theirs)
+    )
+    np.testing.assert_allclose(actual, expected, atol=1e-3)  # the epsilon differs
+    assert np.ptp(expected) > 1
+
+
+def test_transformers_verifies_an_export(tmp_path):
+    pytest.importorskip("transformers")
+    pytest.importorskip("torch")
+    run = sinusoidal_run(tmp_path)
+    verification = Verification(["a dog sees the house", "the king knows the ship"])
+    export_hf_marian(run.translator(), tmp_path / "out", verify=verification)
+    assert verification.identical == 2
+
+
+def test_models_that_transformers_cannot_express(splitters, tmp_path):
+    marian(splitters, tmp_path / "opus")
+    run = import_marian_run(tmp_path / "opus", tmp_path / "run", program="marian").run
+    with pytest.raises(UserError, match="position is 't2t', and transformers' Marian"):
+        export_hf_marian(run.translator(), tmp_path / "out")
+    assert not (tmp_path / "out").exists()

@@ -232,13 +232,14 @@ def _export_flags(parser: argparse.ArgumentParser) -> None:
         choices=[*QUANTIZATIONS],
         default="savedmodel",
         help="savedmodel: a TensorFlow SavedModel, from strings to strings (default); "
-        "ctranslate2: a CTranslate2 model, from tokens to tokens",
+        "ctranslate2: a CTranslate2 model, from tokens to tokens; hf-marian: a Marian "
+        "model of Hugging Face transformers, with its tokenizer",
     )
     parser.add_argument(
         "--quantization",
         choices=get_args(Quantization),
         help="dtype to which the weights are rounded: "
-        + "; ".join(f"{n}: {', '.join(q)}" for n, q in QUANTIZATIONS.items())
+        + "; ".join(f"{n}: {', '.join(q)}" for n, q in QUANTIZATIONS.items() if q)
         + " (default: float32)",
     )
     parser.add_argument(
@@ -258,9 +259,9 @@ def _export_flags(parser: argparse.ArgumentParser) -> None:
     add_decoding_flags(parser)
 
 
-# Options on which the size of a CTranslate2 model depends; the others are arguments of
-# its `translate_batch`.
-_CTRANSLATE2_OPTIONS = ("max_source_length", "extra_length")
+# Options on which the number of positions of an exported model depends. The others are
+# for the search, which such a model does not have in it.
+_SIZE_OPTIONS = ("max_source_length", "extra_length")
 
 
 def _check_export(args: argparse.Namespace) -> None:
@@ -268,18 +269,19 @@ def _check_export(args: argparse.Namespace) -> None:
         require_run(run)
     require_free(Path(args.export_dir), args.overwrite)
     check_decoding(args)
-    if args.format == "ctranslate2":
+    if args.format != "savedmodel":
         for name in given_options(args, DecodingOptions):
-            if name not in _CTRANSLATE2_OPTIONS:
+            if name not in _SIZE_OPTIONS:
                 raise UserError(
-                    f"--{name} has no effect with --format ctranslate2; leave it out, "
-                    "and give CTranslate2 its options when it translates"
+                    f"--{name} has no effect with --format {args.format}; leave it "
+                    "out, and give its library such options when it translates"
                 )
         if args.ids_only:
             raise UserError(
-                "--ids_only has no effect with --format ctranslate2, which always maps "
-                "tokens to tokens; leave it out"
+                f"--ids_only has no effect with --format {args.format}, which always "
+                "maps tokens to tokens; leave it out"
             )
+    if args.format == "ctranslate2":
         require_ctranslate2()
     require_quantization(args.quantization, args.format)
 
@@ -294,6 +296,8 @@ def _export(args: argparse.Namespace) -> dict[str, Any]:
     options = given_options(args, DecodingOptions)
     if args.format == "ctranslate2":
         from t2t_keras.serving.ctranslate2_model import export_ctranslate2 as export
+    elif args.format == "hf-marian":
+        from t2t_keras.interop.hf_export import export_hf_marian as export
     else:
         from t2t_keras.serving.saved_model import export_saved_model as export
 
@@ -338,7 +342,7 @@ VERBS = {
         check=lambda args: require_directory("output_dir", args.output_dir),
     ),
     "export": Verb(
-        "export a trained model as a SavedModel or for CTranslate2",
+        "export a trained model as a SavedModel, for CTranslate2 or transformers",
         _export_flags,
         _export,
         table,

@@ -7,5 +7,6 @@ modules that define its problems.
 
 `marian_model` and `hf_marian` read a Marian model, in Marian's files and in those of
 Hugging Face transformers; both use `marian_vocabulary` and `marian_weights`, and
-`marian_run` writes a run directory. `imported_run` is for all run directories.
+`marian_run` writes a run directory; `hf_export` writes transformers' files from a run.
+`imported_run` is for the run directories of all programs.
 """

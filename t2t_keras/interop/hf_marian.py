@@ -22,10 +22,11 @@ from t2t_keras.interop.marian_weights import (
 )
 
 WEIGHTS, CONFIG = "model.safetensors", "config.json"
-_SHARED = "model.shared.weight"
-_OF_SIDE = "model.{}.embed_tokens.weight"
-_SOFTMAX = "lm_head.weight"
-_BIAS = "final_logits_bias"
+NORM_EPSILON = 1e-5  # of torch's LayerNorm
+SHARED = "model.shared.weight"
+OF_SIDE = "model.{}.embed_tokens.weight"
+SOFTMAX = "lm_head.weight"
+BIAS = "final_logits_bias"
 _POSITIONS = "model.{}.embed_positions.weight"  # a table of sinusoids, if it is there
 
 # With other values than these, the model differs from `Transformer`.
@@ -104,19 +105,19 @@ def load_hf_marian(source: str | Path) -> MarianModel:
         found = [tensors.pop(name) for name in names if name in tensors]
         return found[0].astype(np.float32) if found else read(names[0])
 
-    of_source, of_target = (_OF_SIDE.format(side) for side in ("encoder", "decoder"))
+    of_source, of_target = (OF_SIDE.format(side) for side in ("encoder", "decoder"))
     softmax = None
     if not config.get("tie_word_embeddings", True):
-        softmax = read(_SOFTMAX)
+        softmax = read(SOFTMAX)
         target_matrix, source_matrix = first(of_target), first(of_source)
     elif config.get("share_encoder_decoder_embeddings", True):
-        source_matrix = first(_SHARED, of_source, of_target, _SOFTMAX)
+        source_matrix = first(SHARED, of_source, of_target, SOFTMAX)
         target_matrix = source_matrix
     else:
         source_matrix = first(of_source)
-        target_matrix = first(of_target, _SOFTMAX)
-    tensors.pop(_SHARED, None)  # if it is there, it is used by neither side
-    bias = read(_BIAS).reshape(-1)
+        target_matrix = first(of_target, SOFTMAX)
+    tensors.pop(SHARED, None)  # if it is there, it is used by neither side
+    bias = read(BIAS).reshape(-1)
     weights = embeddings(
         path, (lists[0], lists[1]), source_matrix, target_matrix, softmax, bias
     )
@@ -182,7 +183,7 @@ def _hparams(config: dict[str, Any], path: Path) -> HParams:
             d_model=config["d_model"],
             d_ff=config["encoder_ffn_dim"],
             num_heads=config["encoder_attention_heads"],
-            norm_epsilon=1e-5,
+            norm_epsilon=NORM_EPSILON,
             activation=_ACTIVATIONS[activation],
             attention_bias=True,
             output_bias=True,

@@ -173,7 +173,8 @@ def with_tokens(model: "ModelProto", tokens: Sequence[str], path: Path) -> bytes
             result.pieces.append(known[token])
         else:
             add(token, 0.0, kinds.UNUSED)
-    listed = {*tokens, EOS_TOKEN, UNK_TOKEN, PAD_TOKEN}
+    # The last two are in a model that was written here and exported.
+    listed = {*tokens, END_OF_TOKENS, *(f"▁{token}" for token in languages)}
     behind = [piece for piece in model.pieces if piece.piece not in listed]
     if any(piece.type not in (kinds.CONTROL, kinds.UNKNOWN) for piece in behind):
         add(END_OF_TOKENS, 0.0, kinds.CONTROL)

@@ -15,6 +15,7 @@ Quantization = Literal["int8", "float16", "bfloat16", "int16", "int8_float16"]
 QUANTIZATIONS = {
     "savedmodel": ("int8", "float16", "bfloat16"),
     "ctranslate2": ("int8", "float16", "int16", "int8_float16"),
+    "hf-marian": (),
 }
 
 
@@ -26,6 +27,11 @@ def is_export(path: Path) -> bool:
 def is_ctranslate2(path: Path) -> bool:
     """Returns whether a directory holds a CTranslate2 model."""
     return (path / "model.bin").exists() and (path / "config.json").exists()
+
+
+def is_hf_marian(path: Path) -> bool:
+    """Returns whether a directory holds a model of Hugging Face transformers."""
+    return (path / "model.safetensors").exists() and (path / "config.json").exists()
 
 
 def require_export(path: str | Path) -> None:
@@ -43,7 +49,7 @@ def require_quantization(name: str | None, export_format: str) -> None:
 
     Args:
         name: the dtype; None: float32.
-        export_format: "savedmodel" or "ctranslate2".
+        export_format: a key of `QUANTIZATIONS`.
 
     Raises:
         UserError: the format does not have it.
@@ -52,7 +58,7 @@ def require_quantization(name: str | None, export_format: str) -> None:
     if name is not None and name not in known:
         raise UserError(
             f"--quantization: --format {export_format} has no {name}; the choice is "
-            f"{', '.join(known)}"
+            f"{', '.join(known) or 'float32 alone'}"
         )
 
 
@@ -81,7 +87,7 @@ def require_free(path: Path, overwrite: bool) -> None:
     """
     if not path.exists() or (path.is_dir() and not any(path.iterdir())):
         return
-    if not (is_export(path) or is_ctranslate2(path)):
+    if not (is_export(path) or is_ctranslate2(path) or is_hf_marian(path)):
         raise UserError(
             f"--export_dir: {path} exists and is not an export; name another directory"
         )

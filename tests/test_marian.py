@@ -365,6 +365,7 @@ def test_settings_that_are_refused(changes, sentence, splitters, tmp_path):
         ({"scale_embedding": False}, "scale_embedding False, only with True"),
         ({"activation_function": "gelu"}, "activation_function 'gelu'"),
         ({"decoder_start_token_id": 0}, "decoder_start_token_id 0"),
+        ({"eos_token_id": 2}, "has eos_token_id 2, and in .* it is 0"),
         ({"decoder_ffn_dim": 7}, "encoder_ffn_dim and decoder_ffn_dim differ"),
         ({"model_type": "bart"}, "model_type 'bart', only with 'marian'"),
         ({"encoder_layers": 3}, "has no tensor model.encoder.layers.2.self_attn"),

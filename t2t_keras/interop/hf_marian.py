@@ -20,6 +20,7 @@ from t2t_keras.interop.marian_weights import (
     embeddings,
     layer_weights,
 )
+from t2t_keras.text.tokenizer import EOS, PAD
 
 WEIGHTS, CONFIG = "model.safetensors", "config.json"
 NORM_EPSILON = 1e-5  # of torch's LayerNorm
@@ -90,6 +91,13 @@ def load_hf_marian(source: str | Path) -> MarianModel:
         lists.append(read_tokens(file))
         splits = source / f"{side}.spm"
         contents.append(with_tokens(read_model(splits), lists[-1].tokens, splits))
+    if lists[0].tokens == lists[1].tokens:
+        for name, row in (("pad_token_id", PAD), ("eos_token_id", EOS)):
+            if config.get(name) != lists[0].rows[row]:
+                raise UserError(
+                    f"{source / CONFIG} has {name} {config.get(name)}, and in "
+                    f"{files['source']} it is {lists[0].rows[row]}"
+                )
     tensors = _tensors(source)
     path = source / WEIGHTS
 

@@ -37,6 +37,7 @@ from t2t_keras.interop.marian_vocabulary import (
     TokenList,
     read_model,
     read_tokens,
+    token_of,
     with_tokens,
 )
 from t2t_keras.runs.checkpoint import model_variables
@@ -154,7 +155,7 @@ def test_the_form_of_transformers_computes_its_formulas(tying, splitters, tmp_pa
 
 @pytest.mark.parametrize("norms", [POST, PRE], ids=["post", "pre"])
 def test_greedy_search_and_scores_are_those_of_ctranslate2(norms, splitters, tmp_path):
-    """Of its own converter, but for the positions, in which it differs from Marian."""
+    """Its converter reads the model; only the positions are replaced by Marian's."""
     ctranslate2 = pytest.importorskip("ctranslate2")
     from ctranslate2.converters import MarianConverter
 
@@ -274,6 +275,12 @@ def test_texts_of_known_pieces_come_back(tokenizers):
     # Tokens of the other language, which a model may choose, are texts, too.
     ids = tokenizers["target"].encode("les king")
     assert tokenizers["source"].decode(ids) == "les king"
+
+
+def test_only_names_of_languages_lose_their_space():
+    for piece in ("▁>>", "▁>>a", "▁the", ">>fra<<", "▁"):
+        assert token_of(piece) == piece
+    assert token_of("▁>>fra<<") == ">>fra<<"
 
 
 def test_tokens_that_yaml_would_take_for_something_else(tmp_path):

@@ -2,7 +2,6 @@
 
 import argparse
 import dataclasses
-import json
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -264,8 +263,10 @@ def _vocabularies(paths: Sequence[str]) -> tuple[Path, Path]:
     if not first.is_dir():
         return first, last
     require_run(first)
+    from t2t_keras.data.files import read_json
+
     # `RunConfig` would import TensorFlow.
-    config = json.loads((first / "config.json").read_text())
+    config = read_json(first / "config.json", "give the vocabulary files")
     return first / config["source_vocab"], first / config["target_vocab"]
 
 

@@ -85,6 +85,20 @@ def read_json(
         ) from None
 
 
+def read_given_json(path: Path) -> Any:
+    """Reads a JSON file that another program has written.
+
+    Raises:
+        UserError: it cannot be read, or is not JSON.
+    """
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror}") from None
+    except ValueError as error:
+        raise UserError(f"{path} is not valid JSON: {error}") from None
+
+
 def write_array(path: Path, array: np.ndarray) -> None:
     """Writes an array for `numpy.load`, atomically."""
     content = io.BytesIO()  # given a real file, numpy does not report a full disk

@@ -1,12 +1,12 @@
 """Export as a Marian model of Hugging Face transformers (`MarianMTModel`)."""
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from t2t_keras.data.files import write_json
 from t2t_keras.decoding.translator import Translator
 from t2t_keras.errors import UserError
 from t2t_keras.interop.hf_marian import (
@@ -19,7 +19,7 @@ from t2t_keras.interop.hf_marian import (
     WEIGHTS,
     hf_name,
 )
-from t2t_keras.interop.marian_vocabulary import require
+from t2t_keras.interop.marian_vocabulary import require, token_of
 from t2t_keras.interop.marian_weights import layer_weights
 from t2t_keras.model.transformer import Transformer
 from t2t_keras.runs.checkpoint import model_variables
@@ -50,9 +50,9 @@ def export_hf_marian(
     `MarianTokenizer.from_pretrained` loads the vocabularies. Post-norm models with the
     paper's positions can be expressed. Sines and cosines are in another order there,
     and so are the columns of all vectors of the width D; the layer norm's epsilon is
-    1e-5, not 1e-6.
-    If the row of padding in the softmax matrix is not zero, there are three matrices in
-    place of one: padding, with which the decoder starts, is embedded as zeros.
+    1e-5, not 1e-6. If the row of padding in the softmax matrix is not zero, there are
+    three matrices in place of one: padding, with which the decoder starts, is embedded
+    as zeros.
 
     `generate` divides scores by length ** length_penalty, which is not the paper's
     length penalty.
@@ -89,7 +89,7 @@ def export_hf_marian(
         new.mkdir(parents=True)
         tensors = _tensors(model)
         _write_tensors(tensors, new / WEIGHTS)
-        _write_json(new / CONFIG, _config(model, tensors, longest))
+        write_json(new / CONFIG, _config(model, tensors, longest))
         search = {
             **_special_ids(),
             "bad_words_ids": [[PAD]],
@@ -97,18 +97,10 @@ def export_hf_marian(
             "length_penalty": chosen.alpha,
             "max_length": longest,
         }
-        _write_json(new / "generation_config.json", search)
+        write_json(new / "generation_config.json", search)
         _write_tokenizers(translator, new)
         if verify is not None:
-            verify.expect(
-                _as_there(translator, model),
-                beam_size=1,
-                n_best=1,
-                alpha=0.0,
-                min_length=0,
-                max_source_length=chosen.max_source_length,
-                extra_length=chosen.extra_length,
-            )
+            verify.expect_greedy(_as_there(translator, model), chosen)
             verify.check(_greedy(new, chosen.extra_length))
         return sum(path.stat().st_size for path in new.iterdir())
 
@@ -167,10 +159,7 @@ def _as_there(translator: Translator, model: Transformer) -> Translator:
 
     With another epsilon the scores of some outputs differ by a few 1e-4.
     """
-    config = model.get_config()
-    config["hparams"] |= {"compute_dtype": "float32", "norm_epsilon": NORM_EPSILON}
-    other = Transformer.from_config(config)
-    other.set_weights(model.get_weights())
+    other = model.with_hparams(compute_dtype="float32", norm_epsilon=NORM_EPSILON)
     tokenizers = translator.source_tokenizer, translator.target_tokenizer
     return Translator(translator.problem, other, *tokenizers)
 
@@ -274,12 +263,12 @@ def _write_tokenizers(translator: Translator, path: Path) -> None:
     """Writes what `MarianTokenizer` reads."""
     source, target = translator.source_tokenizer, translator.target_tokenizer
     is_one = source.pieces == target.pieces
-    _write_json(path / "vocab.json", _ids(source))
+    write_json(path / "vocab.json", _ids(source))
     if not is_one:
-        _write_json(path / "target_vocab.json", _ids(target))
+        write_json(path / "target_vocab.json", _ids(target))
     source.save(path / "source.spm")
     target.save(path / "target.spm")
-    _write_json(
+    write_json(
         path / "tokenizer_config.json",
         {
             "tokenizer_class": "MarianTokenizer",
@@ -292,15 +281,8 @@ def _write_tokenizers(translator: Translator, path: Path) -> None:
 
 
 def _ids(tokenizer: Tokenizer) -> dict[str, int]:
-    """Returns the id of each token; a language (`>>fra<<`) is without its space."""
-    return {
-        piece.removeprefix("▁") if piece.startswith("▁>>") else piece: i
-        for i, piece in enumerate(tokenizer.pieces)
-    }
-
-
-def _write_json(path: Path, values: dict[str, Any]) -> None:
-    path.write_text(json.dumps(values, ensure_ascii=False, indent=1), encoding="utf-8")
+    """Returns the id of each token."""
+    return {token_of(piece): i for i, piece in enumerate(tokenizer.pieces)}
 
 
 def _greedy(path: Path, extra_length: int) -> Callable[[list[list[int]]], list[Output]]:

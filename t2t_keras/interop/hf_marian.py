@@ -1,12 +1,12 @@
 """Reads Marian models in the form of Hugging Face transformers (`MarianMTModel`)."""
 
-import json
 import re
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from t2t_keras.data.files import read_given_json
 from t2t_keras.errors import UserError
 from t2t_keras.hparam import HParams
 from t2t_keras.interop.marian_vocabulary import (
@@ -17,8 +17,10 @@ from t2t_keras.interop.marian_vocabulary import (
 )
 from t2t_keras.interop.marian_weights import (
     MarianModel,
+    Tensors,
     embeddings,
     layer_weights,
+    marian_hparams,
 )
 from t2t_keras.text.tokenizer import EOS, PAD
 
@@ -72,8 +74,8 @@ def load_hf_marian(source: str | Path) -> MarianModel:
 
     Args:
         source: the directory with `config.json`, `model.safetensors`, `vocab.json`,
-            `source.spm` and `target.spm`, and with `target_vocab.json` if the languages
-            have vocabularies of their own.
+            `source.spm` and `target.spm`, and with `target_vocab.json` if the
+            vocabularies of source and target are separate.
 
     Raises:
         UserError: a file is missing or not as expected, or describes a model that
@@ -81,7 +83,9 @@ def load_hf_marian(source: str | Path) -> MarianModel:
     """
     require("safetensors")
     source = Path(source)
-    config = _json(source / CONFIG)
+    config = read_given_json(source / CONFIG)
+    if not isinstance(config, dict):
+        raise UserError(f"{source / CONFIG} is not a JSON object")
     hparams = _hparams(config, source / CONFIG)
     lists, contents = [], []
     own = source / "target_vocab.json"  # absent if one list serves both languages
@@ -99,53 +103,46 @@ def load_hf_marian(source: str | Path) -> MarianModel:
                     f"{files['source']} it is {lists[0].rows[row]}"
                 )
     tensors = _tensors(source)
-    path = source / WEIGHTS
-
-    def read(name: str) -> np.ndarray:
-        if name not in tensors:
-            raise UserError(
-                f"{path} has no tensor {name}, which a model of its {CONFIG} has"
-            )
-        return tensors.pop(name).astype(np.float32)
 
     def first(*names: str) -> np.ndarray:
-        """Returns one of several tensors that are the same where they are present."""
-        found = [tensors.pop(name) for name in names if name in tensors]
-        return found[0].astype(np.float32) if found else read(names[0])
+        """Reads one of several tensors that are the same where they are present."""
+        matrix = tensors.read(next(filter(tensors.has, names), names[0]))
+        tensors.skip(*names)
+        return matrix
 
     of_source, of_target = (OF_SIDE.format(side) for side in ("encoder", "decoder"))
     softmax = None
     if not config.get("tie_word_embeddings", True):
-        softmax = read(SOFTMAX)
-        target_matrix, source_matrix = first(of_target), first(of_source)
+        softmax = tensors.read(SOFTMAX)
+        target_matrix, source_matrix = tensors.read(of_target), tensors.read(of_source)
     elif config.get("share_encoder_decoder_embeddings", True):
         source_matrix = first(SHARED, of_source, of_target, SOFTMAX)
         target_matrix = source_matrix
     else:
-        source_matrix = first(of_source)
+        source_matrix = tensors.read(of_source)
         target_matrix = first(of_target, SOFTMAX)
-    tensors.pop(SHARED, None)  # if it is there, it is used by neither side
-    bias = read(BIAS).reshape(-1)
+    tensors.skip(SHARED)  # if it is there, it is used by neither side
     weights = embeddings(
-        path, (lists[0], lists[1]), source_matrix, target_matrix, softmax, bias
+        tensors.path,
+        (lists[0], lists[1]),
+        source_matrix,
+        target_matrix,
+        softmax,
+        tensors.read(BIAS).reshape(-1),
     )
     hparams = hparams.override(share_embeddings="softmax/table" not in weights)
     for name, parts in layer_weights(hparams):
-        arrays = [read(hf_name(part)) for part in parts]
-        weights[name] = np.concatenate([array.T for array in arrays], -1)
-    for stack in ("encoder", "decoder"):
-        tensors.pop(_POSITIONS.format(stack), None)
-    if tensors:
-        raise UserError(
-            f"{path} has the tensor {min(tensors)} (and {len(tensors) - 1} more), "
-            f"which a model of its {CONFIG} does not have"
+        weights[name] = np.concatenate(
+            [tensors.read(hf_name(part)).T for part in parts], -1
         )
+    tensors.skip(*(_POSITIONS.format(stack) for stack in ("encoder", "decoder")))
+    tensors.require_all_read()
     return MarianModel(
         hparams=hparams,
         weights={f"model/{name}": value for name, value in weights.items()},
         vocabularies=(contents[0], contents[1]),
         took={
-            "model": str(path),
+            "model": str(tensors.path),
             "settings": str(source / CONFIG),
             "vocabularies": [str(file) for file in dict.fromkeys(files.values())],
         },
@@ -184,17 +181,15 @@ def _hparams(config: dict[str, Any], path: Path) -> HParams:
             f"only with {', '.join(_ACTIVATIONS)}"
         )
     try:
-        encoder, decoder = config["encoder_layers"], config["decoder_layers"]
-        return HParams().override(
-            num_layers=encoder,
-            num_decoder_layers=decoder if decoder != encoder else 0,
+        return marian_hparams(
+            path,
+            config["encoder_layers"],
+            config["decoder_layers"],
             d_model=config["d_model"],
             d_ff=config["encoder_ffn_dim"],
             num_heads=config["encoder_attention_heads"],
             norm_epsilon=NORM_EPSILON,
             activation=_ACTIVATIONS[activation],
-            attention_bias=True,
-            output_bias=True,
             position="halves",
             dropout=config.get("dropout", 0.1),
             attention_dropout=config.get("attention_dropout", 0.0),
@@ -202,28 +197,9 @@ def _hparams(config: dict[str, Any], path: Path) -> HParams:
         )
     except KeyError as error:
         raise UserError(f"{path} has no {error}") from None
-    except UserError as error:
-        raise UserError(f"{path}: {error}") from None
 
 
-def _json(path: Path) -> dict[str, Any]:
-    """Reads a JSON object.
-
-    Raises:
-        UserError: the file is missing, or is none.
-    """
-    try:
-        values = json.loads(path.read_text("utf-8"))
-    except OSError as error:
-        raise UserError(f"cannot read {path}: {error.strerror}") from None
-    except ValueError as error:
-        raise UserError(f"{path} is not valid JSON: {error}") from None
-    if not isinstance(values, dict):
-        raise UserError(f"{path} is not a JSON object")
-    return values
-
-
-def _tensors(directory: Path) -> dict[str, np.ndarray]:
+def _tensors(directory: Path) -> Tensors:
     """Reads all tensors.
 
     Raises:
@@ -239,7 +215,7 @@ def _tensors(directory: Path) -> dict[str, np.ndarray]:
             "save_pretrained(...)` of transformers writes it"
         )
     try:
-        return load_file(path)
+        return Tensors(path, load_file(path), "tensor", CONFIG)
     except (SafetensorError, OSError) as error:
         raise UserError(f"{path} is damaged or incomplete ({error})") from None
 

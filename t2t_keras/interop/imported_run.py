@@ -17,6 +17,8 @@ from t2t_keras.problem import Problem
 from t2t_keras.runs.checkpoint import CheckpointDirectory, write_checkpoint
 from t2t_keras.runs.run_dir import RunConfig, RunDirectory, config_for
 
+DEFAULT_PROBLEM = "translate_text"
+
 
 @dataclasses.dataclass(frozen=True)
 class ImportedRun:

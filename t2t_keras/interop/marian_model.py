@@ -24,8 +24,10 @@ from t2t_keras.interop.marian_vocabulary import (
 )
 from t2t_keras.interop.marian_weights import (
     MarianModel,
+    Tensors,
     embeddings,
     layer_weights,
+    marian_hparams,
 )
 
 _SETTINGS = "special:model.yml"
@@ -94,8 +96,8 @@ def load_marian(source: str | Path) -> MarianModel:
             f"{config_path} names {len(models)} models and {len(vocabs)} vocabularies; "
             "a run has one model, and a vocabulary for source and target"
         )
-    variables = _Variables(models[0])
-    hparams = _hparams(variables)
+    variables, settings = _read_npz(models[0])
+    hparams = _hparams(settings, models[0])
     lists, contents = _vocabularies(vocabs)
     weights = _embeddings(variables, lists)
     hparams = hparams.override(share_embeddings="softmax/table" not in weights)
@@ -172,63 +174,40 @@ def _yaml(text: str, path: Path) -> dict[str, Any]:
     return values
 
 
-class _Variables:
-    """The variables of a Marian model.
+def _read_npz(path: Path) -> tuple[Tensors, dict[str, Any]]:
+    """Reads a model's variables and settings.
+
+    What Marian stores as [1, n] becomes a vector [n].
 
     Raises:
         UserError: the file is not a model that can be read.
     """
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        try:
-            with np.load(path) as arrays:
-                self._arrays = dict(arrays)
-        except (OSError, ValueError, zipfile.BadZipFile) as error:
-            raise UserError(
-                f"{path} is not a Marian model in NumPy's format, .npz ({error}); a "
-                ".bin is converted by marian-conv"
-            ) from None
-        if _SETTINGS not in self._arrays:
-            raise UserError(f"{path} has no {_SETTINGS}, which every Marian model has")
-        text = self._arrays.pop(_SETTINGS).tobytes().rstrip(b"\0")
-        self.settings = _yaml(text.decode("utf-8", "replace"), path)
-
-    def has(self, name: str) -> bool:
-        """Returns whether there is a variable that has not been read."""
-        return name in self._arrays
-
-    def read(self, name: str) -> np.ndarray:
-        """Returns a variable; what Marian stores as [1, n] as a vector [n].
-
-        Raises:
-            UserError: there is no such variable.
-        """
-        if name not in self._arrays:
-            raise UserError(
-                f"{self.path} has no variable {name}, which a model of its settings has"
-            )
-        array = self._arrays.pop(name)
-        is_vector = array.shape[0] == 1 and not name.endswith("Wemb")
-        return (array[0] if is_vector else array).astype(np.float32)
-
-    def require_all_read(self) -> None:
-        """Raises `UserError` if the model has other variables than those read."""
-        if self._arrays:
-            raise UserError(
-                f"{self.path} has the variable {min(self._arrays)} (and "
-                f"{len(self._arrays) - 1} more), which a model of its settings does "
-                "not have"
-            )
+    try:
+        with np.load(path) as file:
+            arrays = dict(file)
+    except (OSError, ValueError, zipfile.BadZipFile) as error:
+        raise UserError(
+            f"{path} is not a Marian model in NumPy's format, .npz ({error}); a "
+            ".bin is converted by marian-conv"
+        ) from None
+    if _SETTINGS not in arrays:
+        raise UserError(f"{path} has no {_SETTINGS}, which every Marian model has")
+    text = arrays.pop(_SETTINGS).tobytes().rstrip(b"\0")
+    settings = _yaml(text.decode("utf-8", "replace"), path)
+    vectors = {
+        name: array[0]
+        for name, array in arrays.items()
+        if array.shape[0] == 1 and not name.endswith("Wemb")
+    }
+    return Tensors(path, arrays | vectors, "variable", "settings"), settings
 
 
-def _hparams(variables: _Variables) -> HParams:
+def _hparams(settings: Mapping[str, Any], path: Path) -> HParams:
     """Converts the settings.
 
     Raises:
         UserError: they describe another model than `Transformer`.
     """
-    path, settings = variables.path, variables.settings
 
     def refusal(name: str) -> UserError:
         return UserError(
@@ -257,23 +236,19 @@ def _hparams(variables: _Variables) -> HParams:
     if settings.get("transformer-decoder-dim-ffn", 0) not in (0, inner):
         raise refusal("transformer-decoder-dim-ffn")
     try:
-        encoder, decoder = settings["enc-depth"], settings["dec-depth"]
-        return HParams().override(
-            num_layers=encoder,
-            num_decoder_layers=decoder if decoder != encoder else 0,
+        return marian_hparams(
+            path,
+            settings["enc-depth"],
+            settings["dec-depth"],
             d_model=settings["dim-emb"],
             d_ff=settings["transformer-dim-ffn"],
             num_heads=settings["transformer-heads"],
             norm=norm,
             activation=settings.get("transformer-ffn-activation", "swish"),
-            attention_bias=True,
-            output_bias=True,
             position="t2t",
         )
     except KeyError as error:
         raise UserError(f"{path}: its settings have no {error}") from None
-    except UserError as error:
-        raise UserError(f"{path}: {error}") from None
 
 
 def _vocabularies(
@@ -303,7 +278,7 @@ def _vocabularies(
 
 
 def _embeddings(
-    variables: _Variables, lists: tuple[TokenList, TokenList]
+    variables: Tensors, lists: tuple[TokenList, TokenList]
 ) -> dict[str, np.ndarray]:
     """Returns our embedding matrices and the bias of the logits.
 

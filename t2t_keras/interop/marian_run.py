@@ -6,6 +6,7 @@ from pathlib import Path
 from t2t_keras import registry
 from t2t_keras.interop.hf_marian import load_hf_marian
 from t2t_keras.interop.imported_run import (
+    DEFAULT_PROBLEM,
     ImportedRun,
     VocabularyFile,
     new_directory,
@@ -21,7 +22,6 @@ _LOADERS: dict[str, Callable[[str | Path], MarianModel]] = {
     "marian": load_marian,
     "hf-marian": load_hf_marian,
 }
-_DEFAULT_PROBLEM = "translate_text"
 
 
 def import_marian_run(
@@ -54,7 +54,7 @@ def import_marian_run(
     require_empty(output_dir)
     if usr_dir is not None:
         registry.load_usr_dir(usr_dir)
-    task = registry.problem(problem or _DEFAULT_PROBLEM)
+    task = registry.problem(problem or DEFAULT_PROBLEM)
     model = _LOADERS[program](source)
     names = ("vocab.source.marian", "vocab.target.marian")
     if model.vocabularies[0] == model.vocabularies[1]:

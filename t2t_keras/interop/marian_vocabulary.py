@@ -130,6 +130,17 @@ def tokens_of(model: "ModelProto", path: Path) -> TokenList:
     return TokenList.of([piece.piece for piece in model.pieces], path)
 
 
+def _piece_of(language: str) -> str:
+    """Returns the piece for a token that names a language: words begin with a space."""
+    return f"▁{language}"
+
+
+def token_of(piece: str) -> str:
+    """Returns the token for which `with_tokens` has written a piece."""
+    token = piece.removeprefix("▁")
+    return token if piece == _piece_of(token) and _LANGUAGE.fullmatch(token) else piece
+
+
 def with_tokens(model: "ModelProto", tokens: Sequence[str], path: Path) -> bytes:
     """Returns the content of a `.marian` file, see `text.marian`.
 
@@ -167,14 +178,14 @@ def with_tokens(model: "ModelProto", tokens: Sequence[str], path: Path) -> bytes
     add(EOS_TOKEN, 0.0, kinds.CONTROL)
     add(UNK_TOKEN, 0.0, kinds.UNKNOWN)
     for token in tokens[3:]:
-        if token in languages:  # a word begins with a space
-            add(f"▁{token}", 0.0, kinds.USER_DEFINED)
+        if token in languages:
+            add(_piece_of(token), 0.0, kinds.USER_DEFINED)
         elif token in known:
             result.pieces.append(known[token])
         else:
             add(token, 0.0, kinds.UNUSED)
     # The last two are in a model that was written here and exported.
-    listed = {*tokens, END_OF_TOKENS, *(f"▁{token}" for token in languages)}
+    listed = {*tokens, END_OF_TOKENS, *map(_piece_of, languages)}
     behind = [piece for piece in model.pieces if piece.piece not in listed]
     if any(piece.type not in (kinds.CONTROL, kinds.UNKNOWN) for piece in behind):
         add(END_OF_TOKENS, 0.0, kinds.CONTROL)

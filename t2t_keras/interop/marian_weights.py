@@ -12,7 +12,7 @@ kernels of several projections stand side by side in one.
 """
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +61,80 @@ class MarianModel:
     took: dict[str, Any]
     left_out: list[str]
     check: list[str]
+
+
+class Tensors:
+    """The tensors of a model's file, which are to be read once each.
+
+    Args:
+        path: the file, for messages.
+        arrays: the tensors by name.
+        kind: what the format calls them, "variable" or "tensor".
+        settings: what describes the model, for messages.
+    """
+
+    def __init__(
+        self, path: Path, arrays: Mapping[str, np.ndarray], kind: str, settings: str
+    ) -> None:
+        self.path = path
+        self._arrays = dict(arrays)
+        self._kind = kind
+        self._settings = settings
+
+    def has(self, name: str) -> bool:
+        """Returns whether there is a tensor that has not been read."""
+        return name in self._arrays
+
+    def read(self, name: str) -> np.ndarray:
+        """Returns a tensor as float32.
+
+        Raises:
+            UserError: there is no such tensor.
+        """
+        if name not in self._arrays:
+            raise UserError(
+                f"{self.path} has no {self._kind} {name}, which a model of its "
+                f"{self._settings} has"
+            )
+        return self._arrays.pop(name).astype(np.float32)
+
+    def skip(self, *names: str) -> None:
+        """Counts tensors as read, if they are there."""
+        for name in names:
+            self._arrays.pop(name, None)
+
+    def require_all_read(self) -> None:
+        """Raises `UserError` if there are other tensors than those read."""
+        if self._arrays:
+            raise UserError(
+                f"{self.path} has the {self._kind} {min(self._arrays)} (and "
+                f"{len(self._arrays) - 1} more), which a model of its "
+                f"{self._settings} does not have"
+            )
+
+
+def marian_hparams(path: Path, encoder: int, decoder: int, **fields: Any) -> HParams:
+    """Returns the hyper-parameters of a Marian model.
+
+    Args:
+        path: the file with its settings, for messages.
+        encoder: number of layers of the encoder.
+        decoder: number of layers of the decoder.
+        **fields: other fields.
+
+    Raises:
+        UserError: they are impossible.
+    """
+    try:
+        return HParams().override(
+            num_layers=encoder,
+            num_decoder_layers=decoder if decoder != encoder else 0,
+            attention_bias=True,
+            output_bias=True,
+            **fields,
+        )
+    except UserError as error:
+        raise UserError(f"{path}: {error}") from None
 
 
 def layer_weights(hparams: HParams) -> Iterator[tuple[str, list[str]]]:

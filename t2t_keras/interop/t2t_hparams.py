@@ -1,10 +1,10 @@
 """Converts tensor2tensor's hparams.json to `HParams`."""
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from t2t_keras.data.files import read_given_json
 from t2t_keras.errors import UserError
 from t2t_keras.hparam import SCHEDULE_FACTORS, T2T_NAMES, HParams
 
@@ -56,12 +56,7 @@ def load_t2t_hparams(path: str | Path) -> tuple[HParams, list[str]]:
             cannot represent; the message names the field.
     """
     path = Path(path)
-    try:
-        values = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise UserError(f"cannot read {path}: {error.strerror}") from None
-    except ValueError as error:
-        raise UserError(f"{path} is not valid JSON: {error}") from None
+    values = read_given_json(path)
     if not isinstance(values, dict) or "num_hidden_layers" not in values:
         raise UserError(
             f"{path} is not the hparams.json of a tensor2tensor Transformer: "

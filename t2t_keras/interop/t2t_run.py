@@ -10,6 +10,7 @@ from t2t_keras.data.files import sha256
 from t2t_keras.data.vocabulary import SIDES
 from t2t_keras.errors import UserError
 from t2t_keras.interop.imported_run import (
+    DEFAULT_PROBLEM,
     ImportedRun,
     VocabularyFile,
     new_directory,
@@ -30,7 +31,6 @@ from t2t_keras.text.load import load_tokenizer
 
 _SUFFIX = ".subwords"
 _SUFFIXES = re.compile(r"\.(index|meta|data-\d+-of-\d+)$")  # of a checkpoint's files
-_DEFAULT_PROBLEM = "translate_text"
 _LEFT_OUT = (
     "the number of training steps, which hparams.json does not have",
     "the optimizer's state: training cannot be resumed; start one with `--init_from`",
@@ -147,7 +147,7 @@ def _problem(name: str | None, flags: dict[str, str], check: list[str]) -> Probl
     if name is not None:
         return registry.problem(name)
     theirs = flags.get("problem", flags.get("problems", ""))
-    ours, suffix = _DEFAULT_PROBLEM, "_rev" if theirs.endswith("_rev") else ""
+    ours, suffix = DEFAULT_PROBLEM, "_rev" if theirs.endswith("_rev") else ""
     name = theirs.removesuffix("_rev")
     # "translate_ende_wmt32k" is ours without the corpus.
     known = registry.list_problems()

@@ -113,15 +113,7 @@ def export_ctranslate2(
             exact = translator
             if translator.model.hparams.compute_dtype != "float32":
                 exact = translator.with_compute_dtype("float32")
-            verify.expect(
-                exact,
-                beam_size=1,
-                n_best=1,
-                alpha=0.0,
-                min_length=0,
-                max_source_length=chosen.max_source_length,
-                extra_length=chosen.extra_length,
-            )
+            verify.expect_greedy(exact, chosen)
             for dtype in dict.fromkeys((None, quantization)):
                 shutil.rmtree(new, ignore_errors=True)
                 _write(translator, new, longest, dtype)

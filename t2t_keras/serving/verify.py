@@ -10,6 +10,7 @@ from t2t_keras.errors import UserError
 from t2t_keras.text.tokenizer import EOS
 
 if TYPE_CHECKING:
+    from t2t_keras.decoding.options import DecodingOptions
     from t2t_keras.decoding.translator import Translator
 
 # How far scores may differ: float32 has seven digits, so below -100 it is a share.
@@ -63,6 +64,25 @@ class Verification:
         with _float32_products():
             found = translator.decode(self._sources, self.texts, **options)
         self._expected = [Output(best.ids, best.score) for best, *_ in found]
+
+    def expect_greedy(
+        self, translator: "Translator", options: "DecodingOptions"
+    ) -> None:
+        """Translates the sources with greedy search, without a length penalty.
+
+        Args:
+            translator: the translator of the run.
+            options: its `max_source_length` and `extra_length` are used.
+        """
+        self.expect(
+            translator,
+            beam_size=1,
+            n_best=1,
+            alpha=0.0,
+            min_length=0,
+            max_source_length=options.max_source_length,
+            extra_length=options.extra_length,
+        )
 
     def check(
         self,

@@ -3,6 +3,7 @@
 import dataclasses
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self, get_args
 
 from t2t_keras.errors import UserError
@@ -97,6 +98,9 @@ class TextForm:
 
     Attributes:
         symbols: texts that are always one token in the target's vocabulary.
+        tags: words that may precede a source, such as `<2de>`, and are one token in
+            its vocabulary. If a source is split, all of its parts get its tag. The tags
+            of a `data.mixture.Mixture` need not be given here.
         splits_raw_text: whether `source_text` splits raw text into words.
         splits_long_sources: whether a source that is too long for the model may be
             split, and the targets for its parts be joined; otherwise it is truncated.
@@ -109,6 +113,7 @@ class TextForm:
     """
 
     symbols: tuple[str, ...] = ()
+    tags: tuple[str, ...] = ()
 
     splits_raw_text = False
     splits_long_sources = True
@@ -193,6 +198,9 @@ class Problem:
             for `--constraint`.
         metrics: how outputs are scored.
         reverse: whether source and target are swapped, as in the problem `x_rev`.
+        raw_sources: a function that returns the sources of the splits for a directory
+            with the published archives, which `t2t datagen --raw_dir` reads; None:
+            there is none.
     """
 
     name: str = ""
@@ -215,6 +223,7 @@ class Problem:
     constraint: "Callable[[Problem, Tokenizer], BatchConstraint] | None" = None
     metrics: Metrics = dataclasses.field(default_factory=Bleu)
     reverse: bool = False
+    raw_sources: Callable[[Path], Mapping[Split, Source]] | None = None
 
     def __post_init__(self) -> None:
         for message in self._faults():
@@ -245,6 +254,12 @@ class Problem:
         return self.text_form.symbols
 
     @property
+    def tags(self) -> tuple[str, ...]:
+        """The words before sources that are one token in the source's vocabulary."""
+        tags = getattr(self.sources.get("train"), "tags", ())
+        return tuple(dict.fromkeys((*self.text_form.tags, *tags)))
+
+    @property
     def data_name(self) -> str:
         """The name in the names of the data files: `x_rev` reads the files of `x`."""
         return self.name.removesuffix("_rev") if self.reverse else self.name
@@ -253,9 +268,11 @@ class Problem:
         """Returns a copy with some fields changed."""
         return dataclasses.replace(self, **changes)
 
-    def with_symbols(self, symbols: Iterable[str]) -> Self:
-        """Returns a copy whose text form has these symbols."""
-        text_form = dataclasses.replace(self.text_form, symbols=tuple(symbols))
+    def with_symbols(self, symbols: Iterable[str], tags: Iterable[str] = ()) -> Self:
+        """Returns a copy whose text form has these symbols and tags."""
+        text_form = dataclasses.replace(
+            self.text_form, symbols=tuple(symbols), tags=tuple(tags)
+        )
         return self.replace(text_form=text_form)
 
     def reversed(self) -> Self:

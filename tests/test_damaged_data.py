@@ -199,11 +199,11 @@ def test_a_state_file_of_datagen(directory, tmp_path):
     with faults(12, interrupt), pytest.raises(KeyboardInterrupt):
         generate(PROBLEM, out, workers=1)
     work = out / "small.incomplete"
-    (work / "pairs.json").write_text('{"train": 2')
-    message = f"{work / 'pairs.json'} is damaged: .* or remove it and run the same"
+    (work / "corpora.json").write_text('{"train": 2')
+    message = f"{work / 'corpora.json'} is damaged: .* or remove it and run the same"
     with pytest.raises(UserError, match=message):
         generate(PROBLEM, out, workers=1)
-    (work / "pairs.json").unlink()
+    (work / "corpora.json").unlink()
     generate(PROBLEM, out, workers=1)
     generate(PROBLEM, tmp_path / "whole", workers=1)
     assert files(out) == files(tmp_path / "whole")

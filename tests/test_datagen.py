@@ -177,12 +177,12 @@ def test_tensor2tensor_subwords(tmp_path):
 def test_the_vocabulary_sees_a_uniform_sample(tmp_path, monkeypatch):
     counts = collections.Counter()
     for seed in range(2000):
-        drawn = list(draw(((str(i), "") for i in range(20)), 20, 5, seed))
+        drawn = list(draw(((str(i), "") for i in range(20)), [20], [5], seed))
         assert len(set(drawn)) == 5
         counts.update(int(text) for text, _ in drawn)
     assert set(counts) == set(range(20))
     assert max(abs(n - 500) for n in counts.values()) < 100  # 5 standard deviations
-    assert list(draw([("a", "b")] * 7, 7, 7, seed=0)) == [("a", "b")] * 7
+    assert list(draw([("a", "b")] * 7, [7], [7], seed=0)) == [("a", "b")] * 7
 
     seen = []
     monkeypatch.setitem(vocabulary._SAMPLE, "sentencepiece", 100)

@@ -210,6 +210,34 @@ def test_no_text_is_lost(tokenizer):
     assert visible(tokenizer.decode([*tokens, EOS])) == f"the{word}dog"
 
 
+def test_all_parts_have_the_tag_of_their_text(tmp_path):
+    texts = ["the old dog reads a book . it rains ."] * 3
+    tags = ["<2de>", "<2f.r>"]
+    train_sentence_piece(texts, tmp_path / "v.spm", 400, symbols=tags)
+    tokenizer = SentencePieceTokenizer(tmp_path / "v.spm")
+    graph = tokenizer.graph()
+
+    @tf.function(input_signature=[tf.TensorSpec([], tf.string)])
+    def in_graph(text):
+        return split_long_text(text, graph.encode, 20, tags)
+
+    long = "It rains . " * 9
+    for text, tag in [
+        (f"<2de> {long}", "<2de> "),
+        (f"<2f.r>  {long}", "<2f.r> "),
+        (f"<2fxr> {long}", ""),
+        (f"the <2de> {long}", ""),
+        (long, ""),
+    ]:
+        parts = in_graph(tf.constant(text)).to_list()
+        assert max(map(len, parts)) <= 20
+        decoded = [tokenizer.decode(part) for part in parts]
+        assert len(decoded) > 2 and all(part.startswith(tag) for part in decoded)
+        assert parts == tokenizer.encode_batch(decoded)  # also one token each
+        joined = "".join(part.removeprefix(tag) for part in decoded)
+        assert visible(joined) == visible(text.removeprefix(tag))
+
+
 def test_outputs_are_joined():
     parts = [["Ein Hund.", "Ja."], ["", "x", "", "y"], ["犬。", "猫。", "a"], [""], []]
     joined = join_outputs(tf.ragged.constant(parts, tf.string))

@@ -11,7 +11,8 @@ from small_data import sentence_pairs
 
 from t2t_keras import registry
 from t2t_keras.cli import main
-from t2t_keras.data.records import RecordIndex, shard_name
+from t2t_keras.data.manifest import Manifest
+from t2t_keras.data.records import RecordIndex, index_path, shard_name
 from t2t_keras.errors import UserError
 from t2t_keras.interop.t2t_data import adopt
 from t2t_keras.text.subword import SubwordTokenizer
@@ -49,6 +50,17 @@ def made(tmp_path_factory) -> Path:
     train_subwords((text for pair in sentence_pairs() for text in pair), vocab, 200)
     t2t_data(directory, vocab)
     return directory
+
+
+def test_adopted(made, tmp_path):
+    problem = registry.problem("translate_ende")
+    manifest = adopt(problem, made / NAME, tmp_path / "data")
+    assert Manifest.open(tmp_path / "data", "translate_ende") == manifest
+    for split in ("train", "dev"):
+        before = index_path(tmp_path / "data", "translate_ende", split).read_bytes()
+        assert len(RecordIndex.open(tmp_path / "data", "translate_ende", split)) == 320
+        after = index_path(tmp_path / "data", "translate_ende", split).read_bytes()
+        assert after == before  # it was not built anew
 
 
 @pytest.mark.slow

@@ -4,7 +4,7 @@ import argparse
 import dataclasses
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -133,6 +133,17 @@ def _datagen_flags(parser: argparse.ArgumentParser) -> None:
         "~/tensorflow_datasets)",
     )
     parser.add_argument(
+        "--raw_dir",
+        metavar="DIR",
+        help="read the archives that WMT published from this directory, and not from "
+        "tensorflow-datasets; nothing is unpacked",
+    )
+    parser.add_argument(
+        "--download",
+        action="store_true",
+        help="with --raw_dir: download the archives that are missing there",
+    )
+    parser.add_argument(
         "--adopt",
         metavar="DIR/NAME",
         help="generate nothing, but use the files DIR/NAME-train-* ... that "
@@ -149,11 +160,28 @@ def _datagen_flags(parser: argparse.ArgumentParser) -> None:
     )
     files = parser.add_argument_group(
         "files that replace the problem's sources",
-        "one sentence per line, UTF-8, plain or .gz",
+        "one sentence per line, UTF-8, plain or .gz, .xz, .zst",
     )
     for split in get_args(Split):
         for side in ("source", "target"):
             files.add_argument(f"--{split}_{side}", metavar="FILE")
+        files.add_argument(
+            f"--{split}_pairs",
+            nargs="+",
+            metavar="FILE",
+            help="files of pairs: .tsv with two columns, .tmx, .parquet",
+        )
+    files.add_argument(
+        "--languages",
+        metavar="SOURCE-TARGET",
+        help="the languages of .tmx and .parquet files, en-de for example",
+    )
+    files.add_argument(
+        "--mixture",
+        metavar="FILE",
+        help="a TOML file that names several corpora, with weights or a temperature "
+        "and with tags (see docs/data.md)",
+    )
     files.add_argument(
         "--train_alignment",
         metavar="FILE",
@@ -168,7 +196,8 @@ def _uses_tensorflow(args: argparse.Namespace) -> bool:
     """Returns whether the data come from tensorflow-datasets or tensor2tensor."""
     from t2t_keras.data.sources import TfdsPairs
 
-    if args.adopt or args.usr_dir:  # a user's problems are not yet known
+    # A user's problems are not yet known.
+    if args.adopt or args.usr_dir or args.raw_dir:
         return bool(args.adopt)
     sources = registry.problem(args.problem).sources.values()
     return any(isinstance(source, TfdsPairs) for source in sources)
@@ -234,7 +263,12 @@ def _problem(args: argparse.Namespace) -> Problem:
     from t2t_keras.data.sources import TfdsPairs
 
     problem = registry.problem(args.problem)
-    sources = {**problem.sources, **_files(args, problem)}
+    files = _files(args, problem)
+    sources = {**problem.sources, **files}
+    if args.download and not args.raw_dir:
+        raise UserError("--download needs --raw_dir beside it")
+    if args.raw_dir:
+        sources |= _raw_sources(problem, args, files)
     if args.tfds_dir:
         of_tfds = {k: v for k, v in sources.items() if isinstance(v, TfdsPairs)}
         if not of_tfds:
@@ -272,9 +306,18 @@ def _vocabularies(paths: Sequence[str]) -> tuple[Path, Path]:
 
 def _files(args: argparse.Namespace, problem: Problem) -> dict[Split, Source]:
     """Returns the sources that the command line names."""
+    from t2t_keras.data.mixture import read_mixture
     from t2t_keras.data.sources import ParallelFiles
 
-    sources: dict[Split, Source] = {}
+    sources = _pair_files(args)
+    if args.mixture:
+        sources |= read_mixture(args.mixture)
+    if sources and problem.reverse:
+        raise UserError(
+            f"the data of '{problem.name}' are those of '{problem.data_name}'; "
+            f"generate them with --problem {problem.data_name} and the files in its "
+            "direction"
+        )
     for split in get_args(Split):
         source, target = (
             getattr(args, f"{split}_{side}") for side in ("source", "target")
@@ -284,6 +327,8 @@ def _files(args: argparse.Namespace, problem: Problem) -> dict[Split, Source]:
             raise UserError(f"--{split}_{have} needs --{split}_{lack} beside it")
         if source:
             # The data of `x_rev` are those of `x`: in its direction.
+            if split in sources:
+                raise UserError(f"--mixture has the {split} examples, too")
             pair = (target, source) if problem.reverse else (source, target)
             sources[split] = ParallelFiles(*pair)
     if args.train_alignment:
@@ -301,6 +346,59 @@ def _files(args: argparse.Namespace, problem: Problem) -> dict[Split, Source]:
         sources["train"] = dataclasses.replace(
             files, alignment_path=args.train_alignment
         )
+    return sources
+
+
+def _raw_sources(
+    problem: Problem, args: argparse.Namespace, files: Mapping[Split, Source]
+) -> dict[Split, Source]:
+    """Returns the sources that read the published archives, which must be there.
+
+    Args:
+        problem: the problem.
+        args: the flags.
+        files: sources that replace the archives.
+    """
+    from t2t_keras.data.archives import (
+        ArchivedPairs,
+        download_archive,
+        require_archives,
+    )
+    from t2t_keras.data.mixture import parts_of
+
+    if problem.raw_sources is None:
+        raise UserError(
+            f"--raw_dir: problem '{problem.name}' has no published archives; leave the "
+            "flag out"
+        )
+    published = problem.raw_sources(Path(args.raw_dir))
+    sources = {split: s for split, s in published.items() if split not in files}
+    parts = [part for source in sources.values() for part in parts_of(source)]
+    archives = [part for part in parts if isinstance(part, ArchivedPairs)]
+    require_archives(archives, download_archive if args.download else None)
+    return sources
+
+
+def _pair_files(args: argparse.Namespace) -> dict[Split, Source]:
+    """Returns the sources that --train_pairs and so on name."""
+    from t2t_keras.data.mixture import Corpus, Mixture, parse_languages
+    from t2t_keras.data.pair_files import PairFile
+
+    languages = parse_languages(args.languages) if args.languages else None
+    sources: dict[Split, Source] = {}
+    for split in get_args(Split):
+        paths = getattr(args, f"{split}_pairs") or ()
+        if paths and (getattr(args, f"{split}_source") or args.mixture):
+            raise UserError(f"--{split}_pairs stands alone; leave the other files out")
+        files = [PairFile(path, languages) for path in paths]
+        if len(files) == 1:
+            sources[split] = files[0]
+        elif files:
+            sources[split] = Mixture(
+                tuple(Corpus(Path(file.path).name, file) for file in files)
+            )
+    if languages and not sources:
+        raise UserError("--languages has no effect without --train_pairs; leave it out")
     return sources
 
 

@@ -1,9 +1,9 @@
 """Data generation: from the sources of a problem to a data directory, in seven stages.
 
     stage               output, in {data_name}.incomplete/
-    count_pairs         pairs.json, left_out.json
+    count_pairs         corpora.json, left_out.json
     train_vocabularies  done/vocab.*
-    encode_share        task-*/{split}.spill-*, .hashes, .encoded.json
+    encode_share        task-*/{split}.spill-*, .hashes, .state.json
     write_shards        done/{data_name}-{split}-*-of-*, {split}.lengths-*.npy
                         done/{data_name}-{split}.index.npz
     write_raw_texts     done/{data_name}-{split}.sources, .targets
@@ -40,7 +40,8 @@ from t2t_keras.data import encoding, records, vocabulary
 from t2t_keras.data.cleaning import reason_by_text, reasons, repeated
 from t2t_keras.data.encoding import Rule
 from t2t_keras.data.files import read_json, sha256, write_array, write_json
-from t2t_keras.data.manifest import SPLITS, Manifest, Recipe, held
+from t2t_keras.data.manifest import SPLITS, CorpusRecord, Manifest, Recipe, held
+from t2t_keras.data.mixture import Mixture, corpora_of
 from t2t_keras.data.progress import progress, say
 from t2t_keras.data.records import unfinished_dir
 from t2t_keras.data.vocabulary import SIDES, Side
@@ -173,7 +174,8 @@ class Work:
         workers: number of processes.
         earlier: manifest of the directory to which splits are added, if there is one.
         splits: the splits to make, in order.
-        pairs: the number of pairs of each split; filled in by `count_pairs`.
+        corpora: the number of pairs of each corpus, by split and name; filled in by
+            `count_pairs`. A split that is no mixture has one corpus without a name.
         directory: the directory of all files until they are published.
         left_out: the file with what the sources left out, by split and reason.
         manifest: the manifest before it is published.
@@ -193,7 +195,7 @@ class Work:
         self.task, self.workers, self.earlier = task, workers, earlier
         present = earlier.sources if earlier else ()
         self.splits = [s for s in SPLITS if s in recipe.sources and s not in present]
-        self.pairs: dict[Split, int] = {}
+        self.corpora: dict[Split, dict[str, int]] = {}
         self.directory = unfinished_dir(data_dir, problem.data_name)
         self.left_out = self.directory / "left_out.json"
         self.manifest = self.done(Manifest.path(data_dir, problem.data_name))
@@ -211,25 +213,32 @@ class Work:
         is_given = name in self.recipe.given_vocabularies
         return self.data_dir / name if is_given else self.done(name)
 
+    def pairs(self, split: Split) -> int:
+        """Returns the number of pairs of a split."""
+        return sum(self.corpora[split].values())
+
     def rule(self, split: Split) -> Rule:
         """Returns how the pairs of a split are encoded."""
+        sizes = list(self.corpora[split].values())
+        corpora = tuple(itertools.accumulate(sizes[:-1], initial=0))
         if split != "train":
-            return Rule(num_shards=1)
+            return Rule(num_shards=1, corpora=corpora)
         problem = self.problem
         return Rule(
-            records.num_train_shards(self.pairs["train"] * problem.copies),
+            records.num_train_shards(self.pairs("train") * problem.copies),
             self.recipe.seed,
             problem.max_length,
             problem.cleaning,
             problem.bpe_dropout,
             problem.copies,
+            corpora,
         )
 
     def shares(self, task: Task) -> list["Share"]:
         """Returns what a task encodes of each split."""
         directory = self.directory / task.name
         return [
-            Share(directory, split, task.share(self.pairs[split]), self.rule(split))
+            Share(directory, split, task.share(self.pairs(split)), self.rule(split))
             for split in self.splits
         ]
 
@@ -262,7 +271,7 @@ class Share:
         shards = range(rule.num_shards)
         self.spills = [directory / f"{split}.spill-{i:05d}" for i in shards]
         self.hashes = directory / f"{split}.hashes"
-        self.state_file = directory / f"{split}.encoded.json"
+        self.state_file = directory / f"{split}.state.json"
 
     def state(self) -> dict[str, Any]:
         """Returns the number of encoded pairs, the sizes of the files, the dropped."""
@@ -334,24 +343,27 @@ def count_pairs(work: Work) -> None:
 
     Any mistake in a source is found here, before the long work begins.
     """
-    path = work.directory / "pairs.json"
-    work.pairs = read_json(path) or {}
+    path = work.directory / "corpora.json"
+    work.corpora = read_json(path) or {}
     left_out: dict[Split, dict[str, int]] = read_json(work.left_out) or {}
     for split in work.splits:
-        if split in work.pairs:
+        if split in work.corpora:
             continue
-        count, source = 0, work.problem.sources[split]
-        with progress(f"counting {split}", "pairs") as advance:
-            pairs = iter(source())
-            while chunk := sum(1 for _ in itertools.islice(pairs, encoding.CHUNK)):
-                count += chunk
-                advance(chunk)
-        if not count:
-            raise UserError(f"the {split} source has not a single pair")
-        work.pairs[split] = count
+        counts, source = dict[str, int](), work.problem.sources[split]
+        for name, corpus in corpora_of(source):
+            counts[name] = 0
+            with progress(f"counting {split} {name}".strip(), "pairs") as advance:
+                pairs = iter(corpus())
+                while chunk := sum(1 for _ in itertools.islice(pairs, encoding.CHUNK)):
+                    counts[name] += chunk
+                    advance(chunk)
+            if not counts[name]:
+                of = f" '{name}'" if name else ""
+                raise UserError(f"the {split} source{of} has not a single pair")
+        work.corpora[split] = counts
         left_out[split] = getattr(source, "dropped", {})
         write_json(work.left_out, left_out)
-        write_json(path, work.pairs)
+        write_json(path, work.corpora)
 
 
 # Stage 2.
@@ -361,18 +373,19 @@ def train_vocabularies(work: Work) -> None:
     """Trains one vocabulary for both sides, or one for each, unless they are there."""
     if work.earlier:
         return
-    problem, total = work.problem, work.pairs["train"]
-    size = vocabulary.sample_size(problem, total)
+    problem, totals = work.problem, work.corpora["train"]
+    sizes = _sample_sizes(problem, totals)
     for columns in [(0, 1)] if problem.shared_vocab else [(0,), (1,)]:
         path = work.vocabulary(SIDES[columns[0]])
         if path.exists():
             say(f"using the vocabulary {path}")
             continue
-        lines = size * len(columns)
+        lines = sum(sizes) * len(columns)
         say(f"training {path.name} on {lines:,} lines")
         with progress(path.name, "lines", lines) as advance:
             train = problem.pairs("train")
-            sample = vocabulary.draw(train, total, size, work.recipe.seed)
+            seed = work.recipe.seed
+            sample = vocabulary.draw(train, list(totals.values()), sizes, seed)
             texts = (
                 pair[column]
                 for pair in sample
@@ -384,6 +397,20 @@ def train_vocabularies(work: Work) -> None:
             vocabulary.train_vocabulary(problem, texts, new, own_process)
             os.replace(new, path)
             advance(lines)
+
+
+def _sample_sizes(problem: Problem, totals: dict[str, int]) -> list[int]:
+    """Returns how many pairs of each corpus the vocabulary is trained on.
+
+    The corpora of a mixture have the same shares as in training, as far as they have
+    enough pairs.
+    """
+    size = vocabulary.sample_size(problem, sum(totals.values()))
+    source = problem.source("train")
+    if not isinstance(source, Mixture):
+        return [size]
+    shares = source.shares(totals)
+    return [min(totals[name], round(size * shares[name])) for name in totals]
 
 
 # Stage 3.
@@ -433,7 +460,7 @@ def _encode_split(work: Work, share: Share, encode: encoding.Encode) -> None:
 def _changed(work: Work, split: Split, found: int) -> UserError:
     """Returns the error for a source that does not yield the same pairs every time."""
     return UserError(
-        f"the {split} source gave {work.pairs[split]:,} pairs at first and {found:,} "
+        f"the {split} source gave {work.pairs(split):,} pairs at first and {found:,} "
         "when read again; it must give the same ones every time"
     )
 
@@ -461,12 +488,13 @@ def write_shards(work: Work) -> dict[Split, Counter[str]]:
             work.done(records.shard_name(name, split, i, len(lengths)))
             for i in range(len(lengths))
         ]
+        is_mixture = isinstance(work.problem.sources[split], Mixture)
         files = zip(shards, lengths, *(share.spills for share in shares), strict=True)
         with progress(f"writing {split}", "shards", len(shards)) as advance:
             for shard, table, *spills in files:
                 if not shard.exists():
                     examples, rows = encoding.read_sorted(spills, without=repeats)
-                    write_array(table, rows)
+                    write_array(table, rows if is_mixture else rows[:, :3])
                     records.write_frames(shard, examples)
                 for spill in spills:
                     spill.unlink(missing_ok=True)
@@ -495,7 +523,7 @@ def _same_pairs(work: Work, split: Split) -> Iterator[Pair]:
     for pair in work.problem.sources[split]():
         found += 1
         yield pair
-    if found != work.pairs[split]:
+    if found != work.pairs(split):
         raise _changed(work, split, found)
 
 
@@ -506,7 +534,7 @@ def write_manifest(work: Work, dropped: dict[Split, Counter[str]]) -> None:
     """Writes the manifest of the new and of the earlier splits."""
     files = {side: work.vocabulary(side) for side in SIDES}
     left_out = read_json(work.left_out)
-    new: dict[str, Any] = {"examples": {}, "dropped": {}, "tokens": {}}
+    new: dict[str, Any] = {"examples": {}, "dropped": {}, "tokens": {}, "corpora": {}}
     for split in work.splits:
         tables = [np.load(path) for path in work.lengths(split)]
         new["examples"][split] = sum(map(len, tables))
@@ -516,9 +544,12 @@ def write_manifest(work: Work, dropped: dict[Split, Counter[str]]) -> None:
         }
         counted = {r: dropped[split][r] for r in reasons(work.problem.cleaning)}
         new["dropped"][split] = counted | left_out[split]
+        source = work.problem.sources[split]
+        if isinstance(source, Mixture):
+            new["corpora"][split] = _corpora(source, work.corpora[split], tables)
     if not (work.earlier or new["examples"]["train"]):
         raise UserError(
-            f"not one training pair is left of {work.pairs['train']:,}: dropped were "
+            f"not one training pair is left of {work.pairs('train'):,}: dropped were "
             f"{new['dropped']['train']}; drop fewer (--clean, --max_length)"
         )
     for name, by_split in new.items():
@@ -531,6 +562,26 @@ def write_manifest(work: Work, dropped: dict[Split, Counter[str]]) -> None:
         vocab_sha256={side: sha256(path) for side, path in files.items()},
         **new,
     ).save(work.manifest)
+
+
+def _corpora(
+    source: Mixture, pairs: dict[str, int], tables: list[np.ndarray]
+) -> dict[str, CorpusRecord]:
+    """Returns what the manifest has of the corpora of a mixture.
+
+    Args:
+        source: the mixture.
+        pairs: the number of pairs of each corpus.
+        tables: for each shard, int32 [N, 4], see `save_index`.
+    """
+    numbers = np.concatenate([table[:, 3] for table in tables])
+    counts = np.bincount(numbers, minlength=len(pairs)).tolist()
+    examples = dict(zip(pairs, counts, strict=True))
+    shares = source.shares(examples)
+    return {
+        name: CorpusRecord(pairs=n, examples=examples[name], share=shares[name])
+        for name, n in pairs.items()
+    }
 
 
 # Stage 7.

@@ -9,6 +9,7 @@ later one shard at a time is read and sorted (`read_sorted`).
 A worker does not import TensorFlow: it starts at once and takes 50 MB, not 600.
 """
 
+import bisect
 import contextlib
 import dataclasses
 import functools
@@ -39,8 +40,9 @@ from t2t_keras.text.tokenizer import Tokenizer, words_of_tokens
 
 CHUNK = 1000  # number of pairs that are sent to a worker at a time
 
-# Precedes each record of a spill file: key, record bytes, source and target tokens.
-_HEADER = struct.Struct("<QIII")
+# Precedes each record of a spill file: key, record bytes, source and target tokens,
+# number of the corpus.
+_HEADER = struct.Struct("<QIIII")
 # A text that a vocabulary with normalisation changes: spaces, a ligature, a digit.
 _PROBE = "  ﬁne  ① "
 _BUFFER = 1 << 16  # bytes that every open spill file may hold in memory
@@ -58,6 +60,7 @@ class Rule:
         cleaning: further rules to drop pairs, which apply if max_length is given.
         bpe_dropout: see `SentencePieceTokenizer.samples`; needs a seed.
         copies: number of examples that are made of each pair.
+        corpora: the number of the first pair of each corpus, if there are several.
     """
 
     num_shards: int
@@ -66,6 +69,7 @@ class Rule:
     cleaning: Cleaning = Cleaning()  # noqa: RUF009, it is frozen
     bpe_dropout: float = 0.0
     copies: int = 1
+    corpora: tuple[int, ...] = (0,)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -113,6 +117,7 @@ class Encoder:
             kept = list(itertools.compress(kept, [r is None for r in reasons]))
         sides = (self._ids(side, kept, rule) for side in (0, 1))
         for (number, pair), *ids in zip(kept, *sides, strict=True):
+            corpus = bisect.bisect_right(rule.corpora, number) - 1
             for copy, (source, target) in enumerate(zip(*ids, strict=True)):
                 limits = rule.max_length, rule.cleaning
                 if reason := reason_by_length(source, target, *limits):
@@ -124,7 +129,8 @@ class Encoder:
                 links = self._links(pair, source, target)
                 record = frame(example(source, target, links))
                 result.spills[key % rule.num_shards] += (
-                    _HEADER.pack(key, len(record), len(source), len(target)) + record
+                    _HEADER.pack(key, len(record), len(source), len(target), corpus)
+                    + record
                 )
                 if rule.cleaning.duplicates:
                     result.hashes.extend(duplicate_entry(key, pair, copy))
@@ -356,8 +362,8 @@ def read_sorted(
         without: uint64, ascending: keys of records that are left out.
 
     Returns:
-        The framed records, and an int32 array [N, 3] with their payload bytes, source
-        tokens and target tokens.
+        The framed records, and an int32 array [N, 4] with their payload bytes, source
+        tokens, target tokens, and number of the corpus.
     """
     content = b"".join(path.read_bytes() for path in paths)
     keys, starts, lengths = array("Q"), array("Q"), array("i")
@@ -371,7 +377,7 @@ def read_sorted(
         position += size_and_lengths[0]
     order = np.argsort(np.asarray(keys), kind="stable")
     order = order[~np.isin(np.asarray(keys)[order], without)]
-    table = np.asarray(lengths, np.int32).reshape(-1, 3)[order]
+    table = np.asarray(lengths, np.int32).reshape(-1, 4)[order]
     firsts = np.asarray(starts)[order].tolist()
     records = [
         content[first : first + size]

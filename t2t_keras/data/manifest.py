@@ -6,7 +6,7 @@ import itertools
 import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TypedDict
 
 from t2t_keras.data.files import read_json, sha256, write_json
 from t2t_keras.data.records import find_shards, unfinished_dir
@@ -29,6 +29,7 @@ class Recipe:
         vocab_size: the size that was asked for.
         shared_vocab: whether both sides have the same vocabulary.
         symbols: texts that are one token of the target.
+        tags: words before sources that are one token of the source.
         max_length: most tokens of a side of a training pair.
         bpe_dropout: dropout of merges in training examples.
         copies: number of examples of each training pair.
@@ -49,6 +50,7 @@ class Recipe:
     cleaning: dict[str, float] = dataclasses.field(default_factory=dict)
     bpe_dropout: float = 0.0
     copies: int = 1
+    tags: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, problem: Problem, data_dir: Path, seed: int) -> Self:
@@ -62,6 +64,7 @@ class Recipe:
             problem=problem.data_name,
             seed=seed,
             symbols=tuple(problem.symbols),
+            tags=problem.tags,
             sources={
                 s: checksum(problem.sources[s]) for s in SPLITS if s in problem.sources
             },
@@ -83,7 +86,9 @@ class Recipe:
         if fields is None:
             return None
         try:
-            return cls(**fields | {"symbols": tuple(fields["symbols"])})
+            symbols = tuple(fields["symbols"])
+            tags = tuple(fields.get("tags", ()))
+            return cls(**fields | {"symbols": symbols, "tags": tags})
         except (TypeError, KeyError):
             raise UserError(
                 f"{path} is from another version of this program; "
@@ -125,6 +130,20 @@ class Recipe:
         return phrases
 
 
+class CorpusRecord(TypedDict):
+    """What the manifest has of a corpus.
+
+    Attributes:
+        pairs: number of pairs that were read.
+        examples: number of examples that were made of them.
+        share: its share of the examples that are read for training.
+    """
+
+    pairs: int
+    examples: int
+    share: float
+
+
 def _digest(fields: dict[str, Any]) -> str:
     return hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()
 
@@ -148,6 +167,7 @@ class Manifest(Recipe):
         dropped: split -> reason (see `cleaning.reasons`) -> number of examples; also
             the number of pairs that the source itself left out (its `dropped`).
         tokens: split -> side -> number of tokens in the examples, EOS included.
+        corpora: split -> name -> `CorpusRecord`, for splits that are mixtures.
     """
 
     vocab_files: dict[str, str]
@@ -156,6 +176,9 @@ class Manifest(Recipe):
     examples: dict[Split, int]
     dropped: dict[Split, dict[str, int]]
     tokens: dict[Split, dict[str, int]]
+    corpora: dict[Split, dict[str, CorpusRecord]] = dataclasses.field(
+        default_factory=dict
+    )
 
     def has(self, splits: Iterable[Split]) -> bool:
         """Whether it has all of some splits."""
@@ -181,7 +204,14 @@ class Manifest(Recipe):
         del fields["given_vocabularies"]
         for name in ("sources", "examples", "dropped", "tokens"):
             fields[name] = {split: fields[name].get(split) for split in splits}
-        return _digest(fields)
+        # Data of earlier versions have neither, and keep their digests.
+        corpora = {s: c for s, c in fields.pop("corpora").items() if s in splits}
+        tags = fields.pop("tags")
+        return _digest(
+            fields
+            | ({"corpora": corpora} if corpora else {})
+            | ({"tags": tags} if tags else {})
+        )
 
     def check_vocabularies(self, data_dir: Path) -> None:
         """Raises `UserError` if a vocabulary is missing or has been changed."""

@@ -2,12 +2,17 @@
 
 import contextlib
 from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 
 import numpy as np
 import tensorflow as tf
 
 from t2t_keras.data.batch_plan import BatchPlan
-from t2t_keras.data.records import RecordIndex
+from t2t_keras.data.manifest import Manifest
+from t2t_keras.data.mixture import repetitions
+from t2t_keras.data.records import RecordIndex, index_path
+from t2t_keras.errors import UserError
+from t2t_keras.problem import Problem
 
 _FEATURES = {
     "inputs": tf.io.RaggedFeature(tf.int64),
@@ -15,6 +20,26 @@ _FEATURES = {
 }
 _LINKS = {"links": tf.io.RaggedFeature(tf.int64)}
 _FEW = 1000  # records, in which links are looked for
+
+
+def training_index(data_dir: Path, problem: Problem) -> RecordIndex:
+    """Opens the training examples; those of a mixture occur as its shares demand.
+
+    Raises:
+        UserError: the data are absent, incomplete or damaged.
+    """
+    name = problem.data_name
+    index = RecordIndex.open(data_dir, name, "train", problem.reverse)
+    corpora = Manifest.open(data_dir, name).corpora.get("train")
+    if not corpora:
+        return index
+    if index.corpus is None:
+        raise UserError(
+            f"{index_path(data_dir, name, 'train')} does not belong to the data; copy "
+            "the directory again, or generate the data anew"
+        )
+    shares = [record["share"] for record in corpora.values()]
+    return index.repeated(repetitions(index.corpus, shares))
 
 
 def training_batches(

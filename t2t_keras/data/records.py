@@ -214,8 +214,8 @@ def save_index(
     Args:
         path: see `index_path`.
         shards: the TFRecord files.
-        lengths: for each shard, int32 [N, 3]: payload bytes, source tokens and target
-            tokens of every record.
+        lengths: for each shard, int32 [N, 3 or 4]: payload bytes, source tokens and
+            target tokens of every record, and in a mixture the number of its corpus.
     """
     marks = np.array([_mark(shard) for shard in shards], np.int64)
     by_shard: dict[str, Any] = {str(i): table for i, table in enumerate(lengths)}
@@ -243,6 +243,7 @@ class RecordIndex:
         size: [N], bytes of the record's payload.
         source_length: [N], tokens of the source, EOS included.
         target_length: [N], tokens of the target, EOS included.
+        corpus: [N], number of the record's corpus in a mixture; None: there is one.
         swapped: whether the source is the record's `targets` and the target its
             `inputs`: a view of the same data in the other direction.
         damage: the errors that `read` has raised; tf.data, which calls it, replaces
@@ -255,6 +256,7 @@ class RecordIndex:
     size: np.ndarray
     source_length: np.ndarray
     target_length: np.ndarray
+    corpus: np.ndarray | None = None
     swapped: bool = False
     damage: list[UserError] = dataclasses.field(default_factory=list, repr=False)
 
@@ -286,6 +288,7 @@ class RecordIndex:
             with contextlib.suppress(OSError):
                 save_index(path, shards, lengths)
         size, *sides = np.concatenate(lengths).T.copy()
+        corpus = sides.pop() if len(sides) == 3 else None
         source_length, target_length = sides[::-1] if swap else sides
         offsets = []
         for table in lengths:  # a shard is a sequence of frames, without gaps
@@ -299,7 +302,20 @@ class RecordIndex:
             size=size,
             source_length=source_length,
             target_length=target_length,
+            corpus=corpus,
             swapped=swap,
+        )
+
+    def repeated(self, counts: np.ndarray) -> Self:
+        """Returns an index in which each record occurs several times, or never.
+
+        Args:
+            counts: int [N], how often each record occurs.
+        """
+        names = ("file", "offset", "size", "source_length", "target_length", "corpus")
+        columns = {name: getattr(self, name) for name in names}
+        return dataclasses.replace(
+            self, **{n: c.repeat(counts) for n, c in columns.items() if c is not None}
         )
 
     def __len__(self) -> int:
@@ -319,16 +335,17 @@ class RecordIndex:
         """
         indices = np.asarray(indices, np.int64)
         columns = (array[indices] for array in (self.file, self.offset, self.size))
-        places = zip(indices.tolist(), *(c.tolist() for c in columns), strict=True)
+        places = zip(*(c.tolist() for c in columns), strict=True)
         return [self._read(*place) for place in places]
 
-    def _read(self, number: int, file: int, offset: int, size: int) -> bytes:
+    def _read(self, file: int, offset: int, size: int) -> bytes:
         """Reads a record; `pread` does not move the file position, which is shared."""
         record = os.pread(self._open_files[file].fileno(), size + FRAME, offset)
         payload = _unframed(record)
         if payload is None or len(payload) != size:
-            first = int(np.searchsorted(self.file, file))
-            error = _damaged(self.files[file], number - first + 1, offset)
+            before = self.offset[(self.file == file) & (self.offset < offset)]
+            number = len(np.unique(before)) + 1  # a record may occur several times
+            error = _damaged(self.files[file], number, offset)
             self.damage.append(error)
             raise error
         return payload

@@ -1,5 +1,8 @@
 """The sources of examples: parallel text files, and tensorflow-datasets.
 
+`data.pair_files` has those for files of pairs, `data.archives` those for the archives
+of WMT 2014, and `data.mixture` joins several.
+
 A source is a callable that yields pairs of texts, from the beginning on every call and
 always the same ones. Any function will do; the classes here also have a checksum that
 takes less time than a pass over the pairs.
@@ -11,25 +14,42 @@ import gzip
 import hashlib
 import io
 import itertools
+import lzma
 import sys
+import tarfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 from t2t_keras.data.files import sha256
 from t2t_keras.errors import UserError
 from t2t_keras.metrics.pharaoh import Alignment, parse_reference
 from t2t_keras.problem import AlignedPair, Pair, Source
 
+try:
+    from backports import zstd
+except ImportError:  # it is in the extra [data]
+    zstd = None  # type: ignore[assignment]
+
 if TYPE_CHECKING:
     import tensorflow_datasets as tfds
+
+_KINDS = {".gz": "gzip", ".tgz": "gzip", ".xz": "xz", ".zst": "zstd", ".tar": "tar"}
+_OPEN: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".xz": lzma.open}
+# What is raised for a compressed file that is cut off, or is none.
+_DAMAGE: tuple[type[Exception], ...] = (
+    *(EOFError, zlib.error, gzip.BadGzipFile, lzma.LZMAError, tarfile.ReadError),
+)
+if zstd is not None:
+    _OPEN[".zst"] = zstd.open
+    _DAMAGE += (zstd.ZstdError,)
 
 _BATCH = 1024  # examples that are read from tensorflow-datasets at a time
 
 
 def read_lines(path: str | Path) -> Iterator[str]:
-    r"""Yields the lines of a UTF-8 text file, plain or `.gz`, without their ends.
+    r"""Yields the lines of a UTF-8 text file, plain or compressed, without their ends.
 
     Only "\n" ends a line: if U+0085 or U+2028 within a sentence did, all later lines
     would be paired with the wrong translation. A "\r" before it, as Windows writes, and
@@ -38,30 +58,60 @@ def read_lines(path: str | Path) -> Iterator[str]:
     Raises:
         UserError: the file cannot be read, or a line is not UTF-8.
     """
+    with readable(path), open_binary(path) as file:
+        yield from decoded_lines(file, str(path))
+
+
+def decoded_lines(file: BinaryIO, name: str) -> Iterator[str]:
+    """Yields the lines of an open file, see `read_lines`.
+
+    Args:
+        file: the file.
+        name: what it is called in messages.
+
+    Raises:
+        UserError: a line is not UTF-8.
+    """
+    for number, line in enumerate(file, start=1):
+        try:
+            text = line.decode("utf-8")
+        except UnicodeDecodeError as error:
+            raise UserError(
+                f"{name}, line {number}: byte {line[error.start]:#04x} is not valid "
+                "UTF-8; convert the file (`iconv -t UTF-8`)"
+            ) from None
+        if number == 1:
+            text = text.removeprefix("\ufeff")
+        yield text.removesuffix("\n").removesuffix("\r")
+
+
+@contextlib.contextmanager
+def readable(path: str | Path) -> Iterator[None]:
+    """Raises `UserError` if a file cannot be read or decompressed in the block."""
     try:
-        with open_binary(path) as file:
-            for number, line in enumerate(file, start=1):
-                try:
-                    text = line.decode("utf-8")
-                except UnicodeDecodeError as error:
-                    byte = line[error.start]
-                    raise UserError(
-                        f"{path}, line {number}: byte {byte:#04x} is not valid UTF-8; "
-                        "convert the file (`iconv -t UTF-8`)"
-                    ) from None
-                if number == 1:
-                    text = text.removeprefix("\ufeff")
-                yield text.removesuffix("\n").removesuffix("\r")
-    except (EOFError, zlib.error, gzip.BadGzipFile):
-        raise UserError(f"{path} is not a complete gzip file; copy it again") from None
+        yield
+    except _DAMAGE:
+        kind = _KINDS.get(Path(path).suffix.lower(), "compressed")
+        raise UserError(
+            f"{path} is not a complete {kind} file; copy it again"
+        ) from None
     except OSError as error:
-        raise UserError(f"cannot read {path}: {error.strerror}") from None
+        raise UserError(f"cannot read {path}: {error.strerror or error}") from None
 
 
 def open_binary(path: str | Path) -> BinaryIO:
-    """Opens a file, plain or gzipped, for reading bytes."""
-    if Path(path).suffix.lower() == ".gz":
-        return io.BufferedReader(gzip.open(path, "rb"), buffer_size=1 << 20)
+    """Opens a file for reading bytes: plain, `.gz`, `.xz` or `.zst`.
+
+    Raises:
+        UserError: the package that reads `.zst` is not installed.
+    """
+    suffix = Path(path).suffix.lower()
+    if suffix == ".zst" and zstd is None:
+        raise UserError(f"{path}: install the extra for .zst files, t2t_keras[data]")
+    if suffix in _OPEN:
+        return cast(
+            BinaryIO, io.BufferedReader(_OPEN[suffix](path, "rb"), buffer_size=1 << 20)
+        )
     return open(path, "rb", buffering=1 << 20)
 
 
@@ -103,7 +153,7 @@ class ParallelFiles:
             UserError: a file cannot be read or is not UTF-8, they have different
                 numbers of lines, or a line has other links than between its words.
         """
-        pairs = _side_by_side(
+        pairs = side_by_side(
             (self.source_path, self.target_path),
             (read_lines(self.source_path), read_lines(self.target_path)),
             "line by line, one must be the translation of the other",
@@ -111,7 +161,7 @@ class ParallelFiles:
         if self.alignment_path is None:
             yield from pairs
             return
-        aligned = _side_by_side(
+        aligned = side_by_side(
             (self.source_path, self.alignment_path),
             (pairs, read_lines(self.alignment_path)),
             "line by line, one must have the links between the words of the other",
@@ -126,7 +176,7 @@ class ParallelFiles:
         return "files " + " ".join(sha256(Path(path)) for path in paths if path)
 
 
-def _side_by_side(
+def side_by_side(
     paths: tuple[str | Path, str | Path],
     contents: tuple[Iterator[Any], Iterator[Any]],
     rule: str,

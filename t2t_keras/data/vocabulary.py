@@ -1,11 +1,12 @@
 """The vocabularies of a problem: their size, their names, how they are trained."""
 
 import functools
+import itertools
 import json
 import os
 import random
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -141,18 +142,28 @@ def sample_size(problem: Problem, num_pairs: int) -> int:
     return min(_SAMPLE.get(problem.tokenizer, 0), num_pairs)
 
 
-def draw(pairs: Iterable[Pair], total: int, size: int, seed: int) -> Iterator[Pair]:
-    """Draws `size` of `total` pairs, in order; every choice is equally likely.
+def draw(
+    pairs: Iterable[Pair], totals: Sequence[int], sizes: Sequence[int], seed: int
+) -> Iterator[Pair]:
+    """Draws some of the pairs of each corpus, in order; all choices are equally likely.
 
     This is Knuth's selection sampling (The Art of Computer Programming 2, 3.4.2,
-    algorithm S). Since the total is known, it keeps nothing in memory.
+    algorithm S). Since the totals are known, it keeps nothing in memory.
+
+    Args:
+        pairs: the pairs of one corpus after the other.
+        totals: the number of pairs of each corpus.
+        sizes: the number of pairs to draw from each corpus.
+        seed: determines the choice.
     """
     rng = random.Random(seed)
-    taken = 0
-    for number, pair in enumerate(pairs):
-        if rng.random() * (total - number) < size - taken:
-            taken += 1
-            yield pair
+    rest = iter(pairs)
+    for total, size in zip(totals, sizes, strict=True):
+        taken = 0
+        for number, pair in enumerate(itertools.islice(rest, total)):
+            if rng.random() * (total - number) < size - taken:
+                taken += 1
+                yield pair
 
 
 def train_vocabulary(
@@ -161,8 +172,8 @@ def train_vocabulary(
     """Trains a vocabulary and writes it.
 
     Args:
-        problem: the problem, with the kind and the size of the vocabulary and, for
-            the target side, the symbols.
+        problem: the problem, with the kind and the size of the vocabulary, the tags of
+            sources and the symbols of targets.
         texts: texts of the side or of both sides.
         path: the file to write, named as one of `vocab_files`.
         own_process: trains in another process, so that its memory is freed at the end.
@@ -176,8 +187,9 @@ def train_vocabulary(
             f"a vocabulary of the kind '{problem.tokenizer}' is never trained; give "
             "that of a run by --vocab"
         )
-    is_target = path.name == vocab_files(problem)["target"]
-    symbols = problem.symbols if is_target else ()
+    files = vocab_files(problem)
+    symbols = problem.symbols if path.name == files["target"] else ()
+    symbols += problem.tags if path.name == files["source"] else ()
     train = functools.partial(_TRAINERS[problem.tokenizer], symbols=symbols)
     if not own_process:
         train(texts, path, problem.vocab_size)

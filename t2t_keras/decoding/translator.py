@@ -461,7 +461,8 @@ class Translator:
             if len(ids[i]) <= most:
                 continue
             text = tf.constant(texts[i])
-            parts = split_long_text(text, self._encode, most).to_list()
+            parts = split_long_text(text, self._encode, most, self._form.tags)
+            parts = parts.to_list()
             _log.info(
                 "input %d has %d tokens; it is split into %d parts (max_source_length)",
                 before + i + 1,

@@ -58,8 +58,8 @@ def adopt(
     shards = {split: find_shards(prefix.parent, prefix.name, split) for split in splits}
     if "train" not in shards:
         find_shards(prefix.parent, prefix.name, "train")  # raises: there are none
-    path = Manifest.path(data_dir, name)
-    if path.exists() or any(data_dir.glob(f"{name}-*-?????-of-?????")):
+    manifest_path = Manifest.path(data_dir, name)
+    if manifest_path.exists() or any(data_dir.glob(f"{name}-*-?????-of-?????")):
         raise UserError(
             f"{data_dir} has data of '{name}' already; give another --data_dir"
         )
@@ -80,10 +80,10 @@ def adopt(
                 data_dir / shard_name(name, split, number, len(files))
                 for number in range(len(files))
             ]
-            for path in (*made, index_path(data_dir, name, split)):
-                undo.callback(path.unlink, missing_ok=True)
-            for link, file in zip(made, files, strict=True):
-                link.symlink_to(file.resolve())
+            for file in (*made, index_path(data_dir, name, split)):
+                undo.callback(file.unlink, missing_ok=True)
+            for link, shard in zip(made, files, strict=True):
+                link.symlink_to(shard.resolve())
             indices[split] = RecordIndex.open(data_dir, name, split)
             _refuse_packed(files, f"{prefix}-{split}")
             _check(indices[split], f"{prefix}-{split}", vocab, tokenizer)
@@ -111,7 +111,7 @@ def adopt(
             for split, index in indices.items()
         },
     )
-    manifest.save(path)  # last: with it the directory is complete
+    manifest.save(manifest_path)  # last: with it the directory is complete
     return manifest
 
 

@@ -61,7 +61,9 @@ class RunConfig:
     vocab_sha256: dict[str, str]  # as in the manifest of the data
     # Fingerprint of the training data, see `Manifest.fingerprints`; None in older runs.
     data_sha256: str | None = None
-    symbols: list[str] = dataclasses.field(default_factory=list)  # as in the manifest
+    # As in the manifest.
+    symbols: list[str] = dataclasses.field(default_factory=list)
+    tags: list[str] = dataclasses.field(default_factory=list)
     usr_dir: str | None = None
     init_from: str | None = None  # source of the initial weights, see `fine_tune`
     # Number of parts into which a batch is divided, each with its own dropout seed:
@@ -191,7 +193,7 @@ class RunDirectory:
         run = cls(path)
         mine, others = dataclasses.asdict(run.config), dataclasses.asdict(config)
         # A data directory may be moved as long as its content is the same.
-        names = mine.keys() - {"data_dir", "usr_dir", "hparams_set", "symbols"}
+        names = mine.keys() - {"data_dir", "usr_dir", "hparams_set", "symbols", "tags"}
         manifest = Manifest.open(Path(config.data_dir), run.problem.data_name)
         if run.config.data_sha256 in (None, *manifest.fingerprints("train")):
             names -= {"data_sha256"}
@@ -219,7 +221,7 @@ class RunDirectory:
 
     @property
     def problem(self) -> Problem:
-        """The run's problem, with the symbols of its data."""
+        """The run's problem, with the symbols and the tags of its data."""
         name, usr_dir = self.config.problem, self.config.usr_dir
         try:
             problem = registry.problem(name)
@@ -228,7 +230,8 @@ class RunDirectory:
                 raise
             registry.load_usr_dir(usr_dir)
             problem = registry.problem(name)
-        return problem.with_symbols(self.config.symbols or problem.symbols)
+        symbols, tags = self.config.symbols, self.config.tags
+        return problem.with_symbols(symbols or problem.symbols, tags or problem.tags)
 
     @functools.cached_property
     def tokenizers(self) -> tuple[Tokenizer, Tokenizer]:
@@ -404,6 +407,7 @@ def config_for(
         vocab_sha256=dict(manifest.vocab_sha256),
         data_sha256=manifest.fingerprints("train")[0],
         symbols=list(manifest.symbols),
+        tags=list(manifest.tags),
         usr_dir=str(Path(usr_dir).resolve()) if usr_dir else None,
         init_from=str(Path(init_from).resolve()) if init_from else None,
     )

@@ -480,7 +480,10 @@ class _Served(_ServedIds):
         others = tf.boolean_mask(owners, ~is_long)
         parts = tf.map_fn(
             lambda text: split_long_text(
-                text, self._source_tokenizer.encode, self._options.max_source_length
+                text,
+                self._source_tokenizer.encode,
+                self._options.max_source_length,
+                self._form.tags,
             ),
             tf.gather(texts, long),
             fn_output_signature=tf.RaggedTensorSpec(

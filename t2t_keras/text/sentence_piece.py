@@ -163,12 +163,12 @@ def train_sentence_piece(
     for symbol in symbols:
         if not symbol or symbol.split() != [symbol]:
             raise UserError(f"the symbol '{symbol}' is not one word without spaces")
-    failures: list[Exception] = []  # of the texts; the trainer drops an exception
+    failures: list[BaseException] = []  # of the texts; the trainer drops an exception
 
     def sentences() -> Iterator[str]:
         try:
             yield from map(_escape, texts)
-        except Exception as error:
+        except BaseException as error:  # Ctrl-C, too
             failures.append(error)
             raise
 

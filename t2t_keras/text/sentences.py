@@ -20,7 +20,8 @@ The rules are regular expressions of RE2, and everything here is an operation of
 TensorFlow. So Python and an exported model run the same code.
 """
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Sequence
 
 import tensorflow as tf
 
@@ -72,7 +73,10 @@ def mark_sentence_ends(texts: tf.Tensor) -> tf.Tensor:
 
 
 def split_long_text(
-    text: tf.Tensor, encode: Callable[[tf.Tensor], tf.RaggedTensor], most: int
+    text: tf.Tensor,
+    encode: Callable[[tf.Tensor], tf.RaggedTensor],
+    most: int,
+    tags: Sequence[str] = (),
 ) -> tf.RaggedTensor:
     """Splits a text into parts of at most `most` tokens.
 
@@ -80,17 +84,27 @@ def split_long_text(
         text: a scalar string.
         encode: the tokenizer: maps strings [N] to ids [N, (T)], each row ending in EOS.
         most: the largest number of tokens in a part, EOS included; at least 2.
+        tags: words of which one may precede the text; every part then begins with it.
 
     Returns:
         The ids of the parts [P, (T)], each row ending in EOS. No part is blank.
     """
     with tf.device(CPU):
+        tag = tf.zeros([0], tf.int32)
+        if tags:
+            any_tag = "|".join(map(re.escape, tags))
+            body = tf.strings.regex_replace(
+                text, rf"\A(?:{any_tag})[{WHITE_SPACE}]+", ""
+            )
+            length = tf.strings.length(text) - tf.strings.length(body)
+            before = tf.strings.strip([tf.strings.substr(text, 0, length)])
+            tag, text = encode(before)[0, :-1], body
         sentences = tf.strings.split(mark_sentence_ends(text), "\n")
         marked = tf.strings.regex_replace(sentences, f"([{WHITE_SPACE}]+)", "\n" r"\1")
         words = tf.strings.split(marked, "\n")  # [sentences, (words)]
         # The tokenizers' words imply a space before them.
         ids = encode(tf.strings.regex_replace(words.values, r"\A ", ""))[:, :-1]
-        limit = tf.constant(most - 1, tf.int64)
+        limit = tf.cast(tf.maximum(most - 1 - tf.size(tag), 1), tf.int64)
         bounds = _part_bounds(ids.row_lengths(), words.row_splits, limit)
         parts = tf.RaggedTensor.from_row_splits(words.values, bounds)
         parts = tf.strings.reduce_join(parts, axis=1)
@@ -98,9 +112,11 @@ def split_long_text(
         # A word that is too long is cut; so is a part that has more tokens than its
         # words, which a tokenizer may make of other white space than single spaces.
         places = tf.ragged.range(ids.row_lengths()).values
-        starts = tf.where(places % (most - 1) == 0)[:, 0]
+        starts = tf.where(places % limit == 0)[:, 0]
         rows = tf.RaggedTensor.from_row_starts(ids.values, starts)
-        return tf.concat([rows, tf.fill([rows.nrows(), 1], EOS)], axis=1)
+        ends = tf.fill([rows.nrows(), 1], EOS)
+        tag = tf.repeat(tag[tf.newaxis], rows.nrows(), axis=0)
+        return tf.concat([tag, rows, ends] if tags else [rows, ends], axis=1)
 
 
 @tf.function(input_signature=[_NUMBERS, _NUMBERS, tf.TensorSpec([], tf.int64)])

@@ -25,8 +25,8 @@ from typing import Any
 import tensorflow as tf
 
 from t2t_keras.data.batch_plan import batch_plan
+from t2t_keras.data.pipeline import training_index
 from t2t_keras.data.progress import say
-from t2t_keras.data.records import RecordIndex
 from t2t_keras.errors import UserError
 from t2t_keras.hparam import HParams
 from t2t_keras.model.transformer import Transformer
@@ -99,9 +99,7 @@ def fit_batch_tokens(
     Raises:
         UserError: not even the smallest batch fits.
     """
-    index = RecordIndex.open(
-        Path(config.data_dir), problem.data_name, "train", problem.reverse
-    )
+    index = training_index(Path(config.data_dir), problem)
     lengths = index.source_length, index.target_length
     source, target = config.vocab_sizes
     memory = memory_of_shape(hparams, (source, target))

@@ -15,7 +15,12 @@ import tensorflow as tf
 
 from t2t_keras.data.batch_plan import BatchPlan, batch_plan
 from t2t_keras.data.manifest import Manifest
-from t2t_keras.data.pipeline import damage_named, has_links, training_batches
+from t2t_keras.data.pipeline import (
+    damage_named,
+    has_links,
+    training_batches,
+    training_index,
+)
 from t2t_keras.data.records import RecordIndex
 from t2t_keras.decoding.translator import Translator
 from t2t_keras.errors import UserError
@@ -84,9 +89,7 @@ class TrainSplit:
                 example, or the data have no word alignments and
                 `guided_alignment` needs them.
         """
-        index = RecordIndex.open(
-            Path(config.data_dir), problem.data_name, "train", problem.reverse
-        )
+        index = training_index(Path(config.data_dir), problem)
         if hparams.guided_alignment and not has_links(index):
             raise UserError(
                 "hparams: guided_alignment needs word alignments, and the train data "

@@ -1,0 +1,271 @@
+"""Several corpora as one source: their weights, and the tags of their sources."""
+
+import dataclasses
+import math
+import tomllib
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, get_args
+
+import numpy as np
+
+from t2t_keras.data.pair_files import PairFile
+from t2t_keras.data.sources import ParallelFiles, checksum
+from t2t_keras.errors import UserError
+from t2t_keras.problem import AlignedPair, Pair, Source, Split
+
+_FIELDS = {"name", "source", "target", "pairs", "languages", "weight", "tag"}
+
+
+@dataclasses.dataclass(frozen=True)
+class Corpus:
+    """One of the corpora of a `Mixture`.
+
+    Attributes:
+        name: its name in the manifest.
+        source: its pairs.
+        weight: its share of the training examples, relative to the other corpora; 0:
+            not given.
+        tag: a word that precedes each source, such as `<2de>` for the target language
+            or `<bt>` for back-translated sources. It is one token of the vocabulary.
+    """
+
+    name: str
+    source: Source
+    weight: float = 0.0
+    tag: str = ""
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.weight < math.inf:
+            raise UserError(f"corpus '{self.name}': its weight must be positive")
+        if self.tag and self.tag.split() != [self.tag]:
+            raise UserError(f"corpus '{self.name}': '{self.tag}' is not one word")
+
+    def __call__(self) -> Iterator[Pair]:
+        """Yields the pairs, their sources with the tag."""
+        for pair in self.source():
+            if not self.tag:
+                yield pair
+                continue
+            source, target = pair
+            tagged = f"{self.tag} {source.strip()}"
+            if isinstance(pair, AlignedPair):  # the tag is word 0
+                links = tuple((i + 1, j) for i, j in pair.links)
+                yield AlignedPair(tagged, target, links)
+            else:
+                yield tagged, target
+
+
+@dataclasses.dataclass(frozen=True)
+class Mixture:
+    """A `Source` of several corpora, one after the other.
+
+    The weights apply when the examples are read for training, see `repetitions`: the
+    data directory has each example once. Without weights and a temperature the shares
+    are those of the corpora's sizes.
+
+    Attributes:
+        corpora: the corpora.
+        temperature: the share of a corpus of n examples is proportional to
+            n ** (1 / temperature) (Arivazhagan et al., 2019, use 5 for many languages);
+            in place of weights. 0: not given.
+    """
+
+    corpora: tuple[Corpus, ...]
+    temperature: float = 0.0
+
+    def __post_init__(self) -> None:
+        names = Counter(corpus.name for corpus in self.corpora)
+        if not names:
+            raise UserError("a mixture needs at least one corpus")
+        name, count = names.most_common(1)[0]
+        if count > 1:
+            raise UserError(f"two corpora of a mixture have the name '{name}'")
+        weighted = [corpus.name for corpus in self.corpora if corpus.weight]
+        if weighted and len(weighted) < len(names):
+            lacking = next(c.name for c in self.corpora if not c.weight)
+            raise UserError(
+                f"corpus '{weighted[0]}' has a weight and '{lacking}' has none; give "
+                "weights to all corpora or to none"
+            )
+        if self.temperature and (weighted or not 1 <= self.temperature < math.inf):
+            raise UserError(
+                "the temperature of a mixture must be at least 1, and excludes weights"
+            )
+
+    def __call__(self) -> Iterator[Pair]:
+        """Yields the pairs of the corpora, in their order."""
+        for corpus in self.corpora:
+            yield from corpus()
+
+    @property
+    def tags(self) -> tuple[str, ...]:
+        """The tags, each once."""
+        return tuple(dict.fromkeys(c.tag for c in self.corpora if c.tag))
+
+    @property
+    def dropped(self) -> Counter[str]:
+        """The number of pairs that the sources left out in the last pass, by reason."""
+        found = (getattr(corpus.source, "dropped", {}) for corpus in self.corpora)
+        return sum(map(Counter, found), Counter())
+
+    def checksum(self) -> str:
+        """Returns the checksums of the corpora with their names, weights and tags."""
+        parts = [
+            f"{c.name} {c.weight} {c.tag} ({checksum(c.source)})" for c in self.corpora
+        ]
+        return f"mixture {self.temperature} {' '.join(parts)}"
+
+    def shares(self, sizes: Mapping[str, int]) -> dict[str, float]:
+        """Returns the share of each corpus in the training examples.
+
+        Args:
+            sizes: the number of examples of each corpus. A corpus without examples,
+                all of which were dropped, has the share 0.
+        """
+        power = 1 / (self.temperature or 1.0)
+        weights = {
+            c.name: (c.weight or sizes[c.name] ** power) if sizes[c.name] else 0.0
+            for c in self.corpora
+        }
+        total = sum(weights.values()) or 1.0
+        return {name: weight / total for name, weight in weights.items()}
+
+
+def repetitions(corpus: np.ndarray, shares: Sequence[float]) -> np.ndarray:
+    """Returns how often each example occurs in an epoch of a mixture.
+
+    The corpus with the smallest share for its size occurs once, the others more often.
+    If a corpus is to occur r times and r is not a whole number, some of its examples,
+    evenly spread, occur once more than the others. So the shares are exact up to one
+    example of each corpus.
+
+    Args:
+        corpus: int [N], the number of the corpus of each example.
+        shares: the share of each corpus, of which the sum is 1.
+
+    Returns:
+        int64 [N]
+    """
+    sizes = np.bincount(corpus, minlength=len(shares))
+    total = max(n / share for n, share in zip(sizes.tolist(), shares, strict=True) if n)
+    counts = np.zeros(len(corpus), np.int64)
+    for number, share in enumerate(shares):
+        if sizes[number]:
+            wanted = round(total * share)
+            ends = np.arange(sizes[number] + 1) * wanted // sizes[number]
+            counts[corpus == number] = np.diff(ends)
+    return counts
+
+
+def read_mixture(path: str | Path) -> dict[Split, Source]:
+    """Reads the sources of each split from a TOML file.
+
+        temperature = 5            # or a weight for each corpus of [[train]]
+
+        [[train]]
+        name = "captions"          # default: the name of the file
+        source = "train.en.gz"     # relative to this file
+        target = "train.de.gz"
+        tag = "<2de>"
+
+        [[train]]
+        pairs = "memory.tmx"       # or .tsv, .parquet
+        languages = "en-de"
+
+        [[dev]]
+        source = "dev.en"
+        target = "dev.de"
+
+    Raises:
+        UserError: the file cannot be read, or is not as described.
+    """
+    path = Path(path)
+    try:
+        values = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror}") from None
+    except ValueError as error:
+        raise UserError(f"{path} is not valid TOML: {error}") from None
+    temperature = values.pop("temperature", 0.0)
+    try:
+        if not isinstance(temperature, int | float):
+            raise UserError("temperature is not a number")
+        sources: dict[Split, Source] = {}
+        splits: tuple[Split, ...] = get_args(Split)
+        for name, tables in values.items():
+            split = next((split for split in splits if split == name), None)
+            if split is None or not isinstance(tables, list):
+                raise UserError(
+                    f"there is '{name}', not temperature, [[train]], [[dev]] or "
+                    "[[test]]"
+                )
+            corpora = tuple(_corpus(table, path.parent) for table in tables)
+            if split != "train" and any(corpus.weight for corpus in corpora):
+                raise UserError(f"a weight in [[{split}]]: only training has weights")
+            sources[split] = Mixture(corpora, temperature if split == "train" else 0.0)
+        if not sources:
+            raise UserError("there is no [[train]], [[dev]] or [[test]]")
+    except UserError as error:
+        raise UserError(f"{path}: {error}") from None
+    return sources
+
+
+def _corpus(table: Mapping[str, Any], directory: Path) -> Corpus:
+    """Returns the corpus that a table of the file describes."""
+    if unknown := sorted(table.keys() - _FIELDS):
+        raise UserError(
+            f"a corpus has no '{unknown[0]}'; it has {', '.join(sorted(_FIELDS))}"
+        )
+    for key, value in table.items():
+        kinds = (int, float) if key == "weight" else (str,)
+        if not isinstance(value, kinds):
+            kind = "number" if key == "weight" else "text"
+            raise UserError(f"{key} is a {kind}, not {value!r}")
+    files = {
+        key: directory / table[key]
+        for key in ("source", "target", "pairs")
+        if key in table
+    }
+    source: Source
+    if files.keys() == {"pairs"}:
+        languages = table.get("languages")
+        source = PairFile(files["pairs"], languages and parse_languages(languages))
+    elif files.keys() == {"source", "target"} and "languages" not in table:
+        source = ParallelFiles(files["source"], files["target"])
+    else:
+        raise UserError("a corpus needs source and target, or pairs (and languages)")
+    first = next(iter(files.values()))
+    return Corpus(
+        table.get("name", first.name),
+        source,
+        float(table.get("weight", 0.0)),
+        table.get("tag", ""),
+    )
+
+
+def parse_languages(text: str) -> tuple[str, str]:
+    """Returns the languages that are written "en-de".
+
+    Raises:
+        UserError: the text does not have that form.
+    """
+    source, hyphen, target = text.partition("-")
+    if not (source and hyphen and target):
+        raise UserError(f"languages are written en-de, for example, not '{text}'")
+    return source, target
+
+
+def parts_of(source: Source) -> list[Source]:
+    """Returns the sources of a mixture; any other source alone."""
+    if isinstance(source, Mixture):
+        return [corpus.source for corpus in source.corpora]
+    return [source]
+
+
+def corpora_of(source: Source) -> Iterable[tuple[str, Source]]:
+    """Returns the named corpora of a source; a source that is no mixture has none."""
+    if isinstance(source, Mixture):
+        return [(corpus.name, corpus) for corpus in source.corpora]
+    return [("", source)]

@@ -1,0 +1,338 @@
+"""WMT 2014 from its archives: miniatures with the names of the real members."""
+
+import functools
+import gzip
+import hashlib
+import http.server
+import io
+import json
+import tarfile
+import threading
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+
+from t2t_keras import registry
+from t2t_keras.cli import main
+from t2t_keras.data import archives
+from t2t_keras.data.archives import ArchivedPairs, download_archive
+from t2t_keras.data.datagen import generate
+from t2t_keras.data.sources import checksum
+from t2t_keras.errors import UserError
+
+LINES = 40
+
+
+def texts(corpus: str, language: str, lines: int = LINES) -> list[str]:
+    return [f"{corpus} sentence {i} in {language} — ß" for i in range(lines)]
+
+
+def lines(corpus: str, language: str) -> bytes:
+    return "".join(f"{text}\n" for text in texts(corpus, language)).encode()
+
+
+def sgm(corpus: str, language: str) -> bytes:
+    """As WMT writes a test set: entities, documents, white space around texts."""
+    segments = "".join(
+        f'<seg id="{i}">{" " * (i % 2)}R&amp;D &quot;{text}&quot; &lt; 1</seg>\n'
+        for i, text in enumerate(texts(corpus, language))
+    )
+    return (
+        f'<srcset setid="newstest2014" srclang="any">\n<doc sysid="ref" '
+        f'docid="a-b.com-1" genre="news" origlang="en">\n<p>\n{segments}</p>\n</doc>\n'
+        "</srcset>\n"
+    ).encode()
+
+
+def members() -> dict[str, dict[str, bytes]]:
+    """Returns the content of every member, by archive; also members never used."""
+    found: dict[str, dict[str, bytes]] = {
+        "training-parallel-europarl-v7.tgz": {},
+        "training-parallel-commoncrawl.tgz": {},
+        "training-parallel-nc-v9.tgz": {},
+        "training-parallel-un.tgz": {},
+        "training-giga-fren.tar": {},
+        "dev.tgz": {},
+        "test-full.tgz": {},
+    }
+    for other in ("cs", "de", "fr"):
+        for side in (other, "en"):
+            of = f"{other}-en.{side}"
+            found["training-parallel-europarl-v7.tgz"][f"training/europarl-v7.{of}"] = (
+                lines(f"europarl {other}", side)
+            )
+            found["training-parallel-commoncrawl.tgz"][f"commoncrawl.{of}"] = lines(
+                f"crawl {other}", side
+            )
+            found["training-parallel-nc-v9.tgz"][
+                f"training/news-commentary-v9.{of}"
+            ] = lines(f"news {other}", side)
+        found["dev.tgz"][f"dev/newstest2013.{other}"] = lines("dev", other)
+    found["dev.tgz"]["dev/newstest2013.en"] = lines("dev", "en")
+    for side in ("fr", "en"):
+        found["training-parallel-un.tgz"][f"un/undoc.2000.fr-en.{side}"] = lines(
+            "un", side
+        )
+        found["training-giga-fren.tar"][f"giga-fren.release2.fixed.{side}.gz"] = (
+            gzip.compress(lines("giga", side))
+        )
+    for other in ("de", "fr"):
+        stem = f"test-full/newstest2014-{other}en"
+        # The test sets of both directions are there; each has both languages.
+        for kind, side in (
+            ("src", "en"),
+            ("src", other),
+            ("ref", "en"),
+            ("ref", other),
+        ):
+            found["test-full.tgz"][f"{stem}-{kind}.{side}.sgm"] = sgm(
+                f"test {other}", side
+            )
+    return found
+
+
+@pytest.fixture(scope="module")
+def raw_dir(tmp_path_factory) -> Path:
+    path = tmp_path_factory.mktemp("raw")
+    for name, contents in members().items():
+        with tarfile.open(path / name, "w:gz" if name.endswith("gz") else "w") as file:
+            for member, content in contents.items():
+                info = tarfile.TarInfo(f"./{member}" if "nc-v9" in name else member)
+                info.size = len(content)
+                file.addfile(info, io.BytesIO(content))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("problem", "corpora"),
+    [
+        ("translate_ende", ["europarl de", "crawl de", "news de"]),
+        ("translate_enfr", ["europarl fr", "crawl fr", "news fr", "un", "giga"]),
+    ],
+)
+def test_the_pairs_of_wmt_2014(raw_dir, problem, corpora):
+    task = registry.problem(problem)
+    language = problem[-2:]
+    sources = task.raw_sources(raw_dir)
+    assert list(sources["train"]()) == [
+        pair
+        for corpus in corpora
+        for pair in zip(texts(corpus, "en"), texts(corpus, language), strict=True)
+    ]
+    assert list(sources["dev"]()) == list(
+        zip(texts("dev", "en"), texts("dev", language), strict=True)
+    )
+    quoted = [
+        [f'R&D "{text}" < 1' for text in texts(f"test {language}", side)]
+        for side in ("en", language)
+    ]
+    assert list(sources["test"]()) == list(zip(*quoted, strict=True))
+
+
+ARGV = ["datagen", "--problem", "translate_ende", "--vocab_size", "400", "--json"]
+
+
+def test_datagen_and_its_manifest(raw_dir, tmp_path, capfd):
+    argv = [*ARGV, "--raw_dir", str(raw_dir), "--data_dir", str(tmp_path / "data")]
+    assert main(argv) == 0
+    assert json.loads(capfd.readouterr().out)["examples"] == {
+        "train": 3 * LINES,
+        "dev": LINES,
+        "test": LINES,
+    }
+    manifest = tmp_path / "data" / "translate_ende.manifest.json"
+    corpora = json.loads(manifest.read_text())["corpora"]["train"]
+    assert corpora == {
+        name: {"pairs": LINES, "examples": LINES, "share": 1 / 3}
+        for name in ("europarl_v7", "commoncrawl", "newscommentary_v9")
+    }
+    references = (tmp_path / "data" / "translate_ende-test.targets").read_text()
+    assert references.startswith('R&D "test de sentence 0 in de')
+    assert not [path for path in raw_dir.iterdir() if path.is_dir()]  # nothing unpacked
+
+
+def test_interrupted_and_resumed(raw_dir, tmp_path, monkeypatch):
+    """The bytes are those of a run that was not interrupted, wherever it stopped."""
+    task = registry.problem("translate_enfr").replace(vocab_size=400)
+    task = task.replace(sources=task.raw_sources(raw_dir))
+    generate(task, tmp_path / "whole", workers=1)
+
+    calls = 0
+    original = ArchivedPairs.__call__
+
+    def stops(self, after):
+        nonlocal calls
+        for pair in original(self):
+            calls += 1
+            if calls == after:
+                raise KeyboardInterrupt
+            yield pair
+
+    for after in (3, 210, 30, 190):  # counting, counting, vocabulary, encoding
+        calls = 0
+        monkeypatch.setattr(
+            ArchivedPairs, "__call__", functools.partialmethod(stops, after)
+        )
+        with pytest.raises(KeyboardInterrupt):
+            generate(task, tmp_path / "resumed", workers=1)
+    monkeypatch.undo()
+    generate(task, tmp_path / "resumed", workers=1)
+    found = {
+        directory: {
+            path.name: path.read_bytes() for path in (tmp_path / directory).iterdir()
+        }
+        for directory in ("whole", "resumed")
+    }
+    assert found["whole"] == found["resumed"]
+
+
+def error_of(argv, capfd) -> str:
+    assert main(argv) == 2
+    return capfd.readouterr().err.strip().splitlines()[-1]
+
+
+def test_missing_archives_are_named_with_their_addresses(raw_dir, tmp_path, capfd):
+    for name in ("training-parallel-nc-v9.tgz", "dev.tgz"):
+        (tmp_path / name).symlink_to(raw_dir / name)
+    argv = [*ARGV, "--raw_dir", str(tmp_path), "--data_dir", str(tmp_path / "data")]
+    message = error_of(argv, capfd)
+    assert f"{tmp_path} lacks 3 of 5 archives" in message
+    assert message.endswith(
+        "http://www.statmt.org/wmt13/training-parallel-europarl-v7.tgz "
+        "http://www.statmt.org/wmt13/training-parallel-commoncrawl.tgz "
+        "http://www.statmt.org/wmt14/test-full.tgz"
+    )
+    assert not (tmp_path / "data").exists()
+
+
+def test_other_flags(raw_dir, tmp_path, capfd):
+    data = ["--data_dir", str(tmp_path / "data")]
+    for argv, expected in [
+        ([*ARGV, *data, "--download"], "--download needs --raw_dir"),
+        (
+            [*ARGV[:2], "translate_text", *data, "--raw_dir", "x"],
+            "problem 'translate_text' has no published archives",
+        ),
+        (
+            [*ARGV, *data, "--raw_dir", str(raw_dir), "--tfds_dir", "x"],
+            "has no examples from tensorflow-datasets",
+        ),
+    ]:
+        assert expected in error_of(argv, capfd)
+
+
+def test_damaged_archives(raw_dir, tmp_path):
+    for name, source, target in (
+        ("training-parallel-nc-v9.tgz", *["training/news-commentary-v9.de-en.en"] * 2),
+        ("training-giga-fren.tar", *["giga-fren.release2.fixed.en.gz"] * 2),
+    ):
+        content = (raw_dir / name).read_bytes()
+        pairs = ArchivedPairs(tmp_path, f"http://x/{name}", source, target)
+
+        def refused(pairs=pairs) -> str:
+            with pytest.raises(UserError) as error:
+                list(pairs())
+            assert "\n" not in str(error.value)
+            return str(error.value)
+
+        assert refused() == f"cannot read {pairs.path}: No such file or directory"
+        with pytest.raises(UserError, match="cannot read"):
+            checksum(pairs)
+        for part in (content[:300], b"no archive", b""):
+            pairs.path.write_bytes(part)
+            assert f"{pairs.path} is not a complete" in refused()
+        pairs.path.write_bytes(content)
+        assert len(list(pairs())) == LINES
+        other = ArchivedPairs(tmp_path, pairs.url, source, "training/none.de")
+        assert refused(other) == f"{pairs.path} has no member training/none.de"
+
+
+class Server(http.server.BaseHTTPRequestHandler):
+    """Serves one content, with ranges, and breaks connections off on demand."""
+
+    content = bytes(range(256)) * 4000
+    breaks: ClassVar[list[int]] = []  # the bytes after which a connection is broken off
+    ranges: ClassVar[list[str]] = []
+    ignores_ranges = False
+
+    def do_GET(self):
+        if self.path != "/x.tgz":
+            self.send_error(404)
+            return
+        asked = self.headers["Range"]
+        self.ranges.append(asked)
+        start = 0 if self.ignores_ranges else int(asked[6:-1])
+        if start >= len(self.content):
+            self.send_error(416)
+            return
+        self.send_response(200 if self.ignores_ranges else 206)
+        rest = self.content[start:]
+        self.send_header("Content-Length", str(len(rest)))
+        self.end_headers()
+        self.wfile.write(rest[: self.breaks.pop(0)] if self.breaks else rest)
+
+    def log_message(self, *args):
+        pass
+
+
+@pytest.fixture
+def address():
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Server)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    Server.breaks, Server.ranges, Server.ignores_ranges = [], [], False
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    server.server_close()
+
+
+def test_a_download_goes_on_where_it_stopped(address, tmp_path, monkeypatch):
+    monkeypatch.setattr(archives, "_BLOCK", 1 << 16)
+    sha256 = hashlib.sha256(Server.content).hexdigest()
+    archive = ArchivedPairs(tmp_path / "raw", f"{address}/x.tgz", "a", "b", sha256)
+    Server.breaks = [300_000]
+    with pytest.raises(UserError, match=r"x\.tgz: the connection was closed too early"):
+        download_archive(archive)
+    assert not archive.path.exists()
+    download_archive(archive)
+    assert Server.ranges == ["bytes=0-", "bytes=300000-"]
+    assert archive.path.read_bytes() == Server.content
+    assert [path.name for path in archive.directory.iterdir()] == ["x.tgz"]
+
+
+@pytest.mark.parametrize("is_whole", [False, True])
+def test_a_part_that_is_there(address, tmp_path, is_whole):
+    """The server ignores the range, or nothing is missing any more."""
+    archive = ArchivedPairs(tmp_path, f"{address}/x.tgz", "a", "b")
+    part = tmp_path / "x.tgz.part"
+    part.write_bytes(Server.content if is_whole else b"something else")
+    Server.ignores_ranges = not is_whole
+    download_archive(archive)
+    assert archive.path.read_bytes() == Server.content
+
+
+def test_downloads_that_fail(address, tmp_path):
+    wrong = ArchivedPairs(tmp_path, f"{address}/x.tgz", "a", "b", "0" * 64)
+    with pytest.raises(UserError, match="its SHA-256 is not 0000"):
+        download_archive(wrong)
+    absent = ArchivedPairs(tmp_path, f"{address}/y.tgz", "a", "b")
+    with pytest.raises(UserError, match=r"cannot download .*y\.tgz: Not Found; run"):
+        download_archive(absent)
+    nowhere = ArchivedPairs(tmp_path, "http://127.0.0.1:9/x.tgz", "a", "b")
+    with pytest.raises(UserError, match="Connection refused"):
+        download_archive(nowhere)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_missing_archives_are_downloaded(raw_dir, tmp_path, monkeypatch):
+    fetched = []
+    sources = registry.problem("translate_ende").raw_sources(tmp_path)
+    pairs = [sources["dev"], sources["test"], sources["dev"]]
+
+    def download(archive):
+        fetched.append(archive.path.name)
+        archive.path.symlink_to(raw_dir / archive.path.name)
+
+    archives.require_archives(pairs, download)
+    assert fetched == ["dev.tgz", "test-full.tgz"]
+    archives.require_archives(pairs)

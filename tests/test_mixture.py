@@ -1,0 +1,330 @@
+"""Mixtures of corpora: weights, tags, the manifest, and what training reads."""
+
+import collections
+import itertools
+import json
+import re
+
+import numpy as np
+import pytest
+
+from t2t_keras.cli import main
+from t2t_keras.data import vocabulary
+from t2t_keras.data.batch_plan import BatchPlan
+from t2t_keras.data.datagen import Task, generate
+from t2t_keras.data.manifest import Manifest
+from t2t_keras.data.mixture import (
+    Corpus,
+    Mixture,
+    parse_languages,
+    read_mixture,
+    repetitions,
+)
+from t2t_keras.data.pipeline import read_pairs, training_batches, training_index
+from t2t_keras.data.records import RecordIndex
+from t2t_keras.data.sources import checksum
+from t2t_keras.errors import UserError
+from t2t_keras.problem import AlignedPair, Cleaning, Problem
+from t2t_keras.text.load import load_tokenizer
+
+WORDS = ["dog", "cat", "house", "tree", "river", "king", "book"]
+
+
+def corpus(name, count, weight=0.0, tag="", target="word") -> Corpus:
+    pairs = [
+        (f"{name} {' '.join(WORDS[: i % 7])} {i}", f"{target} {i}")
+        for i in range(count)
+    ]
+    return Corpus(name, lambda: iter(pairs), weight, tag)
+
+
+def problem(*corpora, **mixture) -> Problem:
+    return Problem(
+        name="mixed",
+        summary="a mixture",
+        sources={"train": Mixture(corpora, **mixture), "dev": corpora[0]},
+        vocab_size=400,
+    )
+
+
+@pytest.mark.parametrize(
+    ("sizes", "shares"),
+    [
+        ([10, 10], [0.5, 0.5]),
+        ([1000, 30, 7], [0.2, 0.3, 0.5]),
+        ([1000, 3], [0.999, 0.001]),
+        ([50, 0, 7], [0.9, 0.0, 0.1]),
+        ([123_456, 777], [0.25, 0.75]),
+    ],
+)
+def test_repetitions_have_the_shares(sizes, shares):
+    numbers = np.repeat(np.arange(len(sizes)), sizes)
+    np.random.default_rng(0).shuffle(numbers)
+    counts = repetitions(numbers, shares)
+    totals = np.bincount(numbers, weights=counts, minlength=len(sizes))
+    np.testing.assert_allclose(totals / totals.sum(), shares, atol=1 / totals.sum())
+    for number, size in enumerate(sizes):
+        if size:
+            of_corpus = counts[numbers == number]
+            assert of_corpus.max() - of_corpus.min() <= 1
+            # Evenly spread: every stretch has its part of the repetitions.
+            sums = np.cumsum(of_corpus) - np.arange(1, size + 1) * of_corpus.mean()
+            assert abs(sums).max() <= 1
+    assert counts.min() == 1  # no example is left out
+
+
+@pytest.mark.parametrize(
+    ("mixture", "expected"),
+    [
+        (dict(weights=[1, 1, 2]), [0.25, 0.25, 0.5]),
+        (dict(temperature=1.0), [0.9, 0.09, 0.01]),
+        (dict(temperature=2.0), [30 / 43.4868, 9.4868 / 43.4868, 4 / 43.4868]),
+        (dict(), [0.9, 0.09, 0.01]),
+    ],
+)
+def test_shares(mixture, expected):
+    sizes = {"a": 900, "b": 90, "c": 10}
+    if mixture.get("temperature") == 2.0:
+        sizes["c"] = 16
+    weights = mixture.pop("weights", [0, 0, 0])
+    corpora = [Corpus(n, list, w) for n, w in zip(sizes, weights, strict=True)]
+    found = Mixture(tuple(corpora), **mixture).shares(sizes)
+    np.testing.assert_allclose(list(found.values()), expected, rtol=1e-4)
+
+
+def test_training_reads_the_shares_that_were_asked_for(tmp_path):
+    """Counted over an epoch's batches, after rules have dropped pairs of one corpus."""
+    large_source, small = (
+        corpus("large", 900).source,
+        corpus("small", 40, weight=3, tag="<s>"),
+    )
+    noisy = [("1 2 3", "4"), ("", "")] * 200
+    large = Corpus("large", lambda: itertools.chain(large_source(), noisy), weight=1)
+    mixed = problem(large, small).replace(cleaning=Cleaning(letters=0.5), copies=2)
+    manifest = generate(mixed, tmp_path, workers=1)
+    assert manifest.corpora["train"] == {
+        "large": {"pairs": 1300, "examples": 1800, "share": 0.25},
+        "small": {"pairs": 40, "examples": 80, "share": 0.75},
+    }
+
+    index = training_index(tmp_path, mixed)
+    tokenizer = load_tokenizer(tmp_path / manifest.vocab_files["source"])
+    tag = tokenizer.encode("<s>")[0]
+    assert tokenizer.pieces[tag] == "▁<s>"
+    plan = BatchPlan(index.source_length, index.target_length, 512, seed=1)
+    counts, tagged = collections.Counter(), 0
+    for source, _ in training_batches(index, plan, range(len(plan))):
+        rows = [tuple(row) for row in source.numpy().tolist() if any(row)]
+        tagged += sum(row[0] == tag for row in rows)
+        counts.update(rows)
+    total = sum(counts.values())
+    assert total == len(index)
+    assert tagged / total == pytest.approx(0.75, rel=0.01)
+    texts = collections.Counter()
+    for row, count in counts.items():
+        texts[tokenizer.decode([i for i in row if i])] += count
+    assert all(count == 2 for text, count in texts.items() if text[0] == "l")
+    assert len(texts) == 900 + 40
+
+
+def test_bytes_do_not_depend_on_tasks_and_workers(tmp_path):
+    mixed = problem(corpus("a", 3000, tag="<a>"), corpus("b", 70), temperature=5.0)
+    generate(mixed, tmp_path / "one", workers=1)
+    generate(mixed, tmp_path / "two", workers=2)
+    for number in (2, 1, 3):
+        generate(mixed, tmp_path / "three", workers=1, task=Task(number, 3))
+    found = [
+        {path.name: path.read_bytes() for path in (tmp_path / name).iterdir()}
+        for name in ("one", "two", "three")
+    ]
+    assert found[0] == found[1] == found[2]
+    corpus_of = training_index(tmp_path / "one", mixed)
+    assert len(corpus_of) > 3070
+    # The dev split is no mixture; nothing else is repeated.
+    assert RecordIndex.open(tmp_path / "one", "mixed", "dev").corpus is None
+
+
+def test_each_record_has_the_number_of_its_corpus(tmp_path):
+    mixed = problem(corpus("a", 30, tag="<a>"), corpus("b", 50), corpus("c", 20))
+    manifest = generate(mixed, tmp_path, workers=1)
+    index = RecordIndex.open(tmp_path, "mixed", "train")
+    tokenizer = load_tokenizer(tmp_path / manifest.vocab_files["source"])
+    for number, (source, _) in zip(
+        index.corpus.tolist(), read_pairs(index, range(len(index))), strict=True
+    ):
+        assert tokenizer.decode(source).startswith(("<a> a ", "b ", "c ")[number])
+    # Without weights and a temperature every example occurs once.
+    assert len(training_index(tmp_path, mixed)) == 100
+
+
+def test_other_shares_are_other_data(tmp_path):
+    first = problem(corpus("a", 30, 1.0), corpus("b", 50, 2.0))
+    generate(first, tmp_path, workers=1)
+    fingerprint = Manifest.open(tmp_path, "mixed").fingerprints("train")[0]
+    with pytest.raises(UserError, match="sources 'train' has changed"):
+        generate(problem(corpus("a", 30, 1.0), corpus("b", 50, 3.0)), tmp_path)
+    other = problem(corpus("a", 30, 1.0), corpus("b", 50, 3.0))
+    generate(other, tmp_path / "other", workers=1)
+    changed = Manifest.open(tmp_path / "other", "mixed").fingerprints("train")[0]
+    assert changed != fingerprint
+    assert checksum(other.sources["train"]) != checksum(first.sources["train"])
+
+
+def test_the_vocabulary_sees_the_shares(tmp_path, monkeypatch):
+    monkeypatch.setitem(vocabulary._SAMPLE, "sentencepiece", 100)
+    seen = []
+    train = vocabulary.train_vocabulary
+
+    def watched(problem, texts, path, own_process):
+        seen.extend(texts)
+        train(problem, seen, path, own_process)
+
+    monkeypatch.setattr(vocabulary, "train_vocabulary", watched)
+    mixed = problem(corpus("a", 5000, 1.0), corpus("b", 80, 4.0), corpus("c", 9, 5.0))
+    generate(mixed, tmp_path, workers=1)
+    counts = collections.Counter(text.split()[0] for text in seen)
+    assert (counts["a"], counts["b"], counts["c"]) == (10, 40, 9)
+
+
+def test_a_tag_moves_the_links(tmp_path):
+    pair = AlignedPair("the dog", "der Hund", ((0, 0), (1, 1)))
+    (found,) = Corpus("a", lambda: [pair], tag="<2de>")()
+    assert found == ("<2de> the dog", "der Hund")
+    assert found.links == ((1, 0), (2, 1))
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Corpus("a", list, -1.0), "corpus 'a': its weight must be positive"),
+        (lambda: Corpus("a", list, tag="<a b>"), "'<a b>' is not one word"),
+        (lambda: Mixture(()), "at least one corpus"),
+        (lambda: Mixture((corpus("a", 1), corpus("a", 2))), "the name 'a'"),
+        (
+            lambda: Mixture((corpus("a", 1, 2.0), corpus("b", 2))),
+            "corpus 'a' has a weight and 'b' has none",
+        ),
+        (lambda: Mixture((corpus("a", 1, 2.0),), temperature=2), "excludes weights"),
+        (lambda: Mixture((corpus("a", 1),), temperature=0.5), "at least 1"),
+        (lambda: parse_languages("ende"), "written en-de"),
+    ],
+)
+def test_what_a_mixture_refuses(make, message):
+    with pytest.raises(UserError, match=message):
+        make()
+
+
+def test_an_empty_corpus_is_named(tmp_path):
+    mixed = problem(corpus("a", 3), corpus("b", 0))
+    with pytest.raises(UserError, match="the train source 'b' has not a single pair"):
+        generate(mixed, tmp_path, workers=1)
+
+
+TOML = """
+temperature = 2
+
+[[train]]
+source = "a.en"
+target = "a.de"
+tag = "<2de>"
+
+[[train]]
+name = "memory"
+pairs = "b.tsv"
+
+[[dev]]
+source = "a.en"
+target = "a.de"
+tag = "<2de>"
+"""
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "a.en").write_text("".join(f"dog {i}\n" for i in range(64)))
+    (tmp_path / "a.de").write_text("".join(f"Hund {i}\n" for i in range(64)))
+    (tmp_path / "b.tsv").write_text("".join(f"cat {i}\tchat {i}\n" for i in range(16)))
+    (tmp_path / "mix.toml").write_text(TOML)
+    return tmp_path
+
+
+def test_a_file_that_names_corpora(folder, capfd):
+    sources = read_mixture(folder / "mix.toml")
+    assert next(iter(sources["dev"]())) == ("<2de> dog 0", "Hund 0")
+    train = list(sources["train"]())
+    assert train[63:65] == [("<2de> dog 63", "Hund 63"), ("cat 0", "chat 0")]
+    argv = ["datagen", "--problem", "translate_text", "--data_dir", str(folder / "d")]
+    argv += ["--mixture", str(folder / "mix.toml"), "--vocab_size", "300", "--json"]
+    assert main(argv) == 0
+    assert json.loads(capfd.readouterr().out)["examples"] == {"train": 80, "dev": 64}
+    manifest = Manifest.open(folder / "d", "translate_text")
+    assert manifest.tags == ("<2de>",)
+    assert {
+        name: pytest.approx(record["share"])
+        for name, record in manifest.corpora["train"].items()
+    } == {"a.en": 8 / 12, "memory": 4 / 12}
+    assert manifest.corpora["dev"]["a.en"]["share"] == 1.0
+    assert main(argv) == 0  # nothing to do
+    assert "is there already" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("[[train]]", "[[train", "is not valid TOML"),
+        ("temperature = 2", "temperature = 'x'", "temperature is not a number"),
+        ("temperature", "temp", "there is 'temp', not temperature"),
+        ("[[dev]]", "[[valid]]", "there is 'valid', not"),
+        ("name =", "nam =", "a corpus has no 'nam'; it has"),
+        ('"memory"', "3", "name is a text, not 3"),
+        ('pairs = "b.tsv"', "weight = 'x'", "weight is a number, not 'x'"),
+        ('pairs = "b.tsv"', 'source = "a.en"', "needs source and target"),
+        ('pairs = "b.tsv"', 'pairs = "b.tmx"', "b.tmx: which languages"),
+        ("[[dev]]", "[[dev]]\nweight = 2", r"a weight in \[\[dev\]\]"),
+        (TOML, "", r"there is no \[\[train\]\]"),
+    ],
+)
+def test_faults_in_the_file(folder, old, new, message):
+    (folder / "mix.toml").write_text(TOML.replace(old, new, 1))
+    with pytest.raises(UserError, match=message) as error:
+        read_mixture(folder / "mix.toml")
+    assert str(folder / "mix.toml") in str(error.value)
+    with pytest.raises(UserError, match="cannot read"):
+        read_mixture(folder / "none.toml")
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--train_pairs", "b.tsv", "--train_source", "a.en"], "stands alone"),
+        (["--mixture", "mix.toml", "--dev_pairs", "b.tsv"], "stands alone"),
+        (
+            ["--mixture", "mix.toml", "--train_source", "a", "--train_target", "b"],
+            "--mixture has the train examples, too",
+        ),
+        (["--languages", "en-de"], "--languages has no effect"),
+        (["--train_pairs", "b.tmx"], "b.tmx: which languages"),
+        (["--train_pairs", "b.tsv", "./b.tsv"], "two corpora .* the name 'b.tsv'"),
+    ],
+)
+def test_flags(folder, monkeypatch, capfd, flags, message):
+    monkeypatch.chdir(folder)
+    argv = ["datagen", "--problem", "translate_text", "--data_dir", "d"]
+    assert main([*argv, *flags]) == 2
+    assert re.search(message, capfd.readouterr().err)
+    rev = [*argv[:2], "translate_text_rev", *argv[3:], "--train_pairs", "b.tsv"]
+    assert main(rev) == 2
+    assert "generate them with --problem translate_text" in capfd.readouterr().err
+
+
+def test_pairs_on_the_command_line(folder, monkeypatch, capfd):
+    monkeypatch.chdir(folder)
+    (folder / "c.tsv").write_text("house\tHaus\n" * 3)
+    argv = ["datagen", "--problem", "translate_text", "--data_dir", "d", "--json"]
+    argv += ["--vocab_size", "300", "--train_pairs", "b.tsv", "c.tsv"]
+    argv += ["--dev_pairs", "c.tsv"]
+    assert main(argv) == 0
+    assert json.loads(capfd.readouterr().out)["examples"] == {"train": 19, "dev": 3}
+    corpora = Manifest.open(folder / "d", "translate_text").corpora
+    assert list(corpora) == ["train"]
+    assert [r["examples"] for r in corpora["train"].values()] == [16, 3]

@@ -1,6 +1,7 @@
 """Marian models become runs that compute what Marian's formulas and others do."""
 
 import json
+import re
 import shutil
 
 import numpy as np
@@ -31,7 +32,6 @@ from tokenizer_checks import LINES, assert_graph_equals_python, random_ids
 from t2t_keras import UserError
 from t2t_keras.hparam import HParams
 from t2t_keras.interop.hf_export import export_hf_marian
-from t2t_keras.interop.imported_run import write_weights
 from t2t_keras.interop.marian_run import import_marian_run
 from t2t_keras.interop.marian_vocabulary import (
     TokenList,
@@ -40,7 +40,11 @@ from t2t_keras.interop.marian_vocabulary import (
     token_of,
     with_tokens,
 )
-from t2t_keras.runs.checkpoint import model_variables
+from t2t_keras.runs.checkpoint import (
+    CheckpointDirectory,
+    model_variables,
+    write_checkpoint,
+)
 from t2t_keras.runs.run_dir import RunDirectory, config_for
 from t2t_keras.serving.verify import Verification
 from t2t_keras.text.load import load_tokenizer
@@ -308,9 +312,10 @@ def test_a_run_of_it_translates_is_tuned_and_exported(splitters, tmp_path, capfd
     assert any("--beam_size 6 --length_penalty power" in it for it in result["check"])
     source = write(tmp_path / "source", *TEXTS)
     flags = ("--output_dir", output_dir)
-    assert run("translate", *flags, "--input", source, "--output", tmp_path / "o") == 0
-    outputs = (tmp_path / "o").read_text().splitlines()
-    assert len(outputs) == len(TEXTS)
+    paths = ("--input", source, "--output", tmp_path / "o")
+    search = ("--beam_size", 6, "--length_penalty", "power", "--alpha", 1.0)
+    assert run("translate", *flags, *paths, *search) == 0
+    assert len((tmp_path / "o").read_text().splitlines()) == len(TEXTS)
     verify = ("--verify", source, tmp_path / "o")
     again = run_json(capfd, "import", folder, "--output_dir", tmp_path / "2", *verify)
     assert again["verified"]["identical"] == len(TEXTS)
@@ -347,12 +352,17 @@ def test_a_run_of_it_translates_is_tuned_and_exported(splitters, tmp_path, capfd
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
-        ({"type": "s2s"}, "cannot read a model with type 's2s'"),
-        ({"transformer_no_projection": True}, "transformer-no-projection 'True'"),
+        ({"type": "s2s"}, "cannot read a model with type 's2s', only with 'transf"),
+        ({"transformer_no_projection": True}, "transformer-no-projection True, only"),
         ({"transformer_postprocess_emb": "dn"}, "transformer-postprocess-emb 'dn'"),
         ({"transformer_ffn_activation": "gelu"}, "transformer-ffn-activation 'gelu'"),
         ({"transformer_preprocess": "d"}, "transformer-preprocess 'd'"),
-        ({"right_left": True}, "right-left 'True'"),
+        ({"right_left": True}, "right-left True, only with False"),
+        (
+            {"transformer_dim_ffn": 32},
+            r"ffn_W1 has the shape \[16, 24\], .* \[16, 32\]",
+        ),
+        ({"dim_emb": 32}, r"embeddings have the shape \[\d+, 16\], .* 32 columns"),
         ({"enc_depth": 3}, "has no variable encoder_l3_self_Wq"),
         ({"enc_depth": 1}, "has the variable encoder_l2_"),
         ({"transformer_heads": 3}, "not divisible by num_heads"),
@@ -375,6 +385,11 @@ def test_settings_that_are_refused(changes, sentence, splitters, tmp_path):
         ({"eos_token_id": 2}, "has eos_token_id 2, and in .* it is 0"),
         ({"decoder_ffn_dim": 7}, "encoder_ffn_dim and decoder_ffn_dim differ"),
         ({"model_type": "bart"}, "model_type 'bart', only with 'marian'"),
+        ({"activation_function": ["relu"]}, "activation_function '"),
+        (
+            {"encoder_ffn_dim": 32, "decoder_ffn_dim": 32},
+            r"fc1.weight has the shape \[24, 16\], .* \[32, 16\]",
+        ),
         ({"encoder_layers": 3}, "has no tensor model.encoder.layers.2.self_attn"),
         ({"encoder_layers": 1}, "has the tensor model.encoder.layers.1"),
     ],
@@ -406,20 +421,39 @@ def test_files_that_are_refused(splitters, tmp_path, capfd):
     config = yaml.safe_load(one.read_text())
     one.write_text(yaml.safe_dump(config | {"models": ["a.npz", "b.npz"]}))
     refused("names 2 models", one)
+    for models, count in ((3, 0), (None, 0), ("a.npz", 1)):
+        one.write_text(yaml.safe_dump(config | {"models": models, "vocabs": []}))
+        refused(f"names {count} models", one)
     one.write_text(yaml.safe_dump(config | {"models": ["a.npz"]}))
-    refused("a.npz is not a Marian model in NumPy's format", one)
+    refused("there is no", one)
+    np.save(tmp_path / "array.npy", np.zeros(3))
+    for content in (b"", b"x", (tmp_path / "array.npy").read_bytes()):
+        (folder / "a.npz").write_bytes(content)
+        refused("a.npz is not a Marian model in NumPy's format", one)
+    (folder / "a.npz").unlink()
     one.write_text("[")
     refused("is not valid YAML", one)
     tokens = (folder / "vocab.yml").read_text().splitlines()
     write(folder / "short.yml", *tokens[:-1])
     one.write_text(yaml.safe_dump(config | {"vocabs": ["short.yml"] * 2}))
     rows = len(tokens)
-    refused(f"matrix of {rows} rows, and the vocabulary has {rows - 1} tokens", one)
+    refused(f"matrix of {rows} rows, and the vocabulary beside it has {rows - 1}", one)
     write(folder / "short.yml", *tokens[1:])
     refused("short.yml is not a vocabulary of Marian: its ids are not 0, 1, 2", one)
     write(folder / "short.yml", "a: 0", "b: 1")
     refused("short.yml has no </s>", one)
+    write(folder / "list.txt", "</s>", "<unk>", "a", "a")
+    one.write_text(yaml.safe_dump(config | {"vocabs": ["list.txt"] * 2}))
+    refused("list.txt has the token 'a' twice", one)
     one.unlink()
+    refused(f"there is no {tmp_path / 'absent'}", tmp_path / "absent")
+    (tmp_path / "empty").mkdir()
+    refused("has no model: neither", tmp_path / "empty")
+    (tmp_path / "empty" / "pytorch_model.bin").touch()
+    (tmp_path / "empty" / "config.json").write_text("[]")
+    refused("config.json is not a JSON object", tmp_path / "empty")
+    (tmp_path / "empty" / "config.json").write_text('{"pad_token_id": 1}')
+    refused("cannot read a model with decoder_start_token_id", tmp_path / "empty")
     (folder / "target.spm").rename(folder / "away")
     refused("target.spm: the SentencePiece model that splits the texts", folder)
     (folder / "target.spm").write_text("no model")
@@ -431,6 +465,55 @@ def test_files_that_are_refused(splitters, tmp_path, capfd):
     refused("model.safetensors is damaged or incomplete", tmp_path / "hf")
     file.unlink()
     refused("there is no", tmp_path / "hf", "--from", "hf-marian")
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "sentence"),
+    [
+        ("encoder_l1_ffn_b1", lambda a: a[:, :5], "ffn_b1 has the shape [5]"),
+        ("encoder_l1_self_Wq", lambda a: a[:8], "self_Wq has the shape [8, 16]"),
+        ("decoder_l1_context_bo", lambda a: a[0, 0], "context_bo has the shape []"),
+        ("decoder_l1_ffn_W2", lambda a: a * np.nan, "values that are not finite"),
+        ("decoder_ff_logit_out_b", lambda a: a[:, 1:], "an output bias of"),
+        ("Wemb", lambda a: a[:, :8], "the embeddings have the shape"),
+    ],
+)
+def test_tensors_that_are_refused(name, change, sentence, splitters, tmp_path):
+    folder = tmp_path / "opus"
+    marian(splitters, folder)
+    with np.load(folder / "model.npz") as file:
+        arrays = dict(file)
+    arrays[name] = change(arrays[name])
+    np.savez(folder / "model.npz", **arrays)
+    with pytest.raises(UserError, match=re.escape(sentence)):
+        import_marian_run(folder, tmp_path / "run", program="marian")
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_model_file_stands_for_its_directory(splitters, tmp_path, capfd):
+    marian(splitters, tmp_path / "opus")
+    source = tmp_path / "opus" / "model.npz"
+    result = run_json(capfd, "import", source, "--output_dir", tmp_path / "run")
+    assert result["from"] == "marian" and result["took"]["model"] == str(source)
+
+
+def test_separate_vocabularies_have_the_ids_of_the_configuration(splitters, tmp_path):
+    hf_marian(splitters, tmp_path / "hf")
+    tokens = json.loads((tmp_path / "hf" / "vocab.json").read_text())
+    others = {f"{token}x" if i > 1 else token: i for token, i in tokens.items()}
+    (tmp_path / "hf" / "target_vocab.json").write_text(json.dumps(others))
+    with pytest.raises(UserError, match=r"target_vocab\.json has no <pad>"):
+        import_marian_run(tmp_path / "hf", tmp_path / "run", program="hf-marian")
+    others = {"<pad>": 0} | {t: i + 1 for i, t in enumerate(list(tokens)[:-1])}
+    (tmp_path / "hf" / "target_vocab.json").write_text(json.dumps(others))
+    with pytest.raises(UserError, match=r"pad_token_id \d+, and in .*target.* it is 0"):
+        import_marian_run(tmp_path / "hf", tmp_path / "run", program="hf-marian")
+
+
+def test_lines_of_a_list_end_at_newlines_only(tmp_path):
+    tokens = ["</s>", "<unk>", "a\u2028b", "c\x85d", "e"]
+    (tmp_path / "list.txt").write_bytes("\r\n".join([*tokens, ""]).encode())
+    assert read_tokens(tmp_path / "list.txt").tokens[3:] == tokens[2:]
 
 
 def test_a_model_of_byte_pairs_with_other_tokens_is_refused(splitters, tmp_path):
@@ -468,9 +551,9 @@ def sinusoidal_run(tmp_path):
     config = config_for(problem, "small", tmp_path / "data", 0)
     run = RunDirectory.create(tmp_path / "run", config, hparams)
     model = randomise(run.build_model())
-    write_weights(
-        run.path, 1, {k: v.numpy() for k, v in model_variables(model).items()}
-    )
+    weights = {name: v.numpy() for name, v in model_variables(model).items()}
+    path = CheckpointDirectory(run.path).path(1)
+    write_checkpoint(path, {"step": np.int64(1), **weights})
     return run
 
 
@@ -505,4 +588,10 @@ def test_models_that_transformers_cannot_express(splitters, tmp_path):
     run = import_marian_run(tmp_path / "opus", tmp_path / "run", program="marian").run
     with pytest.raises(UserError, match="position is 't2t', and transformers' Marian"):
         export_hf_marian(run.translator(), tmp_path / "out")
+    hf_marian(splitters, tmp_path / "hf")
+    run = import_marian_run(tmp_path / "hf", tmp_path / "2", program="hf-marian").run
+    translator = run.translator()
+    translator.model = translator.model.with_hparams(norm_epsilon=0.5)
+    with pytest.raises(UserError, match=r"norm_epsilon is 0\.5, which is 1e-05 there"):
+        export_hf_marian(translator, tmp_path / "out")
     assert not (tmp_path / "out").exists()

@@ -101,13 +101,30 @@ def test_stacks_of_other_depths(tmp_path):
             lambda v: v.update({"transformer/body/encoder/extra": np.ones(1)}),
             r"has the variable transformer/body/encoder/extra \(and 0 more\)",
         ),
+        (
+            lambda v: v.update(
+                {
+                    "transformer/body/encoder/layer_0/self_attention/"
+                    "multihead_attention/q/kernel": np.ones((3, 4), np.float32)
+                }
+            ),
+            r"q/kernel and the variables .* \[3, 4\], \[8, 4\], \[8, 6\], which do not",
+        ),
         (lambda v: v.update(matrix("shared", 13)[0]), "two matrices 'shared'"),
         (
             lambda v: [v.pop(name) for name in matrix("shared", 11)[0]],
             "no matrix for source_embedding",
         ),
     ],
-    ids=["other model", "old", "missing", "extra", "ambiguous", "no embedding"],
+    ids=[
+        "other model",
+        "old",
+        "missing",
+        "extra",
+        "shapes",
+        "ambiguous",
+        "no embedding",
+    ],
 )
 def test_checkpoints_that_cannot_be_read(change, message, tmp_path):
     variables = synthetic() | matrix("shared", 11)[0]

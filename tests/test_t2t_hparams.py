@@ -129,6 +129,10 @@ def test_what_is_left_out_of_training(tmp_path):
     hparams, left_out = load_t2t_hparams(path)
     assert hparams.optimizer == "adam"
     assert "'yellow_fin'" in left_out[0] and "weight_decay 0.1" in left_out[1]
+    path = write_hparams(tmp_path, batch_size=32, use_fixed_batch_size=True)
+    hparams, left_out = load_t2t_hparams(path)
+    assert hparams.batch_tokens == HParams().batch_tokens
+    assert left_out == ["batch_size, which counts sentences (use_fixed_batch_size)"]
     path = write_hparams(tmp_path, optimizer="adafactor")
     assert load_t2t_hparams(path)[0].optimizer == "adafactor"
 
@@ -156,6 +160,11 @@ def test_depths_may_differ(tmp_path):
         ({"attention_key_channels": 30}, "attention_key_channels 30 is not divisible"),
         ({"hidden_size": 66}, "d_model 66 is not divisible by num_heads 8"),
         ({"dropout": 0.5, "relu_dropout": 2}, r"ffn_dropout must be in \[0, 1\)"),
+        ({"num_heads": 0}, "not have a value of tensor2tensor's kind"),
+        ({"num_heads": "2"}, "not have a value of tensor2tensor's kind"),
+        ({"attention_key_channels": None}, "not have a value of tensor2tensor's kind"),
+        ({"learning_rate_schedule": None}, "not have a value of tensor2tensor's kind"),
+        ({"optimizer": ["adam"]}, "not have a value of tensor2tensor's kind"),
     ],
     ids=str,
 )

@@ -225,8 +225,11 @@ def test_mistakes(trained, tmp_path, capfd):
         assert errors.startswith("t2t import: error: ") and errors.count("\n") == 1
         assert not output_dir.exists()
 
-    refused("has no checkpoint", tmp_path)
-    refused("is not a checkpoint", tmp_path / "model.ckpt-1")
+    refused("has no checkpoint", tmp_path, "--from", "t2t")
+    refused(f"there is no {tmp_path / 'model.ckpt-1'}", tmp_path / "model.ckpt-1")
+    (tmp_path / "file").touch()
+    refused("is not a checkpoint", tmp_path / "file")
+    (tmp_path / "file").unlink()
     other = vocab.parent / "vocab.other.1024.subwords"
     refused("is not a subword vocabulary", folder, "--vocab", other)
     small = tmp_path / "small.subwords"
@@ -282,6 +285,20 @@ def test_the_released_checkpoint_scores_as_in_tensor2tensor(tmp_path):
     with pytest.raises(UserError, match="is not empty; give a new --output_dir"):
         import_t2t_run(path, tmp_path / "run", **options)
     assert import_t2t_run(path, tmp_path / "8", **options).took["target space"] == 8
+
+
+@pytest.mark.parametrize("exists", [True, False])
+def test_nothing_is_left_of_a_failed_import(trained, tmp_path, exists):
+    """Also if the directory was there, and the newest checkpoint was written."""
+    source = shutil.copytree(trained[0], tmp_path / "train")
+    content = (source / "model.ckpt-3.index").read_bytes()
+    (source / "model.ckpt-3.index").write_bytes(content[:50])
+    if exists:
+        (tmp_path / "run").mkdir()
+    with pytest.raises(UserError, match="is damaged or incomplete"):
+        import_t2t_run(source, tmp_path / "run", last=2, vocab=[trained[1]])
+    assert (tmp_path / "run").exists() == exists
+    assert not exists or not list((tmp_path / "run").iterdir())
 
 
 def test_a_matrix_stays_one(trained, tmp_path):

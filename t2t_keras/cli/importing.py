@@ -84,14 +84,24 @@ def _flags(parser: argparse.ArgumentParser) -> None:
 def _program(args: argparse.Namespace) -> str:
     """Returns whose model it is, of `_PROGRAMS`."""
     source = Path(args.source)
+    if not source.exists() and not source.with_name(f"{source.name}.index").exists():
+        raise UserError(f"there is no {source}")
     if args.program:
         return args.program
-    if (source / "model.safetensors").exists():
-        return "hf-marian"
-    is_decoder_config = source.is_file() and source.suffix == ".yml"
-    if is_decoder_config or any(source.glob("*decoder.yml")):
-        return "marian"
-    return "t2t"
+    if not source.is_dir():
+        return "marian" if source.suffix in (".yml", ".npz") else "t2t"
+    signs = {
+        "t2t": ("*.index", "hparams.json"),
+        "hf-marian": ("model.safetensors", "config.json", "pytorch_model.bin"),
+        "marian": ("*decoder.yml", "*.npz"),
+    }
+    for program, patterns in signs.items():
+        if any(any(source.glob(pattern)) for pattern in patterns):
+            return program
+    raise UserError(
+        f"{source} has no model: neither a checkpoint of tensor2tensor (*.index), nor "
+        "Marian's decoder.yml, nor the config.json of Hugging Face transformers"
+    )
 
 
 def _check(args: argparse.Namespace) -> None:
@@ -146,7 +156,7 @@ def _import(args: argparse.Namespace) -> dict[str, Any]:
         "check": imported.check,
     }
     if args.verify:
-        result["verified"] = verify(imported.run, sources, outputs)
+        result["verified"] = verify(imported, sources, outputs)
     return result
 
 

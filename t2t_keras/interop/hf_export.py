@@ -14,6 +14,7 @@ from t2t_keras.interop.hf_marian import (
     CONFIG,
     NORM_EPSILON,
     OF_SIDE,
+    SEARCH,
     SHARED,
     SOFTMAX,
     WEIGHTS,
@@ -97,7 +98,7 @@ def export_hf_marian(
             "length_penalty": chosen.alpha,
             "max_length": longest,
         }
-        write_json(new / "generation_config.json", search)
+        write_json(new / SEARCH, search)
         _write_tokenizers(translator, new)
         if verify is not None:
             verify.expect_greedy(_as_there(translator, model), chosen)
@@ -143,6 +144,11 @@ def _expressible(translator: Translator) -> Transformer:
     for name, values in allowed.items():
         if (value := getattr(hparams, name)) not in values:
             raise UserError(f"hparams: {name} is '{value}', and {instead}")
+    if hparams.norm_epsilon > NORM_EPSILON:
+        raise UserError(
+            f"hparams: norm_epsilon is {hparams.norm_epsilon}, which is {NORM_EPSILON} "
+            f"there: {instead}"
+        )
     if translator.options.constraint != "none":
         raise UserError(
             f"problem '{translator.problem.name}' has the constraint "

@@ -10,6 +10,8 @@ from t2t_keras.data.files import read_given_json
 from t2t_keras.errors import UserError
 from t2t_keras.hparam import HParams
 from t2t_keras.interop.marian_vocabulary import (
+    NO_ROW,
+    PAD_TOKEN,
     read_model,
     read_tokens,
     require,
@@ -19,12 +21,12 @@ from t2t_keras.interop.marian_weights import (
     MarianModel,
     Tensors,
     embeddings,
-    layer_weights,
     marian_hparams,
 )
 from t2t_keras.text.tokenizer import EOS, PAD
 
 WEIGHTS, CONFIG = "model.safetensors", "config.json"
+SEARCH = "generation_config.json"
 NORM_EPSILON = 1e-5  # of torch's LayerNorm
 SHARED = "model.shared.weight"
 OF_SIDE = "model.{}.embed_tokens.weight"
@@ -95,13 +97,15 @@ def load_hf_marian(source: str | Path) -> MarianModel:
         lists.append(read_tokens(file))
         splits = source / f"{side}.spm"
         contents.append(with_tokens(read_model(splits), lists[-1].tokens, splits))
-    if lists[0].tokens == lists[1].tokens:
-        for name, row in (("pad_token_id", PAD), ("eos_token_id", EOS)):
-            if config.get(name) != lists[0].rows[row]:
-                raise UserError(
-                    f"{source / CONFIG} has {name} {config.get(name)}, and in "
-                    f"{files['source']} it is {lists[0].rows[row]}"
-                )
+    for name, row in (("pad_token_id", PAD), ("eos_token_id", EOS)):
+        id_there = lists[1].rows[row]
+        if id_there == NO_ROW:
+            raise UserError(f"{files['target']} has no {PAD_TOKEN}")
+        if config.get(name) != id_there:
+            raise UserError(
+                f"{source / CONFIG} has {name} {config.get(name)}, and in "
+                f"{files['target']} it is {id_there}"
+            )
     tensors = _tensors(source)
 
     def first(*names: str) -> np.ndarray:
@@ -122,7 +126,7 @@ def load_hf_marian(source: str | Path) -> MarianModel:
         source_matrix = tensors.read(of_source)
         target_matrix = first(of_target, SOFTMAX)
     tensors.skip(SHARED)  # if it is there, it is used by neither side
-    weights = embeddings(
+    tables = embeddings(
         tensors.path,
         (lists[0], lists[1]),
         source_matrix,
@@ -130,25 +134,41 @@ def load_hf_marian(source: str | Path) -> MarianModel:
         softmax,
         tensors.read(BIAS).reshape(-1),
     )
-    hparams = hparams.override(share_embeddings="softmax/table" not in weights)
-    for name, parts in layer_weights(hparams):
-        weights[name] = np.concatenate(
-            [tensors.read(hf_name(part)).T for part in parts], -1
-        )
     tensors.skip(*(_POSITIONS.format(stack) for stack in ("encoder", "decoder")))
-    tensors.require_all_read()
+    hparams, weights = tensors.read_all(hparams, tables, hf_name, transposed=True)
+    check, options = [], _search_options(source / SEARCH)
+    if options:
+        flags = " ".join(f"--{name} {value}" for name, value in options.items())
+        check.append(f"{SEARCH}: it translates with what is here {flags}")
     return MarianModel(
         hparams=hparams,
-        weights={f"model/{name}": value for name, value in weights.items()},
+        weights=weights,
         vocabularies=(contents[0], contents[1]),
         took={
             "model": str(tensors.path),
             "settings": str(source / CONFIG),
             "vocabularies": [str(file) for file in dict.fromkeys(files.values())],
         },
-        left_out=["generation_config.json, the settings of its search"],
-        check=[],
+        left_out=[],
+        check=check,
+        options=options,
     )
+
+
+def _search_options(path: Path) -> dict[str, Any]:
+    """Returns the options of decoding for the search that a file configures.
+
+    Args:
+        path: `generation_config.json`, which may be missing.
+    """
+    config = read_given_json(path) if path.exists() else {}
+    if not isinstance(config, dict):
+        raise UserError(f"{path} is not a JSON object")
+    options: dict[str, Any] = {}
+    if beam := config.get("num_beams"):
+        power = float(config.get("length_penalty", 1.0))
+        options = {"beam_size": beam, "length_penalty": "power", "alpha": power}
+    return options
 
 
 def _hparams(config: dict[str, Any], path: Path) -> HParams:
@@ -174,7 +194,7 @@ def _hparams(config: dict[str, Any], path: Path) -> HParams:
                 f"{path}: cannot read a model whose encoder_{name} and decoder_{name} "
                 "differ"
             )
-    activation = config.get("activation_function", "gelu")
+    activation = str(config.get("activation_function", "gelu"))
     if activation not in _ACTIVATIONS:
         raise UserError(
             f"{path}: cannot read a model with activation_function '{activation}', "

@@ -4,7 +4,7 @@ import contextlib
 import dataclasses
 import hashlib
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,6 +13,7 @@ import numpy as np
 from t2t_keras.data.vocabulary import SIDES
 from t2t_keras.decoding.texts import checked_pairs
 from t2t_keras.errors import UserError
+from t2t_keras.hparam import HParams
 from t2t_keras.problem import Problem
 from t2t_keras.runs.checkpoint import CheckpointDirectory, write_checkpoint
 from t2t_keras.runs.run_dir import RunConfig, RunDirectory, config_for
@@ -29,12 +30,15 @@ class ImportedRun:
         took: what was taken, by kind.
         left_out: what was not.
         check: what the user should check, because it was chosen by default.
+        options: the options of decoding with which the other program translates, if
+            its files have some; others have the problem's defaults.
     """
 
     run: RunDirectory
     took: dict[str, Any]
     left_out: list[str]
     check: list[str]
+    options: dict[str, Any] = dataclasses.field(default_factory=dict)
 
 
 class VocabularyFile(NamedTuple):
@@ -55,17 +59,62 @@ def require_empty(output_dir: Path) -> None:
 
 
 @contextlib.contextmanager
-def new_directory(output_dir: Path) -> Iterator[None]:
-    """Makes a directory, and removes it if the block raises."""
-    with contextlib.ExitStack() as undo:
-        if not output_dir.exists():
-            undo.callback(shutil.rmtree, output_dir, ignore_errors=True)
-        output_dir.mkdir(parents=True, exist_ok=True)
+def _new_directory(output_dir: Path) -> Iterator[None]:
+    """Makes a directory, and removes it, or what is in it, if the block raises."""
+    existed = output_dir.exists()
+    output_dir.mkdir(parents=True, exist_ok=True)
+    try:
         yield
-        undo.pop_all()  # nothing was refused
+    except BaseException:
+        shutil.rmtree(output_dir, ignore_errors=True)
+        if existed:
+            output_dir.mkdir()
+        raise
 
 
-def run_config(
+def write_run(
+    output_dir: Path,
+    problem: Problem,
+    hparams_set: str,
+    hparams: HParams,
+    vocabularies: tuple[VocabularyFile, VocabularyFile],
+    checkpoints: Iterable[tuple[int, Mapping[str, np.ndarray]]],
+    data_dir: str | Path | None = None,
+    usr_dir: str | Path | None = None,
+) -> RunDirectory:
+    """Writes a run directory, or nothing at all.
+
+    Args:
+        output_dir: the run directory.
+        problem: see `_run_config`, as are all arguments without a line here.
+        hparams_set: see `_run_config`.
+        hparams: the hyper-parameters.
+        vocabularies: see `_run_config`.
+        checkpoints: for each, the number of updates and the weights by their names in
+            our checkpoints (`runs.checkpoint`).
+        data_dir: see `_run_config`.
+        usr_dir: see `_run_config`.
+
+    Raises:
+        UserError: the data were made with other vocabularies, or two checkpoints are of
+            the same step.
+    """
+    with _new_directory(output_dir):
+        config = _run_config(
+            problem, hparams_set, vocabularies, output_dir, data_dir, usr_dir
+        )
+        for step, weights in checkpoints:
+            path = CheckpointDirectory(output_dir).path(step)
+            if path.with_name(f"{path.name}.index").exists():
+                raise UserError(
+                    f"--last: two checkpoints are of step {step}; import one at a time"
+                )
+            write_checkpoint(path, {"step": np.int64(step), **weights})
+        # The configuration comes last: with it the directory is a run.
+        return RunDirectory.create(output_dir, config, hparams)
+
+
+def _run_config(
     problem: Problem,
     hparams_set: str,
     vocabularies: tuple[VocabularyFile, VocabularyFile],
@@ -118,37 +167,15 @@ def run_config(
     )
 
 
-def write_weights(
-    output_dir: Path, step: int, weights: Mapping[str, np.ndarray]
-) -> None:
-    """Writes a checkpoint.
-
-    Args:
-        output_dir: the run directory.
-        step: the number of updates.
-        weights: by their names in our checkpoints (`runs.checkpoint`).
-
-    Raises:
-        UserError: there is one of the same step.
-    """
-    path = CheckpointDirectory(output_dir).path(step)
-    if path.with_name(f"{path.name}.index").exists():
-        raise UserError(
-            f"--last: two checkpoints are of step {step}; import one at a time"
-        )
-    write_checkpoint(path, {"step": np.int64(step), **weights})
-
-
 def verify(
-    run: RunDirectory, sources: Sequence[str], outputs: Sequence[str]
+    imported: ImportedRun, sources: Sequence[str], outputs: Sequence[str]
 ) -> dict[str, Any]:
     """Compares the run's outputs with those of the other program, white space apart.
 
     Args:
-        run: the imported run.
+        imported: the imported run, whose `options` the search has.
         sources: inputs, one line each.
-        outputs: what the other program has translated them to, with beam search as the
-            problem's defaults have it.
+        outputs: what the other program has translated them to, with the same search.
 
     Returns:
         "lines", how many there are; "identical", how many outputs are the given ones;
@@ -158,7 +185,7 @@ def verify(
         UserError: the numbers of sources and outputs differ.
     """
     sources, outputs = checked_pairs(sources, outputs)
-    found = run.translator().translate(sources)
+    found = imported.run.translator().translate(sources, **imported.options)
     differences = [
         {"line": number, "output": ours, "given": theirs}
         for number, (ours, theirs) in enumerate(zip(found, outputs, strict=True), 1)

@@ -26,7 +26,6 @@ from t2t_keras.interop.marian_weights import (
     MarianModel,
     Tensors,
     embeddings,
-    layer_weights,
     marian_hparams,
 )
 
@@ -87,10 +86,7 @@ def load_marian(source: str | Path) -> MarianModel:
     require("yaml")
     config_path = _decoder_config(Path(source))
     config = _yaml(config_path.read_text("utf-8", "replace"), config_path)
-    models, vocabs = (
-        [config_path.parent / str(name) for name in config.get(key) or ()]
-        for key in ("models", "vocabs")
-    )
+    models, vocabs = (_paths(config, key, config_path) for key in ("models", "vocabs"))
     if len(models) != 1 or len(vocabs) != 2:
         raise UserError(
             f"{config_path} names {len(models)} models and {len(vocabs)} vocabularies; "
@@ -99,16 +95,15 @@ def load_marian(source: str | Path) -> MarianModel:
     variables, settings = _read_npz(models[0])
     hparams = _hparams(settings, models[0])
     lists, contents = _vocabularies(vocabs)
-    weights = _embeddings(variables, lists)
-    hparams = hparams.override(share_embeddings="softmax/table" not in weights)
-    for name, parts in layer_weights(hparams):
-        weights[name] = np.concatenate(
-            [variables.read(_marian_name(part, hparams.norm)) for part in parts], -1
-        )
-    variables.require_all_read()
-    check = []
-    if options := _search_options(config):
-        check.append(f"{config_path.name}: it translates with what is here {options}")
+    hparams, weights = variables.read_all(
+        hparams,
+        _embeddings(variables, lists),
+        lambda part: _marian_name(part, hparams.norm),
+    )
+    check, options = [], _search_options(config)
+    if options:
+        flags = " ".join(f"--{name} {value}" for name, value in options.items())
+        check.append(f"{config_path.name}: it translates with what is here {flags}")
     for script in ("preprocess.sh", "postprocess.sh"):
         if (config_path.parent / script).exists():
             check.append(
@@ -116,7 +111,7 @@ def load_marian(source: str | Path) -> MarianModel:
             )
     return MarianModel(
         hparams=hparams,
-        weights={f"model/{name}": value for name, value in weights.items()},
+        weights=weights,
         vocabularies=contents,
         took={
             "model": str(models[0]),
@@ -125,6 +120,7 @@ def load_marian(source: str | Path) -> MarianModel:
         },
         left_out=["dropout and the settings of training, which the model lacks"],
         check=check,
+        options=options,
     )
 
 
@@ -134,6 +130,8 @@ def _decoder_config(source: Path) -> Path:
     Raises:
         UserError: there is none, or several.
     """
+    if source.suffix == ".npz":
+        source = source.parent
     if source.is_file():
         return source
     found = sorted(source.glob("*decoder.yml"))
@@ -146,14 +144,22 @@ def _decoder_config(source: Path) -> Path:
     return found[0]
 
 
-def _search_options(config: Mapping[str, Any]) -> str:
-    """Returns the flags of `t2t translate` for the search of Marian's decoder."""
-    flags = []
+def _paths(config: Mapping[str, Any], key: str, path: Path) -> list[Path]:
+    """Returns the files that the configuration in `path` names under a key."""
+    names = config.get(key)
+    if isinstance(names, str):
+        names = [names]
+    return [path.parent / str(n) for n in names] if isinstance(names, list) else []
+
+
+def _search_options(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the options of decoding for the search of Marian's decoder."""
+    options: dict[str, Any] = {}
     if beam := config.get("beam-size"):
-        flags.append(f"--beam_size {beam}")
+        options["beam_size"] = beam
     if power := config.get("normalize"):
-        flags.append(f"--length_penalty power --alpha {power}")
-    return " ".join(flags)
+        options |= {"length_penalty": "power", "alpha": float(power)}
+    return options
 
 
 def _yaml(text: str, path: Path) -> dict[str, Any]:
@@ -183,9 +189,11 @@ def _read_npz(path: Path) -> tuple[Tensors, dict[str, Any]]:
         UserError: the file is not a model that can be read.
     """
     try:
-        with np.load(path) as file:
+        with zipfile.ZipFile(path), np.load(path) as file:
             arrays = dict(file)
-    except (OSError, ValueError, zipfile.BadZipFile) as error:
+    except FileNotFoundError:
+        raise UserError(f"there is no {path}, which decoder.yml names") from None
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
         raise UserError(
             f"{path} is not a Marian model in NumPy's format, .npz ({error}); a "
             ".bin is converted by marian-conv"
@@ -197,7 +205,7 @@ def _read_npz(path: Path) -> tuple[Tensors, dict[str, Any]]:
     vectors = {
         name: array[0]
         for name, array in arrays.items()
-        if array.shape[0] == 1 and not name.endswith("Wemb")
+        if array.shape[:1] == (1,) and not name.endswith("Wemb")
     }
     return Tensors(path, arrays | vectors, "variable", "settings"), settings
 
@@ -209,14 +217,15 @@ def _hparams(settings: Mapping[str, Any], path: Path) -> HParams:
         UserError: they describe another model than `Transformer`.
     """
 
-    def refusal(name: str) -> UserError:
+    def refusal(name: str, *allowed: Any) -> UserError:
         return UserError(
-            f"{path}: cannot read a model with {name} '{settings.get(name)}'"
+            f"{path}: cannot read a model with {name} {settings.get(name)!r}, only "
+            f"with {' or '.join(map(repr, allowed))}"
         )
 
     for name, allowed in _MUST_BE.items():
         if settings.get(name, allowed[0]) not in allowed:
-            raise refusal(name)
+            raise refusal(name, *allowed)
     places = ("preprocess", "postprocess", "postprocess-top")
     norm = _NORMS.get(
         tuple(settings.get(f"transformer-{place}", "") for place in places)
@@ -231,10 +240,10 @@ def _hparams(settings: Mapping[str, Any], path: Path) -> HParams:
             "with 'n', 'da', 'n'"
         )
     if settings.get("transformer-ffn-activation", "swish") not in ("relu", "swish"):
-        raise refusal("transformer-ffn-activation")
+        raise refusal("transformer-ffn-activation", "relu", "swish")
     inner = settings.get("transformer-dim-ffn")
     if settings.get("transformer-decoder-dim-ffn", 0) not in (0, inner):
-        raise refusal("transformer-decoder-dim-ffn")
+        raise refusal("transformer-decoder-dim-ffn", 0, inner)
     try:
         return marian_hparams(
             path,

@@ -9,14 +9,11 @@ from t2t_keras.interop.imported_run import (
     DEFAULT_PROBLEM,
     ImportedRun,
     VocabularyFile,
-    new_directory,
     require_empty,
-    run_config,
-    write_weights,
+    write_run,
 )
 from t2t_keras.interop.marian_model import load_marian
 from t2t_keras.interop.marian_weights import MarianModel
-from t2t_keras.runs.run_dir import RunDirectory
 
 _LOADERS: dict[str, Callable[[str | Path], MarianModel]] = {
     "marian": load_marian,
@@ -43,7 +40,8 @@ def import_marian_run(
         output_dir: the new run directory.
         program: "marian" or "hf-marian".
         problem: the problem to use the model for; None: `translate_text`.
-        data_dir: see `run_config`.
+        data_dir: our data directory of the problem, with the same vocabularies, for
+            evaluations; None: there is none.
         usr_dir: the folder that registers the problem, which the run remembers.
 
     Raises:
@@ -62,21 +60,19 @@ def import_marian_run(
     source_vocabulary, target_vocabulary = map(
         VocabularyFile, names, model.vocabularies
     )
-    with new_directory(output_dir):
-        config = run_config(
-            task,
-            program,
-            (source_vocabulary, target_vocabulary),
-            output_dir,
-            data_dir,
-            usr_dir,
-        )
-        write_weights(output_dir, 0, model.weights)
-        # The configuration comes last: with it the directory is a run.
-        run = RunDirectory.create(output_dir, config, model.hparams)
+    run = write_run(
+        output_dir,
+        task,
+        program,
+        model.hparams,
+        (source_vocabulary, target_vocabulary),
+        [(0, model.weights)],
+        data_dir,
+        usr_dir,
+    )
     check = list(model.check)
     if problem is None:
         check.insert(0, f"the problem {task.name}; another one: --problem")
     left_out = [*model.left_out, "the optimizer's state: training cannot be resumed"]
     took = model.took | {"problem": task.name}
-    return ImportedRun(run, took, left_out, check)
+    return ImportedRun(run, took, left_out, check, model.options)

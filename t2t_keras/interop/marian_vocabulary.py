@@ -47,9 +47,12 @@ class TokenList(NamedTuple):
             path: where they come from, for messages.
 
         Raises:
-            UserError: EOS or the unknown token is missing.
+            UserError: EOS or the unknown token is missing, or a token occurs twice.
         """
-        ids = {token: i for i, token in enumerate(tokens)}
+        ids: dict[str, int] = {}
+        for i, token in enumerate(tokens):
+            if ids.setdefault(token, i) != i:
+                raise UserError(f"{path} has the token '{token}' twice")
         for token in (EOS_TOKEN, UNK_TOKEN):
             if token not in ids:
                 raise UserError(f"{path} has no {token}, which every Marian model has")
@@ -81,7 +84,8 @@ def read_tokens(path: Path) -> TokenList:
     """
     text = read_vocabulary(path).decode("utf-8", "replace")
     if path.suffix not in (".yml", ".yaml", ".json"):
-        return TokenList.of(text.splitlines(), path)
+        lines = text.removesuffix("\n").split("\n")
+        return TokenList.of([line.removesuffix("\r") for line in lines], path)
     try:
         if path.suffix == ".json":
             ids = json.loads(text)
@@ -162,10 +166,11 @@ def with_tokens(model: "ModelProto", tokens: Sequence[str], path: Path) -> bytes
     known = {piece.piece: piece for piece in model.pieces}
     added = [token for token in tokens[3:] if token not in known]
     languages = {token for token in added if _LANGUAGE.fullmatch(token)}
-    if len(added) > len(languages) and model.trainer_spec.model_type != 1:
+    others = [token for token in added if token not in languages]
+    if others and model.trainer_spec.model_type != 1:
         raise UserError(
             f"{path} is not a unigram model, and the list of tokens has others than "
-            f"its pieces, such as '{added[0]}', which would change how it splits texts"
+            f"its pieces, such as '{others[0]}', which would change how it splits texts"
         )
     result = ModelProto()
     result.CopyFrom(model)

@@ -12,7 +12,7 @@ kernels of several projections stand side by side in one.
 """
 
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +53,7 @@ class MarianModel:
         took: what was taken, by kind.
         left_out: what was not.
         check: what the user should check.
+        options: the options of decoding with which its program translates.
     """
 
     hparams: HParams
@@ -61,6 +62,7 @@ class MarianModel:
     took: dict[str, Any]
     left_out: list[str]
     check: list[str]
+    options: dict[str, Any] = dataclasses.field(default_factory=dict)
 
 
 class Tensors:
@@ -89,28 +91,84 @@ class Tensors:
         """Returns a tensor as float32.
 
         Raises:
-            UserError: there is no such tensor.
+            UserError: there is no such tensor, or it has a value that is not finite.
         """
         if name not in self._arrays:
             raise UserError(
                 f"{self.path} has no {self._kind} {name}, which a model of its "
                 f"{self._settings} has"
             )
-        return self._arrays.pop(name).astype(np.float32)
+        tensor = self._arrays.pop(name).astype(np.float32)
+        if not np.isfinite(tensor).all():
+            raise UserError(
+                f"{self.path}: the {self._kind} {name} has values that are not finite"
+            )
+        return tensor
 
-    def skip(self, *names: str) -> None:
-        """Counts tensors as read, if they are there."""
-        for name in names:
-            self._arrays.pop(name, None)
+    def read_all(
+        self,
+        hparams: HParams,
+        embeddings: Mapping[str, np.ndarray],
+        name_of: Callable[[str], str],
+        transposed: bool = False,
+    ) -> tuple[HParams, dict[str, np.ndarray]]:
+        """Reads the weights of the layers, after which nothing may be left.
 
-    def require_all_read(self) -> None:
-        """Raises `UserError` if there are other tensors than those read."""
+        Args:
+            hparams: the hyper-parameters, but for `share_embeddings`.
+            embeddings: what the function `embeddings` returns.
+            name_of: the format's name of a part, see `layer_weights`.
+            transposed: whether its kernels are [out, in].
+
+        Returns:
+            The hyper-parameters, and all weights by their names in our checkpoints.
+
+        Raises:
+            UserError: a tensor is missing, has another shape than the settings demand,
+                or is one too many.
+        """
+        hparams = hparams.override(share_embeddings="softmax/table" not in embeddings)
+        weights = dict(embeddings)
+        for name, table in weights.items():
+            if name != "output_bias" and table.shape[1:] != (hparams.d_model,):
+                raise UserError(
+                    f"{self.path}: the embeddings have the shape {list(table.shape)}, "
+                    f"and by its {self._settings} {hparams.d_model} columns"
+                )
+        for name, parts in layer_weights(hparams):
+            weights[name] = np.concatenate(
+                [
+                    self._part(part, hparams, name_of(part), transposed)
+                    for part in parts
+                ],
+                axis=-1,
+            )
         if self._arrays:
             raise UserError(
                 f"{self.path} has the {self._kind} {min(self._arrays)} (and "
                 f"{len(self._arrays) - 1} more), which a model of its "
                 f"{self._settings} does not have"
             )
+        return hparams, {f"model/{name}": value for name, value in weights.items()}
+
+    def _part(
+        self, part: str, hparams: HParams, name: str, transposed: bool
+    ) -> np.ndarray:
+        """Reads a part of a layer; raises `UserError` if it has another shape."""
+        tensor, shape = self.read(name), part_shape(part, hparams)
+        expected = shape[::-1] if transposed else shape
+        if tensor.shape != expected:
+            raise UserError(
+                f"{self.path}: the {self._kind} {name} has the shape "
+                f"{list(tensor.shape)}, and by its {self._settings} it has "
+                f"{list(expected)}"
+            )
+        return tensor.T if transposed else tensor
+
+    def skip(self, *names: str) -> None:
+        """Counts tensors as read, if they are there."""
+        for name in names:
+            self._arrays.pop(name, None)
 
 
 def marian_hparams(path: Path, encoder: int, decoder: int, **fields: Any) -> HParams:
@@ -158,6 +216,15 @@ def layer_weights(hparams: HParams) -> Iterator[tuple[str, list[str]]]:
             yield from _norm(stack)
 
 
+def part_shape(part: str, hparams: HParams) -> tuple[int, ...]:
+    """Returns the shape of a part of a layer: [in, out] of a kernel, else a vector."""
+    _, name, parameter = part.rsplit("/", 2)
+    inner = hparams.d_ff if name == "inner" else hparams.d_model
+    if parameter != "kernel":
+        return (inner,)
+    return hparams.d_ff if name == "outer" else hparams.d_model, inner
+
+
 def _norm(scope: str) -> Iterator[tuple[str, list[str]]]:
     for parameter in ("gamma", "beta"):
         name = f"{scope}/norm/{parameter}"
@@ -203,12 +270,16 @@ def embeddings(
             weights = {"embedding/table": weights["source_embedding/table"]}
         else:  # two matrices would be those of two vocabularies
             weights["softmax/table"] = weights["target_embedding/table"]
-    biases = _in_our_order(path, bias, lists[1], NO_PADDING_BIAS)
+    biases = _in_our_order(path, bias, lists[1], NO_PADDING_BIAS, "output bias")
     return weights | {"output_bias": biases}
 
 
 def _in_our_order(
-    path: Path, rows: np.ndarray, tokens: TokenList, padding: float = 0.0
+    path: Path,
+    rows: np.ndarray,
+    tokens: TokenList,
+    padding: float = 0.0,
+    kind: str = "embedding matrix",
 ) -> np.ndarray:
     """Returns the rows [V, ...] of a matrix or a vector in the order of our ids.
 
@@ -217,14 +288,15 @@ def _in_our_order(
         rows: in the order of the model's ids.
         tokens: the list of tokens.
         padding: the row of padding if the model has none.
+        kind: what the rows are, for messages.
 
     Raises:
         UserError: there is not one row for each token.
     """
     if len(rows) != (known := int(tokens.rows.max()) + 1):
         raise UserError(
-            f"{path} has an embedding matrix of {len(rows):,} rows, and the vocabulary "
-            f"has {known:,} tokens; give that of the model"
+            f"{path} has an {kind} of {len(rows):,} rows, and the vocabulary beside it "
+            f"has {known:,} tokens; put that of the model there"
         )
     result = rows[tokens.rows].astype(np.float32)
     result[tokens.rows == NO_ROW] = padding

@@ -16,6 +16,7 @@ These are its variables under `transformer/`, and the weights that they become:
 """
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -144,6 +145,22 @@ class T2TCheckpoint:
         self.unread.discard(_SCOPE + name)
         return self._tensor(_SCOPE + name).astype(np.float32)
 
+    def read_joined(self, names: Sequence[str], axis: int) -> np.ndarray:
+        """Returns several variables, as `read` does, joined along an axis.
+
+        Raises:
+            UserError: one is missing, or their shapes do not go together.
+        """
+        parts = [self.read(name) for name in names]
+        try:
+            return np.concatenate(parts, axis)
+        except ValueError:
+            shapes = ", ".join(str(list(part.shape)) for part in parts)
+            raise UserError(
+                f"checkpoint {self.path}: {_SCOPE}{names[0]} and the variables that "
+                f"belong to it have the shapes {shapes}, which do not go together"
+            ) from None
+
     def _tensor(self, name: str) -> np.ndarray:
         """Returns a variable.
 
@@ -203,8 +220,8 @@ class T2TCheckpoint:
                     )
                 role[number] = name
         return {
-            role: np.concatenate(
-                [self.read(names[i].removeprefix(_SCOPE)) for i in sorted(names)]
+            role: self.read_joined(
+                [names[i].removeprefix(_SCOPE) for i in sorted(names)], axis=0
             )
             for role, names in shards.items()
         }
@@ -324,15 +341,17 @@ def _layer(
         attentions["cross_attention"] = "encdec_attention"
     weights = {}
     for our_name, their_name in attentions.items():
-        query, key, value, output = (
-            checkpoint.read(f"{theirs}/{their_name}/multihead_attention/{name}/kernel")
-            for name in ("q", "k", "v", "output_transform")
-        )
-        kernels = {"query": [query], "key_value": [key, value], "output": [output]}
+        scope = f"{theirs}/{their_name}/multihead_attention"
+        kernels = {"query": "q", "key_value": "kv"}
         if our_name == "self_attention":
-            kernels = {"query_key_value": [query, key, value], "output": [output]}
-        for name, parts in kernels.items():
-            weights[f"{ours}/{our_name}/{name}/kernel"] = np.concatenate(parts, axis=1)
+            kernels = {"query_key_value": "qkv"}
+        for name, letters in kernels.items():
+            weights[f"{ours}/{our_name}/{name}/kernel"] = checkpoint.read_joined(
+                [f"{scope}/{letter}/kernel" for letter in letters], axis=1
+            )
+        weights[f"{ours}/{our_name}/output/kernel"] = checkpoint.read(
+            f"{scope}/output_transform/kernel"
+        )
     for our_name, their_name in (("inner", "conv1"), ("outer", "conv2")):
         for parameter in ("kernel", "bias"):
             weights[f"{ours}/feed_forward/{our_name}/{parameter}"] = checkpoint.read(

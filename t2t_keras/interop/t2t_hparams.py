@@ -74,6 +74,10 @@ def load_t2t_hparams(path: str | Path) -> tuple[HParams, list[str]]:
         raise UserError(f"{path} has no {error}") from None
     except UserError as error:
         raise UserError(f"{path}: {error}") from None
+    except (TypeError, ValueError, ArithmeticError, AttributeError) as error:
+        raise UserError(
+            f"{path}: a field does not have a value of tensor2tensor's kind: {error}"
+        ) from None
 
 
 def _convert(values: Mapping[str, Any]) -> tuple[HParams, list[str]]:
@@ -98,13 +102,13 @@ def _convert(values: Mapping[str, Any]) -> tuple[HParams, list[str]]:
     if optimizer not in _OPTIMIZERS:
         left_out.append(f"the optimizer is '{optimizer}'; in its place stands 'adam'")
     batches: dict[str, Any] = {}
-    if size := values.get("batch_size"):
+    if values.get("use_fixed_batch_size"):
+        left_out.append("batch_size, which counts sentences (use_fixed_batch_size)")
+    elif size := values.get("batch_size"):
         batches = {"batch_tokens": size, "bucketing": "t2t"}
         left_out.append(
             f"batch_size {size} was the tokens on each GPU; batch_tokens is that of all"
         )
-    if values.get("use_fixed_batch_size"):
-        left_out.append("use_fixed_batch_size, with which batch_size counts sentences")
     if values.get("weight_decay"):
         left_out.append(f"weight_decay {values['weight_decay']} is left out")
     hparams = HParams().override(

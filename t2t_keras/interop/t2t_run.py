@@ -1,9 +1,11 @@
 """Converts a tensor2tensor training directory to a run directory."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from t2t_keras import registry
 from t2t_keras.data.files import sha256
@@ -13,10 +15,8 @@ from t2t_keras.interop.imported_run import (
     DEFAULT_PROBLEM,
     ImportedRun,
     VocabularyFile,
-    new_directory,
     require_empty,
-    run_config,
-    write_weights,
+    write_run,
 )
 from t2t_keras.interop.t2t_checkpoint import (
     T2TModel,
@@ -26,7 +26,6 @@ from t2t_keras.interop.t2t_checkpoint import (
     vocab_sizes,
 )
 from t2t_keras.problem import Problem
-from t2t_keras.runs.run_dir import RunDirectory
 from t2t_keras.text.load import load_tokenizer
 
 _SUFFIX = ".subwords"
@@ -96,18 +95,23 @@ def import_t2t_run(
     files = _vocabularies(newest, [Path(path) for path in vocab], directory, flags)
     if task.reverse and len(set(files)) == 2:
         check.append("the vocabularies of source and target, since the problem is _rev")
-    with new_directory(output_dir):
-        hparams_set = flags.get("hparams_set", "tensor2tensor")
-        vocabularies = _vocabulary_files(files)
-        config = run_config(
-            task, hparams_set, vocabularies, output_dir, data_dir, usr_dir
-        )
-        write_weights(output_dir, newest.step, newest.weights)
+
+    def each() -> Iterator[tuple[int, dict[str, np.ndarray]]]:
+        yield newest.step, newest.weights
         for path in taken[:-1]:  # one at a time, because all may not fit into memory
             other = load_t2t(path, hparams_json, newest.target_space_id)
-            write_weights(output_dir, other.step, other.weights)
-        # The configuration comes last: with it the directory is a run.
-        run = RunDirectory.create(output_dir, config, newest.hparams)
+            yield other.step, other.weights
+
+    run = write_run(
+        output_dir,
+        task,
+        flags.get("hparams_set", "tensor2tensor"),
+        newest.hparams,
+        _vocabulary_files(files),
+        each(),
+        data_dir,
+        usr_dir,
+    )
     took: dict[str, Any] = {
         "checkpoints": [str(path) for path in taken],
         "hyper-parameters": str(hparams_json),

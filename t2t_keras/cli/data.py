@@ -127,6 +127,26 @@ def _datagen_flags(parser: argparse.ArgumentParser) -> None:
         "with the same --data_dir on a shared disk; the last one completes the data",
     )
     parser.add_argument(
+        "--adopt",
+        metavar="DIR/NAME",
+        help="generate nothing, but use the files DIR/NAME-train-* ... that "
+        "tensor2tensor wrote",
+    )
+    parser.add_argument(
+        "--vocab",
+        nargs="+",
+        default=(),
+        metavar="FILE",
+        help="use this vocabulary, or these of source and target, or those of a run "
+        "directory, and train none; with --adopt: the vocabulary file (default: the "
+        "only DIR/vocab.*)",
+    )
+    add_sources(parser)
+
+
+def add_sources(parser: argparse.ArgumentParser) -> None:
+    """Adds the flags that say where the pairs of a problem come from."""
+    parser.add_argument(
         "--tfds_dir",
         metavar="DIR",
         help="data directory of tensorflow-datasets (default: $TFDS_DATA_DIR or "
@@ -142,21 +162,6 @@ def _datagen_flags(parser: argparse.ArgumentParser) -> None:
         "--download",
         action="store_true",
         help="with --raw_dir: download the archives that are missing there",
-    )
-    parser.add_argument(
-        "--adopt",
-        metavar="DIR/NAME",
-        help="generate nothing, but use the files DIR/NAME-train-* ... that "
-        "tensor2tensor wrote",
-    )
-    parser.add_argument(
-        "--vocab",
-        nargs="+",
-        default=(),
-        metavar="FILE",
-        help="use this vocabulary, or these of source and target, or those of a run "
-        "directory, and train none; with --adopt: the vocabulary file (default: the "
-        "only DIR/vocab.*)",
     )
     files = parser.add_argument_group(
         "files that replace the problem's sources",
@@ -257,12 +262,10 @@ def _generate(args: argparse.Namespace) -> "Manifest | None":
     return generate(_problem(args), args.data_dir, args.workers, args.seed, task)
 
 
-def _problem(args: argparse.Namespace) -> Problem:
-    """Returns the problem with the changes that the flags ask for."""
-    from t2t_keras.data.cleaning import parse_cleaning
+def with_sources(problem: Problem, args: argparse.Namespace) -> Problem:
+    """Returns the problem with the sources that the flags of `add_sources` name."""
     from t2t_keras.data.sources import TfdsPairs
 
-    problem = registry.problem(args.problem)
     files = _files(args, problem)
     sources = {**problem.sources, **files}
     if args.download and not args.raw_dir:
@@ -281,6 +284,14 @@ def _problem(args: argparse.Namespace) -> Problem:
     problem = problem.replace(sources=sources)
     for task in _TASKS:
         problem = task.with_sources(problem, args)
+    return problem
+
+
+def _problem(args: argparse.Namespace) -> Problem:
+    """Returns the problem with the changes that the flags ask for."""
+    from t2t_keras.data.cleaning import parse_cleaning
+
+    problem = with_sources(registry.problem(args.problem), args)
     problem = problem.replace(**given_options(args, Problem))
     if args.clean:
         problem = problem.replace(cleaning=parse_cleaning(args.clean))

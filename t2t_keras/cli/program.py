@@ -17,6 +17,7 @@ from t2t_keras.cli import (
     describe,
     evaluation,
     importing,
+    inspecting,
     serve,
     training,
     translation,
@@ -29,6 +30,7 @@ from t2t_keras.standard_error import diverted_stderr
 
 _VERBS: dict[str, Verb] = {
     **data.VERBS,
+    **inspecting.VERBS,
     **describe.VERBS,
     **training.VERBS,
     **translation.VERBS,

@@ -40,6 +40,7 @@ from t2t_keras.data import encoding, records, vocabulary
 from t2t_keras.data.cleaning import reason_by_text, reasons, repeated
 from t2t_keras.data.encoding import Rule
 from t2t_keras.data.files import read_json, sha256, write_array, write_json
+from t2t_keras.data.inspection import Finding, worst
 from t2t_keras.data.manifest import SPLITS, CorpusRecord, Manifest, Recipe, held
 from t2t_keras.data.mixture import Mixture, corpora_of
 from t2t_keras.data.progress import progress, say
@@ -345,6 +346,9 @@ def count_pairs(work: Work) -> None:
     """
     path = work.directory / "corpora.json"
     work.corpora = read_json(path) or {}
+    if "train" in work.splits and "train" not in work.corpora:
+        for finding in _worst_faults(work.problem):
+            say(f"look at {finding}")
     left_out: dict[Split, dict[str, int]] = read_json(work.left_out) or {}
     for split in work.splits:
         if split in work.corpora:
@@ -364,6 +368,16 @@ def count_pairs(work: Work) -> None:
         left_out[split] = getattr(source, "dropped", {})
         write_json(work.left_out, left_out)
         write_json(path, work.corpora)
+
+
+def _worst_faults(problem: Problem) -> list[Finding]:
+    """Returns the worst signs of faults in the training pairs, see `inspection`."""
+    train = {
+        f"train {name}".strip(): corpus
+        for name, corpus in corpora_of(problem.source("train"))
+    }
+    others = {str(s): source for s, source in problem.sources.items() if s != "train"}
+    return worst(train, others)
 
 
 # Stage 2.

@@ -1,6 +1,7 @@
 """Reads records into padded batches of ids, in the background, with tf.data."""
 
 import contextlib
+import functools
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
@@ -11,8 +12,11 @@ from t2t_keras.data.batch_plan import BatchPlan
 from t2t_keras.data.manifest import Manifest
 from t2t_keras.data.mixture import repetitions
 from t2t_keras.data.records import RecordIndex, index_path
+from t2t_keras.data.vocabulary import SIDES
 from t2t_keras.errors import UserError
-from t2t_keras.problem import Problem
+from t2t_keras.problem import Pair, Problem
+from t2t_keras.text.load import load_tokenizer
+from t2t_keras.text.tokenizer import Tokenizer
 
 _FEATURES = {
     "inputs": tf.io.RaggedFeature(tf.int64),
@@ -39,7 +43,8 @@ def training_index(data_dir: Path, problem: Problem) -> RecordIndex:
             "the directory again, or generate the data anew"
         )
     shares = [record["share"] for record in corpora.values()]
-    return index.repeated(repetitions(index.corpus, shares))
+    counts = repetitions(index.corpus, shares)
+    return index if (counts == 1).all() else index.repeated(counts)
 
 
 def training_batches(
@@ -115,6 +120,42 @@ def read_pairs(
     for payload in index.read(list(records)):
         example = tf.io.parse_single_example(payload, _FEATURES)
         yield tuple(example[name].numpy().tolist() for name in index.features)
+
+
+def decoded_examples(
+    data_dir: Path, problem: Problem
+) -> tuple[dict[str, Callable[[], Iterator[Pair]]], tuple[Tokenizer, Tokenizer]]:
+    """Returns the texts of all examples of a data directory, and its tokenizers.
+
+    Args:
+        data_dir: the directory.
+        problem: the problem.
+
+    Returns:
+        For each split a function that yields its pairs, and the tokenizers of source
+        and target.
+
+    Raises:
+        UserError: the directory has no data of the problem, or is damaged.
+    """
+    manifest = Manifest.open(data_dir, problem.data_name)
+    manifest.check_vocabularies(data_dir)
+    files = [data_dir / manifest.vocab_files[side] for side in SIDES]
+    source, target = (load_tokenizer(f) for f in files[:: -1 if problem.reverse else 1])
+
+    def pairs(split: str) -> Iterator[Pair]:
+        index = RecordIndex.open(data_dir, problem.data_name, split, problem.reverse)
+        for first in range(0, len(index), _FEW):
+            payloads = index.read(range(first, min(first + _FEW, len(index))))
+            examples = tf.io.parse_example(payloads, _FEATURES)
+            ids = (examples[name].to_list() for name in index.features)
+            for source_ids, target_ids in zip(*ids, strict=True):
+                yield source.decode(source_ids), target.decode(target_ids)
+
+    sources: dict[str, Callable[[], Iterator[Pair]]] = {
+        split: functools.partial(pairs, split) for split in manifest.examples
+    }
+    return sources, (source, target)
 
 
 def elements(

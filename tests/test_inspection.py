@@ -1,0 +1,285 @@
+"""`t2t inspect`: seeded faults are found where they are, and clean files are clean."""
+
+import gzip
+import json
+import random
+import re
+
+import numpy as np
+import pytest
+from command_line import run, run_json, write
+from reference import reference
+from small_data import small_data, write_pairs
+
+from t2t_keras.data.inspection import (
+    SAMPLE,
+    Norm,
+    Shift,
+    SplitInspection,
+    draw,
+    find_shifts,
+    inspect,
+    measure,
+    worst,
+)
+from t2t_keras.errors import UserError
+
+
+def read(path):
+    content = path.read_bytes()
+    if path.suffix == ".gz":
+        content = gzip.decompress(content)
+    return [line.strip() for line in content.decode().split("\n")[:-1]]
+
+
+FILES = ["multi30k/train.{}", "news_commentary/train.{}.gz"]
+
+
+@pytest.fixture(scope="module", params=FILES, ids=["multi30k", "news"])
+def corpus(request):
+    """The first 20,000 pairs of a real corpus."""
+    sides = [read(reference(request.param.format(side))) for side in ("en", "de")]
+    return list(zip(*sides, strict=True))[:20_000]
+
+
+def found_in(pairs, kind):
+    """The numbers of all pairs that have a fault."""
+    norm = Norm(draw(pairs))
+    parts = [measure(pairs[i : i + 2000], norm) for i in range(0, len(pairs), 2000)]
+    numbers = [p.faults[kind] + 2000 * i for i, p in enumerate(parts)]
+    return set(np.concatenate(numbers).tolist())
+
+
+def check(pairs, seeded, clean, kind):
+    """At least 95% are found; at most 1% of the clean pairs are false alarms."""
+    found = found_in(pairs, kind)
+    assert len(found & seeded) >= 0.95 * len(seeded)
+    assert len(found_in(clean, kind)) <= 0.01 * len(clean)
+    assert len(found - seeded) <= 0.01 * len(pairs)
+
+
+@pytest.mark.parametrize("share", [0.01, 0.3])
+def test_swapped_sides(corpus, share):
+    numbers = random.Random(1).sample(range(len(corpus)), int(share * len(corpus)))
+    pairs = list(corpus)
+    for i in numbers:
+        pairs[i] = pairs[i][::-1]
+    check(pairs, {i for i in numbers if all(corpus[i])}, corpus, "swapped")
+
+
+@pytest.mark.parametrize("encoding", ["cp1252", "latin-1"])
+def test_wrong_encodings(corpus, encoding):
+    pairs, seeded = list(corpus), set()
+    for i, (source, target) in enumerate(corpus):
+        if i % 50 == 0 and not target.isascii():
+            try:
+                damaged = target.encode().decode(encoding)
+            except UnicodeDecodeError:
+                damaged = target.encode().decode("latin-1")
+            pairs[i], seeded = (source, damaged), seeded | {i}
+    check(pairs, seeded, corpus, "encoding")
+
+
+def test_untranslated_targets(corpus):
+    """Another sentence of the source language is in the place of the target."""
+    pairs, seeded = list(corpus), set(range(0, len(corpus), 97))
+    for i in seeded:
+        pairs[i] = corpus[i][0], corpus[i - 1][0]
+    long = {i for i in seeded if min(map(len, pairs[i])) > 30}
+    check(pairs, long, corpus, "source_language")
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_file_that_slipped(corpus, seed):
+    """By a line too many or too few, up to the end or up to a counterpart."""
+    rng = random.Random(seed)
+    targets = [target for _, target in corpus]
+    first = rng.randrange(200, len(corpus) - 600)
+    last = len(corpus) - 1 if seed % 2 else first + rng.randrange(200, 500)
+    if seed % 4 < 2:
+        targets.insert(first, "Eine Zeile , die hier nicht steht .")
+        targets.pop(last + 1)
+        lines = 1
+    else:
+        targets.pop(first)
+        targets.insert(last, "Eine Zeile , die hier nicht steht .")
+        lines = -1
+    pairs = [(source, t) for (source, _), t in zip(corpus, targets, strict=True)]
+    norm = Norm(draw(pairs))
+    found = measure(pairs, norm)
+    (shift,) = find_shifts(found.lengths, found.anchors, norm)
+    assert shift.lines == lines
+    assert abs(shift.first - first) < 15 and abs(shift.last - last) < 15
+    clean = measure(corpus, norm)
+    assert find_shifts(clean.lengths, clean.anchors, norm) == []
+
+
+def test_a_shift_across_blocks_is_one(corpus, monkeypatch):
+    monkeypatch.setattr("t2t_keras.data.inspection._BLOCK", 4000)
+    targets = [corpus[-1][1], *(target for _, target in corpus[:-1])]
+    pairs = [(source, t) for (source, _), t in zip(corpus, targets, strict=True)]
+    pairs[:3000] = corpus[:3000]
+    pairs[15_000:] = corpus[15_000:]
+    inspection = SplitInspection("train", Norm(draw(pairs)))
+    inspection.add_all(iter(pairs))
+    (finding,) = [f for f in inspection.findings([]) if f.kind == "shifted"]
+    first, last = re.findall(r"[\d,]+(?= )", finding.message)[:2]
+    assert abs(int(first.replace(",", "")) - 3000) < 20
+    assert abs(int(last.replace(",", "")) - 15_000) < 20
+    assert "1 line below" in finding.message
+    # The shift explains lengths that do not go together.
+    assert sum(f.pairs for f in inspection.findings([]) if f.kind == "length") < 9
+
+
+def numbered(count, word="dog"):
+    ends = [f"{word} {i}" for i in range(count)]
+    return [(f"it sees the {end}", f"es sieht den {end}") for end in ends]
+
+
+def test_duplicates_overlap_and_the_rest():
+    """Exactly the seeded ones; the worst comes first."""
+    train = numbered(500)
+    train[7], train[9] = ("", "x"), ("same  words", "same words")
+    train[20] = ("A &amp; B", "A &#38; B")
+    train[30] = (train[3][0] + " ", train[3][1])
+    train[40] = ("bad \x07 bell", "gut")
+    train[50] = ("it sees the dog 50", "es sieht den dog " * 9)
+    result = inspect(
+        {"train": lambda: train, "test": lambda: [train[60], *numbered(4, "cat")]}
+    )
+    findings = {(f["split"], f["kind"]): f["lines"] for f in result["findings"]}
+    assert findings == {
+        ("train", "empty"): [8],
+        ("train", "identical"): [10],
+        ("train", "entities"): [21],
+        ("train", "duplicate"): [31],
+        ("train", "encoding"): [41],
+        ("train", "length"): [51],
+        ("train", "overlap"): [61],
+    }
+    weights = [f["weight"] for f in result["findings"]]
+    assert weights == sorted(weights, reverse=True)
+    assert result["findings"][0]["message"] == "the source is also in test"
+
+
+def test_statistics():
+    pairs = [("ab cd", "где"), ("a", "б в г"), ("x" * 45, "日本")] * 10
+    result = inspect({"train": lambda: iter(pairs)})["splits"]["train"]
+    assert result["pairs"] == 30
+    source, target = result["source"], result["target"]
+    assert (source["words"], source["characters"]) == (40, 510)
+    assert (target["words"], target["characters"]) == (50, 100)
+    assert list(source["histogram"].values())[:5] == [20, 0, 0, 0, 10]
+    assert target["histogram"]["0 to 5"] == 30
+    assert source["scripts"] == {"latin": 1.0}
+    assert target["scripts"] == {"cyrillic": 0.75, "cjk": 0.25}
+    assert set(source["languages"]) and sum(source["languages"].values()) <= 1.01
+
+
+def test_the_sample_is_uniform():
+    counts = np.zeros(40)
+    for seed in range(2000):
+        sample = draw(((str(i), "") for i in range(40)), 10, seed)
+        counts[[int(text) for text, _ in sample]] += 1
+    assert abs(counts - 500).max() < 100  # 5 standard deviations
+    assert len(draw([("a", "b")] * 7)) == 7 < SAMPLE
+
+
+def test_pairs_that_cannot_be_read_on():
+    def source():
+        yield from numbered(30)
+        raise UserError("a has only 30 lines and b has 31")
+
+    result = inspect({"train": source})
+    assert result["splits"]["train"]["pairs"] == 30
+    (finding,) = result["findings"]
+    assert finding["message"] == (
+        "cannot be read to the end: a has only 30 lines and b has 31"
+    )
+
+
+def test_nothing_at_all():
+    result = inspect({"train": lambda: []})
+    assert result["splits"]["train"]["pairs"] == 0 and result["findings"] == []
+    assert worst({"train": lambda: []}, {}) == []
+
+
+def test_small_shifts_are_not_believed():
+    """A few lines in disorder are not evidence enough."""
+    pairs = numbered(300)
+    pairs[100:103] = [(pairs[i][0], pairs[i + 1][1]) for i in range(100, 103)]
+    norm = Norm(pairs)
+    found = measure(pairs, norm)
+    assert find_shifts(found.lengths, found.anchors, norm) == []
+
+
+def test_numbers_alone_show_a_shift():
+    """All texts have one length; the numbers that both sides have do not fit."""
+    pairs = [(f"dog {i:05d}", f"Hund {i:05d}") for i in range(400)]
+    shifted = [(s, pairs[max(i - 2, 0)][1]) for i, (s, _) in enumerate(pairs)]
+    norm = Norm(pairs)
+    found = measure(shifted, norm)
+    assert find_shifts(found.lengths, found.anchors, norm) == [Shift(0, 397, 2)]
+
+
+def test_datagen_says_the_worst(tmp_path, capfd):
+    source, target = zip(*numbered(400), strict=True)
+    target = list(target)
+    for i in range(0, 400, 4):
+        target[i] = source[i]
+    files = write(tmp_path / "a", *source), write(tmp_path / "b", *target)
+    argv = ["datagen", "--problem", "translate_text", "--data_dir", tmp_path / "data"]
+    argv += ["--train_source", files[0], "--train_target", files[1]]
+    argv += ["--vocab_size", 300]
+    assert run(*argv) == 0
+    errors = capfd.readouterr().err
+    assert errors.count("look at ") == 1
+    assert "look at train: source and target are the same: 100 pairs (25.00%)" in errors
+    assert run(*argv) == 0  # nothing is read again
+    assert "look at" not in capfd.readouterr().err
+
+
+def test_the_command_and_its_page(tmp_path, capfd):
+    source, target = zip(*numbered(60), strict=True)
+    source = ["<b>same</b>", *source[1:]]
+    target = ["<b>same</b>", *target[1:]]
+    files = write(tmp_path / "a", *source), write(tmp_path / "b", *target)
+    argv = ["inspect", "--train_source", files[0], "--train_target", files[1]]
+    argv += ["--dev_source", files[0], "--dev_target", files[1]]
+    page = tmp_path / "page.html"
+    result = run_json(capfd, *argv, "--page", page)
+    assert result == json.loads(json.dumps(result))
+    assert [f["kind"] for f in result["findings"] if f["split"] == "train"] == [
+        "overlap",
+        "identical",
+    ]
+    content = page.read_text()
+    assert "train: the source is also in dev: 60 pairs" in content
+    assert content.count("<h2>") == 3 and "http" not in content
+    assert run(*argv) == 0
+    text = capfd.readouterr().out
+    assert re.search(r"^train +60 ", text, re.MULTILINE)
+    assert "train: source and target are the same: 1 pairs (1.67%), line 1\n" in text
+    assert run("inspect", "--problem", "translate_text") == 2
+    assert "has no examples; give --data_dir" in capfd.readouterr().err
+
+
+def test_a_data_directory(tmp_path, capfd):
+    """Its texts come from the ids, and its vocabulary is described."""
+    small_data(tmp_path / "data")
+    files = write_pairs(tmp_path)
+    result = run_json(capfd, "inspect", "--data_dir", tmp_path / "data")
+    texts = run_json(
+        capfd,
+        *("inspect", "--train_source", files.source_path),
+        *("--train_target", files.target_path),
+    )
+    mine, theirs = (r["splits"]["train"]["source"] for r in (result, texts))
+    vocabulary = mine.pop("vocabulary")
+    for name in ("words", "characters", "histogram"):
+        assert mine[name] == theirs[name]
+    assert 0 < vocabulary["used"] <= 1 <= vocabulary["per_word"]
+    assert vocabulary["unknown"] == 0.0
+    page = tmp_path / "page.html"
+    assert run("inspect", "--data_dir", tmp_path / "data", "--page", page) == 0
+    assert "tokens for each word" in page.read_text()

@@ -2,6 +2,7 @@
 
 `parameters`, `flops`, `memory`, `step_time` and `complexity` compute numbers from the
 hparams (the paper's Tables 1 to 3); `attention_page` draws attention weights, and
-`difference_page` shows sentences on which systems differ. Nothing here imports
+`difference_page` shows sentences on which systems differ, `inspection_page` the faults
+of a corpus. Nothing here imports
 TensorFlow or Keras.
 """

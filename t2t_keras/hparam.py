@@ -16,6 +16,7 @@ _AT_LEAST_ONE = (
 _SHARES = (
     *("dropout", "attention_dropout", "ffn_dropout", "label_smoothing"),
     *("adam_beta1", "adam_beta2", "ema_decay"),
+    *("word_dropout", "bpe_dropout"),
 )
 _NOT_NEGATIVE = (
     *("num_decoder_layers", "d_k", "d_v", "attention_window"),
@@ -187,6 +188,15 @@ class HParams:
     )
     train_steps: int = _field(100_000, "total number of updates")
 
+    # Changes of training pairs, drawn anew each time a pair is read.
+    word_dropout: float = _field(0.0, "probability of leaving out a word of a source")
+    case_noise: float = _field(
+        0.0, "probability of a source in lower, upper or title case"
+    )
+    bpe_dropout: float = _field(
+        0.0, "probability of skipping a merge of SentencePiece, on both sides"
+    )
+
     # Arithmetic. Variables, layer norm, softmax and loss are always float32.
     compute_dtype: Literal["float32", "bfloat16", "float16"] = _field(
         "float32", "dtype of matrix products"
@@ -205,6 +215,15 @@ class HParams:
         for field in _NOT_NEGATIVE:
             if getattr(self, field) < 0:
                 raise UserError(f"hparams: {field} must not be negative")
+        if not 0 <= self.case_noise <= 1:
+            raise UserError("hparams: case_noise must be in [0, 1]")
+        if self.guided_alignment and (
+            self.word_dropout or self.case_noise or self.bpe_dropout
+        ):
+            raise UserError(
+                "hparams: guided_alignment excludes word_dropout, case_noise and "
+                "bpe_dropout, which would change the words that are linked"
+            )
         for field in _ABOVE_ZERO:
             if getattr(self, field) <= 0:
                 raise UserError(f"hparams: {field} must be above 0")

@@ -6,5 +6,5 @@ directory in stages, with `vocabulary`, `cleaning` (which pairs are dropped), `e
 (pairs to records, in worker processes), `records` (shards, index and raw texts) and
 `manifest` (what a directory was made from); `files` writes atomically, and `progress`
 shows how far it is. `batch_plan` plans batches from the lengths of the records, and
-`pipeline` reads them.
+`pipeline` reads them; `augmentation` changes them, if asked for.
 """

@@ -25,6 +25,9 @@ _FEATURES = {
 _LINKS = {"links": tf.io.RaggedFeature(tf.int64)}
 _FEW = 1000  # records, in which links are looked for
 
+# (example, step, row in the batch) -> example.
+Augment = Callable[[bytes, int, int], bytes]
+
 
 def training_index(data_dir: Path, problem: Problem) -> RecordIndex:
     """Opens the training examples; those of a mixture occur as its shares demand.
@@ -56,6 +59,7 @@ def training_batches(
     micro_batches: int = 1,
     own: range | None = None,
     aligned: bool = False,
+    augment: Augment | None = None,
 ) -> tf.data.Dataset:
     """Returns the batches of some steps, in their order.
 
@@ -73,6 +77,8 @@ def training_batches(
             by it.
         own: the replicas of this process; None for all.
         aligned: whether a batch also has an alignment, see `_alignment`.
+        augment: changes an example, given the step and its row in the batch; None: no
+            example is changed.
 
     Returns:
         A dataset of (source [rows, S], target [rows, T]), int32, or of (source, target,
@@ -92,7 +98,7 @@ def training_batches(
             )
         )
 
-    batches = _batches(index, steps, plan, share, aligned)
+    batches = _batches(index, steps, plan, share, aligned, augment)
     return batches.flat_map(split).prefetch(4 * len(own))
 
 
@@ -216,6 +222,7 @@ def _batches(
     plan: BatchPlan,
     share: Callable[[int], tuple[range, int]] = lambda rows: (range(rows), rows),
     aligned: bool = False,
+    augment: Augment | None = None,
 ) -> tf.data.Dataset:
     """Reads and pads the batch of every step.
 
@@ -226,6 +233,7 @@ def _batches(
         share: number of rows of a batch -> the rows to read, and the number of rows to
             which they are padded.
         aligned: see `training_batches`.
+        augment: see `training_batches`.
     """
     features = _FEATURES | _LINKS if aligned else _FEATURES
 
@@ -236,6 +244,9 @@ def _batches(
         # A part of a batch is padded to the length of the whole batch.
         shape = np.array([each, *lengths], np.int64)
         payloads = index.read(records[own.start : own.stop])
+        if augment:
+            numbered = enumerate(payloads, start=own.start)
+            payloads = [augment(payload, int(step), row) for row, payload in numbered]
         return np.array(payloads, dtype=object), shape
 
     def parse(step: tf.Tensor) -> tuple[tf.Tensor, ...]:

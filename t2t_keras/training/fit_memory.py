@@ -24,6 +24,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from t2t_keras.data.augmentation import planned_lengths
 from t2t_keras.data.batch_plan import batch_plan
 from t2t_keras.data.pipeline import training_index
 from t2t_keras.data.progress import say
@@ -100,7 +101,7 @@ def fit_batch_tokens(
         UserError: not even the smallest batch fits.
     """
     index = training_index(Path(config.data_dir), problem)
-    lengths = index.source_length, index.target_length
+    lengths = planned_lengths(index, hparams)
     source, target = config.vocab_sizes
     memory = memory_of_shape(hparams, (source, target))
     if memory_gb is None:

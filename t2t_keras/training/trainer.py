@@ -13,6 +13,7 @@ from typing import Any, Self
 import keras
 import tensorflow as tf
 
+from t2t_keras.data.augmentation import Augmentation, is_on, planned_lengths
 from t2t_keras.data.batch_plan import BatchPlan, batch_plan
 from t2t_keras.data.manifest import Manifest
 from t2t_keras.data.pipeline import (
@@ -98,8 +99,7 @@ class TrainSplit:
             )
         plan = batch_plan(
             hparams.bucketing,
-            index.source_length,
-            index.target_length,
+            *planned_lengths(index, hparams),
             hparams.batch_tokens,
             config.seed,
             index.swapped,
@@ -158,6 +158,11 @@ class Trainer:
 
         data_dir, name = Path(run.config.data_dir), self._problem.data_name
         self._index, self._plan = split.index, split.plan
+        self._augment: Augmentation | None = None
+        if is_on(self._hparams):
+            self._augment = Augmentation(
+                self._hparams, run.tokenizers, split.index, seed, self._problem.tags
+            )
         self._largest_shape = split.largest_shape
         self._validation: Validation | None = None
         has_dev = Manifest.open(data_dir, name).examples.get("dev")
@@ -315,6 +320,7 @@ class Trainer:
             micro_batches=self._micro_batches,
             own=own_replicas(self._strategy),
             aligned=self._hparams.guided_alignment > 0,
+            augment=self._augment,
         )
         return iter(distribute(self._strategy, parts))
 

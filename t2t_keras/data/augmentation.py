@@ -1,0 +1,123 @@
+"""Random changes of training pairs, drawn anew each time a pair is read."""
+
+import hashlib
+import random
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from t2t_keras.data.records import RecordIndex, example
+from t2t_keras.errors import UserError
+from t2t_keras.hparam import HParams
+from t2t_keras.text.sentence_piece import SentencePieceTokenizer
+from t2t_keras.text.tokenizer import Tokenizer
+
+_CASES = (str.lower, str.upper, str.title)
+
+
+class Augmentation:
+    """Changes the pairs of training batches.
+
+    What becomes of a pair is a function of the seed, the step and its row in the batch,
+    so that a training can be resumed and distributed as without it. A text that would
+    get more tokens than `planned_lengths` has for it stays as it is.
+
+    Args:
+        hparams: `word_dropout`, `case_noise` and `bpe_dropout` count.
+        tokenizers: those of source and target.
+        index: the index of the examples.
+        seed: seed of the changes.
+        tags: words before sources, which are not changed.
+
+    Raises:
+        UserError: a tokenizer does not suit `bpe_dropout`.
+    """
+
+    def __init__(
+        self,
+        hparams: HParams,
+        tokenizers: tuple[Tokenizer, Tokenizer],
+        index: RecordIndex,
+        seed: int,
+        tags: Sequence[str] = (),
+    ) -> None:
+        self._words, self._case = hparams.word_dropout, hparams.case_noise
+        self._bpe, self._growth = hparams.bpe_dropout, _growth(hparams)
+        self._tokenizers, self._seed = tokenizers, seed
+        self._features, self._tags = index.features, frozenset(tags)
+        are_suited = all(isinstance(t, SentencePieceTokenizer) for t in tokenizers)
+        if self._bpe and not are_suited:
+            raise UserError(
+                "hparams: bpe_dropout needs vocabularies of the kind 'sentencepiece'"
+            )
+
+    def __call__(self, payload: bytes, step: int, row: int) -> bytes:
+        """Returns the example of a row of a batch, changed."""
+        content = f"{self._seed} {step} {row}".encode()
+        digest = hashlib.blake2b(content, digest_size=8).digest()
+        rng = random.Random(int.from_bytes(digest, "little"))
+        features = tf.train.Example.FromString(payload).features.feature
+        lists = {name: list(features[name].int64_list.value) for name in self._features}
+        for side, name in enumerate(self._features):
+            lists[name] = self._changed(lists[name], side, rng)
+        return example(lists["inputs"], lists["targets"])
+
+    def _changed(self, ids: list[int], side: int, rng: random.Random) -> list[int]:
+        """Returns the ids of a text after the changes.
+
+        Args:
+            ids: ids of the text, EOS last.
+            side: 0 for the source, 1 for the target, of which only the tokens change.
+            rng: the random number generator.
+        """
+        tokenizer = self._tokenizers[side]
+        text = before = tokenizer.decode(ids)
+        if side == 0:
+            text = self._text(text, rng)
+        new = ids
+        if self._bpe:
+            assert isinstance(tokenizer, SentencePieceTokenizer)
+            (new,) = tokenizer.samples(text, 1, self._bpe, rng.getrandbits(63))
+        elif text != before:
+            new = tokenizer.encode(text)
+        return new if 1 < len(new) <= _most(len(ids), self._growth[side]) else ids
+
+    def _text(self, text: str, rng: random.Random) -> str:
+        """Returns a source without some of its words, or in another case."""
+        words = text.split(" ")
+        change = rng.choice(_CASES) if rng.random() < self._case else str
+        return " ".join(
+            word if word in self._tags else change(word)
+            for word in words
+            if word in self._tags or rng.random() >= self._words
+        )
+
+
+def planned_lengths(
+    index: RecordIndex, hparams: HParams
+) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the most tokens of sources and targets, int32 [N], for a `BatchPlan`.
+
+    With `bpe_dropout` they are a quarter more than the pairs have, with `case_noise` a
+    half. A source in upper case often has more, and then it stays as it is.
+    """
+    of_source, of_target = _growth(hparams)
+    return _most(index.source_length, of_source), _most(index.target_length, of_target)
+
+
+def _growth(hparams: HParams) -> tuple[int, int]:
+    """Returns how many quarters more tokens sources, and targets, may get."""
+    of_target = 1 if hparams.bpe_dropout else 0
+    return 2 if hparams.case_noise else of_target, of_target
+
+
+def _most(length: Any, quarters: int) -> Any:
+    """Returns the most tokens that a text of some tokens may get."""
+    return length + length * quarters // 4
+
+
+def is_on(hparams: HParams) -> bool:
+    """Whether pairs are changed."""
+    return bool(hparams.word_dropout or hparams.case_noise or hparams.bpe_dropout)

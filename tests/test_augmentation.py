@@ -1,0 +1,182 @@
+"""Changes of training pairs at read time: what they do, and that they are functions."""
+
+import collections
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from small_data import small_data
+from small_run import trainer
+
+from t2t_keras import UserError
+from t2t_keras.data.augmentation import Augmentation, is_on, planned_lengths
+from t2t_keras.data.batch_plan import batch_plan
+from t2t_keras.data.manifest import Manifest
+from t2t_keras.data.pipeline import training_batches, training_index
+from t2t_keras.data.records import example
+from t2t_keras.hparam import HParams
+from t2t_keras.runs.checkpoint import (
+    Checkpoint,
+    CheckpointDirectory,
+    model_variables,
+)
+from t2t_keras.runs.run_dir import RunDirectory
+from t2t_keras.text.load import load_tokenizer
+from t2t_keras.text.subword import SubwordTokenizer
+from t2t_keras.text.subword_training import train_subwords
+
+TEXT = "the old king sees a house and a ship"
+TARGET = "der alte König sieht ein Haus"
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("data")
+    problem = small_data(directory)
+    manifest = Manifest.open(directory, "translate_text")
+    tokenizer = load_tokenizer(directory / manifest.vocab_files["source"])
+    return directory, problem, training_index(directory, problem), tokenizer
+
+
+def changed(data, count=400, tags=(), text=TEXT, target=TARGET, **hparams):
+    """The texts and the ids of a pair in several rows."""
+    *_, index, tokenizer = data
+    augment = Augmentation(
+        HParams(**hparams), (tokenizer, tokenizer), index, seed=1, tags=tags
+    )
+    payload = example(tokenizer.encode(text), tokenizer.encode(target))
+    pairs = []
+    for row in range(count):
+        features = tf.train.Example.FromString(augment(payload, 7, row)).features
+        ids = [
+            list(features.feature[name].int64_list.value)
+            for name in ("inputs", "targets")
+        ]
+        pairs.append(ids)
+    texts = [tokenizer.decode(source) for source, _ in pairs]
+    return texts, pairs
+
+
+def test_words_are_left_out(data):
+    texts, pairs = changed(data, word_dropout=0.25)
+    words = TEXT.split()
+    kept = collections.Counter()
+    for text in texts:
+        rest = iter(words)  # the words that are left are in order
+        assert all(word in rest for word in text.split())
+        kept[len(text.split())] += 1
+    mean = sum(n * count for n, count in kept.items()) / len(texts)
+    assert mean == pytest.approx(0.75 * len(words), abs=0.35)  # 5 standard errors
+    *_, tokenizer = data
+    assert {tokenizer.decode(target) for _, target in pairs} == {TARGET}
+
+
+def test_cases_change(data):
+    *_, tokenizer = data
+    texts, _ = changed(data, case_noise=0.6, text=TEXT.upper())
+    counts = collections.Counter(texts)
+    assert set(counts) == {TEXT.upper(), TEXT.title(), TEXT}
+    for text in (TEXT, TEXT.title()):  # one of three changes each, and 400 draws
+        assert counts[text] == pytest.approx(0.2 * 400, abs=40)
+    # A text that gets more than a half more tokens stays as it is.
+    lengths = [len(tokenizer.encode(text)) for text in (TEXT, TEXT.upper())]
+    assert lengths[1] > 1.5 * lengths[0]
+    assert TEXT.upper() not in changed(data, case_noise=0.6)[0]
+
+
+def test_tags_stay(data):
+    for text in changed(data, 50, ["<2de>"], f"<2de> {TEXT}", word_dropout=0.9)[0]:
+        assert text.split()[0] == "<2de>"
+
+
+def test_merges_are_skipped_on_both_sides(data):
+    *_, tokenizer = data
+    texts, pairs = changed(data, 2000, bpe_dropout=0.03)
+    assert set(texts) == {TEXT}
+    assert {tokenizer.decode(target) for _, target in pairs} == {TARGET}
+    for side, text in enumerate((TEXT, TARGET)):
+        found = {tuple(pair[side]) for pair in pairs}
+        whole = tokenizer.encode(text)
+        assert len(found) > 3 and tuple(whole) in found
+        assert max(map(len, found)) <= len(whole) * 5 // 4
+
+
+def test_a_text_is_never_left_without_words(data):
+    assert all(changed(data, 50, word_dropout=0.99)[0])
+
+
+def rows(data, plan, steps, augment, replicas=1, own=None):
+    """The rows of each step, padding removed."""
+    parts = training_batches(
+        data[2], plan, steps, replicas, own=own, augment=augment
+    ).as_numpy_iterator()
+    found = []
+    for _ in steps:
+        of_step = []
+        for _ in range(len(own) if own else replicas):
+            for pair in zip(*next(parts), strict=True):
+                if any(pair[0]):
+                    of_step.append(tuple(tuple(s[s > 0].tolist()) for s in pair))
+        found.append(of_step)
+    return found
+
+
+@pytest.mark.parametrize("bucketing", ["exact", "t2t", "static"])
+def test_batches_are_functions_of_the_step(data, bucketing):
+    """However many replicas and processes there are, and wherever it begins."""
+    *_, index, tokenizer = data
+    hparams = HParams(
+        word_dropout=0.1, case_noise=0.2, bpe_dropout=0.1, bucketing=bucketing
+    )
+    augment = Augmentation(hparams, (tokenizer, tokenizer), index, seed=3)
+    lengths = planned_lengths(index, hparams)
+    plan = batch_plan(bucketing, *lengths, 256, seed=3)
+    steps = range(2 * len(plan))
+    expected = rows(data, plan, steps, augment)
+    plain = rows(data, plan, steps, None)
+    assert [len(step) for step in expected] == [len(step) for step in plain]
+    assert sum(a != b for a, b in zip(expected, plain, strict=True)) > len(steps) / 2
+    first, second = expected[: len(plan)], expected[len(plan) :]
+    assert sorted(map(sorted, first)) != sorted(map(sorted, second))  # drawn anew
+    assert rows(data, plan, range(5, 9), augment) == expected[5:9]
+    assert rows(data, plan, steps[:6], augment, 2) == expected[:6]
+    halves = [
+        rows(data, plan, steps[:6], augment, 2, own) for own in (range(1), range(1, 2))
+    ]
+    both = [a + b for a, b in zip(*halves, strict=True)]
+    assert both == expected[:6]
+    for source, target in training_batches(index, plan, steps[:20], augment=augment):
+        assert max(source.shape[1], target.shape[1]) * source.shape[0] <= 256
+
+
+def test_a_training_that_stopped_goes_on_as_if_it_had_not(data, tmp_path):
+    changes = {"word_dropout": 0.2, "case_noise": 0.3, "bpe_dropout": 0.1}
+    problem = data[0]
+
+    def weights(path, *lengths, **hparams):
+        for steps in lengths:
+            trainer(problem, path, train_steps=steps, **hparams).train()
+        checkpoint = Checkpoint(CheckpointDirectory(path).path(lengths[-1]))
+        model = RunDirectory(path).build_model()
+        return {name: checkpoint.tensor(name) for name in model_variables(model)}
+
+    whole = weights(tmp_path / "whole", 4, **changes)
+    resumed = weights(tmp_path / "resumed", 2, 4, **changes)
+    plain = weights(tmp_path / "plain", 4)
+    for name, value in whole.items():
+        np.testing.assert_array_equal(resumed[name], value, err_msg=name)
+    assert any((plain[name] != value).any() for name, value in whole.items())
+
+
+def test_what_does_not_go_together(data, tmp_path):
+    train_subwords(["a b"], tmp_path / "v.subwords", 10)
+    other = SubwordTokenizer(tmp_path / "v.subwords")
+    with pytest.raises(UserError, match="bpe_dropout needs vocabularies of the kind"):
+        Augmentation(HParams(bpe_dropout=0.1), (data[-1], other), data[2], 0)
+    for name in ("word_dropout", "case_noise", "bpe_dropout"):
+        with pytest.raises(UserError, match="guided_alignment excludes word_dropout"):
+            HParams(guided_alignment=0.1, **{name: 0.1})
+        assert is_on(HParams(**{name: 0.1}))
+    with pytest.raises(UserError, match=r"case_noise must be in \[0, 1\]"):
+        HParams(case_noise=1.5)
+    assert not is_on(HParams())

@@ -24,7 +24,10 @@ from t2t_keras.decoding.translator import Translator
 from t2t_keras.errors import UserError
 from t2t_keras.problem import Problem
 from t2t_keras.serving.saved_model import export_saved_model
+from t2t_keras.text.protected import find_protected, protected_pattern
 from t2t_keras.text.sentence_piece import SentencePieceTokenizer, train_sentence_piece
+from t2t_keras.text.subword import SubwordTokenizer
+from t2t_keras.text.subword_training import train_subwords
 
 SOURCES = [[3, 4, 2, 5, 1], [2, 1, 0, 0, 0], [5, 5, 1, 0, 0]]
 TERMS = [("cat", [2, 3]), ("dog", [4]), ("red dog", [3, 3])]
@@ -47,7 +50,7 @@ def contains(target, phrase):
 def search(model, beam_size, limit, n_best=1):
     """Beam search with the terms above; returns it as NumPy arrays, and the limits."""
     limits = tf.fill([3], limit)
-    required = RequiredPhrases(TERMS, tf.constant(TEXTS), limits, 0, 6)
+    required = RequiredPhrases(TERMS, tf.constant(TEXTS), None, limits, 0, 6)
     found = tf.function(
         lambda: beam_search(
             model,
@@ -186,6 +189,112 @@ def test_glossary_in_python_and_in_an_export(translator, tmp_path):
     assert t2t_keras.load(export).translate(SENTENCES) == found
 
 
+def test_phrases_of_the_sources_count_like_terms():
+    """A search with the same phrases, given as terms or for each source."""
+    model = transformer(6)
+
+    def outputs_of(required):
+        found = beam_search(
+            model,
+            tf.constant(SOURCES),
+            beam_size=4,
+            alpha=0.6,
+            max_length=required.max_length,
+            n_best=4,
+            required=required,
+        )
+        return numpy_of(found)
+
+    texts, limits = tf.constant(TEXTS), tf.fill([3], 7)
+    copied = tf.ragged.constant(NEEDED, tf.int32).to_tensor()
+    expected = outputs_of(RequiredPhrases(TERMS, texts, None, limits, 0, 6))
+    for terms, phrases in (
+        ([], copied),
+        (TERMS[1:], tf.constant([[[2, 3]], [[0, 0]], [[3, 3]]])),
+    ):
+        found = outputs_of(RequiredPhrases(terms, texts, phrases, limits, 0, 6))
+        np.testing.assert_array_equal(found.ids, expected.ids)
+        np.testing.assert_allclose(found.scores, expected.scores, atol=1e-5)
+
+
+PROTECTED = [
+    ("see http://a.b/c?d=e&f. Or (www.x-y.org)!", "url",
+     ["http://a.b/c?d=e&f", "www.x-y.org"]),
+    ("https://例え.jp/日本, ftp://h", "url", ["https://例え.jp/日本", "ftp://h"]),
+    ("mail a.b+c@d-e.co.uk, or me@x", "email", ["a.b+c@d-e.co.uk"]),
+    ("<b class='x'>a</b> < c & d &amp; {{n}} {0} %s %d", "markup",
+     ["<b class='x'>", "</b>", "&amp;", "{{n}}", "{0}", "%s", "%d"]),
+    ("3 of 1,000.50 on 2014-05-06, 12:30. x2 ٣", "number",
+     ["3", "1,000.50", "2014-05-06", "12:30", "2", "٣"]),
+    ("a 😀👍🏽 b ❤️ © c", "symbol", ["😀👍🏽", "❤️", "©"]),
+    ("no such thing, here!", "url,email,markup,number,symbol", []),
+    ("a@b.c http://x.y/1 7", "number,url,email", ["a@b.c", "http://x.y/1", "7"]),
+    ("", "url", []),
+    ("abba 日本 ab^-]c \x07x", "unknown", ["日本", "^-", "c", "\x07x"]),
+    ("ab http://日.jp 日 7", "unknown,url", ["http://日.jp", "日", "7"]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "kinds", "expected"), PROTECTED)
+def test_what_is_protected(text, kinds, expected):
+    pattern = protected_pattern(kinds.split(","), ["▁a", "b", "]", "a"])
+    found = find_protected(tf.constant([text, "a"]), pattern)
+    assert [part.decode() for part in found.to_list()[0]] == expected
+    assert found.to_list()[1] == []
+
+
+HARD = [
+    "the dog reads http://a.b/c?d=1 .",
+    "a <b>dog</b> runs 😀 .",
+    "",
+    "mail me@x.org , or 12 35 ! 日本 ©",
+    "the old dog .",
+]
+
+
+@pytest.mark.parametrize("kind", ["sentence_piece", "subword"])
+def test_protected_parts_are_in_the_outputs(kind, translator, tmp_path):
+    if kind == "subword":
+        train_subwords(SENTENCES * 2, tmp_path / "v.subwords", 80)
+        tokenizer = SubwordTokenizer(tmp_path / "v.subwords")
+        model = transformer(tokenizer.vocab_size)
+        problem = translator.problem
+        translator = Translator(problem, model, tokenizer, tokenizer)
+    kinds = ("url", "email", "markup", "number", "symbol", "unknown")
+    plain = translator.translate(HARD)
+    found = translator.n_best(HARD, 3, protect=kinds)
+    wanted = [
+        ["http://a.b/c?d=1"],
+        ["<b>", "</b>", "😀"],
+        [],
+        ["me@x.org", "12", "35", "日本", "©"],
+        [],
+    ]
+    for outputs_, parts in zip(found, wanted, strict=True):
+        for output in outputs_:
+            text = output.text
+            if kind == "subword":  # may have spaces between punctuation
+                text = "".join(text.split())
+            assert all(part in text for part in parts), (output.text, parts)
+    assert [plain[2], plain[4]] == [found[2][0].text, found[4][0].text]
+    if kind == "subword":
+        return
+    greedy = translator.translate(HARD, protect=kinds, beam_size=1, extra_length=0)
+    assert "http://a.b/c?d=1" in greedy[0]
+
+    both = {"protect": kinds, "glossary": (("dog", "Hund"),)}
+    for text, output in zip(HARD, translator.translate(HARD, **both), strict=True):
+        assert ("dog" not in text) or "Hund" in output
+    export_saved_model(translator, tmp_path / "1", protect=kinds)
+    again = t2t_keras.load(tmp_path / "1")
+    assert again.translate(HARD) == translator.translate(HARD, protect=kinds)
+
+
+def test_protect_and_ids_only(translator, tmp_path):
+    with pytest.raises(UserError, match="ids_only: protect needs texts"):
+        export_saved_model(translator, tmp_path, protect=["url"], ids_only=True)
+
+
 def test_forbidden_in_python_and_in_an_export(translator, tmp_path):
     plain = translator.translate(SENTENCES)
     shown = " ".join(plain).replace("�", "x")  # bytes beyond ASCII
@@ -221,6 +330,12 @@ def test_dictionaries_and_lists_of_phrases():
         ({"glossary": (("a", " "),)}, "glossary: a phrase is empty; leave it out"),
         ({"forbidden": ("",)}, "forbidden: a phrase is empty; leave it out"),
         ({"glossary": (("a", "b"),), "sampling": True}, "glossary has no effect on"),
+        (
+            {"protect": ["url", "name"]},
+            "protect: there is no 'name'; the choice is url",
+        ),
+        ({"protect": "url"}, "protect: give a list of strings"),
+        ({"protect": ["url"], "sampling": True}, "protect has no effect on samples"),
         ({"glossary": "a=b"}, "glossary: give pairs of a source and a target term"),
         ({"glossary": [("a", "b", "c")]}, "glossary: give pairs"),
         ({"glossary": {"a": 1}}, "glossary: give pairs"),

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, get_args
 
 from t2t_keras.errors import UserError
 from t2t_keras.problem import Problem
+from t2t_keras.text.protected import KINDS, UNKNOWN
 
 if TYPE_CHECKING:
     from t2t_keras.decoding.constraint import Constraint
@@ -213,6 +214,15 @@ class DecodingOptions:
         changes_metrics=True,
         parse=parse_glossary,
     )
+    protect: tuple[str, ...] = _option(
+        (),
+        "parts of inputs that their outputs contain, too: some of url, email, markup, "
+        "number, symbol (emoji and the like), unknown (characters that the source's "
+        "vocabulary lacks), separated by commas",
+        is_static=True,
+        changes_metrics=True,
+        parse=parse_phrases,
+    )
     forbidden: tuple[str, ...] = _option(
         (),
         "phrases that no output contains as whole words; on the command line separated "
@@ -270,7 +280,14 @@ class DecodingOptions:
     def __post_init__(self) -> None:
         # The compiled functions are found by the values of options: these are hashable.
         object.__setattr__(self, "glossary", _pairs("glossary", self.glossary))
-        object.__setattr__(self, "forbidden", _phrases("forbidden", self.forbidden))
+        for name in ("forbidden", "protect"):
+            object.__setattr__(self, name, _phrases(name, getattr(self, name)))
+        kinds = (*KINDS, UNKNOWN)
+        for kind in self.protect:
+            if kind not in kinds:
+                raise UserError(
+                    f"protect: there is no '{kind}'; the choice is {', '.join(kinds)}"
+                )
         for holds, message in self.conditions(vars(self)):
             if not holds:
                 raise UserError(message)
@@ -284,7 +301,7 @@ class DecodingOptions:
                 f"length_penalty: no '{self.length_penalty}'; the choice is "
                 f"{', '.join(get_args(LengthPenalty))}"
             )
-        for name in ("coverage_penalty", "glossary"):
+        for name in ("coverage_penalty", "glossary", "protect"):
             if self.sampling and getattr(self, name):
                 raise UserError(f"{name} has no effect on samples; leave it out")
         terms = [term for pair in self.glossary for term in pair]
@@ -295,6 +312,11 @@ class DecodingOptions:
             raise UserError("temperature must be above 0; beam_size 1 is greedy search")
         if not 0 < self.top_p <= 1:
             raise UserError("top_p must be above 0 and at most 1")
+
+    @property
+    def needs_texts(self) -> bool:
+        """Whether outputs must contain phrases that depend on the texts of inputs."""
+        return bool(self.glossary or self.protect)
 
     @classmethod
     def of(cls, problem: Problem) -> Self:

@@ -48,6 +48,7 @@ class RequiredPhrases:
         self,
         terms: Sequence[tuple[str, Sequence[int]]],
         texts: tf.Tensor,
+        copied: tf.Tensor | None,
         max_length: tf.Tensor,
         prefix_length: int | tf.Tensor,
         vocab_size: int,
@@ -58,25 +59,22 @@ class RequiredPhrases:
             terms: source terms, and the ids of their target terms without EOS. A
                 source term matches whole words, with the same capital letters.
             texts: [B] strings, the sources.
+            copied: [B, M, L] int32, the ids without EOS of further phrases of each
+                output, padded with PAD; None: there are none.
             max_length: [B] int32, the largest numbers of tokens in the outputs.
             prefix_length: [B] int32, how many tokens the outputs are forced to begin
                 with, or 0.
             vocab_size: V.
         """
-        longest = max(len(ids) for _, ids in terms)
-        table = np.zeros((len(terms), longest + 1), np.int32)
-        for row, (_, ids) in zip(table, terms, strict=True):
-            row[: len(ids)] = ids
-        patterns = [f"(?s).*{_whole(term)}.*" for term, _ in terms]
-        occurs = tf.map_fn(
-            lambda pattern: tf.strings.regex_full_match(texts, pattern),
-            tf.constant(patterns),
-            fn_output_signature=tf.bool,
-        )  # [terms, B]
-        occurs = tf.cast(tf.transpose(occurs), tf.int32)
-        most = tf.maximum(tf.reduce_max(tf.reduce_sum(occurs, axis=1)), 1)
-        found = tf.math.top_k(occurs, most)  # the first of equals come first
-        self._phrases = tf.gather(table, found.indices) * found.values[:, :, None]
+        groups = [_of_terms(terms, texts)] if terms else []
+        if copied is not None:
+            # At least one phrase, which may be empty; behind each a column of PAD.
+            groups.append(tf.pad(copied, [[0, 0], [0, 1], [0, 1]]))
+        width = tf.reduce_max([tf.shape(group)[2] for group in groups])
+        self._phrases = tf.concat(
+            [tf.pad(g, [[0, 0], [0, 0], [0, width - tf.shape(g)[2]]]) for g in groups],
+            axis=1,
+        )
         is_token = self._phrases != PAD
         self._lengths = tf.reduce_sum(tf.cast(is_token, tf.float32), axis=2)
         needed = tf.cast(tf.reduce_sum(self._lengths, axis=1), tf.int32)
@@ -205,6 +203,26 @@ class ForbiddenPhrases:
         """Returns the states after a step."""
         state = tf.gather(state, parents, batch_dims=1)
         return tf.gather_nd(tf.constant(self._after), tf.stack([state, tokens], 2))
+
+
+def _of_terms(
+    terms: Sequence[tuple[str, Sequence[int]]], texts: tf.Tensor
+) -> tf.Tensor:
+    """Returns the target terms for the source terms in texts [B], [B, M, L + 1]."""
+    longest = max(len(ids) for _, ids in terms)
+    table = np.zeros((len(terms), longest + 1), np.int32)
+    for row, (_, ids) in zip(table, terms, strict=True):
+        row[: len(ids)] = ids
+    patterns = [f"(?s).*{_whole(term)}.*" for term, _ in terms]
+    occurs = tf.map_fn(
+        lambda pattern: tf.strings.regex_full_match(texts, pattern),
+        tf.constant(patterns),
+        fn_output_signature=tf.bool,
+    )  # [terms, B]
+    occurs = tf.cast(tf.transpose(occurs), tf.int32)
+    most = tf.maximum(tf.reduce_max(tf.reduce_sum(occurs, axis=1)), 1)
+    found = tf.math.top_k(occurs, most)  # the first of equals come first
+    return tf.gather(table, found.indices) * found.values[:, :, None]
 
 
 def _whole(term: str) -> str:

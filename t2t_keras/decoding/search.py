@@ -43,6 +43,7 @@ class Search:
         texts: tf.Tensor,
         prefixes: tf.Tensor | None = None,
         seeds: tf.Tensor | None = None,
+        copied: tf.Tensor | None = None,
     ) -> Hypotheses:
         """Decodes a batch.
 
@@ -54,6 +55,8 @@ class Search:
             texts: [B] strings, the same sources as the text form writes them.
             prefixes: [B, P] ids that the outputs have to begin with, padded with PAD.
             seeds: [B, 2] int32, the seeds of samples; only with `sampling`.
+            copied: [B, M, L] int32, the target's ids, without EOS, of what is protected
+                in the sources, padded with PAD; only with `protect`.
         """
         values = {**vars(options), **numbers}
         lengths = _lengths(ids)
@@ -83,7 +86,7 @@ class Search:
                 kind=options.length_penalty,
                 constraint=AllOf(constraints),
             )
-        required = self._required(options, texts, limits, prefixes)
+        required = self._required(options, texts, copied, limits, prefixes)
         return beam_search(
             self._model,
             ids,
@@ -139,17 +142,19 @@ class Search:
         self,
         options: DecodingOptions,
         texts: tf.Tensor,
+        copied: tf.Tensor | None,
         limits: tf.Tensor,
         prefixes: tf.Tensor | None,
     ) -> RequiredPhrases | None:
-        """Returns the target terms that outputs must contain; see `__call__`."""
-        if not options.glossary:
+        """Returns the phrases that outputs must contain; see `__call__`."""
+        if not options.needs_texts:
             return None
-        sources, targets = zip(*options.glossary, strict=True)
-        ids = [ids[:-1] for ids in self._tokenizer.encode_batch(targets)]
-        terms = list(zip(sources, ids, strict=True))
+        ids = self._tokenizer.encode_batch([target for _, target in options.glossary])
+        pairs = zip(options.glossary, ids, strict=True)
+        terms = [(source, target[:-1]) for (source, _), target in pairs]
         forced = 0 if prefixes is None else _lengths(prefixes)
-        return RequiredPhrases(terms, texts, limits, forced, self._tokenizer.vocab_size)
+        vocab_size = self._tokenizer.vocab_size
+        return RequiredPhrases(terms, texts, copied, limits, forced, vocab_size)
 
 
 def _lengths(ids: tf.Tensor) -> tf.Tensor:

@@ -29,8 +29,9 @@ from t2t_keras.errors import UserError
 from t2t_keras.metrics.pharaoh import Alignment
 from t2t_keras.model.transformer import Transformer
 from t2t_keras.problem import Problem
+from t2t_keras.text.protected import find_protected, protected_pattern
 from t2t_keras.text.sentences import join_outputs, split_long_text
-from t2t_keras.text.tokenizer import EOS, Tokenizer, words_of_tokens
+from t2t_keras.text.tokenizer import EOS, PAD, Tokenizer, words_of_tokens
 
 _log = logging.getLogger(__name__)
 
@@ -618,6 +619,7 @@ class Translator:
                 "texts": tf.constant(texts),
                 "prefix": padded(prefixes or [()] * len(sources)),
                 "seed": np.array([(options.seed, i) for i in numbers], np.int32),
+                "copied": self._copied(texts, options),
             },
             {
                 name: getattr(options, name)
@@ -625,6 +627,17 @@ class Translator:
             },
         )
         return Hypotheses(*(tensor.numpy() for tensor in hypotheses))
+
+    def _copied(self, texts: list[str], options: DecodingOptions) -> np.ndarray:
+        """Returns the ids of what is protected in texts, see `Search`: [B, M, L]."""
+        if not options.protect:
+            return np.zeros((len(texts), 0, 0), np.int32)
+        pattern = protected_pattern(options.protect, self.source_tokenizer.pieces)
+        found = find_protected(tf.constant(texts), pattern)
+        parts = [part.decode() for part in found.values.numpy()]
+        ids = [ids[:-1] for ids in self.target_tokenizer.encode_batch(parts)]
+        rows = tf.ragged.constant(ids, tf.int32, ragged_rank=1, inner_shape=())
+        return found.with_values(rows).to_tensor(PAD).numpy()
 
     def _targets(self, hypotheses: Hypotheses, row: int) -> list[Hypothesis]:
         """Returns the targets for the source in one row of the batch."""
@@ -656,6 +669,7 @@ class Translator:
             "texts": tf.TensorSpec([None], tf.string),
             "prefix": tf.TensorSpec([None, None], tf.int32),
             "seed": tf.TensorSpec([None, 2], tf.int32),
+            "copied": tf.TensorSpec([None, None, None], tf.int32),
         }
         number_spec = {
             name: tf.TensorSpec([], dtype)
@@ -673,6 +687,7 @@ class Translator:
                 batch["texts"],
                 prefixes=batch["prefix"] if has_prefixes else None,
                 seeds=batch["seed"],
+                copied=batch["copied"] if options.protect else None,
             )
 
         return decode

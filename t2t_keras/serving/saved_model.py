@@ -30,6 +30,7 @@ from t2t_keras.serving.export_dir import (
 )
 from t2t_keras.serving.quantization import StoredWeight
 from t2t_keras.serving.verify import Output, Verification
+from t2t_keras.text.protected import find_protected, protected_pattern
 from t2t_keras.text.sentences import join_outputs, split_long_text
 from t2t_keras.text.tokenizer import EOS, PAD, UNK, Tokenizer
 
@@ -145,6 +146,7 @@ def export_saved_model(
     for name, needs_texts in (
         ("constraint", chosen.constraint == needed != "none"),
         ("glossary", chosen.glossary),
+        ("protect", chosen.protect),
         ("raw", chosen.raw),
     ):
         if ids_only and needs_texts:
@@ -344,7 +346,13 @@ class _ServedIds(tf.Module):
             ids = tf.identity(ids)
             numbers = {name: tf.identity(value) for name, value in numbers.items()}
         with self._restored():
-            return self._translator.search(self._options, numbers, ids, texts)
+            return self._translator.search(
+                self._options, numbers, ids, texts, copied=self._copied(texts)
+            )
+
+    def _copied(self, texts: tf.Tensor) -> tf.Tensor | None:
+        """Returns the ids of what is protected in texts [B], see `Search`."""
+        return None
 
     def _score(self, ids: tf.Tensor, targets: tf.Tensor) -> TargetScores:
         """Scores targets [B, T], given the sources [B, S]."""
@@ -464,9 +472,18 @@ class _Served(_ServedIds):
 
     def _texts(self, ids: tf.Tensor) -> tf.Tensor:
         """Returns the texts [B] of source ids, if the search needs them."""
-        if self._options.constraint == "none" and not self._options.glossary:
+        if self._options.constraint == "none" and not self._options.needs_texts:
             return super()._texts(ids)
         return self._source_tokenizer.decode(ids)
+
+    def _copied(self, texts: tf.Tensor) -> tf.Tensor | None:
+        """Returns the ids of what is protected in texts [B], see `Search`."""
+        if not self._options.protect:
+            return None
+        pieces = self._translator.source_tokenizer.pieces
+        found = find_protected(texts, protected_pattern(self._options.protect, pieces))
+        ids = self._target_tokenizer.encode(found.values)[:, :-1]
+        return found.with_values(ids).to_tensor(PAD)
 
     def _sources(self, texts: tf.Tensor, is_blank: tf.Tensor) -> _Sources:
         """Returns the rows for texts [B], some of which may be blank [B]."""

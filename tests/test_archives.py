@@ -264,7 +264,9 @@ class Server(http.server.BaseHTTPRequestHandler):
         self.ranges.append(asked)
         start = 0 if self.ignores_ranges else int(asked[6:-1])
         if start >= len(self.content):
-            self.send_error(416)
+            self.send_response(416)
+            self.send_header("Content-Range", f"bytes */{len(self.content)}")
+            self.end_headers()
             return
         self.send_response(200 if self.ignores_ranges else 206)
         rest = self.content[start:]
@@ -297,7 +299,10 @@ def test_a_download_goes_on_where_it_stopped(address, tmp_path, monkeypatch):
     download_archive(archive)
     assert Server.ranges == ["bytes=0-", "bytes=300000-"]
     assert archive.path.read_bytes() == Server.content
-    assert [path.name for path in archive.directory.iterdir()] == ["x.tgz"]
+    names = sorted(path.name for path in archive.directory.iterdir())
+    assert names == ["x.tgz", "x.tgz.lock"]
+    download_archive(archive)  # another process has downloaded it meanwhile
+    assert len(Server.ranges) == 2
 
 
 @pytest.mark.parametrize("is_whole", [False, True])
@@ -321,7 +326,14 @@ def test_downloads_that_fail(address, tmp_path):
     nowhere = ArchivedPairs(tmp_path, "http://127.0.0.1:9/x.tgz", "a", "b")
     with pytest.raises(UserError, match="Connection refused"):
         download_archive(nowhere)
-    assert list(tmp_path.iterdir()) == []
+    assert all(path.suffix == ".lock" for path in tmp_path.iterdir())
+
+
+def test_a_part_that_is_too_long_is_downloaded_anew(address, tmp_path):
+    archive = ArchivedPairs(tmp_path, f"{address}/x.tgz", "a", "b")
+    (tmp_path / "x.tgz.part").write_bytes(Server.content + b"more")
+    download_archive(archive)
+    assert archive.path.read_bytes() == Server.content
 
 
 def test_missing_archives_are_downloaded(raw_dir, tmp_path, monkeypatch):

@@ -200,8 +200,18 @@ def test_pairs_that_cannot_be_read_on():
 
 def test_nothing_at_all():
     result = inspect({"train": lambda: []})
-    assert result["splits"]["train"]["pairs"] == 0 and result["findings"] == []
+    assert result["splits"]["train"]["pairs"] == 0
+    assert [f["message"] for f in result["findings"]] == ["has not a single pair"]
     assert worst({"train": lambda: []}, {}) == []
+
+
+def test_disorder_is_not_a_shift(corpus):
+    targets = [target for _, target in corpus]
+    random.Random(0).shuffle(targets)
+    pairs = [(source, t) for (source, _), t in zip(corpus, targets, strict=True)]
+    norm = Norm(draw(pairs))
+    found = measure(pairs, norm)
+    assert find_shifts(found.lengths, found.anchors, norm) == []
 
 
 def test_small_shifts_are_not_believed():
@@ -260,6 +270,10 @@ def test_the_command_and_its_page(tmp_path, capfd):
     text = capfd.readouterr().out
     assert re.search(r"^train +60 ", text, re.MULTILINE)
     assert "train: source and target are the same: 1 pairs (1.67%), line 1\n" in text
+    assert run(*argv, "--data_dir", tmp_path) == 2
+    assert "has no effect beside --data_dir" in capfd.readouterr().err
+    assert run(*argv, "--page", tmp_path / "no" / "x.html") == 2
+    assert "--page: there is no directory" in capfd.readouterr().err
     assert run("inspect", "--problem", "translate_text") == 2
     assert "has no examples; give --data_dir" in capfd.readouterr().err
 

@@ -20,11 +20,17 @@ from t2t_keras.data.mixture import (
     read_mixture,
     repetitions,
 )
-from t2t_keras.data.pipeline import read_pairs, training_batches, training_index
+from t2t_keras.data.pipeline import (
+    decoded_examples,
+    read_pairs,
+    training_batches,
+    training_index,
+)
 from t2t_keras.data.records import RecordIndex
 from t2t_keras.data.sources import checksum
 from t2t_keras.errors import UserError
 from t2t_keras.problem import AlignedPair, Cleaning, Problem
+from t2t_keras.runs.run_dir import config_for
 from t2t_keras.text.load import load_tokenizer
 
 WORDS = ["dog", "cat", "house", "tree", "river", "king", "book"]
@@ -157,6 +163,51 @@ def test_each_record_has_the_number_of_its_corpus(tmp_path):
     assert len(training_index(tmp_path, mixed)) == 100
 
 
+def test_rules_look_at_sources_without_their_tag(tmp_path):
+    """Of a source that is only a tag nothing would be left."""
+    pairs = [("", "x"), ("same", "same"), ("the dog", "der Hund"), ("dog", "Hund")]
+    mixed = problem(Corpus("a", lambda: pairs * 20, tag="<a>"), corpus("b", 20))
+    mixed = mixed.replace(cleaning=Cleaning(identical=True))
+    mixed = mixed.replace(sources={"train": mixed.sources["train"]})
+    manifest = generate(mixed, tmp_path, workers=1)
+    assert manifest.dropped["train"] | {"over_length": 0} == {
+        "empty": 20,
+        "identical": 20,
+        "over_length": 0,
+    }
+    assert manifest.corpora["train"]["a"]["examples"] == 40
+    sources, _ = decoded_examples(tmp_path, mixed)
+    assert {pair[0] for pair in sources["train a"]()} == {"the dog", "dog"}
+    assert len(list(sources["train b"]())) == 20
+
+
+def test_a_tag_must_be_a_token(tmp_path):
+    sources = {"train": Mixture((corpus("a", 40), corpus("b", 40)))}
+    plain = problem(corpus("a", 1)).replace(sources=sources)
+    generate(plain, tmp_path, workers=1)
+    dev = {"dev": Mixture((corpus("c", 4, tag="<2xx>"),))}
+    with pytest.raises(UserError, match="the tag '<2xx>' is not a token of the vocab"):
+        generate(plain.replace(sources=dev), tmp_path, workers=1)
+
+
+def test_tags_do_not_suit_the_other_direction(tmp_path):
+    mixed = problem(corpus("a", 40, tag="<a>"))
+    generate(mixed, tmp_path, workers=1)
+    assert config_for(mixed, "tiny", tmp_path, 0).tags == ["<a>"]
+    with pytest.raises(
+        UserError, match=r"have tags \(<a>\), which would be in the tar"
+    ):
+        config_for(mixed.reversed(), "tiny", tmp_path, 0)
+
+
+def test_weights_that_would_make_a_huge_epoch(tmp_path):
+    mixed = problem(corpus("a", 300, 1.0), corpus("b", 5, 1e5))
+    with pytest.raises(
+        UserError, match="would have 30000300 examples for those of 'a'"
+    ):
+        generate(mixed, tmp_path, workers=1)
+
+
 def test_other_shares_are_other_data(tmp_path):
     first = problem(corpus("a", 30, 1.0), corpus("b", 50, 2.0))
     generate(first, tmp_path, workers=1)
@@ -277,6 +328,8 @@ def test_a_file_that_names_corpora(folder, capfd):
         ("[[dev]]", "[[valid]]", "there is 'valid', not"),
         ("name =", "nam =", "a corpus has no 'nam'; it has"),
         ('"memory"', "3", "name is a text, not 3"),
+        ('pairs = "b.tsv"', "weight = true", "weight is a number, not True"),
+        (TOML, "train = [1]", "a corpus is a table with source and target"),
         ('pairs = "b.tsv"', "weight = 'x'", "weight is a number, not 'x'"),
         ('pairs = "b.tsv"', 'source = "a.en"', "needs source and target"),
         ('pairs = "b.tsv"', 'pairs = "b.tmx"', "b.tmx: which languages"),
@@ -304,7 +357,7 @@ def test_faults_in_the_file(folder, old, new, message):
         ),
         (["--languages", "en-de"], "--languages has no effect"),
         (["--train_pairs", "b.tmx"], "b.tmx: which languages"),
-        (["--train_pairs", "b.tsv", "./b.tsv"], "two corpora .* the name 'b.tsv'"),
+        (["--train_pairs", "b.tsv", "b.tsv"], "two corpora .* the name 'b.tsv'"),
     ],
 )
 def test_flags(folder, monkeypatch, capfd, flags, message):

@@ -81,11 +81,19 @@ def test_tmx(tmp_path, encoding):
     assert list(pairs()) == [("Press R&D now please.", "Drücke R&D."), ("", "hallo")]
     assert pairs.dropped == {"no_translation": 1}
     assert list(PairFile(path, ("de", "fr"))()) == [("hallo", "bonjour")]
-    assert list(PairFile(path, ("en-US", "de-de"))()) == []
+    for languages in (("en-US", "de-de"), ("en_US", "de")):
+        assert len(list(PairFile(path, languages)())) == 1
     path.write_bytes(gzip.compress(TMX.encode(encoding)[:-40]))
     assert f"{path} is not valid XML" in refused(pairs)
-    path.write_bytes(gzip.compress(b""))
-    assert f"{path} is not valid XML" in refused(pairs)
+    for content in (b"", b'<?xml version="1.0" encoding="foo"?><a/>'):
+        path.write_bytes(gzip.compress(content))
+        assert f"{path} is not valid XML" in refused(pairs)
+    unit = TMX[TMX.index("<tu>") : TMX.index("</tu>") + 5]
+    path.write_bytes(gzip.compress(unit.encode()))
+    assert len(list(pairs())) == 1
+    spaced = TMX.replace("<tmx ", '<tmx xmlns="http://www.lisa.org/tmx14" ')
+    path.write_bytes(gzip.compress(spaced.encode()))
+    assert len(list(pairs())) == 2
 
 
 def test_tmx_needs_little_memory(tmp_path):
@@ -121,6 +129,9 @@ def test_parquet(tmp_path, nested):
     message = refused(PairFile(path, ("en", "fr")))
     assert f"{path} has no columns 'en' and 'fr', only " in message
     assert "de" in message.split("only ")[1]
+    numbers = tmp_path / "numbers.parquet"
+    parquet.write_table(pyarrow.table({"en": [1], "de": [2]}), numbers)
+    assert "'en' and 'de' are not texts" in refused(PairFile(numbers, ("en", "de")))
     path.write_bytes(path.read_bytes()[:-50])
     assert f"{path} is not a Parquet file" in refused(PairFile(path, ("en", "de")))
 

@@ -378,7 +378,7 @@ def _raw_sources(
         download_archive,
         require_archives,
     )
-    from t2t_keras.data.mixture import parts_of
+    from t2t_keras.data.mixture import corpora_of
 
     if problem.raw_sources is None:
         raise UserError(
@@ -387,7 +387,7 @@ def _raw_sources(
         )
     published = problem.raw_sources(Path(args.raw_dir))
     sources = {split: s for split, s in published.items() if split not in files}
-    parts = [part for source in sources.values() for part in parts_of(source)]
+    parts = [c.source for source in sources.values() for c in corpora_of(source)]
     archives = [part for part in parts if isinstance(part, ArchivedPairs)]
     require_archives(archives, download_archive if args.download else None)
     return sources
@@ -401,16 +401,18 @@ def _pair_files(args: argparse.Namespace) -> dict[Split, Source]:
     languages = parse_languages(args.languages) if args.languages else None
     sources: dict[Split, Source] = {}
     for split in get_args(Split):
-        paths = getattr(args, f"{split}_pairs") or ()
+        paths: list[str] = getattr(args, f"{split}_pairs") or []
         if paths and (getattr(args, f"{split}_source") or args.mixture):
             raise UserError(f"--{split}_pairs stands alone; leave the other files out")
         files = [PairFile(path, languages) for path in paths]
         if len(files) == 1:
             sources[split] = files[0]
         elif files:
-            sources[split] = Mixture(
-                tuple(Corpus(Path(file.path).name, file) for file in files)
-            )
+            names = [Path(path).name for path in paths]
+            if len(set(names)) < len(names):
+                names = paths
+            corpora = map(Corpus, names, files)
+            sources[split] = Mixture(tuple(corpora))
     if languages and not sources:
         raise UserError("--languages has no effect without --train_pairs; leave it out")
     return sources

@@ -47,10 +47,22 @@ def _sources(
             f"{problem.text_form.source_flags.format(split='train')}"
         )
     return {
-        f"{split} {name}".strip(): corpus
+        f"{split} {corpus.name}".strip(): corpus.source
         for split, source in problem.sources.items()
-        for name, corpus in corpora_of(source)
+        for corpus in corpora_of(source)
     }
+
+
+def _check(args: argparse.Namespace) -> None:
+    if args.page and not Path(args.page).absolute().parent.is_dir():
+        raise UserError(f"--page: there is no directory {Path(args.page).parent}")
+    own = {"--problem", "--data_dir", "--usr_dir", "--page", "--json"}
+    flags = {word.partition("=")[0] for word in args.argv if word.startswith("--")}
+    if args.data_dir and (others := sorted(flags - own)):
+        raise UserError(
+            f"{others[0]} has no effect beside --data_dir, whose examples are "
+            "inspected; leave one of them out"
+        )
 
 
 def _inspect(args: argparse.Namespace) -> dict[str, Any]:
@@ -117,5 +129,6 @@ VERBS = {
         _inspect,
         _show,
         uses_tensorflow=lambda args: bool(args.data_dir),
+        check=_check,
     ),
 }

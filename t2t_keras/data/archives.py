@@ -18,6 +18,7 @@ from t2t_keras.data.files import sha256
 from t2t_keras.data.progress import progress, say
 from t2t_keras.data.sources import decoded_lines, readable, side_by_side
 from t2t_keras.errors import UserError
+from t2t_keras.lock import lock
 from t2t_keras.problem import Pair
 
 _BLOCK = 1 << 20  # bytes that are downloaded at a time
@@ -142,6 +143,14 @@ def download_archive(archive: ArchivedPairs) -> None:
     """
     path = archive.path
     path.parent.mkdir(parents=True, exist_ok=True)
+    with lock(path.with_name(f"{path.name}.lock"), refusal=None):
+        if not path.exists():  # another process may have downloaded it
+            _download(archive)
+
+
+def _download(archive: ArchivedPairs) -> None:
+    """Does what `download_archive` does; only one process at a time may do it."""
+    path = archive.path
     part = path.with_name(f"{path.name}.part")
     try:
         _fetch(archive.url, part)
@@ -154,7 +163,7 @@ def download_archive(archive: ArchivedPairs) -> None:
     if archive.sha256 and sha256(part) != archive.sha256:
         part.unlink()
         raise UserError(
-            f"what {archive.url} sent is not the archive that WMT 2014 published: its "
+            f"what {archive.url} sent is not the archive that was published there: its "
             f"SHA-256 is not {archive.sha256}"
         )
     os.replace(part, path)
@@ -172,9 +181,13 @@ def _fetch(url: str, path: Path) -> None:
     try:
         response = urllib.request.urlopen(request, timeout=60)
     except urllib.error.HTTPError as error:
-        if error.code == 416 and have:  # nothing follows: the file is complete
+        if error.code != 416 or not have:
+            raise
+        # Nothing follows: the file is complete, or not what the server has.
+        if error.headers.get("Content-Range") in (None, f"bytes */{have}"):
             return
-        raise
+        path.unlink()
+        return _fetch(url, path)
     with response:
         continued = response.status == 206
         have = have if continued else 0  # a server may ignore the range

@@ -2,7 +2,7 @@
 
 import hashlib
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,8 +21,9 @@ class Augmentation:
     """Changes the pairs of training batches.
 
     What becomes of a pair is a function of the seed, the step and its row in the batch,
-    so that a training can be resumed and distributed as without it. A text that would
-    get more tokens than `planned_lengths` has for it stays as it is.
+    so that a training can be resumed and distributed as without it. No text gets more
+    tokens than `planned_lengths` has for it: if it would, merges are skipped with half
+    or a quarter of the probability, then not at all, and then it gets another case.
 
     Args:
         hparams: `word_dropout`, `case_noise` and `bpe_dropout` count.
@@ -72,27 +73,35 @@ class Augmentation:
             side: 0 for the source, 1 for the target, of which only the tokens change.
             rng: the random number generator.
         """
-        tokenizer = self._tokenizers[side]
-        text = before = tokenizer.decode(ids)
-        if side == 0:
-            text = self._text(text, rng)
-        new = ids
-        if self._bpe:
-            assert isinstance(tokenizer, SentencePieceTokenizer)
-            (new,) = tokenizer.samples(text, 1, self._bpe, rng.getrandbits(63))
-        elif text != before:
-            new = tokenizer.encode(text)
-        return new if 1 < len(new) <= _most(len(ids), self._growth[side]) else ids
+        tokenizer, most = self._tokenizers[side], _most(len(ids), self._growth[side])
+        text = tokenizer.decode(ids)
+        seed = rng.getrandbits(63)
+        for form in self._forms(text, rng) if side == 0 else [text]:
+            for dropout in (self._bpe, self._bpe / 2, self._bpe / 4, 0.0):
+                if dropout:
+                    assert isinstance(tokenizer, SentencePieceTokenizer)
+                    (new,) = tokenizer.samples(form, 1, dropout, seed)
+                else:
+                    new = ids if form == text else tokenizer.encode(form)
+                if len(new) <= most:
+                    return new
+        return ids
 
-    def _text(self, text: str, rng: random.Random) -> str:
-        """Returns a source without some of its words, or in another case."""
+    def _forms(self, text: str, rng: random.Random) -> list[str]:
+        """Returns forms of a source, of which the first that is not too long counts."""
         words = text.split(" ")
-        change = rng.choice(_CASES) if rng.random() < self._case else str
-        return " ".join(
-            word if word in self._tags else change(word)
-            for word in words
-            if word in self._tags or rng.random() >= self._words
-        )
+        kept = [
+            word for word in words if word in self._tags or rng.random() >= self._words
+        ]
+        if self._tags.issuperset(kept):  # no word would be left
+            kept = words
+        cases: list[Callable[[str], str]] = [str]
+        if rng.random() < self._case:
+            cases = [*rng.sample(_CASES, len(_CASES)), str]
+        return [
+            " ".join(word if word in self._tags else case(word) for word in kept)
+            for case in cases
+        ]
 
 
 def planned_lengths(
@@ -101,7 +110,7 @@ def planned_lengths(
     """Returns the most tokens of sources and targets, int32 [N], for a `BatchPlan`.
 
     With `bpe_dropout` they are a quarter more than the pairs have, with `case_noise` a
-    half. A source in upper case often has more, and then it stays as it is.
+    half.
     """
     of_source, of_target = _growth(hparams)
     return _most(index.source_length, of_source), _most(index.target_length, of_target)

@@ -222,8 +222,9 @@ class Work:
         """Returns how the pairs of a split are encoded."""
         sizes = list(self.corpora[split].values())
         corpora = tuple(itertools.accumulate(sizes[:-1], initial=0))
+        tags = tuple(c.tag for c in corpora_of(self.problem.sources[split]))
         if split != "train":
-            return Rule(num_shards=1, corpora=corpora)
+            return Rule(num_shards=1, corpora=corpora, tags=tags)
         problem = self.problem
         return Rule(
             records.num_train_shards(self.pairs("train") * problem.copies),
@@ -233,6 +234,7 @@ class Work:
             problem.bpe_dropout,
             problem.copies,
             corpora,
+            tags,
         )
 
     def shares(self, task: Task) -> list["Share"]:
@@ -354,16 +356,19 @@ def count_pairs(work: Work) -> None:
         if split in work.corpora:
             continue
         counts, source = dict[str, int](), work.problem.sources[split]
-        for name, corpus in corpora_of(source):
+        for corpus in corpora_of(source):
+            name = corpus.name
             counts[name] = 0
             with progress(f"counting {split} {name}".strip(), "pairs") as advance:
-                pairs = iter(corpus())
+                pairs = iter(corpus.source())
                 while chunk := sum(1 for _ in itertools.islice(pairs, encoding.CHUNK)):
                     counts[name] += chunk
                     advance(chunk)
             if not counts[name]:
                 of = f" '{name}'" if name else ""
-                raise UserError(f"the {split} source{of} has not a single pair")
+                dropped = dict(getattr(corpus.source, "dropped", {}))
+                left = f"; left out were {dropped}" if dropped else ""
+                raise UserError(f"the {split} source{of} has not a single pair{left}")
         work.corpora[split] = counts
         left_out[split] = getattr(source, "dropped", {})
         write_json(work.left_out, left_out)
@@ -373,10 +378,15 @@ def count_pairs(work: Work) -> None:
 def _worst_faults(problem: Problem) -> list[Finding]:
     """Returns the worst signs of faults in the training pairs, see `inspection`."""
     train = {
-        f"train {name}".strip(): corpus
-        for name, corpus in corpora_of(problem.source("train"))
+        f"train {corpus.name}".strip(): corpus.source
+        for corpus in corpora_of(problem.source("train"))
     }
-    others = {str(s): source for s, source in problem.sources.items() if s != "train"}
+    others = {
+        f"{split} {corpus.name}".strip(): corpus.source
+        for split, source in problem.sources.items()
+        for corpus in corpora_of(source)
+        if split != "train"
+    }
     return worst(train, others)
 
 
@@ -384,9 +394,26 @@ def _worst_faults(problem: Problem) -> list[Finding]:
 
 
 def train_vocabularies(work: Work) -> None:
-    """Trains one vocabulary for both sides, or one for each, unless they are there."""
-    if work.earlier:
-        return
+    """Trains one vocabulary for both sides, or one for each, unless they are there.
+
+    Raises:
+        UserError: as `train_vocabulary`; or a tag is not one of its tokens.
+    """
+    if not work.earlier:
+        _train_vocabularies(work)
+    tokenizer = load_tokenizer(work.vocabulary("source"))
+    tags = [c.tag for s in work.splits for c in corpora_of(work.problem.sources[s])]
+    for tag in filter(None, tags):
+        if len(tokenizer.encode(tag)) != 2:  # it and EOS
+            raise UserError(
+                f"the tag '{tag}' is not a token of the vocabulary "
+                f"{work.vocabulary('source')}; the training data must have it when the "
+                "vocabulary is trained"
+            )
+
+
+def _train_vocabularies(work: Work) -> None:
+    """Trains the vocabularies that are not there."""
     problem, totals = work.problem, work.corpora["train"]
     sizes = _sample_sizes(problem, totals)
     for columns in [(0, 1)] if problem.shared_vocab else [(0,), (1,)]:
@@ -591,7 +618,7 @@ def _corpora(
     numbers = np.concatenate([table[:, 3] for table in tables])
     counts = np.bincount(numbers, minlength=len(pairs)).tolist()
     examples = dict(zip(pairs, counts, strict=True))
-    shares = source.shares(examples)
+    shares = source.checked_shares(examples)
     return {
         name: CorpusRecord(pairs=n, examples=examples[name], share=shares[name])
         for name, n in pairs.items()

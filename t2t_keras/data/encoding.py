@@ -61,6 +61,8 @@ class Rule:
         bpe_dropout: see `SentencePieceTokenizer.samples`; needs a seed.
         copies: number of examples that are made of each pair.
         corpora: the number of the first pair of each corpus, if there are several.
+        tags: the word before the sources of each corpus, on which the cleaning does not
+            look; empty if it has none.
     """
 
     num_shards: int
@@ -70,6 +72,7 @@ class Rule:
     bpe_dropout: float = 0.0
     copies: int = 1
     corpora: tuple[int, ...] = (0,)
+    tags: tuple[str, ...] = ("",)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -112,12 +115,15 @@ class Encoder:
         result = Encoded(len(pairs))
         kept = list(enumerate(pairs, start=first))
         if rule.max_length < math.inf:
-            reasons = [reason_by_text(pair, rule.cleaning) for pair in pairs]
+            reasons = [
+                reason_by_text(_untagged(number, pair, rule), rule.cleaning)
+                for number, pair in kept
+            ]
             result.dropped.update(filter(None, reasons * rule.copies))
             kept = list(itertools.compress(kept, [r is None for r in reasons]))
         sides = (self._ids(side, kept, rule) for side in (0, 1))
         for (number, pair), *ids in zip(kept, *sides, strict=True):
-            corpus = bisect.bisect_right(rule.corpora, number) - 1
+            corpus = _corpus(number, rule)
             for copy, (source, target) in enumerate(zip(*ids, strict=True)):
                 limits = rule.max_length, rule.cleaning
                 if reason := reason_by_length(source, target, *limits):
@@ -200,6 +206,18 @@ class Encoder:
                     pair[side], rule.copies, rule.bpe_dropout, seed
                 )
         return copies
+
+
+def _corpus(number: int, rule: Rule) -> int:
+    """Returns the corpus of a pair with a number."""
+    return bisect.bisect_right(rule.corpora, number) - 1
+
+
+def _untagged(number: int, pair: Pair, rule: Rule) -> Pair:
+    """Returns the pair with a number without the tag of its corpus."""
+    if not (tag := rule.tags[_corpus(number, rule)]):
+        return pair
+    return pair[0].removeprefix(tag).strip(), pair[1]
 
 
 def order_key(seed: int, number: int) -> int:

@@ -51,6 +51,7 @@ _TAIL = 4.0  # degrees of freedom of Student's distribution, for lengths
 _SWAPPED = 2.0  # of each side
 _WRONG_LANGUAGE = 6.0
 _SHIFTED = 30.0
+_PER_LINE = 0.05  # texts in disorder have less
 _ANCHOR = 1.5  # of a number or a name that both sides have
 
 _DAMAGE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ufffd]")
@@ -276,7 +277,7 @@ def find_shifts(lengths: np.ndarray, anchors: np.ndarray, norm: Norm) -> list[Sh
             _best_stretch(lengths, anchors, (first, last), distance, norm)
             for distance in distances
         )
-        if evidence > _SHIFTED:
+        if evidence > max(_SHIFTED, _PER_LINE * (shift.last + 1 - shift.first)):
             shifts.append(shift)
             stretches += [(first, shift.first), (shift.last + 1, last)]
     return sorted(shifts)
@@ -521,6 +522,9 @@ def inspect(
             inspections[name].add_all(pairs)
     others = [inspections[name] for name in sources if name not in trains]
     for name, inspection in inspections.items():
+        if not inspection.pairs and not any(f.split == name for f in findings):
+            message = "has not a single pair"
+            findings.append(Finding(name, "unreadable", message, 0, 0.0, [], math.inf))
         findings += inspection.findings(others if name in trains else [])
     return {
         "splits": {

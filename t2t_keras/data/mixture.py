@@ -4,7 +4,7 @@ import dataclasses
 import math
 import tomllib
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_args
 
@@ -15,6 +15,7 @@ from t2t_keras.data.sources import ParallelFiles, checksum
 from t2t_keras.errors import UserError
 from t2t_keras.problem import AlignedPair, Pair, Source, Split
 
+_MOST_REPEATED = 100  # how many times the data an epoch may have
 _FIELDS = {"name", "source", "target", "pairs", "languages", "weight", "tag"}
 
 
@@ -132,6 +133,21 @@ class Mixture:
         total = sum(weights.values()) or 1.0
         return {name: weight / total for name, weight in weights.items()}
 
+    def checked_shares(self, sizes: Mapping[str, int]) -> dict[str, float]:
+        """Returns the shares; see `shares`.
+
+        Raises:
+            UserError: an epoch with them would be far larger than the data.
+        """
+        shares = self.shares(sizes)
+        most, name = max((n / shares[c], c) for c, n in sizes.items() if n)
+        if most > _MOST_REPEATED * sum(sizes.values()):
+            raise UserError(
+                f"with these weights an epoch would have {most:.0f} examples for those "
+                f"of '{name}' to occur once; give it a larger weight"
+            )
+        return shares
+
 
 def repetitions(corpus: np.ndarray, shares: Sequence[float]) -> np.ndarray:
     """Returns how often each example occurs in an epoch of a mixture.
@@ -212,15 +228,17 @@ def read_mixture(path: str | Path) -> dict[Split, Source]:
     return sources
 
 
-def _corpus(table: Mapping[str, Any], directory: Path) -> Corpus:
+def _corpus(table: Any, directory: Path) -> Corpus:
     """Returns the corpus that a table of the file describes."""
+    if not isinstance(table, dict):
+        raise UserError("a corpus is a table with source and target, or pairs")
     if unknown := sorted(table.keys() - _FIELDS):
         raise UserError(
             f"a corpus has no '{unknown[0]}'; it has {', '.join(sorted(_FIELDS))}"
         )
     for key, value in table.items():
         kinds = (int, float) if key == "weight" else (str,)
-        if not isinstance(value, kinds):
+        if not isinstance(value, kinds) or isinstance(value, bool):
             kind = "number" if key == "weight" else "text"
             raise UserError(f"{key} is a {kind}, not {value!r}")
     files = {
@@ -257,15 +275,6 @@ def parse_languages(text: str) -> tuple[str, str]:
     return source, target
 
 
-def parts_of(source: Source) -> list[Source]:
-    """Returns the sources of a mixture; any other source alone."""
-    if isinstance(source, Mixture):
-        return [corpus.source for corpus in source.corpora]
-    return [source]
-
-
-def corpora_of(source: Source) -> Iterable[tuple[str, Source]]:
-    """Returns the named corpora of a source; a source that is no mixture has none."""
-    if isinstance(source, Mixture):
-        return [(corpus.name, corpus) for corpus in source.corpora]
-    return [("", source)]
+def corpora_of(source: Source) -> list[Corpus]:
+    """Returns the corpora of a source; one without a name if it is no mixture."""
+    return list(source.corpora) if isinstance(source, Mixture) else [Corpus("", source)]

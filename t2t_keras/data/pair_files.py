@@ -26,7 +26,8 @@ class PairFile:
 
     - `.tsv`: two columns, source and target, without quoting;
     - `.tmx`: Translation Memory eXchange. A unit without a text in both languages is
-      left out and counted in `dropped`. `en` also stands for `en-US`;
+      left out and counted in `dropped`. `en` also stands for `en-US`, which alone is
+      `en_US`;
     - `.parquet`: a column `translation` with a field for each language, as WMT's data
       are published on the Hugging Face Hub, or a column for each language.
 
@@ -94,10 +95,12 @@ class PairFile:
                         open_elements.append(element)
                         continue
                     open_elements.pop()
+                    element.tag = element.tag.rpartition("}")[2]  # no namespace
                     if element.tag == "tu":
                         yield from self._unit(element)
-                        open_elements[-1].clear()  # else all units stay in memory
-            except ElementTree.ParseError as error:
+                        if open_elements:  # else all units stay in memory
+                            open_elements[-1].clear()
+            except (ElementTree.ParseError, LookupError, ValueError) as error:
                 raise UserError(f"{self.path} is not valid XML: {error}") from None
 
     def _unit(self, unit: ElementTree.Element) -> Iterator[Pair]:
@@ -113,8 +116,7 @@ class PairFile:
                 (
                     text
                     for name, text in texts.items()
-                    if name == language.lower()
-                    or re.split("[-_]", name)[0] == language.lower()
+                    if _normal(language) in (name, name.partition("-")[0])
                 ),
                 None,
             )
@@ -150,7 +152,13 @@ class PairFile:
                 for batch in file.iter_batches(_BATCH, columns=columns):
                     for row in batch.to_pylist():
                         texts = row["translation"] or {} if nested else row
-                        yield texts.get(source) or "", texts.get(target) or ""
+                        pair = texts.get(source) or "", texts.get(target) or ""
+                        if not all(isinstance(text, str) for text in pair):
+                            raise UserError(
+                                f"{self.path}: the columns '{source}' and '{target}' "
+                                "are not texts"
+                            )
+                        yield pair
         except pyarrow.ArrowException as error:
             reason = str(error).partition("\n")[0]
             raise UserError(f"{self.path} is not a Parquet file: {reason}") from None
@@ -163,7 +171,12 @@ def _fields(kind: Any) -> list[str]:
 
 def _language(variant: ElementTree.Element) -> str:
     """Returns the language of a TMX variant in lower case; in TMX 1.1 it is `lang`."""
-    return (variant.get(_LANGUAGE) or variant.get("lang") or "").lower()
+    return _normal(variant.get(_LANGUAGE) or variant.get("lang") or "")
+
+
+def _normal(language: str) -> str:
+    """Returns a language code such as en-us."""
+    return language.lower().replace("_", "-")
 
 
 def _text(segment: ElementTree.Element) -> str:

@@ -138,8 +138,8 @@ def decoded_examples(
         problem: the problem.
 
     Returns:
-        For each split a function that yields its pairs, and the tokenizers of source
-        and target.
+        For each split, or each corpus in it, a function that yields its pairs without
+        tags; and the tokenizers of source and target.
 
     Raises:
         UserError: the directory has no data of the problem, or is damaged.
@@ -149,17 +149,25 @@ def decoded_examples(
     files = [data_dir / manifest.vocab_files[side] for side in SIDES]
     source, target = (load_tokenizer(f) for f in files[:: -1 if problem.reverse else 1])
 
-    def pairs(split: str) -> Iterator[Pair]:
+    def pairs(split: str, corpus: int) -> Iterator[Pair]:
         index = RecordIndex.open(data_dir, problem.data_name, split, problem.reverse)
-        for first in range(0, len(index), _FEW):
-            payloads = index.read(range(first, min(first + _FEW, len(index))))
+        records = np.arange(len(index))
+        if index.corpus is not None:
+            records = np.flatnonzero(index.corpus == corpus)
+        for first in range(0, len(records), _FEW):
+            payloads = index.read(records[first : first + _FEW])
             examples = tf.io.parse_example(payloads, _FEATURES)
             ids = (examples[name].to_list() for name in index.features)
             for source_ids, target_ids in zip(*ids, strict=True):
-                yield source.decode(source_ids), target.decode(target_ids)
+                text = source.decode(source_ids)
+                tag, _, rest = text.partition(" ")
+                untagged = rest if tag in manifest.tags else text
+                yield untagged, target.decode(target_ids)
 
     sources: dict[str, Callable[[], Iterator[Pair]]] = {
-        split: functools.partial(pairs, split) for split in manifest.examples
+        f"{split} {name}".strip(): functools.partial(pairs, split, corpus)
+        for split in manifest.examples
+        for corpus, name in enumerate(manifest.corpora.get(split, [""]))
     }
     return sources, (source, target)
 

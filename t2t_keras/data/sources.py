@@ -130,7 +130,7 @@ def checksum(source: Source) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class ParallelFiles:
-    """Two text files, plain or `.gz`: line i of one translates line i of the other.
+    """Two text files, which may be compressed: their lines translate each other.
 
     `read_lines` defines what a line is.
 

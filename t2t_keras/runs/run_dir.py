@@ -395,6 +395,11 @@ def config_for(
     manifest.check_vocabularies(Path(data_dir))
     files = manifest.vocab_files
     source, target = files["source"], files["target"]
+    if problem.reverse and manifest.tags:
+        raise UserError(
+            f"the sources in {data_dir} have tags ({', '.join(manifest.tags)}), which "
+            f"would be in the targets of '{problem.name}'; make data of that direction"
+        )
     if problem.reverse:
         source, target = target, source
     return RunConfig(

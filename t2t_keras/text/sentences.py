@@ -94,7 +94,7 @@ def split_long_text(
         if tags:
             any_tag = "|".join(map(re.escape, tags))
             body = tf.strings.regex_replace(
-                text, rf"\A(?:{any_tag})[{WHITE_SPACE}]+", ""
+                text, rf"\A[{WHITE_SPACE}]*(?:{any_tag})[{WHITE_SPACE}]+", ""
             )
             length = tf.strings.length(text) - tf.strings.length(body)
             before = tf.strings.strip([tf.strings.substr(text, 0, length)])

@@ -101,6 +101,14 @@ def test_merges_are_skipped_on_both_sides(data):
         assert max(map(len, found)) <= len(whole) * 5 // 4
 
 
+def test_much_dropout_is_reduced_and_not_given_up(data):
+    """Beyond a quarter more tokens, merges are skipped with less probability."""
+    *_, tokenizer = data
+    pairs = changed(data, bpe_dropout=0.2)[1]
+    whole = tokenizer.encode(TEXT)
+    assert sum(source != whole for source, _ in pairs) > 0.5 * len(pairs)
+
+
 def test_a_text_is_never_left_without_words(data):
     assert all(changed(data, 50, word_dropout=0.99)[0])
 

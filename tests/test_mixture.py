@@ -194,17 +194,13 @@ def test_tags_do_not_suit_the_other_direction(tmp_path):
     mixed = problem(corpus("a", 40, tag="<a>"))
     generate(mixed, tmp_path, workers=1)
     assert config_for(mixed, "tiny", tmp_path, 0).tags == ["<a>"]
-    with pytest.raises(
-        UserError, match=r"have tags \(<a>\), which would be in the tar"
-    ):
+    with pytest.raises(UserError, match=r"have tags \(<a>\), which would be in"):
         config_for(mixed.reversed(), "tiny", tmp_path, 0)
 
 
 def test_weights_that_would_make_a_huge_epoch(tmp_path):
     mixed = problem(corpus("a", 300, 1.0), corpus("b", 5, 1e5))
-    with pytest.raises(
-        UserError, match="would have 30000300 examples for those of 'a'"
-    ):
+    with pytest.raises(UserError, match="would have 30000300 examples for those"):
         generate(mixed, tmp_path, workers=1)
 
 

@@ -4,6 +4,7 @@ import collections
 
 import numpy as np
 import pytest
+import sentencepiece
 import tensorflow as tf
 from small_data import small_data
 from small_run import trainer
@@ -22,6 +23,7 @@ from t2t_keras.runs.checkpoint import (
 )
 from t2t_keras.runs.run_dir import RunDirectory
 from t2t_keras.text.load import load_tokenizer
+from t2t_keras.text.sentence_piece import SentencePieceTokenizer
 from t2t_keras.text.subword import SubwordTokenizer
 from t2t_keras.text.subword_training import train_subwords
 
@@ -181,6 +183,22 @@ def test_what_does_not_go_together(data, tmp_path):
     other = SubwordTokenizer(tmp_path / "v.subwords")
     with pytest.raises(UserError, match="bpe_dropout needs vocabularies of the kind"):
         Augmentation(HParams(bpe_dropout=0.1), (data[-1], other), data[2], 0)
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter([TEXT, TARGET] * 20),
+        model_prefix=str(tmp_path / "unigram"),
+        vocab_size=330,
+        hard_vocab_limit=False,
+        model_type="unigram",
+        byte_fallback=True,
+        pad_id=0,
+        eos_id=1,
+        unk_id=2,
+        bos_id=-1,
+        minloglevel=2,
+    )
+    unigram = SentencePieceTokenizer(tmp_path / "unigram.model")
+    with pytest.raises(UserError, match="a vocabulary as datagen trains it"):
+        Augmentation(HParams(bpe_dropout=0.1), (data[-1], unigram), data[2], 0)
     for name in ("word_dropout", "case_noise", "bpe_dropout"):
         with pytest.raises(UserError, match="guided_alignment excludes word_dropout"):
             HParams(guided_alignment=0.1, **{name: 0.1})

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from t2t_keras.data.encoding import require_merges
 from t2t_keras.data.records import RecordIndex, example
 from t2t_keras.errors import UserError
 from t2t_keras.hparam import HParams
@@ -33,7 +34,7 @@ class Augmentation:
         tags: words before sources, which are not changed.
 
     Raises:
-        UserError: a tokenizer does not suit `bpe_dropout`.
+        UserError: a tokenizer does not suit `bpe_dropout`, see `require_merges`.
     """
 
     def __init__(
@@ -48,22 +49,31 @@ class Augmentation:
         self._bpe, self._growth = hparams.bpe_dropout, _growth(hparams)
         self._tokenizers, self._seed = tokenizers, seed
         self._features, self._tags = index.features, frozenset(tags)
-        are_suited = all(isinstance(t, SentencePieceTokenizer) for t in tokenizers)
-        if self._bpe and not are_suited:
-            raise UserError(
-                "hparams: bpe_dropout needs vocabularies of the kind 'sentencepiece'"
-            )
+        lists = self._lists(index.read([0])[0])
+        for tokenizer, name in zip(tokenizers, self._features, strict=True):
+            if not self._bpe:
+                break
+            if not isinstance(tokenizer, SentencePieceTokenizer):
+                raise UserError(
+                    "hparams: bpe_dropout needs vocabularies of the kind "
+                    "'sentencepiece'"
+                )
+            require_merges(tokenizer, tokenizer.decode(lists[name]))
 
     def __call__(self, payload: bytes, step: int, row: int) -> bytes:
         """Returns the example of a row of a batch, changed."""
         content = f"{self._seed} {step} {row}".encode()
         digest = hashlib.blake2b(content, digest_size=8).digest()
         rng = random.Random(int.from_bytes(digest, "little"))
-        features = tf.train.Example.FromString(payload).features.feature
-        lists = {name: list(features[name].int64_list.value) for name in self._features}
+        lists = self._lists(payload)
         for side, name in enumerate(self._features):
             lists[name] = self._changed(lists[name], side, rng)
         return example(lists["inputs"], lists["targets"])
+
+    def _lists(self, payload: bytes) -> dict[str, list[int]]:
+        """Returns the ids in an example by feature."""
+        features = tf.train.Example.FromString(payload).features.feature
+        return {name: list(features[name].int64_list.value) for name in self._features}
 
     def _changed(self, ids: list[int], side: int, rng: random.Random) -> list[int]:
         """Returns the ids of a text after the changes.

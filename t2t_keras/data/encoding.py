@@ -187,14 +187,7 @@ class Encoder:
             return copies
         assert isinstance(tokenizer, SentencePieceTokenizer)  # see Problem
         assert rule.seed is not None  # only training examples have BPE-dropout
-        for text in (_PROBE, texts[0]):
-            if tokenizer.samples(text, 1, 0.0, 0) == [tokenizer.encode(text)]:
-                continue
-            raise UserError(
-                "bpe_dropout needs a vocabulary as datagen trains it, of byte-pair "
-                "encoding and without normalisation; remove the given one, or set "
-                "bpe_dropout to 0"
-            )
+        require_merges(tokenizer, texts[0])
         for i, (number, pair) in enumerate(numbered):
             # A text that is too long without dropout is dropped in any case, and its
             # words may be of any length.
@@ -206,6 +199,25 @@ class Encoder:
                     pair[side], rule.copies, rule.bpe_dropout, seed
                 )
         return copies
+
+
+def require_merges(tokenizer: SentencePieceTokenizer, text: str) -> None:
+    """Refuses a vocabulary whose tokens are not made by merges alone.
+
+    Args:
+        tokenizer: the tokenizer.
+        text: a text of the data.
+
+    Raises:
+        UserError: without dropout, `samples` splits texts in another way.
+    """
+    for probe in (_PROBE, text):
+        if tokenizer.samples(probe, 1, 0.0, 0) != [tokenizer.encode(probe)]:
+            raise UserError(
+                "bpe_dropout needs a vocabulary as datagen trains it, of byte-pair "
+                "encoding and without normalisation; remove the given one, or set "
+                "bpe_dropout to 0"
+            )
 
 
 def _corpus(number: int, rule: Rule) -> int:

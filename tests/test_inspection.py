@@ -37,9 +37,9 @@ FILES = ["multi30k/train.{}", "news_commentary/train.{}.gz"]
 
 @pytest.fixture(scope="module", params=FILES, ids=["multi30k", "news"])
 def corpus(request):
-    """The first 20,000 pairs of a real corpus."""
+    """The first 8,000 pairs of a real corpus."""
     sides = [read(reference(request.param.format(side))) for side in ("en", "de")]
-    return list(zip(*sides, strict=True))[:20_000]
+    return list(zip(*sides, strict=True))[:8_000]
 
 
 def found_in(pairs, kind):
@@ -115,17 +115,17 @@ def test_a_file_that_slipped(corpus, seed):
 
 
 def test_a_shift_across_blocks_is_one(corpus, monkeypatch):
-    monkeypatch.setattr("t2t_keras.data.inspection._BLOCK", 4000)
+    monkeypatch.setattr("t2t_keras.data.inspection._BLOCK", 2000)
     targets = [corpus[-1][1], *(target for _, target in corpus[:-1])]
     pairs = [(source, t) for (source, _), t in zip(corpus, targets, strict=True)]
-    pairs[:3000] = corpus[:3000]
-    pairs[15_000:] = corpus[15_000:]
+    pairs[:2500] = corpus[:2500]
+    pairs[6_000:] = corpus[6_000:]
     inspection = SplitInspection("train", Norm(draw(pairs)))
     inspection.add_all(iter(pairs))
     (finding,) = [f for f in inspection.findings([]) if f.kind == "shifted"]
     first, last = re.findall(r"[\d,]+(?= )", finding.message)[:2]
-    assert abs(int(first.replace(",", "")) - 3000) < 20
-    assert abs(int(last.replace(",", "")) - 15_000) < 20
+    assert abs(int(first.replace(",", "")) - 2500) < 20
+    assert abs(int(last.replace(",", "")) - 6_000) < 20
     assert "1 line below" in finding.message
     # The shift explains lengths that do not go together.
     assert sum(f.pairs for f in inspection.findings([]) if f.kind == "length") < 9

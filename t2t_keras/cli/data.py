@@ -216,14 +216,14 @@ _FLAGS_OF_ADOPT = {
 
 
 def _check_datagen(args: argparse.Namespace) -> None:
-    for path in args.vocab:
-        if not Path(path).exists():
-            raise UserError(f"--vocab: there is no {path}")
     most = 1 if args.adopt else 2
     if len(args.vocab) > most:
         raise UserError(f"--vocab takes at most {most}, not {len(args.vocab)} files")
     if args.vocab and args.vocab_size:
         raise UserError("--vocab_size has no effect beside --vocab; leave it out")
+    for path in args.vocab:
+        if not Path(path).exists():
+            raise UserError(f"--vocab: there is no {path}")
     if not args.adopt:
         return
     flags = [word.partition("=")[0] for word in args.argv if word.startswith("--")]

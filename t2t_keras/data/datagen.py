@@ -300,6 +300,7 @@ def run_stages(work: Work) -> bool:
             start_or_resume(work)
             count_pairs(work)
             train_vocabularies(work)
+            _require_tags(work)
     if not work.is_made():
         encode_share(work)
     with lock(alone, refusal=None):
@@ -394,26 +395,9 @@ def _worst_faults(problem: Problem) -> list[Finding]:
 
 
 def train_vocabularies(work: Work) -> None:
-    """Trains one vocabulary for both sides, or one for each, unless they are there.
-
-    Raises:
-        UserError: as `train_vocabulary`; or a tag is not one of its tokens.
-    """
-    if not work.earlier:
-        _train_vocabularies(work)
-    tokenizer = load_tokenizer(work.vocabulary("source"))
-    tags = [c.tag for s in work.splits for c in corpora_of(work.problem.sources[s])]
-    for tag in filter(None, tags):
-        if len(tokenizer.encode(tag)) != 2:  # it and EOS
-            raise UserError(
-                f"the tag '{tag}' is not a token of the vocabulary "
-                f"{work.vocabulary('source')}; the training data must have it when the "
-                "vocabulary is trained"
-            )
-
-
-def _train_vocabularies(work: Work) -> None:
-    """Trains the vocabularies that are not there."""
+    """Trains one vocabulary for both sides, or one for each, unless they are there."""
+    if work.earlier:
+        return
     problem, totals = work.problem, work.corpora["train"]
     sizes = _sample_sizes(problem, totals)
     for columns in [(0, 1)] if problem.shared_vocab else [(0,), (1,)]:
@@ -438,6 +422,23 @@ def _train_vocabularies(work: Work) -> None:
             vocabulary.train_vocabulary(problem, texts, new, own_process)
             os.replace(new, path)
             advance(lines)
+
+
+def _require_tags(work: Work) -> None:
+    """Refuses tags that are not tokens of the source's vocabulary.
+
+    Raises:
+        UserError: there is one.
+    """
+    path = work.vocabulary("source")
+    sources = [work.problem.sources[split] for split in work.splits]
+    tags = {corpus.tag for source in sources for corpus in corpora_of(source)} - {""}
+    for tag in sorted(tags):
+        if len(load_tokenizer(path).encode(tag)) != 2:  # it and EOS
+            raise UserError(
+                f"the tag '{tag}' is not a token of the vocabulary {path}; training "
+                "data must have it when the vocabulary is trained"
+            )
 
 
 def _sample_sizes(problem: Problem, totals: dict[str, int]) -> list[int]:

@@ -51,7 +51,7 @@ _TAIL = 4.0  # degrees of freedom of Student's distribution, for lengths
 _SWAPPED = 2.0  # of each side
 _WRONG_LANGUAGE = 6.0
 _SHIFTED = 30.0
-_PER_LINE = 0.05  # texts in disorder have less
+_PER_LINE = 0.2  # texts in disorder have less
 _ANCHOR = 1.5  # of a number or a name that both sides have
 
 _DAMAGE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ufffd]")

@@ -251,6 +251,11 @@ def on_signal(number, frame):
     print(signal.Signals(number).name, flush=True)
 signal.signal(signal.SIGTERM, on_signal)
 signal.signal(signal.SIGINT, on_signal)
+READY = os.environ.get('READY', '')
+if I: READY and open(READY, 'w').close()
+else:
+    # The second process has its handlers, too.
+    while READY and not os.path.exists(READY): time.sleep(0.01)
 print('ready', flush=True)
 while not count: time.sleep(0.01)
 time.sleep(0.5)
@@ -259,7 +264,8 @@ sys.exit(128 + 15)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_is_passed_on_once(number):
+def test_a_signal_is_passed_on_once(number, tmp_path, monkeypatch):
+    monkeypatch.setenv("READY", str(tmp_path / "ready"))
     launcher = started(COUNTING)
     launcher.send_signal(number)
     launcher.send_signal(number)  # at once, as by `timeout`

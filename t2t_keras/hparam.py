@@ -217,9 +217,7 @@ class HParams:
                 raise UserError(f"hparams: {field} must not be negative")
         if not 0 <= self.case_noise <= 1:
             raise UserError("hparams: case_noise must be in [0, 1]")
-        if self.guided_alignment and (
-            self.word_dropout or self.case_noise or self.bpe_dropout
-        ):
+        if self.guided_alignment and self.changes_pairs:
             raise UserError(
                 "hparams: guided_alignment excludes word_dropout, case_noise and "
                 "bpe_dropout, which would change the words that are linked"
@@ -262,6 +260,11 @@ class HParams:
             raise UserError(
                 f"hparams: d_model {self.d_model} must be even for sinusoids"
             )
+
+    @property
+    def changes_pairs(self) -> bool:
+        """Whether training pairs are changed when they are read."""
+        return bool(self.word_dropout or self.case_noise or self.bpe_dropout)
 
     @property
     def decoder_layers(self) -> int:

@@ -268,11 +268,14 @@ class Problem:
         """Returns a copy with some fields changed."""
         return dataclasses.replace(self, **changes)
 
-    def with_symbols(self, symbols: Iterable[str], tags: Iterable[str] = ()) -> Self:
-        """Returns a copy whose text form has these symbols and tags."""
-        text_form = dataclasses.replace(
-            self.text_form, symbols=tuple(symbols), tags=tuple(tags)
-        )
+    def with_symbols(self, symbols: Iterable[str]) -> Self:
+        """Returns a copy whose text form has these symbols."""
+        text_form = dataclasses.replace(self.text_form, symbols=tuple(symbols))
+        return self.replace(text_form=text_form)
+
+    def with_tags(self, tags: Iterable[str]) -> Self:
+        """Returns a copy whose text form has these tags."""
+        text_form = dataclasses.replace(self.text_form, tags=tuple(tags))
         return self.replace(text_form=text_form)
 
     def reversed(self) -> Self:

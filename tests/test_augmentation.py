@@ -10,7 +10,7 @@ from small_data import small_data
 from small_run import trainer
 
 from t2t_keras import UserError
-from t2t_keras.data.augmentation import Augmentation, is_on, planned_lengths
+from t2t_keras.data.augmentation import Augmentation, planned_lengths
 from t2t_keras.data.batch_plan import batch_plan
 from t2t_keras.data.manifest import Manifest
 from t2t_keras.data.pipeline import training_batches, training_index
@@ -202,7 +202,7 @@ def test_what_does_not_go_together(data, tmp_path):
     for name in ("word_dropout", "case_noise", "bpe_dropout"):
         with pytest.raises(UserError, match="guided_alignment excludes word_dropout"):
             HParams(guided_alignment=0.1, **{name: 0.1})
-        assert is_on(HParams(**{name: 0.1}))
+        assert HParams(**{name: 0.1}).changes_pairs
     with pytest.raises(UserError, match=r"case_noise must be in \[0, 1\]"):
         HParams(case_noise=1.5)
-    assert not is_on(HParams())
+    assert not HParams().changes_pairs

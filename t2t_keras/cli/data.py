@@ -15,6 +15,7 @@ from t2t_keras.cli.verb import (
     columns,
     given_options,
     positive,
+    require_only,
     seed,
     table,
 )
@@ -201,8 +202,7 @@ def _uses_tensorflow(args: argparse.Namespace) -> bool:
     """Returns whether the data come from tensorflow-datasets or tensor2tensor."""
     from t2t_keras.data.sources import TfdsPairs
 
-    # A user's problems are not yet known.
-    if args.adopt or args.usr_dir or args.raw_dir:
+    if args.adopt or args.raw_dir or args.usr_dir:  # its problems are not yet known
         return bool(args.adopt)
     sources = registry.problem(args.problem).sources.values()
     return any(isinstance(source, TfdsPairs) for source in sources)
@@ -224,15 +224,9 @@ def _check_datagen(args: argparse.Namespace) -> None:
     for path in args.vocab:
         if not Path(path).exists():
             raise UserError(f"--vocab: there is no {path}")
-    if not args.adopt:
-        return
-    flags = [word.partition("=")[0] for word in args.argv if word.startswith("--")]
-    for flag in flags:
-        if flag not in _FLAGS_OF_ADOPT:
-            raise UserError(
-                f"{flag} has no effect beside --adopt, which takes tensor2tensor's "
-                "data as they are; leave it out"
-            )
+    if args.adopt:
+        beside = "--adopt, which takes tensor2tensor's data as they are"
+        require_only(args, _FLAGS_OF_ADOPT, beside)
 
 
 def _datagen(args: argparse.Namespace) -> dict[str, Any]:
@@ -340,9 +334,9 @@ def _files(args: argparse.Namespace, problem: Problem) -> dict[Split, Source]:
             have, lack = ("source", "target") if source else ("target", "source")
             raise UserError(f"--{split}_{have} needs --{split}_{lack} beside it")
         if source:
-            # The data of `x_rev` are those of `x`: in its direction.
             if split in sources:
                 raise UserError(f"--mixture has the {split} examples, too")
+            # The data of `x_rev` are those of `x`: in its direction.
             pair = (target, source) if problem.reverse else (source, target)
             sources[split] = ParallelFiles(*pair)
     if args.train_alignment:

@@ -1,15 +1,14 @@
 """The verb that looks for faults in data: `inspect`."""
 
 import argparse
-from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from t2t_keras import registry
 from t2t_keras.cli.data import add_sources, with_sources
-from t2t_keras.cli.verb import Verb, add_usr_dir, columns
+from t2t_keras.cli.verb import Verb, add_usr_dir, columns, require_only
 from t2t_keras.errors import UserError
-from t2t_keras.problem import Pair, Problem
+from t2t_keras.problem import Problem, Source
 
 if TYPE_CHECKING:
     from t2t_keras.text.tokenizer import Tokenizer
@@ -34,11 +33,9 @@ def _flags(parser: argparse.ArgumentParser) -> None:
     add_sources(parser)
 
 
-def _sources(
-    args: argparse.Namespace, problem: Problem
-) -> dict[str, Callable[[], Iterable[Pair]]]:
+def _sources(args: argparse.Namespace, problem: Problem) -> dict[str, Source]:
     """Returns what is inspected, by the names of splits and of corpora in them."""
-    from t2t_keras.data.mixture import corpora_of
+    from t2t_keras.data.mixture import named_sources
 
     problem = with_sources(problem, args)
     if not problem.sources:
@@ -46,36 +43,26 @@ def _sources(
             f"problem '{problem.name}' has no examples; give --data_dir or "
             f"{problem.text_form.source_flags.format(split='train')}"
         )
-    return {
-        f"{split} {corpus.name}".strip(): corpus.source
-        for split, source in problem.sources.items()
-        for corpus in corpora_of(source)
-    }
+    return named_sources(problem.sources)
 
 
 def _check(args: argparse.Namespace) -> None:
     if args.page and not Path(args.page).absolute().parent.is_dir():
         raise UserError(f"--page: there is no directory {Path(args.page).parent}")
-    own = {"--problem", "--data_dir", "--usr_dir", "--page", "--json"}
-    flags = {word.partition("=")[0] for word in args.argv if word.startswith("--")}
-    if args.data_dir and (others := sorted(flags - own)):
-        raise UserError(
-            f"{others[0]} has no effect beside --data_dir, whose examples are "
-            "inspected; leave one of them out"
-        )
+    if args.data_dir:
+        own = {"--problem", "--data_dir", "--usr_dir", "--page", "--json"}
+        require_only(args, own, "--data_dir, whose examples are inspected")
 
 
 def _inspect(args: argparse.Namespace) -> dict[str, Any]:
     from t2t_keras.data.inspection import inspect
 
     problem = registry.problem(args.problem)
-    sources: dict[str, Callable[[], Iterable[Pair]]]
     tokenizers: tuple[Tokenizer, Tokenizer] | None = None
     if args.data_dir:
         from t2t_keras.data.pipeline import decoded_examples
 
-        decoded, tokenizers = decoded_examples(Path(args.data_dir), problem)
-        sources = dict(decoded)
+        sources, tokenizers = decoded_examples(Path(args.data_dir), problem)
     else:
         sources = _sources(args, problem)
     result = inspect(sources, tokenizers)

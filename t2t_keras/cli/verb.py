@@ -3,8 +3,10 @@
 import argparse
 import dataclasses
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, TypeVar
+
+from t2t_keras.errors import UserError
 
 N = TypeVar("N", int, float)
 
@@ -43,6 +45,23 @@ def add_usr_dir(parser: argparse._ActionsContainer) -> None:
         metavar="DIR",
         help="folder with your own problems, hparam sets and scorers, imported first",
     )
+
+
+def require_only(args: argparse.Namespace, flags: Collection[str], beside: str) -> None:
+    """Refuses flags that have no effect beside another one.
+
+    Args:
+        args: the flags.
+        flags: those that have an effect, with hyphens.
+        beside: the other flag, and why.
+
+    Raises:
+        UserError: another flag is given.
+    """
+    for word in args.argv:
+        flag = word.partition("=")[0]
+        if flag.startswith("--") and flag not in flags:
+            raise UserError(f"{flag} has no effect beside {beside}; leave it out")
 
 
 def add_checkpoint(parser: argparse._ActionsContainer) -> None:

@@ -1,6 +1,5 @@
 """Random changes of training pairs, drawn anew each time a pair is read."""
 
-import hashlib
 import random
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -21,7 +20,7 @@ _CASES = (str.lower, str.upper, str.title)
 class Augmentation:
     """Changes the pairs of training batches.
 
-    What becomes of a pair is a function of the seed, the step and its row in the batch,
+    The changes of a pair depend only on the seed, the step and its row in the batch,
     so that a training can be resumed and distributed as without it. No text gets more
     tokens than `planned_lengths` has for it: if it would, merges are skipped with half
     or a quarter of the probability, then not at all, and then it gets another case.
@@ -49,10 +48,13 @@ class Augmentation:
         self._bpe, self._growth = hparams.bpe_dropout, _growth(hparams)
         self._tokenizers, self._seed = tokenizers, seed
         self._features, self._tags = index.features, frozenset(tags)
+        if self._bpe:
+            self._require_merges(index)
+
+    def _require_merges(self, index: RecordIndex) -> None:
+        """Refuses vocabularies of which no merges can be skipped."""
         lists = self._lists(index.read([0])[0])
-        for tokenizer, name in zip(tokenizers, self._features, strict=True):
-            if not self._bpe:
-                break
+        for tokenizer, name in zip(self._tokenizers, self._features, strict=True):
             if not isinstance(tokenizer, SentencePieceTokenizer):
                 raise UserError(
                     "hparams: bpe_dropout needs vocabularies of the kind "
@@ -62,9 +64,7 @@ class Augmentation:
 
     def __call__(self, payload: bytes, step: int, row: int) -> bytes:
         """Returns the example of a row of a batch, changed."""
-        content = f"{self._seed} {step} {row}".encode()
-        digest = hashlib.blake2b(content, digest_size=8).digest()
-        rng = random.Random(int.from_bytes(digest, "little"))
+        rng = random.Random(f"{self._seed} {step} {row}")
         lists = self._lists(payload)
         for side, name in enumerate(self._features):
             lists[name] = self._changed(lists[name], side, rng)
@@ -135,8 +135,3 @@ def _growth(hparams: HParams) -> tuple[int, int]:
 def _most(length: Any, quarters: int) -> Any:
     """Returns the most tokens that a text of some tokens may get."""
     return length + length * quarters // 4
-
-
-def is_on(hparams: HParams) -> bool:
-    """Whether pairs are changed."""
-    return bool(hparams.word_dropout or hparams.case_noise or hparams.bpe_dropout)

@@ -99,10 +99,19 @@ def duplicate_entry(key: int, pair: Pair, copy: int) -> bytes:
         pair: the texts.
         copy: which of the copies of the pair it is; copies are no duplicates.
     """
-    text = "\n".join([*(" ".join(side.split()) for side in pair), str(copy)])
+    sides = (" ".join(side.split()) for side in pair)
+    return _ENTRY.pack(key, _hash("\n".join([*sides, str(copy)])))
+
+
+def text_hash(text: str) -> int:
+    """Returns a hash of 64 bits of a text, which does not depend on white space."""
+    return _hash(" ".join(text.split()))
+
+
+def _hash(text: str) -> int:
     content = text.encode("utf-8", "surrogatepass")
     digest = hashlib.blake2b(content, digest_size=8).digest()
-    return _ENTRY.pack(key, int.from_bytes(digest, "little"))
+    return int.from_bytes(digest, "little")
 
 
 def repeated(paths: Sequence[Path]) -> np.ndarray:

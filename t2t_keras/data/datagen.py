@@ -40,9 +40,9 @@ from t2t_keras.data import encoding, records, vocabulary
 from t2t_keras.data.cleaning import reason_by_text, reasons, repeated
 from t2t_keras.data.encoding import Rule
 from t2t_keras.data.files import read_json, sha256, write_array, write_json
-from t2t_keras.data.inspection import Finding, worst
+from t2t_keras.data.inspection import worst
 from t2t_keras.data.manifest import SPLITS, CorpusRecord, Manifest, Recipe, held
-from t2t_keras.data.mixture import Mixture, corpora_of
+from t2t_keras.data.mixture import Mixture, corpora_of, named_sources
 from t2t_keras.data.progress import progress, say
 from t2t_keras.data.records import unfinished_dir
 from t2t_keras.data.vocabulary import SIDES, Side
@@ -350,7 +350,7 @@ def count_pairs(work: Work) -> None:
     path = work.directory / "corpora.json"
     work.corpora = read_json(path) or {}
     if "train" in work.splits and "train" not in work.corpora:
-        for finding in _worst_faults(work.problem):
+        for finding in worst(named_sources(work.problem.sources)):
             say(f"look at {finding}")
     left_out: dict[Split, dict[str, int]] = read_json(work.left_out) or {}
     for split in work.splits:
@@ -374,21 +374,6 @@ def count_pairs(work: Work) -> None:
         left_out[split] = getattr(source, "dropped", {})
         write_json(work.left_out, left_out)
         write_json(path, work.corpora)
-
-
-def _worst_faults(problem: Problem) -> list[Finding]:
-    """Returns the worst signs of faults in the training pairs, see `inspection`."""
-    train = {
-        f"train {corpus.name}".strip(): corpus.source
-        for corpus in corpora_of(problem.source("train"))
-    }
-    others = {
-        f"{split} {corpus.name}".strip(): corpus.source
-        for split, source in problem.sources.items()
-        for corpus in corpora_of(source)
-        if split != "train"
-    }
-    return worst(train, others)
 
 
 # Stage 2.

@@ -19,13 +19,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from t2t_keras.data.cleaning import text_hash
 from t2t_keras.data.progress import Meter, progress
 from t2t_keras.errors import UserError
-from t2t_keras.problem import Pair
+from t2t_keras.problem import Pair, Source
 from t2t_keras.text.tokenizer import UNK, Tokenizer
 
 SAMPLE = 30_000  # pairs from which is learned what is normal
 _BEGINNING = 100_000  # pairs that datagen inspects
+_UNREADABLE = 10.0  # the weight of a source without an end, which is above all others
 _RARE = 0.001  # the weight below which datagen does not mention a fault
 _CHUNK = 2_000  # pairs that are measured at a time
 _BLOCK = 500_000  # pairs that are searched for shifts at a time
@@ -84,7 +86,7 @@ class Norm:
     def __init__(self, sample: Sequence[Pair]) -> None:
         counts = []
         for side in (0, 1):
-            text, _ = _joined([pair[side] for pair in sample])
+            _, text, _ = _joined([pair[side] for pair in sample])
             counts.append(np.bincount(_trigrams(text), minlength=1 << _BITS))
         source, target = (count + 0.5 for count in counts)
         odds = np.log(source / source.sum()) - np.log(target / target.sum())
@@ -97,6 +99,10 @@ class Norm:
         spread = 1.4826 * float(np.median(deviation)) if len(ratios) else 1.0
         self.spread = max(spread, 0.05)
 
+    def deviation(self, source: np.ndarray, target: np.ndarray) -> np.ndarray:
+        """Returns the logarithm of the ratio of lengths [N] to the usual ratio."""
+        return np.log(target + 1.0) - np.log(source + 1.0) - self.ratio
+
     def fit(self, source: np.ndarray, target: np.ndarray) -> np.ndarray:
         """Returns the log-likelihood of lengths [N], up to a constant.
 
@@ -104,8 +110,7 @@ class Norm:
             source: characters of the sources.
             target: characters of the targets.
         """
-        ratio = np.log(target + 1.0) - np.log(source + 1.0)
-        z = (ratio - self.ratio) / self.spread
+        z = self.deviation(source, target) / self.spread
         return -(_TAIL + 1) / 2 * np.log1p(z * z / _TAIL)
 
 
@@ -132,14 +137,12 @@ def measure(pairs: Sequence[Pair], norm: Norm) -> Measurements:
     lengths, odds, words = [], [], []
     faults: dict[str, list[np.ndarray]] = {"encoding": [], "entities": []}
     for side in (0, 1):
-        texts = [pair[side] for pair in pairs]
-        text, starts = _joined(texts)
+        content, text, starts = _joined([pair[side] for pair in pairs])
         lengths.append(np.diff(starts) - 1)
         sums = np.cumsum(np.append(0.0, norm.odds[_trigrams(text)]))
         odds.append(sums[starts[1:] - 1] - sums[starts[:-1]])
         is_space = np.isin(text, _SPACES)
         words.append(int(np.count_nonzero(is_space[1:] & ~is_space[:-1])))
-        content = "\n".join(texts)
         for kind, places in {
             "encoding": [*_places(_DAMAGE, content), *_misread(content)],
             "entities": [*_places(_ENTITY, content)],
@@ -163,9 +166,7 @@ def measure(pairs: Sequence[Pair], norm: Norm) -> Measurements:
         np.stack(lengths, axis=1).astype(np.int32),
         (words[0], words[1]),
         _table([(_anchors(source), _anchors(target)) for source, target in pairs]),
-        _table(
-            [(_hash(source), _hash(f"{source} {target}")) for source, target in pairs]
-        ),
+        _table([(text_hash(pair[0]), text_hash(" ".join(pair))) for pair in pairs]),
         {kind: np.unique(np.concatenate(found)) for kind, found in faults.items()}
         | {kind: np.flatnonzero(is_faulty) for kind, is_faulty in kinds.items()},
     )
@@ -177,21 +178,22 @@ def _table(rows: list[tuple[int, int]]) -> np.ndarray:
 
 def _is_far(source: np.ndarray, target: np.ndarray, norm: Norm) -> np.ndarray:
     """Whether lengths are far from what is normal, by ratio and by difference."""
-    ratio = np.log(target + 1.0) - np.log(source + 1.0) - norm.ratio
     expected = source * math.exp(norm.ratio)
-    return (np.abs(ratio) > math.log(2.5)) & (np.abs(target - expected) > 20)
+    is_far = np.abs(norm.deviation(source, target)) > math.log(2.5)
+    return is_far & (np.abs(target - expected) > 20)
 
 
-def _joined(texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-    """Returns texts as characters, each with a newline, and where each one starts.
+def _joined(texts: Sequence[str]) -> tuple[str, np.ndarray, np.ndarray]:
+    """Joins texts, each with a newline behind it.
 
     Returns:
-        uint32 [C], and int64 [N + 1], of which the last is C.
+        The joined text, its characters, uint32 [C], and where each text starts, int64
+        [N + 1], of which the last is C.
     """
     content = "".join(f"{text}\n" for text in texts)
     text = np.frombuffer(content.encode("utf-32-le", "surrogatepass"), np.uint32)
     starts = np.cumsum([0, *(len(text) + 1 for text in texts)])
-    return text, starts
+    return content, text, starts
 
 
 def _trigrams(text: np.ndarray) -> np.ndarray:
@@ -233,12 +235,6 @@ def _anchors(text: str) -> int:
     for word in _ANCHORS.findall(text):
         bits |= 1 << (zlib.crc32(word.encode()) & 63)
     return bits
-
-
-def _hash(text: str) -> int:
-    """Returns a hash of 64 bits that does not depend on white space."""
-    content = " ".join(text.split()).encode("utf-8", "surrogatepass")
-    return zlib.crc32(content) << 32 | zlib.adler32(content[::-1], len(content))
 
 
 class Shift(NamedTuple):
@@ -365,6 +361,10 @@ class Finding(NamedTuple):
         )
 
 
+def _unreadable(split: str, message: str) -> Finding:
+    return Finding(split, "unreadable", message, 0, 0.0, [], _UNREADABLE)
+
+
 class SplitInspection:
     """The inspection of one split, to which its pairs are given in order.
 
@@ -485,7 +485,7 @@ class SplitInspection:
 
 
 def inspect(
-    sources: Mapping[str, Callable[[], Iterable[Pair]]],
+    sources: Mapping[str, Source],
     tokenizers: tuple[Tokenizer, Tokenizer] | None = None,
     *,
     meter: Meter = progress,
@@ -507,7 +507,7 @@ def inspect(
     for name, source in sources.items():
         with meter(f"reading {name}", "pairs", 0) as advance:
             samples[name] = draw(_watched(source(), name, findings, advance))
-    trains = [name for name in sources if name.split()[0] == "train"]
+    trains = list(filter(_is_train, sources))
     norms: dict[str, Norm] = {}
     inspections: dict[str, SplitInspection] = {}
     for name, source in sources.items():
@@ -523,8 +523,7 @@ def inspect(
     others = [inspections[name] for name in sources if name not in trains]
     for name, inspection in inspections.items():
         if not inspection.pairs and not any(f.split == name for f in findings):
-            message = "has not a single pair"
-            findings.append(Finding(name, "unreadable", message, 0, 0.0, [], math.inf))
+            findings.append(_unreadable(name, "has not a single pair"))
         findings += inspection.findings(others if name in trains else [])
     return {
         "splits": {
@@ -552,8 +551,7 @@ def _watched(
             if number % _CHUNK == 0:
                 advance(_CHUNK)
     except UserError as error:
-        message = f"cannot be read to the end: {error}"
-        findings.append(Finding(split, "unreadable", message, 0, 0.0, [], math.inf))
+        findings.append(_unreadable(split, f"cannot be read to the end: {error}"))
     advance(number % _CHUNK)
 
 
@@ -632,29 +630,32 @@ def _use(tokenizer: Tokenizer, texts: Sequence[str]) -> dict[str, float]:
     }
 
 
-def worst(
-    sources: Mapping[str, Callable[[], Iterable[Pair]]],
-    others: Mapping[str, Callable[[], Iterable[Pair]]],
-    most: int = 3,
-) -> list[Finding]:
+def worst(sources: Mapping[str, Source], most: int = 3) -> list[Finding]:
     """Returns the worst faults at the beginning of corpora for training.
 
     Args:
-        sources: the corpora by name, of which the first pairs are inspected.
-        others: splits whose sources should not be among those for training.
+        sources: see `inspect`; the first pairs of each are inspected.
         most: the number of faults; there are fewer if they are rare.
     """
-    findings, inspections = list[Finding](), list[SplitInspection]()
-    for name, source in (*others.items(), *sources.items()):
+    inspections: dict[str, SplitInspection] = {}
+    for name, source in sources.items():
         pairs = list(itertools.islice(source(), _BEGINNING))
-        inspection = SplitInspection(name, Norm(pairs[:SAMPLE]))
-        inspection.add_all(pairs)
-        if name in sources:
-            findings += inspection.findings(inspections)
-        else:
-            inspections.append(inspection)
-    findings = [finding for finding in findings if finding.weight >= _RARE]
+        inspections[name] = SplitInspection(name, Norm(pairs[:SAMPLE]))
+        inspections[name].add_all(pairs)
+    others = [i for name, i in inspections.items() if not _is_train(name)]
+    findings = [
+        finding
+        for name, inspection in inspections.items()
+        if _is_train(name)
+        for finding in inspection.findings(others)
+        if finding.weight >= _RARE
+    ]
     return sorted(findings, key=lambda f: f.weight, reverse=True)[:most]
+
+
+def _is_train(name: str) -> bool:
+    """Whether a name is that of the train split, or of a corpus in it."""
+    return name.split()[0] == "train"
 
 
 def draw(pairs: Iterable[Pair], size: int = SAMPLE, seed: int = 0) -> list[Pair]:

@@ -275,6 +275,18 @@ def parse_languages(text: str) -> tuple[str, str]:
     return source, target
 
 
+def named_sources(sources: Mapping[Split, Source]) -> dict[str, Source]:
+    """Returns the sources of splits, or of the corpora in them, without tags.
+
+    They are named "train", or "train europarl" in a mixture.
+    """
+    return {
+        f"{split} {corpus.name}".strip(): corpus.source
+        for split, source in sources.items()
+        for corpus in corpora_of(source)
+    }
+
+
 def corpora_of(source: Source) -> list[Corpus]:
     """Returns the corpora of a source; one without a name if it is no mixture."""
     return list(source.corpora) if isinstance(source, Mixture) else [Corpus("", source)]

@@ -9,12 +9,11 @@ from typing import Any
 from xml.etree import ElementTree
 
 from t2t_keras.data.files import sha256
-from t2t_keras.data.sources import open_binary, read_lines, readable
+from t2t_keras.data.sources import COMPRESSED, open_binary, read_lines, readable
 from t2t_keras.errors import UserError
 from t2t_keras.problem import Pair
 
 _BATCH = 1024  # rows that are read from Parquet at a time
-_COMPRESSED = (".gz", ".xz", ".zst")
 _LANGUAGE = "{http://www.w3.org/XML/1998/namespace}lang"
 # Elements of TMX whose content is the markup of another format, not text.
 _CODES = {"bpt", "ept", "it", "ph", "ut"}
@@ -71,7 +70,7 @@ class PairFile:
     def _kind(self) -> str:
         """Returns the suffix, without that of the compression."""
         path = Path(self.path)
-        if path.suffix.lower() in _COMPRESSED:
+        if path.suffix.lower() in COMPRESSED:
             path = path.with_suffix("")
         return path.suffix.lower()
 

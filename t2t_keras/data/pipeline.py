@@ -2,6 +2,7 @@
 
 import contextlib
 import functools
+import itertools
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from t2t_keras.data.mixture import repetitions
 from t2t_keras.data.records import RecordIndex, index_path
 from t2t_keras.data.vocabulary import SIDES
 from t2t_keras.errors import UserError
-from t2t_keras.problem import Pair, Problem
+from t2t_keras.problem import Pair, Problem, Source
 from t2t_keras.text.load import load_tokenizer
 from t2t_keras.text.tokenizer import Tokenizer
 
@@ -23,7 +24,7 @@ _FEATURES = {
     "targets": tf.io.RaggedFeature(tf.int64),
 }
 _LINKS = {"links": tf.io.RaggedFeature(tf.int64)}
-_FEW = 1000  # records, in which links are looked for
+_FEW = 1000  # records that are read at a time, or in which links are looked for
 
 # (example, step, row in the batch) -> example.
 Augment = Callable[[bytes, int, int], bytes]
@@ -123,14 +124,16 @@ def read_pairs(
     index: RecordIndex, records: Iterable[int]
 ) -> Iterator[tuple[list[int], list[int]]]:
     """Yields (source ids, target ids) of some records, each ending in EOS."""
-    for payload in index.read(list(records)):
-        example = tf.io.parse_single_example(payload, _FEATURES)
-        yield tuple(example[name].numpy().tolist() for name in index.features)
+    rest = iter(records)
+    while chunk := list(itertools.islice(rest, _FEW)):
+        examples = tf.io.parse_example(index.read(chunk), _FEATURES)
+        ids = (examples[name].to_list() for name in index.features)
+        yield from zip(*ids, strict=True)
 
 
 def decoded_examples(
     data_dir: Path, problem: Problem
-) -> tuple[dict[str, Callable[[], Iterator[Pair]]], tuple[Tokenizer, Tokenizer]]:
+) -> tuple[dict[str, Source], tuple[Tokenizer, Tokenizer]]:
     """Returns the texts of all examples of a data directory, and its tokenizers.
 
     Args:
@@ -154,17 +157,13 @@ def decoded_examples(
         records = np.arange(len(index))
         if index.corpus is not None:
             records = np.flatnonzero(index.corpus == corpus)
-        for first in range(0, len(records), _FEW):
-            payloads = index.read(records[first : first + _FEW])
-            examples = tf.io.parse_example(payloads, _FEATURES)
-            ids = (examples[name].to_list() for name in index.features)
-            for source_ids, target_ids in zip(*ids, strict=True):
-                text = source.decode(source_ids)
-                tag, _, rest = text.partition(" ")
-                untagged = rest if tag in manifest.tags else text
-                yield untagged, target.decode(target_ids)
+        for source_ids, target_ids in read_pairs(index, records.tolist()):
+            text = source.decode(source_ids)
+            tag, _, rest = text.partition(" ")
+            untagged = rest if tag in manifest.tags else text
+            yield untagged, target.decode(target_ids)
 
-    sources: dict[str, Callable[[], Iterator[Pair]]] = {
+    sources: dict[str, Source] = {
         f"{split} {name}".strip(): functools.partial(pairs, split, corpus)
         for split in manifest.examples
         for corpus, name in enumerate(manifest.corpora.get(split, [""]))

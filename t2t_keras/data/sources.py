@@ -35,6 +35,7 @@ except ImportError:  # it is in the extra [data]
 if TYPE_CHECKING:
     import tensorflow_datasets as tfds
 
+COMPRESSED = (".gz", ".xz", ".zst")  # the suffixes of compressed files
 _KINDS = {".gz": "gzip", ".tgz": "gzip", ".xz": "xz", ".zst": "zstd", ".tar": "tar"}
 _OPEN: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".xz": lzma.open}
 # What is raised for a compressed file that is cut off, or is none.

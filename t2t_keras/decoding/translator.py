@@ -130,6 +130,7 @@ class Translator:
         self.options = DecodingOptions.of(problem)
         self.search = Search(problem, model, target_tokenizer)
         self._graphs: dict[Hashable, _Graph] = {}
+        self._patterns: dict[tuple[str, ...], str] = {}  # of the option `protect`
         self._form = problem.text_form
 
     def translate(
@@ -628,12 +629,19 @@ class Translator:
         )
         return Hypotheses(*(tensor.numpy() for tensor in hypotheses))
 
+    def protected(self, texts: tf.Tensor, options: DecodingOptions) -> tf.RaggedTensor:
+        """Returns what the option `protect` protects in texts [B]: [B, (M)]."""
+        kinds = options.protect
+        if kinds not in self._patterns:
+            pieces = self.source_tokenizer.pieces
+            self._patterns[kinds] = protected_pattern(kinds, pieces)
+        return find_protected(texts, self._patterns[kinds])
+
     def _copied(self, texts: list[str], options: DecodingOptions) -> np.ndarray:
         """Returns the ids of what is protected in texts, see `Search`: [B, M, L]."""
         if not options.protect:
             return np.zeros((len(texts), 0, 0), np.int32)
-        pattern = protected_pattern(options.protect, self.source_tokenizer.pieces)
-        found = find_protected(tf.constant(texts), pattern)
+        found = self.protected(tf.constant(texts), options)
         parts = [part.decode() for part in found.values.numpy()]
         ids = [ids[:-1] for ids in self.target_tokenizer.encode_batch(parts)]
         rows = tf.ragged.constant(ids, tf.int32, ragged_rank=1, inner_shape=())

@@ -230,8 +230,8 @@ class RunDirectory:
                 raise
             registry.load_usr_dir(usr_dir)
             problem = registry.problem(name)
-        symbols, tags = self.config.symbols, self.config.tags
-        return problem.with_symbols(symbols or problem.symbols, tags or problem.tags)
+        problem = problem.with_tags(self.config.tags or problem.tags)
+        return problem.with_symbols(self.config.symbols or problem.symbols)
 
     @functools.cached_property
     def tokenizers(self) -> tuple[Tokenizer, Tokenizer]:

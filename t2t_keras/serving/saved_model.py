@@ -30,7 +30,6 @@ from t2t_keras.serving.export_dir import (
 )
 from t2t_keras.serving.quantization import StoredWeight
 from t2t_keras.serving.verify import Output, Verification
-from t2t_keras.text.protected import find_protected, protected_pattern
 from t2t_keras.text.sentences import join_outputs, split_long_text
 from t2t_keras.text.tokenizer import EOS, PAD, UNK, Tokenizer
 
@@ -480,8 +479,7 @@ class _Served(_ServedIds):
         """Returns the ids of what is protected in texts [B], see `Search`."""
         if not self._options.protect:
             return None
-        pieces = self._translator.source_tokenizer.pieces
-        found = find_protected(texts, protected_pattern(self._options.protect, pieces))
+        found = self._translator.protected(texts, self._options)
         ids = self._target_tokenizer.encode(found.values)[:, :-1]
         return found.with_values(ids).to_tensor(PAD)
 

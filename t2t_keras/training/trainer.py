@@ -13,7 +13,7 @@ from typing import Any, Self
 import keras
 import tensorflow as tf
 
-from t2t_keras.data.augmentation import Augmentation, is_on, planned_lengths
+from t2t_keras.data.augmentation import Augmentation, planned_lengths
 from t2t_keras.data.batch_plan import BatchPlan, batch_plan
 from t2t_keras.data.manifest import Manifest
 from t2t_keras.data.pipeline import (
@@ -159,7 +159,7 @@ class Trainer:
         data_dir, name = Path(run.config.data_dir), self._problem.data_name
         self._index, self._plan = split.index, split.plan
         self._augment: Augmentation | None = None
-        if is_on(self._hparams):
+        if self._hparams.changes_pairs:
             self._augment = Augmentation(
                 self._hparams, run.tokenizers, split.index, seed, self._problem.tags
             )

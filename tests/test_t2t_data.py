@@ -159,7 +159,7 @@ def test_adopted_in_the_same_directory(made, tmp_path):
     (shard,) = other.glob("*-dev-*")
     shard.write_bytes(b"no record")
     before = {path.name for path in other.iterdir()}
-    refused("", other / NAME, other)
+    refused("the checksum of record 1", other / NAME, other)
     assert before == {path.name for path in other.iterdir()}
 
 

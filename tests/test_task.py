@@ -54,6 +54,20 @@ generate(PROBLEM, sys.argv[1], workers=1, task=Task.parse(sys.argv[2]))
     assert files(tmp_path) == files(complete)
 
 
+def test_a_task_that_waited_while_another_published(tmp_path, monkeypatch):
+    """It gets the lock of a directory that is gone, and has nothing left to do."""
+    generate(PROBLEM, tmp_path, workers=1, task=Task(1, 2))
+    publish = datagen.publish
+
+    def other_task_publishes(work):
+        publish(work)
+        assert not work.directory.exists()
+        publish(work)
+
+    monkeypatch.setattr(datagen, "publish", other_task_publishes)
+    assert generate(PROBLEM, tmp_path, workers=1, task=Task(2, 2)) is not None
+
+
 @pytest.mark.parametrize("stale", [False, True])
 def test_tasks_that_wait_for_the_first_are_no_obstacle(tmp_path, stale):
     """They have their locks already, and nothing is there, or a recipe of before."""

@@ -620,7 +620,9 @@ def publish(work: Work) -> None:
         paths = sorted(work.manifest.parent.iterdir())
         for path in sorted(paths, key=lambda path: path == work.manifest):
             os.replace(path, work.data_dir / path.name)
-    shutil.rmtree(work.directory)
+    # Another task may remove the directory, too, or make its lock file there once more;
+    # then it is the one that removes the rest.
+    shutil.rmtree(work.directory, ignore_errors=True)
 
 
 # The size of the vocabulary, and what is refused.

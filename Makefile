@@ -1,5 +1,6 @@
 # make demo       from nothing to a served translation, in a few minutes on two cores
 # make test       style, types, import rules and the fast tests
+# make package    the wheel and the sdist, used outside of the repository
 # make test-slow  the tests that take minutes
 # make bench      the short form of every benchmark, in about three minutes
 # make mutations  faults in the code behind docs/paper.md, which tests must notice
@@ -15,7 +16,7 @@ BIN = $(VENV)/bin
 # are never imported.
 INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile
 
-.PHONY: demo test test-slow mutations bench lint format clean
+.PHONY: demo test package test-slow mutations bench lint format clean
 
 demo: $(VENV)/.installed
 	@PATH="$(abspath $(BIN)):$$PATH" bash examples/demo.sh
@@ -23,6 +24,9 @@ demo: $(VENV)/.installed
 # Two processes, each with whole files: what a file prepares is prepared once.
 test: lint
 	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
+
+package: $(VENV)/.installed-test
+	.ci/package $(BIN)/python
 
 test-slow: $(VENV)/.installed-test
 	$(BIN)/python -m pytest -m slow

@@ -1,13 +1,29 @@
-"""Which folders are packages; all else about the package is in pyproject.toml.
+"""What pyproject.toml cannot say: which folders are packages, and the package's page.
 
 `problems/` and `hparams/` stand at the top level of the repository, where people
 look for them and add to them, and install as subpackages of `t2t_keras`, so that no
 user's own `problems/` folder can shadow them.
 """
 
+import re
+import tomllib
+from pathlib import Path
+
 from setuptools import find_packages, setup
 
+
+def package_page() -> str:
+    """Returns README.md with links that also work outside of the repository."""
+    root = Path(__file__).parent
+    project = tomllib.loads((root / "pyproject.toml").read_text("utf-8"))["project"]
+    base = f"{project['urls']['Repository']}/blob/main/"
+    readme = (root / "README.md").read_text("utf-8")
+    return re.sub(r"\]\((?!https?:|#)", f"]({base}", readme)
+
+
 setup(
+    long_description=package_page(),
+    long_description_content_type="text/markdown",
     packages=[
         *find_packages(include=["t2t_keras", "t2t_keras.*"]),
         "t2t_keras.hparams",

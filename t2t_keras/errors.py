@@ -1,6 +1,7 @@
 """The error that a user's mistake raises."""
 
 import difflib
+import importlib.util
 from collections.abc import Iterable
 
 
@@ -10,6 +11,29 @@ class UserError(Exception):
     The sentence names the file, line, field or option and says what to do. The command
     line prints it without a traceback and ends with exit code 2.
     """
+
+
+def require_extra(extra: str, purpose: str, *modules: str) -> None:
+    """Refuses to go on without the optional packages of an extra.
+
+    Args:
+        extra: the name of the extra in `pyproject.toml`.
+        purpose: the file or feature that needs it, for the message.
+        *modules: the modules that are imported from its packages.
+
+    Raises:
+        UserError: one of them is not installed.
+    """
+    for module in modules:
+        try:
+            absent = importlib.util.find_spec(module) is None
+        except ModuleNotFoundError:  # the package in which the module would be
+            absent = True
+        if absent:
+            raise UserError(
+                f"{purpose} needs {module}, which is not installed: "
+                f'pip install "t2t_keras[{extra}]"'
+            )
 
 
 def nearest(name: str, names: Iterable[str], form: str = "'{}'") -> str:

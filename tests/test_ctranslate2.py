@@ -20,7 +20,7 @@ from t2t_keras.errors import UserError
 from t2t_keras.hparam import HParams
 from t2t_keras.model.transformer import Transformer
 from t2t_keras.problem import Problem
-from t2t_keras.serving import ctranslate2_model, export_dir
+from t2t_keras.serving import ctranslate2_model
 from t2t_keras.serving.ctranslate2_model import export_ctranslate2
 from t2t_keras.serving.saved_model import export_saved_model
 from t2t_keras.serving.verify import Output, Verification
@@ -307,7 +307,7 @@ def test_what_ctranslate2_cannot_express(tokenizers, tmp_path):
 
 
 def test_without_ctranslate2(translator, tmp_path, monkeypatch):
-    monkeypatch.setattr(export_dir.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(UserError, match=r'pip install "t2t_keras\[ctranslate2\]"'):
         export_ctranslate2(translator, tmp_path / "x")
 

@@ -934,7 +934,7 @@ def test_flags(tmp_path, capfd, monkeypatch):
         assert "cannot listen" in refusal("--model", export, "--port", port)
     monkeypatch.setitem(sys.modules, "uvicorn", None)
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    assert "pip install 't2t_keras[serve]'" in refusal("--model", export)
+    assert 'pip install "t2t_keras[serve]"' in refusal("--model", export)
 
 
 @pytest.mark.slow

@@ -2,7 +2,6 @@
 
 import argparse
 import dataclasses
-import importlib.util
 import re
 import signal
 import socket
@@ -21,13 +20,12 @@ from t2t_keras.cli.verb import (
     positive_number,
 )
 from t2t_keras.decoding.options import DecodingOptions
-from t2t_keras.errors import UserError
+from t2t_keras.errors import UserError, require_extra
 from t2t_keras.runs import is_run, require_run
 from t2t_keras.server.batcher import Limits
 from t2t_keras.serving.export_dir import is_export, require_export
 
 _NAME = re.compile(r"[\w.-]+")
-_EXTRA = ("fastapi", "prometheus_client", "uvicorn")
 
 
 def _serve_flags(parser: argparse.ArgumentParser) -> None:
@@ -72,12 +70,7 @@ def _serve_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def _check_serve(args: argparse.Namespace) -> None:
-    absent = [name for name in _EXTRA if importlib.util.find_spec(name) is None]
-    if absent:
-        raise UserError(
-            f"{absent[0]} is not installed, which serving needs: pip install "
-            "'t2t_keras[serve]'"
-        )
+    require_extra("serve", "t2t serve", "fastapi", "prometheus_client", "uvicorn")
     check_decoding(args)
     if args.port >= 2**16:
         raise UserError(f"--port: {args.port} is above 65535; choose a smaller one")

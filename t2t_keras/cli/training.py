@@ -29,14 +29,13 @@ from t2t_keras.cli.verb import (
     table,
 )
 from t2t_keras.decoding.options import DecodingOptions
-from t2t_keras.errors import UserError
+from t2t_keras.errors import UserError, require_extra
 from t2t_keras.hparam import MAY_CHANGE
 from t2t_keras.runs import first_hparams, is_run, require_run
 from t2t_keras.runs.train_options import TrainOptions
 from t2t_keras.serving.export_dir import (
     QUANTIZATIONS,
     Quantization,
-    require_ctranslate2,
     require_free,
     require_quantization,
 )
@@ -282,7 +281,7 @@ def _check_export(args: argparse.Namespace) -> None:
                 "maps tokens to tokens; leave it out"
             )
     if args.format == "ctranslate2":
-        require_ctranslate2()
+        require_extra("ctranslate2", "--format ctranslate2", "ctranslate2")
     require_quantization(args.quantization, args.format)
 
 

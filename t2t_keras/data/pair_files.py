@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 
 from t2t_keras.data.files import sha256
 from t2t_keras.data.sources import COMPRESSED, open_binary, read_lines, readable
-from t2t_keras.errors import UserError
+from t2t_keras.errors import UserError, require_extra
 from t2t_keras.problem import Pair
 
 _BATCH = 1024  # rows that are read from Parquet at a time
@@ -128,13 +128,10 @@ class PairFile:
 
     def _parquet(self) -> Iterator[Pair]:
         assert self.languages
-        try:
-            import pyarrow
-            from pyarrow import parquet
-        except ImportError:
-            raise UserError(
-                f"{self.path}: install the extra for Parquet files, t2t_keras[data]"
-            ) from None
+        require_extra("data", str(self.path), "pyarrow")
+        import pyarrow
+        from pyarrow import parquet
+
         source, target = self.languages
         try:
             with readable(self.path), open_binary(self.path) as binary:

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 from t2t_keras.data.files import sha256
-from t2t_keras.errors import UserError
+from t2t_keras.errors import UserError, require_extra
 from t2t_keras.metrics.pharaoh import Alignment, parse_reference
 from t2t_keras.problem import AlignedPair, Pair, Source
 
@@ -107,8 +107,8 @@ def open_binary(path: str | Path) -> BinaryIO:
         UserError: the package that reads `.zst` is not installed.
     """
     suffix = Path(path).suffix.lower()
-    if suffix == ".zst" and zstd is None:
-        raise UserError(f"{path}: install the extra for .zst files, t2t_keras[data]")
+    if suffix == ".zst":
+        require_extra("data", str(path), "backports.zstd")
     if suffix in _OPEN:
         return cast(
             BinaryIO, io.BufferedReader(_OPEN[suffix](path, "rb"), buffer_size=1 << 20)
@@ -250,12 +250,12 @@ class TfdsPairs:
         """Yields the pairs in the order in which they are stored.
 
         Raises:
-            UserError: there is no such dataset, split or feature, or it cannot be
-                downloaded.
+            UserError: there is no such dataset, split or feature, it cannot be
+                downloaded, or tensorflow-datasets is not installed.
         """
+        builder = self._builder()
         import tensorflow_datasets as tfds
 
-        builder = self._builder()
         try:
             with contextlib.redirect_stdout(sys.stderr):  # the library prints progress
                 builder.download_and_prepare()
@@ -294,6 +294,7 @@ class TfdsPairs:
 
     def _builder(self) -> "tfds.core.DatasetBuilder":
         """Returns the dataset's builder."""
+        require_extra("tfds", f"the dataset {self.name}", "tensorflow_datasets")
         import tensorflow_datasets as tfds
 
         try:

@@ -8,7 +8,7 @@ import numpy as np
 
 from t2t_keras.data.files import write_json
 from t2t_keras.decoding.translator import Translator
-from t2t_keras.errors import UserError
+from t2t_keras.errors import UserError, require_extra
 from t2t_keras.interop.hf_marian import (
     BIAS,
     CONFIG,
@@ -20,7 +20,7 @@ from t2t_keras.interop.hf_marian import (
     WEIGHTS,
     hf_name,
 )
-from t2t_keras.interop.marian_vocabulary import require, token_of
+from t2t_keras.interop.marian_vocabulary import token_of
 from t2t_keras.interop.marian_weights import layer_weights
 from t2t_keras.model.transformer import Transformer
 from t2t_keras.runs.checkpoint import model_variables
@@ -77,7 +77,7 @@ def export_hf_marian(
             `export_dir` is not empty, and it is no export or `overwrite` is false; or
             the verification fails.
     """
-    require("safetensors")
+    require_extra("marian", "a model of Marian", "safetensors")
     if verify is not None:
         _require_transformers()
     require_quantization(quantization, "hf-marian")

@@ -7,14 +7,13 @@ from typing import Any
 import numpy as np
 
 from t2t_keras.data.files import read_given_json
-from t2t_keras.errors import UserError
+from t2t_keras.errors import UserError, require_extra
 from t2t_keras.hparam import HParams
 from t2t_keras.interop.marian_vocabulary import (
     NO_ROW,
     PAD_TOKEN,
     read_model,
     read_tokens,
-    require,
     with_tokens,
 )
 from t2t_keras.interop.marian_weights import (
@@ -83,7 +82,7 @@ def load_hf_marian(source: str | Path) -> MarianModel:
         UserError: a file is missing or not as expected, or describes a model that
             `Transformer` cannot represent; the message names the setting.
     """
-    require("safetensors")
+    require_extra("marian", "a model of Marian", "safetensors")
     source = Path(source)
     config = read_given_json(source / CONFIG)
     if not isinstance(config, dict):

@@ -5,7 +5,6 @@ comes last), and EOS is 0. `TokenList` permutes them, and `with_tokens` writes a
 SentencePiece model whose pieces have the new ids.
 """
 
-import importlib.util
 import json
 import re
 from collections.abc import Sequence
@@ -61,19 +60,6 @@ class TokenList(NamedTuple):
         ours = [*special, *others]
         rows = [ids.get(token, NO_ROW) for token in ours]
         return cls(ours, np.array(rows, np.int64))
-
-
-def require(library: str) -> None:
-    """Refuses to go on without a library.
-
-    Raises:
-        UserError: it is not installed.
-    """
-    if importlib.util.find_spec(library) is None:
-        raise UserError(
-            f"Marian's files need the library {library}; install it with "
-            '`pip install "t2t_keras[marian]"`'
-        )
 
 
 def read_tokens(path: Path) -> TokenList:

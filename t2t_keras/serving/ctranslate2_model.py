@@ -14,12 +14,11 @@ import numpy as np
 
 from t2t_keras.decoding.ensemble import Ensemble
 from t2t_keras.decoding.translator import Translator
-from t2t_keras.errors import UserError
+from t2t_keras.errors import UserError, require_extra
 from t2t_keras.model.transformer import Transformer
 from t2t_keras.serving.export_dir import (
     Quantization,
     replaced,
-    require_ctranslate2,
     require_free,
     require_quantization,
 )
@@ -98,7 +97,7 @@ def export_ctranslate2(
             `export_dir` is not empty, and it is no export or `overwrite` is false; or
             the verification fails.
     """
-    require_ctranslate2()
+    require_extra("ctranslate2", "--format ctranslate2", "ctranslate2")
     require_quantization(quantization, "ctranslate2")
     _require_expressible(translator)
     require_free(Path(export_dir), overwrite)

@@ -1,7 +1,6 @@
 """The directory of an export: refused if it is in use, and written atomically."""
 
 import contextlib
-import importlib.util
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -59,19 +58,6 @@ def require_quantization(name: str | None, export_format: str) -> None:
         raise UserError(
             f"--quantization: --format {export_format} has no {name}; the choice is "
             f"{', '.join(known) or 'float32 alone'}"
-        )
-
-
-def require_ctranslate2() -> None:
-    """Refuses to go on without CTranslate2.
-
-    Raises:
-        UserError: it is not installed.
-    """
-    if importlib.util.find_spec("ctranslate2") is None:
-        raise UserError(
-            "--format ctranslate2 needs CTranslate2; install it with "
-            '`pip install "t2t_keras[ctranslate2]"`'
         )
 
 

@@ -1,5 +1,6 @@
 # make demo       from nothing to a served translation, in a few minutes on two cores
 # make test       style, types, import rules and the fast tests
+# make coverage   the same, and a table of the lines that no test runs
 # make package    the wheel and the sdist, used outside of the repository
 # make test-slow  the tests that take minutes
 # make bench      the short form of every benchmark, in about three minutes
@@ -16,14 +17,18 @@ BIN = $(VENV)/bin
 # are never imported.
 INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile
 
-.PHONY: demo test package test-slow mutations bench lint format clean
+.PHONY: demo test coverage package test-slow mutations bench lint format clean
 
 demo: $(VENV)/.installed
 	@PATH="$(abspath $(BIN)):$$PATH" bash examples/demo.sh
 
 # Two processes, each with whole files: what a file prepares is prepared once.
+PYTEST = $(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
 test: lint
-	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
+	$(PYTEST)
+
+coverage: lint
+	$(PYTEST) --cov
 
 package: $(VENV)/.installed-test
 	.ci/package $(BIN)/python
@@ -60,7 +65,7 @@ format: $(VENV)/.installed-test
 	$(BIN)/ruff format .
 
 clean:
-	rm -rf $(VENV) build dist runs t2t_keras.egg-info .pytest_cache .ruff_cache .mypy_cache
+	rm -rf $(VENV) build dist runs t2t_keras.egg-info .coverage* .pytest_cache .ruff_cache .mypy_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # The stamp files mean that the environment is complete for these requirements.

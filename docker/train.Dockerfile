@@ -4,7 +4,7 @@
 #   docker run --rm --gpus all --user "$(id -u):$(id -g)" -v "$PWD:/work" t2t_keras:train \
 #       train --problem translate_ende --hparams_set base --data_dir data --output_dir runs/base
 #
-# For machines without a GPU, without the libraries of CUDA: --build-arg EXTRAS=data
+# For machines without a GPU, without the libraries of CUDA: --build-arg EXTRAS=data,tfds
 
 FROM python:3.11-slim
 WORKDIR /source
@@ -12,7 +12,7 @@ COPY pyproject.toml setup.py README.md LICENSE ./
 COPY t2t_keras t2t_keras
 COPY problems problems
 COPY hparams hparams
-ARG EXTRAS=data,gpu
+ARG EXTRAS=data,gpu,tfds
 # The versions are those of pyproject.toml.
 # hadolint ignore=DL3013
 RUN pip install --no-cache-dir ".[$EXTRAS]"

@@ -44,6 +44,8 @@ def test_citation_is_of_this_version():
     citation = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
     assert citation["version"] == PROJECT["version"]
     assert citation["license"] == PROJECT["license"]
+    assert citation["repository-code"] == PROJECT["urls"]["Repository"]
+    assert citation["authors"] == PROJECT["authors"]
 
 
 # Containers
@@ -76,7 +78,7 @@ def test_container_has_all_that_is_installed(name):
     # What the wheel is built from, beside what setuptools finds by itself.
     setup = (ROOT / "setup.py").read_text()
     folders = {path.split("/")[0] for path in re.findall(r'": "(\w+)"', setup)}
-    assert folders | {PROJECT["readme"], *PROJECT["license-files"]} <= paths
+    assert folders | {"README.md", *PROJECT["license-files"]} <= paths
 
 
 @pytest.mark.parametrize("name", DOCKERFILES)

@@ -1,5 +1,6 @@
 """Records and their index, against TensorFlow's own reading and writing."""
 
+import dataclasses
 import threading
 
 import numpy as np
@@ -190,3 +191,9 @@ def test_manifest_survives_the_disk(tmp_path):
     Manifest.path(tmp_path, "other").write_text('{"symbols": [], "new": 1}')
     with pytest.raises(UserError, match="another version"):
         Manifest.open(tmp_path, "other")
+    outside = dataclasses.replace(manifest, vocab_files={"source": "../a"})
+    outside.save(Manifest.path(tmp_path, "outside"))
+    with pytest.raises(
+        UserError, match=r"'\.\./a' is not the name of a file beside it"
+    ):
+        Manifest.open(tmp_path, "outside")

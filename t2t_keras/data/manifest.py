@@ -79,7 +79,11 @@ class Recipe:
 
     @classmethod
     def load(cls, path: Path) -> Self | None:
-        """Returns what `save` wrote, or None if there is no such file."""
+        """Returns what `save` wrote, or None if there is no such file.
+
+        Raises:
+            UserError: the file is damaged, or from another version.
+        """
         fields: dict[str, Any] | None = read_json(
             path, otherwise="generate the data in another --data_dir"
         )
@@ -88,12 +92,16 @@ class Recipe:
         try:
             symbols = tuple(fields["symbols"])
             tags = tuple(fields.get("tags", ()))
-            return cls(**fields | {"symbols": symbols, "tags": tags})
+            manifest = cls(**fields | {"symbols": symbols, "tags": tags})
         except (TypeError, KeyError):
             raise UserError(
                 f"{path} is from another version of this program; "
                 "generate the data anew"
             ) from None
+        for name in manifest.vocab_files.values():
+            if Path(name).name != name:  # files of that name are read, and copied
+                raise UserError(f"{path}: '{name}' is not the name of a file beside it")
+        return manifest
 
     def save(self, path: Path) -> None:
         """Writes it as JSON, atomically."""

@@ -8,6 +8,7 @@ from command_line import run, run_json, write
 from reference import reference
 from sacrebleu.metrics import BLEU, CHRF
 
+from t2t_keras.cli.evaluation import scored
 from t2t_keras.errors import UserError
 from t2t_keras.metrics.bleu import Bleu, bleu_scores, paper_tokenize
 from t2t_keras.metrics.moses import (
@@ -329,6 +330,20 @@ def test_what_cannot_be_scored_is_refused():
         bleu_scores(["a", "b"], ["a"])
     with pytest.raises(UserError, match="no sentences"):
         bleu_scores([], [])
+
+
+class WithLength(Bleu):
+    """A user's metrics, with another one beside BLEU."""
+
+    def score(self, sources, outputs, references):
+        length = sum(map(len, outputs))
+        return {**super().score(sources, outputs, references), "length": length}
+
+
+def test_flags_keep_the_class_of_the_metrics():
+    changed = scored(Problem(name="own", metrics=WithLength()), "char", "fr").metrics
+    assert (changed.bleu_tokens, changed.languages) == ("char", ("en", "fr"))
+    assert changed.score(["a"], ["abc"], ["abc"])["length"] == 3
 
 
 # Two files, by the command line.

@@ -1,6 +1,7 @@
 """The verb that scores outputs against references: `evaluate`."""
 
 import argparse
+import dataclasses
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
@@ -197,7 +198,8 @@ def scored(
         return problem
     source, target = metrics.languages
     tokens, languages = tokenize or metrics.bleu_tokens, (source, language or target)
-    return problem.replace(metrics=Bleu(tokens, languages))
+    changed = dataclasses.replace(metrics, bleu_tokens=tokens, languages=languages)
+    return problem.replace(metrics=changed)
 
 
 def chosen_split(

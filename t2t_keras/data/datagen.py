@@ -421,8 +421,8 @@ def _require_tags(work: Work) -> None:
     for tag in sorted(tags):
         if len(load_tokenizer(path).encode(tag)) != 2:  # it and EOS
             raise UserError(
-                f"the tag '{tag}' is not a token of the vocabulary {path}; training "
-                "data must have it when the vocabulary is trained"
+                f"the tag '{tag}' is not a token of the vocabulary {path}: give a new "
+                "--data_dir, in which a vocabulary is trained on data with the tag"
             )
 
 

@@ -79,11 +79,7 @@ class Recipe:
 
     @classmethod
     def load(cls, path: Path) -> Self | None:
-        """Returns what `save` wrote, or None if there is no such file.
-
-        Raises:
-            UserError: the file is damaged, or from another version.
-        """
+        """Returns what `save` wrote, or None if there is no such file."""
         fields: dict[str, Any] | None = read_json(
             path, otherwise="generate the data in another --data_dir"
         )
@@ -92,16 +88,12 @@ class Recipe:
         try:
             symbols = tuple(fields["symbols"])
             tags = tuple(fields.get("tags", ()))
-            manifest = cls(**fields | {"symbols": symbols, "tags": tags})
+            return cls(**fields | {"symbols": symbols, "tags": tags})
         except (TypeError, KeyError):
             raise UserError(
                 f"{path} is from another version of this program; "
                 "generate the data anew"
             ) from None
-        for name in manifest.vocab_files.values():
-            if Path(name).name != name:  # files of that name are read, and copied
-                raise UserError(f"{path}: '{name}' is not the name of a file beside it")
-        return manifest
 
     def save(self, path: Path) -> None:
         """Writes it as JSON, atomically."""
@@ -187,6 +179,19 @@ class Manifest(Recipe):
     corpora: dict[Split, dict[str, CorpusRecord]] = dataclasses.field(
         default_factory=dict
     )
+
+    @classmethod
+    def load(cls, path: Path) -> Self | None:
+        """Returns what `save` wrote, or None if there is no such file.
+
+        Raises:
+            UserError: the file is damaged, or it names a file in another directory.
+        """
+        manifest = super().load(path)
+        for name in manifest.vocab_files.values() if manifest else ():
+            if Path(name).name != name:  # files of that name are read, and copied
+                raise UserError(f"{path}: '{name}' is not the name of a file beside it")
+        return manifest
 
     def has(self, splits: Iterable[Split]) -> bool:
         """Whether it has all of some splits."""

@@ -175,6 +175,8 @@ class Problem:
     Attributes:
         name: the registered name, which the registry sets.
         summary: one line for `t2t list`.
+        license: the licence of the data, as its publisher gives it, such as
+            "cc-by-4.0"; "": none is given. Manifests and model cards repeat it.
         sources: for each split, a callable that yields (source, target) texts, such
             as `data.sources.ParallelFiles`. Splits that are missing here can be given
             as files on the command line.
@@ -205,6 +207,7 @@ class Problem:
 
     name: str = ""
     summary: str
+    license: str = ""
     sources: Mapping[Split, Source] = dataclasses.field(default_factory=dict)
 
     tokenizer: TokenizerKind = "sentencepiece"

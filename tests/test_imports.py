@@ -15,12 +15,13 @@ ROOT = Path(__file__).parents[1]
 
 # Package -> the packages that its files may import, anywhere in the file.
 FOUNDATION = {"errors", "hparam", "problem", "registry", "standard_error", "lock"}
-FOUNDATION |= {"metrics"}
+FOUNDATION |= {"metrics", "model_card"}
 ENGINE = FOUNDATION | {"backend"}
 MAY_IMPORT = {
     "errors": set(),
     "standard_error": set(),
     "lock": {"errors"},
+    "model_card": set(),
     "backend": {"errors"},
     "hparam": {"errors"},
     "metrics": {"errors"},

@@ -121,6 +121,12 @@ def _datagen_flags(parser: argparse.ArgumentParser) -> None:
         help="drop training pairs with more tokens on a side (default: the problem's)",
     )
     parser.add_argument(
+        "--license",
+        metavar="TEXT",
+        help="the licence of the data, such as cc-by-4.0, for model cards (default: "
+        "the problem's)",
+    )
+    parser.add_argument(
         "--task",
         metavar="K/N",
         default="1/1",

@@ -287,6 +287,7 @@ def _check_export(args: argparse.Namespace) -> None:
 
 def _export(args: argparse.Namespace) -> dict[str, Any]:
     from t2t_keras.runs.run_dir import RunDirectory
+    from t2t_keras.runs.run_records import records
     from t2t_keras.serving.verify import Verification
 
     export: Callable[..., int]
@@ -300,10 +301,10 @@ def _export(args: argparse.Namespace) -> dict[str, Any]:
     else:
         from t2t_keras.serving.saved_model import export_saved_model as export
 
-        options |= {
-            "ids_only": args.ids_only,
-            "run": run.records(args.checkpoint),
-        }
+        options["ids_only"] = args.ids_only
+    facts = records(run, args.checkpoint)
+    if args.ensemble:
+        facts["ensemble"] = list(args.ensemble)
     translator = run.translator(args.checkpoint, args.ensemble)
     verification = Verification(run.example_sources(args.verify))
     size = export(
@@ -312,6 +313,7 @@ def _export(args: argparse.Namespace) -> dict[str, Any]:
         quantization=args.quantization,
         overwrite=args.overwrite,
         verify=verification if args.verify else None,
+        run=facts,
         **options,
     )
     return {

@@ -587,6 +587,7 @@ def write_manifest(work: Work, dropped: dict[Split, Counter[str]]) -> None:
         vocab_files={side: path.name for side, path in files.items()},
         vocab_sizes={s: load_tokenizer(path).vocab_size for s, path in files.items()},
         vocab_sha256={side: sha256(path) for side, path in files.items()},
+        license=work.problem.license or getattr(work.earlier, "license", ""),
         **new,
     ).save(work.manifest)
 

@@ -168,6 +168,7 @@ class Manifest(Recipe):
             the number of pairs that the source itself left out (its `dropped`).
         tokens: split -> side -> number of tokens in the examples, EOS included.
         corpora: split -> name -> `CorpusRecord`, for splits that are mixtures.
+        license: the licence of the data, as in `Problem`.
     """
 
     vocab_files: dict[str, str]
@@ -179,6 +180,7 @@ class Manifest(Recipe):
     corpora: dict[Split, dict[str, CorpusRecord]] = dataclasses.field(
         default_factory=dict
     )
+    license: str = ""
 
     @classmethod
     def load(cls, path: Path) -> Self | None:
@@ -214,7 +216,7 @@ class Manifest(Recipe):
     def _fingerprint(self, splits: Sequence[Split]) -> str:
         """Returns a digest of all about some splits, except given vocabularies."""
         fields = dataclasses.asdict(self)
-        del fields["given_vocabularies"]
+        del fields["given_vocabularies"], fields["license"]
         for name in ("sources", "examples", "dropped", "tokens"):
             fields[name] = {split: fields[name].get(split) for split in splits}
         # Data of earlier versions have neither, and keep their digests.

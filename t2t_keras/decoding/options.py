@@ -6,6 +6,7 @@ metrics of a checkpoint depend on it.
 """
 
 import dataclasses
+import json
 import math
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -317,6 +318,14 @@ class DecodingOptions:
     def needs_texts(self) -> bool:
         """Whether outputs must contain phrases that depend on the texts of inputs."""
         return bool(self.glossary or self.protect)
+
+    def recorded(self) -> dict[str, Any]:
+        """Returns the options that are not of sampling, as JSON has them."""
+        left_out = ("sampling", *self.names("of_sampling"))
+        options = {k: v for k, v in vars(self).items() if k not in left_out}
+        if not isinstance(self.constraint, str):
+            options["constraint"] = type(self.constraint).__name__
+        return json.loads(json.dumps(options))  # tuples become lists
 
     @classmethod
     def of(cls, problem: Problem) -> Self:

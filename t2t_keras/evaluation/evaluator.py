@@ -1,6 +1,7 @@
 """The evaluator: loss by teacher forcing, and metrics of decoded outputs."""
 
 import math
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
@@ -15,7 +16,9 @@ from t2t_keras.decoding.translator import Translator
 from t2t_keras.errors import UserError
 from t2t_keras.model.loss import count_tokens, sum_over_tokens, summed_cross_entropies
 from t2t_keras.problem import Problem, Split
+from t2t_keras.runs.checkpoint import Checkpoint
 from t2t_keras.runs.run_dir import RunDirectory
+from t2t_keras.runs.run_records import record
 
 
 class Decoded(NamedTuple):
@@ -217,13 +220,14 @@ def evaluate(
     Returns:
         "sentences", the number of decoded ones; what `Metrics.report` returns for them;
         "repaired" if the text form repairs outputs; and "loss", "perplexity" and
-        "accuracy" on the whole split.
+        "accuracy" on the whole split. The history of the run keeps them.
 
     Raises:
         UserError: there is no such checkpoint, or there are no such data.
     """
     problem = problem or run.problem
-    evaluator = Evaluator.open(run, run.translator(checkpoint), split, data_dir)
+    translator = run.translator(checkpoint)
+    evaluator = Evaluator.open(run, translator, split, data_dir)
     result: dict[str, Any] = {"sentences": 0}
     if sentences != 0:
         decoded = evaluator.decode(sentences, progress, **options)
@@ -235,4 +239,31 @@ def evaluate(
         result["sentences"] = len(outputs)
         result |= problem.metrics.report(sources, outputs, references)
         result |= repaired
-    return result | evaluator.loss(progress)
+    result |= evaluator.loss(progress)
+    path = run.checkpoints.find("latest" if checkpoint == "ema" else checkpoint)
+    manifest = Manifest.open(Path(data_dir or run.config.data_dir), problem.data_name)
+    chosen = translator.choose(**options)
+    record(
+        run,
+        "evaluation",
+        checkpoint="ema" if checkpoint == "ema" else path.name,
+        step=Checkpoint(path).step,
+        split=split,
+        data=manifest.fingerprints(split)[0],
+        sentences=result["sentences"],
+        decoding={
+            name: getattr(chosen, name) for name in chosen.names("changes_metrics")
+        },
+        settings=problem.metrics.settings(),
+        metrics=_numbers(result),
+    )
+    return result
+
+
+def _numbers(report: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns a report without lists, such as those of sentences."""
+    return {
+        name: _numbers(value) if isinstance(value, Mapping) else value
+        for name, value in report.items()
+        if not isinstance(value, list) and name != "sentences"
+    }

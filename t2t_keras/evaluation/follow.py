@@ -22,6 +22,7 @@ from t2t_keras.problem import Problem, Split
 from t2t_keras.runs import is_run
 from t2t_keras.runs.reporting import evaluation_line
 from t2t_keras.runs.run_dir import RunDirectory
+from t2t_keras.runs.run_records import write_card
 
 if TYPE_CHECKING:
     from tensorboard.summary.writer.event_file_writer import EventFileWriter
@@ -194,6 +195,7 @@ def follow(
                 break
     if not curve.points:
         raise UserError(f"{run.path} has no checkpoint")
+    write_card(run)
     return curve.points
 
 

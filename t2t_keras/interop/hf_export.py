@@ -1,6 +1,6 @@
 """Export as a Marian model of Hugging Face transformers (`MarianMTModel`)."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ from t2t_keras.interop.marian_vocabulary import token_of
 from t2t_keras.interop.marian_weights import layer_weights
 from t2t_keras.model.transformer import Transformer
 from t2t_keras.runs.checkpoint import model_variables
+from t2t_keras.serving.contents import write_other_card
 from t2t_keras.serving.export_dir import (
     Quantization,
     replaced,
@@ -35,6 +36,8 @@ from t2t_keras.text.marian import MarianTokenizer
 from t2t_keras.text.sentence_piece import SentencePieceTokenizer
 from t2t_keras.text.tokenizer import EOS, PAD, Tokenizer
 
+CARD = "README.md"  # the model card
+
 
 def export_hf_marian(
     translator: Translator,
@@ -45,6 +48,7 @@ def export_hf_marian(
     verify: Verification | None = None,
     max_source_length: int | None = None,
     extra_length: int | None = None,
+    run: Mapping[str, Any] | None = None,
 ) -> int:
     """Writes a directory that `MarianMTModel.from_pretrained` loads.
 
@@ -54,6 +58,8 @@ def export_hf_marian(
     1e-5, not 1e-6. If the row of padding in the softmax matrix is not zero, there are
     three matrices in place of one: padding, with which the decoder starts, is embedded
     as zeros.
+
+    The model card is `README.md`, as Hugging Face's hub expects it.
 
     `generate` divides scores by length ** length_penalty, which is not the paper's
     length penalty.
@@ -68,6 +74,7 @@ def export_hf_marian(
             for it; None: it is not verified.
         max_source_length: see `DecodingOptions`; None: the translator's.
         extra_length: likewise.
+        run: the records of the training for the model card, see `runs.run_records`.
 
     Returns:
         The size of the export in bytes.
@@ -103,6 +110,22 @@ def export_hf_marian(
         if verify is not None:
             verify.expect_greedy(_as_there(translator, model), chosen)
             verify.check(_greedy(new, chosen.extra_length))
+        write_other_card(
+            new / CARD,
+            "hf-marian",
+            translator,
+            chosen,
+            {
+                "source.spm": "source vocabulary",
+                "target.spm": "target vocabulary",
+                WEIGHTS: "the weights",
+                CONFIG: "the settings of the model",
+                SEARCH: "the settings of the search",
+            },
+            quantization=quantization,
+            verify=verify,
+            run=run or {},
+        )
         return sum(path.stat().st_size for path in new.iterdir())
 
 

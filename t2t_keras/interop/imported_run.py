@@ -6,7 +6,7 @@ import hashlib
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from t2t_keras.hparam import HParams
 from t2t_keras.problem import Problem
 from t2t_keras.runs.checkpoint import CheckpointDirectory, write_checkpoint
 from t2t_keras.runs.run_dir import RunConfig, RunDirectory, config_for
+from t2t_keras.runs.run_records import record
 
 DEFAULT_PROBLEM = "translate_text"
 
@@ -39,6 +40,16 @@ class ImportedRun:
     left_out: list[str]
     check: list[str]
     options: dict[str, Any] = dataclasses.field(default_factory=dict)
+
+    def recorded(self, program: str) -> Self:
+        """Records the import in the run's history; returns itself.
+
+        Args:
+            program: the program that has trained the model.
+        """
+        facts = {"took": self.took, "left_out": self.left_out, "check": self.check}
+        record(self.run, "import", program=program, **facts)
+        return self
 
 
 class VocabularyFile(NamedTuple):

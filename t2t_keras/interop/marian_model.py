@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from t2t_keras.errors import UserError, require_extra
+from t2t_keras.errors import UserError
 from t2t_keras.hparam import HParams
 from t2t_keras.interop.marian_vocabulary import (
     TokenList,
@@ -82,7 +82,6 @@ def load_marian(source: str | Path) -> MarianModel:
         UserError: a file is missing or not Marian's, or describes a model that
             `Transformer` cannot represent; the message names the setting.
     """
-    require_extra("marian", "a model of Marian", "yaml")
     config_path = _decoder_config(Path(source))
     config = _yaml(config_path.read_text("utf-8", "replace"), config_path)
     models, vocabs = (_paths(config, key, config_path) for key in ("models", "vocabs"))

@@ -75,4 +75,5 @@ def import_marian_run(
         check.insert(0, f"the problem {task.name}; another one: --problem")
     left_out = [*model.left_out, "the optimizer's state: training cannot be resumed"]
     took = model.took | {"problem": task.name}
-    return ImportedRun(run, took, left_out, check, model.options)
+    imported = ImportedRun(run, took, left_out, check, model.options)
+    return imported.recorded("Marian")

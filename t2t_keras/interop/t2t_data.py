@@ -110,6 +110,7 @@ def adopt(
             }
             for split, index in indices.items()
         },
+        license=problem.license,
     )
     manifest.save(manifest_path)  # last: with it the directory is complete
     return manifest

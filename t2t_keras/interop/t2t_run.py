@@ -131,7 +131,8 @@ def import_t2t_run(
         for path in sorted(directory.glob("*average*.index"))
         if path.with_suffix("") not in taken
     ]
-    return ImportedRun(run, took, [*newest.left_out, *others, *_LEFT_OUT], check)
+    left_out = [*newest.left_out, *others, *_LEFT_OUT]
+    return ImportedRun(run, took, left_out, check).recorded("tensor2tensor")
 
 
 def _flags(directory: Path) -> dict[str, str]:

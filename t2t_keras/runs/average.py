@@ -11,12 +11,15 @@ import numpy as np
 import tensorflow as tf
 
 from t2t_keras.errors import UserError
+from t2t_keras.runs import is_run
 from t2t_keras.runs.checkpoint import (
     Checkpoint,
     CheckpointDirectory,
     remove_incomplete,
     write_checkpoint,
 )
+from t2t_keras.runs.run_dir import RunDirectory
+from t2t_keras.runs.run_records import record
 
 
 def mean_weights(paths: Sequence[Path]) -> Iterator[tuple[str, np.ndarray]]:
@@ -80,6 +83,9 @@ def average_run(
     step = Checkpoint(paths[-1]).step
     output = directory.path(step, "average.ckpt")
     write_checkpoint(output, mean | {"step": tf.constant(step, tf.int64)})
+    if is_run(output_dir):
+        run = RunDirectory(output_dir)
+        record(run, "average", checkpoint=output.name, steps=steps)
     return output
 
 

@@ -8,6 +8,9 @@ best.ckpt-*     weights of the checkpoint that was best on dev
 average.ckpt-*  averages of checkpoints
 metrics.jsonl   one line for every report and evaluation
 events.*        the same for TensorBoard
+history.jsonl   one line for every training, average, evaluation and import
+model_card.md   what is known of the run, for people (see `run_records`)
+manifest.json   a copy of the manifest of the data
 train.lock      locked by the process that trains here
 """
 
@@ -20,7 +23,7 @@ import shutil
 import socket
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 
@@ -269,42 +272,6 @@ class RunDirectory:
             models.append(model)
         joined = Ensemble(models) if ensemble else models[0]
         return Translator(self.problem, joined, *self.tokenizers)
-
-    def records(self, checkpoint: str | int | Path | None = None) -> dict[str, Any]:
-        """Returns what is known of the training of a checkpoint, for a model card.
-
-        Args:
-            checkpoint: see `restore`.
-
-        Returns:
-            The hparam set, the checkpoint's name and step, checksums of the data, the
-            number of training pairs if the data are there, and under "dev_metrics" the
-            metrics of the checkpoint on dev if it was evaluated.
-        """
-        is_ema = checkpoint == "ema"
-        path = self.checkpoints.find("latest" if is_ema else checkpoint)
-        step = Checkpoint(path).step
-        config = self.config
-        records = {
-            "hparams_set": config.hparams_set,
-            "checkpoint": "ema" if is_ema else path.name,
-            "step": step,
-            "seed": config.seed,
-            "data_sha256": config.data_sha256,
-            "init_from": config.init_from,
-        }
-        with contextlib.suppress(UserError):
-            manifest = Manifest.open(Path(config.data_dir), self.problem.data_name)
-            records["training_pairs"] = manifest.examples.get("train")
-        kinds = {"average.ckpt": "dev_average", "model.ckpt": "dev", "best.ckpt": "dev"}
-        kind = "dev_ema" if is_ema else kinds.get(path.name.rpartition("-")[0])
-        metrics = self.path / "metrics.jsonl"
-        for line in metrics.read_text().splitlines() if metrics.exists() else ():
-            with contextlib.suppress(ValueError):  # the process was killed in a line
-                record = json.loads(line)
-                if (record.pop("kind"), record.pop("step")) == (kind, step):
-                    records["dev_metrics"] = record
-        return {name: value for name, value in records.items() if value is not None}
 
     def example_sources(self, count: int) -> list[str]:
         """Returns sources of the dev data, in the form of the training data's.

@@ -18,15 +18,16 @@ from typing import TYPE_CHECKING, Any, Self
 
 from t2t_keras.decoding.options import DecodingOptions
 from t2t_keras.errors import UserError
+from t2t_keras.model_card import MODEL_CARD, model_card
 from t2t_keras.text.load import suffix_of
 
 if TYPE_CHECKING:
     import tensorflow as tf
 
     from t2t_keras.decoding.translator import Translator
+    from t2t_keras.serving.verify import Verification
 
 SETTINGS = "t2t_export.json"
-MODEL_CARD = "model_card.md"
 EXTRA = "assets.extra"
 WARM_UP = f"{EXTRA}/tf_serving_warmup_requests"
 
@@ -52,7 +53,7 @@ class ExportSettings:
         signatures: the names of the signatures.
         verified: for how many sentences the export was compared with the run.
         identical: for how many of them both have the same output.
-        run: the records of the training, see `RunDirectory.records`; may be empty.
+        run: the records of the training, see `runs.run_records`; may be empty.
     """
 
     version: str
@@ -82,17 +83,11 @@ class ExportSettings:
         *,
         quantization: str | None,
         ids_only: bool,
-        verified: int,
-        identical: int,
+        verify: "Verification | None",
         run: Mapping[str, Any],
     ) -> Self:
         """Returns the settings with which a translator is exported."""
         problem = translator.problem
-        decoding = vars(options).copy()
-        for name in ("sampling", *DecodingOptions.names("of_sampling")):
-            del decoding[name]
-        if not isinstance(options.constraint, str):
-            decoding["constraint"] = type(options.constraint).__name__
         tokenizers = {
             "source": translator.source_tokenizer,
             "target": translator.target_tokenizer,
@@ -110,13 +105,13 @@ class ExportSettings:
                 for side, tokenizer in tokenizers.items()
             },
             vocab_sizes={s: it.vocab_size for s, it in tokenizers.items()},
-            decoding=json.loads(json.dumps(decoding)),  # tuples become lists
+            decoding=options.recorded(),
             per_request=tuple(DecodingOptions.names("is_served")),
             quantization=quantization,
             ids_only=ids_only,
             signatures=tuple(sorted(signatures)),
-            verified=verified,
-            identical=identical,
+            verified=len(verify.texts) if verify else 0,
+            identical=verify.identical if verify else 0,
             run=dict(run),
         )
 
@@ -172,7 +167,48 @@ def write_contents(
             writer.write(prediction_log(signature, inputs))
     text = json.dumps(dataclasses.asdict(settings), indent=2, ensure_ascii=False)
     (path / SETTINGS).write_text(f"{text}\n", encoding="utf-8")
-    (path / MODEL_CARD).write_text(model_card(settings), encoding="utf-8")
+    files = {
+        SETTINGS: "these settings",
+        **{path: f"{side} vocabulary" for side, path in settings.vocabularies.items()},
+        WARM_UP: "requests that TensorFlow Serving replays at start-up",
+    }
+    facts = dataclasses.asdict(settings) | {"format": "savedmodel", "files": files}
+    _write(path / MODEL_CARD, model_card(settings.run, facts))
+
+
+def write_other_card(
+    path: Path,
+    export_format: str,
+    translator: "Translator",
+    options: DecodingOptions,
+    files: Mapping[str, str],
+    **facts: Any,
+) -> None:
+    """Writes the model card of an export that is no SavedModel.
+
+    Args:
+        path: the card.
+        export_format: "ctranslate2" or "hf-marian".
+        translator: the translator that is exported.
+        options: its options; the export has their limits of lengths alone.
+        files: the files of the export, and what they have; the first two are the
+            vocabularies of source and target.
+        **facts: "quantization", "verify" and "run", as in `ExportSettings.of`.
+    """
+    settings = ExportSettings.of(translator, options, (), ids_only=False, **facts)
+    limits = ("max_source_length", "extra_length")
+    values = dataclasses.asdict(settings) | {
+        "format": export_format,
+        "files": files,
+        "vocabularies": dict(zip(("source", "target"), files, strict=False)),
+        "decoding": {name: settings.decoding[name] for name in limits},
+        "per_request": (),
+    }
+    _write(path, model_card(settings.run, values))
+
+
+def _write(path: Path, card: str) -> None:
+    path.write_text(card, encoding="utf-8", errors="replace")
 
 
 def prediction_log(signature: str, inputs: Mapping[str, "tf.Tensor"]) -> bytes:
@@ -215,75 +251,3 @@ def _varint(number: int) -> bytes:
         digits.append(number & 0x7F | 0x80)
         number >>= 7
     return bytes([*digits, number])
-
-
-def model_card(settings: ExportSettings) -> str:
-    """Returns a description of the export in Markdown, from its settings alone."""
-    languages = settings.languages
-    direction = f", {languages[0]} to {languages[1]}" if languages else ""
-    inputs = "ids" if settings.ids_only else "text"
-    model: dict[str, Any] = {
-        "architecture": "Transformer (Vaswani et al., 2017)",
-        "parameters": f"{settings.parameters:,}",
-        "weights": settings.quantization or "float32",
-    }
-    sizes = ("num_layers", "d_model", "d_ff", "num_heads", "norm", "compute_dtype")
-    model |= {name: settings.hparams[name] for name in sizes}
-    for name in ("num_decoder_layers", "target_space"):  # only where they are set
-        if settings.hparams.get(name):
-            model[name] = settings.hparams[name]
-    if settings.verified:
-        model["outputs as in the run"] = f"{settings.identical} of {settings.verified}"
-    model |= {f"{s} vocabulary": f"{n:,}" for s, n in settings.vocab_sizes.items()}
-    run = dict(settings.run)
-    metrics = run.pop("dev_metrics", {})
-    decoding = {
-        name: f"{value}{' (per request)' if name in settings.per_request else ''}"
-        for name, value in settings.decoding.items()
-    }
-    files = {
-        SETTINGS: "these settings",
-        **{path: f"{side} vocabulary" for side, path in settings.vocabularies.items()},
-        WARM_UP: "requests that TensorFlow Serving replays at start-up",
-    }
-    sections = [
-        f"# {settings.problem or 'Model'}\n\n{settings.summary}{direction}. Written by "
-        f"t2t_keras {settings.version}. It maps {inputs} to {inputs} with the "
-        f"signatures {', '.join(f'`{name}`' for name in settings.signatures)}.",
-        f"## Model\n\n{_table(model)}",
-        f"## Training\n\n{_table(run) if run else 'There are no records of it.'}",
-    ]
-    if metrics:
-        sections.append(f"## Metrics on dev\n\n{_table(metrics)}")
-    sections += [
-        f"## Decoding\n\n{_table(decoding)}",
-        f"## Limits\n\n{_limits(settings)}",
-        f"## Files\n\n{_table(files)}",
-    ]
-    return "\n\n".join(sections) + "\n"
-
-
-def _limits(settings: ExportSettings) -> str:
-    """Returns what the model cannot do, as a list."""
-    decoding = settings.decoding
-    raw = "raw text" if decoding["raw"] else "text in the form of the training data's"
-    lines = [
-        f"Inputs are {'ids' if settings.ids_only else raw}.",
-        f"An input has at most {decoding['max_source_length']} tokens at a time, and "
-        f"an output at most {decoding['extra_length']} more than its input.",
-        "A score is a log-probability over a length penalty: it is comparable between "
-        "outputs for one input, and it is no measure of correctness.",
-        "Outputs may be wrong, above all for inputs unlike the training data.",
-    ]
-    if settings.quantization:
-        lines.append(
-            f"The weights were rounded to {settings.quantization}, so that some "
-            "outputs differ from those of the run."
-        )
-    return "\n".join(f"- {line}" for line in lines)
-
-
-def _table(rows: Mapping[str, Any]) -> str:
-    """Returns a Markdown table of two columns."""
-    lines = (f"| {name} | {value} |" for name, value in rows.items())
-    return "\n".join(("| | |", "|---|---|", *lines))

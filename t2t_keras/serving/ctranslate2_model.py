@@ -5,9 +5,9 @@ CTranslate2 (https://github.com/OpenNMT/CTranslate2) is an inference engine in C
 """
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import keras
 import numpy as np
@@ -16,6 +16,8 @@ from t2t_keras.decoding.ensemble import Ensemble
 from t2t_keras.decoding.translator import Translator
 from t2t_keras.errors import UserError, require_extra
 from t2t_keras.model.transformer import Transformer
+from t2t_keras.model_card import MODEL_CARD
+from t2t_keras.serving.contents import write_other_card
 from t2t_keras.serving.export_dir import (
     Quantization,
     replaced,
@@ -53,6 +55,7 @@ def export_ctranslate2(
     verify: Verification | None = None,
     max_source_length: int | None = None,
     extra_length: int | None = None,
+    run: Mapping[str, Any] | None = None,
 ) -> int:
     """Writes a model for CTranslate2, with the vocabularies of its tokenizers.
 
@@ -64,6 +67,7 @@ def export_ctranslate2(
     - `shared_vocabulary.json`, or `source_vocabulary.json` and
       `target_vocabulary.json`: the strings of the tokens, in the order of their ids.
     - `source.spm` and `target.spm` (or `.subwords`): the tokenizers' own files.
+    - `model_card.md`: the records of the run and of the export, for people.
 
     Decoding options are not part of the model: they are arguments of CTranslate2's
     `translate_batch`. Its length penalty is another one, length ** alpha; its
@@ -88,6 +92,7 @@ def export_ctranslate2(
             None: it is not verified.
         max_source_length: see `DecodingOptions`; None: the translator's.
         extra_length: likewise.
+        run: the records of the training for the model card, see `runs.run_records`.
 
     Returns:
         The size of the export in bytes.
@@ -118,6 +123,22 @@ def export_ctranslate2(
                 _write(translator, new, longest, dtype)
                 search = _greedy(translator, new, chosen.extra_length)
                 verify.check(search, exact=dtype is None)
+        files = {
+            _vocab_name("source", translator.source_tokenizer): "source vocabulary",
+            _vocab_name("target", translator.target_tokenizer): "target vocabulary",
+            "model.bin": "the weights",
+            "config.json": "CTranslate2's settings",
+        }
+        write_other_card(
+            new / MODEL_CARD,
+            "ctranslate2",
+            translator,
+            chosen,
+            files,
+            quantization=quantization,
+            verify=verify,
+            run=run or {},
+        )
         return sum(path.stat().st_size for path in new.iterdir())
 
 
@@ -157,7 +178,11 @@ def _write(
         ("source", translator.source_tokenizer),
         ("target", translator.target_tokenizer),
     ):
-        tokenizer.save(path / f"{side}{suffix_of(tokenizer)}")
+        tokenizer.save(path / _vocab_name(side, tokenizer))
+
+
+def _vocab_name(side: str, tokenizer: Tokenizer) -> str:
+    return f"{side}{suffix_of(tokenizer)}"
 
 
 def _spec(translator: Translator, longest: int) -> "TransformerSpec":

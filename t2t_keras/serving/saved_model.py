@@ -174,8 +174,7 @@ def export_saved_model(
             list(signatures),
             quantization=quantization,
             ids_only=ids_only,
-            verified=len(verify.texts) if verify else 0,
-            identical=verify.identical if verify else 0,
+            verify=verify,
             run=run or {},
         )
         texts = verify.texts[-_WARM_UP_TEXTS:] if verify else []

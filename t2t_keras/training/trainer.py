@@ -38,6 +38,7 @@ from t2t_keras.runs.checkpoint import (
 )
 from t2t_keras.runs.reporting import Progress, StepResult, TimeLeft
 from t2t_keras.runs.run_dir import RunConfig, RunDirectory
+from t2t_keras.runs.run_records import record, write_card
 from t2t_keras.runs.train_options import TrainOptions
 from t2t_keras.training.device_memory import (
     does_not_fit,
@@ -197,8 +198,22 @@ class Trainer:
             self._evaluations_at_end,
             lambda: stopping.seconds_left,
         )
+        if self._cluster.is_chief:
+            write_card(self._run)  # for a training that is killed
+        start = time.monotonic()
         with contextlib.closing(Progress(path, steps, time_left)) as progress:
             metrics = self._train(steps, progress, stopping)
+        if self._cluster.is_chief:
+            record(
+                self._run,
+                "training",
+                first_step=done,
+                last_step=metrics["step"],
+                minutes=(time.monotonic() - start) / 60,
+                devices=devices_text(self._strategy),
+                stopped_by=metrics["stopped_by"],
+                eval_sentences=self._options.eval_sentences,
+            )
         self._cluster.last_barrier()  # the chief evaluates
         if stopping.signal:  # perhaps while it evaluated for the last time
             metrics["stopped_by"] = stopping.signal.name

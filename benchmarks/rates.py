@@ -14,6 +14,8 @@ from typing import Any
 from products import Product, total_flops
 from stopwatch import seconds_of
 
+from t2t_keras.cli.probe import repeated_matmul
+
 # multiply(product, dtype) -> run(repetitions), which returns when they are done.
 Multiply = Callable[[Product, str], Callable[[int], None]]
 
@@ -29,24 +31,7 @@ def tensorflow_multiply(product: Product, dtype: str) -> Callable[[int], None]:
         for shape in _operand_shapes(product)
     )
 
-    def run(a: tf.Tensor, b: tf.Tensor, repetitions: tf.Tensor) -> tf.Tensor:
-        def multiply(i: tf.Tensor, last: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-            del last
-            return i + 1, tf.matmul(a, b, product.transpose_a, product.transpose_b)
-
-        # The last result is returned, or the graph would be pruned to nothing.
-        shape = [product.m, product.n]
-        start = tf.zeros([product.batch, *shape] if product.batch > 1 else shape, dtype)
-        _, last = tf.while_loop(
-            lambda i, _: i < repetitions,
-            multiply,
-            (tf.constant(0), start),
-            parallel_iterations=1,
-        )
-        return tf.reshape(last, [-1])[0]
-
-    graph = tf.function(run).get_concrete_function(a, b, tf.TensorSpec([], tf.int32))
-    return lambda repetitions: float(graph(a, b, tf.constant(repetitions)))
+    return repeated_matmul(a, b, product.transpose_a, product.transpose_b)
 
 
 def jax_multiply(product: Product, dtype: str) -> Callable[[int], None]:

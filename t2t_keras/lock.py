@@ -4,6 +4,7 @@ import contextlib
 import errno
 import fcntl
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TextIO
@@ -51,6 +52,25 @@ def lock(
             yield
         finally:
             file.truncate(0)  # the purpose is valid only while the lock is held
+
+
+def has_locks(directory: Path) -> bool:
+    """Returns whether the file system of a directory has locks.
+
+    Raises:
+        OSError: the directory cannot be written.
+    """
+    with tempfile.NamedTemporaryFile(dir=directory) as file:
+        with open(file.name) as other:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX)
+                fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return True
+            except OSError as error:
+                if error.errno not in _UNSUPPORTED:
+                    raise
+        return False
 
 
 def purpose_of_holder(path: Path) -> str | None:

@@ -129,7 +129,7 @@ def _model(facts: Mapping[str, Any]) -> str:
     if facts.get("verified"):
         identical = f"{facts['identical']} of {facts['verified']}"
         rows["outputs as in the run"] = identical
-    parts = [_named(rows)]
+    parts = [named_table(rows)]
     changed = facts.get("changed")
     if changed:
         values = ((name, *pair) for name, pair in changed.items())
@@ -201,7 +201,7 @@ def _data(facts: Mapping[str, Any]) -> str:
     settings = {name: value for name, value in _only(data, *names).items() if value}
     if data["max_length"]:  # 0: other programs' data, whose limit is not known
         settings["max_length"] = data["max_length"]
-    parts.append(_named(settings))
+    parts.append(named_table(settings))
     if data.get("license"):
         license_ = (
             f"The licence of the data, as it was given: {_text(data['license'])}."
@@ -217,13 +217,13 @@ def _training(facts: Mapping[str, Any]) -> str:
     rows = _only(facts, *names)
     if facts.get("step"):
         rows["step"] = f"{facts['step']:,}"
-    parts = [_named(rows)] if rows else ["There are no records of it."]
+    parts = [named_table(rows)] if rows else ["There are no records of it."]
     if origin := facts.get("import"):
         parts.append(
             f"The model was imported; {_text(origin['program'])} has trained it. Taken:"
         )
         took = origin["took"].items()
-        parts.append(_named({k: _joined(v) for k, v in took}))
+        parts.append(named_table({k: _joined(v) for k, v in took}))
         if origin["left_out"]:
             parts += ["Left out:", _list(map(_text, origin["left_out"]))]
     for average in facts.get("averages", ()):
@@ -318,7 +318,7 @@ def _decoding(facts: Mapping[str, Any]) -> str:
         name: f"{value}{' (per request)' if name in per_request else ''}"
         for name, value in facts["decoding"].items()
     }
-    return _named(rows)
+    return named_table(rows)
 
 
 def _limits(facts: Mapping[str, Any], kind: str) -> Iterable[str]:
@@ -372,7 +372,7 @@ def _list(lines: Iterable[str]) -> str:
     return "\n".join(f"- {line}" for line in lines)
 
 
-def _named(rows: Mapping[str, Any]) -> str:
+def named_table(rows: Mapping[str, Any]) -> str:
     """Returns a table of names and values."""
     return _table(("", ""), rows.items())
 

@@ -43,7 +43,7 @@ def test_help_names_every_verb(capfd):
         *("list", "datagen", "train", "translate", "score", "evaluate", "f1"),
         *("average", "export"),
     ):
-        assert f"    {verb} " in text or f"    {verb}\n" in text
+        assert f"\n  {verb} " in text
 
 
 def test_list(capfd):

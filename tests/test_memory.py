@@ -8,8 +8,9 @@ import pytest
 from t2t_keras.analysis.parameters import count_parameters
 from t2t_keras.hparam import HParams
 from t2t_keras.training import fit_memory
-from t2t_keras.training.device_memory import _free_in_groups, free_memory, least_memory
+from t2t_keras.training.device_memory import least_memory
 from t2t_keras.training.fit_memory import Spec
+from t2t_keras.training.free_memory import _free_in_groups, free_memory
 
 SMALL = {"num_layers": 2, "d_model": 64, "d_ff": 128, "num_heads": 4}
 GIB = 2**30

@@ -83,7 +83,7 @@ def test_in_a_terminal_there_is_a_bar_and_lines_are_above_it(
 ):
     screen = io.StringIO()
     console = Console(file=screen, force_terminal=True, width=100, legacy_windows=False)
-    monkeypatch.setattr(module, "Console", lambda stderr: console)
+    monkeypatch.setattr(module, "screen", lambda: console)
     monkeypatch.setenv("TERM", "xterm")
     with contextlib.closing(Progress(tmp_path, range(40))) as progress:
         for step in range(1, 4):

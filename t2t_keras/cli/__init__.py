@@ -1,15 +1,42 @@
 """The `t2t` command: one file for each group of verbs, one function for each verb.
 
 The verbs are in `data`, `training`, `translation`, `evaluation`, `compare`, `describe`,
-`attention`, `serve`, `importing` and `inspecting`; `decoding` and `verb` declare flags
-that several verbs share, `checks` has the checks that run before TensorFlow is
-imported, `lines` reads and writes text, and `processes` starts the processes of
-`train --processes`. A verb's function calls the library with the flags' values and
-returns the JSON object; `program` parses the command line, prints, and turns errors
-into exit codes. TensorFlow is imported inside the verbs, so that `--help` and `t2t
-list` are fast.
+`attention`, `serve`, `importing`, `inspecting` and `doctor`, which runs `probe` in
+another process; `decoding` and `verb` declare flags that several verbs share, `checks`
+has the checks that run before TensorFlow is imported, `lines` reads and writes text,
+and `processes` starts the processes of `train --processes`. A verb's function calls the
+library with the flags' values and returns the JSON object; `program` parses the command
+line, prints, and turns errors into exit codes. TensorFlow is imported inside the verbs,
+so that `--help` and `t2t list` are fast.
 """
 
-from t2t_keras.cli.program import main
+import sys
+from collections.abc import Sequence
 
 __all__ = ["main"]
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs the program, and if a library cannot be imported, `doctor` alone.
+
+    Returns:
+        The exit code, see `program.main`.
+    """
+    words = sys.argv[1:] if argv is None else argv
+    try:
+        from t2t_keras.cli import program
+    except ImportError as error:
+        if (error.name or "").startswith("t2t_keras"):
+            raise
+        if list(words[:1]) != ["doctor"]:
+            (reason, *_) = str(error).strip().splitlines() or [""]
+            print(
+                f"t2t: error: a library cannot be imported ({reason}); `t2t doctor` "
+                "tells more",
+                file=sys.stderr,
+            )
+            return 2
+        from t2t_keras.cli import doctor
+
+        return doctor.main(words)
+    return program.main(words)

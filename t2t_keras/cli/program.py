@@ -5,8 +5,10 @@ import contextlib
 import errno
 import json
 import os
+import shutil
 import sys
-from collections.abc import Sequence
+import textwrap
+from collections.abc import Callable, Sequence
 from typing import NoReturn
 
 from t2t_keras import registry
@@ -15,6 +17,7 @@ from t2t_keras.cli import (
     compare,
     data,
     describe,
+    doctor,
     evaluation,
     importing,
     inspecting,
@@ -28,22 +31,15 @@ from t2t_keras.errors import UserError, nearest
 from t2t_keras.parsing import commands as parsing
 from t2t_keras.standard_error import diverted_stderr
 
-_VERBS: dict[str, Verb] = {
-    **data.VERBS,
-    **inspecting.VERBS,
-    **describe.VERBS,
-    **training.VERBS,
-    **translation.VERBS,
-    **evaluation.VERBS,
-    **compare.VERBS,
-    **parsing.VERBS,
-    **attention.VERBS,
-    **serve.VERBS,
-    **importing.VERBS,
+# The verbs in the groups of `t2t --help`.
+_GROUPS: dict[str, dict[str, Verb]] = {
+    "definitions and data": data.VERBS | inspecting.VERBS | describe.VERBS,
+    "models": training.VERBS | importing.VERBS,
+    "outputs": translation.VERBS | attention.VERBS | serve.VERBS,
+    "scores": evaluation.VERBS | compare.VERBS | parsing.VERBS,
+    "this installation": doctor.VERBS,
 }
-
-# Files that exist if there is a driver for NVIDIA GPUs.
-_NVIDIA = ("/dev/nvidia0", "/proc/driver/nvidia")
+_VERBS = {name: verb for group in _GROUPS.values() for name, verb in group.items()}
 
 _WORKFLOW = """\
 the workflow:
@@ -158,13 +154,8 @@ def _import_tensorflow(decodes_files: bool) -> None:
         remarks.seek(0)
         text = remarks.read().decode("utf-8", "replace")
     hidden = os.environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1")
-    if not has_gpu and not hidden and any(map(os.path.exists, _NVIDIA)):
-        print(
-            f"{text}t2t: TensorFlow cannot use the NVIDIA GPU of this machine, and the "
-            "CPU is used; install t2t_keras[gpu] or mend the driver "
-            "(TF_CPP_MIN_LOG_LEVEL=0 shows more), or set CUDA_VISIBLE_DEVICES=-1",
-            file=sys.stderr,
-        )
+    if not has_gpu and not hidden and doctor.has_nvidia():
+        print(f"{text}t2t: {doctor.UNUSED_GPU}", file=sys.stderr)
 
 
 def _fail(message: str, code: int) -> int:
@@ -183,13 +174,20 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
     """Parses the command line; an unknown name gets a suggestion."""
     parser = _Parser(
         prog="t2t",
+        usage="t2t [-h] [--version] VERB ...",
         description="The Transformer of 'Attention Is All You Need': train, translate, "
         "evaluate, export.",
-        epilog=_WORKFLOW,
+        epilog=f"{_verbs_help()}\n{_WORKFLOW}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
+    parser.add_argument(
+        "--version", action=_Version, help="print the versions and exit"
+    )
+    # `_verbs_help` lists them in groups, which argparse does not have.
+    verbs = parser.add_subparsers(
+        dest="verb", metavar="VERB", required=True, prog="t2t", help=argparse.SUPPRESS
+    )
     parsers: dict[str, _Parser] = {}
     for name, verb in _VERBS.items():
         parsers[name] = verbs.add_parser(
@@ -201,8 +199,72 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
             action="store_true",
             help="print one JSON object as the last line of standard output",
         )
+    if "_ARGCOMPLETE" in os.environ:
+        _complete(parser, parsers)
+    if not argv:
+        argv = ["--help"]
     _check_names(argv, parser, parsers)
-    return parser.parse_args(argv, argparse.Namespace(argv=argv))
+    given = argparse.Namespace(argv=argv, environ=dict(os.environ))
+    return parser.parse_args(argv, given)
+
+
+class _Version(argparse.Action):
+    """Prints the versions, which take a moment to find, and ends the program."""
+
+    def __init__(self, option_strings: Sequence[str], dest: str, help: str) -> None:
+        super().__init__(option_strings, argparse.SUPPRESS, nargs=0, help=help)
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        print(doctor.version_line())
+        parser.exit()
+
+
+def _verbs_help() -> str:
+    """Returns the verbs with their summaries, in groups."""
+    indent = max(map(len, _VERBS)) + 4
+    width = max(shutil.get_terminal_size().columns - 2, indent + 20)
+    lines = []
+    for title, verbs in _GROUPS.items():
+        lines += [f"{title}:"]
+        for name, verb in verbs.items():
+            text = textwrap.fill(
+                verb.summary,
+                width,
+                initial_indent=" " * indent,
+                subsequent_indent=" " * indent,
+            )
+            lines.append(f"  {name:<{indent - 2}}{text.lstrip()}")
+        lines.append("")
+    return "\n".join(lines)
+
+
+def _complete(parser: _Parser, parsers: dict[str, _Parser]) -> None:
+    """Answers the shell's question for completions, and ends the program.
+
+    The names of problems and hparam sets are those that are registered now.
+    """
+    import argcomplete
+
+    def names_of(known: Callable[[], dict[str, str]]) -> Callable[..., list[str]]:
+        def complete(
+            prefix: str, parsed_args: argparse.Namespace, **_: object
+        ) -> list[str]:
+            if getattr(parsed_args, "usr_dir", None):
+                registry.load_usr_dir(parsed_args.usr_dir)
+            names = list(known())
+            return names + [f"{name}_rev" for name in names if prefix.startswith(name)]
+
+        return complete
+
+    completers = {
+        "--problem": names_of(registry.list_problems),
+        "--hparams_set": names_of(registry.list_hparams),
+    }
+    for one in parsers.values():
+        for flag, action in one._option_string_actions.items():
+            if flag in completers:
+                action.completer = completers[flag]  # type: ignore[attr-defined]
+    argcomplete.autocomplete(parser)
 
 
 def _check_names(

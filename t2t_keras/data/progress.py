@@ -26,6 +26,14 @@ def say(message: str) -> None:
     print(message, file=sys.stderr, flush=True)
 
 
+def screen() -> Console:
+    """Returns standard error for rich, which is a terminal only if it is one.
+
+    For rich, FORCE_COLOR makes a terminal of a pipe. NO_COLOR it respects.
+    """
+    return Console(stderr=True, force_terminal=sys.stderr.isatty())
+
+
 def duration(seconds: float) -> str:
     """Formats a duration with its two largest units."""
     if seconds < 99.5:
@@ -77,7 +85,7 @@ def progress(
                 of, eta = f" of {total:,}", f", ETA {duration(left)}"
             say(f"{task}: {done + count:,}{of} {unit} ({rate()}{eta})")
 
-    console = Console(stderr=True)
+    console = screen()
     bar = Progress(
         TextColumn("{task.description}"),
         BarColumn(),
@@ -86,7 +94,7 @@ def progress(
         TimeRemainingColumn(),
         console=console,
         transient=True,
-        disable=not console.is_terminal,
+        disable=not console.is_interactive,
     )
     row = bar.add_task(task, total=total, completed=done, rate="")
     with bar:

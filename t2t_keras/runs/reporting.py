@@ -20,7 +20,7 @@ import tensorflow as tf
 from rich.console import Console
 from rich.table import Column
 
-from t2t_keras.data.progress import duration
+from t2t_keras.data.progress import duration, screen
 from t2t_keras.runs.train_options import TrainOptions
 
 _SECONDS_BETWEEN_LINES = 30.0  # at most, without a progress bar
@@ -60,7 +60,7 @@ class Progress:
         if output_dir:
             self._file = (output_dir / "metrics.jsonl").open("a", encoding="utf-8")
             self._events = tf.summary.create_file_writer(str(output_dir))
-            console = Console(stderr=True)
+            console = screen()
             if steps and console.is_interactive:
                 self._bar = _bar(console)
                 self._row = self._bar.add_task(

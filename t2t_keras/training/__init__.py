@@ -5,6 +5,6 @@
   cluster; `optimizer` has the learning rate, the update and the moving average of the
   weights.
 - `fine_tune` takes the first weights from another run; `stopping` ends a training.
-- The largest batch is run first, unless `device_memory` is certainly too small for it;
-  `fit_memory` finds the largest that fits.
+- The largest batch is run first, unless `device_memory` is certainly too small for it
+  (`free_memory` is what is left of it); `fit_memory` finds the largest that fits.
 """

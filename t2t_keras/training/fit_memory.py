@@ -35,11 +35,11 @@ from t2t_keras.problem import Problem
 from t2t_keras.runs.checkpoint import model_variables, snapshot
 from t2t_keras.runs.run_dir import RunConfig
 from t2t_keras.training.device_memory import (
-    free_memory,
     is_out_of_memory,
     memory_of_shape,
     synthetic_batches,
 )
+from t2t_keras.training.free_memory import free_memory
 from t2t_keras.training.optimizer import make_optimizer
 from t2t_keras.training.step import TrainStep
 from t2t_keras.training.strategy import make_strategy

@@ -15,16 +15,17 @@ import pytest
 import tensorflow as tf
 from decoding_models import LINES, transformer
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+from model_cards import read_card
 from tensorflow.core.framework import tensor_pb2
 
 import t2t_keras
 from t2t_keras.decoding.constraint import BannedTokens
 from t2t_keras.decoding.translator import Translator
 from t2t_keras.errors import UserError
+from t2t_keras.model_card import MODEL_CARD
 from t2t_keras.problem import Problem
 from t2t_keras.serving import saved_model
 from t2t_keras.serving.contents import (
-    MODEL_CARD,
     SETTINGS,
     WARM_UP,
     ExportSettings,
@@ -37,7 +38,13 @@ from t2t_keras.serving.verify import Verification
 from t2t_keras.text.sentence_piece import SentencePieceTokenizer, train_sentence_piece
 
 ROOT = Path(__file__).parents[1]
-RUN = {"hparams_set": "tiny", "step": 12, "dev_metrics": {"loss": 1.5, "bleu": 33.25}}
+RUN = {
+    "hparams_set": "tiny",
+    "changed": {"d_model": [128, 32]},
+    "checkpoint": "model.ckpt-12",
+    "step": 12,
+    "dev": [{"checkpoint": "model.ckpt-12", "metrics": {"loss": 1.5, "bleu": 33.25}}],
+}
 TEXTS = LINES[:2]
 
 
@@ -114,27 +121,32 @@ def test_damaged_and_absent_settings(export, tmp_path):
 def test_model_card(export):
     """It has every section, every setting, and no placeholder."""
     settings = ExportSettings.load(export)
-    card = (export / MODEL_CARD).read_text()
-    titles = re.findall("^#+ (.*)$", card, re.MULTILINE)
-    sections = ["Model", "Training", "Metrics on dev", "Decoding", "Limits", "Files"]
-    assert titles == ["prose", *sections]
-    rows = dict(re.findall(r"^\| ([^|]+) \| ([^|]+) \|$", card, re.MULTILINE))
+    front, sections = read_card(export / MODEL_CARD)
+    assert front["library_name"] == "t2t_keras"
+    titles = ["Use", "Model", "Vocabulary", "Data", "Training", "Scores"]
+    titles += ["Decoding", "Limits", "Files"]
+    assert list(sections) == ["", "prose", *titles]
+    rows = sections["Model"].named
     assert rows["parameters"] == f"{settings.parameters:,}"
     assert rows["outputs as in the run"] == "2 of 2"
-    assert (rows["hparams_set"], rows["step"]) == ("tiny", "12")
-    assert (rows["loss"], rows["bleu"]) == ("1.5", "33.25")
+    assert rows["hparams_set"] == "tiny"
+    assert sections["Model"].rows("hyper-parameter") == [["d_model", "128", "32"]]
+    assert sections["Training"].named["step"] == "12"
+    assert sections["Scores"].rows("checkpoint") == [["model.ckpt-12", "1.5", "33.25"]]
     for name, value in settings.decoding.items():
         note = " (per request)" if name in settings.per_request else ""
-        assert rows[name] == f"{value}{note}"
+        assert sections["Decoding"].named[name] == f"{value}{note}"
     for name in settings.signatures:
-        assert f"`{name}`" in card
-    for name in rows:
-        if "/" in name or "." in name:
-            assert (export / name).exists()
-    assert "at most 50 tokens" in card
-    assert "Inputs are ids." in card
-    assert not re.search("None|nan|\\{|\\}", card)
-    assert max(map(len, card.splitlines())) < 250
+        assert name in " ".join(sections["Model"].texts)
+    for name, _ in sections["Files"].rows("file"):
+        assert (export / name).exists()
+    assert sections["Data"].texts == ["There are no records of the data."]
+    limits = " ".join(sections["Limits"].texts)
+    assert "at most 50 tokens" in limits
+    assert "Inputs are ids." in limits
+    (code,) = sections["Use"].code
+    assert "ids=tf.constant" in code
+    assert not re.search("None|nan|\\{|\\}", (export / MODEL_CARD).read_text())
 
 
 def messages():

@@ -21,7 +21,10 @@ PROGRAM = "import sys; from t2t_keras.cli import main; sys.exit(main(sys.argv[1:
 
 @pytest.mark.parametrize(
     "words",
-    ["['--help']", "['list']", "['list', '--hparams', 'big']", "['train', '--help']"],
+    [
+        *("['--help']", "[]", "['--version']", "['train', '--help']"),
+        *("['list']", "['list', '--hparams', 'big']"),
+    ],
 )
 def test_help_and_list_do_not_import_tensorflow(words):
     code = f"""
@@ -115,7 +118,7 @@ OF_A_RUN = {
 @pytest.mark.parametrize(
     ("argv", "message"),
     [
-        ((), "t2t: error: the following arguments are required: VERB"),
+        (("--json",), "t2t: error: the following arguments are required: VERB"),
         (
             ("evalute",),
             "t2t: error: there is no verb 'evalute'; did you mean evaluate?",

@@ -91,15 +91,16 @@ def examine(environ: Mapping[str, str]) -> dict[str, Any]:
     hidden = environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1")
     if devices and not devices["gpus"] and not hidden and has_nvidia():
         faults.append(UNUSED_GPU)
+    free_disk = locks = None
     try:
-        locks = has_locks(Path.cwd())
+        free_disk = _gb(shutil.disk_usage(".").free)
+        locks = has_locks(Path("."))
         if not locks:
             faults.append(
                 "the file system of the current directory has no locks; make sure that "
                 "no two processes write to one directory"
             )
     except OSError as error:
-        locks = None
         faults.append(f"the current directory cannot be written: {error.strerror}")
     return {
         "faults": faults,
@@ -120,7 +121,7 @@ def examine(environ: Mapping[str, str]) -> dict[str, Any]:
             else os.cpu_count(),
             "cores_of_container": _core_limit(),
             "free_memory_gb": _gb(free_memory()),
-            "free_disk_gb": _gb(shutil.disk_usage(Path.cwd()).free),
+            "free_disk_gb": free_disk,
             "file_locks": locks,
         },
         "devices": {**devices, "nvidia_smi": _nvidia_smi()},

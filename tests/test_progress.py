@@ -15,7 +15,7 @@ import pytest
 from rich.console import Console
 from small_run import trainer
 
-from t2t_keras.cli import program
+from t2t_keras.cli import doctor, program
 from t2t_keras.evaluation.evaluator import Evaluator
 from t2t_keras.runs import reporting as module
 from t2t_keras.runs.reporting import Progress, TimeLeft, duration
@@ -234,7 +234,7 @@ def test_a_gpu_that_cannot_be_used_is_mentioned(devices, tmp_path, monkeypatch, 
     """There are no GPUs in the tests; a file stands for the driver's."""
     (tmp_path / "nvidia0").touch()
     found = str(tmp_path / ("nvidia0" if devices != "none" else "nvidia1"))
-    monkeypatch.setattr(program, "_NVIDIA", (found,))
+    monkeypatch.setattr(doctor, "NVIDIA", (found,))
     if devices == "hidden":
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "-1")
     else:

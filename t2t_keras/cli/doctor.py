@@ -18,7 +18,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import t2t_keras
 from t2t_keras.cli.verb import Verb
 from t2t_keras.lock import has_locks
 from t2t_keras.model_card import named_table
@@ -47,6 +46,7 @@ _VARIABLES = (
     *("OMP_NUM_THREADS", "KERAS_BACKEND", "KERAS_HOME", "TFDS_DATA_DIR"),
     *("LD_LIBRARY_PATH", "LD_PRELOAD", "PYTHONPATH", "NO_COLOR", "FORCE_COLOR"),
 )
+_ROOT = Path(__file__).parents[2]  # of the package
 _SECONDS = 180  # for the other process
 _WITHOUT_EXTRAS = {"extra": ""}
 
@@ -142,18 +142,10 @@ def _gb(count: float) -> float | None:
 def _own_version() -> str:
     """Returns the version, with the commit if it is a checkout."""
     own = version("t2t_keras") or "not installed"
-    root = Path(t2t_keras.__file__).parents[1]
-    if not (root / ".git").exists():
+    if not (_ROOT / ".git").exists():
         return own
-    describe = [
-        "git",
-        "-C",
-        str(root),
-        "describe",
-        "--always",
-        "--dirty",
-        "--exclude=*",
-    ]
+    describe = ["git", "-C", str(_ROOT), "describe", "--always", "--dirty"]
+    describe.append("--exclude=*")  # no tags
     commit = _output(describe)
     return f"{own}, commit {commit}" if commit else own
 
@@ -264,11 +256,9 @@ def _probed() -> tuple[dict[str, Any], list[str]]:
     """
     command = [sys.executable, "-m", "t2t_keras.cli.probe"]
     environ = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "2"}
-    # Where the package is not installed, it is found in the current directory.
-    root = str(Path(t2t_keras.__file__).parents[1])
-    environ["PYTHONPATH"] = os.pathsep.join(
-        [*filter(None, [os.environ.get("PYTHONPATH")]), root]
-    )
+    # It finds the package as this process does.
+    paths = [os.environ.get("PYTHONPATH"), str(_ROOT)]
+    environ["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
     process = subprocess.Popen(
         command,
         env=environ,

@@ -148,8 +148,8 @@ def _model(facts: Mapping[str, Any]) -> str:
         parts.append(f"It maps {inputs} to {inputs} with the signatures {names}.")
     if members := facts.get("ensemble"):
         parts.append(
-            f"It is an ensemble with {', '.join(map(_text, members))}; training and "
-            "scores below are of the first run alone, and data are its."
+            f"It is an ensemble with {', '.join(map(_text, members))}. Data, training "
+            "and scores below are those of the first run alone."
         )
     return "\n\n".join(parts)
 
@@ -196,7 +196,7 @@ def _data(facts: Mapping[str, Any]) -> str:
         parts.append("Pairs that were dropped:")
         parts.append(_table(("split", "reason", "pairs"), dropped))
     else:
-        parts.append("No pairs were dropped.")
+        parts.append("The records do not tell whether pairs were dropped.")
     names = ("cleaning", "bpe_dropout", "copies", "tags", "seed")
     settings = {name: value for name, value in _only(data, *names).items() if value}
     if data["max_length"]:  # 0: other programs' data, whose limit is not known

@@ -127,6 +127,7 @@ def translate_ende_toy() -> Problem:
     """English to German, with separable verbs."""
     return Problem(
         summary="English to German, embedded toy grammar (10,000 sentences)",
+        license="Apache-2.0",  # of this package, whose grammar makes them
         sources=_sources("german"),
         vocab_size=1000,
         max_length=64,
@@ -148,6 +149,7 @@ def parsing_toy() -> Problem:
     """English to Penn Treebank constituency trees."""
     return Problem(
         summary="English constituency parsing, embedded toy grammar",
+        license="Apache-2.0",  # of this package, whose grammar makes them
         sources=_sources("tree"),
         vocab_size=800,
         shared_vocab=False,

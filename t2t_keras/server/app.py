@@ -10,6 +10,7 @@ import dataclasses
 import json
 import logging
 import math
+import os
 import socket
 import time
 import urllib.parse
@@ -681,6 +682,7 @@ def make_server(app: FastAPI) -> uvicorn.Server:
             app,
             log_level="warning",
             access_log=False,
+            use_colors=False if os.environ.get("NO_COLOR") else None,  # at terminals
             server_header=False,
             timeout_graceful_shutdown=seconds,
             timeout_keep_alive=_KEEP_ALIVE_SECONDS,

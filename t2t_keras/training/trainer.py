@@ -200,7 +200,7 @@ class Trainer:
         )
         if self._cluster.is_chief:
             write_card(self._run)  # for a training that is killed
-        start = time.monotonic()
+        start = self._saved_time  # when it was restored
         with contextlib.closing(Progress(path, steps, time_left)) as progress:
             metrics = self._train(steps, progress, stopping)
         if self._cluster.is_chief:

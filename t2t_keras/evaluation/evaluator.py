@@ -226,7 +226,10 @@ def evaluate(
         UserError: there is no such checkpoint, or there are no such data.
     """
     problem = problem or run.problem
-    translator = run.translator(checkpoint)
+    # Now, because a training may write others and delete this one meanwhile.
+    path = run.checkpoints.find("latest" if checkpoint == "ema" else checkpoint)
+    step = Checkpoint(path).step
+    translator = run.translator("ema" if checkpoint == "ema" else path)
     evaluator = Evaluator.open(run, translator, split, data_dir)
     result: dict[str, Any] = {"sentences": 0}
     if sentences != 0:
@@ -240,14 +243,16 @@ def evaluate(
         result |= problem.metrics.report(sources, outputs, references)
         result |= repaired
     result |= evaluator.loss(progress)
-    path = run.checkpoints.find("latest" if checkpoint == "ema" else checkpoint)
+    name = path.name if path.parent.resolve() == run.path.resolve() else str(path)
+    if checkpoint == "ema":
+        name = "ema"
     manifest = Manifest.open(Path(data_dir or run.config.data_dir), problem.data_name)
     chosen = translator.choose(**options)
     record(
         run,
         "evaluation",
-        checkpoint="ema" if checkpoint == "ema" else path.name,
-        step=Checkpoint(path).step,
+        checkpoint=name,
+        step=step,
         split=split,
         data=manifest.fingerprints(split)[0],
         sentences=result["sentences"],
@@ -255,7 +260,7 @@ def evaluate(
             name: getattr(chosen, name) for name in chosen.names("changes_metrics")
         },
         settings=problem.metrics.settings(),
-        metrics=_numbers(result),
+        metrics=_numbers({k: v for k, v in result.items() if k != "sentences"}),
     )
     return result
 
@@ -265,5 +270,5 @@ def _numbers(report: Mapping[str, Any]) -> dict[str, Any]:
     return {
         name: _numbers(value) if isinstance(value, Mapping) else value
         for name, value in report.items()
-        if not isinstance(value, list) and name != "sentences"
+        if not isinstance(value, list)
     }

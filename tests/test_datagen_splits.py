@@ -59,6 +59,17 @@ def test_a_split_is_added(complete, directory, tmp_path, problem):
     assert before.items() <= files(directory).items()
 
 
+def test_a_licence_is_added_to_data_that_are_there(directory, capsys):
+    before = Manifest.open(directory, "small")
+    licensed = PROBLEM.replace(license="cc-by-4.0")
+    after = generate(licensed, directory, workers=1)
+    assert "now has the licence 'cc-by-4.0'" in capsys.readouterr().err
+    assert after == Manifest.open(directory, "small")
+    assert (before.license, after.license) == ("", "cc-by-4.0")
+    assert before.fingerprints("train") == after.fingerprints("train")
+    assert generate(PROBLEM, directory, workers=1) == after
+
+
 def test_what_is_there_may_be_given_again(directory, capsys):
     generate(WITH_TEST, directory, workers=1)
     before = files(directory)

@@ -146,6 +146,10 @@ def generate(
             # A run that was killed while it published may have left its directory.
             shutil.rmtree(directory, ignore_errors=True)
             say(f"{data_dir}: the data of '{recipe.problem}' is there already")
+            if problem.license not in ("", manifest.license):
+                manifest = dataclasses.replace(manifest, license=problem.license)
+                manifest.save(Manifest.path(data_dir, problem.data_name))
+                say(f"the manifest now has the licence '{problem.license}'")
             return manifest
         # A second time if an earlier run had left something else to publish.
         while manifest is None or not manifest.has(recipe.sources):

@@ -5,6 +5,7 @@
 # make test-slow  the tests that take minutes
 # make bench      the short form of every benchmark, in about three minutes
 # make mutations  faults in the code behind docs/paper.md, which tests must notice
+# make docs       the documentation site, into site/
 # make lint       style, types and import rules only
 # make format     rewrite the files in the project's style
 # make clean      remove the environment and everything that was built
@@ -17,7 +18,7 @@ BIN = $(VENV)/bin
 # are never imported.
 INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile
 
-.PHONY: demo test coverage package test-slow mutations bench lint format clean
+.PHONY: demo test coverage package test-slow mutations bench docs lint format clean
 
 demo: $(VENV)/.installed
 	@PATH="$(abspath $(BIN)):$$PATH" bash examples/demo.sh
@@ -54,6 +55,10 @@ bench: $(VENV)/.installed
 	$(BENCH)/datagen.py
 	$(BENCH)/startup.py --steps 12
 
+docs: $(VENV)/.installed-test
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+	@echo "The documentation is in site/index.html"
+
 lint: $(VENV)/.installed-test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -65,7 +70,7 @@ format: $(VENV)/.installed-test
 	$(BIN)/ruff format .
 
 clean:
-	rm -rf $(VENV) build dist runs t2t_keras.egg-info .coverage* .pytest_cache .ruff_cache .mypy_cache
+	rm -rf $(VENV) build dist runs site t2t_keras.egg-info .coverage* .pytest_cache .ruff_cache .mypy_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # The stamp files mean that the environment is complete for these requirements.

@@ -1,36 +1,31 @@
 """What the documents point at exists: files, and the names said to be in them."""
 
 import re
-from pathlib import Path
 
 import pytest
+from documents import DOCUMENTS, ROOT, anchors, name_of, prose
 
-ROOT = Path(__file__).parents[1]
-DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
-
-LINK = re.compile(r"\]\(([^)#\s]+)[^)]*\)")
+LINK = re.compile(r"\]\(([^)#\s]*)(?:#([^)\s]+))?[^)]*\)")
 # [file.py](path) followed by `names` in it: `function`, `Class.method`, `field`.
 NAMED = re.compile(r"\]\(([^)\s]+\.py)\)((?:,? `[\w.]+`)+)")
-
-
-def prose(document: Path) -> str:
-    """A document without its blocks of code."""
-    text = document.read_text(encoding="utf-8")
-    return re.sub("^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL)
 
 
 def names_in(text: str) -> set[str]:
     return set(re.findall(r"\w+", text))
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
-def test_links_lead_to_files(document):
-    for target in LINK.findall(prose(document)):
-        if not target.startswith(("http:", "https:")):
-            assert (document.parent / target).exists(), f"{document.name}: {target}"
+@pytest.mark.parametrize("document", DOCUMENTS, ids=name_of)
+def test_links_lead_to_files_and_headings(document):
+    for target, anchor in LINK.findall(prose(document)):
+        if target.startswith(("http:", "https:")):
+            continue
+        path = document.parent / target if target else document
+        assert path.exists(), f"{document.name}: {target}"
+        if anchor and path.suffix == ".md":
+            assert anchor in anchors(path), f"{document.name}: {target}#{anchor}"
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+@pytest.mark.parametrize("document", DOCUMENTS, ids=name_of)
 def test_names_are_in_the_files_that_they_follow(document):
     for target, names in NAMED.findall(prose(document)):
         text = (document.parent / target).read_text(encoding="utf-8")
@@ -38,7 +33,7 @@ def test_names_are_in_the_files_that_they_follow(document):
         assert not missing, f"{document.name}: {target} has no {missing}"
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+@pytest.mark.parametrize("document", DOCUMENTS, ids=name_of)
 def test_tests_that_are_named_exist(document):
     defined = {
         name

@@ -1,4 +1,4 @@
-"""The tables of README and docs/results.md are those of the kept records."""
+"""The tables of README and docs are those of the kept records."""
 
 import importlib.util
 import re

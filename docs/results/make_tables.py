@@ -1,4 +1,4 @@
-"""Writes the tables of README.md and docs/results.md from the records beside this file.
+"""Writes the tables of README and docs from the records beside this file.
 
     python docs/results/make_tables.py
 
@@ -19,7 +19,11 @@ from t2t_keras import registry
 from t2t_keras.analysis.flops import flops_per_token
 
 HERE = Path(__file__).parent
-DOCUMENTS = (HERE.parents[1] / "README.md", HERE.parent / "results.md")
+DOCUMENTS = (
+    HERE.parents[1] / "README.md",
+    HERE.parent / "results.md",
+    HERE.parent / "data.md",
+)
 
 # What two cores of an AMD EPYC sustain in bfloat16 (docs/performance.md), and a P100 in
 # the paper: 100,000 steps of 25,000 tokens in 12 hours on eight. FLOP/s.
@@ -219,7 +223,7 @@ def hours(seconds: float) -> str:
 
 
 def own_data_table(scores: dict[str, Any]) -> str:
-    """The table of README's "Own data: where to begin"."""
+    """The table of docs/data.md's "Own data: where to begin"."""
     values = {name: table["rows"] for name, table in scores["tables"].items()}
     p100 = work("base", 37_000) / P100_SECONDS
     body = []

@@ -1,0 +1,31 @@
+"""The fields of `HParams` and `TrainOptions` with their meanings, in the reference.
+
+A field is declared as `name: type = _field(default, meaning)`, or with `_option`.
+"""
+
+import ast
+from typing import Any
+
+import griffe
+
+
+class FieldMeanings(griffe.Extension):
+    """Makes the meaning of a field its docstring, and its default its value."""
+
+    def on_attribute_instance(
+        self,
+        *,
+        node: ast.AST | griffe.ObjectNode,
+        attr: griffe.Attribute,
+        **kwargs: Any,
+    ) -> None:
+        """Is called for each attribute that griffe has found."""
+        match node:
+            case ast.AnnAssign(
+                value=ast.Call(
+                    func=ast.Name(id="_field" | "_option"), args=[default, meaning, *_]
+                )
+            ):
+                text = ast.literal_eval(meaning)
+                attr.docstring = griffe.Docstring(text, parent=attr)
+                attr.value = ast.unparse(default)

@@ -293,7 +293,10 @@ def _class_fields(cls: type) -> dict[str, Any]:
 
 
 def _place(definition: Callable[..., object]) -> str:
-    """Returns file:line of a function or class."""
+    """Returns file:line of a function or class, or its name if it was typed in."""
     definition = inspect.unwrap(definition)
-    file = Path(inspect.getsourcefile(definition) or "?").resolve()
-    return f"{file}:{inspect.getsourcelines(definition)[1]}"
+    try:
+        file = Path(inspect.getsourcefile(definition) or "?").resolve()
+        return f"{file}:{inspect.getsourcelines(definition)[1]}"
+    except (OSError, TypeError):  # an interactive session has no file
+        return f"{definition.__module__}.{definition.__qualname__}"

@@ -168,6 +168,24 @@ def test_duplicate_hparams_set():
             return HParams()
 
 
+def test_a_definition_that_was_typed_in():
+    """It has no file, and may be typed in once more."""
+    namespace = {"__name__": "__main__", "Problem": Problem, **vars(registry)}
+    for summary in ("first", "second"):
+        code = f"""
+@register_problem
+def typed_in():
+    return Problem(summary="{summary}")
+
+@register_problem
+class TypedIn2(Problem):
+    summary = "{summary}"
+"""
+        exec(compile(code, "<stdin>", "exec"), namespace)
+        assert registry.problem("typed_in").summary == summary
+        assert registry.problem("typed_in2").summary == summary
+
+
 def test_one_file_under_two_names_is_no_duplicate(tmp_path):
     file = write(tmp_path / "one.py", problem_file("captions"))
     (tmp_path / "two.py").symlink_to(file)

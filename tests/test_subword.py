@@ -262,7 +262,7 @@ def test_graph_decodes_escapes(small, spelling, text):
 
 def test_graph_equals_python_for_every_kind_of_character(small):
     # Letters and numbers are told by Python's Unicode tables, not TensorFlow's.
-    codes = [*range(0x3000), *range(0x3000, 0x110000, 61)]
+    codes = [*range(0x3000), *range(0x3000, 0x110000, 211)]
     lines = [f"a{chr(c)}b" for c in codes if not 0xD800 <= c < 0xE000]
     encoded = small.graph().encode(tf.constant(lines))
     assert encoded.to_list() == small.encode_batch(lines)

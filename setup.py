@@ -18,7 +18,12 @@ def package_page() -> str:
     project = tomllib.loads((root / "pyproject.toml").read_text("utf-8"))["project"]
     base = f"{project['urls']['Repository']}/blob/main/"
     readme = (root / "README.md").read_text("utf-8")
-    return re.sub(r"\]\((?!https?:|#)", f"]({base}", readme)
+    code_or_link = re.compile(
+        r"^```.*?^```|\]\((?!https?:|#)", re.DOTALL | re.MULTILINE
+    )
+    return code_or_link.sub(
+        lambda found: f"]({base}" if found[0] == "](" else found[0], readme
+    )
 
 
 setup(

@@ -74,7 +74,7 @@ def model_card(run: Mapping[str, Any], export: Mapping[str, Any] | None = None) 
         f"# {_text(facts['problem'] or 'Model')}",
         f"Task: {_text(facts['summary'])}{_direction(facts)}",
         f"t2t_keras {_text(facts['version'])} has written this card from the records "
-        f"of {origin}; it has nothing else.",
+        f"of {origin}; it contains no other information.",
     ]
     parts += [f"## {title}\n\n{text}" for title, text in sections.items()]
     return "\n\n".join(parts) + "\n"
@@ -92,7 +92,6 @@ def _front_matter(facts: Mapping[str, Any], kind: str) -> str:
     values = {
         "library_name": _LIBRARIES.get(kind, "t2t_keras"),
         "language": languages and list(dict.fromkeys(languages)),
-        "license": (facts.get("data") or {}).get("license"),
         "pipeline_tag": "translation" if languages else "text2text-generation",
         "tags": ["t2t_keras", "transformer"],
         "metrics": facts.get("metrics"),
@@ -191,14 +190,17 @@ def _data(facts: Mapping[str, Any]) -> str:
         (split, reason, f"{count:,}")
         for split, reasons in data["dropped"].items()
         for reason, count in reasons.items()
+        if count
     ]
     if dropped:
         parts.append("Pairs that were dropped:")
         parts.append(_table(("split", "reason", "pairs"), dropped))
+    elif any(data["dropped"].values()):
+        parts.append("No pairs were dropped.")
     else:
         parts.append("The records do not tell whether pairs were dropped.")
     names = ("cleaning", "bpe_dropout", "copies", "tags", "seed")
-    settings = {name: value for name, value in _only(data, *names).items() if value}
+    settings = {k: v for k, v in _only(data, *names).items() if v or k == "seed"}
     if data["max_length"]:  # 0: other programs' data, whose limit is not known
         settings["max_length"] = data["max_length"]
     parts.append(named_table(settings))
@@ -277,8 +279,9 @@ def _scores(facts: Mapping[str, Any]) -> str:
         ]
     for one in facts.get("evaluations", ()):
         parts += [
-            f"{_Code(one['checkpoint'])} (step {one['step']:,}) on {one['split']}, "
-            f"{one['sentences']:,} sentences decoded, {one['date']}, t2t_keras "
+            f"{_Code(one['checkpoint'])} (step {one['step']:,}) on "
+            f"{_text(one['split'])}, {one['sentences']:,} sentences decoded, "
+            f"{_text(one['date'])}, t2t_keras "
             f"{_text(one['version'])}:",
             _table(("metric", "score", "signature"), _score_rows(one["metrics"])),
             f"Decoding: {_options(one['decoding'])}.",
@@ -379,7 +382,8 @@ def named_table(rows: Mapping[str, Any]) -> str:
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
     """Returns a table; cells that are not `_Code` are texts of users."""
-    lines = [head, ["---"] * len(head), *([_cell(v) for v in row] for row in rows)]
+    cells = [[_cell(value) for value in row] for row in (head, *rows)]
+    lines = [cells[0], ["---"] * len(head), *cells[1:]]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 

@@ -117,9 +117,22 @@ def test_another_tensorflow_text_and_another_backend(library, capfd, monkeypatch
     assert all("\n" not in fault for fault in faults)
 
 
-def test_even_the_program_cannot_be_imported(library):
-    """As with a NumPy of another version."""
-    library("numpy", "raise ImportError('numpy was built for another Python')\n")
+def test_files_of_the_current_directory_are_no_libraries(
+    library, capfd, monkeypatch, tmp_path
+):
+    library("tensorflow", NO_CUDA)  # which saves time
+    current = tmp_path / "current"
+    current.mkdir()
+    (current / "sacrebleu.py").write_text(CRASH)
+    monkeypatch.chdir(current)
+    faults = run_json(capfd, "doctor")["faults"]
+    assert not any("sacrebleu" in fault for fault in faults)
+
+
+@pytest.mark.parametrize("error", ["ImportError", "RuntimeError"])
+def test_even_the_program_cannot_be_imported(library, error):
+    """As with a NumPy of another version, or for another processor."""
+    library("numpy", f"raise {error}('numpy was built for another Python')\n")
     library("tensorflow", "import numpy\n")
 
     def t2t(*argv):
@@ -135,9 +148,15 @@ def test_even_the_program_cannot_be_imported(library):
     found = t2t("doctor", "--json")
     assert found.returncode == 0, found.stderr
     faults = json.loads(found.stdout)["faults"]
-    assert "numpy does not work: ImportError: numpy was built for another Python" in (
-        faults
-    )
+    assert f"numpy does not work: {error}: numpy was built for another Python" in faults
+
+
+def test_a_library_that_a_verb_imports_is_broken(library):
+    library("rich", "raise ImportError('rich is damaged')\n")
+    command = [sys.executable, "-c", PROGRAM, "list"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("t2t: error: a library cannot be imported (rich is")
 
 
 def test_current_directory_cannot_be_written(library, capfd, monkeypatch, tmp_path):

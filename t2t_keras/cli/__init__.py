@@ -25,18 +25,27 @@ def main(argv: Sequence[str] | None = None) -> int:
     words = sys.argv[1:] if argv is None else argv
     try:
         from t2t_keras.cli import program
-    except ImportError as error:
-        if (error.name or "").startswith("t2t_keras"):
-            raise
-        if list(words[:1]) != ["doctor"]:
-            (reason, *_) = str(error).strip().splitlines() or [""]
-            print(
-                f"t2t: error: a library cannot be imported ({reason}); `t2t doctor` "
-                "tells more",
-                file=sys.stderr,
-            )
-            return 2
-        from t2t_keras.cli import doctor
 
-        return doctor.main(words)
-    return program.main(words)
+        return program.main(words)
+    except Exception as error:
+        if not _is_of_a_library(error):
+            raise
+        if list(words[:1]) == ["doctor"]:
+            from t2t_keras.cli import doctor
+
+            return doctor.main(words)
+        (reason, *_) = str(error).strip().splitlines() or [""]
+        print(
+            f"t2t: error: a library cannot be imported ({reason}); `t2t doctor` tells "
+            "more",
+            file=sys.stderr,
+        )
+        return 2
+
+
+def _is_of_a_library(error: Exception) -> bool:
+    """Whether an error was raised by the import of another package's module."""
+    if isinstance(error, ImportError):
+        return not (error.name or "").startswith("t2t_keras")
+    # Libraries raise others, too, while `program` imports them.
+    return "t2t_keras.cli.program" not in sys.modules

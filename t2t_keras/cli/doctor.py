@@ -119,7 +119,7 @@ def examine(environ: Mapping[str, str]) -> dict[str, Any]:
             "cores": len(os.sched_getaffinity(0))
             if hasattr(os, "sched_getaffinity")
             else os.cpu_count(),
-            "cores_of_container": _core_limit(),
+            "cores_of_container": _core_limit() or "no limit",
             "free_memory_gb": _gb(free_memory()),
             "free_disk_gb": free_disk,
             "file_locks": locks,
@@ -254,8 +254,13 @@ def _probed() -> tuple[dict[str, Any], list[str]]:
     Returns:
         What it found, and the faults.
     """
-    command = [sys.executable, "-m", "t2t_keras.cli.probe"]
-    environ = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "2"}
+    # -P: not the current directory, in which a file may have the name of a library.
+    command = [sys.executable, "-P", "-m", "t2t_keras.cli.probe"]
+    environ = {
+        **os.environ,
+        "TF_CPP_MIN_LOG_LEVEL": "2",
+        "KERAS_BACKEND": "tensorflow",
+    }
     # It finds the package as this process does.
     paths = [os.environ.get("PYTHONPATH"), str(_ROOT)]
     environ["PYTHONPATH"] = os.pathsep.join(filter(None, paths))

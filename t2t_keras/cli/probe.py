@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     import tensorflow as tf
 
 _SECONDS = 1.0  # of each timing
+_LIBRARIES = (
+    *("numpy", "regex", "rich", "yaml", "google_crc32c", "sacremoses", "sacrebleu"),
+    "sentencepiece",
+)
 
 
 def main() -> None:
@@ -37,7 +41,7 @@ def main() -> None:
 
 
 def _stages() -> Iterator[tuple[str, Callable[[], dict[str, Any]]]]:
-    for library in ("numpy", "sacrebleu", "sentencepiece", "tensorflow"):
+    for library in (*_LIBRARIES, "tensorflow"):
         yield library, functools.partial(_import, library)
     yield "the list of TensorFlow's devices", _devices
     yield "a product of matrices", _matmul

@@ -245,19 +245,23 @@ def _complete(parser: _Parser, parsers: dict[str, _Parser]) -> None:
     """
     import argcomplete
 
-    def names_of(known: Callable[[], dict[str, str]]) -> Callable[..., list[str]]:
+    def names_of(
+        known: Callable[[], dict[str, str]], suffix: str = ""
+    ) -> Callable[..., list[str]]:
         def complete(
             prefix: str, parsed_args: argparse.Namespace, **_: object
         ) -> list[str]:
             if getattr(parsed_args, "usr_dir", None):
                 registry.load_usr_dir(parsed_args.usr_dir)
             names = list(known())
-            return names + [f"{name}_rev" for name in names if prefix.startswith(name)]
+            return names + [
+                f"{n}{suffix}" for n in names if suffix and prefix.startswith(n)
+            ]
 
         return complete
 
     completers = {
-        "--problem": names_of(registry.list_problems),
+        "--problem": names_of(registry.list_problems, "_rev"),
         "--hparams_set": names_of(registry.list_hparams),
     }
     for one in parsers.values():

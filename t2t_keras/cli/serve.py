@@ -41,7 +41,7 @@ def _serve_flags(parser: argparse.ArgumentParser) -> None:
         action="append",
         metavar="[NAME=]SOURCE-TARGET",
         help="the codes of a model's languages, such as en-de (default: those of the "
-        "problem; an export has none); may be given several times",
+        "problem, or in the settings of the export); may be given several times",
     )
     parser.add_argument(
         "--host",

@@ -303,6 +303,8 @@ def _export(args: argparse.Namespace) -> dict[str, Any]:
 
         options["ids_only"] = args.ids_only
     facts = records(run, args.checkpoint)
+    # Paths on this machine concern nobody to whom an export is given.
+    facts.pop("data_dir", None)
     if args.ensemble:
         facts["ensemble"] = list(args.ensemble)
     translator = run.translator(args.checkpoint, args.ensemble)

@@ -50,8 +50,11 @@ def record(run: RunDirectory, kind: str, **facts: Any) -> None:
     with _harmless(run.path):
         text = json.dumps(line, ensure_ascii=False, default=_type_name)
         with lock(run.path / _LOCK, refusal=None):
-            with (run.path / HISTORY).open("a", encoding="utf-8") as file:
-                file.write(f"{text}\n")
+            path = run.path / HISTORY
+            # A process that was killed may have left a part of a line.
+            is_whole = not path.exists() or path.read_bytes()[-1:] in (b"", b"\n")
+            with path.open("a", encoding="utf-8") as file:
+                file.write(f"{text}\n" if is_whole else f"\n{text}\n")
             _write_card(run)
 
 
@@ -235,8 +238,10 @@ def _curves(run: RunDirectory) -> list[dict[str, Any]]:
     """Returns the best point of each curve of `evaluation.follow`."""
     curves = []
     for path in sorted(run.path.glob("evaluation-*/scores.json")):
-        saved = read_json(path)
-        if points := saved["checkpoints"]:
+        saved = None
+        with contextlib.suppress(UserError):  # it is damaged
+            saved = read_json(path)
+        if saved and (points := saved["checkpoints"]):
             curves.append(
                 {
                     "split": path.parent.name.removeprefix("evaluation-"),
@@ -258,18 +263,10 @@ def _languages(problem: Problem) -> tuple[str, str] | None:
 
 def _changed(run: RunDirectory) -> dict[str, tuple[object, object]] | None:
     """Returns the hyper-parameters that are not the set's."""
-    name, usr_dir = run.config.hparams_set, run.config.usr_dir
     try:
-        chosen = registry.hparams(name)
-    except UserError:
-        if usr_dir is None:
-            return None
-        try:
-            registry.load_usr_dir(usr_dir)
-            chosen = registry.hparams(name)
-        except UserError:
-            return None
-    return chosen.difference(run.hparams)
+        return registry.hparams(run.config.hparams_set).difference(run.hparams)
+    except UserError:  # a card is no reason to import the run's `usr_dir`
+        return None
 
 
 def _manifest(run: RunDirectory) -> Manifest | None:

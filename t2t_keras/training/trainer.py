@@ -203,7 +203,7 @@ class Trainer:
         start = self._saved_time  # when it was restored
         with contextlib.closing(Progress(path, steps, time_left)) as progress:
             metrics = self._train(steps, progress, stopping)
-        if self._cluster.is_chief:
+        if self._cluster.is_chief and metrics["step"] > done:
             record(
                 self._run,
                 "training",

@@ -118,7 +118,8 @@ OF_A_RUN = {
 @pytest.mark.parametrize(
     ("argv", "message"),
     [
-        (("--json",), "t2t: error: the following arguments are required: VERB"),
+        (("--json",), "t2t: error: there is no flag --json before the verb"),
+        (("--verison",), "--verison before the verb; did you mean --version?"),
         (
             ("evalute",),
             "t2t: error: there is no verb 'evalute'; did you mean evaluate?",

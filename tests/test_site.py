@@ -28,7 +28,8 @@ def test_nothing_is_fetched_from_elsewhere(site):
     for page in site.rglob("*.html"):
         text = page.read_text(encoding="utf-8")
         remote = re.findall(
-            r'<(?:script|link|img|iframe)[^>]*(?:src|href)="http.*?"', text
+            r'<(?:script|link(?! rel="canonical")|img|iframe)[^>]*(?:src|href)="http.*?"',
+            text,
         )
         assert not remote, page
         assert 'data-md-component="source"' not in text  # asks for GitHub's stars
@@ -36,8 +37,9 @@ def test_nothing_is_fetched_from_elsewhere(site):
 
 def test_links_to_source_files_lead_into_the_repository(site):
     with (ROOT / "pyproject.toml").open("rb") as file:
-        url = tomllib.load(file)["project"]["urls"]["Repository"]
-    assert load_config(str(CONFIG)).repo_url == url
+        urls = tomllib.load(file)["project"]["urls"]
+    config, url = load_config(str(CONFIG)), urls["Repository"]
+    assert (config.repo_url, config.site_url) == (url, urls["Documentation"])
     paper = (site / "paper.html").read_text(encoding="utf-8")
     assert f'href="{url}/blob/main/t2t_keras/model/layers.py"' in paper
     home = (site / "index.html").read_text(encoding="utf-8")

@@ -275,7 +275,10 @@ def _check_names(
     argv: Sequence[str], parser: _Parser, parsers: dict[str, _Parser]
 ) -> None:
     """Ends the program with a suggestion at an unknown verb or flag."""
-    if not argv or argv[0].startswith("-"):
+    if argv[0].startswith("-"):
+        if argv[0] not in parser._option_string_actions:
+            hint = nearest(argv[0], parser._option_string_actions, "{}")
+            parser.error(f"there is no flag {argv[0]} before the verb{hint}")
         return
     if argv[0] not in parsers:
         hint = nearest(argv[0], parsers, "{}")

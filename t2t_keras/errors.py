@@ -36,6 +36,11 @@ def require_extra(extra: str, purpose: str, *modules: str) -> None:
             )
 
 
+def first_line(error: Exception) -> str:
+    """Returns the first line of an error's message, for a message of one sentence."""
+    return str(error).strip().partition("\n")[0]
+
+
 def nearest(name: str, names: Iterable[str], form: str = "'{}'") -> str:
     """Returns "; did you mean 'x'?", or "" if no name is near the one that is wrong.
 

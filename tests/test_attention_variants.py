@@ -152,7 +152,7 @@ def test_the_largest_tensor_grows_linearly_with_the_length(kind):
 
 def test_dropout_in_the_window_drops_and_scales():
     layer = attention_layer(WindowSelfAttention, before=3, after=3, dropout=0.5)
-    x = np.repeat(normal(1, 16, D), 2000, axis=0)  # each row has a mask of its own
+    x = np.repeat(normal(1, 16, D), 2000, axis=0)  # each row has another mask
     dropped = layer(x, None, seed=np.array([1, 2], np.int32))[0].numpy()
     kept = layer(x[:1], None)[0].numpy()[0]
     assert np.abs(dropped[0] - kept).max() > 0.1

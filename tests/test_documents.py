@@ -45,7 +45,7 @@ REASONS = (
     "it needs several machines",
     "it needs the internet",
     "it needs a server",
-    "it needs a process of its own",
+    "it needs a new process",
     "it needs another program",
     "it needs other files",
     "it takes minutes",

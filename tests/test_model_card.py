@@ -3,8 +3,6 @@
 import dataclasses
 import json
 import shutil
-import tarfile
-from pathlib import Path
 
 import pytest
 import tensorflow as tf
@@ -21,7 +19,6 @@ from t2t_keras.model_card import MODEL_CARD
 from t2t_keras.runs.run_dir import RunDirectory, config_for
 from t2t_keras.runs.run_records import HISTORY, record, records, write_card
 
-EARLIER = Path(__file__).parent / "fixtures" / "written_earlier.tar.gz"
 # What Markdown, YAML, HTML and tables could take for something else.
 NASTY = "*a* _b_ `c` | <d> [e](f) # g: 'h' \"i\" & &lt; \\ \\| --- $j$ ~~k~~ {l} !m"
 LICENSE = "no: # 'CC' | \"BY\" *4*"
@@ -290,14 +287,6 @@ def test_an_imported_run(tmp_path, capfd):
     assert "seed" not in training.named
     assert training.named["problem"] == result["took"]["problem"]
     assert set(result["left_out"]) <= set(training.texts)
-
-
-@pytest.fixture(scope="module")
-def earlier(tmp_path_factory):
-    root = tmp_path_factory.mktemp("earlier")
-    with tarfile.open(EARLIER) as archive:
-        archive.extractall(root, filter="data")
-    return root
 
 
 @pytest.mark.parametrize("sentences", [0, pytest.param(3, marks=pytest.mark.slow)])

@@ -87,7 +87,7 @@ def signatures(export):
 
 @pytest.fixture(scope="module")
 def served(translator, export):
-    """What the model answers in a process of its own."""
+    """What the model answers in another process."""
     rows = [translator.source_tokenizer.encode(text) for text in LINES[:2]]
     ids = [[*row, *[0] * (40 - len(row))] for row in rows]
     process = subprocess.run(

@@ -167,7 +167,7 @@ print(json.dumps({
 
 
 def answers(path, texts, ids):
-    """What a SavedModel answers in a process of its own."""
+    """What a SavedModel answers in another process."""
     process = subprocess.run(
         [sys.executable, "-c", CLIENT],
         input=json.dumps([str(path), texts, ids]),

@@ -6,8 +6,6 @@ its outputs, an export, and what two more steps of training reported.
 """
 
 import json
-import tarfile
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,17 +16,8 @@ from t2t_keras.data.pipeline import read_pairs
 from t2t_keras.data.records import RecordIndex
 from t2t_keras.text.load import load_tokenizer
 
-ARCHIVE = Path(__file__).parent / "fixtures" / "written_earlier.tar.gz"
 SET = "num_layers=1,d_model=8,d_ff=8,num_heads=2,d_k=4,d_v=4,batch_tokens=300"
 SET += ",ema_decay=0.9"
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    root = tmp_path_factory.mktemp("earlier")
-    with tarfile.open(ARCHIVE) as archive:
-        archive.extractall(root, filter="data")
-    return root
 
 
 def n_best(path):
@@ -45,47 +34,49 @@ def n_best(path):
         ("parsing_wsj", "--output_dir"),
     ],
 )
-def test_outputs_are_the_same(folder, name, flag):
+def test_outputs_are_the_same(earlier, name, flag):
     kind = "run" if flag == "--output_dir" else "export"
-    argv = [flag, folder / f"{kind}-{name}", "--n_best", "2"]
+    argv = [flag, earlier / f"{kind}-{name}", "--n_best", "2"]
     if kind == "run":
         argv += ["--extra_length", "8"]
-    out = folder / "out"
-    argv += ["--input", folder / "dev.en", "--output", out]
+    out = earlier / "out"
+    argv += ["--input", earlier / "dev.en", "--output", out]
     assert run("translate", *argv) == 0
-    found, expected = n_best(out), n_best(folder / f"{name}.out")
+    found, expected = n_best(out), n_best(earlier / f"{name}.out")
     assert found.keys() == expected.keys()
     for key, (score, text) in expected.items():
         assert found[key][0] == pytest.approx(score, abs=1e-3)
         assert found[key][1] == text
 
 
-def test_records_are_the_lines_of_the_files(folder):
-    manifest = Manifest.open(folder / "data", "translate_text")
-    tokenizer = load_tokenizer(folder / "data" / manifest.vocab_files["source"])
-    index = RecordIndex.open(folder / "data", "translate_text", "dev")
+def test_records_are_the_lines_of_the_files(earlier):
+    manifest = Manifest.open(earlier / "data", "translate_text")
+    tokenizer = load_tokenizer(earlier / "data" / manifest.vocab_files["source"])
+    index = RecordIndex.open(earlier / "data", "translate_text", "dev")
     texts = [
         tuple(map(tokenizer.decode, pair)) for pair in read_pairs(index, range(12))
     ]
-    sides = ((folder / f"dev.{code}").read_text().splitlines() for code in ("en", "de"))
+    sides = (
+        (earlier / f"dev.{code}").read_text().splitlines() for code in ("en", "de")
+    )
     assert texts == list(zip(*sides, strict=True))
 
 
-def test_training_goes_on_where_it_stopped(folder, capfd):
+def test_training_goes_on_where_it_stopped(earlier, capfd):
     argv = ["--problem", "translate_text", "--hparams_set", "tiny", "--hparams", SET]
     argv += [
         "--data_dir",
-        folder / "data",
+        earlier / "data",
         "--output_dir",
-        folder / "run-translate_text",
+        earlier / "run-translate_text",
     ]
     argv += ["--train_steps", "6", "--log_every", "1", "--eval_sentences", "0"]
     result = run_json(capfd, "train", *argv, "--average_last", "0")
     assert result["step"] == 6
-    lines = (folder / "run-translate_text" / "metrics.jsonl").read_text().splitlines()
+    lines = (earlier / "run-translate_text" / "metrics.jsonl").read_text().splitlines()
     found = [r for r in map(json.loads, lines) if r["kind"] == "train"][-2:]
     expected = list(
-        map(json.loads, (folder / "resumed.jsonl").read_text().splitlines())
+        map(json.loads, (earlier / "resumed.jsonl").read_text().splitlines())
     )
     for name in ("step", "loss", "gradient_norm", "learning_rate", "epoch"):
         np.testing.assert_allclose(
@@ -96,7 +87,7 @@ def test_training_goes_on_where_it_stopped(folder, capfd):
 
 
 @pytest.mark.slow
-def test_parser_is_evaluated(folder, capfd):
-    argv = ["--output_dir", folder / "run-parsing_wsj", "--data_dir", folder / "data"]
+def test_parser_is_evaluated(earlier, capfd):
+    argv = ["--output_dir", earlier / "run-parsing_wsj", "--data_dir", earlier / "data"]
     result = run_json(capfd, "evaluate", *argv, "--split", "dev", "--sentences", "3")
     assert result["f1"]["all"]["sentences"] == 3 and result["repaired"] == 0

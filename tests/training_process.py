@@ -1,4 +1,4 @@
-"""A training in a process of its own, to be killed and compared."""
+"""A training in another process, to be killed and compared."""
 
 import json
 import os

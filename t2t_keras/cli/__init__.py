@@ -13,6 +13,8 @@ so that `--help` and `t2t list` are fast.
 import sys
 from collections.abc import Sequence
 
+from t2t_keras.errors import first_line
+
 __all__ = ["main"]
 
 
@@ -34,10 +36,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             from t2t_keras.cli import doctor
 
             return doctor.main(words)
-        (reason, *_) = str(error).strip().splitlines() or [""]
         print(
-            f"t2t: error: a library cannot be imported ({reason}); `t2t doctor` tells "
-            "more",
+            f"t2t: error: a library cannot be imported ({first_line(error)}); `t2t "
+            "doctor` tells more",
             file=sys.stderr,
         )
         return 2

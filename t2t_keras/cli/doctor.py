@@ -1,7 +1,8 @@
 """The verb that examines this installation: `doctor`.
 
-It must work where nothing else does: it imports the standard library alone, and
-`probe`, in another process, imports the libraries and uses the devices.
+It must work where libraries cannot be imported: this module and those that it imports
+need the standard library only, and `probe`, in another process, imports the libraries
+and uses the devices.
 """
 
 import argparse
@@ -88,8 +89,7 @@ def examine(environ: Mapping[str, str]) -> dict[str, Any]:
             "or set it to tensorflow"
         )
     devices = found.get("devices", {})
-    hidden = environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1")
-    if devices and not devices["gpus"] and not hidden and has_nvidia():
+    if devices and is_gpu_unused(bool(devices["gpus"]), environ):
         faults.append(UNUSED_GPU)
     free_disk = locks = None
     try:
@@ -130,9 +130,15 @@ def examine(environ: Mapping[str, str]) -> dict[str, Any]:
     }
 
 
-def has_nvidia() -> bool:
-    """Returns whether the machine has a driver for NVIDIA GPUs."""
-    return any(map(os.path.exists, NVIDIA))
+def is_gpu_unused(has_gpu: bool, environ: Mapping[str, str]) -> bool:
+    """Returns whether there is an NVIDIA GPU that TensorFlow cannot use.
+
+    Args:
+        has_gpu: whether TensorFlow lists a GPU.
+        environ: the environment; if it hides the GPUs, the answer is no.
+    """
+    is_hidden = environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1")
+    return not has_gpu and not is_hidden and any(map(os.path.exists, NVIDIA))
 
 
 def _gb(count: float) -> float | None:

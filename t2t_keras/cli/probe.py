@@ -15,6 +15,8 @@ import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from t2t_keras.errors import first_line
+
 if TYPE_CHECKING:
     import tensorflow as tf
 
@@ -35,8 +37,7 @@ def main() -> None:
         try:
             said = run()
         except Exception as error:
-            (first, *_) = str(error).strip().splitlines() or [""]
-            said = {"error": f"{type(error).__name__}: {first}"}
+            said = {"error": f"{type(error).__name__}: {first_line(error)}"}
         print(json.dumps(said), file=results)
 
 

@@ -153,8 +153,7 @@ def _import_tensorflow(decodes_files: bool) -> None:
                 tf.config.threading.set_intra_op_parallelism_threads(threads)
         remarks.seek(0)
         text = remarks.read().decode("utf-8", "replace")
-    hidden = os.environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1")
-    if not has_gpu and not hidden and doctor.has_nvidia():
+    if doctor.is_gpu_unused(has_gpu, os.environ):
         print(f"{text}t2t: {doctor.UNUSED_GPU}", file=sys.stderr)
 
 

@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 
 from t2t_keras.data.files import sha256
 from t2t_keras.data.sources import COMPRESSED, open_binary, read_lines, readable
-from t2t_keras.errors import UserError, require_extra
+from t2t_keras.errors import UserError, first_line, require_extra
 from t2t_keras.problem import Pair
 
 _BATCH = 1024  # rows that are read from Parquet at a time
@@ -156,8 +156,9 @@ class PairFile:
                             )
                         yield pair
         except pyarrow.ArrowException as error:
-            reason = str(error).partition("\n")[0]
-            raise UserError(f"{self.path} is not a Parquet file: {reason}") from None
+            raise UserError(
+                f"{self.path} is not a Parquet file: {first_line(error)}"
+            ) from None
 
 
 def _fields(kind: Any) -> list[str]:

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 from t2t_keras.data.files import sha256
-from t2t_keras.errors import UserError, require_extra
+from t2t_keras.errors import UserError, first_line, require_extra
 from t2t_keras.metrics.pharaoh import Alignment, parse_reference
 from t2t_keras.problem import AlignedPair, Pair, Source
 
@@ -260,10 +260,9 @@ class TfdsPairs:
             with contextlib.redirect_stdout(sys.stderr):  # the library prints progress
                 builder.download_and_prepare()
         except (OSError, tfds.download.DownloadError) as error:
-            reason = str(error).partition("\n")[0]
             raise UserError(
-                f"cannot download {self.name}: {reason}; try again with a network, or "
-                "give files (--train_source, --train_target ...)"
+                f"cannot download {self.name}: {first_line(error)}; try again with a "
+                "network, or give files (--train_source, --train_target ...)"
             ) from error
         for feature in (self.source_feature, self.target_feature):
             if feature not in builder.info.features:
@@ -300,5 +299,6 @@ class TfdsPairs:
         try:
             return tfds.builder(self.name, data_dir=self.data_dir)
         except (tfds.core.DatasetNotFoundError, ValueError) as error:
-            reason = str(error).partition("\n")[0]
-            raise UserError(f"tensorflow-datasets: {self.name}: {reason}") from None
+            raise UserError(
+                f"tensorflow-datasets: {self.name}: {first_line(error)}"
+            ) from None

@@ -23,7 +23,7 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from t2t_keras.errors import UserError
+from t2t_keras.errors import UserError, first_line
 from t2t_keras.hparam import HParams
 from t2t_keras.interop.t2t_hparams import load_t2t_hparams
 from t2t_keras.model.layers import TARGET_SPACES
@@ -174,9 +174,9 @@ class T2TCheckpoint:
 
     def _damaged(self, error: Exception) -> UserError:
         """Returns the error for a checkpoint that TensorFlow cannot read."""
-        reason = str(error).partition("\n")[0]
         return UserError(
-            f"checkpoint {self.path} is damaged or incomplete ({reason}); copy it again"
+            f"checkpoint {self.path} is damaged or incomplete ({first_line(error)}); "
+            "copy it again"
         )
 
     def target_space_id(self) -> int:

@@ -31,7 +31,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from t2t_keras.errors import UserError
+from t2t_keras.errors import UserError, first_line
 from t2t_keras.model.transformer import Transformer
 
 _DATA = ".data-00000-of-00001"
@@ -251,10 +251,9 @@ class Checkpoint:
             raise self._damaged(error) from error
 
     def _damaged(self, error: Exception) -> DamagedCheckpoint:
-        (reason, *_) = str(error).splitlines() or [""]
         return DamagedCheckpoint(
-            f"checkpoint {self.path} cannot be read ({reason}); remove its files "
-            "to do without it"
+            f"checkpoint {self.path} cannot be read ({first_line(error)}); remove its "
+            "files to do without it"
         )
 
     def restore(

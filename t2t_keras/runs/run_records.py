@@ -214,13 +214,13 @@ def _dev(run: RunDirectory, history: list[dict[str, Any]]) -> list[dict[str, Any
     }
     steps = run.checkpoints.steps
     names = [f"{prefix}-{steps(prefix)[-1]}" for prefix in _KINDS if steps(prefix)]
+    # `t2t average` may have written another average since the training.
+    trained = [n for n, x in enumerate(history) if x["kind"] == "training"]
+    since = history[trained[-1] + 1 :] if trained else history
     rows = []
     for name in names:
         prefix, _, step = name.rpartition("-")
         line = measured.get((_KINDS[prefix], int(step)))
-        # `t2t average` may have written another average since.
-        trained = [n for n, x in enumerate(history) if x["kind"] == "training"]
-        since = history[trained[-1] + 1 :] if trained else history
         if line and not _is_replaced(name, since):
             rows.append(_row(name, line))
     newest = steps()[-1:]

@@ -9,11 +9,9 @@ import re
 import signal
 import subprocess
 import sys
-import tarfile
 
 import pytest
 from command_line import run, standard_input, write
-from test_written_earlier import ARCHIVE
 
 import t2t_keras
 from t2t_keras.cli import translation
@@ -48,12 +46,9 @@ main(sys.argv[1:])
 
 
 @pytest.fixture(scope="module")
-def model(tmp_path_factory):
+def model(earlier):
     """The flags for a small run."""
-    root = tmp_path_factory.mktemp("earlier")
-    with tarfile.open(ARCHIVE) as archive:
-        archive.extractall(root, filter="data")
-    return "--output_dir", root / "run-translate_text", "--extra_length", 4
+    return "--output_dir", earlier / "run-translate_text", "--extra_length", 4
 
 
 loaded = functools.cache(t2t_keras.load)

@@ -1,6 +1,8 @@
+import collections
 import fcntl
 import json
 import os
+import re
 import subprocess
 import sys
 
@@ -8,6 +10,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from decoding_models import LINES, NOT_TEXTS, transformer
+from tensorflow.core.protobuf import saved_model_pb2
 
 import t2t_keras
 from t2t_keras.decoding.constraint import BannedTokens
@@ -398,6 +401,28 @@ def test_weights_are_stored_once(translator, export):
     assert weights <= stored < 1.05 * weights + 20_000
     assert size == sum(f.stat().st_size for f in path.rglob("*") if f.is_file())
     assert [entry.name for entry in path.parent.iterdir()] == ["1"]
+
+
+def test_functions_are_stored_once(export):
+    """Also those that several signatures call; and no gradients are stored."""
+    saved = saved_model_pb2.SavedModel()
+    saved.ParseFromString((export[0] / "saved_model.pb").read_bytes())
+    (graph,) = saved.meta_graphs
+    functions = [it.signature.name for it in graph.graph_def.library.function]
+    counts = collections.Counter(
+        re.sub(r"^__inference_|_\d+$", "", f) for f in functions
+    )
+    for name in (
+        "_beam_search",
+        "search_ids",
+        "score_ids",
+        "translate",
+        "score",
+        "serve",
+    ):
+        assert counts[name] == 1
+    assert not graph.graph_def.library.gradient
+    assert not any("grad" in name for name in functions)
 
 
 @pytest.mark.slow

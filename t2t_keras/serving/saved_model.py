@@ -159,7 +159,11 @@ def export_saved_model(
     module = kind(translator, chosen, quantization)
     signatures = module.signatures()
     with replaced(Path(export_dir)) as new:
-        tf.saved_model.save(module, str(new), signatures=signatures)
+        # Nobody differentiates a search; its gradients would be traced and stored.
+        options_of_save = tf.saved_model.SaveOptions(
+            experimental_custom_gradients=False
+        )
+        tf.saved_model.save(module, str(new), signatures, options_of_save)
         if verify is not None:
             search = _search_of(new, chosen.batch_tokens)
             exact = translator.model.hparams.compute_dtype == "float32"
@@ -224,15 +228,29 @@ class _ServedIds(tf.Module):
         return [weight.restored().numpy() for weight in self._weights]
 
     def signatures(self) -> dict[str, tf.types.experimental.ConcreteFunction]:
-        """Returns the signatures by name."""
+        """Traces the signatures and returns them by name.
+
+        Every function is traced once, before those that call it. If they called a
+        `tf.function`, TensorFlow would trace it again for inputs with other names, and
+        when the model is saved.
+        """
         ids = tf.TensorSpec([None, None], tf.int32, "ids")
-        translate_ids = self.translate_ids.get_concrete_function()
+        targets = tf.TensorSpec([None, None], tf.int32, "targets")
+        self._search = _traced(
+            self._beam_search,
+            tf.TensorSpec([None, None], tf.int32),
+            tf.TensorSpec([None], tf.string),
+            _SCALARS,
+            autograph=False,
+        )
+        self._search_ids = _traced(self.search_ids, ids, **_SCALARS)
+        translate_ids = _traced(self.translate_ids, ids)
         return {
             tf.saved_model.DEFAULT_SERVING_SIGNATURE_DEF_KEY: translate_ids,
             "translate_ids": translate_ids,
-            "search_ids": self.search_ids.get_concrete_function(ids, **_SCALARS),
-            "score_ids": self.score_ids.get_concrete_function(),
-            "options": self.options.get_concrete_function(),
+            "search_ids": self._search_ids,
+            "score_ids": _traced(self.score_ids, ids, targets),
+            "options": _traced(self._defaults),
         }
 
     def warm_up(self, texts: list[str]) -> dict[str, dict[str, tf.Tensor]]:
@@ -260,12 +278,10 @@ class _ServedIds(tf.Module):
             "score_ids": ids | targets,
         }
 
-    @tf.function(input_signature=[tf.TensorSpec([None, None], tf.int32, "ids")])
     def translate_ids(self, ids: tf.Tensor) -> dict[str, tf.Tensor]:
         """Maps ids to n-best ids, with the options of the export."""
-        return self.search_ids(ids, **self._defaults())
+        return self._search_ids(ids, **self._defaults())
 
-    @tf.function
     def search_ids(self, ids: tf.Tensor, **numbers: tf.Tensor) -> dict[str, tf.Tensor]:
         """Maps ids to n-best ids, with the options in `numbers`."""
         tokenizer = self._translator.source_tokenizer
@@ -275,12 +291,6 @@ class _ServedIds(tf.Module):
         found = self._search(ids, self._texts(ids), numbers)
         return {"ids": found.ids, "scores": found.scores, "lengths": found.lengths}
 
-    @tf.function(
-        input_signature=[
-            tf.TensorSpec([None, None], tf.int32, "ids"),
-            tf.TensorSpec([None, None], tf.int32, "targets"),
-        ]
-    )
     def score_ids(self, ids: tf.Tensor, targets: tf.Tensor) -> dict[str, tf.Tensor]:
         """Returns the log-probabilities of target ids, given the source ids."""
         sizes = (
@@ -305,32 +315,18 @@ class _ServedIds(tf.Module):
             "token_log_probs": scores.token_log_probs,
         }
 
-    @tf.function(input_signature=[])
-    def options(self) -> dict[str, tf.Tensor]:
-        """Returns the values that the export gave to the options of `translate`."""
-        return self._defaults()
-
     def _texts(self, ids: tf.Tensor) -> tf.Tensor:
         """Returns the texts [B] of source ids for the search; here it needs none."""
         return tf.fill(tf.shape(ids)[:1], "")
 
     def _defaults(self) -> dict[str, tf.Tensor]:
-        """Returns the options that `translate` takes, as constants."""
+        """Returns the options that `translate` takes, as the export has them."""
         return {
             name: tf.constant(getattr(self._options, name), spec.dtype)
             for name, spec in _SCALARS.items()
         }
 
-    # All signatures call it, so that the search is traced and stored once.
-    @tf.function(
-        input_signature=[
-            tf.TensorSpec([None, None], tf.int32),
-            tf.TensorSpec([None], tf.string),
-            _SCALARS,
-        ],
-        autograph=False,
-    )
-    def _search(
+    def _beam_search(
         self, ids: tf.Tensor, texts: tf.Tensor, numbers: dict[str, tf.Tensor]
     ) -> Hypotheses:
         """Runs beam search with the translator's limits and constraints.
@@ -381,13 +377,17 @@ class _Served(_ServedIds):
         self._form = translator.problem.text_form
 
     def signatures(self) -> dict[str, tf.types.experimental.ConcreteFunction]:
-        """Returns the signatures by name."""
+        """Traces the signatures and returns them by name; see the base class."""
         texts = tf.TensorSpec([None], tf.string, "texts")
-        default = tf.saved_model.DEFAULT_SERVING_SIGNATURE_DEF_KEY
-        return super().signatures() | {
-            default: self.serve.get_concrete_function(),
-            "translate": self.translate.get_concrete_function(texts, **_SCALARS),
-            "score": self.score.get_concrete_function(),
+        targets = tf.TensorSpec([None], tf.string, "targets")
+        of_ids = super().signatures()
+        self._translate = _traced(self.translate, texts, **_SCALARS)
+        return of_ids | {
+            tf.saved_model.DEFAULT_SERVING_SIGNATURE_DEF_KEY: _traced(
+                self.serve, texts
+            ),
+            "translate": self._translate,
+            "score": _traced(self.score, texts, targets),
         }
 
     def warm_up(self, texts: list[str]) -> dict[str, dict[str, tf.Tensor]]:
@@ -403,12 +403,10 @@ class _Served(_ServedIds):
             "score": inputs | targets,
         }
 
-    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, "texts")])
     def serve(self, texts: tf.Tensor) -> dict[str, tf.Tensor]:
         """Maps texts to n-best texts, with the options of the export."""
-        return self.translate(texts, **self._defaults())
+        return self._translate(texts, **self._defaults())
 
-    @tf.function
     def translate(self, texts: tf.Tensor, **numbers: tf.Tensor) -> dict[str, tf.Tensor]:
         """Maps texts to n-best texts, with the options in `numbers`."""
         is_blank = tf.strings.regex_full_match(texts, f"[{WHITE_SPACE}]*")
@@ -435,12 +433,6 @@ class _Served(_ServedIds):
             "is_truncated": sources.is_truncated,
         }
 
-    @tf.function(
-        input_signature=[
-            tf.TensorSpec([None], tf.string, "texts"),
-            tf.TensorSpec([None], tf.string, "targets"),
-        ]
-    )
     def score(self, texts: tf.Tensor, targets: tf.Tensor) -> dict[str, tf.Tensor]:
         """Returns the log-probabilities of the targets, given the texts."""
         are_pairs = _require(
@@ -529,6 +521,14 @@ class _Served(_ServedIds):
         end = tf.fill([tf.size(texts), 1], EOS)
         ids = tf.concat([without_end[:, :most], end], axis=1).to_tensor(PAD)
         return ids, tf.cast(without_end.row_lengths(), tf.int32) > most
+
+
+def _traced(
+    function: Callable[..., Any], *specs: Any, autograph: bool = True, **named: Any
+) -> tf.types.experimental.ConcreteFunction:
+    """Returns the graph of a function for inputs with these specs."""
+    traceable = tf.function(function, autograph=autograph)
+    return traceable.get_concrete_function(*specs, **named)
 
 
 def _with_weights(translator: Translator, weights: Sequence[np.ndarray]) -> Translator:

@@ -1,5 +1,6 @@
 """For the whole test process: settings, made before TensorFlow does anything; data."""
 
+import gc
 import os
 import tarfile
 from pathlib import Path
@@ -23,6 +24,14 @@ LONGEST = ("test_system", "test_cli_run", "test_saved_model", "test_evaluate")
 def pytest_collection_modifyitems(items):
     """Moves the longest files to the front."""
     items.sort(key=lambda item: item.path.stem not in LONGEST)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def frozen_objects():
+    """Keeps the garbage collector from examining what other files have left."""
+    yield
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture

@@ -304,6 +304,7 @@ def test_tokens_that_yaml_would_take_for_something_else(tmp_path):
 # The whole path
 
 
+@pytest.mark.slow
 def test_a_run_of_it_translates_is_tuned_and_exported(splitters, tmp_path, capfd):
     folder, output_dir = tmp_path / "opus", tmp_path / "run"
     marian(splitters, folder)

@@ -2,8 +2,8 @@
 
 import itertools
 
-import keras
 import pytest
+from shapes import without_values
 
 from t2t_keras.hparam import HParams
 from t2t_keras.model.transformer import Transformer
@@ -33,7 +33,7 @@ def parameter_count(hparams, vocab):
 
 def count(hparams, vocab):
     """The model's own count, of shapes without numbers."""
-    with keras.StatelessScope(initialize_variables=False):
+    with without_values():
         return Transformer(hparams, vocab).count_params()
 
 
@@ -70,7 +70,7 @@ def test_weights_of_the_base_model_are_the_papers_and_no_others():
                 expected[f"{path}/{name}"] = shape
             for name, shape in norm.items():
                 expected[f"{path}_residual/norm/{name}"] = shape
-    with keras.StatelessScope(initialize_variables=False):
+    with without_values():
         base = Transformer(BASE, pieces)
     assert not base.non_trainable_variables
     assert {weight_name(base, w): tuple(w.shape) for w in base.weights} == expected

@@ -45,16 +45,6 @@ def test_all_that_is_imported_exists(notebook):
             assert all(hasattr(module, name.name) for name in node.names)
 
 
-def test_data_and_tokens(notebook, tmp_path, monkeypatch):
-    """The cells before the training, which need no TensorFlow."""
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
-    ids = [cell.id for cell in notebook.cells]
-    del notebook.cells[ids.index("train-text") :]
-    printed = execute(notebook, tmp_path)
-    assert "{'train': 10000, 'dev': 200, 'test': 400}" in printed["datagen"]
-    assert "▁picture ▁book . </s>" in printed["tokens"]
-
-
 @pytest.mark.slow
 def test_whole_notebook(notebook, tmp_path, monkeypatch):
     monkeypatch.setenv("TMPDIR", str(tmp_path))

@@ -274,12 +274,18 @@ def _batches(
             sides.append(_alignment(example["links"], source, target, index.swapped))
         return tuple(sides)
 
-    batches = tf.data.Dataset.range(steps.start, steps.stop).map(parse)
+    return untuned(tf.data.Dataset.range(steps.start, steps.stop).map(parse))
+
+
+def untuned(dataset: tf.data.Dataset) -> tf.data.Dataset:
+    """Returns a dataset for which TensorFlow does not tune numbers of threads.
+
+    There is nothing to tune in datasets without parallel stages, and an iterator that
+    is tuned may take 20 seconds to close.
+    """
     options = tf.data.Options()
-    # There is nothing to tune here, and an iterator that is tuned may take 20 seconds
-    # to close.
     options.autotune.enabled = False
-    return batches.with_options(options)
+    return dataset.with_options(options)
 
 
 def _alignment(

@@ -18,6 +18,7 @@ from typing import Self
 
 import tensorflow as tf
 
+from t2t_keras.data.pipeline import untuned
 from t2t_keras.errors import UserError
 
 _EXAMPLE = (
@@ -144,7 +145,7 @@ def distribute_pairs(
     alignment = tf.TensorSpec([None, None, None], tf.float32)
     signature = (ids, ids, alignment) if aligned else (ids, ids)
     parts = tf.data.Dataset.from_generator(pairs, output_signature=signature)
-    return distribute(strategy, parts)
+    return distribute(strategy, untuned(parts))
 
 
 def _split_cpu(parts: int) -> None:

@@ -13,9 +13,10 @@ a batch, one after the other, `--rounds` times; reading the model is not timed.
 
 The report also has how much of the work was wasted. A *row-step* is one step of the
 search for one sentence. It is wasted if the sentence was done before. A *source
-position* is wasted if it is padding. `products_s` is the time that the matrix products
-of all steps take in float32, one after the other on all cores and with the mean number
-of rows, if nothing else is computed: no search over the same steps takes less.
+position* is wasted if it is padding. `products_gflop` counts the arithmetic of the
+matrix products of all steps, and `products_s` is the time that they take in float32,
+one after the other, with the threads of one operation and the mean number of rows, if
+nothing else is computed: no search over the same steps takes less on these threads.
 """
 
 import argparse
@@ -86,6 +87,7 @@ def _measured(
             for name, times in seconds.items()
         },
         "seconds": {name: statistics.median(x) for name, x in seconds.items()},
+        "products_gflop": products.total_flops(counted) / 1e9,
         "products_s": products.total_flops(counted) / rate.gflops() / 1e9,
         **report,
     }

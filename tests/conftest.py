@@ -18,7 +18,10 @@ make_strategy(simulate_devices=8)
 
 # Files that take the longest are begun first, so that no process ends long before the
 # other one.
-LONGEST = ("test_system", "test_cli_run", "test_saved_model", "test_evaluate")
+LONGEST = (
+    *("test_system", "test_cli_run", "test_saved_model", "test_evaluate"),
+    *("test_trainer", "test_phrases"),
+)
 
 
 def pytest_collection_modifyitems(items):

@@ -148,6 +148,7 @@ def test_translate_reports(tmp_path):
     # An untrained model ends no sentence early: each takes all the steps it may.
     assert report["row_steps"] >= 6 * 50
     assert report["products_s"] > 0
+    assert report["products_gflop"] > 0
 
 
 def test_jax_trains_where_there_is_no_tensorflow():

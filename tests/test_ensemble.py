@@ -100,7 +100,7 @@ def runs(tmp_path_factory):
     return root
 
 
-def test_command_line_and_export(runs, tmp_path, capfd):
+def test_command_line(runs, tmp_path, capfd):
     texts = [source for source, _ in sentence_pairs()[:2]]
     a, b = str(runs / "a"), str(runs / "b")
     ensemble = t2t_keras.load(a, ensemble=[b])
@@ -115,17 +115,22 @@ def test_command_line_and_export(runs, tmp_path, capfd):
     scores = [x.score for row in best for x in row]
     np.testing.assert_allclose([float(row[2]) for row in rows], scores, atol=1e-5)
 
-    export = tmp_path / "1"
-    assert run("export", *of_run, "--export_dir", export, "--verify", "2") == 0
-    exported = t2t_keras.load(export)
-    assert exported.translate(texts) == ensemble.translate(texts)
-
     log_prob = ensemble.score(texts[:1], [best[0][0].text])[0].log_prob
     target = tmp_path / "target"
     target.write_text(f"{best[0][0].text}\n")
     source.write_text(f"{texts[0]}\n")
     scored = run_json(capfd, "score", *of_run, "--source", source, "--target", target)
     assert scored["log_prob"] == pytest.approx(log_prob, abs=1e-4)
+
+
+@pytest.mark.slow
+def test_export(runs, tmp_path):
+    texts = [source for source, _ in sentence_pairs()[:2]]
+    of_run = ["--output_dir", runs / "a", "--ensemble", runs / "b"]
+    export = tmp_path / "1"
+    assert run("export", *of_run, "--export_dir", export, "--verify", "2") == 0
+    ensemble = t2t_keras.load(runs / "a", ensemble=[runs / "b"])
+    assert t2t_keras.load(export).translate(texts) == ensemble.translate(texts)
 
 
 def test_runs_with_other_vocabularies_are_refused(runs):

@@ -1,5 +1,6 @@
 import collections
 import fcntl
+import itertools
 import json
 import os
 import re
@@ -423,6 +424,9 @@ def test_functions_are_stored_once(export):
         assert counts[name] == 1
     assert not graph.graph_def.library.gradient
     assert not any("grad" in name for name in functions)
+    nodes = itertools.chain(*(it.node_def for it in graph.graph_def.library.function))
+    # TensorFlow would warn of functions that name gradients when it loads the export.
+    assert not any("_gradient_op_type" in node.attr for node in nodes)
 
 
 @pytest.mark.slow

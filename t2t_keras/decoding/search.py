@@ -19,6 +19,7 @@ from t2t_keras.decoding.options import DecodingOptions, constraint_name
 from t2t_keras.decoding.phrases import ForbiddenPhrases, RequiredPhrases
 from t2t_keras.decoding.sampling import sample
 from t2t_keras.errors import UserError
+from t2t_keras.model.gradients import without_gradients
 from t2t_keras.model.transformer import Transformer
 from t2t_keras.problem import Problem
 from t2t_keras.text.tokenizer import Tokenizer
@@ -35,6 +36,7 @@ class Search:
         self._tokenizer = tokenizer  # of the target
         self._constraint: BatchConstraint | None = None
 
+    @without_gradients()
     def __call__(
         self,
         options: DecodingOptions,

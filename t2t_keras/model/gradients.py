@@ -5,7 +5,11 @@ two CPU cores). Automatic differentiation of the formula gives the same gradient
 rounding.
 """
 
-from collections.abc import Callable
+import contextlib
+import contextvars
+import functools
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 from keras import ops
@@ -13,6 +17,34 @@ from keras import ops
 from t2t_keras.backend import Tensor
 
 BLOCK = 64  # products are faster on a GPU if their sizes are multiples of it
+
+_is_differentiated = contextvars.ContextVar("is_differentiated", default=True)
+
+
+@contextlib.contextmanager
+def without_gradients() -> Iterator[None]:
+    """Within it, `layer_norm` and `add_bias` compute values only.
+
+    It is for graphs that nobody differentiates, as that of a search. TensorFlow keeps
+    custom gradients as long as the process lives. An export does not store them, and
+    TensorFlow warns of each function that has some when it loads the export.
+    """
+    token = _is_differentiated.set(False)
+    try:
+        yield
+    finally:
+        _is_differentiated.reset(token)
+
+
+def _custom_gradient(function: Callable[..., tuple[Tensor, Any]]) -> Callable[..., Any]:
+    """Returns `ops.custom_gradient(function)`; see `without_gradients`."""
+    with_gradient = ops.custom_gradient(function)
+
+    @functools.wraps(function)
+    def value(*args: Tensor) -> Tensor:
+        return with_gradient(*args) if _is_differentiated.get() else function(*args)[0]
+
+    return value
 
 
 def _column_sums(x: Tensor) -> Tensor:
@@ -41,7 +73,7 @@ def layer_norm(x: Tensor, gamma: Tensor, beta: Tensor, epsilon: float) -> Tensor
         [N, D]
     """
 
-    @ops.custom_gradient
+    @_custom_gradient
     def normalized(
         x: Tensor, gamma: Tensor, beta: Tensor
     ) -> tuple[Tensor, Callable[[Tensor], tuple[Tensor, Tensor, Tensor]]]:
@@ -67,7 +99,7 @@ def layer_norm(x: Tensor, gamma: Tensor, beta: Tensor, epsilon: float) -> Tensor
     return normalized(x, gamma, beta)
 
 
-@ops.custom_gradient
+@_custom_gradient
 def add_bias(x: Tensor, bias: Tensor) -> Tensor:
     """Computes x + bias.
 

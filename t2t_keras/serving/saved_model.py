@@ -159,11 +159,7 @@ def export_saved_model(
     module = kind(translator, chosen, quantization)
     signatures = module.signatures()
     with replaced(Path(export_dir)) as new:
-        # Nobody differentiates a search; its gradients would be traced and stored.
-        options_of_save = tf.saved_model.SaveOptions(
-            experimental_custom_gradients=False
-        )
-        tf.saved_model.save(module, str(new), signatures, options_of_save)
+        tf.saved_model.save(module, str(new), signatures)
         if verify is not None:
             search = _search_of(new, chosen.batch_tokens)
             exact = translator.model.hparams.compute_dtype == "float32"

@@ -82,8 +82,6 @@ class MatmulRate:
         multiply: Multiply = tensorflow_multiply,
     ) -> None:
         self._products = list(products)
-        self._multiply = multiply
-        self._dtype = dtype
         self._repetitions: dict[Product, int] = {}
         self._times: dict[Product, list[float]] = defaultdict(list)
         self._runs: dict[Product, Callable[[int], None]] = {}

@@ -5,34 +5,10 @@ import json
 import math
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal, Self, get_args, get_origin
+from typing import Any, Literal, Self
 
 from t2t_keras.errors import UserError, nearest
-
-_AT_LEAST_ONE = (
-    *("num_layers", "d_model", "d_ff", "num_heads", "max_positions"),
-    *("warmup_steps", "batch_tokens", "train_steps"),
-)
-_SHARES = (
-    *("dropout", "attention_dropout", "ffn_dropout", "label_smoothing"),
-    *("adam_beta1", "adam_beta2", "ema_decay"),
-    *("word_dropout", "bpe_dropout"),
-)
-_NOT_NEGATIVE = (
-    *("num_decoder_layers", "d_k", "d_v", "attention_window"),
-    *("learning_rate", "clip_norm", "weight_decay", "guided_alignment"),
-)
-_ABOVE_ZERO = ("norm_epsilon", "adam_epsilon")
-
-# Neither the model nor its batches nor the optimizer's state depend on them: a training
-# can go on with other values, see `train(change_settings=True)`.
-MAY_CHANGE = frozenset(
-    (
-        *("dropout", "attention_dropout", "ffn_dropout", "label_smoothing"),
-        *("learning_rate", "schedule", "warmup_steps", "clip_norm", "weight_decay"),
-        *("adam_beta1", "adam_beta2", "adam_epsilon", "jit_compile"),
-    )
-)
+from t2t_keras.option import check, names, option
 
 # tensor2tensor's names of hyper-parameters, which `HParams.parse` takes for ours.
 T2T_NAMES = {
@@ -79,11 +55,6 @@ GUIDED_HEAD = 1  # the head that guided alignment trains, from 1
 Bucketing = Literal["exact", "t2t", "static"]
 
 
-def _field(default: Any, meaning: str) -> Any:
-    """Declares a hyper-parameter: its default, and its description for `t2t list`."""
-    return dataclasses.field(default=default, metadata={"meaning": meaning})
-
-
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class HParams:
     """Hyper-parameters; the defaults are the paper's base model.
@@ -93,138 +64,176 @@ class HParams:
     """
 
     # Architecture (3.1 to 3.3).
-    num_layers: int = _field(6, "layers of the encoder, and of the decoder (N)")
-    num_decoder_layers: int = _field(0, "layers of the decoder; 0: num_layers")
-    d_model: int = _field(512, "width of the model (D)")
-    d_ff: int = _field(2048, "inner width of the feed-forward networks (F)")
-    num_heads: int = _field(8, "attention heads (H)")
-    d_k: int = _field(0, "width of a head's queries and keys; 0: d_model / num_heads")
-    d_v: int = _field(0, "width of a head's values; 0: d_model / num_heads")
-    norm: Literal["post", "pre"] = _field(
+    num_layers: int = option(
+        6, "layers of the encoder, and of the decoder (N)", least=1
+    )
+    num_decoder_layers: int = option(0, "layers of the decoder; 0: num_layers", least=0)
+    d_model: int = option(512, "width of the model (D)", least=1)
+    d_ff: int = option(2048, "inner width of the feed-forward networks (F)", least=1)
+    num_heads: int = option(8, "attention heads (H)", least=1)
+    d_k: int = option(
+        0, "width of a head's queries and keys; 0: d_model / num_heads", least=0
+    )
+    d_v: int = option(0, "width of a head's values; 0: d_model / num_heads", least=0)
+    norm: Literal["post", "pre"] = option(
         "post", "layer norm after each residual sum (the paper), or before sub-layers"
     )
-    norm_epsilon: float = _field(
-        1e-6, "added to the variance in layer norm (as in the authors' code)"
+    norm_epsilon: float = option(
+        1e-6, "added to the variance in layer norm (as in the authors' code)", above=0
     )
-    activation: Literal["relu", "swish"] = _field(
+    activation: Literal["relu", "swish"] = option(
         "relu", "activation of the feed-forward networks"
     )
-    attention_bias: bool = _field(
+    attention_bias: bool = option(
         False, "the projections of attention add biases, as Marian's do"
     )
 
     # Kinds of attention that the paper compares with its own (3.2.1, 4).
-    attention: Literal["scaled", "unscaled", "additive"] = _field(
+    attention: Literal["scaled", "unscaled", "additive"] = option(
         "scaled", "how a query is compared with the keys"
     )
-    attention_window: int = _field(
+    attention_window: int = option(
         0,
         "neighbours r that self-attention sees (in the encoder r / 2 on each side); "
         "0: all",
+        least=0,
     )
 
     # Embeddings and positions (3.4, 3.5).
-    share_embeddings: bool = _field(
+    share_embeddings: bool = option(
         True, "embeddings and softmax use one matrix for each vocabulary"
     )
-    output_bias: bool = _field(False, "the logits add a bias, as Marian's do")
-    position: Literal["sinusoidal", "halves", "t2t", "learned"] = _field(
+    output_bias: bool = option(False, "the logits add a bias, as Marian's do")
+    position: Literal["sinusoidal", "halves", "t2t", "learned"] = option(
         "sinusoidal",
         "positional encodings: the paper's; the same, all sines before all cosines; "
         "tensor2tensor's; or learned ones",
     )
-    max_positions: int = _field(1024, "rows of the table of learned positions")
-    target_space: bool = _field(
+    max_positions: int = option(1024, "rows of the table of learned positions", least=1)
+    target_space: bool = option(
         False,
         "a learned vector is added to each source embedding, as tensor2tensor adds its "
         "target space embedding",
     )
 
     # Regularization (5.4).
-    dropout: float = _field(
-        0.1, "dropout on sub-layer outputs and on the sums of embeddings"
+    dropout: float = option(
+        0.1,
+        "dropout on sub-layer outputs and on the sums of embeddings",
+        least=0,
+        below=1,
+        may_change=True,
     )
-    attention_dropout: float = _field(
-        0.0, "dropout on attention weights (tensor2tensor: 0.1)"
+    attention_dropout: float = option(
+        0.0,
+        "dropout on attention weights (tensor2tensor: 0.1)",
+        least=0,
+        below=1,
+        may_change=True,
     )
-    ffn_dropout: float = _field(
-        0.0, "dropout on the inner activations (tensor2tensor: 0.1)"
+    ffn_dropout: float = option(
+        0.0,
+        "dropout on the inner activations (tensor2tensor: 0.1)",
+        least=0,
+        below=1,
+        may_change=True,
     )
-    label_smoothing: float = _field(0.1, "probability spread over the other tokens")
+    label_smoothing: float = option(
+        0.1,
+        "probability spread over the other tokens",
+        least=0,
+        below=1,
+        may_change=True,
+    )
 
     # Word alignment (Chen et al., 2016; Garg et al., EMNLP 2019).
-    guided_alignment: float = _field(
+    guided_alignment: float = option(
         0.0,
         "weight of the cross-entropy between an attention head and the given word "
         "alignments (Garg et al.: 0.05); 0: none",
+        least=0,
     )
 
     # Optimizer and schedule (5.3).
-    learning_rate: float = _field(1.0, "factor of the schedule")
-    schedule: str = _field(PAPER_SCHEDULE, "product of factors (a*b)")
-    warmup_steps: int = _field(4000, "steps until the learning rate reaches its peak")
-    optimizer: Literal["adam", "adamw", "adafactor"] = _field(
+    learning_rate: float = option(
+        1.0, "factor of the schedule", least=0, may_change=True
+    )
+    schedule: str = option(PAPER_SCHEDULE, "product of factors (a*b)", may_change=True)
+    warmup_steps: int = option(
+        4000, "steps until the learning rate reaches its peak", least=1, may_change=True
+    )
+    optimizer: Literal["adam", "adamw", "adafactor"] = option(
         "adam", "kind of optimizer"
     )
-    adam_beta1: float = _field(0.9, "decay of Adam's mean of the gradients")
-    adam_beta2: float = _field(0.98, "decay of Adam's mean of their squares")
-    adam_epsilon: float = _field(1e-9, "added to Adam's denominator")
-    weight_decay: float = _field(
-        0.0, "AdamW's weight decay of matrices, times the learning rate"
+    adam_beta1: float = option(
+        0.9, "decay of Adam's mean of the gradients", least=0, below=1, may_change=True
     )
-    clip_norm: float = _field(0.0, "largest norm of the gradient; 0: no clipping")
-    ema_decay: float = _field(
-        0.0, "decay of the weights' moving average; 0: no moving average"
+    adam_beta2: float = option(
+        0.98, "decay of Adam's mean of their squares", least=0, below=1, may_change=True
+    )
+    adam_epsilon: float = option(
+        1e-9, "added to Adam's denominator", above=0, may_change=True
+    )
+    weight_decay: float = option(
+        0.0,
+        "AdamW's weight decay of matrices, times the learning rate",
+        least=0,
+        may_change=True,
+    )
+    clip_norm: float = option(
+        0.0, "largest norm of the gradient; 0: no clipping", least=0, may_change=True
+    )
+    ema_decay: float = option(
+        0.0,
+        "decay of the weights' moving average; 0: no moving average",
+        least=0,
+        below=1,
     )
 
     # Batches and length of training (5.1, 5.2).
-    batch_tokens: int = _field(
-        25_000, "tokens in a batch on each side, padding included, over all replicas"
+    batch_tokens: int = option(
+        25_000,
+        "tokens in a batch on each side, padding included, over all replicas",
+        least=1,
     )
-    bucketing: Bucketing = _field(  # noqa: RUF009  it makes a dataclass field
+    bucketing: Bucketing = option(  # noqa: RUF009  it makes a dataclass field
         "exact",
         "batches by the exact lengths of the pairs, by tensor2tensor's rule, or of at "
         "most twelve shapes (static)",
     )
-    train_steps: int = _field(100_000, "total number of updates")
+    train_steps: int = option(100_000, "total number of updates", least=1)
 
     # Changes of training pairs, drawn anew each time a pair is read.
-    word_dropout: float = _field(0.0, "probability of leaving out a word of a source")
-    case_noise: float = _field(
-        0.0, "probability of a source in lower, upper or title case"
+    word_dropout: float = option(
+        0.0, "probability of leaving out a word of a source", least=0, below=1
     )
-    bpe_dropout: float = _field(
-        0.0, "probability of skipping a merge of SentencePiece, on both sides"
+    case_noise: float = option(
+        0.0, "probability of a source in lower, upper or title case", least=0, most=1
+    )
+    bpe_dropout: float = option(
+        0.0,
+        "probability of skipping a merge of SentencePiece, on both sides",
+        least=0,
+        below=1,
     )
 
     # Arithmetic. Variables, layer norm, softmax and loss are always float32.
-    compute_dtype: Literal["float32", "bfloat16", "float16"] = _field(
+    compute_dtype: Literal["float32", "bfloat16", "float16"] = option(
         "float32", "dtype of matrix products"
     )
-    jit_compile: bool = _field(
-        False, "compile forward and backward pass with XLA (needs bucketing 'static')"
+    jit_compile: bool = option(
+        False,
+        "compile forward and backward pass with XLA (needs bucketing 'static')",
+        may_change=True,
     )
 
     def __post_init__(self) -> None:
-        for field in _AT_LEAST_ONE:
-            if getattr(self, field) < 1:
-                raise UserError(f"hparams: {field} must be at least 1")
-        for field in _SHARES:
-            if not 0 <= getattr(self, field) < 1:
-                raise UserError(f"hparams: {field} must be in [0, 1)")
-        for field in _NOT_NEGATIVE:
-            if getattr(self, field) < 0:
-                raise UserError(f"hparams: {field} must not be negative")
-        if not 0 <= self.case_noise <= 1:
-            raise UserError("hparams: case_noise must be in [0, 1]")
+        check(HParams, vars(self), "hparams: ")
         if self.guided_alignment and self.changes_pairs:
             raise UserError(
                 "hparams: guided_alignment excludes word_dropout, case_noise and "
                 "bpe_dropout, which would change the words that are linked"
             )
-        for field in _ABOVE_ZERO:
-            if getattr(self, field) <= 0:
-                raise UserError(f"hparams: {field} must be above 0")
         if self.attention_window and self.attention != "scaled":
             raise UserError(
                 f"hparams: attention_window needs attention 'scaled', not "
@@ -361,6 +370,11 @@ class HParams:
         return {k: (v, theirs[k]) for k, v in mine.items() if v != theirs[k]}
 
 
+# Neither the model nor its batches nor the optimizer's state depend on them: a training
+# can go on with other values, see `train(change_settings=True)`.
+MAY_CHANGE = frozenset(names(HParams, "may_change"))
+
+
 def _typed(name: str, value: Any) -> Any:
     """Converts a field's value, perhaps given as text, to the field's type."""
     types = {field.name: field.type for field in dataclasses.fields(HParams)}
@@ -373,18 +387,13 @@ def _typed(name: str, value: Any) -> Any:
             )
         raise UserError(f"hparams: there is no '{name}'{hint}")
     kind = types[name]
-    if get_origin(kind) is Literal:
-        if value not in get_args(kind):
-            choices = ", ".join(get_args(kind))
-            raise UserError(f"hparams: {name} must be one of {choices}, not '{value}'")
-        return value
-    if kind is str:
-        return str(value)
     if kind is bool:
         flags = {"true": True, "1": True, "false": False, "0": False}
         if str(value).lower() not in flags:
             raise UserError(f"hparams: {name} must be true or false, not '{value}'")
         return flags[str(value).lower()]
+    if kind not in (int, float):
+        return value
     try:
         number = float(value)
         if not math.isfinite(number) or (kind is int and not number.is_integer()):

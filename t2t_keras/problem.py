@@ -267,6 +267,14 @@ class Problem:
         """The name in the names of the data files: `x_rev` reads the files of `x`."""
         return self.name.removesuffix("_rev") if self.reverse else self.name
 
+    @property
+    def languages(self) -> tuple[str, str] | None:
+        """The language codes of source and target; None: unknown.
+
+        Those of a problem for any files, such as `translate_text`, are only a default.
+        """
+        return getattr(self.metrics, "languages", None) if self.sources else None
+
     def replace(self, **changes: Any) -> Self:
         """Returns a copy with some fields changed."""
         return dataclasses.replace(self, **changes)

@@ -13,8 +13,8 @@ _TABLE = "(self.vocab_size, self.d_model),\n            initializer=keras.initia
 MODEL = {
     "3.1 Encoder and decoder of N": {
         "t2t_keras/hparam.py": [
-            ("layers-5", "num_layers: int = _field(6,", "num_layers: int = _field(5,"),
-            ("width-256", "d_model: int = _field(512,", "d_model: int = _field(256,"),
+            ("layers-5", "num_layers: int = option(6,", "num_layers: int = option(5,"),
+            ("width-256", "d_model: int = option(512,", "d_model: int = option(256,"),
         ],
         "t2t_keras/model/transformer.py": [
             (
@@ -106,7 +106,7 @@ MODEL = {
             ),
         ],
         "t2t_keras/hparam.py": [
-            ("heads-4", "num_heads: int = _field(8,", "num_heads: int = _field(4,"),
+            ("heads-4", "num_heads: int = option(8,", "num_heads: int = option(4,"),
             (
                 "value-size-d-model",
                 "self.d_v or self.d_model // self.num_heads",
@@ -151,8 +151,8 @@ MODEL = {
         "t2t_keras/hparam.py": [
             (
                 "inner-width-1024",
-                "d_ff: int = _field(2048,",
-                "d_ff: int = _field(1024,",
+                "d_ff: int = option(2048,",
+                "d_ff: int = option(1024,",
             ),
         ],
         "t2t_keras/model/transformer.py": [
@@ -199,8 +199,8 @@ MODEL = {
         "t2t_keras/hparam.py": [
             (
                 "three-matrices-by-default",
-                "share_embeddings: bool = _field(\n        True,",
-                "share_embeddings: bool = _field(\n        False,",
+                "share_embeddings: bool = option(\n        True,",
+                "share_embeddings: bool = option(\n        False,",
             ),
         ],
         "t2t_keras/model/transformer.py": [

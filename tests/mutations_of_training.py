@@ -16,8 +16,8 @@ TRAINING = {
         "t2t_keras/hparam.py": [
             (
                 "batch-of-4096",
-                "batch_tokens: int = _field(\n        25_000,",
-                "batch_tokens: int = _field(\n        4096,",
+                "batch_tokens: int = option(\n        25_000,",
+                "batch_tokens: int = option(\n        4096,",
             ),
         ],
         "t2t_keras/data/batch_plan.py": [
@@ -37,8 +37,8 @@ TRAINING = {
         "t2t_keras/hparam.py": [
             (
                 "base-steps",
-                "train_steps: int = _field(100_000,",
-                "train_steps: int = _field(10_000,",
+                "train_steps: int = option(100_000,",
+                "train_steps: int = option(10_000,",
             ),
         ],
         "hparams/paper.py": [
@@ -61,18 +61,18 @@ TRAINING = {
         "t2t_keras/hparam.py": [
             (
                 "beta1",
-                "adam_beta1: float = _field(0.9,",
-                "adam_beta1: float = _field(0.8,",
+                "adam_beta1: float = option(0.9,",
+                "adam_beta1: float = option(0.8,",
             ),
             (
                 "beta2",
-                "adam_beta2: float = _field(0.98,",
-                "adam_beta2: float = _field(0.997,",
+                "adam_beta2: float = option(0.98,",
+                "adam_beta2: float = option(0.997,",
             ),
             (
                 "adam-epsilon",
-                "adam_epsilon: float = _field(1e-9,",
-                "adam_epsilon: float = _field(1e-7,",
+                "adam_epsilon: float = option(1e-9,",
+                "adam_epsilon: float = option(1e-7,",
             ),
         ],
         "t2t_keras/training/optimizer.py": [
@@ -84,8 +84,8 @@ TRAINING = {
         "t2t_keras/hparam.py": [
             (
                 "warm-up-8000",
-                "warmup_steps: int = _field(4000,",
-                "warmup_steps: int = _field(8000,",
+                "warmup_steps: int = option(4000,",
+                "warmup_steps: int = option(8000,",
             ),
         ],
         "t2t_keras/training/optimizer.py": [
@@ -116,13 +116,13 @@ TRAINING = {
         "t2t_keras/hparam.py": [
             (
                 "dropout-0.2",
-                "    dropout: float = _field(\n        0.1,",
-                "    dropout: float = _field(\n        0.2,",
+                "    dropout: float = option(\n        0.1,",
+                "    dropout: float = option(\n        0.2,",
             ),
             (
                 "attention-dropout",
-                "attention_dropout: float = _field(\n        0.0,",
-                "attention_dropout: float = _field(\n        0.1,",
+                "attention_dropout: float = option(\n        0.0,",
+                "attention_dropout: float = option(\n        0.1,",
             ),
         ],
         "t2t_keras/model/layers.py": [
@@ -167,8 +167,8 @@ TRAINING = {
         "t2t_keras/hparam.py": [
             (
                 "no-label-smoothing",
-                "label_smoothing: float = _field(0.1,",
-                "label_smoothing: float = _field(0.0,",
+                "label_smoothing: float = option(0.1,",
+                "label_smoothing: float = option(0.0,",
             ),
         ],
         "t2t_keras/model/loss.py": [

@@ -324,7 +324,7 @@ def test_describe_for_people(capfd):
         (["--hours", "0"], "--hours: must be above 0, not 0"),
         (["--kernel", "1"], "--kernel: must be at least 2, not 1"),
         (["--tflops", "fast"], "--tflops: invalid number value: 'fast'"),
-        (["--hparams", "attention_window=-1"], "attention_window must not be negative"),
+        (["--hparams", "attention_window=-1"], "attention_window must be at least 0"),
         (
             ["--hparams", "attention_window=4,attention=additive"],
             "attention_window needs attention 'scaled', not 'additive'",

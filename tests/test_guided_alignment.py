@@ -381,7 +381,7 @@ def test_training_needs_links(aligned_dir, data_dir, tmp_path):
     assert result["step"] == 4
     with pytest.raises(UserError, match="guided_alignment needs word alignments, and"):
         trainer(data_dir, tmp_path / "none", guided_alignment=0.5)
-    with pytest.raises(UserError, match="guided_alignment must not be negative"):
+    with pytest.raises(UserError, match="guided_alignment must be at least 0"):
         HPARAMS.override(guided_alignment=-1)
 
 

@@ -14,8 +14,8 @@ import pytest
 ROOT = Path(__file__).parents[1]
 
 # Package -> the packages that its files may import, anywhere in the file.
-FOUNDATION = {"errors", "hparam", "problem", "registry", "standard_error", "lock"}
-FOUNDATION |= {"metrics", "model_card"}
+FOUNDATION = {"errors", "option", "hparam", "problem", "registry", "standard_error"}
+FOUNDATION |= {"metrics", "model_card", "lock", "wire_format"}
 ENGINE = FOUNDATION | {"backend"}
 MAY_IMPORT = {
     "errors": set(),
@@ -23,7 +23,9 @@ MAY_IMPORT = {
     "lock": {"errors"},
     "model_card": set(),
     "backend": {"errors"},
-    "hparam": {"errors"},
+    "option": {"errors"},
+    "wire_format": set(),
+    "hparam": {"errors", "option"},
     "metrics": {"errors"},
     "problem": {"errors", "metrics"},
     "registry": {"errors", "hparam", "metrics", "problem"},

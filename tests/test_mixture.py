@@ -319,7 +319,11 @@ def test_a_file_that_names_corpora(folder, capfd):
     ("old", "new", "message"),
     [
         ("[[train]]", "[[train", "is not valid TOML"),
-        ("temperature = 2", "temperature = 'x'", "temperature is not a number"),
+        (
+            "temperature = 2",
+            "temperature = 'x'",
+            "temperature must be a number of at least 1",
+        ),
         ("temperature", "temp", "there is 'temp', not temperature"),
         ("[[dev]]", "[[valid]]", "there is 'valid', not"),
         ("name =", "nam =", "a corpus has no 'nam'; it has"),

@@ -924,7 +924,9 @@ def test_flags(tmp_path, capfd, monkeypatch):
     assert "is not a run directory" in refusal("--output_dir", tmp_path)
     assert "two models are named 'a'" in refusal("--model", export, "--model", export)
     assert "the name 'x/y'" in refusal("--model", f"x/y={export}")
-    assert "not a pair such as" in refusal("--model", export, "--languages", "ende")
+    assert "written en-de, for example, not 'ende'" in refusal(
+        "--model", export, "--languages", "ende"
+    )
     assert "no model 'b'" in refusal("--model", export, "--languages", "b=en-de")
     assert "--raw: the export" in refusal("--model", export, "--raw")
     assert "--checkpoint needs" in refusal("--model", export, "--checkpoint", "5")

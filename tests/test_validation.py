@@ -119,7 +119,7 @@ def test_what_has_been_evaluated_is_not_evaluated_again(tmp_path):
         ({"eval_every": 0}, "eval_every must be at least 1"),
         ({"save_minutes": float("nan")}, "save_minutes must be at least 0"),
         ({"patience": -3}, "patience must be at least 0"),
-        ({"best_by": "foo"}, "best_by must be loss or metric"),
+        ({"best_by": "foo"}, "best_by must be one of loss, metric"),
     ],
 )
 def test_impossible_options(options, message):

@@ -45,6 +45,7 @@ def memory_per_batch(
     parts = {
         "weights": _FLOAT32 * parameters + copies,
         hparams.optimizer: _FLOAT32 * _optimizer_state(hparams, parameters),
+        **({"moving average": _FLOAT32 * parameters} if hparams.ema_decay else {}),
         "gradients": _FLOAT32 * parameters,
         "activations": positions * _activations(hparams, length, number),
         "logits": _BYTES_OF_A_LOGIT * positions * target_vocab_size,

@@ -5,13 +5,6 @@ from pathlib import Path
 
 from t2t_keras.cli.lines import read_lines
 from t2t_keras.errors import UserError
-from t2t_keras.runs import is_run
-
-
-def require_weights(path: str | None) -> None:
-    """Refuses an `--init_from` that is neither a run directory nor a checkpoint."""
-    if path is not None and not is_run(path) and not Path(f"{path}.index").exists():
-        raise UserError(f"--init_from: {path} is neither a run nor a checkpoint")
 
 
 def require_directory(flag: str, path: str | None) -> None:

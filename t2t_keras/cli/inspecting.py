@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from t2t_keras import registry
+from t2t_keras.cli.checks import require_writable
 from t2t_keras.cli.data import add_sources, with_sources
 from t2t_keras.cli.verb import Verb, add_usr_dir, columns, require_only
 from t2t_keras.errors import UserError
@@ -47,8 +48,7 @@ def _sources(args: argparse.Namespace, problem: Problem) -> dict[str, Source]:
 
 
 def _check(args: argparse.Namespace) -> None:
-    if args.page and not Path(args.page).absolute().parent.is_dir():
-        raise UserError(f"--page: there is no directory {Path(args.page).parent}")
+    require_writable("page", args.page)
     if args.data_dir:
         own = {"--problem", "--data_dir", "--usr_dir", "--page", "--json"}
         require_only(args, own, "--data_dir, whose examples are inspected")

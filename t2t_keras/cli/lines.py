@@ -26,14 +26,7 @@ def read_lines(path: str | None) -> Iterator[str]:
         yield from sources.read_lines(path)
         return
     with open(STDIN, "rb", closefd=False) as file:
-        for number, line in enumerate(file, 1):
-            try:
-                text = line.decode("utf-8-sig" if number == 1 else "utf-8")
-            except UnicodeDecodeError:
-                raise UserError(
-                    f"standard input, line {number}: not valid UTF-8"
-                ) from None
-            yield text.removesuffix("\n").removesuffix("\r")
+        yield from sources.decoded_lines(file, "standard input")
 
 
 def count_lines(path: str | Path | None) -> int | None:

@@ -19,6 +19,7 @@ from t2t_keras.cli.verb import (
     positive,
     positive_number,
 )
+from t2t_keras.data.mixture import parse_languages
 from t2t_keras.decoding.options import DecodingOptions
 from t2t_keras.errors import UserError, require_extra
 from t2t_keras.runs import is_run, require_run
@@ -59,9 +60,10 @@ def _serve_flags(parser: argparse.ArgumentParser) -> None:
     limits = parser.add_argument_group("limits")
     for field in dataclasses.fields(Limits):
         meaning = f"{field.metadata['meaning']} (default: {field.default:,})"
-        converter: Any = positive if field.type is int else positive_number
-        if field.name == "batch_milliseconds":
-            converter = not_negative_number
+        converter: Any = positive
+        if field.type is float:
+            takes_zero = field.metadata["least"] == 0
+            converter = not_negative_number if takes_zero else positive_number
         metavar = "N" if field.type is int else "X"
         limits.add_argument(
             f"--{field.name}", type=converter, metavar=metavar, help=meaning
@@ -137,10 +139,7 @@ def _languages(
             (name,) = directories
         if name not in directories:
             raise UserError(f"--languages: there is no model '{name}'")
-        codes = pair.split("-")
-        if len(codes) != 2 or not all(codes):
-            raise UserError(f"--languages: '{pair}' is not a pair such as en-de")
-        found[name] = (codes[0], codes[1])
+        found[name] = parse_languages(pair)
     return found
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from t2t_keras import registry
-from t2t_keras.cli.checks import require_directory, require_weights
+from t2t_keras.cli.checks import require_directory
 from t2t_keras.cli.decoding import add_decoding_flags, check_decoding
 from t2t_keras.cli.processes import LOST, check_processes, train_in_processes
 from t2t_keras.cli.verb import (
@@ -145,7 +145,6 @@ def _check_train(args: argparse.Namespace) -> None:
     from t2t_keras.data.manifest import Manifest
 
     problem = registry.problem(args.problem)
-    require_weights(args.init_from)
     first_hparams(args.hparams_set, args.init_from).parse(args.hparams)
     TrainOptions(**given_options(args, TrainOptions))
     if args.memory_gb is not None and args.batch_tokens != "auto":

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from t2t_keras.data.cleaning import text_hash
-from t2t_keras.data.progress import Meter, progress
+from t2t_keras.data.progress import progress
 from t2t_keras.errors import UserError
 from t2t_keras.problem import Pair, Source
 from t2t_keras.text.tokenizer import UNK, Tokenizer
@@ -35,6 +35,7 @@ _MOST_SHIFT = 5  # lines
 _GAP = 50  # lines between two stretches that are one
 _EXAMPLES = 5  # line numbers that a finding has
 _MOST = 5  # scripts and languages that are named
+_WORST = 3  # findings that datagen says
 _GUESSES = 500  # texts of which the language is guessed
 
 # Classes of lengths in characters, of which the last has no end.
@@ -487,8 +488,6 @@ class SplitInspection:
 def inspect(
     sources: Mapping[str, Source],
     tokenizers: tuple[Tokenizer, Tokenizer] | None = None,
-    *,
-    meter: Meter = progress,
 ) -> dict[str, Any]:
     """Inspects the splits of a corpus; each source is read twice.
 
@@ -497,7 +496,6 @@ def inspect(
             them, "train europarl".
         tokenizers: those of source and target, to see how they split the texts; None:
             there are none.
-        meter: shows the progress.
 
     Returns:
         "splits": the statistics by name; and "findings": dicts with the
@@ -505,7 +503,7 @@ def inspect(
     """
     samples, findings = dict[str, list[Pair]](), list[Finding]()
     for name, source in sources.items():
-        with meter(f"reading {name}", "pairs", 0) as advance:
+        with progress(f"reading {name}", "pairs") as advance:
             samples[name] = draw(_watched(source(), name, findings, advance))
     trains = list(filter(_is_train, sources))
     norms: dict[str, Norm] = {}
@@ -517,7 +515,7 @@ def inspect(
             norms[like] = Norm(samples[like])
         norms[name] = norms[like]
         inspections[name] = SplitInspection(name, norms[name])
-        with meter(f"inspecting {name}", "pairs", 0) as advance:
+        with progress(f"inspecting {name}", "pairs") as advance:
             pairs = _watched(source(), name, [], advance)
             inspections[name].add_all(pairs)
     others = [inspections[name] for name in sources if name not in trains]
@@ -630,7 +628,7 @@ def _use(tokenizer: Tokenizer, texts: Sequence[str]) -> dict[str, float]:
     }
 
 
-def worst(sources: Mapping[str, Source], most: int = 3) -> list[Finding]:
+def worst(sources: Mapping[str, Source]) -> list[Finding]:
     """Returns the worst faults at the beginning of corpora for training.
 
     Args:
@@ -650,7 +648,7 @@ def worst(sources: Mapping[str, Source], most: int = 3) -> list[Finding]:
         for finding in inspection.findings(others)
         if finding.weight >= _RARE
     ]
-    return sorted(findings, key=lambda f: f.weight, reverse=True)[:most]
+    return sorted(findings, key=lambda f: f.weight, reverse=True)[:_WORST]
 
 
 def _is_train(name: str) -> bool:

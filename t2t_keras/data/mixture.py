@@ -204,10 +204,12 @@ def read_mixture(path: str | Path) -> dict[Split, Source]:
         raise UserError(f"cannot read {path}: {error.strerror}") from None
     except ValueError as error:
         raise UserError(f"{path} is not valid TOML: {error}") from None
-    temperature = values.pop("temperature", 0.0)
+    temperature = values.pop("temperature", None)
     try:
-        if not isinstance(temperature, int | float):
-            raise UserError("temperature is not a number")
+        if temperature is None:
+            temperature = 0.0
+        elif not isinstance(temperature, int | float) or not temperature:
+            raise UserError("temperature must be a number of at least 1")
         sources: dict[Split, Source] = {}
         splits: tuple[Split, ...] = get_args(Split)
         for name, tables in values.items():
@@ -255,8 +257,11 @@ def _corpus(table: Any, directory: Path) -> Corpus:
     else:
         raise UserError("a corpus needs source and target, or pairs (and languages)")
     first = next(iter(files.values()))
+    name = table.get("name", first.name)
+    if table.get("weight") == 0:
+        raise UserError(f"corpus '{name}': its weight must be positive; leave it out")
     return Corpus(
-        table.get("name", first.name),
+        name,
         source,
         float(table.get("weight", 0.0)),
         table.get("tag", ""),
@@ -269,10 +274,10 @@ def parse_languages(text: str) -> tuple[str, str]:
     Raises:
         UserError: the text does not have that form.
     """
-    source, hyphen, target = text.partition("-")
-    if not (source and hyphen and target):
+    codes = text.split("-")
+    if len(codes) != 2 or not all(codes):
         raise UserError(f"languages are written en-de, for example, not '{text}'")
-    return source, target
+    return codes[0], codes[1]
 
 
 def named_sources(sources: Mapping[Split, Source]) -> dict[str, Source]:

@@ -33,9 +33,7 @@ from t2t_keras.data.files import atomic, open_lines
 from t2t_keras.data.progress import say
 from t2t_keras.errors import UserError
 from t2t_keras.problem import Pair
-
-# Tags of the length-delimited fields 1 to 3.
-_TAGS = {number: bytes([number << 3 | 2]) for number in (1, 2, 3)}
+from t2t_keras.wire_format import field, varint
 
 _BEFORE_PAYLOAD, _AFTER_PAYLOAD = 12, 4  # bytes
 FRAME = _BEFORE_PAYLOAD + _AFTER_PAYLOAD  # bytes of a record that are not payload
@@ -61,9 +59,7 @@ def example(
             token and that of the source token; the list `links`, unless empty.
     """
     linked = _feature(b"links", links) if links else b""
-    return _field(
-        1, _feature(b"inputs", source) + linked + _feature(b"targets", target)
-    )
+    return field(1, _feature(b"inputs", source) + linked + _feature(b"targets", target))
 
 
 def _feature(name: bytes, ids: Sequence[int]) -> bytes:
@@ -71,30 +67,15 @@ def _feature(name: bytes, ids: Sequence[int]) -> bytes:
     try:
         content = b"".join(map(_varints().__getitem__, ids))
     except IndexError:
-        content = b"".join(map(_varint, ids))
-    int64_list = _field(3, _field(1, content))
-    return _field(1, _field(1, name) + _field(2, int64_list))
-
-
-def _field(number: int, content: bytes) -> bytes:
-    """Returns a length-delimited field of a protocol buffer."""
-    return b"".join((_TAGS[number], _varint(len(content)), content))
+        content = b"".join(map(varint, ids))
+    int64_list = field(3, field(1, content))
+    return field(1, field(1, name) + field(2, int64_list))
 
 
 @functools.cache
 def _varints() -> list[bytes]:
     """Returns the ids of a usual vocabulary: computing them takes half of the time."""
-    return [_varint(number) for number in range(1 << 16)]
-
-
-@functools.cache
-def _varint(number: int) -> bytes:
-    """Returns a number as protocol buffers write it: 7 bits a byte, low ones first."""
-    parts = []
-    while number > 0x7F:
-        parts.append(number & 0x7F | 0x80)
-        number >>= 7
-    return bytes([*parts, number])
+    return [varint(number) for number in range(1 << 16)]
 
 
 def frame(payload: bytes) -> bytes:

@@ -7,12 +7,12 @@ metrics of a checkpoint depend on it.
 
 import dataclasses
 import json
-import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 
 from t2t_keras.errors import UserError
+from t2t_keras.option import check, names, option
 from t2t_keras.problem import Problem
 from t2t_keras.text.protected import KINDS, UNKNOWN
 
@@ -29,6 +29,8 @@ def _option(
     meaning: str,
     *,
     least: int | None = None,
+    above: int | None = None,
+    most: int | None = None,
     from_problem: bool = False,
     is_tensor: bool = False,
     is_static: bool = False,
@@ -43,6 +45,8 @@ def _option(
         default: the default value.
         meaning: the help text for `--help`.
         least: the smallest possible value.
+        above: a number below all possible values.
+        most: the largest possible value.
         from_problem: whether the problem has a field of this name with the default.
         is_tensor: whether the option is an input of the compiled decoding function, so
             that another value needs no new trace.
@@ -54,9 +58,7 @@ def _option(
         of_sampling: whether the option has an effect only with `sampling`.
         parse: reads the flag's text, for options that are neither numbers nor names.
     """
-    about = {**locals()}
-    del about["default"]
-    return dataclasses.field(default=default, metadata=about)
+    return option(**locals())
 
 
 # Source terms with their target terms.
@@ -268,6 +270,8 @@ class DecodingOptions:
     top_p: float = _option(
         1.0,
         "draw only among the fewest most likely tokens of this total probability",
+        above=0,
+        most=1,
         is_tensor=True,
         of_sampling=True,
     )
@@ -289,18 +293,11 @@ class DecodingOptions:
                 raise UserError(
                     f"protect: there is no '{kind}'; the choice is {', '.join(kinds)}"
                 )
-        for holds, message in self.conditions(vars(self)):
-            if not holds:
-                raise UserError(message)
+        check(DecodingOptions, vars(self))
         if not self.sampling and self.n_best > self.beam_size:
             raise UserError(
                 f"n_best {self.n_best} is more than beam_size {self.beam_size}; "
                 "raise beam_size"
-            )
-        if self.length_penalty not in get_args(LengthPenalty):
-            raise UserError(
-                f"length_penalty: no '{self.length_penalty}'; the choice is "
-                f"{', '.join(get_args(LengthPenalty))}"
             )
         for name in ("coverage_penalty", "glossary", "protect"):
             if self.sampling and getattr(self, name):
@@ -311,8 +308,6 @@ class DecodingOptions:
                 raise UserError(f"{name}: a phrase is empty; leave it out")
         if not self.temperature > 0:
             raise UserError("temperature must be above 0; beam_size 1 is greedy search")
-        if not 0 < self.top_p <= 1:
-            raise UserError("top_p must be above 0 and at most 1")
 
     @property
     def needs_texts(self) -> bool:
@@ -335,25 +330,9 @@ class DecodingOptions:
         return cls(**values | {"constraint": constraint_name(problem)})
 
     @classmethod
-    def conditions(cls, values: Mapping[str, Any]) -> Iterator[tuple[Any, str]]:
-        """Yields what must hold for the values of options, and the message if not.
-
-        Args:
-            values: some options by name, as numbers or as scalar tensors.
-        """
-        for field in dataclasses.fields(cls):
-            if field.name not in values:
-                continue
-            value, least = values[field.name], field.metadata["least"]
-            if least is not None:
-                yield value >= least, f"{field.name} must be at least {least}"
-            if field.type is float:  # the comparison is false for NaN, too
-                yield abs(value) < math.inf, f"{field.name} must be a finite number"
-
-    @classmethod
     def names(cls, use: Use) -> list[str]:
         """Returns the names of the options whose metadata `use` is true."""
-        return [f.name for f in dataclasses.fields(cls) if f.metadata[use]]
+        return names(cls, use)
 
     @classmethod
     def dtypes(cls, use: Use) -> dict[str, str]:

@@ -25,7 +25,7 @@ from t2t_keras.decoding.options import DecodingOptions
 from t2t_keras.decoding.scoring import Score, score_targets
 from t2t_keras.decoding.search import Search
 from t2t_keras.decoding.texts import checked_pairs, checked_texts, is_blank
-from t2t_keras.errors import UserError
+from t2t_keras.errors import UserError, nearest
 from t2t_keras.metrics.pharaoh import Alignment
 from t2t_keras.model.transformer import Transformer
 from t2t_keras.problem import Problem
@@ -418,8 +418,13 @@ class Translator:
         """Returns the default options with the given changes.
 
         Raises:
-            UserError: a value is impossible or does not suit the problem.
+            UserError: there is no such option, or its value is impossible or does not
+                suit the problem.
         """
+        known = vars(self.options)
+        for name in options:
+            if name not in known:
+                raise UserError(f"there is no option '{name}'{nearest(name, known)}")
         chosen = dataclasses.replace(self.options, **options)
         if chosen.raw and not self._form.splits_raw_text:
             raise UserError(

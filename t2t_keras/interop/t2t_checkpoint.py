@@ -28,14 +28,12 @@ from t2t_keras.hparam import HParams
 from t2t_keras.interop.t2t_hparams import load_t2t_hparams
 from t2t_keras.model.layers import TARGET_SPACES
 from t2t_keras.model.transformer import Transformer
-from t2t_keras.runs.checkpoint import model_variables
+from t2t_keras.runs.checkpoint import UNREADABLE, model_variables
 
 _SCOPE = "transformer/"
 _SHARD = re.compile(_SCOPE + r"symbol_modality_\d+_\d+/(\w+)/weights_(\d+)")
 _NO_MEAN = 1e-9  # the largest mean of a row without gradients, beside another row's
 _SPACE_KERNEL = "body/target_space_embedding/kernel"
-# Of TensorFlow's reader; IndexError is what it makes of OutOfRange.
-_READ_ERRORS = (tf.errors.OpError, ValueError, IndexError, RuntimeError)
 _STEP = re.compile(r"-(\d+)\.index$")
 
 
@@ -104,7 +102,7 @@ class T2TCheckpoint:
             raise UserError(f"{self.path} is not a checkpoint: it has no .index file")
         try:
             self._reader = tf.train.load_checkpoint(str(self.path))
-        except _READ_ERRORS as error:
+        except UNREADABLE as error:
             raise self._damaged(error) from None
         names = self._reader.get_variable_to_shape_map()
         self.unread = {name for name in names if name.startswith(_SCOPE)}
@@ -169,7 +167,7 @@ class T2TCheckpoint:
         """
         try:
             return self._reader.get_tensor(name)
-        except _READ_ERRORS as error:
+        except UNREADABLE as error:
             raise self._damaged(error) from None
 
     def _damaged(self, error: Exception) -> UserError:

@@ -88,11 +88,17 @@ def with_sources(problem: Problem, args: argparse.Namespace) -> Problem:
             )
         return problem
     for split in get_args(Split):
-        if getattr(args, f"{split}_source") or getattr(args, f"{split}_target"):
-            raise UserError(
-                f"--{split}_source, --{split}_target: problem '{problem.name}' yields "
-                f"trees; give --{split}_trees"
-            )
+        for flag in (f"{split}_source", f"{split}_target", f"{split}_pairs"):
+            if getattr(args, flag):
+                raise UserError(
+                    f"--{flag}: problem '{problem.name}' yields trees; give "
+                    f"--{split}_trees"
+                )
+    if args.mixture:
+        raise UserError(
+            f"--mixture: problem '{problem.name}' yields trees; give --train_trees and "
+            "--silver_trees"
+        )
     from t2t_keras.parsing.treebank import SilverMix
 
     gold = _gold(problem.text_form, args)

@@ -4,14 +4,13 @@ import dataclasses
 import hashlib
 import itertools
 import re
-import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from t2t_keras.data.files import sha256
 from t2t_keras.data.progress import say
-from t2t_keras.data.sources import open_binary
+from t2t_keras.data.sources import open_binary, readable
 from t2t_keras.errors import UserError
 from t2t_keras.parsing.linearise import linearise
 from t2t_keras.parsing.tree import OUTER_LABELS, BadTree, Tree, parse_trees, prepare
@@ -150,23 +149,20 @@ def _chunks(file: Path) -> Iterator[tuple[int, list[str]]]:
     start = 1
     lines: list[str] = []
     depth = 0  # number of open brackets
-    try:
-        with open_binary(file) as stream:
-            for number, line in enumerate(stream, 1):
-                encoding = "utf-8-sig" if number == 1 else "utf-8"
-                text = line.decode(encoding, "surrogateescape")
-                if text.startswith("(") and lines:
-                    label = _label(text)
-                    same = (_label(lines[0]), *OUTER_LABELS)
-                    if depth <= 0 or label in same:
-                        yield start, lines
-                        lines, depth = [], 0
-                if not lines:
-                    start = number
-                lines.append(text)
-                depth += text.count("(") - text.count(")")
-    except (OSError, EOFError, zlib.error) as error:
-        raise UserError(f"{file}: cannot be read ({error})") from None
+    with readable(file), open_binary(file) as stream:
+        for number, line in enumerate(stream, 1):
+            encoding = "utf-8-sig" if number == 1 else "utf-8"
+            text = line.decode(encoding, "surrogateescape")
+            if text.startswith("(") and lines:
+                label = _label(text)
+                same = (_label(lines[0]), *OUTER_LABELS)
+                if depth <= 0 or label in same:
+                    yield start, lines
+                    lines, depth = [], 0
+            if not lines:
+                start = number
+            lines.append(text)
+            depth += text.count("(") - text.count(")")
     if lines:
         yield start, lines
 

@@ -32,6 +32,20 @@ def require_run(path: str | Path) -> None:
         )
 
 
+def run_of(init_from: str | Path) -> Path:
+    """Returns the run that `--init_from` means: it is one, or a checkpoint in one.
+
+    Raises:
+        UserError: it is neither.
+    """
+    path = Path(init_from)
+    if is_run(path):
+        return path
+    if not path.with_name(f"{path.name}.index").exists():
+        raise UserError(f"--init_from: {path} is neither a run nor a checkpoint")
+    return path.parent
+
+
 def first_hparams(hparams_set: str | None, init_from: str | Path | None) -> HParams:
     """Returns the hyper-parameters of a training, before any changes.
 
@@ -40,11 +54,11 @@ def first_hparams(hparams_set: str | None, init_from: str | Path | None) -> HPar
         init_from: the run, or a checkpoint in one, that gives the initial weights.
 
     Raises:
-        UserError: there is no such set, or neither is given.
+        UserError: there is no such set, run or checkpoint, or neither is given.
     """
+    run = None if init_from is None else run_of(init_from)
     if hparams_set is not None:
         return registry.hparams(hparams_set)
-    if init_from is None:
+    if run is None:
         raise UserError("--hparams_set is missing; `t2t list` prints the names")
-    path = Path(init_from)
-    return HParams.load((path if is_run(path) else path.parent) / "hparams.json")
+    return HParams.load(run / "hparams.json")

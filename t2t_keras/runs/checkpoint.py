@@ -219,8 +219,9 @@ class DamagedCheckpoint(UserError):
     """A file of a checkpoint is truncated, altered or missing."""
 
 
-# What TensorFlow raises when a file of a checkpoint is truncated, empty or missing.
-_UNREADABLE = (tf.errors.OpError, ValueError, IndexError, RuntimeError)
+# What TensorFlow raises when a file of a checkpoint is truncated, empty or missing;
+# IndexError is what it makes of OutOfRange.
+UNREADABLE = (tf.errors.OpError, ValueError, IndexError, RuntimeError)
 
 
 class Checkpoint:
@@ -235,7 +236,7 @@ class Checkpoint:
         try:
             self._reader = tf.train.load_checkpoint(str(path))
             self.shapes = dict(self._reader.get_variable_to_shape_map())
-        except _UNREADABLE as error:
+        except UNREADABLE as error:
             raise self._damaged(error) from error
 
     @property
@@ -247,7 +248,7 @@ class Checkpoint:
         """Returns one tensor as a NumPy array."""
         try:
             return np.asarray(self._reader.get_tensor(name))
-        except _UNREADABLE as error:
+        except UNREADABLE as error:
             raise self._damaged(error) from error
 
     def _damaged(self, error: Exception) -> DamagedCheckpoint:

@@ -1,22 +1,13 @@
-"""Options of a training that change its steps up to rounding at most."""
+"""Options of a training that leave its updates as they are.
+
+Only `steps_per_call` changes their rounding.
+"""
 
 import dataclasses
-import math
-from typing import Any, Literal
+from typing import Literal
 
 from t2t_keras.errors import UserError
-
-
-def _option(default: Any, meaning: str, least: int = 0) -> Any:
-    """Returns the dataclass field for an option.
-
-    Args:
-        default: the default value.
-        meaning: the help text for `--help`.
-        least: the smallest possible value.
-    """
-    about = {"meaning": meaning, "least": least}
-    return dataclasses.field(default=default, metadata=about)
+from t2t_keras.option import check, option
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -28,52 +19,51 @@ class TrainOptions:
             decoded.
     """
 
-    steps_per_call: int = _option(
+    steps_per_call: int = option(
         1,
         "steps to run in one call of TensorFlow, without waiting for Python; signals "
         "and time limits are noticed between calls (default: 1)",
         least=1,
     )
-    log_every: int = _option(100, "steps between log lines", least=1)
-    save_every: int | None = _option(  # None: see `save_interval`
+    log_every: int = option(100, "steps between log lines", least=1)
+    save_every: int | None = option(  # None: see `save_interval`
         None,
         "steps between checkpoints (default: a 40th of all, from 25 to 1000)",
         least=1,
     )
-    save_minutes: float = _option(
-        0.0, "minutes between checkpoints, instead of steps (the paper: 10)"
+    save_minutes: float = option(
+        0.0, "minutes between checkpoints, instead of steps (the paper: 10)", least=0
     )
-    keep: int = _option(
+    keep: int = option(
         20, "how many checkpoints to keep, besides the best one", least=1
     )
-    eval_every: int = _option(1000, "steps between evaluations", least=1)
-    eval_sentences: int = _option(
+    eval_every: int = option(1000, "steps between evaluations", least=1)
+    eval_sentences: int = option(
         500,
         "dev sentences to decode at each evaluation, for BLEU or F1; 0: only the loss",
+        least=0,
     )
-    best_by: Literal["loss", "metric"] = _option(
+    best_by: Literal["loss", "metric"] = option(
         "loss",
         "how to choose the best checkpoint on dev: by loss (default), or by BLEU or F1",
     )
-    patience: int = _option(
-        0, "end training after N evaluations without a new best (default: never)"
+    patience: int = option(
+        0,
+        "end training after N evaluations without a new best (default: never)",
+        least=0,
     )
-    average_last: int = _option(
+    average_last: int = option(
         10,
         "number of checkpoints to average at the end; the average is evaluated and "
         "kept, and `t2t translate` and other commands use it (default: 10); 0: none",
+        least=0,
     )
-    max_minutes: float = _option(
-        0.0, "end training after M minutes; run the command again to go on"
+    max_minutes: float = option(
+        0.0, "end training after M minutes; run the command again to go on", least=0
     )
 
     def __post_init__(self) -> None:
-        for field in dataclasses.fields(self):
-            value, least = getattr(self, field.name), field.metadata["least"]
-            if isinstance(value, int | float) and not least <= value < math.inf:
-                raise UserError(f"{field.name} must be at least {least}")
-        if self.best_by not in ("loss", "metric"):
-            raise UserError(f"best_by must be loss or metric, not '{self.best_by}'")
+        check(TrainOptions, vars(self))
         if self.best_by == "metric" and not self.eval_sentences:
             raise UserError("--best_by metric needs --eval_sentences above 0")
 

@@ -9,27 +9,33 @@ from collections import deque
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
-
-def _limit(default: int | float, meaning: str) -> Any:
-    """Returns the dataclass field for a limit, with the help text of its flag."""
-    return dataclasses.field(default=default, metadata={"meaning": meaning})
+from t2t_keras.option import check, option
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Limits:
     """The limits of the server; each is a flag of `t2t serve`."""
 
-    max_body_bytes: int = _limit(1 << 20, "the largest request body")
-    max_characters: int = _limit(5000, "the most characters in a sentence")
-    max_beam_size: int = _limit(
-        32, "the largest beam size and number of outputs that a request may ask for"
+    max_body_bytes: int = option(1 << 20, "the largest request body", least=1)
+    max_characters: int = option(5000, "the most characters in a sentence", least=1)
+    max_beam_size: int = option(
+        32,
+        "the largest beam size and number of outputs that a request may ask for",
+        least=1,
     )
-    max_queue: int = _limit(1024, "the most sentences that wait for a model")
-    timeout_seconds: float = _limit(30.0, "the time in which a request is answered")
-    max_batch_sentences: int = _limit(64, "the most sentences that are run together")
-    batch_milliseconds: float = _limit(
-        5.0, "how long a model that is idle waits for more sentences"
+    max_queue: int = option(1024, "the most sentences that wait for a model", least=1)
+    timeout_seconds: float = option(
+        30.0, "the time in which a request is answered", above=0
     )
+    max_batch_sentences: int = option(
+        64, "the most sentences that are run together", least=1
+    )
+    batch_milliseconds: float = option(
+        5.0, "how long a model that is idle waits for more sentences", least=0
+    )
+
+    def __post_init__(self) -> None:
+        check(Limits, vars(self))
 
 
 class Overloaded(Exception):

@@ -110,7 +110,7 @@ class ServedModel:
             problem = translator.problem
             self.signatures = _run_signatures()
             self.is_nested = problem.text_form.nests_outputs
-            languages = languages or getattr(problem.metrics, "languages", None)
+            languages = languages or problem.languages
             defaults: dict[str, Any] = vars(translator.options)
         else:
             self.signatures = {

@@ -13,6 +13,7 @@ from t2t_keras.decoding.batching import batches
 from t2t_keras.decoding.options import DecodingOptions
 from t2t_keras.decoding.texts import checked_pairs, checked_texts
 from t2t_keras.errors import UserError
+from t2t_keras.option import check
 from t2t_keras.serving.contents import ExportSettings
 from t2t_keras.serving.export_dir import require_export
 
@@ -187,17 +188,16 @@ class ExportedTranslator:
         """
         chosen = dict(self._defaults)
         fixed = self.settings.decoding if self.settings else {}
-        for name, value in options.items():
+        for name in options:
             if name not in chosen:
                 known = f" ({name} is {fixed[name]})" if name in fixed else ""
                 raise UserError(
                     f"{name}: an export has it built in{known}; the options are "
                     f"{', '.join(chosen)}"
                 )
+        check(DecodingOptions, options)
+        for name, value in options.items():
             chosen[name] = tf.cast(value, chosen[name].dtype)
-        for holds, message in DecodingOptions.conditions(chosen):
-            if not holds:
-                raise UserError(message)
         if chosen["n_best"] > chosen["beam_size"]:
             raise UserError(
                 f"--n_best {chosen['n_best']} is more than the beam size, "

@@ -20,6 +20,7 @@ from t2t_keras.decoding.options import DecodingOptions
 from t2t_keras.errors import UserError
 from t2t_keras.model_card import MODEL_CARD, model_card
 from t2t_keras.text.load import suffix_of
+from t2t_keras.wire_format import field
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -96,7 +97,7 @@ class ExportSettings:
             version=importlib.metadata.version("t2t_keras"),
             problem=problem.name,
             summary=problem.summary,
-            languages=getattr(problem.metrics, "languages", None),
+            languages=problem.languages,
             nests_outputs=problem.text_form.nests_outputs,
             hparams=dataclasses.asdict(translator.model.hparams),
             parameters=translator.model.count_params(),
@@ -232,22 +233,8 @@ def prediction_log(signature: str, inputs: Mapping[str, "tf.Tensor"]) -> bytes:
     """
     import tensorflow as tf
 
-    request = _field(1, _field(3, signature.encode()))
+    request = field(1, field(3, signature.encode()))
     for name, tensor in sorted(inputs.items()):
         value = tf.make_tensor_proto(tensor).SerializeToString(deterministic=True)
-        request += _field(2, _field(1, name.encode()) + _field(2, value))
-    return _field(6, _field(1, request))
-
-
-def _field(number: int, content: bytes) -> bytes:
-    """Returns a field of a protocol buffer that holds a message or a string."""
-    return _varint(number << 3 | 2) + _varint(len(content)) + content
-
-
-def _varint(number: int) -> bytes:
-    """Returns an integer in base 128, least significant digit first."""
-    digits = bytearray()
-    while number > 0x7F:
-        digits.append(number & 0x7F | 0x80)
-        number >>= 7
-    return bytes([*digits, number])
+        request += field(2, field(1, name.encode()) + field(2, value))
+    return field(6, field(1, request))

@@ -20,6 +20,7 @@ from t2t_keras.decoding.options import DecodingOptions, constraint_name
 from t2t_keras.decoding.scoring import TargetScores, score_targets
 from t2t_keras.decoding.translator import Translator
 from t2t_keras.errors import UserError
+from t2t_keras.option import conditions
 from t2t_keras.problem import WHITE_ENDS, WHITE_SPACE
 from t2t_keras.serving.contents import ExportSettings, write_contents
 from t2t_keras.serving.export_dir import (
@@ -639,7 +640,7 @@ def _assertions(numbers: dict[str, tf.Tensor]) -> list[tf.Operation]:
     """Returns assertions that check a user's options."""
     fits = numbers["n_best"] <= numbers["beam_size"]
     return [
-        *(_require(*condition) for condition in DecodingOptions.conditions(numbers)),
+        *(_require(*condition) for condition in conditions(DecodingOptions, numbers)),
         _require(fits, "n_best must be at most beam_size"),
     ]
 

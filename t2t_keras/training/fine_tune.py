@@ -12,6 +12,7 @@ import tensorflow as tf
 
 from t2t_keras.errors import UserError
 from t2t_keras.model.transformer import Transformer
+from t2t_keras.runs import run_of
 from t2t_keras.runs.checkpoint import (
     Checkpoint,
     model_variables,
@@ -78,13 +79,9 @@ def find_weights(init_from: str | Path) -> tuple[RunDirectory, Path]:
     Raises:
         UserError: there is no such run or checkpoint.
     """
-    init_from = Path(init_from)
-    if (init_from / "config.json").exists():
-        run = RunDirectory(init_from)
-        return run, run.checkpoints.find()
-    if not init_from.with_name(f"{init_from.name}.index").exists():
-        raise UserError(f"--init_from: {init_from} is neither a run nor a checkpoint")
-    return RunDirectory(init_from.parent), init_from
+    run = RunDirectory(run_of(init_from))
+    is_whole = run.path == Path(init_from)
+    return run, run.checkpoints.find() if is_whole else Path(init_from)
 
 
 def _vocabularies(

@@ -135,8 +135,9 @@ def fit_batch_tokens(
     batch_tokens = largest_fitting(sizes, probe)
     if batch_tokens is None:
         raise UserError(
-            f"--batch_tokens auto: not even {sizes[0]} tokens fit into {memory_gb:.1f} "
-            "GB; take a smaller model, or a problem with a lower max_length"
+            f"--batch_tokens auto: not even {sizes[0]} tokens fit into "
+            f"{'the GPU' if memory_gb == math.inf else f'{memory_gb:.1f} GB'}; take a "
+            "smaller model, or a problem with a lower max_length"
         )
     say(f"batch_tokens {batch_tokens}, the largest that fits with {RESERVE:.0%} more")
     return batch_tokens

@@ -15,7 +15,7 @@ from t2t_keras.backend import require_tensorflow
 from t2t_keras.errors import UserError
 from t2t_keras.hparam import HParams
 from t2t_keras.problem import Problem
-from t2t_keras.runs import first_hparams
+from t2t_keras.runs import first_hparams, is_run
 from t2t_keras.runs.checkpoint import remove_incomplete
 from t2t_keras.runs.run_dir import (
     RunConfig,
@@ -247,7 +247,7 @@ def _fitting_batch_tokens(
     **limits: Any,
 ) -> int:
     """Returns the largest batch that fits; a run goes on with what it has found."""
-    if (output_dir / "config.json").exists():
+    if is_run(output_dir):
         return RunDirectory(output_dir).hparams.batch_tokens
     if Cluster.from_environment().size > 1:
         raise UserError(

@@ -251,13 +251,16 @@ class Cluster:
         # In case a process dies now: TensorFlow waits in C++ and holds Python's lock,
         # so that no exception would come out.
         signal.alarm(60 * _MINUTES_TO_CONNECT)
-        with self.watched():
-            strategy = tf.distribute.MultiWorkerMirroredStrategy(
-                communication_options=tf.distribute.experimental.CommunicationOptions(
+        try:
+            with self.watched():
+                options = tf.distribute.experimental.CommunicationOptions(
                     implementation=communication.NCCL if on_gpus else communication.RING
                 )
-            )
-        signal.alarm(0)
+                strategy = tf.distribute.MultiWorkerMirroredStrategy(
+                    communication_options=options
+                )
+        finally:
+            signal.alarm(0)
         if threading.current_thread() is threading.main_thread():
             # TensorFlow has taken SIGTERM, and would ignore it until `Stopping` does.
             signal.signal(signal.SIGTERM, signal.getsignal(signal.SIGTERM))

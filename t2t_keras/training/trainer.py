@@ -241,7 +241,8 @@ class Trainer:
                     metrics |= self._evaluate(done, progress, stopping)
             if progress.pending:
                 metrics |= self._report(done, progress)
-            if not self._step.loss_scale:  # which may still be falling
+            # A loss scale may still be falling.
+            if done > steps.start and not self._step.loss_scale:
                 self._stop_if_skipped(min(_MOST_SKIPPED, done - steps.start), done)
             if done != self._saved_step:
                 self._save(done)
@@ -482,9 +483,9 @@ class Trainer:
     def _evaluate(
         self, step: int, progress: Progress, stopping: Stopping
     ) -> dict[str, Any]:
-        """Evaluates on dev, unless there is none or a signal comes in between."""
+        """Evaluates on dev, unless there is none or a signal has come or comes."""
         with progress.paused(), stopping.interruptible():
-            if self._validation:
+            if self._validation and not stopping.signal:
                 return self._validation.evaluate(step, progress)
         return {}
 
@@ -493,7 +494,7 @@ class Trainer:
     ) -> dict[str, Any]:
         """Compares the best checkpoint with averages on dev, likewise."""
         with stopping.interruptible():
-            if self._validation:
+            if self._validation and not stopping.signal:
                 return self._validation.compare(step, progress)
         return {}
 

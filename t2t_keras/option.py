@@ -1,0 +1,118 @@
+"""Options: dataclass fields with their meaning and limits beside the default.
+
+`HParams`, `TrainOptions`, `DecodingOptions` and the server's `Limits` consist of them.
+"""
+
+import dataclasses
+import math
+import numbers
+import operator
+import types
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal, get_args, get_origin
+
+from t2t_keras.errors import UserError
+
+_LARGEST = 10**9  # twice as much is still an integer of 32 bits, as graphs have
+_LIMITS = {
+    "least": (operator.ge, "at least"),
+    "above": (operator.gt, "above"),
+    "most": (operator.le, "at most"),
+    "below": (operator.lt, "below"),
+}
+_KINDS = {
+    bool: (bool, "true or false"),
+    int: (numbers.Integral, "an integer"),
+    float: (numbers.Real, "a number"),
+    str: (str, "text"),
+}
+
+
+def option(
+    default: Any,
+    meaning: str,
+    *,
+    least: int | None = None,
+    above: int | None = None,
+    most: int | None = None,
+    below: int | None = None,
+    **uses: Any,
+) -> Any:
+    """Returns the dataclass field for an option.
+
+    Args:
+        default: the default value.
+        meaning: what the option does, for `t2t list` or the flag's help.
+        least: the smallest possible value.
+        above: a number below all possible values.
+        most: the largest possible value.
+        below: a number above all possible values.
+        **uses: further metadata, see `names`.
+    """
+    limits = {"least": least, "above": above, "most": most, "below": below}
+    about = {"meaning": meaning, **limits, **uses}
+    return dataclasses.field(default=default, metadata=about)
+
+
+def names(options: type, use: str) -> list[str]:
+    """Returns the names of the options whose metadata `use` is true."""
+    return [f.name for f in dataclasses.fields(options) if f.metadata.get(use)]
+
+
+def conditions(options: type, values: Mapping[str, Any]) -> Iterator[tuple[Any, str]]:
+    """Yields what must hold for the values of options, and the message if not.
+
+    Args:
+        options: the dataclass.
+        values: some options by name, as numbers or as scalar tensors. None is not
+            checked.
+    """
+    for field in dataclasses.fields(options):
+        if (value := values.get(field.name)) is None:
+            continue
+        limits = {k: v for k in _LIMITS if (v := field.metadata[k]) is not None}
+        text = " and ".join(f"{_LIMITS[k][1]} {v}" for k, v in limits.items())
+        for kind, limit in limits.items():
+            yield _LIMITS[kind][0](value, limit), f"{field.name} must be {text}"
+        if field.type is float:  # the comparison is false for NaN, too
+            yield abs(value) < math.inf, f"{field.name} must be a finite number"
+        if field.type is int:
+            yield value <= _LARGEST, f"{field.name} must be at most {_LARGEST}"
+
+
+def check(options: type, values: Mapping[str, Any], prefix: str = "") -> None:
+    """Checks the types and limits of options.
+
+    Args:
+        options: the dataclass.
+        values: some options by name.
+        prefix: begins the message.
+
+    Raises:
+        UserError: a value is impossible.
+    """
+    for field in dataclasses.fields(options):
+        if field.name not in values:
+            continue
+        value, kind = values[field.name], field.type
+        if get_origin(kind) is Literal:
+            choice = get_args(kind)
+            if value not in choice:
+                raise UserError(
+                    f"{prefix}{field.name} must be one of {', '.join(choice)}, not "
+                    f"'{value}'"
+                )
+        if (
+            isinstance(kind, types.UnionType) and value is not None
+        ):  # such as int | None
+            kind = get_args(kind)[0]
+        if kind in _KINDS:
+            expected, name = _KINDS[kind]
+            is_bool = isinstance(value, bool)
+            if not isinstance(value, expected) or is_bool != (kind is bool):
+                raise UserError(
+                    f"{prefix}{field.name} must be {name}, not {value!r:.80}"
+                )
+    for holds, message in conditions(options, values):
+        if not holds:
+            raise UserError(f"{prefix}{message}")

@@ -151,10 +151,11 @@ def _is_pinned(operation: tf.Operation) -> bool:
     )
 
 
-def training_audit(
-    hparams: HParams, vocab_size: int, rows: int = 3, length: int = 5, replicas: int = 1
-) -> Audit:
-    """Audits a training step on [rows, length] ids for each of some replicas.
+_ROWS, _LENGTH = 3, 5  # of the audited batch
+
+
+def training_audit(hparams: HParams, vocab_size: int, replicas: int = 1) -> Audit:
+    """Audits a training step on [_ROWS, _LENGTH] ids for each of some replicas.
 
     Sizes of a batch do not change the operations; small ones that are no other axis
     tell which tensors have logits.
@@ -164,12 +165,12 @@ def training_audit(
 
     @tf.function(autograph=False)
     def update():
-        ids = tf.ones([rows, length], tf.int32)
+        ids = tf.ones([_ROWS, _LENGTH], tf.int32)
         number, rate = tf.constant(0, tf.int64), tf.constant(1e-3)
         return step._update((ids, ids), number, rate, tf.constant(False))
 
     graph = update.get_concrete_function().graph
-    return audit(graph, vocab_size, rows * length)
+    return audit(graph, vocab_size, _ROWS * _LENGTH)
 
 
 def search_audit(

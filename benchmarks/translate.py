@@ -8,8 +8,9 @@ The engines are this package in either dtype, `export`, the same in a SavedModel
 CTranslate2 in its arithmetics (the extra `[ctranslate2]`). With the environment setting
 TF_NUM_INTRAOP_THREADS=1, this package works as `t2t translate` does: every operation
 has one thread, and two batches or more are decoded at once.
-They translate the same lines with the same beam and the same number of source tokens in
-a batch, one after the other, `--rounds` times; reading the model is not timed.
+They translate the same lines with the same beam, one after the other, `--rounds` times,
+and but for `export` with the same number of source tokens in a batch; reading the model
+is not timed.
 
 The report also has how much of the work was wasted. A *row-step* is one step of the
 search for one sentence. It is wasted if the sentence was done before. A *source

@@ -26,8 +26,7 @@ def pairs_300k() -> HParams:
         t2t datagen --problem translate_text --vocab_size 10000 --data_dir data \
             --train_source train.en --train_target train.de ...
         t2t train --problem translate_text --hparams_set pairs_300k \
-            --data_dir data --output_dir runs/mine --save_every 1000 --keep 12
-        t2t average --output_dir runs/mine --last 10
+            --data_dir data --output_dir runs/mine
         t2t evaluate --output_dir runs/mine
     """
     return HParams(
@@ -56,8 +55,7 @@ def pairs_1m() -> HParams:
         t2t datagen --problem translate_text --vocab_size 16000 --data_dir data \
             --train_source train.en --train_target train.de ...
         t2t train --problem translate_text --hparams_set pairs_1m \
-            --data_dir data --output_dir runs/mine --save_every 1000 --keep 12
-        t2t average --output_dir runs/mine --last 10
+            --data_dir data --output_dir runs/mine
         t2t evaluate --output_dir runs/mine
     """
     return HParams(
@@ -81,8 +79,7 @@ def pairs_3m() -> HParams:
         t2t datagen --problem translate_text --vocab_size 32000 --data_dir data \
             --train_source train.en --train_target train.de ...
         t2t train --problem translate_text --hparams_set pairs_3m \
-            --data_dir data --output_dir runs/mine --save_every 1000 --keep 12
-        t2t average --output_dir runs/mine --last 10
+            --data_dir data --output_dir runs/mine
         t2t evaluate --output_dir runs/mine
     """
     return HParams(dropout=0.15, train_steps=65_000, compute_dtype="bfloat16")

@@ -6,7 +6,7 @@ from t2t_keras.registry import register_hparams
 
 @register_hparams
 def tiny() -> HParams:
-    """The toy problem in four minutes on two CPU cores, above 95 BLEU.
+    """The toy problem in a few minutes on two CPU cores, above 95 BLEU.
 
     make demo
     """

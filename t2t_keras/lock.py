@@ -7,7 +7,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TextIO
+from typing import IO, Any, TextIO
 
 from t2t_keras.errors import UserError
 
@@ -33,18 +33,10 @@ def lock(
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a+") as file:
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | (fcntl.LOCK_NB if refusal else 0))
+            lock_file(file, waits=refusal is None)
         except BlockingIOError:
-            assert refusal is not None  # or flock had waited
+            assert refusal is not None  # or it had waited
             raise refusal(_read(file)) from None
-        except OSError as error:
-            if error.errno not in _UNSUPPORTED:
-                raise
-            print(
-                f"{path.parent}: this file system has no locks ({error.strerror}); "
-                "make sure that no other process writes there",
-                file=sys.stderr,
-            )
         file.truncate(0)
         file.write(purpose)
         file.flush()
@@ -52,6 +44,26 @@ def lock(
             yield
         finally:
             file.truncate(0)  # the purpose is valid only while the lock is held
+
+
+def lock_file(file: IO[Any], waits: bool) -> None:
+    """Locks an open file until it is closed, if the file system has locks.
+
+    Raises:
+        BlockingIOError: another process has the lock, and `waits` is false.
+    """
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | (0 if waits else fcntl.LOCK_NB))
+    except BlockingIOError:
+        raise
+    except OSError as error:
+        if error.errno not in _UNSUPPORTED:
+            raise
+        print(
+            f"{Path(file.name).parent}: this file system has no locks "
+            f"({error.strerror}); make sure that no other process writes there",
+            file=sys.stderr,
+        )
 
 
 def has_locks(directory: Path) -> bool:

@@ -13,7 +13,7 @@ from typing import Any, Literal, get_args, get_origin
 
 from t2t_keras.errors import UserError
 
-_LARGEST = 10**9  # twice as much is still an integer of 32 bits, as graphs have
+_LARGEST = 10**9  # of graphs, whose integers have 32 bits; even twice as much is one
 _LIMITS = {
     "least": (operator.ge, "at least"),
     "above": (operator.gt, "above"),
@@ -47,7 +47,8 @@ def option(
         above: a number below all possible values.
         most: the largest possible value.
         below: a number above all possible values.
-        **uses: further metadata, see `names`.
+        **uses: further metadata, see `names`. An integer with `is_tensor` is an input
+            of a graph.
     """
     limits = {"least": least, "above": above, "most": most, "below": below}
     about = {"meaning": meaning, **limits, **uses}
@@ -76,7 +77,7 @@ def conditions(options: type, values: Mapping[str, Any]) -> Iterator[tuple[Any, 
             yield _LIMITS[kind][0](value, limit), f"{field.name} must be {text}"
         if field.type is float:  # the comparison is false for NaN, too
             yield abs(value) < math.inf, f"{field.name} must be a finite number"
-        if field.type is int:
+        if field.metadata.get("is_tensor") and field.type is int:
             yield value <= _LARGEST, f"{field.name} must be at most {_LARGEST}"
 
 

@@ -13,7 +13,11 @@ _TABLE = "(self.vocab_size, self.d_model),\n            initializer=keras.initia
 MODEL = {
     "3.1 Encoder and decoder of N": {
         "t2t_keras/hparam.py": [
-            ("layers-5", "num_layers: int = option(6,", "num_layers: int = option(5,"),
+            (
+                "layers-5",
+                "num_layers: int = option(\n        6,",
+                "num_layers: int = option(\n        5,",
+            ),
             ("width-256", "d_model: int = option(512,", "d_model: int = option(256,"),
         ],
         "t2t_keras/model/transformer.py": [

@@ -61,18 +61,18 @@ TRAINING = {
         "t2t_keras/hparam.py": [
             (
                 "beta1",
-                "adam_beta1: float = option(0.9,",
-                "adam_beta1: float = option(0.8,",
+                "adam_beta1: float = option(\n        0.9,",
+                "adam_beta1: float = option(\n        0.8,",
             ),
             (
                 "beta2",
-                "adam_beta2: float = option(0.98,",
-                "adam_beta2: float = option(0.997,",
+                "adam_beta2: float = option(\n        0.98,",
+                "adam_beta2: float = option(\n        0.997,",
             ),
             (
                 "adam-epsilon",
-                "adam_epsilon: float = option(1e-9,",
-                "adam_epsilon: float = option(1e-7,",
+                "adam_epsilon: float = option(\n        1e-9,",
+                "adam_epsilon: float = option(\n        1e-7,",
             ),
         ],
         "t2t_keras/training/optimizer.py": [
@@ -84,8 +84,8 @@ TRAINING = {
         "t2t_keras/hparam.py": [
             (
                 "warm-up-8000",
-                "warmup_steps: int = option(4000,",
-                "warmup_steps: int = option(8000,",
+                "warmup_steps: int = option(\n        4000,",
+                "warmup_steps: int = option(\n        8000,",
             ),
         ],
         "t2t_keras/training/optimizer.py": [
@@ -167,8 +167,8 @@ TRAINING = {
         "t2t_keras/hparam.py": [
             (
                 "no-label-smoothing",
-                "label_smoothing: float = option(0.1,",
-                "label_smoothing: float = option(0.0,",
+                "label_smoothing: float = option(\n        0.1,",
+                "label_smoothing: float = option(\n        0.0,",
             ),
         ],
         "t2t_keras/model/loss.py": [
@@ -208,13 +208,13 @@ TRAINING = {
         "t2t_keras/runs/train_options.py": [
             (
                 "ten-kept",
-                "keep: int = _option(\n        20,",
-                "keep: int = _option(10,",
+                "keep: int = option(\n        20,",
+                "keep: int = option(\n        10,",
             ),
             (
                 "one-averaged",
-                "average_last: int = _option(\n        10,",
-                "average_last: int = _option(1,",
+                "average_last: int = option(\n        10,",
+                "average_last: int = option(\n        1,",
             ),
         ],
         "t2t_keras/training/trainer.py": [

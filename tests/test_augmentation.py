@@ -86,6 +86,12 @@ def test_cases_change(data):
     assert TEXT.upper() not in changed(data, case_noise=0.6)[0]
 
 
+def test_titles_have_one_capital_for_each_word(data):
+    text = "we don't know o'neil's \"ship\""
+    texts, _ = changed(data, case_noise=0.6, text=text)
+    assert set(texts) == {text, text.upper(), "We Don't Know O'neil's \"Ship\""}
+
+
 def test_tags_stay(data):
     for text in changed(data, 50, ["<2de>"], f"<2de> {TEXT}", word_dropout=0.9)[0]:
         assert text.split()[0] == "<2de>"
@@ -109,6 +115,10 @@ def test_much_dropout_is_reduced_and_not_given_up(data):
     pairs = changed(data, bpe_dropout=0.2)[1]
     whole = tokenizer.encode(TEXT)
     assert sum(source != whole for source, _ in pairs) > 0.5 * len(pairs)
+
+
+def test_two_spaces_are_no_word(data):
+    assert all(t.strip() for t in changed(data, text="a  ship", word_dropout=0.5)[0])
 
 
 def test_a_text_is_never_left_without_words(data):
@@ -203,6 +213,6 @@ def test_what_does_not_go_together(data, tmp_path):
         with pytest.raises(UserError, match="guided_alignment excludes word_dropout"):
             HParams(guided_alignment=0.1, **{name: 0.1})
         assert HParams(**{name: 0.1}).changes_pairs
-    with pytest.raises(UserError, match=r"case_noise must be in \[0, 1\]"):
+    with pytest.raises(UserError, match="case_noise must be at least 0 and at most 1"):
         HParams(case_noise=1.5)
     assert not HParams().changes_pairs

@@ -99,6 +99,14 @@ def test_the_best_one_is_not_among_them(tmp_path):
     assert checkpoints.find().name == "model.ckpt-8"
 
 
+def test_an_old_one_without_its_data_can_be_deleted(tmp_path):
+    checkpoints = saved(tmp_path, 1, 2)
+    (tmp_path / f"model.ckpt-1{DATA}").unlink()
+    checkpoints.save(3, tensors(3, 3.0), keep=2)
+    checkpoints.wait()
+    assert checkpoints.steps() == [2, 3]
+
+
 def test_a_half_written_checkpoint_is_none(tmp_path):
     checkpoints = saved(tmp_path, 1, 2)
     (tmp_path / "model.ckpt-2.index").unlink()  # killed before the index

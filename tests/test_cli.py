@@ -147,6 +147,10 @@ OF_A_RUN = {
             "t2t train: error: argument --train_steps: must be at least 1, not 0",
         ),
         (
+            ["alternatives", "--output_dir", "x", "--source", "caf\udce9"],
+            "argument --source: 'caf\\udce9' is not valid UTF-8",
+        ),
+        (
             (*TRAIN, "--data_dir", "d", "--output_dir", "o", "--save_every", "x"),
             "--save_every: invalid positive integer value: 'x'",
         ),

@@ -56,6 +56,11 @@ MISTAKES = [
         "--data_dir: there is no directory no_such",
     ),
     (("evaluate", "--output_dir", "run", "--alpha", "inf"), "alpha must be a finite"),
+    (
+        ("evaluate", "--output_dir", "run", "--write", "no/x"),
+        "there is no directory no",
+    ),
+    ((*RUN, "--extra_length", "2147483648"), "extra_length must be at most 1000000000"),
     (("average", "--output_dir", "no_such", "--last", "5"), "there is no directory"),
     (("export", "--output_dir", "no", "--export_dir", "x"), "no is not a run direct"),
     ((*EXPORT, "export"), "give --overwrite to replace it"),

@@ -31,7 +31,7 @@ from t2t_keras.serving.contents import (
     ExportSettings,
     prediction_log,
 )
-from t2t_keras.serving.export_dir import QUANTIZATIONS
+from t2t_keras.serving.export_dir import QUANTIZATIONS, require_free
 from t2t_keras.serving.quantization import StoredWeight
 from t2t_keras.serving.saved_model import export_saved_model
 from t2t_keras.serving.verify import Verification
@@ -53,7 +53,9 @@ def translator(tmp_path_factory):
     path = tmp_path_factory.mktemp("vocab") / "vocab.spm"
     train_sentence_piece(LINES * 2, path, 340)
     tokenizer = SentencePieceTokenizer(path)
-    problem = Problem(name="prose", summary="Prose.", extra_length=6)
+    problem = Problem(
+        name="prose", summary="Prose.", sources={"train": list}, extra_length=6
+    )
     return Translator(problem, transformer(340, d_model=32), tokenizer, tokenizer)
 
 
@@ -116,6 +118,12 @@ def test_damaged_and_absent_settings(export, tmp_path):
         (tmp_path / SETTINGS).write_text(text)
         with pytest.raises(UserError, match=r"t2t_export\.json is not as it was"):
             ExportSettings.load(tmp_path)
+
+
+@pytest.mark.parametrize("path", [".", "/"])
+def test_a_directory_without_a_name_is_refused(path):
+    with pytest.raises(UserError, match="has no name; name another directory"):
+        require_free(Path(path), overwrite=True)
 
 
 def test_model_card(export):

@@ -98,6 +98,12 @@ def test_shares(mixture, expected):
     np.testing.assert_allclose(list(found.values()), expected, rtol=1e-4)
 
 
+def test_without_examples_there_are_no_shares():
+    """The message that not one pair is left comes later."""
+    mixture = Mixture((Corpus("a", list), Corpus("b", list)))
+    assert mixture.checked_shares({"a": 0, "b": 0}) == {"a": 0.0, "b": 0.0}
+
+
 def test_training_reads_the_shares_that_were_asked_for(tmp_path):
     """Counted over an epoch's batches, after rules have dropped pairs of one corpus."""
     large_source, small = (

@@ -25,8 +25,10 @@ import httpx
 from browser import CHROMIUM, browser
 from command_line import run
 from decoding_models import LINES, text_translator
+from fastapi.testclient import TestClient
 from libretranslatepy import LibreTranslateAPI
 
+from t2t_keras.cli.serve import _bound
 from t2t_keras.decoding.alignment import AlignmentHead
 from t2t_keras.decoding.sentence_attention import sentence_attention
 from t2t_keras.decoding.translator import Hypothesis
@@ -98,10 +100,10 @@ class OnePoolPerThread(httpx.BaseTransport):
 
 
 @contextlib.contextmanager
-def serving(*models, **limits):
+def serving(*models, hosts=None, **limits):
     """A server in a thread; yields a client, the address and the server."""
     address = socket.create_server(("127.0.0.1", 0), backlog=512)
-    server = make_server(make_app(models, Limits(**limits)))
+    server = make_server(make_app(models, Limits(**limits), hosts))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [address]})
     thread.start()
     url = f"http://127.0.0.1:{address.getsockname()[1]}"
@@ -908,7 +910,39 @@ def test_batcher_takes_at_most_a_batch_and_the_oldest_key_first():
     assert batches == [("a", [1, 2, 4]), ("b", [3]), ("a", [5])]
 
 
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        ("127.0.0.1", 200),
+        ("localhost:8501", 200),
+        ("LOCALHOST", 200),
+        ("t2t.localhost", 200),
+        ("[::1]:8501", 200),
+        ("10.1.2.3:80", 200),
+        ("translate.example.org:443", 200),
+        ("evil.example", 421),
+        ("evil.example:8501", 421),
+        ("127.0.0.1.evil.example", 421),
+        ("[127.0.0.1", 421),
+    ],
+)
+def test_names_of_other_hosts_are_refused(host, status):
+    with TestClient(make_app([], Limits(), ["translate.example.org"])) as client:
+        assert client.get("/metrics", headers={"Host": host}).status_code == status
+    with TestClient(make_app([], Limits())) as client:
+        assert client.get("/metrics", headers={"Host": host}).status_code == 200
+
+
 # The command.
+
+
+def test_a_port_is_taken_before_models_are_loaded():
+    with _bound("127.0.0.1", 0) as first:
+        port = first.getsockname()[1]
+        with pytest.raises(UserError, match=f"cannot listen at 127.0.0.1, port {port}"):
+            _bound("127.0.0.1", port)
+    with pytest.raises(UserError, match=r"cannot listen at 0\.\.0, port 1: "):
+        _bound("0..0", 1)
 
 
 def test_flags(tmp_path, capfd, monkeypatch):

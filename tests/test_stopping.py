@@ -2,10 +2,12 @@
 
 import signal
 import threading
+from unittest import mock
 
 import pytest
 
 from t2t_keras.training.stopping import LAUNCHED, Stopping
+from t2t_keras.training.trainer import Trainer
 
 
 @pytest.fixture
@@ -66,6 +68,17 @@ def test_a_signal_cuts_short_what_may_be(arrived):
         reached.append("gone on")
         assert stopping.reason == "SIGINT"
     assert reached == ["begun", "gone on"]
+
+
+def test_a_signal_before_an_evaluation_lets_it_out(arrived):
+    """The time until SIGKILL may be short, and the step is not saved yet."""
+    trainer, progress = mock.Mock(), mock.MagicMock()
+    stopping = Stopping()
+    with stopping:
+        signal.raise_signal(signal.SIGTERM)
+        assert Trainer._evaluate(trainer, 1, progress, stopping) == {}
+        assert Trainer._compare(trainer, 1, progress, stopping) == {}
+    assert not trainer._validation.mock_calls
 
 
 def test_time(monkeypatch):

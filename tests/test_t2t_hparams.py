@@ -159,7 +159,10 @@ def test_depths_may_differ(tmp_path):
         ({"vocab_divisor": 64}, "vocab_divisor 64: its embeddings have more rows"),
         ({"attention_key_channels": 30}, "attention_key_channels 30 is not divisible"),
         ({"hidden_size": 66}, "d_model 66 is not divisible by num_heads 8"),
-        ({"dropout": 0.5, "relu_dropout": 2}, r"ffn_dropout must be in \[0, 1\)"),
+        (
+            {"dropout": 0.5, "relu_dropout": 2},
+            "ffn_dropout must be at least 0 and below 1",
+        ),
         ({"num_heads": 0}, "not have a value of tensor2tensor's kind"),
         ({"num_heads": "2"}, "not have a value of tensor2tensor's kind"),
         ({"attention_key_channels": None}, "not have a value of tensor2tensor's kind"),

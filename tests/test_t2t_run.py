@@ -287,17 +287,20 @@ def test_the_released_checkpoint_scores_as_in_tensor2tensor(tmp_path):
     assert import_t2t_run(path, tmp_path / "8", **options).took["target space"] == 8
 
 
-@pytest.mark.parametrize("exists", [True, False])
+@pytest.mark.parametrize("exists", [True, False, "as a link"])
 def test_nothing_is_left_of_a_failed_import(trained, tmp_path, exists):
     """Also if the directory was there, and the newest checkpoint was written."""
     source = shutil.copytree(trained[0], tmp_path / "train")
     content = (source / "model.ckpt-3.index").read_bytes()
     (source / "model.ckpt-3.index").write_bytes(content[:50])
-    if exists:
+    if exists == "as a link":
+        (tmp_path / "disk").mkdir()
+        (tmp_path / "run").symlink_to("disk")
+    elif exists:
         (tmp_path / "run").mkdir()
     with pytest.raises(UserError, match="is damaged or incomplete"):
         import_t2t_run(source, tmp_path / "run", last=2, vocab=[trained[1]])
-    assert (tmp_path / "run").exists() == exists
+    assert (tmp_path / "run").exists() == bool(exists)
     assert not exists or not list((tmp_path / "run").iterdir())
 
 

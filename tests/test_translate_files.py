@@ -16,6 +16,7 @@ from command_line import run, standard_input, write
 import t2t_keras
 from t2t_keras.cli import translation
 from t2t_keras.cli.lines import open_output
+from t2t_keras.data.files import open_lines
 from t2t_keras.decoding.translator import Translator
 from t2t_keras.errors import UserError
 
@@ -127,7 +128,9 @@ def test_an_error_keeps_what_is_finished(model, interrupted, tmp_path, capfd):
     with standard_input(source):
         stream = tuple(x for x in argv if x not in ("--input", source))
         assert run(*stream) == 2
-    assert "standard input, line 7: not valid UTF-8" in capfd.readouterr().err
+    assert (
+        "standard input, line 7: byte 0xed is not valid UTF-8" in capfd.readouterr().err
+    )
     assert len(incomplete.read_text().splitlines()) == 6
     source.write_bytes(content)
     compressed = tmp_path / "in.gz"
@@ -218,3 +221,50 @@ def test_the_record_is_written_before_the_file(tmp_path, monkeypatch):
     with pytest.raises(UserError), open_output(str(path), {"a": 1}) as output:
         raise UserError("")
     assert [file.name for file in tmp_path.iterdir()] == ["out"]
+
+
+def test_one_process_writes_a_file_at_a_time(tmp_path):
+    path = tmp_path / "out"
+    with open_output(str(path), {}) as output:
+        list(output.unread(iter("xy")))
+        output.file.write("1\n2\n")
+        output.save(sentences=2)
+        for resume in (False, True):
+            with (
+                pytest.raises(UserError, match="another process is writing it"),
+                open_output(str(path), {}, resume),
+            ):
+                pass
+        output.file.write("3\n")
+    assert path.read_text() == "1\n2\n3\n"
+
+
+def write_atomically(path, text):
+    with open_lines(path) as file:
+        file.write(text)
+
+
+def write_resumably(path, text):
+    with open_output(str(path), {}) as output:
+        output.file.write(text)
+
+
+@pytest.mark.parametrize("write", [write_atomically, write_resumably])
+def test_links_are_followed_and_stay(write, tmp_path):
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "link").symlink_to("disk/out")
+    write(tmp_path / "link", "new\n")
+    assert (tmp_path / "disk" / "out").read_text() == "new\n"
+    assert (tmp_path / "link").is_symlink()
+    assert [file.name for file in (tmp_path / "disk").iterdir()] == ["out"]
+
+
+@pytest.mark.parametrize("write", [write_atomically, write_resumably])
+def test_what_leads_to_an_open_file_is_not_replaced(write, tmp_path):
+    """As `/dev/stdout` does, which root could replace."""
+    with open(tmp_path / "out", "w") as file:
+        link = tmp_path / "stdout"
+        link.symlink_to(f"/proc/self/fd/{file.fileno()}")
+        write(link, "text\n")
+        assert link.is_symlink()
+    assert (tmp_path / "out").read_text() == "text\n"

@@ -316,11 +316,22 @@ def test_no_lines(translator):
         ({"temperature": 0.0}, "temperature must be above 0"),
         ({"top_p": 1.5}, "top_p must be"),
         ({"batch_tokens": 0}, "batch_tokens must be at least 1"),
+        ({"beam_size": "4"}, "beam_size must be an integer, not '4'"),
+        ({"raw": 1}, "raw must be true or false, not 1"),
+        ({"alpha": "much"}, "alpha must be a number, not 'much'"),
+        ({"length_penalty": "x"}, "length_penalty must be one of gnmt, power, average"),
+        # 2 ** 31 would be negative in the graph, which has integers of 32 bits.
+        ({"extra_length": 2**31}, "extra_length must be at most 1000000000"),
     ],
 )
 def test_impossible_options(options, message):
     with pytest.raises(UserError, match=message):
         DecodingOptions(**options)
+
+
+def test_options_that_do_not_exist(translator):
+    with pytest.raises(UserError, match="no option 'bean_size'; did you mean 'beam_si"):
+        translator.translate(["A man."], bean_size=4)
 
 
 def test_decoding_is_the_papers_by_default():

@@ -50,6 +50,24 @@ def evaluated(directory, values, steps, **options):
 VALUES = [(5.0, 10.0), (3.0, 20.0), (4.0, 30.0), (3.0, 25.0)]
 
 
+@pytest.mark.parametrize("best_by", ["loss", "metric"])
+def test_a_loss_that_is_not_finite_is_never_the_best(best_by, tmp_path):
+    values = [(float("nan"), 90.0), *VALUES[1:3]]
+    validation = evaluated(tmp_path, values, [1, 2, 3], best_by=best_by, patience=2)
+    assert validation.best_step == (2 if best_by == "loss" else 3)
+    assert not validation.lost_patience
+
+
+def test_part_of_a_line_that_a_full_disk_left_costs_no_other_line(tmp_path):
+    (tmp_path / "metrics.jsonl").write_text('{"step": 1, "kind": "tra')
+    evaluated(tmp_path, [(2.0, 10.0), (2.5, 9.0)], [2, 3])
+    weight, checkpoints = tf.Variable([0.0]), CheckpointDirectory(tmp_path)
+    again = Validation(Dev([]), {"model/a": weight}, {}, checkpoints, TrainOptions())
+    again.resume(3)
+    assert again.best_step == 2
+    assert checkpoints.steps("best.ckpt") == [2]
+
+
 @pytest.mark.parametrize(("best_by", "best"), [("loss", 2), ("metric", 3)])
 def test_the_best_checkpoint_is_kept(best_by, best, tmp_path):
     validation = evaluated(tmp_path, list(VALUES), [1, 2, 3, 4], best_by=best_by)
@@ -119,6 +137,7 @@ def test_what_has_been_evaluated_is_not_evaluated_again(tmp_path):
         ({"eval_every": 0}, "eval_every must be at least 1"),
         ({"save_minutes": float("nan")}, "save_minutes must be at least 0"),
         ({"patience": -3}, "patience must be at least 0"),
+        ({"keep": "3"}, "keep must be an integer, not '3'"),
         ({"best_by": "foo"}, "best_by must be one of loss, metric"),
     ],
 )

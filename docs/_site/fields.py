@@ -1,6 +1,6 @@
 """The fields of `HParams` and `TrainOptions` with their meanings, in the reference.
 
-A field is declared as `name: type = _field(default, meaning)`, or with `_option`.
+A field is declared as `name: type = option(default, meaning)`, or with `_option`.
 """
 
 import ast
@@ -23,7 +23,7 @@ class FieldMeanings(griffe.Extension):
         match node:
             case ast.AnnAssign(
                 value=ast.Call(
-                    func=ast.Name(id="_field" | "_option"), args=[default, meaning, *_]
+                    func=ast.Name(id="option" | "_option"), args=[default, meaning, *_]
                 )
             ):
                 text = ast.literal_eval(meaning)

@@ -1,8 +1,8 @@
 """The toy problems: one synchronous grammar, three tasks.
 
 There are 10,000 training sentences; test sentences have combinations of words that do
-not occur in training. Two minutes on two CPU cores are enough for near-zero error, but
-only if the model learns reordering, agreement and generalization.
+not occur in training. A few minutes on two CPU cores are enough for near-zero error,
+but only if the model learns reordering, agreement and generalization.
 """
 
 import functools

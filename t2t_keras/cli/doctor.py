@@ -210,7 +210,7 @@ def _faults_of_requirements() -> Iterator[str]:
 
 
 def _faults_of_text() -> Iterator[str]:
-    """Yields whether TensorFlow Text is of another version than TensorFlow."""
+    """Yields a sentence if the versions of TensorFlow Text and TensorFlow differ."""
     there = [version(name) for name in ("tensorflow", "tensorflow-text")]
     if None not in there and len({str(v).rpartition(".")[0] for v in there}) > 1:
         core, text = there

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
-from t2t_keras.cli.checks import require_directory
+from t2t_keras.cli.checks import require_directory, require_writable
 from t2t_keras.cli.decoding import (
     add_decoding_flags,
     check_decoding,
@@ -121,6 +121,7 @@ def _check_evaluate(args: argparse.Namespace) -> None:
     if not args.wait_minutes:  # otherwise the training may have yet to begin
         require_run(args.output_dir)
     require_directory("data_dir", args.data_dir)
+    require_writable("write", args.write)
     check_decoding(args)
 
 

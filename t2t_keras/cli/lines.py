@@ -12,6 +12,7 @@ from typing import Any, Literal, TextIO
 from t2t_keras.data import sources
 from t2t_keras.data.files import is_special, read_json, write_json
 from t2t_keras.errors import UserError
+from t2t_keras.lock import lock_file
 
 STDIN, STDOUT = 0, 1
 
@@ -126,7 +127,8 @@ def open_output(
         resume: whether to go on with the incomplete file, if there is one.
 
     Raises:
-        UserError: the incomplete file has no record, or one with other settings.
+        UserError: another process writes the file, or the incomplete file has no
+            record, or one with other settings.
         KeyboardInterrupt: Ctrl-C was pressed; the message names the incomplete file.
     """
     if path is None or is_special(path):
@@ -134,33 +136,42 @@ def open_output(
             yield Output(file)
         return
     settings = json.loads(json.dumps(settings))  # as they are read later
+    path = os.path.realpath(path)
     incomplete, record = Path(f"{path}.incomplete"), Path(f"{path}.incomplete.json")
-    if resume and incomplete.exists():
-        saved = _resumable(incomplete, record, settings)
-    else:
-        saved = {"settings": settings, "lines": 0, "bytes": 0, "done": {}}
-        saved |= {"input": hashlib.sha256().hexdigest()}
-        write_json(record, saved)  # first, so that it is never that of another file
-        incomplete.touch()
-    os.truncate(incomplete, saved["bytes"])
-    try:
-        with _open_text(incomplete, "a") as file:
-            yield Output(file, record, settings, saved)
-    except BaseException as error:
-        saved = read_json(record)
-        if not saved["lines"]:
-            incomplete.unlink(missing_ok=True)
-            record.unlink()
-            raise
+    is_resumed = resume and incomplete.exists()
+    with incomplete.open("ab") as own:
+        try:
+            lock_file(own, waits=False)
+        except BlockingIOError:
+            raise UserError(
+                f"{incomplete}: another process is writing it; wait for it, or name "
+                "another --output"
+            ) from None
+        if is_resumed:
+            saved = _resumable(incomplete, record, settings)
+        else:
+            saved = {"settings": settings, "lines": 0, "bytes": 0, "done": {}}
+            saved |= {"input": hashlib.sha256().hexdigest()}
+            write_json(record, saved)
         os.truncate(incomplete, saved["bytes"])
-        if not isinstance(error, KeyboardInterrupt):
-            raise
-        raise KeyboardInterrupt(
-            f"the first {count_lines(incomplete):,} lines of output are in "
-            f"{incomplete}; --resume goes on from there"
-        ) from None
-    os.replace(incomplete, path)
-    record.unlink()
+        try:
+            with _open_text(incomplete, "a") as file:
+                yield Output(file, record, settings, saved)
+        except BaseException as error:
+            saved = read_json(record)
+            if not saved["lines"]:
+                incomplete.unlink(missing_ok=True)
+                record.unlink()
+                raise
+            os.truncate(incomplete, saved["bytes"])
+            if not isinstance(error, KeyboardInterrupt):
+                raise
+            raise KeyboardInterrupt(
+                f"the first {count_lines(incomplete):,} lines of output are in "
+                f"{incomplete}; --resume goes on from there"
+            ) from None
+        os.replace(incomplete, path)
+        record.unlink()
 
 
 def _open_text(file: int | str | Path, mode: Literal["w", "a"]) -> TextIO:

@@ -2,6 +2,7 @@
 
 import argparse
 import dataclasses
+import ipaddress
 import re
 import signal
 import socket
@@ -56,6 +57,14 @@ def _serve_flags(parser: argparse.ArgumentParser) -> None:
         default=8501,
         metavar="N",
         help="port to listen at; 0: any that is free (default: 8501)",
+    )
+    parser.add_argument(
+        "--allowed_host",
+        action="append",
+        metavar="NAME",
+        help="a name by which requests may address the server, beside --host, "
+        "localhost and IP addresses, for example that of a proxy before it; may be "
+        "given several times (default: at a --host for other machines, any)",
     )
     limits = parser.add_argument_group("limits")
     for field in dataclasses.fields(Limits):
@@ -160,8 +169,11 @@ def _serve(args: argparse.Namespace) -> dict[str, Any]:
             )
             for name, path in directories.items()
         ]
-        app = make_app(models, Limits(**given_options(args, Limits)))
         host, port = address.getsockname()[:2]
+        hosts = None
+        if args.allowed_host or ipaddress.ip_address(host).is_loopback:
+            hosts = {name.lower() for name in (args.host, *(args.allowed_host or ()))}
+        app = make_app(models, Limits(**given_options(args, Limits)), hosts)
         host = f"[{host}]" if ":" in host else host
         print(f"t2t serve: http://{host}:{port}/", file=sys.stderr, flush=True)
         # uvicorn raises SIGTERM again when all requests are answered.
@@ -174,7 +186,7 @@ def _serve(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def _bound(host: str, port: int) -> socket.socket:
-    """Returns a socket at an address, which does not listen yet.
+    """Returns a socket that listens at an address; requests wait until it is served.
 
     Raises:
         UserError: the address or the port cannot be used.
@@ -186,11 +198,13 @@ def _bound(host: str, port: int) -> socket.socket:
         found = socket.socket(family, socket.SOCK_STREAM)
         found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         found.bind(address)
+        found.listen()  # otherwise another process could listen there meanwhile
         return found
-    except OSError as error:
+    except (OSError, UnicodeError) as error:  # the latter: of a host's name
+        reason = getattr(error, "strerror", None) or error
         raise UserError(
-            f"--port: cannot listen at {host}, port {port}: {error.strerror}; choose "
-            "another --port (0: any that is free) or --host"
+            f"--port: cannot listen at {host}, port {port}: {reason}; choose another "
+            "--port (0: any that is free) or --host"
         ) from None
 
 

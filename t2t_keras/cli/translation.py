@@ -34,6 +34,7 @@ from t2t_keras.cli.verb import (
     given_options,
     positive,
     table,
+    utf8,
 )
 from t2t_keras.data.files import is_special, open_lines, sha256, write_lines
 from t2t_keras.decoding.options import DecodingOptions
@@ -143,7 +144,7 @@ def _translate(args: argparse.Namespace) -> dict[str, Any]:
     if args.token_scores:
         settings["token_scores"] = True
     if args.ensemble:
-        settings["ensemble"] = args.ensemble
+        settings["ensemble"] = {run: _found(run)[1] for run in args.ensemble}
     settings.pop("batch_tokens", None)  # it only changes how results are rounded
     first_seed = options.pop("seed", 0)
     translator.choose(**options)  # raises before any text is read
@@ -210,21 +211,25 @@ def _token_scores(translator: Any, scored: Any) -> str:
 
 
 def _model(args: argparse.Namespace) -> tuple[str | None, str]:
-    """Returns the checkpoint to load, and a checksum of the model.
-
-    The index of a checkpoint has the checksums of all weights.
-    """
+    """Returns the checkpoint to load, and a checksum of the model."""
     if args.export_dir:
         export = Path(args.export_dir)
         files = (export / "saved_model.pb", export / "variables" / "variables.index")
         return args.checkpoint, "-".join(sha256(file)[:12] for file in files)
+    is_average = args.checkpoint == "ema"
+    path, checksum = _found(
+        args.output_dir, "latest" if is_average else args.checkpoint
+    )
+    return ("ema", f"ema-{checksum}") if is_average else (path, checksum)
+
+
+def _found(output_dir: str, checkpoint: str | None = None) -> tuple[str, str]:
+    """Returns the path of a run's checkpoint, and a checksum of its weights."""
     from t2t_keras.runs.run_dir import RunDirectory
 
-    checkpoints = RunDirectory(args.output_dir).checkpoints
-    is_average = args.checkpoint == "ema"
-    path = checkpoints.find("latest" if is_average else args.checkpoint)
-    checksum = sha256(Path(f"{path}.index"))[:12]
-    return ("ema", f"ema-{checksum}") if is_average else (str(path), checksum)
+    path = RunDirectory(output_dir).checkpoints.find(checkpoint)
+    # The index has the checksums of all weights.
+    return str(path), sha256(Path(f"{path}.index"))[:12]
 
 
 def _is_interactive(args: argparse.Namespace) -> bool:
@@ -401,9 +406,12 @@ def _align(args: argparse.Namespace) -> dict[str, Any]:
 
 def _alternatives_flags(parser: argparse.ArgumentParser) -> None:
     add_run(parser)
-    parser.add_argument("--source", required=True, metavar="TEXT", help="a sentence")
+    parser.add_argument(
+        "--source", type=utf8, required=True, metavar="TEXT", help="a sentence"
+    )
     parser.add_argument(
         "--after",
+        type=utf8,
         default="",
         metavar="TEXT",
         help="the beginning of the output (default: nothing)",

@@ -183,6 +183,13 @@ def _number(
     return convert
 
 
+def utf8(text: str) -> str:
+    """Returns the text of an argument; Python escapes bytes that are not UTF-8."""
+    if any("\udc80" <= character <= "\udcff" for character in text):
+        raise argparse.ArgumentTypeError(f"{text!r} is not valid UTF-8")
+    return text
+
+
 _NEGATIVE = "must not be negative, but is"
 _SEEDS = f"must be from 0 to {MAX_SEED - 1}, not"
 

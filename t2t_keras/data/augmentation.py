@@ -14,7 +14,14 @@ from t2t_keras.hparam import HParams
 from t2t_keras.text.sentence_piece import SentencePieceTokenizer
 from t2t_keras.text.tokenizer import Tokenizer
 
-_CASES = (str.lower, str.upper, str.title)
+
+def _title(word: str) -> str:
+    """Writes the first letter in upper case, the others in lower case: "Don't"."""
+    start = next((i for i, character in enumerate(word) if character.isalpha()), 0)
+    return word[:start] + word[start:].capitalize()
+
+
+_CASES = (str.lower, str.upper, _title)
 
 
 class Augmentation:
@@ -103,7 +110,7 @@ class Augmentation:
         kept = [
             word for word in words if word in self._tags or rng.random() >= self._words
         ]
-        if self._tags.issuperset(kept):  # no word would be left
+        if self._tags.issuperset(filter(None, kept)):  # no word would be left
             kept = words
         cases: list[Callable[[str], str]] = [str]
         if rng.random() < self._case:

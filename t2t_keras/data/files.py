@@ -5,6 +5,7 @@ import hashlib
 import io
 import json
 import os
+import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, TextIO
@@ -12,6 +13,8 @@ from typing import Any, TextIO
 import numpy as np
 
 from t2t_keras.errors import UserError
+
+_OPEN_FILE = re.compile(r"/proc/\d+/(task/\d+/)?fd/\d+")
 
 
 @contextlib.contextmanager
@@ -34,16 +37,24 @@ def atomic(path: Path) -> Iterator[Path]:
 
 
 def is_special(path: str | Path) -> bool:
-    """Returns whether a path is that of a pipe or a device."""
+    """Returns whether a path is a pipe, a device, or an open file, as `/dev/stdout`."""
+    step = Path(path)
+    while step.is_symlink():
+        if _OPEN_FILE.fullmatch(f"{step.parent.resolve()}/{step.name}"):
+            return True
+        step = step.parent / step.readlink()
     return Path(path).exists() and not Path(path).is_file()
 
 
 @contextlib.contextmanager
 def open_lines(path: str | Path, errors: str = "strict") -> Iterator[TextIO]:
-    r"""Opens a file for writing lines, in UTF-8 and with `\n` only, atomically."""
-    path = Path(path)
+    r"""Opens a file for writing lines, in UTF-8 and with `\n` only, atomically.
+
+    What a link leads to is replaced, and not the link.
+    """
+    is_atomic, path = not is_special(path), Path(path)
     with (
-        contextlib.nullcontext(path) if is_special(path) else atomic(path) as target,
+        atomic(path.resolve()) if is_atomic else contextlib.nullcontext(path) as target,
         open(target, "w", encoding="utf-8", errors=errors, newline="\n") as file,
     ):
         yield file
@@ -53,6 +64,19 @@ def write_lines(path: str | Path, lines: Iterable[str]) -> None:
     """Writes a file of lines, as `open_lines` does."""
     with open_lines(path) as file:
         file.writelines(f"{line}\n" for line in lines)
+
+
+def open_records(path: Path) -> TextIO:
+    """Opens a file of lines to add some.
+
+    A process that was killed, or a full disk, may have left a part of a line: it gets
+    its end.
+    """
+    is_whole = not path.exists() or path.read_bytes()[-1:] in (b"", b"\n")
+    file = path.open("a", encoding="utf-8")
+    if not is_whole:
+        file.write("\n")
+    return file
 
 
 def write_json(path: Path, value: object) -> None:

@@ -140,7 +140,8 @@ class Mixture:
             UserError: an epoch with them would be far larger than the data.
         """
         shares = self.shares(sizes)
-        most, name = max((n / shares[c], c) for c, n in sizes.items() if n)
+        needed = ((n / shares[c], c) for c, n in sizes.items() if n)
+        most, name = max(needed, default=(0, ""))
         if most > _MOST_REPEATED * sum(sizes.values()):
             raise UserError(
                 f"with these weights an epoch would have {most:.0f} examples for those "

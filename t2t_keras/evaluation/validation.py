@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -76,6 +77,8 @@ class Validation:
 
     def _selection_score(self, metrics: dict[str, float]) -> float:
         """Returns the selection score that `best_by` asks for: higher is better."""
+        if math.isnan(metrics["loss"]):
+            return -math.inf
         if self.options.best_by == "loss":
             return -metrics["loss"]
         return self.evaluator.problem.metrics.selection_score(metrics)

@@ -77,9 +77,8 @@ def _new_directory(output_dir: Path) -> Iterator[None]:
     try:
         yield
     except BaseException:
-        shutil.rmtree(output_dir, ignore_errors=True)
-        if existed:
-            output_dir.mkdir()
+        for path in list(output_dir.iterdir()) if existed else [output_dir]:
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
         raise
 
 

@@ -25,9 +25,9 @@ _is_differentiated = contextvars.ContextVar("is_differentiated", default=True)
 def without_gradients() -> Iterator[None]:
     """Within it, `layer_norm` and `add_bias` compute values only.
 
-    It is for graphs that nobody differentiates, as that of a search. TensorFlow keeps
-    custom gradients as long as the process lives. An export does not store them, and
-    TensorFlow warns of each function that has some when it loads the export.
+    Use it for graphs that are never differentiated, such as that of beam search.
+    TensorFlow keeps every custom gradient until the process ends, and an export would
+    store each of them.
     """
     token = _is_differentiated.set(False)
     try:

@@ -149,7 +149,7 @@ class CheckpointDirectory:
 def _delete(path: Path) -> None:
     # The index goes first: without it, what a killed process leaves is no checkpoint.
     for suffix in (".index", _DATA):
-        Path(f"{path}{suffix}").unlink()
+        Path(f"{path}{suffix}").unlink(missing_ok=True)
 
 
 def write_checkpoint(path: Path, tensors: Mapping[str, tf.Tensor]) -> None:

@@ -20,6 +20,7 @@ import tensorflow as tf
 from rich.console import Console
 from rich.table import Column
 
+from t2t_keras.data.files import open_records
 from t2t_keras.data.progress import duration, screen
 from t2t_keras.runs.train_options import TrainOptions
 
@@ -58,7 +59,7 @@ class Progress:
         self._time_left = time_left or TimeLeft(steps, TrainOptions())
         self._bar: rich.progress.Progress | None = None
         if output_dir:
-            self._file = (output_dir / "metrics.jsonl").open("a", encoding="utf-8")
+            self._file = open_records(output_dir / "metrics.jsonl")
             self._events = tf.summary.create_file_writer(str(output_dir))
             console = screen()
             if steps and console.is_interactive:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from t2t_keras import registry
-from t2t_keras.data.files import atomic, read_json, sha256
+from t2t_keras.data.files import atomic, open_records, read_json, sha256
 from t2t_keras.data.manifest import Manifest
 from t2t_keras.decoding.options import DecodingOptions
 from t2t_keras.errors import UserError
@@ -50,11 +50,8 @@ def record(run: RunDirectory, kind: str, **facts: Any) -> None:
     with _harmless(run.path):
         text = json.dumps(line, ensure_ascii=False, default=_type_name)
         with lock(run.path / _LOCK, refusal=None):
-            path = run.path / HISTORY
-            # A process that was killed may have left a part of a line.
-            is_whole = not path.exists() or path.read_bytes()[-1:] in (b"", b"\n")
-            with path.open("a", encoding="utf-8") as file:
-                file.write(f"{text}\n" if is_whole else f"\n{text}\n")
+            with open_records(run.path / HISTORY) as file:
+                file.write(f"{text}\n")
             _write_card(run)
 
 

@@ -7,6 +7,7 @@ metrics. Every error is a JSON object with the one entry `error`.
 import asyncio
 import contextlib
 import dataclasses
+import ipaddress
 import json
 import logging
 import math
@@ -14,7 +15,7 @@ import os
 import socket
 import time
 import urllib.parse
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from types import FrameType
 from typing import Annotated, Any, TypeVar
 
@@ -32,6 +33,7 @@ from prometheus_client import (
     generate_latest,
 )
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
+from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException as StarletteHTTPException
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -600,8 +602,48 @@ class _Measured:
             self._service.count(endpoint, status, time.monotonic() - start)
 
 
-def make_app(models: Sequence[ServedModel], limits: Limits) -> FastAPI:
-    """Returns the application; its `state.service` is a `Service`."""
+class _KnownHosts:
+    """Middleware that refuses requests whose header `Host` has an unknown name.
+
+    It protects a server at the loopback address from web pages: the name of a page's
+    server can be made to lead to 127.0.0.1 (DNS rebinding), and then the browser lets
+    the page read what this server answers. An IP address is no name.
+    """
+
+    def __init__(self, app: ASGIApp, hosts: Collection[str]) -> None:
+        self._app = app
+        self._hosts = hosts
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        header = Headers(scope=scope).get("host", "") if scope["type"] == "http" else ""
+        if self._is_known(header):
+            await self._app(scope, receive, send)
+        else:
+            refusal = f"'{header}' is not a host of this server; see --allowed_host"
+            await JSONResponse({"error": refusal}, 421)(scope, receive, send)
+
+    def _is_known(self, header: str) -> bool:
+        try:
+            name = urllib.parse.urlsplit(f"//{header}").hostname or ""
+            if name in ("", *self._hosts) or f".{name}".endswith(".localhost"):
+                return True
+            ipaddress.ip_address(name)
+        except ValueError:
+            return False
+        return True
+
+
+def make_app(
+    models: Sequence[ServedModel], limits: Limits, hosts: Collection[str] | None = None
+) -> FastAPI:
+    """Returns the application; its `state.service` is a `Service`.
+
+    Args:
+        models: the models.
+        limits: the limits.
+        hosts: names that requests may have as `Host`, beside localhost and IP
+            addresses; None: any.
+    """
     service = Service(models, limits)
     app = FastAPI(lifespan=service.lifespan, openapi_url=None)
     app.state.service = service
@@ -627,6 +669,8 @@ def make_app(models: Sequence[ServedModel], limits: Limits) -> FastAPI:
         (version, service.status, "GET"),
     ):
         app.add_api_route(path, endpoint, methods=[method])
+    if hosts is not None:
+        app.add_middleware(_KnownHosts, hosts=hosts)
     app.add_middleware(_Measured, service=service)
 
     def fail(status: int, message: str, **headers: str) -> Response:

@@ -144,7 +144,8 @@ class ServedModel:
         Raises:
             UserError: it cannot be loaded, or does not take the options.
         """
-        version = int(directory.name) if directory.name.isdecimal() else 1
+        number = directory.absolute().name
+        version = int(number) if number.isdecimal() else 1
         translator = load(directory, checkpoint)
         return cls(name, translator, version=version, languages=languages, **options)
 

@@ -71,6 +71,8 @@ def require_free(path: Path, overwrite: bool) -> None:
     Raises:
         UserError: the path is taken.
     """
+    if not path.name:  # the export is renamed to its name, which . and / lack
+        raise UserError(f"--export_dir: {path} has no name; name another directory")
     if not path.exists() or (path.is_dir() and not any(path.iterdir())):
         return
     if not (is_export(path) or is_ctranslate2(path) or is_hf_marian(path)):

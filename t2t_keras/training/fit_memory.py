@@ -177,7 +177,7 @@ def _sizes(smallest: int, largest: int) -> list[int]:
 def _run(spec: Spec) -> Trial | None:
     """Runs a trial in another process."""
     process = subprocess.run(
-        [sys.executable, "-m", "t2t_keras.training.fit_memory"],
+        [sys.executable, "-P", "-m", "t2t_keras.training.fit_memory"],
         input=json.dumps(dataclasses.asdict(spec)),
         capture_output=True,
         text=True,

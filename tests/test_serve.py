@@ -25,7 +25,6 @@ import httpx
 from browser import CHROMIUM, browser
 from command_line import run
 from decoding_models import LINES, text_translator
-from fastapi.testclient import TestClient
 from libretranslatepy import LibreTranslateAPI
 
 from t2t_keras.cli.serve import _bound
@@ -910,27 +909,24 @@ def test_batcher_takes_at_most_a_batch_and_the_oldest_key_first():
     assert batches == [("a", [1, 2, 4]), ("b", [3]), ("a", [5])]
 
 
-@pytest.mark.parametrize(
-    ("host", "status"),
-    [
-        ("127.0.0.1", 200),
-        ("localhost:8501", 200),
-        ("LOCALHOST", 200),
-        ("t2t.localhost", 200),
-        ("[::1]:8501", 200),
-        ("10.1.2.3:80", 200),
-        ("translate.example.org:443", 200),
-        ("evil.example", 421),
-        ("evil.example:8501", 421),
-        ("127.0.0.1.evil.example", 421),
-        ("[127.0.0.1", 421),
-    ],
-)
-def test_names_of_other_hosts_are_refused(host, status):
-    with TestClient(make_app([], Limits(), ["translate.example.org"])) as client:
-        assert client.get("/metrics", headers={"Host": host}).status_code == status
-    with TestClient(make_app([], Limits())) as client:
-        assert client.get("/metrics", headers={"Host": host}).status_code == 200
+def test_names_of_other_hosts_are_refused():
+    known = (
+        *("127.0.0.1", "localhost:8501", "LOCALHOST", "t2t.localhost", "[::1]:8501"),
+        *("10.1.2.3:80", "translate.example.org:443"),
+    )
+    unknown = (
+        *("evil.example", "evil.example:8501", "127.0.0.1.evil.example", "[127.0.0.1"),
+        "evillocalhost",
+    )
+
+    def statuses(client, hosts):
+        return {client.get("/health", headers={"Host": x}).status_code for x in hosts}
+
+    with serving(Stub(), hosts=["translate.example.org"]) as (client, _, _):
+        assert statuses(client, known) == {200}
+        assert statuses(client, unknown) == {421}
+    with serving(Stub()) as (client, _, _):
+        assert statuses(client, (*known, *unknown)) == {200}
 
 
 # The command.

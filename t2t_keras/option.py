@@ -13,7 +13,9 @@ from typing import Any, Literal, get_args, get_origin
 
 from t2t_keras.errors import UserError
 
-_LARGEST = 10**9  # of graphs, whose integers have 32 bits; even twice as much is one
+# The largest integer that a graph gets. Its integers have 32 bits, and some are doubled.
+_LARGEST = 10**9
+
 _LIMITS = {
     "least": (operator.ge, "at least"),
     "above": (operator.gt, "above"),
@@ -103,10 +105,8 @@ def check(options: type, values: Mapping[str, Any], prefix: str = "") -> None:
                     f"{prefix}{field.name} must be one of {', '.join(choice)}, not "
                     f"'{value}'"
                 )
-        if (
-            isinstance(kind, types.UnionType) and value is not None
-        ):  # such as int | None
-            kind = get_args(kind)[0]
+        if isinstance(kind, types.UnionType):  # such as int | None
+            kind = get_args(kind)[0] if value is not None else None
         if kind in _KINDS:
             expected, name = _KINDS[kind]
             is_bool = isinstance(value, bool)

@@ -16,7 +16,7 @@ from command_line import run, standard_input, write
 import t2t_keras
 from t2t_keras.cli import translation
 from t2t_keras.cli.lines import open_output
-from t2t_keras.data.files import open_lines
+from t2t_keras.data.files import is_special, open_lines
 from t2t_keras.decoding.translator import Translator
 from t2t_keras.errors import UserError
 
@@ -257,6 +257,12 @@ def test_links_are_followed_and_stay(write, tmp_path):
     assert (tmp_path / "disk" / "out").read_text() == "new\n"
     assert (tmp_path / "link").is_symlink()
     assert [file.name for file in (tmp_path / "disk").iterdir()] == ["out"]
+
+
+def test_links_in_a_circle_end(tmp_path):
+    (tmp_path / "a").symlink_to("b")
+    (tmp_path / "b").symlink_to("a")
+    assert not is_special(tmp_path / "a")
 
 
 @pytest.mark.parametrize("write", [write_atomically, write_resumably])

@@ -39,7 +39,9 @@ def atomic(path: Path) -> Iterator[Path]:
 def is_special(path: str | Path) -> bool:
     """Returns whether a path is a pipe, a device, or an open file, as `/dev/stdout`."""
     step = Path(path)
-    while step.is_symlink():
+    for _ in range(40):  # the system follows no more links
+        if not step.is_symlink():
+            break
         if _OPEN_FILE.fullmatch(f"{step.parent.resolve()}/{step.name}"):
             return True
         step = step.parent / step.readlink()
@@ -53,8 +55,9 @@ def open_lines(path: str | Path, errors: str = "strict") -> Iterator[TextIO]:
     What a link leads to is replaced, and not the link.
     """
     is_atomic, path = not is_special(path), Path(path)
+    final = Path(os.path.realpath(path))
     with (
-        atomic(path.resolve()) if is_atomic else contextlib.nullcontext(path) as target,
+        atomic(final) if is_atomic else contextlib.nullcontext(path) as target,
         open(target, "w", encoding="utf-8", errors=errors, newline="\n") as file,
     ):
         yield file

@@ -13,7 +13,7 @@ from typing import Any, Literal, get_args, get_origin
 
 from t2t_keras.errors import UserError
 
-# The largest integer that a graph gets. Its integers have 32 bits, and some are doubled.
+# The largest integer for a graph, whose integers have 32 bits; some are doubled there.
 _LARGEST = 10**9
 
 _LIMITS = {

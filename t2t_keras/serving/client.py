@@ -16,6 +16,7 @@ from t2t_keras.errors import UserError
 from t2t_keras.option import check
 from t2t_keras.serving.contents import ExportSettings
 from t2t_keras.serving.export_dir import require_export
+from t2t_keras.standard_error import diverted_stderr
 
 if TYPE_CHECKING:
     from t2t_keras.decoding.scoring import Score
@@ -77,7 +78,8 @@ class ExportedTranslator:
                 f"--export_dir: {export_dir} maps ids to ids; call its signatures with "
                 "TensorFlow, or export the model without --ids_only"
             )
-        self._served = tf.saved_model.load(str(export_dir))  # keeps the weights alive
+        with diverted_stderr():  # as in `sentence_piece_op`
+            self._served = tf.saved_model.load(str(export_dir))  # keeps weights alive
         if not {"options", "translate"} <= set(self._served.signatures):
             raise UserError(
                 f"--export_dir: {export_dir} was not written by `t2t export`"

@@ -31,6 +31,7 @@ from t2t_keras.serving.export_dir import (
 )
 from t2t_keras.serving.quantization import StoredWeight
 from t2t_keras.serving.verify import Output, Verification
+from t2t_keras.standard_error import diverted_stderr
 from t2t_keras.text.sentences import join_outputs, split_long_text
 from t2t_keras.text.tokenizer import EOS, PAD, UNK, Tokenizer
 
@@ -540,7 +541,8 @@ def _search_of(
     path: Path, batch_tokens: int
 ) -> Callable[[list[list[int]]], list[Output]]:
     """Returns the search of an export, from the ids of sources to the best outputs."""
-    served = tf.saved_model.load(str(path))
+    with diverted_stderr():  # as in `sentence_piece_op`
+        served = tf.saved_model.load(str(path))
 
     def translate(sources: list[list[int]]) -> list[Output]:
         search = served.signatures["translate_ids"]

@@ -79,6 +79,7 @@ def _measured(
         for name, translate in engines.items():
             rate.sample()
             seconds[name].append(seconds_of(lambda: translate(lines)))  # noqa: B023
+    gflop = products.total_flops(counted) / 1e9
     return {
         "sentences": len(lines),
         "beam_size": args.beam_size,
@@ -88,8 +89,8 @@ def _measured(
             for name, times in seconds.items()
         },
         "seconds": {name: statistics.median(x) for name, x in seconds.items()},
-        "products_gflop": products.total_flops(counted) / 1e9,
-        "products_s": products.total_flops(counted) / rate.gflops() / 1e9,
+        "products_gflop": gflop,
+        "products_s": gflop / rate.gflops(),
         **report,
     }
 

@@ -30,6 +30,7 @@ from t2t_keras.cli.verb import (
     add_ensemble,
     add_model,
     add_run,
+    add_sentence,
     columns,
     given_options,
     positive,
@@ -406,9 +407,7 @@ def _align(args: argparse.Namespace) -> dict[str, Any]:
 
 def _alternatives_flags(parser: argparse.ArgumentParser) -> None:
     add_run(parser)
-    parser.add_argument(
-        "--source", type=utf8, required=True, metavar="TEXT", help="a sentence"
-    )
+    add_sentence(parser)
     parser.add_argument(
         "--after",
         type=utf8,

@@ -95,6 +95,13 @@ def add_run(parser: argparse.ArgumentParser) -> None:
     add_checkpoint(parser)
 
 
+def add_sentence(parser: argparse.ArgumentParser) -> None:
+    """Adds `--source`, for verbs that show what a model makes of one sentence."""
+    parser.add_argument(
+        "--source", type=utf8, required=True, metavar="TEXT", help="a sentence"
+    )
+
+
 def add_ensemble(parser: argparse._ActionsContainer) -> None:
     """Adds `--ensemble`, for verbs whose model may be an ensemble of runs."""
     parser.add_argument(

@@ -54,10 +54,9 @@ def open_lines(path: str | Path, errors: str = "strict") -> Iterator[TextIO]:
 
     What a link leads to is replaced, and not the link.
     """
-    is_atomic, path = not is_special(path), Path(path)
     final = Path(os.path.realpath(path))
     with (
-        atomic(final) if is_atomic else contextlib.nullcontext(path) as target,
+        contextlib.nullcontext(path) if is_special(path) else atomic(final) as target,
         open(target, "w", encoding="utf-8", errors=errors, newline="\n") as file,
     ):
         yield file

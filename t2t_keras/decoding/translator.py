@@ -242,7 +242,7 @@ class Translator:
             prefixes = [*prefixes, *[()] * (len(parts) - count)]
         sources = self._cut([ids[i] for i in numbers], numbers, before, chosen)
         lengths = [len(source) for source in sources]
-        groups = batches(lengths, chosen.batch_tokens, _batches_at_once())
+        groups = batches(lengths, chosen.batch_tokens, batches_at_once())
 
         def decode_batch(batch: list[int]) -> Hypotheses:
             rows = [numbers[i] for i in batch]
@@ -255,7 +255,7 @@ class Translator:
             )
 
         found: dict[int, list[Hypothesis]] = {}
-        executor = ThreadPoolExecutor(_batches_at_once())
+        executor = ThreadPoolExecutor(batches_at_once())
         try:
             decoded = executor.map(decode_batch, groups)
             for batch, hypotheses in zip(groups, decoded, strict=True):
@@ -732,7 +732,7 @@ class Translator:
         return last
 
 
-def _batches_at_once() -> int:
+def batches_at_once() -> int:
     """Returns how many batches are decoded at the same time, each in a thread.
 
     A GPU decodes one batch at a time.

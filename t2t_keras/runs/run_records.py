@@ -22,7 +22,6 @@ from t2t_keras.decoding.options import DecodingOptions
 from t2t_keras.errors import UserError
 from t2t_keras.lock import lock
 from t2t_keras.model_card import MODEL_CARD, model_card
-from t2t_keras.problem import Problem
 from t2t_keras.runs.checkpoint import Checkpoint
 from t2t_keras.runs.run_dir import RunDirectory
 
@@ -112,7 +111,7 @@ def records(
         "version": importlib.metadata.version("t2t_keras"),
         "problem": problem.name,
         "summary": problem.summary,
-        "languages": _languages(problem),
+        "languages": problem.languages,
         "metrics": [problem.metrics.selection_metric],
         "metrics_settings": problem.metrics.settings(),
         "hparams_set": config.hparams_set,
@@ -248,14 +247,6 @@ def _curves(run: RunDirectory) -> list[dict[str, Any]]:
                 }
             )
     return curves
-
-
-def _languages(problem: Problem) -> tuple[str, str] | None:
-    """Returns the languages of a problem that names its data.
-
-    Those of a problem for any files, such as `translate_text`, are only a default.
-    """
-    return getattr(problem.metrics, "languages", None) if problem.sources else None
 
 
 def _changed(run: RunDirectory) -> dict[str, tuple[object, object]] | None:

@@ -78,8 +78,7 @@ class ExportedTranslator:
                 f"--export_dir: {export_dir} maps ids to ids; call its signatures with "
                 "TensorFlow, or export the model without --ids_only"
             )
-        with diverted_stderr():  # as in `sentence_piece_op`
-            self._served = tf.saved_model.load(str(export_dir))  # keeps weights alive
+        self._served = load_saved_model(export_dir)  # keeps the weights alive
         if not {"options", "translate"} <= set(self._served.signatures):
             raise UserError(
                 f"--export_dir: {export_dir} was not written by `t2t export`"
@@ -206,6 +205,12 @@ class ExportedTranslator:
                 f"{chosen['beam_size']}; raise --beam_size"
             )
         return chosen
+
+
+def load_saved_model(export_dir: str | Path) -> Any:
+    """Loads a SavedModel; its vocabularies are silent as in `sentence_piece_op`."""
+    with diverted_stderr():
+        return tf.saved_model.load(str(export_dir))
 
 
 def _batches(texts: Sequence[str]) -> list[list[int]]:

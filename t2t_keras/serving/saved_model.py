@@ -18,10 +18,11 @@ from t2t_keras.decoding.batching import batches, padded
 from t2t_keras.decoding.loop import Hypotheses, length_penalty
 from t2t_keras.decoding.options import DecodingOptions, constraint_name
 from t2t_keras.decoding.scoring import TargetScores, score_targets
-from t2t_keras.decoding.translator import Translator
+from t2t_keras.decoding.translator import Translator, batches_at_once
 from t2t_keras.errors import UserError
 from t2t_keras.option import conditions
 from t2t_keras.problem import WHITE_ENDS, WHITE_SPACE
+from t2t_keras.serving.client import load_saved_model
 from t2t_keras.serving.contents import ExportSettings, write_contents
 from t2t_keras.serving.export_dir import (
     Quantization,
@@ -31,7 +32,6 @@ from t2t_keras.serving.export_dir import (
 )
 from t2t_keras.serving.quantization import StoredWeight
 from t2t_keras.serving.verify import Output, Verification
-from t2t_keras.standard_error import diverted_stderr
 from t2t_keras.text.sentences import join_outputs, split_long_text
 from t2t_keras.text.tokenizer import EOS, PAD, UNK, Tokenizer
 
@@ -541,13 +541,14 @@ def _search_of(
     path: Path, batch_tokens: int
 ) -> Callable[[list[list[int]]], list[Output]]:
     """Returns the search of an export, from the ids of sources to the best outputs."""
-    with diverted_stderr():  # as in `sentence_piece_op`
-        served = tf.saved_model.load(str(path))
+    served = load_saved_model(path)
 
     def translate(sources: list[list[int]]) -> list[Output]:
         search = served.signatures["translate_ids"]
         outputs = [Output((), 0.0)] * len(sources)
-        for batch in batches([len(ids) for ids in sources], batch_tokens):
+        lengths = [len(ids) for ids in sources]
+        # The run's batches: in 16 bits, rounding depends on their shapes.
+        for batch in batches(lengths, batch_tokens, batches_at_once()):
             found = search(ids=tf.constant(padded([sources[i] for i in batch])))
             columns = (found[name].numpy() for name in ("ids", "scores", "lengths"))
             for i, ids, scores, lengths in zip(batch, *columns, strict=True):

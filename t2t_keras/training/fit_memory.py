@@ -134,9 +134,9 @@ def fit_batch_tokens(
     sizes = _sizes(max(longest, _SMALLEST), everything)
     batch_tokens = largest_fitting(sizes, probe)
     if batch_tokens is None:
+        limit = f"{memory_gb:.1f} GB" if math.isfinite(memory_gb) else "the GPU"
         raise UserError(
-            f"--batch_tokens auto: not even {sizes[0]} tokens fit into "
-            f"{'the GPU' if memory_gb == math.inf else f'{memory_gb:.1f} GB'}; take a "
+            f"--batch_tokens auto: not even {sizes[0]} tokens fit into {limit}; take a "
             "smaller model, or a problem with a lower max_length"
         )
     say(f"batch_tokens {batch_tokens}, the largest that fits with {RESERVE:.0%} more")

@@ -34,11 +34,14 @@ setup(
         "t2t_keras.hparams",
         "t2t_keras.problems",
         *(f"t2t_keras.problems.{package}" for package in find_packages("problems")),
+        *(["t2t_keras.plugins"] if Path("plugins").is_dir() else []),
+        *(f"t2t_keras.plugins.{package}" for package in find_packages("plugins")),
     ],
     package_dir={
         "t2t_keras": "t2t_keras",
         "t2t_keras.problems": "problems",
         "t2t_keras.hparams": "hparams",
+        **({"t2t_keras.plugins": "plugins"} if Path("plugins").is_dir() else {}),
     },
     package_data={"t2t_keras": ["py.typed"]},
 )

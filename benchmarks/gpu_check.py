@@ -105,7 +105,7 @@ def _trained(args: argparse.Namespace) -> dict[str, Any]:
     from training_work import LEARNING_RATE, model_and_step
 
     from t2t_keras.data.pipeline import rows_per_replica
-    from t2t_keras.runs.checkpoint import model_variables
+    from t2t_keras.training.checkpoint import model_variables
     from t2t_keras.training.strategy import distribute, make_strategy
 
     work = workload.chosen(args)

@@ -14,7 +14,7 @@ from typing import Any
 from products import Product, total_flops
 from stopwatch import seconds_of
 
-from t2t_keras.cli.probe import repeated_matmul
+from t2t_keras.plugins.reports.probe import repeated_matmul
 
 # multiply(product, dtype) -> run(repetitions), which returns when they are done.
 Multiply = Callable[[Product, str], Callable[[int], None]]

@@ -104,8 +104,8 @@ def _engine(
         options = {"beam_size": args.beam_size, "batch_tokens": args.batch_tokens}
         return lambda lines: translator.translate(lines, **options)
     if name == "export":
-        from t2t_keras.serving.client import ExportedTranslator
-        from t2t_keras.serving.saved_model import export_saved_model
+        from t2t_keras.export.client import ExportedTranslator
+        from t2t_keras.export.saved_model import export_saved_model
 
         translator = _translator(args.output_dir, "float32")
         export_saved_model(translator, scratch / "export", beam_size=args.beam_size)
@@ -126,7 +126,7 @@ def _ctranslate2(
     """Returns the function by which CTranslate2 translates lines on all cores."""
     import ctranslate2
 
-    from t2t_keras.serving.ctranslate2_model import export_ctranslate2
+    from t2t_keras.plugins.engines.ctranslate2_model import export_ctranslate2
 
     translator = _translator(args.output_dir, "float32")
     if not (scratch / "ctranslate2").exists():

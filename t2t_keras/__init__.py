@@ -14,16 +14,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from t2t_keras.errors import UserError
 from t2t_keras.hparam import HParams
-from t2t_keras.metrics import Scorer
-from t2t_keras.problem import Problem
+from t2t_keras.option import UserError
+from t2t_keras.problem import Problem, Scorer
 from t2t_keras.registry import register_hparams, register_problem, register_scorer
-from t2t_keras.runs.train_options import TrainOptions
+from t2t_keras.training.train_options import TrainOptions
 
 if TYPE_CHECKING:
     from t2t_keras.decoding.translator import Translator
-    from t2t_keras.serving.client import ExportedTranslator
+    from t2t_keras.export.client import ExportedTranslator
     from t2t_keras.training.launch import train
 
 __all__ = [
@@ -61,9 +60,9 @@ def load(
     Raises:
         UserError: there is no such run, export or checkpoint.
     """
-    from t2t_keras.serving.export_dir import is_export
+    from t2t_keras.export.formats import is_saved_model
 
-    if is_export(Path(output_dir)):
+    if is_saved_model(Path(output_dir)):
         if checkpoint is not None:
             raise UserError(
                 f"checkpoint: {output_dir} is an export, which has only one; leave it "
@@ -73,10 +72,10 @@ def load(
             raise UserError(
                 f"ensemble: {output_dir} is an export; export an ensemble instead"
             )
-        from t2t_keras.serving.client import ExportedTranslator
+        from t2t_keras.export.client import ExportedTranslator
 
         return ExportedTranslator(output_dir)
-    from t2t_keras.runs.run_dir import RunDirectory
+    from t2t_keras.training.run_dir import RunDirectory
 
     return RunDirectory(output_dir).translator(checkpoint, ensemble)
 

@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, Self
 
-from t2t_keras.errors import UserError, nearest
-from t2t_keras.option import check, names, option
+from t2t_keras.option import UserError, check, names, nearest, option
 
 # tensor2tensor's names of hyper-parameters, which `HParams.parse` takes for ours.
 T2T_NAMES = {

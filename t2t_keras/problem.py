@@ -1,26 +1,28 @@
-"""Problem: the definition of a sequence-to-sequence task."""
+"""Problem: the definition of a sequence-to-sequence task, and of its metrics."""
 
+import abc
 import dataclasses
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from pathlib import Path
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Self, get_args
 
-from t2t_keras.errors import UserError
-from t2t_keras.metrics import Metrics
-from t2t_keras.metrics.bleu import Bleu
-from t2t_keras.metrics.pharaoh import Alignment
+from t2t_keras.option import UserError
 
 if TYPE_CHECKING:
+    import argparse
+
+    import numpy as np
     import tensorflow as tf
 
     from t2t_keras.decoding.constraint import BatchConstraint
     from t2t_keras.text.tokenizer import Tokenizer
 
 Split = Literal["train", "dev", "test"]
-TokenizerKind = Literal["sentencepiece", "t2t_subword", "marian"]
+TokenizerKind = Literal["sentencepiece", "t2t_subword"]
 Pair = tuple[str, str]  # (source text, target text)
 Source = Callable[[], Iterable[Pair]]  # called once for every pass over the pairs
+# Pairs (i, j) of source word i and target word j, from 0, in increasing order.
+Alignment = tuple[tuple[int, int], ...]
 
 # Characters of classes in regular expressions: those that `str.strip` removes.
 WHITE_SPACE = "\t-\r\x1c- \x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000"
@@ -107,8 +109,6 @@ class TextForm:
         repairs_outputs: whether `output_text` repairs outputs that violate the
             problem's constraint. Of what `output_texts` gets, which the constraint
             allows, it has to repair only an empty first output for a source with words.
-        nests_outputs: whether an output is a nested expression of labels and words,
-            such as `(S (NP it) (VP works))`, which `t2t serve` draws.
         source_flags: the flags of `t2t datagen` that name the source of a split.
     """
 
@@ -118,7 +118,6 @@ class TextForm:
     splits_raw_text = False
     splits_long_sources = True
     repairs_outputs = False
-    nests_outputs = False
     source_flags = "--{split}_source and --{split}_target"
 
     def source_text(self, text: str, raw: bool = False) -> str:
@@ -165,6 +164,154 @@ class TextForm:
         return targets
 
 
+class CorpusMetric(abc.ABC):
+    """A metric that is computed from statistics of sentences, summed over a corpus.
+
+    So it can be computed for any sample of the sentences, which the tests of
+    `t2t compare` do thousands of times.
+
+    Attributes:
+        name: the name in tables and for `--metric`.
+        higher_is_better: whether a better model has a higher score.
+        uses_sources: whether the statistics depend on the sources.
+    """
+
+    name: str
+    higher_is_better: bool = True
+    uses_sources: bool = False
+
+    @abc.abstractmethod
+    def statistics(
+        self, sources: Sequence[str], outputs: Sequence[str], references: Sequence[str]
+    ) -> "np.ndarray":
+        """Returns the statistics of N sentences, numbers of any type [N, n]."""
+
+    @abc.abstractmethod
+    def score(self, statistics: "np.ndarray") -> float:
+        """Returns the score of a corpus.
+
+        Args:
+            statistics: the sums [n] of the statistics of its sentences.
+        """
+
+    def sentence_score(self, statistics: "np.ndarray") -> float:
+        """Returns the score of one sentence, whose statistics are given."""
+        return self.score(statistics)
+
+    def settings(self) -> dict[str, str]:
+        """Returns the settings on which the score depends, for its signature."""
+        return {}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Scorer(CorpusMetric):
+    """An external metric, which scores every sentence; its score is their mean.
+
+    Attributes:
+        name: the registered name, which the registry sets.
+        score_sentences: a function of sources, outputs and references that returns one
+            number for each sentence.
+        higher_is_better: whether a better sentence has a higher number.
+        uses_sources: whether the function reads the sources.
+        model: name and version of what computes the numbers, for the signature.
+    """
+
+    score_sentences: Callable[
+        [Sequence[str], Sequence[str], Sequence[str]], Sequence[float]
+    ]
+    name: str = ""
+    higher_is_better: bool = True
+    uses_sources: bool = True
+    model: str = ""
+
+    def statistics(
+        self, sources: Sequence[str], outputs: Sequence[str], references: Sequence[str]
+    ) -> "np.ndarray":
+        """Returns the score of each sentence beside a one, [N, 2].
+
+        Raises:
+            UserError: the function did not return one finite number for each sentence.
+        """
+        import numpy as np
+
+        found = self.score_sentences(sources, outputs, references)
+        scores = np.asarray(found, np.float64)
+        if scores.shape != (len(outputs),) or not np.isfinite(scores).all():
+            raise UserError(
+                f"scorer '{self.name}': score_sentences must return one finite number "
+                f"for each of the {len(outputs)} sentences, but returned {found!r:.80}"
+            )
+        return np.stack([scores, np.ones_like(scores)], axis=1)
+
+    def score(self, statistics: "np.ndarray") -> float:
+        """Returns the mean of the sentences' scores."""
+        total, count = map(float, statistics)
+        return total / count
+
+    def settings(self) -> dict[str, str]:
+        """Returns the model."""
+        return {"model": self.model} if self.model else {}
+
+
+class Metrics(abc.ABC):
+    """The metrics of a problem, computed from sources, outputs and references.
+
+    Training calls `score` on dev; `t2t evaluate` prints `report`.
+
+    Attributes:
+        selection_metric: the metric from `score` by which checkpoints are compared.
+        higher_is_better: whether a better model has a higher selection metric.
+    """
+
+    selection_metric: str
+    higher_is_better: bool = True
+
+    @abc.abstractmethod
+    def score(
+        self, sources: Sequence[str], outputs: Sequence[str], references: Sequence[str]
+    ) -> dict[str, float]:
+        """Scores outputs; the three lists have equal length.
+
+        Args:
+            sources: the source texts.
+            outputs: the model's outputs, one line each.
+            references: the correct outputs.
+
+        Returns:
+            Metrics by name, `selection_metric` among them.
+        """
+
+    def report(
+        self, sources: Sequence[str], outputs: Sequence[str], references: Sequence[str]
+    ) -> Mapping[str, Any]:
+        """Scores outputs by all available metrics; by default, by those of `score`."""
+        return self.score(sources, outputs, references)
+
+    def corpus_metrics(self) -> Sequence[CorpusMetric]:
+        """Returns the metrics by which `t2t compare` tests differences; maybe none."""
+        return ()
+
+    def settings(self) -> dict[str, Any]:
+        """Returns the settings on which `score` depends."""
+        return {}
+
+    def reversed(self) -> "Metrics | None":
+        """Returns the metrics of the reversed problem; None: its default, BLEU."""
+        return None
+
+    def selection_score(self, values: Mapping[str, float]) -> float:
+        """Returns the selection score, which is higher for a better model.
+
+        Args:
+            values: the metrics from `score`, if sentences were decoded, and "loss",
+                which is used otherwise.
+        """
+        if self.selection_metric not in values:
+            return -values["loss"]
+        value = values[self.selection_metric]
+        return value if self.higher_is_better else -value
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Problem:
     """A sequence-to-sequence task: its data, texts, decoding and metrics.
@@ -180,8 +327,7 @@ class Problem:
         sources: for each split, a callable that yields (source, target) texts, such
             as `data.sources.ParallelFiles`. Splits that are missing here can be given
             as files on the command line.
-        tokenizer: "sentencepiece", "t2t_subword" for tensor2tensor's tokenizer, or
-            "marian" for that of an imported Marian model, which is never trained.
+        tokenizer: "sentencepiece", or "t2t_subword" for tensor2tensor's tokenizer.
         vocab_size: number of tokens in each vocabulary; None: it is chosen from the
             number of training pairs, see `data.vocabulary.proposed_size`.
         shared_vocab: whether both sides share one vocabulary.
@@ -198,11 +344,8 @@ class Problem:
         constraint: restricts the outputs of the search; None: no restriction. It is a
             function of the problem and the target tokenizer; its `__name__` is its name
             for `--constraint`.
-        metrics: how outputs are scored.
+        metrics: how outputs are scored; None: by BLEU, see `evaluation.bleu.Bleu`.
         reverse: whether source and target are swapped, as in the problem `x_rev`.
-        raw_sources: a function that returns the sources of the splits for a directory
-            with the published archives, which `t2t datagen --raw_dir` reads; None:
-            there is none.
     """
 
     name: str = ""
@@ -224,9 +367,8 @@ class Problem:
 
     text_form: TextForm = TextForm()
     constraint: "Callable[[Problem, Tokenizer], BatchConstraint] | None" = None
-    metrics: Metrics = dataclasses.field(default_factory=Bleu)
+    metrics: Metrics | None = None
     reverse: bool = False
-    raw_sources: Callable[[Path], Mapping[Split, Source]] | None = None
 
     def __post_init__(self) -> None:
         for message in self._faults():
@@ -250,6 +392,17 @@ class Problem:
         for split in self.sources:
             if split not in splits:
                 yield f"'{split}' is not a split; the splits are {', '.join(splits)}"
+
+    def add_flags(self, parser: "argparse._ActionsContainer") -> None:
+        """Adds the flags of `t2t datagen` that only this problem has."""
+
+    def with_flags(self, args: "argparse.Namespace") -> Self:
+        """Returns the problem with the sources that the flags of `add_flags` name.
+
+        Raises:
+            UserError: the flags do not go together.
+        """
+        return self
 
     @property
     def symbols(self) -> tuple[str, ...]:
@@ -295,16 +448,12 @@ class Problem:
         Text form and constraint are for the outputs of this direction, so the reversed
         problem has the default ones.
         """
-        metrics = Bleu()
-        if isinstance(self.metrics, Bleu):
-            languages = self.metrics.languages[::-1]
-            metrics = dataclasses.replace(self.metrics, languages=languages)
         return self.replace(
             name=f"{self.name}_rev",
             summary=f"{self.summary} (reversed)",
             text_form=TextForm(symbols=self.symbols),
             constraint=None,
-            metrics=metrics,
+            metrics=self.metrics and self.metrics.reversed(),
             reverse=True,
         )
 

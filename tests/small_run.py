@@ -9,10 +9,10 @@ import numpy as np
 
 from t2t_keras import registry
 from t2t_keras.hparam import HParams
-from t2t_keras.runs.checkpoint import Checkpoint, model_variables, snapshot
-from t2t_keras.runs.run_dir import RunDirectory, config_for
-from t2t_keras.runs.train_options import TrainOptions
+from t2t_keras.training.checkpoint import Checkpoint, model_variables, snapshot
+from t2t_keras.training.run_dir import RunDirectory, config_for
 from t2t_keras.training.strategy import make_strategy
+from t2t_keras.training.train_options import TrainOptions
 from t2t_keras.training.trainer import Trainer, TrainSplit
 
 HPARAMS = HParams(

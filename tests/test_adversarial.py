@@ -10,8 +10,8 @@ from decoding_models import LINES, transformer
 
 import t2t_keras
 from t2t_keras.decoding.translator import Translator
+from t2t_keras.export.saved_model import export_saved_model
 from t2t_keras.problem import Problem
-from t2t_keras.serving.saved_model import export_saved_model
 from t2t_keras.text.sentence_piece import SentencePieceTokenizer, train_sentence_piece
 from t2t_keras.text.subword import SubwordTokenizer
 from t2t_keras.text.subword_training import train_subwords

@@ -7,18 +7,18 @@ import pytest
 from command_line import run, run_json, write
 from decoding_models import EOS, LINES, transformer
 
+from t2t_keras.data.pharaoh import (
+    alignment_scores,
+    format_alignment,
+    parse_reference,
+)
 from t2t_keras.decoding.alignment import (
     AlignmentHead,
     word_alignment,
     word_starts,
 )
 from t2t_keras.decoding.translator import Translator
-from t2t_keras.errors import UserError
-from t2t_keras.metrics.pharaoh import (
-    alignment_scores,
-    format_alignment,
-    parse_reference,
-)
+from t2t_keras.option import UserError
 from t2t_keras.problem import Problem, TextForm
 from t2t_keras.text.sentence_piece import SentencePieceTokenizer, train_sentence_piece
 from t2t_keras.text.subword import SubwordTokenizer
@@ -246,7 +246,7 @@ def test_alignment_error_rate():
 def run_dir(translator, monkeypatch, tmp_path):
     """A run directory from which this translator is loaded."""
     from t2t_keras.cli import translation
-    from t2t_keras.runs.run_dir import RunDirectory
+    from t2t_keras.training.run_dir import RunDirectory
 
     monkeypatch.setattr(translation, "load", lambda *args: translator)
     monkeypatch.setattr(translation, "_model", lambda args: (None, "checksum"))

@@ -9,15 +9,15 @@ import tensorflow as tf
 from shapes import without_values
 
 from t2t_keras import registry
-from t2t_keras.analysis.complexity import layer_complexities
-from t2t_keras.analysis.flops import flops_per_token, training_cost
-from t2t_keras.analysis.memory import memory_per_batch
-from t2t_keras.analysis.parameters import count_parameters
-from t2t_keras.analysis.step_time import CARDS, step_time
 from t2t_keras.cli import main
 from t2t_keras.hparam import HParams
 from t2t_keras.model.transformer import Transformer
-from t2t_keras.runs.checkpoint import model_variables
+from t2t_keras.plugins.reports.complexity import layer_complexities
+from t2t_keras.plugins.reports.flops import flops_per_token, training_cost
+from t2t_keras.plugins.reports.memory import memory_per_batch
+from t2t_keras.plugins.reports.parameters import count_parameters
+from t2t_keras.plugins.reports.step_time import CARDS, step_time
+from t2t_keras.training.checkpoint import model_variables
 from t2t_keras.training.optimizer import make_optimizer
 
 SMALL = {"num_layers": 1, "d_model": 32, "d_ff": 128, "num_heads": 4}

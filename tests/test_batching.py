@@ -10,8 +10,8 @@ from tensorflow.python.framework import config
 from t2t_keras.data.batch_plan import BatchPlan
 from t2t_keras.data.pipeline import training_batches
 from t2t_keras.data.records import RecordIndex
-from t2t_keras.errors import UserError
 from t2t_keras.hparam import HParams
+from t2t_keras.option import UserError
 from t2t_keras.training.device_memory import memory_of_shape
 
 

@@ -9,13 +9,13 @@ from reference import reference
 from sacrebleu.metrics import BLEU, CHRF
 
 from t2t_keras.cli.evaluation import scored
-from t2t_keras.errors import UserError
-from t2t_keras.metrics.bleu import Bleu, bleu_scores, paper_tokenize
-from t2t_keras.metrics.moses import (
+from t2t_keras.evaluation.bleu import Bleu, bleu_scores, paper_tokenize
+from t2t_keras.evaluation.moses import (
     replace_unicode_punctuation,
     split_compounds,
     tokenize,
 )
+from t2t_keras.option import UserError
 from t2t_keras.problem import Problem
 
 

@@ -11,7 +11,7 @@ from t2t_keras.data import encoding
 from t2t_keras.data.datagen import Task, generate
 from t2t_keras.data.manifest import Manifest
 from t2t_keras.data.records import RecordIndex
-from t2t_keras.errors import UserError
+from t2t_keras.option import UserError
 from t2t_keras.problem import Cleaning, Problem
 from t2t_keras.text.sentence_piece import SentencePieceTokenizer, train_sentence_piece
 

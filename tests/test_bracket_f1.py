@@ -4,8 +4,8 @@ import pytest
 from reference import reference
 
 from t2t_keras.cli import main
-from t2t_keras.errors import UserError
-from t2t_keras.parsing.evalb import (
+from t2t_keras.option import UserError
+from t2t_keras.problems.parsing.evalb import (
     COLLINS,
     ERROR,
     SKIP,
@@ -16,9 +16,9 @@ from t2t_keras.parsing.evalb import (
     evaluate_trees,
     read_parameters,
 )
-from t2t_keras.parsing.task import BracketF1
-from t2t_keras.parsing.tree import parse_trees
-from t2t_keras.parsing.treebank import read_trees, tree_files
+from t2t_keras.problems.parsing.task import BracketF1
+from t2t_keras.problems.parsing.tree import parse_trees
+from t2t_keras.problems.parsing.treebank import read_trees, tree_files
 
 GOLD = "(TOP (S (NP (NNP John)) (VP (VBZ sees) (NP (DT the) (NN dog))) (. .)))"
 

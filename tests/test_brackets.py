@@ -22,17 +22,17 @@ from reference import reference
 from t2t_keras.decoding.beam_search import beam_search
 from t2t_keras.decoding.constraint import AllOf, BannedTokens
 from t2t_keras.decoding.sampling import sample
-from t2t_keras.errors import UserError
-from t2t_keras.parsing.balanced_brackets import (
+from t2t_keras.option import UserError
+from t2t_keras.problems.parsing.balanced_brackets import (
     MAX_DEPTH,
     MAX_OPENERS,
     BalancedBrackets,
     BracketTokens,
 )
-from t2t_keras.parsing.graph import word_kinds
-from t2t_keras.parsing.linearise import SYMBOLS, Brackets, linearise, restore
-from t2t_keras.parsing.tree import parse_tree
-from t2t_keras.parsing.treebank import read_trees
+from t2t_keras.problems.parsing.graph import word_kinds
+from t2t_keras.problems.parsing.linearise import SYMBOLS, Brackets, linearise, restore
+from t2t_keras.problems.parsing.tree import parse_tree
+from t2t_keras.problems.parsing.treebank import read_trees
 
 # PAD, EOS, and pieces that are no symbols at 2 and 7.
 PIECES = ("", "", "?", "S", "/S", "n", "v", "?", "P", "/P")

@@ -17,7 +17,7 @@ from t2t_keras.data.cleaning import (
 )
 from t2t_keras.data.datagen import Task, generate
 from t2t_keras.data.manifest import Manifest
-from t2t_keras.errors import UserError
+from t2t_keras.option import UserError
 from t2t_keras.problem import Cleaning
 
 pytestmark = pytest.mark.usefixtures("small_scale")

@@ -53,7 +53,7 @@ def trained(tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="module")
 def translator(trained):
-    from t2t_keras.runs.run_dir import RunDirectory
+    from t2t_keras.training.run_dir import RunDirectory
 
     return RunDirectory(trained / "run").translator()
 
@@ -175,7 +175,7 @@ def test_export_for_ctranslate2(trained, capfd, tmp_path):
 
 
 def test_example_sources(trained, tmp_path):
-    from t2t_keras.runs.run_dir import RunDirectory
+    from t2t_keras.training.run_dir import RunDirectory
 
     opened = RunDirectory(trained / "run")
     every = (trained / "data" / "translate_text-dev.sources").read_text().splitlines()

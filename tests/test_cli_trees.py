@@ -6,8 +6,8 @@ import pytest
 from command_line import run, run_json, write
 
 from t2t_keras import registry
-from t2t_keras.parsing.linearise import restore_text
-from t2t_keras.parsing.tree import parse_tree
+from t2t_keras.problems.parsing.linearise import restore_text
+from t2t_keras.problems.parsing.tree import parse_tree
 
 pytestmark = pytest.mark.slow
 

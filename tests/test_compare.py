@@ -19,12 +19,12 @@ from reference import reference
 from small_data import small_data
 
 from t2t_keras import Problem, Scorer, UserError, register_scorer, registry
-from t2t_keras.analysis.difference_page import SentencePair, difference_page
-from t2t_keras.evaluation.significance import System, compare, paired_tests, seed
-from t2t_keras.metrics import Metrics
-from t2t_keras.metrics.bleu import Bleu
-from t2t_keras.parsing.evalb import evaluate_trees
-from t2t_keras.parsing.task import BracketF1
+from t2t_keras.evaluation.bleu import Bleu
+from t2t_keras.plugins.reports.difference_page import SentencePair, difference_page
+from t2t_keras.plugins.reports.significance import System, compare, paired_tests, seed
+from t2t_keras.problem import Metrics
+from t2t_keras.problems.parsing.evalb import evaluate_trees
+from t2t_keras.problems.parsing.task import BracketF1
 
 REFERENCES = [f"the dog number {i} sleeps in the house" for i in range(12)]
 WORSE = [

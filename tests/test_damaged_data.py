@@ -11,9 +11,9 @@ from t2t_keras.data.manifest import Manifest
 from t2t_keras.data.pipeline import elements, ordered_batches
 from t2t_keras.data.records import RecordIndex
 from t2t_keras.decoding.translator import Translator
-from t2t_keras.errors import UserError
 from t2t_keras.evaluation.evaluator import Evaluator
 from t2t_keras.model.transformer import Transformer
+from t2t_keras.option import UserError
 from t2t_keras.problem import Problem
 
 NAME = "translate_text"

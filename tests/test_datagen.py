@@ -14,7 +14,7 @@ from t2t_keras.data.manifest import Manifest
 from t2t_keras.data.records import RecordIndex, num_train_shards
 from t2t_keras.data.sources import ParallelFiles
 from t2t_keras.data.vocabulary import draw
-from t2t_keras.errors import UserError
+from t2t_keras.option import UserError
 from t2t_keras.problem import Problem, TextForm
 from t2t_keras.text.load import load_tokenizer
 

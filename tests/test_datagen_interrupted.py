@@ -24,7 +24,7 @@ from small_corpus import (
 from t2t_keras.data import encoding, vocabulary
 from t2t_keras.data.datagen import generate
 from t2t_keras.data.records import RecordIndex
-from t2t_keras.errors import UserError
+from t2t_keras.option import UserError
 
 pytestmark = pytest.mark.usefixtures("small_scale")
 

@@ -21,8 +21,8 @@ from small_run import trainer
 
 from t2t_keras.data.datagen import Task, generate
 from t2t_keras.data.manifest import Manifest
-from t2t_keras.errors import UserError
-from t2t_keras.evaluation.follow import Curve
+from t2t_keras.option import UserError
+from t2t_keras.training.follow import Curve
 
 pytestmark = pytest.mark.usefixtures("small_scale")
 

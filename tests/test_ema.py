@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from small_run import trainer, weights
 
-from t2t_keras.errors import UserError
-from t2t_keras.runs.checkpoint import model_variables
-from t2t_keras.runs.run_dir import RunDirectory
+from t2t_keras.option import UserError
+from t2t_keras.training.checkpoint import model_variables
+from t2t_keras.training.run_dir import RunDirectory
 
 DECAY = 0.15
 

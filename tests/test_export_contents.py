@@ -21,20 +21,20 @@ from tensorflow.core.framework import tensor_pb2
 import t2t_keras
 from t2t_keras.decoding.constraint import BannedTokens
 from t2t_keras.decoding.translator import Translator
-from t2t_keras.errors import UserError
-from t2t_keras.model_card import MODEL_CARD
-from t2t_keras.problem import Problem
-from t2t_keras.serving import saved_model
-from t2t_keras.serving.contents import (
+from t2t_keras.export import saved_model
+from t2t_keras.export.contents import (
     SETTINGS,
     WARM_UP,
     ExportSettings,
     prediction_log,
 )
-from t2t_keras.serving.export_dir import QUANTIZATIONS, require_free
-from t2t_keras.serving.quantization import StoredWeight
-from t2t_keras.serving.saved_model import export_saved_model
-from t2t_keras.serving.verify import Verification
+from t2t_keras.export.export_dir import QUANTIZATIONS, require_free
+from t2t_keras.export.quantization import StoredWeight
+from t2t_keras.export.saved_model import export_saved_model
+from t2t_keras.export.verify import Verification
+from t2t_keras.option import UserError
+from t2t_keras.plugins.reports.model_card import MODEL_CARD
+from t2t_keras.problem import Problem
 from t2t_keras.text.sentence_piece import SentencePieceTokenizer, train_sentence_piece
 
 ROOT = Path(__file__).parents[1]

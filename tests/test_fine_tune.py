@@ -7,10 +7,10 @@ from small_run import assert_same, trainer, weights
 
 import t2t_keras
 from t2t_keras.data.datagen import generate
-from t2t_keras.errors import UserError
-from t2t_keras.runs.checkpoint import Checkpoint
-from t2t_keras.runs.run_dir import RunDirectory
+from t2t_keras.option import UserError
+from t2t_keras.training.checkpoint import Checkpoint
 from t2t_keras.training.fine_tune import matching_rows
+from t2t_keras.training.run_dir import RunDirectory
 
 TABLE = "model/embedding/table"
 
@@ -116,7 +116,7 @@ def test_what_is_not_a_run_is_refused_before_anything_is_written(data_dir, tmp_p
 
 
 def test_the_average_of_the_newest_step_is_preferred(general, data_dir, tmp_path):
-    from t2t_keras.runs.average import average_run
+    from t2t_keras.training.average import average_run
 
     average = Checkpoint(average_run(general, last=2)).tensor(TABLE)
     training = trainer(data_dir, tmp_path, init_from=general)

@@ -9,8 +9,7 @@ from small_run import HPARAMS
 from t2t_keras import registry
 from t2t_keras.data.batch_plan import BatchPlan
 from t2t_keras.data.records import RecordIndex
-from t2t_keras.errors import UserError
-from t2t_keras.runs.run_dir import config_for
+from t2t_keras.option import UserError
 from t2t_keras.training import fit_memory
 from t2t_keras.training.device_memory import memory_of_shape
 from t2t_keras.training.fit_memory import (
@@ -19,6 +18,7 @@ from t2t_keras.training.fit_memory import (
     fit_batch_tokens,
     largest_fitting,
 )
+from t2t_keras.training.run_dir import config_for
 
 TRIAL = Trial(1.0, 1.0)
 

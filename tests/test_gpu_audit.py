@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from t2t_keras.decoding.constraint import AllOf, ForcedPrefix, MinimumLength
 from t2t_keras.hparam import HParams
-from t2t_keras.parsing.balanced_brackets import BalancedBrackets, BracketTokens
+from t2t_keras.problems.parsing.balanced_brackets import BalancedBrackets, BracketTokens
 
 FOLDER = Path(__file__).parents[1] / "benchmarks"
 VOCAB = 1009

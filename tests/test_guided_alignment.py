@@ -18,26 +18,26 @@ from t2t_keras.data.batch_plan import batch_plan
 from t2t_keras.data.datagen import generate
 from t2t_keras.data.encoding import Encoder, Rule
 from t2t_keras.data.manifest import Manifest
-from t2t_keras.data.pipeline import training_batches
-from t2t_keras.data.records import RecordIndex, example
-from t2t_keras.data.sources import ParallelFiles, checksum
-from t2t_keras.decoding.alignment import AlignmentHead
-from t2t_keras.errors import UserError
-from t2t_keras.metrics.pharaoh import (
+from t2t_keras.data.pharaoh import (
     Reference,
     alignment_scores,
     format_alignment,
 )
+from t2t_keras.data.pipeline import training_batches
+from t2t_keras.data.records import RecordIndex, example
+from t2t_keras.data.sources import ParallelFiles, checksum
+from t2t_keras.decoding.alignment import AlignmentHead
 from t2t_keras.model.loss import alignment_loss
+from t2t_keras.option import UserError
 from t2t_keras.problem import AlignedPair
 from t2t_keras.problems import toy
 from t2t_keras.problems.toy import english, german
 from t2t_keras.problems.toy.sampler import derivations
-from t2t_keras.runs.run_dir import RunDirectory
 from t2t_keras.text.load import load_tokenizer
 from t2t_keras.text.sentence_piece import train_sentence_piece
 from t2t_keras.text.subword_training import train_subwords
 from t2t_keras.text.tokenizer import words_of_tokens
+from t2t_keras.training.run_dir import RunDirectory
 
 GUIDED = HPARAMS.override(num_layers=3, guided_alignment=0.7)
 

@@ -11,7 +11,8 @@ from command_line import run, run_json, write
 from reference import reference
 from small_data import small_data, write_pairs
 
-from t2t_keras.data.inspection import (
+from t2t_keras.option import UserError
+from t2t_keras.plugins.corpus.inspection import (
     SAMPLE,
     Norm,
     Shift,
@@ -22,7 +23,6 @@ from t2t_keras.data.inspection import (
     measure,
     worst,
 )
-from t2t_keras.errors import UserError
 
 
 def read(path):
@@ -115,7 +115,7 @@ def test_a_file_that_slipped(corpus, seed):
 
 
 def test_a_shift_across_blocks_is_one(corpus, monkeypatch):
-    monkeypatch.setattr("t2t_keras.data.inspection._BLOCK", 2000)
+    monkeypatch.setattr("t2t_keras.plugins.corpus.inspection._BLOCK", 2000)
     targets = [corpus[-1][1], *(target for _, target in corpus[:-1])]
     pairs = [(source, t) for (source, _), t in zip(corpus, targets, strict=True)]
     pairs[:2500] = corpus[:2500]

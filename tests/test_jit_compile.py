@@ -9,10 +9,10 @@ import pytest
 import tensorflow as tf
 from one_step import HPARAMS, Setup, assert_close, unequal_batch
 
-from t2t_keras.errors import UserError
 from t2t_keras.hparam import HParams
 from t2t_keras.model.layers import Dropout, random_bits
-from t2t_keras.runs.run_dir import RunDirectory
+from t2t_keras.option import UserError
+from t2t_keras.training.run_dir import RunDirectory
 
 COMPILED = HPARAMS.override(
     dropout=0.1,

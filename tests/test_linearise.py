@@ -6,9 +6,9 @@ import json
 import pytest
 from reference import reference
 
-from t2t_keras.errors import UserError
-from t2t_keras.parsing.evalb import evaluate_trees
-from t2t_keras.parsing.linearise import (
+from t2t_keras.option import UserError
+from t2t_keras.problems.parsing.evalb import evaluate_trees
+from t2t_keras.problems.parsing.linearise import (
     CONSTITUENTS,
     SYMBOLS,
     TAGS,
@@ -17,9 +17,9 @@ from t2t_keras.parsing.linearise import (
     restore,
     restore_text,
 )
-from t2t_keras.parsing.punctuation import mark_tags
-from t2t_keras.parsing.tree import Tree, parse_tree, prepare
-from t2t_keras.parsing.treebank import read_trees
+from t2t_keras.problems.parsing.punctuation import mark_tags
+from t2t_keras.problems.parsing.tree import Tree, parse_tree, prepare
+from t2t_keras.problems.parsing.treebank import read_trees
 
 TREE = "(TOP (S (NP (NNP John)) (VP (VBZ sleeps)) (. .)))"
 WORDS = "John sleeps ."

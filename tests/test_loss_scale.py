@@ -7,13 +7,13 @@ from decoding_models import LINES, transformer
 from small_run import assert_same, trainer, weights
 
 from t2t_keras.decoding.translator import Translator
+from t2t_keras.export.saved_model import export_saved_model
 from t2t_keras.hparam import HParams
 from t2t_keras.model.transformer import Transformer
 from t2t_keras.problem import Problem
-from t2t_keras.runs.checkpoint import model_variables
-from t2t_keras.serving.saved_model import export_saved_model
 from t2t_keras.text.sentence_piece import SentencePieceTokenizer, train_sentence_piece
 from t2t_keras.training import step as module
+from t2t_keras.training.checkpoint import model_variables
 from t2t_keras.training.optimizer import Adam
 from t2t_keras.training.step import LossScale, StepResult, TrainStep
 from t2t_keras.training.strategy import distribute, make_strategy

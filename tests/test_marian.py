@@ -30,24 +30,24 @@ from small_data import small_data, write_pairs
 from tokenizer_checks import LINES, assert_graph_equals_python, random_ids
 
 from t2t_keras import UserError
+from t2t_keras.export.verify import Verification
 from t2t_keras.hparam import HParams
-from t2t_keras.interop.hf_export import export_hf_marian
-from t2t_keras.interop.marian_run import import_marian_run
-from t2t_keras.interop.marian_vocabulary import (
+from t2t_keras.plugins.interop.hf_export import export_hf_marian
+from t2t_keras.plugins.interop.marian_run import import_marian_run
+from t2t_keras.plugins.interop.marian_vocabulary import (
     TokenList,
     read_model,
     read_tokens,
     token_of,
     with_tokens,
 )
-from t2t_keras.runs.checkpoint import (
+from t2t_keras.text.load import load_tokenizer
+from t2t_keras.training.checkpoint import (
     CheckpointDirectory,
     model_variables,
     write_checkpoint,
 )
-from t2t_keras.runs.run_dir import RunDirectory, config_for
-from t2t_keras.serving.verify import Verification
-from t2t_keras.text.load import load_tokenizer
+from t2t_keras.training.run_dir import RunDirectory, config_for
 
 TEXTS = ["a dog sees the house", "the king knows the ship", f"{LANGUAGE} a bird", "x"]
 TARGETS = ["ship les knows un king", "house", "les bird", "un"]

@@ -5,8 +5,8 @@ import math
 
 import pytest
 
-from t2t_keras.analysis.parameters import count_parameters
 from t2t_keras.hparam import HParams
+from t2t_keras.plugins.reports.parameters import count_parameters
 from t2t_keras.training import fit_memory
 from t2t_keras.training.device_memory import least_memory
 from t2t_keras.training.fit_memory import Spec

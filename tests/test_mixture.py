@@ -28,10 +28,10 @@ from t2t_keras.data.pipeline import (
 )
 from t2t_keras.data.records import RecordIndex
 from t2t_keras.data.sources import checksum
-from t2t_keras.errors import UserError
+from t2t_keras.option import UserError
 from t2t_keras.problem import AlignedPair, Cleaning, Problem
-from t2t_keras.runs.run_dir import config_for
 from t2t_keras.text.load import load_tokenizer
+from t2t_keras.training.run_dir import config_for
 
 WORDS = ["dog", "cat", "house", "tree", "river", "king", "book"]
 

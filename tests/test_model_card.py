@@ -15,16 +15,16 @@ from t2t_oracle import SMALL, matrix, synthetic, t2t_checkpoint, write_hparams
 from t2t_keras import registry
 from t2t_keras.data.files import sha256
 from t2t_keras.data.manifest import Manifest
-from t2t_keras.model_card import MODEL_CARD
-from t2t_keras.runs.run_dir import RunDirectory, config_for
-from t2t_keras.runs.run_records import HISTORY, record, records, write_card
+from t2t_keras.plugins.reports.model_card import MODEL_CARD
+from t2t_keras.plugins.reports.run_records import HISTORY, record, records, write_card
+from t2t_keras.training.run_dir import RunDirectory, config_for
 
 # What Markdown, YAML, HTML and tables could take for something else.
 NASTY = "*a* _b_ `c` | <d> [e](f) # g: 'h' \"i\" & &lt; \\ \\| --- $j$ ~~k~~ {l} !m"
 LICENSE = "no: # 'CC' | \"BY\" *4*"
 PROBLEM = f"""
 from t2t_keras import Problem, register_problem
-from t2t_keras.metrics.bleu import Bleu
+from t2t_keras.evaluation.bleu import Bleu
 
 @register_problem
 def nasty_text():

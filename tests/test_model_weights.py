@@ -7,7 +7,7 @@ from shapes import without_values
 
 from t2t_keras.hparam import HParams
 from t2t_keras.model.transformer import Transformer
-from t2t_keras.runs.checkpoint import weight_name
+from t2t_keras.training.checkpoint import weight_name
 
 BASE = HParams()
 BIG = HParams(d_model=1024, d_ff=4096, num_heads=16)

@@ -18,7 +18,7 @@ from t2t_keras import UserError
 from t2t_keras.data.batch_plan import BatchPlan
 from t2t_keras.data.pipeline import training_batches
 from t2t_keras.data.records import RecordIndex
-from t2t_keras.runs.checkpoint import CheckpointDirectory
+from t2t_keras.training.checkpoint import CheckpointDirectory
 from t2t_keras.training.strategy import Cluster, make_strategy
 
 

@@ -10,7 +10,7 @@ import tensorflow as tf
 from small_run import assert_same, trainer, weights
 
 from t2t_keras.hparam import HParams
-from t2t_keras.runs.checkpoint import Checkpoint
+from t2t_keras.training.checkpoint import Checkpoint
 from t2t_keras.training.optimizer import (
     OPTIMIZERS,
     Adafactor,

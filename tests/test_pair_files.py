@@ -10,7 +10,7 @@ from pyarrow import parquet
 
 from t2t_keras.data.pair_files import PairFile
 from t2t_keras.data.sources import ParallelFiles, checksum, read_lines
-from t2t_keras.errors import UserError
+from t2t_keras.option import UserError
 
 PAIRS = [("a\u2028b", "ä ß"), ('"q', "x"), ("", "empty"), ("& < 日", "z")]
 TSV = "".join(f"{source}\t{target}\n" for source, target in PAIRS).encode()

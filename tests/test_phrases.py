@@ -21,9 +21,9 @@ from t2t_keras.decoding.beam_search import beam_search
 from t2t_keras.decoding.options import DecodingOptions
 from t2t_keras.decoding.phrases import ForbiddenPhrases, RequiredPhrases
 from t2t_keras.decoding.translator import Translator
-from t2t_keras.errors import UserError
+from t2t_keras.export.saved_model import export_saved_model
+from t2t_keras.option import UserError
 from t2t_keras.problem import Problem
-from t2t_keras.serving.saved_model import export_saved_model
 from t2t_keras.text.protected import find_protected, protected_pattern
 from t2t_keras.text.sentence_piece import SentencePieceTokenizer, train_sentence_piece
 from t2t_keras.text.subword import SubwordTokenizer

@@ -16,7 +16,7 @@ from training_process import assert_same_end, finish, start
 from t2t_keras import UserError
 from t2t_keras.cli import processes
 from t2t_keras.cli.processes import LOST, Processes, environments
-from t2t_keras.runs.checkpoint import CheckpointDirectory
+from t2t_keras.training.checkpoint import CheckpointDirectory
 from t2t_keras.training.stopping import LAUNCHED
 
 TIMEOUT = 60

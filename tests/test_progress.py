@@ -17,11 +17,11 @@ from small_run import trainer
 
 from t2t_keras.cli import doctor, program
 from t2t_keras.evaluation.evaluator import Evaluator
-from t2t_keras.runs import reporting as module
-from t2t_keras.runs.reporting import Progress, TimeLeft, duration
-from t2t_keras.runs.run_dir import RunDirectory
-from t2t_keras.runs.train_options import TrainOptions
+from t2t_keras.training.reporting import Progress, TimeLeft, duration
+from t2t_keras.training.run_dir import RunDirectory
+from t2t_keras.training.runs import reporting as module
 from t2t_keras.training.step import StepResult
+from t2t_keras.training.train_options import TrainOptions
 
 RESULT = StepResult(
     loss_sum=np.float32(60),

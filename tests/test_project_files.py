@@ -13,8 +13,8 @@ import pytest
 import yaml
 from command_line import run
 
-from t2t_keras.errors import UserError
-from t2t_keras.interop.marian_model import load_marian
+from t2t_keras.option import UserError
+from t2t_keras.plugins.interop.marian_model import load_marian
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]

@@ -18,7 +18,7 @@ from small_corpus import (
 
 from t2t_keras.data.datagen import Task, generate
 from t2t_keras.data.records import RecordIndex, read_texts
-from t2t_keras.errors import UserError
+from t2t_keras.option import UserError
 
 pytestmark = pytest.mark.usefixtures("small_scale")
 

@@ -16,7 +16,7 @@ from t2t_keras.data.records import (
     shard_name,
     write_frames,
 )
-from t2t_keras.errors import UserError
+from t2t_keras.option import UserError
 
 
 def tf_example(**lists) -> bytes:

@@ -7,7 +7,7 @@ import time
 import pytest
 from training_process import STEPS, assert_same_end, finish, kill_at, start
 
-from t2t_keras.runs.checkpoint import CheckpointDirectory
+from t2t_keras.training.checkpoint import CheckpointDirectory
 
 
 @pytest.mark.slow

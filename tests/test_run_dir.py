@@ -18,10 +18,10 @@ from small_run import HPARAMS, trainer
 import t2t_keras
 from t2t_keras import UserError, registry
 from t2t_keras.data.manifest import Manifest
-from t2t_keras.runs.average import average_run
-from t2t_keras.runs.checkpoint import CheckpointDirectory
-from t2t_keras.runs.run_dir import RunDirectory, config_for, training_lock
-from t2t_keras.runs.train_options import TrainOptions
+from t2t_keras.training.average import average_run
+from t2t_keras.training.checkpoint import CheckpointDirectory
+from t2t_keras.training.run_dir import RunDirectory, config_for, training_lock
+from t2t_keras.training.train_options import TrainOptions
 
 NO_STEP = TrainOptions(max_minutes=1e-9)
 SMALL = "num_layers=1,d_model=16,d_ff=32,num_heads=2,batch_tokens=256"
@@ -80,7 +80,7 @@ def another_process_trains_in(directory):
     """Gives the process, which has the lock until it is killed."""
     code = f"""
 import sys
-from t2t_keras.runs.run_dir import training_lock
+from t2t_keras.training.run_dir import training_lock
 with training_lock({str(directory)!r}):
     print("locked", flush=True)
     sys.stdin.read()

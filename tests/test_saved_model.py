@@ -17,10 +17,10 @@ import t2t_keras
 from t2t_keras.decoding.constraint import BannedTokens
 from t2t_keras.decoding.options import DecodingOptions
 from t2t_keras.decoding.translator import Translator
-from t2t_keras.errors import UserError
+from t2t_keras.export.client import ExportedTranslator
+from t2t_keras.export.saved_model import export_saved_model
+from t2t_keras.option import UserError
 from t2t_keras.problem import Problem
-from t2t_keras.serving.client import ExportedTranslator
-from t2t_keras.serving.saved_model import export_saved_model
 from t2t_keras.text.sentence_piece import SentencePieceTokenizer, train_sentence_piece
 
 TEXTS = [*LINES, "the old dog reads . " * 30, "\u2028\x85 \x1c", "\u200b"]

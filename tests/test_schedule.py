@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from reference import reference
 
-from t2t_keras.errors import UserError
 from t2t_keras.hparam import PAPER_SCHEDULE, HParams
+from t2t_keras.option import UserError
 from t2t_keras.training.optimizer import learning_rate
 
 

@@ -20,7 +20,7 @@ from tokenizer_checks import (
     random_lines,
 )
 
-from t2t_keras.errors import UserError
+from t2t_keras.option import UserError
 from t2t_keras.text.load import load_tokenizer
 from t2t_keras.text.sentence_piece import SentencePieceTokenizer, train_sentence_piece
 from t2t_keras.text.tokenizer import EOS, PAD, UNK

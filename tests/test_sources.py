@@ -7,7 +7,7 @@ import tensorflow_datasets as tfds
 
 from t2t_keras import registry
 from t2t_keras.data.sources import ParallelFiles, TfdsPairs, checksum, read_lines
-from t2t_keras.errors import UserError
+from t2t_keras.option import UserError
 
 
 def write(path, content: str | bytes):

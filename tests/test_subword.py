@@ -16,7 +16,7 @@ from tokenizer_checks import (
     random_lines,
 )
 
-from t2t_keras.errors import UserError
+from t2t_keras.option import UserError
 from t2t_keras.text.load import load_tokenizer
 from t2t_keras.text.subword import (
     SubwordTokenizer,

@@ -13,8 +13,8 @@ from t2t_oracle import (
     write_hparams,
 )
 
-from t2t_keras.errors import UserError
-from t2t_keras.interop.t2t_checkpoint import build, load_t2t
+from t2t_keras.option import UserError
+from t2t_keras.plugins.interop.t2t_checkpoint import build, load_t2t
 
 
 def load_small(tmp_path, variables, **changes):

@@ -13,8 +13,8 @@ from t2t_keras import registry
 from t2t_keras.cli import main
 from t2t_keras.data.manifest import Manifest
 from t2t_keras.data.records import RecordIndex, index_path, shard_name
-from t2t_keras.errors import UserError
-from t2t_keras.interop.t2t_data import adopt
+from t2t_keras.option import UserError
+from t2t_keras.plugins.interop.t2t_data import adopt
 from t2t_keras.text.subword import SubwordTokenizer
 from t2t_keras.text.subword_training import train_subwords
 

@@ -8,9 +8,9 @@ from reference import reference
 from t2t_oracle import write_hparams
 
 from t2t_keras import registry
-from t2t_keras.errors import UserError
 from t2t_keras.hparam import PAPER_SCHEDULE, T2T_HINTS, T2T_NAMES, HParams
-from t2t_keras.interop.t2t_hparams import load_t2t_hparams
+from t2t_keras.option import UserError
+from t2t_keras.plugins.interop.t2t_hparams import load_t2t_hparams
 from t2t_keras.training.optimizer import learning_rate
 
 

@@ -17,9 +17,9 @@ from t2t_oracle import (
     t2t_checkpoint,
 )
 
-from t2t_keras.interop.t2t_checkpoint import load_t2t
 from t2t_keras.model.loss import count_tokens
-from t2t_keras.runs.checkpoint import model_variables
+from t2t_keras.plugins.interop.t2t_checkpoint import load_t2t
+from t2t_keras.training.checkpoint import model_variables
 from t2t_keras.training.optimizer import Adam, learning_rate
 
 VOCAB = 50

@@ -6,13 +6,13 @@ import pytest
 from command_line import run, run_json
 
 from t2t_keras import registry
-from t2t_keras.errors import UserError
-from t2t_keras.interop import t2t_problem
+from t2t_keras.option import UserError
+from t2t_keras.plugins.interop import t2t_problem
 
 MODULE = '''
-from t2t_keras.interop import t2t_problem as problem
-from t2t_keras.interop import t2t_problem as text_problems
-from t2t_keras.interop import t2t_problem as registry
+from t2t_keras.plugins.interop import t2t_problem as problem
+from t2t_keras.plugins.interop import t2t_problem as text_problems
+from t2t_keras.plugins.interop import t2t_problem as registry
 
 
 @registry.register_problem

@@ -13,9 +13,9 @@ from small_corpus import (
 
 from t2t_keras.data import datagen, encoding
 from t2t_keras.data.datagen import Task, Work, generate
+from t2t_keras.data.lock import lock
 from t2t_keras.data.manifest import Recipe
-from t2t_keras.errors import UserError
-from t2t_keras.lock import lock
+from t2t_keras.option import UserError
 
 pytestmark = pytest.mark.usefixtures("small_scale")
 

@@ -16,9 +16,9 @@ from decoding_models import (
 )
 
 from t2t_keras.decoding.constraint import BannedTokens
-from t2t_keras.errors import UserError
-from t2t_keras.serving.client import ExportedTranslator
-from t2t_keras.serving.saved_model import export_saved_model
+from t2t_keras.export.client import ExportedTranslator
+from t2t_keras.export.saved_model import export_saved_model
+from t2t_keras.option import UserError
 
 
 @pytest.fixture(scope="module")
@@ -197,7 +197,7 @@ def test_alternatives_of_a_long_input_are_those_of_its_beginning(translator, cap
 def run_dir(translator, monkeypatch, tmp_path):
     """A run directory from which this translator is loaded."""
     from t2t_keras.cli import translation
-    from t2t_keras.runs.run_dir import RunDirectory
+    from t2t_keras.training.run_dir import RunDirectory
 
     monkeypatch.setattr(translation, "load", lambda *args: translator)
     monkeypatch.setattr(translation, "_model", lambda args: (None, "checksum"))

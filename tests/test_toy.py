@@ -15,9 +15,9 @@ import sacrebleu
 from toy_sentences import ENGLISH, SENTENCES, TREES
 
 from t2t_keras import registry
-from t2t_keras.parsing.linearise import linearise
-from t2t_keras.parsing.tree import parse_tree
 from t2t_keras.problems import toy
+from t2t_keras.problems.parsing.linearise import linearise
+from t2t_keras.problems.parsing.tree import parse_tree
 from t2t_keras.problems.toy import english, french, german
 from t2t_keras.problems.toy import lexicon as words
 from t2t_keras.problems.toy.grammar import (

@@ -13,7 +13,7 @@ from t2t_keras.hparam import HParams
 from t2t_keras.model.layers import Dropout
 from t2t_keras.model.loss import summed_cross_entropies, training_losses
 from t2t_keras.model.transformer import Transformer
-from t2t_keras.runs.checkpoint import model_variables
+from t2t_keras.training.checkpoint import model_variables
 
 VOCAB = 17
 SEED = np.array([5, 6], np.int32)

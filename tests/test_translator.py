@@ -15,7 +15,7 @@ from decoding_models import (
 
 from t2t_keras.decoding.options import DecodingOptions
 from t2t_keras.decoding.translator import Translator, batches
-from t2t_keras.errors import UserError
+from t2t_keras.option import UserError
 from t2t_keras.problem import Problem, TextForm
 from t2t_keras.text.sentences import join_outputs
 

@@ -2,8 +2,14 @@
 
 import pytest
 
-from t2t_keras.errors import UserError
-from t2t_keras.parsing.tree import BadTree, Tree, parse_tree, parse_trees, prepare
+from t2t_keras.option import UserError
+from t2t_keras.problems.parsing.tree import (
+    BadTree,
+    Tree,
+    parse_tree,
+    parse_trees,
+    prepare,
+)
 
 DOGS = "(TOP (S (NP (NNS dogs)) (VP (VBP run)) (. .)))"
 

@@ -6,9 +6,9 @@ import re
 import pytest
 from reference import reference
 
-from t2t_keras.errors import UserError
-from t2t_keras.parsing.tree import parse_trees, prepare
-from t2t_keras.parsing.treebank import read_trees, tree_files
+from t2t_keras.option import UserError
+from t2t_keras.problems.parsing.tree import parse_trees, prepare
+from t2t_keras.problems.parsing.treebank import read_trees, tree_files
 
 GOOD = "(TOP (S (NN good)))\n"
 MRG = """

@@ -16,12 +16,12 @@ import t2t_keras
 from t2t_keras import registry
 from t2t_keras.data.vocabulary import train_vocabulary, vocab_files
 from t2t_keras.decoding.translator import Translator
-from t2t_keras.errors import UserError
-from t2t_keras.parsing.linearise import BRACKETS, SYMBOLS, UNTAGGED_SYMBOLS
-from t2t_keras.parsing.task import Trees, brackets
-from t2t_keras.parsing.tree import parse_tree
+from t2t_keras.export.saved_model import export_saved_model
+from t2t_keras.option import UserError
 from t2t_keras.problem import Problem
-from t2t_keras.serving.saved_model import export_saved_model
+from t2t_keras.problems.parsing.linearise import BRACKETS, SYMBOLS, UNTAGGED_SYMBOLS
+from t2t_keras.problems.parsing.task import Trees, brackets
+from t2t_keras.problems.parsing.tree import parse_tree
 from t2t_keras.text.load import load_tokenizer
 
 SENTENCES = [

@@ -11,11 +11,11 @@ from reference import reference
 from t2t_keras import registry
 from t2t_keras.cli.program import main
 from t2t_keras.data.manifest import Manifest
-from t2t_keras.errors import UserError
-from t2t_keras.parsing.task import BracketF1
-from t2t_keras.parsing.treebank import SilverMix, TreebankSource
-from t2t_keras.runs.run_dir import RunDirectory, config_for
+from t2t_keras.option import UserError
+from t2t_keras.problems.parsing.task import BracketF1
+from t2t_keras.problems.parsing.treebank import SilverMix, TreebankSource
 from t2t_keras.text.load import load_tokenizer
+from t2t_keras.training.run_dir import RunDirectory, config_for
 
 TREE = "(TOP (S (NP (NNP John)) (VP (VBZ sleeps)) (. .)))"
 PAIR = ("John sleeps .", "S NP NNP /NP VP VBZ /VP . /S")

@@ -5,10 +5,10 @@ import pytest
 import tensorflow as tf
 from reference import reference
 
-from t2t_keras.parsing import graph
-from t2t_keras.parsing.punctuation import KIND_OF_TAG, WORD, mark_tags
-from t2t_keras.parsing.treebank import read_trees
-from t2t_keras.parsing.words import rules, treebank_text
+from t2t_keras.problems.parsing import graph
+from t2t_keras.problems.parsing.punctuation import KIND_OF_TAG, WORD, mark_tags
+from t2t_keras.problems.parsing.treebank import read_trees
+from t2t_keras.problems.parsing.words import rules, treebank_text
 
 
 @pytest.mark.parametrize(

@@ -10,14 +10,14 @@ from small_data import small_data
 from small_run import trainer, weights
 
 from t2t_keras import registry
-from t2t_keras.errors import UserError
-from t2t_keras.evaluation.validation import Validation
+from t2t_keras.option import UserError
 from t2t_keras.problem import Problem
-from t2t_keras.runs.average import average_run
-from t2t_keras.runs.checkpoint import Checkpoint, CheckpointDirectory
-from t2t_keras.runs.reporting import Progress
-from t2t_keras.runs.run_dir import RunDirectory
-from t2t_keras.runs.train_options import TrainOptions
+from t2t_keras.training.average import average_run
+from t2t_keras.training.checkpoint import Checkpoint, CheckpointDirectory
+from t2t_keras.training.reporting import Progress
+from t2t_keras.training.run_dir import RunDirectory
+from t2t_keras.training.train_options import TrainOptions
+from t2t_keras.training.validation import Validation
 
 
 @dataclasses.dataclass

@@ -10,7 +10,7 @@ from small_corpus import DEV, PROBLEM, TRAIN, Given, files
 from t2t_keras import registry
 from t2t_keras.data.datagen import generate
 from t2t_keras.data.vocabulary import proposed_size, too_large
-from t2t_keras.errors import UserError
+from t2t_keras.option import UserError
 
 CHOSEN = PROBLEM.replace(vocab_size=None)
 

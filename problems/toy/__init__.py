@@ -13,11 +13,10 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Literal
 
-from t2t_keras.metrics.bleu import Bleu
-from t2t_keras.metrics.pharaoh import Alignment
-from t2t_keras.parsing.linearise import SYMBOLS, linearise
-from t2t_keras.parsing.task import BracketF1, Trees, brackets
-from t2t_keras.problem import Pair, Problem, Split
+from t2t_keras.evaluation.bleu import Bleu
+from t2t_keras.problem import Alignment, Pair, Problem, Split
+from t2t_keras.problems.parsing.linearise import SYMBOLS, linearise
+from t2t_keras.problems.parsing.task import BracketF1, Trees, brackets
 from t2t_keras.registry import register_problem
 
 from . import english, french, german

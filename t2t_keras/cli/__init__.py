@@ -1,8 +1,7 @@
 """The `t2t` command: one file for each group of verbs, one function for each verb.
 
-The verbs are in `data`, `training`, `translation`, `evaluation`, `compare`, `describe`,
-`attention`, `serve`, `importing`, `inspecting` and `doctor`, which runs `probe` in
-another process; `decoding` and `verb` declare flags that several verbs share, `checks`
+The verbs of the core are in `data`, `training`, `translation` and `evaluation`; plugins
+add others by the entry points `t2t_keras.verbs`. `decoding` and `verb` declare flags that several verbs share, `checks`
 has the checks that run before TensorFlow is imported, `lines` reads and writes text,
 and `processes` starts the processes of `train --processes`. A verb's function calls the
 library with the flags' values and returns the JSON object; `program` parses the command
@@ -13,13 +12,13 @@ so that `--help` and `t2t list` are fast.
 import sys
 from collections.abc import Sequence
 
-from t2t_keras.errors import first_line
+from t2t_keras.option import first_line
 
 __all__ = ["main"]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the program, and if a library cannot be imported, `doctor` alone.
+    """Runs the program; a library that cannot be imported is one sentence.
 
     Returns:
         The exit code, see `program.main`.
@@ -32,13 +31,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except Exception as error:
         if not _is_of_a_library(error):
             raise
-        if list(words[:1]) == ["doctor"]:
-            from t2t_keras.cli import doctor
-
-            return doctor.main(words)
         print(
-            f"t2t: error: a library cannot be imported ({first_line(error)}); `t2t "
-            "doctor` tells more",
+            f"t2t: error: a library cannot be imported: {first_line(error)}; install "
+            "t2t_keras again in a new environment",
             file=sys.stderr,
         )
         return 2

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from t2t_keras.cli.lines import read_lines
-from t2t_keras.errors import UserError
+from t2t_keras.option import UserError
 
 
 def require_directory(flag: str, path: str | None) -> None:

@@ -4,9 +4,9 @@ import argparse
 import dataclasses
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any
 
 from t2t_keras import registry
 from t2t_keras.cli.verb import (
@@ -15,22 +15,16 @@ from t2t_keras.cli.verb import (
     columns,
     given_options,
     positive,
-    require_only,
     seed,
     table,
 )
-from t2t_keras.errors import UserError
 from t2t_keras.hparam import HParams
-from t2t_keras.parsing import commands as parsing
+from t2t_keras.option import UserError
 from t2t_keras.problem import Problem, Source, Split
-from t2t_keras.runs import require_run
+from t2t_keras.training.runs import require_run
 
 if TYPE_CHECKING:
     from t2t_keras.data.manifest import Manifest
-
-# Tasks with flags that only they have, for their sources: `add_flags(parser)` declares
-# them, `with_sources(problem, args)` returns the problem with the sources.
-_TASKS = (parsing,)
 
 
 def _list_flags(parser: argparse.ArgumentParser) -> None:
@@ -101,20 +95,6 @@ def _datagen_flags(parser: argparse.ArgumentParser) -> None:
         "by commas (default: the problem's)",
     )
     parser.add_argument(
-        "--bpe_dropout",
-        type=float,
-        metavar="P",
-        help="skip each merge of the byte-pair encoding with this probability, in "
-        "training pairs only (default: the problem's)",
-    )
-    parser.add_argument(
-        "--copies",
-        type=positive,
-        metavar="N",
-        help="write each training pair N times; with --bpe_dropout its tokens are "
-        "other ones each time (default: the problem's)",
-    )
-    parser.add_argument(
         "--max_length",
         type=positive,
         metavar="N",
@@ -134,19 +114,12 @@ def _datagen_flags(parser: argparse.ArgumentParser) -> None:
         "with the same --data_dir on a shared disk; the last one completes the data",
     )
     parser.add_argument(
-        "--adopt",
-        metavar="DIR/NAME",
-        help="generate nothing, but use the files DIR/NAME-train-* ... that "
-        "tensor2tensor wrote",
-    )
-    parser.add_argument(
         "--vocab",
         nargs="+",
         default=(),
         metavar="FILE",
         help="use this vocabulary, or these of source and target, or those of a run "
-        "directory, and train none; with --adopt: the vocabulary file (default: the "
-        "only DIR/vocab.*)",
+        "directory, and train none",
     )
     add_sources(parser)
 
@@ -159,80 +132,39 @@ def add_sources(parser: argparse.ArgumentParser) -> None:
         help="data directory of tensorflow-datasets (default: $TFDS_DATA_DIR or "
         "~/tensorflow_datasets)",
     )
-    parser.add_argument(
-        "--raw_dir",
-        metavar="DIR",
-        help="read the archives that WMT published from this directory, and not from "
-        "tensorflow-datasets; nothing is unpacked",
-    )
-    parser.add_argument(
-        "--download",
-        action="store_true",
-        help="with --raw_dir: download the archives that are missing there",
-    )
     files = parser.add_argument_group(
         "files that replace the problem's sources",
         "one sentence per line, UTF-8, plain or .gz, .xz, .zst",
     )
-    for split in get_args(Split):
+    for split in ("train", "dev"):
         for side in ("source", "target"):
             files.add_argument(f"--{split}_{side}", metavar="FILE")
-        files.add_argument(
-            f"--{split}_pairs",
-            nargs="+",
-            metavar="FILE",
-            help="files of pairs: .tsv with two columns, .tmx, .parquet",
-        )
-    files.add_argument(
-        "--languages",
-        metavar="SOURCE-TARGET",
-        help="the languages of .tmx and .parquet files, en-de for example",
-    )
     files.add_argument(
         "--mixture",
         metavar="FILE",
-        help="a TOML file that names several corpora, with weights or a temperature "
-        "and with tags (see docs/data.md)",
+        help="a TOML file that names the files of all splits: several corpora, with "
+        "weights and tags, files of pairs, word alignments (see docs/data.md)",
     )
-    files.add_argument(
-        "--train_alignment",
-        metavar="FILE",
-        help="with --train_source and --train_target: the links between their words, "
-        "such as `0-0 1-2`, for the hyper-parameter guided_alignment",
-    )
-    for task in _TASKS:
-        task.add_flags(parser)
 
 
 def _uses_tensorflow(args: argparse.Namespace) -> bool:
-    """Returns whether the data come from tensorflow-datasets or tensor2tensor."""
+    """Returns whether the data come from tensorflow-datasets."""
     from t2t_keras.data.sources import TfdsPairs
 
-    if args.adopt or args.raw_dir or args.usr_dir:  # its problems are not yet known
-        return bool(args.adopt)
+    if args.usr_dir:  # its problems are not yet known
+        return False
     sources = registry.problem(args.problem).sources.values()
     return any(isinstance(source, TfdsPairs) for source in sources)
 
 
-# The flags that do not change the data.
-_FLAGS_OF_ADOPT = {
-    *("--problem", "--data_dir", "--usr_dir", "--adopt", "--vocab"),
-    *("--workers", "--json"),
-}
-
-
 def _check_datagen(args: argparse.Namespace) -> None:
-    most = 1 if args.adopt else 2
-    if len(args.vocab) > most:
-        raise UserError(f"--vocab takes at most {most}, not {len(args.vocab)} files")
+    if len(args.vocab) > 2:
+        raise UserError(f"--vocab takes at most 2, not {len(args.vocab)} files")
     if args.vocab and args.vocab_size:
         raise UserError("--vocab_size has no effect beside --vocab; leave it out")
     for path in args.vocab:
         if not Path(path).exists():
             raise UserError(f"--vocab: there is no {path}")
-    if args.adopt:
-        beside = "--adopt, which takes tensor2tensor's data as they are"
-        require_only(args, _FLAGS_OF_ADOPT, beside)
 
 
 def _datagen(args: argparse.Namespace) -> dict[str, Any]:
@@ -253,12 +185,7 @@ def _datagen(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def _generate(args: argparse.Namespace) -> "Manifest | None":
-    """Generates or adopts the data; returns None if other tasks are not done yet."""
-    if args.adopt:
-        from t2t_keras.interop.t2t_data import adopt
-
-        problem = registry.problem(args.problem)
-        return adopt(problem, args.adopt, args.data_dir, *args.vocab)
+    """Generates the data; returns None if other tasks are not done yet."""
     from t2t_keras.data.datagen import Task, generate
 
     task = Task.parse(args.task)
@@ -271,10 +198,6 @@ def with_sources(problem: Problem, args: argparse.Namespace) -> Problem:
 
     files = _files(args, problem)
     sources = {**problem.sources, **files}
-    if args.download and not args.raw_dir:
-        raise UserError("--download needs --raw_dir beside it")
-    if args.raw_dir:
-        sources |= _raw_sources(problem, args, files)
     if args.tfds_dir:
         of_tfds = {k: v for k, v in sources.items() if isinstance(v, TfdsPairs)}
         if not of_tfds:
@@ -284,10 +207,7 @@ def with_sources(problem: Problem, args: argparse.Namespace) -> Problem:
             )
         for split, pairs in of_tfds.items():
             sources[split] = dataclasses.replace(pairs, data_dir=args.tfds_dir)
-    problem = problem.replace(sources=sources)
-    for task in _TASKS:
-        problem = task.with_sources(problem, args)
-    return problem
+    return problem.replace(sources=sources).with_flags(args)
 
 
 def _problem(args: argparse.Namespace) -> Problem:
@@ -323,16 +243,15 @@ def _files(args: argparse.Namespace, problem: Problem) -> dict[Split, Source]:
     from t2t_keras.data.mixture import read_mixture
     from t2t_keras.data.sources import ParallelFiles
 
-    sources = _pair_files(args)
-    if args.mixture:
-        sources |= read_mixture(args.mixture)
+    sources = read_mixture(args.mixture) if args.mixture else {}
     if sources and problem.reverse:
         raise UserError(
             f"the data of '{problem.name}' are those of '{problem.data_name}'; "
             f"generate them with --problem {problem.data_name} and the files in its "
             "direction"
         )
-    for split in get_args(Split):
+    splits: tuple[Split, ...] = ("train", "dev")
+    for split in splits:
         source, target = (
             getattr(args, f"{split}_{side}") for side in ("source", "target")
         )
@@ -345,76 +264,6 @@ def _files(args: argparse.Namespace, problem: Problem) -> dict[Split, Source]:
             # The data of `x_rev` are those of `x`: in its direction.
             pair = (target, source) if problem.reverse else (source, target)
             sources[split] = ParallelFiles(*pair)
-    if args.train_alignment:
-        files = sources.get("train")
-        if not isinstance(files, ParallelFiles):
-            raise UserError(
-                "--train_alignment needs --train_source and --train_target beside it"
-            )
-        if problem.reverse:
-            raise UserError(
-                f"--train_alignment: the data of '{problem.name}' are those of "
-                f"'{problem.data_name}'; generate them with --problem "
-                f"{problem.data_name}, its files and the links in its direction"
-            )
-        sources["train"] = dataclasses.replace(
-            files, alignment_path=args.train_alignment
-        )
-    return sources
-
-
-def _raw_sources(
-    problem: Problem, args: argparse.Namespace, files: Mapping[Split, Source]
-) -> dict[Split, Source]:
-    """Returns the sources that read the published archives, which must be there.
-
-    Args:
-        problem: the problem.
-        args: the flags.
-        files: sources that replace the archives.
-    """
-    from t2t_keras.data.archives import (
-        ArchivedPairs,
-        download_archive,
-        require_archives,
-    )
-    from t2t_keras.data.mixture import corpora_of
-
-    if problem.raw_sources is None:
-        raise UserError(
-            f"--raw_dir: problem '{problem.name}' has no published archives; leave the "
-            "flag out"
-        )
-    published = problem.raw_sources(Path(args.raw_dir))
-    sources = {split: s for split, s in published.items() if split not in files}
-    parts = [c.source for source in sources.values() for c in corpora_of(source)]
-    archives = [part for part in parts if isinstance(part, ArchivedPairs)]
-    require_archives(archives, download_archive if args.download else None)
-    return sources
-
-
-def _pair_files(args: argparse.Namespace) -> dict[Split, Source]:
-    """Returns the sources that --train_pairs and so on name."""
-    from t2t_keras.data.mixture import Corpus, Mixture, parse_languages
-    from t2t_keras.data.pair_files import PairFile
-
-    languages = parse_languages(args.languages) if args.languages else None
-    sources: dict[Split, Source] = {}
-    for split in get_args(Split):
-        paths: list[str] = getattr(args, f"{split}_pairs") or []
-        if paths and (getattr(args, f"{split}_source") or args.mixture):
-            raise UserError(f"--{split}_pairs stands alone; leave the other files out")
-        files = [PairFile(path, languages) for path in paths]
-        if len(files) == 1:
-            sources[split] = files[0]
-        elif files:
-            names = [Path(path).name for path in paths]
-            if len(set(names)) < len(names):
-                names = paths
-            corpora = map(Corpus, names, files)
-            sources[split] = Mixture(tuple(corpora))
-    if languages and not sources:
-        raise UserError("--languages has no effect without --train_pairs; leave it out")
     return sources
 
 
@@ -444,5 +293,6 @@ VERBS = {
         _show_datagen,
         _uses_tensorflow,
         _check_datagen,
+        has_problem_flags=True,
     ),
 }

@@ -6,9 +6,9 @@ from typing import Any, get_args
 
 from t2t_keras.cli.verb import given_options, not_negative, positive, seed
 from t2t_keras.decoding.options import DecodingOptions
-from t2t_keras.errors import UserError
-from t2t_keras.runs import require_run
-from t2t_keras.serving.export_dir import require_export
+from t2t_keras.export.export_dir import require_export
+from t2t_keras.option import UserError
+from t2t_keras.training.runs import require_run
 
 
 def decoding_flags(

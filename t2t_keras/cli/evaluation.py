@@ -23,13 +23,13 @@ from t2t_keras.cli.verb import (
     table,
 )
 from t2t_keras.decoding.options import DecodingOptions
-from t2t_keras.errors import UserError
-from t2t_keras.metrics.bleu import Bleu, BleuTokens, bleu_scores
+from t2t_keras.evaluation.bleu import Bleu, BleuTokens, bleu_scores, metrics_of
+from t2t_keras.option import UserError
 from t2t_keras.problem import Problem, Split
-from t2t_keras.runs import require_run
+from t2t_keras.training.runs import require_run
 
 if TYPE_CHECKING:
-    from t2t_keras.runs.run_dir import RunDirectory
+    from t2t_keras.training.run_dir import RunDirectory
 
 _OF_A_RUN = (
     *("output_dir", "data_dir", "split", "sentences", "tokenize", "usr_dir"),
@@ -128,7 +128,7 @@ def _check_evaluate(args: argparse.Namespace) -> None:
 def _evaluate(args: argparse.Namespace) -> dict[str, Any]:
     mode = _mode(args)
     if args.language is not None:
-        from t2t_keras.metrics.moses import check_language
+        from t2t_keras.evaluation.moses import check_language
 
         check_language(args.language)
     if mode == "files":
@@ -138,7 +138,7 @@ def _evaluate(args: argparse.Namespace) -> dict[str, Any]:
         tokens: BleuTokens = args.tokenize or "13a"
         return {"bleu": bleu_scores(hypotheses, references, language, tokens)}
     from t2t_keras.evaluation.evaluator import evaluate
-    from t2t_keras.evaluation.follow import await_run, follow
+    from t2t_keras.training.follow import await_run, follow
 
     wait_minutes = args.wait_minutes or 0.0
     run = await_run(args.output_dir, wait_minutes)
@@ -150,13 +150,13 @@ def _evaluate(args: argparse.Namespace) -> dict[str, Any]:
         where = {"checkpoint": args.checkpoint, "write": args.write}
         return evaluate(run, split, problem, **where, **options)
     points = follow(run, split, problem, wait_minutes=wait_minutes, **options)
-    best = max(points, key=problem.metrics.selection_score)
+    best = max(points, key=metrics_of(problem).selection_score)
     return {"split": split, "checkpoints": points, "best": best}
 
 
 def _suffix_language(path: str) -> str | None:
     """Returns the language that a file's suffix names; None if it names none."""
-    from t2t_keras.metrics.moses import LANGUAGES
+    from t2t_keras.evaluation.moses import LANGUAGES
 
     code = Path(path.removesuffix(".gz")).suffix.removeprefix(".")
     return code if code in LANGUAGES else None
@@ -191,7 +191,7 @@ def scored(
     Raises:
         UserError: a flag was given, and the problem is not scored by BLEU.
     """
-    metrics = problem.metrics
+    metrics = metrics_of(problem)
     if not isinstance(metrics, Bleu):
         if tokenize or language:
             flag = "tokenize" if tokenize else "language"

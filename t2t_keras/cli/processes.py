@@ -27,7 +27,7 @@ from collections.abc import Sequence
 from types import FrameType
 from typing import Any
 
-from t2t_keras.errors import UserError
+from t2t_keras.option import UserError
 from t2t_keras.training.stopping import LAUNCHED, SIGNALS
 
 # The exit status of a process that has lost another one; it says nothing, because the

@@ -3,6 +3,8 @@
 import argparse
 import contextlib
 import errno
+import functools
+import importlib.metadata
 import json
 import os
 import shutil
@@ -12,34 +14,28 @@ from collections.abc import Callable, Sequence
 from typing import NoReturn
 
 from t2t_keras import registry
-from t2t_keras.cli import (
-    attention,
-    compare,
-    data,
-    describe,
-    doctor,
-    evaluation,
-    importing,
-    inspecting,
-    serve,
-    training,
-    translation,
-)
+from t2t_keras.cli import data, evaluation, training, translation
 from t2t_keras.cli.verb import Verb
 from t2t_keras.decoding.batching import MOST_BATCHES_AT_ONCE
-from t2t_keras.errors import UserError, nearest
-from t2t_keras.parsing import commands as parsing
-from t2t_keras.standard_error import diverted_stderr
+from t2t_keras.option import UserError, nearest
+from t2t_keras.text.standard_error import diverted_stderr
 
-# The verbs in the groups of `t2t --help`.
-_GROUPS: dict[str, dict[str, Verb]] = {
-    "definitions and data": data.VERBS | inspecting.VERBS | describe.VERBS,
-    "models": training.VERBS | importing.VERBS,
-    "outputs": translation.VERBS | attention.VERBS | serve.VERBS,
-    "scores": evaluation.VERBS | compare.VERBS | parsing.VERBS,
-    "this installation": doctor.VERBS,
-}
-_VERBS = {name: verb for group in _GROUPS.values() for name, verb in group.items()}
+# Files that exist if there is a driver for NVIDIA GPUs.
+_NVIDIA = ("/dev/nvidia0", "/proc/driver/nvidia")
+_UNUSED_GPU = (
+    "TensorFlow cannot use the NVIDIA GPU of this machine, and the CPU is used; "
+    "install t2t_keras[gpu] or mend the driver (TF_CPP_MIN_LOG_LEVEL=0 shows more), or "
+    "set CUDA_VISIBLE_DEVICES=-1"
+)
+
+_CORE = {**data.VERBS, **training.VERBS, **translation.VERBS, **evaluation.VERBS}
+
+
+@functools.cache
+def _verbs() -> dict[str, Verb]:
+    """Returns the verbs by name: those of the core, and those of plugins."""
+    return _CORE | registry.plugins("verbs")
+
 
 _WORKFLOW = """\
 the workflow:
@@ -103,7 +99,7 @@ def _require_standard_streams() -> None:
 
 def _run(args: argparse.Namespace) -> None:
     """Runs the verb; standard output gets its result and nothing else."""
-    verb = _VERBS[args.verb]
+    verb = _verbs()[args.verb]
     # Set before TensorFlow is imported: it would warn about this machine's CPU. With
     # several processes, each would also log an error when another one ends.
     is_alone = not os.environ.get("TF_CONFIG") and getattr(args, "processes", 1) == 1
@@ -153,8 +149,9 @@ def _import_tensorflow(decodes_files: bool) -> None:
                 tf.config.threading.set_intra_op_parallelism_threads(threads)
         remarks.seek(0)
         text = remarks.read().decode("utf-8", "replace")
-    if doctor.is_gpu_unused(has_gpu, os.environ):
-        print(f"{text}t2t: {doctor.UNUSED_GPU}", file=sys.stderr)
+    is_hidden = os.environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1")
+    if not has_gpu and not is_hidden and any(map(os.path.exists, _NVIDIA)):
+        print(f"{text}t2t: {_UNUSED_GPU}", file=sys.stderr)
 
 
 def _fail(message: str, code: int) -> int:
@@ -188,7 +185,7 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
         dest="verb", metavar="VERB", required=True, prog="t2t", help=argparse.SUPPRESS
     )
     parsers: dict[str, _Parser] = {}
-    for name, verb in _VERBS.items():
+    for name, verb in _verbs().items():
         parsers[name] = verbs.add_parser(
             name, help=verb.summary, description=verb.summary, allow_abbrev=False
         )
@@ -202,9 +199,27 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
         _complete(parser, parsers)
     if not argv:
         argv = ["--help"]
+    if argv[0] in parsers:
+        _add_problem_flags(argv, parsers[argv[0]])
     _check_names(argv, parser, parsers)
     given = argparse.Namespace(argv=argv, environ=dict(os.environ))
     return parser.parse_args(argv, given)
+
+
+def _add_problem_flags(argv: Sequence[str], parser: _Parser) -> None:
+    """Adds the flags that only the problem of `--problem` has, for `t2t datagen`."""
+    if not _verbs()[argv[0]].has_problem_flags:
+        return
+    names = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    names.add_argument("--problem", nargs="?")
+    names.add_argument("--usr_dir", nargs="?")
+    given, _ = names.parse_known_args(argv[1:])
+    if given.problem:
+        with contextlib.redirect_stdout(sys.stderr):
+            if given.usr_dir:
+                registry.load_usr_dir(given.usr_dir)
+            problem = registry.problem(given.problem)
+        problem.add_flags(parser.add_argument_group(f"problem {given.problem}"))
 
 
 class _Version(argparse.Action):
@@ -214,17 +229,23 @@ class _Version(argparse.Action):
         super().__init__(option_strings, argparse.SUPPRESS, nargs=0, help=help)
 
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
-        print(doctor.version_line())
+        versions = (
+            f"{name} {importlib.metadata.version(name)}"
+            for name in ("t2t_keras", "tensorflow", "keras", "tensorflow-text")
+        )
+        print(", ".join(versions))
         parser.exit()
 
 
 def _verbs_help() -> str:
     """Returns the verbs with their summaries, in groups."""
-    indent = max(map(len, _VERBS)) + 4
+    indent = max(map(len, _verbs())) + 4
     width = max(shutil.get_terminal_size().columns - 2, indent + 20)
     lines = []
-    for title, verbs in _GROUPS.items():
-        lines += [f"{title}:"]
+    added = {k: v for k, v in _verbs().items() if k not in _CORE}
+    for title, verbs in {"core": _CORE, "plugins": added}.items():
+        if verbs:
+            lines += [f"{title}:"]
         for name, verb in verbs.items():
             text = textwrap.fill(
                 verb.summary,
@@ -238,7 +259,7 @@ def _verbs_help() -> str:
 
 
 def _complete(parser: _Parser, parsers: dict[str, _Parser]) -> None:
-    """Answers the shell's question for completions, and ends the program.
+    """Answers the shell's request for completions, and ends the program.
 
     The names of problems and hparam sets are those that are registered now.
     """

@@ -22,10 +22,10 @@ from t2t_keras.cli.verb import (
 )
 from t2t_keras.data.mixture import parse_languages
 from t2t_keras.decoding.options import DecodingOptions
-from t2t_keras.errors import UserError, require_extra
-from t2t_keras.runs import is_run, require_run
+from t2t_keras.export.export_dir import is_export, require_export
+from t2t_keras.option import UserError, require_extra
 from t2t_keras.server.batcher import Limits
-from t2t_keras.serving.export_dir import is_export, require_export
+from t2t_keras.training.runs import is_run, require_run
 
 _NAME = re.compile(r"[\w.-]+")
 

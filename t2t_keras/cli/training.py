@@ -29,17 +29,13 @@ from t2t_keras.cli.verb import (
     table,
 )
 from t2t_keras.decoding.options import DecodingOptions
-from t2t_keras.errors import UserError, require_extra
+from t2t_keras.export.export_dir import require_free
+from t2t_keras.export.formats import export_formats, require_quantization
 from t2t_keras.hparam import MAY_CHANGE
-from t2t_keras.runs import first_hparams, is_run, require_run
-from t2t_keras.runs.train_options import TrainOptions
-from t2t_keras.serving.export_dir import (
-    QUANTIZATIONS,
-    Quantization,
-    require_free,
-    require_quantization,
-)
+from t2t_keras.option import UserError
+from t2t_keras.training.runs import first_hparams, is_run, require_run
 from t2t_keras.training.stopping import LAUNCHED
+from t2t_keras.training.train_options import TrainOptions
 
 
 def _train_flags(parser: argparse.ArgumentParser) -> None:
@@ -213,7 +209,7 @@ def _average_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def _average(args: argparse.Namespace) -> dict[str, Any]:
-    from t2t_keras.runs.average import average_run
+    from t2t_keras.training.average import average_run
 
     return {"checkpoint": str(average_run(args.output_dir, args.last, args.minutes))}
 
@@ -227,17 +223,20 @@ def _export_flags(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--format",
-        choices=[*QUANTIZATIONS],
+        choices=[*export_formats()],
         default="savedmodel",
-        help="savedmodel: a TensorFlow SavedModel, from strings to strings (default); "
-        "ctranslate2: a CTranslate2 model, from tokens to tokens; hf-marian: a Marian "
-        "model of Hugging Face transformers, with its tokenizer",
+        help="; ".join(f"{n}: {it.summary}" for n, it in export_formats().items())
+        + " (default: savedmodel)",
     )
     parser.add_argument(
         "--quantization",
-        choices=get_args(Quantization),
+        metavar="DTYPE",
         help="dtype to which the weights are rounded: "
-        + "; ".join(f"{n}: {', '.join(q)}" for n, q in QUANTIZATIONS.items() if q)
+        + "; ".join(
+            f"{name}: {', '.join(it.quantizations)}"
+            for name, it in export_formats().items()
+            if it.quantizations
+        )
         + " (default: float32)",
     )
     parser.add_argument(
@@ -257,64 +256,42 @@ def _export_flags(parser: argparse.ArgumentParser) -> None:
     add_decoding_flags(parser)
 
 
-# Options on which the number of positions of an exported model depends. The others are
-# for the search, which such a model does not have in it.
-_SIZE_OPTIONS = ("max_source_length", "extra_length")
-
-
 def _check_export(args: argparse.Namespace) -> None:
     for run in (args.output_dir, *args.ensemble):
         require_run(run)
     require_free(Path(args.export_dir), args.overwrite)
     check_decoding(args)
-    if args.format != "savedmodel":
-        for name in given_options(args, DecodingOptions):
-            if name not in _SIZE_OPTIONS:
-                raise UserError(
-                    f"--{name} has no effect with --format {args.format}; leave it "
-                    "out, and give its library such options when it translates"
-                )
-        if args.ids_only:
+    chosen = export_formats()[args.format]
+    for name in given_options(args, DecodingOptions):
+        if chosen.options is not None and name not in chosen.options:
             raise UserError(
-                f"--ids_only has no effect with --format {args.format}, which always "
-                "maps tokens to tokens; leave it out"
+                f"{name} has no effect with --format {args.format}; leave it out, and "
+                "give its library such options when it translates"
             )
-    if args.format == "ctranslate2":
-        require_extra("ctranslate2", "--format ctranslate2", "ctranslate2")
+    if args.ids_only and args.format != "savedmodel":
+        raise UserError(
+            f"--ids_only has no effect with --format {args.format}; leave it out"
+        )
+    chosen.check()
     require_quantization(args.quantization, args.format)
 
 
 def _export(args: argparse.Namespace) -> dict[str, Any]:
-    from t2t_keras.runs.run_dir import RunDirectory
-    from t2t_keras.runs.run_records import records
-    from t2t_keras.serving.verify import Verification
+    from t2t_keras.export.verify import Verification
+    from t2t_keras.training.run_dir import RunDirectory
 
-    export: Callable[..., int]
     start = time.monotonic()
     run = RunDirectory(args.output_dir)
     options = given_options(args, DecodingOptions)
-    if args.format == "ctranslate2":
-        from t2t_keras.serving.ctranslate2_model import export_ctranslate2 as export
-    elif args.format == "hf-marian":
-        from t2t_keras.interop.hf_export import export_hf_marian as export
-    else:
-        from t2t_keras.serving.saved_model import export_saved_model as export
-
+    if args.format == "savedmodel":
         options["ids_only"] = args.ids_only
-    facts = records(run, args.checkpoint)
-    # Paths on this machine concern nobody to whom an export is given.
-    facts.pop("data_dir", None)
-    if args.ensemble:
-        facts["ensemble"] = list(args.ensemble)
-    translator = run.translator(args.checkpoint, args.ensemble)
     verification = Verification(run.example_sources(args.verify))
-    size = export(
-        translator,
+    size = export_formats()[args.format].export(
+        run.translator(args.checkpoint, args.ensemble),
         args.export_dir,
         quantization=args.quantization,
         overwrite=args.overwrite,
         verify=verification if args.verify else None,
-        run=facts,
         **options,
     )
     return {
@@ -344,7 +321,7 @@ VERBS = {
         check=lambda args: require_directory("output_dir", args.output_dir),
     ),
     "export": Verb(
-        "export a trained model as a SavedModel, for CTranslate2 or transformers",
+        "export a trained model, as a SavedModel or for another program",
         _export_flags,
         _export,
         table,

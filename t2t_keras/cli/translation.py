@@ -38,14 +38,14 @@ from t2t_keras.cli.verb import (
     utf8,
 )
 from t2t_keras.data.files import is_special, open_lines, sha256, write_lines
-from t2t_keras.decoding.options import DecodingOptions
-from t2t_keras.errors import UserError
-from t2t_keras.metrics.pharaoh import (
+from t2t_keras.data.pharaoh import (
     alignment_scores,
     format_alignment,
     parse_reference,
 )
-from t2t_keras.runs import require_run
+from t2t_keras.decoding.options import DecodingOptions
+from t2t_keras.option import UserError
+from t2t_keras.training.runs import require_run
 
 # What is read, sorted by length and decoded together, and then written.
 _LINES_AT_ONCE = 2000
@@ -226,7 +226,7 @@ def _model(args: argparse.Namespace) -> tuple[str | None, str]:
 
 def _found(output_dir: str, checkpoint: str | None = None) -> tuple[str, str]:
     """Returns the path of a run's checkpoint, and a checksum of its weights."""
-    from t2t_keras.runs.run_dir import RunDirectory
+    from t2t_keras.training.run_dir import RunDirectory
 
     path = RunDirectory(output_dir).checkpoints.find(checkpoint)
     # The index has the checksums of all weights.
@@ -382,7 +382,7 @@ def _check_align(args: argparse.Namespace) -> None:
 
 def _align(args: argparse.Namespace) -> dict[str, Any]:
     from t2t_keras.decoding.alignment import AlignmentHead
-    from t2t_keras.runs.run_dir import RunDirectory
+    from t2t_keras.training.run_dir import RunDirectory
 
     sources, targets = _read_pairs(args)
     lines = list(read_lines(args.reference)) if args.reference else []
@@ -432,7 +432,7 @@ def _check_alternatives(args: argparse.Namespace) -> None:
 
 
 def _alternatives(args: argparse.Namespace) -> dict[str, Any]:
-    from t2t_keras.runs.run_dir import RunDirectory
+    from t2t_keras.training.run_dir import RunDirectory
 
     translator = RunDirectory(args.output_dir).translator(args.checkpoint)
     options = given_options(args, DecodingOptions)

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, TypeVar
 
-from t2t_keras.errors import UserError
+from t2t_keras.option import UserError
 
 N = TypeVar("N", int, float)
 
@@ -24,6 +24,7 @@ class Verb:
         show: formats that object for people; nothing is printed if it returns "".
         uses_tensorflow: whether the verb needs TensorFlow; may depend on its flags.
         check: refuses mistakes that can be found before TensorFlow is imported.
+        has_problem_flags: whether the verb has the flags of `Problem.add_flags`.
         decodes_files: whether the verb decodes several batches at once, as `Translator`
             does; may depend on its flags. On a CPU, each operation then gets its share
             of the cores: with all of them, it would wait for those of other batches.
@@ -35,6 +36,7 @@ class Verb:
     show: Callable[[dict[str, Any]], str]
     uses_tensorflow: bool | Callable[[argparse.Namespace], bool] = False
     check: Callable[[argparse.Namespace], None] = lambda args: None
+    has_problem_flags: bool = False
     decodes_files: Callable[[argparse.Namespace], bool] = lambda args: False
 
 

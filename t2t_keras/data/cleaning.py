@@ -14,7 +14,7 @@ from typing import Any, get_type_hints
 
 import numpy as np
 
-from t2t_keras.errors import UserError
+from t2t_keras.option import UserError
 from t2t_keras.problem import Cleaning, Pair
 
 # C0 and C1 control characters except the tab, and U+FFFD, which stands for bytes that

@@ -40,14 +40,14 @@ from t2t_keras.data import encoding, records, vocabulary
 from t2t_keras.data.cleaning import reason_by_text, reasons, repeated
 from t2t_keras.data.encoding import Rule
 from t2t_keras.data.files import read_json, sha256, write_array, write_json
-from t2t_keras.data.inspection import worst
+from t2t_keras.data.lock import lock, purpose_of_holder
 from t2t_keras.data.manifest import SPLITS, CorpusRecord, Manifest, Recipe, held
 from t2t_keras.data.mixture import Mixture, corpora_of, named_sources
 from t2t_keras.data.progress import progress, say
 from t2t_keras.data.records import unfinished_dir
 from t2t_keras.data.vocabulary import SIDES, Side
-from t2t_keras.errors import UserError
-from t2t_keras.lock import lock, purpose_of_holder
+from t2t_keras.option import UserError
+from t2t_keras.plugins.corpus.inspection import worst
 from t2t_keras.problem import Pair, Problem, Split
 from t2t_keras.text.load import load_tokenizer
 

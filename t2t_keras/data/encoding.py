@@ -32,7 +32,7 @@ import numpy as np
 
 from t2t_keras.data.cleaning import duplicate_entry, reason_by_length, reason_by_text
 from t2t_keras.data.records import FRAME, example, frame
-from t2t_keras.errors import UserError
+from t2t_keras.option import UserError
 from t2t_keras.problem import AlignedPair, Cleaning, Pair
 from t2t_keras.text.load import load_tokenizer
 from t2t_keras.text.sentence_piece import SentencePieceTokenizer

@@ -12,7 +12,7 @@ from typing import Any, TextIO
 
 import numpy as np
 
-from t2t_keras.errors import UserError
+from t2t_keras.option import UserError
 
 _OPEN_FILE = re.compile(r"/proc/\d+/(task/\d+/)?fd/\d+")
 

@@ -12,7 +12,7 @@ from t2t_keras.data.files import read_json, sha256, write_json
 from t2t_keras.data.records import find_shards, unfinished_dir
 from t2t_keras.data.sources import checksum
 from t2t_keras.data.vocabulary import vocab_files
-from t2t_keras.errors import UserError
+from t2t_keras.option import UserError
 from t2t_keras.problem import Problem, Split
 
 SPLITS: tuple[Split, ...] = ("train", "dev", "test")

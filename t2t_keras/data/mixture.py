@@ -12,11 +12,12 @@ import numpy as np
 
 from t2t_keras.data.pair_files import PairFile
 from t2t_keras.data.sources import ParallelFiles, checksum
-from t2t_keras.errors import UserError
+from t2t_keras.option import UserError
 from t2t_keras.problem import AlignedPair, Pair, Source, Split
 
 _MOST_REPEATED = 100  # how many times the data an epoch may have
 _FIELDS = {"name", "source", "target", "pairs", "languages", "weight", "tag"}
+_FIELDS |= {"alignment"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -246,15 +247,19 @@ def _corpus(table: Any, directory: Path) -> Corpus:
             raise UserError(f"{key} is a {kind}, not {value!r}")
     files = {
         key: directory / table[key]
-        for key in ("source", "target", "pairs")
+        for key in ("source", "target", "pairs", "alignment")
         if key in table
     }
     source: Source
     if files.keys() == {"pairs"}:
         languages = table.get("languages")
         source = PairFile(files["pairs"], languages and parse_languages(languages))
-    elif files.keys() == {"source", "target"} and "languages" not in table:
-        source = ParallelFiles(files["source"], files["target"])
+    elif {"source", "target"} == files.keys() - {"alignment"} and (
+        "languages" not in table
+    ):
+        source = ParallelFiles(
+            *(files.get(k) for k in ("source", "target", "alignment"))
+        )
     else:
         raise UserError("a corpus needs source and target, or pairs (and languages)")
     first = next(iter(files.values()))

@@ -31,9 +31,9 @@ import numpy as np
 
 from t2t_keras.data.files import atomic, open_lines
 from t2t_keras.data.progress import say
-from t2t_keras.errors import UserError
+from t2t_keras.data.wire_format import field, varint
+from t2t_keras.option import UserError
 from t2t_keras.problem import Pair
-from t2t_keras.wire_format import field, varint
 
 _BEFORE_PAYLOAD, _AFTER_PAYLOAD = 12, 4  # bytes
 FRAME = _BEFORE_PAYLOAD + _AFTER_PAYLOAD  # bytes of a record that are not payload

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Literal
 
 from t2t_keras.data.encoding import worker_pool
-from t2t_keras.errors import UserError
+from t2t_keras.option import UserError
 from t2t_keras.problem import Pair, Problem, TokenizerKind
 from t2t_keras.text.load import load_tokenizer
 from t2t_keras.text.sentence_piece import train_sentence_piece
@@ -24,7 +24,6 @@ SIDES: tuple[Side, Side] = ("source", "target")
 _SUFFIXES: dict[TokenizerKind, str] = {
     "sentencepiece": ".spm",
     "t2t_subword": ".subwords",
-    "marian": ".marian",
 }
 _TRAINERS: dict[str, Callable[..., None]] = {
     "sentencepiece": train_sentence_piece,

@@ -7,10 +7,10 @@ import numpy as np
 import tensorflow as tf
 
 from t2t_keras.decoding.ensemble import Ensemble
-from t2t_keras.errors import UserError
 from t2t_keras.hparam import GUIDED_HEAD, HParams
-from t2t_keras.metrics.pharaoh import Alignment
 from t2t_keras.model.transformer import Transformer
+from t2t_keras.option import UserError
+from t2t_keras.problem import Alignment
 
 
 class AlignmentHead(NamedTuple):

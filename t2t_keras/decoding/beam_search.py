@@ -61,7 +61,6 @@ from typing import NamedTuple, TypeAlias
 
 import tensorflow as tf
 
-from t2t_keras.backend import Nest
 from t2t_keras.decoding.constraint import AllOf, Constraint, only
 from t2t_keras.decoding.loop import (
     NOTHING,
@@ -74,6 +73,7 @@ from t2t_keras.decoding.loop import (
 from t2t_keras.decoding.options import LengthPenalty
 from t2t_keras.decoding.phrases import RequiredPhrases
 from t2t_keras.decoding.top_k import top_k
+from t2t_keras.model.backend import Nest
 from t2t_keras.text.tokenizer import EOS, PAD
 
 _Penalty: TypeAlias = Callable[[tf.Tensor], tf.Tensor]  # maps lengths to penalties

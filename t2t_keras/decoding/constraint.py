@@ -6,7 +6,7 @@ from typing import Protocol, TypeAlias
 import numpy as np
 import tensorflow as tf
 
-from t2t_keras.backend import Nest
+from t2t_keras.model.backend import Nest
 from t2t_keras.text.tokenizer import EOS, PAD
 
 

@@ -13,8 +13,8 @@ from typing import NamedTuple, Protocol
 import keras
 import tensorflow as tf
 
-from t2t_keras.backend import Nest
 from t2t_keras.decoding.options import LengthPenalty
+from t2t_keras.model.backend import Nest
 
 NOTHING = float("-inf")  # the log-probability of a place without a hypothesis
 

@@ -11,8 +11,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 
-from t2t_keras.errors import UserError
-from t2t_keras.option import check, names, option
+from t2t_keras.option import UserError, check, names, option
 from t2t_keras.problem import Problem
 from t2t_keras.text.protected import KINDS, UNKNOWN
 

@@ -7,7 +7,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 import tensorflow as tf
 
-from t2t_keras.backend import Nest
+from t2t_keras.model.backend import Nest
 from t2t_keras.text.tokenizer import EOS, PAD
 
 # The first bytes, in UTF-8, of characters that belong to no word: those of the blocks

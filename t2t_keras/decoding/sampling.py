@@ -4,7 +4,6 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from t2t_keras.backend import Nest
 from t2t_keras.decoding.constraint import AllOf, Constraint, only
 from t2t_keras.decoding.loop import (
     NOTHING,
@@ -15,6 +14,7 @@ from t2t_keras.decoding.loop import (
     select,
 )
 from t2t_keras.decoding.options import LengthPenalty
+from t2t_keras.model.backend import Nest
 from t2t_keras.text.tokenizer import EOS, PAD
 
 

@@ -18,9 +18,9 @@ from t2t_keras.decoding.loop import Hypotheses
 from t2t_keras.decoding.options import DecodingOptions, constraint_name
 from t2t_keras.decoding.phrases import ForbiddenPhrases, RequiredPhrases
 from t2t_keras.decoding.sampling import sample
-from t2t_keras.errors import UserError
 from t2t_keras.model.gradients import without_gradients
 from t2t_keras.model.transformer import Transformer
+from t2t_keras.option import UserError
 from t2t_keras.problem import Problem
 from t2t_keras.text.tokenizer import Tokenizer
 

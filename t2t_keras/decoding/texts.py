@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from t2t_keras.errors import UserError
+from t2t_keras.option import UserError
 
 
 def checked_texts(texts: Iterable[str], name: str = "texts") -> list[str]:

@@ -11,7 +11,6 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 import tensorflow as tf
 
-from t2t_keras.backend import require_tensorflow
 from t2t_keras.decoding.alignment import (
     AlignmentHead,
     joined_alignment,
@@ -25,10 +24,10 @@ from t2t_keras.decoding.options import DecodingOptions
 from t2t_keras.decoding.scoring import Score, score_targets
 from t2t_keras.decoding.search import Search
 from t2t_keras.decoding.texts import checked_pairs, checked_texts, is_blank
-from t2t_keras.errors import UserError, nearest
-from t2t_keras.metrics.pharaoh import Alignment
+from t2t_keras.model.backend import require_tensorflow
 from t2t_keras.model.transformer import Transformer
-from t2t_keras.problem import Problem
+from t2t_keras.option import UserError, nearest
+from t2t_keras.problem import Alignment, Problem
 from t2t_keras.text.protected import find_protected, protected_pattern
 from t2t_keras.text.sentences import join_outputs, split_long_text
 from t2t_keras.text.tokenizer import EOS, PAD, Tokenizer, words_of_tokens

@@ -7,18 +7,15 @@ from typing import Any, NamedTuple, Self
 
 import tensorflow as tf
 
-from t2t_keras.data.files import write_lines
 from t2t_keras.data.manifest import Manifest
 from t2t_keras.data.pipeline import elements, ordered_batches, read_pairs
-from t2t_keras.data.progress import Meter, progress, unwatched
+from t2t_keras.data.progress import Meter, unwatched
 from t2t_keras.data.records import RecordIndex, read_texts
 from t2t_keras.decoding.translator import Translator
-from t2t_keras.errors import UserError
+from t2t_keras.evaluation.bleu import metrics_of
 from t2t_keras.model.loss import count_tokens, sum_over_tokens, summed_cross_entropies
-from t2t_keras.problem import Problem, Split
-from t2t_keras.runs.checkpoint import Checkpoint
-from t2t_keras.runs.run_dir import RunDirectory
-from t2t_keras.runs.run_records import record
+from t2t_keras.option import UserError
+from t2t_keras.problem import Split
 
 
 class Decoded(NamedTuple):
@@ -84,30 +81,29 @@ class Evaluator:
     @classmethod
     def open(
         cls,
-        run: RunDirectory,
         translator: Translator,
         split: Split,
-        data_dir: str | Path | None = None,
+        data_dir: str | Path,
+        vocab_sha256: Mapping[str, str],
     ) -> Self:
-        """Opens a split for the model of a run.
+        """Opens a split of a data directory.
 
         Args:
-            run: the run directory.
-            translator: a translator with the run's model, with any weights.
+            translator: the translator with the model, with any weights.
             split: the split of the problem's data.
-            data_dir: the data directory; None: the one used in training.
+            data_dir: the data directory.
+            vocab_sha256: hashes of the model's vocabularies, as in the manifest.
 
         Raises:
             UserError: there are no such data, or they were made with another
                 vocabulary.
         """
-        data_dir = Path(data_dir or run.config.data_dir)
-        problem = translator.problem
+        data_dir, problem = Path(data_dir), translator.problem
         hashes = Manifest.open(data_dir, problem.data_name).vocab_sha256
-        if hashes != run.config.vocab_sha256:
+        if hashes != vocab_sha256:
             raise UserError(
-                f"--data_dir: {data_dir} was made with another vocabulary than "
-                f"{run.path}"
+                f"--data_dir: {data_dir} was made with another vocabulary than the "
+                "model's; give the data directory of its training"
             )
         name = problem.data_name
         index = RecordIndex.open(data_dir, name, split, problem.reverse)
@@ -188,87 +184,6 @@ class Evaluator:
         if sentences != 0:
             decoded = self.decode(sentences, meter, **options)
             sources, references, outputs, repaired = decoded
-            scores = self.problem.metrics.score(sources, outputs, references)
+            scores = metrics_of(self.problem).score(sources, outputs, references)
             metrics |= scores | repaired
         return metrics
-
-
-def evaluate(
-    run: RunDirectory,
-    split: Split,
-    problem: Problem | None = None,
-    *,
-    checkpoint: str | int | Path | None = None,
-    data_dir: str | Path | None = None,
-    sentences: int | None = None,
-    write: str | Path | None = None,
-    **options: Any,
-) -> dict[str, Any]:
-    """Evaluates one checkpoint on a split: all metrics, and the loss.
-
-    Args:
-        run: the run directory.
-        split: the split of its data.
-        problem: the run's problem, which may have other metrics; None: the run's.
-        checkpoint: see `RunDirectory.restore`.
-        data_dir: see `Evaluator.open`.
-        sentences: number of sentences to decode; None: all; 0: only the loss.
-        write: prefix of the files to which the decoded sentences are written:
-            `{write}.source`, `.reference` and `.hypothesis`.
-        **options: decoding options; the defaults are the problem's.
-
-    Returns:
-        "sentences", the number of decoded ones; what `Metrics.report` returns for them;
-        "repaired" if the text form repairs outputs; and "loss", "perplexity" and
-        "accuracy" on the whole split. The history of the run keeps them.
-
-    Raises:
-        UserError: there is no such checkpoint, or there are no such data.
-    """
-    problem = problem or run.problem
-    # Now, because a training may write others and delete this one meanwhile.
-    path = run.checkpoints.find("latest" if checkpoint == "ema" else checkpoint)
-    step = Checkpoint(path).step
-    translator = run.translator("ema" if checkpoint == "ema" else path)
-    evaluator = Evaluator.open(run, translator, split, data_dir)
-    result: dict[str, Any] = {"sentences": 0}
-    if sentences != 0:
-        decoded = evaluator.decode(sentences, progress, **options)
-        sources, references, outputs, repaired = decoded
-        if write:
-            write_lines(f"{write}.source", sources)
-            write_lines(f"{write}.reference", references)
-            write_lines(f"{write}.hypothesis", outputs)
-        result["sentences"] = len(outputs)
-        result |= problem.metrics.report(sources, outputs, references)
-        result |= repaired
-    result |= evaluator.loss(progress)
-    name = path.name if path.parent.resolve() == run.path.resolve() else str(path)
-    if checkpoint == "ema":
-        name = "ema"
-    manifest = Manifest.open(Path(data_dir or run.config.data_dir), problem.data_name)
-    chosen = translator.choose(**options)
-    record(
-        run,
-        "evaluation",
-        checkpoint=name,
-        step=step,
-        split=split,
-        data=manifest.fingerprints(split)[0],
-        sentences=result["sentences"],
-        decoding={
-            name: getattr(chosen, name) for name in chosen.names("changes_metrics")
-        },
-        settings=problem.metrics.settings(),
-        metrics=_numbers({k: v for k, v in result.items() if k != "sentences"}),
-    )
-    return result
-
-
-def _numbers(report: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns a report without lists, such as those of sentences."""
-    return {
-        name: _numbers(value) if isinstance(value, Mapping) else value
-        for name, value in report.items()
-        if not isinstance(value, list)
-    }

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from keras import ops
 
-from t2t_keras.backend import Tensor
+from t2t_keras.model.backend import Tensor
 
 BLOCK = 64  # products are faster on a GPU if their sizes are multiples of it
 

@@ -18,7 +18,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from t2t_keras.backend import Tensor
+from t2t_keras.model.backend import Tensor
 from t2t_keras.model.gradients import add_bias, fill_block, layer_norm
 
 

@@ -2,8 +2,8 @@
 
 from keras import ops
 
-from t2t_keras.backend import Tensor
 from t2t_keras.hparam import GUIDED_HEAD
+from t2t_keras.model.backend import Tensor
 from t2t_keras.model.gradients import output_losses
 from t2t_keras.model.transformer import PAD, Transformer
 

@@ -6,8 +6,8 @@ from typing import Any, NamedTuple, Self
 import keras
 from keras import ops
 
-from t2t_keras.backend import Tensor
 from t2t_keras.hparam import HParams
+from t2t_keras.model.backend import Tensor
 from t2t_keras.model.layers import (
     MASKED,
     AttentionKernels,

@@ -4,7 +4,7 @@ from typing import Any
 
 from keras import ops
 
-from t2t_keras.backend import Tensor
+from t2t_keras.model.backend import Tensor
 from t2t_keras.model.layers import (
     MASKED,
     SelfAttention,

@@ -38,10 +38,10 @@ from starlette.exceptions import HTTPException as StarletteHTTPException
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from t2t_keras.analysis.attention_page import attention_page, pictures
 from t2t_keras.decoding.alignment import AlignmentHead
 from t2t_keras.decoding.options import DecodingOptions
-from t2t_keras.errors import UserError
+from t2t_keras.option import UserError
+from t2t_keras.plugins.reports.attention_page import attention_page, pictures
 from t2t_keras.server.batcher import Batcher, Limits, Overloaded
 from t2t_keras.server.page import PAGE, POLICY
 from t2t_keras.server.served_model import Call, ServedModel, request_value

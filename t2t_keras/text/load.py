@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from t2t_keras.errors import UserError
-from t2t_keras.text.marian import MarianTokenizer
+from t2t_keras import registry
+from t2t_keras.option import UserError
 from t2t_keras.text.sentence_piece import SentencePieceTokenizer
 from t2t_keras.text.subword import SubwordTokenizer
 from t2t_keras.text.tokenizer import Tokenizer
@@ -12,8 +12,13 @@ from t2t_keras.text.tokenizer import Tokenizer
 _KINDS: dict[str, Callable[[Path], Tokenizer]] = {
     ".spm": SentencePieceTokenizer,
     ".subwords": SubwordTokenizer,
-    ".marian": MarianTokenizer,
 }
+
+
+def _kinds() -> dict[str, Callable[[Path], Tokenizer]]:
+    """Returns the classes by suffix, with those of plugins."""
+    added = registry.plugins("tokenizers")
+    return _KINDS | {f".{name}": kind for name, kind in added.items()}
 
 
 def load_tokenizer(path: Path, suffix: str | None = None) -> Tokenizer:
@@ -21,7 +26,7 @@ def load_tokenizer(path: Path, suffix: str | None = None) -> Tokenizer:
 
     Args:
         path: a `.spm` file (SentencePiece), a `.subwords` file (tensor2tensor), or a
-            `.marian` file (of an imported Marian model).
+            file with the suffix of a plugin.
         suffix: that of the kind, for a file that has another one.
 
     Raises:
@@ -29,16 +34,17 @@ def load_tokenizer(path: Path, suffix: str | None = None) -> Tokenizer:
     """
     path = Path(path)
     suffix = suffix or path.suffix
-    if suffix not in _KINDS:
+    kinds = _KINDS if suffix in _KINDS else _kinds()
+    if suffix not in kinds:
         raise UserError(
             f"{path}: a vocabulary file ends in .spm (SentencePiece) or .subwords "
             "(tensor2tensor's SubwordTextEncoder); there is no reader of other kinds, "
             "such as tensor2tensor's vocabularies of whole tokens or of BPE"
         )
-    return _KINDS[suffix](path)
+    return kinds[suffix](path)
 
 
 def suffix_of(tokenizer: Tokenizer) -> str:
     """Returns the suffix of a tokenizer's vocabulary file, such as ".spm"."""
-    kinds = {kind: suffix for suffix, kind in _KINDS.items()}
+    kinds = {kind: suffix for suffix, kind in _kinds().items()}
     return kinds[type(tokenizer)]

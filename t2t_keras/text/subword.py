@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from t2t_keras.errors import UserError
+from t2t_keras.option import UserError
 from t2t_keras.text.tokenizer import EOS, read_vocabulary, text_ids, write_vocabulary
 
 if TYPE_CHECKING:

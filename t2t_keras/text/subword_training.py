@@ -4,7 +4,7 @@ import collections
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from t2t_keras.errors import UserError
+from t2t_keras.option import UserError
 from t2t_keras.text.subword import (
     ESCAPE_CHARACTERS,
     escape_token,

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from t2t_keras.errors import UserError
+from t2t_keras.option import UserError
 
 if TYPE_CHECKING:
     import tensorflow as tf

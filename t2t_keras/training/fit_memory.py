@@ -28,12 +28,11 @@ from t2t_keras.data.augmentation import planned_lengths
 from t2t_keras.data.batch_plan import batch_plan
 from t2t_keras.data.pipeline import training_index
 from t2t_keras.data.progress import say
-from t2t_keras.errors import UserError
 from t2t_keras.hparam import HParams
 from t2t_keras.model.transformer import Transformer
+from t2t_keras.option import UserError
 from t2t_keras.problem import Problem
-from t2t_keras.runs.checkpoint import model_variables, snapshot
-from t2t_keras.runs.run_dir import RunConfig
+from t2t_keras.training.checkpoint import model_variables, snapshot
 from t2t_keras.training.device_memory import (
     is_out_of_memory,
     memory_of_shape,
@@ -41,6 +40,7 @@ from t2t_keras.training.device_memory import (
 )
 from t2t_keras.training.free_memory import free_memory
 from t2t_keras.training.optimizer import make_optimizer
+from t2t_keras.training.run_dir import RunConfig
 from t2t_keras.training.step import TrainStep
 from t2t_keras.training.strategy import make_strategy
 

@@ -11,23 +11,23 @@ from typing import Any, Literal
 import tensorflow as tf
 
 from t2t_keras import registry
-from t2t_keras.backend import require_tensorflow
-from t2t_keras.errors import UserError
 from t2t_keras.hparam import HParams
+from t2t_keras.model.backend import require_tensorflow
+from t2t_keras.option import UserError
 from t2t_keras.problem import Problem
-from t2t_keras.runs import first_hparams, is_run
-from t2t_keras.runs.checkpoint import remove_incomplete
-from t2t_keras.runs.run_dir import (
+from t2t_keras.training.checkpoint import remove_incomplete
+from t2t_keras.training.device_memory import refuse_too_large
+from t2t_keras.training.fine_tune import find_weights
+from t2t_keras.training.fit_memory import fit_batch_tokens
+from t2t_keras.training.run_dir import (
     RunConfig,
     RunDirectory,
     config_for,
     training_lock,
 )
-from t2t_keras.runs.train_options import TrainOptions
-from t2t_keras.training.device_memory import refuse_too_large
-from t2t_keras.training.fine_tune import find_weights
-from t2t_keras.training.fit_memory import fit_batch_tokens
+from t2t_keras.training.runs import first_hparams, is_run
 from t2t_keras.training.strategy import Cluster, make_strategy, on_gpus
+from t2t_keras.training.train_options import TrainOptions
 from t2t_keras.training.trainer import Trainer, TrainSplit
 
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)

@@ -18,7 +18,7 @@ from typing import Protocol
 import tensorflow as tf
 
 from t2t_keras.hparam import HParams
-from t2t_keras.runs.checkpoint import slot_name
+from t2t_keras.training.checkpoint import slot_name
 
 _FACTORS: dict[str, Callable[[HParams, int], float]] = {
     "constant": lambda hparams, step: 1.0,

@@ -14,9 +14,9 @@ import tensorflow as tf
 
 from t2t_keras.model.loss import count_tokens, training_losses
 from t2t_keras.model.transformer import Transformer
-from t2t_keras.runs.checkpoint import model_variables, weight_name
-from t2t_keras.runs.reporting import StepResult
+from t2t_keras.training.checkpoint import model_variables, weight_name
 from t2t_keras.training.optimizer import MovingAverage, Optimizer
+from t2t_keras.training.reporting import StepResult
 from t2t_keras.training.strategy import batch_spec
 
 DOUBLE_AFTER = 2000  # updates since the loss scale changed

@@ -19,7 +19,7 @@ from typing import Self
 import tensorflow as tf
 
 from t2t_keras.data.pipeline import untuned
-from t2t_keras.errors import UserError
+from t2t_keras.option import UserError
 
 _EXAMPLE = (
     '{"cluster": {"worker": ["host0:2222", "host1:2222"]}, '

@@ -24,22 +24,16 @@ from t2t_keras.data.pipeline import (
 )
 from t2t_keras.data.records import RecordIndex
 from t2t_keras.decoding.translator import Translator
-from t2t_keras.errors import UserError
-from t2t_keras.evaluation.evaluator import Evaluator
-from t2t_keras.evaluation.validation import Validation
 from t2t_keras.hparam import HParams
+from t2t_keras.option import UserError
 from t2t_keras.problem import Problem
-from t2t_keras.runs.average import average_run
-from t2t_keras.runs.checkpoint import (
+from t2t_keras.training.average import average_run
+from t2t_keras.training.checkpoint import (
     Checkpoint,
     DamagedCheckpoint,
     model_variables,
     snapshot,
 )
-from t2t_keras.runs.reporting import Progress, StepResult, TimeLeft
-from t2t_keras.runs.run_dir import RunConfig, RunDirectory
-from t2t_keras.runs.run_records import record, write_card
-from t2t_keras.runs.train_options import TrainOptions
 from t2t_keras.training.device_memory import (
     does_not_fit,
     is_out_of_memory,
@@ -47,7 +41,10 @@ from t2t_keras.training.device_memory import (
     synthetic_batches,
 )
 from t2t_keras.training.fine_tune import initialise_from
+from t2t_keras.training.follow import open_split
 from t2t_keras.training.optimizer import learning_rate, make_optimizer
+from t2t_keras.training.reporting import Progress, StepResult, TimeLeft
+from t2t_keras.training.run_dir import RunConfig, RunDirectory
 from t2t_keras.training.step import TrainStep
 from t2t_keras.training.stopping import SIGNALS, Stopping
 from t2t_keras.training.strategy import (
@@ -56,6 +53,8 @@ from t2t_keras.training.strategy import (
     distribute,
     own_replicas,
 )
+from t2t_keras.training.train_options import TrainOptions
+from t2t_keras.training.validation import Validation
 
 _SIGNALS = tuple(signal.name for signal in SIGNALS)
 _REASONS = (*_SIGNALS, "train_steps", "max_minutes", "patience")
@@ -170,7 +169,7 @@ class Trainer:
         if has_dev and self._cluster.is_chief:
             translator = Translator(self._problem, self.model, *run.tokenizers)
             self._validation = Validation(
-                Evaluator.open(run, translator, "dev"),
+                open_split(run, translator, "dev"),
                 weights,
                 averages,
                 run.checkpoints,
@@ -198,14 +197,11 @@ class Trainer:
             self._evaluations_at_end,
             lambda: stopping.seconds_left,
         )
-        if self._cluster.is_chief:
-            write_card(self._run)  # for a training that is killed
         start = self._saved_time  # when it was restored
         with contextlib.closing(Progress(path, steps, time_left)) as progress:
             metrics = self._train(steps, progress, stopping)
         if self._cluster.is_chief and metrics["step"] > done:
-            record(
-                self._run,
+            self._run.record(
                 "training",
                 first_step=done,
                 last_step=metrics["step"],

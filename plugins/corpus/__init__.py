@@ -1,0 +1,1 @@
+"""Corpora: their inspection, further file formats, and the archives of WMT."""

@@ -1,0 +1,204 @@
+"""Sources that are members of the archives of WMT, which are read as a stream."""
+
+import contextlib
+import dataclasses
+import gzip
+import html
+import http.client
+import os
+import re
+import tarfile
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import BinaryIO, cast
+
+from t2t_keras.data.files import sha256
+from t2t_keras.data.lock import lock
+from t2t_keras.data.progress import progress, say
+from t2t_keras.data.sources import decoded_lines, readable, side_by_side
+from t2t_keras.option import UserError
+from t2t_keras.problem import Pair
+
+_BLOCK = 1 << 20  # bytes that are downloaded at a time
+_SEGMENT = re.compile(r"<seg\b[^>]*>(.*?)</seg>", re.DOTALL | re.IGNORECASE)
+
+
+@dataclasses.dataclass(frozen=True)
+class ArchivedPairs:
+    """Two members of a tar archive: line i of one translates line i of the other.
+
+    Nothing is unpacked to the disk. A member `.gz` is decompressed. A member `.sgm` is
+    one of WMT's test sets in SGML: its segments are the lines, and their entities
+    (`&amp;`) are replaced by the characters that they stand for.
+
+    Attributes:
+        directory: where the archive is.
+        url: where it is published; its last part is the file name.
+        source_member: the name of the member in the source language.
+        target_member: that of the member in the target language.
+        sha256: SHA-256 of the archive, which is checked after a download; empty if
+            there are several editions.
+    """
+
+    directory: Path
+    url: str
+    source_member: str
+    target_member: str
+    sha256: str = ""
+
+    @property
+    def path(self) -> Path:
+        """The archive."""
+        return self.directory / self.url.rpartition("/")[2]
+
+    def __call__(self) -> Iterator[Pair]:
+        """Yields the pairs of lines.
+
+        Raises:
+            UserError: the archive cannot be read, lacks a member, or its members are
+                not of equal length or not UTF-8.
+        """
+        members = self.source_member, self.target_member
+        names = [f"{self.path}:{member}" for member in members]
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(readable(self.path))
+            lines = [stack.enter_context(self._lines(member)) for member in members]
+            yield from side_by_side(
+                (names[0], names[1]),
+                (lines[0], lines[1]),
+                "line by line, one must be the translation of the other",
+            )
+
+    def checksum(self) -> str:
+        """Returns the SHA-256 of the archive, and the members' names."""
+        return f"archive {sha256(self.path)} {self.source_member} {self.target_member}"
+
+    @contextlib.contextmanager
+    def _lines(self, member: str) -> Iterator[Iterator[str]]:
+        """Yields the lines of a member.
+
+        Both members are read at once, so each opens the archive for itself. In a plain
+        archive members are skipped; a compressed one is decompressed up to the member.
+        """
+        with contextlib.ExitStack() as stack:
+            if self.path.suffix == ".tar":
+                archive = stack.enter_context(tarfile.open(self.path, "r:"))
+            else:
+                stream = stack.enter_context(gzip.open(self.path))
+                archive = stack.enter_context(tarfile.open(fileobj=stream, mode="r|"))
+            found = next((i for i in archive if _same(i.name, member)), None)
+            file = archive.extractfile(found) if found else None
+            if file is None:
+                raise UserError(f"{self.path} has no member {member}")
+            text = gzip.GzipFile(fileobj=file) if member.endswith(".gz") else file
+            lines = decoded_lines(cast(BinaryIO, text), f"{self.path}:{member}")
+            yield _segments(lines) if member.endswith(".sgm") else lines
+
+
+def _same(name: str, member: str) -> bool:
+    """Whether a name in an archive is that of a member: some begin with `./`."""
+    return name.removeprefix("./") == member
+
+
+def _segments(lines: Iterable[str]) -> Iterator[str]:
+    """Yields the segments of a test set in SGML, one a line, without entities."""
+    for segment in _SEGMENT.findall("\n".join(lines)):
+        yield html.unescape(" ".join(segment.split("\n"))).strip()
+
+
+def require_archives(
+    archives: Iterable[ArchivedPairs],
+    download: Callable[[ArchivedPairs], None] | None = None,
+) -> None:
+    """Makes sure that all archives are there.
+
+    Args:
+        archives: the sources, of which several may have one archive.
+        download: what brings an archive that is missing; None: nothing does.
+
+    Raises:
+        UserError: some are missing; the message has their addresses.
+    """
+    by_path = {pairs.path: pairs for pairs in archives}
+    missing = [pairs for path, pairs in by_path.items() if not path.exists()]
+    if missing and download is None:
+        raise UserError(
+            f"{missing[0].directory} lacks {len(missing)} of {len(by_path)} archives; "
+            "download them, or add --download: "
+            + " ".join(pairs.url for pairs in missing)
+        )
+    for pairs in missing:
+        assert download is not None
+        download(pairs)
+
+
+def download_archive(archive: ArchivedPairs) -> None:
+    """Downloads an archive, from where an interrupted download stopped.
+
+    Raises:
+        UserError: the server cannot be reached or fails, or what it sent has another
+            SHA-256.
+    """
+    path = archive.path
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with lock(path.with_name(f"{path.name}.lock"), refusal=None):
+        if not path.exists():  # another process may have downloaded it
+            _download(archive)
+
+
+def _download(archive: ArchivedPairs) -> None:
+    """Does what `download_archive` does; only one process at a time may do it."""
+    path = archive.path
+    part = path.with_name(f"{path.name}.part")
+    try:
+        _fetch(archive.url, part)
+    except (OSError, http.client.HTTPException) as error:
+        reason = getattr(error, "reason", None) or error
+        raise UserError(
+            f"cannot download {archive.url}: {reason}; run the same command again, and "
+            "it goes on where it stopped, or download the file by other means"
+        ) from None
+    if archive.sha256 and sha256(part) != archive.sha256:
+        part.unlink()
+        raise UserError(
+            f"what {archive.url} sent is not the archive that was published there: its "
+            f"SHA-256 is not {archive.sha256}"
+        )
+    os.replace(part, path)
+    say(f"downloaded {path}")
+
+
+def _fetch(url: str, path: Path) -> None:
+    """Writes what a server sends, behind what the file already has.
+
+    Raises:
+        OSError: the connection failed or ended too early.
+    """
+    have = path.stat().st_size if path.exists() else 0
+    request = urllib.request.Request(url, headers={"Range": f"bytes={have}-"})
+    try:
+        response = urllib.request.urlopen(request, timeout=60)
+    except urllib.error.HTTPError as error:
+        if error.code != 416 or not have:
+            raise
+        # Nothing follows: the file is complete, or not what the server has.
+        if error.headers.get("Content-Range") in (None, f"bytes */{have}"):
+            return
+        path.unlink()
+        return _fetch(url, path)
+    with response:
+        continued = response.status == 206
+        have = have if continued else 0  # a server may ignore the range
+        left = response.headers.get("Content-Length")
+        total = have + int(left) if left else None
+        with (
+            path.open("ab" if continued else "wb") as file,
+            progress(path.name.removesuffix(".part"), "bytes", total, have) as advance,
+        ):
+            while block := response.read(_BLOCK):
+                file.write(block)
+                advance(len(block))
+    if total is not None and path.stat().st_size != total:
+        raise ConnectionError("the connection was closed too early")

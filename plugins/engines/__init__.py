@@ -1,0 +1,22 @@
+"""Other engines that run a trained model: CTranslate2."""
+
+from typing import Any
+
+from t2t_keras.export.formats import ExportFormat
+from t2t_keras.option import require_extra
+
+
+def _export(*args: Any, **options: Any) -> int:
+    from .ctranslate2_model import export_ctranslate2
+
+    return export_ctranslate2(*args, **options)
+
+
+CTRANSLATE2 = ExportFormat(
+    "a CTranslate2 model, from tokens to tokens",
+    _export,
+    lambda path: (path / "model.bin").exists() and (path / "config.json").exists(),
+    quantizations=("int8", "float16", "int16", "int8_float16"),
+    options=("max_source_length", "extra_length"),
+    check=lambda: require_extra("ctranslate2", "--format ctranslate2", "ctranslate2"),
+)

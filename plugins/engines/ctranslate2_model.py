@@ -1,0 +1,383 @@
+"""Export as a CTranslate2 model, from tokens to tokens.
+
+CTranslate2 (https://github.com/OpenNMT/CTranslate2) is an inference engine in C++, with
+8-bit and 16-bit arithmetic. It is imported when it is used: the extra `[ctranslate2]`.
+"""
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import keras
+import numpy as np
+
+from t2t_keras.decoding.ensemble import Ensemble
+from t2t_keras.decoding.translator import Translator
+from t2t_keras.export.export_dir import (
+    replaced,
+    require_free,
+)
+from t2t_keras.export.formats import require_quantization
+from t2t_keras.export.verify import Output, Verification
+from t2t_keras.model.transformer import Transformer
+from t2t_keras.option import UserError, require_extra
+from t2t_keras.text.load import suffix_of
+from t2t_keras.text.tokenizer import UNK, Tokenizer
+
+if TYPE_CHECKING:
+    from ctranslate2.specs import TransformerSpec
+    from ctranslate2.specs.attention_spec import MultiHeadAttentionSpec
+    from ctranslate2.specs.common_spec import LayerNormSpec, LinearSpec
+    from ctranslate2.specs.transformer_spec import FeedForwardSpec
+
+    from t2t_keras.model.backend import Tensor
+    from t2t_keras.model.layers import (
+        CrossAttention,
+        FeedForward,
+        LayerNorm,
+        Linear,
+        SelfAttention,
+    )
+
+PAD_TOKEN, EOS_TOKEN, UNK_TOKEN = "<pad>", "</s>", "<unk>"
+
+
+def export_ctranslate2(
+    translator: Translator,
+    export_dir: str | Path,
+    *,
+    quantization: str | None = None,
+    overwrite: bool = False,
+    verify: Verification | None = None,
+    max_source_length: int | None = None,
+    extra_length: int | None = None,
+) -> int:
+    """Writes a model for CTranslate2, with the vocabularies of its tokenizers.
+
+    To run it takes CTranslate2 and the library of the tokenizer, and not this package
+    (`examples/serve_ctranslate2.py`). The directory has
+
+    - `model.bin` and `config.json`: the weights and the settings. CTranslate2 adds EOS
+      to every source.
+    - `shared_vocabulary.json`, or `source_vocabulary.json` and
+      `target_vocabulary.json`: the strings of the tokens, in the order of their ids.
+    - `source.spm` and `target.spm` (or `.subwords`): the tokenizers' own files.
+
+    Decoding options are not part of the model: they are arguments of CTranslate2's
+    `translate_batch`. Its length penalty is another one, length ** alpha; its
+    `max_decoding_length` is 256 unless it is given, and `min_decoding_length=0` allows
+    empty outputs.
+
+    The positional encodings become a table of `max_source_length + extra_length` rows,
+    as many as the longest output of the translator has tokens. CTranslate2 raises an
+    exception at longer ones.
+
+    The verification is greedy search with float32 arithmetic on both sides. A quantized
+    model is verified twice: exactly before its weights are quantized, and then by the
+    share of identical outputs (`Verification.check`).
+
+    Args:
+        translator: the translator to export. Its weights are float32 variables, also
+            if it computes in 16 bits.
+        export_dir: the directory to write.
+        quantization: the weights' dtype; None: float32.
+        overwrite: whether to replace an earlier export.
+        verify: the sentences with which the export is verified before it appears;
+            None: it is not verified.
+        max_source_length: see `DecodingOptions`; None: the translator's.
+        extra_length: likewise.
+
+    Returns:
+        The size of the export in bytes.
+
+    Raises:
+        UserError: CTranslate2 is not installed, or cannot express the model;
+            `export_dir` is not empty, and it is no export or `overwrite` is false; or
+            the verification fails.
+    """
+    require_extra("ctranslate2", "--format ctranslate2", "ctranslate2")
+    require_quantization(quantization, "ctranslate2")
+    _require_expressible(translator)
+    require_free(Path(export_dir), overwrite)
+    lengths = {"max_source_length": max_source_length, "extra_length": extra_length}
+    chosen = translator.choose(**{k: v for k, v in lengths.items() if v is not None})
+    longest = chosen.max_source_length + chosen.extra_length
+
+    with replaced(Path(export_dir)) as new:
+        if verify is None:
+            _write(translator, new, longest, quantization)
+        else:
+            exact = translator
+            if translator.model.hparams.compute_dtype != "float32":
+                exact = translator.with_compute_dtype("float32")
+            verify.expect_greedy(exact, chosen)
+            for dtype in dict.fromkeys((None, quantization)):
+                shutil.rmtree(new, ignore_errors=True)
+                _write(translator, new, longest, dtype)
+                search = _greedy(translator, new, chosen.extra_length)
+                verify.check(search, exact=dtype is None)
+        return sum(path.stat().st_size for path in new.iterdir())
+
+
+def _require_expressible(translator: Translator) -> None:
+    """Refuses what CTranslate2 cannot compute.
+
+    Raises:
+        UserError: the model or the problem has such a setting.
+    """
+    if isinstance(translator.model, Ensemble):
+        raise UserError("CTranslate2 has no ensembles; export a SavedModel")
+    hparams = translator.model.hparams
+    instead = "CTranslate2 cannot compute it; export a SavedModel"
+    if hparams.attention == "additive":
+        raise UserError(f"hparams: attention is 'additive', and {instead}")
+    if hparams.attention_window:
+        raise UserError(
+            f"hparams: attention_window is {hparams.attention_window}, and {instead}"
+        )
+    if translator.options.constraint != "none":
+        raise UserError(
+            f"problem '{translator.problem.name}' has the constraint "
+            f"'{translator.options.constraint}', and {instead}"
+        )
+
+
+def _write(
+    translator: Translator, path: Path, longest: int, quantization: str | None
+) -> None:
+    """Writes the directory of the export, which does not exist yet."""
+    spec = _spec(translator, longest)
+    spec.validate()
+    spec.optimize(quantization)
+    path.mkdir(parents=True)
+    spec.save(str(path))
+    for side, tokenizer in (
+        ("source", translator.source_tokenizer),
+        ("target", translator.target_tokenizer),
+    ):
+        tokenizer.save(path / _vocab_name(side, tokenizer))
+
+
+def _vocab_name(side: str, tokenizer: Tokenizer) -> str:
+    return f"{side}{suffix_of(tokenizer)}"
+
+
+def _spec(translator: Translator, longest: int) -> "TransformerSpec":
+    """Returns the model as CTranslate2 describes it.
+
+    Args:
+        translator: the translator to export.
+        longest: the number of positions.
+    """
+    from ctranslate2.specs import TransformerSpec
+    from ctranslate2.specs.common_spec import Activation
+
+    model = translator.model
+    assert isinstance(model, Transformer)  # see `_require_expressible`
+    hparams = model.hparams
+    spec = TransformerSpec.from_config(
+        (hparams.num_layers, hparams.decoder_layers),
+        hparams.num_heads,
+        pre_norm=hparams.norm == "pre",
+        activation=Activation[hparams.activation.upper()],
+    )
+    source = _token_strings(translator.source_tokenizer)
+    target = _token_strings(translator.target_tokenizer)
+    spec.register_source_vocabulary(source)
+    spec.register_target_vocabulary(target)
+    spec.config.layer_norm_epsilon = hparams.norm_epsilon
+    spec.config.add_source_eos = True
+    spec.config.eos_token = EOS_TOKEN
+    spec.config.bos_token = spec.config.decoder_start_token = PAD_TOKEN
+    # CTranslate2 adds the unknown token to a vocabulary without it, and the embedding
+    # would have no row for it. tensor2tensor's tokenizer has no unknown tokens.
+    has_unknown = source[UNK] == target[UNK] == UNK_TOKEN
+    spec.config.unk_token = UNK_TOKEN if has_unknown else PAD_TOKEN
+
+    table = _array(model.source_embedding.table)
+    if model.target_space:  # embeddings are multiplied by sqrt(D)
+        table = table + _array(model.target_space.vector) / hparams.d_model**0.5
+    spec.encoder.embeddings[0].weight = table
+    spec.decoder.embeddings.weight = _array(model.target_embedding.table)
+    spec.decoder.projection.weight = _array(model.softmax_embedding.table)
+    if model.output_bias is not None:
+        spec.decoder.projection.bias = _array(model.output_bias)
+    spec.decoder.start_from_zero_embedding = True
+    # CTranslate2's own sinusoids begin at position 1.
+    encodings = _array(model.position_encodings(np.arange(longest)))
+    for stack_spec, stack in (
+        (spec.encoder, model.encoder),
+        (spec.decoder, model.decoder),
+    ):
+        stack_spec.position_encodings.encodings = encodings
+        if stack.norm:
+            _set_norm(stack_spec.layer_norm, stack.norm)
+        for layer_spec, layer in zip(stack_spec.layer, stack.layers, strict=True):
+            _set_self_attention(layer_spec.self_attention, layer.self_attention)
+            _set_norm(
+                layer_spec.self_attention.layer_norm, layer.self_attention_residual.norm
+            )
+            _set_feed_forward(layer_spec.ffn, layer.feed_forward)
+            _set_norm(layer_spec.ffn.layer_norm, layer.feed_forward_residual.norm)
+            if stack is model.decoder:
+                _set_cross_attention(layer_spec.attention, layer.cross_attention)
+                _set_norm(
+                    layer_spec.attention.layer_norm, layer.cross_attention_residual.norm
+                )
+    return spec
+
+
+def _token_strings(tokenizer: Tokenizer) -> list[str]:
+    """Returns a different string, not empty, for every id of a vocabulary."""
+    strings = [PAD_TOKEN, EOS_TOKEN]
+    known = {*strings, ""}
+    for token, piece in enumerate(tokenizer.pieces[len(strings) :], len(strings)):
+        if piece in known:
+            piece = f"<{token}>"
+        while piece in known:
+            piece = f"<{piece}>"
+        strings.append(piece)
+        known.add(piece)
+    return strings
+
+
+def _set_self_attention(
+    spec: "MultiHeadAttentionSpec", attention: "SelfAttention"
+) -> None:
+    """Sets the projection to queries, keys and values, and that of the output."""
+    keys, values = attention.key_size, attention.value_size
+    _set_heads(spec.linear[0], attention, attention.projection, keys, keys, values)
+    _set_score_and_output(spec, attention)
+
+
+def _set_cross_attention(
+    spec: "MultiHeadAttentionSpec", attention: "CrossAttention"
+) -> None:
+    """Sets the projections to queries, to keys and values, and that of the output."""
+    keys, values = attention.key_size, attention.value_size
+    _set_heads(spec.linear[0], attention, attention.query_projection, keys)
+    _set_heads(spec.linear[1], attention, attention.memory_projection, keys, values)
+    _set_score_and_output(spec, attention)
+
+
+def _set_score_and_output(
+    spec: "MultiHeadAttentionSpec", attention: "SelfAttention | CrossAttention"
+) -> None:
+    """Sets the factor of the scores, and the output projection."""
+    is_scaled = attention.score_kind == "scaled"
+    spec.queries_scale = np.float32(attention.key_size**-0.5 if is_scaled else 1.0)
+    kernel = _array(attention.output_projection.kernel)
+    spec.linear[-1].weight = _fill_heads(attention, kernel).T
+    if attention.use_bias:
+        spec.linear[-1].bias = _array(attention.output_projection.bias)
+
+
+def _set_heads(
+    spec: "LinearSpec",
+    attention: "SelfAttention | CrossAttention",
+    projection: "Linear",
+    *sizes: int,
+) -> None:
+    """Sets a projection, whose outputs `attention` splits into heads.
+
+    Args:
+        spec: gets a weight [H * w + H * w ..., D], one block for each size, where w is
+            the largest of d_k and d_v.
+        attention: the layer.
+        projection: its kernel is [D, H * (a + b ...)].
+        *sizes: a, b ...
+    """
+    ends = np.cumsum(sizes)[:-1] * attention.num_heads
+
+    def filled(rows: np.ndarray) -> np.ndarray:
+        blocks = np.split(rows, ends)
+        return np.concatenate([_fill_heads(attention, block) for block in blocks])
+
+    spec.weight = filled(_array(projection.kernel).T)
+    if projection.use_bias:
+        spec.bias = filled(_array(projection.bias)[:, None])[:, 0]
+
+
+def _fill_heads(
+    attention: "SelfAttention | CrossAttention", rows: np.ndarray
+) -> np.ndarray:
+    """Fills up the rows of every head with zeros to the larger of d_k and d_v.
+
+    In CTranslate2 queries, keys and values have one size. Zeros change neither the
+    products of queries and keys nor the output.
+
+    Args:
+        attention: the layer.
+        rows: [H * size, D]
+    """
+    heads = rows.reshape(attention.num_heads, -1, rows.shape[1])
+    missing = max(attention.key_size, attention.value_size) - heads.shape[1]
+    heads = np.pad(heads, ((0, 0), (0, missing), (0, 0)))
+    return heads.reshape(-1, rows.shape[1])
+
+
+def _set_feed_forward(spec: "FeedForwardSpec", layer: "FeedForward") -> None:
+    """Sets W1, b1, W2 and b2."""
+    for linear_spec, linear in (
+        (spec.linear_0, layer.inner),
+        (spec.linear_1, layer.outer),
+    ):
+        linear_spec.weight = _array(linear.kernel).T
+        linear_spec.bias = _array(linear.bias)
+
+
+def _set_norm(spec: "LayerNormSpec", norm: "LayerNorm") -> None:
+    """Sets gamma and beta."""
+    spec.gamma, spec.beta = _array(norm.gamma), _array(norm.beta)
+
+
+def _array(tensor: "Tensor") -> np.ndarray:
+    """Returns a variable or a tensor as a float32 array."""
+    return np.asarray(keras.ops.convert_to_numpy(tensor), np.float32)
+
+
+def _greedy(
+    translator: Translator, path: Path, extra_length: int
+) -> Callable[[list[list[int]]], list[Output]]:
+    """Returns the greedy search of a CTranslate2 model.
+
+    Like the translator's, it never generates PAD, whose probability stays the model's:
+    scores are those of teacher forcing.
+    """
+    import ctranslate2
+
+    # With several threads it would crawl while other processes use the processors.
+    model = ctranslate2.Translator(str(path), device="cpu", intra_threads=1)
+    source_strings = _token_strings(translator.source_tokenizer)
+    target_strings = _token_strings(translator.target_tokenizer)
+    target_ids = {token: i for i, token in enumerate(target_strings)}
+    batches = {"max_batch_size": 2048, "batch_type": "tokens", "max_input_length": 0}
+
+    def translate(sources: list[list[int]]) -> list[Output]:
+        limits = [len(ids) + extra_length for ids in sources]
+        tokens = [[source_strings[token] for token in ids[:-1]] for ids in sources]
+        results = model.translate_batch(
+            tokens,
+            beam_size=1,
+            min_decoding_length=0,
+            max_decoding_length=max(limits),
+            suppress_sequences=[[PAD_TOKEN]],
+            return_end_token=True,
+            **batches,
+        )
+        found = [
+            result.hypotheses[0][:limit]
+            for result, limit in zip(results, limits, strict=True)
+        ]
+        texts = [[token for token in output if token != EOS_TOKEN] for output in found]
+        scores = model.score_batch(tokens, texts, **batches)  # of the texts with EOS
+        return [
+            Output(
+                tuple(target_ids[token] for token in output),
+                sum(score.log_probs[: len(output)]),
+            )
+            for output, score in zip(found, scores, strict=True)
+        ]
+
+    return translate

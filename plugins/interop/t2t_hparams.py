@@ -1,0 +1,162 @@
+"""Converts tensor2tensor's hparams.json to `HParams`."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from t2t_keras.data.files import read_given_json
+from t2t_keras.hparam import SCHEDULE_FACTORS, T2T_NAMES, HParams
+from t2t_keras.option import UserError
+
+# With other values than these, tensor2tensor's model differs from `Transformer`; 0 and
+# "" mean "off". Files of older versions lack some fields, whose values were these.
+_MUST_BE = {
+    "attention_variables_3d": False,
+    "causal_decoder_self_attention": True,
+    "ffn_layer": "dense_relu_dense",
+    "hard_attention_k": 0,
+    "multiply_embedding_mode": "sqrt_depth",
+    "norm_type": "layer",
+    "num_area_layers": 0,
+    "pos": "timing",
+    "position_features": "",
+    "prepend_mode": "none",
+    "proximity_bias": False,
+    "self_attention_type": "dot_product",
+    "unidirectional_encoder": False,
+}
+
+# (layer_preprocess_sequence, layer_postprocess_sequence): n is the layer norm, d is
+# dropout, a adds the residual.
+_NORMS = {("n", "da"): "pre", ("none", "dan"): "post"}
+
+# Fields that old files may lack, or that are taken together with others.
+_APART = {
+    *("num_hidden_layers", "learning_rate_constant", "learning_rate_schedule"),
+    *("shared_embedding_and_softmax_weights", "use_target_space_embedding"),
+}
+
+# tensor2tensor's optimizers under our names; "adam" is its LazyAdam, which updates
+# embeddings like Adam because it makes their gradient dense.
+_OPTIMIZERS = {"adam": "adam", "true_adam": "adam", "adafactor": "adafactor"}
+
+
+def load_t2t_hparams(path: str | Path) -> tuple[HParams, list[str]]:
+    """Reads the hparams.json of a tensor2tensor Transformer.
+
+    `share_embeddings` is `shared_embedding_and_softmax_weights`, and `target_space`
+    `use_target_space_embedding`; the checkpoint decides about both (`load_t2t`).
+
+    Returns:
+        The hyper-parameters, and a sentence about each one of training that could not
+        be taken. The model depends on none of those.
+
+    Raises:
+        UserError: there is no such file, or it describes a model that `Transformer`
+            cannot represent; the message names the field.
+    """
+    path = Path(path)
+    values = read_given_json(path)
+    if not isinstance(values, dict) or "num_hidden_layers" not in values:
+        raise UserError(
+            f"{path} is not the hparams.json of a tensor2tensor Transformer: "
+            "it has no 'num_hidden_layers'"
+        )
+    for name, expected in _MUST_BE.items():
+        if values.get(name, expected) != expected:
+            raise UserError(
+                f"{path}: cannot read a model with {name} {values[name]!r}, only with "
+                f"{expected!r}"
+            )
+    try:
+        return _convert(values)
+    except KeyError as error:
+        raise UserError(f"{path} has no {error}") from None
+    except UserError as error:
+        raise UserError(f"{path}: {error}") from None
+    except (TypeError, ValueError, ArithmeticError, AttributeError) as error:
+        raise UserError(
+            f"{path}: a field does not have a value of tensor2tensor's kind: {error}"
+        ) from None
+
+
+def _convert(values: Mapping[str, Any]) -> tuple[HParams, list[str]]:
+    """Returns the hparams of the same model, and what of training is left out."""
+    if values.get("vocab_divisor", 1) != 1:
+        raise UserError(
+            f"cannot read a model with vocab_divisor {values['vocab_divisor']}: its "
+            "embeddings have more rows than there are tokens, and the model can choose "
+            "them"
+        )
+    sequences = tuple(
+        values[f"layer_{name}_sequence"] for name in ("preprocess", "postprocess")
+    )
+    if sequences not in _NORMS:
+        raise UserError(
+            "cannot read a model with layer_preprocess_sequence '{}' and "
+            "layer_postprocess_sequence '{}', only with 'n' and 'da' or with 'none' "
+            "and 'dan'".format(*sequences)
+        )
+    schedule, left_out = _schedule(values)
+    optimizer = values.get("optimizer", "adam")
+    if optimizer not in _OPTIMIZERS:
+        left_out.append(f"the optimizer is '{optimizer}'; in its place stands 'adam'")
+    batches: dict[str, Any] = {}
+    if values.get("use_fixed_batch_size"):
+        left_out.append("batch_size, which counts sentences (use_fixed_batch_size)")
+    elif size := values.get("batch_size"):
+        batches = {"batch_tokens": size, "bucketing": "t2t"}
+        left_out.append(
+            f"batch_size {size} was the tokens on each GPU; batch_tokens is that of all"
+        )
+    if values.get("weight_decay"):
+        left_out.append(f"weight_decay {values['weight_decay']} is left out")
+    hparams = HParams().override(
+        **_depths(values),
+        **{T2T_NAMES[name]: values[name] for name in T2T_NAMES if name not in _APART},
+        num_heads=values["num_heads"],
+        d_k=_head_size(values, "attention_key_channels"),
+        d_v=_head_size(values, "attention_value_channels"),
+        norm=_NORMS[sequences],
+        norm_epsilon=values.get("norm_epsilon", 1e-6),
+        share_embeddings=values.get("shared_embedding_and_softmax_weights", False),
+        target_space=values.get("use_target_space_embedding", True),
+        position="t2t",
+        attention_dropout=values["attention_dropout"],
+        label_smoothing=values["label_smoothing"],
+        **schedule,
+        optimizer=_OPTIMIZERS.get(optimizer, "adam"),
+        **batches,
+    )
+    return hparams, left_out
+
+
+def _depths(values: Mapping[str, Any]) -> dict[str, int]:
+    """Returns the numbers of layers; tensor2tensor's 0 means `num_hidden_layers`."""
+    encoder, decoder = (
+        values.get(f"num_{stack}_layers") or values["num_hidden_layers"]
+        for stack in ("encoder", "decoder")
+    )
+    other = {"num_decoder_layers": decoder} if decoder != encoder else {}
+    return {"num_layers": encoder, **other}
+
+
+def _head_size(values: Mapping[str, Any], name: str) -> int:
+    """Returns the size of one head; tensor2tensor has the sum of all, or 0 for D."""
+    channels, heads = values.get(name, 0), values["num_heads"]
+    if channels % heads:
+        raise UserError(f"{name} {channels} is not divisible by num_heads {heads}")
+    return channels // heads
+
+
+def _schedule(values: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
+    """Returns `learning_rate` and `schedule`, or what is said of an unknown one."""
+    schedule = values.get("learning_rate_schedule", "legacy")
+    if schedule == "legacy" and values["learning_rate_decay_scheme"] == "noam":
+        return {"learning_rate": 5000 * 0.002 * values["learning_rate"]}, []
+    factors = schedule.split("*")
+    if not set(factors) <= set(SCHEDULE_FACTORS):
+        remark = f"the learning_rate_schedule is '{schedule}'"
+        return {}, [f"{remark}; in its place stands the paper's"]
+    constant = values["learning_rate_constant"] ** factors.count("constant")
+    return {"learning_rate": constant, "schedule": schedule}, []

@@ -1,0 +1,396 @@
+"""The verb that tests the differences between systems: `compare`."""
+
+import argparse
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, get_args
+
+from t2t_keras import registry
+from t2t_keras.cli.checks import (
+    require_directory,
+    require_lines,
+    require_readable,
+    require_writable,
+)
+from t2t_keras.cli.decoding import add_decoding_flags, check_decoding, decoding_flags
+from t2t_keras.cli.evaluation import chosen_split, scored
+from t2t_keras.cli.lines import read_lines
+from t2t_keras.cli.verb import Verb, add_checkpoint, columns, given_options, positive
+from t2t_keras.data.files import open_lines
+from t2t_keras.decoding.options import DecodingOptions
+from t2t_keras.evaluation.bleu import BleuTokens
+from t2t_keras.evaluation.bleu import metrics_of
+from t2t_keras.option import UserError, nearest
+from t2t_keras.problem import CorpusMetric, Problem, Split
+from t2t_keras.training.runs import is_run, require_run
+
+if TYPE_CHECKING:
+    from t2t_keras.evaluation.evaluator import Decoded
+    from t2t_keras.training.run_dir import RunDirectory
+
+    from .significance import Comparison, System
+
+_PAGE_SENTENCES = 50
+_OF_RUNS = (
+    *("data_dir", "split", "sentences", "checkpoint"),
+    *(option.name for option in decoding_flags("n_best", "raw")),
+)
+_OF_FILES = ("references", "sources", "problem")
+_NOT_TESTED = (
+    "Only scores are shown: these metrics have no statistics of sentences, which a "
+    "paired test needs."
+)
+
+
+class _Texts(NamedTuple):
+    """Sentences and the outputs of systems for them; None: the sources are unknown."""
+
+    sources: list[str] | None
+    references: list[str]
+    systems: "list[System]"
+
+
+def _compare_flags(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "systems",
+        nargs="+",
+        metavar="SYSTEM",
+        help="two or more: a run directory, a checkpoint in one "
+        "(RUN/model.ckpt-1000), or a file with one output per line; all are compared "
+        "with the first",
+    )
+    parser.add_argument(
+        "--metric",
+        action="append",
+        metavar="NAME",
+        help="a metric of the problem (bleu, chrf) or a registered scorer; may be "
+        "given several times (default: all of the problem's)",
+    )
+    parser.add_argument(
+        "--bootstrap_samples",
+        type=positive,
+        metavar="N",
+        default=1000,
+        help="samples of the paired bootstrap (default: 1000)",
+    )
+    parser.add_argument(
+        "--randomization_trials",
+        type=positive,
+        metavar="N",
+        default=10_000,
+        help="trials of approximate randomization (default: 10000); both tests take "
+        "their seed from SACREBLEU_SEED, as sacreBLEU does (default: 12345)",
+    )
+    parser.add_argument(
+        "--page",
+        metavar="FILE",
+        help=f"write an HTML page with the {_PAGE_SENTENCES} sentences whose scores by "
+        "the first metric differ most",
+    )
+    parser.add_argument(
+        "--tokenize",
+        choices=get_args(BleuTokens),
+        help="sacreBLEU tokenization for BLEU; none: the text is tokenized already "
+        "(default: the problem's, 13a for files)",
+    )
+    files = parser.add_argument_group("if all systems are files")
+    files.add_argument("--references", metavar="FILE", help="the correct outputs")
+    files.add_argument("--sources", metavar="FILE", help="for the page and for scorers")
+    files.add_argument(
+        "--problem",
+        metavar="NAME",
+        help="the problem whose metrics are computed (default: BLEU and chrF)",
+    )
+    runs = parser.add_argument_group("if there is a run")
+    runs.add_argument(
+        "--data_dir", help="data directory (default: the one used in training)"
+    )
+    runs.add_argument(
+        "--split",
+        choices=get_args(Split),
+        help="split (default: test if the data have one, otherwise dev)",
+    )
+    runs.add_argument(
+        "--sentences",
+        type=positive,
+        metavar="N",
+        help="decode only the first N sentences",
+    )
+    add_checkpoint(runs)
+    add_decoding_flags(parser, "n_best", "raw")
+
+
+def _is_checkpoint(system: str) -> bool:
+    """Returns whether a path is that of a checkpoint in a run directory."""
+    return Path(f"{system}.index").exists() and is_run(Path(system).parent)
+
+
+def _needs_model(system: str) -> bool:
+    """Returns whether a system is not a file; a directory must be a run."""
+    return Path(system).is_dir() or _is_checkpoint(system)
+
+
+def _check_compare(args: argparse.Namespace) -> None:
+    if len(args.systems) < 2:
+        raise UserError(
+            "give two systems or more; `t2t evaluate` computes the scores of one"
+        )
+    has_runs = any(map(_needs_model, args.systems))
+    for flag in _OF_FILES if has_runs else _OF_RUNS:
+        if getattr(args, flag) is None:
+            continue
+        if has_runs:
+            raise UserError(
+                f"--{flag} does not go with a run, whose problem and data are used"
+            )
+        raise UserError(f"--{flag} needs a run, and all systems are files")
+    if not has_runs and args.references is None:
+        raise UserError(
+            "give --references FILE, the correct outputs: all systems are files"
+        )
+    for system in args.systems:
+        if not _needs_model(system):
+            require_readable(system)
+        elif not _is_checkpoint(system):
+            require_run(system)
+    require_readable(args.references)
+    require_readable(args.sources)
+    require_directory("data_dir", args.data_dir)
+    require_writable("page", args.page)
+    check_decoding(args)
+
+
+def _compare(args: argparse.Namespace) -> dict[str, Any]:
+    runs = _open_runs(args.systems)
+    if runs:
+        problem = next(iter(runs.values())).problem
+    elif args.problem:
+        problem = registry.problem(args.problem)
+    else:
+        problem = Problem(summary="files")
+    problem = scored(problem, args.tokenize)
+    metrics = _metrics(problem, args.metric)
+    reads_sources = not metrics or any(metric.uses_sources for metric in metrics)
+    if not runs and args.sources is None and reads_sources:
+        names = ", ".join(metric.name for metric in metrics if metric.uses_sources)
+        raise UserError(
+            f"{names and f'--metric {names}: '}the metrics may read the sources; give "
+            "--sources FILE"
+        )
+    if args.page and not metrics:
+        raise UserError(
+            f"--page: the metrics of problem '{problem.name}' have no scores of "
+            "sentences, which order the page; leave it out"
+        )
+    from .significance import compare, seed
+
+    number = seed()
+    texts = _texts(args, runs)
+    sources = texts.sources or [""] * len(texts.references)
+    result = {
+        "problem": problem.name or None,
+        "sentences": len(texts.references),
+        "baseline": args.systems[0],
+    }
+    if not metrics:
+        scores = [
+            {"system": name}
+            | metrics_of(problem).score(sources, outputs, texts.references)
+            for name, outputs in texts.systems
+        ]
+        return {**result, "scores": scores, "note": _NOT_TESTED}
+    samples, trials = args.bootstrap_samples, args.randomization_trials
+    found = compare(texts.systems, sources, texts.references, metrics, samples, trials)
+    if args.page:
+        with open_lines(args.page) as file:
+            file.write(_page(metrics[0].name, texts, found))
+    return {
+        **result,
+        "bootstrap_samples": samples,
+        "randomization_trials": trials,
+        "seed": number,
+        "page": args.page,
+        "metrics": found.metrics,
+    }
+
+
+def _open_runs(systems: Sequence[str]) -> "dict[str, RunDirectory]":
+    """Returns the run directory of each system that is not a file.
+
+    Raises:
+        UserError: two runs have different problems.
+    """
+    if not any(map(_needs_model, systems)):
+        return {}
+    from t2t_keras.training.run_dir import RunDirectory
+
+    runs = {
+        system: RunDirectory(
+            Path(system).parent if _is_checkpoint(system) else Path(system)
+        )
+        for system in systems
+        if _needs_model(system)
+    }
+    first, *others = ((system, run.config.problem) for system, run in runs.items())
+    for other in others:
+        if other[1] != first[1]:
+            raise UserError(
+                f"{other[0]} is a run of problem '{other[1]}' and {first[0]} one of "
+                f"'{first[1]}'; compare runs of one problem"
+            )
+    return runs
+
+
+def _metrics(problem: Problem, names: Sequence[str] | None) -> Sequence[CorpusMetric]:
+    """Returns the metrics that `--metric` names, or all of the problem's.
+
+    Raises:
+        UserError: there is no such metric.
+    """
+    own = {metric.name: metric for metric in metrics_of(problem).corpus_metrics()}
+    if names is None:
+        return tuple(own.values())
+    there = [*own, *registry.list_scorers()]
+    for name in names:
+        if name not in there:
+            raise UserError(
+                f"--metric: there is no '{name}'{nearest(name, there)} (there are: "
+                f"{', '.join(there) or 'none'})"
+            )
+    return tuple(
+        own[name] if name in own else registry.scorer(name)
+        for name in dict.fromkeys(names)
+    )
+
+
+def _texts(args: argparse.Namespace, runs: "dict[str, RunDirectory]") -> _Texts:
+    """Reads the outputs of files, and decodes those of runs.
+
+    Raises:
+        UserError: runs decoded different sentences, or a file has another number of
+            lines than the references.
+    """
+    from .significance import System
+
+    files = {s: list(read_lines(s)) for s in args.systems if s not in runs}
+    outputs = dict(files)
+    sources, references = None, []
+    if not runs:
+        references = list(read_lines(args.references))
+        if args.sources:
+            files[args.sources] = sources = list(read_lines(args.sources))
+        require_lines(files, args.references, references)
+    for system, run in runs.items():
+        decoded = _decoded(args, system, run)
+        outputs[system] = decoded.outputs
+        if sources is None:
+            sources, references = decoded.sources, decoded.references
+            first = system
+            require_lines(files, first, references)
+        elif (decoded.sources, decoded.references) != (sources, references):
+            raise UserError(
+                f"{system} and {first} have data with different sentences; give a "
+                "--data_dir that has the vocabularies of both, or compare files that "
+                "`t2t evaluate --write` wrote"
+            )
+    systems = [System(system, outputs[system]) for system in args.systems]
+    return _Texts(sources, references, systems)
+
+
+def _decoded(args: argparse.Namespace, system: str, run: "RunDirectory") -> "Decoded":
+    """Decodes a split with a run's model."""
+    from t2t_keras.data.progress import progress
+    from t2t_keras.evaluation.evaluator import Evaluator
+
+    checkpoint = system if _is_checkpoint(system) else args.checkpoint
+    split = chosen_split(run, args.split, args.data_dir)
+    evaluator = Evaluator.open(run, run.translator(checkpoint), split, args.data_dir)
+    options = given_options(args, DecodingOptions)
+    return evaluator.decode(args.sentences, progress, **options)
+
+
+def _page(metric: str, texts: _Texts, found: "Comparison") -> str:
+    """Returns the page of the largest differences."""
+    from .difference_page import SentencePair, difference_page
+
+    shown = [
+        SentencePair(
+            it.sentence + 1,
+            texts.sources[it.sentence] if texts.sources else None,
+            texts.references[it.sentence],
+            [system.outputs[it.sentence] for system in texts.systems],
+            it.scores,
+            it.difference,
+        )
+        for it in found.differences[:_PAGE_SENTENCES]
+    ]
+    total, differing = len(texts.references), len(found.differences)
+    part = "all" if len(shown) == differing else f"the first {len(shown)}"
+    summary = (
+        f"{differing:,} of {total:,} sentences have different {metric}; {part} are "
+        "here, the largest difference first."
+    )
+    tables = {
+        f"{name} {result['signature']}": _rows(result["systems"])
+        for name, result in found.metrics.items()
+    }
+    names = _short_names([system.name for system in texts.systems])
+    return difference_page(names, tables, summary, shown)
+
+
+def _rows(systems: Sequence[dict[str, Any]]) -> list[dict[str, str]]:
+    """Returns the rows of a metric's table, as texts."""
+    digits = 2 if max(abs(row["score"]) for row in systems) > 2 else 4
+    names = _short_names([row["system"] for row in systems])
+    rows = []
+    for name, row in zip(names, systems, strict=True):
+        low, high = row["mean"] - row["ci"], row["mean"] + row["ci"]
+        is_baseline = "difference" not in row
+        rows.append(
+            {
+                "system": name,
+                "score": f"{row['score']:.{digits}f}",
+                "95% interval": f"{low:.{digits}f} to {high:.{digits}f}",
+                "difference": "" if is_baseline else f"{row['difference']:+.{digits}f}",
+                "p, bootstrap": "" if is_baseline else f"{row['p_bootstrap']:.4f}",
+                "p, randomization": ""
+                if is_baseline
+                else f"{row['p_randomization']:.4f}",
+            }
+        )
+    return rows
+
+
+def _short_names(systems: Sequence[str]) -> list[str]:
+    """Returns the paths without the directories that they have in common."""
+    common = os.path.commonpath([Path(system).absolute().parent for system in systems])
+    return [os.path.relpath(system, common) for system in systems]
+
+
+def _show_compare(result: dict[str, Any]) -> str:
+    if "scores" in result:
+        return f"{columns(result['scores'])}\n\n{result['note']}"
+    head = (
+        f"{result['sentences']:,} sentences; {result['bootstrap_samples']:,} samples "
+        f"of the bootstrap, {result['randomization_trials']:,} trials of "
+        f"randomization, seed {result['seed']}"
+    )
+    parts = [
+        f"{name}  {metric['signature']}"
+        f"{'' if metric['higher_is_better'] else '  (lower is better)'}\n"
+        f"{columns(_rows(metric['systems']))}"
+        for name, metric in result["metrics"].items()
+    ]
+    return "\n\n".join([head, *parts])
+
+
+VERB = Verb(
+    "test whether systems differ by more than chance",
+    _compare_flags,
+    _compare,
+    _show_compare,
+    uses_tensorflow=lambda args: any(map(_needs_model, args.systems)),
+    check=_check_compare,
+    decodes_files=lambda args: True,
+)

@@ -1,0 +1,202 @@
+"""Command line for parsing: flags of `t2t datagen`, and the verb `f1`."""
+
+import argparse
+import dataclasses
+from typing import TYPE_CHECKING, Any, Self, get_args
+
+from t2t_keras.cli.verb import Verb, positive
+from t2t_keras.option import UserError
+from t2t_keras.problem import Problem, Source, Split
+
+from .task import Trees
+
+if TYPE_CHECKING:
+    from .treebank import TreebankSource
+
+# The standard division of the Wall Street Journal.
+_SECTIONS: dict[Split, str] = {"train": "02-21", "dev": "22", "test": "23"}
+_FLAGS = (
+    "treebank",
+    *(f"{split}_{kind}" for split in _SECTIONS for kind in ("trees", "sections")),
+    *("silver_trees", "silver_per_gold", "collapse_unary", "skip_bad_trees"),
+)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ParsingProblem(Problem):
+    """A problem whose examples are trees, with flags of `t2t datagen` for treebanks."""
+
+    def add_flags(self, parser: argparse._ActionsContainer) -> None:
+        """Adds the flags for treebanks."""
+        trees = parser.add_argument_group(
+            "trees, for parsing",
+            "bracketed trees, plain or .gz: .mrg files, or files with one tree per line; a "
+            "directory stands for all .mrg files in it",
+        )
+        trees.add_argument(
+            "--treebank",
+            metavar="DIR",
+            help="the Wall Street Journal as the LDC distributes it (wsj/SS/wsj_SSNN.mrg), "
+            "from which all splits are taken that have no other flag",
+        )
+        for split in get_args(Split):
+            trees.add_argument(f"--{split}_trees", metavar="PATH", nargs="+")
+        for split in get_args(Split):
+            trees.add_argument(
+                f"--{split}_sections",
+                metavar="LIST",
+                help="sections (02-21), files (0001-0159) or a list (00,01,24) to read "
+                f"from --treebank or --{split}_trees (default for --treebank: "
+                f"{_SECTIONS[split]})",
+            )
+        trees.add_argument(
+            "--silver_trees",
+            metavar="PATH",
+            nargs="+",
+            help="automatically parsed trees, for semi-supervised training; any number of "
+            "files",
+        )
+        trees.add_argument(
+            "--silver_per_gold",
+            type=positive,
+            metavar="N",
+            help="silver trees for each gold tree; gold trees are repeated as necessary "
+            "(default: the problem's)",
+        )
+        trees.add_argument(
+            "--collapse_unary",
+            action="store_true",
+            help="collapse X over X into one constituent in training trees (default: keep "
+            "both, as in the other splits, because EVALB counts both)",
+        )
+        trees.add_argument(
+            "--skip_bad_trees",
+            action="store_true",
+            help="skip and count trees that cannot be used (default: stop at the first)",
+        )
+
+    def with_flags(self, args: argparse.Namespace) -> Self:
+        """Returns the problem with the treebanks that the flags name.
+
+        New symbols in the gold training trees are added to the problem's symbols.
+
+        Raises:
+            UserError: the flags cannot be used with the problem or with each other.
+        """
+        given = [name for name in _FLAGS if getattr(args, name)]
+        if not isinstance(self.text_form, Trees):
+            if given:
+                raise UserError(
+                    f"--{given[0]}: problem '{self.name}' does not yield trees; give "
+                    f"--problem {self.data_name}, whose data it reads"
+                )
+            return self
+        for split in get_args(Split):
+            for flag in (f"{split}_source", f"{split}_target"):
+                if getattr(args, flag, None):
+                    raise UserError(
+                        f"--{flag}: problem '{self.name}' yields trees; give "
+                        f"--{split}_trees"
+                    )
+        if args.mixture:
+            raise UserError(
+                f"--mixture: problem '{self.name}' yields trees; give --train_trees and "
+                "--silver_trees"
+            )
+        from .treebank import SilverMix
+
+        gold = _gold(self.text_form, args)
+        if not gold and given:
+            raise UserError(
+                f"--{given[0]} needs --treebank, or --train_trees, --dev_trees ..., "
+                "beside it"
+            )
+        problem = self
+        sources: dict[Split, Source] = {**self.sources, **gold}
+        if train := gold.get("train"):
+            ratio = _silver_per_gold(self.name, self.text_form, args)
+            symbols = train.symbols(self.symbols)
+            problem = self.with_symbols(symbols)
+            if ratio:
+                paths, known = args.silver_trees, frozenset(symbols)
+                silver = dataclasses.replace(
+                    train, paths=paths, sections="", known=known
+                )
+                sources["train"] = SilverMix(train, silver, ratio)
+        return problem.replace(sources=sources)
+
+
+def _gold(trees: Trees, args: argparse.Namespace) -> "dict[Split, TreebankSource]":
+    """Returns the treebank of each split that the flags name."""
+    from .treebank import TreebankSource
+
+    gold: dict[Split, TreebankSource] = {}
+    for split in get_args(Split):
+        paths = getattr(args, f"{split}_trees")
+        sections = getattr(args, f"{split}_sections") or ""
+        if args.treebank and not paths:
+            paths, sections = [args.treebank], sections or _SECTIONS[split]
+        if paths:
+            gold[split] = TreebankSource(
+                paths,
+                sections=sections,
+                pos_tags=trees.pos_tags,
+                collapse_unary=args.collapse_unary and split == "train",
+                skip_bad=args.skip_bad_trees,
+            )
+        elif sections:
+            raise UserError(
+                f"--{split}_sections needs --treebank or --{split}_trees beside it"
+            )
+    return gold
+
+
+def _silver_per_gold(name: str, trees: Trees, args: argparse.Namespace) -> int:
+    """Returns the number of silver trees for each gold tree; 0: there are none."""
+    ratio = args.silver_per_gold or trees.silver_per_gold
+    if args.silver_trees and not ratio:
+        raise UserError(
+            f"--silver_trees: problem '{name}' has no ratio for them; give "
+            "--silver_per_gold, or take a problem such as parsing_wsj_semi"
+        )
+    if ratio and not args.silver_trees:
+        raise UserError(
+            f"problem '{name}': give --silver_trees, automatically parsed trees"
+            if trees.silver_per_gold
+            else "--silver_per_gold needs --silver_trees beside it"
+        )
+    return ratio
+
+
+def _f1_flags(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "gold",
+        metavar="GOLD",
+        help="bracketed trees, one per line; or a treebank (a .mrg file, or a "
+        "directory of .mrg files)",
+    )
+    parser.add_argument("test", metavar="TEST", help="trees to score, one per line")
+    parser.add_argument(
+        "--prm", metavar="FILE", help="EVALB's parameters (default: COLLINS.prm)"
+    )
+
+
+def _f1(args: argparse.Namespace) -> dict[str, Any]:
+    from .evalb import COLLINS, evaluate_files, read_parameters
+
+    parameters = read_parameters(args.prm) if args.prm else COLLINS
+    return evaluate_files(args.gold, args.test, parameters).to_dict()
+
+
+def _show_f1(result: dict[str, Any]) -> str:
+    """Formats EVALB's report, followed by the score that EVALB does not have."""
+    from .evalb import evalb_report, summaries
+
+    beyond = (
+        f"FMeasure, errors as zero  = {summary['f1_errors_as_zero']:6.2f}  ({title})"
+        for title, summary in summaries(result)
+    )
+    return "\n".join([evalb_report(result), "-- Beyond EVALB --", *beyond])
+
+
+VERB = Verb("score bracketed trees as EVALB does", _f1_flags, _f1, _show_f1)

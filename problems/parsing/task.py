@@ -1,0 +1,179 @@
+"""Text form, constraint and metrics of parsing problems."""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from t2t_keras.option import UserError
+from t2t_keras.problem import CorpusMetric, Metrics, Problem, TextForm
+
+from .linearise import Brackets, linearise, restore_text
+from .tree import parse_tree, prepare
+from .words import treebank_text
+
+if TYPE_CHECKING:
+    import numpy as np
+    import tensorflow as tf
+
+    from t2t_keras.decoding.constraint import BatchConstraint
+    from t2t_keras.text.tokenizer import Tokenizer
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Trees(TextForm):
+    """The text form of parsing: sentences in, bracketed trees out.
+
+    The user sees bracketed trees, one per line; the model reads words separated by
+    spaces and writes tensor2tensor's symbols (see `linearise`). Every output is a tree
+    over exactly the words of its source: a malformed target is repaired.
+
+    Attributes:
+        symbols: brackets and tags, each a single token in the target's vocabulary.
+        pos_tags: whether the symbols have the words' tags; otherwise XX replaces them.
+        silver_per_gold: number of automatically parsed trees that `t2t datagen` mixes
+            with each tree of the treebank (`--silver_trees`); 0: none.
+    """
+
+    pos_tags: bool = True
+    silver_per_gold: int = 0
+
+    splits_raw_text = True
+    splits_long_sources = False
+    repairs_outputs = True
+    source_flags = "--treebank or --{split}_trees"
+
+    def source_text(self, text: str, raw: bool = False) -> str:
+        """Returns the words; a raw sentence is split as in the Penn Treebank."""
+        return treebank_text(text, raw)
+
+    def target_text(self, source: str, output: str) -> str:
+        """Converts a bracketed tree to symbols.
+
+        Raises:
+            UserError: it is not a tree over the words of the source.
+        """
+        if not output.strip():
+            return ""
+        tree = prepare(parse_tree(output, "target"), "target")
+        if tree.words() != source.split(" "):
+            raise UserError(f"the target '{output}' has other words than its source")
+        return " ".join(linearise(tree, self.pos_tags))
+
+    def output_text(self, source: str, target: str) -> tuple[str, bool]:
+        """Converts symbols to a bracketed tree, and repairs malformed ones."""
+        words = [word for word in source.split(" ") if word]
+        if not words:
+            return "", False
+        symbols = target.split()
+        repaired = Brackets.of(self.symbols).repair(words, symbols)
+        return restore_text(source, " ".join(repaired)), repaired != symbols
+
+    def source_texts(self, texts: "tf.Tensor", raw: bool) -> "tf.Tensor":
+        """Does what `source_text` does for texts [B], in the graph."""
+        from .graph import treebank_texts
+
+        return treebank_texts(texts, raw)
+
+    def output_texts(self, sources: "tf.Tensor", targets: "tf.Tensor") -> "tf.Tensor":
+        """Converts targets [B, n] to trees in the graph.
+
+        The constraint `brackets` must allow the targets, so that nothing but an empty
+        one needs repair: see `graph.restore_texts`.
+        """
+        from .graph import restore_texts
+
+        return restore_texts(sources, targets, self.symbols)
+
+
+def brackets(problem: Problem, tokenizer: "Tokenizer") -> "BatchConstraint":
+    """The constraint that an output is a tree over the words of its source.
+
+    Raises:
+        UserError: the problem's symbols are no brackets, or not single tokens.
+    """
+    from .balanced_brackets import BracketTokens, for_batch
+
+    tokens = BracketTokens.of(problem.symbols, tokenizer)
+    return lambda texts, max_length: for_batch(tokens, texts, max_length)
+
+
+@dataclasses.dataclass(frozen=True)
+class BracketF1(Metrics):
+    """F1 of labelled brackets, as EVALB computes it, in percent."""
+
+    # EVALB's F1 leaves out sentences in error, so a model that succeeds only on the
+    # easiest sentences would have a high one.
+    selection_metric = "f1_errors_as_zero"
+
+    def score(
+        self, sources: Sequence[str], outputs: Sequence[str], references: Sequence[str]
+    ) -> dict[str, float]:
+        """Returns F1, and the numbers of sentences that EVALB leaves out of it.
+
+        Returns:
+            "f1" and "f1_errors_as_zero", "error_sentences" and "skipped_sentences".
+        """
+        from .evalb import evaluate_trees
+
+        summary = evaluate_trees(references, outputs).summary()
+        return {
+            "f1": summary["f1"],
+            "f1_errors_as_zero": summary["f1_errors_as_zero"],
+            "error_sentences": summary["error"],
+            "skipped_sentences": summary["skip"],
+        }
+
+    def report(
+        self, sources: Sequence[str], outputs: Sequence[str], references: Sequence[str]
+    ) -> dict[str, Mapping[str, Any]]:
+        """Returns what `t2t f1 --json` prints, under "f1"."""
+        from .evalb import evaluate_trees
+
+        return {"f1": evaluate_trees(references, outputs).to_dict()}
+
+    def corpus_metrics(self) -> "tuple[F1OfBrackets, ...]":
+        """Returns EVALB's F1, and F1 with sentences in error as zero."""
+        return (
+            F1OfBrackets("f1", errors_as_zero=False),
+            F1OfBrackets("f1_errors_as_zero", errors_as_zero=True),
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class F1OfBrackets(CorpusMetric):
+    """F1 from the numbers of brackets of sentences, see `F1Report.summary`.
+
+    Attributes:
+        name: the name in tables.
+        errors_as_zero: whether the brackets of sentences in error count.
+    """
+
+    name: str
+    errors_as_zero: bool
+
+    def statistics(
+        self, sources: Sequence[str], outputs: Sequence[str], references: Sequence[str]
+    ) -> "np.ndarray":
+        """Returns the numbers of matched, gold and test brackets, [N, 3]."""
+        import numpy as np
+
+        from .evalb import ERROR, VALID, evaluate_trees
+
+        counted = (VALID, ERROR) if self.errors_as_zero else (VALID,)
+        counts = [
+            (s.matched if s.status == VALID else 0, s.gold, s.test)
+            if s.status in counted
+            else (0, 0, 0)
+            for s in evaluate_trees(references, outputs).sentences
+        ]
+        return np.array(counts)
+
+    def score(self, statistics: "np.ndarray") -> float:
+        """Returns F1 in percent; 0 if nothing matches."""
+        from .evalb import bracket_f1
+
+        return bracket_f1(*map(float, statistics))
+
+    def settings(self) -> dict[str, str]:
+        """Returns the parameters of EVALB."""
+        return {"evalb": "COLLINS"}

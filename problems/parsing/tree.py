@@ -1,0 +1,239 @@
+"""Bracketed constituency trees: reading, preparing, formatting."""
+
+import dataclasses
+import re
+from collections.abc import Iterable, Iterator
+
+from t2t_keras.option import UserError
+
+OUTER = "TOP"  # the label of the outermost bracket after `prepare`
+OUTER_LABELS = ("", OUTER, "ROOT", "S1")  # its labels in treebanks
+EMPTY_TAG = "-NONE-"  # the tag of a trace, a leaf without a word
+
+# A whole leaf; a bracket; a label or word. Words may contain any character except
+# brackets and ASCII white space; other space, such as a no-break space, is allowed.
+_ITEM = re.compile(r"\(([^()\s]+)[ \t]+([^()\s]+)[ \t]*\)|([()])|([^()\s]+)", re.ASCII)
+_CORE_LABEL = re.compile(r"[^-=]+")
+
+
+class BadTree(UserError):
+    """A tree that cannot be used.
+
+    Attributes:
+        reason: the kind of error, for counting: "unbalanced_brackets",
+            "space_in_word", "word_without_tag", "bracket_without_label", "no_words",
+            "not_utf8", "unknown_label".
+    """
+
+    def __init__(self, message: str, reason: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Tree:
+    """A node: either a constituent with children, or a leaf with a tag and a word.
+
+    Attributes:
+        label: the constituent's label, or the word's tag.
+        children: a constituent's children, from left to right.
+        word: a leaf's word.
+    """
+
+    label: str
+    children: tuple["Tree", ...] = ()
+    word: str | None = None
+
+    def walk(self) -> Iterator[tuple["Tree", bool]]:
+        """Yields (node, True) on entering a node and (node, False) on leaving it.
+
+        The order is that of the text; leaves are only entered. Neither this nor its
+        users recurse, so that trees may have any depth.
+        """
+        stack = [(self, True)]
+        while stack:
+            node, entering = stack.pop()
+            yield node, entering
+            if entering and node.word is None:
+                stack.append((node, False))
+                stack.extend((child, True) for child in reversed(node.children))
+
+    def words(self) -> list[str]:
+        """Returns the words from left to right."""
+        return [node.word for node, _ in self.walk() if node.word is not None]
+
+    def format(self) -> str:
+        """Returns the tree in one line: `(TOP (S (NP (NN dogs)) (VP (VBP run))))`.
+
+        A bracket in a word is written as in the Treebank, -LRB- or -RRB-.
+        """
+        parts: list[str] = []
+        for node, entering in self.walk():
+            if not entering:
+                parts.append(")")
+            elif node.word is None:
+                parts.append(f" ({node.label}")
+            else:
+                word = node.word.replace("(", "-LRB-").replace(")", "-RRB-")
+                parts.append(f" ({node.label} {word})")
+        return "".join(parts).removeprefix(" ")
+
+
+def parse_tree(text: str, place: str = "tree") -> Tree:
+    """Reads one tree; only the outermost bracket may lack a label.
+
+    Args:
+        text: the tree, in one line or more.
+        place: the place of the text, for error messages.
+
+    Raises:
+        UserError: the tree cannot be read (`BadTree`), or there is not one tree.
+    """
+    trees = []
+    for _, tree in parse_trees(text.split("\n"), place):
+        if isinstance(tree, BadTree):
+            raise tree
+        trees.append(tree)
+    if len(trees) != 1:
+        raise UserError(f"{place}: {len(trees)} trees where one is expected")
+    return trees[0]
+
+
+def parse_trees(
+    lines: Iterable[str], place: str, number: int = 1
+) -> Iterator[tuple[int, Tree | BadTree]]:
+    """Reads the trees in consecutive lines.
+
+    A tree is yielded after the whole line in which it ends has been read.
+
+    Args:
+        lines: the lines.
+        place: the file, for error messages.
+        number: number of the first line.
+
+    Yields:
+        The number of the line in which a tree begins, and the tree, or the error if it
+        cannot be read.
+    """
+    stack: list[_Open] = []
+    error: BadTree | None = None  # the first error in the current tree
+    for line, text in enumerate(lines, number):
+        complete: list[tuple[int, Tree | BadTree]] = []  # trees that end in this line
+        stray: str | None = None
+        for tag, word, bracket, token in _ITEM.findall(text):
+            if bracket == "(":
+                stack.append(_Open(line))
+            elif not (tag or stack):
+                stray = stray or bracket or token
+            elif token:
+                if stack[-1].children:
+                    error = error or stack[-1].beside(token, f"{place}:{line}")
+                stack[-1].tokens.append(token)
+            else:  # a leaf, or the end of a bracket
+                first, node = line, Tree(tag, word=word)
+                if bracket:
+                    closed = stack.pop()
+                    first, node = closed.line, closed.node()
+                    error = error or closed.mistake(node, not stack, place)
+                if stack:
+                    stack[-1].children.append(node)
+                else:
+                    complete.append((first, error or node))
+                    error = None
+        if stray:  # what ends in this line may be only a part of the tree
+            message = f"{place}:{line}: '{stray}' stands outside of any bracket"
+            complete[-1:] = [(line, BadTree(message, "unbalanced_brackets"))]
+        yield from complete
+    if stack:
+        missing = "1 bracket" if len(stack) == 1 else f"{len(stack)} brackets"
+        where = f"{place}:{stack[0].line}"
+        message = f"{where}: the tree that begins here is not closed; {missing} missing"
+        yield stack[0].line, BadTree(message, "unbalanced_brackets")
+
+
+def prepare(tree: Tree, place: str = "tree", collapse_unary: bool = False) -> Tree:
+    """Prepares a treebank's tree for training and scoring of parsers.
+
+    Traces, and constituents that have only traces, are removed; function tags and
+    indices are stripped (NP-SBJ-1 and NP=2 become NP, -LRB- stays); the outermost
+    bracket is labelled TOP, and added if there is none. Chains of NP over NP stay
+    unless `collapse_unary` is set, because EVALB counts both brackets.
+
+    Args:
+        tree: a tree as read from a file.
+        place: the place of the tree, for error messages.
+        collapse_unary: whether to collapse chains of X over X into one constituent.
+
+    Raises:
+        BadTree: the tree has no words.
+    """
+    levels: list[list[Tree]] = [[]]  # the children so far of each open constituent
+    for node, entering in tree.walk():
+        if node.word is not None:
+            if node.label != EMPTY_TAG:
+                levels[-1].append(Tree(_core(node.label), word=node.word))
+        elif entering:
+            levels.append([])
+        elif children := levels.pop():
+            label, only = _core(node.label), children[0]
+            is_chain = len(children) == 1 and only.word is None and only.label == label
+            if collapse_unary and is_chain:
+                levels[-1].append(only)
+            else:
+                levels[-1].append(Tree(label, tuple(children)))
+        # A constituent without words is left out.
+    if not levels[0]:
+        raise BadTree(f"{place}: the tree has no words", "no_words")
+    inner = levels[0]
+    while len(inner) == 1 and inner[0].word is None and inner[0].label in OUTER_LABELS:
+        inner = list(inner[0].children)
+    return Tree(OUTER, tuple(inner))
+
+
+def _core(label: str) -> str:
+    """Strips function tags and indices from a label."""
+    match = _CORE_LABEL.match(label)
+    return match.group() if match else label  # -LRB- begins with a hyphen
+
+
+@dataclasses.dataclass(slots=True)
+class _Open:
+    """A bracket that is not closed yet."""
+
+    line: int
+    tokens: list[str] = dataclasses.field(default_factory=list)  # label and words
+    children: list[Tree] = dataclasses.field(default_factory=list)
+
+    def node(self) -> Tree:
+        """Returns the node, as far as it can be built."""
+        label, *words = self.tokens or [""]
+        if words and not self.children:
+            return Tree(label, word=" ".join(words))
+        return Tree(label, tuple(self.children))
+
+    def mistake(self, node: Tree, outermost: bool, place: str) -> BadTree | None:
+        """Returns the error in the closed node; None if there is none."""
+        place = f"{place}:{self.line}"
+        if self.children and len(self.tokens) > 1:
+            return self.beside(self.tokens[1], place)
+        if len(self.tokens) > 2:
+            leaf = " ".join(self.tokens)
+            message = f"{place}: the leaf ({leaf}) has a space in its word"
+            return BadTree(message, "space_in_word")
+        if outermost:
+            if node.words():
+                return None
+            return BadTree(f"{place}: the tree has no words", "no_words")
+        if self.children and not self.tokens:
+            message = f"{place}: a bracket within a tree has no label"
+            return BadTree(message, "bracket_without_label")
+        return None
+
+    def beside(self, word: str, place: str) -> BadTree:
+        """Returns the error that a word is among a constituent's children."""
+        label = self.tokens[0] if self.tokens else ""
+        message = (
+            f"{place}: the word '{word}' stands beside brackets in ({label} ...); put "
+            "it into a bracket with a tag"
+        )
+        return BadTree(message, "word_without_tag")

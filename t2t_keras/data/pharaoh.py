@@ -1,0 +1,77 @@
+"""Word alignments: their text form and the alignment error rate."""
+
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from t2t_keras.option import UserError
+from t2t_keras.problem import Alignment
+
+
+class Reference(NamedTuple):
+    """The links that people gave to a pair (Och and Ney, 2003).
+
+    Attributes:
+        sure: the links that an alignment has to have.
+        possible: the links that it may have; the sure ones are among them.
+    """
+
+    sure: frozenset[tuple[int, int]]
+    possible: frozenset[tuple[int, int]]
+
+
+def format_alignment(alignment: Alignment) -> str:
+    """Returns an alignment in Pharaoh's format: `0-0 1-2`."""
+    return " ".join(f"{i}-{j}" for i, j in alignment)
+
+
+def parse_reference(line: str, place: str) -> Reference:
+    """Reads a line of links: `0-0 1p2`, where `-` stands for sure, `p` for possible.
+
+    Args:
+        line: the line.
+        place: the file and the number of the line, for the error message.
+
+    Raises:
+        UserError: it has anything else.
+    """
+    sure, possible = set(), set()
+    for link in line.split():
+        match = re.fullmatch(r"(\d+)([-p])(\d+)", link, re.ASCII)
+        if match is None:
+            raise UserError(
+                f"{place}: '{link}' is no link; write the numbers of the source and "
+                "target words from 0, such as 0-0, or 0p0 for a possible link"
+            )
+        pair = int(match[1]), int(match[3])
+        possible.add(pair)
+        if match[2] == "-":
+            sure.add(pair)
+    return Reference(frozenset(sure), frozenset(possible))
+
+
+def alignment_scores(
+    found: Sequence[Alignment], references: Sequence[Reference]
+) -> dict[str, float]:
+    """Returns alignment error rate, precision and recall over a corpus, in percent.
+
+    With the found links A, the sure ones S and the possible ones P, precision is
+    |A and P| / |A|, recall |A and S| / |S|, and the alignment error rate
+    1 - (|A and S| + |A and P|) / (|A| + |S|).
+
+    Args:
+        found: the alignment of each pair.
+        references: the links of each pair.
+    """
+    links = possible = sure = wanted = 0
+    for alignment, reference in zip(found, references, strict=True):
+        pairs = set(alignment)
+        links += len(pairs)
+        wanted += len(reference.sure)
+        possible += len(pairs & reference.possible)
+        sure += len(pairs & reference.sure)
+    return {
+        "aer": 100 * (1 - (sure + possible) / max(links + wanted, 1)),
+        "precision": 100 * possible / max(links, 1),
+        "recall": 100 * sure / max(wanted, 1),
+    }

@@ -1,0 +1,648 @@
+"""Export as a SavedModel, from strings to n-best strings.
+
+TensorFlow Serving, C++ and Python can run it.
+"""
+
+import contextlib
+import functools
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from t2t_keras.decoding.batching import batches, padded
+from t2t_keras.decoding.loop import Hypotheses, length_penalty
+from t2t_keras.decoding.options import DecodingOptions, constraint_name
+from t2t_keras.decoding.scoring import TargetScores, score_targets
+from t2t_keras.decoding.translator import Translator, batches_at_once
+from t2t_keras.export.client import load_saved_model
+from t2t_keras.export.contents import ExportSettings, write_contents
+from t2t_keras.export.export_dir import (
+    replaced,
+    require_free,
+)
+from t2t_keras.export.formats import require_quantization
+from t2t_keras.export.quantization import StoredWeight
+from t2t_keras.export.verify import Output, Verification
+from t2t_keras.option import UserError, conditions
+from t2t_keras.problem import WHITE_ENDS, WHITE_SPACE
+from t2t_keras.text.sentences import join_outputs, split_long_text
+from t2t_keras.text.tokenizer import EOS, PAD, UNK, Tokenizer
+
+# The options that requests may have, as inputs of signatures.
+_SCALARS = {
+    name: tf.TensorSpec([], dtype, name)
+    for name, dtype in DecodingOptions.dtypes("is_served").items()
+}
+
+_WARM_UP_TEXTS = 4  # in a request that TensorFlow Serving replays at start-up
+
+
+def export_saved_model(
+    translator: Translator,
+    export_dir: str | Path,
+    *,
+    ids_only: bool = False,
+    quantization: str | None = None,
+    overwrite: bool = False,
+    verify: Verification | None = None,
+    **options: Any,
+) -> int:
+    r"""Writes a model with its tokenizers and beam search as one SavedModel.
+
+    To run it takes TensorFlow and TensorFlow Text, and not this package:
+
+        import tensorflow as tf
+        import tensorflow_text  # has the operations of the tokenizers
+
+        served = tf.saved_model.load(export_dir)
+        outputs = served.signatures["serving_default"](tf.constant(["A house."]))
+
+    (Keep `served` alive while its signatures are in use: it holds the weights.) These
+    are the signatures, for B sentences with n outputs each:
+
+    - `serving_default`: `texts` [B] -> `texts` [B, n], `scores` [B, n], and
+      `is_truncated` [B], whether a text was truncated to `max_source_length` tokens,
+      and not split (see `Translator`). It uses the options that are given here.
+    - `translate`: `texts` [B] and scalars, the options of `DecodingOptions` that have
+      `is_served`: `beam_size`, `n_best` (at most `beam_size`) and `min_length` (int32),
+      `alpha` (float32) -> the same as `serving_default`.
+    - `translate_ids`: `ids` [B, S] int32, each row ending in EOS (1) and padded with 0,
+      or all 0 -> `ids` [B, n, T], `scores` [B, n], `lengths` [B, n].
+    - `search_ids`: `ids` and the scalars of `translate` -> the same.
+    - `score`: `texts` [B], `targets` [B] -> `log_prob` [B], `tokens` [B], the targets'
+      `ids` [B, T], `token_log_probs` [B, T] (both padded with 0), and `is_truncated`
+      [B]; here a text that is too long is always truncated. The targets have the form
+      of the training data's, which for some problems differs from the outputs
+      (`TextForm.target_text`).
+    - `score_ids`: `ids` [B, S], `targets` [B, T], padded with 0 -> `log_prob` [B],
+      `tokens` [B], `token_log_probs` [B, T]. EOS counts where it is given.
+    - `options`: no inputs -> the scalars of `translate` as given here.
+
+    With `ids_only`, there are `translate_ids` (also as `serving_default`),
+    `search_ids`, `score_ids` and `options` only. The graph has no operation of
+    TensorFlow Text, so that any program with TensorFlow can load it; the vocabularies
+    lie beside it. Otherwise the whole graph needs TensorFlow Text, whichever signature
+    is called. `contents` describes the files beside the graph.
+
+    The parts of all texts that are split are decoded in one batch, so it takes memory
+    in proportion to the texts of a request.
+
+    Impossible inputs raise `tf.errors.InvalidArgumentError`, which names the input.
+
+    The outputs are those of `Translator.n_best`. Where there are fewer than n, the
+    other places have the empty text and score -inf. The graph repairs only the output
+    of a text for which nothing could be generated: a problem whose text form repairs
+    outputs must be exported with its constraint. If there is a constraint,
+    `translate_ids` decodes the source for it.
+
+    With `quantization`, matrices are stored in 16 or 8 bits, and the graph restores
+    them in float32 at the beginning of every call (`quantization.StoredWeight`).
+
+    The directory appears only when it is complete: it is written to `.NAME.incomplete`
+    beside it. TensorFlow Serving requires a number as its name: `models/ende/1`.
+
+    Args:
+        translator: the translator to export.
+        export_dir: the directory to write.
+        ids_only: whether the graph has no tokenizers.
+        quantization: the dtype to which matrices are rounded; None: float32.
+        overwrite: whether to replace an earlier export.
+        verify: the sentences with which `translate_ids` is verified before the export
+            appears: exactly if the model computes in float32, otherwise by the share
+            of identical outputs (`Verification.check`). With `quantization`, it is
+            verified so with the translator whose weights are rounded, and then by that
+            share with the translator itself. None: it is not verified.
+        **options: changes to the translator's `DecodingOptions`.
+
+    Returns:
+        The size of the export in bytes.
+
+    Raises:
+        UserError: `export_dir` is not empty, and it is no export or `overwrite` is
+            false; or options are impossible, or the problem's constraint is left out
+            although its text form repairs outputs; or `ids_only` does not go with them
+            or with the problem; or a SavedModel has no such quantization; or the
+            verification fails.
+    """
+    require_quantization(quantization, "savedmodel")
+    chosen = translator.choose(**options)
+    if chosen.sampling:
+        raise UserError("a SavedModel decodes by beam search; leave out sampling")
+    problem = translator.problem
+    needed = constraint_name(problem)
+    if problem.text_form.repairs_outputs and chosen.constraint != needed:
+        raise UserError(
+            f"constraint: a SavedModel of problem '{problem.name}' needs '{needed}', "
+            "for nothing in it repairs an output; give no other"
+        )
+    for name, needs_texts in (
+        ("constraint", chosen.constraint == needed != "none"),
+        ("glossary", chosen.glossary),
+        ("protect", chosen.protect),
+        ("raw", chosen.raw),
+    ):
+        if ids_only and needs_texts:
+            raise UserError(
+                f"ids_only: {name} needs texts, which an export of ids does not have; "
+                "leave out one of them"
+            )
+    require_free(Path(export_dir), overwrite)
+
+    kind = _ServedIds if ids_only else _Served
+    module = kind(translator, chosen, quantization)
+    signatures = module.signatures()
+    with replaced(Path(export_dir)) as new:
+        tf.saved_model.save(module, str(new), signatures)
+        if verify is not None:
+            search = _search_of(new, chosen.batch_tokens)
+            exact = translator.model.hparams.compute_dtype == "float32"
+            if quantization:
+                verify.expect(_with_weights(translator, module.weights()), **options)
+                verify.check(search, exact)
+            verify.expect(translator, **options)
+            verify.check(search, exact and not quantization)
+        settings = ExportSettings.of(
+            translator,
+            chosen,
+            list(signatures),
+            quantization=quantization,
+            ids_only=ids_only,
+            verify=verify,
+        )
+        texts = verify.texts[-_WARM_UP_TEXTS:] if verify else []
+        write_contents(new, settings, translator, module.warm_up(texts))
+        return sum(path.stat().st_size for path in new.rglob("*") if path.is_file())
+
+
+class _Sources(NamedTuple):
+    """The texts of a request as rows of a batch: R rows for B texts.
+
+    Attributes:
+        ids: [R, S] int32. A blank text is a row of PAD, whose output is empty.
+        texts: [R] strings, the same sources.
+        owners: [R] int64, the text of which each row is a part, in increasing order.
+        is_truncated: [B], whether a text was truncated.
+    """
+
+    ids: tf.Tensor
+    texts: tf.Tensor
+    owners: tf.Tensor
+    is_truncated: tf.Tensor
+
+
+class _ServedIds(tf.Module):
+    """The saved object of an export of ids: weights and signatures."""
+
+    def __init__(
+        self,
+        translator: Translator,
+        options: DecodingOptions,
+        quantization: str | None,
+    ) -> None:
+        super().__init__(name="t2t_keras")
+        # TensorFlow saves the variables and tables that it can reach from here: the
+        # plain variables, each once, but not the Keras model, because the translator
+        # that holds it is not a trackable object.
+        self._translator = translator
+        self._options = options
+        self._is_rounded = quantization is not None
+        self._weights = [
+            StoredWeight(weight, quantization) if quantization else weight.value
+            for weight in translator.model.weights
+        ]
+
+    def weights(self) -> list[np.ndarray]:
+        """Returns the weights with which the graph computes."""
+        return [weight.restored().numpy() for weight in self._weights]
+
+    def signatures(self) -> dict[str, tf.types.experimental.ConcreteFunction]:
+        """Traces the signatures and returns them by name.
+
+        Every function is traced once, before those that call it. If they called a
+        `tf.function`, TensorFlow would trace it again for inputs with other names, and
+        when the model is saved.
+        """
+        ids = tf.TensorSpec([None, None], tf.int32, "ids")
+        targets = tf.TensorSpec([None, None], tf.int32, "targets")
+        self._search = _traced(
+            self._beam_search,
+            tf.TensorSpec([None, None], tf.int32),
+            tf.TensorSpec([None], tf.string),
+            _SCALARS,
+            autograph=False,
+        )
+        self._search_ids = _traced(self.search_ids, ids, **_SCALARS)
+        translate_ids = _traced(self.translate_ids, ids)
+        return {
+            tf.saved_model.DEFAULT_SERVING_SIGNATURE_DEF_KEY: translate_ids,
+            "translate_ids": translate_ids,
+            "search_ids": self._search_ids,
+            "score_ids": _traced(self.score_ids, ids, targets),
+            "options": _traced(self._defaults),
+        }
+
+    def warm_up(self, texts: list[str]) -> dict[str, dict[str, tf.Tensor]]:
+        """Returns inputs for every signature that has some.
+
+        Args:
+            texts: sources; if there are none, they are the last tokens of the
+                vocabulary.
+        """
+        translator, most = self._translator, self._options.max_source_length
+        tokenizer, target_tokenizer = (
+            translator.source_tokenizer,
+            translator.target_tokenizer,
+        )
+        sources = [
+            [*ids[:-1][: most - 1], EOS]
+            for ids in tokenizer.encode_batch(texts or [_last_tokens(tokenizer)])
+        ]
+        target = target_tokenizer.encode(_last_tokens(target_tokenizer))
+        ids = {"ids": tf.constant(padded(sources))}
+        targets = {"targets": tf.constant(padded([target] * len(sources)))}
+        return {
+            "translate_ids": ids,
+            "search_ids": ids | self._defaults(),
+            "score_ids": ids | targets,
+        }
+
+    def translate_ids(self, ids: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Maps ids to n-best ids, with the options of the export."""
+        return self._search_ids(ids, **self._defaults())
+
+    def search_ids(self, ids: tf.Tensor, **numbers: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Maps ids to n-best ids, with the options in `numbers`."""
+        tokenizer = self._translator.source_tokenizer
+        assertions = _ids_assertions(ids, tokenizer.vocab_size, "ids", ends=True)
+        with tf.control_dependencies(assertions):
+            ids = tf.identity(ids)
+        found = self._search(ids, self._texts(ids), numbers)
+        return {"ids": found.ids, "scores": found.scores, "lengths": found.lengths}
+
+    def score_ids(self, ids: tf.Tensor, targets: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Returns the log-probabilities of target ids, given the source ids."""
+        sizes = (
+            self._translator.source_tokenizer.vocab_size,
+            self._translator.target_tokenizer.vocab_size,
+        )
+        are_pairs = _require(
+            tf.shape(ids)[0] == tf.shape(targets)[0],
+            "ids and targets must be of equal length: row by row they are pairs",
+        )
+        assertions = [
+            are_pairs,
+            *_ids_assertions(ids, sizes[0], "ids", ends=True),
+            *_ids_assertions(targets, sizes[1], "targets", ends=False),
+        ]
+        with tf.control_dependencies(assertions):
+            ids, targets = tf.identity(ids), tf.identity(targets)
+        scores = self._score(ids, targets)
+        return {
+            "log_prob": scores.log_probs,
+            "tokens": scores.lengths,
+            "token_log_probs": scores.token_log_probs,
+        }
+
+    def _texts(self, ids: tf.Tensor) -> tf.Tensor:
+        """Returns the texts [B] of source ids for the search; here it needs none."""
+        return tf.fill(tf.shape(ids)[:1], "")
+
+    def _defaults(self) -> dict[str, tf.Tensor]:
+        """Returns the options that `translate` takes, as the export has them."""
+        return {
+            name: tf.constant(getattr(self._options, name), spec.dtype)
+            for name, spec in _SCALARS.items()
+        }
+
+    def _beam_search(
+        self, ids: tf.Tensor, texts: tf.Tensor, numbers: dict[str, tf.Tensor]
+    ) -> Hypotheses:
+        """Runs beam search with the translator's limits and constraints.
+
+        Args:
+            ids: [B, S] int32, the sources; a row of PAD has the empty output.
+            texts: [B] strings, the same sources.
+            numbers: the options that `translate` takes.
+        """
+        with tf.control_dependencies(_assertions(numbers)):
+            ids = tf.identity(ids)
+            numbers = {name: tf.identity(value) for name, value in numbers.items()}
+        with self._restored():
+            return self._translator.search(
+                self._options, numbers, ids, texts, copied=self._copied(texts)
+            )
+
+    def _copied(self, texts: tf.Tensor) -> tf.Tensor | None:
+        """Returns the ids of what is protected in texts [B], see `Search`."""
+        return None
+
+    def _score(self, ids: tf.Tensor, targets: tf.Tensor) -> TargetScores:
+        """Scores targets [B, T], given the sources [B, S]."""
+        with self._restored():
+            return score_targets(self._translator.model, ids, targets)
+
+    def _restored(self) -> AbstractContextManager[object]:
+        """Within it, the model computes with the rounded weights."""
+        if not self._is_rounded:
+            return contextlib.nullcontext()
+        weights = (weight.restored() for weight in self._weights)
+        pairs = zip(self._translator.model.weights, weights, strict=True)
+        return keras.StatelessScope(list(pairs))
+
+
+class _Served(_ServedIds):
+    """The saved object: weights, tokenizers and signatures."""
+
+    def __init__(
+        self,
+        translator: Translator,
+        options: DecodingOptions,
+        quantization: str | None,
+    ) -> None:
+        super().__init__(translator, options, quantization)
+        self._source_tokenizer = translator.source_tokenizer.graph()
+        self._target_tokenizer = translator.target_tokenizer.graph()
+        self._form = translator.problem.text_form
+
+    def signatures(self) -> dict[str, tf.types.experimental.ConcreteFunction]:
+        """Traces the signatures and returns them by name; see the base class."""
+        texts = tf.TensorSpec([None], tf.string, "texts")
+        targets = tf.TensorSpec([None], tf.string, "targets")
+        of_ids = super().signatures()
+        self._translate = _traced(self.translate, texts, **_SCALARS)
+        return of_ids | {
+            tf.saved_model.DEFAULT_SERVING_SIGNATURE_DEF_KEY: _traced(
+                self.serve, texts
+            ),
+            "translate": self._translate,
+            "score": _traced(self.score, texts, targets),
+        }
+
+    def warm_up(self, texts: list[str]) -> dict[str, dict[str, tf.Tensor]]:
+        """Returns inputs for every signature that has some; see the base class."""
+        texts = texts or [_last_tokens(self._translator.source_tokenizer)]
+        target = _last_tokens(self._translator.target_tokenizer)
+        inputs = {"texts": tf.constant(texts)}
+        targets = {"targets": tf.constant([target] * len(texts))}
+        default = tf.saved_model.DEFAULT_SERVING_SIGNATURE_DEF_KEY
+        return super().warm_up(texts) | {
+            default: inputs,
+            "translate": inputs | self._defaults(),
+            "score": inputs | targets,
+        }
+
+    def serve(self, texts: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Maps texts to n-best texts, with the options of the export."""
+        return self._translate(texts, **self._defaults())
+
+    def translate(self, texts: tf.Tensor, **numbers: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Maps texts to n-best texts, with the options in `numbers`."""
+        is_blank = tf.strings.regex_full_match(texts, f"[{WHITE_SPACE}]*")
+        texts = self._form.source_texts(texts, self._options.raw)
+        sources = self._sources(texts, is_blank)
+        found = self._search(sources.ids, sources.texts, numbers)
+        targets, scores = self._decode(found.ids), found.scores
+        if self._translator.splits(self._options):
+            targets, scores = _joined(
+                targets,
+                found,
+                sources.owners,
+                tf.size(texts, tf.int64),
+                functools.partial(
+                    length_penalty,
+                    alpha=numbers["alpha"],
+                    kind=self._options.length_penalty,
+                ),
+            )
+        outputs = self._form.output_texts(texts, targets)
+        return {
+            "texts": tf.where(is_blank[:, None], "", outputs),
+            "scores": scores,
+            "is_truncated": sources.is_truncated,
+        }
+
+    def score(self, texts: tf.Tensor, targets: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Returns the log-probabilities of the targets, given the texts."""
+        are_pairs = _require(
+            tf.size(texts) == tf.size(targets),
+            "texts and targets must be of equal length: line by line they are pairs",
+        )
+        with tf.control_dependencies([are_pairs]):
+            texts, targets = tf.identity(texts), tf.identity(targets)
+        targets = tf.strings.regex_replace(targets, WHITE_ENDS, "")
+        target_ids = self._target_tokenizer.encode(targets).to_tensor(PAD)
+        texts = self._form.source_texts(texts, self._options.raw)
+        source_ids, is_truncated = self._encode_sources(texts)
+        scores = self._score(source_ids, target_ids)
+        return {
+            "log_prob": scores.log_probs,
+            "tokens": scores.lengths,
+            "ids": target_ids,
+            "token_log_probs": scores.token_log_probs,
+            "is_truncated": is_truncated,
+        }
+
+    def _decode(self, ids: tf.Tensor) -> tf.Tensor:
+        """Decodes ids [B, n, T] to texts [B, n], one line each."""
+        batch, n, length = tf.unstack(tf.shape(ids))
+        texts = self._target_tokenizer.decode(tf.reshape(ids, [batch * n, length]))
+        return tf.reshape(tf.strings.regex_replace(texts, "\n", " "), [batch, n])
+
+    def _texts(self, ids: tf.Tensor) -> tf.Tensor:
+        """Returns the texts [B] of source ids, if the search needs them."""
+        if self._options.constraint == "none" and not self._options.needs_texts:
+            return super()._texts(ids)
+        return self._source_tokenizer.decode(ids)
+
+    def _copied(self, texts: tf.Tensor) -> tf.Tensor | None:
+        """Returns the ids of what is protected in texts [B], see `Search`."""
+        if not self._options.protect:
+            return None
+        found = self._translator.protected(texts, self._options)
+        ids = self._target_tokenizer.encode(found.values)[:, :-1]
+        return found.with_values(ids).to_tensor(PAD)
+
+    def _sources(self, texts: tf.Tensor, is_blank: tf.Tensor) -> _Sources:
+        """Returns the rows for texts [B], some of which may be blank [B]."""
+        ids, is_long = self._encode_sources(texts)
+        ids = tf.where(is_blank[:, None], PAD, ids)
+        is_long &= ~is_blank
+        owners = tf.range(tf.size(texts, tf.int64))
+        if not self._translator.splits(self._options):
+            return _Sources(ids, texts, owners, is_long)
+        long = tf.boolean_mask(owners, is_long)
+        others = tf.boolean_mask(owners, ~is_long)
+        parts = tf.map_fn(
+            lambda text: split_long_text(
+                text,
+                self._source_tokenizer.encode,
+                self._options.max_source_length,
+                self._form.tags,
+            ),
+            tf.gather(texts, long),
+            fn_output_signature=tf.RaggedTensorSpec(
+                [None, None], tf.int32, ragged_rank=1, row_splits_dtype=tf.int64
+            ),
+        )  # [long texts, (parts), (tokens)]
+        owners = tf.concat([others, tf.gather(long, parts.value_rowids())], 0)
+        order = tf.argsort(owners, stable=True)
+        part_ids = parts.values.to_tensor(PAD)
+        rows = tf.concat(
+            [
+                tf.RaggedTensor.from_tensor(tf.gather(ids, others)),
+                tf.RaggedTensor.from_tensor(part_ids),
+            ],
+            axis=0,
+        )
+        part_texts = self._source_tokenizer.decode(part_ids)
+        return _Sources(
+            tf.gather(rows, order).to_tensor(PAD),
+            tf.gather(tf.concat([tf.gather(texts, others), part_texts], 0), order),
+            tf.gather(owners, order),
+            tf.zeros_like(is_long),
+        )
+
+    def _encode_sources(self, texts: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """Returns ids [B, S], truncated if too long, and which ones are truncated."""
+        most = self._options.max_source_length - 1
+        without_end = self._source_tokenizer.encode(texts)[:, :-1]
+        end = tf.fill([tf.size(texts), 1], EOS)
+        ids = tf.concat([without_end[:, :most], end], axis=1).to_tensor(PAD)
+        return ids, tf.cast(without_end.row_lengths(), tf.int32) > most
+
+
+def _traced(
+    function: Callable[..., Any], *specs: Any, autograph: bool = True, **named: Any
+) -> tf.types.experimental.ConcreteFunction:
+    """Returns the graph of a function for inputs with these specs."""
+    traceable = tf.function(function, autograph=autograph)
+    return traceable.get_concrete_function(*specs, **named)
+
+
+def _with_weights(translator: Translator, weights: Sequence[np.ndarray]) -> Translator:
+    """Returns a copy of a translator with other weights."""
+    copy = translator.with_compute_dtype(translator.model.hparams.compute_dtype)
+    for variable, value in zip(copy.model.weights, weights, strict=True):
+        variable.assign(value)
+    return copy
+
+
+def _search_of(
+    path: Path, batch_tokens: int
+) -> Callable[[list[list[int]]], list[Output]]:
+    """Returns the search of an export, from the ids of sources to the best outputs."""
+    served = load_saved_model(path)
+
+    def translate(sources: list[list[int]]) -> list[Output]:
+        search = served.signatures["translate_ids"]
+        outputs = [Output((), 0.0)] * len(sources)
+        lengths = [len(ids) for ids in sources]
+        # The run's batches: in 16 bits, rounding depends on their shapes.
+        for batch in batches(lengths, batch_tokens, batches_at_once()):
+            found = search(ids=tf.constant(padded([sources[i] for i in batch])))
+            columns = (found[name].numpy() for name in ("ids", "scores", "lengths"))
+            for i, ids, scores, lengths in zip(batch, *columns, strict=True):
+                best = tuple(ids[0, : lengths[0]].tolist())
+                outputs[i] = Output(best, float(scores[0]))
+        return outputs
+
+    return translate
+
+
+def _joined(
+    targets: tf.Tensor,
+    found: Hypotheses,
+    owners: tf.Tensor,
+    size: tf.Tensor,
+    penalty: Callable[[tf.Tensor], tf.Tensor],
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """Joins the targets for the parts of texts, as `Translator` does.
+
+    Args:
+        targets: [R, n] strings.
+        found: their hypotheses.
+        owners: [R], the text of which each row is a part, in increasing order.
+        size: int64, the number of texts, B.
+        penalty: maps lengths to length penalties.
+
+    Returns:
+        The targets [B, n] of the texts, and their scores [B, n].
+    """
+
+    def total(values: tf.Tensor) -> tf.Tensor:
+        return tf.math.unsorted_segment_sum(values, owners, size)
+
+    log_probs = total(found.log_probs)
+    joined_scores = log_probs / penalty(total(found.lengths))
+    coverage = total(found.scores - found.log_probs / penalty(found.lengths))
+    joined_scores += tf.where(tf.math.is_inf(log_probs), 0.0, coverage)
+    is_split = total(tf.ones_like(owners)) > 1
+    scores = tf.where(is_split[:, None], joined_scores, total(found.scores))
+
+    ranks = tf.shape(targets, tf.int64)[1]
+    by_rank = tf.range(ranks)[:, None] * size + owners
+    parts = tf.RaggedTensor.from_value_rowids(
+        tf.reshape(tf.transpose(targets), [-1]),
+        tf.reshape(by_rank, [-1]),
+        ranks * size,
+    )
+    texts = tf.transpose(tf.reshape(join_outputs(parts), [ranks, size]))
+    # A rank that one of the parts does not have is left out, but there is always one.
+    is_left_out = tf.math.is_inf(scores) & (tf.range(ranks) > 0)
+    return tf.where(is_left_out, "", texts), scores
+
+
+def _last_tokens(tokenizer: Tokenizer) -> str:
+    """Returns a text of the last tokens of a vocabulary."""
+    size = tokenizer.vocab_size
+    return tokenizer.decode(range(max(UNK + 1, size - 8), size))
+
+
+def _ids_assertions(
+    ids: tf.Tensor, vocab_size: int, name: str, *, ends: bool
+) -> list[tf.Operation]:
+    """Returns assertions that check a user's ids [B, S].
+
+    Args:
+        ids: the ids.
+        vocab_size: number of ids in the vocabulary.
+        name: the name of the input.
+        ends: whether each row must end in EOS.
+    """
+    lengths = tf.math.count_nonzero(ids, axis=1, dtype=tf.int32)
+    is_token = tf.sequence_mask(lengths, tf.shape(ids)[1])
+    after_end = tf.pad(ids, [[0, 0], [1, 0]], constant_values=EOS)
+    last = tf.gather(after_end, lengths, axis=1, batch_dims=1)
+    assertions = [
+        _require(
+            (ids >= 0) & (ids < vocab_size),
+            f"{name} must be from 0 to {vocab_size - 1}, as the vocabulary has",
+        ),
+        _require(
+            (ids != PAD) == is_token,
+            f"{name} {PAD} (padding) may only follow the last token of a row",
+        ),
+    ]
+    if ends:
+        message = f"each row of {name} must end in {EOS} (EOS), then {PAD} (padding)"
+        assertions.append(_require(last == EOS, message))
+    return assertions
+
+
+def _assertions(numbers: dict[str, tf.Tensor]) -> list[tf.Operation]:
+    """Returns assertions that check a user's options."""
+    fits = numbers["n_best"] <= numbers["beam_size"]
+    return [
+        *(_require(*condition) for condition in conditions(DecodingOptions, numbers)),
+        _require(fits, "n_best must be at most beam_size"),
+    ]
+
+
+def _require(condition: tf.Tensor, message: str) -> tf.Operation:
+    """Returns the operation that raises the message unless all elements are true."""
+    return tf.debugging.Assert(tf.reduce_all(condition), [message])

@@ -1,0 +1,145 @@
+"""Verification: an export is compared with the run before it gets its name."""
+
+import contextlib
+import math
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from t2t_keras.decoding.texts import is_blank
+from t2t_keras.option import UserError
+from t2t_keras.text.tokenizer import EOS
+
+if TYPE_CHECKING:
+    from t2t_keras.decoding.options import DecodingOptions
+    from t2t_keras.decoding.translator import Translator
+
+# How far scores may differ: float32 has seven digits, so below -100 it is a share.
+TOLERANCE = {"abs_tol": 1e-4, "rel_tol": 1e-6}
+LEAST_SHARE = 0.25  # of identical outputs, where arithmetic differs
+
+
+class Output(NamedTuple):
+    """The best output for a source.
+
+    Attributes:
+        ids: its tokens; EOS is the last, unless the output reached its limit.
+        score: its log-probability over the length penalty.
+    """
+
+    ids: tuple[int, ...]
+    score: float
+
+
+class Verification:
+    """The comparison of an export with the run that it is made from.
+
+        verification = Verification(["A house.", "A dog runs."])
+        export_saved_model(translator, "served/1", verify=verification)
+
+    Args:
+        texts: sources in the form of the training data's; blank ones are left out.
+
+    Attributes:
+        texts: the sources that are compared, longest first.
+        identical: for how many of them the export has the outputs of the run.
+    """
+
+    def __init__(self, texts: Sequence[str]) -> None:
+        self.texts = [text for text in texts if not is_blank(text)]
+        self.identical = 0
+
+    def expect(self, translator: "Translator", **options: Any) -> None:
+        """Translates the sources with the run.
+
+        Args:
+            translator: the translator of the run.
+            **options: the decoding options of the comparison.
+        """
+        most = translator.choose(**options).max_source_length
+        tokenizer = translator.source_tokenizer
+        encoded = sorted(tokenizer.encode_batch(self.texts), key=len, reverse=True)
+        self._sources = [[*ids[:-1][: most - 1], EOS] for ids in encoded]
+        self.texts = [tokenizer.decode(ids) for ids in self._sources]
+        self._text_of = translator.target_tokenizer.decode
+        with _float32_products():
+            found = translator.decode(self._sources, self.texts, **options)
+        self._expected = [Output(best.ids, best.score) for best, *_ in found]
+
+    def expect_greedy(
+        self, translator: "Translator", options: "DecodingOptions"
+    ) -> None:
+        """Translates the sources with greedy search, without a length penalty.
+
+        Args:
+            translator: the translator of the run.
+            options: its `max_source_length` and `extra_length` are used.
+        """
+        self.expect(
+            translator,
+            beam_size=1,
+            n_best=1,
+            alpha=0.0,
+            min_length=0,
+            max_source_length=options.max_source_length,
+            extra_length=options.extra_length,
+        )
+
+    def check(
+        self,
+        translate: Callable[[list[list[int]]], list[Output]],
+        exact: bool = True,
+    ) -> None:
+        """Translates the sources with the export and compares the outputs.
+
+        Args:
+            translate: maps the ids of sources, EOS last, to their outputs.
+            exact: whether ids must be equal, and scores up to `TOLERANCE`, for every
+                source. Otherwise (rounding to 8 or 16 bits changes some outputs) only
+                ids are compared, and a share of `LEAST_SHARE` suffices.
+
+        Raises:
+            UserError: the outputs differ; the message has the first source for which
+                they do.
+        """
+        if not self.texts:
+            return
+        with _float32_products():
+            found = translate(self._sources)
+        pairs = list(zip(self._expected, found, strict=True))
+        same = [_same(*pair, exact) for pair in pairs]
+        self.identical = sum(same)
+        count = len(same)
+        if self.identical >= (count if exact else LEAST_SHARE * count):
+            return
+        first = same.index(False)
+        ours, theirs = (
+            f"'{self._text_of(output.ids)}' (score {output.score:.5f}, ids "
+            f"{' '.join(map(str, output.ids))})"
+            for output in pairs[first]
+        )
+        raise UserError(
+            f"--verify: the export is refused, because {count - self.identical} of "
+            f"{count} outputs differ from the run's: for '{self.texts[first]}' the "
+            f"export has {theirs}, and the run has {ours}; report this as a bug, or "
+            "give --verify 0 to write the export without verification"
+        )
+
+
+def _same(expected: Output, found: Output, exact: bool) -> bool:
+    """Returns whether two outputs agree."""
+    if expected.ids != found.ids:
+        return False
+    return not exact or math.isclose(expected.score, found.score, **TOLERANCE)
+
+
+@contextlib.contextmanager
+def _float32_products() -> Iterator[None]:
+    """Keeps GPUs from rounding the factors of float32 products to TensorFloat-32."""
+    from tensorflow import config
+
+    was_enabled = config.experimental.tensor_float_32_execution_enabled()
+    config.experimental.enable_tensor_float_32_execution(False)
+    try:
+        yield
+    finally:
+        config.experimental.enable_tensor_float_32_execution(was_enabled)

@@ -1,0 +1,321 @@
+"""Checkpoints: TensorFlow tensor bundles with documented tensor names.
+
+A checkpoint `model.ckpt-1000` consists of two files, `.index` and
+`.data-00000-of-00001`, which `tf.train.load_checkpoint` reads. Its tensors are
+
+    step                     int64, the updates done
+    model/NAME               a weight, such as
+                             model/encoder/layer_0/self_attention/query_key_value/kernel
+    adam/m/NAME, adam/v/NAME Adam's or AdamW's moments of the weight
+    adafactor/rows/NAME, adafactor/columns/NAME, adafactor/v/NAME
+                             Adafactor's moments of a matrix or a vector
+    ema/NAME                 the weight's moving average, with hparams.ema_decay
+    loss_scale/*             state of the `LossScale`, with compute_dtype float16
+    skipped/*                the numbers of skipped updates
+
+The names depend on the layers' names and not on attributes of Python objects. The
+position in the data follows from the step, see `data.batch_plan.BatchPlan`. An average
+of checkpoints, `average.ckpt-1000`, and the checkpoint that was best on dev,
+`best.ckpt-1000`, have only the step and the weights.
+"""
+
+import concurrent.futures
+import contextlib
+import glob
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from t2t_keras.model.transformer import Transformer
+from t2t_keras.option import UserError, first_line
+
+_DATA = ".data-00000-of-00001"
+_INCOMPLETE = "incomplete."  # prefix of a file's name while it is written
+_NAMED = ("latest", "average", "best")  # checkpoints that a user may name
+
+
+class CheckpointDirectory:
+    """The checkpoints in a directory.
+
+    A training writes its checkpoints in another thread, one at a time, and does not
+    wait for the disk: `start_saving`. Before it reads or writes files of checkpoints in
+    any other way, it calls `wait`.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self._thread = concurrent.futures.ThreadPoolExecutor(max_workers=1)
+        self._last_save: concurrent.futures.Future[None] | None = None
+
+    def steps(self, prefix: str = "model.ckpt") -> list[int]:
+        """Returns the steps of all complete checkpoints, ascending."""
+        pattern = re.compile(re.escape(prefix) + r"-(\d+)\.index")
+        found = (pattern.fullmatch(path.name) for path in self.directory.glob("*"))
+        return sorted(int(match[1]) for match in found if match)
+
+    def path(self, step: int, prefix: str = "model.ckpt") -> Path:
+        """Returns the path, without suffix, of a step's checkpoint."""
+        return self.directory / f"{prefix}-{step}"
+
+    def written(self, step: int) -> float:
+        """Returns when a step's checkpoint was written, in seconds since 1970."""
+        return os.path.getmtime(f"{self.path(step)}.index")
+
+    def find(self, name: str | int | Path | None = None) -> Path:
+        """Returns the checkpoint that a user means.
+
+        Args:
+            name: a step, "latest", "average" or "best" (on dev), or a path; None: the
+                average of the newest step if there is one, else the newest checkpoint.
+
+        Raises:
+            UserError: there is no such checkpoint.
+        """
+        newest = self.steps()[-1:]
+        averages = self.steps("average.ckpt")[-1:]
+        if name is None:
+            name = "average" if averages and averages >= newest else "latest"
+        name = str(name)
+        if name in _NAMED:
+            prefix = "model.ckpt" if name == "latest" else f"{name}.ckpt"
+            steps = self.steps(prefix)
+            if not steps:
+                raise UserError(f"{self.directory} has no {name} checkpoint")
+            return self.path(steps[-1], prefix)
+        path = self.path(int(name)) if name.isdigit() else Path(name)
+        if not Path(f"{path}.index").exists():
+            there = ", ".join(map(str, self.steps())) or "none"
+            raise UserError(
+                f"--checkpoint: there is no {path} (checkpoints at steps: {there})"
+            )
+        return path
+
+    def save(self, step: int, tensors: Mapping[str, tf.Tensor], keep: int) -> None:
+        """Writes a checkpoint and deletes all but the newest `keep`."""
+        write_checkpoint(self.path(step), tensors)
+        for old in self.steps()[:-keep]:
+            _delete(self.path(old))
+
+    def start_saving(
+        self, step: int, variables: Mapping[str, tf.Variable], keep: int
+    ) -> None:
+        """Starts to `save` what the variables are now, and returns.
+
+        Raises:
+            UserError: the checkpoint before could not be written.
+        """
+        self.wait()  # before there is a second copy of the variables
+        tensors = snapshot(variables, step)
+        self._last_save = self._thread.submit(self.save, step, tensors, keep)
+
+    def wait(self) -> None:
+        """Waits until the checkpoint that `start_saving` writes is complete.
+
+        Raises:
+            UserError: it could not be written.
+        """
+        if self._last_save:
+            self._last_save.result()
+
+    def raise_error(self) -> None:
+        """Raises the error of `wait` if there is one by now, and does not wait."""
+        if self._last_save and self._last_save.done():
+            self._last_save.result()
+
+    @contextlib.contextmanager
+    def awaited(self) -> Iterator[None]:
+        """Waits at the end of the `with` block, even if an exception has ended it."""
+        try:
+            yield
+        finally:
+            if self._last_save:
+                concurrent.futures.wait([self._last_save])
+        self.wait()  # of two errors, the block's is raised
+
+    def save_best(self, step: int, tensors: Mapping[str, tf.Tensor]) -> None:
+        """Writes the checkpoint that is now the best one, and deletes the former."""
+        self.wait()
+        write_checkpoint(self.path(step, "best.ckpt"), tensors)
+        for old in self.steps("best.ckpt"):
+            if old != step:
+                _delete(self.path(old, "best.ckpt"))
+
+
+def _delete(path: Path) -> None:
+    # The index goes first: without it, what a killed process leaves is no checkpoint.
+    for suffix in (".index", _DATA):
+        Path(f"{path}{suffix}").unlink(missing_ok=True)
+
+
+def write_checkpoint(path: Path, tensors: Mapping[str, tf.Tensor]) -> None:
+    """Writes a checkpoint atomically, even on SIGKILL.
+
+    Raises:
+        UserError: the disk is full or the directory cannot be written.
+    """
+    temporary = path.with_name(f"{_INCOMPLETE}{path.name}")
+    names = sorted(tensors)
+    try:
+        with tf.device("CPU:0"):
+            tf.raw_ops.SaveV2(
+                prefix=str(temporary),
+                tensor_names=names,
+                shape_and_slices=[""] * len(names),
+                tensors=[tf.convert_to_tensor(tensors[name]) for name in names],
+            )
+        for suffix in (_DATA, ".index"):  # last the index: with it, it is a checkpoint
+            _flush(f"{temporary}{suffix}")
+            os.replace(f"{temporary}{suffix}", f"{path}{suffix}")
+        _flush(path.parent)
+    except tf.errors.OpError as error:
+        raise UserError(
+            f"cannot write checkpoint {path}: {_reason(error)}; free "
+            "disk space or make the directory writable, and run the same command again"
+        ) from None
+    except OSError as error:
+        raise UserError(f"cannot write checkpoint {path}: {error.strerror}") from None
+    finally:
+        remove_incomplete(path.parent, [f"{path.name}."])
+
+
+def _flush(path: str | Path) -> None:
+    """Waits until a file or a directory is on the disk: the power may fail."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def remove_incomplete(directory: Path, prefixes: Sequence[str]) -> None:
+    """Removes incomplete checkpoints, which killed processes have left.
+
+    Args:
+        directory: a directory in which no other process writes checkpoints with these
+            names.
+        prefixes: the beginnings of their names, such as "model.ckpt-".
+    """
+    for prefix in prefixes:
+        # TensorFlow appends a random suffix while it writes.
+        for path in directory.glob(f"{_INCOMPLETE}{glob.escape(prefix)}*"):
+            path.unlink(missing_ok=True)
+        for path in directory.glob(f"{glob.escape(prefix)}*{_DATA}"):
+            if not Path(str(path).removesuffix(_DATA) + ".index").exists():
+                path.unlink(missing_ok=True)
+
+
+def _reason(error: tf.errors.OpError) -> str:
+    """Returns the system's error message without TensorFlow's names and paths."""
+    message = re.sub(r"\{\{.*?\}\}|\[Op:.*?\]", "", error.message)
+    return message.strip().partition("\n")[0].rpartition("; ")[2].strip()
+
+
+class DamagedCheckpoint(UserError):
+    """A file of a checkpoint is truncated, altered or missing."""
+
+
+# What TensorFlow raises when a file of a checkpoint is truncated, empty or missing;
+# IndexError is what it makes of OutOfRange.
+UNREADABLE = (tf.errors.OpError, ValueError, IndexError, RuntimeError)
+
+
+class Checkpoint:
+    """A checkpoint on disk, read one tensor at a time.
+
+    Raises:
+        DamagedCheckpoint: a file of it is damaged; the methods raise this, too.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        try:
+            self._reader = tf.train.load_checkpoint(str(path))
+            self.shapes = dict(self._reader.get_variable_to_shape_map())
+        except UNREADABLE as error:
+            raise self._damaged(error) from error
+
+    @property
+    def step(self) -> int:
+        """The number of updates before the checkpoint was written."""
+        return int(self.tensor("step"))
+
+    def tensor(self, name: str) -> np.ndarray:
+        """Returns one tensor as a NumPy array."""
+        try:
+            return np.asarray(self._reader.get_tensor(name))
+        except UNREADABLE as error:
+            raise self._damaged(error) from error
+
+    def _damaged(self, error: Exception) -> DamagedCheckpoint:
+        return DamagedCheckpoint(
+            f"checkpoint {self.path} cannot be read ({first_line(error)}); remove its "
+            "files to do without it"
+        )
+
+    def restore(
+        self,
+        variables: Mapping[str, tf.Variable],
+        added: Mapping[str, tf.Variable] | None = None,
+    ) -> None:
+        """Assigns the checkpoint's tensors to the variables.
+
+        Args:
+            variables: variables by name.
+            added: more of them, which checkpoints of earlier versions do not have.
+
+        Raises:
+            UserError: a variable is missing in the checkpoint or has another shape.
+        """
+        added = {k: v for k, v in (added or {}).items() if k in self.shapes}
+        variables = {**variables, **added}
+        for name, variable in variables.items():
+            if name not in self.shapes:
+                raise UserError(f"checkpoint {self.path} has no tensor '{name}'")
+            if list(variable.shape) != self.shapes[name]:
+                raise UserError(
+                    f"checkpoint {self.path}: '{name}' has shape {self.shapes[name]}, "
+                    f"the model's is {list(variable.shape)}"
+                )
+        for name, variable in variables.items():
+            variable.assign(self.tensor(name))
+
+
+def snapshot(variables: Mapping[str, tf.Variable], step: int) -> dict[str, tf.Tensor]:
+    """Returns the tensors of a checkpoint of these variables, in the host's memory.
+
+    Updates that come later do not change them. From a GPU they are copied here. On the
+    CPU they share the variables' memory until TensorFlow, which never writes to memory
+    that a tensor has, copies each variable before its next update. Either way, as long
+    as the tensors are held they take the host's memory of all variables once more, and
+    nothing of a GPU's.
+    """
+    with tf.device("CPU:0"):
+        tensors = {name: variable.read_value() for name, variable in variables.items()}
+        return tensors | {"step": tf.constant(step, tf.int64)}
+
+
+def model_variables(model: Transformer) -> dict[str, tf.Variable]:
+    """Returns a model's weights by their names in a checkpoint."""
+    return {
+        weight_name(model, weight): weight.value for weight in model.trainable_variables
+    }
+
+
+def weight_name(model: Transformer, weight: keras.Variable) -> str:
+    """Returns the name of a model's weight in a checkpoint."""
+    return weight.path.replace(model.name, "model", 1)
+
+
+def slot_name(kind: str, weight: str) -> str:
+    """Returns the name in a checkpoint of a tensor that is kept for a weight.
+
+    Args:
+        kind: the kind of tensor, such as "adam/m" or "ema".
+        weight: the name of the weight, "model/...".
+    """
+    return f"{kind}/{weight.removeprefix('model/')}"

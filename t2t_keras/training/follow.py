@@ -1,0 +1,325 @@
+"""Evaluation of every checkpoint of a run, during training or afterwards.
+
+tensor2tensor has three programs for it (`t2t-translate-all`, `t2t-bleu`, `t2t-eval`).
+"""
+
+import contextlib
+import json
+import time
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from t2t_keras.data.files import read_json, write_json, write_lines
+from t2t_keras.data.manifest import Manifest
+from t2t_keras.data.progress import progress, say
+from t2t_keras.decoding.translator import Translator
+from t2t_keras.evaluation.bleu import metrics_of
+from t2t_keras.evaluation.evaluator import Evaluator
+from t2t_keras.hparam import HParams
+from t2t_keras.model.transformer import Transformer
+from t2t_keras.option import UserError
+from t2t_keras.problem import Problem, Split
+from t2t_keras.training.checkpoint import Checkpoint
+from t2t_keras.training.reporting import evaluation_line
+from t2t_keras.training.run_dir import RunDirectory
+from t2t_keras.training.runs import is_run
+
+if TYPE_CHECKING:
+    from tensorboard.summary.writer.event_file_writer import EventFileWriter
+
+Point = dict[str, float]  # "step", and the metrics at that step
+
+_POLL_SECONDS = 5.0
+
+
+class Curve:
+    """The metrics on one split at every evaluated step of a run.
+
+    They are kept in `RUN/evaluation-SPLIT`: in `scores.json`, from which an evaluation
+    goes on, and in an event file for TensorBoard.
+
+    Args:
+        directory: the folder `RUN/evaluation-SPLIT`.
+        split: the split; its name begins the tags in TensorBoard, as in training.
+        settings: all that the metrics depend on except the weights, also the data.
+        same_data: other values of `settings["data"]` that stand for the same data.
+
+    Raises:
+        UserError: the folder has metrics that were computed with other settings.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        split: Split,
+        settings: dict[str, Any],
+        same_data: Collection[str] = (),
+    ) -> None:
+        self._path = directory / "scores.json"
+        self._split = split
+        settings = json.loads(json.dumps(settings))  # as they are read later
+        self._settings = settings
+        saved = read_json(self._path) or {"settings": settings, "checkpoints": []}
+        if saved["settings"].get("data") in same_data:
+            saved["settings"]["data"] = settings["data"]
+        changes = [
+            f"{name} was {saved['settings'].get(name)}, is now {value}"
+            for name, value in settings.items()
+            if saved["settings"].get(name, value) != value
+        ]
+        if changes:
+            raise UserError(
+                f"{self._path} has metrics of other settings: {'; '.join(changes)}; "
+                "give the same ones, or remove the folder to evaluate everything anew"
+            )
+        self._points: dict[int, Point] = {
+            point["step"]: point for point in saved["checkpoints"]
+        }
+        self._events: EventFileWriter | None = None
+
+    def __contains__(self, step: int) -> bool:
+        return step in self._points
+
+    @property
+    def points(self) -> list[Point]:
+        """The points so far, in the order of the steps."""
+        return [self._points[step] for step in sorted(self._points)]
+
+    def add(self, step: int, metrics: dict[str, float], written: float) -> None:
+        """Adds a point to both files.
+
+        Args:
+            step: the step of the checkpoint.
+            metrics: the metrics by name.
+            written: when the checkpoint was written, in seconds since 1970, so that
+                TensorBoard's time axis is that of the training.
+        """
+        from tensorboard.compat.proto.event_pb2 import Event
+        from tensorboard.compat.proto.summary_pb2 import Summary
+        from tensorboard.summary.writer.event_file_writer import EventFileWriter
+
+        # tf.summary can only record the present time.
+        if self._events is None:
+            self._events = EventFileWriter(str(self._path.parent))
+        values = [
+            Summary.Value(tag=f"{self._split}/{name}", simple_value=value)
+            for name, value in metrics.items()
+        ]
+        summary = Summary(value=values)
+        self._events.add_event(Event(wall_time=written, step=step, summary=summary))
+        self._events.flush()
+        self._points[step] = {"step": step, **metrics}
+        saved = {"settings": self._settings, "checkpoints": self.points}
+        write_json(self._path, saved)
+
+    def close(self) -> None:
+        """Closes the event file."""
+        if self._events is not None:
+            self._events.close()
+
+
+def await_run(path: str | Path, wait_minutes: float = 0.0) -> RunDirectory:
+    """Opens a run directory, and waits for it if its training has not begun.
+
+    Raises:
+        UserError: there is none after `wait_minutes`.
+    """
+    deadline = time.monotonic() + 60 * wait_minutes
+    while not is_run(path) and _pause(deadline):
+        pass
+    return RunDirectory(path)
+
+
+def follow(
+    run: RunDirectory,
+    split: Split,
+    problem: Problem,
+    *,
+    data_dir: str | Path | None = None,
+    sentences: int | None = None,
+    wait_minutes: float = 0.0,
+    **options: Any,
+) -> list[Point]:
+    """Evaluates the checkpoints of a run that are not evaluated yet, oldest first.
+
+    Then it waits for more, until the run has reached its last step or `wait_minutes`
+    have passed without a new checkpoint.
+
+    Args:
+        run: the run directory; another process may be training there.
+        split: the split of its data.
+        problem: the run's problem, which may have other metrics.
+        data_dir: see `open_split`.
+        sentences: number of sentences to decode at each checkpoint; None: all; 0: only
+            the loss.
+        wait_minutes: how long to wait for a checkpoint; 0: do not wait.
+        **options: decoding options; the defaults are the problem's.
+
+    Returns:
+        "step" and what `Evaluator.metrics` returns, for each checkpoint ever evaluated.
+
+    Raises:
+        UserError: there is no checkpoint, or earlier metrics were computed with other
+            settings.
+    """
+    model = run.build_model()
+    translator = Translator(problem, model, *run.tokenizers)
+    evaluator = open_split(run, translator, split, data_dir)
+    chosen = translator.choose(**options)
+    manifest = Manifest.open(Path(data_dir or run.config.data_dir), problem.data_name)
+    data = [digest[:12] for digest in manifest.fingerprints(split)]
+    names = chosen.names("changes_metrics")
+    settings = {
+        **{name: getattr(chosen, name) for name in names},
+        "data": data[0],
+        "sentences": "all" if sentences is None else sentences,
+        **metrics_of(problem).settings(),
+    }
+    curve = Curve(run.path / f"evaluation-{split}", split, settings, data)
+
+    with contextlib.closing(curve):
+        deadline = time.monotonic() + 60 * wait_minutes
+        while True:
+            new = [step for step in run.checkpoints.steps() if step not in curve]
+            for step in new:
+                written = _restore(run, model, step)
+                if written is None:
+                    continue
+                metrics = evaluator.metrics(sentences, progress, **options)
+                curve.add(step, metrics, written)
+                say(evaluation_line(step, split, metrics))
+            if new:
+                deadline = time.monotonic() + 60 * wait_minutes
+            last = HParams.load(run.path / "hparams.json").train_steps
+            if last in curve or not _pause(deadline):
+                break
+    if not curve.points:
+        raise UserError(f"{run.path} has no checkpoint")
+    return curve.points
+
+
+def _pause(deadline: float) -> bool:
+    """Waits a few seconds and returns True; returns False after the deadline."""
+    left = deadline - time.monotonic()
+    if left > 0:
+        time.sleep(min(_POLL_SECONDS, left))
+    return left > 0
+
+
+def _restore(run: RunDirectory, model: Transformer, step: int) -> float | None:
+    """Restores a checkpoint's weights; returns when it was written.
+
+    Training keeps only the newest checkpoints: returns None if it has deleted this one.
+    """
+    try:
+        written = run.checkpoints.written(step)
+        run.restore(model, step)
+        return written
+    except (UserError, OSError):
+        if step in run.checkpoints.steps():
+            raise
+        path = run.checkpoints.path(step)
+        say(f"checkpoint {path} was deleted before it could be evaluated")
+        return None
+
+
+def open_split(
+    run: RunDirectory,
+    translator: Translator,
+    split: Split,
+    data_dir: str | Path | None = None,
+) -> Evaluator:
+    """Opens a split of a run's data.
+
+    Args:
+        run: the run directory.
+        translator: a translator with the run's model.
+        split: the split.
+        data_dir: the data directory; None: the one used in training.
+
+    Raises:
+        UserError: see `Evaluator.open`.
+    """
+    data_dir = data_dir or run.config.data_dir
+    return Evaluator.open(translator, split, data_dir, run.config.vocab_sha256)
+
+
+def evaluate(
+    run: RunDirectory,
+    split: Split,
+    problem: Problem | None = None,
+    *,
+    checkpoint: str | int | Path | None = None,
+    data_dir: str | Path | None = None,
+    sentences: int | None = None,
+    write: str | Path | None = None,
+    **options: Any,
+) -> dict[str, Any]:
+    """Evaluates one checkpoint on a split: all metrics, and the loss.
+
+    Args:
+        run: the run directory.
+        split: the split of its data.
+        problem: the run's problem, which may have other metrics; None: the run's.
+        checkpoint: see `RunDirectory.restore`.
+        data_dir: see `open_split`.
+        sentences: number of sentences to decode; None: all; 0: only the loss.
+        write: prefix of the files to which the decoded sentences are written:
+            `{write}.source`, `.reference` and `.hypothesis`.
+        **options: decoding options; the defaults are the problem's.
+
+    Returns:
+        "sentences", the number of decoded ones; what `Metrics.report` returns for them;
+        "repaired" if the text form repairs outputs; and "loss", "perplexity" and
+        "accuracy" on the whole split. The history of the run keeps them.
+
+    Raises:
+        UserError: there is no such checkpoint, or there are no such data.
+    """
+    problem = problem or run.problem
+    # Now, because a training may write others and delete this one meanwhile.
+    path = run.checkpoints.find("latest" if checkpoint == "ema" else checkpoint)
+    step = Checkpoint(path).step
+    translator = run.translator("ema" if checkpoint == "ema" else path)
+    evaluator = open_split(run, translator, split, data_dir)
+    result: dict[str, Any] = {"sentences": 0}
+    if sentences != 0:
+        decoded = evaluator.decode(sentences, progress, **options)
+        sources, references, outputs, repaired = decoded
+        if write:
+            write_lines(f"{write}.source", sources)
+            write_lines(f"{write}.reference", references)
+            write_lines(f"{write}.hypothesis", outputs)
+        result["sentences"] = len(outputs)
+        result |= metrics_of(problem).report(sources, outputs, references)
+        result |= repaired
+    result |= evaluator.loss(progress)
+    name = path.name if path.parent.resolve() == run.path.resolve() else str(path)
+    if checkpoint == "ema":
+        name = "ema"
+    manifest = Manifest.open(Path(data_dir or run.config.data_dir), problem.data_name)
+    chosen = translator.choose(**options)
+    run.record(
+        "evaluation",
+        checkpoint=name,
+        step=step,
+        split=split,
+        data=manifest.fingerprints(split)[0],
+        sentences=result["sentences"],
+        decoding={
+            name: getattr(chosen, name) for name in chosen.names("changes_metrics")
+        },
+        settings=metrics_of(problem).settings(),
+        metrics=_numbers({k: v for k, v in result.items() if k != "sentences"}),
+    )
+    return result
+
+
+def _numbers(report: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns a report without lists, such as those of sentences."""
+    return {
+        name: _numbers(value) if isinstance(value, Mapping) else value
+        for name, value in report.items()
+        if not isinstance(value, list)
+    }

@@ -15,10 +15,10 @@ import pytest
 
 from t2t_keras import registry
 from t2t_keras.cli import main
-from t2t_keras.data import archives
 from t2t_keras.data.datagen import generate
 from t2t_keras.data.sources import checksum
 from t2t_keras.option import UserError
+from t2t_keras.plugins.corpus import archives
 from t2t_keras.plugins.corpus.archives import ArchivedPairs, download_archive
 
 LINES = 40

@@ -21,7 +21,7 @@ from t2t_keras.plugins.reports.attention_page import Picture, attention_page
 from t2t_keras.plugins.reports.sentence_attention import sentence_attention
 from t2t_keras.problem import Problem
 from t2t_keras.text.sentence_piece import SentencePieceTokenizer, train_sentence_piece
-from t2t_keras.training.runs import run_dir
+from t2t_keras.training import run_dir
 
 LAYERS, HEADS, VOCAB = 2, 3, 17
 SOURCES = [[3, 4, 5, 6, 7, 1], [8, 9, 1]]

@@ -16,6 +16,7 @@ import tensorflow as tf
 from t2t_keras.hparam import HParams
 from t2t_keras.model.transformer import Transformer
 from t2t_keras.option import UserError
+from t2t_keras.training import checkpoint as module
 from t2t_keras.training.average import average_run
 from t2t_keras.training.checkpoint import (
     Checkpoint,
@@ -25,7 +26,6 @@ from t2t_keras.training.checkpoint import (
     snapshot,
     write_checkpoint,
 )
-from t2t_keras.training.runs import checkpoint as module
 from t2t_keras.training.strategy import make_strategy
 
 DATA = ".data-00000-of-00001"
@@ -334,7 +334,7 @@ def test_killed_while_a_checkpoint_is_written(tmp_path):
 import time
 from pathlib import Path
 import tensorflow as tf
-from t2t_keras.training.runs import checkpoint
+from t2t_keras.training import checkpoint
 checkpoints = checkpoint.CheckpointDirectory(Path({str(tmp_path)!r}))
 checkpoints.start_saving(1, {{"x": tf.Variable(1.0)}}, keep=1)
 checkpoints.wait()

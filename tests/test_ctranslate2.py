@@ -16,12 +16,12 @@ from decoding_models import LINES, transformer
 from t2t_keras.decoding import search
 from t2t_keras.decoding.constraint import BannedTokens
 from t2t_keras.decoding.translator import Translator
-from t2t_keras.export import ctranslate2_model
 from t2t_keras.export.saved_model import export_saved_model
 from t2t_keras.export.verify import Output, Verification
 from t2t_keras.hparam import HParams
 from t2t_keras.model.transformer import Transformer
 from t2t_keras.option import UserError
+from t2t_keras.plugins.engines import ctranslate2_model
 from t2t_keras.plugins.engines.ctranslate2_model import export_ctranslate2
 from t2t_keras.problem import Problem
 from t2t_keras.text.sentence_piece import SentencePieceTokenizer, train_sentence_piece

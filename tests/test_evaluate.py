@@ -16,9 +16,9 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 import t2t_keras
 from t2t_keras.cli import main
-from t2t_keras.evaluation import follow
 from t2t_keras.evaluation.evaluator import Evaluator
 from t2t_keras.option import UserError
+from t2t_keras.training import follow
 
 HPARAMS = "num_layers=1,d_model=16,d_ff=16,num_heads=2,batch_tokens=256"
 FAST = ("--beam_size", 1, "--extra_length", 1, "--sentences", 5)

@@ -28,7 +28,8 @@ from t2t_keras.export.contents import (
     ExportSettings,
     prediction_log,
 )
-from t2t_keras.export.export_dir import QUANTIZATIONS, require_free
+from t2t_keras.export.export_dir import require_free
+from t2t_keras.export.formats import export_formats
 from t2t_keras.export.quantization import StoredWeight
 from t2t_keras.export.saved_model import export_saved_model
 from t2t_keras.export.verify import Verification
@@ -378,7 +379,7 @@ def test_what_ids_cannot_do(translator, tmp_path):
 # Rounded weights.
 
 
-@pytest.mark.parametrize("quantization", QUANTIZATIONS["savedmodel"])
+@pytest.mark.parametrize("quantization", export_formats()["savedmodel"].quantizations)
 def test_rounding(quantization):
     """Every weight is within half a unit of what is stored; vectors stay exact."""
     model = transformer(340, d_model=32, attention="additive")

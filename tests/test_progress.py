@@ -15,11 +15,12 @@ import pytest
 from rich.console import Console
 from small_run import trainer
 
-from t2t_keras.cli import doctor, program
+from t2t_keras.cli import program
 from t2t_keras.evaluation.evaluator import Evaluator
+from t2t_keras.plugins.reports import doctor
+from t2t_keras.training import reporting as module
 from t2t_keras.training.reporting import Progress, TimeLeft, duration
 from t2t_keras.training.run_dir import RunDirectory
-from t2t_keras.training.runs import reporting as module
 from t2t_keras.training.step import StepResult
 from t2t_keras.training.train_options import TrainOptions
 

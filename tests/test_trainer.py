@@ -17,9 +17,9 @@ from small_run import assert_same, trainer, weights
 from t2t_keras import UserError
 from t2t_keras.data.datagen import generate
 from t2t_keras.data.records import RecordIndex
+from t2t_keras.training import checkpoint as checkpoint_module
 from t2t_keras.training.checkpoint import Checkpoint, remove_incomplete
 from t2t_keras.training.run_dir import RunDirectory
-from t2t_keras.training.runs import checkpoint as checkpoint_module
 from t2t_keras.training.strategy import devices_text, make_strategy
 
 

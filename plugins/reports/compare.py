@@ -19,8 +19,7 @@ from t2t_keras.cli.lines import read_lines
 from t2t_keras.cli.verb import Verb, add_checkpoint, columns, given_options, positive
 from t2t_keras.data.files import open_lines
 from t2t_keras.decoding.options import DecodingOptions
-from t2t_keras.evaluation.bleu import BleuTokens
-from t2t_keras.evaluation.bleu import metrics_of
+from t2t_keras.evaluation.bleu import BleuTokens, metrics_of
 from t2t_keras.option import UserError, nearest
 from t2t_keras.problem import CorpusMetric, Problem, Split
 from t2t_keras.training.runs import is_run, require_run

@@ -22,7 +22,8 @@ from t2t_keras.cli.verb import (
 )
 from t2t_keras.data.mixture import parse_languages
 from t2t_keras.decoding.options import DecodingOptions
-from t2t_keras.export.export_dir import is_export, require_export
+from t2t_keras.export.export_dir import require_export
+from t2t_keras.export.formats import is_saved_model
 from t2t_keras.option import UserError, require_extra
 from t2t_keras.server.batcher import Limits
 from t2t_keras.training.runs import is_run, require_run
@@ -92,7 +93,7 @@ def _check_serve(args: argparse.Namespace) -> None:
             require_run(directory)
         elif args.export_dir:
             require_export(directory)
-        elif not is_run(directory) and not is_export(directory):
+        elif not is_run(directory) and not is_saved_model(directory):
             raise UserError(
                 f"--model: {directory} is neither a run directory nor an export"
             )
@@ -208,13 +209,11 @@ def _bound(host: str, port: int) -> socket.socket:
         ) from None
 
 
-VERBS = {
-    "serve": Verb(
-        "serve models over HTTP, with a web page",
-        _serve_flags,
-        _serve,
-        lambda result: "",
-        uses_tensorflow=True,
-        check=_check_serve,
-    ),
-}
+VERB = Verb(
+    "serve models over HTTP, with a web page",
+    _serve_flags,
+    _serve,
+    lambda result: "",
+    uses_tensorflow=True,
+    check=_check_serve,
+)

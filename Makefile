@@ -4,7 +4,6 @@
 # make package    the wheel and the sdist, used outside of the repository
 # make test-slow  the tests that take minutes
 # make bench      the short form of every benchmark, in about three minutes
-# make mutations  faults in the code behind docs/paper.md, which tests must notice
 # make docs       the documentation site, into site/
 # make lint       style, types and import rules only
 # make format     rewrite the files in the project's style
@@ -18,7 +17,7 @@ BIN = $(VENV)/bin
 # are never imported.
 INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile
 
-.PHONY: demo test coverage package test-slow mutations bench docs lint format clean
+.PHONY: demo test coverage package test-slow bench docs lint format clean
 
 demo: $(VENV)/.installed
 	@PATH="$(abspath $(BIN)):$$PATH" bash examples/demo.sh
@@ -36,10 +35,6 @@ package: $(VENV)/.installed-test
 
 test-slow: $(VENV)/.installed-test
 	$(BIN)/python -m pytest -m slow
-
-# Half an hour; a name alone, NAMES="attention-biases", takes a minute.
-mutations: $(VENV)/.installed-test
-	$(BIN)/python tests/mutations.py $(NAMES)
 
 # docs/performance.md has the long forms, and explains the numbers.
 BENCH = $(BIN)/python benchmarks

@@ -109,6 +109,8 @@ class TextForm:
         repairs_outputs: whether `output_text` repairs outputs that violate the
             problem's constraint. Of what `output_texts` gets, which the constraint
             allows, it has to repair only an empty first output for a source with words.
+        aligns_outputs: whether the words of an output can be aligned with those of its
+            source.
         source_flags: the flags of `t2t datagen` that name the source of a split.
     """
 
@@ -118,6 +120,7 @@ class TextForm:
     splits_raw_text = False
     splits_long_sources = True
     repairs_outputs = False
+    aligns_outputs = True
     source_flags = "--{split}_source and --{split}_target"
 
     def source_text(self, text: str, raw: bool = False) -> str:

@@ -8,7 +8,6 @@ Plugins are found by entry points only, see `plugins`.
 """
 
 import dataclasses
-import functools
 import importlib
 import importlib.util
 import inspect
@@ -27,7 +26,6 @@ from t2t_keras.problem import Problem, Scorer
 T = TypeVar("T")
 
 
-@functools.cache
 def plugins(kind: str) -> dict[str, Any]:
     """Returns what installed packages add to t2t_keras, by name.
 

@@ -209,7 +209,7 @@ def test_what_cannot_be_aligned(translator):
             translator.align(["a"], ["a"], head)
 
     class Nested(TextForm):
-        nests_outputs = True
+        aligns_outputs = False
 
     problem = Problem(summary="", name="trees", text_form=Nested())
     tokenizer = translator.source_tokenizer

@@ -107,14 +107,14 @@ def raw_dir(tmp_path_factory) -> Path:
 @pytest.mark.parametrize(
     ("problem", "corpora"),
     [
-        ("translate_ende", ["europarl de", "crawl de", "news de"]),
-        ("translate_enfr", ["europarl fr", "crawl fr", "news fr", "un", "giga"]),
+        ("translate_ende_wmt", ["europarl de", "crawl de", "news de"]),
+        ("translate_enfr_wmt", ["europarl fr", "crawl fr", "news fr", "un", "giga"]),
     ],
 )
 def test_the_pairs_of_wmt_2014(raw_dir, problem, corpora):
     task = registry.problem(problem)
     language = problem[-2:]
-    sources = task.raw_sources(raw_dir)
+    sources = task.archives(raw_dir)
     assert list(sources["train"]()) == [
         pair
         for corpus in corpora
@@ -130,7 +130,7 @@ def test_the_pairs_of_wmt_2014(raw_dir, problem, corpora):
     assert list(sources["test"]()) == list(zip(*quoted, strict=True))
 
 
-ARGV = ["datagen", "--problem", "translate_ende", "--vocab_size", "400", "--json"]
+ARGV = ["datagen", "--problem", "translate_ende_wmt", "--vocab_size", "400", "--json"]
 
 
 def test_datagen_and_its_manifest(raw_dir, tmp_path, capfd):
@@ -141,21 +141,21 @@ def test_datagen_and_its_manifest(raw_dir, tmp_path, capfd):
         "dev": LINES,
         "test": LINES,
     }
-    manifest = tmp_path / "data" / "translate_ende.manifest.json"
+    manifest = tmp_path / "data" / "translate_ende_wmt.manifest.json"
     corpora = json.loads(manifest.read_text())["corpora"]["train"]
     assert corpora == {
         name: {"pairs": LINES, "examples": LINES, "share": 1 / 3}
         for name in ("europarl_v7", "commoncrawl", "newscommentary_v9")
     }
-    references = (tmp_path / "data" / "translate_ende-test.targets").read_text()
+    references = (tmp_path / "data" / "translate_ende_wmt-test.targets").read_text()
     assert references.startswith('R&D "test de sentence 0 in de')
     assert not [path for path in raw_dir.iterdir() if path.is_dir()]  # nothing unpacked
 
 
 def test_interrupted_and_resumed(raw_dir, tmp_path, monkeypatch):
     """The bytes are those of a run that was not interrupted, wherever it stopped."""
-    task = registry.problem("translate_enfr").replace(vocab_size=400)
-    task = task.replace(sources=task.raw_sources(raw_dir))
+    task = registry.problem("translate_enfr_wmt").replace(vocab_size=400)
+    task = task.replace(sources=task.archives(raw_dir))
     generate(task, tmp_path / "whole", workers=1)
 
     calls = 0
@@ -209,10 +209,10 @@ def test_missing_archives_are_named_with_their_addresses(raw_dir, tmp_path, capf
 def test_other_flags(raw_dir, tmp_path, capfd):
     data = ["--data_dir", str(tmp_path / "data")]
     for argv, expected in [
-        ([*ARGV, *data, "--download"], "--download needs --raw_dir"),
+        ([*ARGV, *data, "--download"], "needs --raw_dir"),
         (
             [*ARGV[:2], "translate_text", *data, "--raw_dir", "x"],
-            "problem 'translate_text' has no published archives",
+            "there is no flag --raw_dir",
         ),
         (
             [*ARGV, *data, "--raw_dir", str(raw_dir), "--tfds_dir", "x"],
@@ -338,7 +338,7 @@ def test_a_part_that_is_too_long_is_downloaded_anew(address, tmp_path):
 
 def test_missing_archives_are_downloaded(raw_dir, tmp_path, monkeypatch):
     fetched = []
-    sources = registry.problem("translate_ende").raw_sources(tmp_path)
+    sources = registry.problem("translate_ende_wmt").archives(tmp_path)
     pairs = [sources["dev"], sources["test"], sources["dev"]]
 
     def download(archive):

@@ -85,9 +85,7 @@ def test_given_vocabularies(argv, capfd, tmp_path):
         (["--clean", "tidy"], "--clean: there is no rule 'tidy'"),
         (["--vocab", "x"], "--vocab_size has no effect beside --vocab"),
         (["--vocab", "a", "b", "c"], "--vocab takes at most 2, not 3 files"),
-        (["--adopt", "a/b", "--vocab", "a", "b"], "--vocab takes at most 1, not 2"),
         (["--tfds_dir", "x"], "no examples from tensorflow-datasets"),
-        (["--adopt", "a/b"], "--vocab_size has no effect beside --adopt"),
     ],
 )
 def test_mistakes(argv, capfd, flags, message):

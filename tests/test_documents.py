@@ -114,7 +114,7 @@ def test_flags_in_the_prose_exist(page):
     for verb, rest in re.findall(r"`t2t (\w+)([^`]*)`", text):
         if verb == "VERB":
             continue
-        assert verb in program._VERBS, f"{page.name}: t2t {verb}"
+        assert verb in program.verbs(), f"{page.name}: t2t {verb}"
         for flag in re.findall(r"--\w+", rest):
             known = flag == "--help" or flag in flags_of(verb)
             assert known, f"{page.name}: `t2t {verb}{rest}`"
@@ -123,7 +123,7 @@ def test_flags_in_the_prose_exist(page):
 
 def flags_of(verb: str) -> set[str]:
     parser = program._Parser()
-    program._VERBS[verb].add_flags(parser)
+    program.verbs()[verb].add_flags(parser)
     return {*parser._option_string_actions, "--json"}
 
 

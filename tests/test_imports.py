@@ -13,66 +13,45 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 
-# Package -> the packages that its files may import, anywhere in the file.
-FOUNDATION = {"errors", "option", "hparam", "problem", "registry", "standard_error"}
-FOUNDATION |= {"metrics", "model_card", "lock", "wire_format"}
-ENGINE = FOUNDATION | {"backend"}
-MAY_IMPORT = {
-    "errors": set(),
-    "standard_error": set(),
-    "lock": {"errors"},
-    "model_card": set(),
-    "backend": {"errors"},
-    "option": {"errors"},
-    "wire_format": set(),
-    "hparam": {"errors", "option"},
-    "metrics": {"errors"},
-    "problem": {"errors", "metrics"},
-    "registry": {"errors", "hparam", "metrics", "problem"},
-    # Beside each other: from text to ids and back.
-    "text": FOUNDATION,
-    "data": ENGINE | {"text"},
-    "analysis": FOUNDATION,
-    # One upon the other: from tensors to programs.
-    "model": ENGINE,
-    "decoding": ENGINE | {"text", "model"},
-    "runs": ENGINE | {"text", "data", "model", "decoding"},
-    "evaluation": ENGINE | {"text", "data", "model", "decoding", "runs"},
-    "training": ENGINE
-    | {"text", "data", "analysis"}
-    | {"model", "decoding", "runs", "evaluation"},
-    "serving": ENGINE | {"text", "model", "decoding"},
-    "server": ENGINE | {"text", "analysis", "decoding", "serving"},
-    "interop": ENGINE | {"text", "data", "model", "decoding", "runs", "serving"},
-    # One task, which generic code knows nothing of but at its registration in cli.
-    "parsing": ENGINE | {"text", "data", "cli"},
-    "cli": ENGINE
-    | {"data", "evaluation", "analysis"}
-    | {"decoding", "runs", "training", "serving", "server"}
-    | {"interop", "parsing"},
-    # Definitions know the engine; the engine finds them by entry points.
-    "problems": FOUNDATION | {"text", "data", "parsing"},
-    "hparams": FOUNDATION,
+# The units of the core, in the order in which they may import each other.
+FOUNDATION = ("option", "hparam", "problem", "registry")
+CORE = {
+    **{name: {*FOUNDATION[:i]} for i, name in enumerate(FOUNDATION)},
+    "text": {*FOUNDATION},
+    "data": {*FOUNDATION, "text"},
+    "model": {*FOUNDATION},
+    "decoding": {*FOUNDATION, "text", "data", "model"},
+    "evaluation": {*FOUNDATION, "text", "data", "model", "decoding"},
+    "training": {*FOUNDATION, "text", "data", "model", "decoding", "evaluation"},
 }
+CORE["export"] = CORE["training"] | {"training"}
+CORE["cli"] = CORE["export"] | {"export"}
+CORE["__init__"] = CORE["cli"]
+CORE["server"] = CORE["cli"]
+# These use the core, and nothing of each other.
+PLUGINS = {"problems", "hparams", "plugins"}
 
 # Files that answer at once: they import TensorFlow and Keras inside functions only.
 LIGHT = (
-    *("errors.py", "hparam.py", "problem.py", "registry.py", "__init__.py", "cli"),
-    *("runs/__init__.py", "runs/train_options.py", "standard_error.py"),
-    "training/stopping.py",
-    *("problems", "hparams", "data/sources.py", "metrics", "analysis"),
-    *(f"parsing/{name}.py" for name in ("task", "commands", "tree", "treebank")),
-    *(f"parsing/{name}.py" for name in ("linearise", "punctuation", "words", "evalb")),
+    *("option.py", "hparam.py", "problem.py", "registry.py", "__init__.py", "cli"),
+    *("training/runs.py", "training/train_options.py", "training/stopping.py"),
+    *("problems/toy", "problems/translate.py", "hparams", "data/sources.py"),
+    *("evaluation/bleu.py", "evaluation/moses.py", "data/pharaoh.py"),
+    "export/formats.py",
+    *(f"problems/parsing/{name}.py" for name in ("task", "commands", "tree", "wsj")),
+    *(f"problems/parsing/{name}.py" for name in ("treebank", "linearise", "words")),
+    *(f"problems/parsing/{name}.py" for name in ("punctuation", "evalb")),
+    *(f"plugins/reports/{name}.py" for name in ("describe", "compare", "doctor")),
+    *("plugins/corpus", "plugins/engines/__init__.py", "plugins/interop/exports.py"),
+    *("plugins/interop/importing.py", "plugins/interop/adopting.py"),
 )
 # Files that run on every Keras backend: no TensorFlow anywhere.
 BACKEND_FREE = ("model",)
-# Files that run without any.
-ARITHMETIC = ("analysis",)
 
 
 def package_files() -> dict[str, Path]:
     """Every file of the package by its path inside `t2t_keras`."""
-    folders = {"": "t2t_keras", "problems/": "problems", "hparams/": "hparams"}
+    folders = {"": "t2t_keras"} | {f"{name}/": name for name in sorted(PLUGINS)}
     return {
         prefix + path.relative_to(ROOT / folder).as_posix(): path
         for prefix, folder in folders.items()
@@ -115,11 +94,11 @@ def imports(path: Path, *, top_level_only: bool = False) -> Iterator[tuple[int, 
 def _siblings(path: Path, node: ast.ImportFrom) -> str:
     """The package that a relative import starts from.
 
-    Only files of `problems/` and `hparams/` import each other so: a type checker, which
-    sees them at the top level of the repository, finds them under no other name.
+    Only files at the top level of the repository import each other relatively: a type
+    checker finds them under no other name.
     """
     package = path.parent.relative_to(ROOT).parts
-    relative = package[0] in ("problems", "hparams") and node.level <= len(package)
+    relative = package[0] in PLUGINS and node.level <= len(package)
     assert relative, f"{path}:{node.lineno}: a relative import"
     return ".".join(("t2t_keras", *package[: len(package) - node.level + 1]))
 
@@ -163,20 +142,23 @@ def test_relative_imports_are_of_problems_and_hparams():
 
 
 @pytest.mark.parametrize("file", package_files())
-def test_packages_import_one_way(file):
-    package = file.partition("/")[0].removesuffix(".py")
+def test_units_import_one_way(file):
+    parts = file.removesuffix(".py").split("/")
+    unit = parts[0]
     for line, name in imports(package_files()[file]):
-        root, _, rest = name.partition(".")
-        if root != "t2t_keras" or package == "__init__":
+        root, *rest = name.split(".")
+        if root != "t2t_keras" or not rest or rest[0] in _public_names():
             continue
-        imported = rest.partition(".")[0]
-        assert imported == package or imported in (
-            MAY_IMPORT[package] | _public_names()
-        ), f"{file}:{line}: {package} may not import {imported}"
+        if unit in PLUGINS:  # the core, and its own folder
+            own = rest[0] == unit and (unit != "plugins" or rest[1] == parts[1])
+            allowed = own or rest[0] in CORE
+        else:
+            allowed = rest[0] == unit or rest[0] in CORE[unit]
+        assert allowed, f"{file}:{line}: {unit} may not import {name}"
 
 
 def _public_names() -> set[str]:
-    """What `from t2t_keras import X` offers; it all stems from the foundation."""
+    """What `from t2t_keras import X` offers."""
     import t2t_keras
 
     return set(t2t_keras.__all__)
@@ -195,33 +177,20 @@ def test_layers_model_and_loss_run_on_every_backend(file):
         assert not name.startswith("tensorflow"), f"{file}:{line}"
 
 
-@pytest.mark.parametrize("file", matching(ARITHMETIC))
-def test_arithmetic_needs_neither_tensorflow_nor_keras(file):
-    for line, name in imports(package_files()[file]):
-        assert name.partition(".")[0] not in ("tensorflow", "keras"), f"{file}:{line}"
+def test_every_package_has_one_paragraph_about_itself():
+    for file, path in package_files().items():
+        if file.endswith("__init__.py"):
+            assert ast.get_docstring(ast.parse(path.read_text())), file
 
 
-def test_every_package_has_rules_and_one_paragraph_about_itself():
-    packages = {file.partition("/")[0] for file in package_files() if "/" in file}
-    assert packages <= set(MAY_IMPORT)
-    for package in packages:
-        source = package_files()[f"{package}/__init__.py"].read_text()
-        assert ast.get_docstring(ast.parse(source)), f"{package}/__init__.py"
-
-
-def test_generic_code_knows_nothing_of_parsing():
+def test_the_core_knows_nothing_of_parsing():
     words = re.compile(r"tree|bracket|evalb|silver", re.IGNORECASE)
     libraries = re.compile(r"\b(keras\.tree|shutil\.rmtree|ElementTree|xml\.etree)\b")
     found = [
         f"{name}:{number}: {line}"
         for name, path in package_files().items()
-        if not name.startswith(("parsing/", "problems/", "hparams/"))
+        if not name.startswith(("problems/", "hparams/", "plugins/"))
         for number, line in enumerate(path.read_text().splitlines(), 1)
         if words.search(libraries.sub("", line))
     ]
     assert not found
-
-
-def test_no_two_files_have_one_name():
-    names = [path.name for path in package_files().values()]
-    assert {n for n in names if names.count(n) > 1} == {"__init__.py"}

@@ -16,7 +16,7 @@ from rich.console import Console
 from small_run import trainer
 
 from t2t_keras.cli import program
-from t2t_keras.evaluation.evaluator import Evaluator
+from t2t_keras.training.follow import open_split
 from t2t_keras.plugins.reports import doctor
 from t2t_keras.training import reporting as module
 from t2t_keras.training.reporting import Progress, TimeLeft, duration
@@ -173,7 +173,7 @@ def test_decoding_and_loss_tell_how_far_they_are(data_dir, tmp_path):
     training = trainer(data_dir, tmp_path)
     run = RunDirectory(tmp_path)
     translator = training._validation.evaluator.translator
-    dev = Evaluator.open(run, translator, "dev")
+    dev = open_split(run, translator, "dev")
     seen = {}
 
     @contextlib.contextmanager
@@ -235,7 +235,7 @@ def test_a_gpu_that_cannot_be_used_is_mentioned(devices, tmp_path, monkeypatch, 
     """There are no GPUs in the tests; a file stands for the driver's."""
     (tmp_path / "nvidia0").touch()
     found = str(tmp_path / ("nvidia0" if devices != "none" else "nvidia1"))
-    monkeypatch.setattr(doctor, "NVIDIA", (found,))
+    monkeypatch.setattr(program, "_NVIDIA", (found,))
     if devices == "hidden":
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "-1")
     else:

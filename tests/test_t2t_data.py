@@ -67,8 +67,8 @@ def test_adopted(made, tmp_path):
 def test_adopted_and_trained_on(made, tmp_path, capfd):
     before = {path: path.stat().st_mtime_ns for path in made.iterdir()}
     data_dir, run = tmp_path / "data", tmp_path / "run"
-    argv = ["datagen", "--problem", "translate_ende", "--data_dir", str(data_dir)]
-    assert main([*argv, "--adopt", str(made / NAME), "--json"]) == 0
+    argv = ["adopt", "--problem", "translate_ende", "--data_dir", str(data_dir)]
+    assert main([*argv, str(made / NAME), "--json"]) == 0
     result = json.loads(capfd.readouterr().out)
     assert result["examples"] == {"train": 320, "dev": 320}
     assert {path: path.stat().st_mtime_ns for path in made.iterdir()} == before
@@ -118,15 +118,6 @@ def test_packed_data_are_refused(made, tmp_path):
     vocab = next(made.glob("vocab.*"))
     refused("are of a packed problem", tmp_path / "p", tmp_path / "a", vocab)
     assert not (tmp_path / "a").exists()
-
-
-@pytest.mark.parametrize("flag", ["--max_length=9", "--train_source", "--clean"])
-def test_flags_that_would_change_the_data_are_refused(made, tmp_path, capfd, flag):
-    argv = ["datagen", "--problem", "translate_ende", "--data_dir", str(tmp_path / "a")]
-    value = [] if "=" in flag else ["none"]
-    assert main([*argv, "--adopt", str(made / NAME), flag, *value]) == 2
-    name = flag.partition("=")[0]
-    assert f"{name} has no effect beside --adopt" in capfd.readouterr().err
 
 
 def test_mistakes(made, tmp_path):

@@ -121,7 +121,7 @@ def _only_vocabulary(directory: Path) -> Path:
     found = sorted(directory.glob("vocab.*"))
     if len(found) != 1:
         names = ", ".join(path.name for path in found) or "no vocab.* file"
-        raise UserError(f"--adopt: {directory} has {names}; give one by --vocab")
+        raise UserError(f"adopt: {directory} has {names}; give one by --vocab")
     return found[0]
 
 

@@ -300,11 +300,11 @@ def _texts(args: argparse.Namespace, runs: "dict[str, RunDirectory]") -> _Texts:
 def _decoded(args: argparse.Namespace, system: str, run: "RunDirectory") -> "Decoded":
     """Decodes a split with a run's model."""
     from t2t_keras.data.progress import progress
-    from t2t_keras.evaluation.evaluator import Evaluator
+    from t2t_keras.training.follow import open_split
 
     checkpoint = system if _is_checkpoint(system) else args.checkpoint
     split = chosen_split(run, args.split, args.data_dir)
-    evaluator = Evaluator.open(run, run.translator(checkpoint), split, args.data_dir)
+    evaluator = open_split(run, run.translator(checkpoint), split, args.data_dir)
     options = given_options(args, DecodingOptions)
     return evaluator.decode(args.sentences, progress, **options)
 

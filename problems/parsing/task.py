@@ -40,6 +40,7 @@ class Trees(TextForm):
     splits_raw_text = True
     splits_long_sources = False
     repairs_outputs = True
+    aligns_outputs = False
     source_flags = "--treebank or --{split}_trees"
 
     def source_text(self, text: str, raw: bool = False) -> str:

@@ -6,7 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 from t2t_keras import registry
 from t2t_keras.cli.verb import (
@@ -95,6 +95,20 @@ def _datagen_flags(parser: argparse.ArgumentParser) -> None:
         "by commas (default: the problem's)",
     )
     parser.add_argument(
+        "--bpe_dropout",
+        type=float,
+        metavar="P",
+        help="skip each merge of the byte-pair encoding with this probability, in "
+        "training pairs only (default: the problem's)",
+    )
+    parser.add_argument(
+        "--copies",
+        type=positive,
+        metavar="N",
+        help="write each training pair N times; with --bpe_dropout its tokens are "
+        "other ones each time (default: the problem's)",
+    )
+    parser.add_argument(
         "--max_length",
         type=positive,
         metavar="N",
@@ -136,14 +150,31 @@ def add_sources(parser: argparse.ArgumentParser) -> None:
         "files that replace the problem's sources",
         "one sentence per line, UTF-8, plain or .gz, .xz, .zst",
     )
-    for split in ("train", "dev"):
+    for split in get_args(Split):
         for side in ("source", "target"):
             files.add_argument(f"--{split}_{side}", metavar="FILE")
+        files.add_argument(
+            f"--{split}_pairs",
+            nargs="+",
+            metavar="FILE",
+            help="files of pairs: .tsv with two columns, .tmx, .parquet",
+        )
+    files.add_argument(
+        "--languages",
+        metavar="SOURCE-TARGET",
+        help="the languages of .tmx and .parquet files, en-de for example",
+    )
     files.add_argument(
         "--mixture",
         metavar="FILE",
         help="a TOML file that names the files of all splits: several corpora, with "
         "weights and tags, files of pairs, word alignments (see docs/data.md)",
+    )
+    files.add_argument(
+        "--train_alignment",
+        metavar="FILE",
+        help="with --train_source and --train_target: the links between their words, "
+        "such as `0-0 1-2`, for the hyper-parameter guided_alignment",
     )
 
 
@@ -243,15 +274,16 @@ def _files(args: argparse.Namespace, problem: Problem) -> dict[Split, Source]:
     from t2t_keras.data.mixture import read_mixture
     from t2t_keras.data.sources import ParallelFiles
 
-    sources = read_mixture(args.mixture) if args.mixture else {}
+    sources = _pair_files(args)
+    if args.mixture:
+        sources |= read_mixture(args.mixture)
     if sources and problem.reverse:
         raise UserError(
             f"the data of '{problem.name}' are those of '{problem.data_name}'; "
             f"generate them with --problem {problem.data_name} and the files in its "
             "direction"
         )
-    splits: tuple[Split, ...] = ("train", "dev")
-    for split in splits:
+    for split in get_args(Split):
         source, target = (
             getattr(args, f"{split}_{side}") for side in ("source", "target")
         )
@@ -264,6 +296,46 @@ def _files(args: argparse.Namespace, problem: Problem) -> dict[Split, Source]:
             # The data of `x_rev` are those of `x`: in its direction.
             pair = (target, source) if problem.reverse else (source, target)
             sources[split] = ParallelFiles(*pair)
+    if args.train_alignment:
+        files = sources.get("train")
+        if not isinstance(files, ParallelFiles):
+            raise UserError(
+                "--train_alignment needs --train_source and --train_target beside it"
+            )
+        if problem.reverse:
+            raise UserError(
+                f"--train_alignment: the data of '{problem.name}' are those of "
+                f"'{problem.data_name}'; generate them with --problem "
+                f"{problem.data_name}, its files and the links in its direction"
+            )
+        sources["train"] = dataclasses.replace(
+            files, alignment_path=args.train_alignment
+        )
+    return sources
+
+
+def _pair_files(args: argparse.Namespace) -> dict[Split, Source]:
+    """Returns the sources that --train_pairs and so on name."""
+    from t2t_keras.data.mixture import Corpus, Mixture, parse_languages
+    from t2t_keras.data.pair_files import PairFile
+
+    languages = parse_languages(args.languages) if args.languages else None
+    sources: dict[Split, Source] = {}
+    for split in get_args(Split):
+        paths: list[str] = getattr(args, f"{split}_pairs") or []
+        if paths and (getattr(args, f"{split}_source") or args.mixture):
+            raise UserError(f"--{split}_pairs stands alone; leave the other files out")
+        files = [PairFile(path, languages) for path in paths]
+        if len(files) == 1:
+            sources[split] = files[0]
+        elif files:
+            names = [Path(path).name for path in paths]
+            if len(set(names)) < len(names):
+                names = paths
+            corpora = map(Corpus, names, files)
+            sources[split] = Mixture(tuple(corpora))
+    if languages and not sources:
+        raise UserError("--languages has no effect without --train_pairs; leave it out")
     return sources
 
 

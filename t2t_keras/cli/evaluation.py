@@ -137,8 +137,7 @@ def _evaluate(args: argparse.Namespace) -> dict[str, Any]:
         language = args.language or _suffix_language(args.references)
         tokens: BleuTokens = args.tokenize or "13a"
         return {"bleu": bleu_scores(hypotheses, references, language, tokens)}
-    from t2t_keras.evaluation.evaluator import evaluate
-    from t2t_keras.training.follow import await_run, follow
+    from t2t_keras.training.follow import await_run, evaluate, follow
 
     wait_minutes = args.wait_minutes or 0.0
     run = await_run(args.output_dir, wait_minutes)

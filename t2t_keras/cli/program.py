@@ -32,7 +32,7 @@ _CORE = {**data.VERBS, **training.VERBS, **translation.VERBS, **evaluation.VERBS
 
 
 @functools.cache
-def _verbs() -> dict[str, Verb]:
+def verbs() -> dict[str, Verb]:
     """Returns the verbs by name: those of the core, and those of plugins."""
     return _CORE | registry.plugins("verbs")
 
@@ -99,7 +99,7 @@ def _require_standard_streams() -> None:
 
 def _run(args: argparse.Namespace) -> None:
     """Runs the verb; standard output gets its result and nothing else."""
-    verb = _verbs()[args.verb]
+    verb = verbs()[args.verb]
     # Set before TensorFlow is imported: it would warn about this machine's CPU. With
     # several processes, each would also log an error when another one ends.
     is_alone = not os.environ.get("TF_CONFIG") and getattr(args, "processes", 1) == 1
@@ -181,12 +181,12 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
         "--version", action=_Version, help="print the versions and exit"
     )
     # `_verbs_help` lists them in groups, which argparse does not have.
-    verbs = parser.add_subparsers(
+    subparsers = parser.add_subparsers(
         dest="verb", metavar="VERB", required=True, prog="t2t", help=argparse.SUPPRESS
     )
     parsers: dict[str, _Parser] = {}
-    for name, verb in _verbs().items():
-        parsers[name] = verbs.add_parser(
+    for name, verb in verbs().items():
+        parsers[name] = subparsers.add_parser(
             name, help=verb.summary, description=verb.summary, allow_abbrev=False
         )
         verb.add_flags(parsers[name])
@@ -208,7 +208,7 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
 
 def _add_problem_flags(argv: Sequence[str], parser: _Parser) -> None:
     """Adds the flags that only the problem of `--problem` has, for `t2t datagen`."""
-    if not _verbs()[argv[0]].has_problem_flags:
+    if not verbs()[argv[0]].has_problem_flags:
         return
     names = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     names.add_argument("--problem", nargs="?")
@@ -229,24 +229,24 @@ class _Version(argparse.Action):
         super().__init__(option_strings, argparse.SUPPRESS, nargs=0, help=help)
 
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
-        versions = (
+        own, *others = (
             f"{name} {importlib.metadata.version(name)}"
-            for name in ("t2t_keras", "tensorflow", "keras", "tensorflow-text")
+            for name in ("t2t_keras", "tensorflow", "keras")
         )
-        print(", ".join(versions))
+        print(f"{own} ({', '.join(others)})")
         parser.exit()
 
 
 def _verbs_help() -> str:
     """Returns the verbs with their summaries, in groups."""
-    indent = max(map(len, _verbs())) + 4
+    indent = max(map(len, verbs())) + 4
     width = max(shutil.get_terminal_size().columns - 2, indent + 20)
     lines = []
-    added = {k: v for k, v in _verbs().items() if k not in _CORE}
-    for title, verbs in {"core": _CORE, "plugins": added}.items():
-        if verbs:
+    added = {k: v for k, v in verbs().items() if k not in _CORE}
+    for title, group in {"core": _CORE, "plugins": added}.items():
+        if group:
             lines += [f"{title}:"]
-        for name, verb in verbs.items():
+        for name, verb in group.items():
             text = textwrap.fill(
                 verb.summary,
                 width,

@@ -251,7 +251,7 @@ class Manifest(Recipe):
         if manifest is None:
             raise UserError(
                 f"there is no {path}: run `t2t datagen` for this problem and "
-                "--data_dir (with --adopt if tensor2tensor made the data)"
+                "--data_dir (or with `t2t adopt` if tensor2tensor made the data)"
             )
         return manifest
 
@@ -276,7 +276,7 @@ def held(recipe: Recipe, data_dir: Path) -> Manifest | None:
         if any(shards) and not on_its_way.exists():
             raise UserError(
                 f"{data_dir} has data of '{recipe.problem}' without a manifest, from "
-                "another program; give another --data_dir, or --adopt what "
+                "another program; give another --data_dir, or `t2t adopt` what "
                 "tensor2tensor made"
             )
         return None

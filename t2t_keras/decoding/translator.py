@@ -329,13 +329,13 @@ class Translator:
         """Returns the head of a word alignment, with the default layer put in.
 
         Raises:
-            UserError: the model has no such layer or head, or the outputs of the
-                problem are nested expressions, which have no words to align.
+            UserError: the model has no such layer or head, or the words of the
+                problem's outputs cannot be aligned.
         """
-        if self._form.nests_outputs:
+        if not self._form.aligns_outputs:
             raise UserError(
-                f"alignment: the outputs of problem '{self.problem.name}' are nested "
-                "expressions, whose words cannot be aligned; leave it out"
+                f"alignment: the words of the outputs of problem "
+                f"'{self.problem.name}' cannot be aligned; leave it out"
             )
         return head.of_model(self.model.hparams)
 

@@ -90,8 +90,7 @@ class ServedModel:
         signatures: the signatures of TensorFlow Serving's REST interface; a run has
             those of an export that take no ids.
         beam_size: the default beam size.
-        is_nested: whether outputs are nested expressions (`TextForm.nests_outputs`);
-            for an export without settings, whether that of `warm_up` was one.
+        is_nested: whether outputs are nested expressions.
     """
 
     def __init__(
@@ -112,7 +111,7 @@ class ServedModel:
             translator.options, self._options = translator.choose(**options), {}
             problem = translator.problem
             self.signatures = _run_signatures()
-            self.is_nested = problem.text_form.nests_outputs
+            self.is_nested = not problem.text_form.aligns_outputs
             languages = languages or problem.languages
             defaults: dict[str, Any] = vars(translator.options)
         else:
@@ -121,7 +120,7 @@ class ServedModel:
                 for name, function in translator.signatures.items()
             }
             settings = translator.settings
-            self.is_nested = settings is not None and settings.nests_outputs
+            self.is_nested = False
             if settings is not None:
                 languages = languages or settings.languages
             defaults = translator.choose(**options)

@@ -1,0 +1,41 @@
+"""The verb that makes a data directory of tensor2tensor's TFRecords: `adopt`."""
+
+import argparse
+from typing import Any
+
+from t2t_keras import registry
+from t2t_keras.cli.verb import Verb, add_usr_dir, table
+
+
+def _flags(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "source",
+        metavar="DIR/NAME",
+        help="the files DIR/NAME-train-* ... that tensor2tensor wrote",
+    )
+    parser.add_argument("--problem", required=True, help="a name of `t2t list`")
+    parser.add_argument("--data_dir", required=True, help="data directory to write")
+    parser.add_argument(
+        "--vocab", metavar="FILE", help="the vocabulary (default: the only DIR/vocab.*)"
+    )
+    add_usr_dir(parser)
+
+
+def _adopt(args: argparse.Namespace) -> dict[str, Any]:
+    from .t2t_data import adopt
+
+    problem = registry.problem(args.problem)
+    manifest = adopt(problem, args.source, args.data_dir, args.vocab)
+    return {
+        "examples": dict(manifest.examples),
+        "vocab_size": manifest.vocab_sizes["target"],
+    }
+
+
+VERB = Verb(
+    "use the data that tensor2tensor wrote as they are",
+    _flags,
+    _adopt,
+    lambda result: table(result["examples"] | {"vocabulary": result["vocab_size"]}),
+    uses_tensorflow=True,
+)

@@ -7,6 +7,7 @@ COPY pyproject.toml setup.py README.md LICENSE ./
 COPY t2t_keras t2t_keras
 COPY problems problems
 COPY hparams hparams
+COPY plugins plugins
 # The versions are those of pyproject.toml.
 # hadolint ignore=DL3013
 RUN pip install --no-cache-dir ".[serve]"

@@ -12,6 +12,7 @@ COPY pyproject.toml setup.py README.md LICENSE ./
 COPY t2t_keras t2t_keras
 COPY problems problems
 COPY hparams hparams
+COPY plugins plugins
 ARG EXTRAS=data,gpu,tfds
 # The versions are those of pyproject.toml.
 # hadolint ignore=DL3013

@@ -15,7 +15,6 @@ import pytest
 import tensorflow as tf
 from decoding_models import LINES, transformer
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
-from model_cards import read_card
 from tensorflow.core.framework import tensor_pb2
 
 import t2t_keras
@@ -34,18 +33,10 @@ from t2t_keras.export.quantization import StoredWeight
 from t2t_keras.export.saved_model import export_saved_model
 from t2t_keras.export.verify import Verification
 from t2t_keras.option import UserError
-from t2t_keras.plugins.reports.model_card import MODEL_CARD
 from t2t_keras.problem import Problem
 from t2t_keras.text.sentence_piece import SentencePieceTokenizer, train_sentence_piece
 
 ROOT = Path(__file__).parents[1]
-RUN = {
-    "hparams_set": "tiny",
-    "changed": {"d_model": [128, 32]},
-    "checkpoint": "model.ckpt-12",
-    "step": 12,
-    "dev": [{"checkpoint": "model.ckpt-12", "metrics": {"loss": 1.5, "bleu": 33.25}}],
-}
 TEXTS = LINES[:2]
 
 
@@ -68,7 +59,6 @@ def export(translator, tmp_path_factory):
         translator,
         path,
         ids_only=True,
-        run=RUN,
         verify=Verification(TEXTS),
         n_best=2,
         max_source_length=50,
@@ -125,37 +115,6 @@ def test_damaged_and_absent_settings(export, tmp_path):
 def test_a_directory_without_a_name_is_refused(path):
     with pytest.raises(UserError, match="has no name; name another directory"):
         require_free(Path(path), overwrite=True)
-
-
-def test_model_card(export):
-    """It has every section, every setting, and no placeholder."""
-    settings = ExportSettings.load(export)
-    front, sections = read_card(export / MODEL_CARD)
-    assert front["library_name"] == "t2t_keras"
-    titles = ["Use", "Model", "Vocabulary", "Data", "Training", "Scores"]
-    titles += ["Decoding", "Limits", "Files"]
-    assert list(sections) == ["", "prose", *titles]
-    rows = sections["Model"].named
-    assert rows["parameters"] == f"{settings.parameters:,}"
-    assert rows["outputs as in the run"] == "2 of 2"
-    assert rows["hparams_set"] == "tiny"
-    assert sections["Model"].rows("hyper-parameter") == [["d_model", "128", "32"]]
-    assert sections["Training"].named["step"] == "12"
-    assert sections["Scores"].rows("checkpoint") == [["model.ckpt-12", "1.5", "33.25"]]
-    for name, value in settings.decoding.items():
-        note = " (per request)" if name in settings.per_request else ""
-        assert sections["Decoding"].named[name] == f"{value}{note}"
-    for name in settings.signatures:
-        assert name in " ".join(sections["Model"].texts)
-    for name, _ in sections["Files"].rows("file"):
-        assert (export / name).exists()
-    assert sections["Data"].texts == ["There are no records of the data."]
-    limits = " ".join(sections["Limits"].texts)
-    assert "at most 50 tokens" in limits
-    assert "Inputs are ids." in limits
-    (code,) = sections["Use"].code
-    assert "ids=tf.constant" in code
-    assert not re.search("None|nan|\\{|\\}", (export / MODEL_CARD).read_text())
 
 
 def messages():
@@ -433,7 +392,6 @@ def test_an_export_with_rounded_weights(quantization, width, translator, tmp_pat
     settings = ExportSettings.load(tmp_path / "1")
     assert settings.quantization == quantization
     assert settings.identical == verification.identical
-    assert f"rounded to {quantization}" in (tmp_path / "1" / MODEL_CARD).read_text()
     shapes = [weight.shape for weight in translator.model.weights]
     exact = sum(4 * np.prod(shape) for shape in shapes if len(shape) < 2)
     matrices = sum(width * np.prod(shape) for shape in shapes if len(shape) > 1)

@@ -27,7 +27,6 @@ CORE = {
 CORE["export"] = CORE["training"] | {"training"}
 CORE["cli"] = CORE["export"] | {"export"}
 CORE["__init__"] = CORE["cli"]
-CORE["server"] = CORE["cli"]
 # These use the core, and nothing of each other.
 PLUGINS = {"problems", "hparams", "plugins"}
 

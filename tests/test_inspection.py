@@ -21,7 +21,6 @@ from t2t_keras.plugins.corpus.inspection import (
     find_shifts,
     inspect,
     measure,
-    worst,
 )
 
 
@@ -203,7 +202,6 @@ def test_nothing_at_all():
     result = inspect({"train": lambda: []})
     assert result["splits"]["train"]["pairs"] == 0
     assert [f["message"] for f in result["findings"]] == ["has not a single pair"]
-    assert worst({"train": lambda: []}) == []
 
 
 def test_disorder_is_not_a_shift(corpus):
@@ -231,23 +229,6 @@ def test_numbers_alone_show_a_shift():
     norm = Norm(pairs)
     found = measure(shifted, norm)
     assert find_shifts(found.lengths, found.anchors, norm) == [Shift(0, 397, 2)]
-
-
-def test_datagen_says_the_worst(tmp_path, capfd):
-    source, target = zip(*numbered(400), strict=True)
-    target = list(target)
-    for i in range(0, 400, 4):
-        target[i] = source[i]
-    files = write(tmp_path / "a", *source), write(tmp_path / "b", *target)
-    argv = ["datagen", "--problem", "translate_text", "--data_dir", tmp_path / "data"]
-    argv += ["--train_source", files[0], "--train_target", files[1]]
-    argv += ["--vocab_size", 300]
-    assert run(*argv) == 0
-    errors = capfd.readouterr().err
-    assert errors.count("look at ") == 1
-    assert "look at train: source and target are the same: 100 pairs (25.00%)" in errors
-    assert run(*argv) == 0  # nothing is read again
-    assert "look at" not in capfd.readouterr().err
 
 
 def test_the_command_and_its_page(tmp_path, capfd):

@@ -6,11 +6,11 @@ import math
 import pytest
 
 from t2t_keras.hparam import HParams
-from t2t_keras.plugins.reports.parameters import count_parameters
 from t2t_keras.training import fit_memory
 from t2t_keras.training.device_memory import least_memory
 from t2t_keras.training.fit_memory import Spec
 from t2t_keras.training.free_memory import _free_in_groups, free_memory
+from t2t_keras.training.parameters import count_parameters
 
 SMALL = {"num_layers": 2, "d_model": 64, "d_ff": 128, "num_heads": 4}
 GIB = 2**30

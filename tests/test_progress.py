@@ -16,9 +16,8 @@ from rich.console import Console
 from small_run import trainer
 
 from t2t_keras.cli import program
-from t2t_keras.training.follow import open_split
-from t2t_keras.plugins.reports import doctor
 from t2t_keras.training import reporting as module
+from t2t_keras.training.follow import open_split
 from t2t_keras.training.reporting import Progress, TimeLeft, duration
 from t2t_keras.training.run_dir import RunDirectory
 from t2t_keras.training.step import StepResult

@@ -27,15 +27,15 @@ from command_line import run
 from decoding_models import LINES, text_translator
 from libretranslatepy import LibreTranslateAPI
 
-from t2t_keras.cli.serve import _bound
 from t2t_keras.decoding.alignment import AlignmentHead
+from t2t_keras.decoding.sentence_attention import sentence_attention
 from t2t_keras.decoding.translator import Hypothesis
 from t2t_keras.export.saved_model import export_saved_model
 from t2t_keras.option import UserError
-from t2t_keras.plugins.reports.sentence_attention import sentence_attention
-from t2t_keras.server.app import make_app, make_server
-from t2t_keras.server.batcher import Batcher, Limits, Overloaded
-from t2t_keras.server.served_model import ServedModel, TensorInfo, request_value
+from t2t_keras.plugins.server.app import make_app, make_server
+from t2t_keras.plugins.server.batcher import Batcher, Limits, Overloaded
+from t2t_keras.plugins.server.served_model import ServedModel, TensorInfo, request_value
+from t2t_keras.plugins.server.verb import _bound
 
 TEXTS = [line for line in LINES if line.strip()]
 OPTIONS = {"beam_size": 4, "n_best": 2, "alpha": 0.6, "min_length": 0}

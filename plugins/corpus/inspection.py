@@ -628,29 +628,6 @@ def _use(tokenizer: Tokenizer, texts: Sequence[str]) -> dict[str, float]:
     }
 
 
-def worst(sources: Mapping[str, Source]) -> list[Finding]:
-    """Returns the worst faults at the beginning of corpora for training.
-
-    Args:
-        sources: see `inspect`; the first pairs of each are inspected.
-        most: the number of faults; there are fewer if they are rare.
-    """
-    inspections: dict[str, SplitInspection] = {}
-    for name, source in sources.items():
-        pairs = list(itertools.islice(source(), _BEGINNING))
-        inspections[name] = SplitInspection(name, Norm(pairs[:SAMPLE]))
-        inspections[name].add_all(pairs)
-    others = [i for name, i in inspections.items() if not _is_train(name)]
-    findings = [
-        finding
-        for name, inspection in inspections.items()
-        if _is_train(name)
-        for finding in inspection.findings(others)
-        if finding.weight >= _RARE
-    ]
-    return sorted(findings, key=lambda f: f.weight, reverse=True)[:_WORST]
-
-
 def _is_train(name: str) -> bool:
     """Whether a name is that of the train split, or of a corpus in it."""
     return name.split()[0] == "train"

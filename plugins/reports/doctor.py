@@ -23,8 +23,6 @@ from t2t_keras.cli.verb import Verb
 from t2t_keras.data.lock import has_locks
 from t2t_keras.training.free_memory import free_memory
 
-from .model_card import named_table
-
 # Files that exist if there is a driver for NVIDIA GPUs.
 NVIDIA = ("/dev/nvidia0", "/proc/driver/nvidia")
 UNUSED_GPU = (
@@ -332,8 +330,14 @@ def _show(report: dict[str, Any]) -> str:
     }
     for title, values in rows.items():
         known = {k: "unknown" if v is None else v for k, v in values.items()}
-        parts += [f"### {title}", named_table(known) if known else "Nothing is set."]
+        parts += [f"### {title}", _table(known) if known else "Nothing is set."]
     return "\n\n".join(parts)
+
+
+def _table(rows: Mapping[str, Any]) -> str:
+    """Returns a table of names and values in Markdown."""
+    lines = (f"| {name} | {value} |" for name, value in rows.items())
+    return "\n".join(["| | |", "| --- | --- |", *lines])
 
 
 def main(argv: Sequence[str]) -> int:

@@ -30,14 +30,15 @@ class ParsingProblem(Problem):
         """Adds the flags for treebanks."""
         trees = parser.add_argument_group(
             "trees, for parsing",
-            "bracketed trees, plain or .gz: .mrg files, or files with one tree per line; a "
-            "directory stands for all .mrg files in it",
+            "bracketed trees, plain or .gz: .mrg files, or files with one tree per "
+            "line; a directory stands for all .mrg files in it",
         )
         trees.add_argument(
             "--treebank",
             metavar="DIR",
-            help="the Wall Street Journal as the LDC distributes it (wsj/SS/wsj_SSNN.mrg), "
-            "from which all splits are taken that have no other flag",
+            help="the Wall Street Journal as the LDC distributes it "
+            "(wsj/SS/wsj_SSNN.mrg), from which all splits are taken that have no "
+            "other flag",
         )
         for split in get_args(Split):
             trees.add_argument(f"--{split}_trees", metavar="PATH", nargs="+")
@@ -53,26 +54,27 @@ class ParsingProblem(Problem):
             "--silver_trees",
             metavar="PATH",
             nargs="+",
-            help="automatically parsed trees, for semi-supervised training; any number of "
-            "files",
+            help="automatically parsed trees, for semi-supervised training; any "
+            "number of files",
         )
         trees.add_argument(
             "--silver_per_gold",
             type=positive,
             metavar="N",
-            help="silver trees for each gold tree; gold trees are repeated as necessary "
-            "(default: the problem's)",
+            help="silver trees for each gold tree; gold trees are repeated as "
+            "necessary (default: the problem's)",
         )
         trees.add_argument(
             "--collapse_unary",
             action="store_true",
-            help="collapse X over X into one constituent in training trees (default: keep "
-            "both, as in the other splits, because EVALB counts both)",
+            help="collapse X over X into one constituent in training trees (default: "
+            "keep both, as in the other splits, because EVALB counts both)",
         )
         trees.add_argument(
             "--skip_bad_trees",
             action="store_true",
-            help="skip and count trees that cannot be used (default: stop at the first)",
+            help="skip and count trees that cannot be used (default: stop at the "
+            "first)",
         )
 
     def with_flags(self, args: argparse.Namespace) -> Self:
@@ -100,8 +102,8 @@ class ParsingProblem(Problem):
                     )
         if args.mixture:
             raise UserError(
-                f"--mixture: problem '{self.name}' yields trees; give --train_trees and "
-                "--silver_trees"
+                f"--mixture: problem '{self.name}' yields trees; give --train_trees "
+                "and --silver_trees"
             )
         from .treebank import SilverMix
 

@@ -15,10 +15,10 @@ from typing import Literal
 
 from t2t_keras.evaluation.bleu import Bleu
 from t2t_keras.problem import Alignment, Pair, Problem, Split
-from t2t_keras.problems.parsing.linearise import SYMBOLS, linearise
-from t2t_keras.problems.parsing.task import BracketF1, Trees, brackets
 from t2t_keras.registry import register_problem
 
+from ..parsing.linearise import SYMBOLS, linearise
+from ..parsing.task import BracketF1, Trees, brackets
 from . import english, french, german
 from .grammar import Combination, Sentence, combinations
 from .sampler import derivations

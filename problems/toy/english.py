@@ -1,7 +1,6 @@
 """English: renders a derivation as a Penn Treebank tree."""
 
-from t2t_keras.problems.parsing.tree import Tree
-
+from ..parsing.tree import Tree
 from . import lexicon as words
 from .grammar import (
     Clause,

@@ -42,12 +42,11 @@ from t2t_keras.data.encoding import Rule
 from t2t_keras.data.files import read_json, sha256, write_array, write_json
 from t2t_keras.data.lock import lock, purpose_of_holder
 from t2t_keras.data.manifest import SPLITS, CorpusRecord, Manifest, Recipe, held
-from t2t_keras.data.mixture import Mixture, corpora_of, named_sources
+from t2t_keras.data.mixture import Mixture, corpora_of
 from t2t_keras.data.progress import progress, say
 from t2t_keras.data.records import unfinished_dir
 from t2t_keras.data.vocabulary import SIDES, Side
 from t2t_keras.option import UserError
-from t2t_keras.plugins.corpus.inspection import worst
 from t2t_keras.problem import Pair, Problem, Split
 from t2t_keras.text.load import load_tokenizer
 
@@ -353,9 +352,6 @@ def count_pairs(work: Work) -> None:
     """
     path = work.directory / "corpora.json"
     work.corpora = read_json(path) or {}
-    if "train" in work.splits and "train" not in work.corpora:
-        for finding in worst(named_sources(work.problem.sources)):
-            say(f"look at {finding}")
     left_out: dict[Split, dict[str, int]] = read_json(work.left_out) or {}
     for split in work.splits:
         if split in work.corpora:

@@ -257,9 +257,7 @@ def _corpus(table: Any, directory: Path) -> Corpus:
     elif {"source", "target"} == files.keys() - {"alignment"} and (
         "languages" not in table
     ):
-        source = ParallelFiles(
-            *(files.get(k) for k in ("source", "target", "alignment"))
-        )
+        source = ParallelFiles(files["source"], files["target"], files.get("alignment"))
     else:
         raise UserError("a corpus needs source and target, or pairs (and languages)")
     first = next(iter(files.values()))

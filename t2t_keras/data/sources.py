@@ -23,9 +23,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 from t2t_keras.data.files import sha256
-from t2t_keras.data.pharaoh import Alignment, parse_reference
+from t2t_keras.data.pharaoh import parse_reference
 from t2t_keras.option import UserError, first_line, require_extra
-from t2t_keras.problem import AlignedPair, Pair, Source
+from t2t_keras.problem import AlignedPair, Alignment, Pair, Source
 
 try:
     from backports import zstd

@@ -12,9 +12,9 @@ import tensorflow as tf
 from t2t_keras.data.pipeline import rows_per_replica
 from t2t_keras.hparam import HParams
 from t2t_keras.option import UserError
-from t2t_keras.plugins.reports.memory import memory_per_batch
-from t2t_keras.plugins.reports.parameters import count_parameters
 from t2t_keras.training.free_memory import free_memory
+from t2t_keras.training.memory import memory_per_batch
+from t2t_keras.training.parameters import count_parameters
 from t2t_keras.training.strategy import distribute_pairs, own_replicas
 
 # The share of `memory_per_batch`'s activations and logits. Measured, the peaks of

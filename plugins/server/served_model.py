@@ -13,14 +13,14 @@ import tensorflow as tf
 from t2t_keras import load
 from t2t_keras.decoding.batching import batches, padded
 from t2t_keras.decoding.options import DecodingOptions
+from t2t_keras.decoding.sentence_attention import (
+    SentenceAttention,
+    sentence_attention,
+)
 from t2t_keras.decoding.texts import is_blank
 from t2t_keras.decoding.translator import Alternative, Hypothesis, Translator
 from t2t_keras.export.client import ExportedHypothesis, ExportedTranslator
 from t2t_keras.option import UserError
-from t2t_keras.plugins.reports.sentence_attention import (
-    SentenceAttention,
-    sentence_attention,
-)
 
 _ELEMENTS_AT_ONCE = 8000  # characters or ids in a batch of an export, with padding
 _TOKENS = ("ids", "token_log_probs")  # what `score` returns for each token

@@ -25,8 +25,9 @@ from t2t_keras.decoding.options import DecodingOptions
 from t2t_keras.export.export_dir import require_export
 from t2t_keras.export.formats import is_saved_model
 from t2t_keras.option import UserError, require_extra
-from t2t_keras.server.batcher import Limits
 from t2t_keras.training.runs import is_run, require_run
+
+from .batcher import Limits
 
 _NAME = re.compile(r"[\w.-]+")
 
@@ -154,8 +155,8 @@ def _languages(
 
 
 def _serve(args: argparse.Namespace) -> dict[str, Any]:
-    from t2t_keras.server.app import make_app, serve
-    from t2t_keras.server.served_model import ServedModel
+    from .app import make_app, serve
+    from .served_model import ServedModel
 
     directories = _directories(args)
     languages = _languages(args, directories)

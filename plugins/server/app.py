@@ -40,11 +40,12 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from t2t_keras.decoding.alignment import AlignmentHead
 from t2t_keras.decoding.options import DecodingOptions
+from t2t_keras.evaluation.attention_page import attention_page, pictures
 from t2t_keras.option import UserError
-from t2t_keras.plugins.reports.attention_page import attention_page, pictures
-from t2t_keras.server.batcher import Batcher, Limits, Overloaded
-from t2t_keras.server.page import PAGE, POLICY
-from t2t_keras.server.served_model import Call, ServedModel, request_value
+
+from .batcher import Batcher, Limits, Overloaded
+from .page import PAGE, POLICY
+from .served_model import Call, ServedModel, request_value
 
 _log = logging.getLogger(__name__)
 

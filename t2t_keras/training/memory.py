@@ -1,8 +1,7 @@
 """An estimate of the peak memory of a training step, in bytes."""
 
 from t2t_keras.hparam import HParams
-
-from .flops import keys_met
+from t2t_keras.training.flops import keys_met
 
 _FLOAT32 = 4
 

@@ -1,0 +1,183 @@
+"""The verb that writes a model card from the files of a run: `card`."""
+
+import argparse
+import json
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from t2t_keras import registry
+from t2t_keras.cli.checks import require_writable
+from t2t_keras.cli.verb import Verb, add_run
+from t2t_keras.option import UserError
+
+if TYPE_CHECKING:
+    from t2t_keras.training.run_dir import RunDirectory
+
+
+def model_card(run: "RunDirectory", checkpoint: str | None = None) -> str:
+    """Returns the model card of a run in Markdown, with a head as on a model hub.
+
+    Args:
+        run: the run directory.
+        checkpoint: see `RunDirectory.restore`; None: the one that is used by default.
+
+    Raises:
+        UserError: there is no such checkpoint.
+    """
+    from t2t_keras.training.checkpoint import Checkpoint
+
+    problem, config = run.problem, run.config
+    path = run.checkpoints.find("latest" if checkpoint == "ema" else checkpoint)
+    model = run.build_model()
+    languages = problem.languages or ()
+    head: dict[str, Any] = {
+        "library_name": "t2t_keras",
+        "tags": ["transformer", problem.name],
+    }
+    if languages:
+        head["language"] = [*languages]
+    manifest = _manifest(run)
+    if manifest and manifest.get("license"):
+        head["license"] = manifest["license"]
+    sizes = [str(tokenizer.vocab_size) for tokenizer in run.tokenizers]
+    facts = {
+        "problem": problem.name,
+        "hparam set": config.hparams_set,
+        "changed hyper-parameters": _changed(run),
+        "parameters": f"{model.count_params():,}",
+        "checkpoint": f"{path.name}, step {Checkpoint(path).step:,}",
+        "vocabulary sizes": ", ".join(dict.fromkeys(sizes)),
+        "initial weights": config.init_from,
+        "seed": str(config.seed),
+        "data": config.data_dir,
+    }
+    data = {}
+    if manifest:
+        data = {f"{k} examples": f"{n:,}" for k, n in manifest["examples"].items()}
+        for split, reasons in manifest.get("dropped", {}).items():
+            data |= {f"{split}, dropped: {k}": f"{n:,}" for k, n in reasons.items()}
+    history = list(_lines(run.path / "history.jsonl"))
+    training = [
+        f"steps {line['first_step']:,} to {line['last_step']:,} in "
+        f"{line['minutes']:.0f} minutes on {line['devices']} ({line['date']})"
+        for line in history
+        if line["kind"] == "training"
+    ]
+    scores = [
+        f"{line['split']}, {line['checkpoint']}, {line['sentences']} sentences: "
+        f"{_numbers(line['metrics'])}"
+        for line in history
+        if line["kind"] == "evaluation"
+    ]
+    dev = [
+        f"step {line['step']:,}: {_numbers(line)}"
+        for line in _lines(run.path / "metrics.jsonl")
+        if line.get("kind", "train") != "train"
+    ]
+    decoding = {
+        name: str(getattr(problem, name))
+        for name in ("beam_size", "alpha", "extra_length")
+    }
+    return "\n\n".join(
+        filter(
+            None,
+            [
+                f"---\n{json.dumps(head, ensure_ascii=False)}\n---",
+                f"# {problem.name}: {run.path.name}",
+                problem.summary,
+                _section("Model", _table(facts)),
+                _section("Data", _table(data)),
+                _section("Training", _list(training)),
+                _section("Scores", _list(scores)),
+                _section("Scores on dev during training", _list(dev[-3:])),
+                _section("Decoding", _table(decoding)),
+            ],
+        )
+    )
+
+
+def _manifest(run: "RunDirectory") -> dict[str, Any] | None:
+    """Returns the manifest of the run's data; None if the data are gone."""
+    name = f"{run.problem.data_name}.manifest.json"
+    path = Path(run.config.data_dir) / name
+    return json.loads(path.read_text("utf-8")) if path.exists() else None
+
+
+def _changed(run: "RunDirectory") -> str:
+    """Returns the hyper-parameters that differ from those of the set."""
+    try:
+        first = registry.hparams(run.config.hparams_set)
+    except UserError:
+        return ""
+    changes = first.difference(run.hparams)
+    return ", ".join(f"{name}={new}" for name, (_, new) in changes.items())
+
+
+def _lines(path: Path) -> Iterator[dict[str, Any]]:
+    """Yields the objects of a file of JSON lines; damaged lines are left out."""
+    for line in path.read_text("utf-8").splitlines() if path.exists() else ():
+        try:
+            value = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(value, dict):
+            yield value
+
+
+def _numbers(metrics: Mapping[str, Any]) -> str:
+    """Returns the numbers of nested metrics, and sacreBLEU's signature."""
+    parts = []
+    for name, value in metrics.items():
+        if isinstance(value, Mapping) and name != "signatures":
+            parts.append(_numbers(value))
+        elif isinstance(value, float):
+            parts.append(f"{name} {value:.4g}")
+        elif name == "signature":
+            parts.append(f"`{value}`")
+    return ", ".join(parts)
+
+
+def _section(title: str, body: str) -> str:
+    return f"## {title}\n\n{body}" if body else ""
+
+
+def _table(rows: Mapping[str, str | None]) -> str:
+    lines = [
+        f"| {name} | {str(value).replace('|', '&#124;')} |"
+        for name, value in rows.items()
+        if value
+    ]
+    return "\n".join(["| | |", "|---|---|", *lines]) if lines else ""
+
+
+def _list(lines: Iterable[str]) -> str:
+    return "\n".join(f"- {line}" for line in lines)
+
+
+def _flags(parser: argparse.ArgumentParser) -> None:
+    add_run(parser)
+    parser.add_argument(
+        "--write", metavar="FILE", help="write the card here (default: print it)"
+    )
+
+
+def _card(args: argparse.Namespace) -> dict[str, Any]:
+    from t2t_keras.training.run_dir import RunDirectory
+
+    text = model_card(RunDirectory(args.output_dir), args.checkpoint)
+    if args.write:
+        Path(args.write).write_text(f"{text}\n", encoding="utf-8")
+        print(f"{args.write}: written", file=sys.stderr)
+    return {"card": text, "file": args.write}
+
+
+VERB = Verb(
+    "write the model card of a run",
+    _flags,
+    _card,
+    lambda result: "" if result["file"] else result["card"],
+    uses_tensorflow=True,
+    check=lambda args: require_writable("write", args.write),
+)

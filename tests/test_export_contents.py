@@ -91,7 +91,6 @@ def test_settings_and_vocabularies(translator, export):
     assert settings.ids_only
     assert settings.quantization is None
     assert settings.verified == settings.identical == len(TEXTS)
-    assert settings.run == RUN
     for side in ("source", "target"):
         loaded = SentencePieceTokenizer(export / settings.vocabularies[side])
         assert loaded.pieces == translator.source_tokenizer.pieces

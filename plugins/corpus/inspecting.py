@@ -116,4 +116,5 @@ VERB = Verb(
     _show,
     uses_tensorflow=lambda args: bool(args.data_dir),
     check=_check,
+    has_problem_flags=True,
 )

@@ -214,12 +214,14 @@ def _add_problem_flags(argv: Sequence[str], parser: _Parser) -> None:
     names.add_argument("--problem", nargs="?")
     names.add_argument("--usr_dir", nargs="?")
     given, _ = names.parse_known_args(argv[1:])
-    if given.problem:
-        with contextlib.redirect_stdout(sys.stderr):
+    # A mistake is reported when the verb runs.
+    with contextlib.suppress(UserError), contextlib.redirect_stdout(sys.stderr):
+        if given.problem:
             if given.usr_dir:
                 registry.load_usr_dir(given.usr_dir)
             problem = registry.problem(given.problem)
-        problem.add_flags(parser.add_argument_group(f"problem {given.problem}"))
+            group = parser.add_argument_group(f"problem {given.problem}")
+            problem.add_flags(group)
 
 
 class _Version(argparse.Action):

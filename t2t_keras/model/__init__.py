@@ -4,5 +4,5 @@
 decoder and the whole model from them, and decodes step by step with a cache.
 `window_attention` is the restricted self-attention of section 4, and `loss` the
 label-smoothed cross-entropy. `gradients` has the gradients that are written by hand
-because they are faster.
+because they are faster. `backend` has the type of tensors.
 """

@@ -7,4 +7,10 @@
 - `fine_tune` takes the first weights from another run; `stopping` ends a training.
 - The largest batch is run first, unless `device_memory` is certainly too small for it
   (`free_memory` is what is left of it); `fit_memory` finds the largest that fits.
+  `memory`, `flops` and `parameters` compute what a model needs.
+- `run_dir` is the run directory (`runs` finds it without TensorFlow), `checkpoint`
+  reads and writes weights, `average` averages them; `train_options` has the options
+  that leave the updates as they are, `reporting` writes `metrics.jsonl` and events.
+- `validation` evaluates at intervals and keeps the best checkpoint; `follow` evaluates
+  one checkpoint, or every checkpoint of a run.
 """

@@ -13,11 +13,13 @@ from setuptools import find_packages, setup
 
 
 def package_page() -> str:
-    """Returns README.md with links that also work outside of the repository."""
+    """Returns README.md; its links are absolute if the repository has an address."""
     root = Path(__file__).parent
     project = tomllib.loads((root / "pyproject.toml").read_text("utf-8"))["project"]
-    base = f"{project['urls']['Repository']}/blob/main/"
     readme = (root / "README.md").read_text("utf-8")
+    if not (address := project.get("urls", {}).get("Repository")):
+        return readme
+    base = f"{address}/blob/main/"
     code_or_link = re.compile(
         r"^```.*?^```|\]\((?!https?:|#)", re.DOTALL | re.MULTILINE
     )

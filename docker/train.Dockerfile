@@ -4,7 +4,7 @@
 #   docker run --rm --gpus all --user "$(id -u):$(id -g)" -v "$PWD:/work" t2t_keras:train \
 #       train --problem translate_ende --hparams_set base --data_dir data --output_dir runs/base
 #
-# For machines without a GPU, without the libraries of CUDA: --build-arg EXTRAS=data,tfds
+# For machines without a GPU, without the libraries of CUDA: --build-arg EXTRAS=data
 
 FROM python:3.11-slim
 WORKDIR /source
@@ -13,7 +13,7 @@ COPY t2t_keras t2t_keras
 COPY problems problems
 COPY hparams hparams
 COPY plugins plugins
-ARG EXTRAS=data,gpu,tfds
+ARG EXTRAS=data,gpu
 # The versions are those of pyproject.toml.
 # hadolint ignore=DL3013
 RUN pip install --no-cache-dir ".[$EXTRAS]"

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from t2t_keras.hparam import HParams
-from t2t_keras.option import UserError
+from t2t_keras.option import UserError, require_local
 from t2t_keras.problem import Problem, Scorer
 from t2t_keras.registry import register_hparams, register_problem, register_scorer
 from t2t_keras.training.train_options import TrainOptions
@@ -60,6 +60,7 @@ def load(
     Raises:
         UserError: there is no such run, export or checkpoint.
     """
+    require_local("output_dir", output_dir)
     from t2t_keras.export.formats import is_saved_model
 
     if is_saved_model(Path(output_dir)):

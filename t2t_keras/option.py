@@ -9,8 +9,10 @@ import importlib.util
 import math
 import numbers
 import operator
+import re
 import types
 from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
 
@@ -20,6 +22,26 @@ class UserError(Exception):
     The sentence names the file, line, field or option and says what to do. The command
     line prints it without a traceback and ends with exit code 2.
     """
+
+
+_ADDRESS = re.compile(r"[A-Za-z][\w+.-]+:/")  # a `Path` has one slash
+
+
+def require_local(name: str, path: object) -> None:
+    """Refuses the address of remote storage, such as `gs://bucket/data`.
+
+    Args:
+        name: the flag or argument, for the message.
+        path: its value; anything but a path or a string is accepted.
+
+    Raises:
+        UserError: it is an address.
+    """
+    if isinstance(path, str | Path) and _ADDRESS.match(str(path)):
+        raise UserError(
+            f"{name}: {path} is not a path of this machine; copy the files to a local "
+            "disk, or mount the storage (gcsfuse, s3fs), and give that path"
+        )
 
 
 def require_extra(extra: str, purpose: str, *modules: str) -> None:

@@ -382,3 +382,10 @@ def test_an_unknown_language_is_refused_before_anything_is_read(capfd, tmp_path)
         assert run("evaluate", *files, "--language", language) == 2
         (line,) = capfd.readouterr().err.splitlines()
         assert f"--language: '{language}' has no tokenizer; give one of as," in line
+
+
+def test_tokenized_periods_are_no_news(caplog):
+    texts = ["a dog runs ."] * 200
+    bleu_scores(texts, texts, "de")
+    Bleu().score(texts, texts, texts)
+    assert not caplog.records

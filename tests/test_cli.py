@@ -9,9 +9,11 @@ from pathlib import Path
 import pytest
 from command_line import run, run_json, write
 
-from t2t_keras import registry
+import t2t_keras
+from t2t_keras import UserError, registry
 from t2t_keras.cli import evaluation, program
 from t2t_keras.cli.verb import Verb
+from t2t_keras.data.datagen import generate
 
 PROGRAM = "import sys; from t2t_keras.cli import main; sys.exit(main(sys.argv[1:]))"
 
@@ -179,6 +181,14 @@ OF_A_RUN = {
             (*DATAGEN, "parsing_wsj", "--dev_source", "a", "--dev_target", "b"),
             "yields trees; give --dev_trees",
         ),
+        (
+            (*TRAIN, "--data_dir", "gs://bucket/data", "--output_dir", "o"),
+            "--data_dir: gs://bucket/data is not a path of this machine; copy",
+        ),
+        (
+            (*DATAGEN, "translate_text", "--vocab", "s3://bucket/vocab.spm"),
+            "--vocab: s3://bucket/vocab.spm is not a path of this machine",
+        ),
         (("list", "--usr_dir", "absent"), "--usr_dir: there is no directory absent"),
         (
             ("translate", "--output_dir", "."),
@@ -335,3 +345,16 @@ def test_f1(capfd, tmp_path):
     assert len(result["per_sentence"]) == 1
     parameters = write(tmp_path / "x.prm", "LABELED 0")
     assert run_json(capfd, "f1", gold, test, "--prm", parameters)["all"]["f1"] == 100
+
+
+@pytest.mark.parametrize("path", ["gs://bucket/run", Path("hdfs://host/run")])
+def test_addresses_of_remote_storage_are_refused_in_python(path):
+    for call in (
+        lambda: t2t_keras.load(path),
+        lambda: t2t_keras.train(
+            "translate_text", "tiny", data_dir="d", output_dir=path
+        ),
+        lambda: generate(registry.problem("translate_text"), path),
+    ):
+        with pytest.raises(UserError, match="is not a path of this machine; copy"):
+            call()

@@ -274,3 +274,17 @@ def test_what_leads_to_an_open_file_is_not_replaced(write, tmp_path):
         write(link, "text\n")
         assert link.is_symlink()
     assert (tmp_path / "out").read_text() == "text\n"
+
+
+def test_an_output_that_cannot_be_written_is_refused_first(model, tmp_path, capfd):
+    source = write(tmp_path / "in", *SOURCES)
+    link = tmp_path / "link"
+    link.symlink_to(source)
+    for output, message in (
+        (source, "in is the input; name another file"),
+        (link, "link is the input; name another file"),
+        (tmp_path, "is a directory; name a file"),
+    ):
+        assert run("translate", *model, "--input", source, "--output", output) == 2
+        assert message in capfd.readouterr().err
+    assert source.read_text().splitlines() == SOURCES

@@ -1,12 +1,14 @@
 """What mkdocs does not do by itself for documents that a git hosting page shows, too.
 
 - README.md, CHANGELOG.md and CONTRIBUTING.md become pages of the site.
-- Links to files outside of docs/ become links into the repository.
+- Links to files outside of docs/ become links into the repository, whose address is in
+  pyproject.toml; without one, only their text stays.
 - Blocks of `math` become MathML, which browsers show without a script.
 """
 
 import posixpath
 import re
+import tomllib
 from pathlib import Path
 
 from latex2mathml.converter import convert
@@ -20,6 +22,8 @@ ROOT_PAGES = {
     "CHANGELOG.md": "changelog.md",
     "CONTRIBUTING.md": "contributing.md",
 }
+_OUTSIDE = "outside:"  # begins the address of a file that the site does not have
+_LINK_OUTSIDE = re.compile(rf"\[((?:[^\[\]]|\[[^\]]*\])*)\]\({_OUTSIDE}[^)]*\)")
 _DOCUMENT_OF = {page: document for document, page in ROOT_PAGES.items()}
 # A formula; other code, which stays as it is; the path of a link, without its #anchor.
 _PARTS = re.compile(
@@ -45,6 +49,8 @@ def on_page_markdown(
     here = page.file.src_uri
     document = _DOCUMENT_OF.get(here, f"docs/{here}")
     root = Path(config.config_file_path).parent
+    project = tomllib.loads((root / "pyproject.toml").read_text("utf-8"))["project"]
+    repository = project.get("urls", {}).get("Repository")
 
     def link(path: str) -> str:
         path = posixpath.normpath(posixpath.join(posixpath.dirname(document), path))
@@ -52,11 +58,11 @@ def on_page_markdown(
         if path != target and files.get_file_from_path(target):
             return posixpath.relpath(target, posixpath.dirname(here) or ".")
         kind = "tree" if (root / path).is_dir() else "blob"
-        return f"{config.repo_url}/{kind}/main/{path}"
+        return f"{repository}/{kind}/main/{path}" if repository else _OUTSIDE
 
     def replaced(part: re.Match[str]) -> str:
         if part["math"]:
             return f"<div>{convert(part['math'].strip(), display='block')}</div>"
         return link(part["path"]) if part["path"] else part[0]
 
-    return _PARTS.sub(replaced, markdown)
+    return _LINK_OUTSIDE.sub(r"\1", _PARTS.sub(replaced, markdown))

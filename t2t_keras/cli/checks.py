@@ -1,5 +1,6 @@
 """Checks of flags that run before TensorFlow is imported, which takes seconds."""
 
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -23,10 +24,24 @@ def require_readable(path: str | None) -> None:
 
 
 def require_writable(flag: str, path: str | None) -> None:
-    """Refuses an output file whose directory does not exist."""
-    if path is not None and not Path(path).absolute().parent.is_dir():
-        parent = Path(path).parent
+    """Refuses an output file that cannot be written."""
+    if path is None:
+        return
+    file, parent = Path(path), Path(path).parent
+    if not file.absolute().parent.is_dir():
         raise UserError(f"--{flag}: there is no directory {parent}; make it first")
+    if file.is_dir():
+        raise UserError(f"--{flag}: {path} is a directory; name a file")
+    if not os.access(file if file.exists() else parent, os.W_OK):
+        raise UserError(f"--{flag}: {path} cannot be written; name another file")
+
+
+def require_other_file(flag: str, path: str | None, source: str | None) -> None:
+    """Refuses an output file that is the input."""
+    if path is None or source is None or not Path(path).exists():
+        return
+    if Path(path).is_file() and os.path.samefile(path, source):
+        raise UserError(f"--{flag}: {path} is the input; name another file")
 
 
 def require_lines(

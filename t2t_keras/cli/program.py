@@ -15,9 +15,9 @@ from typing import NoReturn
 
 from t2t_keras import registry
 from t2t_keras.cli import data, evaluation, training, translation
-from t2t_keras.cli.verb import Verb
+from t2t_keras.cli.verb import Verb, utf8
 from t2t_keras.decoding.batching import MOST_BATCHES_AT_ONCE
-from t2t_keras.option import UserError, nearest
+from t2t_keras.option import UserError, nearest, require_local
 from t2t_keras.text.standard_error import diverted_stderr
 
 # Files that exist if there is a driver for NVIDIA GPUs.
@@ -203,7 +203,14 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
         _add_problem_flags(argv, parsers[argv[0]])
     _check_names(argv, parser, parsers)
     given = argparse.Namespace(argv=argv, environ=dict(os.environ))
-    return parser.parse_args(argv, given)
+    args = parser.parse_args(argv, given)
+    for action in parsers[args.verb]._actions:
+        if action.type is not utf8:  # a text may be anything
+            values = getattr(args, action.dest, None)
+            for value in values if isinstance(values, list) else [values]:
+                name = (action.option_strings or [action.dest])[0]
+                require_local(name, value)
+    return args
 
 
 def _add_problem_flags(argv: Sequence[str], parser: _Parser) -> None:

@@ -53,7 +53,13 @@ def _train_flags(parser: argparse.ArgumentParser) -> None:
         type=positive,
         help="total number of steps (default: the hparam set's)",
     )
-    parser.add_argument("--seed", type=seed, default=0)
+    parser.add_argument(
+        "--seed",
+        type=seed,
+        default=0,
+        help="seed of the initial weights, the order of the data, and dropout "
+        "(default: 0)",
+    )
     parser.add_argument(
         "--simulate_devices",
         type=not_negative,

@@ -16,7 +16,11 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from t2t_keras import load
-from t2t_keras.cli.checks import require_readable, require_writable
+from t2t_keras.cli.checks import (
+    require_other_file,
+    require_readable,
+    require_writable,
+)
 from t2t_keras.cli.decoding import add_decoding_flags, check_decoder
 from t2t_keras.cli.lines import (
     STDOUT,
@@ -125,8 +129,9 @@ def _check_translate(args: argparse.Namespace) -> None:
             "--resume cannot go on with --alignments; leave out one of them"
         )
     require_readable(args.input)
-    require_writable("output", args.output)
-    require_writable("alignments", args.alignments)
+    for flag in ("output", "alignments"):
+        require_writable(flag, getattr(args, flag))
+        require_other_file(flag, getattr(args, flag), args.input)
     if args.resume and (args.output is None or is_special(args.output)):
         raise UserError("--resume needs --output FILE; only a file can be resumed")
 

@@ -46,7 +46,7 @@ from t2t_keras.data.mixture import Mixture, corpora_of
 from t2t_keras.data.progress import progress, say
 from t2t_keras.data.records import unfinished_dir
 from t2t_keras.data.vocabulary import SIDES, Side
-from t2t_keras.option import UserError
+from t2t_keras.option import UserError, require_local
 from t2t_keras.problem import Pair, Problem, Split
 from t2t_keras.text.load import load_tokenizer
 
@@ -132,6 +132,7 @@ def generate(
         UserError: a source has a mistake, the directory holds data that was made from
             something else, or it cannot be written.
     """
+    require_local("data_dir", data_dir)
     data_dir = Path(data_dir)
     size_is_given = problem.vocab_size is not None
     problem = _with_vocab_size(problem, data_dir)

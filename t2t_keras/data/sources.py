@@ -293,7 +293,6 @@ class TfdsPairs:
 
     def _builder(self) -> "tfds.core.DatasetBuilder":
         """Returns the dataset's builder."""
-        require_extra("tfds", f"the dataset {self.name}", "tensorflow_datasets")
         import tensorflow_datasets as tfds
 
         try:

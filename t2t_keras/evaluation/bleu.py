@@ -143,9 +143,7 @@ def sacrebleu(tokens: BleuTokens, effective_order: bool = False) -> "BLEU":
     from sacrebleu.metrics import BLEU
 
     # `force`: no warning that the text looks tokenized.
-    return BLEU(
-        tokenize=tokens, force=tokens == "none", effective_order=effective_order
-    )
+    return BLEU(tokenize=tokens, force=True, effective_order=effective_order)
 
 
 def bleu_scores(
@@ -199,7 +197,7 @@ def bleu_scores(
     metrics = {
         "sacrebleu_13a": sacrebleu("13a"),
         "sacrebleu_intl": sacrebleu("intl"),
-        "sacrebleu_13a_lc": BLEU(lowercase=True),
+        "sacrebleu_13a_lc": BLEU(lowercase=True, force=True),
         f"sacrebleu_{tokens}": sacrebleu(tokens),
         "chrf": CHRF(),
         "ter": TER(),

@@ -65,7 +65,8 @@ def check_language(language: str) -> None:
 def replace_unicode_punctuation(texts: Sequence[str]) -> list[str]:
     """Does what replace-unicode-punctuation.perl does; „, « and ‘ stay."""
     replace = MosesPunctNormalizer().replace_unicode_punct
-    # The script turns the full-width 1 into a quote, unlike the other digits.
+    # The script of 2017 turns the full-width 1 into a quote, unlike the other digits;
+    # Moses changed it in 2019.
     return [replace(text.replace("１", '"')) for text in texts]
 
 

@@ -13,7 +13,7 @@ import tensorflow as tf
 from t2t_keras import registry
 from t2t_keras.hparam import HParams
 from t2t_keras.model.backend import require_tensorflow
-from t2t_keras.option import UserError
+from t2t_keras.option import UserError, require_local
 from t2t_keras.problem import Problem
 from t2t_keras.training.checkpoint import remove_incomplete
 from t2t_keras.training.device_memory import refuse_too_large
@@ -135,6 +135,8 @@ def train(
             in it; the memory or the disk is too small; the training has diverged.
     """
     require_tensorflow()
+    for name, path in ("data_dir", data_dir), ("output_dir", output_dir):
+        require_local(name, path)
     if usr_dir is not None:
         registry.load_usr_dir(usr_dir)
     task = registry.problem(problem)

@@ -302,6 +302,8 @@ def evaluation_line(step: int, kind: str, metrics: dict[str, float]) -> str:
 
 def _short(value: float) -> str:
     """Formats a number with four significant digits, thousands in full."""
+    if abs(value) < 1e-12:  # such as sacreBLEU's score of an untrained model
+        return "0"
     return f"{value:.0f}" if 1000 <= abs(value) < 1e9 else f"{value:.4g}"
 
 

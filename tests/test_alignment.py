@@ -214,7 +214,7 @@ def test_what_cannot_be_aligned(translator):
     problem = Problem(summary="", name="trees", text_form=Nested())
     tokenizer = translator.source_tokenizer
     trees = Translator(problem, translator.model, tokenizer, tokenizer)
-    with pytest.raises(UserError, match="problem 'trees' are nested expressions"):
+    with pytest.raises(UserError, match="of problem 'trees' cannot be aligned"):
         trees.n_best(["a"], alignment=AlignmentHead())
     with pytest.raises(UserError, match="1 sources but 2 targets"):
         translator.align(["a"], ["a", "b"])

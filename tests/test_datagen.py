@@ -240,8 +240,8 @@ def test_no_training_pair_is_left(tmp_path):
 
 
 def test_a_source_that_changes_while_it_is_read(tmp_path):
-    # Inspected, counted, sampled, encoded; and encoded again.
-    passes = iter([TRAIN, TRAIN, TRAIN, TRAIN[:-100], TRAIN])
+    # Counted, sampled, encoded; and encoded again.
+    passes = iter([TRAIN, TRAIN, TRAIN[:-100], TRAIN])
 
     class Changing(Given):
         def __call__(self):

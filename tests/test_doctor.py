@@ -147,14 +147,6 @@ def test_even_the_program_cannot_be_imported(library, error):
     )
 
 
-def test_a_library_that_a_verb_imports_is_broken(library):
-    library("rich", "raise ImportError('rich is damaged')\n")
-    command = [sys.executable, "-c", PROGRAM, "list"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith("t2t: error: a library cannot be imported: rich is")
-
-
 def test_current_directory_cannot_be_written(library, capfd, monkeypatch, tmp_path):
     library("tensorflow", NO_CUDA)
     gone = tmp_path / "gone"

@@ -336,7 +336,9 @@ def _show(report: dict[str, Any]) -> str:
 
 def _table(rows: Mapping[str, Any]) -> str:
     """Returns a table of names and values in Markdown."""
-    lines = (f"| {name} | {value} |" for name, value in rows.items())
+    lines = (
+        f"| {name} | {str(value).replace('|', '\\|')} |" for name, value in rows.items()
+    )
     return "\n".join(["| | |", "| --- | --- |", *lines])
 
 

@@ -336,9 +336,10 @@ def _show(report: dict[str, Any]) -> str:
 
 def _table(rows: Mapping[str, Any]) -> str:
     """Returns a table of names and values in Markdown."""
-    lines = (
-        f"| {name} | {str(value).replace('|', '\\|')} |" for name, value in rows.items()
-    )
+    lines = []
+    for name, value in rows.items():
+        cell = str(value).replace("|", "\\|")
+        lines.append(f"| {name} | {cell} |")
     return "\n".join(["| | |", "| --- | --- |", *lines])
 
 

@@ -271,8 +271,8 @@ def _check_export(args: argparse.Namespace) -> None:
     for name in given_options(args, DecodingOptions):
         if chosen.options is not None and name not in chosen.options:
             raise UserError(
-                f"--{name} has no effect with --format {args.format}; leave it out, and "
-                "give its library such options when it translates"
+                f"--{name} has no effect with --format {args.format}; leave it out, "
+                "and give its library such options when it translates"
             )
     if args.ids_only and args.format != "savedmodel":
         raise UserError(

@@ -107,9 +107,13 @@ def test_commands_have_the_programs_flags(block, capfd):
             assert is_own or registry.hparams(name), f"{block.place}: {name}"
 
 
-@pytest.mark.parametrize("page", documents.DOCUMENTS, ids=documents.name_of)
+@pytest.mark.parametrize(
+    "page",
+    [page for page in documents.DOCUMENTS if page.name != "CHANGELOG.md"],
+    ids=documents.name_of,
+)
 def test_flags_in_the_prose_exist(page):
-    """A command in a sentence may lack what it needs, but no flag of it is invented."""
+    """Commands in sentences may be incomplete; their flags exist."""
     text = documents.prose(page)
     for verb, rest in re.findall(r"`t2t (\w+)([^`]*)`", text):
         if verb == "VERB":

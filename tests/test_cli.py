@@ -149,7 +149,7 @@ OF_A_RUN = {
             "t2t train: error: argument --train_steps: must be at least 1, not 0",
         ),
         (
-            ["alternatives", "--output_dir", "x", "--source", "caf\udce9"],
+            ["attention", "--output_dir", "x", "--source", "caf\udce9"],
             "argument --source: 'caf\\udce9' is not valid UTF-8",
         ),
         (

@@ -87,10 +87,6 @@ MISTAKES = [
         ("align", "--output_dir", "run", "--source", "file", "--target", "file"),
         "give --output FILE for the alignments, or --reference FILE",
     ),
-    (
-        ("alternatives", "--output_dir", "no_such", "--source", "a"),
-        "no_such is not a run directory",
-    ),
 ]
 
 # Runs the program once for each command line, without leaving the process.

@@ -488,33 +488,6 @@ def test_n_best(client, translator):
         assert outputs[0]["tokens"] == [pieces[i] for i in wanted[0].ids]
 
 
-def test_alternatives(client, translator):
-    """They keep the prefix, differ after it, and have the scores of forced search."""
-    text = "the old dog reads a book ."
-    ids = list(translator.n_best([text])[0][0].ids)
-    for place in (0, 2):
-        body = {"text": text, "prefix": ids[:place], "n_best": 4}
-        found = client.post("/api/alternatives", json=body).json()["outputs"]
-        assert all(x["ids"][:place] == ids[:place] for x in found)
-        assert len({x["ids"][place] for x in found}) == 4
-        for output in found:
-            ((wanted,),) = translator.decode(
-                [translator.source_tokenizer.encode(text)],
-                [text],
-                [output["ids"][: place + 1]],
-            )
-            assert output["text"] == wanted.text
-            assert output["score"] == pytest.approx(wanted.score, abs=1e-4)
-        scores = [x["score"] for x in found]
-        assert scores == sorted(scores, reverse=True)
-        likely = translator.alternatives(text, ids[:place], 4)
-        assert {x["ids"][place]: x["next_log_prob"] for x in found} == {
-            x.id: pytest.approx(x.log_prob, abs=1e-4) for x in likely
-        }
-    body = {"text": text, "prefix": [1]}
-    assert "ids must be" in error_of(client.post("/api/alternatives", json=body))
-
-
 def test_requests_have_the_options_of_exports(client, translator):
     options = OPTIONS | {"min_length": 9, "alpha": 2.0}
     body = {"texts": TEXTS[:2]} | options
@@ -574,7 +547,7 @@ def test_an_export_says_what_it_has_not(export_client):
     answer = export_client.post("/api/translate", json=body)
     (((output,),),) = [answer.json()["outputs"]]
     assert output.keys() == {"text", "score"}
-    for path, body in (("attention", {}), ("alternatives", {"prefix": []})):
+    for path, body in (("attention", {}),):
         body |= {"text": "a dog", "model": "export"}
         answer = export_client.post(f"/api/{path}", json=body)
         assert answer.status_code == 400

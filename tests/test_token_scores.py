@@ -1,4 +1,4 @@
-"""Log-probabilities of tokens, and alternatives: against NumPy and all next tokens."""
+"""Log-probabilities of tokens, against NumPy."""
 
 import json
 import math
@@ -6,19 +6,14 @@ import math
 import numpy as np
 import pytest
 import tensorflow as tf
-from command_line import run, run_json, write
+from command_line import run, write
 from decoding_models import (
-    EOS,
     LINES,
-    log_probs_of,
-    penalty,
     text_translator,
 )
 
-from t2t_keras.decoding.constraint import BannedTokens
 from t2t_keras.export.client import ExportedTranslator
 from t2t_keras.export.saved_model import export_saved_model
-from t2t_keras.option import UserError
 
 
 @pytest.fixture(scope="module")
@@ -36,11 +31,6 @@ def all_log_probs(model, source, target):
     logits = model(np.array([source]), np.array([target]))[0].numpy()
     logits = logits.astype(np.float64)
     return logits - np.log(np.exp(logits).sum(-1, keepdims=True))
-
-
-def next_log_probs(model, source, prefix):
-    """The log-softmax [V] after a prefix."""
-    return all_log_probs(model, source, [*prefix, EOS])[-1]
 
 
 def token_log_probs(model, source, target):
@@ -120,76 +110,6 @@ def test_score_of_an_export(translator, tmp_path):
         assert (ours.tokens, ours.ids, ours.token_log_probs) == (theirs.tokens, (), ())
 
 
-# Alternatives
-
-
-@pytest.mark.parametrize("place", [0, 1, 3])
-def test_alternatives_are_the_likeliest_of_all_next_tokens(translator, place):
-    """Each with the output that a search over all outputs with it finds best."""
-    text = "the old dog ."
-    source = translator.source_tokenizer.encode(text)
-    prefix = translator.n_best([text])[0][0].ids[:place]
-    log_probs = next_log_probs(translator.model, source, prefix)
-    found = translator.alternatives(text, prefix, 6)
-    likely = np.argsort(-log_probs[EOS:])[:6] + EOS
-    assert [x.id for x in found] == likely.tolist()
-    pieces = translator.target_tokenizer.pieces
-    for x in found:
-        assert x.token == pieces[x.id]
-        assert x.log_prob == pytest.approx(log_probs[x.id], abs=1e-4)
-        assert x.best.ids[: place + 1] == (*prefix, x.id)
-        (log_prob,) = log_probs_of(translator.model, source, [list(x.best.ids)])
-        assert x.best.log_prob == pytest.approx(log_prob, abs=1e-4)
-        score = log_prob / penalty(len(x.best.ids), 0.6)
-        assert x.best.score == pytest.approx(score, abs=1e-4)
-
-
-def test_best_continuations_against_every_output(translator):
-    """With two more tokens at most, every continuation can be scored."""
-    text = "a"
-    source = translator.source_tokenizer.encode(text)
-    size = translator.target_tokenizer.vocab_size
-    options = {"extra_length": 1, "beam_size": size}  # outputs of three tokens
-    assert len(source) == 2
-    prefix = translator.target_tokenizer.encode("dog")[:1]
-    for x in translator.alternatives(text, prefix, 3, **options):
-        every = [[*prefix, x.id]]
-        if x.id != EOS:
-            every = [[*every[0], token] for token in range(EOS, size)]
-        scores = log_probs_of(translator.model, source, every)
-        scores = [s / penalty(len(t), 0.6) for s, t in zip(scores, every, strict=True)]
-        ended = [s for s, t in zip(scores, every, strict=True) if t[-1] == EOS]
-        assert x.best.ids[-1] == EOS  # those that end come before all that do not
-        assert x.best.score == pytest.approx(max(ended), abs=1e-4)
-
-
-def test_alternatives_with_texts_and_constraints(translator, tokenizer):
-    text, prefix = "the old dog .", "the dog"
-    ids = tokenizer.encode(prefix)[:-1]
-    found = translator.alternatives(text, prefix)
-    again = translator.alternatives(text, ids)
-    assert [x.id for x in found] == [x.id for x in again] and len(found) == 5
-    banned = BannedTokens([found[0].id, found[3].id], tokenizer.vocab_size)
-    allowed = translator.alternatives(text, prefix, constraint=banned)
-    assert [x.id for x in allowed] == [found[k].id for k in (1, 2, 4)]
-    assert translator.alternatives(" ") == []
-    assert len(translator.alternatives(text, "", 10_000)) == tokenizer.vocab_size - 1
-    for mistake in ([1], [0], [tokenizer.vocab_size], [-1]):
-        with pytest.raises(UserError, match="prefix: ids must be from 2 to"):
-            translator.alternatives(text, mistake)
-    with pytest.raises(UserError, match="n must be at least 1, not 0"):
-        translator.alternatives(text, n=0)
-
-
-def test_alternatives_of_a_long_input_are_those_of_its_beginning(translator, caplog):
-    text = "the old dog runs . the dog reads a book . a dog runs ."
-    ids = translator.source_tokenizer.encode(text)
-    found = translator.alternatives(text, max_source_length=8)
-    assert len(caplog.records) == 1
-    log_probs = next_log_probs(translator.model, [*ids[:7], EOS], [])
-    assert found[0].log_prob == pytest.approx(log_probs[EOS:].max(), abs=1e-4)
-
-
 # The command line
 
 
@@ -254,22 +174,6 @@ def test_score_writes_tokens(translator, run_dir, capfd, tmp_path):
     capfd.readouterr()
     assert run("score", *run_dir, *pair, "--token_scores") == 2
     assert "--token_scores needs --output FILE" in capfd.readouterr().err
-
-
-def test_alternatives_verb(translator, run_dir, capfd):
-    argv = ("alternatives", *run_dir, "--source", "the old dog .", "--after", "the dog")
-    found = run_json(capfd, *argv, "--n_best", 4, "--beam_size", 3)["alternatives"]
-    expected = translator.alternatives("the old dog .", "the dog", 4, beam_size=3)
-    for row, x in zip(found, expected, strict=True):
-        assert (row["token"], row["id"], row["text"]) == (x.token, x.id, x.best.text)
-        assert row["log_prob"] == pytest.approx(x.log_prob, abs=1e-4)
-        assert row["score"] == pytest.approx(x.best.score, abs=1e-4)
-    assert run(*argv) == 0
-    shown = capfd.readouterr().out.splitlines()
-    assert shown[0].split() == ["token", "id", "log_prob", "score", "text"]
-    assert len(shown) == 6
-    assert run("alternatives", *run_dir, "--source", " ") == 2
-    assert "--source is blank" in capfd.readouterr().err
 
 
 def test_an_export_has_no_tokens(translator, capfd, tmp_path):

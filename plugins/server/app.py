@@ -106,15 +106,6 @@ class _Texts(_Options):
     alignment_head: _Count | None = None
 
 
-class _Prefix(BaseModel, extra="forbid"):
-    """The body of `/api/alternatives`: the ids of the tokens that are kept."""
-
-    text: str
-    prefix: list[int]
-    model: str | None = None
-    n_best: _Count = 5
-
-
 class _Pair(BaseModel, extra="forbid"):
     """The body of `/api/attention`; the target is an output, by default the best."""
 
@@ -266,22 +257,6 @@ class Service:
                 for x in hypotheses
             ]
             for hypotheses in found
-        ]
-        return JSONResponse({"model": model.name, "outputs": outputs})
-
-    async def alternatives(self, request: Request) -> Response:
-        """The best outputs that begin with given tokens and then differ."""
-        body = _parsed(_Prefix, await self._json(request))
-        model = self._model(body.model)
-        self._check_beam(model, n_best=body.n_best)
-        self._check_texts([body.text])
-        if len(body.prefix) > self.limits.max_characters:
-            raise HTTPException(400, "prefix: too many tokens")
-        call = Call.of(model.alternatives, count=body.n_best)
-        value = (body.text, tuple(body.prefix))
-        (found,) = await self._answer(request, model, call, [value])
-        outputs = [
-            _output(model, x.best) | {"next_log_prob": x.log_prob} for x in found
         ]
         return JSONResponse({"model": model.name, "outputs": outputs})
 
@@ -656,7 +631,6 @@ def make_app(
         ("/metrics", service.metrics, "GET"),
         ("/api/models", service.models, "GET"),
         ("/api/translate", service.texts, "POST"),
-        ("/api/alternatives", service.alternatives, "POST"),
         ("/api/attention", service.attention, "POST"),
         ("/attention", service.attention_page, "GET"),
         ("/languages", service.languages, "GET"),

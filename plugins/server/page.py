@@ -154,7 +154,7 @@ function result(model, text, outputs) {
       role: "region", "aria-label": "Diagram"}, drawing));
   }
   if (model.kind === "run" && outputs[0].tokens.length) {
-    article.append(alternatives(model, text, outputs[0]), attention(model, text));
+    article.append(attention(model, text));
   } else if (model.kind === "export") {
     article.append(make("p", {class: "hint"},
       "An export has no alternatives and no attention; serve the run directory."));
@@ -174,43 +174,6 @@ function arrows(group) {
     next.focus();
   });
   return group;
-}
-
-function alternatives(model, text, output) {
-  const area = make("details", {}, make("summary", {}, "Alternatives"),
-    make("p", {class: "hint"}, "Choose a token to see what else could stand there; " +
-      "the arrow keys go from one to the next."));
-  const others = make("div", {"aria-live": "polite"});
-  const draw = current => {
-    const group = arrows(make("div", {class: "tokens", role: "group",
-      "aria-label": "Tokens of the output", dir: "auto"}));
-    current.tokens.forEach((token, i) => group.append(
-      make("button", {type: "button", tabindex: i ? -1 : 0, "aria-pressed": false,
-        onclick: event => attempt(() => choose(event.currentTarget, i))},
-        shown(token))));
-    const choose = async (button, i) => {
-      for (const other of group.children) other.setAttribute("aria-pressed", false);
-      button.setAttribute("aria-pressed", true);
-      const found = await ask("api/alternatives", {model: model.name, text,
-        prefix: current.ids.slice(0, i), n_best: 6});
-      const list = make("ul", {class: "others"});
-      for (const x of found.outputs) {
-        if (x.ids[i] === current.ids[i]) continue;
-        list.append(make("li", {}, make("button",
-          {type: "button", onclick: () => { draw(x); others.replaceChildren(); }},
-          make("span", {dir: "auto"}, make("b", {}, shown(x.tokens[i])), " \\u2192 ",
-            x.text),
-          make("span", {class: "score"}, score(x)))));
-      }
-      others.replaceChildren(list.children.length ? list
-        : make("p", {}, "The model knows nothing else here."));
-    };
-    const line = make("p", {dir: "auto"}, make("span", {}, current.text), " ",
-      make("span", {class: "score"}, score(current)));
-    area.replaceChildren(...[...area.children].slice(0, 2), line, group, others);
-  };
-  draw(output);
-  return area;
 }
 
 function attention(model, text) {

@@ -18,7 +18,7 @@ from t2t_keras.decoding.sentence_attention import (
     sentence_attention,
 )
 from t2t_keras.decoding.texts import is_blank
-from t2t_keras.decoding.translator import Alternative, Hypothesis, Translator
+from t2t_keras.decoding.translator import Hypothesis, Translator
 from t2t_keras.export.client import ExportedHypothesis, ExportedTranslator
 from t2t_keras.option import UserError
 
@@ -187,27 +187,6 @@ class ServedModel:
             return None
         pieces = self._run.target_tokenizer.pieces
         return [pieces[token] for token in output.ids]
-
-    def alternatives(
-        self, values: Sequence[tuple[str, tuple[int, ...]]], *, count: int
-    ) -> list[list[Alternative]]:
-        """Returns the best outputs that begin with given tokens and then differ.
-
-        Args:
-            values: for each text, the text and the ids of the tokens.
-            count: number of tokens that are tried after the given ones: the most
-                likely ones.
-
-        Returns:
-            For each text the tokens with the best output of each, the best output
-            first; see `Translator.alternatives`.
-
-        Raises:
-            UserError: the model is an export, or an id is not that of a token.
-        """
-        run = self._require_run("alternatives")
-        found = (run.alternatives(text, prefix, count) for text, prefix in values)
-        return [sorted(row, key=lambda x: -x.best.score) for row in found]
 
     def attention(
         self, values: Sequence[tuple[str, str | None]]

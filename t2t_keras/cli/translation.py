@@ -1,6 +1,6 @@
 """The verbs that run a trained model on text.
 
-`translate`, `score`, `align`, `alternatives`.
+`translate`, `score`, `align`.
 """
 
 import argparse
@@ -34,12 +34,9 @@ from t2t_keras.cli.verb import (
     add_ensemble,
     add_model,
     add_run,
-    add_sentence,
-    columns,
     given_options,
     positive,
     table,
-    utf8,
 )
 from t2t_keras.data.files import is_special, open_lines, sha256, write_lines
 from t2t_keras.data.pharaoh import (
@@ -410,57 +407,6 @@ def _align(args: argparse.Namespace) -> dict[str, Any]:
     return result | (alignment_scores(found, references) if args.reference else {})
 
 
-def _alternatives_flags(parser: argparse.ArgumentParser) -> None:
-    add_run(parser)
-    add_sentence(parser)
-    parser.add_argument(
-        "--after",
-        type=utf8,
-        default="",
-        metavar="TEXT",
-        help="the beginning of the output (default: nothing)",
-    )
-    parser.add_argument(
-        "--n_best",
-        type=positive,
-        default=5,
-        metavar="N",
-        help="number of tokens that may come next (default: 5)",
-    )
-    add_decoding_flags(parser, "n_best")
-
-
-def _check_alternatives(args: argparse.Namespace) -> None:
-    require_run(args.output_dir)
-    if not args.source.strip():
-        raise UserError("--source is blank; give a sentence")
-
-
-def _alternatives(args: argparse.Namespace) -> dict[str, Any]:
-    from t2t_keras.training.run_dir import RunDirectory
-
-    translator = RunDirectory(args.output_dir).translator(args.checkpoint)
-    options = given_options(args, DecodingOptions)
-    n = options.pop("n_best")
-    found = translator.alternatives(args.source, args.after, n, **options)
-    rows = [
-        {
-            "token": x.token,
-            "id": x.id,
-            "log_prob": x.log_prob,
-            "score": x.best.score,
-            "text": x.best.text,
-        }
-        for x in found
-    ]
-    return {"alternatives": rows}
-
-
-def _show_alternatives(result: dict[str, Any]) -> str:
-    found = result["alternatives"]
-    return columns(found) if found else "no token is possible after this text"
-
-
 VERBS = {
     "translate": Verb(
         "translate text with a trained or an exported model",
@@ -486,13 +432,5 @@ VERBS = {
         table,
         uses_tensorflow=True,
         check=_check_align,
-    ),
-    "alternatives": Verb(
-        "list the likeliest next tokens of an output, each with its best continuation",
-        _alternatives_flags,
-        _alternatives,
-        _show_alternatives,
-        uses_tensorflow=True,
-        check=_check_alternatives,
     ),
 }

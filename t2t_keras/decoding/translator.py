@@ -70,22 +70,6 @@ class Hypothesis(NamedTuple):
         return len(self.ids)
 
 
-class Alternative(NamedTuple):
-    """A token that may come next in an output.
-
-    Attributes:
-        id: the token's id.
-        token: the token.
-        log_prob: its log-probability after the prefix.
-        best: the best output that begins with the prefix and the token.
-    """
-
-    id: int
-    token: str
-    log_prob: float
-    best: Hypothesis
-
-
 class Translator:
     """A model with its tokenizers.
 
@@ -338,65 +322,6 @@ class Translator:
                 f"'{self.problem.name}' cannot be aligned; leave it out"
             )
         return head.of_model(self.model.hparams)
-
-    def alternatives(
-        self,
-        text: str,
-        prefix: str | Sequence[int] = "",
-        n: int = 5,
-        **options: Any,
-    ) -> list[Alternative]:
-        """Returns the most likely next tokens, each with its best continuation.
-
-        A source of more than `max_source_length` tokens is truncated, with a warning.
-
-        Args:
-            text: the input; if it is blank, there are no alternatives.
-            prefix: what the output begins with: a text, or the ids of its tokens.
-            n: number of tokens, EOS possibly among them.
-            **options: see `DecodingOptions`; with `n_best` 1.
-
-        Returns:
-            The n most likely tokens after the prefix, the likeliest first, without
-            those that the constraint forbids. Each has the best output that begins with
-            the prefix and this token.
-
-        Raises:
-            UserError: an option's value is impossible, or an id is not that of a token.
-        """
-        chosen = self.choose(**options | {"n_best": 1})
-        if n < 1:
-            raise UserError(f"n must be at least 1, not {n}")
-        vocab_size = self.target_tokenizer.vocab_size
-        if isinstance(prefix, str):
-            (prefix,) = checked_texts([prefix], "prefix")
-            prefix = self.target_tokenizer.encode(prefix)[:-1]  # without EOS
-        elif not all(EOS < token < vocab_size for token in prefix):
-            raise UserError(f"prefix: ids must be from 2 to {vocab_size - 1}")
-        (text,) = checked_texts([text], "text")
-        source = self._form.source_text(text, chosen.raw)
-        if is_blank(source):
-            return []
-        (ids,) = self._cut([self.source_tokenizer.encode(source)], [0], 0, chosen)
-        # The last position predicts the next token; the token there has no effect.
-        (log_probs,) = self._graph("next", self._build_next_token)(
-            np.array([ids], np.int32), np.array([[*prefix, EOS]], np.int32)
-        )
-        # PAD is no token, and neither are rows that the table has beyond the tokens.
-        (possible,) = log_probs.numpy()[:, EOS:vocab_size]
-        tokens = [int(i) + EOS for i in np.argsort(-possible, kind="stable")[:n]]
-        found = self.decode(
-            [ids] * len(tokens),
-            [source] * len(tokens),
-            [[*prefix, token] for token in tokens],
-            **options | {"n_best": 1},
-        )
-        pieces = self.target_tokenizer.pieces
-        return [
-            Alternative(token, pieces[token], float(possible[token - EOS]), best)
-            for token, (best, *_) in zip(tokens, found, strict=True)
-            if math.isfinite(best.score)
-        ]
 
     def with_compute_dtype(self, dtype: str) -> Self:
         """Returns a copy, with the same options, that computes in another dtype.
@@ -719,16 +644,6 @@ class Translator:
             lambda source, target: (head.weights(self.model, source, target),),
             input_signature=[ids, ids],
         )
-
-    def _build_next_token(self) -> _Graph:
-        """Returns the compiled function of the last position's log-probabilities."""
-        ids = tf.TensorSpec([None, None], tf.int32)
-
-        @tf.function(input_signature=[ids, ids])
-        def last(source: tf.Tensor, target: tf.Tensor) -> tuple[tf.Tensor]:
-            return (tf.nn.log_softmax(self.model(source, target)[:, -1]),)
-
-        return last
 
 
 def batches_at_once() -> int:

@@ -10,8 +10,10 @@ import math
 import numbers
 import operator
 import re
+import sys
 import types
 from collections.abc import Iterable, Iterator, Mapping
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
@@ -70,6 +72,45 @@ def require_extra(extra: str, purpose: str, *modules: str) -> None:
 def first_line(error: Exception) -> str:
     """Returns the first line of an error's message, for a message of one sentence."""
     return str(error).strip().partition("\n")[0]
+
+
+def plugins(kind: str) -> dict[str, Any]:
+    """Returns what installed packages add to t2t_keras, by name.
+
+    Entry points of these groups are loaded when they are first needed:
+
+    - `t2t_keras.problems`, `.hparams`, `.scorers`: modules that register definitions;
+    - `t2t_keras.verbs`: a `cli.verb.Verb` for each verb of `t2t`;
+    - `t2t_keras.formats`: a `data.sources.Format` for each suffix of files of pairs;
+    - `t2t_keras.tokenizers`: a class for each suffix of vocabulary files;
+    - `t2t_keras.exports`: an `export.formats.ExportFormat` for each `--format`.
+
+    A plugin that cannot be imported is left out with a warning.
+
+    Args:
+        kind: the group, without `t2t_keras.`.
+    """
+    found = {}
+    for entry in entry_points(group=f"t2t_keras.{kind}"):
+        try:
+            found[entry.name] = entry.load()
+        except UserError:
+            raise
+        except Exception as error:
+            if _is_absent(error, entry.module):
+                continue
+            print(
+                f"t2t_keras: the plugin {entry.value} cannot be imported: "
+                f"{type(error).__name__}: {first_line(error)}",
+                file=sys.stderr,
+            )
+    return found
+
+
+def _is_absent(error: Exception, module: str) -> bool:
+    """Returns whether the plugin's own module is missing, as after its deletion."""
+    name = error.name if isinstance(error, ModuleNotFoundError) else None
+    return name is not None and f"{module}.".startswith(f"{name}.")
 
 
 def nearest(name: str, names: Iterable[str], form: str = "'{}'") -> str:

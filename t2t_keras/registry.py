@@ -4,7 +4,7 @@ A definition is registered when its module is imported. There are three ways to 
 it: by the entry points `t2t_keras.problems`, `t2t_keras.hparams` and
 `t2t_keras.scorers` of an installed package, by `--usr_dir`, and by a plain import.
 
-Plugins are found by entry points only, see `plugins`.
+Plugins are found by entry points only, see `option.plugins`.
 """
 
 import dataclasses
@@ -15,54 +15,14 @@ import re
 import sys
 import traceback
 from collections.abc import Callable
-from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from t2t_keras.hparam import HParams
-from t2t_keras.option import UserError, first_line, nearest
+from t2t_keras.option import UserError, nearest, plugins
 from t2t_keras.problem import Problem, Scorer
 
 T = TypeVar("T")
-
-
-def plugins(kind: str) -> dict[str, Any]:
-    """Returns what installed packages add to t2t_keras, by name.
-
-    Entry points of these groups are loaded when they are first needed:
-
-    - `t2t_keras.problems`, `.hparams`, `.scorers`: modules that register definitions;
-    - `t2t_keras.verbs`: a `cli.verb.Verb` for each verb of `t2t`;
-    - `t2t_keras.formats`: a `data.pair_files.Format` for each suffix of files of pairs;
-    - `t2t_keras.tokenizers`: a class for each suffix of vocabulary files;
-    - `t2t_keras.exports`: an `export.formats.ExportFormat` for each `--format`.
-
-    A plugin that cannot be imported is left out with a warning.
-
-    Args:
-        kind: the group, without `t2t_keras.`.
-    """
-    found = {}
-    for entry in entry_points(group=f"t2t_keras.{kind}"):
-        try:
-            found[entry.name] = entry.load()
-        except UserError:
-            raise
-        except Exception as error:
-            if _is_absent(error, entry.module):
-                continue
-            print(
-                f"t2t_keras: the plugin {entry.value} cannot be imported: "
-                f"{type(error).__name__}: {first_line(error)}",
-                file=sys.stderr,
-            )
-    return found
-
-
-def _is_absent(error: Exception, module: str) -> bool:
-    """Returns whether the plugin's own module is missing, as after its deletion."""
-    name = error.name if isinstance(error, ModuleNotFoundError) else None
-    return name is not None and f"{module}.".startswith(f"{name}.")
 
 
 @dataclasses.dataclass(frozen=True)

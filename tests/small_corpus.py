@@ -15,7 +15,7 @@ from t2t_keras.data import datagen, encoding, records
 from t2t_keras.data.manifest import Manifest
 from t2t_keras.data.records import RecordIndex
 from t2t_keras.problem import Problem
-from t2t_keras.text.load import load_tokenizer
+from t2t_keras.text.tokenizer import load_tokenizer
 
 WORDS = ["a", "cat", "saw", "two", "old", "dogs", "in", "the", "garden", "quickly"]
 

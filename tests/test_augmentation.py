@@ -16,10 +16,10 @@ from t2t_keras.data.manifest import Manifest
 from t2t_keras.data.pipeline import training_batches, training_index
 from t2t_keras.data.records import example
 from t2t_keras.hparam import HParams
-from t2t_keras.text.load import load_tokenizer
 from t2t_keras.text.sentence_piece import SentencePieceTokenizer
 from t2t_keras.text.subword import SubwordTokenizer
 from t2t_keras.text.subword_training import train_subwords
+from t2t_keras.text.tokenizer import load_tokenizer
 from t2t_keras.training.checkpoint import (
     Checkpoint,
     CheckpointDirectory,

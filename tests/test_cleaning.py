@@ -7,15 +7,15 @@ import numpy as np
 import pytest
 from small_corpus import PROBLEM, TRAIN, Given, decoded, files
 
-from t2t_keras.data import cleaning
-from t2t_keras.data.cleaning import (
+from t2t_keras.data import encoding
+from t2t_keras.data.datagen import Task, generate
+from t2t_keras.data.encoding import (
     parse_cleaning,
     reason_by_length,
     reason_by_text,
     reasons,
     repeated,
 )
-from t2t_keras.data.datagen import Task, generate
 from t2t_keras.data.manifest import Manifest
 from t2t_keras.option import UserError
 from t2t_keras.problem import Cleaning
@@ -107,7 +107,7 @@ def test_cleaning_does_not_depend_on_workers_tasks_or_memory(tmp_path, monkeypat
     manifest = generate(problem, one, workers=1)
     assert manifest.dropped["train"]["ratio"] > 0
     generate(problem, two, workers=2)
-    monkeypatch.setattr(cleaning, "_AT_A_TIME", 16)
+    monkeypatch.setattr(encoding, "_AT_A_TIME", 16)
     for task in Task(1, 3).all():
         generate(problem, three, workers=1, task=task)
     assert files(one) == files(two) == files(three)
@@ -129,7 +129,7 @@ def test_repeated_in_parts_is_repeated_at_once(tmp_path, monkeypatch):
     _, first = np.unique(hashes, return_index=True)
     expected = sorted(set(range(1000)) - set(first))
     for at_a_time in (1 << 20, 64):
-        monkeypatch.setattr(cleaning, "_AT_A_TIME", at_a_time)
+        monkeypatch.setattr(encoding, "_AT_A_TIME", at_a_time)
         assert (repeated(paths) - np.uint64(7)).tolist() == expected
 
 

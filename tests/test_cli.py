@@ -314,7 +314,7 @@ def test_datagen_takes_files_for_each_split(capfd, tmp_path):
     # The reversed problem reads the files of the other direction.
     from t2t_keras.data.pipeline import read_pairs
     from t2t_keras.data.records import RecordIndex
-    from t2t_keras.text.load import load_tokenizer
+    from t2t_keras.text.tokenizer import load_tokenizer
 
     index = RecordIndex.open(tmp_path / "d", "translate_text", "train")
     tokenizer = load_tokenizer(tmp_path / "d" / "vocab.translate_text.300.spm")

@@ -16,7 +16,7 @@ from t2t_keras.data.sources import ParallelFiles
 from t2t_keras.data.vocabulary import draw
 from t2t_keras.option import UserError
 from t2t_keras.problem import Problem, TextForm
-from t2t_keras.text.load import load_tokenizer
+from t2t_keras.text.tokenizer import load_tokenizer
 
 pytestmark = pytest.mark.usefixtures("small_scale")
 

@@ -13,7 +13,7 @@ import pytest
 from command_line import run, run_json
 from markdown_it import MarkdownIt
 
-from t2t_keras.data.lock import has_locks
+from t2t_keras.data.files import has_locks
 from t2t_keras.plugins.reports import doctor
 
 PROGRAM = "import sys; from t2t_keras.cli import main; sys.exit(main(sys.argv[1:]))"

@@ -33,10 +33,9 @@ from t2t_keras.problem import AlignedPair
 from t2t_keras.problems import toy
 from t2t_keras.problems.toy import english, german
 from t2t_keras.problems.toy.sampler import derivations
-from t2t_keras.text.load import load_tokenizer
 from t2t_keras.text.sentence_piece import train_sentence_piece
 from t2t_keras.text.subword_training import train_subwords
-from t2t_keras.text.tokenizer import words_of_tokens
+from t2t_keras.text.tokenizer import load_tokenizer, words_of_tokens
 from t2t_keras.training.run_dir import RunDirectory
 
 GUIDED = HPARAMS.override(num_layers=3, guided_alignment=0.7)

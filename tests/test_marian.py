@@ -41,7 +41,7 @@ from t2t_keras.plugins.interop.marian_vocabulary import (
     token_of,
     with_tokens,
 )
-from t2t_keras.text.load import load_tokenizer
+from t2t_keras.text.tokenizer import load_tokenizer
 from t2t_keras.training.checkpoint import (
     CheckpointDirectory,
     model_variables,

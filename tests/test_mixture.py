@@ -13,13 +13,6 @@ from t2t_keras.data import vocabulary
 from t2t_keras.data.batch_plan import BatchPlan
 from t2t_keras.data.datagen import Task, generate
 from t2t_keras.data.manifest import Manifest
-from t2t_keras.data.mixture import (
-    Corpus,
-    Mixture,
-    parse_languages,
-    read_mixture,
-    repetitions,
-)
 from t2t_keras.data.pipeline import (
     decoded_examples,
     read_pairs,
@@ -27,10 +20,17 @@ from t2t_keras.data.pipeline import (
     training_index,
 )
 from t2t_keras.data.records import RecordIndex
-from t2t_keras.data.sources import checksum
+from t2t_keras.data.sources import (
+    Corpus,
+    Mixture,
+    checksum,
+    parse_languages,
+    read_mixture,
+    repetitions,
+)
 from t2t_keras.option import UserError
 from t2t_keras.problem import AlignedPair, Cleaning, Problem
-from t2t_keras.text.load import load_tokenizer
+from t2t_keras.text.tokenizer import load_tokenizer
 from t2t_keras.training.run_dir import config_for
 
 WORDS = ["dog", "cat", "house", "tree", "river", "king", "book"]

@@ -8,8 +8,7 @@ import pytest
 from backports import zstd
 from pyarrow import parquet
 
-from t2t_keras.data.pair_files import PairFile
-from t2t_keras.data.sources import ParallelFiles, checksum, read_lines
+from t2t_keras.data.sources import PairFile, ParallelFiles, checksum, read_lines
 from t2t_keras.option import UserError
 
 PAIRS = [("a\u2028b", "ä ß"), ('"q', "x"), ("", "empty"), ("& < 日", "z")]

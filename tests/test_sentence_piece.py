@@ -21,9 +21,8 @@ from tokenizer_checks import (
 )
 
 from t2t_keras.option import UserError
-from t2t_keras.text.load import load_tokenizer
 from t2t_keras.text.sentence_piece import SentencePieceTokenizer, train_sentence_piece
-from t2t_keras.text.tokenizer import EOS, PAD, UNK
+from t2t_keras.text.tokenizer import EOS, PAD, UNK, load_tokenizer
 
 CORPUS = [
     f"{who} {does} {what}."

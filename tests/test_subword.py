@@ -17,7 +17,6 @@ from tokenizer_checks import (
 )
 
 from t2t_keras.option import UserError
-from t2t_keras.text.load import load_tokenizer
 from t2t_keras.text.subword import (
     SubwordTokenizer,
     escape_token,
@@ -30,7 +29,7 @@ from t2t_keras.text.subword_training import (
     count_tokens,
     train_subwords,
 )
-from t2t_keras.text.tokenizer import EOS, PAD
+from t2t_keras.text.tokenizer import EOS, PAD, load_tokenizer
 
 VOCABULARIES = {
     "mincount2": "oracle/misc/subword_mincount2.vocab",

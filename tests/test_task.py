@@ -13,7 +13,7 @@ from small_corpus import (
 
 from t2t_keras.data import datagen, encoding
 from t2t_keras.data.datagen import Task, Work, generate
-from t2t_keras.data.lock import lock
+from t2t_keras.data.files import lock
 from t2t_keras.data.manifest import Recipe
 from t2t_keras.option import UserError
 

@@ -14,7 +14,7 @@ from command_line import run
 ROOT = Path(__file__).parents[1]
 BAR = """
 import time
-from t2t_keras.data.progress import progress
+from t2t_keras.data.files import progress
 with progress("counting", "lines", 4) as advance:
     for _ in range(4):
         advance(1)

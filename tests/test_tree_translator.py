@@ -22,7 +22,7 @@ from t2t_keras.problem import Problem
 from t2t_keras.problems.parsing.linearise import BRACKETS, SYMBOLS, UNTAGGED_SYMBOLS
 from t2t_keras.problems.parsing.task import Trees, brackets
 from t2t_keras.problems.parsing.tree import parse_tree
-from t2t_keras.text.load import load_tokenizer
+from t2t_keras.text.tokenizer import load_tokenizer
 
 SENTENCES = [
     "The dog barks .",

@@ -14,7 +14,7 @@ from t2t_keras.data.manifest import Manifest
 from t2t_keras.option import UserError
 from t2t_keras.problems.parsing.task import BracketF1
 from t2t_keras.problems.parsing.treebank import SilverMix, TreebankSource
-from t2t_keras.text.load import load_tokenizer
+from t2t_keras.text.tokenizer import load_tokenizer
 from t2t_keras.training.run_dir import RunDirectory, config_for
 
 TREE = "(TOP (S (NP (NNP John)) (VP (VBZ sleeps)) (. .)))"

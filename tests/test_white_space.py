@@ -12,7 +12,7 @@ from t2t_keras.data.pipeline import read_pairs
 from t2t_keras.data.records import RecordIndex
 from t2t_keras.decoding.translator import Translator
 from t2t_keras.problem import Problem, TextForm
-from t2t_keras.text.load import load_tokenizer
+from t2t_keras.text.tokenizer import load_tokenizer
 
 PAIRS = [
     ("house river", "Haus Fluss"),

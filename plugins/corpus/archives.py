@@ -14,9 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import BinaryIO, cast
 
-from t2t_keras.data.files import sha256
-from t2t_keras.data.lock import lock
-from t2t_keras.data.progress import progress, say
+from t2t_keras.data.files import lock, progress, say, sha256
 from t2t_keras.data.sources import decoded_lines, readable, side_by_side
 from t2t_keras.option import UserError
 from t2t_keras.problem import Pair

@@ -11,8 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 from xml.etree import ElementTree
 
-from t2t_keras.data.pair_files import Format, PairFile
-from t2t_keras.data.sources import open_binary, readable
+from t2t_keras.data.sources import Format, PairFile, open_binary, readable
 from t2t_keras.option import UserError, first_line, require_extra
 from t2t_keras.problem import Pair
 

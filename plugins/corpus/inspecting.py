@@ -36,7 +36,7 @@ def _flags(parser: argparse.ArgumentParser) -> None:
 
 def _sources(args: argparse.Namespace, problem: Problem) -> dict[str, Source]:
     """Returns what is inspected, by the names of splits and of corpora in them."""
-    from t2t_keras.data.mixture import named_sources
+    from t2t_keras.data.sources import named_sources
 
     problem = with_sources(problem, args)
     if not problem.sources:

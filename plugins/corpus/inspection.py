@@ -19,8 +19,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from t2t_keras.data.cleaning import text_hash
-from t2t_keras.data.progress import progress
+from t2t_keras.data.encoding import text_hash
+from t2t_keras.data.files import progress
 from t2t_keras.option import UserError
 from t2t_keras.problem import Pair, Source
 from t2t_keras.text.tokenizer import UNK, Tokenizer

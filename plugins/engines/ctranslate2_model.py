@@ -22,8 +22,7 @@ from t2t_keras.export.formats import require_quantization
 from t2t_keras.export.verify import Output, Verification
 from t2t_keras.model.transformer import Transformer
 from t2t_keras.option import UserError, require_extra
-from t2t_keras.text.load import suffix_of
-from t2t_keras.text.tokenizer import UNK, Tokenizer
+from t2t_keras.text.tokenizer import UNK, Tokenizer, suffix_of
 
 if TYPE_CHECKING:
     from ctranslate2.specs import TransformerSpec

@@ -18,8 +18,7 @@ from t2t_keras.data.records import (
 from t2t_keras.data.vocabulary import SIDES
 from t2t_keras.option import UserError
 from t2t_keras.problem import Problem
-from t2t_keras.text.load import load_tokenizer
-from t2t_keras.text.tokenizer import EOS, Tokenizer
+from t2t_keras.text.tokenizer import EOS, Tokenizer, load_tokenizer
 
 _SUFFIX = ".subwords"
 _CHECKED = 100  # number of records of each split that are checked

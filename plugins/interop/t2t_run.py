@@ -12,7 +12,7 @@ from t2t_keras.data.files import sha256
 from t2t_keras.data.vocabulary import SIDES
 from t2t_keras.option import UserError
 from t2t_keras.problem import Problem
-from t2t_keras.text.load import load_tokenizer
+from t2t_keras.text.tokenizer import load_tokenizer
 
 from .imported_run import (
     DEFAULT_PROBLEM,

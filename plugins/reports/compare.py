@@ -299,7 +299,7 @@ def _texts(args: argparse.Namespace, runs: "dict[str, RunDirectory]") -> _Texts:
 
 def _decoded(args: argparse.Namespace, system: str, run: "RunDirectory") -> "Decoded":
     """Decodes a split with a run's model."""
-    from t2t_keras.data.progress import progress
+    from t2t_keras.data.files import progress
     from t2t_keras.training.follow import open_split
 
     checkpoint = system if _is_checkpoint(system) else args.checkpoint

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from t2t_keras.cli.verb import Verb
-from t2t_keras.data.lock import has_locks
+from t2t_keras.data.files import has_locks
 from t2t_keras.training.free_memory import free_memory
 
 # Files that exist if there is a driver for NVIDIA GPUs.

@@ -20,7 +20,7 @@ from t2t_keras.cli.verb import (
     positive,
     positive_number,
 )
-from t2t_keras.data.mixture import parse_languages
+from t2t_keras.data.sources import parse_languages
 from t2t_keras.decoding.options import DecodingOptions
 from t2t_keras.export.export_dir import require_export
 from t2t_keras.export.formats import is_saved_model

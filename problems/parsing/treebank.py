@@ -8,8 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
-from t2t_keras.data.files import sha256
-from t2t_keras.data.progress import say
+from t2t_keras.data.files import say, sha256
 from t2t_keras.data.sources import open_binary, readable
 from t2t_keras.option import UserError
 from t2t_keras.problem import Pair

@@ -243,7 +243,7 @@ def with_sources(problem: Problem, args: argparse.Namespace) -> Problem:
 
 def _problem(args: argparse.Namespace) -> Problem:
     """Returns the problem with the changes that the flags ask for."""
-    from t2t_keras.data.cleaning import parse_cleaning
+    from t2t_keras.data.encoding import parse_cleaning
 
     problem = with_sources(registry.problem(args.problem), args)
     problem = problem.replace(**given_options(args, Problem))
@@ -271,8 +271,7 @@ def _vocabularies(paths: Sequence[str]) -> tuple[Path, Path]:
 
 def _files(args: argparse.Namespace, problem: Problem) -> dict[Split, Source]:
     """Returns the sources that the command line names."""
-    from t2t_keras.data.mixture import read_mixture
-    from t2t_keras.data.sources import ParallelFiles
+    from t2t_keras.data.sources import ParallelFiles, read_mixture
 
     sources = _pair_files(args)
     if args.mixture:
@@ -316,8 +315,7 @@ def _files(args: argparse.Namespace, problem: Problem) -> dict[Split, Source]:
 
 def _pair_files(args: argparse.Namespace) -> dict[Split, Source]:
     """Returns the sources that --train_pairs and so on name."""
-    from t2t_keras.data.mixture import Corpus, Mixture, parse_languages
-    from t2t_keras.data.pair_files import PairFile
+    from t2t_keras.data.sources import Corpus, Mixture, PairFile, parse_languages
 
     languages = parse_languages(args.languages) if args.languages else None
     sources: dict[Split, Source] = {}

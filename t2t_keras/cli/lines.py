@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any, Literal, TextIO
 
 from t2t_keras.data import sources
-from t2t_keras.data.files import is_special, read_json, write_json
-from t2t_keras.data.lock import lock_file
+from t2t_keras.data.files import is_special, lock_file, read_json, write_json
 from t2t_keras.option import UserError
 
 STDIN, STDOUT = 0, 1

@@ -17,7 +17,7 @@ from t2t_keras import registry
 from t2t_keras.cli import data, evaluation, training, translation
 from t2t_keras.cli.verb import Verb, utf8
 from t2t_keras.decoding.batching import MOST_BATCHES_AT_ONCE
-from t2t_keras.option import UserError, nearest, require_local
+from t2t_keras.option import UserError, nearest, plugins, require_local
 from t2t_keras.text.standard_error import diverted_stderr
 
 # Files that exist if there is a driver for NVIDIA GPUs.
@@ -34,7 +34,7 @@ _CORE = {**data.VERBS, **training.VERBS, **translation.VERBS, **evaluation.VERBS
 @functools.cache
 def verbs() -> dict[str, Verb]:
     """Returns the verbs by name: those of the core, and those of plugins."""
-    return _CORE | registry.plugins("verbs")
+    return _CORE | plugins("verbs")
 
 
 _WORKFLOW = """\

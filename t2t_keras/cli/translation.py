@@ -246,7 +246,7 @@ def _progress(
     """Shows progress, unless the output itself appears on the terminal."""
     if _is_interactive(args) or (args.output is None and os.isatty(STDOUT)):
         return contextlib.nullcontext()
-    from t2t_keras.data.progress import progress
+    from t2t_keras.data.files import progress
 
     return progress("translate", "sentences", count_lines(args.input), done)
 

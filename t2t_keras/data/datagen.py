@@ -37,18 +37,24 @@ from typing import Any, Self
 import numpy as np
 
 from t2t_keras.data import encoding, records, vocabulary
-from t2t_keras.data.cleaning import reason_by_text, reasons, repeated
-from t2t_keras.data.encoding import Rule
-from t2t_keras.data.files import read_json, sha256, write_array, write_json
-from t2t_keras.data.lock import lock, purpose_of_holder
+from t2t_keras.data.encoding import Rule, reason_by_text, reasons, repeated
+from t2t_keras.data.files import (
+    lock,
+    progress,
+    purpose_of_holder,
+    read_json,
+    say,
+    sha256,
+    write_array,
+    write_json,
+)
 from t2t_keras.data.manifest import SPLITS, CorpusRecord, Manifest, Recipe, held
-from t2t_keras.data.mixture import Mixture, corpora_of
-from t2t_keras.data.progress import progress, say
 from t2t_keras.data.records import unfinished_dir
+from t2t_keras.data.sources import Mixture, corpora_of
 from t2t_keras.data.vocabulary import SIDES, Side
 from t2t_keras.option import UserError, require_local
 from t2t_keras.problem import Pair, Problem, Split
-from t2t_keras.text.load import load_tokenizer
+from t2t_keras.text.tokenizer import load_tokenizer
 
 _SAVE_EVERY = 200_000  # examples after which an interrupted encoding can go on
 

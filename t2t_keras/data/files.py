@@ -1,20 +1,39 @@
-"""Writing files so that a partly written file never bears the final name."""
+"""Files that are written atomically, locks on directories, and progress messages."""
 
 import contextlib
+import errno
+import fcntl
 import hashlib
 import io
 import json
 import os
 import re
-from collections.abc import Iterable, Iterator
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any, TextIO
+from typing import IO, TYPE_CHECKING, Any, TextIO
 
 import numpy as np
 
 from t2t_keras.option import UserError
 
+if TYPE_CHECKING:
+    from rich.console import Console
+
 _OPEN_FILE = re.compile(r"/proc/\d+/(task/\d+/)?fd/\d+")
+# Error codes of file systems without locks, such as Lustre mounted without `flock`.
+_UNSUPPORTED = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL)
+
+_SECONDS_BETWEEN_LINES = 10.0
+
+# The type of `progress`: (task, unit, total) -> a function to call with the units done.
+Meter = Callable[[str, str, int], AbstractContextManager[Callable[[int], None]]]
+
+
+# Files.
 
 
 @contextlib.contextmanager
@@ -144,3 +163,189 @@ def sha256(path: Path) -> str:
             return hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
         raise UserError(f"cannot read {path}: {error.strerror}") from None
+
+
+# Locks.
+
+
+@contextlib.contextmanager
+def lock(
+    path: Path, refusal: Callable[[str], UserError] | None, purpose: str = ""
+) -> Iterator[None]:
+    """Holds a lock on a directory.
+
+    Args:
+        path: the lock file in the directory; both are made if absent.
+        refusal: maps the purpose of the process that has the lock, or "", to the error
+            to raise. None: wait for the lock instead.
+        purpose: written to the lock file, for the messages of other processes.
+
+    Raises:
+        UserError: another process has the lock (the error that `refusal` returns).
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a+") as file:
+        try:
+            lock_file(file, waits=refusal is None)
+        except BlockingIOError:
+            assert refusal is not None  # or it had waited
+            raise refusal(_read(file)) from None
+        file.truncate(0)
+        file.write(purpose)
+        file.flush()
+        try:
+            yield
+        finally:
+            file.truncate(0)  # the purpose is valid only while the lock is held
+
+
+def lock_file(file: IO[Any], waits: bool) -> None:
+    """Locks an open file until it is closed, if the file system has locks.
+
+    Raises:
+        BlockingIOError: another process has the lock, and `waits` is false.
+    """
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | (0 if waits else fcntl.LOCK_NB))
+    except BlockingIOError:
+        raise
+    except OSError as error:
+        if error.errno not in _UNSUPPORTED:
+            raise
+        print(
+            f"{Path(file.name).parent}: this file system has no locks "
+            f"({error.strerror}); make sure that no other process writes there",
+            file=sys.stderr,
+        )
+
+
+def has_locks(directory: Path) -> bool:
+    """Returns whether the file system of a directory has locks.
+
+    Raises:
+        OSError: the directory cannot be written.
+    """
+    with tempfile.NamedTemporaryFile(dir=directory) as file:
+        with open(file.name, "r+") as other:  # NFS locks only what can be written
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX)
+                fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return True
+            except OSError as error:
+                if error.errno not in _UNSUPPORTED:
+                    raise
+        return False
+
+
+def purpose_of_holder(path: Path) -> str | None:
+    """Returns the purpose of the process that holds a lock; None if none holds it."""
+    with path.open("a+") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return _read(file)
+    return None
+
+
+def _read(file: TextIO) -> str:
+    file.seek(0)
+    return file.read()
+
+
+# Progress.
+
+
+def say(message: str) -> None:
+    """Prints one line to standard error."""
+    print(message, file=sys.stderr, flush=True)
+
+
+def screen() -> "Console":
+    """Returns standard error for rich, which is a terminal only if it is one.
+
+    FORCE_COLOR would make rich treat a pipe as a terminal. rich respects NO_COLOR.
+    """
+    from rich.console import Console
+
+    return Console(stderr=True, force_terminal=sys.stderr.isatty())
+
+
+def duration(seconds: float) -> str:
+    """Formats a duration with its two largest units."""
+    if seconds < 99.5:
+        return f"{seconds:.0f} s"
+    minutes = round(seconds / 60)
+    if minutes < 100:
+        return f"{minutes} min"
+    hours, minutes = divmod(minutes, 60)
+    if hours < 48:
+        return f"{hours} h {minutes} min"
+    return f"{hours // 24} d {hours % 24} h"
+
+
+@contextlib.contextmanager
+def progress(
+    task: str, unit: str, total: int | None = None, done: int = 0
+) -> Iterator[Callable[[int], None]]:
+    """Shows the progress and remaining time of a task, and at its end the time taken.
+
+    Args:
+        task: the name of the task.
+        unit: the name of the units that are counted, in the plural.
+        total: the number of units, if it is known.
+        done: the number of units that an earlier run has done.
+
+    Yields:
+        A function to call with the number of units done since the last call.
+    """
+    import rich.progress as rich
+
+    start = last = time.monotonic()
+    count = 0
+
+    def rate() -> str:
+        seconds = time.monotonic() - start
+        if not seconds:
+            return "at once"
+        digits = 0 if count / seconds >= 10 else 2
+        return f"{count / seconds:,.{digits}f} {unit}/s"
+
+    def advance(units: int) -> None:
+        nonlocal count, last
+        count += units
+        bar.update(row, completed=done + count, rate=rate())
+        is_due = time.monotonic() - last > _SECONDS_BETWEEN_LINES
+        if bar.disable and is_due and done + count != total:
+            last = time.monotonic()
+            of, eta = "", ""
+            if total and count:
+                left = (total - done - count) * (last - start) / count
+                of, eta = f" of {total:,}", f", ETA {duration(left)}"
+            say(f"{task}: {done + count:,}{of} {unit} ({rate()}{eta})")
+
+    console = screen()
+    bar = rich.Progress(
+        rich.TextColumn("{task.description}"),
+        rich.BarColumn(),
+        rich.MofNCompleteColumn(),
+        rich.TextColumn(f"{unit} {{task.fields[rate]}}"),
+        rich.TimeRemainingColumn(),
+        console=console,
+        transient=True,
+        disable=not console.is_interactive,
+    )
+    row = bar.add_task(task, total=total, completed=done, rate="")
+    with bar:
+        yield advance
+    seconds = time.monotonic() - start
+    units = unit.removesuffix("s") if done + count == 1 else unit
+    say(f"{task}: {done + count:,} {units} in {seconds:,.1f} s ({rate()})")
+
+
+@contextlib.contextmanager
+def unwatched(
+    task: str, unit: str, total: int | None = None
+) -> Iterator[Callable[[int], None]]:
+    """Shows nothing: another `Meter`."""
+    yield lambda units: None

@@ -11,13 +11,12 @@ import tensorflow as tf
 
 from t2t_keras.data.batch_plan import BatchPlan
 from t2t_keras.data.manifest import Manifest
-from t2t_keras.data.mixture import repetitions
 from t2t_keras.data.records import RecordIndex, index_path
+from t2t_keras.data.sources import repetitions
 from t2t_keras.data.vocabulary import SIDES
 from t2t_keras.option import UserError
 from t2t_keras.problem import Pair, Problem, Source
-from t2t_keras.text.load import load_tokenizer
-from t2t_keras.text.tokenizer import Tokenizer
+from t2t_keras.text.tokenizer import Tokenizer, load_tokenizer
 
 _FEATURES = {
     "inputs": tf.io.RaggedFeature(tf.int64),

@@ -29,9 +29,7 @@ from typing import Any, BinaryIO, Self
 import google_crc32c
 import numpy as np
 
-from t2t_keras.data.files import atomic, open_lines
-from t2t_keras.data.progress import say
-from t2t_keras.data.wire_format import field, varint
+from t2t_keras.data.files import atomic, open_lines, say
 from t2t_keras.option import UserError
 from t2t_keras.problem import Pair
 
@@ -43,6 +41,21 @@ _EDGE = 4096  # bytes at both ends of a shard, whose checksum tells if it has ch
 
 
 # A record.
+
+
+def field(number: int, content: bytes) -> bytes:
+    """Returns a field that holds a message, a string, or packed numbers."""
+    return b"".join((varint(number << 3 | 2), varint(len(content)), content))
+
+
+@functools.lru_cache(1 << 16)
+def varint(number: int) -> bytes:
+    """Returns an integer in base 128, least significant digit first."""
+    digits = bytearray()
+    while number > 0x7F:
+        digits.append(number & 0x7F | 0x80)
+        number >>= 7
+    return bytes([*digits, number])
 
 
 def example(

@@ -1,7 +1,4 @@
-"""The sources of examples: parallel text files, and tensorflow-datasets.
-
-`data.pair_files` has those for files of pairs, `data.archives` those for the archives
-of WMT 2014, and `data.mixture` joins several.
+"""The sources of pairs: text files, files of pairs, tensorflow-datasets, and mixtures.
 
 A source is a callable that yields pairs of texts, from the beginning on every call and
 always the same ones. Any function will do; the classes here also have a checksum that
@@ -15,17 +12,22 @@ import hashlib
 import io
 import itertools
 import lzma
+import math
 import sys
 import tarfile
+import tomllib
 import zlib
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, cast, get_args
+
+import numpy as np
 
 from t2t_keras.data.files import sha256
 from t2t_keras.data.pharaoh import parse_reference
-from t2t_keras.option import UserError, first_line, require_extra
-from t2t_keras.problem import AlignedPair, Alignment, Pair, Source
+from t2t_keras.option import UserError, first_line, plugins, require_extra
+from t2t_keras.problem import AlignedPair, Alignment, Pair, Source, Split
 
 try:
     from backports import zstd
@@ -47,6 +49,9 @@ if zstd is not None:
     _DAMAGE += (zstd.ZstdError,)
 
 _BATCH = 1024  # examples that are read from tensorflow-datasets at a time
+_MOST_REPEATED = 100  # how many times the data an epoch may have
+_FIELDS = {"name", "source", "target", "pairs", "languages", "weight", "tag"}
+_FIELDS |= {"alignment"}
 
 
 def read_lines(path: str | Path) -> Iterator[str]:
@@ -226,6 +231,90 @@ def _links(line: str, pair: tuple[str, str], place: str) -> Alignment:
 
 
 @dataclasses.dataclass(frozen=True)
+class Format:
+    """A format of files of pairs, registered as an entry point of `t2t_keras.formats`.
+
+    The name of the entry point is the suffix, such as `tmx`.
+
+    Attributes:
+        read: yields the pairs of a `PairFile` in the order of the file; counts in its
+            `dropped` what is left out; raises `UserError`.
+        needs_languages: whether the languages of the two sides must be given.
+    """
+
+    read: Callable[["PairFile"], Iterator[Pair]]
+    needs_languages: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class PairFile:
+    """A file of pairs, plain or compressed (`.gz`, `.xz`, `.zst`), read as a stream.
+
+    `.tsv` has two columns, source and target, without quoting. Plugins add other
+    formats, see `Format`.
+
+    Attributes:
+        path: the file.
+        languages: the languages of source and target, for formats that need them.
+        dropped: the number of units left out in the last pass, by reason.
+
+    Raises:
+        UserError: there is no such format, or it needs languages.
+    """
+
+    path: str | Path
+    languages: tuple[str, str] | None = None
+    dropped: Counter[str] = dataclasses.field(
+        default_factory=Counter, init=False, compare=False, repr=False
+    )
+
+    def __post_init__(self) -> None:
+        if self._format().needs_languages and not self.languages:
+            raise UserError(
+                f"{self.path}: which languages? Give --languages, en-de for example"
+            )
+
+    def __call__(self) -> Iterator[Pair]:
+        """Yields the pairs in the order of the file.
+
+        Raises:
+            UserError: the file cannot be read, or is not as described.
+        """
+        self.dropped.clear()
+        yield from self._format().read(self)
+
+    def checksum(self) -> str:
+        """Returns the SHA-256 of the file, and the languages."""
+        return " ".join(["pairs", sha256(Path(self.path)), *(self.languages or ())])
+
+    def _format(self) -> Format:
+        """Returns the format by the suffix before the suffix of a compression."""
+        path = Path(self.path)
+        if path.suffix.lower() in COMPRESSED:
+            path = path.with_suffix("")
+        suffix = path.suffix.lower().removeprefix(".")
+        formats = {"tsv": Format(_read_tsv)} | plugins("formats")
+        if suffix not in formats:
+            raise UserError(
+                f"{self.path} is not a file of pairs: the suffixes are "
+                f"{', '.join(f'.{name}' for name in formats)}"
+            )
+        return formats[suffix]
+
+
+def _read_tsv(file: PairFile) -> Iterator[Pair]:
+    """Yields the two columns of each line."""
+    for number, line in enumerate(read_lines(file.path), start=1):
+        columns = line.split("\t")
+        if len(columns) != 2:
+            raise UserError(
+                f"{file.path}, line {number}: there must be two columns, source "
+                f"and target, but there are {len(columns)} (`cut -f` selects some)"
+            )
+        yield columns[0], columns[1]
+
+
+@dataclasses.dataclass(frozen=True)
 class TfdsPairs:
     """One split of a translation dataset of tensorflow-datasets.
 
@@ -301,3 +390,287 @@ class TfdsPairs:
             raise UserError(
                 f"tensorflow-datasets: {self.name}: {first_line(error)}"
             ) from None
+
+
+# Mixtures.
+
+
+@dataclasses.dataclass(frozen=True)
+class Corpus:
+    """One of the corpora of a `Mixture`.
+
+    Attributes:
+        name: its name in the manifest.
+        source: its pairs.
+        weight: its share of the training examples, relative to the other corpora; 0:
+            not given.
+        tag: a word that precedes each source, such as `<2de>` for the target language
+            or `<bt>` for back-translated sources. It is one token of the vocabulary.
+    """
+
+    name: str
+    source: Source
+    weight: float = 0.0
+    tag: str = ""
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.weight < math.inf:
+            raise UserError(f"corpus '{self.name}': its weight must be positive")
+        if self.tag and self.tag.split() != [self.tag]:
+            raise UserError(f"corpus '{self.name}': '{self.tag}' is not one word")
+
+    def __call__(self) -> Iterator[Pair]:
+        """Yields the pairs, their sources with the tag."""
+        for pair in self.source():
+            if not self.tag:
+                yield pair
+                continue
+            source, target = pair
+            tagged = f"{self.tag} {source.strip()}"
+            if isinstance(pair, AlignedPair):  # the tag is word 0
+                links = tuple((i + 1, j) for i, j in pair.links)
+                yield AlignedPair(tagged, target, links)
+            else:
+                yield tagged, target
+
+
+@dataclasses.dataclass(frozen=True)
+class Mixture:
+    """A `Source` of several corpora, one after the other.
+
+    The weights apply when the examples are read for training, see `repetitions`: the
+    data directory has each example once. Without weights and a temperature the shares
+    are those of the corpora's sizes.
+
+    Attributes:
+        corpora: the corpora.
+        temperature: the share of a corpus of n examples is proportional to
+            n ** (1 / temperature) (Arivazhagan et al., 2019, use 5 for many languages);
+            in place of weights. 0: not given.
+    """
+
+    corpora: tuple[Corpus, ...]
+    temperature: float = 0.0
+
+    def __post_init__(self) -> None:
+        names = Counter(corpus.name for corpus in self.corpora)
+        if not names:
+            raise UserError("a mixture needs at least one corpus")
+        name, count = names.most_common(1)[0]
+        if count > 1:
+            raise UserError(f"two corpora of a mixture have the name '{name}'")
+        weighted = [corpus.name for corpus in self.corpora if corpus.weight]
+        if weighted and len(weighted) < len(names):
+            lacking = next(c.name for c in self.corpora if not c.weight)
+            raise UserError(
+                f"corpus '{weighted[0]}' has a weight and '{lacking}' has none; give "
+                "weights to all corpora or to none"
+            )
+        if self.temperature and (weighted or not 1 <= self.temperature < math.inf):
+            raise UserError(
+                "the temperature of a mixture must be at least 1, and excludes weights"
+            )
+
+    def __call__(self) -> Iterator[Pair]:
+        """Yields the pairs of the corpora, in their order."""
+        for corpus in self.corpora:
+            yield from corpus()
+
+    @property
+    def tags(self) -> tuple[str, ...]:
+        """The tags, each once."""
+        return tuple(dict.fromkeys(c.tag for c in self.corpora if c.tag))
+
+    @property
+    def dropped(self) -> Counter[str]:
+        """The number of pairs that the sources left out in the last pass, by reason."""
+        found = (getattr(corpus.source, "dropped", {}) for corpus in self.corpora)
+        return sum(map(Counter, found), Counter())
+
+    def checksum(self) -> str:
+        """Returns the checksums of the corpora with their names, weights and tags."""
+        parts = [
+            f"{c.name} {c.weight} {c.tag} ({checksum(c.source)})" for c in self.corpora
+        ]
+        return f"mixture {self.temperature} {' '.join(parts)}"
+
+    def shares(self, sizes: Mapping[str, int]) -> dict[str, float]:
+        """Returns the share of each corpus in the training examples.
+
+        Args:
+            sizes: the number of examples of each corpus. A corpus without examples,
+                all of which were dropped, has the share 0.
+        """
+        power = 1 / (self.temperature or 1.0)
+        weights = {
+            c.name: (c.weight or sizes[c.name] ** power) if sizes[c.name] else 0.0
+            for c in self.corpora
+        }
+        total = sum(weights.values()) or 1.0
+        return {name: weight / total for name, weight in weights.items()}
+
+    def checked_shares(self, sizes: Mapping[str, int]) -> dict[str, float]:
+        """Returns the shares; see `shares`.
+
+        Raises:
+            UserError: an epoch with them would be far larger than the data.
+        """
+        shares = self.shares(sizes)
+        needed = ((n / shares[c], c) for c, n in sizes.items() if n)
+        most, name = max(needed, default=(0, ""))
+        if most > _MOST_REPEATED * sum(sizes.values()):
+            raise UserError(
+                f"with these weights an epoch would have {most:.0f} examples for those "
+                f"of '{name}' to occur once; give it a larger weight"
+            )
+        return shares
+
+
+def repetitions(corpus: np.ndarray, shares: Sequence[float]) -> np.ndarray:
+    """Returns how often each example occurs in an epoch of a mixture.
+
+    The corpus with the smallest share for its size occurs once, the others more often.
+    If a corpus is to occur r times and r is not a whole number, some of its examples,
+    evenly spread, occur once more than the others. So the shares are exact up to one
+    example of each corpus.
+
+    Args:
+        corpus: int [N], the number of the corpus of each example.
+        shares: the share of each corpus, of which the sum is 1.
+
+    Returns:
+        int64 [N]
+    """
+    sizes = np.bincount(corpus, minlength=len(shares))
+    total = max(n / share for n, share in zip(sizes.tolist(), shares, strict=True) if n)
+    counts = np.zeros(len(corpus), np.int64)
+    for number, share in enumerate(shares):
+        if sizes[number]:
+            wanted = round(total * share)
+            ends = np.arange(sizes[number] + 1) * wanted // sizes[number]
+            counts[corpus == number] = np.diff(ends)
+    return counts
+
+
+def read_mixture(path: str | Path) -> dict[Split, Source]:
+    """Reads the sources of each split from a TOML file.
+
+        temperature = 5            # or a weight for each corpus of [[train]]
+
+        [[train]]
+        name = "captions"          # default: the name of the file
+        source = "train.en.gz"     # relative to this file
+        target = "train.de.gz"
+        tag = "<2de>"
+
+        [[train]]
+        pairs = "memory.tmx"       # or .tsv, .parquet
+        languages = "en-de"
+
+        [[dev]]
+        source = "dev.en"
+        target = "dev.de"
+
+    Raises:
+        UserError: the file cannot be read, or is not as described.
+    """
+    path = Path(path)
+    try:
+        values = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror}") from None
+    except ValueError as error:
+        raise UserError(f"{path} is not valid TOML: {error}") from None
+    temperature = values.pop("temperature", None)
+    try:
+        if temperature is None:
+            temperature = 0.0
+        elif not isinstance(temperature, int | float) or not temperature:
+            raise UserError("temperature must be a number of at least 1")
+        sources: dict[Split, Source] = {}
+        splits: tuple[Split, ...] = get_args(Split)
+        for name, tables in values.items():
+            split = next((split for split in splits if split == name), None)
+            if split is None or not isinstance(tables, list):
+                raise UserError(
+                    f"there is '{name}', not temperature, [[train]], [[dev]] or "
+                    "[[test]]"
+                )
+            corpora = tuple(_corpus(table, path.parent) for table in tables)
+            if split != "train" and any(corpus.weight for corpus in corpora):
+                raise UserError(f"a weight in [[{split}]]: only training has weights")
+            sources[split] = Mixture(corpora, temperature if split == "train" else 0.0)
+        if not sources:
+            raise UserError("there is no [[train]], [[dev]] or [[test]]")
+    except UserError as error:
+        raise UserError(f"{path}: {error}") from None
+    return sources
+
+
+def _corpus(table: Any, directory: Path) -> Corpus:
+    """Returns the corpus that a table of the file describes."""
+    if not isinstance(table, dict):
+        raise UserError("a corpus is a table with source and target, or pairs")
+    if unknown := sorted(table.keys() - _FIELDS):
+        raise UserError(
+            f"a corpus has no '{unknown[0]}'; it has {', '.join(sorted(_FIELDS))}"
+        )
+    for key, value in table.items():
+        kinds = (int, float) if key == "weight" else (str,)
+        if not isinstance(value, kinds) or isinstance(value, bool):
+            kind = "number" if key == "weight" else "text"
+            raise UserError(f"{key} is a {kind}, not {value!r}")
+    files = {
+        key: directory / table[key]
+        for key in ("source", "target", "pairs", "alignment")
+        if key in table
+    }
+    source: Source
+    if files.keys() == {"pairs"}:
+        languages = table.get("languages")
+        source = PairFile(files["pairs"], languages and parse_languages(languages))
+    elif {"source", "target"} == files.keys() - {"alignment"} and (
+        "languages" not in table
+    ):
+        source = ParallelFiles(files["source"], files["target"], files.get("alignment"))
+    else:
+        raise UserError("a corpus needs source and target, or pairs (and languages)")
+    first = next(iter(files.values()))
+    name = table.get("name", first.name)
+    if table.get("weight") == 0:
+        raise UserError(f"corpus '{name}': its weight must be positive; leave it out")
+    return Corpus(
+        name,
+        source,
+        float(table.get("weight", 0.0)),
+        table.get("tag", ""),
+    )
+
+
+def parse_languages(text: str) -> tuple[str, str]:
+    """Returns the languages that are written "en-de".
+
+    Raises:
+        UserError: the text does not have that form.
+    """
+    codes = text.split("-")
+    if len(codes) != 2 or not all(codes):
+        raise UserError(f"languages are written en-de, for example, not '{text}'")
+    return codes[0], codes[1]
+
+
+def named_sources(sources: Mapping[Split, Source]) -> dict[str, Source]:
+    """Returns the sources of splits, or of the corpora in them, without tags.
+
+    They are named "train", or "train europarl" in a mixture.
+    """
+    return {
+        f"{split} {corpus.name}".strip(): corpus.source
+        for split, source in sources.items()
+        for corpus in corpora_of(source)
+    }
+
+
+def corpora_of(source: Source) -> list[Corpus]:
+    """Returns the corpora of a source; one without a name if it is no mixture."""
+    return list(source.corpora) if isinstance(source, Mixture) else [Corpus("", source)]

@@ -13,10 +13,9 @@ from typing import Literal
 from t2t_keras.data.encoding import worker_pool
 from t2t_keras.option import UserError
 from t2t_keras.problem import Pair, Problem, TokenizerKind
-from t2t_keras.text.load import load_tokenizer
 from t2t_keras.text.sentence_piece import train_sentence_piece
 from t2t_keras.text.subword_training import train_subwords
-from t2t_keras.text.tokenizer import write_vocabulary
+from t2t_keras.text.tokenizer import load_tokenizer, write_vocabulary
 
 Side = Literal["source", "target"]
 SIDES: tuple[Side, Side] = ("source", "target")

@@ -7,9 +7,9 @@ from typing import Any, NamedTuple, Self
 
 import tensorflow as tf
 
+from t2t_keras.data.files import Meter, unwatched
 from t2t_keras.data.manifest import Manifest
 from t2t_keras.data.pipeline import elements, ordered_batches, read_pairs
-from t2t_keras.data.progress import Meter, unwatched
 from t2t_keras.data.records import RecordIndex, read_texts
 from t2t_keras.decoding.translator import Translator
 from t2t_keras.evaluation.bleu import metrics_of

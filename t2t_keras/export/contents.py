@@ -15,10 +15,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from t2t_keras.data.wire_format import field
+from t2t_keras.data.records import field
 from t2t_keras.decoding.options import DecodingOptions
 from t2t_keras.option import UserError
-from t2t_keras.text.load import suffix_of
+from t2t_keras.text.tokenizer import suffix_of
 
 if TYPE_CHECKING:
     import tensorflow as tf

@@ -5,7 +5,7 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-from t2t_keras.data.lock import lock
+from t2t_keras.data.files import lock
 from t2t_keras.export.formats import export_formats, is_saved_model
 from t2t_keras.option import UserError
 

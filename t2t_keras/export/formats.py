@@ -4,8 +4,7 @@ import dataclasses
 from collections.abc import Callable
 from pathlib import Path
 
-from t2t_keras import registry
-from t2t_keras.option import UserError
+from t2t_keras.option import UserError, plugins
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,7 +48,7 @@ def export_formats() -> dict[str, ExportFormat]:
         is_saved_model,
         ("int8", "float16", "bfloat16"),
     )
-    return {"savedmodel": saved_model, **registry.plugins("exports")}
+    return {"savedmodel": saved_model, **plugins("exports")}
 
 
 def require_quantization(name: str | None, export_format: str) -> None:

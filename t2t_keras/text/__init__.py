@@ -1,6 +1,6 @@
 """Tokenizers: text to ids and back.
 
-`tokenizer` has the interface, and `load` reads a vocabulary file. There are two
+`tokenizer` has the interface, and loads vocabulary files. There are two
 kinds, and those of plugins: `sentence_piece`, and tensor2tensor's `subword` with
 `subword_training`. Each has a version of TensorFlow operations, `sentence_piece_graph`
 and `subword_graph`, which share `graph_ids`. `standard_error` hides what C++ prints.

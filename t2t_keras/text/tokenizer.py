@@ -2,11 +2,11 @@
 
 import itertools
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from t2t_keras.option import UserError
+from t2t_keras.option import UserError, plugins
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -89,6 +89,48 @@ def write_vocabulary(path: Path, content: bytes) -> None:
     temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
     temporary.write_bytes(content)
     os.replace(temporary, path)
+
+
+def _kinds(suffix: str | None = None) -> dict[str, Callable[[Path], Tokenizer]]:
+    """Returns the classes by suffix, with those of plugins unless it is ours."""
+    from t2t_keras.text.sentence_piece import SentencePieceTokenizer
+    from t2t_keras.text.subword import SubwordTokenizer
+
+    kinds: dict[str, Callable[[Path], Tokenizer]] = {
+        ".spm": SentencePieceTokenizer,
+        ".subwords": SubwordTokenizer,
+    }
+    if suffix in kinds:
+        return kinds
+    return kinds | {f".{name}": kind for name, kind in plugins("tokenizers").items()}
+
+
+def load_tokenizer(path: Path, suffix: str | None = None) -> Tokenizer:
+    """Loads a tokenizer, whose kind follows from the suffix of its file.
+
+    Args:
+        path: a `.spm` file (SentencePiece), a `.subwords` file (tensor2tensor), or a
+            file with the suffix of a plugin.
+        suffix: the suffix of the kind, if the file has another one.
+
+    Raises:
+        UserError: there is no such file, or it is not a vocabulary of that kind.
+    """
+    path = Path(path)
+    suffix = suffix or path.suffix
+    kinds = _kinds(suffix)
+    if suffix not in kinds:
+        raise UserError(
+            f"{path}: a vocabulary file ends in .spm (SentencePiece) or .subwords "
+            "(tensor2tensor's SubwordTextEncoder); there is no reader of other kinds, "
+            "such as tensor2tensor's vocabularies of whole tokens or of BPE"
+        )
+    return kinds[suffix](path)
+
+
+def suffix_of(tokenizer: Tokenizer) -> str:
+    """Returns the suffix of a tokenizer's vocabulary file, such as ".spm"."""
+    return {kind: suffix for suffix, kind in _kinds().items()}[type(tokenizer)]
 
 
 def text_ids(ids: Sequence[int], vocab_size: int) -> list[int]:

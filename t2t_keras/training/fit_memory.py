@@ -26,8 +26,8 @@ import tensorflow as tf
 
 from t2t_keras.data.augmentation import planned_lengths
 from t2t_keras.data.batch_plan import batch_plan
+from t2t_keras.data.files import say
 from t2t_keras.data.pipeline import training_index
-from t2t_keras.data.progress import say
 from t2t_keras.hparam import HParams
 from t2t_keras.model.transformer import Transformer
 from t2t_keras.option import UserError

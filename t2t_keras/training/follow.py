@@ -10,9 +10,8 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from t2t_keras.data.files import read_json, write_json, write_lines
+from t2t_keras.data.files import progress, read_json, say, write_json, write_lines
 from t2t_keras.data.manifest import Manifest
-from t2t_keras.data.progress import progress, say
 from t2t_keras.decoding.translator import Translator
 from t2t_keras.evaluation.bleu import metrics_of
 from t2t_keras.evaluation.evaluator import Evaluator

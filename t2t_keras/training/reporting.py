@@ -20,8 +20,7 @@ import tensorflow as tf
 from rich.console import Console
 from rich.table import Column
 
-from t2t_keras.data.files import open_records
-from t2t_keras.data.progress import duration, screen
+from t2t_keras.data.files import duration, open_records, screen
 from t2t_keras.training.train_options import TrainOptions
 
 _SECONDS_BETWEEN_LINES = 30.0  # at most, without a progress bar

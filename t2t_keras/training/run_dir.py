@@ -28,8 +28,7 @@ from typing import Any, Self
 import numpy as np
 
 from t2t_keras import registry
-from t2t_keras.data.files import atomic, open_records, write_json
-from t2t_keras.data.lock import lock
+from t2t_keras.data.files import atomic, lock, open_records, write_json
 from t2t_keras.data.manifest import Manifest
 from t2t_keras.data.pipeline import read_pairs
 from t2t_keras.data.records import RecordIndex
@@ -40,8 +39,7 @@ from t2t_keras.model.backend import require_tensorflow
 from t2t_keras.model.transformer import Transformer
 from t2t_keras.option import UserError
 from t2t_keras.problem import Problem
-from t2t_keras.text.load import load_tokenizer
-from t2t_keras.text.tokenizer import UNK, Tokenizer
+from t2t_keras.text.tokenizer import UNK, Tokenizer, load_tokenizer
 from t2t_keras.training.checkpoint import (
     Checkpoint,
     CheckpointDirectory,

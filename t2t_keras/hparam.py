@@ -2,12 +2,11 @@
 
 import dataclasses
 import json
-import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, Self
 
-from t2t_keras.option import UserError, check, names, nearest, option
+from t2t_keras.option import UserError, check, names, option, split_pairs, typed
 
 # tensor2tensor's names of hyper-parameters, which `HParams.parse` takes for ours.
 T2T_NAMES = {
@@ -318,15 +317,11 @@ class HParams:
             UserError: as `override`, and for text that is not `key=value` pairs.
         """
         changes: dict[str, str] = {}
-        for item in filter(None, (part.strip() for part in overrides.split(","))):
-            name, equals, value = item.partition("=")
-            if not equals:
-                raise UserError(f"--hparams: '{item}' is not key=value")
-            name = name.strip()
+        for name, value in split_pairs(overrides, "--hparams: ").items():
             name = T2T_NAMES.get(name, name)
             if name in changes:
                 raise UserError(f"--hparams: '{name}' is given twice")
-            changes[name] = value.strip()
+            changes[name] = value
         return self.override(**changes)
 
     @classmethod
@@ -376,28 +371,8 @@ MAY_CHANGE = frozenset(names(HParams, "may_change"))
 
 def _typed(name: str, value: Any) -> Any:
     """Converts a field's value, perhaps given as text, to the field's type."""
-    types = {field.name: field.type for field in dataclasses.fields(HParams)}
-    if name not in types:
-        hint = nearest(name, types)
-        if name in T2T_HINTS:
-            raise UserError(
-                f"hparams: tensor2tensor's '{name}' does not exist here: "
-                f"{T2T_HINTS[name]}"
-            )
-        raise UserError(f"hparams: there is no '{name}'{hint}")
-    kind = types[name]
-    if kind is bool:
-        flags = {"true": True, "1": True, "false": False, "0": False}
-        if str(value).lower() not in flags:
-            raise UserError(f"hparams: {name} must be true or false, not '{value}'")
-        return flags[str(value).lower()]
-    if kind not in (int, float):
-        return value
-    try:
-        number = float(value)
-        if not math.isfinite(number) or (kind is int and not number.is_integer()):
-            raise ValueError
-        return int(number) if kind is int else number
-    except (TypeError, ValueError):
-        article = "an integer" if kind is int else "a number"
-        raise UserError(f"hparams: {name} must be {article}, not '{value}'") from None
+    if name in T2T_HINTS and name not in HParams.meanings():
+        raise UserError(
+            f"hparams: tensor2tensor's '{name}' does not exist here: {T2T_HINTS[name]}"
+        )
+    return typed(HParams, name, value, "hparams: ")

@@ -134,7 +134,7 @@ _LIMITS = {
     "most": (operator.le, "at most"),
     "below": (operator.lt, "below"),
 }
-_KINDS = {
+_KINDS: dict[Any, tuple[Any, str]] = {
     bool: (bool, "true or false"),
     int: (numbers.Integral, "an integer"),
     float: (numbers.Real, "a number"),
@@ -193,6 +193,58 @@ def conditions(options: type, values: Mapping[str, Any]) -> Iterator[tuple[Any, 
             yield abs(value) < math.inf, f"{field.name} must be a finite number"
         if field.metadata.get("is_tensor") and field.type is int:
             yield value <= _LARGEST, f"{field.name} must be at most {_LARGEST}"
+
+
+def split_pairs(text: str, prefix: str = "") -> dict[str, str]:
+    """Returns the values in `"a=1,b=[2,3]"` by name; commas in brackets are theirs.
+
+    Args:
+        text: the value of a flag.
+        prefix: begins the message.
+
+    Raises:
+        UserError: a part is not `key=value`, or a key is given twice.
+    """
+    pairs: dict[str, str] = {}
+    for item in filter(None, map(str.strip, re.split(r",(?![^\[]*\])", text))):
+        name, equals, value = map(str.strip, item.partition("="))
+        if not equals:
+            raise UserError(f"{prefix}'{item}' is not key=value")
+        if name in pairs:
+            raise UserError(f"{prefix}'{name}' is given twice")
+        pairs[name] = value
+    return pairs
+
+
+def typed(options: type, name: str, value: Any, prefix: str = "") -> Any:
+    """Returns a value, which may be given as text, in the type of an option.
+
+    Args:
+        options: the dataclass.
+        name: the option.
+        value: its value; other types than bool, int and float are returned as given.
+        prefix: begins the message.
+
+    Raises:
+        UserError: there is no such option, or the value has another type.
+    """
+    kinds = {field.name: field.type for field in dataclasses.fields(options)}
+    if name not in kinds:
+        raise UserError(f"{prefix}there is no '{name}'{nearest(name, kinds)}")
+    kind = kinds[name]
+    try:
+        if kind is bool:
+            values = {"true": True, "1": True, "false": False, "0": False}
+            return values[str(value).lower()]
+        if kind is float or kind is int:
+            number = float(value)
+            if not math.isfinite(number) or (kind is int and not number.is_integer()):
+                raise ValueError
+            return int(number) if kind is int else number
+    except (KeyError, TypeError, ValueError):
+        expected = _KINDS[kind][1]
+        raise UserError(f"{prefix}{name} must be {expected}, not '{value}'") from None
+    return value
 
 
 def check(options: type, values: Mapping[str, Any], prefix: str = "") -> None:

@@ -13,12 +13,16 @@ from t2t_keras.cli.checks import (
     require_readable,
     require_writable,
 )
-from t2t_keras.cli.decoding import add_decoding_flags, check_decoding, decoding_flags
+from t2t_keras.cli.decoding import (
+    FLAGS,
+    add_decoding_flags,
+    check_decoding,
+    given_decoding,
+)
 from t2t_keras.cli.evaluation import chosen_split, scored
 from t2t_keras.cli.lines import read_lines
-from t2t_keras.cli.verb import Verb, add_checkpoint, columns, given_options, positive
+from t2t_keras.cli.verb import Verb, add_checkpoint, columns, positive
 from t2t_keras.data.files import open_lines
-from t2t_keras.decoding.options import DecodingOptions
 from t2t_keras.evaluation.bleu import BleuTokens, metrics_of
 from t2t_keras.option import UserError, nearest
 from t2t_keras.problem import CorpusMetric, Problem, Split
@@ -33,7 +37,8 @@ if TYPE_CHECKING:
 _PAGE_SENTENCES = 50
 _OF_RUNS = (
     *("data_dir", "split", "sentences", "checkpoint"),
-    *(option.name for option in decoding_flags("n_best", "raw")),
+    *(name for name in FLAGS if name != "n_best"),
+    "decode_hparams",
 )
 _OF_FILES = ("references", "sources", "problem")
 _NOT_TESTED = (
@@ -92,6 +97,11 @@ def _compare_flags(parser: argparse.ArgumentParser) -> None:
         choices=get_args(BleuTokens),
         help="sacreBLEU tokenization for BLEU; none: the text is tokenized already "
         "(default: the problem's, 13a for files)",
+    )
+    parser.add_argument(
+        "--language",
+        metavar="CODE",
+        help="language of the references, such as de (default: the problem's)",
     )
     files = parser.add_argument_group("if all systems are files")
     files.add_argument("--references", metavar="FILE", help="the correct outputs")
@@ -168,7 +178,7 @@ def _compare(args: argparse.Namespace) -> dict[str, Any]:
         problem = registry.problem(args.problem)
     else:
         problem = Problem(summary="files")
-    problem = scored(problem, args.tokenize)
+    problem = scored(problem, args.tokenize, args.language)
     metrics = _metrics(problem, args.metric)
     reads_sources = not metrics or any(metric.uses_sources for metric in metrics)
     if not runs and args.sources is None and reads_sources:
@@ -305,7 +315,7 @@ def _decoded(args: argparse.Namespace, system: str, run: "RunDirectory") -> "Dec
     checkpoint = system if _is_checkpoint(system) else args.checkpoint
     split = chosen_split(run, args.split, args.data_dir)
     evaluator = open_split(run, run.translator(checkpoint), split, args.data_dir)
-    options = given_options(args, DecodingOptions)
+    options = given_decoding(args)
     return evaluator.decode(args.sentences, progress, **options)
 
 

@@ -10,7 +10,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from t2t_keras.cli.decoding import add_decoding_flags, check_decoding
+from t2t_keras.cli.decoding import (
+    add_decoding_flags,
+    check_decoding,
+    check_served,
+    given_decoding,
+)
 from t2t_keras.cli.verb import (
     Verb,
     add_model,
@@ -21,7 +26,6 @@ from t2t_keras.cli.verb import (
     positive_number,
 )
 from t2t_keras.data.sources import parse_languages
-from t2t_keras.decoding.options import DecodingOptions
 from t2t_keras.export.export_dir import require_export
 from t2t_keras.export.formats import is_saved_model
 from t2t_keras.option import UserError, require_extra
@@ -84,7 +88,7 @@ def _serve_flags(parser: argparse.ArgumentParser) -> None:
 
 def _check_serve(args: argparse.Namespace) -> None:
     require_extra("serve", "t2t serve", "fastapi", "prometheus_client", "uvicorn")
-    check_decoding(args)
+    options = check_decoding(args)
     if args.port >= 2**16:
         raise UserError(f"--port: {args.port} is above 65535; choose a smaller one")
     directories = _directories(args)
@@ -99,10 +103,8 @@ def _check_serve(args: argparse.Namespace) -> None:
                 f"--model: {directory} is neither a run directory nor an export"
             )
     exports = [path for path in directories.values() if not is_run(path)]
-    options = given_options(args, DecodingOptions)
-    fixed = sorted(options.keys() - DecodingOptions.names("is_served"))
-    if exports and fixed:
-        raise UserError(f"--{fixed[0]}: the export {exports[0]} has it built in")
+    if exports:
+        check_served(options, exports[0])
     if args.checkpoint and len(exports) == len(directories):
         raise UserError("--checkpoint needs a run; an export has it built in")
 
@@ -167,7 +169,7 @@ def _serve(args: argparse.Namespace) -> dict[str, Any]:
                 path,
                 args.checkpoint if is_run(path) else None,
                 languages.get(name),
-                **given_options(args, DecodingOptions),
+                **given_decoding(args),
             )
             for name, path in directories.items()
         ]

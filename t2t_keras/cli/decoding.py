@@ -2,80 +2,96 @@
 
 import argparse
 import dataclasses
-from typing import Any, get_args
+from typing import Any
 
-from t2t_keras.cli.verb import given_options, not_negative, positive, seed
+from t2t_keras.cli.verb import add_option_flags, described, given_options, listing, utf8
 from t2t_keras.decoding.options import DecodingOptions
 from t2t_keras.export.export_dir import require_export
 from t2t_keras.option import UserError
 from t2t_keras.training.runs import require_run
 
-
-def decoding_flags(
-    *without: str, sampling: bool = False
-) -> list[dataclasses.Field[Any]]:
-    """Returns the options for which `add_decoding_flags` declares a flag."""
-    of_sampling = {"sampling", *DecodingOptions.names("of_sampling")}
-    return [
-        field
-        for field in dataclasses.fields(DecodingOptions)
-        if field.name not in without and (sampling or field.name not in of_sampling)
-    ]
+FLAGS = ("beam_size", "alpha", "n_best", "constraint")
+_OF_SAMPLING = ("sampling", *DecodingOptions.names("of_sampling"))
+_RULE = """\
+  A list is in brackets: protect=[url,email], glossary=[dog=Hund,cat=Katze].
+  glossary and forbidden may also name a file: `source TAB target`, or a phrase,
+  in each line.
+"""
 
 
 def add_decoding_flags(
     parser: argparse.ArgumentParser, *without: str, sampling: bool = False
 ) -> None:
-    """Declares a flag for every field of `DecodingOptions`.
+    """Adds the flags of decoding: `FLAGS`, and `--decode_hparams` for any option.
 
     Args:
         parser: the verb's parser.
-        *without: names of options for which the verb has no flag.
-        sampling: whether the verb has the flags for sampling.
+        *without: names of options that the verb does not take.
+        sampling: whether the verb takes the options of sampling.
     """
-    search = parser.add_argument_group("decoding")
-    draws = parser.add_argument_group("sampling, in place of beam search")
-    for field in decoding_flags(*without, sampling=sampling):
-        about = field.metadata
-        is_draw = field.name == "sampling" or about["of_sampling"]
-        add = (draws if is_draw else search).add_argument
-        flag = "--sample" if field.name == "sampling" else f"--{field.name}"
-        meaning = about["meaning"]
-        if field.type is bool:
-            add(flag, dest=field.name, action="store_true", default=None, help=meaning)
-            continue
-        default = "the problem's" if about["from_problem"] else field.default
-        meaning += f" (default: {default})"
-        if about["parse"]:
-            add(flag, type=about["parse"], metavar="PHRASES", help=about["meaning"])
-        elif field.type is int:
-            converter = positive if about["least"] else not_negative
-            converter = seed if field.name == "seed" else converter
-            add(flag, type=converter, metavar="N", help=meaning)
-        elif field.type is float:
-            add(flag, type=float, metavar="X", help=meaning)
-        elif choices := get_args(field.type):
-            add(flag, choices=choices, help=meaning)
-        else:
-            add(flag, metavar="NAME", help=meaning)
+    without = without if sampling else (*without, *_OF_SAMPLING)
+
+    def parse(text: str) -> dict[str, Any]:
+        try:
+            options = DecodingOptions.parse(utf8(text))
+        except UserError as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
+        for name in options:
+            if name in without:
+                raise argparse.ArgumentTypeError(f"'{name}' has no effect here")
+        return options
+
+    group = parser.add_argument_group("decoding")
+    add_option_flags(group, DecodingOptions, [x for x in FLAGS if x not in without])
+    group.add_argument(
+        "--decode_hparams",
+        type=parse,
+        metavar="K=V,K=V",
+        help='options of decoding, such as "length_penalty=average,no_repeat_ngram=3"',
+    )
+    rows = {
+        field.name: described(field)
+        for field in dataclasses.fields(DecodingOptions)
+        if field.name not in (*FLAGS, *without)
+    }
+    parser.add_argument_group("keys of --decode_hparams", _RULE + listing(rows))
 
 
-def check_decoding(args: argparse.Namespace) -> None:
-    """Refuses decoding options that are impossible for any model.
+def given_decoding(args: argparse.Namespace) -> dict[str, Any]:
+    """Returns the decoding options that the command line gives, by name.
+
+    Raises:
+        UserError: an option is given by its flag and in `--decode_hparams`.
+    """
+    flags = given_options(args, DecodingOptions)
+    others: dict[str, Any] = args.decode_hparams or {}
+    for name in flags.keys() & others.keys():
+        raise UserError(f"--{name} is in --decode_hparams as well; leave out one")
+    return flags | others
+
+
+def spelled(name: str) -> str:
+    """Returns an option as the command line spells it, for messages."""
+    return f"--{name}" if name in FLAGS else f"--decode_hparams {name}"
+
+
+def check_decoding(args: argparse.Namespace) -> dict[str, Any]:
+    """Returns the given options; refuses those that are impossible for any model.
 
     Raises:
         UserError: a value is impossible, or has no effect with the other options.
     """
-    options = given_options(args, DecodingOptions)
-    useless = [n for n in DecodingOptions.names("of_sampling") if n in options]
-    if useless and "sampling" not in options:
-        raise UserError(f"--{useless[0]} needs --sample beside it")
-    if "sampling" in options and "beam_size" in options:
+    options = given_decoding(args)
+    if not options.get("sampling"):
+        for name in options.keys() & {*_OF_SAMPLING[1:]}:
+            raise UserError(f"{spelled(name)} needs sampling=true as well")
+    elif "beam_size" in options:
         raise UserError(
-            "--beam_size has no effect with --sample; leave out one of them"
+            "--beam_size has no effect with sampling=true; leave out one of them"
         )
     default = {"beam_size": options.get("n_best", 1)}  # the problem's is not known yet
     DecodingOptions(**default | options)
+    return options
 
 
 def check_decoder(args: argparse.Namespace) -> None:
@@ -84,17 +100,28 @@ def check_decoder(args: argparse.Namespace) -> None:
     Raises:
         UserError: there is no such model, or it does not take these options.
     """
-    check_decoding(args)
+    options = check_decoding(args)
     if not args.export_dir:
         for run in (args.output_dir, *args.ensemble):
             require_run(run)
         return
     if args.ensemble:
         raise UserError("--ensemble needs --output_dir; export an ensemble instead")
-    options = given_options(args, DecodingOptions)
-    served = DecodingOptions.names("is_served")
-    fixed = [name for name in options if name not in served]
-    if args.checkpoint or fixed:
-        flag = "sample" if args.sampling else [*fixed, "checkpoint"][0]
-        raise UserError(f"--{flag} needs --output_dir; an export has it built in")
+    if args.checkpoint:
+        raise UserError("--checkpoint needs --output_dir; an export has it built in")
+    check_served(options, args.export_dir)
     require_export(args.export_dir)
+
+
+def check_served(options: dict[str, Any], export_dir: object) -> None:
+    """Refuses options that are built into an export.
+
+    Raises:
+        UserError: there is one.
+    """
+    served = DecodingOptions.names("is_served")
+    for name in options:
+        if name not in served:
+            raise UserError(
+                f"{spelled(name)} needs a run: the export {export_dir} has it built in"
+            )

@@ -8,21 +8,20 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from t2t_keras.cli.checks import require_directory, require_writable
 from t2t_keras.cli.decoding import (
+    FLAGS,
     add_decoding_flags,
     check_decoding,
-    decoding_flags,
+    given_decoding,
 )
 from t2t_keras.cli.lines import read_lines
 from t2t_keras.cli.verb import (
     Verb,
     add_checkpoint,
     columns,
-    given_options,
     not_negative,
     not_negative_number,
     table,
 )
-from t2t_keras.decoding.options import DecodingOptions
 from t2t_keras.evaluation.bleu import Bleu, BleuTokens, bleu_scores, metrics_of
 from t2t_keras.option import UserError
 from t2t_keras.problem import Problem, Split
@@ -33,7 +32,8 @@ if TYPE_CHECKING:
 
 _OF_A_RUN = (
     *("output_dir", "data_dir", "split", "sentences", "tokenize", "usr_dir"),
-    *(option.name for option in decoding_flags("n_best", "raw")),
+    *(name for name in FLAGS if name != "n_best"),
+    "decode_hparams",
 )
 # What is evaluated -> its flags, and the error message for any other flag.
 _MODES = {
@@ -144,7 +144,7 @@ def _evaluate(args: argparse.Namespace) -> dict[str, Any]:
     problem = scored(run.problem, args.tokenize, args.language)
     split = chosen_split(run, args.split, args.data_dir)
     options = {"data_dir": args.data_dir, "sentences": args.sentences}
-    options |= given_options(args, DecodingOptions)
+    options |= given_decoding(args)
     if mode == "split":
         where = {"checkpoint": args.checkpoint, "write": args.write}
         return evaluate(run, split, problem, **where, **options)

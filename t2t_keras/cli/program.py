@@ -7,15 +7,13 @@ import functools
 import importlib.metadata
 import json
 import os
-import shutil
 import sys
-import textwrap
 from collections.abc import Callable, Sequence
 from typing import NoReturn
 
 from t2t_keras import registry
 from t2t_keras.cli import data, evaluation, training, translation
-from t2t_keras.cli.verb import Verb, utf8
+from t2t_keras.cli.verb import Verb, listing, utf8
 from t2t_keras.decoding.batching import MOST_BATCHES_AT_ONCE
 from t2t_keras.option import UserError, nearest, plugins, require_local
 from t2t_keras.text.standard_error import diverted_stderr
@@ -187,7 +185,11 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
     parsers: dict[str, _Parser] = {}
     for name, verb in verbs().items():
         parsers[name] = subparsers.add_parser(
-            name, help=verb.summary, description=verb.summary, allow_abbrev=False
+            name,
+            help=verb.summary,
+            description=verb.summary,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            allow_abbrev=False,
         )
         verb.add_flags(parsers[name])
         parsers[name].add_argument(
@@ -248,23 +250,12 @@ class _Version(argparse.Action):
 
 def _verbs_help() -> str:
     """Returns the verbs with their summaries, in groups."""
-    indent = max(map(len, verbs())) + 4
-    width = max(shutil.get_terminal_size().columns - 2, indent + 20)
-    lines = []
     added = {k: v for k, v in verbs().items() if k not in _CORE}
-    for title, group in {"core": _CORE, "plugins": added}.items():
-        if group:
-            lines += [f"{title}:"]
-        for name, verb in group.items():
-            text = textwrap.fill(
-                verb.summary,
-                width,
-                initial_indent=" " * indent,
-                subsequent_indent=" " * indent,
-            )
-            lines.append(f"  {name:<{indent - 2}}{text.lstrip()}")
-        lines.append("")
-    return "\n".join(lines)
+    return "\n".join(
+        f"{title}:\n{listing({name: verb.summary for name, verb in group.items()})}\n"
+        for title, group in {"core": _CORE, "plugins": added}.items()
+        if group
+    )
 
 
 def _complete(parser: _Parser, parsers: dict[str, _Parser]) -> None:

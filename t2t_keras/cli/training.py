@@ -13,7 +13,12 @@ from typing import Any, get_args
 
 from t2t_keras import registry
 from t2t_keras.cli.checks import require_directory
-from t2t_keras.cli.decoding import add_decoding_flags, check_decoding
+from t2t_keras.cli.decoding import (
+    add_decoding_flags,
+    check_decoding,
+    given_decoding,
+    spelled,
+)
 from t2t_keras.cli.processes import LOST, check_processes, train_in_processes
 from t2t_keras.cli.verb import (
     Verb,
@@ -28,7 +33,6 @@ from t2t_keras.cli.verb import (
     seed,
     table,
 )
-from t2t_keras.decoding.options import DecodingOptions
 from t2t_keras.export.export_dir import require_free
 from t2t_keras.export.formats import export_formats, require_quantization
 from t2t_keras.hparam import MAY_CHANGE
@@ -266,13 +270,12 @@ def _check_export(args: argparse.Namespace) -> None:
     for run in (args.output_dir, *args.ensemble):
         require_run(run)
     require_free(Path(args.export_dir), args.overwrite)
-    check_decoding(args)
     chosen = export_formats()[args.format]
-    for name in given_options(args, DecodingOptions):
+    for name in check_decoding(args):
         if chosen.options is not None and name not in chosen.options:
             raise UserError(
-                f"--{name} has no effect with --format {args.format}; leave it out, "
-                "and give its library such options when it translates"
+                f"{spelled(name)} has no effect with --format {args.format}; leave it "
+                "out, and give its library such options when it translates"
             )
     if args.ids_only and args.format != "savedmodel":
         raise UserError(
@@ -288,7 +291,7 @@ def _export(args: argparse.Namespace) -> dict[str, Any]:
 
     start = time.monotonic()
     run = RunDirectory(args.output_dir)
-    options = given_options(args, DecodingOptions)
+    options = given_decoding(args)
     if args.format == "savedmodel":
         options["ids_only"] = args.ids_only
     verification = Verification(run.example_sources(args.verify))

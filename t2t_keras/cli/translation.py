@@ -1,7 +1,4 @@
-"""The verbs that run a trained model on text.
-
-`translate`, `score`, `align`.
-"""
+"""The verbs that run a trained model on text: `translate`, `score`."""
 
 import argparse
 import contextlib
@@ -21,7 +18,7 @@ from t2t_keras.cli.checks import (
     require_readable,
     require_writable,
 )
-from t2t_keras.cli.decoding import add_decoding_flags, check_decoder
+from t2t_keras.cli.decoding import add_decoding_flags, check_decoder, given_decoding
 from t2t_keras.cli.lines import (
     STDOUT,
     count_lines,
@@ -34,17 +31,10 @@ from t2t_keras.cli.verb import (
     add_ensemble,
     add_model,
     add_run,
-    given_options,
-    positive,
     table,
 )
 from t2t_keras.data.files import is_special, open_lines, sha256, write_lines
-from t2t_keras.data.pharaoh import (
-    alignment_scores,
-    format_alignment,
-    parse_reference,
-)
-from t2t_keras.decoding.options import DecodingOptions
+from t2t_keras.data.pharaoh import format_alignment
 from t2t_keras.option import UserError
 from t2t_keras.training.runs import require_run
 
@@ -84,7 +74,6 @@ def _translate_flags(parser: argparse.ArgumentParser) -> None:
         help="write the word alignment of each output, such as `0-0 1-2`: source word "
         "0 and target word 0, source word 1 and target word 2",
     )
-    _add_alignment_head(parser, "alignment_")
     parser.add_argument(
         "--resume",
         action="store_true",
@@ -94,23 +83,6 @@ def _translate_flags(parser: argparse.ArgumentParser) -> None:
     add_decoding_flags(parser, sampling=True)
 
 
-def _add_alignment_head(parser: argparse.ArgumentParser, prefix: str = "") -> None:
-    """Adds the flags that choose an `AlignmentHead`."""
-    parser.add_argument(
-        f"--{prefix}layer",
-        type=positive,
-        metavar="N",
-        help="decoder layer whose attention to the source is read, from 1 (default: "
-        "the last but one)",
-    )
-    parser.add_argument(
-        f"--{prefix}head",
-        type=positive,
-        metavar="N",
-        help="its head, from 1 (default: the mean of all)",
-    )
-
-
 def _check_translate(args: argparse.Namespace) -> None:
     if args.input is None and sys.stdin is None:
         raise UserError("standard input is closed; give --input FILE")
@@ -118,9 +90,6 @@ def _check_translate(args: argparse.Namespace) -> None:
         if args.export_dir and getattr(args, flag):
             raise UserError(f"--{flag} needs --output_dir; an export returns no tokens")
     check_decoder(args)
-    for flag in ("alignment_layer", "alignment_head"):
-        if getattr(args, flag) and not args.alignments:
-            raise UserError(f"--{flag} needs --alignments FILE beside it")
     if args.resume and args.alignments:
         raise UserError(
             "--resume cannot go on with --alignments; leave out one of them"
@@ -141,8 +110,8 @@ def _translate(args: argparse.Namespace) -> dict[str, Any]:
     if args.ensemble:
         checkpoint = args.checkpoint  # each run has its own files
     translator = load(args.output_dir or args.export_dir, checkpoint, args.ensemble)
-    options = given_options(args, DecodingOptions)
-    numbered = args.scores or args.token_scores or (args.n_best or 1) > 1
+    options = given_decoding(args)
+    numbered = args.scores or args.token_scores or options.get("n_best", 1) > 1
     settings = {"model": model, "scores": numbered, **options}
     if args.token_scores:
         settings["token_scores"] = True
@@ -159,8 +128,7 @@ def _translate(args: argparse.Namespace) -> dict[str, Any]:
     if isinstance(translator, Translator):
         extras["token_scores"] = args.token_scores
         if args.alignments:
-            chosen = AlignmentHead(args.alignment_layer, args.alignment_head)
-            extras["alignment"] = translator.alignment_head(chosen)
+            extras["alignment"] = translator.alignment_head(AlignmentHead())
     start = time.monotonic()
     n_best: Callable[..., Sequence[Sequence[Any]]] = translator.n_best
     with (
@@ -170,7 +138,7 @@ def _translate(args: argparse.Namespace) -> dict[str, Any]:
         count, repaired = (output.done.get(x, 0) for x in ("sentences", "repaired"))
         with _progress(args, count) as advance:
             for lines in _chunks(output.unread(_lines(args)), _is_interactive(args)):
-                if args.sampling:
+                if options.get("sampling"):
                     options["seed"] = (first_seed + count) % MAX_SEED
                 given = {"before": count, "advance": advance, **extras, **options}
                 outputs = n_best(lines, **given)
@@ -289,7 +257,7 @@ def _show_translate(result: dict[str, Any]) -> str:
 
 
 def _score_flags(parser: argparse.ArgumentParser) -> None:
-    _add_pairs(parser)
+    add_pairs(parser)
     add_ensemble(parser)
     parser.add_argument(
         "--output",
@@ -304,21 +272,27 @@ def _score_flags(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _add_pairs(parser: argparse.ArgumentParser) -> None:
+def add_pairs(parser: argparse.ArgumentParser) -> None:
     """Adds the flags of a run and of two files, for the verbs that take pairs."""
     add_run(parser)
-    parser.add_argument("--source", required=True, metavar="FILE")
-    parser.add_argument("--target", required=True, metavar="FILE")
+    for side in ("source", "target"):
+        parser.add_argument(
+            f"--{side}",
+            required=True,
+            metavar="FILE",
+            help=f"the {side} texts, one per line",
+        )
 
 
-def _check_pairs(args: argparse.Namespace) -> None:
+def check_pairs(args: argparse.Namespace) -> None:
+    """Refuses a run and files that cannot be used."""
     require_run(args.output_dir)
     require_readable(args.source)
     require_readable(args.target)
     require_writable("output", args.output)
 
 
-def _read_pairs(args: argparse.Namespace) -> tuple[list[str], list[str]]:
+def read_pairs(args: argparse.Namespace) -> tuple[list[str], list[str]]:
     """Returns the lines of both files."""
     sources, targets = list(read_lines(args.source)), list(read_lines(args.target))
     if len(sources) != len(targets):
@@ -332,7 +306,7 @@ def _read_pairs(args: argparse.Namespace) -> tuple[list[str], list[str]]:
 
 
 def _check_score(args: argparse.Namespace) -> None:
-    _check_pairs(args)
+    check_pairs(args)
     for run in args.ensemble:
         require_run(run)
     if args.token_scores and not args.output:
@@ -340,7 +314,7 @@ def _check_score(args: argparse.Namespace) -> None:
 
 
 def _score(args: argparse.Namespace) -> dict[str, Any]:
-    sources, targets = _read_pairs(args)
+    sources, targets = read_pairs(args)
     translator = load(args.output_dir, args.checkpoint, args.ensemble)
     scores = translator.score(sources, targets)
     if args.output:
@@ -356,55 +330,6 @@ def _score(args: argparse.Namespace) -> dict[str, Any]:
         "tokens": tokens,
         "perplexity": math.exp(min(-log_prob / tokens, 700.0)),
     }
-
-
-def _align_flags(parser: argparse.ArgumentParser) -> None:
-    _add_pairs(parser)
-    parser.add_argument(
-        "--output",
-        metavar="FILE",
-        help="write the alignment of each line, such as `0-0 1-2`: source word 0 and "
-        "target word 0, source word 1 and target word 2",
-    )
-    parser.add_argument(
-        "--reference",
-        metavar="FILE",
-        help="the right alignments, to compute the alignment error rate: `0-0` is a "
-        "sure link, `0p0` a possible one",
-    )
-    _add_alignment_head(parser)
-
-
-def _check_align(args: argparse.Namespace) -> None:
-    _check_pairs(args)
-    require_readable(args.reference)
-    if not (args.output or args.reference):
-        raise UserError("give --output FILE for the alignments, or --reference FILE")
-
-
-def _align(args: argparse.Namespace) -> dict[str, Any]:
-    from t2t_keras.decoding.alignment import AlignmentHead
-    from t2t_keras.training.run_dir import RunDirectory
-
-    sources, targets = _read_pairs(args)
-    lines = list(read_lines(args.reference)) if args.reference else []
-    references = [
-        parse_reference(line, f"{args.reference}, line {number}")
-        for number, line in enumerate(lines, 1)
-    ]
-    if args.reference and len(references) != len(sources):
-        raise UserError(
-            f"{args.source} has {len(sources)} lines and {args.reference} "
-            f"{len(references)}; give one line of links for each pair"
-        )
-    translator = RunDirectory(args.output_dir).translator(args.checkpoint)
-    head = translator.alignment_head(AlignmentHead(args.layer, args.head))
-    found = translator.align(sources, targets, head)
-    if args.output:
-        write_lines(args.output, map(format_alignment, found))
-    result: dict[str, Any] = {"sentences": len(found), "layer": head.layer}
-    result["head"] = head.head or "mean"
-    return result | (alignment_scores(found, references) if args.reference else {})
 
 
 VERBS = {
@@ -424,13 +349,5 @@ VERBS = {
         table,
         uses_tensorflow=True,
         check=_check_score,
-    ),
-    "align": Verb(
-        "align the words of given translations by a model's attention",
-        _align_flags,
-        _align,
-        table,
-        uses_tensorflow=True,
-        check=_check_align,
     ),
 }

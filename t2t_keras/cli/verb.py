@@ -3,8 +3,10 @@
 import argparse
 import dataclasses
 import math
+import shutil
+import textwrap
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar, get_args, get_origin
 
 from t2t_keras.option import UserError
 
@@ -141,6 +143,46 @@ def given_options(args: argparse.Namespace, options: type) -> dict[str, Any]:
     names = (field.name for field in dataclasses.fields(options))
     given = {name: getattr(args, name, None) for name in names}
     return {name: value for name, value in given.items() if value is not None}
+
+
+def add_option_flags(
+    group: argparse._ActionsContainer, options: type, names: Collection[str]
+) -> None:
+    """Adds a flag for options, which are fields of a dataclass.
+
+    The dataclass checks the limits of values at its construction.
+    """
+    for field in dataclasses.fields(options):
+        if field.name not in names:
+            continue
+        form: dict[str, Any] = {"metavar": "NAME"}
+        if get_origin(field.type) is Literal:
+            form = {"choices": get_args(field.type)}
+        elif field.type is not str and field.type != "str | Constraint":
+            kind = float if field.type is float else int
+            form = {"type": kind, "metavar": "X" if kind is float else "N"}
+        group.add_argument(f"--{field.name}", help=described(field), **form)
+
+
+def described(field: "dataclasses.Field[Any]") -> str:
+    """Returns the meaning of an option, with its default."""
+    default = field.default
+    if field.metadata.get("from_problem"):
+        default = "the problem's"
+    text: str = field.metadata["meaning"]
+    is_default = default not in (None, False, (), "") and "default:" not in text
+    return f"{text} (default: {default})" if is_default else text
+
+
+def listing(rows: Mapping[str, str]) -> str:
+    """Formats names and sentences in two columns, for a terminal."""
+    indent = max(map(len, rows), default=0) + 4
+    width = max(shutil.get_terminal_size().columns - 2, indent + 20)
+    return "\n".join(
+        f"  {name:<{indent - 2}}"
+        + textwrap.fill(text, width - indent).replace("\n", "\n" + " " * indent)
+        for name, text in rows.items()
+    )
 
 
 def table(rows: Mapping[str, object]) -> str:

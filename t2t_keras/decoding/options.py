@@ -1,8 +1,8 @@
 """The decoding options, the same for Python, the command line and exports.
 
-Each option is a field of `DecodingOptions`. Its metadata determine its flag, whether it
-is an input of the compiled decoding function and of a SavedModel, and whether the
-metrics of a checkpoint depend on it.
+Each option is a field of `DecodingOptions`. Its metadata determine whether it is an
+input of the compiled decoding function and of a SavedModel, and whether the metrics of
+a checkpoint depend on it.
 """
 
 import dataclasses
@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 
-from t2t_keras.option import UserError, check, names, option
+from t2t_keras.option import UserError, check, names, option, split_pairs, typed
 from t2t_keras.problem import Problem
 from t2t_keras.text.protected import KINDS, UNKNOWN
 
@@ -55,7 +55,7 @@ def _option(
             `translate`.
         changes_metrics: whether the metrics of a checkpoint depend on the option.
         of_sampling: whether the option has an effect only with `sampling`.
-        parse: reads the flag's text, for options that are neither numbers nor names.
+        parse: reads the option's text, for options that are neither numbers nor names.
     """
     return option(**locals())
 
@@ -65,20 +65,16 @@ Glossary: TypeAlias = tuple[tuple[str, str], ...]
 
 
 def parse_glossary(text: str) -> Glossary:
-    """Returns the glossary that the text of `--glossary` gives.
+    """Returns the glossary that a text gives: `[source=target,...]`, or a file.
 
     Raises:
         UserError: it is neither terms nor a file of terms.
     """
-    if "=" in text:
-        rows = [item.split("=") for item in text.split(",")]
+    if text.startswith("["):
+        rows = [item.split("=") for item in _items(text)]
         origin, form = "glossary", "SOURCE=TARGET"
     else:
-        try:
-            lines = Path(text).read_text(encoding="utf-8").splitlines()
-        except (OSError, ValueError) as error:
-            raise UserError(f"glossary: cannot read {text}: {error}") from None
-        rows = [line.split("\t") for line in lines if line.strip()]
+        rows = [line.split("\t") for line in _lines("glossary", text)]
         origin, form = text, "`source TAB target`"
     for number, row in enumerate(rows, 1):
         if len(row) != 2:
@@ -86,9 +82,29 @@ def parse_glossary(text: str) -> Glossary:
     return tuple((source.strip(), target.strip()) for source, target in rows)
 
 
-def parse_phrases(text: str) -> tuple[str, ...]:
-    """Returns the phrases that the text of `--forbidden` gives."""
-    return tuple(phrase.strip() for phrase in text.split(","))
+def parse_forbidden(text: str) -> tuple[str, ...]:
+    """Returns the phrases that a text gives: `[phrase,...]`, or a file."""
+    return _items(text) if text.startswith("[") else tuple(_lines("forbidden", text))
+
+
+def _items(text: str) -> tuple[str, ...]:
+    """Returns the items of a list in brackets, which a single item may lack."""
+    return tuple(map(str.strip, text.removeprefix("[").removesuffix("]").split(",")))
+
+
+def _lines(name: str, path: str) -> list[str]:
+    """Returns the lines of a file that are not blank.
+
+    Raises:
+        UserError: the file cannot be read.
+    """
+    try:
+        lines = Path(path).read_text(encoding="utf-8").splitlines()
+    except (OSError, ValueError) as error:
+        raise UserError(
+            f"{name}: cannot read {path}: {error}; a list is in brackets"
+        ) from None
+    return [line for line in lines if line.strip()]
 
 
 def _phrases(name: str, phrases: Any) -> tuple[str, ...]:
@@ -210,8 +226,7 @@ class DecodingOptions:
     glossary: Glossary = _option(  # noqa: RUF009  it makes a field
         (),
         "pairs of terms: where an input contains the first, as whole words, its output "
-        "contains the second; on the command line SOURCE=TARGET,SOURCE=TARGET, or a "
-        "file with lines of `source TAB target`",
+        "contains the second",
         is_static=True,
         changes_metrics=True,
         parse=parse_glossary,
@@ -220,18 +235,17 @@ class DecodingOptions:
         (),
         "parts of inputs that their outputs contain, too: some of url, email, markup, "
         "number, symbol (emoji and the like), unknown (characters that the source's "
-        "vocabulary lacks), separated by commas",
+        "vocabulary lacks)",
         is_static=True,
         changes_metrics=True,
-        parse=parse_phrases,
+        parse=_items,
     )
     forbidden: tuple[str, ...] = _option(
         (),
-        "phrases that no output contains as whole words; on the command line separated "
-        "by commas",
+        "phrases that no output contains as whole words",
         is_static=True,
         changes_metrics=True,
-        parse=parse_phrases,
+        parse=parse_forbidden,
     )
     batch_tokens: int = _option(
         2048,
@@ -278,6 +292,7 @@ class DecodingOptions:
         0,
         "seed of the samples, which also depend on an input's place in the list",
         least=0,
+        most=2**31 - 1,
         of_sampling=True,
     )
 
@@ -327,6 +342,21 @@ class DecodingOptions:
         names = [f.name for f in dataclasses.fields(cls) if f.metadata["from_problem"]]
         values = {name: getattr(problem, name) for name in names}
         return cls(**values | {"constraint": constraint_name(problem)})
+
+    @classmethod
+    def parse(cls, text: str) -> dict[str, Any]:
+        """Returns the options of a text such as `"truncate=true,protect=[url,email]"`.
+
+        A list is in brackets. `glossary` and `forbidden` may also name a file.
+
+        Raises:
+            UserError: there is no such option, or a value has another type.
+        """
+        parsers = {f.name: f.metadata["parse"] for f in dataclasses.fields(cls)}
+        return {
+            name: parsers[name](value) if parsers.get(name) else typed(cls, name, value)
+            for name, value in split_pairs(text).items()
+        }
 
     @classmethod
     def names(cls, use: Use) -> list[str]:

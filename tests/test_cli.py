@@ -105,10 +105,8 @@ DATAGEN = ("datagen", "--data_dir", "d", "--problem")
 FILES = ("evaluate", "--hypotheses", "x", "--references", "y")
 ALL = ("evaluate", "--output_dir", "o", "--all_checkpoints")
 OF_A_RUN = {
-    **{"beam_size": "7", "alpha": "1", "min_length": "1", "extra_length": "9"},
+    **{"beam_size": "7", "alpha": "1", "decode_hparams": "min_length=1"},
     **{
-        "max_source_length": "9",
-        "batch_tokens": "99",
         "constraint": "none",
         "data_dir": "d",
         "split": "dev",
@@ -200,12 +198,12 @@ OF_A_RUN = {
         ),
         (("translate", "--export_dir", "a"), "a has no saved_model.pb"),
         (
-            ("translate", "--export_dir", "a", "--extra_length", "2"),
-            "--extra_length needs --output_dir",
+            ("translate", "--export_dir", "a", "--decode_hparams", "extra_length=2"),
+            "--decode_hparams extra_length needs a run: the export a has it built in",
         ),
         (
-            ("translate", "--output_dir", "a", "--top_k", "2"),
-            "--top_k needs --sample beside it",
+            ("translate", "--output_dir", "a", "--decode_hparams", "top_k=2"),
+            "--decode_hparams top_k needs sampling=true as well",
         ),
         (
             ("average", "--output_dir", "."),

@@ -8,6 +8,7 @@ import pytest
 from command_line import run
 
 RUN = ("translate", "--output_dir", "run")
+DECODE = ("--decode_hparams",)
 TRAIN = ("train", "--data_dir", "d", "--output_dir", "o", "--problem")
 BASE = ("translate_ende", "--hparams_set", "base")
 EXPORT = ("export", "--output_dir", "run", "--export_dir")
@@ -35,12 +36,35 @@ MISTAKES = [
     ((*RUN, "--input", "file", "--output", "no/such"), "--output: there is no direc"),
     ((*RUN, "--alpha", "nan"), "alpha must be a finite number"),
     ((*RUN, "--n_best", "5", "--beam_size", "4"), "n_best 5 is more than beam_size 4"),
-    ((*RUN, "--sample", "--beam_size", "3"), "--beam_size has no effect with --sample"),
-    ((*RUN, "--sample", "--top_p", "2"), "top_p must be above 0 and at most 1"),
-    ((*RUN, "--temperature", "2"), "--temperature needs --sample beside it"),
+    ((*RUN, "--alpha", "x"), "--alpha: invalid float value: 'x'"),
     (
-        ("translate", "--export_dir", "export", "--max_source_length", "9"),
-        "--max_source_length needs --output_dir",
+        (*RUN, *DECODE, "sampling=true", "--beam_size", "3"),
+        "--beam_size has no effect with sampling=true",
+    ),
+    ((*RUN, *DECODE, "sampling=true,top_p=2"), "top_p must be above 0 and at most 1"),
+    ((*RUN, *DECODE, "temperature=2"), "temperature needs sampling=true as well"),
+    (
+        (*RUN, *DECODE, "lenght_penalty=none"),
+        "there is no 'lenght_penalty'; did you mean 'length_penalty'?",
+    ),
+    ((*RUN, *DECODE, "length_penalty=no"), "length_penalty must be one of gnmt, pow"),
+    ((*RUN, *DECODE, "truncate=maybe"), "truncate must be true or false, not 'maybe'"),
+    ((*RUN, *DECODE, "min_length=1.5"), "min_length must be an integer, not '1.5'"),
+    ((*RUN, *DECODE, "min_length"), "'min_length' is not key=value"),
+    ((*RUN, *DECODE, "top_k=1,top_k=2"), "'top_k' is given twice"),
+    (
+        (*RUN, "--beam_size", "2", *DECODE, "beam_size=3"),
+        "--beam_size is in --decode_hparams as well; leave out one",
+    ),
+    ((*RUN, *DECODE, "protect=[url,tel]"), "protect: there is no 'tel'; the choice is"),
+    ((*RUN, *DECODE, "forbidden=absent"), "forbidden: cannot read absent"),
+    (
+        ("evaluate", "--output_dir", "run", *DECODE, "sampling=true"),
+        "argument --decode_hparams: 'sampling' has no effect here",
+    ),
+    (
+        ("translate", "--export_dir", "export", *DECODE, "max_source_length=9"),
+        "--decode_hparams max_source_length needs a run: the export export has it",
     ),
     (
         ("score", "--output_dir", "no_such", "--source", "file", "--target", "file"),
@@ -60,7 +84,7 @@ MISTAKES = [
         ("evaluate", "--output_dir", "run", "--write", "no/x"),
         "there is no directory no",
     ),
-    ((*RUN, "--extra_length", "2147483648"), "extra_length must be at most 1000000000"),
+    ((*RUN, *DECODE, "extra_length=2147483648"), "must be at most 1000000000"),
     (("average", "--output_dir", "no_such", "--last", "5"), "there is no directory"),
     (("export", "--output_dir", "no", "--export_dir", "x"), "no is not a run direct"),
     ((*EXPORT, "export"), "give --overwrite to replace it"),
@@ -97,7 +121,10 @@ from t2t_keras.cli import main
 results = []
 for argv in json.load(sys.stdin):
     with contextlib.redirect_stderr(io.StringIO()) as err:
-        code = main(argv)
+        try:
+            code = main(argv)
+        except SystemExit as exit:
+            code = exit.code
     results.append((code, err.getvalue(), "tensorflow" in sys.modules))
 print(json.dumps(results))
 """

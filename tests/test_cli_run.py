@@ -309,7 +309,7 @@ def test_long_lines_are_cut_with_a_warning(
     tokens = [len(ids) for ids in map(translator.source_tokenizer.encode, SOURCES)]
     longest = max(tokens)
     cut = [number for number, count in enumerate(tokens, 1) if count == longest]
-    flag = ("--max_source_length", longest - 1, "--truncate")
+    flag = ("--decode_hparams", f"max_source_length={longest - 1},truncate=true")
     run_dir = ("--output_dir", trained / "run")
     assert run("export", *run_dir, "--export_dir", tmp_path / "served", *flag) == 0
     options = {"max_source_length": longest - 1, "truncate": True}
@@ -367,9 +367,10 @@ def test_scores_of_one_best(trained, translator, capfd, tmp_path):
 def test_sampling_follows_the_seed(trained, tmp_path):
     source = write(tmp_path / "in", *SOURCES)
     argv = ("translate", "--output_dir", trained / "run", "--input", source)
-    sample = ("--sample", "--top_k", 50, "--extra_length", 5)
     for name, seed in (("a", 1), ("b", 1), ("c", 2)):
-        assert run(*argv, *sample, "--seed", seed, "--output", tmp_path / name) == 0
+        sample = f"sampling=true,top_k=50,extra_length=5,seed={seed}"
+        argv = (*argv, "--decode_hparams", sample)
+        assert run(*argv, "--output", tmp_path / name) == 0
     a, b, c = ((tmp_path / name).read_text() for name in "abc")
     assert a == b != c
 
@@ -378,7 +379,7 @@ def test_long_input_is_translated_in_parts(trained, monkeypatch, tmp_path):
     from t2t_keras.cli import translation
 
     monkeypatch.setattr(translation, "_LINES_AT_ONCE", 2)
-    test_n_best = ("--scores", "--beam_size", 1, "--extra_length", 3)
+    test_n_best = ("--scores", "--beam_size", 1, "--decode_hparams", "extra_length=3")
     source, output = write(tmp_path / "in", *SOURCES), tmp_path / "out"
     argv = ("translate", "--output_dir", trained / "run", "--input", source)
     assert run(*argv, *test_n_best, "--output", output) == 0
@@ -404,7 +405,7 @@ def test_score(trained, translator, capfd, tmp_path):
 
 def test_evaluate_a_split(trained, translator, capfd, tmp_path):
     argv = ("evaluate", "--output_dir", trained / "run", "--beam_size", 1)
-    fast = ("--extra_length", 1, "--write", tmp_path / "test")
+    fast = ("--decode_hparams", "extra_length=1", "--write", tmp_path / "test")
     result = run_json(capfd, *argv, *fast)
     assert result["sentences"] == 125
     assert {"loss", "perplexity", "accuracy"} <= result.keys()

@@ -76,7 +76,7 @@ def test_the_line_of_a_long_sentence_is_named(run_dir, caplog, tmp_path):
     """Lines are read in chunks of 2,000."""
     lines = [*[""] * 2_003, "dog " * 1_100]
     argv = ("translate", "--output_dir", run_dir, "--output", tmp_path / "b")
-    options = ("--beam_size", 1, "--extra_length", 0)
+    options = ("--beam_size", 1, "--decode_hparams", "extra_length=0")
     assert run(*argv, "--input", write(tmp_path / "a", *lines), *options) == 0
     assert "input 2004 has" in caplog.text
     tree = (tmp_path / "b").read_text().splitlines()[-1]
@@ -89,15 +89,16 @@ def test_an_export_has_its_options_built_in(run_dir, capfd, tmp_path):
     argv = ("export", "--output_dir", run_dir, "--export_dir", export)
     assert run(*argv, "--constraint", "none") == 2
     assert "needs 'brackets'" in capfd.readouterr().err
-    assert run(*argv, "--raw") == 0
+    raw = ("--decode_hparams", "raw=true")
+    assert run(*argv, *raw) == 0
     lines = write(tmp_path / "a", "He didn't (really) bark.", "")
     output = tmp_path / "b"
     argv = ("--input", lines, "--output", output)
-    assert run("translate", "--export_dir", export, "--raw", *argv) == 2
-    assert "--raw needs --output_dir" in capfd.readouterr().err
+    assert run("translate", "--export_dir", export, *raw, *argv) == 2
+    assert "raw needs a run: the export" in capfd.readouterr().err
     assert run("translate", "--export_dir", export, *argv) == 0
     served = output.read_text()
-    assert run("translate", "--output_dir", run_dir, "--raw", *argv) == 0
+    assert run("translate", "--output_dir", run_dir, *raw, *argv) == 0
     assert served == output.read_text()
     words = "He did n't -LRB- really -RRB- bark ."
     assert parse_tree(served.splitlines()[0]).words() == words.split()

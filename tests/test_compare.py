@@ -619,7 +619,8 @@ def test_without_a_seed_samples_differ(monkeypatch):
 
 # Runs.
 
-FAST = ("--beam_size", 1, "--extra_length", 1, "--sentences", 6, "--split", "dev")
+FAST = ("--decode_hparams", "beam_size=1,extra_length=1", "--sentences", 6)
+FAST = (*FAST, "--split", "dev")
 
 
 @pytest.fixture(scope="module")

@@ -21,7 +21,7 @@ from t2t_keras.option import UserError
 from t2t_keras.training import follow
 
 HPARAMS = "num_layers=1,d_model=16,d_ff=16,num_heads=2,batch_tokens=256"
-FAST = ("--beam_size", 1, "--extra_length", 1, "--sentences", 5)
+FAST = ("--beam_size", 1, "--decode_hparams", "extra_length=1", "--sentences", 5)
 TREES = (
     "(S (NP (DT the) (NN dog)) (VP (VBZ sleeps)) (. .))",
     "(S (NP (PRP it)) (VP (VBZ sees) (NP (DT a) (NN cat))) (. .))",
@@ -233,7 +233,7 @@ def test_curve_is_in_tensorboard_when_the_checkpoints_were_written(run, capfd):
 
 def test_other_settings_are_refused(run, capfd):
     assert call(*every(run)) == 0
-    flags = ("--beam_size", 2, "--extra_length", 1, "--tokenize", "none")
+    flags = ("--decode_hparams", "beam_size=2,extra_length=1", "--tokenize", "none")
     capfd.readouterr()
     assert call(*every(run, *flags)) == 2
     error = capfd.readouterr().err

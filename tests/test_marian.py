@@ -310,11 +310,21 @@ def test_a_run_of_it_translates_is_tuned_and_exported(splitters, tmp_path, capfd
     marian(splitters, folder)
     result = run_json(capfd, "import", folder, "--output_dir", output_dir)
     assert result["from"] == "marian"
-    assert any("--beam_size 6 --length_penalty power" in it for it in result["check"])
+    assert any(
+        "--decode_hparams beam_size=6,length_penalty=power" in it
+        for it in result["check"]
+    )
     source = write(tmp_path / "source", *TEXTS)
     flags = ("--output_dir", output_dir)
     paths = ("--input", source, "--output", tmp_path / "o")
-    search = ("--beam_size", 6, "--length_penalty", "power", "--alpha", 1.0)
+    search = (
+        "--beam_size",
+        6,
+        "--decode_hparams",
+        "length_penalty=power",
+        "--alpha",
+        1.0,
+    )
     assert run("translate", *flags, *paths, *search) == 0
     assert len((tmp_path / "o").read_text().splitlines()) == len(TEXTS)
     verify = ("--verify", source, tmp_path / "o")

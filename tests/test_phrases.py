@@ -351,7 +351,7 @@ def test_bad_phrases(options, message):
 @pytest.mark.parametrize(
     ("value", "message"),
     [
-        ("a=b=c", "glossary: term 1 is not SOURCE=TARGET"),
+        ("[a=b=c]", "glossary: term 1 is not SOURCE=TARGET"),
         ("missing.tsv", "glossary: cannot read missing.tsv"),
         ("bad.tsv", "bad.tsv: term 2 is not `source TAB target`"),
     ],
@@ -359,5 +359,8 @@ def test_bad_phrases(options, message):
 def test_bad_glossary_flags(value, message, tmp_path, monkeypatch, capfd):
     monkeypatch.chdir(tmp_path)
     write(tmp_path / "bad.tsv", "a\tb", "", "c")
-    assert run("translate", "--output_dir", "x", "--glossary", value) != 0
+    assert (
+        run("translate", "--output_dir", "x", "--decode_hparams", f"glossary={value}")
+        != 0
+    )
     assert message in capfd.readouterr().err

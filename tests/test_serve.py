@@ -931,7 +931,9 @@ def test_flags(tmp_path, capfd, monkeypatch):
         "--model", export, "--languages", "ende"
     )
     assert "no model 'b'" in refusal("--model", export, "--languages", "b=en-de")
-    assert "--raw: the export" in refusal("--model", export, "--raw")
+    assert "raw needs a run: the export" in refusal(
+        "--model", export, "--decode_hparams", "raw=true"
+    )
     assert "--checkpoint needs" in refusal("--model", export, "--checkpoint", "5")
     assert "above 65535" in refusal("--model", export, "--port", "70000")
     with socket.create_server(("127.0.0.1", 0)) as taken:

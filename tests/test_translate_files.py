@@ -24,7 +24,7 @@ SOURCES = ["a dog", "", "the old house .", " \t", "a", "a dog runs", "the river"
 MODES = {
     "best": (),
     "n_best": ("--n_best", 3),
-    "sample": ("--sample", "--seed", 7, "--scores"),
+    "sample": ("--decode_hparams", "extra_length=4,sampling=true,seed=7", "--scores"),
 }
 
 # A process that is killed when it has written four lines.
@@ -49,7 +49,8 @@ main(sys.argv[1:])
 @pytest.fixture(scope="module")
 def model(earlier):
     """The flags for a small run."""
-    return "--output_dir", earlier / "run-translate_text", "--extra_length", 4
+    flags = ("--decode_hparams", "extra_length=4")
+    return "--output_dir", earlier / "run-translate_text", *flags
 
 
 loaded = functools.cache(t2t_keras.load)
@@ -174,7 +175,14 @@ def test_what_cannot_be_resumed(model, interrupted, tmp_path, capfd):
     assert "out.incomplete.json is damaged" in refusal(*argv)
     (tmp_path / "out.incomplete.json").unlink()
     assert "has no record" in refusal(*argv)
-    assert run(*(x for x in argv if x != "--resume"), "--batch_tokens", 50) == 0
+    assert (
+        run(
+            *(x for x in argv if x != "--resume"),
+            "--decode_hparams",
+            "extra_length=4,batch_tokens=50",
+        )
+        == 0
+    )
     assert not list(tmp_path.glob("*incomplete*"))
 
 

@@ -38,7 +38,7 @@ def test_outputs_are_the_same(earlier, name, flag):
     kind = "run" if flag == "--output_dir" else "export"
     argv = [flag, earlier / f"{kind}-{name}", "--n_best", "2"]
     if kind == "run":
-        argv += ["--extra_length", "8"]
+        argv += ["--decode_hparams", "extra_length=8"]
     out = earlier / "out"
     argv += ["--input", earlier / "dev.en", "--output", out]
     assert run("translate", *argv) == 0

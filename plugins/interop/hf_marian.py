@@ -138,8 +138,9 @@ def load_hf_marian(source: str | Path) -> MarianModel:
     hparams, weights = tensors.read_all(hparams, tables, hf_name, transposed=True)
     check, options = [], _search_options(source / SEARCH)
     if options:
-        flags = " ".join(f"--{name} {value}" for name, value in options.items())
-        check.append(f"{SEARCH}: it translates with what is here {flags}")
+        given = ",".join(f"{name}={value}" for name, value in options.items())
+        flag = f"--decode_hparams {given}"
+        check.append(f"{SEARCH}: it translates with what is here {flag}")
     return MarianModel(
         hparams=hparams,
         weights=weights,

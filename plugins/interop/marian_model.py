@@ -101,8 +101,9 @@ def load_marian(source: str | Path) -> MarianModel:
     )
     check, options = [], _search_options(config)
     if options:
-        flags = " ".join(f"--{name} {value}" for name, value in options.items())
-        check.append(f"{config_path.name}: it translates with what is here {flags}")
+        given = ",".join(f"{name}={value}" for name, value in options.items())
+        flag = f"--decode_hparams {given}"
+        check.append(f"{config_path.name}: it translates with what is here {flag}")
     for script in ("preprocess.sh", "postprocess.sh"):
         if (config_path.parent / script).exists():
             check.append(

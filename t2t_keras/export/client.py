@@ -232,6 +232,6 @@ def _warn_of_truncation(found: dict[str, tf.Tensor], numbers: Sequence[int]) -> 
         if is_truncated:
             _log.warning(
                 "input %d is longer than the export allows; its last tokens are left "
-                "out (--max_source_length of `t2t export`)",
+                "out (max_source_length of `t2t export --decode_hparams`)",
                 number + 1,
             )

@@ -196,7 +196,7 @@ def conditions(options: type, values: Mapping[str, Any]) -> Iterator[tuple[Any, 
 
 
 def split_pairs(text: str, prefix: str = "") -> dict[str, str]:
-    """Returns the values in `"a=1,b=[2,3]"` by name; commas in brackets are theirs.
+    """Returns the values in `"a=1,b=[2,3]"` by name; [...] may have commas.
 
     Args:
         text: the value of a flag.

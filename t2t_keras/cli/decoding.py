@@ -13,7 +13,7 @@ from t2t_keras.training.runs import require_run
 FLAGS = ("beam_size", "alpha", "n_best", "constraint")
 _OF_SAMPLING = ("sampling", *DecodingOptions.names("of_sampling"))
 _RULE = """\
-  A list is in brackets: protect=[url,email], glossary=[dog=Hund,cat=Katze].
+  A list is written [...]: protect=[url,email], glossary=[dog=Hund,cat=Katze].
   glossary and forbidden may also name a file: `source TAB target`, or a phrase,
   in each line.
 """

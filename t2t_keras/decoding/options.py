@@ -88,7 +88,7 @@ def parse_forbidden(text: str) -> tuple[str, ...]:
 
 
 def _items(text: str) -> tuple[str, ...]:
-    """Returns the items of a list in brackets, which a single item may lack."""
+    """Returns the items of a list `[a,b]`; a single item needs no `[]`."""
     return tuple(map(str.strip, text.removeprefix("[").removesuffix("]").split(",")))
 
 
@@ -102,7 +102,7 @@ def _lines(name: str, path: str) -> list[str]:
         lines = Path(path).read_text(encoding="utf-8").splitlines()
     except (OSError, ValueError) as error:
         raise UserError(
-            f"{name}: cannot read {path}: {error}; a list is in brackets"
+            f"{name}: cannot read {path}: {error}; a list is [...]"
         ) from None
     return [line for line in lines if line.strip()]
 
@@ -347,7 +347,7 @@ class DecodingOptions:
     def parse(cls, text: str) -> dict[str, Any]:
         """Returns the options of a text such as `"truncate=true,protect=[url,email]"`.
 
-        A list is in brackets. `glossary` and `forbidden` may also name a file.
+        A list is written `[...]`. `glossary` and `forbidden` may also name a file.
 
         Raises:
             UserError: there is no such option, or a value has another type.

@@ -1,209 +1,253 @@
-"""The abstract syntax of the toy grammar, which the three languages share.
+"""Draws sentences of the toy grammar: an English tree and its German translation.
 
-A derivation is a small tree of the dataclasses below, without word order or endings.
-`english`, `german` and `french` render the same derivation, so that a sentence has
-exactly one translation.
+Each phrase is drawn once and rendered in both languages at the same time. German has
+its own word order: the finite verb is second in a main clause, first in a question and
+last in a subordinate clause; the rest of the verb (separable prefix, participle,
+infinitive) closes the clause.
 """
 
-import dataclasses
-import enum
-from collections.abc import Iterable, Iterator
-from typing import Self
+import random
+import re
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
 
-from .lexicon import REPORTS, Adjective, Determiner, Noun, Pronoun, Uninflected, Verb
+from . import lexicon as words
+from .lexicon import CASES, PERSON, PLURAL, Determiners, Verb
+
+_TENSES = ("present", "past", "will", "can")
+_MODALS = {"will": ("werde", "wird", "werden"), "can": ("kann", "kann", "können")}
+_CONJUNCTIONS = {"that": "dass", "because": "weil"}
+_TAGS = ("VBP", "VBZ", "VBD")
+_NO_WORDS = dict.fromkeys(CASES, "")
+_PERFECT = {"": ("habe", "hat", "haben"), "ist": ("bin", "ist", "sind")}
 
 
-class Tense(enum.Enum):
-    """Tense or modality: sees, saw, will see, can see."""
-
-    PRESENT = enum.auto()
-    PAST = enum.auto()
-    FUTURE = enum.auto()
-    CAN = enum.auto()
-
-
-@dataclasses.dataclass(frozen=True)
-class NounPhrase:
-    """The old dog; the king's dog; the dog that sleeps.
+class Phrase(NamedTuple):
+    """A subject or an object; the gap of a relative clause has no words.
 
     Attributes:
-        determiner: the determiner; None if there is an owner.
-        noun: the head noun.
-        plural: whether the phrase is plural.
-        adjectives: the adjectives in English order; in French at most one stands on
-            either side of the noun.
-        owner: the possessor.
-        relative: a relative clause, in which a `Trace` stands for this phrase.
+        english: its tree.
+        german: its words by case.
+        person: the form of a verb that agrees: 0 for I, 1 for he, 2 for they.
+        kind: the kind of its noun; "" for a pronoun.
+        column: gender or plural, the column in the tables of endings.
     """
 
-    determiner: Determiner | None
-    noun: Noun
-    plural: bool = False
-    adjectives: tuple[Adjective, ...] = ()
-    owner: "NounPhrase | None" = None
-    relative: "Clause | None" = None
-
-    @property
-    def definite(self) -> bool:
-        """Whether the phrase is definite."""
-        return self.determiner is None or self.determiner.definite
+    english: str
+    german: Mapping[str, str]
+    person: int
+    kind: str = ""
+    column: int = PLURAL
 
 
-@dataclasses.dataclass(frozen=True)
-class Coordination:
-    """The man and the woman; it can only be a subject."""
+class Clause(NamedTuple):
+    """A clause in parts: `verb` and `rest` are English trees, the others German."""
 
-    first: NounPhrase
-    second: NounPhrase
+    subject: Phrase
+    verb: str
+    rest: str
+    finite: str
+    middle: str
+    end: str
 
-    plural = True
+    def tree(self) -> str:
+        """Returns subject and verb phrase in English."""
+        return f"{self.subject.english} (VP {self.verb} {self.rest})"
+
+    def verb_second(self) -> str:
+        """Der Mann ruft den Jungen an."""
+        subject = self.subject.german["nominative"]
+        return f"{subject} {self.finite} {self.middle} {self.end}"
+
+    def verb_first(self) -> str:
+        """Ruft der Mann den Jungen an? Wenn er schläft, ruft der Mann den Jungen an."""
+        subject = self.subject.german["nominative"]
+        return f"{self.finite} {subject} {self.middle} {self.end}"
+
+    def verb_last(self) -> str:
+        """Dass der Mann den Jungen anruft, angerufen hat."""
+        end = f"{self.end} {self.finite}".replace("- ", "")
+        return f"{self.subject.german['nominative']} {self.middle} {end}"
 
 
-@dataclasses.dataclass(frozen=True)
-class Trace:
-    """The gap that a relative pronoun leaves: no words, but gender and number."""
+def sentences(seed: int) -> Iterator[tuple[str, str]]:
+    """Yields random English trees with their translations, without end.
 
-    noun: Noun
-    plural: bool
-
-
-Subject = NounPhrase | Coordination | Pronoun | Trace
-Object = NounPhrase | Pronoun | Trace
-
-
-@dataclasses.dataclass(frozen=True)
-class Place:
-    """Behind the old house."""
-
-    preposition: Uninflected
-    phrase: NounPhrase
+    Equal seeds give equal sentences.
+    """
+    sampler = _Sampler(seed)
+    while True:
+        tree, german = sampler.sentence()
+        yield _english(tree), _german(german)
 
 
-@dataclasses.dataclass(frozen=True)
-class Clause:
-    """A verb with its arguments.
+def _english(tree: str) -> str:
+    """Capitalizes the first word; "a" becomes "an" before a vowel."""
+    tree = re.sub(r" +(?=[ )])", "", tree)  # where a part is empty
+    tree = re.sub(r"\(DT a\)(?= \(\w+ [aeiou])", "(DT an)", tree)
+    return re.sub(r" \w(?=[^ ()]*\))", lambda it: it[0].upper(), tree, count=1)
 
-    Attributes:
-        subject: the subject.
-        verb: the verb; `BE` takes a predicate or a place.
-        tense: the tense of the verb.
-        negated: whether the clause is negated.
-        object: the direct object, or the object of the verb's preposition.
-        recipient: the indirect object.
-        predicate: the predicative adjective.
-        place: the adverbial of place.
+
+def _german(text: str) -> str:
+    """Joins words and marks; of adjacent commas one stays, before a stop none."""
+    text = re.sub(r"(?: ,)* (?=[.?])", "", " ".join(text.replace("-", "").split()))
+    text = re.sub(r"(?: ,)+", ",", text)
+    return text[0].upper() + text[1:]
+
+
+class _Sampler(random.Random):
+    """Draws sentences and their parts.
+
+    No subject or object of a negated clause is indefinite: German would have "kein".
     """
 
-    subject: Subject
-    verb: Verb
-    tense: Tense = Tense.PRESENT
-    negated: bool = False
-    object: Object | None = None
-    recipient: NounPhrase | Pronoun | None = None
-    predicate: Adjective | None = None
-    place: Place | None = None
+    def sentence(self) -> tuple[str, str]:
+        """Draws the English tree and the German words."""
+        kinds = ("plain", "question", "relative", "if", "that", "because")
+        (kind,) = self.choices(kinds, (20, 13, 25, 14, 14, 14))
+        if kind == "question":
+            main = self.clause(question=True)
+            english = f"{main.verb} {main.subject.english} {main.rest}"
+            return f"(SQ {english} (. ?))", f"{main.verb_first()} ?"
+        if kind in ("plain", "relative"):
+            main = self.clause(relative=kind == "relative")
+            return f"(S {main.tree()} (. .))", f"{main.verb_second()} ."
+        other = self.clause()
+        subordinate = f"(SBAR (IN {kind}) (S {other.tree()}))"
+        if kind == "if":
+            main = self.clause()
+            german = f"wenn {other.verb_last()} , {main.verb_first()} ."
+            return f"(S {subordinate} (, ,) {main.tree()} (. .))", german
+        if kind == "that":
+            report = Phrase(subordinate, _NO_WORDS, 1)
+            main = self.clause(self.choice((words.SAY, words.KNOW)), object_=report)
+        else:
+            main = self.clause()
+            main = main._replace(rest=f"{main.rest} {subordinate}")
+        german = f"{main.verb_second()} , {_CONJUNCTIONS[kind]} {other.verb_last()} ."
+        return f"(S {main.tree()} (. .))", german
 
-    @property
-    def person(self) -> int:
-        """The form that agrees with the subject: 0 for I, 1 for he, 2 for they."""
-        if isinstance(self.subject, Pronoun) and self.subject.first_person:
-            return 0
-        return 2 if self.subject.plural else 1
+    def clause(
+        self,
+        verb: Verb | None = None,
+        question: bool = False,
+        relative: bool = False,
+        subject: Phrase | None = None,
+        object_: Phrase | None = None,
+    ) -> Clause:
+        """Draws a clause.
 
-    @property
-    def negates_object(self) -> bool:
-        """Whether the object carries the negation: keinen Apfel, pas de pomme."""
-        return (
-            self.negated
-            and isinstance(self.object, NounPhrase)
-            and not self.object.definite
+        Args:
+            verb: its verb; None: it is drawn, as are subject and object.
+            question: whether it is a question.
+            relative: whether subject or object has a relative clause.
+            subject: its subject.
+            object_: its object.
+        """
+        is_plain, tense = not (verb or relative), self.choice(_TENSES)
+        verb = verb or self.choice(words.VERBS)
+        negated = is_plain and not question and self.random() < 0.25
+        determiners = words.DEFINITE if negated else words.ANY
+        if relative and verb.object and self.random() < 0.5:
+            object_ = self.with_relative(verb.object)
+        elif relative:
+            subject = self.with_relative(verb.subject)
+        subject = subject or self.argument(verb.subject, determiners)
+        if verb.object and not object_:
+            object_ = self.argument(verb.object, determiners, is_object=True)
+
+        arguments = object_.english if object_ else ""
+        if verb.follows.endswith("-"):
+            arguments = f"(PRT (RP {verb.follows[:-1]})) {arguments}"
+        elif verb.follows and arguments:
+            tag = "TO" if verb.follows == "to" else "IN"
+            arguments = f"(PP ({tag} {verb.follows}) {arguments})"
+        rest, forms = arguments, verb.english.split("/")
+        if tense in _MODALS or negated or question:
+            not_ = "(RB not)" if negated else ""
+            rest = f"{not_} (VP (VB {forms[0]}) {rest})"
+            forms = ["do", "does", "did"]
+        finite = f"(MD {tense})"
+        if tense not in _MODALS:
+            column = 2 if tense == "past" else int(subject.person == 1)
+            finite = f"({_TAGS[column]} {forms[column]})"
+
+        german = object_.german[verb.case] if object_ else ""
+        nicht = "nicht" if negated else ""
+        middle, end = f"{german} {nicht}", verb.german_follows
+        if end and not end.endswith("-"):
+            middle, end = f"{nicht} {end} {german}", ""
+        *present, participle = verb.german.split("/")
+        if tense in _MODALS:
+            present, end = [*_MODALS[tense]], f"{end}{present[2]}"
+        elif tense == "past":
+            auxiliary, _, end = participle.rpartition(" ")
+            present = [*_PERFECT[auxiliary]]
+        return Clause(subject, finite, rest, present[subject.person], middle, end)
+
+    def with_relative(self, kinds: str) -> Phrase:
+        """The dog that sleeps; the man who sleeps; the man whom the dog sees."""
+        head = self.noun_phrase(kinds, ((words.THE, words.A), (words.THE,)))
+        gap = head._replace(english="", german=_NO_WORDS)
+        by_subject = [verb for verb in words.VERBS if head.kind in verb.subject]
+        # "Whom he calls", but not "whom he waits for".
+        objects = [v for v in words.VERBS if head.kind in v.object and not v.follows]
+        if by_subject and self.random() < 0.5:
+            verb, case, pronoun = self.choice(by_subject), "nominative", "(WP who)"
+            clause = self.clause(verb, subject=gap)
+        else:
+            verb, pronoun = self.choice(objects), "(WP whom)"
+            clause, case = self.clause(verb, object_=gap), verb.case
+        pronoun = pronoun if head.kind in PERSON else "(WDT that)"
+        german = f", d{words.RELATIVE[case][head.column]} {clause.verb_last()} ,"
+        return head._replace(
+            english=f"(NP {head.english} (SBAR (WHNP {pronoun}) (S {clause.tree()})))",
+            german={case: f"{form} {german}" for case, form in head.german.items()},
         )
 
+    def argument(
+        self, kinds: str, determiners: Determiners, is_object: bool = False
+    ) -> Phrase:
+        """Draws a noun phrase, or for persons sometimes a pronoun."""
+        if "a" in kinds and self.random() < 0.27:
+            person, english, forms = self.choice(words.PRONOUNS[is_object:])  # no "me"
+            english = f"(NP (PRP {english.split('/')[is_object]}))"
+            german = dict(zip(CASES, forms.split("/"), strict=False))
+            return Phrase(english, german, int(person))
+        return self.noun_phrase(kinds, determiners)
 
-@dataclasses.dataclass(frozen=True)
-class Subordinate:
-    """Because he bought a car."""
+    def noun_phrase(self, kinds: str, determiners: Determiners) -> Phrase:
+        """Draws an article or owner, adjectives and a noun.
 
-    conjunction: Uninflected
-    clause: Clause
-
-
-@dataclasses.dataclass(frozen=True)
-class Sentence:
-    """A statement or a question.
-
-    Attributes:
-        main: the main clause.
-        adverb: the adverb of time that begins the sentence.
-        subordinate: a subordinate clause, which stands first if it begins with "if".
-        is_question: whether it is a question: Does the man buy a car?
-    """
-
-    main: Clause
-    adverb: Uninflected | None = None
-    subordinate: Subordinate | None = None
-    is_question: bool = False
-
-
-Part = tuple[int, str]  # which phrase, clause or sentence, and what part of it
-
-
-class Word(str):
-    """A word that knows which part of a derivation it renders.
-
-    Words of two languages that render the same part are translations of each other.
-    """
-
-    part: Part
-
-    def __new__(cls, text: str, part: Part) -> Self:
-        """Returns the word."""
-        word = super().__new__(cls, text)
-        word.part = part
-        return word
-
-
-def tagged(tokens: Iterable[str], whole: object, part: str) -> list[str]:
-    """Returns the tokens, of which those without a part, but commas, get this one."""
-    key = (id(whole), part)  # equal phrases may occur twice
-    return [t if isinstance(t, Word) or t == "," else Word(t, key) for t in tokens]
-
-
-def clauses(sentence: Sentence) -> Iterator[Clause]:
-    """Yields every clause of a sentence, with relative clauses but no "he says"."""
-    tops = [] if sentence.main.verb in REPORTS else [sentence.main]
-    if sentence.subordinate:
-        tops.append(sentence.subordinate.clause)
-    for clause in tops:
-        yield clause
-        for phrase in (clause.subject, clause.object):
-            if isinstance(phrase, NounPhrase) and phrase.relative is not None:
-                yield phrase.relative
-
-
-Combination = tuple[str, str, str]
-
-
-def combinations(sentence: Sentence) -> Iterator[Combination]:
-    """Yields every (adjective, noun, verb) combination in a sentence.
-
-    The noun is an argument of the verb, and the adjective describes it. Some of these
-    are held out for dev and test.
-    """
-    for clause in clauses(sentence):
-        for phrase in _noun_phrases(clause):
-            noun = phrase.noun.english[0]
-            for adjective in phrase.adjectives:
-                yield adjective.english, noun, clause.verb.name
-            if clause.predicate and phrase is clause.subject:
-                yield clause.predicate.english, noun, clause.verb.name
-
-
-def _noun_phrases(clause: Clause) -> Iterator[NounPhrase]:
-    """Yields the noun phrases that are arguments of the verb."""
-    place = clause.place.phrase if clause.place else None
-    for phrase in (clause.subject, clause.object, clause.recipient, place):
-        if isinstance(phrase, NounPhrase):
-            yield phrase
-        elif isinstance(phrase, Coordination):
-            yield from (phrase.first, phrase.second)
+        Args:
+            kinds: the kinds of nouns to choose from.
+            determiners: those to choose from.
+        """
+        noun = self.choice([noun for noun in words.NOUNS if noun.kind in kinds])
+        plural = bool(determiners[1]) and self.random() < 0.35
+        determiner = self.choice(determiners[plural])
+        article, stem, endings, adjective_endings = determiner
+        column = PLURAL if plural else words.ARTICLES.index(noun.article)
+        adjectives = [
+            (english, german)
+            for kinds, english, german in words.ADJECTIVES
+            if noun.kind in kinds and self.random() < 0.08
+        ]
+        genitive = ""
+        if determiners is words.ANY and determiner is words.THE and self.random() < 0.2:
+            owner = self.noun_phrase(PERSON, ((words.THE, words.MY), ()))
+            article = f"{owner.english[:-1]} (POS 's))"
+            genitive = owner.german["genitive"]
+        *modifiers, head = noun.english.split("/")[plural].split()
+        leaves = [f"(JJ {english})" for english, _ in adjectives]
+        leaves += [f"(NN {word})" for word in modifiers]
+        leaves.append(f"(NNS {head})" if plural else f"(NN {head})")
+        forms = {}
+        for case in CASES:
+            ending = adjective_endings[case][column]
+            inflected_stem = stem + endings[case][column]
+            inflected = [text.removesuffix("e") + ending for _, text in adjectives]
+            declined = noun.declined(case, plural)
+            forms[case] = " ".join([inflected_stem, *inflected, declined, genitive])
+        english = f"(NP {article} {' '.join(leaves)})"
+        return Phrase(english, forms, 2 if plural else 1, noun.kind, column)

@@ -11,7 +11,6 @@ from decoding_models import LINES
 from one_step import HPARAMS, Setup, assert_close, summed_loss, unequal_batch
 from small_data import sentence_pairs, small_data
 from small_run import trainer
-from toy_sentences import SENTENCES
 
 from t2t_keras import registry
 from t2t_keras.data.batch_plan import batch_plan
@@ -30,9 +29,6 @@ from t2t_keras.decoding.alignment import AlignmentHead
 from t2t_keras.model.loss import alignment_loss
 from t2t_keras.option import UserError
 from t2t_keras.problem import AlignedPair
-from t2t_keras.problems import toy
-from t2t_keras.problems.toy import english, german
-from t2t_keras.problems.toy.sampler import derivations
 from t2t_keras.text.sentence_piece import train_sentence_piece
 from t2t_keras.text.subword_training import train_subwords
 from t2t_keras.text.tokenizer import load_tokenizer, words_of_tokens
@@ -448,55 +444,6 @@ def test_flags(tmp_path, capfd):
         assert run(*argv, *flags) == 2
         error = capfd.readouterr().err
         assert message in error, error
-
-
-# The toy grammar
-
-
-# By hand: separable verbs, perfect tense, genitive, negation, "im".
-LINKS = {
-    "I call the old teacher.": (
-        "I=Ich call=rufe call=an. the=den old=alten teacher.=Lehrer"
-    ),
-    "He does not buy a red car key.": (
-        "He=Er buy=kauft a=keinen red=roten car=Autoschlüssel. key.=Autoschlüssel."
-    ),
-    "The king's old black dog is in the garden.": (
-        "The=des king's=Der king's=Königs old=alte black=schwarze dog=Hund is=ist "
-        "in=im garden.=Garten."
-    ),
-    "They open the white letter that I wrote.": (
-        "They=Sie open=machen open=auf. the=den white=weißen letter=Brief, that=den "
-        "I=ich wrote.=geschrieben wrote.=habe,"
-    ),
-}
-
-
-def linked_words(sentence) -> str:
-    ours = english.text(english.render(sentence)).split()
-    theirs = german.render(sentence).split()
-    links = toy.alignment(sentence)
-    return " ".join(f"{ours[i]}={theirs[j]}" for i, j in links)
-
-
-def test_toy_links():
-    """Each German word is linked, and most English ones."""
-    by_hand = {english.text(english.render(s)): s for s, *_ in SENTENCES}
-    assert {x: linked_words(by_hand[x]) for x in LINKS} == LINKS
-    english_words = linked = 0
-    for sentence in itertools.islice(derivations(3), 3000):
-        links = toy.alignment(sentence)
-        target_words = range(len(german.render(sentence).split()))
-        assert {j for _, j in links} == set(target_words)
-        english_words += len(english.text(english.render(sentence)).split())
-        linked += len({i for i, _ in links})
-    assert linked > 0.97 * english_words  # the rest: do, does, did, the, not
-
-
-def test_toy_links_are_of_its_pairs():
-    rows = zip(toy.pairs("dev", "german"), toy.alignments("dev"), strict=True)
-    for (source, target), links in rows:
-        assert {j for _, j in links} == set(range(len(target.split()))), source
 
 
 # What it is for

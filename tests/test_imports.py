@@ -129,7 +129,7 @@ class C:
 
 
 def test_relative_imports_are_of_problems_and_hparams():
-    toy = ROOT / "problems" / "toy" / "german.py"
+    toy = ROOT / "problems" / "toy" / "grammar.py"
     (node,) = ast.parse("from . import lexicon").body
     (above,) = ast.parse("from .. import translate").body
     (outside,) = ast.parse("from ... import setup").body

@@ -14,8 +14,6 @@ from typing import Any
 from products import Product, total_flops
 from stopwatch import seconds_of
 
-from t2t_keras.plugins.reports.probe import repeated_matmul
-
 # multiply(product, dtype) -> run(repetitions), which returns when they are done.
 Multiply = Callable[[Product, str], Callable[[int], None]]
 
@@ -31,7 +29,31 @@ def tensorflow_multiply(product: Product, dtype: str) -> Callable[[int], None]:
         for shape in _operand_shapes(product)
     )
 
-    return repeated_matmul(a, b, product.transpose_a, product.transpose_b)
+    def run(a: tf.Tensor, b: tf.Tensor, repetitions: tf.Tensor) -> tf.Tensor:
+        def multiply(i: tf.Tensor, last: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+            del last
+            return i + 1, tf.matmul(a, b, product.transpose_a, product.transpose_b)
+
+        # The last result is returned, or the graph would be pruned to nothing.
+        rows, columns = (
+            a.shape[-1 if product.transpose_a else -2],
+            b.shape[-2 if product.transpose_b else -1],
+        )
+        start = tf.zeros([*a.shape[:-2], rows, columns], a.dtype)
+        _, last = tf.while_loop(
+            lambda i, _: i < repetitions,
+            multiply,
+            (tf.constant(0), start),
+            parallel_iterations=1,
+        )
+        return tf.reshape(last, [-1])[0]
+
+    graph = tf.function(run).get_concrete_function(a, b, tf.TensorSpec([], tf.int32))
+
+    def repeated(repetitions: int) -> None:
+        float(graph(a, b, tf.constant(repetitions)))  # waits for the device
+
+    return repeated
 
 
 def jax_multiply(product: Product, dtype: str) -> Callable[[int], None]:

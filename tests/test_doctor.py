@@ -1,19 +1,13 @@
 """`t2t doctor` tells what is there, and works where libraries do not."""
 
 import importlib.metadata
-import itertools
-import json
-import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from command_line import run, run_json
-from markdown_it import MarkdownIt
 
-from t2t_keras.data.files import has_locks
 from t2t_keras.plugins.reports import doctor
 
 PROGRAM = "import sys; from t2t_keras.cli import main; sys.exit(main(sys.argv[1:]))"
@@ -33,59 +27,24 @@ def library(tmp_path, monkeypatch):
     return replace
 
 
-def cells(text):
-    """Returns the rows of the tables in a Markdown text, by their first cells."""
-    tokens = MarkdownIt("commonmark").enable("table").parse(text)
-    inline = [
-        "".join(child.content for child in token.children)
-        for before, token in itertools.pairwise(tokens)
-        if before.type == "td_open"
-    ]
-    return dict(zip(inline[::2], inline[1::2], strict=True))
-
-
 def test_report_of_this_installation(capfd, monkeypatch, tmp_path):
-    monkeypatch.setenv("TF_VAR_password", "secret")  # of another program
-    monkeypatch.setenv("OMP_NUM_THREADS", "2|3")
-    monkeypatch.delenv("TF_FORCE_GPU_ALLOW_GROWTH", raising=False)
     monkeypatch.chdir(tmp_path)
     report = run_json(capfd, "doctor")
     assert report["faults"] == []
-    for name in ("tensorflow", "keras", "tensorflow-text", "sacrebleu"):
+    for name in ("t2t_keras", "tensorflow", "keras", "tensorflow-text", "sacrebleu"):
         assert report["versions"][name] == importlib.metadata.version(name)
-    own = importlib.metadata.version("t2t_keras")
-    assert report["versions"]["t2t_keras"].startswith(own)
-    assert report["extras"].keys() >= {"gpu", "plot", "ctranslate2", "data", "serve"}
-    assert report["extras"]["ctranslate2"] == "installed"
-    machine = report["machine"]
-    assert 1 <= machine["cores"] <= os.cpu_count()
-    free = shutil.disk_usage(tmp_path).free / 1e9
-    assert machine["free_disk_gb"] == pytest.approx(free, abs=2)
-    assert machine["free_memory_gb"] > 0
-    assert machine["file_locks"] is has_locks(tmp_path) is True
     assert report["devices"]["gpus"] == []  # see conftest
-    assert report["matmul_gflops"].keys() == {"float32", "bfloat16"}
-    assert all(rate > 0.1 for rate in report["matmul_gflops"].values())
-    assert report["environment"]["OMP_NUM_THREADS"] == "2|3"
-    # What the program itself sets is not there.
-    assert "TF_FORCE_GPU_ALLOW_GROWTH" not in report["environment"]
-    assert "secret" not in json.dumps(report)
     assert not list(tmp_path.iterdir())
-
     text = doctor._show(report)
-    assert "No faults were found." in text
-    rows = cells(text)
-    assert rows["OMP_NUM_THREADS"] == "2|3"
-    for name, value in (*report["versions"].items(), *machine.items()):
-        assert rows[name] == ("unknown" if value is None else str(value))
-    assert rows["GPUs of TensorFlow"] == "none"
+    assert "No faults were found." in text and "| gpus | none |" in text
+    assert f"| keras | {importlib.metadata.version('keras')} |" in text
 
 
 @pytest.mark.parametrize(
     ("code", "fault"),
     [
         (NO_CUDA, "ImportError: libcudart.so.12: cannot open"),
-        (CRASH, "the process has ended by SIGABRT"),
+        (CRASH, "the process ended by SIGABRT"),
     ],
 )
 def test_tensorflow_does_not_work(library, capfd, code, fault):
@@ -109,24 +68,12 @@ def test_another_tensorflow_text_and_another_backend(library, capfd, monkeypatch
     faults = run_json(capfd, "doctor")["faults"]
     core = importlib.metadata.version("tensorflow")
     assert any(
-        f.startswith(f"tensorflow-text 2.20.1 does not go with tensorflow {core}: ")
+        f.startswith(f"tensorflow-text 2.20.1 does not work with tensorflow {core}: ")
         for f in faults
     )
-    assert any(f.startswith("sacrebleu 1.5.1 is installed, and") for f in faults)
+    assert any(f.startswith("sacrebleu 1.5.1 is installed, but") for f in faults)
     assert any(f.startswith("KERAS_BACKEND is 'jax'") for f in faults)
     assert all("\n" not in fault for fault in faults)
-
-
-def test_files_of_the_current_directory_are_no_libraries(
-    library, capfd, monkeypatch, tmp_path
-):
-    library("tensorflow", NO_CUDA)  # which saves time
-    current = tmp_path / "current"
-    current.mkdir()
-    (current / "sacrebleu.py").write_text(CRASH)
-    monkeypatch.chdir(current)
-    faults = run_json(capfd, "doctor")["faults"]
-    assert not any("sacrebleu" in fault for fault in faults)
 
 
 @pytest.mark.parametrize("error", ["ImportError", "RuntimeError"])
@@ -155,3 +102,10 @@ def test_current_directory_cannot_be_written(library, capfd, monkeypatch, tmp_pa
     gone.rmdir()
     report = run_json(capfd, "doctor")
     assert any("the current directory cannot be" in f for f in report["faults"])
+
+
+def test_a_gpu_that_tensorflow_cannot_use_is_a_fault(monkeypatch, tmp_path):
+    monkeypatch.setattr(doctor, "NVIDIA", (str(tmp_path),))
+    assert doctor.is_gpu_unused(False, {})
+    assert not doctor.is_gpu_unused(True, {})
+    assert not doctor.is_gpu_unused(False, {"CUDA_VISIBLE_DEVICES": "-1"})

@@ -10,6 +10,7 @@ import importlib.metadata
 import json
 import os
 import platform
+import re
 import signal
 import subprocess
 import sys
@@ -149,7 +150,7 @@ def _probed() -> tuple[list[str] | None, list[str]]:
         if kind == "gpus":
             return json.loads(text), []
     library = [text for kind, _, text in lines if kind == "import"][-1]
-    errors = [line for line in done.stderr.splitlines() if line[:1].strip()]
+    errors = re.findall(r"^\w*(?:Error|Exception)\b.*", done.stderr, re.MULTILINE)
     reason = errors[-1] if errors else f"exit code {done.returncode}"
     if done.returncode < 0:
         reason = f"the process ended by {signal.Signals(-done.returncode).name}"

@@ -14,9 +14,6 @@ if TYPE_CHECKING:
     import numpy as np
     import tensorflow as tf
 
-    from t2t_keras.decoding.constraint import BatchConstraint
-    from t2t_keras.text.tokenizer import Tokenizer
-
 Split = Literal["train", "dev", "test"]
 TokenizerKind = Literal["sentencepiece", "t2t_subword"]
 Pair = tuple[str, str]  # (source text, target text)
@@ -345,8 +342,9 @@ class Problem:
         extra_length: how many more tokens than its input an output may have.
         text_form: the conversion between users' texts and tokenizers' texts.
         constraint: restricts the outputs of the search; None: no restriction. It is a
-            function of the problem and the target tokenizer; its `__name__` is its name
-            for `--constraint`.
+            function of the problem and the target tokenizer that returns a
+            `decoding.constraint.BatchConstraint`; its `__name__` is its name for
+            `--constraint`.
         metrics: how outputs are scored; None: by BLEU, see `evaluation.bleu.Bleu`.
         reverse: whether source and target are swapped, as in the problem `x_rev`.
     """
@@ -369,7 +367,8 @@ class Problem:
     extra_length: int = 50
 
     text_form: TextForm = TextForm()
-    constraint: "Callable[[Problem, Tokenizer], BatchConstraint] | None" = None
+    # Its types, `Tokenizer` and `BatchConstraint`, are defined above this module.
+    constraint: "Callable[[Problem, Any], Callable[..., Any]] | None" = None
     metrics: Metrics | None = None
     reverse: bool = False
 

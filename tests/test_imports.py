@@ -1,15 +1,24 @@
-"""The import rules of the package: who may import whom, and who needs TensorFlow.
+"""The import rules and the size of the package, and the core without its plugins.
 
-import-linter would be the usual tool, but it does not see `t2t_keras.problems` and
-`t2t_keras.hparams`, which stand at the top level of the repository.
+import-linter would be the usual tool, but it does not see `t2t_keras.problems`,
+`.hparams` and `.plugins`, which stand at the top level of the repository.
 """
 
+import argparse
 import ast
+import functools
+import io
+import os
 import re
-from collections.abc import Iterator
+import shutil
+import subprocess
+import sys
+import tokenize
 from pathlib import Path
 
 import pytest
+
+from t2t_keras.cli import program
 
 ROOT = Path(__file__).parents[1]
 
@@ -30,6 +39,15 @@ CORE["__init__"] = CORE["cli"]
 # These use the core, and nothing of each other.
 PLUGINS = {"problems", "hparams", "plugins"}
 
+# The largest numbers that are allowed.
+CODE_LINES = 13_000  # of the core, without docstrings and comments
+UNITS = 14  # folders of the core, and modules outside them
+ARROWS = 54  # pairs of units of which one imports the other
+IMPORTS = 22  # modules of the package that a module imports
+CORE_FLAGS, FLAGS = 81, 113
+VERBS = {"list", "datagen", "train", "average", "translate", "score"}
+VERBS |= {"evaluate", "export"}
+
 # Files that answer at once: they import TensorFlow and Keras inside functions only.
 LIGHT = (
     *("option.py", "hparam.py", "problem.py", "registry.py", "__init__.py", "cli"),
@@ -44,8 +62,6 @@ LIGHT = (
     *("plugins/corpus", "plugins/engines/__init__.py", "plugins/interop/exports.py"),
     *("plugins/interop/importing.py", "plugins/interop/adopting.py"),
 )
-# Files that run on every Keras backend: no TensorFlow anywhere.
-BACKEND_FREE = ("model",)
 
 
 def package_files() -> dict[str, Path]:
@@ -58,56 +74,76 @@ def package_files() -> dict[str, Path]:
     }
 
 
-def imports(path: Path, *, top_level_only: bool = False) -> Iterator[tuple[int, str]]:
-    """Yields the line and the dotted name of everything that a file imports.
+FILES = package_files()
 
-    What is imported for type checkers only is left out.
+
+def is_in_core(file: str) -> bool:
+    return file.split("/")[0] not in PLUGINS
+
+
+@functools.cache
+def imports(path: Path, *, top_level: bool = False) -> list[tuple[int, str]]:
+    """Returns the line and the dotted name of everything that a file imports.
+
+    Args:
+        path: the file.
+        top_level: whether to leave out imports in functions and for type checkers.
     """
     tree = ast.parse(path.read_text(encoding="utf-8"))
-    functions = (ast.FunctionDef, ast.AsyncFunctionDef)
     inner = {
         node
-        for function in ast.walk(tree)
-        if isinstance(function, functions)
-        for node in ast.walk(function)
-    }
-    for_types = {
-        node
         for block in ast.walk(tree)
-        if isinstance(block, ast.If) and ast.unparse(block.test) == "TYPE_CHECKING"
+        if isinstance(block, ast.FunctionDef | ast.AsyncFunctionDef)
+        or (isinstance(block, ast.If) and ast.unparse(block.test) == "TYPE_CHECKING")
         for node in ast.walk(block)
     }
+    package = path.parent.relative_to(ROOT).parts if path.is_relative_to(ROOT) else ()
+    found = []
     for node in ast.walk(tree):
-        if node in for_types or (top_level_only and node in inner):
+        if top_level and node in inner:
             continue
         if isinstance(node, ast.Import):
-            yield from ((node.lineno, alias.name) for alias in node.names)
+            found += [(node.lineno, alias.name) for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
-            module = node.module
-            if node.level:
-                module = ".".join(filter(None, (_siblings(path, node), node.module)))
-            for alias in node.names:
-                yield node.lineno, f"{module}.{alias.name}"
+            module = node.module or ""
+            if node.level:  # type checkers find files outside t2t_keras only so
+                assert package[0] in PLUGINS, f"{path}:{node.lineno}: relative"
+                parents = package[: len(package) - node.level + 1]
+                module = ".".join(("t2t_keras", *parents, *filter(None, [module])))
+            found += [(node.lineno, f"{module}.{alias.name}") for alias in node.names]
+    return found
 
 
-def _siblings(path: Path, node: ast.ImportFrom) -> str:
-    """The package that a relative import starts from.
+def imported_modules(file: str) -> set[str]:
+    """Returns the files of the package that a file imports."""
+    found = set()
+    for _, name in imports(FILES[file]):
+        parts = name.split(".")
+        for n in range(2, len(parts) + 1):
+            module = "/".join(parts[1:n])
+            found |= {f"{module}.py", f"{module}/__init__.py"} & FILES.keys()
+    folders = {Path(module).parent for module in found if "__init__" not in module}
+    return found - {f"{folder}/__init__.py" for folder in folders} - {file}
 
-    Only files at the top level of the repository import each other relatively: a type
-    checker finds them under no other name.
-    """
-    package = path.parent.relative_to(ROOT).parts
-    relative = package[0] in PLUGINS and node.level <= len(package)
-    assert relative, f"{path}:{node.lineno}: a relative import"
-    return ".".join(("t2t_keras", *package[: len(package) - node.level + 1]))
+
+def code_lines(path: Path) -> int:
+    """Returns the number of lines with code, not counting docstrings and comments."""
+    found: set[int] = set()
+    quiet = {tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT}
+    quiet |= {tokenize.COMMENT, tokenize.ENDMARKER}
+    previous = tokenize.NEWLINE
+    text = path.read_text(encoding="utf-8")
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        is_doc = token.type == tokenize.STRING and previous in quiet
+        if token.type not in quiet and not is_doc:
+            found |= set(range(token.start[0], token.end[0] + 1))
+        if token.type != tokenize.COMMENT:
+            previous = token.type
+    return len(found)
 
 
-def matching(names: tuple[str, ...]) -> list[str]:
-    return [
-        file
-        for file in package_files()
-        if any(file == name or file.startswith(f"{name}/") for name in names)
-    ]
+def unit_of(file: str) -> str:
+    return file.removesuffix(".py").split("/")[0]
 
 
 def test_imports_are_found_and_told_apart(tmp_path):
@@ -119,65 +155,75 @@ class C:
     def f(self):
         import tensorflow
 """)
-    outside = [
-        (2, "keras.layers"),
-        (4, "t2t_keras.data.sources"),
-        (4, "t2t_keras.data.files"),
-    ]
-    assert sorted(imports(file)) == sorted([*outside, (6, "tensorflow")])
-    assert sorted(imports(file, top_level_only=True)) == sorted(outside)
+    outside = {"keras.layers", "t2t_keras.data.sources", "t2t_keras.data.files"}
+    assert {name for _, name in imports(file)} == outside | {"tensorflow"}
+    assert {name for _, name in imports(file, top_level=True)} == outside
 
 
-def test_relative_imports_are_of_problems_and_hparams():
-    toy = ROOT / "problems" / "toy" / "grammar.py"
-    (node,) = ast.parse("from . import lexicon").body
-    (above,) = ast.parse("from .. import translate").body
-    (outside,) = ast.parse("from ... import setup").body
-    assert _siblings(toy, node) == "t2t_keras.problems.toy"
-    assert _siblings(toy, above) == "t2t_keras.problems"
-    for file, refused in ((ROOT / "t2t_keras" / "lock.py", node), (toy, outside)):
-        with pytest.raises(AssertionError, match="a relative import"):
-            _siblings(file, refused)
-
-
-@pytest.mark.parametrize("file", package_files())
-def test_units_import_one_way(file):
-    parts = file.removesuffix(".py").split("/")
-    unit = parts[0]
-    for line, name in imports(package_files()[file]):
-        root, *rest = name.split(".")
-        if root != "t2t_keras" or not rest or rest[0] in _public_names():
-            continue
-        if unit in PLUGINS:  # the core, and its own folder
-            own = rest[0] == unit and (unit != "plugins" or rest[1] == parts[1])
-            allowed = own or rest[0] in CORE
-        else:
-            allowed = rest[0] == unit or rest[0] in CORE[unit]
-        assert allowed, f"{file}:{line}: {unit} may not import {name}"
-
-
-def _public_names() -> set[str]:
-    """What `from t2t_keras import X` offers."""
+def test_units_import_one_way():
+    """The core imports no plugin, and no plugin another one."""
     import t2t_keras
 
-    return set(t2t_keras.__all__)
+    for file, path in FILES.items():
+        unit, *below = file.removesuffix(".py").split("/")
+        for line, name in imports(path):
+            root, *rest = name.split(".")
+            if root != "t2t_keras" or not rest or rest[0] in t2t_keras.__all__:
+                continue
+            allowed = rest[0] in (CORE.get(unit, CORE))
+            if unit == "plugins":
+                allowed |= rest[:2] == ["plugins", below[0]]
+            else:
+                allowed |= rest[0] == unit
+            assert allowed, f"{file}:{line}: {unit} may not import {name}"
 
 
-@pytest.mark.parametrize("file", matching(LIGHT))
-def test_light_files_import_tensorflow_inside_functions(file):
-    for line, name in imports(package_files()[file], top_level_only=True):
-        root = name.partition(".")[0]
-        assert root not in ("tensorflow", "keras", "tensorflow_text"), f"{file}:{line}"
+def test_light_files_import_tensorflow_inside_functions():
+    for file in FILES:
+        if any(file == name or file.startswith(f"{name}/") for name in LIGHT):
+            for line, name in imports(FILES[file], top_level=True):
+                heavy = name.split(".")[0] in ("tensorflow", "keras", "tensorflow_text")
+                assert not heavy, f"{file}:{line}"
 
 
-@pytest.mark.parametrize("file", matching(BACKEND_FREE))
-def test_layers_model_and_loss_run_on_every_backend(file):
-    for line, name in imports(package_files()[file]):
-        assert not name.startswith("tensorflow"), f"{file}:{line}"
+def test_the_model_runs_on_every_backend():
+    for file in FILES:
+        if file.startswith("model/"):
+            names = [name for _, name in imports(FILES[file])]
+            assert not any(name.startswith("tensorflow") for name in names), file
+
+
+def test_the_core_is_small():
+    core = [file for file in FILES if is_in_core(file)]
+    units = {unit_of(file) for file in core}
+    arrows = {
+        (unit_of(file), unit_of(module))
+        for file in core
+        for module in imported_modules(file)
+        if unit_of(module) != unit_of(file)
+    }
+    most = {file: len(imported_modules(file)) for file in FILES}
+    assert sum(code_lines(FILES[file]) for file in core) <= CODE_LINES
+    assert len(units) <= UNITS
+    assert len(arrows) <= ARROWS, sorted(arrows)
+    assert not {file: n for file, n in most.items() if n > IMPORTS}
+
+
+def test_there_are_few_flags():
+    """Counted in the parsers of the verbs: dataclasses declare some of them."""
+    flags = {}
+    for name, verb in program.verbs().items():
+        parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+        verb.add_flags(parser)
+        flags[name] = {*parser._option_string_actions, "--json"}
+        assert all(action.help for action in parser._actions), name
+    assert program._CORE.keys() == VERBS
+    assert len(set().union(*(flags[name] for name in VERBS))) <= CORE_FLAGS
+    assert len(set().union(*flags.values())) <= FLAGS
 
 
 def test_every_package_has_one_paragraph_about_itself():
-    for file, path in package_files().items():
+    for file, path in FILES.items():
         if file.endswith("__init__.py"):
             assert ast.get_docstring(ast.parse(path.read_text())), file
 
@@ -187,9 +233,61 @@ def test_the_core_knows_nothing_of_parsing():
     libraries = re.compile(r"\b(keras\.tree|shutil\.rmtree|ElementTree|xml\.etree)\b")
     found = [
         f"{name}:{number}: {line}"
-        for name, path in package_files().items()
-        if not name.startswith(("problems/", "hparams/", "plugins/"))
+        for name, path in FILES.items()
+        if is_in_core(name)
         for number, line in enumerate(path.read_text().splitlines(), 1)
         if words.search(libraries.sub("", line))
     ]
     assert not found
+
+
+# The core without its plugins: an installation from which they were deleted.
+
+# An editable installation would find them in the repository.
+FORGET = """
+import sys
+sys.meta_path = [x for x in sys.meta_path if "__editable__" not in str(x)]
+"""
+HELP = "from t2t_keras.cli import main; main(['--help'])"
+
+
+def is_of_plugins(path: Path) -> bool:
+    """Returns whether a test, or a module of tests that it imports, needs a plugin."""
+    names = [name for _, name in imports(path, top_level=True)]
+    modules = [path.with_name(f"{name.split('.')[0]}.py") for name in names]
+    return any(
+        name.startswith(("t2t_keras.plugins", "t2t_keras.problems.parsing"))
+        for name in names
+    ) or any(is_of_plugins(module) for module in modules if module.exists())
+
+
+@pytest.fixture
+def alone(tmp_path):
+    """The environment of a process that has the core, `problems` and `hparams` only."""
+    package = tmp_path / "t2t_keras"
+    shutil.copytree(ROOT / "t2t_keras", package)
+    shutil.copytree(ROOT / "hparams", package / "hparams")
+    left_out = shutil.ignore_patterns("parsing")
+    shutil.copytree(ROOT / "problems", package / "problems", ignore=left_out)
+    (tmp_path / "sitecustomize.py").write_text(FORGET)
+    return os.environ | {"PYTHONPATH": str(tmp_path), "COLUMNS": "80"}
+
+
+def test_without_plugins_there_are_the_verbs_of_the_core(alone):
+    command = [sys.executable, "-c", HELP]
+    shown = subprocess.run(command, env=alone, capture_output=True, check=True)
+    core, _, rest = shown.stdout.decode().partition("core:\n")[2].partition("\n\n")
+    assert {line.split()[0] for line in core.splitlines() if line[2:3] > " "} == VERBS
+    assert rest.startswith("the workflow:") and not shown.stderr
+
+
+@pytest.mark.slow
+def test_without_plugins_the_tests_of_the_core_can_be_collected(alone, tmp_path):
+    shutil.copytree(ROOT / "tests", tmp_path / "tests")
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    for path in (ROOT / "tests").glob("test_*.py"):
+        if is_of_plugins(path):
+            (tmp_path / "tests" / path.name).unlink()
+    command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "tests"]
+    found = subprocess.run(command, env=alone, cwd=tmp_path, capture_output=True)
+    assert found.returncode == 0, found.stdout.decode()[-2000:]

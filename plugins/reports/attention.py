@@ -4,14 +4,16 @@ import argparse
 from typing import Any
 
 from t2t_keras.cli.checks import require_writable
-from t2t_keras.cli.verb import Verb, add_run, add_sentence, table, utf8
+from t2t_keras.cli.verb import Verb, add_run, table, utf8
 from t2t_keras.data.files import open_lines
 from t2t_keras.training.runs import require_run
 
 
 def _attention_flags(parser: argparse.ArgumentParser) -> None:
     add_run(parser)
-    add_sentence(parser)
+    parser.add_argument(
+        "--source", type=utf8, required=True, metavar="TEXT", help="a sentence"
+    )
     parser.add_argument(
         "--target",
         type=utf8,

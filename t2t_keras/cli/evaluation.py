@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from t2t_keras.cli.checks import require_directory, require_writable
 from t2t_keras.cli.decoding import (
-    FLAGS,
     add_decoding_flags,
     check_decoding,
     given_decoding,
@@ -20,6 +19,7 @@ from t2t_keras.cli.verb import (
     columns,
     not_negative,
     not_negative_number,
+    require_only,
     table,
 )
 from t2t_keras.evaluation.bleu import Bleu, BleuTokens, bleu_scores, metrics_of
@@ -29,27 +29,6 @@ from t2t_keras.training.runs import require_run
 
 if TYPE_CHECKING:
     from t2t_keras.training.run_dir import RunDirectory
-
-_OF_A_RUN = (
-    *("output_dir", "data_dir", "split", "sentences", "tokenize", "usr_dir"),
-    *(name for name in FLAGS if name != "n_best"),
-    "decode_hparams",
-)
-# What is evaluated -> its flags, and the error message for any other flag.
-_MODES = {
-    "files": (
-        ("hypotheses", "references", "tokenize", "language"),
-        "needs --output_dir; it does not go with --hypotheses and --references",
-    ),
-    "split": (
-        (*_OF_A_RUN, "checkpoint", "write", "language"),
-        "needs --all_checkpoints beside it",
-    ),
-    "all": (
-        (*_OF_A_RUN, "all_checkpoints", "wait_minutes"),
-        "does not go with --all_checkpoints",
-    ),
-}
 
 _NO_LANGUAGE = (
     "Tokenised BLEU is left out, since the language of the references is not known: "
@@ -84,7 +63,6 @@ def _evaluate_flags(parser: argparse.ArgumentParser) -> None:
     run.add_argument(
         "--all_checkpoints",
         action="store_true",
-        default=None,
         help="evaluate every checkpoint that is not evaluated yet; the metrics are "
         "kept in OUTPUT_DIR/evaluation-SPLIT, also for TensorBoard",
     )
@@ -98,8 +76,8 @@ def _evaluate_flags(parser: argparse.ArgumentParser) -> None:
     )
     add_decoding_flags(parser, "n_best", "raw")
     files = parser.add_argument_group("or compare two files, one sentence per line")
-    files.add_argument("--hypotheses", metavar="FILE")
-    files.add_argument("--references", metavar="FILE")
+    files.add_argument("--hypotheses", metavar="FILE", help="the outputs")
+    files.add_argument("--references", metavar="FILE", help="the correct outputs")
     scoring = parser.add_argument_group("scoring of text")
     scoring.add_argument(
         "--tokenize",
@@ -162,19 +140,27 @@ def _suffix_language(path: str) -> str | None:
 
 
 def _mode(args: argparse.Namespace) -> str:
-    """Returns the mode that the flags ask for; refuses flags of another mode."""
+    """Returns what is evaluated: "files", "split" or "all", every checkpoint of a run.
+
+    Raises:
+        UserError: a flag does not belong to it.
+    """
     if bool(args.hypotheses) != bool(args.references):
         raise UserError("--hypotheses and --references need each other")
     if bool(args.hypotheses) == bool(args.output_dir):
         raise UserError("give either --output_dir or --hypotheses and --references")
-    mode = "files" if args.hypotheses else "all" if args.all_checkpoints else "split"
-    flags, refusal = _MODES[mode]
-    for flag in (flag for others, _ in _MODES.values() for flag in others):
-        if flag not in flags and getattr(args, flag) is not None:
-            raise UserError(f"--{flag} {refusal}")
+    if args.hypotheses:
+        flags = ("--hypotheses", "--references", "--tokenize", "--language", "--json")
+        require_only(args, flags, "--hypotheses and --references")
+        return "files"
+    if not args.all_checkpoints and args.wait_minutes is not None:
+        raise UserError("--wait_minutes needs --all_checkpoints as well")
+    for flag in ("checkpoint", "write", "language"):
+        if args.all_checkpoints and getattr(args, flag) is not None:
+            raise UserError(f"--{flag} does not go with --all_checkpoints")
     if args.write is not None and args.sentences == 0:
         raise UserError("--write: with --sentences 0 there is nothing to write")
-    return mode
+    return "all" if args.all_checkpoints else "split"
 
 
 def scored(

@@ -94,16 +94,9 @@ def add_model(parser: argparse.ArgumentParser) -> argparse._MutuallyExclusiveGro
 
 
 def add_run(parser: argparse.ArgumentParser) -> None:
-    """Adds `--output_dir`, too, for verbs that need it."""
+    """Adds the flags of a run, its checkpoint, and `--usr_dir`."""
     parser.add_argument("--output_dir", required=True, help="a run directory")
     add_checkpoint(parser)
-
-
-def add_sentence(parser: argparse.ArgumentParser) -> None:
-    """Adds `--source`, for verbs that show what a model makes of one sentence."""
-    parser.add_argument(
-        "--source", type=utf8, required=True, metavar="TEXT", help="a sentence"
-    )
 
 
 def add_ensemble(parser: argparse._ActionsContainer) -> None:

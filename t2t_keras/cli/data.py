@@ -152,9 +152,7 @@ def add_sources(parser: argparse.ArgumentParser) -> None:
     )
     for split in get_args(Split):
         for side in ("source", "target"):
-            files.add_argument(
-                f"--{split}_{side}", metavar="FILE", help=f"the {side}s of {split}"
-            )
+            files.add_argument(f"--{split}_{side}", metavar="FILE")
         files.add_argument(
             f"--{split}_pairs",
             nargs="+",

@@ -5,10 +5,10 @@ import subprocess
 import sys
 
 import pytest
-from command_line import run
 
 RUN = ("translate", "--output_dir", "run")
 DECODE = ("--decode_hparams",)
+PAIRS = ("score", "--output_dir", "run", "--source", "file", "--target", "file")
 TRAIN = ("train", "--data_dir", "d", "--output_dir", "o", "--problem")
 BASE = ("translate_ende", "--hparams_set", "base")
 EXPORT = ("export", "--output_dir", "run", "--export_dir")
@@ -27,13 +27,15 @@ MISTAKES = [
         "--best_by metric needs --eval_sentences",
     ),
     ((*TRAIN, *BASE, "--init_from", "no_such"), "no_such is neither a run nor a check"),
-    ((*TRAIN, *BASE, "--memory_gb", "4"), "--memory_gb needs --batch_tokens auto"),
     ((*TRAIN, "x", "--hparams_set", "base", "--usr_dir", "no_such"), "--usr_dir"),
     (("translate", "--output_dir", "no_such"), "no_such is not a run directory"),
     (("translate", "--export_dir", "no_such"), "no_such has no saved_model.pb"),
     ((*RUN, "--input", "no_such.txt"), "cannot read no_such.txt"),
     ((*RUN, "--input", "."), "cannot read ."),
     ((*RUN, "--input", "file", "--output", "no/such"), "--output: there is no direc"),
+    ((*RUN, "--input", "file", "--output", "file"), "file is the input; name another"),
+    ((*RUN, "--input", "file", "--output", "run"), "run is a directory; name a file"),
+    ((*PAIRS, "--output", "no/such"), "--output: there is no directory no"),
     ((*RUN, "--alpha", "nan"), "alpha must be a finite number"),
     ((*RUN, "--n_best", "5", "--beam_size", "4"), "n_best 5 is more than beam_size 4"),
     ((*RUN, "--alpha", "x"), "--alpha: invalid float value: 'x'"),
@@ -66,14 +68,7 @@ MISTAKES = [
         ("translate", "--export_dir", "export", *DECODE, "max_source_length=9"),
         "--decode_hparams max_source_length needs a run: the export export has it",
     ),
-    (
-        ("score", "--output_dir", "no_such", "--source", "file", "--target", "file"),
-        "no_such is not a run directory",
-    ),
-    (
-        ("score", "--output_dir", "run", "--source", "file", "--target", "absent"),
-        "cannot read absent",
-    ),
+    ((*PAIRS, "--target", "absent"), "cannot read absent"),
     (("evaluate", "--output_dir", "no_such"), "no_such is not a run directory"),
     (
         ("evaluate", "--output_dir", "run", "--data_dir", "no_such"),
@@ -160,19 +155,6 @@ def test_a_mistake_is_found_before_tensorflow_is_imported(number, results):
     assert not has_tensorflow
 
 
-def test_a_run_to_wait_for_may_not_be_there_yet(monkeypatch):
-    class Reached(Exception):
-        pass
-
-    def reached(decodes_files):
-        raise Reached
-
-    monkeypatch.setattr("t2t_keras.cli.program._import_tensorflow", reached)
-    follow = ("--all_checkpoints", "--wait_minutes", "1")
-    with pytest.raises(Reached):
-        run("evaluate", "--output_dir", "no_such", *follow)
-
-
 # Standard streams that the shell has closed: `<&-`, `>&-`, `2>&-`.
 
 SHELL = 'exec "$@" {redirection}'
@@ -204,11 +186,3 @@ def test_standard_input_is_closed(tmp_path):
     )
     # The other verbs do not need it.
     assert closed("<&-", "list", cwd=tmp_path).returncode == 0
-
-
-def test_standard_error_is_closed(tmp_path):
-    done = closed("2>&-", "list", "--json", cwd=tmp_path)
-    assert done.returncode == 0
-    assert json.loads(done.stdout).keys() == {"problems", "hparams_sets"}
-    done = closed("2>&-", "translate", "--output_dir", "no_such", cwd=tmp_path)
-    assert (done.returncode, done.stdout) == (2, "")

@@ -97,7 +97,6 @@ def test_training_from_python_is_that_of_the_verb(trained, tmp_path):
         ({"accumulate": 0}, "accumulate must be at least 1, not 0"),
         ({"train_steps": 0}, "train_steps must be at least 1"),
         ({"hparams": {"dropuot": 0.1}}, "did you mean 'dropout'"),
-        ({"memory_gb": 4.0, "batch_tokens": 99}, "needs --batch_tokens auto"),
         ({"usr_dir": "absent"}, "there is no directory absent"),
     ],
 )
@@ -107,28 +106,6 @@ def test_mistakes_from_python(arguments, message, trained, tmp_path):
     with pytest.raises(UserError, match=message):
         t2t_keras.train(*names, **folders, **arguments)
     assert not (tmp_path / "new").exists()
-
-
-@pytest.mark.slow
-def test_batch_tokens_auto_is_recorded_and_not_sought_again(
-    trained, capfd, monkeypatch, tmp_path
-):
-    from t2t_keras.training import launch
-
-    found = iter([384])
-    monkeypatch.setattr(
-        launch, "fit_batch_tokens", lambda *args, **options: next(found)
-    )
-    problem = ("--problem", "translate_text", "--data_dir", trained / "data")
-    hparams = "num_layers=1,d_model=16,d_ff=32,num_heads=2"
-    argv = (
-        *("train", *problem, "--hparams_set", "tiny", "--hparams", hparams),
-        *("--batch_tokens", "auto", "--output_dir", tmp_path, "--eval_sentences", 0),
-    )
-    for _ in range(2):  # the second time there is nothing left to do
-        assert run_json(capfd, *argv, "--train_steps", 1)["step"] == 1
-        recorded = json.loads((tmp_path / "hparams.json").read_text())
-        assert recorded["batch_tokens"] == 384
 
 
 @pytest.mark.parametrize("name", ["SIGTERM", "SIGINT"])
@@ -146,32 +123,12 @@ def test_training_that_a_signal_ended_has_its_exit_code(
     assert f"t2t train: {name}: saved step 3" in capfd.readouterr().err
 
 
-def test_train_refuses_other_settings(trained, capfd):
-    problem = ("--problem", "translate_text", "--data_dir", trained / "data")
-    argv = ("train", *problem, "--hparams_set", "base", "--output_dir", trained / "run")
-    assert run(*argv) == 2
-    assert "d_model was 16, is now 512" in capfd.readouterr().err
-
-
 def test_average_and_export_results(trained, capfd):
     run_dir = ("--output_dir", trained / "run")
     checkpoint = run_json(capfd, "average", *run_dir, "--minutes", 60)["checkpoint"]
     assert Path(f"{checkpoint}.index").exists()
     files = [path for path in (trained / "export").rglob("*") if path.is_file()]
     assert (trained / "export" / "saved_model.pb") in files
-
-
-def test_export_for_ctranslate2(trained, capfd, tmp_path):
-    pytest.importorskip("ctranslate2", reason="needs the extra [ctranslate2]")
-    path = tmp_path / "model"
-    argv = ("export", "--output_dir", trained / "run", "--format", "ctranslate2")
-    result = run_json(capfd, *argv, "--export_dir", path, "--verify", 5)
-    assert result["verified"] == result["identical"] == 5
-    assert result["bytes"] == sum(file.stat().st_size for file in path.iterdir())
-    argv += ("--export_dir", path, "--overwrite", "--quantization", "int8")
-    smaller = run_json(capfd, *argv, "--verify", 0)
-    assert smaller["bytes"] < result["bytes"]
-    assert smaller["verified"] == smaller["identical"] == 0
 
 
 def test_example_sources(trained, tmp_path):
@@ -213,17 +170,6 @@ def test_translate_standard_streams(trained, translator, capfd, tmp_path):
         assert run("translate", "--output_dir", trained / "run") == 0
     lines = capfd.readouterr().out.split("\n")
     assert lines == [*translator.translate(SOURCES), ""]
-
-
-def test_translate_says_which_line_is_not_utf8(trained, capfd, tmp_path):
-    (tmp_path / "in").write_bytes("gut\nKöln\n".encode("latin-1"))
-    argv = ("translate", "--output_dir", trained / "run")
-    with standard_input(tmp_path / "in"):
-        assert run(*argv) == 2
-    assert "standard input, line 2" in capfd.readouterr().err
-    assert run(*argv, "--input", tmp_path / "in", "--output", tmp_path / "out") == 2
-    assert "in, line 2" in capfd.readouterr().err
-    assert not (tmp_path / "out").exists()
 
 
 def test_translate_interactively(trained, translator, capfd, monkeypatch):
@@ -298,37 +244,6 @@ def test_ctrl_c_keeps_the_finished_lines(
     assert set(tmp_path.iterdir()) == {source, *kept}
 
 
-@pytest.mark.slow
-def test_long_lines_are_cut_with_a_warning(
-    trained, translator, caplog, monkeypatch, tmp_path
-):
-    from t2t_keras.cli import translation
-
-    monkeypatch.setattr(translation, "_LINES_AT_ONCE", 2)
-    source, output = write(tmp_path / "in", *SOURCES), tmp_path / "out"
-    tokens = [len(ids) for ids in map(translator.source_tokenizer.encode, SOURCES)]
-    longest = max(tokens)
-    cut = [number for number, count in enumerate(tokens, 1) if count == longest]
-    flag = ("--decode_hparams", f"max_source_length={longest - 1},truncate=true")
-    run_dir = ("--output_dir", trained / "run")
-    assert run("export", *run_dir, "--export_dir", tmp_path / "served", *flag) == 0
-    options = {"max_source_length": longest - 1, "truncate": True}
-    expected = translator.translate(SOURCES, **options)
-    for model in ((*run_dir, *flag), ("--export_dir", tmp_path / "served")):
-        caplog.clear()
-        assert run("translate", *model, "--input", source, "--output", output) == 0
-        assert output.read_text().split("\n") == [*expected, ""]
-        messages = [
-            record.getMessage()
-            for record in caplog.records
-            if record.name.startswith("t2t_keras")
-        ]
-        assert [message.split(" ")[:2] for message in messages] == [
-            ["input", str(number)] for number in cut
-        ]
-        assert all("max_source_length" in message for message in messages)
-
-
 @pytest.mark.parametrize(
     "model", ["run", pytest.param("export", marks=pytest.mark.slow)]
 )
@@ -352,39 +267,6 @@ def test_n_best_lists(trained, translator, model, capfd, tmp_path):
         assert row[:2] == [str(number), str(rank)]
         assert float(row[2]) == pytest.approx(hypothesis.score, abs=1e-3)
         assert row[3] == hypothesis.text
-
-
-def test_scores_of_one_best(trained, translator, capfd, tmp_path):
-    source, output = write(tmp_path / "in", *SOURCES), tmp_path / "out"
-    argv = ("translate", "--export_dir", trained / "export", "--input", source)
-    assert run(*argv, "--output", output, "--scores") == 0
-    best = [line.split("\t") for line in output.read_text().splitlines()]
-    assert [row[0] for row in best] == ["1", "2", "3", "4", "5"]
-    assert [row[3] for row in best] == translator.translate(SOURCES)
-
-
-@pytest.mark.slow
-def test_sampling_follows_the_seed(trained, tmp_path):
-    source = write(tmp_path / "in", *SOURCES)
-    argv = ("translate", "--output_dir", trained / "run", "--input", source)
-    for name, seed in (("a", 1), ("b", 1), ("c", 2)):
-        sample = f"sampling=true,top_k=50,extra_length=5,seed={seed}"
-        argv = (*argv, "--decode_hparams", sample)
-        assert run(*argv, "--output", tmp_path / name) == 0
-    a, b, c = ((tmp_path / name).read_text() for name in "abc")
-    assert a == b != c
-
-
-def test_long_input_is_translated_in_parts(trained, monkeypatch, tmp_path):
-    from t2t_keras.cli import translation
-
-    monkeypatch.setattr(translation, "_LINES_AT_ONCE", 2)
-    test_n_best = ("--scores", "--beam_size", 1, "--decode_hparams", "extra_length=3")
-    source, output = write(tmp_path / "in", *SOURCES), tmp_path / "out"
-    argv = ("translate", "--output_dir", trained / "run", "--input", source)
-    assert run(*argv, *test_n_best, "--output", output) == 0
-    rows = [line.split("\t")[:2] for line in output.read_text().splitlines()]
-    assert rows == [[str(number), "1"] for number in range(1, 6)]
 
 
 def test_score(trained, translator, capfd, tmp_path):

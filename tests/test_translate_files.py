@@ -16,7 +16,7 @@ from command_line import run, standard_input, write
 import t2t_keras
 from t2t_keras.cli import translation
 from t2t_keras.cli.lines import open_output
-from t2t_keras.data.files import is_special, open_lines
+from t2t_keras.data.files import open_lines
 from t2t_keras.decoding.translator import Translator
 from t2t_keras.option import UserError
 
@@ -267,12 +267,6 @@ def test_links_are_followed_and_stay(write, tmp_path):
     assert [file.name for file in (tmp_path / "disk").iterdir()] == ["out"]
 
 
-def test_links_in_a_circle_end(tmp_path):
-    (tmp_path / "a").symlink_to("b")
-    (tmp_path / "b").symlink_to("a")
-    assert not is_special(tmp_path / "a")
-
-
 @pytest.mark.parametrize("write", [write_atomically, write_resumably])
 def test_what_leads_to_an_open_file_is_not_replaced(write, tmp_path):
     """As `/dev/stdout` does, which root could replace."""
@@ -282,17 +276,3 @@ def test_what_leads_to_an_open_file_is_not_replaced(write, tmp_path):
         write(link, "text\n")
         assert link.is_symlink()
     assert (tmp_path / "out").read_text() == "text\n"
-
-
-def test_an_output_that_cannot_be_written_is_refused_first(model, tmp_path, capfd):
-    source = write(tmp_path / "in", *SOURCES)
-    link = tmp_path / "link"
-    link.symlink_to(source)
-    for output, message in (
-        (source, "in is the input; name another file"),
-        (link, "link is the input; name another file"),
-        (tmp_path, "is a directory; name a file"),
-    ):
-        assert run("translate", *model, "--input", source, "--output", output) == 2
-        assert message in capfd.readouterr().err
-    assert source.read_text().splitlines() == SOURCES

@@ -7,11 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
 from t2t_keras.cli.checks import require_directory, require_writable
-from t2t_keras.cli.decoding import (
-    add_decoding_flags,
-    check_decoding,
-    given_decoding,
-)
+from t2t_keras.cli.decoding import add_decoding_flags, check_decoding, given_decoding
 from t2t_keras.cli.lines import read_lines
 from t2t_keras.cli.verb import (
     Verb,

@@ -1,38 +1,21 @@
 """The verbs that run a trained model on text: `translate`, `score`."""
 
 import argparse
-import contextlib
 import json
 import math
 import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 from t2t_keras import load
-from t2t_keras.cli.checks import (
-    require_other_file,
-    require_readable,
-    require_writable,
-)
+from t2t_keras.cli.checks import require_other_file, require_readable, require_writable
 from t2t_keras.cli.decoding import add_decoding_flags, check_decoder, given_decoding
-from t2t_keras.cli.lines import (
-    STDOUT,
-    count_lines,
-    open_output,
-    read_lines,
-)
-from t2t_keras.cli.verb import (
-    MAX_SEED,
-    Verb,
-    add_ensemble,
-    add_model,
-    add_run,
-    table,
-)
+from t2t_keras.cli.lines import STDOUT, count_lines, open_output, read_lines
+from t2t_keras.cli.verb import MAX_SEED, Verb, add_ensemble, add_model, add_run, table
 from t2t_keras.data.files import is_special, open_lines, sha256, write_lines
 from t2t_keras.data.pharaoh import format_alignment
 from t2t_keras.option import UserError
@@ -113,26 +96,23 @@ def _translate(args: argparse.Namespace) -> dict[str, Any]:
     options = given_decoding(args)
     numbered = args.scores or args.token_scores or options.get("n_best", 1) > 1
     settings = {"model": model, "scores": numbered, **options}
-    if args.token_scores:
-        settings["token_scores"] = True
+    settings |= {"token_scores": True} if args.token_scores else {}
     if args.ensemble:
         settings["ensemble"] = {run: _found(run)[1] for run in args.ensemble}
     settings.pop("batch_tokens", None)  # it only changes how results are rounded
     first_seed = options.pop("seed", 0)
     translator.choose(**options)  # raises before any text is read
-    repairs = (
-        isinstance(translator, Translator)
-        and translator.problem.text_form.repairs_outputs
-    )
     extras: dict[str, Any] = {}
+    repairs = False
     if isinstance(translator, Translator):
+        repairs = translator.problem.text_form.repairs_outputs
         extras["token_scores"] = args.token_scores
         if args.alignments:
             extras["alignment"] = translator.alignment_head(AlignmentHead())
     start = time.monotonic()
     n_best: Callable[..., Sequence[Sequence[Any]]] = translator.n_best
     with (
-        _open_optional(args.alignments) as alignments,
+        open_lines(args.alignments) if args.alignments else nullcontext() as alignments,
         open_output(args.output, settings, args.resume) as output,
     ):
         count, repaired = (output.done.get(x, 0) for x in ("sentences", "repaired"))
@@ -161,11 +141,6 @@ def _translate(args: argparse.Namespace) -> dict[str, Any]:
     if count and repairs:
         result["repaired"] = repaired / count
     return result
-
-
-def _open_optional(path: str | None) -> AbstractContextManager[TextIO | None]:
-    """Opens a file for writing lines, if one is given."""
-    return open_lines(path) if path else contextlib.nullcontext()
 
 
 def _token_scores(translator: Any, scored: Any) -> str:
@@ -213,7 +188,7 @@ def _progress(
 ) -> AbstractContextManager[Callable[[int], None] | None]:
     """Shows progress, unless the output itself appears on the terminal."""
     if _is_interactive(args) or (args.output is None and os.isatty(STDOUT)):
-        return contextlib.nullcontext()
+        return nullcontext()
     from t2t_keras.data.files import progress
 
     return progress("translate", "sentences", count_lines(args.input), done)

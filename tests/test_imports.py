@@ -285,7 +285,8 @@ def test_without_plugins_there_are_the_verbs_of_the_core(alone):
 @pytest.mark.slow
 def test_without_plugins_the_tests_of_the_core_can_be_collected(alone, tmp_path):
     shutil.copytree(ROOT / "tests", tmp_path / "tests")
-    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    for path in filter(Path.is_file, ROOT.iterdir()):
+        shutil.copy(path, tmp_path)
     for path in (ROOT / "tests").glob("test_*.py"):
         if is_of_plugins(path):
             (tmp_path / "tests" / path.name).unlink()

@@ -1,8 +1,8 @@
-"""The toy problems: English sentences, their German translations and their trees.
+"""The toy problem: English sentences and their German translations.
 
 There are 10,000 training sentences; dev and test have other sentences. A few minutes on
 two CPU cores are enough for near-zero error, but only if the model learns reordering,
-agreement and generalization.
+agreement and generalization. `parsing.toy` has the trees of the same sentences.
 """
 
 import functools
@@ -13,9 +13,6 @@ from collections.abc import Iterator
 from t2t_keras.problem import Pair, Problem, Split
 from t2t_keras.registry import register_problem
 
-from ..parsing.linearise import SYMBOLS, linearise
-from ..parsing.task import BracketF1, Trees, brackets
-from ..parsing.tree import parse_tree
 from .grammar import sentences
 
 SIZES: dict[Split, int] = {"test": 400, "dev": 200, "train": 10_000}
@@ -47,13 +44,10 @@ def english_text(tree: str) -> str:
     return text.replace("can not", "cannot")
 
 
-def pairs(split: Split, trees: bool = False) -> Iterator[Pair]:
-    """Yields the (source, target) texts of a split: to German, or to trees."""
+def pairs(split: Split) -> Iterator[Pair]:
+    """Yields the English and German texts of a split."""
     for tree, german in corpus()[split]:
-        if trees:
-            yield " ".join(leaves(tree)), " ".join(linearise(parse_tree(tree)))
-        else:
-            yield english_text(tree), german
+        yield english_text(tree), german
 
 
 @register_problem
@@ -65,21 +59,4 @@ def translate_ende_toy() -> Problem:
         sources={split: functools.partial(pairs, split) for split in SIZES},
         vocab_size=1000,
         max_length=64,
-    )
-
-
-@register_problem
-def parsing_toy() -> Problem:
-    """English to Penn Treebank constituency trees."""
-    return translate_ende_toy().replace(
-        summary="English constituency parsing, embedded toy grammar",
-        sources={split: functools.partial(pairs, split, trees=True) for split in SIZES},
-        vocab_size=800,
-        shared_vocab=False,
-        max_length=128,
-        alpha=0.3,
-        extra_length=100,
-        text_form=Trees(symbols=SYMBOLS),
-        constraint=brackets,
-        metrics=BracketF1(),
     )

@@ -2,7 +2,6 @@
 
 import json
 import math
-import re
 import shutil
 import subprocess
 import sys
@@ -19,6 +18,7 @@ from t2t_keras.cli import main
 from t2t_keras.evaluation.evaluator import Evaluator
 from t2t_keras.option import UserError
 from t2t_keras.training import follow
+from t2t_keras.training.run_dir import RunDirectory
 
 HPARAMS = "num_layers=1,d_model=16,d_ff=16,num_heads=2,batch_tokens=256"
 FAST = ("--beam_size", 1, "--decode_hparams", "extra_length=1", "--sentences", 5)
@@ -89,8 +89,9 @@ def copy_checkpoint(run: Path, step: int, new: int) -> None:
 
 
 def set_train_steps(run: Path, steps: int) -> None:
-    path = run / "hparams.json"
-    path.write_text(re.sub(r'(?<="train_steps": )\d+', str(steps), path.read_text()))
+    opened = RunDirectory(run)
+    hparams = opened.hparams.override(train_steps=steps)
+    RunDirectory.create(run, opened.config, hparams)
 
 
 # One checkpoint.

@@ -245,6 +245,9 @@ def test_a_run_from_before_the_choice_goes_on_with_adam(data_dir, tmp_path):
     assert fields.pop("optimizer") == "adam"
     assert fields.pop("weight_decay") == 0
     path.write_text(json.dumps(fields))
+    config = json.loads((tmp_path / "config.json").read_text())
+    del config["hparams_sha256"]
+    (tmp_path / "config.json").write_text(json.dumps(config))
     assert trainer(data_dir, tmp_path, train_steps=2)._restore() == 2
 
 

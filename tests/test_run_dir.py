@@ -243,6 +243,23 @@ def test_damaged_files_are_named(name, content, message, data_dir, copy):
     assert "\n" not in str(raised.value)
 
 
+def test_changed_hparams_are_refused_by_all_that_opens_a_run(copy, data_dir):
+    """`--change_settings` and more `train_steps` write another checksum."""
+    train(data_dir, copy, train_steps=3)
+    hparams = f"{SMALL},clip_norm=1"
+    train(data_dir, copy, hparams=hparams, train_steps=3, change_settings=True)
+    assert RunDirectory(copy).hparams.clip_norm == 1.0
+    settings, config = copy / "hparams.json", copy / "config.json"
+    settings.write_text(settings.read_text().replace('"clip_norm": 1', '"clip_norm": 2'))
+    with pytest.raises(UserError, match=r"hparams\.json is not as `t2t train` wrote it"):
+        t2t_keras.load(copy)
+    # What an earlier version wrote has no checksum.
+    fields = json.loads(config.read_text())
+    del fields["hparams_sha256"]
+    config.write_text(json.dumps(fields))
+    assert RunDirectory(copy).hparams.clip_norm == 2.0
+
+
 def test_half_a_line_of_metrics_is_of_a_killed_process(data_dir, copy):
     with (copy / "metrics.jsonl").open("a") as file:
         file.write('{"step": 3, "ki')

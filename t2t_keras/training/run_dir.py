@@ -28,7 +28,7 @@ from typing import Any, Self
 import numpy as np
 
 from t2t_keras import registry
-from t2t_keras.data.files import atomic, lock, open_records, write_json
+from t2t_keras.data.files import atomic, lock, open_records, sha256, write_json
 from t2t_keras.data.manifest import Manifest
 from t2t_keras.data.pipeline import read_pairs
 from t2t_keras.data.records import RecordIndex
@@ -70,6 +70,7 @@ class RunConfig:
     # Number of parts into which a batch is divided, each with its own dropout seed:
     # replicas times micro-batches. None: training has not begun yet.
     batch_parts: int | None = None
+    hparams_sha256: str | None = None  # of hparams.json; None: not verified
 
     def tokenizers(self, directory: Path) -> tuple[Tokenizer, Tokenizer]:
         """Returns the source and target tokenizers; one object if they are the same.
@@ -127,15 +128,24 @@ class RunDirectory:
         require_tensorflow()
         self.path = Path(path)
         require_run(path)
-        config = self.path / "config.json"
-        try:
-            self.config = RunConfig(**json.loads(config.read_text()))
-        except (ValueError, TypeError) as error:
+        config, settings = self.path / "config.json", self.path / "hparams.json"
+        for _ in range(2):  # the files may have been replaced while they were read
+            try:
+                self.config = RunConfig(**json.loads(config.read_text()))
+            except (ValueError, TypeError) as error:
+                raise UserError(
+                    f"{config} is not as it was written: {error}; restore it, or train "
+                    "in another --output_dir"
+                ) from None
+            self.hparams = HParams.load(settings)
+            if self.config.hparams_sha256 in (None, sha256(settings)):
+                break
+        else:
             raise UserError(
-                f"{config} is not as it was written: {error}; restore it, or train "
-                "in another --output_dir"
-            ) from None
-        self.hparams = HParams.load(self.path / "hparams.json")
+                f"{settings} is not as `t2t train` wrote it, since its checksum in "
+                "config.json differs; restore it, and change settings with "
+                "`t2t train --change_settings`"
+            )
         self.checkpoints = CheckpointDirectory(self.path)
 
     @classmethod
@@ -163,7 +173,11 @@ class RunDirectory:
         for name in {config.source_vocab, config.target_vocab}:
             with atomic(path / name) as incomplete:
                 shutil.copy(Path(config.data_dir) / name, incomplete)
+        if is_run(path):  # if killed here, the run has no checksum, and can be opened
+            write_json(path / "config.json", dataclasses.asdict(config))
         write_json(path / "hparams.json", dataclasses.asdict(hparams))
+        digest = sha256(path / "hparams.json")
+        config = dataclasses.replace(config, hparams_sha256=digest)
         # Written last: with it the directory is a run.
         write_json(path / "config.json", dataclasses.asdict(config))
         return cls(path)
@@ -195,6 +209,7 @@ class RunDirectory:
         mine, others = dataclasses.asdict(run.config), dataclasses.asdict(config)
         # A data directory may be moved as long as its content is the same.
         names = mine.keys() - {"data_dir", "usr_dir", "hparams_set", "symbols", "tags"}
+        names -= {"hparams_sha256"}
         manifest = Manifest.open(Path(config.data_dir), run.problem.data_name)
         if run.config.data_sha256 in (None, *manifest.fingerprints("train")):
             names -= {"data_sha256"}

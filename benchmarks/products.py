@@ -10,7 +10,7 @@ import dataclasses
 from collections.abc import Iterable
 
 from t2t_keras import HParams
-from t2t_keras.training.flops import keys_met
+from t2t_keras.plugins.reports.model_cost import keys_met
 
 
 @dataclasses.dataclass(frozen=True)

@@ -18,7 +18,7 @@ from t2t_keras.hparam import HParams
 from t2t_keras.option import UserError, require_local
 from t2t_keras.problem import Problem, Scorer
 from t2t_keras.registry import register_hparams, register_problem, register_scorer
-from t2t_keras.training.train_options import TrainOptions
+from t2t_keras.training.control import TrainOptions
 
 if TYPE_CHECKING:
     from t2t_keras.decoding.translator import Translator

@@ -8,12 +8,14 @@ import keras
 import numpy as np
 
 from t2t_keras import registry
+from t2t_keras.data.training_data import TrainingData
 from t2t_keras.hparam import HParams
 from t2t_keras.training.checkpoint import Checkpoint, model_variables, snapshot
-from t2t_keras.training.run_dir import RunDirectory, config_for
+from t2t_keras.training.control import TrainOptions
+from t2t_keras.training.run_dir import RunDirectory
+from t2t_keras.training.runs import config_for
 from t2t_keras.training.strategy import make_strategy
-from t2t_keras.training.train_options import TrainOptions
-from t2t_keras.training.trainer import Trainer, TrainSplit
+from t2t_keras.training.trainer import Trainer
 
 HPARAMS = HParams(
     num_layers=1,
@@ -44,9 +46,9 @@ def trainer(
     config = dataclasses.replace(config, batch_parts=parts)
     run = RunDirectory.create(output_dir, config, HPARAMS.override(**changes))
     often = {"log_every": 2, "save_every": 2, "eval_every": 4, "eval_sentences": 0}
-    split = TrainSplit.open(run.problem, run.config, run.hparams)
+    data = TrainingData.open(run.problem, data_dir, run.hparams, run.tokenizers, seed)
     return Trainer(
-        run, make_strategy(replicas), TrainOptions(**often | (options or {})), split
+        run, make_strategy(replicas), TrainOptions(**often | (options or {})), data
     )
 
 

@@ -13,12 +13,15 @@ from t2t_keras.cli import main
 from t2t_keras.hparam import HParams
 from t2t_keras.model.transformer import Transformer
 from t2t_keras.plugins.reports.complexity import layer_complexities
+from t2t_keras.plugins.reports.model_cost import (
+    count_parameters,
+    flops_per_token,
+    memory_per_batch,
+    training_cost,
+)
 from t2t_keras.plugins.reports.step_time import CARDS, step_time
 from t2t_keras.training.checkpoint import model_variables
-from t2t_keras.training.flops import flops_per_token, training_cost
-from t2t_keras.training.memory import memory_per_batch
 from t2t_keras.training.optimizer import make_optimizer
-from t2t_keras.training.parameters import count_parameters
 
 SMALL = {"num_layers": 1, "d_model": 32, "d_ff": 128, "num_heads": 4}
 VOCAB, BATCH, LENGTH = 512, 2, 64

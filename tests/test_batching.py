@@ -10,9 +10,7 @@ from tensorflow.python.framework import config
 from t2t_keras.data.batch_plan import BatchPlan
 from t2t_keras.data.pipeline import training_batches
 from t2t_keras.data.records import RecordIndex
-from t2t_keras.hparam import HParams
 from t2t_keras.option import UserError
-from t2t_keras.training.device_memory import memory_of_shape
 
 
 def plan(batch_tokens: int = 512, seed: int = 3) -> BatchPlan:
@@ -65,13 +63,6 @@ def test_largest_shape_bounds_the_work():
     rows, source, target = plan().largest_shape(lambda s: s[0] * (s[1] + s[2]))
     assert rows * max(source, target) <= 512
     assert rows * (source + target) >= 0.9 * 2 * 512
-
-
-def test_of_batches_of_as_many_tokens_long_sentences_take_more_memory():
-    lengths = np.array([16] * 256 + [256] * 16)
-    batches = BatchPlan(lengths, lengths, 4096, seed=0)
-    memory = memory_of_shape(HParams(), (1000, None))
-    assert batches.largest_shape(memory) == (16, 256, 256)
 
 
 def test_a_pair_longer_than_the_budget_is_an_error():

@@ -9,7 +9,7 @@ from small_data import sentence_pairs, small_data
 from small_run import untrained
 
 from t2t_keras.hparam import HParams
-from t2t_keras.training.flops import flops_per_token
+from t2t_keras.plugins.reports.model_cost import flops_per_token
 
 FOLDER = Path(__file__).parents[1] / "benchmarks"
 COMPARED = HParams()  # with a vocabulary of 8,000

@@ -17,7 +17,6 @@ from t2t_keras.hparam import HParams
 from t2t_keras.model.transformer import Transformer
 from t2t_keras.option import UserError
 from t2t_keras.training import checkpoint as module
-from t2t_keras.training.average import average_run
 from t2t_keras.training.checkpoint import (
     Checkpoint,
     CheckpointDirectory,
@@ -26,6 +25,7 @@ from t2t_keras.training.checkpoint import (
     snapshot,
     write_checkpoint,
 )
+from t2t_keras.training.run_dir import average_run
 from t2t_keras.training.strategy import make_strategy
 
 DATA = ".data-00000-of-00001"

@@ -36,7 +36,7 @@ from t2t_oracle import SMALL, matrix, synthetic, t2t_checkpoint, write_hparams
 from t2t_keras import registry
 from t2t_keras.cli import program
 from t2t_keras.data.sources import ParallelFiles
-from t2t_keras.training.train_options import TrainOptions
+from t2t_keras.training.control import TrainOptions
 
 # Why a block may be left out.
 REASONS = (

@@ -116,7 +116,7 @@ def test_what_is_not_a_run_is_refused_before_anything_is_written(data_dir, tmp_p
 
 
 def test_the_average_of_the_newest_step_is_preferred(general, data_dir, tmp_path):
-    from t2t_keras.training.average import average_run
+    from t2t_keras.training.run_dir import average_run
 
     average = Checkpoint(average_run(general, last=2)).tensor(TABLE)
     training = trainer(data_dir, tmp_path, init_from=general)

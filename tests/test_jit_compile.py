@@ -148,10 +148,11 @@ def test_a_training_compiles_once_for_each_shape(data_dir, tmp_path):
         env=os.environ | {"XLA_FLAGS": flags},
         check=True,
     )
-    from t2t_keras.training.trainer import TrainSplit
+    from t2t_keras.data.training_data import TrainingData
 
     opened = RunDirectory(run)
-    split = TrainSplit.open(opened.problem, opened.config, opened.hparams)
+    settings = opened.hparams, opened.tokenizers, opened.config.seed
+    split = TrainingData.open(opened.problem, data_dir, *settings)
     shapes = {split.plan.shape(split.plan.records(step)) for step in range(30)}
     assert len(shapes) > 1
     modules = {

@@ -47,7 +47,8 @@ from t2t_keras.training.checkpoint import (
     model_variables,
     write_checkpoint,
 )
-from t2t_keras.training.run_dir import RunDirectory, config_for
+from t2t_keras.training.run_dir import RunDirectory
+from t2t_keras.training.runs import config_for
 
 TEXTS = ["a dog sees the house", "the king knows the ship", f"{LANGUAGE} a bird", "x"]
 TARGETS = ["ship les knows un king", "house", "les bird", "un"]

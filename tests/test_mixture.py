@@ -31,7 +31,7 @@ from t2t_keras.data.sources import (
 from t2t_keras.option import UserError
 from t2t_keras.problem import AlignedPair, Cleaning, Problem
 from t2t_keras.text.tokenizer import load_tokenizer
-from t2t_keras.training.run_dir import config_for
+from t2t_keras.training.runs import config_for
 
 WORDS = ["dog", "cat", "house", "tree", "river", "king", "book"]
 

@@ -19,7 +19,7 @@ from t2t_keras.data.batch_plan import BatchPlan
 from t2t_keras.data.pipeline import training_batches
 from t2t_keras.data.records import RecordIndex
 from t2t_keras.training.checkpoint import CheckpointDirectory
-from t2t_keras.training.strategy import Cluster, make_strategy
+from t2t_keras.training.strategy import ProcessGroup, make_strategy
 
 
 class WatchedIndex:
@@ -77,7 +77,7 @@ def tf_config(ports, index: int, kind: str = "worker") -> str:
 def test_tf_config_says_which_process_this_is(monkeypatch):
     def cluster(config: str) -> tuple[int, int, bool]:
         monkeypatch.setenv("TF_CONFIG", config)
-        found = Cluster.from_environment()
+        found = ProcessGroup.from_environment()
         return found.size, found.index, found.is_chief
 
     assert cluster("") == (1, 0, True)
@@ -145,11 +145,11 @@ def test_who_loses_another_one_at_the_very_end_needs_nothing_more(
         if len(calls) == lost_in:
             raise tf.errors.UnavailableError(None, None, "Socket closed")
 
-    monkeypatch.setattr(Cluster, "barrier", barrier)
-    cluster = Cluster(size=2)
+    monkeypatch.setattr(ProcessGroup, "barrier", barrier)
+    group = ProcessGroup(size=2)
     context = pytest.raises(UserError, match="has lost another one")
-    with context if is_lost else contextlib.nullcontext(), cluster.watched():
-        cluster.last_barrier()
+    with context if is_lost else contextlib.nullcontext(), group.watched():
+        group.last_barrier()
     assert len(calls) == min(lost_in, 2)
 
 

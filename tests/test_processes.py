@@ -17,7 +17,7 @@ from t2t_keras import UserError
 from t2t_keras.cli import processes
 from t2t_keras.cli.processes import LOST, Processes, environments
 from t2t_keras.training.checkpoint import CheckpointDirectory
-from t2t_keras.training.stopping import LAUNCHED
+from t2t_keras.training.control import LAUNCHED
 
 TIMEOUT = 60
 
@@ -119,7 +119,7 @@ def test_each_process_can_open_its_port_and_no_other_is_given_it(
                     pytest.raises(OSError, match="in use"),
                 ):
                     other.bind(("localhost", port))
-                with socket.create_server(("", port)):  # as `Cluster.connect` does
+                with socket.create_server(("", port)):  # as `ProcessGroup.connect` does
                     socket.create_connection(("localhost", port), timeout=5).close()
             return 3
 

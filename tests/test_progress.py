@@ -17,11 +17,11 @@ from small_run import trainer
 
 from t2t_keras.cli import program
 from t2t_keras.training import reporting as module
+from t2t_keras.training.control import TrainOptions
 from t2t_keras.training.follow import open_split
-from t2t_keras.training.reporting import Progress, TimeLeft, duration
+from t2t_keras.training.reporting import Reporter, TimeLeft, duration
 from t2t_keras.training.run_dir import RunDirectory
 from t2t_keras.training.step import StepResult
-from t2t_keras.training.train_options import TrainOptions
 
 RESULT = StepResult(
     loss_sum=np.float32(60),
@@ -69,7 +69,7 @@ def test_the_likelihood_of_training_is_the_loss_of_dev(data_dir, tmp_path):
 def test_outside_a_terminal_a_line_comes_at_least_every_half_minute(
     clock, tmp_path, capfd
 ):
-    progress = Progress(tmp_path, range(100))
+    progress = Reporter(tmp_path, range(100))
     for step in range(1, 14):
         clock.now += 10
         progress.count(step, RESULT)
@@ -85,7 +85,7 @@ def test_in_a_terminal_there_is_a_bar_and_lines_are_above_it(
     console = Console(file=screen, force_terminal=True, width=100, legacy_windows=False)
     monkeypatch.setattr(module, "screen", lambda: console)
     monkeypatch.setenv("TERM", "xterm")
-    with contextlib.closing(Progress(tmp_path, range(40))) as progress:
+    with contextlib.closing(Reporter(tmp_path, range(40))) as progress:
         for step in range(1, 4):
             clock.now += 10
             progress.count(step, RESULT)
@@ -136,7 +136,7 @@ def test_time_left_without_dev_and_with_checkpoints_by_the_clock():
 
 
 def test_a_long_evaluation_has_lines_too(clock, tmp_path, capfd):
-    progress = Progress(tmp_path, range(10))
+    progress = Reporter(tmp_path, range(10))
     with progress.task("decoding dev", "sentences", 500) as advance:
         for _ in range(5):
             clock.now += 20
@@ -156,7 +156,7 @@ def test_durations(seconds, text):
 
 def test_evaluations_and_checkpoints_do_not_count_as_steps(clock, tmp_path):
     times = TimeLeft(range(10), TrainOptions(save_every=100, eval_every=100), 1)
-    progress = Progress(tmp_path, range(10), times)
+    progress = Reporter(tmp_path, range(10), times)
     for step in (1, 2, 3):
         clock.now += 2
         progress.count(step, RESULT)

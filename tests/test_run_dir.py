@@ -18,10 +18,10 @@ from small_run import HPARAMS, trainer
 import t2t_keras
 from t2t_keras import UserError, registry
 from t2t_keras.data.manifest import Manifest
-from t2t_keras.training.average import average_run
 from t2t_keras.training.checkpoint import CheckpointDirectory
-from t2t_keras.training.run_dir import RunDirectory, config_for, training_lock
-from t2t_keras.training.train_options import TrainOptions
+from t2t_keras.training.control import TrainOptions
+from t2t_keras.training.run_dir import RunDirectory, average_run, training_lock
+from t2t_keras.training.runs import config_for
 
 NO_STEP = TrainOptions(max_minutes=1e-9)
 SMALL = "num_layers=1,d_model=16,d_ff=32,num_heads=2,batch_tokens=256"
@@ -250,8 +250,12 @@ def test_changed_hparams_are_refused_by_all_that_opens_a_run(copy, data_dir):
     train(data_dir, copy, hparams=hparams, train_steps=3, change_settings=True)
     assert RunDirectory(copy).hparams.clip_norm == 1.0
     settings, config = copy / "hparams.json", copy / "config.json"
-    settings.write_text(settings.read_text().replace('"clip_norm": 1', '"clip_norm": 2'))
-    with pytest.raises(UserError, match=r"hparams\.json is not as `t2t train` wrote it"):
+    settings.write_text(
+        settings.read_text().replace('"clip_norm": 1', '"clip_norm": 2')
+    )
+    with pytest.raises(
+        UserError, match=r"hparams\.json is not as `t2t train` wrote it"
+    ):
         t2t_keras.load(copy)
     # What an earlier version wrote has no checksum.
     fields = json.loads(config.read_text())

@@ -6,7 +6,7 @@ from unittest import mock
 
 import pytest
 
-from t2t_keras.training.stopping import LAUNCHED, Stopping
+from t2t_keras.training.control import LAUNCHED, Stopping
 from t2t_keras.training.trainer import Trainer
 
 

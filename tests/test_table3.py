@@ -7,7 +7,7 @@ from shapes import without_values
 
 from t2t_keras import registry
 from t2t_keras.model.transformer import Transformer
-from t2t_keras.training.flops import flops_per_token
+from t2t_keras.plugins.reports.model_cost import flops_per_token
 
 PIECES = 37_000  # section 5.1: "about"
 

@@ -15,7 +15,8 @@ from t2t_keras.option import UserError
 from t2t_keras.problems.parsing.task import BracketF1
 from t2t_keras.problems.parsing.treebank import SilverMix, TreebankSource
 from t2t_keras.text.tokenizer import load_tokenizer
-from t2t_keras.training.run_dir import RunDirectory, config_for
+from t2t_keras.training.run_dir import RunDirectory
+from t2t_keras.training.runs import config_for
 
 TREE = "(TOP (S (NP (NNP John)) (VP (VBZ sleeps)) (. .)))"
 PAIR = ("John sleeps .", "S NP NNP /NP VP VBZ /VP . /S")

@@ -12,11 +12,10 @@ from small_run import trainer, weights
 from t2t_keras import registry
 from t2t_keras.option import UserError
 from t2t_keras.problem import Problem
-from t2t_keras.training.average import average_run
 from t2t_keras.training.checkpoint import Checkpoint, CheckpointDirectory
-from t2t_keras.training.reporting import Progress
-from t2t_keras.training.run_dir import RunDirectory
-from t2t_keras.training.train_options import TrainOptions
+from t2t_keras.training.control import TrainOptions
+from t2t_keras.training.reporting import Reporter
+from t2t_keras.training.run_dir import RunDirectory, average_run
 from t2t_keras.training.validation import Validation
 
 
@@ -39,7 +38,7 @@ def evaluated(directory, values, steps, **options):
     options = TrainOptions(**options)
     validation = Validation(Dev(values), {"model/a": weight}, {}, checkpoints, options)
     validation.resume(steps[0] - 1)
-    progress = Progress(directory, range(10))
+    progress = Reporter(directory, range(10))
     for step in steps:
         weight.assign([float(step)])
         validation.evaluate(step, progress)
@@ -206,7 +205,7 @@ def average_kept(directory, losses, **options):
         checkpoints.save(step, tensors, keep=9)
     values = [(loss, 0.0) for loss in losses]
     validation = evaluated(directory, values, [2], eval_sentences=1, **options)
-    progress = Progress(directory, range(2))
+    progress = Reporter(directory, range(2))
     found = validation.compare(2, progress)
     progress.close()
     return checkpoints, found

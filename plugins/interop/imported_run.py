@@ -16,7 +16,8 @@ from t2t_keras.hparam import HParams
 from t2t_keras.option import UserError
 from t2t_keras.problem import Problem
 from t2t_keras.training.checkpoint import CheckpointDirectory, write_checkpoint
-from t2t_keras.training.run_dir import RunConfig, RunDirectory, config_for
+from t2t_keras.training.run_dir import RunDirectory
+from t2t_keras.training.runs import RunConfig, config_for
 
 DEFAULT_PROBLEM = "translate_text"
 

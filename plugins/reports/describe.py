@@ -12,11 +12,14 @@ from t2t_keras.cli.verb import (
     positive,
     positive_number,
 )
-from t2t_keras.training.flops import flops_per_token, training_cost
-from t2t_keras.training.memory import memory_per_batch
-from t2t_keras.training.parameters import count_parameters
 
 from .complexity import Complexity, layer_complexities
+from .model_cost import (
+    count_parameters,
+    flops_per_token,
+    memory_per_batch,
+    training_cost,
+)
 from .step_time import CARDS, step_time
 
 

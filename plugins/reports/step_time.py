@@ -9,8 +9,8 @@ prediction.
 from typing import NamedTuple
 
 from t2t_keras.hparam import HParams
-from t2t_keras.training.flops import flops_per_token
-from t2t_keras.training.memory import memory_per_batch
+
+from .model_cost import flops_per_token, memory_per_batch
 
 _FLOAT32 = 4
 

@@ -28,7 +28,7 @@ from types import FrameType
 from typing import Any
 
 from t2t_keras.option import UserError
-from t2t_keras.training.stopping import LAUNCHED, SIGNALS
+from t2t_keras.training.control import LAUNCHED, SIGNALS
 
 # The exit status of a process that has lost another one; it says nothing, because the
 # launcher knows which one.

@@ -37,9 +37,8 @@ from t2t_keras.export.export_dir import require_free
 from t2t_keras.export.formats import export_formats, require_quantization
 from t2t_keras.hparam import MAY_CHANGE
 from t2t_keras.option import UserError
+from t2t_keras.training.control import LAUNCHED, TrainOptions
 from t2t_keras.training.runs import first_hparams, is_run, require_run
-from t2t_keras.training.stopping import LAUNCHED
-from t2t_keras.training.train_options import TrainOptions
 
 
 def _train_flags(parser: argparse.ArgumentParser) -> None:
@@ -219,7 +218,7 @@ def _average_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def _average(args: argparse.Namespace) -> dict[str, Any]:
-    from t2t_keras.training.average import average_run
+    from t2t_keras.training.run_dir import average_run
 
     return {"checkpoint": str(average_run(args.output_dir, args.last, args.minutes))}
 

@@ -16,7 +16,7 @@ from t2t_keras.data.sources import repetitions
 from t2t_keras.data.vocabulary import SIDES
 from t2t_keras.option import UserError
 from t2t_keras.problem import Pair, Problem, Source
-from t2t_keras.text.tokenizer import Tokenizer, load_tokenizer
+from t2t_keras.text.tokenizer import UNK, Tokenizer, load_tokenizer
 
 _FEATURES = {
     "inputs": tf.io.RaggedFeature(tf.int64),
@@ -128,6 +128,31 @@ def read_pairs(
         examples = tf.io.parse_example(index.read(chunk), _FEATURES)
         ids = (examples[name].to_list() for name in index.features)
         yield from zip(*ids, strict=True)
+
+
+def source_texts(
+    data_dir: Path, problem: Problem, tokenizer: Tokenizer, count: int
+) -> list[str]:
+    """Returns sources of the dev data, or else of the training data.
+
+    If the data are absent, they are random sequences of tokens.
+
+    Args:
+        data_dir: the data directory.
+        problem: the problem.
+        tokenizer: the tokenizer of the sources.
+        count: the number of sources; there are fewer if the data have fewer.
+    """
+    for split in ("dev", "train"):
+        with contextlib.suppress(UserError):
+            name = problem.data_name
+            index = RecordIndex.open(data_dir, name, split, problem.reverse)
+            every = max(1, len(index) // max(1, count))
+            records = range(0, len(index), every)[:count]
+            return [tokenizer.decode(ids) for ids, _ in read_pairs(index, records)]
+    random = np.random.default_rng(0)
+    ids = random.integers(UNK + 1, tokenizer.vocab_size, (count, 12))
+    return [tokenizer.decode(row) for row in ids.tolist()]
 
 
 def decoded_examples(

@@ -24,7 +24,8 @@ import contextlib
 import glob
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import keras
@@ -101,6 +102,67 @@ class CheckpointDirectory:
         for old in self.steps()[:-keep]:
             _delete(self.path(old))
 
+    def require_space(
+        self,
+        variables: Mapping[str, tf.Variable],
+        weights: Mapping[str, tf.Variable],
+        saves: int,
+        keep: int,
+    ) -> None:
+        """Refuses checkpoints that would fill the disk before the end of a training.
+
+        Args:
+            variables: the content of a checkpoint.
+            weights: the content of the best checkpoint, and of an average.
+            saves: number of checkpoints to come.
+            keep: how many of them are kept.
+
+        Raises:
+            UserError: less is free than they take.
+        """
+        kept = len(self.steps())
+        # One more is there while it is written.
+        more = min(kept + saves, keep) - kept + 1
+        need = more * _bytes(variables) + 2 * _bytes(weights)
+        free = shutil.disk_usage(self.directory).free
+        if need > free:
+            raise UserError(
+                f"--output_dir: the checkpoints take {need / 1e9:.3g} GB more, and "
+                f"{free / 1e9:.3g} GB are free in {self.directory}; free disk space, "
+                "or keep fewer of them with --keep"
+            )
+
+    def restore_newest(
+        self,
+        variables: Mapping[str, tf.Variable],
+        added: Mapping[str, tf.Variable],
+        say: Callable[[str], None],
+    ) -> int:
+        """Restores the newest checkpoint that can be read.
+
+        Args:
+            variables: see `Checkpoint.restore`.
+            added: see `Checkpoint.restore`.
+            say: shows a sentence about a checkpoint that cannot be read.
+
+        Returns:
+            The checkpoint's step; 0 if there is no checkpoint.
+
+        Raises:
+            DamagedCheckpoint: there are checkpoints, and none of them can be read.
+        """
+        steps = self.steps()
+        while steps:
+            try:
+                checkpoint = Checkpoint(self.path(steps.pop()))
+                checkpoint.restore(variables, added)
+                return checkpoint.step
+            except DamagedCheckpoint as error:
+                if not steps:
+                    raise
+                say(f"{error}; going on from step {steps[-1]}")
+        return 0
+
     def start_saving(
         self, step: int, variables: Mapping[str, tf.Variable], keep: int
     ) -> None:
@@ -137,6 +199,47 @@ class CheckpointDirectory:
                 concurrent.futures.wait([self._last_save])
         self.wait()  # of two errors, the block's is raised
 
+    def average(
+        self, last: int | None = None, minutes: float | None = None
+    ) -> tuple[Path, list[int]]:
+        """Writes the average of the newest checkpoints (6.1).
+
+        The paper averages the last 5 checkpoints of base and the last 20 of big, which
+        were written every 10 minutes: `t2t train --save_minutes 10 --average_last 5`.
+        It takes the memory of one model, whatever the number of checkpoints. The
+        average has the last checkpoint's step.
+
+        Args:
+            last: number of checkpoints to average.
+            minutes: instead, average the checkpoints written at most so many minutes
+                before the newest, by the files' modification times.
+
+        Returns:
+            The path of the average, `average.ckpt-STEP`, and the steps.
+
+        Raises:
+            UserError: there are fewer checkpoints, or they do not hold the same
+                weights.
+        """
+        steps = self.steps()
+        if minutes is not None and steps:
+            oldest = self.written(steps[-1]) - 60 * minutes
+            steps = [step for step in steps if self.written(step) >= oldest]
+        elif last is not None:
+            if last < 1 or len(steps) < last:
+                raise UserError(
+                    f"--last {last}: {self.directory} has {len(steps)} checkpoints"
+                )
+            steps = steps[-last:]
+        if not steps:
+            raise UserError(f"{self.directory} has no checkpoint")
+        means = mean_weights([self.path(step) for step in steps])
+        tensors = {name: tf.constant(value) for name, value in means}
+        remove_incomplete(self.directory, ["average.ckpt-"])
+        output = self.path(steps[-1], "average.ckpt")
+        write_checkpoint(output, tensors | {"step": tf.constant(steps[-1], tf.int64)})
+        return output, steps
+
     def save_best(self, step: int, tensors: Mapping[str, tf.Tensor]) -> None:
         """Writes the checkpoint that is now the best one, and deletes the former."""
         self.wait()
@@ -144,6 +247,11 @@ class CheckpointDirectory:
         for old in self.steps("best.ckpt"):
             if old != step:
                 _delete(self.path(old, "best.ckpt"))
+
+
+def _bytes(variables: Mapping[str, tf.Variable]) -> int:
+    """Returns what the variables take in a checkpoint."""
+    return sum(v.shape.num_elements() * v.dtype.size for v in variables.values())
 
 
 def _delete(path: Path) -> None:
@@ -319,3 +427,35 @@ def slot_name(kind: str, weight: str) -> str:
         weight: the name of the weight, "model/...".
     """
     return f"{kind}/{weight.removeprefix('model/')}"
+
+
+def mean_weights(paths: Sequence[Path]) -> Iterator[tuple[str, np.ndarray]]:
+    """Yields each weight's name and its mean over the checkpoints.
+
+    Only one tensor at a time is in memory, in double precision.
+
+    Raises:
+        UserError: the checkpoints do not hold the same weights.
+    """
+    checkpoints = [Checkpoint(path) for path in paths]
+    shapes = _weight_shapes(checkpoints[-1])
+    for checkpoint in checkpoints:
+        different = _weight_shapes(checkpoint).items() ^ shapes.items()
+        if different:
+            raise UserError(
+                f"cannot average {checkpoint.path} with {checkpoints[-1].path}: "
+                f"'{min(different)[0]}' is not the same in both"
+            )
+    for name, shape in shapes.items():
+        total = np.zeros(shape)
+        for checkpoint in checkpoints:
+            total += checkpoint.tensor(name)
+        yield name, (total / len(checkpoints)).astype(np.float32)
+
+
+def _weight_shapes(checkpoint: Checkpoint) -> dict[str, tuple[int, ...]]:
+    return {
+        name: tuple(shape)
+        for name, shape in sorted(checkpoint.shapes.items())
+        if name.startswith("model/")
+    }

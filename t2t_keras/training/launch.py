@@ -6,29 +6,22 @@ import errno
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import tensorflow as tf
 
 from t2t_keras import registry
+from t2t_keras.data.training_data import TrainingData
 from t2t_keras.hparam import HParams
 from t2t_keras.model.backend import require_tensorflow
 from t2t_keras.option import UserError, require_local
-from t2t_keras.problem import Problem
 from t2t_keras.training.checkpoint import remove_incomplete
-from t2t_keras.training.device_memory import refuse_too_large
+from t2t_keras.training.control import TrainOptions
 from t2t_keras.training.fine_tune import find_weights
-from t2t_keras.training.fit_memory import fit_batch_tokens
-from t2t_keras.training.run_dir import (
-    RunConfig,
-    RunDirectory,
-    config_for,
-    training_lock,
-)
-from t2t_keras.training.runs import first_hparams, is_run
-from t2t_keras.training.strategy import Cluster, make_strategy, on_gpus
-from t2t_keras.training.train_options import TrainOptions
-from t2t_keras.training.trainer import Trainer, TrainSplit
+from t2t_keras.training.run_dir import RunDirectory, training_lock
+from t2t_keras.training.runs import RunConfig, config_for, first_hparams
+from t2t_keras.training.strategy import ProcessGroup, make_strategy
+from t2t_keras.training.trainer import Trainer
 
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
@@ -48,7 +41,7 @@ class TrainResult:
         dev_best: the metrics of the best evaluation, with its "step".
         dev_average: the metrics of the average of the last checkpoints.
         dev_ema: the metrics of the moving average of the weights.
-        cluster: the processes that have trained together, if there were several
+        process_group: the processes that have trained together, if there were several
             (TF_CONFIG). All have the same `step` and `stopped_by`.
     """
 
@@ -61,18 +54,20 @@ class TrainResult:
     dev_best: dict[str, float] | None = None
     dev_average: dict[str, float] | None = None
     dev_ema: dict[str, float] | None = None
-    # With it lives their strategy, which waits for a thread when it is taken down.
-    cluster: Cluster = dataclasses.field(default_factory=Cluster, repr=False)
+    # Keeps the strategy alive; destroying it blocks.
+    process_group: ProcessGroup = dataclasses.field(
+        default_factory=ProcessGroup, repr=False
+    )
 
     @property
     def is_chief(self) -> bool:
         """Whether this process has written the run; of several only one has."""
-        return self.cluster.is_chief
+        return self.process_group.is_chief
 
     def to_dict(self) -> dict[str, Any]:
         """Returns the metrics by name: what `t2t train --json` prints."""
         names = [field.name for field in dataclasses.fields(self)]
-        return {name: getattr(self, name) for name in names if name != "cluster"}
+        return {name: getattr(self, name) for name in names if name != "process_group"}
 
 
 def train(
@@ -83,8 +78,7 @@ def train(
     output_dir: str | Path,
     hparams: str | Mapping[str, Any] = "",
     train_steps: int | None = None,
-    batch_tokens: int | Literal["auto"] | None = None,
-    memory_gb: float | None = None,
+    batch_tokens: int | None = None,
     seed: int = 0,
     init_from: str | Path | None = None,
     accumulate: int = 1,
@@ -111,10 +105,7 @@ def train(
         output_dir: the run directory: a new one, or one to go on with.
         hparams: changes to the set, as "dropout=0.2,num_layers=4" or by name.
         train_steps: in all; None: the hparam set's.
-        batch_tokens: instead of the hparam set's. "auto": the largest that fits the
-            device, of which this process must not have taken anything yet.
-        memory_gb: what "auto" may take of the CPU's memory, or of each GPU's; None: all
-            that is free.
+        batch_tokens: tokens in a batch; None: the hparam set's.
         seed: of initial values, order of the data, and dropout.
         init_from: fine-tuning: a run directory, or a checkpoint in one, to take the
             first weights from.
@@ -124,7 +115,7 @@ def train(
         change_settings: whether a run goes on with other values of hyper-parameters
             such as `learning_rate`, `clip_norm` or `dropout`: those in
             `hparam.MAY_CHANGE`.
-        options: how the run is watched, kept and ended; None: `TrainOptions()`.
+        options: how the run is watched, saved and ended; None: `TrainOptions()`.
 
     Returns:
         The last metrics, and what ended the training.
@@ -149,10 +140,8 @@ def train(
         chosen = chosen.parse(hparams)
     else:
         chosen = chosen.override(**hparams)
-    if train_steps is not None:
-        chosen = chosen.override(train_steps=train_steps)
-    if memory_gb is not None and batch_tokens != "auto":
-        raise UserError("--memory_gb needs --batch_tokens auto beside it")
+    given = {"train_steps": train_steps, "batch_tokens": batch_tokens}
+    chosen = chosen.override(**{k: v for k, v in given.items() if v is not None})
     if not 0 <= seed < 2**31:
         raise UserError(f"seed must be from 0 to {2**31 - 1}, not {seed}")
     if accumulate < 1:
@@ -165,39 +154,26 @@ def train(
         )
     config = config_for(task, hparams_set, data_dir, seed, usr_dir, init_from)
     with _disk_errors(output_dir), _alone(output_dir):
-        if batch_tokens == "auto":
-            batch_tokens = _fitting_batch_tokens(
-                Path(output_dir),
-                task,
-                config,
-                chosen,
-                simulate_devices=simulate_devices,
-                memory_gb=memory_gb,
-                micro_batches=accumulate,
-            )
-        if batch_tokens is not None:
-            chosen = chosen.override(batch_tokens=batch_tokens)
         strategy = make_strategy(simulate_devices)
         parts = strategy.num_replicas_in_sync * accumulate
         config = dataclasses.replace(config, batch_parts=parts)
         # All is validated before the directory becomes a run, for its settings bind.
         RunDirectory.refuse_other_settings(output_dir, config, chosen, change_settings)
-        split = TrainSplit.open(task, config, chosen)
-        if not on_gpus(strategy):
-            refuse_too_large(chosen, config.vocab_sizes, split.largest_shape, parts)
-        cluster = Cluster.of(strategy)
-        with cluster.watched():
-            run = _run_directory(output_dir, config, chosen, cluster, change_settings)
-            trainer = Trainer(run, strategy, options or TrainOptions(), split)
+        tokenizers = config.tokenizers(Path(data_dir))
+        data = TrainingData.open(task, data_dir, chosen, tokenizers, seed)
+        group = ProcessGroup.of(strategy)
+        with group.watched():
+            run = _run_directory(output_dir, config, chosen, group, change_settings)
+            trainer = Trainer(run, strategy, options or TrainOptions(), data)
             metrics = trainer.train()
     names = {field.name for field in dataclasses.fields(TrainResult)}
     known = {name: value for name, value in metrics.items() if name in names}
-    return TrainResult(**known, cluster=cluster)
+    return TrainResult(**known, process_group=group)
 
 
 def _alone(output_dir: str | Path) -> contextlib.AbstractContextManager[None]:
     """Keeps other trainings out of the directory; only the chief holds the lock."""
-    if Cluster.from_environment().is_chief:
+    if ProcessGroup.from_environment().is_chief:
         return training_lock(output_dir)
     return contextlib.nullcontext()
 
@@ -227,33 +203,15 @@ def _run_directory(
     path: str | Path,
     config: RunConfig,
     hparams: HParams,
-    cluster: Cluster,
+    group: ProcessGroup,
     change_settings: bool,
 ) -> RunDirectory:
     """Makes or opens the run directory; of several processes only the chief writes."""
-    if cluster.is_chief:
+    if group.is_chief:
         run = RunDirectory.create(path, config, hparams, change_settings)
         remove_incomplete(run.path, ["model.ckpt-", "best.ckpt-"])
-        cluster.barrier()
+        group.barrier()
         return run
-    cluster.barrier()
+    group.barrier()
     RunDirectory.refuse_other_settings(path, config, hparams, change_settings)
     return RunDirectory(path)
-
-
-def _fitting_batch_tokens(
-    output_dir: Path,
-    problem: Problem,
-    config: RunConfig,
-    hparams: HParams,
-    **limits: Any,
-) -> int:
-    """Returns the largest batch that fits; a run goes on with what it has found."""
-    if is_run(output_dir):
-        return RunDirectory(output_dir).hparams.batch_tokens
-    if Cluster.from_environment().size > 1:
-        raise UserError(
-            "--batch_tokens auto is for one machine; give the number that it finds on "
-            "one, times the number of machines"
-        )
-    return fit_batch_tokens(problem, config, hparams, **limits)

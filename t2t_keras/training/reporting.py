@@ -21,7 +21,7 @@ from rich.console import Console
 from rich.table import Column
 
 from t2t_keras.data.files import duration, open_records, screen
-from t2t_keras.training.train_options import TrainOptions
+from t2t_keras.training.control import TrainOptions
 
 _SECONDS_BETWEEN_LINES = 30.0  # at most, without a progress bar
 _SECONDS_BETWEEN_UPDATES = 0.5  # between updates of the bar
@@ -39,7 +39,7 @@ class StepResult(NamedTuple):
     skipped: tf.Tensor  # 1 if the update was skipped: the losses are then 0; else 0
 
 
-class Progress:
+class Reporter:
     """Counts tokens and time; reports to standard error, a file and TensorBoard.
 
     Args:

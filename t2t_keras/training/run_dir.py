@@ -25,13 +25,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Self
 
-import numpy as np
-
-from t2t_keras import registry
 from t2t_keras.data.files import atomic, lock, open_records, sha256, write_json
-from t2t_keras.data.manifest import Manifest
-from t2t_keras.data.pipeline import read_pairs
-from t2t_keras.data.records import RecordIndex
+from t2t_keras.data.pipeline import source_texts
 from t2t_keras.decoding.ensemble import Ensemble
 from t2t_keras.decoding.translator import Translator
 from t2t_keras.hparam import MAY_CHANGE, HParams
@@ -39,82 +34,13 @@ from t2t_keras.model.backend import require_tensorflow
 from t2t_keras.model.transformer import Transformer
 from t2t_keras.option import UserError
 from t2t_keras.problem import Problem
-from t2t_keras.text.tokenizer import UNK, Tokenizer, load_tokenizer
 from t2t_keras.training.checkpoint import (
     Checkpoint,
     CheckpointDirectory,
     model_variables,
     slot_name,
 )
-from t2t_keras.training.runs import is_run, require_run
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class RunConfig:
-    """The settings that a run was started with, stored in `config.json`."""
-
-    problem: str
-    hparams_set: str
-    data_dir: str
-    seed: int
-    source_vocab: str  # file names; both are the same if the vocabulary is shared
-    target_vocab: str
-    vocab_sha256: dict[str, str]  # as in the manifest of the data
-    # Fingerprint of the training data, see `Manifest.fingerprints`; None in older runs.
-    data_sha256: str | None = None
-    # As in the manifest.
-    symbols: list[str] = dataclasses.field(default_factory=list)
-    tags: list[str] = dataclasses.field(default_factory=list)
-    usr_dir: str | None = None
-    init_from: str | None = None  # source of the initial weights, see `fine_tune`
-    # Number of parts into which a batch is divided, each with its own dropout seed:
-    # replicas times micro-batches. None: training has not begun yet.
-    batch_parts: int | None = None
-    hparams_sha256: str | None = None  # of hparams.json; None: not verified
-
-    def tokenizers(self, directory: Path) -> tuple[Tokenizer, Tokenizer]:
-        """Returns the source and target tokenizers; one object if they are the same.
-
-        Args:
-            directory: the data directory, or the run directory.
-        """
-        source = load_tokenizer(directory / self.source_vocab)
-        if self.source_vocab == self.target_vocab:
-            return source, source
-        return source, load_tokenizer(directory / self.target_vocab)
-
-    @property
-    def vocab_sizes(self) -> tuple[int, int | None]:
-        """Vocabulary sizes of source and target, the latter None if they share one."""
-        return self.sizes_of(self.tokenizers(Path(self.data_dir)))
-
-    def sizes_of(
-        self, tokenizers: tuple[Tokenizer, Tokenizer]
-    ) -> tuple[int, int | None]:
-        """Returns `vocab_sizes`, given the tokenizers.
-
-        Two files with the same tokens are one vocabulary: Marian's often has a file for
-        each language, which splits texts in another way.
-        """
-        source, target = tokenizers
-        are_two_files = len(set(self.vocab_sha256.values())) == 2
-        if source is target or (are_two_files and source.pieces == target.pieces):
-            return source.vocab_size, None
-        return source.vocab_size, target.vocab_size
-
-    def micro_batches(self, num_replicas: int) -> int:
-        """Returns the number of micro-batches for each of `num_replicas` replicas.
-
-        Raises:
-            UserError: so many replicas cannot divide the batch as the run has done.
-        """
-        parts = self.batch_parts or num_replicas
-        if parts % num_replicas:
-            raise UserError(
-                f"the run divides batches into {parts} parts, which {num_replicas} "
-                "replicas cannot share equally; use another number of GPUs"
-            )
-        return parts // num_replicas
+from t2t_keras.training.runs import RunConfig, Tokenizers, is_run, require_run
 
 
 class RunDirectory:
@@ -206,18 +132,7 @@ class RunDirectory:
         if not is_run(path):
             return
         run = cls(path)
-        mine, others = dataclasses.asdict(run.config), dataclasses.asdict(config)
-        # A data directory may be moved as long as its content is the same.
-        names = mine.keys() - {"data_dir", "usr_dir", "hparams_set", "symbols", "tags"}
-        names -= {"hparams_sha256"}
-        manifest = Manifest.open(Path(config.data_dir), run.problem.data_name)
-        if run.config.data_sha256 in (None, *manifest.fingerprints("train")):
-            names -= {"data_sha256"}
-        changes = {k: (mine[k], others[k]) for k in names if mine[k] != others[k]}
-        if changes.pop("data_sha256", None):
-            changes["data_dir"] = mine["data_dir"], f"{others['data_dir']}, other data"
-        if run.config.batch_parts is None:
-            changes.pop("batch_parts", None)
+        changes = run.config.changes(config)
         changes |= run.hparams.difference(hparams)
         changes.pop("train_steps", None)  # a run may be made longer
         if change_settings:
@@ -238,19 +153,10 @@ class RunDirectory:
     @property
     def problem(self) -> Problem:
         """The run's problem, with the symbols and the tags of its data."""
-        name, usr_dir = self.config.problem, self.config.usr_dir
-        try:
-            problem = registry.problem(name)
-        except UserError:
-            if usr_dir is None:
-                raise
-            registry.load_usr_dir(usr_dir)
-            problem = registry.problem(name)
-        problem = problem.with_tags(self.config.tags or problem.tags)
-        return problem.with_symbols(self.config.symbols or problem.symbols)
+        return self.config.registered_problem()
 
     @functools.cached_property
-    def tokenizers(self) -> tuple[Tokenizer, Tokenizer]:
+    def tokenizers(self) -> Tokenizers:
         """The source and target tokenizers; one object for a shared vocabulary."""
         return self.config.tokenizers(self.path)
 
@@ -295,16 +201,7 @@ class RunDirectory:
             count: the number of sources; there are fewer if the data have fewer.
         """
         problem, tokenizer = self.problem, self.tokenizers[0]
-        for split in ("dev", "train"):
-            with contextlib.suppress(UserError):
-                data = Path(self.config.data_dir), problem.data_name, split
-                index = RecordIndex.open(*data, problem.reverse)
-                every = max(1, len(index) // max(1, count))
-                records = range(0, len(index), every)[:count]
-                return [tokenizer.decode(ids) for ids, _ in read_pairs(index, records)]
-        random = np.random.default_rng(0)
-        ids = random.integers(UNK + 1, tokenizer.vocab_size, (count, 12))
-        return [tokenizer.decode(row) for row in ids.tolist()]
+        return source_texts(Path(self.config.data_dir), problem, tokenizer, count)
 
     def record(self, kind: str, **facts: Any) -> None:
         """Adds a line to `history.jsonl`.
@@ -347,6 +244,20 @@ class RunDirectory:
         Checkpoint(self.checkpoints.find(checkpoint)).restore(weights)
 
 
+def average_run(
+    output_dir: str | Path, last: int | None = None, minutes: float | None = None
+) -> Path:
+    """Averages the newest checkpoints of a run, see `CheckpointDirectory.average`.
+
+    Returns:
+        The path of the average, `average.ckpt-STEP`.
+    """
+    output, steps = CheckpointDirectory(Path(output_dir)).average(last, minutes)
+    if is_run(output_dir):
+        RunDirectory(output_dir).record("average", checkpoint=output.name, steps=steps)
+    return output
+
+
 def training_lock(path: str | Path) -> contextlib.AbstractContextManager[None]:
     """Holds the lock of a run directory: only one process at a time may train in it.
 
@@ -366,52 +277,3 @@ def training_lock(path: str | Path) -> contextlib.AbstractContextManager[None]:
 
     here = f"process {os.getpid()} on {socket.gethostname()}"
     return lock(Path(path) / "train.lock", refusal, here)
-
-
-def config_for(
-    problem: Problem,
-    hparams_set: str,
-    data_dir: str | Path,
-    seed: int,
-    usr_dir: str | Path | None = None,
-    init_from: str | Path | None = None,
-) -> RunConfig:
-    """Returns the configuration of a new run on a data directory.
-
-    Args:
-        problem: the problem to train on.
-        hparams_set: the name of the hparam set, before any overrides.
-        data_dir: a directory with data of the problem.
-        seed: seed of the initial weights, the order of the data, and dropout.
-        usr_dir: the user's folder that registers the problem, if there is one.
-        init_from: a run directory, or a checkpoint in one, to take the initial weights
-            from.
-
-    Raises:
-        UserError: the data directory has no data of the problem.
-    """
-    manifest = Manifest.open(Path(data_dir), problem.data_name)
-    manifest.check_vocabularies(Path(data_dir))
-    files = manifest.vocab_files
-    source, target = files["source"], files["target"]
-    if problem.reverse and manifest.tags:
-        raise UserError(
-            f"the sources in {data_dir} have tags ({', '.join(manifest.tags)}), which "
-            f"would be in the targets of '{problem.name}'; make data of that direction"
-        )
-    if problem.reverse:
-        source, target = target, source
-    return RunConfig(
-        problem=problem.name,
-        hparams_set=hparams_set,
-        data_dir=str(Path(data_dir).resolve()),
-        seed=seed,
-        source_vocab=source,
-        target_vocab=target,
-        vocab_sha256=dict(manifest.vocab_sha256),
-        data_sha256=manifest.fingerprints("train")[0],
-        symbols=list(manifest.symbols),
-        tags=list(manifest.tags),
-        usr_dir=str(Path(usr_dir).resolve()) if usr_dir else None,
-        init_from=str(Path(init_from).resolve()) if init_from else None,
-    )

@@ -1,17 +1,169 @@
-"""The run directory: what training writes and everything else reads.
+"""The settings of a run directory, without TensorFlow; `run_dir` opens the rest."""
 
-`run_dir` opens it with its settings, vocabularies and model; `checkpoint` reads and
-writes weights, and `average` averages them; `run_records` keeps the history of the run
-and writes its model card; `reporting` writes `metrics.jsonl`, TensorBoard's events and
-the progress bar; `train_options` has the options of a training that do not change its
-steps.
-"""
-
+import dataclasses
 from pathlib import Path
+from typing import Any
 
 from t2t_keras import registry
 from t2t_keras.hparam import HParams
 from t2t_keras.option import UserError
+from t2t_keras.problem import Problem
+from t2t_keras.text.tokenizer import Tokenizer, load_tokenizer
+
+Tokenizers = tuple[Tokenizer, Tokenizer]  # one object twice for a shared vocabulary
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RunConfig:
+    """The settings that a run was started with, stored in `config.json`."""
+
+    problem: str
+    hparams_set: str
+    data_dir: str
+    seed: int
+    source_vocab: str  # file names; both are the same if the vocabulary is shared
+    target_vocab: str
+    vocab_sha256: dict[str, str]  # as in the manifest of the data
+    # Fingerprint of the training data, see `Manifest.fingerprints`; None in older runs.
+    data_sha256: str | None = None
+    # As in the manifest.
+    symbols: list[str] = dataclasses.field(default_factory=list)
+    tags: list[str] = dataclasses.field(default_factory=list)
+    usr_dir: str | None = None
+    init_from: str | None = None  # source of the initial weights, see `fine_tune`
+    # Number of parts into which a batch is divided, each with its own dropout seed:
+    # replicas times micro-batches. None: training has not begun yet.
+    batch_parts: int | None = None
+    hparams_sha256: str | None = None  # of hparams.json; None: not verified
+
+    def tokenizers(self, directory: Path) -> Tokenizers:
+        """Returns the source and target tokenizers; one object if they are the same.
+
+        Args:
+            directory: the data directory, or the run directory.
+        """
+        source = load_tokenizer(directory / self.source_vocab)
+        if self.source_vocab == self.target_vocab:
+            return source, source
+        return source, load_tokenizer(directory / self.target_vocab)
+
+    @property
+    def vocab_sizes(self) -> tuple[int, int | None]:
+        """Vocabulary sizes of source and target, the latter None if they share one."""
+        return self.sizes_of(self.tokenizers(Path(self.data_dir)))
+
+    def sizes_of(self, tokenizers: Tokenizers) -> tuple[int, int | None]:
+        """Returns `vocab_sizes`, given the tokenizers.
+
+        Two files with the same tokens are one vocabulary: Marian's often has a file for
+        each language, which splits texts in another way.
+        """
+        source, target = tokenizers
+        are_two_files = len(set(self.vocab_sha256.values())) == 2
+        if source is target or (are_two_files and source.pieces == target.pieces):
+            return source.vocab_size, None
+        return source.vocab_size, target.vocab_size
+
+    def registered_problem(self) -> Problem:
+        """Returns the problem, with the symbols and the tags of the run's data."""
+        try:
+            problem = registry.problem(self.problem)
+        except UserError:
+            if self.usr_dir is None:
+                raise
+            registry.load_usr_dir(self.usr_dir)
+            problem = registry.problem(self.problem)
+        problem = problem.with_tags(self.tags or problem.tags)
+        return problem.with_symbols(self.symbols or problem.symbols)
+
+    def changes(self, other: "RunConfig") -> dict[str, tuple[Any, Any]]:
+        """Returns what binds a run and differs in another configuration.
+
+        A data directory may be moved as long as its content is the same.
+
+        Args:
+            other: the configuration to resume the run with.
+        """
+        from t2t_keras.data.manifest import Manifest
+
+        mine, others = dataclasses.asdict(self), dataclasses.asdict(other)
+        free = {"data_dir", "usr_dir", "hparams_set", "symbols", "tags"}
+        names = mine.keys() - free - {"hparams_sha256"}
+        data_name = self.registered_problem().data_name
+        manifest = Manifest.open(Path(other.data_dir), data_name)
+        if self.data_sha256 in (None, *manifest.fingerprints("train")):
+            names -= {"data_sha256"}
+        changes = {k: (mine[k], others[k]) for k in names if mine[k] != others[k]}
+        if changes.pop("data_sha256", None):
+            changes["data_dir"] = mine["data_dir"], f"{others['data_dir']}, other data"
+        if self.batch_parts is None:
+            changes.pop("batch_parts", None)
+        return changes
+
+    def micro_batches(self, num_replicas: int) -> int:
+        """Returns the number of micro-batches for each of `num_replicas` replicas.
+
+        Raises:
+            UserError: so many replicas cannot divide the batch as the run has done.
+        """
+        parts = self.batch_parts or num_replicas
+        if parts % num_replicas:
+            raise UserError(
+                f"the run divides batches into {parts} parts, which {num_replicas} "
+                "replicas cannot share equally; use another number of GPUs"
+            )
+        return parts // num_replicas
+
+
+def config_for(
+    problem: Problem,
+    hparams_set: str,
+    data_dir: str | Path,
+    seed: int,
+    usr_dir: str | Path | None = None,
+    init_from: str | Path | None = None,
+) -> RunConfig:
+    """Returns the configuration of a new run on a data directory.
+
+    Args:
+        problem: the problem to train on.
+        hparams_set: the name of the hparam set, before any overrides.
+        data_dir: a directory with data of the problem.
+        seed: seed of the initial weights, the order of the data, and dropout.
+        usr_dir: the user's folder that registers the problem, if there is one.
+        init_from: a run directory, or a checkpoint in one, to take the initial weights
+            from.
+
+    Raises:
+        UserError: the data directory has no data of the problem.
+    """
+    from t2t_keras.data.manifest import Manifest
+
+    manifest = Manifest.open(Path(data_dir), problem.data_name)
+    manifest.check_vocabularies(Path(data_dir))
+    files = manifest.vocab_files
+    source, target = files["source"], files["target"]
+    if problem.reverse and manifest.tags:
+        raise UserError(
+            f"the sources in {data_dir} have tags ({', '.join(manifest.tags)}), which "
+            f"would be in the targets of '{problem.name}'; make data of that direction"
+        )
+    if problem.reverse:
+        source, target = target, source
+    return RunConfig(
+        problem=problem.name,
+        hparams_set=hparams_set,
+        data_dir=str(Path(data_dir).resolve()),
+        seed=seed,
+        source_vocab=source,
+        target_vocab=target,
+        vocab_sha256=dict(manifest.vocab_sha256),
+        data_sha256=manifest.fingerprints("train")[0],
+        symbols=list(manifest.symbols),
+        tags=list(manifest.tags),
+        usr_dir=str(Path(usr_dir).resolve()) if usr_dir else None,
+        init_from=str(Path(init_from).resolve()) if init_from else None,
+    )
 
 
 def is_run(path: str | Path) -> bool:

@@ -1,7 +1,7 @@
 """Where training runs: all GPUs of one or several machines, or the CPU, in parts.
 
-`make_strategy` places the replicas; a `Cluster` is the processes, of one machine or
-several, that train one model together.
+`make_strategy` places the replicas; a `ProcessGroup` is the processes, of one machine
+or several, that train one model together.
 """
 
 import contextlib
@@ -57,14 +57,14 @@ def make_strategy(simulate_devices: int = 0) -> tf.distribute.Strategy:
     """
     # A process that evaluates may use the same GPU.
     os.environ.setdefault("TF_FORCE_GPU_ALLOW_GROWTH", "true")
-    cluster = Cluster.from_environment()
-    if cluster.size > 1:
+    group = ProcessGroup.from_environment()
+    if group.size > 1:
         if simulate_devices > 1:
             raise UserError(
                 f"--simulate_devices {simulate_devices} is for one process, and "
-                f"TF_CONFIG names {cluster.size}; do without one of them"
+                f"TF_CONFIG names {group.size}; do without one of them"
             )
-        return cluster.connect()
+        return group.connect()
     if simulate_devices > 1:
         _split_cpu(simulate_devices)
         devices = [f"CPU:{i}" for i in range(simulate_devices)]
@@ -103,7 +103,7 @@ def devices_text(strategy: tf.distribute.Strategy) -> str:
 def own_replicas(strategy: tf.distribute.Strategy) -> range:
     """Returns the ids of this process's replicas among those of all processes."""
     count = len(strategy.extended.worker_devices)
-    first = Cluster.of(strategy).index * count
+    first = ProcessGroup.of(strategy).index * count
     return range(first, first + count)
 
 
@@ -163,7 +163,7 @@ def _split_cpu(parts: int) -> None:
         ) from None
 
 
-class Cluster:
+class ProcessGroup:
     """All processes that train one model, and which of them this one is.
 
     Each runs the same loop on its own rows of the same batches. What one process alone
@@ -227,7 +227,7 @@ class Cluster:
 
     @classmethod
     def of(cls, strategy: tf.distribute.Strategy) -> Self:
-        """Returns the cluster that a strategy of `make_strategy` runs on."""
+        """Returns the processes that a strategy of `make_strategy` runs on."""
         if not isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy):
             return cls()
         here = cls.from_environment()

@@ -5,22 +5,27 @@ import json
 import math
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import tensorflow as tf
 
+from t2t_keras.data.manifest import Manifest
+from t2t_keras.decoding.translator import Translator
 from t2t_keras.evaluation.bleu import metrics_of
 from t2t_keras.evaluation.evaluator import Evaluator
+from t2t_keras.model.transformer import Transformer
 from t2t_keras.option import UserError
-from t2t_keras.training.average import mean_weights
 from t2t_keras.training.checkpoint import (
     Checkpoint,
     CheckpointDirectory,
+    mean_weights,
+    model_variables,
     snapshot,
     write_checkpoint,
 )
-from t2t_keras.training.reporting import Progress
-from t2t_keras.training.train_options import TrainOptions
+from t2t_keras.training.control import TrainOptions
+from t2t_keras.training.reporting import Reporter
+from t2t_keras.training.run_dir import RunDirectory
 
 
 @dataclasses.dataclass
@@ -45,6 +50,35 @@ class Validation:
     _history: dict[int, dict[str, float]] = dataclasses.field(
         default_factory=dict, init=False
     )  # by step
+
+    @classmethod
+    def open(
+        cls,
+        run: RunDirectory,
+        model: Transformer,
+        averages: Mapping[str, tf.Variable],
+        options: TrainOptions,
+    ) -> Self | None:
+        """Opens the dev split of a run's data.
+
+        Args:
+            run: the run directory.
+            model: the model that is trained.
+            averages: see above.
+            options: see above.
+
+        Returns:
+            None if the data have no dev split.
+        """
+        data_dir, problem = run.config.data_dir, run.problem
+        manifest = Manifest.open(Path(data_dir), problem.data_name)
+        if not manifest.examples.get("dev"):
+            return None
+        translator = Translator(problem, model, *run.tokenizers)
+        hashes = run.config.vocab_sha256
+        evaluator = Evaluator.open(translator, "dev", data_dir, hashes)
+        weights = model_variables(model)
+        return cls(evaluator, weights, averages, run.checkpoints, options)
 
     def resume(self, step: int) -> None:
         """Reads the earlier evaluations of a training that resumes at a step.
@@ -93,7 +127,7 @@ class Validation:
         since = sum(step > best for step in self._history)
         return since >= self.options.patience
 
-    def evaluate(self, step: int, progress: Progress) -> dict[str, Any]:
+    def evaluate(self, step: int, reporter: Reporter) -> dict[str, Any]:
         """Reports the metrics of the current weights; keeps the weights if best so far.
 
         A step that has been evaluated is not evaluated again.
@@ -103,17 +137,17 @@ class Validation:
             decoded.
         """
         if step not in self._history:
-            self._history[step] = self._measure(progress)
+            self._history[step] = self._measure(reporter)
             if self.best_step == step:
                 self.checkpoints.save_best(step, snapshot(self.weights, step))
             # Reported last, because a recorded evaluation is not repeated.
-            progress.report(step, "dev", self._history[step])
+            reporter.report(step, "dev", self._history[step])
         values = self._history[step]
         of_loss = ("loss", "perplexity", "accuracy")
         metrics = {k: v for k, v in values.items() if k not in of_loss}
         return {"dev_loss": values["loss"], "dev_metrics": metrics}
 
-    def compare(self, step: int, progress: Progress) -> dict[str, dict[str, float]]:
+    def compare(self, step: int, reporter: Reporter) -> dict[str, dict[str, float]]:
         """Reports the best checkpoint and the averages, after the last step.
 
         The average of the last checkpoints is kept as `average.ckpt-STEP`, unless it is
@@ -129,38 +163,38 @@ class Validation:
         best = self.best_step
         if best is not None:
             found["dev_best"] = {"step": best, **self._history[best]}
-            progress.report(best, "dev_best", self._history[best])
+            reporter.report(best, "dev_best", self._history[best])
         newest = self.checkpoints.steps()[-self.options.average_last :]
         if self.options.average_last and len(newest) > 1:
             paths = [self.checkpoints.path(step) for step in newest]
             for name, value in mean_weights(paths):
                 self.weights[name].assign(value)
-            metrics = {"checkpoints": len(paths), **self._measure(progress)}
+            metrics = {"checkpoints": len(paths), **self._measure(reporter)}
             found["dev_average"] = metrics
-            progress.report(step, "dev_average", metrics)
+            reporter.report(step, "dev_average", metrics)
             last = self._history.get(step)
             score = self._selection_score(metrics)
             if last is None or score >= self._selection_score(last):
                 average = self.checkpoints.path(step, "average.ckpt")
                 write_checkpoint(average, snapshot(self.weights, step))
-                progress.say(f"the average is kept: {average}")
+                reporter.say(f"the average is kept: {average}")
             else:
-                progress.say(
+                reporter.say(
                     f"the average of {len(paths)} checkpoints is worse on dev than "
                     f"step {step} alone, so it is not kept"
                 )
         if self.averages:
             for name, average in self.averages.items():
                 self.weights[name].assign(average.read_value())
-            found["dev_ema"] = self._measure(progress)
-            progress.report(step, "dev_ema", found["dev_ema"])
+            found["dev_ema"] = self._measure(reporter)
+            reporter.report(step, "dev_ema", found["dev_ema"])
         Checkpoint(self.checkpoints.path(step)).restore(self.weights)
         return found
 
-    def _measure(self, progress: Progress) -> dict[str, float]:
-        with progress.evaluating():
+    def _measure(self, reporter: Reporter) -> dict[str, float]:
+        with reporter.evaluating():
             sentences = self.options.eval_sentences
-            return self.evaluator.metrics(sentences, progress.task)
+            return self.evaluator.metrics(sentences, reporter.task)
 
 
 def _read_evaluations(file: Path, last_step: int) -> dict[int, dict[str, float]]:

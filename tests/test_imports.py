@@ -51,7 +51,7 @@ VERBS |= {"evaluate", "export"}
 # Files that answer at once: they import TensorFlow and Keras inside functions only.
 LIGHT = (
     *("option.py", "hparam.py", "problem.py", "registry.py", "__init__.py", "cli"),
-    *("training/runs.py", "training/train_options.py", "training/stopping.py"),
+    *("training/runs.py", "training/control.py"),
     *("problems/toy", "problems/translate.py", "hparams", "data/sources.py"),
     *("evaluation/bleu.py", "evaluation/moses.py", "data/pharaoh.py"),
     "export/formats.py",

@@ -83,10 +83,6 @@ def train(data_dir, output_dir, *flags: str) -> int:
             ["--processes", "2", "--simulate_devices", "2"],
             "--simulate_devices 2 is for one process",
         ),
-        (
-            ["--processes", "2", "--batch_tokens", "auto"],
-            "--batch_tokens auto is for one process, and --processes is 2",
-        ),
     ],
 )
 def test_refusals(monkeypatch, tmp_path, data_dir, capfd, flags, sentence):

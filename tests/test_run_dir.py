@@ -179,19 +179,11 @@ def test_what_can_be_validated_is_validated_before_the_settings_bind(
 ):
     output_dir = tmp_path / "run"
     with pytest.raises(UserError, match="batch_tokens 2 is less than the longest"):
-        train(data_dir, output_dir, batch_tokens=2)
+        train(data_dir, output_dir, hparams=SMALL.replace("=256", "=2"))
     assert names(output_dir) == {"train.lock"}
     assert train(data_dir, output_dir, options=NO_STEP).step == 0
     with pytest.raises(UserError, match="batch_tokens was 256, is now 2;"):
-        train(data_dir, output_dir, batch_tokens=2)
-
-
-def test_what_fits_is_not_sought_again(data_dir, tmp_path):
-    trainer(data_dir, tmp_path, batch_tokens=384)  # failed before its first checkpoint
-    with pytest.raises(UserError) as refusal:
-        train(data_dir, tmp_path, batch_tokens="auto")
-    assert "d_ff was 16, is now 32" in str(refusal.value)
-    assert "batch_tokens" not in str(refusal.value)
+        train(data_dir, output_dir, hparams=SMALL.replace("=256", "=2"))
 
 
 @pytest.mark.parametrize("kind", ["same", "relative", "symlink"])
@@ -360,22 +352,9 @@ def test_a_training_that_diverges_ends_with_one_sentence(data_dir, tmp_path, cap
     assert RunDirectory(tmp_path).checkpoints.steps() == []
 
 
-def test_a_batch_that_cannot_fit_is_refused(data_dir, tmp_path, monkeypatch):
-    from t2t_keras.training import device_memory
-
-    monkeypatch.setattr(device_memory, "free_memory", lambda: 1e6)
-    message = (
-        r"batch_tokens 1000000: the largest batch, \d+ pairs of \d+ and \d+ tokens, "
-        r"takes at least 0\.0 GB, and 0\.0 GB are free; lower batch_tokens, let "
-        r"--batch_tokens auto find what fits, or divide batches with --accumulate$"
-    )
-    with pytest.raises(UserError, match=message):
-        train(data_dir, tmp_path, batch_tokens=1_000_000)
-    assert names(tmp_path) == {"train.lock"}
-    monkeypatch.undo()
-    # A batch is never larger than all the data.
-    everything = train(data_dir, tmp_path, batch_tokens=10**12, options=NO_STEP)
-    assert everything.step == 0
+def test_a_batch_is_never_larger_than_all_the_data(data_dir, tmp_path):
+    everything = SMALL.replace("=256", f"={10**12}")
+    assert train(data_dir, tmp_path, hparams=everything, options=NO_STEP).step == 0
 
 
 @pytest.mark.parametrize(
@@ -387,13 +366,23 @@ def test_a_batch_that_cannot_fit_is_refused(data_dir, tmp_path, monkeypatch):
     ],
 )
 def test_a_batch_too_large_for_the_device(data_dir, tmp_path, kind, message):
+    """The message says how much of it fits: here, batches of at most 9 rows."""
     import tensorflow as tf
 
     def update(batch, step, learning_rate, is_trial):
         assert is_trial
-        raise getattr(tf.errors, kind)(None, None, message)
+        tried.append(len(batch[0]))
+        if tried[-1] > most:
+            raise getattr(tf.errors, kind)(None, None, message)
 
     training = trainer(data_dir, tmp_path)
     training._step.update = update
-    with pytest.raises(UserError, match=r"batch_tokens 256: .* device's memory; lower"):
-        training.train()
+    rows = training._data.largest_shape[0]
+    for most, remedy in (
+        (9, r"9 such pairs fit: lower batch_tokens to 128, or give --accumulate 2$"),
+        (0, r"lower batch_tokens, or divide batches with --accumulate$"),
+    ):
+        tried: list[int] = []
+        with pytest.raises(UserError, match=f"batch_tokens 256: .* memory; {remedy}"):
+            training.train()
+        assert tried[0] == rows

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import NoReturn
 
 from t2t_keras import registry
-from t2t_keras.cli import data, evaluation, training, translation
+from t2t_keras.cli import data, evaluation, exporting, training, translation
 from t2t_keras.cli.verb import Verb, listing, utf8
 from t2t_keras.decoding.batching import MOST_BATCHES_AT_ONCE
 from t2t_keras.option import UserError, nearest, plugins, require_local
@@ -26,7 +26,13 @@ _UNUSED_GPU = (
     "set CUDA_VISIBLE_DEVICES=-1"
 )
 
-_CORE = {**data.VERBS, **training.VERBS, **translation.VERBS, **evaluation.VERBS}
+_CORE = {
+    **data.VERBS,
+    **training.VERBS,
+    **translation.VERBS,
+    **evaluation.VERBS,
+    **exporting.VERBS,
+}
 
 
 @functools.cache

@@ -1,4 +1,4 @@
-"""The verbs that write weights: `train`, `average`, `export`."""
+"""The verbs that write weights: `train` and `average`."""
 
 import argparse
 import dataclasses
@@ -6,25 +6,16 @@ import inspect
 import os
 import signal
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, get_args
 
 from t2t_keras import registry
 from t2t_keras.cli.checks import require_directory
-from t2t_keras.cli.decoding import (
-    add_decoding_flags,
-    check_decoding,
-    given_decoding,
-    spelled,
-)
 from t2t_keras.cli.processes import LOST, check_processes, train_in_processes
 from t2t_keras.cli.verb import (
     Verb,
-    add_ensemble,
     add_hparams,
-    add_run,
     add_usr_dir,
     given_options,
     not_negative,
@@ -33,12 +24,9 @@ from t2t_keras.cli.verb import (
     seed,
     table,
 )
-from t2t_keras.export.export_dir import require_free
-from t2t_keras.export.formats import export_formats, require_quantization
 from t2t_keras.hparam import MAY_CHANGE
-from t2t_keras.option import UserError
 from t2t_keras.training.control import LAUNCHED, TrainOptions
-from t2t_keras.training.runs import first_hparams, is_run, require_run
+from t2t_keras.training.runs import first_hparams
 
 
 def _train_flags(parser: argparse.ArgumentParser) -> None:
@@ -99,20 +87,6 @@ def _train_flags(parser: argparse.ArgumentParser) -> None:
         help="resume the run with other values of some hyper-parameters: "
         f"{', '.join(sorted(MAY_CHANGE))}",
     )
-    parser.add_argument(
-        "--batch_tokens",
-        type=_batch_tokens,
-        metavar="N",
-        help="tokens in a batch (default: the hparam set's); 'auto': as many as fit "
-        "into the device's memory",
-    )
-    parser.add_argument(
-        "--memory_gb",
-        type=positive_number,
-        metavar="GB",
-        help="memory that --batch_tokens auto may use, of the CPU or of each GPU "
-        "(default: all that is free)",
-    )
     _watching_flags(parser)
 
 
@@ -138,29 +112,14 @@ def _watching_flags(parser: argparse.ArgumentParser) -> None:
         )
 
 
-def _batch_tokens(text: str) -> int | str:
-    """Converts the text of `--batch_tokens`."""
-    return text if text == "auto" else positive(text)
-
-
-_batch_tokens.__name__ = "positive integer"
-
-
 def _check_train(args: argparse.Namespace) -> None:
     from t2t_keras.data.manifest import Manifest
 
     problem = registry.problem(args.problem)
     first_hparams(args.hparams_set, args.init_from).parse(args.hparams)
     TrainOptions(**given_options(args, TrainOptions))
-    if args.memory_gb is not None and args.batch_tokens != "auto":
-        raise UserError("--memory_gb needs --batch_tokens auto beside it")
     if args.processes > 1:
         check_processes(args.processes, args.simulate_devices)
-        if args.batch_tokens == "auto" and not is_run(args.output_dir):
-            raise UserError(
-                f"--batch_tokens auto is for one process, and --processes is "
-                f"{args.processes}; give the number that it finds without --processes"
-            )
     Manifest.open(Path(args.data_dir), problem.data_name)
 
 
@@ -223,94 +182,6 @@ def _average(args: argparse.Namespace) -> dict[str, Any]:
     return {"checkpoint": str(average_run(args.output_dir, args.last, args.minutes))}
 
 
-def _export_flags(parser: argparse.ArgumentParser) -> None:
-    add_run(parser)
-    add_ensemble(parser)
-    parser.add_argument("--export_dir", required=True, help="the directory to write")
-    parser.add_argument(
-        "--overwrite", action="store_true", help="replace an earlier export"
-    )
-    parser.add_argument(
-        "--format",
-        choices=[*export_formats()],
-        default="savedmodel",
-        help="; ".join(f"{n}: {it.summary}" for n, it in export_formats().items())
-        + " (default: savedmodel)",
-    )
-    parser.add_argument(
-        "--quantization",
-        metavar="DTYPE",
-        help="dtype to which the weights are rounded: "
-        + "; ".join(
-            f"{name}: {', '.join(it.quantizations)}"
-            for name, it in export_formats().items()
-            if it.quantizations
-        )
-        + " (default: float32)",
-    )
-    parser.add_argument(
-        "--ids_only",
-        action="store_true",
-        help="a SavedModel from ids to ids, with the vocabularies beside it, which "
-        "loads without TensorFlow Text",
-    )
-    parser.add_argument(
-        "--verify",
-        type=not_negative,
-        default=20,
-        metavar="N",
-        help="sentences of the run's data whose outputs must be those of the run, or "
-        "the export is refused; 0: no verification (default: 20)",
-    )
-    add_decoding_flags(parser)
-
-
-def _check_export(args: argparse.Namespace) -> None:
-    for run in (args.output_dir, *args.ensemble):
-        require_run(run)
-    require_free(Path(args.export_dir), args.overwrite)
-    chosen = export_formats()[args.format]
-    for name in check_decoding(args):
-        if chosen.options is not None and name not in chosen.options:
-            raise UserError(
-                f"{spelled(name)} has no effect with --format {args.format}; leave it "
-                "out, and give its library such options when it translates"
-            )
-    if args.ids_only and args.format != "savedmodel":
-        raise UserError(
-            f"--ids_only has no effect with --format {args.format}; leave it out"
-        )
-    chosen.check()
-    require_quantization(args.quantization, args.format)
-
-
-def _export(args: argparse.Namespace) -> dict[str, Any]:
-    from t2t_keras.export.verify import Verification
-    from t2t_keras.training.run_dir import RunDirectory
-
-    start = time.monotonic()
-    run = RunDirectory(args.output_dir)
-    options = given_decoding(args)
-    if args.format == "savedmodel":
-        options["ids_only"] = args.ids_only
-    verification = Verification(run.example_sources(args.verify))
-    size = export_formats()[args.format].export(
-        run.translator(args.checkpoint, args.ensemble),
-        args.export_dir,
-        quantization=args.quantization,
-        overwrite=args.overwrite,
-        verify=verification if args.verify else None,
-        **options,
-    )
-    return {
-        "export_dir": args.export_dir,
-        "bytes": size,
-        "verified": len(verification.texts),
-        "identical": verification.identical,
-        "seconds": round(time.monotonic() - start, 2),
-    }
-
-
 VERBS = {
     "train": Verb(
         "train a model, or resume its training",
@@ -327,13 +198,5 @@ VERBS = {
         lambda result: result["checkpoint"],
         uses_tensorflow=True,
         check=lambda args: require_directory("output_dir", args.output_dir),
-    ),
-    "export": Verb(
-        "export a trained model, as a SavedModel or for another program",
-        _export_flags,
-        _export,
-        table,
-        uses_tensorflow=True,
-        check=_check_export,
     ),
 }

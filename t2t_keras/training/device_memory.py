@@ -65,8 +65,8 @@ def try_largest_batch(
         if divisor == 1:
             return f"{batch} fits{_peak()}"
         remedy = (
-            f"{parts[0]} such pairs fit: give --batch_tokens {batch_tokens // divisor} "
-            f"or --accumulate {divisor * micro_batches}"
+            f"{parts[0]} such pairs fit: lower batch_tokens to "
+            f"{batch_tokens // divisor}, or give --accumulate {divisor * micro_batches}"
         )
         break
     else:

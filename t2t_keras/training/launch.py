@@ -78,7 +78,6 @@ def train(
     output_dir: str | Path,
     hparams: str | Mapping[str, Any] = "",
     train_steps: int | None = None,
-    batch_tokens: int | None = None,
     seed: int = 0,
     init_from: str | Path | None = None,
     accumulate: int = 1,
@@ -105,7 +104,6 @@ def train(
         output_dir: the run directory: a new one, or one to go on with.
         hparams: changes to the set, as "dropout=0.2,num_layers=4" or by name.
         train_steps: in all; None: the hparam set's.
-        batch_tokens: tokens in a batch; None: the hparam set's.
         seed: of initial values, order of the data, and dropout.
         init_from: fine-tuning: a run directory, or a checkpoint in one, to take the
             first weights from.
@@ -140,8 +138,8 @@ def train(
         chosen = chosen.parse(hparams)
     else:
         chosen = chosen.override(**hparams)
-    given = {"train_steps": train_steps, "batch_tokens": batch_tokens}
-    chosen = chosen.override(**{k: v for k, v in given.items() if v is not None})
+    if train_steps is not None:
+        chosen = chosen.override(train_steps=train_steps)
     if not 0 <= seed < 2**31:
         raise UserError(f"seed must be from 0 to {2**31 - 1}, not {seed}")
     if accumulate < 1:

@@ -1,0 +1,118 @@
+"""The verb that writes a model for serving: `export`."""
+
+import argparse
+import time
+from pathlib import Path
+from typing import Any
+
+from t2t_keras.cli.decoding import (
+    add_decoding_flags,
+    check_decoding,
+    given_decoding,
+    spelled,
+)
+from t2t_keras.cli.verb import Verb, add_ensemble, add_run, not_negative, table
+from t2t_keras.export.export_dir import require_free
+from t2t_keras.export.formats import export_formats, require_quantization
+from t2t_keras.option import UserError
+from t2t_keras.training.runs import require_run
+
+
+def _export_flags(parser: argparse.ArgumentParser) -> None:
+    add_run(parser)
+    add_ensemble(parser)
+    parser.add_argument("--export_dir", required=True, help="the directory to write")
+    parser.add_argument(
+        "--overwrite", action="store_true", help="replace an earlier export"
+    )
+    parser.add_argument(
+        "--format",
+        choices=[*export_formats()],
+        default="savedmodel",
+        help="; ".join(f"{n}: {it.summary}" for n, it in export_formats().items())
+        + " (default: savedmodel)",
+    )
+    parser.add_argument(
+        "--quantization",
+        metavar="DTYPE",
+        help="dtype to which the weights are rounded: "
+        + "; ".join(
+            f"{name}: {', '.join(it.quantizations)}"
+            for name, it in export_formats().items()
+            if it.quantizations
+        )
+        + " (default: float32)",
+    )
+    parser.add_argument(
+        "--ids_only",
+        action="store_true",
+        help="a SavedModel from ids to ids, with the vocabularies beside it, which "
+        "loads without TensorFlow Text",
+    )
+    parser.add_argument(
+        "--verify",
+        type=not_negative,
+        default=20,
+        metavar="N",
+        help="sentences of the run's data whose outputs must be those of the run, or "
+        "the export is refused; 0: no verification (default: 20)",
+    )
+    add_decoding_flags(parser)
+
+
+def _check_export(args: argparse.Namespace) -> None:
+    for run in (args.output_dir, *args.ensemble):
+        require_run(run)
+    require_free(Path(args.export_dir), args.overwrite)
+    chosen = export_formats()[args.format]
+    for name in check_decoding(args):
+        if chosen.options is not None and name not in chosen.options:
+            raise UserError(
+                f"{spelled(name)} has no effect with --format {args.format}; leave it "
+                "out, and give its library such options when it translates"
+            )
+    if args.ids_only and args.format != "savedmodel":
+        raise UserError(
+            f"--ids_only has no effect with --format {args.format}; leave it out"
+        )
+    chosen.check()
+    require_quantization(args.quantization, args.format)
+
+
+def _export(args: argparse.Namespace) -> dict[str, Any]:
+    from t2t_keras.export.verify import Verification
+    from t2t_keras.training.run_dir import RunDirectory
+
+    start = time.monotonic()
+    run = RunDirectory(args.output_dir)
+    options = given_decoding(args)
+    if args.format == "savedmodel":
+        options["ids_only"] = args.ids_only
+    verification = Verification(run.example_sources(args.verify))
+    size = export_formats()[args.format].export(
+        run.translator(args.checkpoint, args.ensemble),
+        args.export_dir,
+        quantization=args.quantization,
+        overwrite=args.overwrite,
+        verify=verification if args.verify else None,
+        **options,
+    )
+    return {
+        "export_dir": args.export_dir,
+        "bytes": size,
+        "verified": len(verification.texts),
+        "identical": verification.identical,
+        "seconds": round(time.monotonic() - start, 2),
+    }
+
+
+VERBS = {
+    "export": Verb(
+        "export a trained model, as a SavedModel or for another program",
+        _export_flags,
+        _export,
+        table,
+        uses_tensorflow=True,
+        check=_check_export,
+    ),
+}

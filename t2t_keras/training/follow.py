@@ -15,8 +15,6 @@ from t2t_keras.data.manifest import Manifest
 from t2t_keras.decoding.translator import Translator
 from t2t_keras.evaluation.bleu import metrics_of
 from t2t_keras.evaluation.evaluator import Evaluator
-from t2t_keras.hparam import HParams
-from t2t_keras.model.transformer import Transformer
 from t2t_keras.option import UserError
 from t2t_keras.problem import Problem, Split
 from t2t_keras.training.checkpoint import Checkpoint
@@ -182,15 +180,22 @@ def follow(
         while True:
             new = [step for step in run.checkpoints.steps() if step not in curve]
             for step in new:
-                written = _restore(run, model, step)
-                if written is None:
+                try:
+                    written = run.checkpoints.written(step)
+                    run.restore(model, step)
+                except (UserError, OSError):
+                    # Training keeps only the newest checkpoints.
+                    if step in run.checkpoints.steps():
+                        raise
+                    path = run.checkpoints.path(step)
+                    say(f"checkpoint {path} was deleted before it could be evaluated")
                     continue
                 metrics = evaluator.metrics(sentences, progress, **options)
                 curve.add(step, metrics, written)
                 say(evaluation_line(step, split, metrics))
             if new:
                 deadline = time.monotonic() + 60 * wait_minutes
-            last = HParams.load(run.path / "hparams.json").train_steps
+            last = RunDirectory(run.path).hparams.train_steps
             if last in curve or not _pause(deadline):
                 break
     if not curve.points:
@@ -204,23 +209,6 @@ def _pause(deadline: float) -> bool:
     if left > 0:
         time.sleep(min(_POLL_SECONDS, left))
     return left > 0
-
-
-def _restore(run: RunDirectory, model: Transformer, step: int) -> float | None:
-    """Restores a checkpoint's weights; returns when it was written.
-
-    Training keeps only the newest checkpoints: returns None if it has deleted this one.
-    """
-    try:
-        written = run.checkpoints.written(step)
-        run.restore(model, step)
-        return written
-    except (UserError, OSError):
-        if step in run.checkpoints.steps():
-            raise
-        path = run.checkpoints.path(step)
-        say(f"checkpoint {path} was deleted before it could be evaluated")
-        return None
 
 
 def open_split(

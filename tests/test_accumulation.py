@@ -9,7 +9,6 @@ from one_step import HPARAMS, Setup, assert_close, unequal_batch
 from small_run import trainer, weights
 
 from t2t_keras import UserError
-from t2t_keras.cli import main
 
 
 @pytest.fixture(scope="module")
@@ -61,27 +60,6 @@ def test_a_run_goes_on_with_other_replicas_but_the_same_parts(data_dir, tmp_path
 def test_replicas_that_cannot_share_the_parts_are_refused(data_dir, tmp_path):
     with pytest.raises(UserError, match="into 2 parts, which 3 replicas cannot share"):
         trainer(data_dir, tmp_path, replicas=3, parts=2)
-
-
-@pytest.mark.slow
-def test_other_parts_are_refused(data_dir, tmp_path, capsys):
-    def train(*flags: str) -> int:
-        return main(
-            [
-                *("train", "--problem", "translate_text", "--hparams_set", "tiny"),
-                *("--hparams", "num_layers=1,d_model=16,d_ff=16,batch_tokens=256"),
-                *("--data_dir", str(data_dir), "--output_dir", str(tmp_path)),
-                *("--eval_sentences", "0", "--train_steps", "2", *flags),
-            ]
-        )
-
-    assert train("--accumulate", "2") == 0
-    assert train("--simulate_devices", "2") == 0  # as many parts
-    capsys.readouterr()
-    assert train() == 2
-    assert "batch_parts was 2, is now 1 (replicas x --accumulate)" in (
-        capsys.readouterr().err
-    )
 
 
 PEAK = """

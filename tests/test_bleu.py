@@ -59,7 +59,6 @@ def assert_parts(printed, ours, theirs):
     "system",
     [
         "newstest2013.system_a.de",
-        "newstest2013.system_b.de",
     ],
 )
 def test_scores_of_real_systems_are_those_of_the_programs(system, monkeypatch):
@@ -108,22 +107,6 @@ def test_german_with_unicode_quotes_scores_as_the_perl_scripts():
     )
     assert_parts(literal, *paper_tokenize(hypotheses, references))
     assert_parts(ascii_quotes, *paper_tokenize(hypotheses, references, True))
-
-
-@pytest.mark.slow
-def test_french_scores_as_the_perl_scripts(monkeypatch):
-    monkeypatch.setattr("sacrebleu.metrics.TER", CHRF)
-    references = lines("newstest2013/newstest2013.fr")[:3000]
-    hypotheses = with_gaps(references)
-    # What tokenizer.perl -l fr and multi-bleu.perl printed.
-    printed = (
-        "BLEU = 64.45, 100.0/86.2/70.9/54.6 (BP=0.848, ratio=0.859, "
-        "hyp_len=63257, ref_len=73672)"
-    )
-    ours, theirs = (tokenize(texts, "fr") for texts in (hypotheses, references))
-    assert_parts(printed, ours, theirs)
-    scores = bleu_scores(hypotheses, references, "fr")
-    assert f"BLEU = {scores['tokenized']:.2f}," in printed
 
 
 @pytest.mark.parametrize(
@@ -188,12 +171,6 @@ def test_other_languages_are_tokenised_without_compounds_or_replacements():
     assert not {name for name in scores if "compound" in name}
 
 
-def test_without_a_language_nothing_is_tokenised():
-    scores = bleu_scores(["Ein Hund ."], ["Ein Hund ."])
-    assert scores["language"] is None
-    assert not {name for name in scores if "tokenized" in name}
-
-
 @pytest.mark.parametrize(
     "text, tokens",
     [
@@ -229,25 +206,6 @@ def test_punctuation_is_replaced_as_by_the_perl_script():
     # Of the full-width digits the 1 becomes a quote.
     (text,) = replace_unicode_punctuation(["１２：（％）！ ‚„‘«»–"])
     assert text == '"2:(%)! ‚„‘«»–'
-
-
-def test_the_language_decides_on_apostrophes():
-    assert tokenize(["c'est"], "fr") == ["c&apos; est"]
-    assert tokenize(["c'est"], "de") == ["c &apos; est"]
-
-
-@pytest.mark.parametrize("language", ["../de", "xx", "german", "DE"])
-def test_an_unknown_language_is_refused_and_the_known_are_listed(language):
-    with pytest.raises(UserError, match=r"'.*' has no tokenizer; give one of as, .*de"):
-        bleu_scores(["x"], ["x"], language)
-
-
-def test_identical_text_scores_a_hundred_in_every_convention():
-    text = ["Ein Hund läuft über die Wiese .", "Zwei Männer spielen Gitarre ."]
-    scores = bleu_scores(text, text, "de")
-    figures = {k: v for k, v in scores.items() if isinstance(v, float)}
-    assert figures.pop("ter") == 0
-    assert {round(value, 6) for value in figures.values()} == {100}
 
 
 def test_every_figure_has_its_signature():
@@ -305,24 +263,6 @@ def test_a_problem_says_how_its_bleu_is_tokenised():
     assert Bleu().score([""], outputs, references)["bleu"] == pytest.approx(100)
     with pytest.raises(UserError, match="bleu_tokens must be one of 13a, intl"):
         Bleu(bleu_tokens="14a")
-
-
-def test_a_problems_target_language_decides_which_bleu_is_reported():
-    french, text = Bleu(languages=("en", "fr")), ["Un chien ."]
-    scores = french.report([""], text, text)["bleu"]
-    assert "tokenized" in scores and scores["language"] == "fr"
-    # A problem whose target has no tokenizer is evaluated all the same.
-    unknown = Bleu(languages=("en", "xx"))
-    scores = unknown.report([""], text, text)["bleu"]
-    assert "tokenized" not in scores and scores["language"] is None
-
-
-def test_case_counts_except_where_it_is_said_not_to():
-    scores = bleu_scores(
-        ["ein hund läuft über die wiese"], ["Ein Hund läuft über die Wiese"]
-    )
-    assert scores["sacrebleu_13a_lc"] == pytest.approx(100)
-    assert scores["sacrebleu_13a"] < 50 and scores["sacrebleu_intl"] < 50
 
 
 def test_what_cannot_be_scored_is_refused():

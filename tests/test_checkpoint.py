@@ -1,13 +1,8 @@
 """Checkpoints and their averages on disk."""
 
 import os
-import re
-import signal
-import subprocess
-import sys
 import threading
 import time
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -21,12 +16,9 @@ from t2t_keras.training.checkpoint import (
     Checkpoint,
     CheckpointDirectory,
     model_variables,
-    remove_incomplete,
-    snapshot,
     write_checkpoint,
 )
 from t2t_keras.training.run_dir import average_run
-from t2t_keras.training.strategy import make_strategy
 
 DATA = ".data-00000-of-00001"
 
@@ -99,14 +91,6 @@ def test_the_best_one_is_not_among_them(tmp_path):
     assert checkpoints.find().name == "model.ckpt-8"
 
 
-def test_an_old_one_without_its_data_can_be_deleted(tmp_path):
-    checkpoints = saved(tmp_path, 1, 2)
-    (tmp_path / f"model.ckpt-1{DATA}").unlink()
-    checkpoints.save(3, tensors(3, 3.0), keep=2)
-    checkpoints.wait()
-    assert checkpoints.steps() == [2, 3]
-
-
 def test_a_half_written_checkpoint_is_none(tmp_path):
     checkpoints = saved(tmp_path, 1, 2)
     (tmp_path / "model.ckpt-2.index").unlink()  # killed before the index
@@ -170,27 +154,6 @@ def test_average_by_minutes(tmp_path):
     np.testing.assert_array_equal(Checkpoint(path).tensor("model/b"), [40.0] * 4)
 
 
-def test_average_takes_the_memory_of_one_model(tmp_path):
-    status = Path("/proc/self/status")
-    if not status.exists():
-        pytest.skip("needs Linux's /proc to measure memory")
-
-    def megabytes(field: str) -> float:
-        return int(re.search(rf"{field}:\s+(\d+) kB", status.read_text())[1]) / 1000
-
-    model = {f"model/{i}": tf.fill([1 << 20], float(i)) for i in range(12)}  # 50 MB
-    paths = [tmp_path / f"model.ckpt-{step}" for step in range(6)]
-    for step, path in enumerate(paths):
-        write_checkpoint(path, {"step": tf.constant(step, tf.int64), **model})
-    del model
-    Path("/proc/self/clear_refs").write_text("5")  # the peak is now what there is
-    before = megabytes("VmRSS")
-    average_run(tmp_path, last=6)
-    assert megabytes("VmHWM") - before < 2 * 50
-    average = Checkpoint(tmp_path / "average.ckpt-5")
-    assert average.tensor("model/11").mean() == 11
-
-
 def test_average_errors(tmp_path):
     with pytest.raises(UserError, match="has no checkpoint"):
         average_run(tmp_path, minutes=10)
@@ -201,12 +164,6 @@ def test_average_errors(tmp_path):
     with pytest.raises(UserError, match="'model/a' is not the same in both"):
         average_run(tmp_path, last=2)
     assert not (tmp_path / "average.ckpt-2.index").exists()
-
-
-def test_a_directory_that_cannot_be_written_is_one_sentence(tmp_path):
-    (tmp_path / "file").write_text("")
-    with pytest.raises(UserError, match=r"cannot write checkpoint .*ckpt-1: "):
-        write_checkpoint(tmp_path / "file" / "model.ckpt-1", tensors(1, 1.0))
 
 
 # In another thread
@@ -262,18 +219,6 @@ def test_updates_do_not_change_what_is_being_saved(tmp_path, held_writes):
         np.testing.assert_array_equal(saved.tensor(name), np.ones([5, 3]))
 
 
-def test_a_snapshot_is_in_the_hosts_memory():
-    make_strategy(simulate_devices=2)
-    device = tf.distribute.MirroredStrategy(["CPU:1"])  # as if it were a GPU
-    with device.scope():
-        variables = {"mirrored": tf.Variable(1.0)}
-    with tf.device("CPU:1"):
-        variables["alone"] = tf.Variable(1.0)
-    assert all(v.device.endswith("CPU:1") for v in variables.values())
-    tensors = snapshot(variables, 3).values()
-    assert [tensor.device[-5:] for tensor in tensors] == ["CPU:0"] * 3
-
-
 def test_one_checkpoint_is_written_at_a_time(tmp_path, monkeypatch):
     one_writes, write = threading.Lock(), module.write_checkpoint
 
@@ -317,42 +262,3 @@ def test_an_error_is_raised_where_training_waits(tmp_path):
         pass
     with pytest.raises(KeyError), checkpoints.awaited():
         raise KeyError  # what has ended training first
-
-
-def test_an_exception_waits_for_the_checkpoint(tmp_path, held_writes):
-    checkpoints = CheckpointDirectory(tmp_path)
-    with pytest.raises(KeyError), checkpoints.awaited():
-        checkpoints.start_saving(1, {"x": tf.Variable(1.0)}, keep=2)
-        threading.Timer(0.1, held_writes.set).start()
-        raise KeyError
-    assert checkpoints.steps() == [1]
-
-
-@pytest.mark.slow
-def test_killed_while_a_checkpoint_is_written(tmp_path):
-    code = f"""
-import time
-from pathlib import Path
-import tensorflow as tf
-from t2t_keras.training import checkpoint
-checkpoints = checkpoint.CheckpointDirectory(Path({str(tmp_path)!r}))
-checkpoints.start_saving(1, {{"x": tf.Variable(1.0)}}, keep=1)
-checkpoints.wait()
-def flush(path):
-    print("written", flush=True)
-    time.sleep(60)
-checkpoint._flush = flush
-checkpoints.start_saving(2, {{"x": tf.Variable(2.0)}}, keep=1)
-time.sleep(60)
-"""
-    pipes = {"stdout": subprocess.PIPE, "text": True}
-    with subprocess.Popen([sys.executable, "-c", code], **pipes) as process:
-        assert process.stdout.readline() == "written\n"
-        process.send_signal(signal.SIGKILL)
-    files = {path.name for path in tmp_path.iterdir()}
-    whole = {"model.ckpt-1.index", f"model.ckpt-1{DATA}"}
-    halves = {"incomplete.model.ckpt-2.index", f"incomplete.model.ckpt-2{DATA}"}
-    assert files == whole | halves
-    assert CheckpointDirectory(tmp_path).steps() == [1]
-    remove_incomplete(tmp_path, ["model.ckpt-"])
-    assert {path.name for path in tmp_path.iterdir()} == whole

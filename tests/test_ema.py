@@ -42,16 +42,6 @@ def test_average_of_a_run(replicas, data_dir, tmp_path):
     assert 0 < figures["dev_ema"]["loss"] != figures["dev_loss"]
 
 
-@pytest.mark.slow
-def test_averages_are_resumed(data_dir, tmp_path):
-    trainer(data_dir, tmp_path / "a", train_steps=2, ema_decay=DECAY).train()
-    trainer(data_dir, tmp_path / "a", ema_decay=DECAY).train()
-    trainer(data_dir, tmp_path / "b", ema_decay=DECAY).train()
-    resumed, whole = weights(tmp_path / "a"), weights(tmp_path / "b")
-    for name, value in whole.items():
-        np.testing.assert_array_equal(resumed[name], value, err_msg=name)
-
-
 def test_a_run_without_averages(data_dir, tmp_path):
     trainer(data_dir, tmp_path, train_steps=2).train()
     with pytest.raises(UserError, match=r"--checkpoint ema: .* has no ema_decay"):

@@ -22,10 +22,6 @@ from t2t_keras.training.run_dir import RunDirectory
 
 HPARAMS = "num_layers=1,d_model=16,d_ff=16,num_heads=2,batch_tokens=256"
 FAST = ("--beam_size", 1, "--decode_hparams", "extra_length=1", "--sentences", 5)
-TREES = (
-    "(S (NP (DT the) (NN dog)) (VP (VBZ sleeps)) (. .))",
-    "(S (NP (PRP it)) (VP (VBZ sees) (NP (DT a) (NN cat))) (. .))",
-)
 
 
 def call(*argv) -> int:
@@ -61,18 +57,6 @@ def trained(tmp_path_factory) -> Path:
 def run(trained, tmp_path) -> Path:
     """A copy of the run, with nothing evaluated yet."""
     return shutil.copytree(trained, tmp_path / "run")
-
-
-@pytest.fixture(scope="module")
-def parser(tmp_path_factory) -> Path:
-    """A run that has learnt nothing of trees."""
-    folder = tmp_path_factory.mktemp("trees")
-    trees = folder / "trees"
-    trees.write_text("\n".join(TREES * 20) + "\n")
-    argv = ("--problem", "parsing_wsj", "--data_dir", folder / "data", "--workers", 1)
-    files = ("--train_trees", trees, "--dev_trees", trees, "--vocab_size", 480)
-    assert call("datagen", *argv, *files) == 0
-    return train(folder, "parsing_wsj")
 
 
 def every(run: Path, *flags) -> tuple:
@@ -151,22 +135,6 @@ def test_metrics_compare_with_raw_texts_and_the_records_are_decoded(
     for side in ("sources", "targets"):  # of an earlier version, which had none
         (data / f"translate_text-dev.{side}").unlink()
     assert written() == [sources, outputs, references]
-
-
-@pytest.mark.slow
-def test_sentences_limit_what_is_decoded_only(trained, capfd):
-    argv = ("evaluate", "--output_dir", trained, "--split", "dev")
-    some = call_json(capfd, *argv, *FAST, "--tokenize", "none", "--language", "fr")
-    none = call_json(capfd, *argv, "--sentences", 0)
-    assert (some["sentences"], none["sentences"]) == (5, 0)
-    assert some["loss"] == none["loss"]
-    assert "tok:none" in some["bleu"]["signatures"]["sacrebleu_none"]
-    assert "tok:moses-fr" in some["bleu"]["signatures"]["tokenized"]
-    assert call(*argv, *FAST) == 0
-    shown = capfd.readouterr().out
-    assert "perplexity" in shown and "tok:get_ende_bleu" in shown
-    assert call(*argv, "--language", "xx") == 2
-    assert "--language: 'xx' has no tokenizer" in capfd.readouterr().err
 
 
 def test_files_are_scored_without_tensorflow(tmp_path):
@@ -289,15 +257,6 @@ def test_a_training_that_has_yet_to_begin_is_waited_for(run, monkeypatch):
     training.join()
 
 
-def test_waiting_ends_when_nothing_comes(run, monkeypatch):
-    monkeypatch.setattr(follow, "_POLL_SECONDS", 0.1)
-    set_train_steps(run, 100)
-    assert call(*every(run)) == 0
-    start = time.monotonic()
-    assert call(*every(run, *FAST, "--wait_minutes", 0.05)) == 0
-    assert time.monotonic() - start >= 3
-
-
 def test_a_checkpoint_deleted_meanwhile_is_passed_over(run, capfd, monkeypatch):
     add = follow.Curve.add
 
@@ -358,36 +317,3 @@ def test_flags_that_need_another(run, capfd):
 
 
 # Trees.
-
-
-@pytest.mark.slow
-def test_f1_stands_with_what_it_leaves_out_wherever_it_stands(parser, capfd):
-    names = {"f1", "f1_errors_as_zero", "error_sentences", "skipped_sentences"}
-    names.add("repaired")
-    records = [json.loads(line) for line in (parser / "metrics.jsonl").open()]
-    (dev,) = (record for record in records if record["kind"] == "dev")
-    assert names <= dev.keys()
-    points = call_json(capfd, *every(parser))["checkpoints"]
-    assert all(names <= point.keys() for point in points)
-
-    argv = ("evaluate", "--output_dir", parser, "--split", "dev", *FAST)
-    result = call_json(capfd, *argv, "--checkpoint", 4)
-    summary = result["f1"]["all"]
-    assert summary["sentences"] == len(result["f1"]["per_sentence"]) == 5
-    assert summary["error"] + summary["skip"] == sum(
-        points[3][name] for name in ("error_sentences", "skipped_sentences")
-    )
-    assert result["perplexity"] > 1
-    assert call(*argv) == 0
-    rows = [line.split() for line in capfd.readouterr().out.splitlines()]
-    assert ["all", "len_le_40"] in rows
-    for name in summary:
-        assert any(row[:1] == [name] and len(row) == 3 for row in rows), name
-
-
-def test_flags_of_text_are_refused_for_trees(parser, capfd):
-    argv = ("evaluate", "--output_dir", parser, "--split", "dev")
-    for flag, value in (("--tokenize", "none"), ("--language", "fr")):
-        assert call(*argv, flag, value) == 2
-        message = f"{flag}: problem 'parsing_wsj' is not scored by BLEU"
-        assert message in capfd.readouterr().err

@@ -8,7 +8,6 @@ from small_run import assert_same, trainer, weights
 import t2t_keras
 from t2t_keras.data.datagen import generate
 from t2t_keras.option import UserError
-from t2t_keras.training.checkpoint import Checkpoint
 from t2t_keras.training.fine_tune import matching_rows
 from t2t_keras.training.run_dir import RunDirectory
 
@@ -113,11 +112,3 @@ def test_what_is_not_a_run_is_refused_before_anything_is_written(data_dir, tmp_p
                 init_from=tmp_path / name,
             )
     assert not (tmp_path / "run").exists()
-
-
-def test_the_average_of_the_newest_step_is_preferred(general, data_dir, tmp_path):
-    from t2t_keras.training.run_dir import average_run
-
-    average = Checkpoint(average_run(general, last=2)).tensor(TABLE)
-    training = trainer(data_dir, tmp_path, init_from=general)
-    np.testing.assert_array_equal(initial(training)[TABLE], average)

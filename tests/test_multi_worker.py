@@ -1,6 +1,5 @@
 """Several processes train as one: who reads what, who writes, who notices a death."""
 
-import contextlib
 import json
 import os
 import signal
@@ -10,7 +9,6 @@ import time
 
 import numpy as np
 import pytest
-import tensorflow as tf
 from small_run import weights
 from training_process import assert_same_end, finish, kill_at, start
 
@@ -133,26 +131,6 @@ def test_a_process_that_does_not_come_is_named(monkeypatch):
         make_strategy()
 
 
-@pytest.mark.parametrize(("lost_in", "is_lost"), [(1, True), (2, False), (3, False)])
-def test_who_loses_another_one_at_the_very_end_needs_nothing_more(
-    monkeypatch, lost_in, is_lost
-):
-    """In the second barrier all are known to have come through the first."""
-    calls = []
-
-    def barrier(cluster):
-        calls.append(cluster)
-        if len(calls) == lost_in:
-            raise tf.errors.UnavailableError(None, None, "Socket closed")
-
-    monkeypatch.setattr(ProcessGroup, "barrier", barrier)
-    group = ProcessGroup(size=2)
-    context = pytest.raises(UserError, match="has lost another one")
-    with context if is_lost else contextlib.nullcontext(), group.watched():
-        group.last_barrier()
-    assert len(calls) == min(lost_in, 2)
-
-
 def start_both(data_dir, output_dir, **flags) -> list[subprocess.Popen]:
     """Starts two processes of one replica each, as on two machines."""
     ports = free_ports()
@@ -188,16 +166,6 @@ def test_two_processes_are_one_with_two_replicas(data_dir, tmp_path):
         assert one["loss"] == other["loss"]
     for run in runs:  # the chief alone has written them
         assert len((run / "history.jsonl").read_text().splitlines()) == 1
-
-
-@pytest.mark.slow
-def test_two_processes_take_several_steps_in_a_call(data_dir, tmp_path):
-    few = {"train_steps": 5, "save_every": 5, "log_every": 5, "steps_per_call": 3}
-    finish(start(data_dir, tmp_path / "together", 0, processes=2, **few))
-    finish(start(data_dir, tmp_path / "alone", 2, **few))
-    found, expected = (weights(tmp_path / name, 5) for name in ("together", "alone"))
-    for name, value in expected.items():
-        np.testing.assert_allclose(found[name], value, atol=1e-6, err_msg=name)
 
 
 @pytest.mark.slow

@@ -1,6 +1,5 @@
 """The optimizers against their equations in NumPy, and against those of Keras."""
 
-import json
 from typing import get_args
 
 import keras
@@ -10,14 +9,12 @@ import tensorflow as tf
 from small_run import assert_same, trainer, weights
 
 from t2t_keras.hparam import HParams
-from t2t_keras.training.checkpoint import Checkpoint
 from t2t_keras.training.optimizer import (
     OPTIMIZERS,
     Adafactor,
     Adam,
     make_optimizer,
 )
-from t2t_keras.training.strategy import make_strategy
 
 NAMES = ("model/a", "model/b")
 ADAMW = HParams(optimizer="adamw", weight_decay=0.1)
@@ -77,37 +74,12 @@ def test_thirty_steps_are_the_equations(options):
             np.testing.assert_allclose(actual, moment, atol=1e-5 * scale)
 
 
-def test_the_first_step_is_the_rate_against_the_sign():
-    """Whatever the scale of the gradient: m / sqrt(v) is 1."""
-    weight = tf.Variable([1.0, 1.0, 1.0])
-    apply(Adam({"model/a": weight}, HParams()), [[1e-4, -1.0, 1e4]], 0.5, 1)
-    np.testing.assert_allclose(weight.numpy(), [0.5, 1.5, 0.5], rtol=1e-4)
-
-
 def test_moments_begin_at_zero_and_late_steps_stay_numbers():
     weight = tf.Variable([1.0])
     adam = Adam({"model/a": weight}, HParams())
     assert [slot.numpy() for slot in adam.variables.values()] == [0, 0]
     apply(adam, [[2.0]], 0.5, 300_000)  # no correction is left: beta^t is 0
     np.testing.assert_allclose(weight.numpy(), 1 - 0.5 * 0.2 / np.sqrt(0.08), rtol=1e-5)
-
-
-def test_adamw_is_adam_with_matrices_that_decay():
-    rng = np.random.default_rng(1)
-    matrix, vector = rng.normal(size=(3, 4)), rng.normal(size=5)
-    named = {name: variable(w) for name, w in zip(NAMES, (matrix, vector), strict=True)}
-    adamw = make_optimizer(named, ADAMW)
-    of_matrix, of_vector = NumpyAdam(ADAMW), NumpyAdam(ADAMW)
-    for step in range(1, 11):
-        to_matrix, to_vector = rng.normal(size=(3, 4)), rng.normal(size=5)
-        rate = 0.3 / step
-        apply(adamw, [to_matrix, to_vector], rate, step)
-        # Decoupled: the decay goes through neither moment.
-        matrix = (1 - rate * 0.1) * matrix
-        matrix = of_matrix.apply(matrix, to_matrix, rate, step)
-        vector = of_vector.apply(vector, to_vector, rate, step)
-    for name, expected in zip(NAMES, (matrix, vector), strict=True):
-        np.testing.assert_allclose(named[name].numpy(), expected, atol=2e-5)
 
 
 @pytest.mark.parametrize(
@@ -181,31 +153,6 @@ def test_a_skipped_update_leaves_weights_and_state(hparams, steps_before):
         np.testing.assert_array_equal(value.numpy(), before[name], err_msg=name)
 
 
-@BOTH
-def test_every_replica_updates_its_own_copy_as_one_replica_does(hparams):
-    rng = np.random.default_rng(3)
-    value, gradients = rng.normal(size=(3, 4)), rng.normal(size=(4, 3, 4))
-    copies = []
-    for replicas in (1, 2):
-        strategy = make_strategy(simulate_devices=replicas)
-        with strategy.scope():
-            weight = variable(value)
-            optimizer = make_optimizer({"model/a": weight}, hparams)
-
-        @tf.function
-        def update(gradient, step, strategy=strategy, optimizer=optimizer):
-            arguments = ([gradient], tf.constant(0.1), step, tf.constant(True))
-            strategy.run(optimizer.apply, args=arguments)
-
-        for step, gradient in enumerate(gradients, 1):
-            update(tf.constant(gradient, tf.float32), tf.constant(float(step)))
-        copies += [w.numpy() for w in strategy.experimental_local_results(weight)]
-    assert len(copies) == 3
-    for copy in copies[1:]:
-        np.testing.assert_array_equal(copy, copies[0])
-    assert np.abs(copies[0] - value).min() > 1e-4
-
-
 @pytest.mark.slow
 @BOTH
 def test_a_run_resumes_exactly_on_two_replicas_and_is_that_of_one(
@@ -228,27 +175,6 @@ def test_a_run_resumes_exactly_on_two_replicas_and_is_that_of_one(
     for name, value in whole.items():
         scale = np.abs(value).max() + 1e-12
         assert np.abs(one[name] - value).max() <= 1e-3 * scale, name
-
-
-def test_a_run_from_before_the_choice_goes_on_with_adam(data_dir, tmp_path):
-    """Its hparams.json has neither field, and its checkpoint Adam's moments."""
-    trainer(data_dir, tmp_path, train_steps=2).train()
-    checkpoint = Checkpoint(tmp_path / "model.ckpt-2")
-    names = {
-        name.removeprefix("model/") for name in checkpoint.shapes if "model" in name
-    }
-    slots = {f"adam/{slot}/{name}" for name in names for slot in "mv"}
-    others = {"step", "skipped/total", "skipped/in_a_row"}
-    assert set(checkpoint.shapes) == others | slots | {f"model/{n}" for n in names}
-    path = tmp_path / "hparams.json"
-    fields = json.loads(path.read_text())
-    assert fields.pop("optimizer") == "adam"
-    assert fields.pop("weight_decay") == 0
-    path.write_text(json.dumps(fields))
-    config = json.loads((tmp_path / "config.json").read_text())
-    del config["hparams_sha256"]
-    (tmp_path / "config.json").write_text(json.dumps(config))
-    assert trainer(data_dir, tmp_path, train_steps=2)._restore() == 2
 
 
 def test_the_choices_are_the_optimizers():

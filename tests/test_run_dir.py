@@ -1,27 +1,19 @@
 """A run directory: who may train in it, what binds, and files that are damaged."""
 
 import contextlib
-import dataclasses
 import json
-import os
 import resource
 import shutil
-import signal
-import socket
-import subprocess
-import sys
 
 import pytest
 from command_line import run
-from small_run import HPARAMS, trainer
+from small_run import trainer
 
 import t2t_keras
-from t2t_keras import UserError, registry
-from t2t_keras.data.manifest import Manifest
+from t2t_keras import UserError
 from t2t_keras.training.checkpoint import CheckpointDirectory
 from t2t_keras.training.control import TrainOptions
 from t2t_keras.training.run_dir import RunDirectory, average_run, training_lock
-from t2t_keras.training.runs import config_for
 
 NO_STEP = TrainOptions(max_minutes=1e-9)
 SMALL = "num_layers=1,d_model=16,d_ff=32,num_heads=2,batch_tokens=256"
@@ -75,45 +67,6 @@ def names(directory):
 # One training at a time
 
 
-@contextlib.contextmanager
-def another_process_trains_in(directory):
-    """Gives the process, which has the lock until it is killed."""
-    code = f"""
-import sys
-from t2t_keras.training.run_dir import training_lock
-with training_lock({str(directory)!r}):
-    print("locked", flush=True)
-    sys.stdin.read()
-"""
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-    with subprocess.Popen([sys.executable, "-c", code], text=True, **pipes) as process:
-        try:
-            assert process.stdout.readline() == "locked\n"
-            yield process
-        finally:
-            process.kill()
-
-
-@pytest.mark.slow
-def test_a_second_training_is_refused_until_the_first_is_killed(
-    data_dir, tmp_path, capfd
-):
-    argv = verb(data_dir, tmp_path / "run", "--train_steps", 1)
-    with another_process_trains_in(tmp_path / "run") as process:
-        assert run(*argv) == 2
-        message = error(capfd)
-        holder = f"process {process.pid} on {socket.gethostname()}"
-        assert message.startswith("t2t train: error: --output_dir: another training")
-        assert holder in message
-        assert names(tmp_path / "run") == {"train.lock"}
-        os.kill(process.pid, signal.SIGKILL)
-        process.wait()
-        with training_lock(tmp_path / "run"):
-            note = (tmp_path / "run" / "train.lock").read_text()
-    assert note == f"process {os.getpid()} on {socket.gethostname()}"
-    assert (tmp_path / "run" / "train.lock").read_text() == ""
-
-
 def test_readers_take_no_lock(data_dir, copy, tmp_path):
     origin = {"init_from": copy, "options": NO_STEP}
     with training_lock(copy):
@@ -158,22 +111,6 @@ def test_constants_of_the_update_may_be_changed_if_that_is_asked_for(
         train(data_dir, copy, hparams=other, change_settings=True)
 
 
-def test_other_vocabularies_are_other_settings(data_dir, tmp_path):
-    trainer(data_dir, tmp_path)
-    config = config_for(registry.problem("translate_text"), "none", data_dir, 1)
-    other = dataclasses.replace(config, vocab_sha256={"source": "x", "target": "x"})
-    with pytest.raises(UserError, match="vocab_sha256 was"):
-        RunDirectory.create(tmp_path, other, HPARAMS)
-    assert Manifest.open(data_dir, "translate_text").vocab_sha256 == config.vocab_sha256
-
-
-def test_the_origin_of_the_weights_binds(data_dir, trained, tmp_path):
-    trainer(data_dir, tmp_path, init_from=trained)
-    with pytest.raises(UserError, match=r"init_from was .*run, is now None"):
-        trainer(data_dir, tmp_path)
-    trainer(data_dir, tmp_path, init_from=trained)
-
-
 def test_what_can_be_validated_is_validated_before_the_settings_bind(
     data_dir, tmp_path
 ):
@@ -186,18 +123,11 @@ def test_what_can_be_validated_is_validated_before_the_settings_bind(
         train(data_dir, output_dir, hparams=SMALL.replace("=256", "=2"))
 
 
-@pytest.mark.parametrize("kind", ["same", "relative", "symlink"])
-def test_the_data_directory_is_no_run_directory(kind, data_dir, tmp_path, monkeypatch):
+def test_the_data_directory_is_no_run_directory(data_dir, tmp_path):
     (tmp_path / "link").symlink_to(data_dir)
-    monkeypatch.chdir(data_dir.parent)
     before = names(data_dir)
-    output_dir = {
-        "same": data_dir,
-        "relative": f"./{data_dir.name}/../{data_dir.name}",
-        "symlink": tmp_path / "link",
-    }
     with pytest.raises(UserError, match=r"--output_dir: .* is the --data_dir"):
-        train(data_dir, output_dir[kind])
+        train(data_dir, tmp_path / "link")
     assert names(data_dir) == before
 
 
@@ -208,22 +138,12 @@ def test_the_data_directory_is_no_run_directory(kind, data_dir, tmp_path, monkey
     ("name", "content", "message"),
     [
         ("config.json", b"", r"config\.json is not as it was written"),
-        ("config.json", b"[]", r"config\.json is not as it was written"),
         ("config.json", b'{"problem": "x"}', r"config\.json is not as it was written"),
-        ("config.json", b"\xff", r"config\.json is not as it was written"),
         ("hparams.json", b"", r"hparams\.json is not valid JSON"),
-        ("hparams.json", b"\xff", r"hparams\.json is not valid JSON"),
-        ("hparams.json", b"[]", r"hparams\.json is not a JSON object"),
         ("hparams.json", b'{"dropout": []}', r"hparams\.json: hparams: dropout must"),
         ("hparams.json", None, r"there is no .*hparams\.json"),
         ("metrics.jsonl", b"\xff\n", r"metrics\.jsonl, line 1 is no record"),
         ("metrics.jsonl", b'{"st\n5\n', r"metrics\.jsonl, line 2 is no record"),
-        ("metrics.jsonl", b'{"step": 1}\n', r"metrics\.jsonl, line 1 is no record"),
-        (
-            "metrics.jsonl",
-            b'{"step": 1, "kind": "dev"}\n',
-            r"metrics\.jsonl, line 1 is no record",
-        ),
     ],
 )
 def test_damaged_files_are_named(name, content, message, data_dir, copy):
@@ -285,17 +205,6 @@ def test_no_space_for_a_checkpoint(data_dir, tmp_path, capfd):
     assert f"cannot write checkpoint {path}: File too large; free disk" in message
     assert not list(tmp_path.glob("*incomplete*"))
     assert RunDirectory(tmp_path).checkpoints.steps() == []
-
-
-@pytest.mark.slow
-def test_no_space_for_metrics(data_dir, tmp_path, capfd):
-    argv = verb(data_dir, tmp_path, "--train_steps", 1)
-    size = 1_000_000
-    (tmp_path / "metrics.jsonl").write_text("\n" * (size - 10))
-    with largest_file(size):
-        assert run(*argv) == 2
-    message = error(capfd)
-    assert f"cannot write to {tmp_path}: File too large; free disk" in message
 
 
 def test_no_space_for_events(tmp_path):

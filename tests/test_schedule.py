@@ -23,19 +23,6 @@ def test_closed_forms():
     np.testing.assert_allclose(ratio, 0.5)
 
 
-def test_the_peak_is_at_the_end_of_the_warm_up():
-    hparams = HParams(warmup_steps=50)
-    rates = [learning_rate(hparams, step) for step in range(1, 200)]
-    assert np.argmax(rates) + 1 == 50
-
-
-def test_the_factor_multiplies():
-    doubled = HParams(learning_rate=2.0)
-    for step in (1, 4000, 9999):
-        expected = 2 * learning_rate(HParams(), step)
-        np.testing.assert_allclose(learning_rate(doubled, step), expected)
-
-
 def test_constant_with_warm_up():
     hparams = HParams(
         schedule="constant*linear_warmup", learning_rate=3e-4, warmup_steps=10

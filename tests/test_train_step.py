@@ -12,8 +12,6 @@ from one_step import (
     unequal_batch,
 )
 
-from t2t_keras.data.pipeline import rows_per_replica
-from t2t_keras.model.loss import count_tokens
 from t2t_keras.model.transformer import Transformer
 from t2t_keras.training.checkpoint import model_variables
 from t2t_keras.training.optimizer import make_optimizer
@@ -33,44 +31,6 @@ def test_gradients_do_not_depend_on_the_number_of_replicas(one_replica, replicas
     batch = unequal_batch(1)
     expected = one_replica.gradients(*batch)
     assert_close(Setup(replicas).gradients(*batch), expected, relative=1e-5)
-
-
-def test_a_mean_for_each_replica_would_be_noticed(one_replica):
-    """What the loss must not be: normalised by each replica's own tokens."""
-    source, target = unequal_batch(1)
-    parts = [
-        rows_per_replica(tf.constant(ids, tf.int32), 4) for ids in (source, target)
-    ]
-    means = []
-    for s, t in zip(*parts, strict=True):
-        with tf.GradientTape() as tape:
-            loss = summed_loss(one_replica.model, s, t) / count_tokens(t)
-        means.append(tape.gradient(loss, list(one_replica.weights.values())))
-    wrong = {
-        name: np.mean([tf.convert_to_tensor(g) for g in gradients], axis=0)
-        for name, gradients in zip(
-            one_replica.weights, zip(*means, strict=True), strict=True
-        )
-    }
-    expected = one_replica.gradients(source, target)
-    with pytest.raises(AssertionError):
-        assert_close(wrong, expected, relative=1e-2)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("replicas", [2, pytest.param(8, marks=pytest.mark.slow)])
-def test_ten_steps_of_sgd_end_at_the_same_weights(replicas):
-    ends = []
-    for count in (1, replicas):
-        setup = Setup(count)
-        batches = setup.batches(*(unequal_batch(step) for step in range(10)))
-        for step, batch in enumerate(batches):
-            setup.step.update(batch, step, 0.1)
-        ends.append({k: v.read_value().numpy() for k, v in setup.weights.items()})
-    assert_close(ends[1], ends[0], relative=1e-5)
-    start = {k: v.read_value().numpy() for k, v in Setup(1).weights.items()}
-    with pytest.raises(AssertionError):
-        assert_close(ends[0], start, relative=1e-2)  # they did move
 
 
 def test_several_steps_in_a_call_are_single_steps():
@@ -132,15 +92,6 @@ def test_dropout_is_a_function_of_the_seed():
         np.testing.assert_array_equal(value, again[name], err_msg=name)
     with pytest.raises(AssertionError):
         assert_close(other, first, relative=1e-2)
-
-
-def test_token_counts_are_sums_over_replicas():
-    source, target = unequal_batch(3)
-    setup = Setup(2)
-    result = setup.step.update(setup.batch(source, target), 0, 0.0, is_trial=True)
-    assert float(result.source_tokens) == (source != 0).sum()
-    assert float(result.target_tokens) == (target != 0).sum()
-    assert float(result.positions) == 2 * 14 * 12  # 13 rows filled up to 14
 
 
 def test_clipping_bounds_the_mean_gradient():

@@ -1,11 +1,9 @@
 """The trainer in this process, for a few steps."""
 
-import contextlib
 import itertools
 import json
 import shutil
 import signal
-import threading
 import time
 import types
 
@@ -16,23 +14,10 @@ from small_run import assert_same, trainer, weights
 
 from t2t_keras import UserError
 from t2t_keras.data.datagen import generate
-from t2t_keras.data.records import RecordIndex
 from t2t_keras.training import checkpoint as checkpoint_module
-from t2t_keras.training.checkpoint import Checkpoint, remove_incomplete
+from t2t_keras.training.checkpoint import Checkpoint
 from t2t_keras.training.run_dir import RunDirectory
 from t2t_keras.training.strategy import devices_text, make_strategy
-
-
-@pytest.mark.slow
-def test_one_seed_gives_one_result(data_dir, tmp_path):
-    for name, seed in (("a", 1), ("b", 1), ("c", 2)):
-        figures = trainer(data_dir, tmp_path / name, seed=seed).train()
-        assert figures["step"] == 4
-        assert np.isfinite(figures["dev_loss"])
-    a, b, c = (weights(tmp_path / name) for name in "abc")
-    assert_same(a, b)
-    assert np.abs(a["model/embedding/table"] - c["model/embedding/table"]).max() > 0.01
-    assert a["step"] == 4
 
 
 def test_the_first_update_has_the_rate_of_step_one(data_dir, tmp_path):
@@ -114,18 +99,6 @@ def test_what_is_reported(data_dir, tmp_path):
     assert {path.suffix for path in tmp_path.glob("events*")}  # for TensorBoard
 
 
-@pytest.mark.slow
-def test_padding_and_epochs_are_counted(data_dir, tmp_path):
-    training = trainer(data_dir, tmp_path, train_steps=6)
-    figures = training.train()
-    index = RecordIndex.open(data_dir, "translate_text", "train")
-    assert len(training._plan) == pytest.approx(
-        np.maximum(index.source_length, index.target_length).sum() / 256, abs=2
-    )
-    assert 0 <= figures["padding_share"] < 0.1
-    assert 0 < figures["waiting_for_data_share"] < 1
-
-
 def test_without_dev_data_there_is_no_evaluation(tmp_path, monkeypatch):
     before_writing(monkeypatch, lambda name: time.sleep(0.3))  # a slow disk
     problem = small_data(tmp_path / "both")
@@ -151,24 +124,18 @@ def test_a_loss_that_is_never_finite_ends_training(data_dir, tmp_path):
         training.train()
 
 
-@pytest.mark.parametrize("damage", ["cut off", "altered"])
-def test_a_damaged_checkpoint_is_passed_over(damage, data_dir, tmp_path, capfd):
+def test_a_damaged_checkpoint_is_passed_over(data_dir, tmp_path, capfd):
     options = {"save_every": 1, "eval_every": 9, "average_last": 0}
     trainer(data_dir, tmp_path / "run", options=options).train()
     whole = weights(tmp_path / "run")
     data = tmp_path / "run" / "model.ckpt-4.data-00000-of-00001"
     content = bytearray(data.read_bytes())
     content[-9] ^= 1
-    data.write_bytes(content[:-100] if damage == "cut off" else content)
-    orphan = tmp_path / "run" / "model.ckpt-7.data-00000-of-00001"
-    orphan.write_bytes(b"of a process that was killed before it wrote the index")
-    capfd.readouterr()
-    remove_incomplete(tmp_path / "run", ["model.ckpt-"])
+    data.write_bytes(content)
     trainer(data_dir, tmp_path / "run", options=options).train()
     assert "model.ckpt-4 cannot be read" in (errors := capfd.readouterr().err)
     assert "going on from step 3" in errors
     assert_same(weights(tmp_path / "run"), whole)
-    assert not orphan.exists()
     for step in (1, 2, 3, 4):
         path = tmp_path / "run" / f"model.ckpt-{step}.index"
         path.write_bytes(b"")
@@ -176,20 +143,9 @@ def test_a_damaged_checkpoint_is_passed_over(damage, data_dir, tmp_path, capfd):
         trainer(data_dir, tmp_path / "run", options=options).train()
 
 
-def test_devices_are_told(monkeypatch):
+def test_devices_are_told():
     strategy = make_strategy(simulate_devices=2)
     assert devices_text(strategy) == "2 replicas on the CPU"
-    extended = types.SimpleNamespace(worker_devices=("/device:GPU:0",))
-    gpu = types.SimpleNamespace(num_replicas_in_sync=1, extended=extended)
-    config = "tensorflow.config.experimental"
-    monkeypatch.setattr(
-        f"{config}.get_device_details", lambda gpu: {"device_name": "X"}
-    )
-    monkeypatch.setattr("tensorflow.config.list_physical_devices", lambda kind: ["gpu"])
-    monkeypatch.setattr(
-        f"{config}.tensor_float_32_execution_enabled", lambda: False, raising=True
-    )
-    assert devices_text(gpu) == "1 replica on X, TF32 off"
 
 
 def test_a_disk_too_small_for_the_checkpoints_is_refused(
@@ -204,7 +160,7 @@ def test_a_disk_too_small_for_the_checkpoints_is_refused(
         usage = types.SimpleNamespace(free=free)
         monkeypatch.setattr(shutil, "disk_usage", lambda path, usage=usage: usage)
         if fits:
-            training._refuse_small_disk(0)
+            assert training.train()["step"] == 4
         else:
             with pytest.raises(UserError, match=r"checkpoints take .* with --keep"):
                 training.train()
@@ -243,44 +199,6 @@ def before_step(training, hook):
     training._step.update = update_after
 
 
-@pytest.mark.parametrize(
-    "settings",
-    [
-        {"optimizer": "adamw", "weight_decay": 0.1, "ema_decay": 0.9},
-        pytest.param(
-            {"optimizer": "adafactor", "compute_dtype": "float16", "replicas": 2},
-            marks=pytest.mark.slow,
-        ),
-    ],
-    ids=str,
-)
-def test_training_goes_on_while_a_checkpoint_of_its_step_is_written(
-    settings, data_dir, tmp_path, monkeypatch
-):
-    trainer(data_dir, tmp_path / "short", train_steps=2, **settings).train()
-    two_more = threading.Event()
-
-    def hold(name):
-        assert name != "model.ckpt-2" or two_more.wait(60)
-
-    before_writing(monkeypatch, hold)
-    options = {"save_every": 2, "eval_every": 9, "average_last": 0}
-    training = trainer(
-        data_dir, tmp_path / "long", train_steps=5, options=options, **settings
-    )
-
-    def go_on(step):
-        if step == 4:
-            two_more.set()
-
-    # One at step 4 would wait for it.
-    monkeypatch.setattr(training, "_saving_is_due", lambda done: done == 2)
-    before_step(training, go_on)
-    training.train()
-    assert RunDirectory(tmp_path / "long").checkpoints.steps() == [2, 5]
-    assert_same(weights(tmp_path / "long", 2), weights(tmp_path / "short", 2))
-
-
 def test_whatever_ends_training_its_checkpoints_are_complete(
     data_dir, tmp_path, monkeypatch
 ):
@@ -306,79 +224,12 @@ def test_whatever_ends_training_its_checkpoints_are_complete(
     assert steps == [[2, 3], [2]]
 
 
-def test_evaluations_and_averages_find_complete_checkpoints(
-    data_dir, tmp_path, monkeypatch
-):
-    """And the same ones as without a slow disk."""
-    options = {"save_every": 1, "eval_every": 2, "average_last": 3, "keep": 3}
-    expected = trainer(data_dir, tmp_path / "fast", options=options).train()
-    one_writes = threading.Lock()
-
-    def wait(name):
-        assert one_writes.acquire(blocking=False)
-        time.sleep(0.2)
-        one_writes.release()
-
-    before_writing(monkeypatch, wait)
-    found = trainer(data_dir, tmp_path / "slow", options=options).train()
-    for name in ("dev_loss", "dev_best", "dev_average"):
-        assert found[name] == expected[name]
-    files = [
-        {path.name for path in (tmp_path / name).glob("*.ckpt-*")}
-        for name in ("fast", "slow")
-    ]
-    assert files[0] == files[1]
-    assert_same(weights(tmp_path / "fast"), weights(tmp_path / "slow"))
-
-
-def test_a_checkpoint_that_cannot_be_written_ends_training(
-    data_dir, tmp_path, monkeypatch
-):
-    """At the next report, even if the next checkpoint is far away."""
-
-    def fail(name):
-        raise UserError(f"cannot write checkpoint {name}: disk full")
-
-    def wait_until_it_failed():
-        with contextlib.suppress(UserError):
-            training._run.checkpoints.wait()
-
-    before_writing(monkeypatch, fail)
-    options = {"save_every": 2, "log_every": 3}
-    training = trainer(data_dir, tmp_path, train_steps=50, options=options)
-    steps = []
-
-    def note(step):
-        steps.append(step)
-        if step == 2:
-            wait_until_it_failed()
-
-    monkeypatch.setattr(training, "_saving_is_due", lambda done: done == 2)
-    before_step(training, note)
-    with pytest.raises(UserError, match="disk full"):
-        training.train()
-    assert steps == [0, 1, 2]
-    assert not (tmp_path / "metrics.jsonl").read_text()
-
-
-@pytest.mark.parametrize(
-    "number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)]
-)
-def test_a_signal_saves_and_the_run_goes_on_as_if_it_had_not_come(
-    number, data_dir, tmp_path
-):
+def test_a_signal_saves_and_the_run_goes_on_as_if_it_had_not_come(data_dir, tmp_path):
     options = {"save_every": 100, "eval_every": 1}
     training = trainer(data_dir, tmp_path / "a", options=options)
-    update = training._step.update
-
-    def update_and_signal(batch, step, learning_rate, is_trial=False):
-        if step == 2:
-            signal.raise_signal(number)
-        return update(batch, step, learning_rate, is_trial)
-
-    training._step.update = update_and_signal
+    before_step(training, lambda step: step != 2 or signal.raise_signal(signal.SIGINT))
     figures = training.train()
-    assert (figures["step"], figures["stopped_by"]) == (3, number.name)
+    assert (figures["step"], figures["stopped_by"]) == (3, "SIGINT")
     assert figures["loss"] > 0
     assert "dev_average" not in figures  # there is no time for it
     assert RunDirectory(tmp_path / "a").checkpoints.steps() == [3]
@@ -394,15 +245,6 @@ def test_a_signal_saves_and_the_run_goes_on_as_if_it_had_not_come(
     ]
     assert evaluated[0] == evaluated[1]
     assert len(evaluated[0]) == 4
-
-
-@pytest.mark.slow
-def test_time_is_up(data_dir, tmp_path):
-    options = {"max_minutes": 1e-9, "save_every": 100}
-    figures = trainer(data_dir, tmp_path, options=options).train()
-    assert (figures["step"], figures["stopped_by"]) == (0, "max_minutes")
-    training = trainer(data_dir, tmp_path, options={"max_minutes": 60})
-    assert training.train()["stopped_by"] == "train_steps"
 
 
 def test_early_stopping_keeps_the_best_and_stays_stopped(data_dir, tmp_path):
@@ -433,11 +275,3 @@ def test_other_data_is_refused_and_moved_data_is_not(data_dir, tmp_path):
     trainer(moved, tmp_path / "run")
     with pytest.raises(UserError, match=r"data_dir was .*, is now .*other, other data"):
         trainer(other, tmp_path / "run")
-
-
-def test_a_damaged_configuration_is_named(data_dir, tmp_path):
-    trainer(data_dir, tmp_path / "run")
-    for text in ("{", '{"unknown": 1}'):
-        (tmp_path / "run" / "config.json").write_text(text)
-        with pytest.raises(UserError, match=r"config\.json is not as it was written"):
-            RunDirectory(tmp_path / "run")

@@ -57,16 +57,6 @@ def test_a_loss_that_is_not_finite_is_never_the_best(best_by, tmp_path):
     assert not validation.lost_patience
 
 
-def test_part_of_a_line_that_a_full_disk_left_costs_no_other_line(tmp_path):
-    (tmp_path / "metrics.jsonl").write_text('{"step": 1, "kind": "tra')
-    evaluated(tmp_path, [(2.0, 10.0), (2.5, 9.0)], [2, 3])
-    weight, checkpoints = tf.Variable([0.0]), CheckpointDirectory(tmp_path)
-    again = Validation(Dev([]), {"model/a": weight}, {}, checkpoints, TrainOptions())
-    again.resume(3)
-    assert again.best_step == 2
-    assert checkpoints.steps("best.ckpt") == [2]
-
-
 @pytest.mark.parametrize(("best_by", "best"), [("loss", 2), ("metric", 3)])
 def test_the_best_checkpoint_is_kept(best_by, best, tmp_path):
     validation = evaluated(tmp_path, list(VALUES), [1, 2, 3, 4], best_by=best_by)
@@ -122,14 +112,6 @@ def test_the_best_on_the_disk_is_the_best_of_the_evaluations(tmp_path):
     assert resumed() == (None, [3])  # the weights of step 2 are gone
 
 
-def test_what_has_been_evaluated_is_not_evaluated_again(tmp_path):
-    validation = evaluated(tmp_path, list(VALUES[:1]), [1])
-    assert validation.evaluate(1, None) == {
-        "dev_loss": 5.0,
-        "dev_metrics": {"bleu": 10.0},
-    }
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -162,11 +144,6 @@ def test_the_last_ten_are_of_the_last_quarter(steps, interval):
     assert options.save_interval(steps) == interval
     assert interval == 25 or 10 * interval <= steps / 4
     assert TrainOptions(save_every=7).save_interval(steps) == 7
-
-
-def test_best_by_needs_sentences():
-    with pytest.raises(UserError, match="--best_by metric needs --eval_sentences"):
-        TrainOptions(best_by="metric", eval_sentences=0)
 
 
 def test_the_average_is_compared_and_the_weights_stay(tmp_path):
@@ -231,9 +208,3 @@ def test_an_average_that_is_worse_is_not_kept(tmp_path, capfd):
         "average of 2 checkpoints is worse on dev than step 2 alone, so it is not kept"
     )
     assert said in capfd.readouterr().err
-
-
-def test_no_average_if_none_is_wanted(tmp_path):
-    checkpoints, found = average_kept(tmp_path, [3.0, 2.0], average_last=0)
-    assert "dev_average" not in found
-    assert checkpoints.find() == tmp_path / "model.ckpt-2"

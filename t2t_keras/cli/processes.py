@@ -38,8 +38,6 @@ _MAIN = "import sys; from t2t_keras.cli import main; sys.exit(main())"
 _NVIDIA = "/dev/nvidia[0-9]*"  # a file for each GPU
 _PR_SET_PDEATHSIG = 1  # of Linux' prctl
 
-_PASSED_ON = (*SIGNALS, signal.SIGTSTP)
-
 _POLL_SECONDS = 0.05
 # When one process has ended, until the others are killed: the chief may have to
 # complete a checkpoint or to print its result.
@@ -161,13 +159,12 @@ class Processes:
             ]
             try:
                 # A signal that comes before all have started waits for them.
-                signal.pthread_sigmask(signal.SIG_BLOCK, _PASSED_ON)
+                signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
                 for number in SIGNALS:
                     previous[number] = signal.signal(number, self._pass_on)
-                previous[signal.SIGTSTP] = signal.signal(signal.SIGTSTP, self._suspend)
                 for index, output in enumerate(outputs):
                     self._start(index, output.fileno())
-                signal.pthread_sigmask(signal.SIG_UNBLOCK, _PASSED_ON)
+                signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
                 ends = self._wait()
             finally:
                 for process in self._processes:
@@ -175,7 +172,7 @@ class Processes:
                     process.wait()
                 for number, handler in previous.items():
                     signal.signal(number, handler)
-                signal.pthread_sigmask(signal.SIG_UNBLOCK, _PASSED_ON)
+                signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
             messages = []
             for output in outputs:
                 output.seek(0)
@@ -267,12 +264,6 @@ class Processes:
         elif now - self._time_passed_on > _SECONDS_OF_ONE_REQUEST:
             raise SystemExit(128 + number)
 
-    def _suspend(self, number: int, frame: FrameType | None) -> None:
-        """Suspends all processes (Ctrl-Z) until this one is continued."""
-        self._send(signal.SIGSTOP)
-        os.kill(os.getpid(), signal.SIGSTOP)
-        self._send(signal.SIGCONT)
-
     def _send(self, number: int) -> None:
         for process in self._processes:
             process.send_signal(number)
@@ -280,7 +271,7 @@ class Processes:
 
 def _prepare(launcher: int) -> None:
     """Lets a new process have signals, and makes it end with the launcher."""
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, _PASSED_ON)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() != launcher:  # it has already ended

@@ -36,7 +36,10 @@ show t2t export --output_dir $run --export_dir $served
 
 stage "5. The exported model, served by TensorFlow alone"
 echo "\$ python examples/serve.py $served < $work/test.source > $work/test.served"
-python examples/serve.py $served <$work/test.source >$work/test.served
+# TensorFlow's remarks on the machine go to a file, which is shown after a failure.
+python examples/serve.py $served <$work/test.source >$work/test.served 2>$work/log ||
+  { cat $work/log >&2; exit 1; }
+tail -n 1 $work/log >&2
 result=$(t2t evaluate --hypotheses $work/test.served --references $work/test.reference --json)
 paste -d '\n' <(head -n 5 $work/test.source) <(head -n 5 $work/test.served) /dev/null
 

@@ -148,7 +148,7 @@ def test_a_training_compiles_once_for_each_shape(data_dir, tmp_path):
         env=os.environ | {"XLA_FLAGS": flags},
         check=True,
     )
-    from t2t_keras.data.training_data import TrainingData
+    from t2t_keras.data.pipeline import TrainingData
 
     opened = RunDirectory(run)
     settings = opened.hparams, opened.tokenizers, opened.config.seed

@@ -1,19 +1,23 @@
 """Reads records into padded batches of ids, in the background, with tf.data."""
 
 import contextlib
+import dataclasses
 import functools
 import itertools
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from typing import Self
 
 import numpy as np
 import tensorflow as tf
 
-from t2t_keras.data.batch_plan import BatchPlan
+from t2t_keras.data.augmentation import Augmentation, planned_lengths
+from t2t_keras.data.batch_plan import BatchPlan, batch_plan
 from t2t_keras.data.manifest import Manifest
 from t2t_keras.data.records import RecordIndex, index_path
 from t2t_keras.data.sources import repetitions
 from t2t_keras.data.vocabulary import SIDES
+from t2t_keras.hparam import HParams
 from t2t_keras.option import UserError
 from t2t_keras.problem import Pair, Problem, Source
 from t2t_keras.text.tokenizer import UNK, Tokenizer, load_tokenizer
@@ -27,6 +31,94 @@ _FEW = 1000  # records that are read at a time, or in which links are looked for
 
 # (example, step, row in the batch) -> example.
 Augment = Callable[[bytes, int, int], bytes]
+
+
+@dataclasses.dataclass(frozen=True)
+class TrainingData:
+    """The train split, and the batch of every step.
+
+    Attributes:
+        index: the index of the records.
+        plan: the plan of the batches.
+        largest_shape: (rows, S, T) of the batch that takes the most memory.
+        aligned: whether a batch has a word alignment besides source and target.
+        augmentation: changes the examples of a batch; None: they stay as they are.
+    """
+
+    index: RecordIndex
+    plan: BatchPlan
+    largest_shape: tuple[int, int, int]
+    aligned: bool = False
+    augmentation: Augmentation | None = None
+
+    @classmethod
+    def open(
+        cls,
+        problem: Problem,
+        data_dir: str | Path,
+        hparams: HParams,
+        tokenizers: tuple[Tokenizer, Tokenizer],
+        seed: int,
+    ) -> Self:
+        """Opens the data and plans the batches.
+
+        Args:
+            problem: the problem.
+            data_dir: the data directory.
+            hparams: the hyper-parameters of the training.
+            tokenizers: the tokenizers of source and target.
+            seed: the seed of the order of the batches and of the changes.
+
+        Raises:
+            UserError: there are no such data, `batch_tokens` is less than the longest
+                example, or the data have no word alignments and
+                `guided_alignment` needs them.
+        """
+        index = training_index(Path(data_dir), problem)
+        aligned = hparams.guided_alignment > 0
+        if aligned and not has_links(index):
+            raise UserError(
+                "hparams: guided_alignment needs word alignments, and the train data "
+                f"of '{problem.data_name}' in {data_dir} have none; generate "
+                "data with `t2t datagen --train_alignment FILE`, or set it to 0"
+            )
+        lengths = planned_lengths(index, hparams)
+        plan = batch_plan(
+            hparams.bucketing, *lengths, hparams.batch_tokens, seed, index.swapped
+        )
+        augmentation = None
+        if hparams.changes_pairs:
+            augmentation = Augmentation(hparams, tokenizers, index, seed, problem.tags)
+
+        def numbers(shape: tuple[int, int, int]) -> int:
+            """Returns about how many numbers the backward pass of a batch needs."""
+            rows, source, target = shape
+            d, heads, f = hparams.d_model, hparams.num_heads, hparams.d_ff
+            encoder = source * (10 * d + f + heads * source)
+            decoder = target * (15 * d + f + heads * (source + target))
+            layers = hparams.num_layers * encoder + hparams.decoder_layers * decoder
+            return rows * (layers + 2 * target * tokenizers[1].vocab_size)
+
+        return cls(index, plan, plan.largest_shape(numbers), aligned, augmentation)
+
+    def batches(
+        self, steps: range, num_replicas: int, micro_batches: int, own: range
+    ) -> tf.data.Dataset:
+        """Returns the batches of some steps, see `training_batches`."""
+        return training_batches(
+            self.index,
+            self.plan,
+            steps,
+            num_replicas,
+            micro_batches=micro_batches,
+            own=own,
+            aligned=self.aligned,
+            augment=self.augmentation,
+        )
+
+    def damage_named(self) -> contextlib.AbstractContextManager[None]:
+        """Explains the error of a damaged record that is read inside."""
+        return damage_named(self.index)
 
 
 def training_index(data_dir: Path, problem: Problem) -> RecordIndex:

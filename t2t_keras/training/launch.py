@@ -11,7 +11,7 @@ from typing import Any
 import tensorflow as tf
 
 from t2t_keras import registry
-from t2t_keras.data.training_data import TrainingData
+from t2t_keras.data.pipeline import TrainingData
 from t2t_keras.hparam import HParams
 from t2t_keras.model.backend import require_tensorflow
 from t2t_keras.option import UserError, require_local

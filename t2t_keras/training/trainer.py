@@ -10,7 +10,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from t2t_keras.data.training_data import TrainingData
+from t2t_keras.data.pipeline import TrainingData
 from t2t_keras.option import UserError
 from t2t_keras.training.checkpoint import model_variables, snapshot
 from t2t_keras.training.control import SIGNALS, Stopping, TrainOptions

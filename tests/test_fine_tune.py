@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from small_data import small_data
-from small_run import assert_same, trainer, weights
+from small_run import trainer, weights
 
 import t2t_keras
 from t2t_keras.data.datagen import generate
@@ -39,18 +39,6 @@ def test_weights_are_taken_and_the_optimizer_is_not(general, data_dir, tmp_path)
 def test_a_checkpoint_can_be_named(general, data_dir, tmp_path):
     training = trainer(data_dir, tmp_path, init_from=general / "model.ckpt-2")
     np.testing.assert_array_equal(initial(training)[TABLE], weights(general, 2)[TABLE])
-
-
-@pytest.mark.slow
-def test_what_goes_on_is_not_initialised_again(general, data_dir, tmp_path):
-    for output_dir, lengths in (("a", (2, 4)), ("b", (4,))):
-        for steps in lengths:
-            trainer(
-                data_dir, tmp_path / output_dir, init_from=general, train_steps=steps
-            ).train()
-    assert_same(weights(tmp_path / "a"), weights(tmp_path / "b"))
-    with pytest.raises(UserError, match=r"init_from was .*general.*, is now None"):
-        trainer(data_dir, tmp_path / "a")
 
 
 def test_rows_of_another_vocabulary_go_with_their_pieces(

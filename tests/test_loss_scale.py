@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 import tensorflow as tf
-from decoding_models import transformer
 from small_run import assert_same, trainer, weights
 
 from t2t_keras.hparam import HParams
@@ -112,23 +111,6 @@ def test_the_scale_doubles_after_so_many_good_steps(monkeypatch):
             variable.assign(value)
         values.append(float(scale.value))
     assert values == [1, 1, 2, 2, 2, 1, 1, 1, 2, 1, 0.5]
-
-
-@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
-def test_padding_is_hidden_and_an_empty_row_stays_finite(dtype):
-    """The bias of -1e9 is infinite in float16: it must be added in float32."""
-    model = transformer(VOCAB, compute_dtype=dtype)
-    rng = np.random.default_rng(0)
-    source, target = rng.integers(3, VOCAB, (2, 2, 6)).astype("int32")
-    padded = np.pad(source, [(0, 1), (0, 9)])
-    target_padded = np.pad(target, [(0, 1), (0, 3)])
-    logits = model(padded, target_padded).numpy()
-    assert logits.dtype == np.float32
-    assert np.isfinite(logits).all()
-    scale = np.abs(logits).max()
-    np.testing.assert_allclose(
-        logits[:2, :6], model(source, target).numpy(), atol=0.02 * scale
-    )
 
 
 @pytest.mark.slow

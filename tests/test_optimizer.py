@@ -74,14 +74,6 @@ def test_thirty_steps_are_the_equations(options):
             np.testing.assert_allclose(actual, moment, atol=1e-5 * scale)
 
 
-def test_moments_begin_at_zero_and_late_steps_stay_numbers():
-    weight = tf.Variable([1.0])
-    adam = Adam({"model/a": weight}, HParams())
-    assert [slot.numpy() for slot in adam.variables.values()] == [0, 0]
-    apply(adam, [[2.0]], 0.5, 300_000)  # no correction is left: beta^t is 0
-    np.testing.assert_allclose(weight.numpy(), 1 - 0.5 * 0.2 / np.sqrt(0.08), rtol=1e-5)
-
-
 @pytest.mark.parametrize(
     ("hparams", "theirs"),
     [

@@ -336,7 +336,7 @@ class Checkpoint:
     """A checkpoint on disk, read one tensor at a time.
 
     Raises:
-        DamagedCheckpoint: a file of it is damaged; the methods raise this, too.
+        DamagedCheckpoint: a file of it is damaged; the methods raise this as well.
     """
 
     def __init__(self, path: Path) -> None:

@@ -52,12 +52,13 @@ class TrainOptions:
     eval_every: int = option(1000, "steps between evaluations", least=1)
     eval_sentences: int = option(
         500,
-        "dev sentences to decode at each evaluation, for BLEU or F1; 0: only the loss",
+        "dev sentences to decode at each evaluation, for the metrics; 0: only the loss",
         least=0,
     )
     best_by: Literal["loss", "metric"] = option(
         "loss",
-        "how to choose the best checkpoint on dev: by loss (default), or by BLEU or F1",
+        "how to choose the best checkpoint on dev: by loss (default), or by the "
+        "problem's metric",
     )
     patience: int = option(
         0,
@@ -71,7 +72,7 @@ class TrainOptions:
         least=0,
     )
     max_minutes: float = option(
-        0.0, "end training after M minutes; run the command again to go on", least=0
+        0.0, "end training after M minutes; run the command again to resume", least=0
     )
 
     def __post_init__(self) -> None:

@@ -1,7 +1,7 @@
 """Fine-tuning: the initial weights of a run from another run's checkpoint.
 
-Optimizer, schedule and data begin anew; only weights are taken over. A vocabulary may
-have changed: each token keeps its rows of the matrices.
+Only the weights are taken; optimizer, schedule and data start from the beginning. The
+vocabulary may differ: each token keeps its rows of the matrices.
 """
 
 from collections.abc import Mapping

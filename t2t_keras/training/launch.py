@@ -37,7 +37,7 @@ class TrainResult:
             over the steps that were reported last.
         target_tokens_per_s: over the same steps.
         dev_loss: at the last evaluation, without label smoothing.
-        dev_metrics: at the last evaluation: BLEU or F1, by name.
+        dev_metrics: at the last evaluation: the problem's metrics, by name.
         dev_best: the metrics of the best evaluation, with its "step".
         dev_average: the metrics of the average of the last checkpoints.
         dev_ema: the metrics of the moving average of the weights.
@@ -86,31 +86,32 @@ def train(
     change_settings: bool = False,
     options: TrainOptions | None = None,
 ) -> TrainResult:
-    """Trains a model, or goes on training it, on all GPUs (or on the CPU).
+    """Trains a model, or resumes its training, on all GPUs (or on the CPU).
 
         t2t_keras.train(
             "translate_ende_toy", "tiny", data_dir="data", output_dir="runs/toy"
         )
 
     Progress is on standard error and in the run directory. SIGTERM and Ctrl-C save and
-    end the training: it returns, and the same call goes on. Keras' random seed is set,
-    and operations on GPUs become deterministic, for the whole process.
+    end the training: the function returns, and the same call resumes it. Keras' random
+    seed is set, and operations on GPUs become deterministic, for the whole process.
 
     Args:
         problem: a registered name.
         hparams_set: a registered name; None: with `init_from` the hyper-parameters of
             that run.
         data_dir: with data of the problem, which `t2t datagen` wrote.
-        output_dir: the run directory: a new one, or one to go on with.
+        output_dir: the run directory: a new one, or one whose training is resumed.
         hparams: changes to the set, as "dropout=0.2,num_layers=4" or by name.
-        train_steps: in all; None: the hparam set's.
-        seed: of initial values, order of the data, and dropout.
+        train_steps: total number of steps; None: the hparam set's.
+        seed: the seed of the initial weights, the order of the data, and dropout.
         init_from: fine-tuning: a run directory, or a checkpoint in one, to take the
             first weights from.
-        accumulate: micro-batches into which each replica divides its part of a batch.
-        simulate_devices: replicas to make on the CPU, for tests; 0: every GPU is one.
+        accumulate: number of micro-batches into which each replica divides its part
+            of a batch.
+        simulate_devices: number of replicas on the CPU, for tests; 0: one on every GPU.
         usr_dir: a folder with problems and hparam sets, imported first.
-        change_settings: whether a run goes on with other values of hyper-parameters
+        change_settings: whether a run is resumed with other values of hyper-parameters
             such as `learning_rate`, `clip_norm` or `dropout`: those in
             `hparam.MAY_CHANGE`.
         options: how the run is watched, saved and ended; None: `TrainOptions()`.

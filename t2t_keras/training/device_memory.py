@@ -41,7 +41,7 @@ def try_largest_batch(
         aligned: whether a batch also has an alignment.
 
     Returns:
-        A sentence about the batch and the memory that a GPU had in use.
+        A sentence about the memory that a GPU had in use; "" without GPUs.
 
     Raises:
         UserError: the batch does not fit; the message names a size that does.
@@ -63,7 +63,7 @@ def try_largest_batch(
             divisor *= 2
             continue
         if divisor == 1:
-            return f"{batch} fits{_peak()}"
+            return _peak() and f"{batch} fits: {_peak()}"
         remedy = (
             f"{parts[0]} such pairs fit: lower batch_tokens to "
             f"{batch_tokens // divisor}, or give --accumulate {divisor * micro_batches}"
@@ -109,4 +109,4 @@ def _peak() -> str:
     names = [gpu.name for gpu in tf.config.list_logical_devices("GPU")]
     get = tf.config.experimental.get_memory_info
     peaks = [get(name.removeprefix("/device:"))["peak"] / 1e9 for name in names]
-    return f": {max(peaks):.1f} GB of a GPU in use" if peaks else ""
+    return f"{max(peaks):.1f} GB of a GPU in use" if peaks else ""

@@ -260,7 +260,8 @@ class Trainer:
             self._data.aligned,
         )
         del held
-        reporter.say(said)
+        if said:
+            reporter.say(said)
 
     def _restore(self) -> int:
         """Restores the newest checkpoint, if any; returns the number of steps done.

@@ -27,8 +27,7 @@ from t2t_keras.export.contents import (
     ExportSettings,
     prediction_log,
 )
-from t2t_keras.export.export_dir import require_free
-from t2t_keras.export.formats import export_formats
+from t2t_keras.export.formats import export_formats, require_free
 from t2t_keras.export.quantization import StoredWeight
 from t2t_keras.export.saved_model import export_saved_model
 from t2t_keras.export.verify import Verification

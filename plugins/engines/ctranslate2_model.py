@@ -14,11 +14,12 @@ import numpy as np
 
 from t2t_keras.decoding.ensemble import Ensemble
 from t2t_keras.decoding.translator import Translator
-from t2t_keras.export.export_dir import (
+from t2t_keras.export.formats import (
     replaced,
     require_free,
+    require_quantization,
+    size_of,
 )
-from t2t_keras.export.formats import require_quantization
 from t2t_keras.export.verify import Output, Verification
 from t2t_keras.model.transformer import Transformer
 from t2t_keras.option import UserError, require_extra
@@ -116,7 +117,7 @@ def export_ctranslate2(
                 _write(translator, new, longest, dtype)
                 search = _greedy(translator, new, chosen.extra_length)
                 verify.check(search, exact=dtype is None)
-        return sum(path.stat().st_size for path in new.iterdir())
+    return size_of(Path(export_dir))
 
 
 def _require_expressible(translator: Translator) -> None:

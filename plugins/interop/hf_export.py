@@ -8,11 +8,12 @@ import numpy as np
 
 from t2t_keras.data.files import write_json
 from t2t_keras.decoding.translator import Translator
-from t2t_keras.export.export_dir import (
+from t2t_keras.export.formats import (
     replaced,
     require_free,
+    require_quantization,
+    size_of,
 )
-from t2t_keras.export.formats import require_quantization
 from t2t_keras.export.verify import Output, Verification
 from t2t_keras.model.transformer import Transformer
 from t2t_keras.option import UserError, require_extra
@@ -103,7 +104,7 @@ def export_hf_marian(
         if verify is not None:
             verify.expect_greedy(_as_there(translator, model), chosen)
             verify.check(_greedy(new, chosen.extra_length))
-        return sum(path.stat().st_size for path in new.iterdir())
+    return size_of(Path(export_dir))
 
 
 def _require_transformers() -> None:

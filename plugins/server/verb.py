@@ -26,8 +26,7 @@ from t2t_keras.cli.verb import (
     positive_number,
 )
 from t2t_keras.data.sources import parse_languages
-from t2t_keras.export.export_dir import require_export
-from t2t_keras.export.formats import is_saved_model
+from t2t_keras.export.formats import is_saved_model, require_export
 from t2t_keras.option import UserError, require_extra
 from t2t_keras.training.runs import is_run, require_run
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from t2t_keras.cli.verb import add_option_flags, described, given_options, listing, utf8
 from t2t_keras.decoding.options import DecodingOptions
-from t2t_keras.export.export_dir import require_export
+from t2t_keras.export.formats import require_export
 from t2t_keras.option import UserError
 from t2t_keras.training.runs import require_run
 

@@ -1,20 +1,21 @@
-"""A Python client for exported models: maps texts to n-best texts."""
+"""A Python client for SavedModels: maps texts to n-best texts."""
 
 import logging
 import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import tensorflow as tf
 import tensorflow_text  # noqa: F401  (the tokenizers' operations)
 
+from t2t_keras.data.files import read_json
 from t2t_keras.decoding.batching import batches
 from t2t_keras.decoding.options import DecodingOptions
 from t2t_keras.decoding.texts import checked_pairs, checked_texts
-from t2t_keras.export.contents import ExportSettings
-from t2t_keras.export.export_dir import require_export
-from t2t_keras.option import UserError, check
+from t2t_keras.export.formats import require_export, require_intact
+from t2t_keras.option import UserError, check, first_line
 from t2t_keras.text.standard_error import diverted_stderr
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
+SETTINGS = "t2t_export.json"
 _CHARACTERS_AT_ONCE = 8000  # characters in a batch, padding included
 
 
@@ -61,17 +63,19 @@ class ExportedTranslator:
 
     Attributes:
         signatures: the functions of the SavedModel, by name.
-        settings: the settings with which it was exported; None: an earlier version
-            of t2t_keras wrote it.
+        settings: the content of `t2t_export.json`, as attributes; None: an earlier
+            version of t2t_keras wrote the export, without that file.
 
     Raises:
         UserError: it has no SavedModel, or not one that `t2t export` wrote, or one from
-            ids to ids.
+            ids to ids; or a file is damaged.
     """
 
     def __init__(self, export_dir: str | Path) -> None:
         require_export(export_dir)
-        self.settings = ExportSettings.load(export_dir)
+        require_intact(Path(export_dir))
+        written = read_json(Path(export_dir) / SETTINGS, "export the model again")
+        self.settings = None if written is None else SimpleNamespace(**written)
         if self.settings and self.settings.ids_only:
             raise UserError(
                 f"--export_dir: {export_dir} maps ids to ids; call its signatures with "
@@ -207,9 +211,20 @@ class ExportedTranslator:
 
 
 def load_saved_model(export_dir: str | Path) -> Any:
-    """Loads a SavedModel; its vocabularies are silent as in `sentence_piece_op`."""
-    with diverted_stderr():
-        return tf.saved_model.load(str(export_dir))
+    """Loads a SavedModel; its vocabularies are silent as in `sentence_piece_op`.
+
+    Raises:
+        UserError: TensorFlow cannot load it.
+    """
+    try:
+        with diverted_stderr():
+            return tf.saved_model.load(str(export_dir))
+    except Exception as error:  # which one depends on the damage
+        raise UserError(
+            f"--export_dir: TensorFlow cannot load {export_dir}: "
+            f"{first_line(error) or type(error).__name__}; copy or export the model "
+            "again"
+        ) from None
 
 
 def _batches(texts: Sequence[str]) -> list[list[int]]:

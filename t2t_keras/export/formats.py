@@ -1,10 +1,21 @@
-"""The formats of `t2t export`: SavedModel, and those of plugins."""
+"""The formats of `t2t export`, and the directory that an export is written to.
 
+Formats are SavedModel, and those of plugins. Every export has a file `SHA256SUMS` with
+the checksums of its other files, which `sha256sum -c SHA256SUMS` verifies too.
+"""
+
+import contextlib
 import dataclasses
-from collections.abc import Callable
+import errno
+import os
+import shutil
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from t2t_keras.option import UserError, plugins
+from t2t_keras.data.files import lock, sha256, write_lines
+from t2t_keras.option import UserError, first_line, plugins
+
+SUMS = "SHA256SUMS"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,3 +78,110 @@ def require_quantization(name: str | None, export_format: str) -> None:
             f"--quantization: --format {export_format} has no {name}; the choice is "
             f"{', '.join(known) or 'float32 alone'}"
         )
+
+
+def require_export(path: str | Path) -> None:
+    """Refuses a directory without a SavedModel.
+
+    Raises:
+        UserError: there is none.
+    """
+    if not is_saved_model(Path(path)):
+        raise UserError(f"--export_dir: {path} has no saved_model.pb")
+
+
+def require_intact(path: Path) -> None:
+    """Refuses an export that has changed since it was written.
+
+    Raises:
+        UserError: a file differs from its checksum. Exports of earlier versions have no
+            checksums.
+    """
+    if not (path / SUMS).exists():
+        return
+    for line in (path / SUMS).read_text("utf-8", "replace").strip().split("\n"):
+        expected, _, name = line.partition("  ")
+        if not (path / name).is_file() or sha256(path / name) != expected:
+            raise UserError(
+                f"--export_dir: {path} is damaged: {name or SUMS} is missing or does "
+                "not have its checksum; copy or export the model again"
+            )
+
+
+def require_free(path: Path, overwrite: bool) -> None:
+    """Refuses a path at which an export would replace something.
+
+    Args:
+        path: the directory of the new export.
+        overwrite: whether the new export may replace an earlier one.
+
+    Raises:
+        UserError: the path is taken.
+    """
+    if not path.name:  # the export is renamed to its name, which . and / lack
+        raise UserError(f"--export_dir: {path} has no name; name another directory")
+    if not path.exists() or (path.is_dir() and not any(path.iterdir())):
+        return
+    if not any(form.holds(path) for form in export_formats().values()):
+        raise UserError(
+            f"--export_dir: {path} exists and is not an export; name another directory"
+        )
+    if not overwrite:
+        raise UserError(
+            f"--export_dir: {path} holds an export; name another directory, or give "
+            "--overwrite to replace it"
+        )
+
+
+@contextlib.contextmanager
+def replaced(path: Path) -> Iterator[Path]:
+    """Replaces a directory as a whole at the end of the `with` block.
+
+    The new directory is written to `.NAME.incomplete` next to it. That name is always
+    the same, so that the next export removes what a killed one has left.
+
+    Args:
+        path: the directory to replace.
+
+    Yields:
+        The path to write to, which does not exist yet.
+
+    Raises:
+        UserError: another process is writing this export, or the disk is full.
+    """
+    work = path.with_name(f".{path.name}.incomplete")
+    new, old = work / "new", work / "old"
+    refusal = UserError(
+        f"--export_dir: another process is writing {path}; wait for it, or name "
+        "another directory"
+    )
+    try:
+        with lock(work / "lock", lambda holder: refusal):
+            try:
+                shutil.rmtree(new, ignore_errors=True)
+                shutil.rmtree(old, ignore_errors=True)
+                yield new
+                files = sorted(file for file in new.rglob("*") if file.is_file())
+                sums = [
+                    f"{sha256(f)}  {f.relative_to(new).as_posix()}\n" for f in files
+                ]
+                (new / SUMS).write_text("".join(sums), encoding="utf-8")
+                if path.exists():
+                    path.rename(old)
+                new.rename(path)
+            finally:
+                shutil.rmtree(work)
+    except Exception as error:
+        # TensorFlow and other libraries have their own errors for a full disk.
+        is_full = os.strerror(errno.ENOSPC) in str(error)
+        if not is_full and not isinstance(error, OSError):
+            raise
+        raise UserError(
+            f"--export_dir: cannot write {path}: {first_line(error)}; nothing was "
+            "exported: free some space, or name another directory"
+        ) from None
+
+
+def size_of(path: Path) -> int:
+    """Returns the total size in bytes of the files of an export."""
+    return sum(file.stat().st_size for file in path.rglob("*") if file.is_file())

@@ -1,11 +1,19 @@
 """Export as a SavedModel, from strings to n-best strings.
 
-TensorFlow Serving, C++ and Python can run it.
+TensorFlow Serving, C++ and Python can run it. Next to the graph are
+
+- `t2t_export.json`: the settings, which `ExportedTranslator.settings` has;
+- `assets.extra/source.spm`, `target.spm` (or `.subwords`): the vocabularies;
+- `assets.extra/tf_serving_warmup_requests`: requests that TensorFlow Serving replays.
+
+Every loader of SavedModels ignores `assets.extra`, and tools copy it.
 """
 
 import contextlib
+import dataclasses
 import functools
-from collections.abc import Callable, Sequence
+import importlib.metadata
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,32 +22,37 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from t2t_keras.data.files import write_json
+from t2t_keras.data.records import field
 from t2t_keras.decoding.batching import batches, padded
 from t2t_keras.decoding.loop import Hypotheses, length_penalty
 from t2t_keras.decoding.options import DecodingOptions, constraint_name
-from t2t_keras.decoding.scoring import TargetScores, score_targets
+from t2t_keras.decoding.scoring import score_targets
 from t2t_keras.decoding.translator import Translator, batches_at_once
-from t2t_keras.export.client import load_saved_model
-from t2t_keras.export.contents import ExportSettings, write_contents
-from t2t_keras.export.export_dir import (
+from t2t_keras.export.client import SETTINGS, load_saved_model
+from t2t_keras.export.formats import (
     replaced,
     require_free,
+    require_quantization,
+    size_of,
 )
-from t2t_keras.export.formats import require_quantization
-from t2t_keras.export.quantization import StoredWeight
 from t2t_keras.export.verify import Output, Verification
 from t2t_keras.option import UserError, conditions
 from t2t_keras.problem import WHITE_ENDS, WHITE_SPACE
+from t2t_keras.text.tokenizer import suffix_of
 from t2t_keras.text.sentences import join_outputs, split_long_text
-from t2t_keras.text.tokenizer import EOS, PAD, UNK, Tokenizer
+from t2t_keras.text.tokenizer import EOS, PAD, UNK
+
+EXTRA = "assets.extra"
+WARM_UP = f"{EXTRA}/tf_serving_warmup_requests"
+_WARM_UP_TEXTS = 4
+_DEFAULT = tf.saved_model.DEFAULT_SERVING_SIGNATURE_DEF_KEY
 
 # The options that requests may have, as inputs of signatures.
 _SCALARS = {
     name: tf.TensorSpec([], dtype, name)
     for name, dtype in DecodingOptions.dtypes("is_served").items()
 }
-
-_WARM_UP_TEXTS = 4  # in a request that TensorFlow Serving replays at start-up
 
 
 def export_saved_model(
@@ -85,9 +98,8 @@ def export_saved_model(
 
     With `ids_only`, there are `translate_ids` (also as `serving_default`),
     `search_ids`, `score_ids` and `options` only. The graph has no operation of
-    TensorFlow Text, so that any program with TensorFlow can load it; the vocabularies
-    lie beside it. Otherwise the whole graph needs TensorFlow Text, whichever signature
-    is called. `contents` describes the files beside the graph.
+    TensorFlow Text, so that any program with TensorFlow can load it. Otherwise the
+    whole graph needs TensorFlow Text, whichever signature is called.
 
     The parts of all texts that are split are decoded in one batch, so it takes memory
     in proportion to the texts of a request.
@@ -101,10 +113,10 @@ def export_saved_model(
     `translate_ids` decodes the source for it.
 
     With `quantization`, matrices are stored in 16 or 8 bits, and the graph restores
-    them in float32 at the beginning of every call (`quantization.StoredWeight`).
+    them in float32 at the beginning of every call (`StoredWeight`).
 
     The directory appears only when it is complete: it is written to `.NAME.incomplete`
-    beside it. TensorFlow Serving requires a number as its name: `models/ende/1`.
+    next to it. TensorFlow Serving requires a number as its name: `models/ende/1`.
 
     Args:
         translator: the translator to export.
@@ -140,21 +152,15 @@ def export_saved_model(
             f"constraint: a SavedModel of problem '{problem.name}' needs '{needed}', "
             "for nothing in it repairs an output; give no other"
         )
-    for name, needs_texts in (
-        ("constraint", chosen.constraint == needed != "none"),
-        ("glossary", chosen.glossary),
-        ("protect", chosen.protect),
-        ("raw", chosen.raw),
-    ):
-        if ids_only and needs_texts:
-            raise UserError(
-                f"ids_only: {name} needs texts, which an export of ids does not have; "
-                "leave out one of them"
-            )
+    is_constrained = chosen.constraint == needed != "none"
+    if ids_only and (is_constrained or chosen.needs_texts or chosen.raw):
+        raise UserError(
+            "ids_only: constraint, glossary, protect and raw need texts, which an "
+            "export of ids does not have; leave out one of them"
+        )
     require_free(Path(export_dir), overwrite)
 
-    kind = _ServedIds if ids_only else _Served
-    module = kind(translator, chosen, quantization)
+    module = _Served(translator, chosen, quantization, ids_only)
     signatures = module.signatures()
     with replaced(Path(export_dir)) as new:
         tf.saved_model.save(module, str(new), signatures)
@@ -166,17 +172,90 @@ def export_saved_model(
                 verify.check(search, exact)
             verify.expect(translator, **options)
             verify.check(search, exact and not quantization)
-        settings = ExportSettings.of(
-            translator,
-            chosen,
-            list(signatures),
-            quantization=quantization,
-            ids_only=ids_only,
-            verify=verify,
-        )
+        settings = {
+            "version": importlib.metadata.version("t2t_keras"),
+            "problem": problem.name,
+            "languages": problem.languages,
+            "hparams": dataclasses.asdict(translator.model.hparams),
+            "decoding": chosen.recorded(),
+            "quantization": quantization,
+            "ids_only": ids_only,
+            "verified": len(verify.texts) if verify else 0,
+            "identical": verify.identical if verify else 0,
+        }
+        write_json(new / SETTINGS, settings)
+        (new / EXTRA).mkdir()
+        for side, tokenizer in (
+            ("source", translator.source_tokenizer),
+            ("target", translator.target_tokenizer),
+        ):
+            tokenizer.save(new / EXTRA / f"{side}{suffix_of(tokenizer)}")
         texts = verify.texts[-_WARM_UP_TEXTS:] if verify else []
-        write_contents(new, settings, translator, module.warm_up(texts))
-        return sum(path.stat().st_size for path in new.rglob("*") if path.is_file())
+        with tf.io.TFRecordWriter(str(new / WARM_UP)) as writer:
+            for signature, inputs in module.warm_up(texts).items():
+                writer.write(prediction_log(signature, inputs))
+    return size_of(Path(export_dir))
+
+
+def prediction_log(signature: str, inputs: Mapping[str, tf.Tensor]) -> bytes:
+    """Returns the bytes of a `tensorflow.serving.PredictionLog` with one request.
+
+    The messages are TensorFlow Serving's, whose Python package
+    (`tensorflow-serving-api`) is not needed to write them: all fields in use here are
+    messages and strings. Their numbers, from `prediction_log.proto`, `predict.proto`
+    and `model.proto`:
+
+        PredictionLog   6 predict_log: PredictLog
+        PredictLog      1 request: PredictRequest
+        PredictRequest  1 model_spec: ModelSpec, 2 inputs: map<string, TensorProto>
+        ModelSpec       3 signature_name: string
+
+    An entry of a map is a message with 1 key and 2 value.
+
+    Args:
+        signature: the name of the signature.
+        inputs: its inputs by name.
+    """
+    request = field(1, field(3, signature.encode()))
+    for name, tensor in sorted(inputs.items()):
+        value = tf.make_tensor_proto(tensor).SerializeToString(deterministic=True)
+        request += field(2, field(1, name.encode()) + field(2, value))
+    return field(6, field(1, request))
+
+
+class StoredWeight(tf.Module):
+    """A weight in 8 or 16 bits: rounded when written, restored in the graph.
+
+    Only matrices are rounded, that is almost all weights; the arithmetic stays that of
+    the model's compute dtype. In 8 bits, every channel (the output of a kernel's
+    column, or the token of an embedding's row) has a scale, so that its largest weight
+    is 127.
+
+    Args:
+        weight: the model's weight.
+        quantization: the dtype to which matrices are rounded.
+    """
+
+    def __init__(self, weight: keras.Variable, quantization: str) -> None:
+        super().__init__(name="weight")
+        array = np.asarray(keras.ops.convert_to_numpy(weight), np.float32)
+        self._scale: tf.Variable | None = None
+        if array.ndim < 2:
+            stored = tf.constant(array)
+        elif quantization == "int8":
+            channels = 1 if weight.name == "table" else 0  # rows, or columns
+            largest = np.abs(array).max(axis=channels, keepdims=True)
+            scale = np.where(largest > 0, largest, 1.0).astype(np.float32) / 127
+            stored = tf.constant(np.rint(array / scale), tf.int8)
+            self._scale = tf.Variable(scale, trainable=False)
+        else:
+            stored = tf.cast(tf.constant(array), quantization)
+        self._stored = tf.Variable(stored, trainable=False)
+
+    def restored(self) -> tf.Tensor:
+        """Returns the weight in float32, rounded."""
+        weight = tf.cast(self._stored, tf.float32)
+        return weight if self._scale is None else weight * self._scale
 
 
 class _Sources(NamedTuple):
@@ -195,14 +274,15 @@ class _Sources(NamedTuple):
     is_truncated: tf.Tensor
 
 
-class _ServedIds(tf.Module):
-    """The saved object of an export of ids: weights and signatures."""
+class _Served(tf.Module):
+    """The saved object: weights, tokenizers unless `ids_only`, and signatures."""
 
     def __init__(
         self,
         translator: Translator,
         options: DecodingOptions,
         quantization: str | None,
+        ids_only: bool,
     ) -> None:
         super().__init__(name="t2t_keras")
         # TensorFlow saves the variables and tables that it can reach from here: the
@@ -210,11 +290,16 @@ class _ServedIds(tf.Module):
         # that holds it is not a trackable object.
         self._translator = translator
         self._options = options
+        self._ids_only = ids_only
+        self._form = translator.problem.text_form
         self._is_rounded = quantization is not None
         self._weights = [
             StoredWeight(weight, quantization) if quantization else weight.value
             for weight in translator.model.weights
         ]
+        if not ids_only:
+            self._source_tokenizer = translator.source_tokenizer.graph()
+            self._target_tokenizer = translator.target_tokenizer.graph()
 
     def weights(self) -> list[np.ndarray]:
         """Returns the weights with which the graph computes."""
@@ -228,7 +313,9 @@ class _ServedIds(tf.Module):
         when the model is saved.
         """
         ids = tf.TensorSpec([None, None], tf.int32, "ids")
-        targets = tf.TensorSpec([None, None], tf.int32, "targets")
+        target_ids = tf.TensorSpec([None, None], tf.int32, "targets")
+        texts = tf.TensorSpec([None], tf.string, "texts")
+        targets = tf.TensorSpec([None], tf.string, "targets")
         self._search = _traced(
             self._beam_search,
             tf.TensorSpec([None, None], tf.int32),
@@ -238,38 +325,39 @@ class _ServedIds(tf.Module):
         )
         self._search_ids = _traced(self.search_ids, ids, **_SCALARS)
         translate_ids = _traced(self.translate_ids, ids)
-        return {
-            tf.saved_model.DEFAULT_SERVING_SIGNATURE_DEF_KEY: translate_ids,
+        signatures = {
+            _DEFAULT: translate_ids,
             "translate_ids": translate_ids,
             "search_ids": self._search_ids,
-            "score_ids": _traced(self.score_ids, ids, targets),
+            "score_ids": _traced(self.score_ids, ids, target_ids),
             "options": _traced(self._defaults),
         }
+        if not self._ids_only:
+            self._translate = _traced(self.translate, texts, **_SCALARS)
+            signatures |= {
+                _DEFAULT: _traced(self.serve, texts),
+                "translate": self._translate,
+                "score": _traced(self.score, texts, targets),
+            }
+        return signatures
 
     def warm_up(self, texts: list[str]) -> dict[str, dict[str, tf.Tensor]]:
-        """Returns inputs for every signature that has some.
+        """Returns inputs for the default signature, and for the one with options.
 
         Args:
             texts: sources; if there are none, they are the last tokens of the
                 vocabulary.
         """
-        translator, most = self._translator, self._options.max_source_length
-        tokenizer, target_tokenizer = (
-            translator.source_tokenizer,
-            translator.target_tokenizer,
-        )
-        sources = [
-            [*ids[:-1][: most - 1], EOS]
-            for ids in tokenizer.encode_batch(texts or [_last_tokens(tokenizer)])
-        ]
-        target = target_tokenizer.encode(_last_tokens(target_tokenizer))
-        ids = {"ids": tf.constant(padded(sources))}
-        targets = {"targets": tf.constant(padded([target] * len(sources)))}
-        return {
-            "translate_ids": ids,
-            "search_ids": ids | self._defaults(),
-            "score_ids": ids | targets,
-        }
+        tokenizer = self._translator.source_tokenizer
+        size = tokenizer.vocab_size
+        texts = texts or [tokenizer.decode(range(max(UNK + 1, size - 8), size))]
+        name, inputs = "translate", {"texts": tf.constant(texts)}
+        if self._ids_only:
+            most = self._options.max_source_length
+            rows = tokenizer.encode_batch(texts)
+            ids = padded([[*row[:-1][: most - 1], EOS] for row in rows])
+            name, inputs = "search_ids", {"ids": tf.constant(ids)}
+        return {_DEFAULT: inputs, name: inputs | self._defaults()}
 
     def translate_ids(self, ids: tf.Tensor) -> dict[str, tf.Tensor]:
         """Maps ids to n-best ids, with the options of the export."""
@@ -301,16 +389,7 @@ class _ServedIds(tf.Module):
         ]
         with tf.control_dependencies(assertions):
             ids, targets = tf.identity(ids), tf.identity(targets)
-        scores = self._score(ids, targets)
-        return {
-            "log_prob": scores.log_probs,
-            "tokens": scores.lengths,
-            "token_log_probs": scores.token_log_probs,
-        }
-
-    def _texts(self, ids: tf.Tensor) -> tf.Tensor:
-        """Returns the texts [B] of source ids for the search; here it needs none."""
-        return tf.fill(tf.shape(ids)[:1], "")
+        return self._score(ids, targets)
 
     def _defaults(self) -> dict[str, tf.Tensor]:
         """Returns the options that `translate` takes, as the export has them."""
@@ -337,14 +416,15 @@ class _ServedIds(tf.Module):
                 self._options, numbers, ids, texts, copied=self._copied(texts)
             )
 
-    def _copied(self, texts: tf.Tensor) -> tf.Tensor | None:
-        """Returns the ids of what is protected in texts [B], see `Search`."""
-        return None
-
-    def _score(self, ids: tf.Tensor, targets: tf.Tensor) -> TargetScores:
+    def _score(self, ids: tf.Tensor, targets: tf.Tensor) -> dict[str, tf.Tensor]:
         """Scores targets [B, T], given the sources [B, S]."""
         with self._restored():
-            return score_targets(self._translator.model, ids, targets)
+            scores = score_targets(self._translator.model, ids, targets)
+        return {
+            "log_prob": scores.log_probs,
+            "tokens": scores.lengths,
+            "token_log_probs": scores.token_log_probs,
+        }
 
     def _restored(self) -> AbstractContextManager[object]:
         """Within it, the model computes with the rounded weights."""
@@ -353,48 +433,6 @@ class _ServedIds(tf.Module):
         weights = (weight.restored() for weight in self._weights)
         pairs = zip(self._translator.model.weights, weights, strict=True)
         return keras.StatelessScope(list(pairs))
-
-
-class _Served(_ServedIds):
-    """The saved object: weights, tokenizers and signatures."""
-
-    def __init__(
-        self,
-        translator: Translator,
-        options: DecodingOptions,
-        quantization: str | None,
-    ) -> None:
-        super().__init__(translator, options, quantization)
-        self._source_tokenizer = translator.source_tokenizer.graph()
-        self._target_tokenizer = translator.target_tokenizer.graph()
-        self._form = translator.problem.text_form
-
-    def signatures(self) -> dict[str, tf.types.experimental.ConcreteFunction]:
-        """Traces the signatures and returns them by name; see the base class."""
-        texts = tf.TensorSpec([None], tf.string, "texts")
-        targets = tf.TensorSpec([None], tf.string, "targets")
-        of_ids = super().signatures()
-        self._translate = _traced(self.translate, texts, **_SCALARS)
-        return of_ids | {
-            tf.saved_model.DEFAULT_SERVING_SIGNATURE_DEF_KEY: _traced(
-                self.serve, texts
-            ),
-            "translate": self._translate,
-            "score": _traced(self.score, texts, targets),
-        }
-
-    def warm_up(self, texts: list[str]) -> dict[str, dict[str, tf.Tensor]]:
-        """Returns inputs for every signature that has some; see the base class."""
-        texts = texts or [_last_tokens(self._translator.source_tokenizer)]
-        target = _last_tokens(self._translator.target_tokenizer)
-        inputs = {"texts": tf.constant(texts)}
-        targets = {"targets": tf.constant([target] * len(texts))}
-        default = tf.saved_model.DEFAULT_SERVING_SIGNATURE_DEF_KEY
-        return super().warm_up(texts) | {
-            default: inputs,
-            "translate": inputs | self._defaults(),
-            "score": inputs | targets,
-        }
 
     def serve(self, texts: tf.Tensor) -> dict[str, tf.Tensor]:
         """Maps texts to n-best texts, with the options of the export."""
@@ -439,13 +477,7 @@ class _Served(_ServedIds):
         texts = self._form.source_texts(texts, self._options.raw)
         source_ids, is_truncated = self._encode_sources(texts)
         scores = self._score(source_ids, target_ids)
-        return {
-            "log_prob": scores.log_probs,
-            "tokens": scores.lengths,
-            "ids": target_ids,
-            "token_log_probs": scores.token_log_probs,
-            "is_truncated": is_truncated,
-        }
+        return scores | {"ids": target_ids, "is_truncated": is_truncated}
 
     def _decode(self, ids: tf.Tensor) -> tf.Tensor:
         """Decodes ids [B, n, T] to texts [B, n], one line each."""
@@ -456,7 +488,7 @@ class _Served(_ServedIds):
     def _texts(self, ids: tf.Tensor) -> tf.Tensor:
         """Returns the texts [B] of source ids, if the search needs them."""
         if self._options.constraint == "none" and not self._options.needs_texts:
-            return super()._texts(ids)
+            return tf.fill(tf.shape(ids)[:1], "")
         return self._source_tokenizer.decode(ids)
 
     def _copied(self, texts: tf.Tensor) -> tf.Tensor | None:
@@ -491,15 +523,9 @@ class _Served(_ServedIds):
         )  # [long texts, (parts), (tokens)]
         owners = tf.concat([others, tf.gather(long, parts.value_rowids())], 0)
         order = tf.argsort(owners, stable=True)
-        part_ids = parts.values.to_tensor(PAD)
-        rows = tf.concat(
-            [
-                tf.RaggedTensor.from_tensor(tf.gather(ids, others)),
-                tf.RaggedTensor.from_tensor(part_ids),
-            ],
-            axis=0,
-        )
-        part_texts = self._source_tokenizer.decode(part_ids)
+        whole = tf.RaggedTensor.from_tensor(tf.gather(ids, others))
+        rows = tf.concat([whole, parts.values], axis=0)
+        part_texts = self._source_tokenizer.decode(parts.values.to_tensor(PAD))
         return _Sources(
             tf.gather(rows, order).to_tensor(PAD),
             tf.gather(tf.concat([tf.gather(texts, others), part_texts], 0), order),
@@ -595,12 +621,6 @@ def _joined(
     # A rank that one of the parts does not have is left out, but there is always one.
     is_left_out = tf.math.is_inf(scores) & (tf.range(ranks) > 0)
     return tf.where(is_left_out, "", texts), scores
-
-
-def _last_tokens(tokenizer: Tokenizer) -> str:
-    """Returns a text of the last tokens of a vocabulary."""
-    size = tokenizer.vocab_size
-    return tokenizer.decode(range(max(UNK + 1, size - 8), size))
 
 
 def _ids_assertions(

@@ -32,15 +32,15 @@ from tokenizer_checks import LINES, assert_graph_equals_python, random_ids
 from t2t_keras import UserError
 from t2t_keras.export.verify import Verification
 from t2t_keras.hparam import HParams
-from t2t_keras.plugins.interop.hf_export import export_hf_marian
-from t2t_keras.plugins.interop.marian_run import import_marian_run
-from t2t_keras.plugins.interop.marian_vocabulary import (
+from t2t_keras.plugins.interop.hf_marian import export_hf_marian
+from t2t_keras.plugins.interop.marian import (
     TokenList,
     read_model,
     read_tokens,
     token_of,
     with_tokens,
 )
+from t2t_keras.plugins.interop.marian_model import import_marian_run
 from t2t_keras.text.tokenizer import load_tokenizer
 from t2t_keras.training.checkpoint import (
     CheckpointDirectory,

@@ -1,15 +1,23 @@
+"""Exports as a SavedModel: what they answer, what they hold, and what is refused."""
+
 import collections
+import errno
 import fcntl
+import importlib.util
+import io
 import itertools
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 import tensorflow as tf
+from command_line import run
 from decoding_models import LINES, NOT_TEXTS, transformer
 from tensorflow.core.protobuf import saved_model_pb2
 
@@ -17,52 +25,61 @@ import t2t_keras
 from t2t_keras.decoding.constraint import BannedTokens
 from t2t_keras.decoding.options import DecodingOptions
 from t2t_keras.decoding.translator import Translator
-from t2t_keras.export.client import ExportedTranslator
-from t2t_keras.export.saved_model import export_saved_model
+from t2t_keras.export import saved_model
+from t2t_keras.export.client import SETTINGS
+from t2t_keras.export.formats import SUMS, export_formats, require_free
+from t2t_keras.export.saved_model import WARM_UP, StoredWeight, export_saved_model
+from t2t_keras.export.verify import Verification
 from t2t_keras.option import UserError
 from t2t_keras.problem import Problem
 from t2t_keras.text.sentence_piece import SentencePieceTokenizer, train_sentence_piece
 
+ROOT = Path(__file__).parents[1]
 TEXTS = [*LINES, "the old dog reads . " * 30, "\u2028\x85 \x1c", "\u200b"]
 TARGETS = [*TEXTS[1:], "a book"]
+OPTIONS = {"beam_size": 6, "n_best": 5, "alpha": 1.0, "min_length": 4}
 
-# Run in a process that imports TensorFlow and TensorFlow Text and nothing else.
+# Run in a process that imports TensorFlow, perhaps TensorFlow Text, and nothing else.
 CLIENT = """
 import json, sys
+path, has_text, calls = json.load(sys.stdin)
+sys.modules["t2t_keras"] = sys.modules["sentencepiece"] = None
 import tensorflow as tf
-import tensorflow_text
+if has_text:
+    import tensorflow_text
+else:
+    sys.modules["tensorflow_text"] = None
 
-path, texts, targets, ids = json.load(sys.stdin)
 served = tf.saved_model.load(path)
-
-def call(name, **inputs):
-    outputs = served.signatures[name](**inputs)
-    return {name: tensor.numpy().tolist() for name, tensor in outputs.items()}
-
-def strings(outputs):
-    texts = [[text.decode() for text in row] for row in outputs["texts"]]
-    return {"texts": texts, "scores": outputs["scores"]}
-
-beams = {"beam_size": 6, "n_best": 5, "alpha": 1.0}
-beams = {name: tf.constant(value) for name, value in beams.items()}
-beams = served.signatures["options"]() | beams
-try:
-    call("translate", texts=tf.constant(["a"]), **beams | {"beam_size": tf.constant(2)})
-    refusal = ""
-except tf.errors.InvalidArgumentError as error:
-    refusal = str(error)
-print(json.dumps({
-    "default": strings(call("serving_default", texts=tf.constant(texts))),
-    "single": [strings(call("serving_default", texts=tf.constant([t]))) for t in texts],
-    "truncated": call("serving_default", texts=tf.constant(texts))["is_truncated"],
-    "none": strings(call("serving_default", texts=tf.constant([], tf.string))),
-    "translate": strings(call("translate", texts=tf.constant(texts), **beams)),
-    "ids": call("translate_ids", ids=tf.constant(ids)),
-    "score": call("score", texts=tf.constant(texts), targets=tf.constant(targets)),
-    "refusal": refusal,
-    "modules": [name for name in ("t2t_keras", "sentencepiece") if name in sys.modules],
-}))
+answers = []
+for name, inputs, options in calls:
+    inputs = {k: tf.constant(v, None if v else tf.string) for k, v in inputs.items()}
+    if options:
+        inputs |= served.signatures["options"]()
+        inputs |= {k: tf.constant(v, inputs[k].dtype) for k, v in options.items()}
+    found = served.signatures[name](**inputs)
+    answers.append({k: v.numpy() for k, v in found.items()})
+    for k, v in answers[-1].items():
+        strings = v.dtype == object
+        texts = [[t.decode() for t in row] for row in v] if strings else v.tolist()
+        answers[-1][k] = texts
+print(json.dumps(answers))
 """
+
+
+def answers(path, *calls, has_text=True):
+    """What the model answers in another process: [signature, inputs, options]."""
+    process = subprocess.run(
+        [sys.executable, "-c", CLIENT],
+        input=json.dumps([str(path), has_text, calls]),
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=path,
+        env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "2"},
+    )
+    assert process.returncode == 0, process.stderr
+    return json.loads(process.stdout.splitlines()[-1])
 
 
 @pytest.fixture(scope="module")
@@ -70,8 +87,8 @@ def translator(tmp_path_factory):
     path = tmp_path_factory.mktemp("vocab") / "vocab.spm"
     train_sentence_piece(LINES * 2, path, 340)
     tokenizer = SentencePieceTokenizer(path)
+    problem = Problem(name="prose", summary="", sources={"train": list}, extra_length=6)
     model = transformer(tokenizer.vocab_size, d_model=64, d_ff=256)
-    problem = Problem(summary="", extra_length=6)
     return Translator(problem, model, tokenizer, tokenizer)
 
 
@@ -83,33 +100,29 @@ def export(translator, tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
+def ids_export(translator, tmp_path_factory):
+    """An export of ids."""
+    path = tmp_path_factory.mktemp("export") / "1"
+    verify = Verification(LINES[:2])
+    export_saved_model(translator, path, ids_only=True, verify=verify, n_best=2)
+    return path
+
+
+@pytest.fixture(scope="module")
 def signatures(export):
     """The model's signatures in this process."""
     served = tf.saved_model.load(str(export[0]))  # holds the weights
     yield served.signatures
 
 
-@pytest.fixture(scope="module")
-def served(translator, export):
-    """What the model answers in another process."""
-    rows = [translator.source_tokenizer.encode(text) for text in LINES[:2]]
-    ids = [[*row, *[0] * (40 - len(row))] for row in rows]
-    process = subprocess.run(
-        [sys.executable, "-c", CLIENT],
-        input=json.dumps([str(export[0]), TEXTS, TARGETS, ids]),
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=export[0],
-        env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "2"},
-    )
-    assert process.returncode == 0, process.stderr
-    return json.loads(process.stdout.splitlines()[-1])
+def padded_ids(translator, texts):
+    rows = translator.source_tokenizer.encode_batch(texts)
+    width = max(map(len, rows))
+    return [row + [0] * (width - len(row)) for row in rows]
 
 
-def assert_same(answer, expected):
+def assert_same(texts, scores, expected):
     """One sentence's texts and scores are those of `Translator.n_best`."""
-    texts, scores = answer
     assert texts[: len(expected)] == [output.text for output in expected]
     np.testing.assert_allclose(
         scores[: len(expected)], [output.score for output in expected], atol=1e-4
@@ -118,74 +131,114 @@ def assert_same(answer, expected):
     assert np.isneginf(scores[len(expected) :]).all()
 
 
-def test_equals_in_process(translator, served):
-    expected = translator.n_best(TEXTS, 3, max_source_length=50)
-    answers = zip(served["default"]["texts"], served["default"]["scores"], strict=True)
-    for answer, alone, outputs in zip(answers, served["single"], expected, strict=True):
-        assert_same(answer, outputs)
-        assert_same((alone["texts"][0], alone["scores"][0]), outputs)
-    assert len(expected) == len(TEXTS)
-    assert served["none"] == {"texts": [], "scores": []}
-    tokens = [len(translator.source_tokenizer.encode(text)) for text in TEXTS]
-    assert served["truncated"] == [False] * len(TEXTS)  # but split
-    assert served["score"]["is_truncated"] == [count > 50 for count in tokens]
-    assert served["score"]["is_truncated"].count(True) == 1
-    assert served["modules"] == []
+def assert_same_ids(found, expected):
+    for row, outputs in enumerate(expected):
+        for place, output in enumerate(outputs):
+            length = found["lengths"][row][place]
+            assert tuple(found["ids"][row][place][:length]) == output.ids
+            assert found["scores"][row][place] == pytest.approx(output.score, abs=1e-4)
 
 
-def test_beam_size_is_an_input(translator, served):
-    options = {"beam_size": 6, "alpha": 1.0, "max_source_length": 50}
-    expected = translator.n_best(TEXTS, 5, **options)
-    answers = zip(
-        served["translate"]["texts"], served["translate"]["scores"], strict=True
+def test_answers_in_another_process(translator, export):
+    """They are those of the run, also one text at a time and with other options."""
+    batch, none, chosen, ids, scores, *single = answers(
+        export[0],
+        ["serving_default", {"texts": TEXTS}, {}],
+        ["serving_default", {"texts": []}, {}],
+        ["translate", {"texts": TEXTS}, OPTIONS],
+        ["translate_ids", {"ids": padded_ids(translator, LINES[:2])}, {}],
+        ["score", {"texts": TEXTS, "targets": TARGETS}, {}],
+        *(["serving_default", {"texts": [text]}, {}] for text in TEXTS[-3:]),
     )
-    for answer, outputs in zip(answers, expected, strict=True):
-        assert_same(answer, outputs)
-    assert "n_best" in served["refusal"]
+    limit = {"max_source_length": 50}
+    expected = translator.n_best(TEXTS, 3, **limit)
+    others = translator.n_best(TEXTS, **OPTIONS, **limit)
+    for i, outputs in enumerate(expected):
+        assert_same(batch["texts"][i], batch["scores"][i], outputs)
+        assert_same(chosen["texts"][i], chosen["scores"][i], others[i])
+    for alone, outputs in zip(single, expected[-3:], strict=True):
+        assert_same(alone["texts"][0], alone["scores"][0], outputs)
+    assert len(expected) == len(TEXTS)
+    assert none["texts"] == none["scores"] == []
+    assert_same_ids(ids, translator.n_best(LINES[:2], 3))
+    tokens = [len(translator.source_tokenizer.encode(text)) for text in TEXTS]
+    assert batch["is_truncated"] == [False] * len(TEXTS)  # but split
+    assert scores["is_truncated"] == [count > 50 for count in tokens]
+    assert scores["is_truncated"].count(True) == 1
+    found = translator.score(TEXTS, TARGETS, **limit)
+    assert scores["tokens"] == [score.tokens for score in found]
+    np.testing.assert_allclose(
+        scores["log_prob"], [x.log_prob for x in found], rtol=1e-5, atol=1e-4
+    )
 
 
-def test_client_in_python(translator, export, tmp_path):
-    client = ExportedTranslator(export[0])
-    options = {"n_best": 5, "beam_size": 6, "alpha": 1.0}
-    expected = translator.n_best(TEXTS, **options, max_source_length=50)
-    for found, outputs in zip(client.n_best(TEXTS, **options), expected, strict=True):
-        assert_same([list(column) for column in zip(*found, strict=True)], outputs)
-        assert len(found) == len(outputs)
+@pytest.mark.slow
+def test_ids_with_tensorflow_alone(translator, ids_export):
+    ids = padded_ids(translator, LINES[:2])
+    default, found, search, score = answers(
+        ids_export,
+        ["serving_default", {"ids": ids}, {}],
+        ["translate_ids", {"ids": ids}, {}],
+        ["search_ids", {"ids": ids}, OPTIONS],
+        ["score_ids", {"ids": ids, "targets": ids[::-1]}, {}],
+        has_text=False,
+    )
+    assert default == found
+    assert_same_ids(found, translator.n_best(LINES[:2], 2))
+    assert_same_ids(search, translator.n_best(LINES[:2], **OPTIONS))
+    scores = translator.score(LINES[:2], LINES[1::-1])
+    assert score["tokens"] == [score.tokens for score in scores]
+    np.testing.assert_allclose(
+        score["log_prob"], [x.log_prob for x in scores], rtol=1e-5, atol=1e-4
+    )
+
+
+def test_client_takes_the_place_of_the_translator(translator, export, caplog):
+    client = t2t_keras.load(export[0])
+    limit = {"max_source_length": 50}
+    assert client.translate(TEXTS) == translator.translate(TEXTS, **limit)
     assert client.n_best([]) == []
+    done = []
+    options = OPTIONS | {"n_best": 5}
+    results = client.n_best(TEXTS, **options, advance=done.append)
+    expected = translator.n_best(TEXTS, **options, **limit)
+    for found, outputs in zip(results, expected, strict=True):
+        assert_same(*(list(column) for column in zip(*found, strict=True)), outputs)
+        assert len(found) == len(outputs)
+    assert sum(done) == len(TEXTS)
+    scores = translator.score(TEXTS, TARGETS, **limit)
+    caplog.clear()
+    for ours, theirs in zip(client.score(TEXTS, TARGETS), scores, strict=True):
+        assert ours.tokens == theirs.tokens
+        assert ours.log_prob == pytest.approx(theirs.log_prob, rel=1e-5, abs=1e-4)
+    (record,) = caplog.records  # the long text is truncated here, and split above
+    number = TEXTS.index(max(TEXTS, key=len)) + 1
+    warning = f"input {number} is longer than the export allows"
+    assert record.getMessage().startswith(warning)
+
+
+def test_mistakes_in_calls_of_the_client(export, tmp_path):
+    client = t2t_keras.load(export[0])
     for mistake, message in (
         ({"n_best": 9}, "n_best 9 is more than the beam size, 4"),
         ({"beam_size": 0}, "beam_size must be at least 1"),
         ({"alpha": float("nan")}, "alpha must be a finite number"),
         ({"min_length": -1}, "min_length must be at least 0"),
-        (
-            {"extra_length": 2},
-            "extra_length: an export has it built in .extra_length is",
-        ),
+        ({"extra_length": 2}, "extra_length: an export has it built in .extra_length"),
     ):
         with pytest.raises(UserError, match=message):
             client.n_best(["a"], **mistake)
     for texts, message in NOT_TEXTS:
-        for method in (client.translate, client.n_best):
-            with pytest.raises(UserError, match=message):
-                method(texts)
-        for pair in ((texts, ["a"]), (["a"], texts)):
-            with pytest.raises(UserError, match=r"^(sources|targets)"):
-                client.score(*pair)
+        with pytest.raises(UserError, match=message):
+            client.n_best(texts)
+        with pytest.raises(UserError, match=r"^targets"):
+            client.score(["a"], texts)
     with pytest.raises(UserError, match="an export cannot force them"):
         client.translate(["a"], ["b"])
-    with pytest.raises(UserError, match="1 sources but 2 targets"):
-        client.score(["a"], ["b", "c"])
     with pytest.raises(UserError, match=r"has no saved_model\.pb"):
-        ExportedTranslator(tmp_path)
-
-
-def test_min_length_is_an_input(translator, export):
-    client = ExportedTranslator(export[0])
-    options = {"min_length": 12, "beam_size": 3, "n_best": 1}
-    expected = translator.n_best(LINES, **options)
-    for found, outputs in zip(client.n_best(LINES, **options), expected, strict=True):
-        assert_same([list(column) for column in zip(*found, strict=True)], outputs)
-    assert client.translate(LINES) != [best[0].text for best in expected]
+        t2t_keras.export.client.ExportedTranslator(tmp_path)
+    with pytest.raises(UserError, match="is an export, which has only one"):
+        t2t_keras.load(export[0], "best")
 
 
 def test_requests_may_have_every_option_that_is_a_tensor():
@@ -195,66 +248,26 @@ def test_requests_may_have_every_option_that_is_a_tensor():
     assert set(DecodingOptions.names("is_served")) == every
 
 
-def test_the_settings_of_an_export(translator, export):
-    settings = ExportedTranslator(export[0]).settings
-    assert settings.decoding["max_source_length"] == 50
-    assert settings.decoding["raw"] is False
-    assert not settings.ids_only
-    assert set(settings.signatures) == set(
-        tf.saved_model.load(str(export[0])).signatures
-    )
-
-
-def test_client_takes_the_place_of_the_translator(translator, export, caplog):
-    client = t2t_keras.load(export[0])
-    options = {"max_source_length": 50}
-    assert client.translate(TEXTS) == translator.translate(TEXTS, **options)
-    done = []
-    found = client.n_best(TEXTS, 2, advance=done.append)
-    assert [len(outputs) for outputs in found] == [
-        len(outputs) for outputs in translator.n_best(TEXTS, 2, **options)
-    ]
-    assert sum(done) == len(TEXTS)
-    expected = translator.score(TEXTS, TARGETS, **options)
-    for ours, theirs in zip(client.score(TEXTS, TARGETS), expected, strict=True):
-        assert ours.tokens == theirs.tokens
-        assert ours.log_prob == pytest.approx(theirs.log_prob, rel=1e-5, abs=1e-4)
-    with pytest.raises(UserError, match="is an export, which has only one"):
-        t2t_keras.load(export[0], "best")
-
-    caplog.clear()
-    client.translate(TEXTS)  # the long one is split
-    client.score(TEXTS, TARGETS)  # and here it is truncated
-    warnings = [record.getMessage() for record in caplog.records]
-    assert len(warnings) == 1
-    number = TEXTS.index(max(TEXTS, key=len)) + 1
-    assert warnings[0].startswith(f"input {number} is longer than the export allows")
-
-
 def test_client_of_an_export_without_is_truncated(tmp_path):
     """As it was written before that output was."""
+    served = tf.Module()
 
-    class Old(tf.Module):
-        @tf.function(
-            input_signature=[
-                tf.TensorSpec([None], tf.string, "texts"),
-                tf.TensorSpec([], tf.int32, "beam_size"),
-                tf.TensorSpec([], tf.int32, "n_best"),
-                tf.TensorSpec([], tf.float32, "alpha"),
-            ]
-        )
-        def translate(self, texts, beam_size, n_best, alpha):
-            scores = tf.fill([tf.size(texts), 1], alpha)
-            return {"texts": tf.strings.upper(texts)[:, None], "scores": scores}
+    @tf.function
+    def translate(texts, beam_size, n_best, alpha):
+        scores = tf.fill([tf.size(texts), 1], alpha)
+        return {"texts": tf.strings.upper(texts)[:, None], "scores": scores}
 
-        @tf.function(input_signature=[])
-        def options(self):
-            beam = {"beam_size": tf.constant(4), "n_best": tf.constant(1)}
-            return beam | {"alpha": tf.constant(0.5)}
+    @tf.function
+    def options():
+        beam = {"beam_size": tf.constant(4), "n_best": tf.constant(1)}
+        return beam | {"alpha": tf.constant(0.5)}
 
-    old = Old()
-    signatures = {"translate": old.translate, "options": old.options}
-    tf.saved_model.save(old, str(tmp_path), signatures=signatures)
+    scalars = {k: tf.TensorSpec([], v.dtype, k) for k, v in options().items()}
+    texts = tf.TensorSpec([None], tf.string, "texts")
+    translate = translate.get_concrete_function(texts, **scalars)
+    options = options.get_concrete_function()
+    found = {"translate": translate, "options": options}
+    tf.saved_model.save(served, str(tmp_path), signatures=found)
     assert t2t_keras.load(tmp_path).n_best(["a"]) == [[("A", 0.5)]]
 
 
@@ -262,16 +275,16 @@ def test_client_of_an_export_without_is_truncated(tmp_path):
     ("name", "inputs", "message"),
     [
         ("translate", {"beam_size": 0}, "beam_size must be at least 1"),
-        ("translate", {"n_best": 0}, "n_best must be at least 1"),
         ("translate", {"n_best": 5}, "n_best must be at most beam_size"),
-        ("translate", {"min_length": -1}, "min_length must be at least 0"),
         ("translate", {"alpha": float("nan")}, "alpha must be a finite number"),
-        ("translate", {"alpha": float("-inf")}, "alpha must be a finite number"),
         ("score", {"targets": ["a", "b"]}, "must be of equal length"),
         ("translate_ids", {"ids": [[5, -1, 1]]}, "ids must be from 0 to"),
         ("translate_ids", {"ids": [[5, 10**6, 1]]}, "ids must be from 0 to"),
         ("translate_ids", {"ids": [[5, 1], [5, 6]]}, "each row of ids must end in 1"),
         ("translate_ids", {"ids": [[5, 0, 1]]}, "may only follow the last token"),
+        ("score_ids", {"targets": [[5, 340]]}, "targets must be from 0 to 339"),
+        ("score_ids", {"targets": [[0, 5]]}, r"targets 0 \(padding\) may only follow"),
+        ("score_ids", {"targets": [[5, 1]] * 2}, "must be of equal length"),
     ],
 )
 def test_impossible_inputs(name, inputs, message, signatures):
@@ -281,6 +294,7 @@ def test_impossible_inputs(name, inputs, message, signatures):
         | {"beam_size": 4, "n_best": 1, "alpha": 0.6, "min_length": 0},
         "score": texts | {"targets": ["b"]},
         "translate_ids": {"ids": [[5, 1, 0], [0, 0, 0]]},
+        "score_ids": {"ids": [[5, 1]], "targets": [[5, 0]]},  # without EOS
     }[name]
     tensors = {key: tf.constant(value) for key, value in possible.items()}
     signatures[name](**tensors)
@@ -292,6 +306,100 @@ def test_impossible_inputs(name, inputs, message, signatures):
 def test_ids_without_a_column(signatures):
     found = signatures["translate_ids"](ids=tf.zeros([2, 0], tf.int32))
     assert found["lengths"].numpy().tolist() == [[0] * 3] * 2
+
+
+# The files of an export
+
+
+def test_settings_and_vocabularies(translator, ids_export):
+    settings = json.loads((ids_export / SETTINGS).read_text())
+    assert (settings["problem"], settings["languages"]) == ("prose", None)
+    assert settings["hparams"]["d_model"] == 64
+    assert settings["decoding"]["n_best"] == 2
+    assert settings["decoding"]["raw"] is False
+    assert "temperature" not in settings["decoding"]
+    assert settings["ids_only"] and settings["quantization"] is None
+    assert settings["verified"] == settings["identical"] == 2
+    for side in ("source", "target"):
+        loaded = SentencePieceTokenizer(ids_export / f"assets.extra/{side}.spm")
+        assert loaded.pieces == translator.source_tokenizer.pieces
+    with pytest.raises(UserError, match="maps ids to ids; call its signatures with"):
+        t2t_keras.load(ids_export)
+
+
+def test_checksums_are_those_of_sha256sum(export):
+    process = subprocess.run(
+        ["sha256sum", "--check", "--strict", SUMS],
+        cwd=export[0],
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    files = {str(p.relative_to(export[0])) for p in export[0].rglob("*") if p.is_file()}
+    checked = {line.split(":")[0] for line in process.stdout.splitlines()}
+    assert checked == files - {SUMS}
+
+
+@pytest.mark.parametrize("has_sums", [True, False], ids=["", "of earlier versions"])
+@pytest.mark.parametrize(
+    "name",
+    ["saved_model.pb", "variables/variables.index", "variables/variables.data-*"],
+)
+def test_damage_is_one_sentence(name, has_sums, export, tmp_path, capfd):
+    path = shutil.copytree(export[0], tmp_path / "1")
+    if not has_sums:
+        (path / SUMS).unlink()
+    (file,) = path.glob(name)
+    content = bytearray(file.read_bytes())
+    content[len(content) // 3] ^= 4
+    file.write_bytes(content)
+    (tmp_path / "in").write_text("a dog .\n")
+    flags = ("--export_dir", path, "--input", tmp_path / "in")
+    assert run("translate", *flags) == 2
+    assert re.fullmatch(
+        r"t2t translate: error: --export_dir: .*\n", capfd.readouterr().err
+    )
+    with pytest.raises(UserError, match="export the model again"):
+        t2t_keras.load(path)
+
+
+@pytest.mark.parametrize("change", ["settings", "sums", "missing"])
+def test_other_damage(change, export, tmp_path):
+    path = shutil.copytree(export[0], tmp_path / "1")
+    if change == "settings":
+        text = (path / SETTINGS).read_text()
+        (path / SETTINGS).write_text(text.replace('"alpha": 0.6', '"alpha": 0.7'))
+    elif change == "sums":
+        (path / SUMS).write_text((path / SUMS).read_text()[:100])
+    else:
+        (path / SETTINGS).unlink()
+    with pytest.raises(UserError, match=r"is damaged: .* does not have its checksum"):
+        t2t_keras.load(path)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "x"),
+        tf.errors.ResourceExhaustedError(None, None, "x; No space left on device"),
+    ],
+    ids=["python", "tensorflow"],
+)
+def test_a_full_disk_is_one_sentence(error, translator, tmp_path, monkeypatch):
+    """And what was there before stays."""
+    (tmp_path / "1").mkdir()
+    (tmp_path / "1" / "saved_model.pb").write_text("earlier")
+
+    def save(module, path, signatures):
+        Path(path).mkdir()
+        (Path(path) / "saved_model.pb").write_text("half")
+        raise error
+
+    monkeypatch.setattr(tf.saved_model, "save", save)
+    with pytest.raises(UserError, match=r"cannot write .*1: No space left on device"):
+        export_saved_model(translator, tmp_path / "1", overwrite=True)
+    assert [path.name for path in tmp_path.iterdir()] == ["1"]
+    assert (tmp_path / "1" / "saved_model.pb").read_text() == "earlier"
 
 
 @pytest.mark.slow
@@ -310,89 +418,35 @@ def test_what_a_killed_export_left_is_removed(translator, tmp_path):
     assert (target / "saved_model.pb").read_bytes() != b"half"
 
 
-# Prints the types of operations that TensorFlow itself does not have.
-OPERATIONS = """
-import sys
-from tensorflow.core.protobuf import saved_model_pb2
-from tensorflow.python.framework import op_def_registry
-
-with open(sys.argv[1] + "/saved_model.pb", "rb") as file:
-    (graph,) = saved_model_pb2.SavedModel.FromString(file.read()).meta_graphs
-library = graph.graph_def.library.function
-types = {node.op for node in graph.graph_def.node}
-types |= {node.op for function in library for node in function.node_def}
-types -= {function.signature.name for function in library}
-print(*sorted(t for t in types if op_def_registry.get(t) is None))
-"""
-
-
-def lacking(path):
-    """The operations of an export that TensorFlow without TensorFlow Text lacks."""
-    process = subprocess.run(
-        [sys.executable, "-c", OPERATIONS, path],
-        check=True,
-        capture_output=True,
-        text=True,
-    )
-    return process.stdout.split()
-
-
-def test_operations_of_tensorflow_text(translator, export):
-    """docs/serving.md names them."""
-    assert lacking(export[0]) == [
-        "SentencepieceDetokenizeOp",
-        "SentencepieceOp",
-        "SentencepieceTokenizeOp",
-    ]
-
-
 @pytest.mark.slow
-def test_ids_need_none_of_them(translator, tmp_path):
-    export_saved_model(translator, tmp_path / "1", ids_only=True, quantization="int8")
-    assert lacking(tmp_path / "1") == []
+def test_replaces_an_export_and_nothing_else(translator, tmp_path):
+    path = tmp_path / "mine"
+    path.mkdir()
+    (path / "letter.txt").write_text("dear")
+    with pytest.raises(UserError, match="is not an export; name another dir"):
+        export_saved_model(translator, path)
+    assert (path / "letter.txt").read_text() == "dear"
+    old = tmp_path / "new"
+    with pytest.raises(UserError, match="sampling"):
+        export_saved_model(translator, old, sampling=True)
+
+    export_saved_model(translator, old)
+    banned = BannedTokens(range(200), translator.target_tokenizer.vocab_size)
+    options = {"constraint": banned, "beam_size": 1, "extra_length": 1}
+    with pytest.raises(UserError, match="give --overwrite to replace it"):
+        export_saved_model(translator, old, **options)
+    export_saved_model(translator, old, overwrite=True, **options)
+    served = tf.saved_model.load(str(old))
+    answer = served.signatures["translate_ids"](tf.constant([[5, 1]]))
+    (expected,) = translator.n_best(["a"], **options)
+    assert min(answer["ids"].numpy()[0, 0]) >= 200
+    assert len(expected[0].ids) == answer["lengths"].numpy()[0, 0]
 
 
-@pytest.mark.slow
-def test_the_command_line_of_tensorflow(translator, export):
-    """`saved_model_cli run`, once the operations of TensorFlow Text are there."""
-    program = "import tensorflow_text\n"
-    program += "from tensorflow.python.tools import saved_model_cli as c; c.main()"
-    arguments = ["run", "--dir", export[0], "--tag_set", "serve", "--outdir", "out"]
-    arguments += ["--signature_def", "serving_default"]
-    arguments += ["--input_exprs", "texts=['a dog runs .', 'a']"]
-    subprocess.run(
-        [sys.executable, "-c", program, *arguments],
-        check=True,
-        capture_output=True,
-        cwd=export[0].parent.parent,
-    )
-    out = export[0].parent.parent / "out"
-    texts = np.load(out / "texts.npy", allow_pickle=True)
-    expected = translator.n_best(["a dog runs .", "a"], 3)
-    assert [[text.decode() for text in row] for row in texts] == [
-        [output.text for output in best] for best in expected
-    ]
-
-
-def test_ids(translator, served):
-    for row, outputs in enumerate(translator.n_best(LINES[:2], 3)):
-        for place, output in enumerate(outputs):
-            length = served["ids"]["lengths"][row][place]
-            assert tuple(served["ids"]["ids"][row][place][:length]) == output.ids
-            assert served["ids"]["scores"][row][place] == pytest.approx(
-                output.score, abs=1e-4
-            )
-
-
-def test_scores(translator, served):
-    expected = translator.score(TEXTS, TARGETS, max_source_length=50)
-    np.testing.assert_allclose(
-        served["score"]["log_prob"],
-        [s.log_prob for s in expected],
-        rtol=1e-5,
-        atol=1e-4,
-    )
-    assert served["score"]["tokens"] == [s.tokens for s in expected]
+@pytest.mark.parametrize("path", [".", "/"])
+def test_a_directory_without_a_name_is_refused(path):
+    with pytest.raises(UserError, match="has no name; name another directory"):
+        require_free(Path(path), overwrite=True)
 
 
 def test_weights_are_stored_once(translator, export):
@@ -404,52 +458,240 @@ def test_weights_are_stored_once(translator, export):
     assert [entry.name for entry in path.parent.iterdir()] == ["1"]
 
 
+def graph_of(path):
+    content = (path / "saved_model.pb").read_bytes()
+    return saved_model_pb2.SavedModel.FromString(content).meta_graphs[0].graph_def
+
+
 def test_functions_are_stored_once(export):
     """Also those that several signatures call; and no gradients are stored."""
-    saved = saved_model_pb2.SavedModel()
-    saved.ParseFromString((export[0] / "saved_model.pb").read_bytes())
-    (graph,) = saved.meta_graphs
-    functions = [it.signature.name for it in graph.graph_def.library.function]
+    library = graph_of(export[0]).library
+    functions = [it.signature.name for it in library.function]
     counts = collections.Counter(
         re.sub(r"^__inference_|_\d+$", "", f) for f in functions
     )
-    for name in (
-        "_beam_search",
-        "search_ids",
-        "score_ids",
-        "translate",
-        "score",
-        "serve",
-    ):
-        assert counts[name] == 1
-    assert not graph.graph_def.library.gradient
+    names = ("_beam_search", "search_ids", "score_ids", "translate", "score", "serve")
+    assert [counts[name] for name in names] == [1] * len(names)
+    assert not library.gradient
     assert not any("grad" in name for name in functions)
-    nodes = itertools.chain(*(it.node_def for it in graph.graph_def.library.function))
+    nodes = itertools.chain(*(it.node_def for it in library.function))
     # TensorFlow would warn of functions that name gradients when it loads the export.
     assert not any("_gradient_op_type" in node.attr for node in nodes)
 
 
-@pytest.mark.slow
-def test_replaces_an_export_and_nothing_else(translator, export, tmp_path):
-    path = tmp_path / "mine"
-    path.mkdir()
-    (path / "letter.txt").write_text("dear")
-    with pytest.raises(UserError, match="is not an export; name another dir"):
-        export_saved_model(translator, path)
-    assert (path / "letter.txt").read_text() == "dear"
-    with pytest.raises(UserError, match="sampling"):
-        export_saved_model(translator, tmp_path / "new", sampling=True)
+def test_operations_of_tensorflow_text(export, ids_export):
+    """docs/serving.md names them; exports of ids have none."""
 
-    old = export[0]
-    banned = BannedTokens(range(200), translator.target_tokenizer.vocab_size)
-    options = {"constraint": banned, "beam_size": 1, "extra_length": 1}
-    with pytest.raises(UserError, match="give --overwrite to replace it"):
-        export_saved_model(translator, old, **options)
-    export_saved_model(translator, old, overwrite=True, **options)
-    assert [entry.name for entry in old.parent.iterdir()] == ["1"]
-    answer = tf.saved_model.load(str(old)).signatures["translate_ids"](
-        tf.constant([[5, 1]])
+    def lacking(graph):
+        functions = graph.library.function
+        types = {node.op for node in graph.node}
+        types |= {node.op for function in functions for node in function.node_def}
+        types -= {function.signature.name for function in functions}
+        return sorted(name for name in types if not hasattr(tf.raw_ops, name))
+
+    assert lacking(graph_of(export[0])) == [
+        "SentencepieceDetokenizeOp",
+        "SentencepieceOp",
+        "SentencepieceTokenizeOp",
+    ]
+    assert lacking(graph_of(ids_export)) == []
+
+
+def test_warm_up_requests_can_be_replayed(export, ids_export):
+    """They are read with the messages of TensorFlow Serving's own package."""
+    apis = pytest.importorskip("tensorflow_serving.apis.prediction_log_pb2")
+    for path, expected in (
+        (export[0], ["serving_default", "translate"]),
+        (ids_export, ["serving_default", "search_ids"]),
+    ):
+        seen = []
+        served = tf.saved_model.load(str(path))
+        for record in tf.data.TFRecordDataset(str(path / WARM_UP)).as_numpy_iterator():
+            log = apis.PredictionLog.FromString(record)
+            assert log.SerializeToString(deterministic=True) == record  # all is known
+            request = log.predict_log.request
+            seen.append(request.model_spec.signature_name)
+            inputs = {
+                name: tf.constant(tf.make_ndarray(value))
+                for name, value in request.inputs.items()
+            }
+            served.signatures[seen[-1]](**inputs)
+        assert seen == expected
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("g++") is None, reason="needs a C++ compiler")
+def test_a_program_in_cpp(translator, ids_export, tmp_path):
+    """The program compiles with the commands that its comment gives."""
+    source = ROOT / "examples" / "serve.cc"
+    library = tf.sysconfig.get_lib()
+    comment = re.search(r"(g\+\+ .*?-o) serve$", source.read_text(), re.M | re.S)[1]
+    words = comment.replace("\\\n//", " ").replace("$TF", library).split()
+    words[words.index("examples/serve.cc")] = str(source)
+    program = tmp_path / "serve"
+    subprocess.run([*words, program], check=True, capture_output=True)
+    for text, (output,) in zip(LINES[:2], translator.n_best(LINES[:2]), strict=True):
+        ids = map(str, translator.source_tokenizer.encode(text))
+        process = subprocess.run(
+            [program, ids_export, *ids], check=True, capture_output=True, text=True
+        )
+        found, score = process.stdout.splitlines()
+        assert tuple(map(int, found.split())) == output.ids
+        assert float(score) == pytest.approx(output.score, rel=1e-4)
+
+
+def test_what_ids_cannot_do(translator, tmp_path):
+    def only_words(problem, tokenizer):
+        return lambda texts, limits: (BannedTokens([5], tokenizer.vocab_size), limits)
+
+    problem = translator.problem.replace(constraint=only_words)
+    tokenizers = (translator.source_tokenizer,) * 2
+    constrained = Translator(problem, translator.model, *tokenizers)
+    with pytest.raises(
+        UserError, match="ids_only: constraint, glossary, protect and raw"
+    ):
+        export_saved_model(constrained, tmp_path / "x", ids_only=True)
+    with pytest.raises(UserError, match="format savedmodel has no int16; the choice"):
+        export_saved_model(translator, tmp_path / "x", quantization="int16")
+    assert not list(tmp_path.iterdir())
+
+
+# Rounded weights.
+
+
+@pytest.mark.parametrize("quantization", export_formats()["savedmodel"].quantizations)
+def test_rounding(quantization):
+    """Every weight is within half a unit of what is stored; vectors stay exact."""
+    model = transformer(340, d_model=32, attention="additive")
+    for weight in model.weights:
+        array = weight.numpy()
+        if weight.name == "table":
+            weight.assign(np.where(np.arange(len(array))[:, None] == 7, 0.0, array))
+            array = weight.numpy()
+        found = StoredWeight(weight, quantization).restored().numpy()
+        if array.ndim < 2:
+            np.testing.assert_array_equal(found, array)
+            continue
+        if quantization == "int8":
+            axis = 1 if weight.name == "table" else 0
+            step = np.abs(array).max(axis=axis, keepdims=True) / 127
+            assert (np.abs(found - array) <= 0.501 * step).all()
+            peaks = np.abs(found).max(axis=axis, keepdims=True)
+            np.testing.assert_allclose(peaks, 127 * step, rtol=1e-6)
+        else:
+            digits = {"float16": 11, "bfloat16": 8}[quantization]
+            np.testing.assert_allclose(found, array, rtol=2.0**-digits, atol=1e-7)
+        assert (found != array).any()
+
+
+def rounded_export(translator, path, quantization, **options):
+    """Exports ids; returns the verification and the bytes of the weights."""
+    verification = Verification(LINES)
+    export_saved_model(
+        translator,
+        path,
+        ids_only=True,
+        quantization=quantization,
+        verify=verification,
+        **options,
     )
-    (expected,) = translator.n_best(["a"], **options)
-    assert min(answer["ids"].numpy()[0, 0]) >= 200
-    assert len(expected[0].ids) == answer["lengths"].numpy()[0, 0]
+    variables = (path / "variables").iterdir()
+    return verification, sum(file.stat().st_size for file in variables)
+
+
+@pytest.mark.parametrize(
+    ("quantization", "width"),
+    [
+        ("int8", 1),
+        pytest.param("float16", 2, marks=pytest.mark.slow),
+        pytest.param("bfloat16", 2, marks=pytest.mark.slow),
+    ],
+)
+def test_an_export_with_rounded_weights(quantization, width, translator, tmp_path):
+    verification, size = rounded_export(translator, tmp_path / "1", quantization)
+    assert verification.identical > len(verification.texts) / 2
+    settings = json.loads((tmp_path / "1" / SETTINGS).read_text())
+    assert settings["quantization"] == quantization
+    assert settings["identical"] == verification.identical
+    shapes = [weight.shape for weight in translator.model.weights]
+    exact = sum(4 * np.prod(shape) for shape in shapes if len(shape) < 2)
+    matrices = sum(width * np.prod(shape) for shape in shapes if len(shape) > 1)
+    assert exact + matrices <= size < 1.3 * (exact + matrices) + 10_000
+    stored = tf.train.load_checkpoint(str(tmp_path / "1" / "variables" / "variables"))
+    dtypes = stored.get_variable_to_dtype_map().values()
+    assert getattr(tf, quantization) in dtypes
+
+
+@pytest.mark.slow
+def test_a_wrong_rounding_is_refused(translator, tmp_path, monkeypatch):
+    """Also a small one, with which most outputs are those of the run."""
+    right = StoredWeight.restored
+
+    def wrong(self):
+        weight = right(self)
+        return weight if tf.executing_eagerly() else weight * 1.001
+
+    monkeypatch.setattr(saved_model.StoredWeight, "restored", wrong)
+    with pytest.raises(UserError, match=r"^--verify: the export is refused"):
+        rounded_export(translator, tmp_path / "1", "int8")
+    assert not list(tmp_path.iterdir())
+
+
+# The examples of requests to TensorFlow Serving.
+
+
+def example(name):
+    """The module of a file in `examples/`."""
+    spec = importlib.util.spec_from_file_location(
+        name, ROOT / "examples" / f"{name}.py"
+    )
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_example_of_grpc():
+    pytest.importorskip("tensorflow_serving", reason="needs tensorflow-serving-api")
+    grpc = example("serve_grpc")
+    request = grpc.request("ende", ["a dog", "naïve"])
+    assert request.model_spec.name == "ende"
+    texts = tf.make_ndarray(request.inputs["texts"])
+    assert [text.decode() for text in texts] == ["a dog", "naïve"]
+    answer = grpc.predict_pb2.PredictResponse()
+    answer.outputs["texts"].CopyFrom(tf.make_tensor_proto([["ein", "Hund"], ["ü", ""]]))
+    scores = np.array([[-0.5, -1.0], [-2.0, -np.inf]], np.float32)
+    answer.outputs["scores"].CopyFrom(tf.make_tensor_proto(scores))
+    assert grpc.outputs(answer) == [
+        [("ein", -0.5), ("Hund", -1.0)],
+        [("ü", -2.0), ("", -np.inf)],
+    ]
+
+
+def test_the_example_of_rest(monkeypatch, capsysbinary):
+    rest = example("serve_rest")
+    request = rest.request("http://host/v1/models/ende", ["a"], beam_size=8)
+    assert request.full_url == "http://host/v1/models/ende:predict"
+    assert json.loads(request.data) == {
+        "signature_name": "translate",
+        "inputs": {"texts": ["a"], "beam_size": 8},
+    }
+    answer = b'{"outputs": {"texts": [["ein", ""]], "scores": [[-0.5, -Infinity]]}}'
+    assert rest.outputs(answer) == [[("ein", -0.5), ("", -np.inf)]]
+
+    def upper(request):
+        texts = json.loads(request.data)["inputs"]["texts"]
+        columns = {
+            "texts": [[text.upper()] for text in texts],
+            "scores": [[0.0]] * len(texts),
+        }
+        return io.BytesIO(json.dumps({"outputs": columns}).encode())
+
+    lines = [f"line {i}" for i in range(100)]
+    stdin = io.TextIOWrapper(io.BytesIO("\n".join(lines).encode()))
+    monkeypatch.setattr(sys, "stdin", stdin)
+    monkeypatch.setattr(rest.urllib.request, "urlopen", upper)
+    rest.main("http://host/v1/models/ende")
+    assert capsysbinary.readouterr().out.decode().split("\n") == [
+        *(line.upper() for line in lines),
+        "",
+    ]

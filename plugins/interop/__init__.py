@@ -6,7 +6,8 @@ adopts a data directory. (`text.subword` reads the vocabularies.) `t2t_problem` 
 modules that define its problems.
 
 `marian_model` and `hf_marian` read a Marian model, in Marian's files and in those of
-Hugging Face transformers; both use `marian_vocabulary` and `marian_weights`, and
-`marian_run` writes a run directory; `hf_export` writes transformers' files from a run.
-`imported_run` is for the run directories of all programs.
+Hugging Face transformers; `hf_marian` also writes transformers' files from a run.
+`marian` has the vocabularies and the weights of both. `imported_run` writes the run
+directories of all programs; `importing` and `adopting` are the verbs, and `exports`
+registers the export.
 """

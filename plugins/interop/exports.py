@@ -7,7 +7,7 @@ from t2t_keras.option import require_extra
 
 
 def _export(*args: Any, **options: Any) -> int:
-    from .hf_export import export_hf_marian
+    from .hf_marian import export_hf_marian
 
     return export_hf_marian(*args, **options)
 

@@ -143,7 +143,7 @@ def _import(args: argparse.Namespace) -> dict[str, Any]:
             **of_any,
         )
     else:
-        from .marian_run import import_marian_run
+        from .marian_model import import_marian_run
 
         imported = import_marian_run(
             args.source, args.output_dir, program=program, **of_any

@@ -1,7 +1,7 @@
-"""Reads models of Marian (https://marian-nmt.github.io): `.npz` and `decoder.yml`.
+"""Reads models of Marian (https://marian-nmt.github.io), and makes runs of them.
 
-OPUS-MT publishes such models, with `source.spm` and `target.spm` beside them. The
-settings are in the `.npz` itself.
+A model is an `.npz` file, which has its settings too, and a `decoder.yml`. OPUS-MT
+publishes such models with `source.spm` and `target.spm`.
 """
 
 import re
@@ -12,21 +12,28 @@ from typing import Any
 
 import numpy as np
 
+from t2t_keras import registry
 from t2t_keras.hparam import HParams
 from t2t_keras.option import UserError
 
-from .marian_vocabulary import (
+from .hf_marian import load_hf_marian
+from .imported_run import (
+    DEFAULT_PROBLEM,
+    ImportedRun,
+    VocabularyFile,
+    require_empty,
+    write_run,
+)
+from .marian import (
+    MarianModel,
+    Tensors,
     TokenList,
+    embeddings,
+    marian_hparams,
     read_model,
     read_tokens,
     tokens_of,
     with_tokens,
-)
-from .marian_weights import (
-    MarianModel,
-    Tensors,
-    embeddings,
-    marian_hparams,
 )
 
 _SETTINGS = "special:model.yml"
@@ -54,7 +61,7 @@ _MUST_BE: dict[str, tuple[Any, ...]] = {
 # dropout, a adds the residual.
 _NORMS = {("", "dan", ""): "post", ("n", "da", "n"): "pre"}
 
-# Our parts of a layer (`marian_weights`) -> Marian's names after "encoder_l1_".
+# Our parts of a layer (`marian.layer_weights`) -> Marian's names after "encoder_l1_".
 _PARTS = {
     "self_attention": "self",
     "cross_attention": "context",
@@ -68,6 +75,65 @@ _PARTS = {
 }
 _PART = re.compile(r"(\w+)/layer_(\d+)/(\w+)/(\w+)/(kernel|bias)")
 _NORM = re.compile(r"(\w+)(?:/layer_(\d+)/(\w+)_residual)?/norm/(gamma|beta)")
+
+
+def import_marian_run(
+    source: str | Path,
+    output_dir: str | Path,
+    *,
+    program: str,
+    problem: str | None = None,
+    data_dir: str | Path | None = None,
+    usr_dir: str | Path | None = None,
+) -> ImportedRun:
+    """Writes a run directory with a Marian model.
+
+    It can be used, evaluated and exported like any other, and be the start of another
+    training, but its own cannot be resumed.
+
+    Args:
+        source: see `load_marian` and `load_hf_marian`.
+        output_dir: the new run directory.
+        program: "marian" or "hf-marian".
+        problem: the problem to use the model for; None: `translate_text`.
+        data_dir: our data directory of the problem, with the same vocabularies, for
+            evaluations; None: there is none.
+        usr_dir: the folder that registers the problem, which the run remembers.
+
+    Raises:
+        UserError: the model cannot be read, there is no such problem, the data have
+            other vocabularies, or the directory is not empty.
+    """
+    output_dir = Path(output_dir)
+    require_empty(output_dir)
+    if usr_dir is not None:
+        registry.load_usr_dir(usr_dir)
+    task = registry.problem(problem or DEFAULT_PROBLEM)
+    load = {"marian": load_marian, "hf-marian": load_hf_marian}[program]
+    model = load(source)
+    names = ("vocab.source.marian", "vocab.target.marian")
+    if model.vocabularies[0] == model.vocabularies[1]:
+        names = ("vocab.marian", "vocab.marian")
+    source_vocabulary, target_vocabulary = map(
+        VocabularyFile, names, model.vocabularies
+    )
+    run = write_run(
+        output_dir,
+        task,
+        program,
+        model.hparams,
+        (source_vocabulary, target_vocabulary),
+        [(0, model.weights)],
+        data_dir,
+        usr_dir,
+    )
+    check = list(model.check)
+    if problem is None:
+        check.insert(0, f"the problem {task.name}; another one: --problem")
+    left_out = [*model.left_out, "the optimizer's state: training cannot be resumed"]
+    took = model.took | {"problem": task.name}
+    imported = ImportedRun(run, took, left_out, check, model.options)
+    return imported.recorded("Marian")
 
 
 def load_marian(source: str | Path) -> MarianModel:
@@ -292,7 +358,7 @@ def _embeddings(
     """Returns our embedding matrices and the bias of the logits.
 
     Raises:
-        UserError: as `marian_weights.embeddings`.
+        UserError: as `embeddings`.
     """
     if variables.has("Wemb"):
         source = target = variables.read("Wemb")
@@ -309,7 +375,7 @@ def _embeddings(
 
 
 def _marian_name(part: str, norm: str) -> str:
-    """Returns Marian's name of a part of a layer (`marian_weights`)."""
+    """Returns Marian's name of a part of a layer (`marian.layer_weights`)."""
     if match := _PART.fullmatch(part):
         stack, number, kind, name, parameter = match.groups()
         letter = "W" if parameter == "kernel" else "b"

@@ -76,7 +76,7 @@ class ExportedTranslator:
         require_intact(Path(export_dir))
         written = read_json(Path(export_dir) / SETTINGS, "export the model again")
         self.settings = None if written is None else SimpleNamespace(**written)
-        if self.settings and self.settings.ids_only:
+        if written and written.get("ids_only"):
             raise UserError(
                 f"--export_dir: {export_dir} maps ids to ids; call its signatures with "
                 "TensorFlow, or export the model without --ids_only"
@@ -191,7 +191,7 @@ class ExportedTranslator:
             UserError: there is no such option, or its value is impossible.
         """
         chosen = dict(self._defaults)
-        fixed = self.settings.decoding if self.settings else {}
+        fixed: dict[str, Any] = getattr(self.settings, "decoding", {})
         for name in options:
             if name not in chosen:
                 known = f" ({name} is {fixed[name]})" if name in fixed else ""

@@ -173,12 +173,13 @@ def replaced(path: Path) -> Iterator[Path]:
                 shutil.rmtree(work)
     except Exception as error:
         # TensorFlow and other libraries have their own errors for a full disk.
-        is_full = os.strerror(errno.ENOSPC) in str(error)
-        if not is_full and not isinstance(error, OSError):
+        full = os.strerror(errno.ENOSPC)
+        if full not in str(error) and not isinstance(error, OSError):
             raise
+        reason = full if full in str(error) else first_line(error)
         raise UserError(
-            f"--export_dir: cannot write {path}: {first_line(error)}; nothing was "
-            "exported: free some space, or name another directory"
+            f"--export_dir: cannot write {path}: {reason}; nothing was exported; name "
+            "another directory, or free space there"
         ) from None
 
 

@@ -36,9 +36,7 @@ EXTRA_LENGTH = 6
 SHARED = {"share_embeddings": True, "num_layers": 2}
 MODELS = {
     "post-norm, sinusoids": SHARED | {"position": "sinusoidal"},
-    "pre-norm, timing signal": SHARED | {"position": "t2t", "norm": "pre"},
     "separate vocabularies, learned positions": {"max_positions": 5, "norm": "pre"},
-    "separate vocabularies, two matrices": {"share_embeddings": True},
     "target space, fewer decoder layers": SHARED
     | {"position": "t2t", "target_space": True, "num_decoder_layers": 1},
     "small keys": {"d_k": 4, "d_v": 12, "num_layers": 2},
@@ -183,7 +181,7 @@ def test_the_longest_source_and_output_have_positions(translator, tmp_path):
         model.translate_batch([source], max_decoding_length=13, **options)
 
 
-@pytest.mark.parametrize("quantization", ["int8", "int16", "float16", "int8_float16"])
+@pytest.mark.parametrize("quantization", ["int8", "int8_float16"])
 def test_quantized_models(quantization, translator, tmp_path):
     verification = Verification(TEXTS)
     paths = tmp_path / "exact", tmp_path / "quantized"
@@ -202,39 +200,20 @@ def other_end(spec):
     spec.config.eos_token = spec.config.unk_token
 
 
-def other_epsilon(spec):
-    spec.config.layer_norm_epsilon = 1e-5
-
-
 def positions_from_1(spec):
     for stack in (spec.encoder, spec.decoder):
         table = stack.position_encodings.encodings
         stack.position_encodings.encodings = np.concatenate([table[1:], table[-1:]])
 
 
-def padded_vocabulary(spec):
-    rows = [[f"<filler {i}>" for i in range(44)]]
-    for tokens in spec._vocabularies.values():
-        tokens[:] = [[*tokens[0], *rows[0]]]
-    for layer in (
-        *(spec.encoder.embeddings[0], spec.decoder.embeddings),
-        spec.decoder.projection,
-    ):
-        layer.weight = np.pad(layer.weight, ((0, 44), (0, 0)))
-
-
 def no_end_of_source(spec):
     spec.config.add_source_eos = False
 
 
-FAULTS = [
-    *(other_end, other_epsilon, positions_from_1),
-    *(padded_vocabulary, no_end_of_source),
-]
-
-
-@pytest.mark.parametrize("quantization", [None, "int8"])
-@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize(
+    ("fault", "quantization"),
+    [(other_end, None), (positions_from_1, "int8"), (no_end_of_source, None)],
+)
 def test_a_wrong_export_is_refused(
     fault, quantization, translator, tmp_path, monkeypatch
 ):
@@ -254,9 +233,6 @@ def test_a_wrong_export_is_refused(
         export_ctranslate2(translator, path, **options, verify=Verification(TEXTS))
     assert [entry.name for entry in tmp_path.iterdir()] == ["model"]
     assert (path / "model.bin").stat().st_mtime_ns == before
-    with pytest.raises(UserError, match="--verify 0"):
-        export_ctranslate2(translator, tmp_path / "new", verify=Verification(TEXTS))
-    assert [entry.name for entry in tmp_path.iterdir()] == ["model"]
     export_ctranslate2(translator, tmp_path / "new")
 
 
@@ -285,14 +261,9 @@ def test_the_refusal_has_the_first_sentence_that_differs(translator):
 
 def test_what_ctranslate2_cannot_express(tokenizers, tmp_path):
     tokenizer = tokenizers[0]
-    for hparams, message in (
-        ({"attention": "additive"}, "hparams: attention is 'additive', and CTrans"),
-        ({"attention_window": 4}, "hparams: attention_window is 4, and CTranslate2"),
-    ):
-        with pytest.raises(UserError, match=message):
-            export_ctranslate2(
-                translator_of(tokenizer, tokenizer, **hparams), tmp_path / "x"
-            )
+    windowed = translator_of(tokenizer, tokenizer, attention_window=4)
+    with pytest.raises(UserError, match="hparams: attention_window is 4, and CTransl"):
+        export_ctranslate2(windowed, tmp_path / "x")
 
     def only_words(problem, tokenizer):
         return lambda texts, limits: (BannedTokens([5], tokenizer.vocab_size), limits)
@@ -310,19 +281,6 @@ def test_without_ctranslate2(translator, tmp_path, monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(UserError, match=r'pip install "t2t_keras\[ctranslate2\]"'):
         export_ctranslate2(translator, tmp_path / "x")
-
-
-def test_it_replaces_an_export_only(translator, tmp_path):
-    path = tmp_path / "x"
-    export_ctranslate2(translator, path)
-    with pytest.raises(UserError, match="give --overwrite to replace it"):
-        export_ctranslate2(translator, path)
-    export_ctranslate2(translator, path, overwrite=True)
-    for file in ("model.bin", "letter.txt"):
-        (tmp_path / "y").mkdir(exist_ok=True)
-        (tmp_path / "y" / file).write_text("dear")
-        with pytest.raises(UserError, match="exists and is not an export"):
-            export_ctranslate2(translator, tmp_path / "y", overwrite=True)
 
 
 # The verification of a SavedModel.

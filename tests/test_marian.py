@@ -129,10 +129,8 @@ def assert_computes(imported, splitters, variables, vocabs, **kind):
     ("norms", "tying", "lists", "activation"),
     [
         (POST, "all", 1, "swish"),
-        (PRE, "all", 1, "swish"),
-        (POST, "decoder", 1, "relu"),
         (PRE, "decoder", 2, "swish"),
-        (POST, "none", 2, "swish"),
+        (POST, "decoder", 1, "relu"),
         (PRE, "none", 1, "relu"),
     ],
     ids=lambda value: "pre" if value is PRE else "post" if value is POST else None,
@@ -158,8 +156,7 @@ def test_the_form_of_transformers_computes_its_formulas(tying, splitters, tmp_pa
     assert imported.run.hparams.dropout == 0.2
 
 
-@pytest.mark.parametrize("norms", [POST, PRE], ids=["post", "pre"])
-def test_greedy_search_and_scores_are_those_of_ctranslate2(norms, splitters, tmp_path):
+def test_greedy_search_and_scores_are_those_of_ctranslate2(splitters, tmp_path):
     """Its converter reads the model; only the positions are replaced by Marian's."""
     ctranslate2 = pytest.importorskip("ctranslate2")
     from ctranslate2.converters import MarianConverter
@@ -174,12 +171,13 @@ def test_greedy_search_and_scores_are_those_of_ctranslate2(norms, splitters, tmp
             return spec
 
     folder = tmp_path / "opus"
-    _, (tokens,) = marian(splitters, folder, norms)
+    _, (tokens,) = marian(splitters, folder)
     vocab = str(folder / "vocab.yml")
     converter = Converter(str(folder / "model.npz"), [vocab, vocab])
     converter.convert(str(tmp_path / "ct2"))
     model = ctranslate2.Translator(str(tmp_path / "ct2"), intra_threads=1)
-    run = import_marian_run(folder, tmp_path / "run", program="marian").run
+    source = folder / "model.npz"
+    run = import_marian_run(source, tmp_path / "run", program="marian").run
     translator = run.translator()
     pieces = translator.target_tokenizer.pieces
     outputs = translator.n_best(TEXTS, beam_size=1, alpha=0.0, extra_length=5)
@@ -365,19 +363,11 @@ def test_a_run_of_it_translates_is_tuned_and_exported(splitters, tmp_path, capfd
     ("changes", "sentence"),
     [
         ({"type": "s2s"}, "cannot read a model with type 's2s', only with 'transf"),
-        ({"transformer_no_projection": True}, "transformer-no-projection True, only"),
-        ({"transformer_postprocess_emb": "dn"}, "transformer-postprocess-emb 'dn'"),
-        ({"transformer_ffn_activation": "gelu"}, "transformer-ffn-activation 'gelu'"),
-        ({"transformer_preprocess": "d"}, "transformer-preprocess 'd'"),
-        ({"right_left": True}, "right-left True, only with False"),
         (
             {"transformer_dim_ffn": 32},
             r"ffn_W1 has the shape \[16, 24\], .* \[16, 32\]",
         ),
-        ({"dim_emb": 32}, r"embeddings have the shape \[\d+, 16\], .* 32 columns"),
-        ({"enc_depth": 3}, "has no variable encoder_l3_self_Wq"),
         ({"enc_depth": 1}, "has the variable encoder_l2_"),
-        ({"transformer_heads": 3}, "not divisible by num_heads"),
     ],
     ids=str,
 )
@@ -392,18 +382,8 @@ def test_settings_that_are_refused(changes, sentence, splitters, tmp_path):
     ("changes", "sentence"),
     [
         ({"scale_embedding": False}, "scale_embedding False, only with True"),
-        ({"activation_function": "gelu"}, "activation_function 'gelu'"),
-        ({"decoder_start_token_id": 0}, "decoder_start_token_id 0"),
         ({"eos_token_id": 2}, "has eos_token_id 2, and in .* it is 0"),
-        ({"decoder_ffn_dim": 7}, "encoder_ffn_dim and decoder_ffn_dim differ"),
-        ({"model_type": "bart"}, "model_type 'bart', only with 'marian'"),
-        ({"activation_function": ["relu"]}, "activation_function '"),
-        (
-            {"encoder_ffn_dim": 32, "decoder_ffn_dim": 32},
-            r"fc1.weight has the shape \[24, 16\], .* \[32, 16\]",
-        ),
         ({"encoder_layers": 3}, "has no tensor model.encoder.layers.2.self_attn"),
-        ({"encoder_layers": 1}, "has the tensor model.encoder.layers.1"),
     ],
     ids=str,
 )
@@ -431,63 +411,29 @@ def test_files_that_are_refused(splitters, tmp_path, capfd):
     refused("must have one decoder.yml, and has decoder.yml, other", folder)
     one = folder / "other.decoder.yml"
     config = yaml.safe_load(one.read_text())
-    one.write_text(yaml.safe_dump(config | {"models": ["a.npz", "b.npz"]}))
-    refused("names 2 models", one)
-    for models, count in ((3, 0), (None, 0), ("a.npz", 1)):
-        one.write_text(yaml.safe_dump(config | {"models": models, "vocabs": []}))
-        refused(f"names {count} models", one)
-    one.write_text(yaml.safe_dump(config | {"models": ["a.npz"]}))
-    refused("there is no", one)
-    np.save(tmp_path / "array.npy", np.zeros(3))
-    for content in (b"", b"x", (tmp_path / "array.npy").read_bytes()):
-        (folder / "a.npz").write_bytes(content)
-        refused("a.npz is not a Marian model in NumPy's format", one)
-    (folder / "a.npz").unlink()
-    one.write_text("[")
-    refused("is not valid YAML", one)
     tokens = (folder / "vocab.yml").read_text().splitlines()
     write(folder / "short.yml", *tokens[:-1])
     one.write_text(yaml.safe_dump(config | {"vocabs": ["short.yml"] * 2}))
     rows = len(tokens)
     refused(f"matrix of {rows} rows, and the vocabulary beside it has {rows - 1}", one)
-    write(folder / "short.yml", *tokens[1:])
-    refused("short.yml is not a vocabulary of Marian: its ids are not 0, 1, 2", one)
-    write(folder / "short.yml", "a: 0", "b: 1")
-    refused("short.yml has no </s>", one)
-    write(folder / "list.txt", "</s>", "<unk>", "a", "a")
-    one.write_text(yaml.safe_dump(config | {"vocabs": ["list.txt"] * 2}))
-    refused("list.txt has the token 'a' twice", one)
     one.unlink()
     refused(f"there is no {tmp_path / 'absent'}", tmp_path / "absent")
     (tmp_path / "empty").mkdir()
     refused("has no model: neither", tmp_path / "empty")
-    (tmp_path / "empty" / "pytorch_model.bin").touch()
-    (tmp_path / "empty" / "config.json").write_text("[]")
-    refused("config.json is not a JSON object", tmp_path / "empty")
-    (tmp_path / "empty" / "config.json").write_text('{"pad_token_id": 1}')
-    refused("cannot read a model with decoder_start_token_id", tmp_path / "empty")
     (folder / "target.spm").rename(folder / "away")
     refused("target.spm: the SentencePiece model that splits the texts", folder)
-    (folder / "target.spm").write_text("no model")
-    refused("target.spm is not a SentencePiece model", folder)
-
     hf_marian(splitters, tmp_path / "hf")
     file = tmp_path / "hf" / "model.safetensors"
     file.write_bytes(file.read_bytes()[:-100])
     refused("model.safetensors is damaged or incomplete", tmp_path / "hf")
-    file.unlink()
-    refused("there is no", tmp_path / "hf", "--from", "hf-marian")
 
 
 @pytest.mark.parametrize(
     ("name", "change", "sentence"),
     [
         ("encoder_l1_ffn_b1", lambda a: a[:, :5], "ffn_b1 has the shape [5]"),
-        ("encoder_l1_self_Wq", lambda a: a[:8], "self_Wq has the shape [8, 16]"),
-        ("decoder_l1_context_bo", lambda a: a[0, 0], "context_bo has the shape []"),
         ("decoder_l1_ffn_W2", lambda a: a * np.nan, "values that are not finite"),
         ("decoder_ff_logit_out_b", lambda a: a[:, 1:], "an output bias of"),
-        ("Wemb", lambda a: a[:, :8], "the embeddings have the shape"),
     ],
 )
 def test_tensors_that_are_refused(name, change, sentence, splitters, tmp_path):
@@ -502,20 +448,9 @@ def test_tensors_that_are_refused(name, change, sentence, splitters, tmp_path):
     assert not (tmp_path / "run").exists()
 
 
-def test_a_model_file_stands_for_its_directory(splitters, tmp_path, capfd):
-    marian(splitters, tmp_path / "opus")
-    source = tmp_path / "opus" / "model.npz"
-    result = run_json(capfd, "import", source, "--output_dir", tmp_path / "run")
-    assert result["from"] == "marian" and result["took"]["model"] == str(source)
-
-
 def test_separate_vocabularies_have_the_ids_of_the_configuration(splitters, tmp_path):
     hf_marian(splitters, tmp_path / "hf")
     tokens = json.loads((tmp_path / "hf" / "vocab.json").read_text())
-    others = {f"{token}x" if i > 1 else token: i for token, i in tokens.items()}
-    (tmp_path / "hf" / "target_vocab.json").write_text(json.dumps(others))
-    with pytest.raises(UserError, match=r"target_vocab\.json has no <pad>"):
-        import_marian_run(tmp_path / "hf", tmp_path / "run", program="hf-marian")
     others = {"<pad>": 0} | {t: i + 1 for i, t in enumerate(list(tokens)[:-1])}
     (tmp_path / "hf" / "target_vocab.json").write_text(json.dumps(others))
     with pytest.raises(UserError, match=r"pad_token_id \d+, and in .*target.* it is 0"):

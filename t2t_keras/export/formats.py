@@ -12,7 +12,7 @@ import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from t2t_keras.data.files import lock, sha256, write_lines
+from t2t_keras.data.files import lock, sha256
 from t2t_keras.option import UserError, first_line, plugins
 
 SUMS = "SHA256SUMS"

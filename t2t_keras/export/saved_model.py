@@ -39,9 +39,8 @@ from t2t_keras.export.formats import (
 from t2t_keras.export.verify import Output, Verification
 from t2t_keras.option import UserError, conditions
 from t2t_keras.problem import WHITE_ENDS, WHITE_SPACE
-from t2t_keras.text.tokenizer import suffix_of
 from t2t_keras.text.sentences import join_outputs, split_long_text
-from t2t_keras.text.tokenizer import EOS, PAD, UNK
+from t2t_keras.text.tokenizer import EOS, PAD, UNK, suffix_of
 
 EXTRA = "assets.extra"
 WARM_UP = f"{EXTRA}/tf_serving_warmup_requests"

@@ -15,7 +15,6 @@ from marian_models import (
     LEFT_OUT,
     POST,
     PRE,
-    D,
     hf_config,
     log_probs,
     settings,
@@ -25,8 +24,8 @@ from marian_models import (
     write_marian,
     write_splitters,
 )
-from numpy_transformer import randomise, timing_signal
-from small_data import small_data, write_pairs
+from numpy_transformer import randomise
+from small_data import small_data
 from tokenizer_checks import LINES, assert_graph_equals_python, random_ids
 
 from t2t_keras import UserError
@@ -156,46 +155,6 @@ def test_the_form_of_transformers_computes_its_formulas(tying, splitters, tmp_pa
     assert imported.run.hparams.dropout == 0.2
 
 
-def test_greedy_search_and_scores_are_those_of_ctranslate2(splitters, tmp_path):
-    """Its converter reads the model; only the positions are replaced by Marian's."""
-    ctranslate2 = pytest.importorskip("ctranslate2")
-    from ctranslate2.converters import MarianConverter
-
-    class Converter(MarianConverter):
-        def _load(self):
-            spec = super()._load()
-            signal = timing_signal(64, D).astype(np.float32)
-            for stack in (spec.encoder, spec.decoder):
-                stack.position_encodings.encodings = signal
-            spec.config.layer_norm_epsilon = 1e-6
-            return spec
-
-    folder = tmp_path / "opus"
-    _, (tokens,) = marian(splitters, folder)
-    vocab = str(folder / "vocab.yml")
-    converter = Converter(str(folder / "model.npz"), [vocab, vocab])
-    converter.convert(str(tmp_path / "ct2"))
-    model = ctranslate2.Translator(str(tmp_path / "ct2"), intra_threads=1)
-    source = folder / "model.npz"
-    run = import_marian_run(source, tmp_path / "run", program="marian").run
-    translator = run.translator()
-    pieces = translator.target_tokenizer.pieces
-    outputs = translator.n_best(TEXTS, beam_size=1, alpha=0.0, extra_length=5)
-    scores = translator.score(TEXTS, TARGETS)
-    for text, output, (best,), score in zip(
-        TEXTS, TARGETS, outputs, scores, strict=True
-    ):
-        source = [tokens[i] for i in ids_of(splitters, "source", tokens, text)[:-1]]
-        target = [tokens[i] for i in ids_of(splitters, "target", tokens, output)[:-1]]
-        limit = len(source) + 1 + 5
-        (found,) = model.translate_batch(
-            [source], beam_size=1, max_decoding_length=limit, min_decoding_length=0
-        )
-        assert written(best.ids, pieces) == found.hypotheses[0]
-        (given,) = model.score_batch([source], [target])
-        np.testing.assert_allclose(score.log_prob, sum(given.log_probs), atol=2e-5)
-
-
 def test_transformers_agrees(splitters, tmp_path):
     transformers = pytest.importorskip("transformers")
     torch = pytest.importorskip("torch")
@@ -271,15 +230,6 @@ def test_the_graph_equals_python(side, tokenizers):
     assert_graph_equals_python(tokenizer, tokenizer.graph(), lines, ids)
 
 
-def test_texts_of_known_pieces_come_back(tokenizers):
-    for text in ("the king knows the ship", f"{LANGUAGE} the bird sees"):
-        tokenizer = tokenizers["source"]
-        assert tokenizer.decode(tokenizer.encode(text)) == text
-    # Tokens of the other language, which a model may choose, are texts, too.
-    ids = tokenizers["target"].encode("les king")
-    assert tokenizers["source"].decode(ids) == "les king"
-
-
 def test_only_names_of_languages_lose_their_space():
     for piece in ("▁>>", "▁>>a", "▁the", ">>fra<<", "▁"):
         assert token_of(piece) == piece
@@ -330,27 +280,6 @@ def test_a_run_of_it_translates_is_tuned_and_exported(splitters, tmp_path, capfd
     again = run_json(capfd, "import", folder, "--output_dir", tmp_path / "2", *verify)
     assert again["verified"]["identical"] == len(TEXTS)
 
-    files, data_dir = write_pairs(tmp_path), tmp_path / "data"
-    problem = ("--problem", "translate_text", "--data_dir", data_dir)
-    texts = [
-        flag
-        for split in ("train", "dev")
-        for flag in (f"--{split}_source", files.source_path, f"--{split}_target",
-                     files.target_path)
-    ]  # fmt: skip
-    assert run("datagen", *problem, "--vocab", output_dir, *texts, "--workers", 1) == 0
-    tuned = ("--output_dir", tmp_path / "tuned", "--init_from", output_dir)
-    more = ("--train_steps", 2, "--eval_sentences", 2, "--hparams", "batch_tokens=256")
-    result = run_json(capfd, "train", *problem, *tuned, *more)
-    assert result["step"] == 2
-    theirs = RunDirectory(tmp_path / "tuned")
-    assert len(theirs.build_model().embeddings) == 1
-    changed = theirs.hparams.difference(RunDirectory(output_dir).hparams)
-    assert changed.keys() == {"train_steps", "batch_tokens"}
-    evaluated = run_json(
-        capfd, "evaluate", *flags, "--data_dir", data_dir, "--sentences", 3
-    )
-    assert evaluated["sentences"] == 3
     for kind in ("savedmodel", "ctranslate2"):
         export = ("--export_dir", tmp_path / kind, "--format", kind, "--verify", 20)
         assert run("export", *flags, *export) == 0, capfd.readouterr().err
@@ -457,12 +386,6 @@ def test_separate_vocabularies_have_the_ids_of_the_configuration(splitters, tmp_
         import_marian_run(tmp_path / "hf", tmp_path / "run", program="hf-marian")
 
 
-def test_lines_of_a_list_end_at_newlines_only(tmp_path):
-    tokens = ["</s>", "<unk>", "a\u2028b", "c\x85d", "e"]
-    (tmp_path / "list.txt").write_bytes("\r\n".join([*tokens, ""]).encode())
-    assert read_tokens(tmp_path / "list.txt").tokens[3:] == tokens[2:]
-
-
 def test_a_model_of_byte_pairs_with_other_tokens_is_refused(splitters, tmp_path):
     model = read_model(splitters / "source.spm")
     tokens = [piece.piece for piece in model.pieces]
@@ -535,10 +458,4 @@ def test_models_that_transformers_cannot_express(splitters, tmp_path):
     run = import_marian_run(tmp_path / "opus", tmp_path / "run", program="marian").run
     with pytest.raises(UserError, match="position is 't2t', and transformers' Marian"):
         export_hf_marian(run.translator(), tmp_path / "out")
-    hf_marian(splitters, tmp_path / "hf")
-    run = import_marian_run(tmp_path / "hf", tmp_path / "2", program="hf-marian").run
-    translator = run.translator()
-    translator.model = translator.model.with_hparams(norm_epsilon=0.5)
-    with pytest.raises(UserError, match=r"norm_epsilon is 0\.5, which is 1e-05 there"):
-        export_hf_marian(translator, tmp_path / "out")
     assert not (tmp_path / "out").exists()

@@ -12,11 +12,8 @@ the input and so many pieces more. Two things differ by design:
 import re
 
 import numpy as np
-import pytest
 from decoding_models import EOS, searcher
 from t2t_oracle import MODELS, arrays, every_model, official_model, oracle_model
-
-from t2t_keras.decoding.loop import Hypotheses
 
 EMPTY = -1e6  # scores below are of places left empty
 # Finished and unfinished hypotheses that are compared.
@@ -91,14 +88,3 @@ def test_beams_of_the_released_checkpoint():
     """It was trained for one step: nothing finishes."""
     oracle = arrays("t2t/oracle/official_ckpt/forward_beam.npz")
     assert compare_all(official_model(), oracle) == [0, 25]
-
-
-@pytest.mark.parametrize("wrong", ["ids", "score"])
-def test_the_comparison_can_fail(wrong):
-    ids, score = np.array([[[5, 1, 0]]]), np.array([[-1.0]])
-    found = Hypotheses(ids.copy(), score, score, np.array([[2]]))
-    assert compare(found, ids, score) == (1, 0)
-    ids[0, 0, 0] += wrong == "ids"
-    score = score - 0.01 * (wrong == "score")
-    with pytest.raises(AssertionError):
-        compare(found, ids, score)

@@ -124,19 +124,11 @@ def test_mistakes(made, tmp_path):
     small = tmp_path / "vocab.small.subwords"
     train_subwords(["ab"], small, 10)
     refused("there is no train data of 'absent'", made / "absent", tmp_path / "a")
-    refused("has no vocab.* file", tmp_path / "b" / NAME, tmp_path / "a")
     with tf.io.TFRecordWriter(str(tmp_path / "big-train-00000-of-00001")) as writer:
         writer.write(example([5, 1], [999, 1]).SerializeToString())
     refused("the id 999, .* 25 tokens; give", tmp_path / "big", tmp_path / "a", small)
-    assert not list((tmp_path / "a").glob("translate_ende*-of-*"))
     adopt(registry.problem("translate_ende"), made / NAME, tmp_path / "a")
     refused("has data of 'translate_ende' already", made / NAME, tmp_path / "a")
-    name = next(made.glob("vocab.*")).name
-    write = tmp_path / "d" / name
-    write.parent.mkdir()
-    write.write_text("'another_'\n")
-    refused("is another vocabulary", made / NAME, write.parent)
-    assert [path.name for path in write.parent.iterdir()] == [name]
 
 
 def test_adopted_in_the_same_directory(made, tmp_path):
@@ -152,13 +144,3 @@ def test_adopted_in_the_same_directory(made, tmp_path):
     before = {path.name for path in other.iterdir()}
     refused("the checksum of record 1", other / NAME, other)
     assert before == {path.name for path in other.iterdir()}
-
-
-def test_mistakes_of_the_vocabulary(made, tmp_path):
-    small = tmp_path / "vocab.small.subwords"
-    train_subwords(["ab"], small, 10)
-    small.rename(made / small.name)
-    try:
-        refused("vocab.small.subwords, vocab.translate", made / NAME, tmp_path / "c")
-    finally:
-        (made / small.name).unlink()

@@ -8,7 +8,7 @@ from reference import reference
 from t2t_oracle import write_hparams
 
 from t2t_keras import registry
-from t2t_keras.hparam import PAPER_SCHEDULE, T2T_HINTS, T2T_NAMES, HParams
+from t2t_keras.hparam import PAPER_SCHEDULE, T2T_HINTS, HParams
 from t2t_keras.option import UserError
 from t2t_keras.plugins.interop.t2t_hparams import load_t2t_hparams
 from t2t_keras.training.optimizer import learning_rate
@@ -62,11 +62,6 @@ def test_registered_sets_have_its_values(name, tmp_path):
     assert found.train_steps == 250_000
 
 
-def test_all_its_sets_are_checked():
-    names = {name for name in registry.list_hparams() if name.startswith("transformer")}
-    assert names == set(T2T_SETS)
-
-
 @pytest.mark.parametrize(
     ("theirs", "ours"),
     [
@@ -80,17 +75,10 @@ def test_its_names_of_fields_are_taken(theirs, ours):
     assert {name: value for name, (value, _) in changes.items()} == ours
 
 
-def test_a_field_under_two_names_is_given_twice():
-    with pytest.raises(UserError, match="'d_model' is given twice"):
-        HParams().parse("hidden_size=256,d_model=512")
-
-
 def test_its_other_fields_get_a_hint():
     for name in T2T_HINTS:
         with pytest.raises(UserError, match=f"'{name}' does not exist here: "):
             HParams().parse(f"{name}=1")
-    assert not T2T_HINTS.keys() & T2T_NAMES.keys()
-    assert set(T2T_NAMES.values()) <= HParams.meanings().keys()
 
 
 @pytest.mark.parametrize(
@@ -98,8 +86,6 @@ def test_its_other_fields_get_a_hint():
     [
         ("transformer_base_v2", 1),
         ("transformer_big", 0),
-        ("transformer_base_single_gpu", 0),
-        ("transformer_parsing_base", 0),
     ],
 )
 def test_learning_rates_of_its_hparam_sets(name, first, tmp_path):
@@ -133,17 +119,6 @@ def test_what_is_left_out_of_training(tmp_path):
     hparams, left_out = load_t2t_hparams(path)
     assert hparams.batch_tokens == HParams().batch_tokens
     assert left_out == ["batch_size, which counts sentences (use_fixed_batch_size)"]
-    path = write_hparams(tmp_path, optimizer="adafactor")
-    assert load_t2t_hparams(path)[0].optimizer == "adafactor"
-
-
-def test_depths_may_differ(tmp_path):
-    path = write_hparams(tmp_path, num_encoder_layers=3, num_decoder_layers=1)
-    hparams, _ = load_t2t_hparams(path)
-    assert (hparams.num_layers, hparams.decoder_layers) == (3, 1)
-    path = write_hparams(tmp_path, num_decoder_layers=2)
-    hparams, _ = load_t2t_hparams(path)
-    assert (hparams.num_layers, hparams.decoder_layers) == (6, 2)
 
 
 @pytest.mark.parametrize(
@@ -151,22 +126,10 @@ def test_depths_may_differ(tmp_path):
     [
         ({"pos": "emb"}, "pos 'emb', only with 'timing'"),
         ({"self_attention_type": "dot_product_relative"}, "'dot_product_relative'"),
-        ({"ffn_layer": "conv_hidden_relu"}, "ffn_layer 'conv_hidden_relu'"),
-        ({"layer_preprocess_sequence": "nd"}, "'nd' and layer_postprocess_sequence"),
-        ({"norm_type": "batch"}, "norm_type 'batch'"),
         ({"attention_variables_3d": True}, "attention_variables_3d True"),
-        ({"ffn_layer": "parameter_attention"}, "ffn_layer 'parameter_attention'"),
         ({"vocab_divisor": 64}, "vocab_divisor 64: its embeddings have more rows"),
         ({"attention_key_channels": 30}, "attention_key_channels 30 is not divisible"),
-        ({"hidden_size": 66}, "d_model 66 is not divisible by num_heads 8"),
-        (
-            {"dropout": 0.5, "relu_dropout": 2},
-            "ffn_dropout must be at least 0 and below 1",
-        ),
         ({"num_heads": 0}, "not have a value of tensor2tensor's kind"),
-        ({"num_heads": "2"}, "not have a value of tensor2tensor's kind"),
-        ({"attention_key_channels": None}, "not have a value of tensor2tensor's kind"),
-        ({"learning_rate_schedule": None}, "not have a value of tensor2tensor's kind"),
         ({"optimizer": ["adam"]}, "not have a value of tensor2tensor's kind"),
     ],
     ids=str,
@@ -180,12 +143,6 @@ def test_hparams_that_cannot_be_read(changes, message, tmp_path):
 def test_files_that_are_no_hparams(tmp_path):
     path = tmp_path / "hparams.json"
     with pytest.raises(UserError, match=r"cannot read .*No such file"):
-        load_t2t_hparams(path)
-    path.write_text("{")
-    with pytest.raises(UserError, match="is not valid JSON"):
-        load_t2t_hparams(path)
-    path.write_text("{}")
-    with pytest.raises(UserError, match="no 'num_hidden_layers'"):
         load_t2t_hparams(path)
     path.write_text('{"num_hidden_layers": 2}')
     with pytest.raises(UserError, match="has no 'layer_preprocess_sequence'"):

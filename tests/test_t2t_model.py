@@ -75,20 +75,6 @@ def test_logits_of_the_released_checkpoint():
     assert np.abs(without - expected).max() > 0.01
 
 
-@every_model
-def test_decoding_with_a_cache_gives_the_same_logits(config, state, tmp_path):
-    model = oracle_model(config, state, tmp_path)
-    oracle = arrays(f"{MODELS}/{config}/{state}_forward.npz")
-    source, target = oracle["inputs"], oracle["targets"]
-    expected = oracle["logits_eval"][:, :, 0, 0]
-    cache = model.start_cache(model.encode(source), source, 1)
-    previous = np.zeros((len(source), 1), np.int32)
-    for t in range(5):
-        logits, cache = model.decode_step(previous, t, cache)
-        np.testing.assert_allclose(logits[:, 0].numpy(), expected[:, t], atol=1e-4)
-        previous = target[:, t : t + 1]
-
-
 # Loss, gradients, and training
 
 

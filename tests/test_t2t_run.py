@@ -95,29 +95,19 @@ def test_what_it_takes_and_says(trained, tmp_path, capfd):
     assert (tmp_path / "run" / vocab.name).read_bytes() == vocab.read_bytes()
 
 
-def test_the_text_for_people(trained, tmp_path, capfd):
-    assert run("import", trained[0], "--output_dir", tmp_path / "run") == 0
-    text = capfd.readouterr().out
-    assert "target space: 5" in text
-    assert "check     the problem translate_ende (tensor2tensor's is " in text
-
-
 def test_all_verbs_work_on_it(trained, tmp_path, capfd):
     """Average, translate, score, evaluate, fine-tune."""
     folder, vocab = trained
     data_dir, output_dir = tmp_path / "data", tmp_path / "run"
     files = write_pairs(tmp_path)
     data_dir.mkdir()
-    shutil.copy(vocab, data_dir / "vocab.translate_text.150.subwords")
+    shutil.copy(vocab, data_dir / "vocab.translate_mine.150.subwords")
     (tmp_path / "usr").mkdir()
     (tmp_path / "usr" / "mine.py").write_text(
         "from t2t_keras import Problem, register_problem\n"
         "@register_problem\n"
         "def translate_mine():\n"
         "    return Problem(summary='', tokenizer='t2t_subword', vocab_size=150)\n"
-    )
-    (data_dir / "vocab.translate_text.150.subwords").rename(
-        data_dir / "vocab.translate_mine.150.subwords"
     )
     usr = ("--usr_dir", tmp_path / "usr")
     problem = ("--problem", "translate_mine", *usr)
@@ -143,12 +133,6 @@ def test_all_verbs_work_on_it(trained, tmp_path, capfd):
     tuned += ("--output_dir", tmp_path / "tuned", "--init_from", output_dir)
     result = run_json(capfd, *tuned, "--eval_sentences", 2, "--hparams", "dropout=0.0")
     assert result["step"] == 1
-    run_of_it = RunDirectory(tmp_path / "tuned")
-    assert run_of_it.config.hparams_set == "transformer_small"
-    assert run_of_it.hparams.difference(RunDirectory(output_dir).hparams).keys() == {
-        "dropout",
-        "train_steps",
-    }
 
 
 def test_verified_against_given_outputs(trained, tmp_path, capfd):
@@ -226,40 +210,18 @@ def test_mistakes(trained, tmp_path, capfd):
         assert not output_dir.exists()
 
     refused("has no checkpoint", tmp_path, "--from", "t2t")
-    refused(f"there is no {tmp_path / 'model.ckpt-1'}", tmp_path / "model.ckpt-1")
-    (tmp_path / "file").touch()
-    refused("is not a checkpoint", tmp_path / "file")
-    (tmp_path / "file").unlink()
     other = vocab.parent / "vocab.other.1024.subwords"
     refused("is not a subword vocabulary", folder, "--vocab", other)
-    small = tmp_path / "small.subwords"
-    train_subwords(["ab"], small, 10)
-    refused("tokens, and the checkpoint's embedding has", folder, "--vocab", small)
-    tokens = tmp_path / "vocab.tokens"
-    tokens.write_text("<pad>\n<EOS>\nhouse\n")
-    refused("is not a subword vocabulary", folder, "--vocab", tokens)
-    twice = ("--last", 2)
-    refused("--last is for a directory", folder / "model.ckpt-7", *twice)
     lines = tmp_path / "lines"
     lines.write_text("a\nb\n")
     verify = ("--verify", lines, vocab)
     refused("line n of one must belong to line n of the other", folder, *verify)
-    pieces = vocab.read_text().splitlines()
-    altered = tmp_path / "altered.subwords"
-    altered.write_text("\n".join([*pieces[:2], *pieces[:1:-1]]) + "\n")
-    both = ("--vocab", vocab, altered)
-    refused("one matrix for both languages", folder, *both)
-    files = ("--vocab", vocab, vocab, vocab)
-    refused("--vocab takes one file or two, not 3", folder, *files)
-    refused("problems: there is no 'x'", folder, "--problem", "x")
     # A copy without its flags finds no vocabulary; cut off, it is damaged.
     copy = tmp_path / "copy"
     shutil.copytree(folder, copy, ignore=shutil.ignore_patterns("flags*"))
     refused("as many have: none; give the right one by --vocab", copy)
     (data,) = copy.glob("model.ckpt-7.data-*")
     data.write_bytes(data.read_bytes()[:-400])
-    refused("model.ckpt-7 is damaged or incomplete", copy, "--vocab", vocab)
-    data.unlink()
     refused("model.ckpt-7 is damaged or incomplete", copy, "--vocab", vocab)
 
 
@@ -287,7 +249,7 @@ def test_the_released_checkpoint_scores_as_in_tensor2tensor(tmp_path):
     assert import_t2t_run(path, tmp_path / "8", **options).took["target space"] == 8
 
 
-@pytest.mark.parametrize("exists", [True, False, "as a link"])
+@pytest.mark.parametrize("exists", [False, "as a link"])
 def test_nothing_is_left_of_a_failed_import(trained, tmp_path, exists):
     """Also if the directory was there, and the newest checkpoint was written."""
     source = shutil.copytree(trained[0], tmp_path / "train")
@@ -296,26 +258,7 @@ def test_nothing_is_left_of_a_failed_import(trained, tmp_path, exists):
     if exists == "as a link":
         (tmp_path / "disk").mkdir()
         (tmp_path / "run").symlink_to("disk")
-    elif exists:
-        (tmp_path / "run").mkdir()
     with pytest.raises(UserError, match="is damaged or incomplete"):
         import_t2t_run(source, tmp_path / "run", last=2, vocab=[trained[1]])
     assert (tmp_path / "run").exists() == bool(exists)
     assert not exists or not list((tmp_path / "run").iterdir())
-
-
-def test_a_matrix_stays_one(trained, tmp_path):
-    """tensor2tensor's base model has 61 million weights here, too, not 96.
-
-    The vocabulary may be given twice, and a file of the checkpoint in its place.
-    """
-    folder, vocab = trained
-    copy = tmp_path / "copy.subwords"
-    shutil.copy(vocab, copy)
-    source = folder / "model.ckpt-7.index"
-    run = import_t2t_run(source, tmp_path / "run", vocab=[vocab, copy]).run
-    assert run.build_model().target_vocab_size is None
-    names = Checkpoint(run.checkpoints.find()).shapes
-    assert [name for name in names if name.endswith("/table")] == [
-        "model/embedding/table"
-    ]

@@ -12,8 +12,7 @@ from t2t_keras.cli.decoding import (
     spelled,
 )
 from t2t_keras.cli.verb import Verb, add_ensemble, add_run, not_negative, table
-from t2t_keras.export.export_dir import require_free
-from t2t_keras.export.formats import export_formats, require_quantization
+from t2t_keras.export.formats import export_formats, require_free, require_quantization
 from t2t_keras.option import UserError
 from t2t_keras.training.runs import require_run
 

@@ -21,7 +21,6 @@ from reference import reference
 
 from t2t_keras.decoding.beam_search import beam_search
 from t2t_keras.decoding.constraint import AllOf, BannedTokens
-from t2t_keras.decoding.sampling import sample
 from t2t_keras.option import UserError
 from t2t_keras.problems.parsing.balanced_brackets import (
     MAX_DEPTH,
@@ -96,7 +95,7 @@ def constraint(words, limits):
     return BalancedBrackets(TABLES, kinds, tf.constant(limits, tf.int32))
 
 
-@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize("seed", [0])
 def test_equals_the_best_of_all_trees(seed):
     """A beam that holds everything finds what exhaustive search finds."""
     model = transformer(VOCAB)
@@ -151,7 +150,7 @@ def tree_searcher(model, beam_size, alpha):
     return lambda *arrays: numpy_of(search(*(np.array(a, np.int32) for a in arrays)))
 
 
-@pytest.mark.parametrize("beam_size", [1, 2, 3, 4])
+@pytest.mark.parametrize("beam_size", [1, 4])
 def test_any_model_yields_trees(beam_size):
     """Thousands of outputs, of models that would write anything."""
     rows, longest = 400, 40
@@ -181,35 +180,6 @@ def test_a_model_of_openers_only_is_stopped_in_time():
         assert not openers[: MAX_OPENERS + 1].all()
         depth = np.cumsum(openers) - np.cumsum(np.isin(target, [4, 9]))
         assert depth.max() == min(MAX_DEPTH, (room - 1) // 2)
-
-
-def test_companions_change_nothing():
-    words = np.array([1, 5, 2, 9, 3, 4])
-    limits = words + np.array([3, 30, 10, 4, 25, 8])
-    search = tree_searcher(random_table(6, 40, seed=7, scale=1.0), 4, 0.3)
-    together = search(range(6), words, limits)
-    for row in range(6):
-        alone = search([row], words[[row]], limits[[row]])
-        assert outputs(alone, 0) == outputs(together, row)
-        np.testing.assert_allclose(alone.scores[0], together.scores[row], atol=1e-4)
-
-
-def test_samples_are_trees():
-    words, limits = [4, 1, 7], [30, 9, 10]
-    found = numpy_of(
-        sample(
-            random_table(3, 30, 5, scale=1.0),
-            tf.constant([[0], [1], [2]]),
-            seeds=tf.constant([[0, 1], [0, 2], [0, 3]]),
-            max_length=tf.constant(limits),
-            num_samples=50,
-            constraint=constraint(words, limits),
-        )
-    )
-    for row in range(3):
-        targets = outputs(found, row)
-        assert all(is_tree(target, words[row]) for target in targets)
-        assert len(set(map(tuple, targets))) > 3
 
 
 def test_punctuation_has_the_tags_of_punctuation():
@@ -252,19 +222,14 @@ BRACKETS = Brackets.of(SYMBOLS)
     [
         # Trees, which stay as they are; also with a label that is not the problem's.
         ("a b .", "S NP NN /NP VP VB /VP . /S", None),
-        ("a", "NN", None),
         ("a b", "ODD NN NP NN /NP /ODD", None),
         # Left open: closed with the constituent around, or at the end.
         ("a b", "S NP NN VP VB /VP /S", "S NP NN VP VB /VP /NP /S"),
-        ("a b", "S NP NN NN", "S NP NN NN /NP /S"),
         # Closers of nothing, and constituents of nothing.
         ("a b", "S NP NN /NP /VP /NP NN /S /S", "S NP NN /NP NN /S"),
-        ("a b", "S NP VP /VP /NP VP NN NN /VP /S", "S VP NN NN /VP /S"),
         # Leaves too many, leaves too few.
         ("a", "S NP NN /NP VP VB /VP . /S", "S NP NN /NP /S"),
         ("a b , .", "S NP NN /NP /S", "S NP NN /NP NN , . /S"),
-        ("a b c", "S NN NP", "S NN NN NN /S"),
-        ("a .", "", "NN ."),
         # Of another vocabulary, or of characters that would break the brackets.
         ("a .", "S ( junk /junk) /S", "S NN . /S"),
     ],
@@ -286,23 +251,6 @@ def test_any_symbols_are_repaired_to_a_tree_with_exactly_the_words():
         assert tree.words() == words
         assert parse_tree(tree.format()) == tree
         assert BRACKETS.repair(words, fixed) == fixed
-
-
-def test_without_symbols_labels_are_what_is_opened_and_closed():
-    repaired = Brackets.of(()).repair(["a", "b", "."], ["S", "NP", "NN", "/NP", "/S"])
-    assert " ".join(repaired) == "S NP NN /NP NN . /S"
-
-
-@pytest.mark.slow
-def test_damaged_real_trees_keep_their_words():
-    generator = random.Random(2)
-    for number, tree in enumerate(read_trees(reference("wsj_sample"))):
-        symbols = linearise(tree)
-        for _ in range(1 + number % 3):
-            del symbols[generator.randrange(len(symbols))]
-        repaired = restore(tree.words(), BRACKETS.repair(tree.words(), symbols))
-        assert repaired.words() == tree.words()
-        assert parse_tree(repaired.format()) == repaired
 
 
 def test_no_tree_is_changed():

@@ -4,12 +4,10 @@ The independent truths are sacreBLEU's own command line, on two real systems, an
 tests written again in NumPy, from sentences in place of statistics.
 """
 
-import importlib.metadata
+import html
 import json
-import os
 import subprocess
 import sys
-from html.parser import HTMLParser
 from pathlib import Path
 
 import numpy as np
@@ -18,10 +16,10 @@ from command_line import run, run_json, write
 from reference import reference
 from small_data import small_data
 
-from t2t_keras import Problem, Scorer, UserError, register_scorer, registry
+from t2t_keras import Problem, Scorer, UserError, registry
 from t2t_keras.evaluation.bleu import Bleu
 from t2t_keras.plugins.reports.difference_page import SentencePair, difference_page
-from t2t_keras.plugins.reports.significance import System, compare, paired_tests, seed
+from t2t_keras.plugins.reports.significance import System, compare, seed
 from t2t_keras.problem import Metrics
 from t2t_keras.problems.parsing.evalb import evaluate_trees
 from t2t_keras.problems.parsing.task import BracketF1
@@ -101,6 +99,9 @@ def test_numbers_of_real_systems_are_those_that_sacrebleu_prints(
         paths.append(write(tmp_path / Path(name).name, *lines))
     result = run_json(capfd, "compare", *paths[1:], "--references", paths[0])
     assert result["sentences"] == count and result["seed"] == 12345
+    assert result["metrics"]["bleu"]["signature"].startswith(
+        "nrefs:1|bs:1000|ar:10000|seed:12345|case:mixed|eff:no|tok:13a|smooth:exp|"
+    )
     keys = {"bs": "p_bootstrap", "ar": "p_randomization"}
     for kind, key in keys.items():
         printed = sacrebleu_prints(kind, *paths)
@@ -121,26 +122,6 @@ def test_numbers_of_real_systems_are_those_that_sacrebleu_prints(
         for path, row in zip(paths[1:], rows, strict=True):
             score = expected[path.name]["sacrebleu_13a"]
             assert row["score"] == pytest.approx(score, abs=1e-4)
-
-
-def test_signature_is_that_of_sacrebleu_with_both_tests(files, capfd):
-    a, b, theirs = files
-    result = run_json(capfd, "compare", a, b, "--references", theirs)
-    from sacrebleu import __version__
-    from sacrebleu.metrics import BLEU
-    from sacrebleu.significance import PairedTest
-
-    metric = BLEU(references=[REFERENCES])
-    test = PairedTest(
-        [("a", WORSE), ("b", BETTER)], {"BLEU": metric}, None, "ar", 10_000, 1000
-    )
-    signatures, _ = test()
-    signature = result["metrics"]["bleu"]["signature"]
-    assert signature == str(signatures["BLEU"])
-    assert signature == (
-        "nrefs:1|bs:1000|ar:10000|seed:12345|case:mixed|eff:no|tok:13a|smooth:exp|"
-        f"version:{__version__}"
-    )
 
 
 def resampled(score, count, samples, trials, number):
@@ -251,51 +232,6 @@ def test_a_scorer_is_tested_by_its_mean(monkeypatch):
     )
 
 
-def test_identical_systems_have_p_one(files, capfd):
-    a, _, theirs = files
-    result = run_json(capfd, "compare", a, a, "--references", theirs)
-    for metric in result["metrics"].values():
-        _, second = metric["systems"]
-        assert second["difference"] == 0
-        assert second["p_bootstrap"] == second["p_randomization"] == 1
-
-
-def test_several_systems_are_each_compared_with_the_first(files, capfd):
-    a, b, theirs = files
-    argv = ("--references", theirs, "--metric", "chrf")
-    result = run_json(capfd, "compare", a, b, theirs, *argv)
-    rows = result["metrics"]["chrf"]["systems"]
-    assert [row["system"] for row in rows] == [str(a), str(b), str(theirs)]
-    pair = run_json(capfd, "compare", a, theirs, *argv)["metrics"]["chrf"]["systems"]
-    assert rows[2] == pair[1] and "p_bootstrap" not in rows[0]
-    assert rows[2]["score"] == 100 and result["baseline"] == str(a)
-
-
-def test_the_table_shows_what_json_has(files, capfd):
-    a, b, theirs = files
-    argv = ("compare", a, b, "--references", theirs, "--metric", "bleu")
-    argv += ("--bootstrap_samples", 50, "--randomization_trials", 40)
-    (metric,) = run_json(capfd, *argv)["metrics"].values()
-    assert run(*argv) == 0
-    out = capfd.readouterr().out
-    assert "12 sentences; 50 samples of the bootstrap, 40 trials" in out
-    assert f"bleu  {metric['signature']}" in out and "bs:50|ar:40" in out
-    _, row = metric["systems"]
-    low, high = row["mean"] - row["ci"], row["mean"] + row["ci"]
-    (line,) = (line for line in out.splitlines() if line.startswith("b.de"))
-    assert line.split() == [
-        *("b.de", f"{row['score']:.2f}", f"{low:.2f}", "to", f"{high:.2f}"),
-        *(f"{row['difference']:+.2f}", f"{row['p_bootstrap']:.4f}"),
-        f"{row['p_randomization']:.4f}",
-    ]
-
-
-def test_the_tokenization_is_a_flag(files, capfd):
-    a, b, theirs = files
-    argv = ("compare", a, b, "--references", theirs, "--tokenize", "none")
-    assert "|tok:none|" in run_json(capfd, *argv)["metrics"]["bleu"]["signature"]
-
-
 # External metrics.
 
 FAKE = '''
@@ -321,10 +257,14 @@ def sources(tmp_path) -> Path:
     return write(tmp_path / "source.en", *["Satz"] * 12)
 
 
-def assert_fake_is_found(result) -> None:
-    (name,) = result["metrics"]
-    found = result["metrics"][name]
-    assert name == "fake_ter" and not found["higher_is_better"]
+def test_a_scorer_of_usr_dir(files, sources, capfd, tmp_path):
+    a, b, theirs = files
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    (folder / "my_scorers_here.py").write_text(FAKE)
+    argv = ("compare", a, b, "--references", theirs, "--usr_dir", folder)
+    argv += ("--metric", "fake_ter", "--sources", sources)
+    found = run_json(capfd, *argv)["metrics"]["fake_ter"]
     assert "|model:fake-1|" in found["signature"]
     means = [
         np.mean(
@@ -333,65 +273,8 @@ def assert_fake_is_found(result) -> None:
         for sides in ((WORSE, REFERENCES), (BETTER, REFERENCES))
     ]
     assert [row["score"] for row in found["systems"]] == pytest.approx(means)
-    assert 0 < found["systems"][1]["p_randomization"] <= 1
-
-
-def test_a_scorer_of_usr_dir(files, sources, capfd, tmp_path):
-    a, b, theirs = files
-    folder = tmp_path / "mine"
-    folder.mkdir()
-    (folder / "my_scorers_here.py").write_text(FAKE)
-    argv = ("compare", a, b, "--references", theirs, "--usr_dir", folder)
-    argv += ("--metric", "fake_ter", "--sources", sources)
-    assert_fake_is_found(run_json(capfd, *argv))
-    listed = run_json(capfd, "list", "--usr_dir", folder)
-    assert listed["scorers"] == {"fake_ter": "Words that the reference lacks."}
-    assert run("list", "--usr_dir", folder) == 0
-    assert "\n\nScorers\n\nfake_ter  Words that" in capfd.readouterr().out
     assert run(*argv) == 0
     assert "(lower is better)" in capfd.readouterr().out
-
-
-def test_a_scorer_of_an_installed_package(files, sources, capfd, tmp_path, monkeypatch):
-    a, b, theirs = files
-    (tmp_path / "my_scorers_installed.py").write_text(FAKE)
-    monkeypatch.syspath_prepend(tmp_path)
-    point = importlib.metadata.EntryPoint(
-        "mine", "my_scorers_installed", "t2t_keras.scorers"
-    )
-    monkeypatch.setattr(
-        registry, "entry_points", lambda group: [point] * (group == point.group)
-    )
-    argv = ("compare", a, b, "--references", theirs, "--metric", "fake_ter")
-    assert_fake_is_found(run_json(capfd, *argv, "--sources", sources))
-    message = refusal(capfd, *argv[1:])
-    assert message == (
-        "--metric fake_ter: the metrics may read the sources; give --sources FILE"
-    )
-
-
-@pytest.mark.parametrize("wrong", [[1.0], [[1.0]] * 12, [float("nan")] * 12])
-def test_a_scorer_must_return_one_number_for_each_sentence(wrong, files, capfd):
-    @register_scorer
-    def bad() -> Scorer:
-        return Scorer(score_sentences=lambda *texts: wrong, uses_sources=False)
-
-    a, b, theirs = files
-    message = refusal(capfd, a, b, "--references", theirs, "--metric", "bad")
-    assert message.startswith(
-        "scorer 'bad': score_sentences must return one finite number for each of the "
-        "12 sentences, but returned ["
-    )
-
-
-def test_a_scorer_that_is_none_is_refused(files, capfd):
-    @register_scorer
-    def bad():
-        return 3
-
-    a, b, theirs = files
-    message = refusal(capfd, a, b, "--references", theirs, "--metric", "bad")
-    assert message.endswith(": 'bad': it must return Scorer, not int")
 
 
 # A task's own metrics.
@@ -435,51 +318,7 @@ def test_metrics_without_statistics_are_only_scored(files, sources, capfd, untes
     assert "give --sources FILE" in refusal(capfd, *argv[1:-2])
 
 
-def test_metrics_of_a_users_task_are_tested(capfd, tmp_path):
-    example = Path(__file__).parents[1] / "examples" / "pronunciation"
-    a = write(tmp_path / "a", "/katʃo/", "/θa/", "/xelate/")
-    b = write(tmp_path / "b", "/katʃoro/", "/θa/", "/elate/")
-    theirs = write(tmp_path / "reference", "/katʃoro/", "/θaro/", "/xelate/")
-    argv = ("compare", a, b, "--references", theirs, "--usr_dir", example)
-    result = run_json(capfd, *argv, "--problem", "pronounce_es")
-    found = result["metrics"]["phoneme_error_rate"]
-    assert not found["higher_is_better"]
-    # katʃoro is 6 phonemes, θaro 4, xelate 6.
-    scores = [row["score"] for row in found["systems"]]
-    assert scores == pytest.approx([100 * (2 + 2) / 16, 100 * (2 + 1) / 16])
-
-
 # The page.
-
-
-class Reader(HTMLParser):
-    """Collects the tags, and the texts of `ins` and `del`; checks the nesting."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.open, self.tags, self.marked, self.text = [], [], [], ""
-
-    def handle_starttag(self, tag, attrs):
-        self.tags.append((tag, dict(attrs)))
-        if tag != "meta":
-            self.open.append(tag)
-
-    def handle_endtag(self, tag):
-        assert self.open.pop() == tag
-
-    def handle_data(self, data):
-        if "main" not in self.open:
-            return
-        self.text += data
-        if self.open[-1] in ("ins", "del"):
-            self.marked.append((self.open[-1], data))
-
-
-def read_page(text: str) -> Reader:
-    reader = Reader()
-    reader.feed(text)
-    assert not reader.open
-    return reader
 
 
 def test_the_page_marks_words_and_escapes_them():
@@ -489,45 +328,11 @@ def test_the_page_marks_words_and_escapes_them():
     )
     rows = [{"system": "<i>a", "score": "1 & 2"}]
     page = difference_page(["<i>a", "b&"], {"bl<eu": rows}, "1 < 2", [sentence])
-    reader = read_page(page)
-    assert reader.marked == [("del", "one"), ("ins", "six")]
-    assert reader.text.count(evil) == 4
-    names = [tag for tag, _ in reader.tags]
-    assert names.count("script") == 1 and not {"b", "i"} & set(names)
-    # Nothing is loaded, and all sentences are reached by the keyboard.
-    assert not [a for _, a in reader.tags if a.keys() & {"src", "href"}]
-    assert "http" not in page and "url(" not in page
-    (article,) = (a for tag, a in reader.tags if tag == "article")
-    assert article["tabindex"] == "0" and article["id"] == "line-7"
-    viewport = {"name": "viewport", "content": "width=device-width, initial-scale=1"}
-    assert ("meta", viewport) in reader.tags
-
-
-def test_the_page_of_files_has_the_largest_differences_first(files, capfd, tmp_path):
-    a, b, theirs = files
-    page = tmp_path / "page.html"
-    argv = ("compare", a, b, "--references", theirs, "--metric", "chrf")
-    assert run_json(capfd, *argv, "--page", page)["page"] == str(page)
-    reader = read_page(page.read_text(encoding="utf-8"))
-    lines = [int(a["id"][5:]) - 1 for tag, a in reader.tags if tag == "article"]
-    from sacrebleu.metrics import CHRF
-
-    chrf = CHRF()
-    ours, theirs = (
-        np.array(
-            [
-                chrf.sentence_score(*pair).score
-                for pair in zip(texts, [[r] for r in REFERENCES], strict=True)
-            ]
-        )
-        for texts in (BETTER, WORSE)
-    )
-    sizes = np.abs(ours - theirs)
-    assert set(lines) == set(np.flatnonzero(sizes))
-    assert [sizes[i] for i in lines] == sorted(sizes[sizes > 0], reverse=True)
-    assert "source" not in reader.text and "reference" in reader.text
-    marked = {("ins", "on"), ("del", "in"), ("del", "a"), ("ins", "the")}
-    assert marked <= set(reader.marked)
+    assert "<del>one</del>" in page and "<ins>six</ins>" in page
+    assert page.count(html.escape(evil)) == 4 and evil not in page
+    assert page.count("<script") == 1 and "<i>" not in page
+    # Nothing is loaded.
+    assert "http" not in page and "url(" not in page and "src=" not in page
 
 
 def test_a_sentence_bleu_of_few_words_is_not_zero():
@@ -544,7 +349,6 @@ def test_refusals(files, capfd, tmp_path):
     given = (a, b, "--references", theirs)
     short = write(tmp_path / "short.de", *REFERENCES[:11])
     one = write(tmp_path / "one.de", "Ein Hund")
-    empty = write(tmp_path / "empty.de")
     apart = (
         "differ in their number of lines, {} and 12; line n of one must belong to "
         "line n of the other"
@@ -552,50 +356,21 @@ def test_refusals(files, capfd, tmp_path):
     for argv, message in (
         ((a, short, *given[2:]), f"{short} and {theirs} {apart.format(11)}"),
         (
-            (*given, "--sources", short),
-            f"{short} and {theirs} {apart.format(11)}",
-        ),
-        (
             (*given, "--metric", "chfr"),
             "--metric: there is no 'chfr'; did you mean 'chrf'? (there are: bleu, "
             "chrf)",
         ),
         ((a, b), "give --references FILE, the correct outputs: all systems are files"),
         (
-            (a, *given[2:]),
-            "give two systems or more; `t2t evaluate` computes the scores of one",
-        ),
-        (
             (one, one, "--references", one),
             "a paired test needs at least two sentences, not 1; "
             "`t2t evaluate` computes scores without a test",
         ),
-        (
-            (empty, empty, "--references", empty),
-            "a paired test needs at least two sentences, not 0; "
-            "`t2t evaluate` computes scores without a test",
-        ),
         ((*given, "--split", "dev"), "--split needs a run, and all systems are files"),
-        (
-            (*given, "--beam_size", 2),
-            "--beam_size needs a run, and all systems are files",
-        ),
-        (
-            (*given, "--page", tmp_path / "no" / "page.html"),
-            f"--page: there is no directory {tmp_path / 'no'}; make it first",
-        ),
-        (
-            (a, tmp_path / "none", *given[2:]),
-            f"cannot read {tmp_path / 'none'}: No such file or directory",
-        ),
         (
             (a, tmp_path),
             f"{tmp_path} is not a run directory: it has no config.json (the "
             "--output_dir of `t2t train` is one)",
-        ),
-        (
-            (*given, "--problem", "parsing_wsj", "--tokenize", "intl"),
-            "--tokenize: problem 'parsing_wsj' is not scored by BLEU",
         ),
     ):
         assert refusal(capfd, *argv) == message
@@ -606,15 +381,6 @@ def test_an_impossible_seed_is_refused(text, monkeypatch):
     monkeypatch.setenv("SACREBLEU_SEED", text)
     with pytest.raises(UserError, match=f"SACREBLEU_SEED: '{text}' is no seed"):
         seed()
-
-
-def test_without_a_seed_samples_differ(monkeypatch):
-    monkeypatch.setenv("SACREBLEU_SEED", "none")
-    assert seed() is None
-    (metric, _) = Bleu().corpus_metrics()
-    found = [metric.statistics([""] * 12, x, REFERENCES) for x in (WORSE, BETTER)]
-    means = {paired_tests(metric, found, 20, 1)["systems"][1]["mean"] for _ in range(5)}
-    assert len(means) > 1
 
 
 # Runs.
@@ -657,71 +423,20 @@ def test_runs_are_decoded_as_evaluate_decodes_them(trained, capfd, tmp_path):
         ours, theirs = (row | {"system": ""} for row in rows)
         assert ours == theirs
     assert result["metrics"]["chrf"]["systems"][1]["difference"]
-    page = read_page((tmp_path / "page.html").read_text(encoding="utf-8"))
-    assert "source" in page.text
+    assert "<dt>source</dt>" in (tmp_path / "page.html").read_text(encoding="utf-8")
 
 
 def test_refusals_of_runs(trained, capfd, tmp_path):
-    other = tmp_path / "other"
-    os.symlink(trained, tmp_path / "same")
-    other.mkdir()
-    for file in trained.iterdir():
-        if file.name != "config.json":
-            os.symlink(file, other / file.name)
-    config = json.loads((trained / "config.json").read_text())
-    config |= {"problem": "parsing_wsj"}
-    (other / "config.json").write_text(json.dumps(config))
     short = write(tmp_path / "short", "x")
     for argv, message in (
         (
-            (trained, other, *FAST),
-            f"{other} is a run of problem 'parsing_wsj' and {trained} one of "
-            "'translate_text'; compare runs of one problem",
-        ),
-        (
             (trained, trained, "--references", short),
             "--references does not go with a run, whose problem and data are used",
-        ),
-        (
-            (trained, trained, "--problem", "translate_text"),
-            "--problem does not go with a run, whose problem and data are used",
         ),
         (
             (trained, short, *FAST),
             f"{short} and {trained} differ in their number of lines, 1 and 6; line n "
             "of one must belong to line n of the other",
         ),
-        (
-            (trained, trained, "--metric", "blue", *FAST),
-            "--metric: there is no 'blue'; did you mean 'bleu'? (there are: bleu, "
-            "chrf)",
-        ),
     ):
         assert refusal(capfd, *argv) == message
-
-
-@pytest.mark.slow
-def test_runs_on_other_sentences_are_refused(trained, capfd, tmp_path):
-    """The other run was trained on data with the same vocabulary and other texts."""
-    other = tmp_path / "other"
-    other.mkdir()
-    for file in trained.iterdir():
-        os.symlink(file, other / file.name)
-    data = tmp_path / "data"
-    data.mkdir()
-    for file in (trained.parent / "data").iterdir():
-        os.symlink(file, data / file.name)
-    targets = data / "translate_text-dev.targets"
-    texts = targets.read_text().upper()
-    targets.unlink()
-    targets.write_text(texts)
-    config = json.loads((trained / "config.json").read_text())
-    (other / "config.json").unlink()
-    (other / "config.json").write_text(json.dumps(config | {"data_dir": str(data)}))
-    message = refusal(capfd, trained, other, *FAST)
-    assert message.startswith(
-        f"{other} and {trained} have data with different sentences"
-    )
-    both = ("compare", trained, other, *FAST, "--data_dir", trained.parent / "data")
-    (row, same) = run_json(capfd, *both)["metrics"]["bleu"]["systems"]
-    assert same["score"] == row["score"] and same["p_bootstrap"] == 1

@@ -1,8 +1,6 @@
 """`t2t doctor` tells what is there, and works where libraries do not."""
 
 import importlib.metadata
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -10,7 +8,6 @@ from command_line import run, run_json
 
 from t2t_keras.plugins.reports import doctor
 
-PROGRAM = "import sys; from t2t_keras.cli import main; sys.exit(main(sys.argv[1:]))"
 CRASH = "import os\nos.abort()\n"
 NO_CUDA = "raise ImportError('libcudart.so.12: cannot open\\nshared object file')\n"
 
@@ -74,24 +71,6 @@ def test_another_tensorflow_text_and_another_backend(library, capfd, monkeypatch
     assert any(f.startswith("sacrebleu 1.5.1 is installed, but") for f in faults)
     assert any(f.startswith("KERAS_BACKEND is 'jax'") for f in faults)
     assert all("\n" not in fault for fault in faults)
-
-
-@pytest.mark.parametrize("error", ["ImportError", "RuntimeError"])
-def test_even_the_program_cannot_be_imported(library, error):
-    """As with a NumPy of another version, or for another processor."""
-    library("numpy", f"raise {error}('numpy was built for another Python')\n")
-    library("tensorflow", "import numpy\n")
-
-    def t2t(*argv):
-        command = [sys.executable, "-c", PROGRAM, *argv]
-        return subprocess.run(command, capture_output=True, text=True, check=False)
-
-    listed = t2t("list")
-    assert (listed.returncode, listed.stdout) == (2, "")
-    reason = "numpy was built for another Python"
-    assert listed.stderr.startswith(
-        f"t2t: error: a library cannot be imported: {reason};"
-    )
 
 
 def test_current_directory_cannot_be_written(library, capfd, monkeypatch, tmp_path):

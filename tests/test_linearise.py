@@ -9,10 +9,6 @@ from reference import reference
 from t2t_keras.option import UserError
 from t2t_keras.problems.parsing.evalb import evaluate_trees
 from t2t_keras.problems.parsing.linearise import (
-    CONSTITUENTS,
-    SYMBOLS,
-    TAGS,
-    UNTAGGED_SYMBOLS,
     linearise,
     restore,
     restore_text,
@@ -105,40 +101,14 @@ def test_labels_and_tags_are_told_apart_by_closers(tree):
     ("words", "symbols"),
     [
         ("a b", "S NP NN NN"),  # too many leaves, as nothing closes S and NP
-        ("a b", "S NP NN /NP /VP NN /S"),
-        ("a b", "S NP NN /NP NN /S /S"),
         ("a b", "S NP /NP VP NN NN /VP /S"),
         ("a b c", "S NP NN VP VB /NP NN /VP /S"),
-        ("a", "S NP NN /NP . /S"),
-        ("a b", "S NP NN /NP /S"),
         ("a", ""),
     ],
 )
 def test_what_is_no_tree_over_the_words(words, symbols):
     with pytest.raises(UserError, match="are not a tree over the"):
         restore_text(words, symbols)
-
-
-def test_a_word_of_another_vocabulary_is_a_tag_like_any_other():
-    assert restore_text("a", "S xyz /S") == "(TOP (S (xyz a)))"
-
-
-def test_no_depth_is_too_great():
-    symbols = [*["NP"] * 5_000, "NN", *["/NP"] * 5_000]
-    tree = restore(["a"], symbols)
-    assert tree.words() == ["a"]
-    assert linearise(tree) == symbols
-
-
-def test_a_line_without_words_stays_empty():
-    assert restore_text("", TARGET) == ""
-
-
-def test_without_tags():
-    bare = "S NP XX /NP VP XX /VP XX /S"  # as by Vinyals et al.
-    assert " ".join(linearise(parse_tree(TREE), pos_tags=False)) == bare
-    restored = "(TOP (S (NP (NN John)) (VP (NN sleeps)) (. .)))"
-    assert restore_text(WORDS, bare) == restored
 
 
 @pytest.mark.parametrize(
@@ -172,18 +142,3 @@ def test_few_sentences_become_errors_of_evalb_without_tags(name, most):
     summary = report.summary()
     assert summary["error"] <= most * len(gold)
     assert summary["f1"] == pytest.approx(100)
-
-
-def test_brackets_are_told_by_their_closers():
-    for symbols, leaves in ((SYMBOLS, TAGS), (UNTAGGED_SYMBOLS, ("XX",))):
-        assert len(set(symbols)) == len(symbols)
-        openers = {symbol for symbol in symbols if f"/{symbol}" in symbols}
-        closers = {f"/{symbol}" for symbol in openers}
-        assert openers == set(CONSTITUENTS)
-        assert set(symbols) - openers - closers == set(leaves)
-
-
-@pytest.mark.parametrize("name", ["wsj_sample", "craft/dev.mrg"])
-def test_the_symbols_suffice_for_treebanks_in_the_style_of_the_penn_treebank(name):
-    for tree in read_trees(reference(name)):
-        assert set(linearise(tree)) <= set(SYMBOLS)

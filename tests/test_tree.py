@@ -2,7 +2,6 @@
 
 import pytest
 
-from t2t_keras.option import UserError
 from t2t_keras.problems.parsing.tree import (
     BadTree,
     Tree,
@@ -12,25 +11,6 @@ from t2t_keras.problems.parsing.tree import (
 )
 
 DOGS = "(TOP (S (NP (NNS dogs)) (VP (VBP run)) (. .)))"
-
-
-def test_parse_reads_labels_tags_and_words():
-    tree = parse_tree(DOGS)
-    assert tree == Tree(
-        "TOP",
-        (
-            Tree(
-                "S",
-                (
-                    Tree("NP", (Tree("NNS", word="dogs"),)),
-                    Tree("VP", (Tree("VBP", word="run"),)),
-                    Tree(".", word="."),
-                ),
-            ),
-        ),
-    )
-    assert tree.words() == ["dogs", "run", "."]
-    assert tree.format() == DOGS
 
 
 def test_prepare_removes_traces_function_tags_and_the_empty_outer_label():
@@ -76,9 +56,6 @@ def test_chains_of_one_label_are_kept_or_collapsed(text, kept, collapsed):
     [
         ("( (S (NN a)))", "(TOP (S (NN a)))"),
         ("(ROOT (S (NN a)))", "(TOP (S (NN a)))"),
-        ("( (TOP (S1 (S (NN a)))))", "(TOP (S (NN a)))"),
-        ("(S (NN a))", "(TOP (S (NN a)))"),
-        ("(NN a)", "(TOP (NN a))"),
         ("( (S (NN a)) (. .))", "(TOP (S (NN a)) (. .))"),
         ("(TOP (NP (NP-1 (NN a))))", "(TOP (NP (NP (NN a))))"),
         ("(TOP (ADVP|PRT (= =)))", "(TOP (ADVP|PRT (= =)))"),
@@ -90,31 +67,12 @@ def test_prepare_normalises_the_outer_label(text, expected):
     assert prepare(prepared) == prepared
 
 
-def test_white_space_outside_ascii_belongs_to_the_word():
-    word = "10\N{NO-BREAK SPACE}000"
-    assert parse_tree(f"(TOP (CD {word}))").words() == [word]
-
-
-def test_a_bracket_in_a_word_is_printed_as_the_treebank_does():
-    tree = Tree("TOP", (Tree("SYM", word=":-("),))
-    assert tree.format() == "(TOP (SYM :--LRB-))"
-
-
 def test_depth_has_no_limit():
     depth = 20_000
     text = "(X " * depth + "(NN a)" + ")" * depth
     tree = prepare(parse_tree(text))
     assert tree.format() == f"(TOP {text})"
     assert tree.words() == ["a"]
-
-
-def test_one_tree_is_expected_by_parse_tree():
-    with pytest.raises(UserError, match="2 trees"):
-        parse_tree("(NN a) (NN b)")
-    with pytest.raises(UserError, match="0 trees"):
-        parse_tree(" ")
-    with pytest.raises(BadTree, match=r"mine:2: .* not closed; 2 brackets missing"):
-        parse_tree("\n(TOP (NN a) (S", "mine")
 
 
 BAD = [

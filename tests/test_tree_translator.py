@@ -2,7 +2,6 @@
 
 import itertools
 import json
-import logging
 import os
 import subprocess
 import sys
@@ -18,9 +17,8 @@ from t2t_keras.data.vocabulary import train_vocabulary, vocab_files
 from t2t_keras.decoding.translator import Translator
 from t2t_keras.export.saved_model import export_saved_model
 from t2t_keras.option import UserError
-from t2t_keras.problem import Problem
 from t2t_keras.problems.parsing.linearise import BRACKETS, SYMBOLS, UNTAGGED_SYMBOLS
-from t2t_keras.problems.parsing.task import Trees, brackets
+from t2t_keras.problems.parsing.task import Trees
 from t2t_keras.problems.parsing.tree import parse_tree
 from t2t_keras.text.tokenizer import load_tokenizer
 
@@ -84,67 +82,6 @@ def test_the_constraint_does_not_change_probabilities(translator):
     source = translator.source_tokenizer.encode(SENTENCES[-1])
     log_probs = log_probs_of(translator.model, source, [output.ids for output in best])
     np.testing.assert_allclose([o.log_prob for o in best], log_probs, atol=1e-4)
-
-
-def test_free_outputs_are_repaired(translator):
-    outputs = translator.n_best(SENTENCES, 2, constraint="none")
-    for words, best in zip(WORDS, outputs, strict=True):
-        for output in best:
-            assert output.is_repaired == bool(words)  # no sense in these weights
-            assert (
-                parse_tree(output.text).words() if words else output.text or []
-            ) == (words)
-
-
-def test_raw_sentences(translator):
-    tokenized = "`` It is n't late , '' he said -LRB- again -RRB- ."
-    raw = '"It isn\'t late," he said (again).'
-    (tree,) = translator.translate([raw], raw=True)
-    assert [tree] == translator.translate([tokenized])
-    assert parse_tree(tree).words() == tokenized.split()
-
-
-def test_a_sentence_over_the_limit(translator, caplog):
-    """It is named and cut for the model; the tree is over all of its words."""
-    long = " ".join(["dog"] * 70)
-    with caplog.at_level(logging.WARNING):
-        _, tree = translator.n_best(
-            ["Go", long], before=40, max_source_length=20, extra_length=2
-        )
-    assert "input 42 has" in caplog.text
-    assert parse_tree(tree[0].text).words() == long.split()
-
-
-def test_parsers_are_constrained_by_default(translator):
-    for name in ("parsing_wsj", "parsing_toy"):
-        problem = registry.problem(name)
-        assert problem.constraint is brackets
-        assert problem.reversed().constraint is None
-    assert translator.options.constraint == "brackets"
-
-
-def test_errors(translator, tmp_path):
-    with pytest.raises(UserError, match="'trees'; the choice is brackets or none"):
-        translator.translate(["a"], constraint="trees")
-    with pytest.raises(UserError, match=r"needs 'brackets', .*; give no other"):
-        export_saved_model(translator, tmp_path / "export", constraint="none")
-    text = Translator(
-        Problem(summary="", name="prose"),
-        translator.model,
-        translator.source_tokenizer,
-        translator.target_tokenizer,
-    )
-    with pytest.raises(UserError, match="raw: problem 'prose' takes every input"):
-        text.translate(["a"], raw=True)
-    with pytest.raises(UserError, match="has no 'brackets'; the choice is none"):
-        text.translate(["a"], constraint="brackets")
-    with pytest.raises(UserError, match=r"^the constraint 'brackets' needs a problem"):
-        Translator(
-            Problem(summary="", name="prose", constraint=brackets),
-            translator.model,
-            translator.source_tokenizer,
-            translator.target_tokenizer,
-        ).translate(["a"])
 
 
 # Run in a process that imports TensorFlow and TensorFlow Text and nothing else.

@@ -1,9 +1,7 @@
 """Treebanks as examples, alone and mixed; the parsing problems; their data."""
 
-import gzip
 import json
 import re
-from collections import Counter
 
 import pytest
 from reference import reference
@@ -12,11 +10,8 @@ from t2t_keras import registry
 from t2t_keras.cli.program import main
 from t2t_keras.data.manifest import Manifest
 from t2t_keras.option import UserError
-from t2t_keras.problems.parsing.task import BracketF1
 from t2t_keras.problems.parsing.treebank import SilverMix, TreebankSource
 from t2t_keras.text.tokenizer import load_tokenizer
-from t2t_keras.training.run_dir import RunDirectory
-from t2t_keras.training.runs import config_for
 
 TREE = "(TOP (S (NP (NNP John)) (VP (VBZ sleeps)) (. .)))"
 PAIR = ("John sleeps .", "S NP NNP /NP VP VBZ /VP . /S")
@@ -43,13 +38,6 @@ def test_words_and_symbols(bank, capsys):
         list(TreebankSource(str(bank))())
 
 
-def test_options(bank):
-    second = TreebankSource([bank], "01", collapse_unary=True, pos_tags=False)
-    assert list(second()) == [("end", "NP XX /NP")]
-    both = TreebankSource([bank / "wsj_0101.mrg", str(bank / "wsj_0101.mrg")])
-    assert [words for words, _ in both()] == ["end", "end"]
-
-
 def test_the_checksum_is_of_content_and_options(bank):
     sections = [TreebankSource(bank, section) for section in ("00", "01", "00,01")]
     options = [
@@ -61,15 +49,6 @@ def test_the_checksum_is_of_content_and_options(bank):
     assert len(checksums) == 6
     (bank / "wsj_0001.mrg").rename(bank / "wsj_0003.mrg")
     assert TreebankSource(bank, "00").checksum() == sections[0].checksum()
-
-
-def test_symbols_of_the_treebank_are_added(bank):
-    (bank / "wsj_0102.mrg").write_text("( (CS (ADV jetzt)))\n")
-    source = TreebankSource(bank, "01")
-    assert source.symbols(("NP", "/NP", "Q")) == (
-        *("NP", "/NP", "Q"),
-        *("/CS", "ADV", "CS", "NN"),
-    )
 
 
 def test_silver_trees_have_the_labels_of_gold_ones(tmp_path, capsys):
@@ -106,45 +85,6 @@ def test_silver_trees_are_mixed_in_at_the_ratio(tmp_path, gold, silver, expected
     )
     for _ in range(2):
         assert [words for words, _ in mix()] == expected.split()
-
-
-def test_silver_trees_are_streamed(tmp_path, monkeypatch):
-    endless = TreebankSource("endless")
-    silver = (("s", "NN") for _ in iter(int, 1))
-    monkeypatch.setattr(
-        TreebankSource,
-        "__call__",
-        lambda self: silver if self is endless else iter([("g", "NN")]),
-    )
-    mix = iter(SilverMix(TreebankSource("gold"), endless, 3)())
-    first = Counter(next(mix)[0] for _ in range(4000))
-    assert first == {"g": 1000, "s": 3000}
-
-
-def test_a_mix_reports_both_and_depends_on_both(tmp_path):
-    gold, silver = (trees(tmp_path / name, name, 3) for name in ("g", "s"))
-    mix = SilverMix(gold, silver, 2)
-    before = mix.checksum()
-    assert SilverMix(gold, silver, 3).checksum() != before
-    for name in ("g", "s"):
-        with (tmp_path / name).open("a") as file:
-            file.write(f"{BAD}\n")
-    list(mix())
-    assert mix.dropped == {"space_in_word": 2}
-    assert mix.checksum() != before
-
-
-def test_the_problems_are_the_papers():
-    problem = registry.problem("parsing_wsj")
-    assert (problem.vocab_size, problem.shared_vocab) == (16_000, False)
-    assert (problem.beam_size, problem.alpha, problem.extra_length) == (21, 0.3, 300)
-    assert isinstance(problem.metrics, BracketF1)
-    assert problem.text_form.output_text(*PAIR) == (TREE, False)
-    semi = registry.problem("parsing_wsj_semi")
-    assert (semi.vocab_size, semi.beam_size) == (32_000, 21)
-    assert semi.text_form.silver_per_gold == 10
-    bare = registry.problem("parsing_wsj_notags")
-    assert "XX" in bare.symbols and not bare.text_form.pos_tags
 
 
 # The command.
@@ -185,18 +125,6 @@ def test_sections_of_the_treebank_are_the_default(ldc, tmp_path, capsys):
     assert manifest.dropped["test"].get("space_in_word", 0) == 0
 
 
-def test_other_sections_and_files_can_be_named(ldc, tmp_path, capsys):
-    extra = tmp_path / "extra.gz"
-    extra.write_bytes(gzip.compress(b"( (FOO (NN extra)))\n" * 3))
-    flags = (
-        *("--treebank", ldc, "--train_sections", "0301,23-24", "--dev_sections", "00"),
-        *("--test_trees", extra, ldc / "wsj" / "21"),
-    )
-    assert datagen(tmp_path / "data", *flags) == 0
-    result = json.loads(capsys.readouterr().out)
-    assert result["examples"] == {"train": 15, "dev": 5, "test": 8}
-
-
 @pytest.mark.parametrize("tokenizer", ["sentencepiece", "t2t_subword"])
 @pytest.mark.parametrize("name", ["parsing_wsj", "parsing_wsj_notags"])
 def test_every_symbol_is_one_piece(bank, tmp_path, name, tokenizer, monkeypatch):
@@ -217,27 +145,6 @@ def test_every_symbol_is_one_piece(bank, tmp_path, name, tokenizer, monkeypatch)
     assert tokenizer.decode(tokenizer.encode(text)) == text
 
 
-def test_a_run_knows_the_symbols_of_its_data(bank, tmp_path):
-    (bank / "wsj_0102.mrg").write_text("( (FOO (BAR x)))\n" * 9)
-    flags = ("--train_trees", bank, "--skip_bad_trees")
-    assert datagen(tmp_path / "data", *flags) == 0
-    problem = registry.problem("parsing_wsj")
-    config = config_for(problem, "tiny", tmp_path / "data", seed=0)
-    run = RunDirectory.create(tmp_path / "run", config, registry.hparams("tiny"))
-    assert set(run.problem.symbols) - set(problem.symbols) == {"FOO", "/FOO", "BAR"}
-
-
-def test_semi_supervised(ldc, tmp_path, capsys):
-    silver = tmp_path / "silver.mrg"
-    silver.write_text("(TOP (S (NP (NN silver))))\n" * 60)
-    flags = ("--train_trees", ldc / "wsj" / "03", "--silver_trees", silver)
-    assert datagen(tmp_path / "data", *flags, problem="parsing_wsj_semi") == 0
-    assert json.loads(capsys.readouterr().out)["examples"] == {"train": 66}
-    more = (*flags, "--silver_per_gold", 20)
-    assert datagen(tmp_path / "more", *more, problem="parsing_wsj_semi") == 0
-    assert json.loads(capsys.readouterr().out)["examples"] == {"train": 65}
-
-
 MISTAKES = [
     (("--train_sections", "02"), "--train_sections needs --treebank or --train_trees"),
     (("--skip_bad_trees",), "--skip_bad_trees needs --treebank, or --train_trees"),
@@ -254,12 +161,6 @@ def test_mistakes(tmp_path, capsys, flags, message):
     error = capsys.readouterr().err
     assert message in error and len(error.splitlines()) == 1
     assert not (tmp_path / "data").exists()
-
-
-def test_semi_supervised_needs_silver(bank, tmp_path, capsys):
-    flags = ("--train_trees", bank)
-    assert datagen(tmp_path / "data", *flags, problem="parsing_wsj_semi") == 2
-    assert "'parsing_wsj_semi': give --silver_trees" in capsys.readouterr().err
 
 
 @pytest.mark.slow

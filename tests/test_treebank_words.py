@@ -40,10 +40,6 @@ def test_raw_sentences(raw, words):
     )
 
 
-def test_words_stay_but_for_brackets():
-    assert treebank_text(" a  (b)\tc'd, \u00a0e ") == "a -LRB-b-RRB- c'd, \u00a0e"
-
-
 def test_the_treebanks_own_words():
     """Most of its sentences come back from what people would have written."""
     same = total = 0
@@ -111,8 +107,3 @@ def test_punctuation_in_the_graph():
         tags = mark_tags(sentence)
         assert row[: len(sentence)] == [KIND_OF_TAG.get(tag, WORD) for tag in tags]
         assert not any(row[len(sentence) :])
-
-
-def test_a_word_may_be_empty():
-    """Where a text has two spaces beside each other."""
-    assert mark_tags(["a", "", ":", "", "3"]) == [None, None, ":", None, None]

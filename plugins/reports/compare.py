@@ -4,12 +4,11 @@ import argparse
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 from t2t_keras import registry
 from t2t_keras.cli.checks import (
     require_directory,
-    require_lines,
     require_readable,
     require_writable,
 )
@@ -17,22 +16,18 @@ from t2t_keras.cli.decoding import (
     FLAGS,
     add_decoding_flags,
     check_decoding,
-    given_decoding,
 )
-from t2t_keras.cli.evaluation import chosen_split, scored
-from t2t_keras.cli.lines import read_lines
+from t2t_keras.cli.evaluation import scored
 from t2t_keras.cli.verb import Verb, add_checkpoint, columns, positive
 from t2t_keras.data.files import open_lines
 from t2t_keras.evaluation.bleu import BleuTokens, metrics_of
 from t2t_keras.option import UserError, nearest
 from t2t_keras.problem import CorpusMetric, Problem, Split
-from t2t_keras.training.runs import is_run, require_run
+
+from .systems import Texts, check_system, needs_model, open_runs, read_texts
 
 if TYPE_CHECKING:
-    from t2t_keras.evaluation.evaluator import Decoded
-    from t2t_keras.training.run_dir import RunDirectory
-
-    from .significance import Comparison, System
+    from .significance import Comparison
 
 _PAGE_SENTENCES = 50
 _OF_RUNS = (
@@ -45,14 +40,6 @@ _NOT_TESTED = (
     "Only scores are shown: these metrics have no statistics of sentences, which a "
     "paired test needs."
 )
-
-
-class _Texts(NamedTuple):
-    """Sentences and the outputs of systems for them; None: the sources are unknown."""
-
-    sources: list[str] | None
-    references: list[str]
-    systems: "list[System]"
 
 
 def _compare_flags(parser: argparse.ArgumentParser) -> None:
@@ -130,22 +117,12 @@ def _compare_flags(parser: argparse.ArgumentParser) -> None:
     add_decoding_flags(parser, "n_best", "raw")
 
 
-def _is_checkpoint(system: str) -> bool:
-    """Returns whether a path is that of a checkpoint in a run directory."""
-    return Path(f"{system}.index").exists() and is_run(Path(system).parent)
-
-
-def _needs_model(system: str) -> bool:
-    """Returns whether a system is not a file; a directory must be a run."""
-    return Path(system).is_dir() or _is_checkpoint(system)
-
-
 def _check_compare(args: argparse.Namespace) -> None:
     if len(args.systems) < 2:
         raise UserError(
             "give two systems or more; `t2t evaluate` computes the scores of one"
         )
-    has_runs = any(map(_needs_model, args.systems))
+    has_runs = any(map(needs_model, args.systems))
     for flag in _OF_FILES if has_runs else _OF_RUNS:
         if getattr(args, flag) is None:
             continue
@@ -159,10 +136,7 @@ def _check_compare(args: argparse.Namespace) -> None:
             "give --references FILE, the correct outputs: all systems are files"
         )
     for system in args.systems:
-        if not _needs_model(system):
-            require_readable(system)
-        elif not _is_checkpoint(system):
-            require_run(system)
+        check_system(system)
     require_readable(args.references)
     require_readable(args.sources)
     require_directory("data_dir", args.data_dir)
@@ -171,7 +145,7 @@ def _check_compare(args: argparse.Namespace) -> None:
 
 
 def _compare(args: argparse.Namespace) -> dict[str, Any]:
-    runs = _open_runs(args.systems)
+    runs = open_runs(args.systems)
     if runs:
         problem = next(iter(runs.values())).problem
     elif args.problem:
@@ -195,7 +169,7 @@ def _compare(args: argparse.Namespace) -> dict[str, Any]:
     from .significance import compare, seed
 
     number = seed()
-    texts = _texts(args, runs)
+    texts = read_texts(args, runs)
     sources = texts.sources or [""] * len(texts.references)
     result = {
         "problem": problem.name or None,
@@ -224,33 +198,6 @@ def _compare(args: argparse.Namespace) -> dict[str, Any]:
     }
 
 
-def _open_runs(systems: Sequence[str]) -> "dict[str, RunDirectory]":
-    """Returns the run directory of each system that is not a file.
-
-    Raises:
-        UserError: two runs have different problems.
-    """
-    if not any(map(_needs_model, systems)):
-        return {}
-    from t2t_keras.training.run_dir import RunDirectory
-
-    runs = {
-        system: RunDirectory(
-            Path(system).parent if _is_checkpoint(system) else Path(system)
-        )
-        for system in systems
-        if _needs_model(system)
-    }
-    first, *others = ((system, run.config.problem) for system, run in runs.items())
-    for other in others:
-        if other[1] != first[1]:
-            raise UserError(
-                f"{other[0]} is a run of problem '{other[1]}' and {first[0]} one of "
-                f"'{first[1]}'; compare runs of one problem"
-            )
-    return runs
-
-
 def _metrics(problem: Problem, names: Sequence[str] | None) -> Sequence[CorpusMetric]:
     """Returns the metrics that `--metric` names, or all of the problem's.
 
@@ -273,53 +220,7 @@ def _metrics(problem: Problem, names: Sequence[str] | None) -> Sequence[CorpusMe
     )
 
 
-def _texts(args: argparse.Namespace, runs: "dict[str, RunDirectory]") -> _Texts:
-    """Reads the outputs of files, and decodes those of runs.
-
-    Raises:
-        UserError: runs decoded different sentences, or a file has another number of
-            lines than the references.
-    """
-    from .significance import System
-
-    files = {s: list(read_lines(s)) for s in args.systems if s not in runs}
-    outputs = dict(files)
-    sources, references = None, []
-    if not runs:
-        references = list(read_lines(args.references))
-        if args.sources:
-            files[args.sources] = sources = list(read_lines(args.sources))
-        require_lines(files, args.references, references)
-    for system, run in runs.items():
-        decoded = _decoded(args, system, run)
-        outputs[system] = decoded.outputs
-        if sources is None:
-            sources, references = decoded.sources, decoded.references
-            first = system
-            require_lines(files, first, references)
-        elif (decoded.sources, decoded.references) != (sources, references):
-            raise UserError(
-                f"{system} and {first} have data with different sentences; give a "
-                "--data_dir that has the vocabularies of both, or compare files that "
-                "`t2t evaluate --write` wrote"
-            )
-    systems = [System(system, outputs[system]) for system in args.systems]
-    return _Texts(sources, references, systems)
-
-
-def _decoded(args: argparse.Namespace, system: str, run: "RunDirectory") -> "Decoded":
-    """Decodes a split with a run's model."""
-    from t2t_keras.data.files import progress
-    from t2t_keras.training.follow import open_split
-
-    checkpoint = system if _is_checkpoint(system) else args.checkpoint
-    split = chosen_split(run, args.split, args.data_dir)
-    evaluator = open_split(run, run.translator(checkpoint), split, args.data_dir)
-    options = given_decoding(args)
-    return evaluator.decode(args.sentences, progress, **options)
-
-
-def _page(metric: str, texts: _Texts, found: "Comparison") -> str:
+def _page(metric: str, texts: Texts, found: "Comparison") -> str:
     """Returns the page of the largest differences."""
     from .difference_page import SentencePair, difference_page
 
@@ -399,7 +300,7 @@ VERB = Verb(
     _compare_flags,
     _compare,
     _show_compare,
-    uses_tensorflow=lambda args: any(map(_needs_model, args.systems)),
+    uses_tensorflow=lambda args: any(map(needs_model, args.systems)),
     check=_check_compare,
     decodes_files=lambda args: True,
 )

@@ -1,0 +1,118 @@
+"""The systems that `compare` compares: files of outputs, runs and checkpoints."""
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from t2t_keras.cli.checks import require_lines, require_readable
+from t2t_keras.cli.decoding import given_decoding
+from t2t_keras.cli.evaluation import chosen_split
+from t2t_keras.cli.lines import read_lines
+from t2t_keras.option import UserError
+from t2t_keras.training.runs import is_run, require_run
+
+if TYPE_CHECKING:
+    from t2t_keras.evaluation.evaluator import Decoded
+    from t2t_keras.training.run_dir import RunDirectory
+
+    from .significance import System
+
+
+class Texts(NamedTuple):
+    """Sentences and the outputs of systems for them; None: the sources are unknown."""
+
+    sources: list[str] | None
+    references: list[str]
+    systems: "list[System]"
+
+
+def _is_checkpoint(system: str) -> bool:
+    """Returns whether a path is that of a checkpoint in a run directory."""
+    return Path(f"{system}.index").exists() and is_run(Path(system).parent)
+
+
+def needs_model(system: str) -> bool:
+    """Returns whether a system is not a file; a directory must be a run."""
+    return Path(system).is_dir() or _is_checkpoint(system)
+
+
+def check_system(system: str) -> None:
+    """Raises UserError if a system is neither a readable file nor a run."""
+    if not needs_model(system):
+        require_readable(system)
+    elif not _is_checkpoint(system):
+        require_run(system)
+
+
+def open_runs(systems: Sequence[str]) -> "dict[str, RunDirectory]":
+    """Returns the run directory of each system that is not a file.
+
+    Raises:
+        UserError: two runs have different problems.
+    """
+    if not any(map(needs_model, systems)):
+        return {}
+    from t2t_keras.training.run_dir import RunDirectory
+
+    runs = {
+        system: RunDirectory(
+            Path(system).parent if _is_checkpoint(system) else Path(system)
+        )
+        for system in systems
+        if needs_model(system)
+    }
+    first, *others = ((system, run.config.problem) for system, run in runs.items())
+    for other in others:
+        if other[1] != first[1]:
+            raise UserError(
+                f"{other[0]} is a run of problem '{other[1]}' and {first[0]} one of "
+                f"'{first[1]}'; compare runs of one problem"
+            )
+    return runs
+
+
+def read_texts(args: argparse.Namespace, runs: "dict[str, RunDirectory]") -> Texts:
+    """Reads the outputs of files, and decodes those of runs.
+
+    Raises:
+        UserError: runs decoded different sentences, or a file has another number of
+            lines than the references.
+    """
+    from .significance import System
+
+    files = {s: list(read_lines(s)) for s in args.systems if s not in runs}
+    outputs = dict(files)
+    sources, references = None, []
+    if not runs:
+        references = list(read_lines(args.references))
+        if args.sources:
+            files[args.sources] = sources = list(read_lines(args.sources))
+        require_lines(files, args.references, references)
+    for system, run in runs.items():
+        decoded = _decoded(args, system, run)
+        outputs[system] = decoded.outputs
+        if sources is None:
+            sources, references = decoded.sources, decoded.references
+            first = system
+            require_lines(files, first, references)
+        elif (decoded.sources, decoded.references) != (sources, references):
+            raise UserError(
+                f"{system} and {first} have data with different sentences; give a "
+                "--data_dir that has the vocabularies of both, or compare files that "
+                "`t2t evaluate --write` wrote"
+            )
+    systems = [System(system, outputs[system]) for system in args.systems]
+    return Texts(sources, references, systems)
+
+
+def _decoded(args: argparse.Namespace, system: str, run: "RunDirectory") -> "Decoded":
+    """Decodes a split with a run's model."""
+    from t2t_keras.data.files import progress
+    from t2t_keras.training.follow import open_split
+
+    checkpoint = system if _is_checkpoint(system) else args.checkpoint
+    split = chosen_split(run, args.split, args.data_dir)
+    evaluator = open_split(run, run.translator(checkpoint), split, args.data_dir)
+    options = given_decoding(args)
+    return evaluator.decode(args.sentences, progress, **options)

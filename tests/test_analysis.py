@@ -17,7 +17,6 @@ from t2t_keras.plugins.reports.model_cost import (
     memory_per_batch,
     training_cost,
 )
-from t2t_keras.plugins.reports.step_time import CARDS, step_time
 from t2t_keras.training.checkpoint import model_variables
 from t2t_keras.training.optimizer import make_optimizer
 
@@ -253,20 +252,3 @@ def test_describe(capfd):
     assert result["training_flops"] == training * 25_000 * 300_000
     assert result["layers"]["recurrent"]["sequential"] == 32
     assert result["memory"]["weights"] == 4 * 214_171_648
-
-
-def test_the_least_time_of_a_step():
-    """The sums of the published rates, for base on one A100 in bfloat16."""
-    hparams = HParams(compute_dtype="bfloat16", batch_tokens=4096)
-    parameters = count_parameters(hparams, 37_000)["total"]
-    found = step_time(hparams, parameters, 37_000, 32, CARDS["A100"], gpus=1)
-    products = flops_per_token(hparams, 37_000, 32)["training"] * 4096 / 312e12
-    kept = memory_per_batch(hparams, parameters, 37_000, 32, 1)["activations"]
-    moved = 24 * 4096 * 37_000 + 4 * kept + 40 * parameters
-    assert found["products"] == pytest.approx(products)
-    assert found["memory"] == pytest.approx(moved / 1.555e12)
-    assert found["all_reduce"] == 0
-    assert found["target_tokens_per_s"] == pytest.approx(4096 / found["total"])
-    two = step_time(hparams, parameters, 37_000, 32, CARDS["A100"], gpus=2)
-    assert two["all_reduce"] == pytest.approx(4 * parameters / 300e9)
-    assert two["products"] == pytest.approx(products / 2)

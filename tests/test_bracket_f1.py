@@ -1,3 +1,5 @@
+import re
+
 import pytest
 from reference import reference
 
@@ -19,21 +21,6 @@ from t2t_keras.problems.parsing.tree import parse_trees
 from t2t_keras.problems.parsing.treebank import read_trees, tree_files
 
 GOLD = "(TOP (S (NP (NNP John)) (VP (VBZ sees) (NP (DT the) (NN dog))) (. .)))"
-
-EVALB_SUMMARY = {  # how EVALB calls our keys
-    "Number of sentence": "sentences",
-    "Number of Error sentence": "error",
-    "Number of Skip  sentence": "skip",
-    "Number of Valid sentence": "valid",
-    "Bracketing Recall": "recall",
-    "Bracketing Precision": "precision",
-    "Bracketing FMeasure": "f1",
-    "Complete match": "complete_match",
-    "Average crossing": "average_crossing",
-    "No crossing": "no_crossing",
-    "2 or less crossing": "two_or_less_crossing",
-    "Tagging accuracy": "tagging_accuracy",
-}
 
 
 def score(gold, test, parameters=COLLINS):
@@ -58,18 +45,8 @@ def test_report_is_what_the_program_printed(gold, test, expected, parameters):
     result = evaluate_files(gold, test, rules).to_dict()
     printed = expected.read_text()
     assert evalb_report(result) == printed
-
-    # The same figures under their names, for programs.
-    rows = printed.split("=" * 76 + "\n")[1].splitlines()
-    assert len(rows) == len(result["per_sentence"]) == result["all"]["sentences"]
-    for row, sentence in zip(rows, result["per_sentence"], strict=True):
-        _, *values = map(float, row.split())
-        assert [round(value, 2) for value in sentence.values()] == values
-    for title, key in (("-- All --", "all"), ("-- len<=40 --", "len_le_40")):
-        block = printed.partition(title)[2].partition("\n--")[0]
-        for line in block.strip().splitlines():
-            name, value = (part.strip() for part in line.split("="))
-            assert f"{result[key][EVALB_SUMMARY[name]]:.2f}" == f"{float(value):.2f}"
+    total = float(re.search(r"Bracketing FMeasure *= *([\d.]+)", printed)[1])
+    assert round(result["all"]["f1"], 2) == total
 
 
 def test_the_verb_prints_what_the_program_prints(capsys):

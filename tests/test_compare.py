@@ -16,11 +16,10 @@ from command_line import run, run_json, write
 from reference import reference
 from small_data import small_data
 
-from t2t_keras import Problem, Scorer, UserError, registry
+from t2t_keras import Scorer, UserError, registry
 from t2t_keras.evaluation.bleu import Bleu
 from t2t_keras.plugins.reports.difference_page import SentencePair, difference_page
 from t2t_keras.plugins.reports.significance import System, compare, seed
-from t2t_keras.problem import Metrics
 from t2t_keras.problems.parsing.evalb import evaluate_trees
 from t2t_keras.problems.parsing.task import BracketF1
 
@@ -280,44 +279,6 @@ def test_a_scorer_of_usr_dir(files, sources, capfd, tmp_path):
 # A task's own metrics.
 
 
-class Exact(Metrics):
-    """Share of correct outputs, without statistics of sentences."""
-
-    selection_metric = "exact"
-
-    def score(self, sources, outputs, references):
-        equal = [o == r for o, r in zip(outputs, references, strict=True)]
-        return {"exact": 100 * sum(equal) / len(equal)}
-
-
-@pytest.fixture
-def untested(monkeypatch):
-    """A problem whose metrics have no statistics of sentences."""
-    problem = Problem(name="untested", summary="x", metrics=Exact())
-    definition = registry._Definition(lambda: problem, "here:1", "")
-    monkeypatch.setitem(registry._problems._definitions, "untested", definition)
-
-
-def test_metrics_without_statistics_are_only_scored(files, sources, capfd, untested):
-    a, b, theirs = files
-    argv = ("compare", a, b, "--references", theirs, "--problem", "untested")
-    argv += ("--sources", sources)
-    result = run_json(capfd, *argv)
-    assert "metrics" not in result
-    assert result["scores"] == [
-        {"system": str(a), "exact": pytest.approx(100 * 4 / 12)},
-        {"system": str(b), "exact": pytest.approx(100 * 3 / 12)},
-    ]
-    assert run(*argv) == 0
-    assert capfd.readouterr().out.endswith(
-        "\n\nOnly scores are shown: these metrics have no statistics of sentences, "
-        "which a paired test needs.\n"
-    )
-    message = refusal(capfd, *argv[1:], "--page", "page.html")
-    assert "--page: the metrics of problem 'untested' have no scores" in message
-    assert "give --sources FILE" in refusal(capfd, *argv[1:-2])
-
-
 # The page.
 
 
@@ -424,19 +385,3 @@ def test_runs_are_decoded_as_evaluate_decodes_them(trained, capfd, tmp_path):
         assert ours == theirs
     assert result["metrics"]["chrf"]["systems"][1]["difference"]
     assert "<dt>source</dt>" in (tmp_path / "page.html").read_text(encoding="utf-8")
-
-
-def test_refusals_of_runs(trained, capfd, tmp_path):
-    short = write(tmp_path / "short", "x")
-    for argv, message in (
-        (
-            (trained, trained, "--references", short),
-            "--references does not go with a run, whose problem and data are used",
-        ),
-        (
-            (trained, short, *FAST),
-            f"{short} and {trained} differ in their number of lines, 1 and 6; line n "
-            "of one must belong to line n of the other",
-        ),
-    ):
-        assert refusal(capfd, *argv) == message

@@ -233,6 +233,14 @@ def test_complexities_of_table_1():
     assert whole["restricted_self_attention"] == whole["self_attention"]
 
 
+def test_a_separable_convolution_over_everything_costs_attention_and_a_layer():
+    """With k = n: n^2 d of self-attention, and n d^2 of a point-wise layer (4)."""
+    n, d = 40, 512
+    layers = layer_complexities(n, d, n, 10)
+    attention = layers["self_attention"].operations
+    assert layers["separable_convolutional"].operations == attention + n * d * d
+
+
 # The command
 
 

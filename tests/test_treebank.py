@@ -10,6 +10,7 @@ from t2t_keras import registry
 from t2t_keras.cli.program import main
 from t2t_keras.data.manifest import Manifest
 from t2t_keras.option import UserError
+from t2t_keras.problems.parsing.task import BracketF1
 from t2t_keras.problems.parsing.treebank import SilverMix, TreebankSource
 from t2t_keras.text.tokenizer import load_tokenizer
 
@@ -85,6 +86,19 @@ def test_silver_trees_are_mixed_in_at_the_ratio(tmp_path, gold, silver, expected
     )
     for _ in range(2):
         assert [words for words, _ in mix()] == expected.split()
+
+
+def test_the_problems_are_the_papers():
+    problem = registry.problem("parsing_wsj")
+    assert (problem.vocab_size, problem.shared_vocab) == (16_000, False)
+    assert (problem.beam_size, problem.alpha, problem.extra_length) == (21, 0.3, 300)
+    assert isinstance(problem.metrics, BracketF1)
+    assert problem.text_form.output_text(*PAIR) == (TREE, False)
+    semi = registry.problem("parsing_wsj_semi")
+    assert (semi.vocab_size, semi.beam_size) == (32_000, 21)
+    assert semi.text_form.silver_per_gold == 10
+    bare = registry.problem("parsing_wsj_notags")
+    assert "XX" in bare.symbols and not bare.text_form.pos_tags
 
 
 # The command.

@@ -27,6 +27,11 @@ MISTAKES = [
         "--best_by metric needs --eval_sentences",
     ),
     ((*TRAIN, *BASE, "--init_from", "no_such"), "no_such is neither a run nor a check"),
+    ((*TRAIN, *BASE, "--keep", "0"), "keep must be at least 1"),
+    (
+        (*TRAIN, *BASE, "--save_every", "9", "--save_minutes", "9"),
+        "--save_every and --save_minutes exclude each other",
+    ),
     ((*TRAIN, "x", "--hparams_set", "base", "--usr_dir", "no_such"), "--usr_dir"),
     (("translate", "--output_dir", "no_such"), "no_such is not a run directory"),
     (("translate", "--export_dir", "no_such"), "no_such has no saved_model.pb"),

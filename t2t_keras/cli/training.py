@@ -6,9 +6,8 @@ import inspect
 import os
 import signal
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 from t2t_keras import registry
 from t2t_keras.cli.checks import require_directory
@@ -16,6 +15,7 @@ from t2t_keras.cli.processes import LOST, check_processes, train_in_processes
 from t2t_keras.cli.verb import (
     Verb,
     add_hparams,
+    add_option_flags,
     add_usr_dir,
     given_options,
     not_negative,
@@ -25,6 +25,7 @@ from t2t_keras.cli.verb import (
     table,
 )
 from t2t_keras.hparam import MAY_CHANGE
+from t2t_keras.option import UserError
 from t2t_keras.training.control import LAUNCHED, TrainOptions
 from t2t_keras.training.runs import first_hparams
 
@@ -51,14 +52,15 @@ def _train_flags(parser: argparse.ArgumentParser) -> None:
         help="seed of the initial weights, the order of the data, and dropout "
         "(default: 0)",
     )
-    parser.add_argument(
+    devices = parser.add_argument_group("devices")
+    devices.add_argument(
         "--simulate_devices",
         type=not_negative,
         default=0,
         metavar="N",
         help="number of replicas on the CPU, for tests (default: one on every GPU)",
     )
-    parser.add_argument(
+    devices.add_argument(
         "--processes",
         type=positive,
         default=1,
@@ -66,7 +68,7 @@ def _train_flags(parser: argparse.ArgumentParser) -> None:
         help="train in N processes on this machine, each with one of the visible GPUs "
         "(default: one process with all of them)",
     )
-    parser.add_argument(
+    devices.add_argument(
         "--accumulate",
         type=positive,
         default=1,
@@ -74,14 +76,15 @@ def _train_flags(parser: argparse.ArgumentParser) -> None:
         help="gradient accumulation: each replica divides its part of a batch into N "
         "micro-batches; that takes the memory of one and gives the same update",
     )
-    parser.add_argument(
+    earlier = parser.add_argument_group("earlier runs")
+    earlier.add_argument(
         "--init_from",
         metavar="RUN",
         help="fine-tuning: a run directory, or a checkpoint in one, to take the "
         "initial weights from; if the vocabularies differ, embeddings are matched by "
         "token",
     )
-    parser.add_argument(
+    earlier.add_argument(
         "--change_settings",
         action="store_true",
         help="resume the run with other values of some hyper-parameters: "
@@ -91,25 +94,15 @@ def _train_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def _watching_flags(parser: argparse.ArgumentParser) -> None:
-    """Declares a flag for each field of `TrainOptions`, with its default."""
-    saving = parser.add_mutually_exclusive_group()
-    for field in dataclasses.fields(TrainOptions):
-        group = saving if field.name.startswith("save_") else parser
-        # Where 0 is the default, the flag is for other values.
-        takes_zero = field.default and not field.metadata["least"]
-        converter: Callable[[str], Any] = not_negative if takes_zero else positive
-        metavar: str | None = "STEPS" if field.name.endswith("_every") else "N"
-        if field.type is float:
-            converter, metavar = positive_number, "M"
-        elif isinstance(field.default, str):
-            converter, metavar = str, None
-        group.add_argument(
-            f"--{field.name}",
-            type=converter,
-            choices=get_args(field.type) if converter is str else None,
-            metavar=metavar,
-            help=field.metadata["meaning"],
-        )
+    """Adds a flag for each field of `TrainOptions`: first those of most trainings."""
+    groups = {
+        "saving and evaluating": ("save_every", "eval_every", "eval_sentences"),
+        "ending": ("patience", "max_minutes"),
+    }
+    common = {name for group in groups.values() for name in group}
+    others = [f.name for f in dataclasses.fields(TrainOptions) if f.name not in common]
+    for title, names in {**groups, "advanced": others}.items():
+        add_option_flags(parser.add_argument_group(title), TrainOptions, names)
 
 
 def _check_train(args: argparse.Namespace) -> None:
@@ -117,7 +110,10 @@ def _check_train(args: argparse.Namespace) -> None:
 
     problem = registry.problem(args.problem)
     first_hparams(args.hparams_set, args.init_from).parse(args.hparams)
-    TrainOptions(**given_options(args, TrainOptions))
+    options = given_options(args, TrainOptions)
+    TrainOptions(**options)
+    if {"save_every", "save_minutes"} <= options.keys():
+        raise UserError("--save_every and --save_minutes exclude each other; give one")
     if args.processes > 1:
         check_processes(args.processes, args.simulate_devices)
     Manifest.open(Path(args.data_dir), problem.data_name)

@@ -163,7 +163,7 @@ def described(field: "dataclasses.Field[Any]") -> str:
     if field.metadata.get("from_problem"):
         default = "the problem's"
     text: str = field.metadata["meaning"]
-    is_default = default not in (None, False, (), "") and "default:" not in text
+    is_default = default not in (None, False, (), "") and "(default" not in text
     return f"{text} (default: {default})" if is_default else text
 
 

@@ -6,12 +6,22 @@ Makes a data directory as `t2t datagen` does, then encodes the corpus again in t
 process, alternately with SentencePiece alone. Both rates are per second of processor
 time, which other programs do not affect. Without files, the corpus is several copies of
 the toy problem's.
+
+    python benchmarks/datagen.py --sizes 1 3 10
+
+Measures how the cost grows, with synthetic pairs of short lines, for sizes in millions
+of pairs: time and memory of datagen, of planning the batches of an epoch, and of the
+start of a training until its first batch.
 """
 
 import argparse
 import itertools
 import json
+import random
 import resource
+import string
+import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -23,7 +33,7 @@ import sentencepiece
 from t2t_keras import registry
 from t2t_keras.cli.verb import positive, table
 from t2t_keras.data.datagen import generate
-from t2t_keras.data.encoding import CHUNK, Encoder, Rule
+from t2t_keras.data.encoding import CHUNK, EncodingConfig, PairEncoder
 from t2t_keras.data.manifest import Manifest
 from t2t_keras.data.sources import ParallelFiles
 from t2t_keras.problem import Pair, Problem
@@ -41,8 +51,15 @@ def main(argv: list[str] | None = None) -> dict[str, Any]:
     parser.add_argument(
         "--pairs", type=positive, default=100_000, help="encoded in this process"
     )
+    parser.add_argument(
+        "--sizes", type=float, nargs="+", help="millions of synthetic pairs"
+    )
     parser.add_argument("--json", action="store_true")
     args = parser.parse_args(argv)
+    if args.sizes:
+        rows = [_growth(round(size * 1e6), args.workers) for size in args.sizes]
+        print(json.dumps(rows) if args.json else "\n".join(map(str, rows)))
+        return {"sizes": rows}
     if bool(args.source) != bool(args.target):
         parser.error("--source and --target go together")
 
@@ -87,6 +104,91 @@ def _whole(problem: Problem, data_dir: Path, workers: int) -> dict[str, Any]:
     }
 
 
+# Both are run in processes of their own, so that each has its own peak of memory.
+_DATAGEN = """
+import sys
+from t2t_keras import registry
+from t2t_keras.data.datagen import generate
+from t2t_keras.data.sources import ParallelFiles
+
+if __name__ == "__main__":
+    source, target, data_dir, workers = sys.argv[1:]
+    files = ParallelFiles(source, target)
+    problem = registry.problem("translate_text").replace(
+        sources={"train": files}, vocab_size=8000
+    )
+    generate(problem, data_dir, int(workers))
+"""
+_START = """
+import json, resource, sys, time
+from pathlib import Path
+from t2t_keras import registry
+from t2t_keras.data.batch_plan import batch_plan
+from t2t_keras.data.pipeline import training_batches, training_index
+
+def memory():
+    lines = Path("/proc/self/status").read_text().splitlines()
+    found = dict(line.split(":") for line in lines)
+    return [int(found[name].split()[0]) * 1024 for name in ("VmRSS", "VmHWM")]
+
+next(iter(__import__("tensorflow").data.Dataset.range(1)))
+before, start = memory()[0], time.perf_counter()
+index = training_index(Path(sys.argv[1]), registry.problem("translate_text"))
+opened = time.perf_counter()
+lengths = index.source_length, index.target_length
+plan = batch_plan("exact", *lengths, 25_000, 0)
+plan.records(0)
+planned, (held, peak) = time.perf_counter(), memory()
+next(iter(training_batches(index, plan, range(2))))
+print(json.dumps({
+    "index_seconds": opened - start,
+    "planning_seconds": planned - opened,
+    "first_batch_seconds": time.perf_counter() - planned,
+    "held_bytes_per_pair": (held - before) / len(index),
+    "peak_bytes_per_pair": (peak - before) / len(index),
+}))
+"""
+
+
+def _growth(pairs: int, workers: int) -> dict[str, Any]:
+    """Returns what datagen, planning and the start of a training take."""
+    with tempfile.TemporaryDirectory() as directory:
+        files = [Path(directory, name) for name in ("source", "target", "datagen.py")]
+        files[2].write_text(_DATAGEN)
+        rng = random.Random(0)
+        words = ["".join(rng.choices(string.ascii_lowercase, k=5)) for _ in range(5000)]
+        for file in files[:2]:
+            with file.open("w") as lines:
+                for _ in range(pairs):
+                    lines.write(
+                        " ".join(rng.choices(words, k=rng.randint(3, 9))) + "\n"
+                    )
+        data_dir = Path(directory, "data")
+        argv = [*files[:2], data_dir, workers]
+        start, cpu = time.perf_counter(), _cpu_seconds()
+        command = ["/usr/bin/env", "python3", "-c", _PEAK, sys.executable, files[2]]
+        peak = subprocess.check_output([*map(str, [*command, *argv])], text=True)
+        seconds, cpu = time.perf_counter() - start, _cpu_seconds() - cpu
+        begin = [sys.executable, "-c", _START, str(data_dir)]
+        found = json.loads(subprocess.check_output(begin, text=True).splitlines()[-1])
+        return {
+            "pairs": pairs,
+            "datagen_seconds": seconds,
+            "datagen_cpu_seconds": cpu,
+            "datagen_peak_mb": int(peak.split()[-1]) / 1024,
+            "disk_mb": sum(f.stat().st_size for f in data_dir.iterdir()) / 1e6,
+            **found,
+        }
+
+
+# Prints the peak of the largest process of a command.
+_PEAK = """
+import resource, subprocess, sys
+subprocess.check_call(sys.argv[1:])
+print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)
+"""
+
+
 def _usages() -> list[resource.struct_rusage]:
     return [
         resource.getrusage(who)
@@ -103,13 +205,13 @@ def _encoding(problem: Problem, data_dir: Path, pairs: int) -> dict[str, Any]:
     """Encodes chunks of pairs, alternately by datagen and by SentencePiece alone."""
     manifest = Manifest.open(data_dir, problem.data_name)
     vocabulary = data_dir / manifest.vocab_files["source"]
-    encoder = Encoder(vocabulary, vocabulary)
+    encoder = PairEncoder(vocabulary, vocabulary)
     alone = sentencepiece.SentencePieceProcessor(model_file=str(vocabulary))
-    rule = Rule(num_shards=100, seed=0, max_length=problem.max_length)
+    config = EncodingConfig(num_shards=100, seed=0, max_length=problem.max_length)
     count, ours, theirs = 0, 0.0, 0.0
     for chunk in itertools.islice(_chunks(problem), -(-pairs // CHUNK)):
         start = time.process_time()
-        encoder(count, chunk, rule)
+        encoder(count, chunk, config)
         middle = time.process_time()
         for side in zip(*chunk, strict=True):
             alone.encode(list(side), add_eos=True, num_threads=1)

@@ -3,7 +3,6 @@
 import dataclasses
 
 from t2t_keras.data.sources import TfdsPairs
-from t2t_keras.evaluation.bleu import Bleu
 from t2t_keras.problem import Cleaning, Problem, Source, Split
 from t2t_keras.registry import register_problem
 
@@ -31,6 +30,7 @@ def translate_ende() -> Problem:
     return Problem(
         summary="English to German, WMT 2014 (paper: BLEU 27.3 base, 28.4 big)",
         sources=_wmt14("de"),
+        languages=("en", "de"),
         vocab_size=37_000,
         cleaning=_NOISE,
     )
@@ -49,7 +49,7 @@ def translate_enfr() -> Problem:
     return Problem(
         summary="English to French, WMT 2014 (paper: BLEU 38.1 base, 41.8 big)",
         sources=_wmt14("fr"),
-        metrics=Bleu(languages=("en", "fr")),
+        languages=("en", "fr"),
         vocab_size=32_000,
         cleaning=dataclasses.replace(_NOISE, ratio=1.5, duplicates=True),
     )

@@ -55,12 +55,14 @@ class AlignedPair(tuple[str, str]):
 class Cleaning:
     """The rules by which training pairs are dropped as noise; by default none.
 
-    The rules do not depend on the language. `data.cleaning` applies them.
+    The rules do not depend on the language. `data.encoding` applies them.
 
     Attributes:
         identical: whether to drop pairs whose sides differ only in spaces and case.
         control: whether to drop pairs with a control character, which is mostly a sign
             of a wrong encoding.
+        entities: whether to drop pairs with an HTML entity, such as `&amp;`, or an
+            escape of Moses' tokenizer, such as `&#91;` or `@-@`.
         letters: the least share of letters among each side's characters other than
             spaces; 0: no limit.
         word: the most characters in a word; 0: no limit.
@@ -71,6 +73,7 @@ class Cleaning:
 
     identical: bool = False
     control: bool = False
+    entities: bool = False
     letters: float = 0.0
     word: int = 0
     ratio: float = 0.0
@@ -99,7 +102,7 @@ class TextForm:
         symbols: texts that are always one token in the target's vocabulary.
         tags: words that may precede a source, such as `<2de>`, and are one token in
             its vocabulary. If a source is split, all of its parts get its tag. The tags
-            of a `data.mixture.Mixture` need not be given here.
+            of a `data.sources.Mixture` need not be given here.
         splits_raw_text: whether `source_text` splits raw text into words.
         splits_long_sources: whether a source that is too long for the model may be
             split, and the targets for its parts be joined; otherwise it is truncated.
@@ -329,14 +332,11 @@ class Problem:
             as files on the command line.
         tokenizer: "sentencepiece", or "t2t_subword" for tensor2tensor's tokenizer.
         vocab_size: number of tokens in each vocabulary; None: it is chosen from the
-            number of training pairs, see `data.vocabulary.proposed_size`.
+            number of training pairs, see `data.manifest.proposed_size`.
         shared_vocab: whether both sides share one vocabulary.
         max_length: training pairs with more tokens on a side, EOS included, are
             dropped.
         cleaning: the rules by which other training pairs are dropped.
-        bpe_dropout: the probability of skipping a merge of SentencePiece, drawn anew
-            for each copy of a training pair (Provilkov et al., ACL 2020); 0: none.
-        copies: number of copies of each training pair among the examples.
         beam_size: number of hypotheses that beam search keeps.
         alpha: exponent of the length penalty ((5 + length) / 6) ** alpha.
         extra_length: how many more tokens than its input an output may have.
@@ -345,6 +345,8 @@ class Problem:
             function of the problem and the target tokenizer that returns a
             `decoding.constraint.BatchConstraint`; its `__name__` is its name for
             `--constraint`.
+        languages: the language codes of source and target, such as ("en", "de"); None:
+            those of the metrics, or unknown. `t2t datagen` records them.
         metrics: how outputs are scored; None: by BLEU, see `evaluation.bleu.Bleu`.
         reverse: whether source and target are swapped, as in the problem `x_rev`.
     """
@@ -359,8 +361,6 @@ class Problem:
     shared_vocab: bool = True
     max_length: int = 256
     cleaning: Cleaning = dataclasses.field(default_factory=Cleaning)
-    bpe_dropout: float = 0.0
-    copies: int = 1
 
     beam_size: int = 4
     alpha: float = 0.6
@@ -369,31 +369,23 @@ class Problem:
     text_form: TextForm = TextForm()
     # Its types, `Tokenizer` and `BatchConstraint`, are defined above this module.
     constraint: "Callable[[Problem, Any], Callable[..., Any]] | None" = None
+    languages: tuple[str, str] | None = None
     metrics: Metrics | None = None
     reverse: bool = False
 
     def __post_init__(self) -> None:
-        for message in self._faults():
-            raise UserError(f"problem '{self.name}': {message}")
-
-    def _faults(self) -> Iterator[str]:
-        """Yields what is impossible in the settings."""
         kinds, splits = get_args(TokenizerKind), get_args(Split)
-        size, dropout = self.vocab_size, self.bpe_dropout
+        size, wrong = self.vocab_size, ""
         if self.tokenizer not in kinds:
-            yield f"tokenizer must be one of {', '.join(kinds)}, not '{self.tokenizer}'"
-        if size is not None and not 1 <= size <= _MOST_TOKENS:
-            yield f"vocab_size must be from 1 to {_MOST_TOKENS:,}, not {size}"
-        if not 0 <= dropout < 1:
-            yield f"bpe_dropout must be at least 0 and below 1, not {dropout}"
-        if dropout and self.tokenizer != "sentencepiece":
-            needed = "bpe_dropout needs the tokenizer 'sentencepiece'"
-            yield f"{needed}, not '{self.tokenizer}'"
-        if self.copies < 1:
-            yield f"copies must be at least 1, not {self.copies}"
-        for split in self.sources:
-            if split not in splits:
-                yield f"'{split}' is not a split; the splits are {', '.join(splits)}"
+            wrong = f"tokenizer must be one of {', '.join(kinds)}, not {self.tokenizer}"
+        elif size is not None and not 1 <= size <= _MOST_TOKENS:
+            wrong = f"vocab_size must be from 1 to {_MOST_TOKENS:,}, not {size}"
+        elif unknown := [split for split in self.sources if split not in splits]:
+            wrong = f"'{unknown[0]}' is not a split; the splits are {', '.join(splits)}"
+        if wrong:
+            raise UserError(f"problem '{self.name}': {wrong}")
+        if self.languages is None and (of := getattr(self.metrics, "languages", None)):
+            object.__setattr__(self, "languages", of)
 
     def add_flags(self, parser: "argparse._ActionsContainer") -> None:
         """Adds the flags of `t2t datagen` that only this problem has."""
@@ -422,14 +414,6 @@ class Problem:
         """The name in the names of the data files: `x_rev` reads the files of `x`."""
         return self.name.removesuffix("_rev") if self.reverse else self.name
 
-    @property
-    def languages(self) -> tuple[str, str] | None:
-        """The language codes of source and target; None: unknown.
-
-        Those of a problem for any files, such as `translate_text`, are only a default.
-        """
-        return getattr(self.metrics, "languages", None) if self.sources else None
-
     def replace(self, **changes: Any) -> Self:
         """Returns a copy with some fields changed."""
         return dataclasses.replace(self, **changes)
@@ -455,6 +439,7 @@ class Problem:
             summary=f"{self.summary} (reversed)",
             text_form=TextForm(symbols=self.symbols),
             constraint=None,
+            languages=self.languages and self.languages[::-1],
             metrics=self.metrics and self.metrics.reversed(),
             reverse=True,
         )

@@ -98,7 +98,11 @@ def faults(at: int, fault):
 
         return call
 
-    places = [(os, "replace"), (encoding.Spills, "append"), (encoding.Spills, "flush")]
+    places = [
+        (os, "replace"),
+        (encoding.SpillFiles, "append"),
+        (encoding.SpillFiles, "flush"),
+    ]
     places += [(Path, "unlink"), (shutil, "rmtree"), (os, "mkdir")]
     with pytest.MonkeyPatch.context() as monkeypatch:
         for owner, name in places:

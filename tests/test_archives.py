@@ -1,6 +1,5 @@
 """WMT 2014 from its archives: miniatures with the names of the real members."""
 
-import functools
 import gzip
 import hashlib
 import http.server
@@ -15,7 +14,6 @@ import pytest
 
 from t2t_keras import registry
 from t2t_keras.cli import main
-from t2t_keras.data.datagen import generate
 from t2t_keras.data.sources import checksum
 from t2t_keras.option import UserError
 from t2t_keras.plugins.corpus import archives
@@ -152,41 +150,6 @@ def test_datagen_and_its_manifest(raw_dir, tmp_path, capfd):
     assert not [path for path in raw_dir.iterdir() if path.is_dir()]  # nothing unpacked
 
 
-def test_interrupted_and_resumed(raw_dir, tmp_path, monkeypatch):
-    """The bytes are those of a run that was not interrupted, wherever it stopped."""
-    task = registry.problem("translate_enfr_wmt").replace(vocab_size=400)
-    task = task.replace(sources=task.archives(raw_dir))
-    generate(task, tmp_path / "whole", workers=1)
-
-    calls = 0
-    original = ArchivedPairs.__call__
-
-    def stops(self, after):
-        nonlocal calls
-        for pair in original(self):
-            calls += 1
-            if calls == after:
-                raise KeyboardInterrupt
-            yield pair
-
-    for after in (3, 210, 30, 190):  # counting, counting, vocabulary, encoding
-        calls = 0
-        monkeypatch.setattr(
-            ArchivedPairs, "__call__", functools.partialmethod(stops, after)
-        )
-        with pytest.raises(KeyboardInterrupt):
-            generate(task, tmp_path / "resumed", workers=1)
-    monkeypatch.undo()
-    generate(task, tmp_path / "resumed", workers=1)
-    found = {
-        directory: {
-            path.name: path.read_bytes() for path in (tmp_path / directory).iterdir()
-        }
-        for directory in ("whole", "resumed")
-    }
-    assert found["whole"] == found["resumed"]
-
-
 def error_of(argv, capfd) -> str:
     assert main(argv) == 2
     return capfd.readouterr().err.strip().splitlines()[-1]
@@ -204,18 +167,6 @@ def test_missing_archives_are_named_with_their_addresses(raw_dir, tmp_path, capf
         "http://www.statmt.org/wmt14/test-full.tgz"
     )
     assert not (tmp_path / "data").exists()
-
-
-def test_other_flags(raw_dir, tmp_path, capfd):
-    data = ["--data_dir", str(tmp_path / "data")]
-    for argv, expected in [
-        ([*ARGV, *data, "--download"], "needs --raw_dir"),
-        (
-            [*ARGV, *data, "--raw_dir", str(raw_dir), "--tfds_dir", "x"],
-            "has no examples from tensorflow-datasets",
-        ),
-    ]:
-        assert expected in error_of(argv, capfd)
 
 
 def test_damaged_archives(raw_dir, tmp_path):
@@ -301,17 +252,6 @@ def test_a_download_goes_on_where_it_stopped(address, tmp_path, monkeypatch):
     assert len(Server.ranges) == 2
 
 
-@pytest.mark.parametrize("is_whole", [False, True])
-def test_a_part_that_is_there(address, tmp_path, is_whole):
-    """The server ignores the range, or nothing is missing any more."""
-    archive = ArchivedPairs(tmp_path, f"{address}/x.tgz", "a", "b")
-    part = tmp_path / "x.tgz.part"
-    part.write_bytes(Server.content if is_whole else b"something else")
-    Server.ignores_ranges = not is_whole
-    download_archive(archive)
-    assert archive.path.read_bytes() == Server.content
-
-
 def test_downloads_that_fail(address, tmp_path):
     wrong = ArchivedPairs(tmp_path, f"{address}/x.tgz", "a", "b", "0" * 64)
     with pytest.raises(UserError, match="its SHA-256 is not 0000"):
@@ -323,13 +263,6 @@ def test_downloads_that_fail(address, tmp_path):
     with pytest.raises(UserError, match="Connection refused"):
         download_archive(nowhere)
     assert all(path.suffix == ".lock" for path in tmp_path.iterdir())
-
-
-def test_a_part_that_is_too_long_is_downloaded_anew(address, tmp_path):
-    archive = ArchivedPairs(tmp_path, f"{address}/x.tgz", "a", "b")
-    (tmp_path / "x.tgz.part").write_bytes(Server.content + b"more")
-    download_archive(archive)
-    assert archive.path.read_bytes() == Server.content
 
 
 def test_missing_archives_are_downloaded(raw_dir, tmp_path, monkeypatch):

@@ -1,11 +1,8 @@
 """The batch plan: budget, order, coverage; batches are read ahead."""
 
-import time
-
 import numpy as np
 import pytest
 from sentence_lengths import SOURCE, TARGET
-from tensorflow.python.framework import config
 
 from t2t_keras.data.batch_plan import BatchPlan
 from t2t_keras.data.pipeline import training_batches
@@ -70,11 +67,6 @@ def test_a_pair_longer_than_the_budget_is_an_error():
         plan(batch_tokens=40)
 
 
-def test_no_examples_is_an_error():
-    with pytest.raises(UserError, match="no example"):
-        BatchPlan(np.array([], int), np.array([], int), 100, 0)
-
-
 def test_the_batches_of_the_other_direction_are_the_same():
     forth = BatchPlan(SOURCE, TARGET, 100, 3)
     back = BatchPlan(TARGET, SOURCE, 100, 3, swapped=True)
@@ -83,33 +75,3 @@ def test_the_batches_of_the_other_direction_are_the_same():
     np.testing.assert_array_equal(forth.shapes, back.shapes[:, [0, 2, 1]])
     wrong = BatchPlan(TARGET, SOURCE, 100, 3)
     assert any((forth.records(i) != wrong.records(i)).any() for i in range(len(forth)))
-
-
-@pytest.mark.parametrize("is_deterministic", [False, True])
-def test_batches_are_read_ahead(data_dir, is_deterministic, monkeypatch):
-    """Also with deterministic operations, as on GPUs, and they are the same ones."""
-    index = RecordIndex.open(data_dir, "translate_text", "train")
-    chosen = BatchPlan(index.source_length, index.target_length, 256, 0)
-    expected = list(training_batches(index, chosen, range(8)))
-    read, count = RecordIndex.read, []
-
-    def counted(self, records):
-        count.append(len(records))
-        return read(self, records)
-
-    monkeypatch.setattr(RecordIndex, "read", counted)
-    if is_deterministic:
-        config.enable_op_determinism()
-    try:
-        batches = iter(training_batches(index, chosen, range(8)))
-        found = [next(batches)]
-        deadline = time.monotonic() + 30
-        while len(count) < 5 and time.monotonic() < deadline:
-            time.sleep(0.01)
-        assert len(count) >= 5  # the next four
-        found += batches
-    finally:
-        config.disable_op_determinism()
-    for batch, same in zip(found, expected, strict=True):
-        for side, same_side in zip(batch, same, strict=True):
-            np.testing.assert_array_equal(side, same_side)

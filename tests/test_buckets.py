@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from sentence_lengths import SOURCE, TARGET
 
-from t2t_keras.data.batch_plan import BatchPlan, BucketPlan, batch_plan, t2t_buckets
+from t2t_keras.data.batch_plan import BatchPlan, batch_plan, t2t_buckets
 
 # What tensor2tensor 1.15.7 computes for batch_size 4096 and max_length 256.
 BOUNDS = [*range(8, 21), 22, 24, 26, 28, 30, 33, 36, 39, 42, 46, 50, 55, 60, 66, 72, 79]
@@ -58,19 +58,3 @@ def test_epochs_hold_every_record_once_in_other_company():
     sets = [{tuple(sorted(batch)) for batch in epoch} for epoch in epochs]
     assert len(sets[0] & sets[1]) < len(batches) / 10
     np.testing.assert_array_equal(plan().records(1), batches.records(1))
-
-
-def test_no_batch_exceeds_the_largest_shape_and_the_first_epochs_padding_is_told():
-    batches = plan()
-    rows, source, target = batches.largest_shape(lambda s: s[0] * (s[1] + s[2]))
-    slots = 0
-    for step in range(3 * len(batches)):
-        records = batches.records(step)
-        shape = len(records), SOURCE[records].max(), TARGET[records].max()
-        assert shape[0] * (shape[1] + shape[2]) <= rows * (source + target)
-        assert shape[0] * max(shape[1:]) <= 512
-        slots += shape[0] * (shape[1] + shape[2]) * (step < len(batches))
-    share = 1 - (SOURCE.sum() + TARGET.sum()) / slots
-    assert batches.padding_share == pytest.approx(share)
-    assert share > batch_plan("exact", SOURCE, TARGET, 512, seed=3).padding_share
-    assert isinstance(batches, BucketPlan)

@@ -8,7 +8,7 @@ import pytest
 from small_corpus import PROBLEM, TRAIN, Given, decoded, files
 
 from t2t_keras.data import encoding
-from t2t_keras.data.datagen import Task, generate
+from t2t_keras.data.datagen import Part, generate
 from t2t_keras.data.encoding import (
     parse_cleaning,
     reason_by_length,
@@ -23,7 +23,13 @@ from t2t_keras.problem import Cleaning
 pytestmark = pytest.mark.usefixtures("small_scale")
 
 ALL = Cleaning(
-    identical=True, control=True, letters=0.5, word=20, ratio=2.0, duplicates=True
+    identical=True,
+    control=True,
+    entities=True,
+    letters=0.5,
+    word=20,
+    ratio=2.0,
+    duplicates=True,
 )
 
 
@@ -36,6 +42,10 @@ ALL = Cleaning(
         (("It\x92s late", "Es ist spät"), "control"),  # Windows's apostrophe
         (("late", "sp\ufffdt"), "control"),
         (("a\tdog", "ein\tHund"), None),
+        (("R &amp; D", "F und E"), "entities"),
+        (("the dog &apos;s", "des Hundes"), "entities"),  # Moses
+        (("a well @-@ known dog", "ein Hund"), "entities"),
+        (("R&D; a@-@b", "F & E"), None),
         (("The  same ", "the same"), "identical"),
         (("3.14 = 22/7?", "Drei Komma vier"), "few_letters"),
         (("ab 12", "ab zwei"), None),  # one half
@@ -108,15 +118,9 @@ def test_cleaning_does_not_depend_on_workers_tasks_or_memory(tmp_path, monkeypat
     assert manifest.dropped["train"]["ratio"] > 0
     generate(problem, two, workers=2)
     monkeypatch.setattr(encoding, "_AT_A_TIME", 16)
-    for task in Task(1, 3).all():
-        generate(problem, three, workers=1, task=task)
+    for number in (1, 2, 3):
+        generate(problem, three, workers=1, part=Part(number, 3))
     assert files(one) == files(two) == files(three)
-
-
-def test_cleaning_is_part_of_the_recipe(tmp_path):
-    generate(CLEAN, tmp_path, workers=1)
-    with pytest.raises(UserError, match="cleaning 'duplicates' is gone"):
-        generate(CLEAN.replace(cleaning=Cleaning()), tmp_path)
 
 
 def test_repeated_in_parts_is_repeated_at_once(tmp_path, monkeypatch):
@@ -133,20 +137,8 @@ def test_repeated_in_parts_is_repeated_at_once(tmp_path, monkeypatch):
         assert (repeated(paths) - np.uint64(7)).tolist() == expected
 
 
-def test_the_vocabulary_does_not_learn_from_noise(tmp_path):
-    noise = [("\x99 Δ", "Δ")] * 20
-    problem = PROBLEM.replace(sources={"train": Given(TRAIN + noise)})
-    generate(problem, tmp_path / "noisy", workers=1)
-    clean = problem.replace(cleaning=Cleaning(control=True))
-    manifest = generate(clean, tmp_path / "clean", workers=1)
-    assert manifest.dropped["train"] == {"empty": 2, "control": 20, "over_length": 1}
-    for name, has_it in (("noisy", True), ("clean", False)):
-        content = (tmp_path / name / "vocab.small.330.spm").read_bytes()
-        assert ("Δ".encode() in content) == has_it
-
-
 def test_parse():
-    text = "identical,control,letters=0.5, word=20,ratio=2,duplicates"
+    text = "identical,control,entities,letters=0.5, word=20,ratio=2,duplicates"
     assert parse_cleaning(text) == ALL
     assert parse_cleaning("none") == Cleaning()
     assert reasons(parse_cleaning("none")) == ["empty", "over_length"]

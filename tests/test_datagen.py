@@ -8,12 +8,11 @@ import numpy as np
 import pytest
 from small_corpus import DEV, PROBLEM, TRAIN, WORDS, Given, decoded, files, python
 
-from t2t_keras.data import encoding, records, vocabulary
-from t2t_keras.data.datagen import generate
+from t2t_keras.data import datagen, encoding, records
+from t2t_keras.data.datagen import draw, generate
 from t2t_keras.data.manifest import Manifest
-from t2t_keras.data.records import RecordIndex, num_train_shards
+from t2t_keras.data.records import RecordIndex
 from t2t_keras.data.sources import ParallelFiles
-from t2t_keras.data.vocabulary import draw
 from t2t_keras.option import UserError
 from t2t_keras.problem import Problem, TextForm
 from t2t_keras.text.tokenizer import load_tokenizer
@@ -68,12 +67,6 @@ def test_bytes_do_not_depend_on_the_workers(complete, tmp_path, workers):
     assert files(tmp_path) == files(complete)
 
 
-def test_bytes_do_not_depend_on_the_chunks(complete, tmp_path, monkeypatch):
-    monkeypatch.setattr(encoding, "CHUNK", 73)
-    generate(PROBLEM, tmp_path, workers=1)
-    assert files(tmp_path) == files(complete)
-
-
 def test_another_seed_is_another_order(complete, tmp_path):
     generate(PROBLEM, tmp_path, workers=1, seed=1)
     first, second = decoded(complete, "train"), decoded(tmp_path, "train")
@@ -85,12 +78,6 @@ def test_another_seed_is_another_order(complete, tmp_path):
 def test_the_other_direction_has_the_same_files(complete, tmp_path):
     generate(PROBLEM.reversed(), tmp_path, workers=1)
     assert files(tmp_path) == files(complete)
-
-
-def test_number_of_shards():
-    counts = {1: 1, 10_000: 1, 10_001: 2, 270_769: 28, 4_500_000: 100, 41_000_000: 100}
-    assert {pairs: num_train_shards(pairs) for pairs in counts} == counts
-    assert num_train_shards(10**9) == 2000
 
 
 def test_a_complete_directory_is_left_alone(complete, capsys):
@@ -167,13 +154,6 @@ def test_a_vocabulary_for_each_side(tmp_path):
     assert sorted(decoded(tmp_path, "train")) == sorted(trees)
 
 
-def test_tensor2tensor_subwords(tmp_path):
-    problem = PROBLEM.replace(tokenizer="t2t_subword", vocab_size=100)
-    manifest = generate(problem, tmp_path, workers=2)
-    assert manifest.vocab_files["source"] == "vocab.small.100.subwords"
-    assert decoded(tmp_path, "dev") == DEV
-
-
 def test_the_vocabulary_sees_a_uniform_sample(tmp_path, monkeypatch):
     counts = collections.Counter()
     for seed in range(2000):
@@ -185,14 +165,14 @@ def test_the_vocabulary_sees_a_uniform_sample(tmp_path, monkeypatch):
     assert list(draw([("a", "b")] * 7, [7], [7], seed=0)) == [("a", "b")] * 7
 
     seen = []
-    monkeypatch.setitem(vocabulary._SAMPLE, "sentencepiece", 100)
-    train = vocabulary.train_vocabulary
+    monkeypatch.setitem(datagen._SAMPLE, "sentencepiece", 100)
+    train = datagen.train_vocabulary
 
     def spy(problem, texts, path, own_process):
         seen.extend(texts)
         train(problem, seen, path, own_process)
 
-    monkeypatch.setattr(vocabulary, "train_vocabulary", spy)
+    monkeypatch.setattr(datagen, "train_vocabulary", spy)
     generate(PROBLEM, tmp_path, workers=1)
     assert len(seen) == 200
     places = [TRAIN.index(pair) for pair in zip(seen[::2], seen[1::2], strict=True)]
@@ -234,11 +214,6 @@ def test_no_examples(tmp_path):
     assert "the train source has not a single pair" in mistake(none, tmp_path)
 
 
-def test_no_training_pair_is_left(tmp_path):
-    message = mistake(PROBLEM.replace(max_length=2), tmp_path)
-    assert message.startswith("not one training pair is left of 290: dropped were")
-
-
 def test_a_source_that_changes_while_it_is_read(tmp_path):
     # Counted, sampled, encoded; and encoded again.
     passes = iter([TRAIN, TRAIN, TRAIN[:-100], TRAIN])
@@ -257,12 +232,6 @@ def test_a_source_that_changes_while_it_is_read(tmp_path):
     assert generate(problem, tmp_path, workers=1).examples == {"train": 287}
 
 
-def test_a_directory_that_cannot_be_written(tmp_path):
-    (tmp_path / "file").write_text("")
-    message = mistake(PROBLEM, tmp_path / "file" / "data")
-    assert message.startswith("cannot write ")
-
-
 def test_tensorflow_is_not_needed(tmp_path):
     code = """
 import sys
@@ -272,20 +241,6 @@ generate(PROBLEM, sys.argv[1], workers=1)
 print({"tensorflow", "keras"} & set(sys.modules))
 """
     assert python(code, tmp_path).communicate()[0] == "set()\n"
-
-
-def test_the_vocabulary_knows_the_second_half_of_the_corpus(tmp_path, monkeypatch):
-    cyrillic = str.maketrans("abcdefghijklmnopqrstuvwxyz", "абцдефгхийклмнопqрстувwхыз")
-    halves = TRAIN[:200] + [
-        tuple(text.translate(cyrillic) for text in pair) for pair in TRAIN[:200]
-    ]
-    monkeypatch.setitem(vocabulary._SAMPLE, "sentencepiece", 100)
-    problem = PROBLEM.replace(sources={"train": Given(halves)}, vocab_size=480)
-    tokenizer = load_tokenizer(
-        tmp_path / generate(problem, tmp_path, workers=1).vocab_files["source"]
-    )
-    for word in ("garden", "garden".translate(cyrillic)):
-        assert len(tokenizer.encode(word)) < len(word)  # has pieces of several letters
 
 
 def test_memory_does_not_grow_with_the_corpus(complete, tmp_path):

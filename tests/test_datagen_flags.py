@@ -28,27 +28,10 @@ def test_two_tasks(argv, capfd):
     first = json.loads(capfd.readouterr().out)
     assert first == {"task": "2/2", "finished": False, "seconds": first["seconds"]}
     assert main([arg for arg in argv if arg != "--json"] + ["--task", "2/2"]) == 0
-    assert "task 2/2 is done, others are not yet" in capfd.readouterr().out
+    assert "part 2/2 is done, others are not yet" in capfd.readouterr().out
     assert main([*argv, "--task", "1/2"]) == 0
     last = json.loads(capfd.readouterr().out)
     assert last["finished"] and last["examples"] == {"train": 60}
-
-
-def test_rules(argv, capfd, tmp_path):
-    source = tmp_path / "source"
-    source.write_text("12 34 56\n" + source.read_text().partition("\n")[2])
-    assert main([*argv, "--clean", "letters=0.5"]) == 0
-    result = json.loads(capfd.readouterr().out)
-    assert result["dropped"] == {"empty": 0, "few_letters": 1, "over_length": 0}
-
-
-def test_the_longest_pair_is_a_flag(argv, capfd, tmp_path):
-    source = tmp_path / "source"
-    source.write_text("a b c " * 9 + source.read_text())
-    assert main([*argv, "--max_length", "12"]) == 0
-    result = json.loads(capfd.readouterr().out)
-    assert result["dropped"]["over_length"] == 1
-    assert result["examples"] == {"train": 59}
 
 
 def test_given_vocabularies(argv, capfd, tmp_path):
@@ -81,7 +64,7 @@ def test_given_vocabularies(argv, capfd, tmp_path):
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (["--task", "3/2"], "--task 3/2: of 2 tasks the first is 1/2"),
+        (["--task", "3/2"], "--task 3/2: of 2 parts the first is 1/2"),
         (["--clean", "tidy"], "--clean: there is no rule 'tidy'"),
         (["--vocab", "x"], "--vocab_size has no effect beside --vocab"),
         (["--vocab", "a", "b", "c"], "--vocab takes at most 2, not 3 files"),

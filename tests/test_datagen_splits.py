@@ -19,10 +19,12 @@ from small_corpus import (
 from small_data import small_data
 from small_run import trainer
 
-from t2t_keras.data.datagen import Task, generate
+from t2t_keras.data.datagen import generate
 from t2t_keras.data.manifest import Manifest
+from t2t_keras.data.sources import guessed_languages
+from t2t_keras.evaluation.bleu import metrics_of
 from t2t_keras.option import UserError
-from t2t_keras.training.follow import Curve
+from t2t_keras.training.runs import config_for
 
 pytestmark = pytest.mark.usefixtures("small_scale")
 
@@ -40,6 +42,7 @@ def directory(complete, tmp_path):
 def digest_of_all(manifest: dict) -> str:
     """What earlier versions kept in a run's config.json as `data_sha256`."""
     of_later_versions = {"given_vocabularies", "tags", "corpora", "license"}
+    of_later_versions |= {"languages", "text_sha256"}
     fields = {k: v for k, v in manifest.items() if k not in of_later_versions}
     return hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()
 
@@ -63,11 +66,36 @@ def test_a_licence_is_added_to_data_that_are_there(directory, capsys):
     before = Manifest.open(directory, "small")
     licensed = PROBLEM.replace(license="cc-by-4.0")
     after = generate(licensed, directory, workers=1)
-    assert "now has the licence 'cc-by-4.0'" in capsys.readouterr().err
+    assert "now has the license of this command" in capsys.readouterr().err
     assert after == Manifest.open(directory, "small")
     assert (before.license, after.license) == ("", "cc-by-4.0")
     assert before.fingerprints("train") == after.fingerprints("train")
     assert generate(PROBLEM, directory, workers=1) == after
+
+
+def test_languages_are_recorded_and_used_or_stay_unknown(directory, tmp_path):
+    """They are given, or those of the problem, or found in the texts."""
+    assert Manifest.open(directory, "small").languages is None
+    assert metrics_of(PROBLEM).languages is None
+    french = PROBLEM.replace(languages=("en", "fr"))
+    assert generate(french, directory, workers=1).languages == ("en", "fr")
+    config = config_for(PROBLEM.reversed(), "tiny", directory, 0)
+    assert config.languages == ["fr", "en"]
+    english = [
+        f"the {a} dog sees a {b} house near the {c} river and is happy"
+        for a in ("old", "small", "big", "black", "good", "young", "grey", "wet")
+        for b in ("new", "large", "white", "empty", "dark", "strange", "high", "red")
+        for c in ("cold", "wide", "deep", "long", "quiet", "blue", "green", "slow")
+    ]
+    german = [
+        f"der Hund sieht heute das Haus an dem Fluss und freut sich sehr {i}"
+        for i in range(len(english))
+    ]
+    pairs = list(zip(english, german, strict=True))
+    assert guessed_languages(Given(pairs)) == ("en", "de")
+    mixed = pairs[:300] + [pair[::-1] for pair in pairs[300:]]
+    assert guessed_languages(Given(mixed)) is None
+    assert guessed_languages(Given(pairs[:100])) is None  # too few
 
 
 def test_what_is_there_may_be_given_again(directory, capsys):
@@ -136,30 +164,6 @@ def files_but_work(directory):
     return {p.name: p.read_bytes() for p in directory.iterdir() if p.is_file()}
 
 
-def test_something_else_was_left_to_publish(directory):
-    """A run that was killed when it published; then another split is asked for."""
-    small = PROBLEM.replace(sources={"train": Given(TRAIN)})
-    shutil.rmtree(directory)
-    generate(small, directory, workers=1)
-    places = iter(range(1, 100))
-    while not (directory / "small.incomplete/done" / MANIFEST).exists():
-        shutil.rmtree(directory / "small.incomplete", ignore_errors=True)
-        with faults(next(places), interrupt), pytest.raises(KeyboardInterrupt):
-            generate(PROBLEM, directory, workers=1)  # adds dev
-    problem = small.replace(sources=small.sources | {"test": Given(TEST)})
-    manifest = generate(problem, directory, workers=1)
-    assert list(manifest.examples) == ["train", "dev", "test"]
-    assert decoded(directory, "dev") == DEV and decoded(directory, "test") == TEST
-
-
-def test_two_tasks_add_a_split(complete, directory, tmp_path):
-    expected = shutil.copytree(complete, tmp_path / "expected")
-    generate(WITH_TEST, expected, workers=1)
-    assert generate(WITH_TEST, directory, workers=1, task=Task(2, 2)) is None
-    assert generate(WITH_TEST, directory, workers=1, task=Task(1, 2)) is not None
-    assert files(directory) == files(expected)
-
-
 def test_fingerprints(complete, directory):
     before = Manifest.open(complete, "small")
     generate(WITH_TEST, directory, workers=1)
@@ -197,17 +201,3 @@ def test_a_run_goes_on_after_a_split_was_added(tmp_path):
     path.write_text(json.dumps(changed))
     with pytest.raises(UserError, match=r"data_dir was .*, other data"):
         trainer(other, run, train_steps=6)
-
-
-def test_a_curve_goes_on_after_a_split_was_added(complete, directory, tmp_path):
-    kept = digest_of_all(json.loads((complete / MANIFEST).read_text()))[:12]
-    generate(WITH_TEST, directory, workers=1)
-    data = [d[:12] for d in Manifest.open(directory, "small").fingerprints("dev")]
-    (tmp_path / "scores.json").write_text(
-        json.dumps(
-            {"settings": {"data": kept}, "checkpoints": [{"step": 5, "loss": 2.0}]}
-        )
-    )
-    assert 5 in Curve(tmp_path, "dev", {"data": data[0]}, data)
-    with pytest.raises(UserError, match="metrics of other settings: data was"):
-        Curve(tmp_path, "dev", {"data": "of others"}, ["of others"])

@@ -13,9 +13,7 @@ from small_data import small_data, write_pairs
 
 from t2t_keras.option import UserError
 from t2t_keras.plugins.corpus.inspection import (
-    SAMPLE,
     Norm,
-    Shift,
     SplitInspection,
     draw,
     find_shifts,
@@ -175,15 +173,6 @@ def test_statistics():
     assert set(source["languages"]) and sum(source["languages"].values()) <= 1.01
 
 
-def test_the_sample_is_uniform():
-    counts = np.zeros(40)
-    for seed in range(2000):
-        sample = draw(((str(i), "") for i in range(40)), 10, seed)
-        counts[[int(text) for text, _ in sample]] += 1
-    assert abs(counts - 500).max() < 100  # 5 standard deviations
-    assert len(draw([("a", "b")] * 7)) == 7 < SAMPLE
-
-
 def test_pairs_that_cannot_be_read_on():
     def source():
         yield from numbered(30)
@@ -198,12 +187,6 @@ def test_pairs_that_cannot_be_read_on():
     assert json.dumps(result, allow_nan=False)  # JSON has no infinity
 
 
-def test_nothing_at_all():
-    result = inspect({"train": lambda: []})
-    assert result["splits"]["train"]["pairs"] == 0
-    assert [f["message"] for f in result["findings"]] == ["has not a single pair"]
-
-
 def test_disorder_is_not_a_shift(corpus):
     targets = [target for _, target in corpus]
     random.Random(0).shuffle(targets)
@@ -211,24 +194,6 @@ def test_disorder_is_not_a_shift(corpus):
     norm = Norm(draw(pairs))
     found = measure(pairs, norm)
     assert find_shifts(found.lengths, found.anchors, norm) == []
-
-
-def test_small_shifts_are_not_believed():
-    """A few lines in disorder are not evidence enough."""
-    pairs = numbered(300)
-    pairs[100:103] = [(pairs[i][0], pairs[i + 1][1]) for i in range(100, 103)]
-    norm = Norm(pairs)
-    found = measure(pairs, norm)
-    assert find_shifts(found.lengths, found.anchors, norm) == []
-
-
-def test_numbers_alone_show_a_shift():
-    """All texts have one length; the numbers that both sides have do not fit."""
-    pairs = [(f"dog {i:05d}", f"Hund {i:05d}") for i in range(400)]
-    shifted = [(s, pairs[max(i - 2, 0)][1]) for i, (s, _) in enumerate(pairs)]
-    norm = Norm(pairs)
-    found = measure(shifted, norm)
-    assert find_shifts(found.lengths, found.anchors, norm) == [Shift(0, 397, 2)]
 
 
 def test_the_command_and_its_page(tmp_path, capfd):
@@ -251,7 +216,19 @@ def test_the_command_and_its_page(tmp_path, capfd):
     assert run(*argv) == 0
     text = capfd.readouterr().out
     assert re.search(r"^train +60 ", text, re.MULTILINE)
-    assert "train: source and target are the same: 1 pairs (1.67%), line 1\n" in text
+    assert (
+        "train: source and target are the same: 1 pair (1.67%), line 1; drop such "
+        "pairs with --clean identical\n" in text
+    )
+    with gzip.open(tmp_path / "c.gz", "wb", compresslevel=1) as file:
+        for _ in range(11):
+            file.write(b"x" * 1_000_000)
+    for name, message in (("none", "No such file"), ("c.gz", "line 1 has more than")):
+        argv[2] = tmp_path / name
+        assert run(*argv) == 2
+        err = capfd.readouterr().err.splitlines()[-1]
+        assert "train cannot be read to the end" in err and message in err
+    argv[2] = files[0]
     assert run(*argv, "--data_dir", tmp_path) == 2
     assert "has no effect beside --data_dir" in capfd.readouterr().err
     assert run(*argv, "--page", tmp_path / "no" / "x.html") == 2

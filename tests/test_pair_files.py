@@ -44,12 +44,6 @@ def test_compressed_files(suffix, tmp_path):
         assert f"{path} is not a complete" in refused(pairs)
 
 
-def test_several_frames_of_zstd(tmp_path):
-    path = tmp_path / "x.tsv.zst"
-    path.write_bytes(zstd.compress(TSV) + zstd.compress(TSV))
-    assert list(PairFile(path)()) == PAIRS * 2
-
-
 def test_a_line_that_has_not_two_columns(tmp_path):
     path = tmp_path / "x.tsv"
     path.write_text("a\tb\nc\td\te\n")
@@ -90,6 +84,9 @@ def test_tmx(tmp_path, encoding):
     unit = TMX[TMX.index("<tu>") : TMX.index("</tu>") + 5]
     path.write_bytes(gzip.compress(unit.encode()))
     assert len(list(pairs())) == 1
+    long = TMX.replace("Drücke", "x" * 10_100_000)
+    path.write_bytes(gzip.compress(long.encode(), 1))
+    assert f"{path} has a unit of more than 10,000,000 bytes" in refused(pairs)
     spaced = TMX.replace("<tmx ", '<tmx xmlns="http://www.lisa.org/tmx14" ')
     path.write_bytes(gzip.compress(spaced.encode()))
     assert len(list(pairs())) == 2

@@ -1,5 +1,6 @@
 """The raw texts of dev and test, which no vocabulary changes."""
 
+import json
 import re
 
 import pytest
@@ -10,13 +11,12 @@ from small_corpus import (
     TRAIN,
     Given,
     decoded,
-    faults,
     files,
-    interrupt,
     make_pairs,
 )
 
-from t2t_keras.data.datagen import Task, generate
+from t2t_keras.data.datagen import generate
+from t2t_keras.data.manifest import Manifest
 from t2t_keras.data.records import RecordIndex, read_texts
 from t2t_keras.option import UserError
 
@@ -40,7 +40,8 @@ NORMALISED = PROBLEM.replace(
 
 def texts(directory, split):
     index = RecordIndex.open(directory, "small", split)
-    return read_texts(directory, "small", split, index)
+    checksums = Manifest.open(directory, "small").text_sha256.get(split)
+    return read_texts(directory, "small", split, index, checksums)
 
 
 @pytest.fixture(scope="module")
@@ -86,34 +87,6 @@ def test_raw_texts_are_kept_where_the_vocabulary_changes_them(given):
     assert texts(directory, "train") is None
 
 
-def test_interrupted_anywhere_they_are_the_same(given):
-    whole = given("whole")
-    generate(NORMALISED, whole, workers=1)
-    for at in range(1, 200, 2):
-        directory = given(str(at))
-        try:
-            with faults(at, interrupt):
-                generate(NORMALISED, directory, workers=1)
-            break
-        except KeyboardInterrupt:
-            if not (directory / "small.manifest.json").exists():
-                with pytest.raises(UserError):
-                    RecordIndex.open(directory, "small", "dev")
-        generate(NORMALISED, directory, workers=1)
-        assert files(directory) == files(whole), f"interrupted at {at}"
-    assert 60 < at < 199
-
-
-def test_tasks_and_workers_make_the_same(given):
-    one, two, three = given("one"), given("two"), given("three")
-    generate(NORMALISED, one, workers=1)
-    generate(NORMALISED, two, workers=2)
-    for number in (2, 3, 1):
-        generate(NORMALISED, three, workers=1, task=Task(number, 3))
-    assert files(one) == files(two) == files(three)
-    assert pairs(three, "test") == TEST
-
-
 def test_a_line_for_each_text(tmp_path):
     odd = [("two\nlines\n", "\ud800 is alone"), ("\n", "")]
     problem = PROBLEM.replace(
@@ -130,6 +103,11 @@ def test_a_split_that_is_added_has_its_own(tmp_path):
     generate(PROBLEM, tmp_path, workers=1)
     for side in ("sources", "targets"):  # as earlier versions left the directory
         (tmp_path / f"small-dev.{side}").unlink()
+    path = Manifest.path(tmp_path, "small")
+    fields = json.loads(path.read_text())
+    for name in ("text_sha256", "languages"):
+        del fields[name]
+    path.write_text(json.dumps(fields | {"bpe_dropout": 0.0, "copies": 1}))
     before = files(tmp_path)
     problem = PROBLEM.replace(sources=PROBLEM.sources | {"test": Given(TEST)})
     generate(problem, tmp_path, workers=1)
@@ -160,11 +138,12 @@ def test_a_source_that_has_changed(tmp_path):
 
 
 DAMAGE = {
-    "cut off": (lambda content: content[:-2], "29 lines and the dev data .* 30 rec"),
-    "shorter": (lambda content: content[content.index(b"\n") + 1 :], "29 lines"),
-    "longer": (lambda content: content + b"x\n", "31 lines and the dev data"),
-    "not text": (lambda content: b"\xff" + content, "cannot read .* not valid UTF-8"),
-    "gone": (None, "cannot read .*No such file"),
+    "cut off": (lambda content: content[:-2], "has 29 lines for 30 records"),
+    "shorter": (lambda content: content[content.index(b"\n") + 1 :], "29 lines for 30"),
+    "longer": (lambda content: content + b"x\n", "31 lines for 30 records"),
+    "not text": (lambda content: b"\xff" + content, "cannot use .* not valid UTF-8"),
+    "changed": (lambda content: bytes([content[0] ^ 1]) + content[1:], "been changed"),
+    "gone": (None, "cannot use .*No such file"),
 }
 
 

@@ -1,12 +1,13 @@
 """Sources of pairs: text files with all their accidents, and tensorflow-datasets."""
 
 import gzip
+import tracemalloc
 
 import pytest
 import tensorflow_datasets as tfds
 
 from t2t_keras import registry
-from t2t_keras.data.sources import ParallelFiles, TfdsPairs, checksum, read_lines
+from t2t_keras.data.sources import ParallelFiles, checksum, read_lines
 from t2t_keras.option import UserError
 
 
@@ -74,6 +75,22 @@ def test_invalid_utf8_is_found_in_its_line(tmp_path):
     assert f"{utf16}, line 1: byte 0xff" in fails(ParallelFiles(utf16, good))
 
 
+@pytest.mark.parametrize("name", ["text", "text.gz"])
+def test_a_line_without_an_end_is_refused_before_it_is_read(tmp_path, name):
+    """It may have any length, and a compressed file of a megabyte may have it."""
+    opened = gzip.open if name == "text.gz" else open
+    with opened(tmp_path / name, "wb") as file:
+        file.write(b"short\n")
+        for _ in range(60):
+            file.write(bytes(1_000_000))
+    tracemalloc.start()
+    with pytest.raises(UserError, match="line 2 has more than 10,000,000 bytes"):
+        list(read_lines(tmp_path / name))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 40e6
+
+
 def test_files_that_cannot_be_read(tmp_path):
     good = write(tmp_path / "good", "x\n")
     absent = tmp_path / "absent"
@@ -101,73 +118,7 @@ def test_checksum_is_about_content(tmp_path):
     assert checksum(ParallelFiles(tmp_path / "renamed", b)) != before
 
 
-def test_checksum_of_any_function():
-    assert checksum(lambda: [("a", "b")]) == checksum(lambda: iter([("a", "b")]))
-    assert checksum(lambda: [("a", "b")]) != checksum(lambda: [("a b", "")])
-    assert checksum(lambda: [("a", "b")]) != checksum(lambda: [("a", "b")] * 2)
-
-
 PAIRS = [(f"sentence {i} — 日本\u2028", f"Satz {i} ß\n") for i in range(2500)]
-
-
-class TinyTranslate(tfds.core.GeneratorBasedBuilder, skip_registration=True):
-    """Prepared here, and then known by its files alone."""
-
-    VERSION = tfds.core.Version("1.2.0")
-
-    def _info(self):
-        features = tfds.features.Translation(languages=("de", "en"))
-        return tfds.core.DatasetInfo(builder=self, features=features)
-
-    def _split_generators(self, dl_manager):
-        return {"train": self._generate_examples()}
-
-    def _generate_examples(self):
-        for i, (source, target) in enumerate(PAIRS):
-            yield i, {"en": source, "de": target}
-
-
-class UnreachableTranslate(TinyTranslate):
-    """One that cannot be downloaded."""
-
-    def _split_generators(self, dl_manager):
-        raise ConnectionError("Name or service not known")
-
-
-@pytest.fixture(scope="module")
-def tfds_dir(tmp_path_factory):
-    path = tmp_path_factory.mktemp("tfds")
-    TinyTranslate(data_dir=path).download_and_prepare()
-    return path
-
-
-def test_tfds_gives_every_pair_in_a_fixed_order(tfds_dir):
-    pairs = TfdsPairs("tiny_translate", "train", "en", "de", tfds_dir)
-    first = list(pairs())
-    assert sorted(first) == sorted(PAIRS)
-    assert list(pairs()) == first
-    swapped = TfdsPairs("tiny_translate", "train[:3]", "de", "en", tfds_dir)
-    assert list(swapped()) == [(de, en) for en, de in first[:3]]
-
-
-def test_tfds_checksum_names_version_split_and_sides(tfds_dir):
-    pairs = TfdsPairs("tiny_translate", "train", "en", "de", tfds_dir)
-    assert checksum(pairs) == "tfds tiny_translate/1.2.0 train en de"
-
-
-@pytest.mark.parametrize(
-    ("name", "split", "feature", "message"),
-    [
-        ("tiny_translate", "train", "fr", "no feature 'fr', only de, en"),
-        ("tiny_translate", "test", "de", "no split 'test', only train"),
-        ("tiny_translat", "train", "de", "tiny_translat: Dataset tiny_translat not"),
-        ("unreachable_translate", "train", "de", "cannot download .*--train_source"),
-    ],
-)
-def test_tfds_errors(tfds_dir, capsys, name, split, feature, message):
-    with pytest.raises(UserError, match=message):
-        list(TfdsPairs(name, split, "en", feature, tfds_dir)())
-    assert not capsys.readouterr().out  # which is for results
 
 
 @pytest.mark.parametrize(

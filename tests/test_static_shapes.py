@@ -37,22 +37,6 @@ def test_all_batches_of_two_epochs_have_few_shapes():
     assert batches.padding_share == pytest.approx(share)
 
 
-def test_few_pairs_are_not_filled_up_to_the_budget():
-    ones = np.ones(1, np.int64)
-    batches = batch_plan("static", 5 * ones, 9 * ones, 25_000, seed=0)
-    assert batches.shapes.tolist() == [[1, 8, 16]]
-    ones = np.ones(11, np.int64)
-    batches = batch_plan("static", 8 * ones, 8 * ones, 80, seed=0)
-    assert batches.shapes.tolist() == [[6, 8, 8]] * 2  # 6 and 5, not 10 and 1
-
-
-def test_a_length_is_not_rounded_up_above_the_budget():
-    longest = int(max(SOURCE.max(), TARGET.max()))
-    batches = plan(batch_tokens=longest)
-    assert all(rows >= 1 for rows, _, _ in batches.shapes.tolist())
-    assert batches.shapes[:, 1:].max() == longest
-
-
 @pytest.mark.parametrize("most", [1, 2, 3, 9])
 def test_no_other_division_into_buckets_has_less_padding(most):
     """Against all divisions, by a loop."""

@@ -1,7 +1,6 @@
 """The subwords of tensor2tensor, against what tensor2tensor itself computed."""
 
 import json
-import pickle
 import random
 
 import pytest
@@ -121,23 +120,6 @@ def learner():
     return SubwordLearner(count_tokens(text.split("\n")))
 
 
-@pytest.mark.parametrize(
-    ("text", "tokens"),
-    [
-        ("", []),
-        (" ", [" "]),
-        ("a b", ["a", "b"]),
-        (" a b ", [" ", "a", "b", " "]),
-        ("a  b", ["a", "  ", "b"]),
-        ("Dude - that's", ["Dude", " - ", "that", "'", "s"]),
-        ("x_1", ["x", "_", "1"]),
-    ],
-)
-def test_split_tokens(text, tokens):
-    assert split_tokens(text) == tokens
-    assert join_tokens(tokens) == text
-
-
 def test_escapes():
     assert escape_token("a_\\é", set("a\\_u;0123456789")) == "a\\u\\\\\\233;_"
     assert escape_token("\n", set("a")) == "\\10;_"
@@ -147,13 +129,6 @@ def test_escapes():
     for digits in ("1114112", "55296", "9" * 5000):
         assert unescape_token(f"\\{digits};") == "〓"
     assert unescape_token("\\" + "0" * 50 + "65;") == "A"
-
-
-def test_the_longest_piece_first(small):
-    assert spelled(small, "abc") == ["abc_"]
-    assert spelled(small, "abca") == ["ab", "c", "a", "_"]
-    assert spelled(small, "ab ab") == ["ab_", "ab_"]
-    assert spelled(small, "é") == [*"\\233;", "_"]
 
 
 def test_decode_reads_up_to_the_first_end(small):
@@ -168,18 +143,6 @@ def test_decode_reads_up_to_the_first_end(small):
 @pytest.mark.parametrize("line", LINES)
 def test_decode_undoes_encode(small, line):
     assert small.decode(small.encode(line)) == line
-
-
-def test_files_without_quotes_and_with_odd_characters(tmp_path):
-    # Characters at which Python's splitlines would cut, and kinds of space.
-    odd = ["\x85", "\u2028", "\x0b", "\u3000", "\u00a0"]
-    tokenizer = make_tokenizer(
-        tmp_path / "v.subwords",
-        [*dict.fromkeys(PIECES), *odd, '"dog_"\r', "dog", "g", "o"],
-    )
-    assert tokenizer.pieces[-9:-4] == odd
-    assert tokenizer.pieces[-4] == "dog_"
-    assert spelled(tokenizer, "dog\u2028") == ["dog_", "\u2028", "_"]
 
 
 def test_a_piece_said_twice_has_the_later_id(tmp_path):
@@ -228,12 +191,6 @@ def test_training_and_loading(tmp_path):
     assert not (tmp_path / "none.subwords").exists()
 
 
-def test_pickles(small):
-    small.encode("abc")
-    copy = pickle.loads(pickle.dumps(small))
-    assert copy.encode("abc ab é") == small.encode("abc ab é")
-
-
 def test_graph_equals_python_on_strange_lines(small):
     # Ids that spell escapes, valid and not.
     favoured = [small.pieces.index(piece) for piece in SPELLING]
@@ -243,20 +200,6 @@ def test_graph_equals_python_on_strange_lines(small):
         [*LINES, *random_lines(2000)],
         random_ids(small, 5000, favoured),
     )
-
-
-@pytest.mark.parametrize(
-    ("spelling", "text"),
-    [
-        ("\\" + "0" * 20 + "65;", "A"),
-        ("\\" + "9" * 30 + ";\\1114112;\\55296;", "〓〓〓"),
-        ("a\\\\65;_b\\u\\", "a\\65; b_\\"),
-    ],
-)
-def test_graph_decodes_escapes(small, spelling, text):
-    ids = [small.pieces.index(character) for character in spelling]
-    assert small.decode(ids) == text
-    assert small.graph().decode(tf.constant([ids])).numpy()[0].decode() == text
 
 
 def test_graph_equals_python_for_every_kind_of_character(small):
@@ -277,14 +220,6 @@ def test_graph_equals_python_on_sentences(oracle, name):
         oracle["sentences"] + text.split("\n"),
         random_ids(tokenizer, 1000),
     )
-
-
-def test_graph_of_nothing(small):
-    graph = small.graph()
-    assert graph.encode(tf.constant([], tf.string)).to_list() == []
-    assert graph.encode(tf.constant([""])).to_list() == [[EOS]]
-    assert graph.decode(tf.zeros([0, 3], tf.int32)).numpy().tolist() == []
-    assert graph.decode(tf.zeros([2, 0], tf.int32)).numpy().tolist() == [b"", b""]
 
 
 def test_graph_is_saved_and_runs_on_the_cpu(small, tmp_path):
@@ -312,14 +247,6 @@ def test_a_symbol_is_one_piece(with_symbols):
     assert with_symbols.decode(ids) == text
     # Only a whole word is.
     assert not set(with_symbols.encode("SS S/ ''. /S. \\<S>")) & set(ids[:-1])
-
-
-@pytest.mark.parametrize(
-    "text",
-    ["S a /S", "a b S , c, d /S", "x S", "/NP of ''quotes'' -LRB-", "<S> <", "S"],
-)
-def test_words_beside_symbols_are_kept(with_symbols, text):
-    assert with_symbols.decode(with_symbols.encode(text)) == text
 
 
 def test_the_graph_keeps_symbols_whole_too(with_symbols):

@@ -102,17 +102,6 @@ def test_datagen(capfd, tmp_path, tfds_dir, language, more):
     )
 
 
-def test_rules_are_switched_off(capfd, tmp_path, tfds_dir):
-    code, result, _ = run(
-        *(capfd, "datagen", "--problem", "translate_ende", "--workers", 1),
-        *("--data_dir", tmp_path, "--tfds_dir", tfds_dir, "--vocab_size", 330),
-        *("--clean", "duplicates"),
-    )
-    assert code == 0
-    assert result["dropped"] == {"empty": 0, "over_length": 0, "duplicate": 1}
-    assert result["examples"]["train"] == SIZES["train"] - 1
-
-
 @pytest.mark.parametrize(
     ("problem", "message"),
     [

@@ -9,7 +9,8 @@ from decoding_models import log_probs_of, transformer
 
 import t2t_keras
 from t2t_keras import registry
-from t2t_keras.data.vocabulary import train_vocabulary, vocab_files
+from t2t_keras.data.datagen import train_vocabulary
+from t2t_keras.data.manifest import vocab_files
 from t2t_keras.decoding.translator import Translator
 from t2t_keras.export.saved_model import export_saved_model
 from t2t_keras.option import UserError

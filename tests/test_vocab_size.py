@@ -1,15 +1,13 @@
 """The size of a vocabulary: chosen from the data, or given and too large for them."""
 
-import json
 import random
 
 import pytest
-from command_line import run, run_json, write
+from command_line import run, write
 from small_corpus import DEV, PROBLEM, TRAIN, Given, files
 
-from t2t_keras import registry
 from t2t_keras.data.datagen import generate
-from t2t_keras.data.vocabulary import proposed_size, too_large
+from t2t_keras.data.manifest import proposed_size, too_large
 from t2t_keras.option import UserError
 
 CHOSEN = PROBLEM.replace(vocab_size=None)
@@ -79,27 +77,6 @@ def test_a_given_vocabulary_tells_its_size(complete, tmp_path):
     assert manifest.given_vocabularies.keys() == {name}
 
 
-def test_there_must_be_training_pairs(tmp_path):
-    with pytest.raises(UserError, match="no train examples; give --train_source"):
-        generate(CHOSEN.replace(sources={}), tmp_path)
-
-
-def test_registered_problems_keep_theirs():
-    sizes = {
-        name: registry.problem(name).vocab_size for name in registry.list_problems()
-    }
-    assert [name for name, size in sizes.items() if size is None] == ["translate_text"]
-    assert sizes["translate_ende"] == 37_000 and sizes["translate_enfr"] == 32_000
-
-
-def test_own_text(tmp_path, capfd):
-    argv = corpus(tmp_path, lines=500, words=2_000)
-    result = run_json(capfd, *argv)
-    assert result["vocab_size"] == 2_000
-    manifest = json.loads((tmp_path / "data/translate_text.manifest.json").read_text())
-    assert manifest["vocab_size"] == 2_000
-
-
 def test_own_text_with_too_large_a_vocabulary(tmp_path, capfd):
     argv = corpus(tmp_path, lines=500, words=2_000)
     assert run(*argv, "--vocab_size", "20000") == 0
@@ -107,11 +84,3 @@ def test_own_text_with_too_large_a_vocabulary(tmp_path, capfd):
         line for line in capfd.readouterr().err.splitlines() if "warning" in line
     ]
     assert "for 500 training pairs" in warning and "--vocab_size 2000" in warning
-
-
-def test_a_size_without_reason(tmp_path, capfd):
-    argv = corpus(tmp_path, lines=5, words=9)
-    assert run(*argv, "--vocab_size", "99999999999") == 2
-    (error,) = capfd.readouterr().err.splitlines()
-    assert "vocab_size must be from 1 to 1,000,000, not 99999999999" in error
-    assert not (tmp_path / "data").exists()

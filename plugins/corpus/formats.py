@@ -8,10 +8,16 @@
 
 import re
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, BinaryIO
 from xml.etree import ElementTree
 
-from t2t_keras.data.sources import Format, PairFile, open_binary, readable
+from t2t_keras.data.sources import (
+    LONGEST_LINE,
+    Format,
+    PairFile,
+    open_binary,
+    readable,
+)
 from t2t_keras.option import UserError, first_line, require_extra
 from t2t_keras.problem import Pair
 
@@ -27,18 +33,38 @@ def _read_tmx(file: PairFile) -> Iterator[Pair]:
     with readable(file.path), open_binary(file.path) as binary:
         open_elements: list[ElementTree.Element] = []
         try:
-            for event, element in ElementTree.iterparse(binary, ("start", "end")):
+            bounded = _Bounded(file, binary)
+            for event, element in ElementTree.iterparse(bounded, ("start", "end")):
                 if event == "start":
                     open_elements.append(element)
                     continue
                 open_elements.pop()
                 element.tag = element.tag.rpartition("}")[2]  # no namespace
                 if element.tag == "tu":
+                    bounded.left = LONGEST_LINE
                     yield from _unit(file, element)
                     if open_elements:  # else all units stay in memory
                         open_elements[-1].clear()
         except (ElementTree.ParseError, LookupError, ValueError) as error:
             raise UserError(f"{file.path} is not valid XML: {error}") from None
+
+
+class _Bounded:
+    """A file in which no unit may be longer than a line of a text may be."""
+
+    def __init__(self, file: PairFile, binary: BinaryIO) -> None:
+        self._file, self._binary, self.left = file, binary, LONGEST_LINE
+
+    def read(self, size: int = -1, /) -> bytes:
+        """Reads some bytes."""
+        content = self._binary.read(size)
+        self.left -= len(content)
+        if self.left < 0:
+            raise UserError(
+                f"{self._file.path} has a unit of more than {LONGEST_LINE:,} bytes; "
+                "repair the file"
+            )
+        return content
 
 
 def _unit(file: PairFile, unit: ElementTree.Element) -> Iterator[Pair]:

@@ -8,6 +8,7 @@ from t2t_keras import registry
 from t2t_keras.cli.checks import require_writable
 from t2t_keras.cli.data import add_sources, with_sources
 from t2t_keras.cli.verb import Verb, add_usr_dir, columns, require_only
+from t2t_keras.data.files import say
 from t2t_keras.option import UserError
 from t2t_keras.problem import Problem, Source
 
@@ -36,7 +37,7 @@ def _flags(parser: argparse.ArgumentParser) -> None:
 
 def _sources(args: argparse.Namespace, problem: Problem) -> dict[str, Source]:
     """Returns what is inspected, by the names of splits and of corpora in them."""
-    from t2t_keras.data.sources import named_sources
+    from t2t_keras.data.sources import corpora_of
 
     problem = with_sources(problem, args)
     if not problem.sources:
@@ -44,7 +45,11 @@ def _sources(args: argparse.Namespace, problem: Problem) -> dict[str, Source]:
             f"problem '{problem.name}' has no examples; give --data_dir or "
             f"{problem.text_form.source_flags.format(split='train')}"
         )
-    return named_sources(problem.sources)
+    return {
+        f"{split} {corpus.name}".strip(): corpus.source
+        for split, source in problem.sources.items()
+        for corpus in corpora_of(source)
+    }
 
 
 def _check(args: argparse.Namespace) -> None:
@@ -55,13 +60,11 @@ def _check(args: argparse.Namespace) -> None:
 
 
 def _inspect(args: argparse.Namespace) -> dict[str, Any]:
-    from .inspection import inspect
+    from .inspection import decoded_examples, inspect
 
     problem = registry.problem(args.problem)
     tokenizers: tuple[Tokenizer, Tokenizer] | None = None
     if args.data_dir:
-        from t2t_keras.data.pipeline import decoded_examples
-
         sources, tokenizers = decoded_examples(Path(args.data_dir), problem)
     else:
         sources = _sources(args, problem)
@@ -72,6 +75,10 @@ def _inspect(args: argparse.Namespace) -> dict[str, Any]:
         title = f"The data of {problem.name}"
         page = inspection_page(title, _sentences(result), result["splits"])
         Path(args.page).write_text(page, encoding="utf-8")
+    unreadable = [f for f in result["findings"] if f["kind"] == "unreadable"]
+    if unreadable:
+        say(_show(result))
+        raise UserError(f"{unreadable[0]['split']} {unreadable[0]['message']}")
     return result
 
 

@@ -7,6 +7,7 @@ all pairs are compared with it (`measure`), and what was measured is searched fo
 (`SplitInspection`).
 """
 
+import functools
 import itertools
 import math
 import random
@@ -15,15 +16,19 @@ import unicodedata
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from t2t_keras.data.encoding import text_hash
+from t2t_keras.data.encoding import ENTITY, hash_64
 from t2t_keras.data.files import progress
+from t2t_keras.data.manifest import SIDES, Manifest
+from t2t_keras.data.records import RecordIndex
+from t2t_keras.data.sources import language_shares
 from t2t_keras.option import UserError
-from t2t_keras.problem import Pair, Source
-from t2t_keras.text.tokenizer import UNK, Tokenizer
+from t2t_keras.problem import Pair, Problem, Source
+from t2t_keras.text.tokenizer import UNK, Tokenizer, load_tokenizer
 
 SAMPLE = 30_000  # pairs from which is learned what is normal
 _BEGINNING = 100_000  # pairs that datagen inspects
@@ -36,7 +41,6 @@ _GAP = 50  # lines between two stretches that are one
 _EXAMPLES = 5  # line numbers that a finding has
 _MOST = 5  # scripts and languages that are named
 _WORST = 3  # findings that datagen says
-_GUESSES = 500  # texts of which the language is guessed
 
 # Classes of lengths in characters, of which the last has no end.
 _ENDS = (5, 10, 20, 40, 60, 80, 100, 150, 200, 300, 500, 1000)
@@ -66,7 +70,6 @@ _CONTINUED += "\u203a\u20ac\u2122]"
 _MISREAD = re.compile(
     f"[\xc2-\xdf]{_CONTINUED}|[\xe0-\xef]{_CONTINUED}{{2}}|[\xf0-\xf4]{_CONTINUED}{{3}}"
 )
-_ENTITY = re.compile(r"&(?:amp|lt|gt|quot|apos|nbsp|#\d{2,6}|#x[0-9a-fA-F]{2,6});")
 _BYTE = re.compile("<0x[0-9A-F]{2}>")
 _ANCHORS = re.compile(r"\d+|[A-Z]\w{2,}")
 
@@ -87,7 +90,7 @@ class Norm:
     def __init__(self, sample: Sequence[Pair]) -> None:
         counts = []
         for side in (0, 1):
-            _, text, _ = _joined([pair[side] for pair in sample])
+            _, text, _ = _characters([pair[side] for pair in sample])
             counts.append(np.bincount(_trigrams(text), minlength=1 << _BITS))
         source, target = (count + 0.5 for count in counts)
         odds = np.log(source / source.sum()) - np.log(target / target.sum())
@@ -138,7 +141,7 @@ def measure(pairs: Sequence[Pair], norm: Norm) -> Measurements:
     lengths, odds, words = [], [], []
     faults: dict[str, list[np.ndarray]] = {"encoding": [], "entities": []}
     for side in (0, 1):
-        content, text, starts = _joined([pair[side] for pair in pairs])
+        content, text, starts = _characters([pair[side] for pair in pairs])
         lengths.append(np.diff(starts) - 1)
         sums = np.cumsum(np.append(0.0, norm.odds[_trigrams(text)]))
         odds.append(sums[starts[1:] - 1] - sums[starts[:-1]])
@@ -146,14 +149,22 @@ def measure(pairs: Sequence[Pair], norm: Norm) -> Measurements:
         words.append(int(np.count_nonzero(is_space[1:] & ~is_space[:-1])))
         for kind, places in {
             "encoding": [*_places(_DAMAGE, content), *_misread(content)],
-            "entities": [*_places(_ENTITY, content)],
+            "entities": [*_places(ENTITY, content)],
         }.items():
             lines = np.searchsorted(starts, places, side="right") - 1
             faults[kind].append(lines.astype(np.int64))
     source, target = lengths
     is_empty = np.minimum(source, target) == 0
-    equal = [" ".join(s.split()) == " ".join(t.split()) for s, t in pairs]
-    is_same = np.array(equal, bool) & ~is_empty
+    normal = [(" ".join(s.split()), " ".join(t.split())) for s, t in pairs]
+    encoded = ((s, f"{s}\n{t}") for s, t in normal)
+    hashes = [
+        (
+            hash_64(s.encode("utf-8", "surrogatepass")),
+            hash_64(both.encode("utf-8", "surrogatepass")),
+        )
+        for s, both in encoded
+    ]
+    is_same = np.array([s == t for s, t in normal], bool) & ~is_empty
     of_source, of_target = np.where(is_same, 0.0, odds)
     kinds = {
         "empty": is_empty,
@@ -166,14 +177,16 @@ def measure(pairs: Sequence[Pair], norm: Norm) -> Measurements:
     return Measurements(
         np.stack(lengths, axis=1).astype(np.int32),
         (words[0], words[1]),
-        _table([(_anchors(source), _anchors(target)) for source, target in pairs]),
-        _table([(text_hash(pair[0]), text_hash(" ".join(pair))) for pair in pairs]),
+        _uint64_rows(
+            [(_anchors(source), _anchors(target)) for source, target in pairs]
+        ),
+        _uint64_rows(hashes),
         {kind: np.unique(np.concatenate(found)) for kind, found in faults.items()}
         | {kind: np.flatnonzero(is_faulty) for kind, is_faulty in kinds.items()},
     )
 
 
-def _table(rows: list[tuple[int, int]]) -> np.ndarray:
+def _uint64_rows(rows: list[tuple[int, int]]) -> np.ndarray:
     return np.array(rows, np.uint64).reshape(-1, 2)
 
 
@@ -184,7 +197,7 @@ def _is_far(source: np.ndarray, target: np.ndarray, norm: Norm) -> np.ndarray:
     return is_far & (np.abs(target - expected) > 20)
 
 
-def _joined(texts: Sequence[str]) -> tuple[str, np.ndarray, np.ndarray]:
+def _characters(texts: Sequence[str]) -> tuple[str, np.ndarray, np.ndarray]:
     """Joins texts, each with a newline behind it.
 
     Returns:
@@ -313,19 +326,64 @@ def _best_stretch(
     return float(sums[end] - sums[begin]), Shift(low + begin, low + end - 1, distance)
 
 
-# Kinds of faults, with how bad one line is, and what is said of them.
-_KINDS: dict[str, tuple[float, str]] = {
-    "swapped": (1.0, "source and target are swapped"),
-    "shifted": (1.0, "source and target do not belong together: {detail}"),
-    "encoding": (1.0, "damaged characters (wrong encoding, control characters)"),
-    "source_language": (0.7, "the target is in the source language"),
-    "target_language": (0.7, "the source is in the target language"),
-    "length": (0.5, "one side is far longer than usual"),
-    "identical": (0.5, "source and target are the same"),
-    "empty": (0.5, "one side is empty"),
-    "entities": (0.5, "HTML entities, such as &amp;"),
-    "overlap": (3.0, "the source is also in {detail}"),
-    "duplicate": (0.2, "the pair occurred before"),
+# Kinds of faults: how bad one line is, what is said of them, and what to do.
+_KINDS: dict[str, tuple[float, str, str]] = {
+    "swapped": (
+        1.0,
+        "source and target are swapped",
+        "exchange the two sides of these lines in the files",
+    ),
+    "shifted": (
+        1.0,
+        "source and target do not belong together: {detail}",
+        "insert or remove a line where this begins",
+    ),
+    "encoding": (
+        1.0,
+        "damaged characters (wrong encoding, control characters)",
+        "convert the files (`iconv`), or drop these pairs with --clean control",
+    ),
+    "source_language": (
+        0.7,
+        "the target is in the source language",
+        "remove these lines from both files",
+    ),
+    "target_language": (
+        0.7,
+        "the source is in the target language",
+        "remove these lines from both files",
+    ),
+    "length": (
+        0.5,
+        "one side is far longer than usual",
+        "drop such pairs with --clean ratio=2.5",
+    ),
+    "identical": (
+        0.5,
+        "source and target are the same",
+        "drop such pairs with --clean identical",
+    ),
+    "empty": (
+        0.5,
+        "one side is empty",
+        "datagen drops them from train; remove these lines from other splits",
+    ),
+    "entities": (
+        0.5,
+        "HTML entities or escapes of Moses' tokenizer, such as &amp; or @-@",
+        "undo them in all files (`sacremoses detokenize`, Python's html.unescape), or "
+        "drop such pairs with --clean entities",
+    ),
+    "overlap": (
+        3.0,
+        "the source is also in {detail}",
+        "remove these lines from the training files",
+    ),
+    "duplicate": (
+        0.2,
+        "the pair occurred before",
+        "drop such pairs with --clean duplicates",
+    ),
 }
 
 
@@ -340,6 +398,7 @@ class Finding(NamedTuple):
         share: their share of the split.
         lines: the numbers of the first ones, from 1.
         weight: how bad it is; the worst finding has the greatest.
+        remedy: what to do.
     """
 
     split: str
@@ -349,21 +408,24 @@ class Finding(NamedTuple):
     share: float
     lines: list[int]
     weight: float
+    remedy: str
 
     def __str__(self) -> str:
         """Returns it in one line."""
         if not self.pairs:
-            return f"{self.split}: {self.message}"
+            return f"{self.split}: {self.message}; {self.remedy}"
+        pairs = "pair" if self.pairs == 1 else "pairs"
         lines = ", ".join(f"{line:,}" for line in self.lines)
         more = ", ..." if self.pairs > len(self.lines) else ""
         return (
-            f"{self.split}: {self.message}: {self.pairs:,} pairs ({self.share:.2%}), "
-            f"line {lines}{more}"
+            f"{self.split}: {self.message}: {self.pairs:,} {pairs} ({self.share:.2%}), "
+            f"line {lines}{more}; {self.remedy}"
         )
 
 
 def _unreadable(split: str, message: str) -> Finding:
-    return Finding(split, "unreadable", message, 0, 0.0, [], _UNREADABLE)
+    remedy = "repair or replace the file"
+    return Finding(split, "unreadable", message, 0, 0.0, [], _UNREADABLE, remedy)
 
 
 class SplitInspection:
@@ -472,7 +534,7 @@ class SplitInspection:
 
     def _finding(self, kind: str, numbers: np.ndarray, detail: str = "") -> Finding:
         """Returns the finding that the pairs with some numbers have a fault."""
-        weight, text = _KINDS[kind]
+        weight, text, remedy = _KINDS[kind]
         share = len(numbers) / max(self.pairs, 1)
         return Finding(
             self._split,
@@ -482,7 +544,50 @@ class SplitInspection:
             share,
             [int(number) + 1 for number in numbers[:_EXAMPLES]],
             weight * share,
+            remedy,
         )
+
+
+def decoded_examples(
+    data_dir: Path, problem: Problem
+) -> tuple[dict[str, Source], tuple[Tokenizer, Tokenizer]]:
+    """Returns the texts of all examples of a data directory, and its tokenizers.
+
+    Args:
+        data_dir: the directory.
+        problem: the problem.
+
+    Returns:
+        For each split, or each corpus in it, a function that yields its pairs without
+        tags; and the tokenizers of source and target.
+
+    Raises:
+        UserError: the directory has no data of the problem, or is damaged.
+    """
+    from t2t_keras.data.pipeline import read_pairs
+
+    manifest = Manifest.open(data_dir, problem.data_name)
+    manifest.check_vocabularies(data_dir)
+    files = [data_dir / manifest.vocab_files[side] for side in SIDES]
+    source, target = (load_tokenizer(f) for f in files[:: -1 if problem.reverse else 1])
+
+    def pairs(split: str, corpus: int) -> Iterator[Pair]:
+        index = RecordIndex.open(data_dir, problem.data_name, split, problem.reverse)
+        records = np.arange(len(index))
+        if index.corpus is not None:
+            records = np.flatnonzero(index.corpus == corpus)
+        for source_ids, target_ids in read_pairs(index, records.tolist()):
+            text = source.decode(source_ids)
+            tag, _, rest = text.partition(" ")
+            untagged = rest if tag in manifest.tags else text
+            yield untagged, target.decode(target_ids)
+
+    sources: dict[str, Source] = {
+        f"{split} {name}".strip(): functools.partial(pairs, split, corpus)
+        for split in manifest.examples
+        for corpus, name in enumerate(manifest.corpora.get(split, [""]))
+    }
+    return sources, (source, target)
 
 
 def inspect(
@@ -593,18 +698,12 @@ def _scripts(texts: Sequence[str]) -> dict[str, float]:
 
 
 def _languages(texts: Sequence[str]) -> dict[str, float] | None:
-    """Returns the share of texts of each language; None without the library for it."""
-    try:
-        from py3langid import classify
-    except ImportError:
+    """Returns the share of texts of the main languages; None without the library."""
+    shares = language_shares(texts)
+    if shares is None:
         return None
-    some = [text for text in texts[:: 1 + len(texts) // _GUESSES] if text]
-    counts = Counter(classify(text)[0] for text in some)
-    return {
-        name: round(n / len(some), 3)
-        for name, n in counts.most_common(_MOST)
-        if n >= 0.01 * len(some)
-    }
+    most = list(shares.items())[:_MOST]
+    return {name: round(share, 3) for name, share in most if share >= 0.01}
 
 
 def _use(tokenizer: Tokenizer, texts: Sequence[str]) -> dict[str, float]:

@@ -78,7 +78,7 @@ def _section(name: str, split: Mapping[str, Any]) -> str:
     return (
         f"<h2>{html.escape(name)}: {split['pairs']:,} pairs</h2>\n"
         f"<p>A target has {ratio:.2f} characters for each one of its source.</p>\n"
-        f"{_table('', rows)}\n{_histograms(sides)}"
+        f"{_html_table('', rows)}\n{_histograms(sides)}"
     )
 
 
@@ -98,10 +98,10 @@ def _histograms(sides: Sequence[Mapping[str, Any]]) -> str:
         (label, [cell(histogram[label]) for histogram in histograms])
         for label in histograms[0]
     ]
-    return _table("Texts by their number of characters", rows, is_html=True)
+    return _html_table("Texts by their number of characters", rows, is_html=True)
 
 
-def _table(
+def _html_table(
     caption: str, rows: Sequence[tuple[str, Sequence[str]]], is_html: bool = False
 ) -> str:
     """Returns a table with a column for the sources and one for the targets."""

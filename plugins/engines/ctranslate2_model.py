@@ -23,7 +23,7 @@ from t2t_keras.export.formats import (
 from t2t_keras.export.verify import Output, Verification
 from t2t_keras.model.transformer import Transformer
 from t2t_keras.option import UserError, require_extra
-from t2t_keras.text.tokenizer import UNK, Tokenizer, suffix_of
+from t2t_keras.text.tokenizer import UNK, Tokenizer
 
 if TYPE_CHECKING:
     from ctranslate2.specs import TransformerSpec
@@ -160,7 +160,7 @@ def _write(
 
 
 def _vocab_name(side: str, tokenizer: Tokenizer) -> str:
-    return f"{side}{suffix_of(tokenizer)}"
+    return f"{side}{tokenizer.suffix}"
 
 
 def _spec(translator: Translator, longest: int) -> "TransformerSpec":

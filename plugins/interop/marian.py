@@ -23,7 +23,7 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 import sentencepiece
@@ -65,6 +65,8 @@ class MarianTokenizer:
     Raises:
         UserError: the file is absent, or `t2t import` has not written it.
     """
+
+    suffix: ClassVar[str] = ".marian"
 
     def __init__(self, path: Path) -> None:
         self._processor = sentencepiece.SentencePieceProcessor()

@@ -1,13 +1,14 @@
 """Adopts a data directory that tensor2tensor made."""
 
 import contextlib
+import dataclasses
 import shutil
 from pathlib import Path
 
 import tensorflow as tf
 
-from t2t_keras.data.files import sha256
-from t2t_keras.data.manifest import SPLITS, Manifest
+from t2t_keras.data.files import sha256, write_json
+from t2t_keras.data.manifest import SIDES, SPLITS, Manifest
 from t2t_keras.data.pipeline import read_pairs
 from t2t_keras.data.records import (
     RecordIndex,
@@ -15,7 +16,6 @@ from t2t_keras.data.records import (
     index_path,
     shard_name,
 )
-from t2t_keras.data.vocabulary import SIDES
 from t2t_keras.option import UserError
 from t2t_keras.problem import Problem
 from t2t_keras.text.tokenizer import EOS, Tokenizer, load_tokenizer
@@ -111,7 +111,9 @@ def adopt(
         },
         license=problem.license,
     )
-    manifest.save(manifest_path)  # last: with it the directory is complete
+    write_json(
+        manifest_path, dataclasses.asdict(manifest)
+    )  # last: with it the directory is complete
     return manifest
 
 

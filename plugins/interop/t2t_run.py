@@ -9,7 +9,7 @@ import numpy as np
 
 from t2t_keras import registry
 from t2t_keras.data.files import sha256
-from t2t_keras.data.vocabulary import SIDES
+from t2t_keras.data.manifest import SIDES
 from t2t_keras.option import UserError
 from t2t_keras.problem import Problem
 from t2t_keras.text.tokenizer import load_tokenizer

@@ -57,6 +57,7 @@ def translate_ende_toy() -> Problem:
         summary="English to German, embedded toy grammar (10,000 sentences)",
         license="Apache-2.0",  # of this package, whose grammar makes them
         sources={split: functools.partial(pairs, split) for split in SIZES},
+        languages=("en", "de"),
         vocab_size=1000,
         max_length=64,
     )

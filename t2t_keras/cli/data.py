@@ -91,28 +91,20 @@ def _datagen_flags(parser: argparse.ArgumentParser) -> None:
         "--clean",
         metavar="RULES",
         help="rules by which noisy training pairs are dropped: 'none', or some of "
-        "identical, control, letters=0.5, word=100, ratio=1.5, duplicates, separated "
-        "by commas (default: the problem's)",
-    )
-    parser.add_argument(
-        "--bpe_dropout",
-        type=float,
-        metavar="P",
-        help="skip each merge of the byte-pair encoding with this probability, in "
-        "training pairs only (default: the problem's)",
-    )
-    parser.add_argument(
-        "--copies",
-        type=positive,
-        metavar="N",
-        help="write each training pair N times; with --bpe_dropout its tokens are "
-        "other ones each time (default: the problem's)",
+        "identical, control, entities, letters=0.5, word=100, ratio=1.5, duplicates, "
+        "separated by commas (default: the problem's)",
     )
     parser.add_argument(
         "--max_length",
         type=positive,
         metavar="N",
         help="drop training pairs with more tokens on a side (default: the problem's)",
+    )
+    parser.add_argument(
+        "--languages",
+        metavar="SOURCE-TARGET",
+        help="the languages of the data, en-de for example, on which scores depend "
+        "(default: the problem's, or those found in the texts)",
     )
     parser.add_argument(
         "--license",
@@ -148,33 +140,19 @@ def add_sources(parser: argparse.ArgumentParser) -> None:
     )
     files = parser.add_argument_group(
         "files that replace the problem's sources",
-        "one sentence per line, UTF-8, plain or .gz, .xz, .zst",
+        "one sentence per line, UTF-8, plain or .gz, .xz, .zst; line i of the target "
+        "translates line i of the source",
     )
     for split in get_args(Split):
         for side in ("source", "target"):
-            files.add_argument(f"--{split}_{side}", metavar="FILE")
-        files.add_argument(
-            f"--{split}_pairs",
-            nargs="+",
-            metavar="FILE",
-            help="files of pairs: .tsv with two columns, .tmx, .parquet",
-        )
-    files.add_argument(
-        "--languages",
-        metavar="SOURCE-TARGET",
-        help="the languages of .tmx and .parquet files, en-de for example",
-    )
+            flag = f"--{split}_{side}"
+            files.add_argument(flag, metavar="FILE", help=f"{side} texts of {split}")
     files.add_argument(
         "--mixture",
         metavar="FILE",
-        help="a TOML file that names the files of all splits: several corpora, with "
-        "weights and tags, files of pairs, word alignments (see docs/data.md)",
-    )
-    files.add_argument(
-        "--train_alignment",
-        metavar="FILE",
-        help="with --train_source and --train_target: the links between their words, "
-        "such as `0-0 1-2`, for the hyper-parameter guided_alignment",
+        help="a TOML file that names the files of all splits, also .tsv, .tmx and "
+        ".parquet, several corpora with weights and tags, word alignments (see "
+        "docs/data.md)",
     )
 
 
@@ -217,10 +195,10 @@ def _datagen(args: argparse.Namespace) -> dict[str, Any]:
 
 def _generate(args: argparse.Namespace) -> "Manifest | None":
     """Generates the data; returns None if other tasks are not done yet."""
-    from t2t_keras.data.datagen import Task, generate
+    from t2t_keras.data.datagen import Part, generate
 
-    task = Task.parse(args.task)
-    return generate(_problem(args), args.data_dir, args.workers, args.seed, task)
+    part = Part.parse(args.task)
+    return generate(_problem(args), args.data_dir, args.workers, args.seed, part)
 
 
 def with_sources(problem: Problem, args: argparse.Namespace) -> Problem:
@@ -246,13 +224,22 @@ def _problem(args: argparse.Namespace) -> Problem:
     from t2t_keras.data.encoding import parse_cleaning
 
     problem = with_sources(registry.problem(args.problem), args)
-    problem = problem.replace(**given_options(args, Problem))
+    given = given_options(args, Problem)
+    problem = problem.replace(**{k: v for k, v in given.items() if k != "languages"})
     if args.clean:
         problem = problem.replace(cleaning=parse_cleaning(args.clean))
-    if args.vocab:
-        from t2t_keras.data.vocabulary import give
+    if args.languages:
+        from t2t_keras.data.sources import parse_languages
 
-        problem = give(problem, _vocabularies(args.vocab), Path(args.data_dir))
+        languages = parse_languages(args.languages)
+        if problem.reverse:  # the data are those of the other direction
+            languages = languages[::-1]
+        problem = problem.replace(languages=languages)
+    if args.vocab:
+        from t2t_keras.data.datagen import use_vocabularies
+
+        files = _vocabularies(args.vocab)
+        problem = use_vocabularies(problem, files, Path(args.data_dir))
     return problem
 
 
@@ -273,13 +260,11 @@ def _files(args: argparse.Namespace, problem: Problem) -> dict[Split, Source]:
     """Returns the sources that the command line names."""
     from t2t_keras.data.sources import ParallelFiles, read_mixture
 
-    sources = _pair_files(args)
-    if args.mixture:
-        sources |= read_mixture(args.mixture)
+    sources = read_mixture(args.mixture) if args.mixture else {}
     if sources and problem.reverse:
         raise UserError(
             f"the data of '{problem.name}' are those of '{problem.data_name}'; "
-            f"generate them with --problem {problem.data_name} and the files in its "
+            f"generate them with --problem {problem.data_name} and a mixture in its "
             "direction"
         )
     for split in get_args(Split):
@@ -288,58 +273,22 @@ def _files(args: argparse.Namespace, problem: Problem) -> dict[Split, Source]:
         )
         if bool(source) != bool(target):
             have, lack = ("source", "target") if source else ("target", "source")
-            raise UserError(f"--{split}_{have} needs --{split}_{lack} beside it")
+            raise UserError(f"--{split}_{have} needs --{split}_{lack}; give both")
         if source:
             if split in sources:
-                raise UserError(f"--mixture has the {split} examples, too")
+                raise UserError(
+                    f"{args.mixture} has {split} examples; leave out --{split}_source "
+                    f"and --{split}_target, or its [[{split}]]"
+                )
             # The data of `x_rev` are those of `x`: in its direction.
             pair = (target, source) if problem.reverse else (source, target)
             sources[split] = ParallelFiles(*pair)
-    if args.train_alignment:
-        files = sources.get("train")
-        if not isinstance(files, ParallelFiles):
-            raise UserError(
-                "--train_alignment needs --train_source and --train_target beside it"
-            )
-        if problem.reverse:
-            raise UserError(
-                f"--train_alignment: the data of '{problem.name}' are those of "
-                f"'{problem.data_name}'; generate them with --problem "
-                f"{problem.data_name}, its files and the links in its direction"
-            )
-        sources["train"] = dataclasses.replace(
-            files, alignment_path=args.train_alignment
-        )
-    return sources
-
-
-def _pair_files(args: argparse.Namespace) -> dict[Split, Source]:
-    """Returns the sources that --train_pairs and so on name."""
-    from t2t_keras.data.sources import Corpus, Mixture, PairFile, parse_languages
-
-    languages = parse_languages(args.languages) if args.languages else None
-    sources: dict[Split, Source] = {}
-    for split in get_args(Split):
-        paths: list[str] = getattr(args, f"{split}_pairs") or []
-        if paths and (getattr(args, f"{split}_source") or args.mixture):
-            raise UserError(f"--{split}_pairs stands alone; leave the other files out")
-        files = [PairFile(path, languages) for path in paths]
-        if len(files) == 1:
-            sources[split] = files[0]
-        elif files:
-            names = [Path(path).name for path in paths]
-            if len(set(names)) < len(names):
-                names = paths
-            corpora = map(Corpus, names, files)
-            sources[split] = Mixture(tuple(corpora))
-    if languages and not sources:
-        raise UserError("--languages has no effect without --train_pairs; leave it out")
     return sources
 
 
 def _show_datagen(result: dict[str, Any]) -> str:
     if not result["finished"]:
-        return f"task {result['task']} is done, others are not yet"
+        return f"part {result['task']} is done, others are not yet"
     rows = {
         **{f"{split} examples": n for split, n in result["examples"].items()},
         **{f"dropped, {reason}": n for reason, n in result["dropped"].items()},

@@ -178,8 +178,10 @@ def scored(
             flag = "tokenize" if tokenize else "language"
             raise UserError(f"--{flag}: problem '{problem.name}' is not scored by BLEU")
         return problem
-    source, target = metrics.languages
-    tokens, languages = tokenize or metrics.bleu_tokens, (source, language or target)
+    languages = metrics.languages
+    if language:
+        languages = (languages[0] if languages else "", language)
+    tokens = tokenize or metrics.bleu_tokens
     changed = dataclasses.replace(metrics, bleu_tokens=tokens, languages=languages)
     return problem.replace(metrics=changed)
 

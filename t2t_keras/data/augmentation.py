@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from t2t_keras.data.encoding import require_merges
 from t2t_keras.data.records import RecordIndex, example
 from t2t_keras.hparam import HParams
 from t2t_keras.option import UserError
@@ -21,6 +20,8 @@ def _title(word: str) -> str:
     return word[:start] + word[start:].capitalize()
 
 
+# A text that a vocabulary with normalization changes: spaces, a ligature, a digit.
+_PROBE = "  ﬁne  ① "
 _CASES = (str.lower, str.upper, _title)
 
 
@@ -40,7 +41,7 @@ class Augmentation:
         tags: words before sources, which are not changed.
 
     Raises:
-        UserError: a tokenizer does not suit `bpe_dropout`, see `require_merges`.
+        UserError: a tokenizer does not suit `bpe_dropout`.
     """
 
     def __init__(
@@ -67,7 +68,13 @@ class Augmentation:
                     "hparams: bpe_dropout needs vocabularies of the kind "
                     "'sentencepiece'"
                 )
-            require_merges(tokenizer, tokenizer.decode(lists[name]))
+            for probe in (_PROBE, tokenizer.decode(lists[name])):
+                if tokenizer.sample(probe, 0.0, 0) != tokenizer.encode(probe):
+                    raise UserError(
+                        "hparams: bpe_dropout needs a vocabulary as `t2t datagen` "
+                        "trains it, of byte-pair encoding and without normalization; "
+                        "set bpe_dropout to 0, or make data with another vocabulary"
+                    )
 
     def __call__(self, payload: bytes, step: int, row: int) -> bytes:
         """Returns the example of a row of a batch, changed."""
@@ -97,7 +104,7 @@ class Augmentation:
             for dropout in (self._bpe, self._bpe / 2, self._bpe / 4, 0.0):
                 if dropout:
                     assert isinstance(tokenizer, SentencePieceTokenizer)
-                    (new,) = tokenizer.samples(form, 1, dropout, seed)
+                    new = tokenizer.sample(form, dropout, seed)
                 else:
                     new = ids if form == text else tokenizer.encode(form)
                 if len(new) <= most:
@@ -141,4 +148,4 @@ def _growth(hparams: HParams) -> tuple[int, int]:
 
 def _most(length: Any, quarters: int) -> Any:
     """Returns the most tokens that a text of some tokens may get."""
-    return length + length * quarters // 4
+    return length + length * quarters // 4 if quarters else length

@@ -77,13 +77,9 @@ class BatchPlan:
         seed: int,
         swapped: bool = False,
     ) -> None:
-        self._seed = seed
+        self._seed, self._swapped = seed, swapped
         self._source_length, self._target_length = source_length, target_length
         self._longer = np.maximum(source_length, target_length)
-        # Among equals, from longer sources to longer targets and back again, so that
-        # neighbours have similar lengths on both sides, which saves padding.
-        sign = (-1) ** (self._longer + swapped)
-        self._slant = (target_length - source_length) * sign
         if not len(self._longer):
             raise UserError("there is no example to make a batch of")
         if self._longer.max() > batch_tokens:
@@ -107,7 +103,7 @@ class BatchPlan:
         return len(self._starts)
 
     def records(self, step: int) -> np.ndarray:
-        """Returns the records, int64 [rows], of the step's batch."""
+        """Returns the records, int [rows], of the step's batch."""
         epoch, i = divmod(step, len(self))
         if epoch != self._epoch:
             self._epoch, self._batches = epoch, self._plan(epoch)
@@ -164,8 +160,12 @@ class BatchPlan:
 
     def _order(self, rng: np.random.Generator) -> np.ndarray:
         """Returns the records of an epoch in the order in which they are cut."""
-        shuffled = rng.permutation(len(self._longer))
-        return np.lexsort((shuffled, self._slant, self._longer))
+        # Among equals, from longer sources to longer targets and back again, so that
+        # neighbours have similar lengths on both sides, which saves padding.
+        sign = (-1) ** (self._longer + self._swapped)
+        slant = (self._target_length - self._source_length) * sign
+        shuffled = _small(rng.permutation(len(self._longer)))
+        return _small(np.lexsort((shuffled, slant, self._longer)))
 
 
 class BucketPlan(BatchPlan):
@@ -197,7 +197,7 @@ class BucketPlan(BatchPlan):
         return _starts(sizes, rows)
 
     def _order(self, rng: np.random.Generator) -> np.ndarray:
-        shuffled = rng.permutation(len(self._longer))
+        shuffled = _small(rng.permutation(len(self._longer)))
         return shuffled[np.argsort(self._bucket[shuffled], kind="stable")]
 
 
@@ -236,6 +236,11 @@ class StaticShapePlan(BucketPlan):
         self, rows: np.ndarray, order: np.ndarray, starts: Sequence[int] | np.ndarray
     ) -> np.ndarray:
         return self._of_buckets[self._bucket[order[starts]]]
+
+
+def _small(records: np.ndarray) -> np.ndarray:
+    """Returns numbers of records in 4 bytes each, if they fit."""
+    return records.astype(np.int32) if len(records) < 1 << 31 else records
 
 
 def least_padding(

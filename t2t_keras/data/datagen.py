@@ -3,108 +3,115 @@
     stage               output, in {data_name}.incomplete/
     count_pairs         corpora.json, left_out.json
     train_vocabularies  done/vocab.*
-    encode_share        task-*/{split}.spill-*, .hashes, .state.json
-    write_shards        done/{data_name}-{split}-*-of-*, {split}.lengths-*.npy
+    encode_part         part-*/{split}.spill-*, .hashes, .state.json
+    write_shards        done/{data_name}-{split}-*-of-*, {split}.lengths-*
                         done/{data_name}-{split}.index.npz
     write_raw_texts     done/{data_name}-{split}.sources, .targets
     write_manifest      done/{data_name}.manifest.json
     publish             all of done/ in the data directory, the manifest last
 
 Every file is written atomically, and a stage is skipped if its output is there: the
-same command goes on where an earlier run was interrupted. The bytes depend only on the
-problem, the sources and the seed (`Recipe`), and the memory does not depend on the
-number of pairs. TensorFlow is not imported unless a source needs it.
+same command continues an interrupted run. The bytes depend only on the problem, the
+sources and the seed (`DataConfig`), and the memory does not depend on the number of
+pairs, except for the tables that docs/data.md lists. TensorFlow is not imported unless
+a source needs it.
 
-Several machines that share a disk can divide the work (`Task`). The first one counts
-the pairs and trains the vocabularies, each one encodes its share of the pairs, and the
-last one to finish writes the shards from all shares.
+Several machines that share a disk can divide the work into parts (`Part`). The first
+one counts the pairs and trains the vocabularies, each one encodes its part of the
+pairs, and the last one to finish writes the shards from all parts.
 
 A complete directory gets only the splits that it lacks, encoded with its vocabularies.
 """
 
-import contextlib
 import dataclasses
 import errno
+import functools
 import itertools
+import json
 import os
+import random
 import re
 import shutil
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 
-from t2t_keras.data import encoding, records, vocabulary
-from t2t_keras.data.encoding import Rule, reason_by_text, reasons, repeated
+from t2t_keras.data import encoding, records
+from t2t_keras.data.encoding import EncodingConfig, reason_by_text, reasons, repeated
 from t2t_keras.data.files import (
+    atomic,
     lock,
     progress,
     purpose_of_holder,
     read_json,
     say,
     sha256,
-    write_array,
     write_json,
 )
-from t2t_keras.data.manifest import SPLITS, CorpusRecord, Manifest, Recipe, held
+from t2t_keras.data.manifest import (
+    SIDES,
+    SPLITS,
+    SUFFIXES,
+    CorpusRecord,
+    DataConfig,
+    Manifest,
+    Side,
+    differences,
+    existing_data,
+    proposed_size,
+    size_of_given,
+    too_large,
+    vocab_files,
+)
 from t2t_keras.data.records import unfinished_dir
-from t2t_keras.data.sources import Mixture, corpora_of
-from t2t_keras.data.vocabulary import SIDES, Side
+from t2t_keras.data.sources import Mixture, corpora_of, guessed_languages
 from t2t_keras.option import UserError, require_local
 from t2t_keras.problem import Pair, Problem, Split
-from t2t_keras.text.tokenizer import load_tokenizer
+from t2t_keras.text.sentence_piece import train_sentence_piece
+from t2t_keras.text.subword_training import train_subwords
+from t2t_keras.text.tokenizer import load_tokenizer, write_vocabulary
 
-_SAVE_EVERY = 200_000  # examples after which an interrupted encoding can go on
+_SAVE_EVERY = 200_000  # examples after which an interrupted encoding can continue
+
+_TRAINERS: dict[str, Callable[..., None]] = {
+    "sentencepiece": train_sentence_piece,
+    "t2t_subword": train_subwords,
+}
+# Number of pairs that a vocabulary is trained on. SentencePiece holds them in memory:
+# 450 MB, less than the later stages need. tensor2tensor's trainer is slow.
+_SAMPLE = {"sentencepiece": 250_000, "t2t_subword": 50_000}
 
 
 @dataclasses.dataclass(frozen=True)
-class Task:
-    """One of `of` runs of datagen that share the work; `number` begins with 1.
-
-    Raises:
-        UserError: there is no such task.
-    """
+class Part:
+    """One of `of` parts of the work, made by one process; `number` begins with 1."""
 
     number: int = 1
     of: int = 1
-
-    def __post_init__(self) -> None:
-        if not 1 <= self.number <= self.of:
-            raise UserError(
-                f"--task {self}: of {self.of} tasks the first is 1/{self.of} and the "
-                f"last {self.of}/{self.of}"
-            )
 
     def __str__(self) -> str:
         return f"{self.number}/{self.of}"
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Returns the task that is written "2/4".
+        """Returns the part that is written "2/4".
 
         Raises:
-            UserError: the text does not have that form.
+            UserError: the text does not have that form, or there is no such part.
         """
         match = re.fullmatch(r"(\d+)/(\d+)", text)
         if not match:
             raise UserError(f"--task: write K/N, 2/4 for example, not '{text}'")
-        return cls(int(match[1]), int(match[2]))
-
-    @property
-    def name(self) -> str:
-        """The name of its directory and of its lock file."""
-        return f"task-{self.number:05d}-of-{self.of:05d}"
-
-    def all(self) -> list["Task"]:
-        """Returns all tasks that share the work, in order."""
-        return [Task(number, self.of) for number in range(1, self.of + 1)]
-
-    def share(self, total: int) -> range:
-        """Returns the numbers of the pairs that it encodes."""
-        first, end = (total * n // self.of for n in (self.number - 1, self.number))
-        return range(first, end)
+        number, of = map(int, match.groups())
+        if not 1 <= number <= of:
+            raise UserError(
+                f"--task {text}: of {of} parts the first is 1/{of} and the last "
+                f"{of}/{of}"
+            )
+        return cls(number, of)
 
 
 def generate(
@@ -112,9 +119,9 @@ def generate(
     data_dir: str | Path,
     workers: int | None = None,
     seed: int = 0,
-    task: Task = Task(),
+    part: Part = Part(),
 ) -> Manifest | None:
-    """Makes the data of a problem, or one task's share of it.
+    """Makes the data of a problem, or one part of them.
 
     A vocabulary file that the directory has under the problem's name is used as it is.
     So are the splits that the directory has; missing ones are added.
@@ -122,17 +129,17 @@ def generate(
     Args:
         problem: a problem with a source of training pairs, unless the directory has
             training examples.
-        data_dir: the directory to write, which is made if it does not exist. All tasks
+        data_dir: the directory to write, which is made if it does not exist. All parts
             must share it.
         workers: number of processes; None for one on each core. With 1 all is done in
             this process. More import the main module, so a script must then call this
             function under `if __name__ == "__main__":`.
         seed: seed of the vocabulary's sample and of the order of the training
             examples.
-        task: the share of the work that is done here; by default all of it.
+        part: the part of the work that is done here; by default all of it.
 
     Returns:
-        The manifest of the directory, or None if shares of other tasks are missing.
+        The manifest of the directory, or None if other parts are missing.
 
     Raises:
         UserError: a source has a mistake, the directory holds data that was made from
@@ -141,229 +148,266 @@ def generate(
     require_local("data_dir", data_dir)
     data_dir = Path(data_dir)
     size_is_given = problem.vocab_size is not None
-    problem = _with_vocab_size(problem, data_dir)
-    recipe = Recipe.of(problem, data_dir, seed)
+    if not size_is_given:
+        problem = problem.replace(vocab_size=_chosen_vocab_size(problem, data_dir))
+    config = DataConfig.of(problem, data_dir, seed)
     directory = unfinished_dir(data_dir, problem.data_name)
-    with _user_errors(data_dir, directory):
-        manifest = held(recipe, data_dir)
+    try:
+        manifest = existing_data(config, data_dir)
         if manifest is None:
             problem.source("train")
-        elif manifest.has(recipe.sources):
+        elif manifest.sources.keys() >= config.sources.keys():
             # A run that was killed while it published may have left its directory.
             shutil.rmtree(directory, ignore_errors=True)
-            say(f"{data_dir}: the data of '{recipe.problem}' is there already")
-            if problem.license not in ("", manifest.license):
-                manifest = dataclasses.replace(manifest, license=problem.license)
-                manifest.save(Manifest.path(data_dir, problem.data_name))
-                say(f"the manifest now has the licence '{problem.license}'")
-            return manifest
+            say(f"{data_dir}: the data of '{config.problem}' is there already")
+            return _with_new_facts(manifest, problem, data_dir)
         # A second time if an earlier run had left something else to publish.
-        while manifest is None or not manifest.has(recipe.sources):
+        while manifest is None or not manifest.sources.keys() >= config.sources.keys():
             if manifest is not None:
-                recipe = recipe.added_to(manifest)
-                _refuse_unknown(manifest, recipe, data_dir)
+                config = config.added_to(manifest)
+                _refuse_unknown(manifest, config, data_dir)
             cores = workers or encoding.num_cores()
-            work = Work(problem, recipe, data_dir, task, cores, manifest)
-            own = directory / f"{task.name}.lock"
-            with lock(own, lambda holder: _at_work(directory), work.purpose):
-                if not run_stages(work):
+            job = Job(problem, config, data_dir, part, cores, manifest)
+            with lock(job.lock, lambda holder: _busy(directory), job.purpose):
+                if not run_stages(job):
                     return None
-            manifest = held(recipe, data_dir)
+            manifest = existing_data(config, data_dir)
+    except OSError as error:
+        raise _write_error(error, data_dir, directory) from error
     if size_is_given:
-        _warn_if_too_large(manifest)
+        tokens: Counter[str] = Counter()
+        for side, name in manifest.vocab_files.items():
+            tokens[name] += manifest.tokens["train"][side]
+        sizes = {manifest.vocab_files[s]: n for s, n in manifest.vocab_sizes.items()}
+        for name, size in sizes.items():
+            warning = too_large(size, manifest.examples["train"], tokens[name])
+            if warning and name not in manifest.given_vocabularies:
+                say(warning)
     return manifest
 
 
-class Work:
+def _with_new_facts(manifest: Manifest, problem: Problem, data_dir: Path) -> Manifest:
+    """Writes the licence and the languages of a problem into an earlier manifest."""
+    given: dict[str, Any] = {
+        "license": problem.license,
+        "languages": problem.languages,
+    }
+    new = {k: v for k, v in given.items() if v and v != getattr(manifest, k)}
+    if new:
+        manifest = dataclasses.replace(manifest, **new)
+        path = Manifest.path(data_dir, problem.data_name)
+        write_json(path, dataclasses.asdict(manifest))
+        say(f"the manifest now has the {' and the '.join(new)} of this command")
+    return manifest
+
+
+class Job:
     """What a run of datagen is to make, and the paths of its files.
 
     Attributes:
         problem: the problem to make data of.
-        recipe: all that the result depends on.
+        config: all that the result depends on.
         data_dir: the directory that gets the result.
-        task: the share of the work that is done here.
+        part: the part of the work that is done here.
         workers: number of processes.
         earlier: manifest of the directory to which splits are added, if there is one.
         splits: the splits to make, in order.
         corpora: the number of pairs of each corpus, by split and name; filled in by
             `count_pairs`. A split that is no mixture has one corpus without a name.
         directory: the directory of all files until they are published.
+        lock: the lock file of this part.
+        done: the directory of what will be published.
         left_out: the file with what the sources left out, by split and reason.
         manifest: the manifest before it is published.
-        purpose: what is made, and by how many tasks: the same for all of them.
+        purpose: what is made, and in how many parts: the same for all of them.
     """
 
     def __init__(
         self,
         problem: Problem,
-        recipe: Recipe,
+        config: DataConfig,
         data_dir: Path,
-        task: Task,
+        part: Part,
         workers: int,
         earlier: Manifest | None = None,
     ) -> None:
-        self.problem, self.recipe, self.data_dir = problem, recipe, data_dir
-        self.task, self.workers, self.earlier = task, workers, earlier
+        self.problem, self.config, self.data_dir = problem, config, data_dir
+        self.part, self.workers, self.earlier = part, workers, earlier
         present = earlier.sources if earlier else ()
-        self.splits = [s for s in SPLITS if s in recipe.sources and s not in present]
+        self.splits = [s for s in SPLITS if s in config.sources and s not in present]
         self.corpora: dict[Split, dict[str, int]] = {}
         self.directory = unfinished_dir(data_dir, problem.data_name)
+        self.lock = self.directory / f"part-{part.number}-of-{part.of}.lock"
+        self.done = self.directory / "done"
         self.left_out = self.directory / "left_out.json"
-        self.manifest = self.done(Manifest.path(data_dir, problem.data_name))
-        self.purpose = f"{task.of} tasks, {recipe.digest()}"
-
-    def done(self, path: Path | str) -> Path:
-        """Returns the path of a file of the data directory before it is published."""
-        return self.directory / "done" / Path(path).name
+        self.manifest = self.done / Manifest.path(data_dir, problem.data_name).name
+        self.purpose = f"{part.of} parts, {json.dumps(vars(config))}"
 
     def vocabulary(self, side: Side) -> Path:
         """Returns the path of the vocabulary of a side."""
         if self.earlier:
             return self.data_dir / self.earlier.vocab_files[side]
-        name = vocabulary.vocab_files(self.problem)[side]
-        is_given = name in self.recipe.given_vocabularies
-        return self.data_dir / name if is_given else self.done(name)
+        name = vocab_files(self.problem)[side]
+        is_given = name in self.config.given_vocabularies
+        return (self.data_dir if is_given else self.done) / name
 
-    def pairs(self, split: Split) -> int:
-        """Returns the number of pairs of a split."""
-        return sum(self.corpora[split].values())
+    def split_parts(self, number: int) -> list["SplitPart"]:
+        """Returns what belongs to a part of the work in each split."""
+        problem, of = self.problem, self.part.of
+        directory = self.directory / f"part-{number}-of-{of}"
+        found = []
+        for split in self.splits:
+            sizes = list(self.corpora[split].values())
+            total = sum(sizes)
+            corpora = tuple(itertools.accumulate(sizes[:-1], initial=0))
+            tags = tuple(c.tag for c in corpora_of(problem.sources[split]))
+            config = EncodingConfig(num_shards=1, corpora=corpora, tags=tags)
+            if split == "train":
+                config = dataclasses.replace(
+                    config,
+                    num_shards=records.num_train_shards(total),
+                    seed=self.config.seed,
+                    max_length=problem.max_length,
+                    cleaning=problem.cleaning,
+                )
+            first, end = (total * n // of for n in (number - 1, number))
+            found.append(
+                SplitPart(
+                    split,
+                    total,
+                    range(first, end),
+                    config,
+                    [
+                        directory / f"{split}.spill-{shard:05d}"
+                        for shard in range(config.num_shards)
+                    ],
+                    directory / f"{split}.hashes",
+                    directory / f"{split}.state.json",
+                )
+            )
+        return found
 
-    def rule(self, split: Split) -> Rule:
-        """Returns how the pairs of a split are encoded."""
-        sizes = list(self.corpora[split].values())
-        corpora = tuple(itertools.accumulate(sizes[:-1], initial=0))
-        tags = tuple(c.tag for c in corpora_of(self.problem.sources[split]))
-        if split != "train":
-            return Rule(num_shards=1, corpora=corpora, tags=tags)
-        problem = self.problem
-        return Rule(
-            records.num_train_shards(self.pairs("train") * problem.copies),
-            self.recipe.seed,
-            problem.max_length,
-            problem.cleaning,
-            problem.bpe_dropout,
-            problem.copies,
-            corpora,
-            tags,
-        )
-
-    def shares(self, task: Task) -> list["Share"]:
-        """Returns what a task encodes of each split."""
-        directory = self.directory / task.name
-        return [
-            Share(directory, split, task.share(self.pairs(split)), self.rule(split))
-            for split in self.splits
-        ]
-
-    def lengths(self, split: Split) -> list[Path]:
-        """Returns, for each shard, the file with sizes and lengths of its records."""
-        shards = range(self.rule(split).num_shards)
-        return [self.directory / f"{split}.lengths-{i:05d}.npy" for i in shards]
+    def lengths(self, split: Split) -> list[np.ndarray]:
+        """Returns sizes and lengths of the records of each shard, see `save_index`."""
+        paths = sorted(self.directory.glob(f"{split}.lengths-*"))
+        tables = [np.fromfile(path, np.int32).reshape(-1, 4) for path in paths]
+        is_mixture = isinstance(self.problem.sources[split], Mixture)
+        return [table if is_mixture else table[:, :3] for table in tables]
 
     def is_made(self) -> bool:
         """Whether all files are made, so that at most they have to be published."""
         present = Manifest.load(Manifest.path(self.data_dir, self.problem.data_name))
-        is_published = present is not None and present.has(self.recipe.sources)
+        is_published = present and present.sources.keys() >= self.config.sources.keys()
         return is_published or self.manifest.exists()
 
 
-class Share:
-    """The pairs of a split that one task encodes, and the files for them.
+@dataclasses.dataclass(frozen=True)
+class SplitPart:
+    """The pairs of a split that belong to one part of the work, and their files.
 
     Attributes:
         split: the split.
+        total: the number of pairs of the whole split.
         pairs: the numbers of the pairs.
-        rule: how they are encoded.
+        config: how they are encoded.
         spills: the files with the records, by shard.
-        hashes: the file with the hashes of the examples, see `cleaning.repeated`.
-        state_file: the file from which an interrupted encoding goes on.
+        hashes: the file with the hashes of the examples, see `encoding.repeated`.
+        state_file: the file from which an interrupted encoding continues.
     """
 
-    def __init__(self, directory: Path, split: Split, pairs: range, rule: Rule) -> None:
-        self.split, self.pairs, self.rule = split, pairs, rule
-        shards = range(rule.num_shards)
-        self.spills = [directory / f"{split}.spill-{i:05d}" for i in shards]
-        self.hashes = directory / f"{split}.hashes"
-        self.state_file = directory / f"{split}.state.json"
+    split: Split
+    total: int
+    pairs: range
+    config: EncodingConfig
+    spills: list[Path]
+    hashes: Path
+    state_file: Path
 
     def state(self) -> dict[str, Any]:
-        """Returns the number of encoded pairs, the sizes of the files, the dropped."""
-        start: dict[str, Any] = {"pairs": 0, "sizes": None, "dropped": {}}
-        return read_json(self.state_file) or start
+        """Returns the number of encoded pairs, the sizes of the files, the dropped.
 
-    def is_complete(self) -> bool:
-        """Whether all pairs are encoded."""
-        state = self.state()
-        return state["sizes"] is not None and state["pairs"] == len(self.pairs)
+        Returns:
+            "pairs", "sizes", "dropped", and whether all pairs are encoded, "complete".
+        """
+        state = read_json(self.state_file)
+        if state is None:
+            return {"pairs": 0, "sizes": None, "dropped": {}, "complete": False}
+        return state | {"complete": state["pairs"] == len(self.pairs)}
 
 
-def run_stages(work: Work) -> bool:
-    """Runs the stages in order, as far as this task can.
+def run_stages(job: Job) -> bool:
+    """Runs the stages in order, as far as this part can.
 
     Returns:
-        Whether the data directory is complete, with the shares of all tasks.
+        Whether the data directory is complete, with all parts.
     """
-    alone = work.directory / "lock"  # for which the other tasks wait
+    alone = job.directory / "lock"  # for which the other parts wait
     with lock(alone, refusal=None):
-        _refuse_others(work)
-        if not work.is_made():
-            start_or_resume(work)
-            count_pairs(work)
-            train_vocabularies(work)
-            _require_tags(work)
-    if not work.is_made():
-        encode_share(work)
+        for path in job.directory.glob("part-*.lock"):
+            # The purpose is empty for a moment, of a part that is about to look at us.
+            purposes = (None, "", job.purpose)
+            if path != job.lock and purpose_of_holder(path) not in purposes:
+                raise _busy(job.directory)  # with other data, or in other parts
+        if not job.is_made():
+            start_or_resume(job)
+            count_pairs(job)
+            train_vocabularies(job)
+    if not job.is_made():
+        encode_part(job)
     with lock(alone, refusal=None):
-        if not work.is_made():
+        if not job.is_made():
+            numbers = range(1, job.part.of + 1)
+            by_part = [job.split_parts(number) for number in numbers]
             missing = [
-                str(task)
-                for task in work.task.all()
-                if not all(share.is_complete() for share in work.shares(task))
+                str(Part(number, job.part.of))
+                for number, splits in zip(numbers, by_part, strict=True)
+                if not all(split.state()["complete"] for split in splits)
             ]
             if missing:
-                say(f"{work.directory}: still to do: task {', '.join(missing)}")
+                say(f"{job.directory}: still to do: --task {', '.join(missing)}")
                 return False
-            dropped = write_shards(work)
-            write_raw_texts(work)
-            write_manifest(work, dropped)
-        publish(work)
+            dropped = write_shards(job, by_part)
+            write_raw_texts(job)
+            write_manifest(job, dropped)
+        publish(job)
     return True
 
 
-def start_or_resume(work: Work) -> None:
-    """Empties the work directory, unless an earlier run had the same recipe."""
-    path = work.directory / "recipe.json"
-    earlier = Recipe.load(path)
-    if earlier is not None:
-        differences = earlier.differences(work.recipe)
-        if not differences:
-            say(f"{work.directory}: going on where an earlier run stopped")
+def start_or_resume(job: Job) -> None:
+    """Empties the directory, unless an earlier run had the same config."""
+    path = job.directory / "config.json"
+    # As JSON has it, with lists for tuples.
+    config = json.loads(json.dumps(dataclasses.asdict(job.config)))
+    if (earlier := read_json(path)) is not None:
+        changes = differences(earlier, config)
+        if not changes:
+            say(f"{job.directory}: continuing where an earlier run stopped")
             return
-        say(f"{work.directory}: starting anew, for {'; '.join(differences)}")
-    for child in work.directory.iterdir():
+        say(f"{job.directory}: starting again, because {'; '.join(changes)}")
+    for child in job.directory.iterdir():
         if child.is_dir():
             shutil.rmtree(child)
         elif not child.name.endswith("lock"):
             child.unlink()
-    (work.directory / "done").mkdir()
-    work.recipe.save(path)
+    job.done.mkdir()
+    write_json(path, config)
 
 
 # Stage 1.
 
 
-def count_pairs(work: Work) -> None:
+def count_pairs(job: Job) -> None:
     """Counts the pairs of every split by reading its source once.
 
     Any mistake in a source is found here, before the long work begins.
     """
-    path = work.directory / "corpora.json"
-    work.corpora = read_json(path) or {}
-    left_out: dict[Split, dict[str, int]] = read_json(work.left_out) or {}
-    for split in work.splits:
-        if split in work.corpora:
+    path = job.directory / "corpora.json"
+    job.corpora = read_json(path) or {}
+    left_out: dict[Split, dict[str, int]] = read_json(job.left_out) or {}
+    for split in job.splits:
+        if split in job.corpora:
             continue
-        counts, source = dict[str, int](), work.problem.sources[split]
+        counts, source = dict[str, int](), job.problem.sources[split]
         for corpus in corpora_of(source):
             name = corpus.name
             counts[name] = 0
@@ -377,53 +421,51 @@ def count_pairs(work: Work) -> None:
                 dropped = dict(getattr(corpus.source, "dropped", {}))
                 left = f"; left out were {dropped}" if dropped else ""
                 raise UserError(f"the {split} source{of} has not a single pair{left}")
-        work.corpora[split] = counts
+        job.corpora[split] = counts
         left_out[split] = getattr(source, "dropped", {})
-        write_json(work.left_out, left_out)
-        write_json(path, work.corpora)
+        write_json(job.left_out, left_out)
+        write_json(path, job.corpora)
 
 
 # Stage 2.
 
 
-def train_vocabularies(work: Work) -> None:
-    """Trains one vocabulary for both sides, or one for each, unless they are there."""
-    if work.earlier:
-        return
-    problem, totals = work.problem, work.corpora["train"]
-    sizes = _sample_sizes(problem, totals)
+def train_vocabularies(job: Job) -> None:
+    """Trains one vocabulary for both sides, or one for each, unless they are there.
+
+    Raises:
+        UserError: there are too few texts, the vocabulary is too small for them, or it
+            lacks a tag.
+    """
+    problem = job.problem
     for columns in [(0, 1)] if problem.shared_vocab else [(0,), (1,)]:
-        path = work.vocabulary(SIDES[columns[0]])
+        path = job.vocabulary(SIDES[columns[0]])
         if path.exists():
             say(f"using the vocabulary {path}")
             continue
+        totals = job.corpora["train"]
+        size = min(_SAMPLE.get(problem.tokenizer, 0), sum(totals.values()))
+        sizes, source = [size], problem.source("train")
+        if isinstance(source, Mixture):  # with the shares of training
+            shares = source.shares(totals)
+            sizes = [min(totals[name], round(size * shares[name])) for name in totals]
         lines = sum(sizes) * len(columns)
         say(f"training {path.name} on {lines:,} lines")
         with progress(path.name, "lines", lines) as advance:
-            train = problem.pairs("train")
-            seed = work.recipe.seed
-            sample = vocabulary.draw(train, list(totals.values()), sizes, seed)
+            train, seed = problem.pairs("train"), job.config.seed
+            sample = draw(train, list(totals.values()), sizes, seed)
             texts = (
                 pair[column]
                 for pair in sample
                 if reason_by_text(pair, problem.cleaning) is None
                 for column in columns
             )
-            new = work.directory / path.name
-            own_process = work.workers > 1
-            vocabulary.train_vocabulary(problem, texts, new, own_process)
+            new = job.directory / path.name
+            train_vocabulary(problem, texts, new, own_process=job.workers > 1)
             os.replace(new, path)
             advance(lines)
-
-
-def _require_tags(work: Work) -> None:
-    """Refuses tags that are not tokens of the source's vocabulary.
-
-    Raises:
-        UserError: there is one.
-    """
-    path = work.vocabulary("source")
-    sources = [work.problem.sources[split] for split in work.splits]
+    path = job.vocabulary("source")
+    sources = [problem.sources[split] for split in job.splits]
     tags = {corpus.tag for source in sources for corpus in corpora_of(source)} - {""}
     for tag in sorted(tags):
         if len(load_tokenizer(path).encode(tag)) != 2:  # it and EOS
@@ -433,301 +475,359 @@ def _require_tags(work: Work) -> None:
             )
 
 
-def _sample_sizes(problem: Problem, totals: dict[str, int]) -> list[int]:
-    """Returns how many pairs of each corpus the vocabulary is trained on.
+def draw(
+    pairs: Iterable[Pair], totals: Sequence[int], sizes: Sequence[int], seed: int
+) -> Iterator[Pair]:
+    """Draws some of the pairs of each corpus, in order; all choices are equally likely.
 
-    The corpora of a mixture have the same shares as in training, as far as they have
-    enough pairs.
+    This is Knuth's selection sampling (The Art of Computer Programming 2, 3.4.2,
+    algorithm S). Since the totals are known, it keeps nothing in memory.
+
+    Args:
+        pairs: the pairs of one corpus after the other.
+        totals: the number of pairs of each corpus.
+        sizes: the number of pairs to draw from each corpus.
+        seed: determines the choice.
     """
-    size = vocabulary.sample_size(problem, sum(totals.values()))
-    source = problem.source("train")
-    if not isinstance(source, Mixture):
-        return [size]
-    shares = source.shares(totals)
-    return [min(totals[name], round(size * shares[name])) for name in totals]
+    rng = random.Random(seed)
+    rest = iter(pairs)
+    for total, size in zip(totals, sizes, strict=True):
+        taken = 0
+        for number, pair in enumerate(itertools.islice(rest, total)):
+            if rng.random() * (total - number) < size - taken:
+                taken += 1
+                yield pair
+
+
+def train_vocabulary(
+    problem: Problem, texts: Iterable[str], path: Path, own_process: bool
+) -> None:
+    """Trains a vocabulary and writes it.
+
+    Args:
+        problem: the problem, with the kind and the size of the vocabulary, the tags of
+            sources and the symbols of targets.
+        texts: texts of the side or of both sides.
+        path: the file to write, named as one of `vocab_files`.
+        own_process: trains in another process, so that its memory is freed at the end.
+
+    Raises:
+        UserError: there are too few texts, or the vocabulary is too small for them.
+    """
+    assert problem.vocab_size is not None  # datagen has chosen one
+    if problem.tokenizer not in _TRAINERS:
+        raise UserError(
+            f"a vocabulary of the kind '{problem.tokenizer}' is never trained; give "
+            "the vocabulary of a run by --vocab"
+        )
+    files = vocab_files(problem)
+    symbols = problem.text_form.symbols if path.name == files["target"] else ()
+    symbols += problem.tags if path.name == files["source"] else ()
+    train = functools.partial(_TRAINERS[problem.tokenizer], symbols=symbols)
+    if not own_process:
+        train(texts, path, problem.vocab_size)
+        return
+    lines = path.with_suffix(".lines")
+    with lines.open("w", encoding="utf-8") as file:
+        # As JSON, since a text from a user's source may contain a newline.
+        file.writelines(f"{json.dumps(text)}\n" for text in texts)
+    with encoding.worker_pool(1) as pool:
+        pool.submit(_train_on_file, train, lines, path, problem.vocab_size).result()
+    lines.unlink()
+
+
+def _train_on_file(
+    train: Callable[..., None], lines: Path, path: Path, vocab_size: int
+) -> None:
+    with lines.open(encoding="utf-8") as file:
+        train(map(json.loads, file), path, vocab_size)
 
 
 # Stage 3.
 
 
-def encode_share(work: Work) -> None:
-    """Encodes this task's share of every split into spill files."""
-    shares = [share for share in work.shares(work.task) if not share.is_complete()]
-    if not shares:
+def encode_part(job: Job) -> None:
+    """Encodes this part of every split, from the last state that was saved."""
+    splits = [
+        split
+        for split in job.split_parts(job.part.number)
+        if not split.state()["complete"]
+    ]
+    if not splits:
         return
-    vocabularies = work.vocabulary("source"), work.vocabulary("target")
-    num_chunks = -(-sum(len(share.pairs) for share in shares) // encoding.CHUNK)
-    workers = max(1, min(work.workers, num_chunks))
+    vocabularies = job.vocabulary("source"), job.vocabulary("target")
+    num_chunks = -(-sum(len(it.pairs) for it in splits) // encoding.CHUNK)
+    workers = max(1, min(job.workers, num_chunks))
     with encoding.encoders(vocabularies, workers) as encode:
-        for share in reversed(shares):  # the small splits first
-            _encode_split(work, share, encode)
+        for it in reversed(splits):  # the small splits first
+            it.state_file.parent.mkdir(exist_ok=True)
+            total, state = len(it.pairs), it.state()
+            saved = done = state["pairs"]
+            dropped = Counter(state["dropped"])
+            name, files = f"encoding {it.split}", [*it.spills, it.hashes]
+            with (
+                encoding.SpillFiles(files, state["sizes"]) as spills,
+                progress(name, "pairs", total, done) as advance,
+            ):
+                first, pairs = it.pairs.start + done, job.problem.pairs(it.split)
+                rest = itertools.islice(pairs, first, it.pairs.stop)
+                for encoded in encode(rest, it.config, first):
+                    hashes = {it.config.num_shards: encoded.hashes}
+                    spills.append({**encoded.spills, **hashes})
+                    dropped += encoded.dropped
+                    done += encoded.pairs
+                    advance(encoded.pairs)
+                    if done - saved >= _SAVE_EVERY or done == total:
+                        sizes = spills.flush()
+                        state = {"pairs": done, "sizes": sizes, "dropped": dropped}
+                        write_json(it.state_file, state)
+                        saved = done
+                if not total:  # there are fewer pairs than parts
+                    write_json(it.state_file, state | {"sizes": spills.flush()})
+            if done != total:
+                it.state_file.unlink(missing_ok=True)
+                raise _changed(it.split, it.total, it.pairs.start + done)
 
 
-def _encode_split(work: Work, share: Share, encode: encoding.Encode) -> None:
-    """Encodes the pairs of a share, from the last state that was saved."""
-    share.state_file.parent.mkdir(exist_ok=True)
-    rule, total, state = share.rule, len(share.pairs), share.state()
-    done, dropped = state["pairs"], Counter(state["dropped"])
-    with (
-        encoding.Spills([*share.spills, share.hashes], state["sizes"]) as spills,
-        progress(f"encoding {share.split}", "pairs", total, done) as advance,
-    ):
-        saved, first = done, share.pairs.start + done
-        pairs = work.problem.pairs(share.split)
-        rest = itertools.islice(pairs, first, share.pairs.stop)
-        for encoded in encode(rest, rule, first):
-            spills.append({**encoded.spills, rule.num_shards: encoded.hashes})
-            dropped += encoded.dropped
-            done += encoded.pairs
-            advance(encoded.pairs)
-            if (done - saved) * rule.copies >= _SAVE_EVERY or done == total:
-                state = {"pairs": done, "sizes": spills.flush(), "dropped": dropped}
-                write_json(share.state_file, state)
-                saved = done
-        if not total:  # there are fewer pairs than tasks
-            write_json(share.state_file, state | {"sizes": spills.flush()})
-    if done != total:
-        share.state_file.unlink(missing_ok=True)
-        raise _changed(work, share.split, share.pairs.start + done)
-
-
-def _changed(work: Work, split: Split, found: int) -> UserError:
+def _changed(split: Split, total: int, found: int) -> UserError:
     """Returns the error for a source that does not yield the same pairs every time."""
     return UserError(
-        f"the {split} source gave {work.pairs(split):,} pairs at first and {found:,} "
-        "when read again; it must give the same ones every time"
+        f"the {split} source gave {total:,} pairs at first and {found:,} when read "
+        "again; it must give the same ones every time"
     )
 
 
 # Stage 4.
 
 
-def write_shards(work: Work) -> dict[Split, Counter[str]]:
-    """Sorts the spill files of all tasks into shards, and writes the indices.
+def write_shards(
+    job: Job, by_part: Sequence[Sequence[SplitPart]]
+) -> dict[Split, Counter[str]]:
+    """Sorts the spill files of all parts into shards, and writes the indices.
 
     Returns:
         The number of dropped examples of every split, by reason.
     """
-    dropped, name = {}, work.problem.data_name
-    by_split = zip(*map(work.shares, work.task.all()), strict=True)
-    for split, shares in zip(work.splits, by_split, strict=True):
-        repeats = repeated([share.hashes for share in shares])
-        counts = (Counter(share.state()["dropped"]) for share in shares)
+    dropped, name = {}, job.problem.data_name
+    for parts in zip(*by_part, strict=True):
+        split = parts[0].split
+        repeats = repeated([part.hashes for part in parts])
+        counts = (Counter(part.state()["dropped"]) for part in parts)
         dropped[split] = sum(counts, Counter(duplicate=len(repeats)))
-        index = work.done(records.index_path(work.data_dir, name, split))
+        index = job.done / f"{name}-{split}.index.npz"
         if index.exists():
             continue
-        lengths = work.lengths(split)
-        shards = [
-            work.done(records.shard_name(name, split, i, len(lengths)))
-            for i in range(len(lengths))
-        ]
-        is_mixture = isinstance(work.problem.sources[split], Mixture)
-        files = zip(shards, lengths, *(share.spills for share in shares), strict=True)
-        with progress(f"writing {split}", "shards", len(shards)) as advance:
-            for shard, table, *spills in files:
+        of, shards = parts[0].config.num_shards, list[Path]()
+        with progress(f"writing {split}", "shards", of) as advance:
+            for i, spills in enumerate(zip(*(p.spills for p in parts), strict=True)):
+                shard = job.done / records.shard_name(name, split, i, of)
+                shards.append(shard)
                 if not shard.exists():
                     examples, rows = encoding.read_sorted(spills, without=repeats)
-                    write_array(table, rows if is_mixture else rows[:, :3])
-                    records.write_frames(shard, examples)
+                    with atomic(job.directory / f"{split}.lengths-{i:05d}") as path:
+                        path.write_bytes(rows.tobytes())
+                    with atomic(shard) as path, path.open("wb", 1 << 20) as file:
+                        file.writelines(examples)
                 for spill in spills:
                     spill.unlink(missing_ok=True)
                 advance(1)
-        tables = [np.load(table, mmap_mode="r") for table in lengths]
-        records.save_index(index, shards, tables)
+        records.save_index(index, shards, job.lengths(split))
     return dropped
 
 
 # Stage 5.
 
 
-def write_raw_texts(work: Work) -> None:
-    """Writes the raw texts of dev and test, with which metrics compare."""
-    for split in work.splits:
-        paths = records.text_paths(work.data_dir, work.problem.data_name, split)
-        files = [work.done(path) for path in paths]
+def write_raw_texts(job: Job) -> None:
+    """Writes the raw texts of dev and test, with which metrics compare.
+
+    Raises:
+        UserError: their number has changed since they were counted.
+    """
+    for split in job.splits:
+        stem = f"{job.problem.data_name}-{split}"
+        files = [job.done / f"{stem}.{side}s" for side in SIDES]
         if split == "train" or all(file.exists() for file in files):
             continue
-        records.write_texts(files, _same_pairs(work, split))
-
-
-def _same_pairs(work: Work, split: Split) -> Iterator[Pair]:
-    """Yields the pairs of a split; raises `UserError` if their number has changed."""
-    found = 0
-    for pair in work.problem.sources[split]():
-        found += 1
-        yield pair
-    if found != work.pairs(split):
-        raise _changed(work, split, found)
+        found = records.write_texts(files, job.problem.sources[split]())
+        if found != (total := sum(job.corpora[split].values())):
+            for file in files:
+                file.unlink()
+            raise _changed(split, total, found)
 
 
 # Stage 6.
 
 
-def write_manifest(work: Work, dropped: dict[Split, Counter[str]]) -> None:
+def write_manifest(job: Job, dropped: dict[Split, Counter[str]]) -> None:
     """Writes the manifest of the new and of the earlier splits."""
-    files = {side: work.vocabulary(side) for side in SIDES}
-    left_out = read_json(work.left_out)
-    new: dict[str, Any] = {"examples": {}, "dropped": {}, "tokens": {}, "corpora": {}}
-    for split in work.splits:
-        tables = [np.load(path) for path in work.lengths(split)]
+    problem, earlier = job.problem, job.earlier
+    files = {side: job.vocabulary(side) for side in SIDES}
+    left_out = read_json(job.left_out)
+    names = ("examples", "dropped", "tokens", "corpora", "text_sha256")
+    new: dict[str, Any] = {name: {} for name in names}
+    for split in job.splits:
+        tables = job.lengths(split)
         new["examples"][split] = sum(map(len, tables))
         new["tokens"][split] = {
             side: sum(int(table[:, column].sum()) for table in tables)
             for column, side in enumerate(SIDES, start=1)
         }
-        counted = {r: dropped[split][r] for r in reasons(work.problem.cleaning)}
+        counted = {r: dropped[split][r] for r in reasons(problem.cleaning)}
         new["dropped"][split] = counted | left_out[split]
-        source = work.problem.sources[split]
+        if split != "train":
+            stem = f"{problem.data_name}-{split}"
+            texts = [job.done / f"{stem}.{side}s" for side in SIDES]
+            new["text_sha256"][split] = [sha256(path) for path in texts]
+        source = problem.sources[split]
         if isinstance(source, Mixture):
-            new["corpora"][split] = _corpora(source, work.corpora[split], tables)
-    if not (work.earlier or new["examples"]["train"]):
+            pairs = job.corpora[split]
+            numbers = np.concatenate([table[:, 3] for table in tables])
+            counts = np.bincount(numbers, minlength=len(pairs)).tolist()
+            examples = dict(zip(pairs, counts, strict=True))
+            shares = source.checked_shares(examples)
+            new["corpora"][split] = {
+                name: CorpusRecord(pairs=n, examples=examples[name], share=shares[name])
+                for name, n in pairs.items()
+            }
+    if not (earlier or new["examples"]["train"]):
         raise UserError(
-            f"not one training pair is left of {work.pairs('train'):,}: dropped were "
-            f"{new['dropped']['train']}; drop fewer (--clean, --max_length)"
+            f"not one training pair of {sum(job.corpora['train'].values()):,} is left: "
+            f"dropped were {new['dropped']['train']}; drop fewer (--clean, "
+            "--max_length)"
         )
-    for name, by_split in new.items():
-        both = getattr(work.earlier, name, {}) | by_split
-        new[name] = {split: both[split] for split in SPLITS if split in both}
-    Manifest(
-        **work.recipe.values(),
+    if earlier:
+        for name, by_split in new.items():
+            both = getattr(earlier, name) | by_split
+            new[name] = {split: both[split] for split in SPLITS if split in both}
+        new |= {"bpe_dropout": earlier.bpe_dropout, "copies": earlier.copies}
+    languages = problem.languages or (earlier.languages if earlier else None)
+    has_texts = problem.metrics is None or hasattr(problem.metrics, "languages")
+    if languages is None and has_texts:
+        languages = guessed_languages(problem.sources[job.splits[-1]])
+    manifest = Manifest(
+        **vars(job.config),
         vocab_files={side: path.name for side, path in files.items()},
         vocab_sizes={s: load_tokenizer(path).vocab_size for s, path in files.items()},
         vocab_sha256={side: sha256(path) for side, path in files.items()},
-        license=work.problem.license or getattr(work.earlier, "license", ""),
+        languages=languages,
+        license=problem.license or (earlier.license if earlier else ""),
         **new,
-    ).save(work.manifest)
-
-
-def _corpora(
-    source: Mixture, pairs: dict[str, int], tables: list[np.ndarray]
-) -> dict[str, CorpusRecord]:
-    """Returns what the manifest has of the corpora of a mixture.
-
-    Args:
-        source: the mixture.
-        pairs: the number of pairs of each corpus.
-        tables: for each shard, int32 [N, 4], see `save_index`.
-    """
-    numbers = np.concatenate([table[:, 3] for table in tables])
-    counts = np.bincount(numbers, minlength=len(pairs)).tolist()
-    examples = dict(zip(pairs, counts, strict=True))
-    shares = source.checked_shares(examples)
-    return {
-        name: CorpusRecord(pairs=n, examples=examples[name], share=shares[name])
-        for name, n in pairs.items()
-    }
+    )
+    write_json(job.manifest, dataclasses.asdict(manifest))
 
 
 # Stage 7.
 
 
-def publish(work: Work) -> None:
+def publish(job: Job) -> None:
     """Moves the finished files into the data directory, the manifest last."""
-    if work.manifest.parent.exists():  # another task may have published them
-        paths = sorted(work.manifest.parent.iterdir())
-        for path in sorted(paths, key=lambda path: path == work.manifest):
-            os.replace(path, work.data_dir / path.name)
-    # Another task may remove the directory, too, or make its lock file there once more;
+    if job.done.exists():  # another part may have published them
+        paths = sorted(job.done.iterdir())
+        for path in sorted(paths, key=lambda path: path == job.manifest):
+            os.replace(path, job.data_dir / path.name)
+    # Another part may remove the directory, too, or make its lock file there once more;
     # then it is the one that removes the rest.
-    shutil.rmtree(work.directory, ignore_errors=True)
+    shutil.rmtree(job.directory, ignore_errors=True)
 
 
-# The size of the vocabulary, and what is refused.
+# The choice of the vocabulary, and what is refused.
 
 
-def _with_vocab_size(problem: Problem, data_dir: Path) -> Problem:
-    """Returns the problem with the size of its vocabulary chosen if it has none.
+def _chosen_vocab_size(problem: Problem, data_dir: Path) -> int:
+    """Returns the size of the vocabulary of a problem that names none.
 
     It is that of the directory's data or vocabulary, or else the size that suits the
-    number of training pairs, see `vocabulary.proposed_size`.
+    number of training pairs, see `proposed_size`.
 
     Raises:
         UserError: a source has a mistake.
     """
-    if problem.vocab_size is not None:
-        return problem
     manifest = Manifest.load(Manifest.path(data_dir, problem.data_name))
     if manifest is not None:
-        return problem.replace(vocab_size=manifest.vocab_size)
-    if (size := vocabulary.size_of_given(problem, data_dir)) is not None:
-        return problem.replace(vocab_size=size)
+        return manifest.vocab_size
+    if (size := size_of_given(problem, data_dir)) is not None:
+        return size
     pairs, characters = 0, set[str]()
     for source, target in problem.pairs("train"):
         pairs += 1
         characters.update(source, target)
-    size = vocabulary.proposed_size(pairs, len(characters))
+    size = proposed_size(pairs, len(characters))
     say(
         f"vocabulary: {size:,} tokens, which suit {pairs:,} training pairs with "
         f"{len(characters):,} different characters: fewer pairs show each token too "
         "seldom, more allow longer ones (--vocab_size gives another size)"
     )
-    return problem.replace(vocab_size=size)
+    return size
 
 
-def _warn_if_too_large(manifest: Manifest) -> None:
-    """Warns if a vocabulary is too large for the training examples."""
-    pairs = manifest.examples["train"] // manifest.copies
-    tokens: Counter[str] = Counter()
-    for side, name in manifest.vocab_files.items():
-        tokens[name] += manifest.tokens["train"][side] // manifest.copies
-    sizes = {name: manifest.vocab_sizes[s] for s, name in manifest.vocab_files.items()}
-    for name, size in sizes.items():
-        if name in manifest.given_vocabularies:
-            continue
-        if warning := vocabulary.too_large(size, pairs, tokens[name]):
-            say(warning)
+def use_vocabularies(
+    problem: Problem, files: tuple[Path, Path], data_dir: Path
+) -> Problem:
+    """Copies vocabularies into a data directory, where `generate` finds them.
+
+    Args:
+        problem: the problem to make data of.
+        files: those of source and target; one file twice if they share it.
+        data_dir: the data directory, which is made if absent.
+
+    Returns:
+        The problem with the kind and the size of the vocabularies.
+
+    Raises:
+        UserError: a file is no vocabulary, the two are of different kinds, or the
+            directory has another vocabulary in its place.
+    """
+    sizes = [load_tokenizer(path).vocab_size for path in files]
+    kinds = {suffix: kind for kind, suffix in SUFFIXES.items()}
+    if files[0].suffix != files[1].suffix:
+        raise UserError(f"{files[0]} and {files[1]} are of different kinds")
+    problem = problem.replace(
+        tokenizer=kinds[files[0].suffix],
+        vocab_size=max(sizes),
+        shared_vocab=files[0].read_bytes() == files[1].read_bytes(),
+    )
+    if problem.reverse:  # the data are those of the other direction
+        files = files[::-1]
+    data_dir.mkdir(parents=True, exist_ok=True)
+    for file, name in zip(files, vocab_files(problem).values(), strict=True):
+        path = data_dir / name
+        if path.exists() and path.read_bytes() != file.read_bytes():
+            raise UserError(f"{path} is another vocabulary; give a new --data_dir")
+        write_vocabulary(path, file.read_bytes())
+    return problem
 
 
-def _refuse_unknown(manifest: Manifest, recipe: Recipe, data_dir: Path) -> None:
+def _refuse_unknown(manifest: Manifest, config: DataConfig, data_dir: Path) -> None:
     """Refuses to write over a split that the manifest does not list.
 
     Raises:
         UserError: there is one among the splits to make.
     """
-    if unfinished_dir(data_dir, recipe.problem).exists():
+    if unfinished_dir(data_dir, config.problem).exists():
         return  # the split may be ours, from a run that was killed while it published
-    for split in recipe.sources.keys() - manifest.sources.keys():
-        for path in data_dir.glob(f"{recipe.problem}-{split}-?????-of-?????"):
+    for split in config.sources.keys() - manifest.sources.keys():
+        for path in data_dir.glob(f"{config.problem}-{split}-?????-of-?????"):
             raise UserError(
-                f"{path} is there, and the manifest of '{recipe.problem}' does not "
+                f"{path} is there, and the manifest of '{config.problem}' does not "
                 f"know it; remove it, or leave out the {split} examples"
             )
 
 
-def _refuse_others(work: Work) -> None:
-    """Refuses to work beside tasks of another division or for other data.
-
-    Raises:
-        UserError: there are such tasks.
-    """
-    for path in work.directory.glob("task-*.lock"):
-        # The purpose is empty for a moment, of a task that is about to look at us.
-        if path.stem != work.task.name and (
-            purpose_of_holder(path) not in (None, "", work.purpose)
-        ):
-            raise _at_work(work.directory)
-
-
-def _at_work(directory: Path) -> UserError:
+def _busy(directory: Path) -> UserError:
     """Returns the error for a directory in which another run works."""
     return UserError(
         f"another `t2t datagen` is at work in {directory}; wait until it is done"
     )
 
 
-@contextlib.contextmanager
-def _user_errors(data_dir: Path, directory: Path) -> Iterator[None]:
-    """Turns the error of a disk that is full or cannot be written into `UserError`."""
-    try:
-        yield
-    except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise UserError(
-                f"the disk of {data_dir} is full; free some space and run the same "
-                f"command again, and it goes on where it stopped (or remove "
-                f"{directory})"
-            ) from error
-        if error.filename is None:
-            raise
-        raise UserError(f"cannot write {error.filename}: {error.strerror}") from error
+def _write_error(error: OSError, data_dir: Path, directory: Path) -> Exception:
+    """Returns the `UserError` for a disk that is full or cannot be written."""
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return UserError(
+            f"the disk of {data_dir} is full; free some space and run the same command "
+            f"again, which continues where it stopped (or remove {directory})"
+        )
+    if error.filename is None:
+        return error
+    return UserError(f"cannot write {error.filename}: {error.strerror}")

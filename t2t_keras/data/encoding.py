@@ -34,8 +34,7 @@ import numpy as np
 
 from t2t_keras.data.records import FRAME, example, frame
 from t2t_keras.option import UserError
-from t2t_keras.problem import AlignedPair, Cleaning, Pair
-from t2t_keras.text.sentence_piece import SentencePieceTokenizer
+from t2t_keras.problem import AlignedPair, Alignment, Cleaning, Pair
 from t2t_keras.text.tokenizer import Tokenizer, load_tokenizer, words_of_tokens
 
 CHUNK = 1000  # number of pairs that are sent to a worker at a time
@@ -43,13 +42,15 @@ CHUNK = 1000  # number of pairs that are sent to a worker at a time
 # Precedes each record of a spill file: key, record bytes, source and target tokens,
 # number of the corpus.
 _HEADER = struct.Struct("<QIIII")
-# A text that a vocabulary with normalisation changes: spaces, a ligature, a digit.
-_PROBE = "  ﬁne  ① "
 _BUFFER = 1 << 16  # bytes that every open spill file may hold in memory
 
 # C0 and C1 control characters except the tab, and U+FFFD, which stands for bytes that
 # could not be decoded.
 _CONTROL = re.compile("[\x00-\x08\x0a-\x1f\x7f-\x9f\ufffd]")
+# HTML entities, and what Moses' tokenizer writes: `&apos;`, `&#91;`, `@-@`.
+ENTITY = re.compile(
+    r"&(?:amp|lt|gt|quot|apos|nbsp|#\d{2,6}|#x[0-9a-fA-F]{2,6});|(?:^| )@-@(?: |$)"
+)
 _NO_LETTERS = re.compile(r"[\W\d_]+")
 
 _ENTRY = struct.Struct("<QQ")  # key of an example, hash of its texts
@@ -57,7 +58,7 @@ _AT_A_TIME = 1 << 22  # examples whose hashes are compared at a time: 64 MB
 
 
 @dataclasses.dataclass(frozen=True)
-class Rule:
+class EncodingConfig:
     """How the pairs of a split are encoded.
 
     Attributes:
@@ -66,19 +67,15 @@ class Rule:
         max_length: pairs with more tokens on a side (EOS included) are dropped, and
             so are pairs with an empty side; infinity keeps every pair.
         cleaning: further rules to drop pairs, which apply if max_length is given.
-        bpe_dropout: see `SentencePieceTokenizer.samples`; needs a seed.
-        copies: number of examples that are made of each pair.
         corpora: the number of the first pair of each corpus, if there are several.
-        tags: the word before the sources of each corpus, on which the cleaning does not
-            look; empty if it has none.
+        tags: the word before the sources of each corpus, which the cleaning ignores;
+            empty if it has none.
     """
 
     num_shards: int
     seed: int | None = None
     max_length: float = math.inf
     cleaning: Cleaning = Cleaning()  # noqa: RUF009, it is frozen
-    bpe_dropout: float = 0.0
-    copies: int = 1
     corpora: tuple[int, ...] = (0,)
     tags: tuple[str, ...] = ("",)
 
@@ -104,7 +101,7 @@ class Encoded:
     dropped: Counter[str] = dataclasses.field(default_factory=Counter)
 
 
-class Encoder:
+class PairEncoder:
     """Encodes chunks of pairs.
 
     Args:
@@ -118,51 +115,57 @@ class Encoder:
             target = load_tokenizer(target_vocabulary)
         self._tokenizers: tuple[Tokenizer, Tokenizer] = source, target
 
-    def __call__(self, first: int, pairs: list[Pair], rule: Rule) -> Encoded:
+    def __call__(
+        self, first: int, pairs: list[Pair], config: EncodingConfig
+    ) -> Encoded:
         """Encodes the pairs number `first`, `first` + 1, ... of a split."""
-        result = Encoded(len(pairs))
-        kept = list(enumerate(pairs, start=first))
-        if rule.max_length < math.inf:
-            reasons = [
-                reason_by_text(_untagged(number, pair, rule), rule.cleaning)
-                for number, pair in kept
-            ]
-            result.dropped.update(filter(None, reasons * rule.copies))
-            kept = list(itertools.compress(kept, [r is None for r in reasons]))
-        sides = (self._ids(side, kept, rule) for side in (0, 1))
-        for (number, pair), *ids in zip(kept, *sides, strict=True):
-            corpus = _corpus(number, rule)
-            for copy, (source, target) in enumerate(zip(*ids, strict=True)):
-                limits = rule.max_length, rule.cleaning
-                if reason := reason_by_length(source, target, *limits):
+        result, cleaning = Encoded(len(pairs)), config.cleaning
+        kept: list[tuple[int, int, Pair]] = []  # number, number of the corpus, pair
+        for number, pair in enumerate(pairs, start=first):
+            corpus = bisect.bisect_right(config.corpora, number) - 1
+            if config.max_length < math.inf:
+                untagged = pair[0].removeprefix(config.tags[corpus]).strip(), pair[1]
+                if reason := reason_by_text(untagged, cleaning):
                     result.dropped[reason] += 1
                     continue
-                key = number * rule.copies + copy
-                if rule.seed is not None:
-                    key = order_key(rule.seed, key)
-                links = self._links(pair, source, target)
-                record = frame(example(source, target, links))
-                result.spills[key % rule.num_shards] += (
-                    _HEADER.pack(key, len(record), len(source), len(target), corpus)
-                    + record
-                )
-                if rule.cleaning.duplicates:
-                    result.hashes.extend(duplicate_entry(key, pair, copy))
+            kept.append((number, corpus, pair))
+        ids = (
+            tokenizer.encode_batch([pair[side] for *_, pair in kept])
+            for side, tokenizer in enumerate(self._tokenizers)
+        )
+        for (key, corpus, pair), source, target in zip(kept, *ids, strict=True):
+            limits = config.max_length, cleaning
+            if reason := reason_by_length(source, target, *limits):
+                result.dropped[reason] += 1
+                continue
+            if config.seed is not None:
+                key = hash_64(struct.pack("<qq", config.seed, key))
+            aligned = isinstance(pair, AlignedPair)
+            links = self._links(pair.links, source, target) if aligned else ()
+            record = frame(example(source, target, links))
+            result.spills[key % config.num_shards] += (
+                _HEADER.pack(key, len(record), len(source), len(target), corpus)
+                + record
+            )
+            if cleaning.duplicates:
+                # Two different pairs among 40 million have the same hash with
+                # probability 5e-5.
+                texts = "\n".join(" ".join(side.split()) for side in pair)
+                content = texts.encode("utf-8", "surrogatepass")
+                result.hashes.extend(_ENTRY.pack(key, hash_64(content)))
         return result
 
     def _links(
-        self, pair: Pair, source: Sequence[int], target: Sequence[int]
+        self, alignment: Alignment, source: Sequence[int], target: Sequence[int]
     ) -> list[int]:
         """Returns the links between the tokens of linked words, see `records.example`.
 
         Args:
-            pair: the texts, with links if it is an `AlignedPair`.
+            alignment: the links between the words.
             source: ids of the source.
             target: ids of the target.
         """
-        if not isinstance(pair, AlignedPair):
-            return []
-        links = set(pair.links)
+        links = set(alignment)
         source_words, target_words = (
             words_of_tokens(tokenizer, ids)
             for tokenizer, ids in zip(self._tokenizers, (source, target), strict=True)
@@ -175,88 +178,22 @@ class Encoder:
             for place in (t, s)
         ]
 
-    def _ids(
-        self, side: int, numbered: Sequence[tuple[int, Pair]], rule: Rule
-    ) -> list[list[list[int]]]:
-        """Returns the ids of every copy of one side of the pairs.
 
-        Args:
-            side: 0 for the source, 1 for the target.
-            numbered: the pairs with their numbers.
-            rule: how they are encoded.
-
-        Raises:
-            UserError: the vocabulary does not suit BPE-dropout.
-        """
-        tokenizer = self._tokenizers[side]
-        texts = [pair[side] for _, pair in numbered]
-        copies = [[ids] * rule.copies for ids in tokenizer.encode_batch(texts)]
-        if not (rule.bpe_dropout and texts):
-            return copies
-        assert isinstance(tokenizer, SentencePieceTokenizer)  # see Problem
-        assert rule.seed is not None  # only training examples have BPE-dropout
-        require_merges(tokenizer, texts[0])
-        for i, (number, pair) in enumerate(numbered):
-            # A text that is too long without dropout is dropped in any case, and its
-            # words may be of any length.
-            if len(copies[i][0]) <= rule.max_length:
-                # The seed belongs to the text, so the tokens depend neither on the
-                # worker nor on the other pairs of the chunk.
-                seed = order_key(rule.seed, 2 * number + side)
-                copies[i] = tokenizer.samples(
-                    pair[side], rule.copies, rule.bpe_dropout, seed
-                )
-        return copies
-
-
-def require_merges(tokenizer: SentencePieceTokenizer, text: str) -> None:
-    """Refuses a vocabulary whose tokens are not made by merges alone.
-
-    Args:
-        tokenizer: the tokenizer.
-        text: a text of the data.
-
-    Raises:
-        UserError: without dropout, `samples` splits texts in another way.
-    """
-    for probe in (_PROBE, text):
-        if tokenizer.samples(probe, 1, 0.0, 0) != [tokenizer.encode(probe)]:
-            raise UserError(
-                "bpe_dropout needs a vocabulary as datagen trains it, of byte-pair "
-                "encoding and without normalisation; remove the given one, or set "
-                "bpe_dropout to 0"
-            )
-
-
-def _corpus(number: int, rule: Rule) -> int:
-    """Returns the corpus of a pair with a number."""
-    return bisect.bisect_right(rule.corpora, number) - 1
-
-
-def _untagged(number: int, pair: Pair, rule: Rule) -> Pair:
-    """Returns the pair with a number without the tag of its corpus."""
-    if not (tag := rule.tags[_corpus(number, rule)]):
-        return pair
-    return pair[0].removeprefix(tag).strip(), pair[1]
-
-
-def order_key(seed: int, number: int) -> int:
-    """Returns a hash of 64 bits of a seed and of an example's number."""
-    number_bytes = struct.pack("<qq", seed, number)
-    digest = hashlib.blake2b(number_bytes, digest_size=8).digest()
-    return int.from_bytes(digest, "little")
+def hash_64(content: bytes) -> int:
+    """Returns a hash of 64 bits."""
+    return int.from_bytes(hashlib.blake2b(content, digest_size=8).digest(), "little")
 
 
 # Worker processes.
 
-Encode = Callable[[Iterable[Pair], Rule, int], Iterator[Encoded]]
+Encode = Callable[[Iterable[Pair], EncodingConfig, int], Iterator[Encoded]]
 
-_encoder = functools.cache(Encoder)  # the encoder of a worker process
+_encoder = functools.cache(PairEncoder)  # the encoder of a worker process
 
 
 @contextlib.contextmanager
 def encoders(vocabularies: tuple[Path, Path], workers: int) -> Iterator[Encode]:
-    """Yields a function that encodes pairs: (pairs, rule, first) -> `Encoded` chunks.
+    """Yields a function that encodes pairs: (pairs, config, first) -> `Encoded`.
 
     The chunks come in the order of the pairs, of which the first has number `first`.
     Only a few chunks are in memory at any time, however many pairs there are.
@@ -266,16 +203,18 @@ def encoders(vocabularies: tuple[Path, Path], workers: int) -> Iterator[Encode]:
         workers: number of processes; with 1 this process encodes.
     """
     if workers == 1:
-        encoder = Encoder(*vocabularies)
-        yield lambda pairs, rule, first: (
-            encoder(number, chunk, rule) for number, chunk in _chunks(pairs, first)
+        encoder = PairEncoder(*vocabularies)
+        yield lambda pairs, config, first: (
+            encoder(number, chunk, config) for number, chunk in _chunks(pairs, first)
         )
         return
 
-    def encode(pairs: Iterable[Pair], rule: Rule, first: int) -> Iterator[Encoded]:
+    def encode(
+        pairs: Iterable[Pair], config: EncodingConfig, first: int
+    ) -> Iterator[Encoded]:
         waiting: deque[Future[Encoded]] = deque()
         for number, chunk in _chunks(pairs, first):
-            waiting.append(pool.submit(_encode, vocabularies, number, chunk, rule))
+            waiting.append(pool.submit(_encode, vocabularies, number, chunk, config))
             if len(waiting) > 2 * workers:
                 yield waiting.popleft().result()
         while waiting:
@@ -294,9 +233,12 @@ def _chunks(pairs: Iterable[Pair], first: int) -> Iterator[tuple[int, list[Pair]
 
 
 def _encode(
-    vocabularies: tuple[Path, Path], first: int, pairs: list[Pair], rule: Rule
+    vocabularies: tuple[Path, Path],
+    first: int,
+    pairs: list[Pair],
+    config: EncodingConfig,
 ) -> Encoded:
-    return _encoder(*vocabularies)(first, pairs, rule)
+    return _encoder(*vocabularies)(first, pairs, config)
 
 
 def num_cores() -> int:
@@ -350,7 +292,7 @@ def _die_with_parent() -> None:
 # Spill files.
 
 
-class Spills(contextlib.ExitStack):
+class SpillFiles(contextlib.ExitStack):
     """Spill files that are open for appending, one for each shard.
 
     Args:
@@ -432,6 +374,7 @@ def reasons(cleaning: Cleaning) -> list[str]:
     """Returns the reasons to drop a pair, in the order in which they are checked."""
     rules = {
         "control": cleaning.control,
+        "entities": cleaning.entities,
         "identical": cleaning.identical,
         "few_letters": cleaning.letters,
         "long_word": cleaning.word,
@@ -448,6 +391,8 @@ def reason_by_text(pair: Pair, cleaning: Cleaning) -> str | None:
         return "empty"
     if cleaning.control and any(_CONTROL.search(text) for text in pair):
         return "control"
+    if cleaning.entities and any(ENTITY.search(text) for text in pair):
+        return "entities"
     if not (cleaning.identical or cleaning.letters or cleaning.word):
         return None
     source, target = sides = [text.split() for text in pair]
@@ -490,39 +435,13 @@ def _letters(words: Sequence[str]) -> float:
     return len(_NO_LETTERS.sub("", text)) / len(text)
 
 
-def duplicate_entry(key: int, pair: Pair, copy: int) -> bytes:
-    """Returns a key and a hash of the texts, as `repeated` reads them from a file.
-
-    Differences in white space do not change the hash. It has 64 bits: among 40 million
-    pairs, two different ones have the same hash with probability 5e-5.
-
-    Args:
-        key: key of the example, see `encoding.order_key`.
-        pair: the texts.
-        copy: which of the copies of the pair it is; copies are no duplicates.
-    """
-    sides = (" ".join(side.split()) for side in pair)
-    return _ENTRY.pack(key, _hash("\n".join([*sides, str(copy)])))
-
-
-def text_hash(text: str) -> int:
-    """Returns a hash of 64 bits of a text, which does not depend on white space."""
-    return _hash(" ".join(text.split()))
-
-
-def _hash(text: str) -> int:
-    content = text.encode("utf-8", "surrogatepass")
-    digest = hashlib.blake2b(content, digest_size=8).digest()
-    return int.from_bytes(digest, "little")
-
-
 def repeated(paths: Sequence[Path]) -> np.ndarray:
     """Returns the keys of all examples but the first with the same hash, in order.
 
     It uses bounded memory, since it compares only a part of the hashes at a time.
 
     Args:
-        paths: files of `duplicate_entry`, in the order of the examples.
+        paths: files with the key and the hash of each example, in their order.
 
     Returns:
         uint64, ascending.
@@ -531,21 +450,17 @@ def repeated(paths: Sequence[Path]) -> np.ndarray:
     parts = -(-total // _AT_A_TIME)
     found = [np.empty(0, np.uint64)]
     for part in range(parts):
-        entries = np.concatenate(
-            [block[block[:, 1] % parts == part] for block in _blocks(paths)]
-        )
+        selected = []
+        for path in paths:
+            with path.open("rb") as file:
+                while content := file.read(_AT_A_TIME * _ENTRY.size // 8):
+                    block = np.frombuffer(content, "<u8").reshape(-1, 2)
+                    selected.append(block[block[:, 1] % parts == part])
+        entries = np.concatenate(selected)
         order = np.argsort(entries[:, 1], kind="stable")
         keys, hashes = entries[order].T
         found.append(keys[1:][hashes[1:] == hashes[:-1]])
     return np.sort(np.concatenate(found))
-
-
-def _blocks(paths: Sequence[Path]) -> Iterator[np.ndarray]:
-    """Yields the entries of the files, some at a time: uint64 [N, 2], key and hash."""
-    for path in paths:
-        with path.open("rb") as file:
-            while content := file.read(_AT_A_TIME * _ENTRY.size // 8):
-                yield np.frombuffer(content, "<u8").reshape(-1, 2)
 
 
 def parse_cleaning(text: str) -> Cleaning:

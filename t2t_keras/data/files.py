@@ -304,25 +304,20 @@ def progress(
     start = last = time.monotonic()
     count = 0
 
-    def rate() -> str:
-        seconds = time.monotonic() - start
-        if not seconds:
-            return "at once"
-        digits = 0 if count / seconds >= 10 else 2
-        return f"{count / seconds:,.{digits}f} {unit}/s"
-
     def advance(units: int) -> None:
         nonlocal count, last
         count += units
-        bar.update(row, completed=done + count, rate=rate())
+        seconds = time.monotonic() - start
+        rate = f"{count / max(seconds, 1e-3):,.1f} {unit}/s"
+        bar.update(row, completed=done + count, rate=rate)
         is_due = time.monotonic() - last > _SECONDS_BETWEEN_LINES
         if bar.disable and is_due and done + count != total:
             last = time.monotonic()
             of, eta = "", ""
             if total and count:
-                left = (total - done - count) * (last - start) / count
+                left = (total - done - count) * seconds / count
                 of, eta = f" of {total:,}", f", ETA {duration(left)}"
-            say(f"{task}: {done + count:,}{of} {unit} ({rate()}{eta})")
+            say(f"{task}: {done + count:,}{of} {unit} ({rate}{eta})")
 
     console = screen()
     bar = rich.Progress(
@@ -340,7 +335,8 @@ def progress(
         yield advance
     seconds = time.monotonic() - start
     units = unit.removesuffix("s") if done + count == 1 else unit
-    say(f"{task}: {done + count:,} {units} in {seconds:,.1f} s ({rate()})")
+    rate = f"{count / max(seconds, 1e-3):,.1f} {unit}/s"
+    say(f"{task}: {done + count:,} {units} in {seconds:,.1f} s ({rate})")
 
 
 @contextlib.contextmanager

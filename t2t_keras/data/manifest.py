@@ -4,22 +4,31 @@ import dataclasses
 import hashlib
 import itertools
 import json
-from collections.abc import Iterable, Sequence
+import os
+import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Self, TypedDict
+from typing import Any, Literal, Self, TypedDict
 
-from t2t_keras.data.files import read_json, sha256, write_json
+from t2t_keras.data.files import read_json, sha256
 from t2t_keras.data.records import find_shards, unfinished_dir
 from t2t_keras.data.sources import checksum
-from t2t_keras.data.vocabulary import vocab_files
 from t2t_keras.option import UserError
-from t2t_keras.problem import Problem, Split
+from t2t_keras.problem import Problem, Split, TokenizerKind
 
 SPLITS: tuple[Split, ...] = ("train", "dev", "test")
+Side = Literal["source", "target"]
+SIDES: tuple[Side, Side] = ("source", "target")
+
+# The suffix of the vocabulary file of each kind of tokenizer.
+SUFFIXES: dict[TokenizerKind, str] = {
+    "sentencepiece": ".spm",
+    "t2t_subword": ".subwords",
+}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Recipe:
+class DataConfig:
     """All that the bytes of a data directory depend on.
 
     Attributes:
@@ -31,8 +40,6 @@ class Recipe:
         symbols: texts that are one token of the target.
         tags: words before sources that are one token of the source.
         max_length: most tokens of a side of a training pair.
-        bpe_dropout: dropout of merges in training examples.
-        copies: number of examples of each training pair.
         cleaning: the rules by which training pairs are dropped, see `problem.Cleaning`.
         sources: split -> checksum of its source.
         given_vocabularies: vocabulary files that were there before: name -> SHA-256.
@@ -48,86 +55,64 @@ class Recipe:
     sources: dict[Split, str]
     given_vocabularies: dict[str, str]
     cleaning: dict[str, float] = dataclasses.field(default_factory=dict)
-    bpe_dropout: float = 0.0
-    copies: int = 1
     tags: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, problem: Problem, data_dir: Path, seed: int) -> Self:
-        """Returns the recipe of a problem, with its sources, and a seed."""
+        """Returns the config for the data of a problem and a seed."""
         assert problem.vocab_size is not None  # datagen has chosen one
-        vocabularies = {data_dir / name for name in vocab_files(problem).values()}
-        same = ["tokenizer", "vocab_size", "shared_vocab", "max_length"]
-        same += ["bpe_dropout", "copies"]
+        names = set(vocab_files(problem).values())
         cleaning = dataclasses.asdict(problem.cleaning)
         return cls(
             problem=problem.data_name,
             seed=seed,
-            symbols=tuple(problem.symbols),
+            tokenizer=problem.tokenizer,
+            vocab_size=problem.vocab_size,
+            shared_vocab=problem.shared_vocab,
+            symbols=tuple(problem.text_form.symbols),
             tags=problem.tags,
+            max_length=problem.max_length,
+            cleaning={rule: value for rule, value in cleaning.items() if value},
             sources={
                 s: checksum(problem.sources[s]) for s in SPLITS if s in problem.sources
             },
             given_vocabularies={
-                path.name: sha256(path)
-                for path in sorted(vocabularies)
-                if path.exists()
+                name: sha256(data_dir / name)
+                for name in sorted(names)
+                if (data_dir / name).exists()
             },
-            cleaning={rule: value for rule, value in cleaning.items() if value},
-            **{name: getattr(problem, name) for name in same},
         )
 
-    @classmethod
-    def load(cls, path: Path) -> Self | None:
-        """Returns what `save` wrote, or None if there is no such file."""
-        fields: dict[str, Any] | None = read_json(
-            path, otherwise="generate the data in another --data_dir"
-        )
-        if fields is None:
-            return None
-        try:
-            symbols = tuple(fields["symbols"])
-            tags = tuple(fields.get("tags", ()))
-            return cls(**fields | {"symbols": symbols, "tags": tags})
-        except (TypeError, KeyError):
-            raise UserError(
-                f"{path} is from another version of this program; "
-                "generate the data anew"
-            ) from None
-
-    def save(self, path: Path) -> None:
-        """Writes it as JSON, atomically."""
-        write_json(path, dataclasses.asdict(self))
-
-    def values(self) -> dict[str, Any]:
-        """Returns the fields of the recipe by name, without those of a manifest."""
-        names = (field.name for field in dataclasses.fields(Recipe))
-        return {name: getattr(self, name) for name in names}
-
-    def added_to(self, manifest: "Manifest") -> "Recipe":
-        """Returns the recipe of a manifest, with the splits of this one added."""
+    def added_to(self, manifest: "Manifest") -> "DataConfig":
+        """Returns the config of a manifest, with the splits of this one added."""
         both = {**manifest.sources, **self.sources}
+        fields = {name: getattr(manifest, name) for name in vars(self)}
         sources = {split: both[split] for split in SPLITS if split in both}
-        return Recipe(**manifest.values() | {"sources": sources})
+        return DataConfig(**fields | {"sources": sources})
 
-    def digest(self) -> str:
-        """Returns a SHA-256 of all fields."""
-        return _digest(dataclasses.asdict(self))
 
-    def differences(self, other: "Recipe") -> list[str]:
-        """Returns what is different in the other recipe, a phrase for each field."""
-        phrases = []
-        for name, here in self.values().items():
-            there = getattr(other, name)
-            if isinstance(here, dict):
-                phrases += [
-                    f"{name} '{key}' " + _change(here.get(key), there.get(key))
-                    for key in sorted(here.keys() | there.keys())
-                    if here.get(key) != there.get(key)
-                ]
-            elif here != there:
-                phrases.append(f"{name} was {here!r} and is now {there!r}")
-        return phrases
+def digest(fields: Mapping[str, Any]) -> str:
+    """Returns a SHA-256 of fields."""
+    return hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()
+
+
+def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    """Returns what is different in the fields of a `DataConfig`, in phrases."""
+    phrases = []
+    for name, value in now.items():
+        old = before[name]
+        if not isinstance(value, dict):
+            if old != value:
+                phrases.append(f"{name} was {old!r} and is now {value!r}")
+            continue
+        for key in sorted(old.keys() | value.keys()):
+            if key not in old:
+                phrases.append(f"{name} '{key}' is new")
+            elif key not in value:
+                phrases.append(f"{name} '{key}' is gone")
+            elif old[key] != value[key]:
+                phrases.append(f"{name} '{key}' has changed")
+    return phrases
 
 
 class CorpusRecord(TypedDict):
@@ -144,31 +129,25 @@ class CorpusRecord(TypedDict):
     share: float
 
 
-def _digest(fields: dict[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()
-
-
-def _change(here: object, there: object) -> str:
-    """Returns what happened to an entry, without the checksums themselves."""
-    if here is None:
-        return "is new"
-    return "is gone" if there is None else "has changed"
-
-
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Manifest(Recipe):
-    """A recipe and its result: `{data_name}.manifest.json`.
+class Manifest(DataConfig):
+    """A config and its result: `{data_name}.manifest.json`.
 
     Attributes:
         vocab_files: side ("source" or "target") -> file name; the same if shared.
         vocab_sizes: side -> number of tokens in the vocabulary.
         vocab_sha256: side -> SHA-256 of the file.
         examples: split -> number of examples.
-        dropped: split -> reason (see `cleaning.reasons`) -> number of examples; also
+        dropped: split -> reason (see `encoding.reasons`) -> number of examples; also
             the number of pairs that the source itself left out (its `dropped`).
         tokens: split -> side -> number of tokens in the examples, EOS included.
         corpora: split -> name -> `CorpusRecord`, for splits that are mixtures.
+        text_sha256: split -> SHA-256 of the raw sources and of the raw targets. Data of
+            earlier versions have none.
+        languages: the language codes of source and target; None: unknown.
         license: the licence of the data, as in `Problem`.
+        bpe_dropout: not 0 in data that an earlier version wrote with BPE-dropout.
+        copies: number of copies of each training pair in such data.
     """
 
     vocab_files: dict[str, str]
@@ -180,24 +159,55 @@ class Manifest(Recipe):
     corpora: dict[Split, dict[str, CorpusRecord]] = dataclasses.field(
         default_factory=dict
     )
+    text_sha256: dict[Split, list[str]] = dataclasses.field(default_factory=dict)
+    languages: tuple[str, str] | None = None
     license: str = ""
+    bpe_dropout: float = 0.0
+    copies: int = 1
 
     @classmethod
     def load(cls, path: Path) -> Self | None:
-        """Returns what `save` wrote, or None if there is no such file.
+        """Returns the manifest in a file, or None if there is no such file.
 
         Raises:
             UserError: the file is damaged, or it names a file in another directory.
         """
-        manifest = super().load(path)
-        for name in manifest.vocab_files.values() if manifest else ():
+        fields = read_json(path, otherwise="generate the data in another --data_dir")
+        if fields is None:
+            return None
+        try:
+            lists = {name: tuple(fields.get(name, ())) for name in ("symbols", "tags")}
+            languages = fields.get("languages")
+            lists["languages"] = languages and tuple(languages)
+            manifest = cls(**fields | lists)
+        except (TypeError, AttributeError):
+            raise UserError(
+                f"{path} is from another version of this program, or damaged; generate "
+                "the data again, in another --data_dir"
+            ) from None
+        for name in manifest.vocab_files.values():
             if Path(name).name != name:  # files of that name are read, and copied
-                raise UserError(f"{path}: '{name}' is not the name of a file beside it")
+                raise UserError(
+                    f"{path}: '{name}' is not the name of a file in its directory"
+                )
         return manifest
 
-    def has(self, splits: Iterable[Split]) -> bool:
-        """Whether it has all of some splits."""
-        return self.sources.keys() >= set(splits)
+    @classmethod
+    def open(cls, data_dir: Path, data_name: str) -> Self:
+        """Returns the manifest of a data set; raises `UserError` if there is none."""
+        path = cls.path(data_dir, data_name)
+        manifest = cls.load(path)
+        if manifest is None:
+            raise UserError(
+                f"there is no {path}: run `t2t datagen` for this problem and "
+                "--data_dir (or `t2t adopt` if tensor2tensor made the data)"
+            )
+        return manifest
+
+    @staticmethod
+    def path(data_dir: Path, data_name: str) -> Path:
+        """Returns the path of the manifest of a data set."""
+        return Path(data_dir) / f"{data_name}.manifest.json"
 
     def fingerprints(self, split: Split) -> list[str]:
         """Returns digests of all that the examples of a split depend on.
@@ -214,15 +224,16 @@ class Manifest(Recipe):
         ]
 
     def _fingerprint(self, splits: Sequence[Split]) -> str:
-        """Returns a digest of all about some splits, except given vocabularies."""
+        """Returns a digest of all about some splits that their examples depend on."""
         fields = dataclasses.asdict(self)
-        del fields["given_vocabularies"], fields["license"]
+        for name in ("given_vocabularies", "license", "languages", "text_sha256"):
+            del fields[name]
         for name in ("sources", "examples", "dropped", "tokens"):
             fields[name] = {split: fields[name].get(split) for split in splits}
         # Data of earlier versions have neither, and keep their digests.
         corpora = {s: c for s, c in fields.pop("corpora").items() if s in splits}
         tags = fields.pop("tags")
-        return _digest(
+        return digest(
             fields
             | ({"corpora": corpora} if corpora else {})
             | ({"tags": tags} if tags else {})
@@ -238,63 +249,113 @@ class Manifest(Recipe):
                     "it back or generate the data in another --data_dir"
                 )
 
-    @staticmethod
-    def path(data_dir: Path, data_name: str) -> Path:
-        """Returns the path of the manifest of a data set."""
-        return Path(data_dir) / f"{data_name}.manifest.json"
 
-    @classmethod
-    def open(cls, data_dir: Path, data_name: str) -> Self:
-        """Returns the manifest of a data set; raises `UserError` if there is none."""
-        path = cls.path(data_dir, data_name)
-        manifest = cls.load(path)
-        if manifest is None:
-            raise UserError(
-                f"there is no {path}: run `t2t datagen` for this problem and "
-                "--data_dir (or with `t2t adopt` if tensor2tensor made the data)"
-            )
-        return manifest
+def existing_data(config: DataConfig, data_dir: Path) -> Manifest | None:
+    """Returns the manifest of a directory whose data were made by a config.
 
-
-def held(recipe: Recipe, data_dir: Path) -> Manifest | None:
-    """Returns the manifest of a directory whose data were made by a recipe.
-
-    The directory may have other splits than the recipe. If the recipe has no training
+    The directory may have other splits than the config. If the config has no training
     examples, its rules for them are ignored.
 
     Returns:
         None if the directory has no data of the problem.
 
     Raises:
-        UserError: its data were made by another recipe, or have been changed.
+        UserError: its data were made by another config, or have been changed.
     """
-    path = Manifest.path(data_dir, recipe.problem)
+    path = Manifest.path(data_dir, config.problem)
     manifest = Manifest.load(path)
     if manifest is None:
-        shards = data_dir.glob(f"{recipe.problem}-*-?????-of-?????")
-        on_its_way = unfinished_dir(data_dir, recipe.problem) / "done" / path.name
+        shards = data_dir.glob(f"{config.problem}-*-?????-of-?????")
+        on_its_way = unfinished_dir(data_dir, config.problem) / "done" / path.name
         if any(shards) and not on_its_way.exists():
             raise UserError(
-                f"{data_dir} has data of '{recipe.problem}' without a manifest, from "
+                f"{data_dir} has data of '{config.problem}' without a manifest, from "
                 "another program; give another --data_dir, or `t2t adopt` what "
                 "tensor2tensor made"
             )
         return None
     known = manifest.sources
-    asked: dict[str, Any] = {
+    fields = vars(config) | {
         "given_vocabularies": manifest.given_vocabularies,
-        "sources": {split: recipe.sources.get(split, known[split]) for split in known},
+        "sources": {split: config.sources.get(split, known[split]) for split in known},
     }
-    if "train" not in recipe.sources:
-        asked = manifest.values() | asked | {"vocab_size": recipe.vocab_size}
-    differences = manifest.differences(dataclasses.replace(recipe, **asked))
-    if differences:
+    if "train" not in config.sources:
+        fields = {name: fields[name] for name in ("problem", "vocab_size", "sources")}
+    if changes := differences(vars(manifest), fields):
         raise UserError(
-            f"{data_dir} holds data of '{recipe.problem}' made otherwise "
-            f"({'; '.join(differences)}); give another --data_dir, or remove the old "
-            "data"
+            f"{data_dir} holds data of '{config.problem}' made otherwise "
+            f"({'; '.join(changes)}); give another --data_dir, or remove the old data"
         )
     manifest.check_vocabularies(data_dir)
     for split in manifest.examples:
-        find_shards(data_dir, recipe.problem, split)
+        find_shards(data_dir, config.problem, split)
     return manifest
+
+
+# Vocabularies: their names and sizes.
+
+# Largest number of training pairs -> tokens in the vocabulary. Each token must occur
+# often enough to be learned, and the fewer pairs there are, the more words must share
+# a token: Sennrich and Zhang (ACL 2019) gain with 2,000 tokens on 5,000 pairs, Gowda
+# and May (EMNLP 2020) find the best results with some 8,000 on a million pairs and
+# 32,000 on 4.5 million.
+_SIZES = {10_000: 2_000, 100_000: 4_000, 500_000: 8_000, 2_000_000: 16_000}
+_LARGEST = 32_000
+
+# If a token occurs less often than this in the training examples, on average, most of
+# the vocabulary is seen too seldom to be learned.
+_FEW_OCCURRENCES = 30
+
+
+def vocab_files(problem: Problem) -> dict[Side, str]:
+    """Returns the file name of each side's vocabulary; the same one when shared."""
+    stem, suffix = f"vocab.{problem.data_name}", SUFFIXES[problem.tokenizer]
+    if problem.shared_vocab:
+        return dict.fromkeys(SIDES, f"{stem}.{problem.vocab_size}{suffix}")
+    return {side: f"{stem}.{side}.{problem.vocab_size}{suffix}" for side in SIDES}
+
+
+def size_of_given(problem: Problem, data_dir: Path) -> int | None:
+    """Returns the size in the file name of the vocabulary that a directory has.
+
+    Returns:
+        None if the directory has no vocabulary of the problem, or several.
+    """
+    stem, suffix = f"vocab.{problem.data_name}", SUFFIXES[problem.tokenizer]
+    side = "" if problem.shared_vocab else r"\.(?:source|target)"
+    name = re.compile(rf"{re.escape(stem)}{side}\.(\d+){re.escape(suffix)}")
+    names = os.listdir(data_dir) if data_dir.is_dir() else []
+    sizes = {int(match[1]) for match in map(name.fullmatch, names) if match}
+    return sizes.pop() if len(sizes) == 1 else None
+
+
+def proposed_size(num_pairs: int, num_characters: int = 0) -> int:
+    """Returns the size of a vocabulary that suits a corpus.
+
+    Args:
+        num_pairs: number of training pairs.
+        num_characters: number of different characters in their texts. They and the
+            256 bytes take at most half of the vocabulary, unless it is the largest.
+    """
+    for most, size in _SIZES.items():
+        if num_pairs <= most and size >= 2 * (256 + num_characters):
+            return size
+    return _LARGEST
+
+
+def too_large(size: int, num_pairs: int, num_tokens: int) -> str | None:
+    """Returns a warning if a vocabulary is too large for a corpus, else None.
+
+    Args:
+        size: number of tokens in the vocabulary.
+        num_pairs: number of training pairs.
+        num_tokens: number of tokens in them, on the sides that use the vocabulary.
+    """
+    proposed, occurrences = proposed_size(num_pairs), num_tokens / size
+    if size <= proposed or occurrences >= _FEW_OCCURRENCES:
+        return None
+    return (
+        f"warning: {size:,} tokens are a large vocabulary for {num_pairs:,} training "
+        f"pairs: a token occurs {occurrences:.1f} times on average; try --vocab_size "
+        f"{proposed}"
+    )

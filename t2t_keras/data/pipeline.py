@@ -16,7 +16,6 @@ from t2t_keras.data.batch_plan import BatchPlan, batch_plan
 from t2t_keras.data.manifest import Manifest
 from t2t_keras.data.records import RecordIndex, index_path
 from t2t_keras.data.sources import repetitions
-from t2t_keras.data.vocabulary import SIDES
 from t2t_keras.hparam import HParams
 from t2t_keras.option import UserError
 from t2t_keras.problem import Pair, Problem, Source
@@ -245,46 +244,6 @@ def source_texts(
     random = np.random.default_rng(0)
     ids = random.integers(UNK + 1, tokenizer.vocab_size, (count, 12))
     return [tokenizer.decode(row) for row in ids.tolist()]
-
-
-def decoded_examples(
-    data_dir: Path, problem: Problem
-) -> tuple[dict[str, Source], tuple[Tokenizer, Tokenizer]]:
-    """Returns the texts of all examples of a data directory, and its tokenizers.
-
-    Args:
-        data_dir: the directory.
-        problem: the problem.
-
-    Returns:
-        For each split, or each corpus in it, a function that yields its pairs without
-        tags; and the tokenizers of source and target.
-
-    Raises:
-        UserError: the directory has no data of the problem, or is damaged.
-    """
-    manifest = Manifest.open(data_dir, problem.data_name)
-    manifest.check_vocabularies(data_dir)
-    files = [data_dir / manifest.vocab_files[side] for side in SIDES]
-    source, target = (load_tokenizer(f) for f in files[:: -1 if problem.reverse else 1])
-
-    def pairs(split: str, corpus: int) -> Iterator[Pair]:
-        index = RecordIndex.open(data_dir, problem.data_name, split, problem.reverse)
-        records = np.arange(len(index))
-        if index.corpus is not None:
-            records = np.flatnonzero(index.corpus == corpus)
-        for source_ids, target_ids in read_pairs(index, records.tolist()):
-            text = source.decode(source_ids)
-            tag, _, rest = text.partition(" ")
-            untagged = rest if tag in manifest.tags else text
-            yield untagged, target.decode(target_ids)
-
-    sources: dict[str, Source] = {
-        f"{split} {name}".strip(): functools.partial(pairs, split, corpus)
-        for split in manifest.examples
-        for corpus, name in enumerate(manifest.corpora.get(split, [""]))
-    }
-    return sources, (source, target)
 
 
 def elements(

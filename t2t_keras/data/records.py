@@ -9,13 +9,14 @@ EOS, and, where word alignments were given, `links`. Beside the shards of a spli
   line, in the order of the records. Metrics compare with them, because a vocabulary
   that normalises does not give the text back when its ids are decoded.
 
-Examples are serialised and framed here without TensorFlow, whose import takes three
+Examples are serialized and framed here without TensorFlow, whose import takes three
 seconds and 550 MB in every worker process of datagen.
 """
 
 import contextlib
 import dataclasses
 import functools
+import hashlib
 import itertools
 import os
 import re
@@ -29,7 +30,7 @@ from typing import Any, BinaryIO, Self
 import google_crc32c
 import numpy as np
 
-from t2t_keras.data.files import atomic, open_lines, say
+from t2t_keras.data.files import atomic, say
 from t2t_keras.option import UserError
 from t2t_keras.problem import Pair
 
@@ -61,9 +62,9 @@ def varint(number: int) -> bytes:
 def example(
     source: Sequence[int], target: Sequence[int], links: Sequence[int] = ()
 ) -> bytes:
-    """Returns a serialised `tf.train.Example` with int64 lists `inputs` and `targets`.
+    """Returns a serialized `tf.train.Example` with int64 lists `inputs` and `targets`.
 
-    The bytes are those of TensorFlow's deterministic serialisation.
+    The bytes are those of TensorFlow's deterministic serialization.
 
     Args:
         source: ids of the source.
@@ -71,24 +72,12 @@ def example(
         links: the positions of tokens that are linked, for each link that of the target
             token and that of the source token; the list `links`, unless empty.
     """
-    linked = _feature(b"links", links) if links else b""
-    return field(1, _feature(b"inputs", source) + linked + _feature(b"targets", target))
-
-
-def _feature(name: bytes, ids: Sequence[int]) -> bytes:
-    """Returns the entry of a `tf.train.Features` map with an int64 list."""
-    try:
-        content = b"".join(map(_varints().__getitem__, ids))
-    except IndexError:
-        content = b"".join(map(varint, ids))
-    int64_list = field(3, field(1, content))
-    return field(1, field(1, name) + field(2, int64_list))
-
-
-@functools.cache
-def _varints() -> list[bytes]:
-    """Returns the ids of a usual vocabulary: computing them takes half of the time."""
-    return [varint(number) for number in range(1 << 16)]
+    features = b""
+    for name, ids in ((b"inputs", source), (b"links", links), (b"targets", target)):
+        if ids or name != b"links":
+            int64_list = field(3, field(1, b"".join(map(varint, ids))))
+            features += field(1, field(1, name) + field(2, int64_list))
+    return field(1, features)
 
 
 def frame(payload: bytes) -> bytes:
@@ -133,12 +122,6 @@ def shard_name(data_name: str, split: str, shard: int, num_shards: int) -> str:
 def index_path(data_dir: Path, data_name: str, split: str) -> Path:
     """Returns the path of the index of a split."""
     return Path(data_dir) / f"{data_name}-{split}.index.npz"
-
-
-def text_paths(data_dir: Path, data_name: str, split: str) -> tuple[Path, Path]:
-    """Returns the paths of the raw sources and targets of a split."""
-    stem = f"{data_name}-{split}"
-    return Path(data_dir) / f"{stem}.sources", Path(data_dir) / f"{stem}.targets"
 
 
 def unfinished_dir(data_dir: Path, data_name: str) -> Path:
@@ -422,26 +405,36 @@ def _damaged(shard: Path, number: int, offset: int) -> UserError:
 # The raw texts of a split.
 
 
-def write_texts(paths: Sequence[Path], pairs: Iterable[Pair]) -> None:
-    r"""Writes the texts of pairs, one a line, atomically.
+def write_texts(paths: Sequence[Path], pairs: Iterable[Pair]) -> int:
+    r"""Writes the texts of pairs, one a line, atomically; returns their number.
 
     A "\n" within a text is written as a space.
 
     Args:
-        paths: see `text_paths`.
+        paths: the files of the sources and of the targets.
         pairs: the pairs of the split, in the order of the records.
     """
-    # A user's source may yield lone surrogates.
+    count = 0
     with contextlib.ExitStack() as stack:
-        opened = (open_lines(path, errors="surrogatepass") for path in paths)
-        files = [stack.enter_context(file) for file in opened]
+        # A user's source may yield lone surrogates.
+        incomplete = [stack.enter_context(atomic(path)) for path in paths]
+        files = [
+            stack.enter_context(path.open("w", -1, "utf-8", "surrogatepass", "\n"))
+            for path in incomplete
+        ]
         for pair in pairs:
             for file, text in zip(files, pair, strict=True):
                 file.write(text.replace("\n", " ") + "\n")
+            count += 1
+    return count
 
 
 def read_texts(
-    data_dir: Path, data_name: str, split: str, index: RecordIndex
+    data_dir: Path,
+    data_name: str,
+    split: str,
+    index: RecordIndex,
+    checksums: Sequence[str] | None = None,
 ) -> tuple[list[str], list[str]] | None:
     """Returns the raw sources and targets of a split, in the order of the records.
 
@@ -450,33 +443,37 @@ def read_texts(
         data_name: `Problem.data_name`.
         split: "train", "dev" or "test".
         index: the index of the split, whose sides may be swapped.
+        checksums: the SHA-256 of both files, from the manifest; None: unknown.
 
     Returns:
         None if the directory has none: it is of tensor2tensor or of an earlier
         version, or the split is train.
 
     Raises:
-        UserError: the number of lines is not the number of records.
+        UserError: a file is missing or damaged.
     """
-    paths = text_paths(data_dir, data_name, split)
-    if not any(path.exists() for path in paths):
+    stem = f"{data_name}-{split}"
+    paths = [Path(data_dir) / f"{stem}.{name}" for name in ("sources", "targets")]
+    if not (checksums or any(path.exists() for path in paths)):
         return None
     texts = []
-    for path in paths:
+    for path, checksum in zip(paths, checksums or (None, None), strict=True):
+        lines = list[str]()
         try:
-            content = path.read_bytes().decode("utf-8", "surrogatepass")
-        except (OSError, UnicodeDecodeError) as error:
-            reason = getattr(error, "strerror", "it is not valid UTF-8")
+            content = path.read_bytes()
+            lines = content.decode("utf-8", "surrogatepass").split("\n")[:-1]
+            wrong = f"it has {len(lines):,} lines for {len(index):,} records"
+            if len(lines) == len(index):
+                is_whole = checksum in (None, hashlib.sha256(content).hexdigest())
+                wrong = "" if is_whole else "it has been changed"
+        except UnicodeDecodeError:
+            wrong = "it is not valid UTF-8"
+        except OSError as error:
+            wrong = str(error.strerror)
+        if wrong:
             raise UserError(
-                f"cannot read {path}: {reason}; copy the file again, or generate the "
+                f"cannot use {path}: {wrong}; copy the file again, or generate the "
                 "data in another --data_dir"
-            ) from None
-        lines = content.split("\n")[:-1]  # only "\n" ends a line
-        if len(lines) != len(index):
-            raise UserError(
-                f"{path} has {len(lines):,} lines and the {split} data of "
-                f"'{data_name}' has {len(index):,} records; copy the file again, or "
-                "generate the data in another --data_dir"
             )
         texts.append(lines)
     source, target = texts[::-1] if index.swapped else texts

@@ -48,6 +48,7 @@ if zstd is not None:
     _OPEN[".zst"] = zstd.open
     _DAMAGE += (zstd.ZstdError,)
 
+LONGEST_LINE = 10_000_000  # bytes
 _BATCH = 1024  # examples that are read from tensorflow-datasets at a time
 _MOST_REPEATED = 100  # how many times the data an epoch may have
 _FIELDS = {"name", "source", "target", "pairs", "languages", "weight", "tag"}
@@ -76,9 +77,17 @@ def decoded_lines(file: BinaryIO, name: str) -> Iterator[str]:
         name: what it is called in messages.
 
     Raises:
-        UserError: a line is not UTF-8.
+        UserError: a line is not UTF-8, or is too long.
     """
-    for number, line in enumerate(file, start=1):
+    for number in itertools.count(1):
+        line = file.readline(LONGEST_LINE + 1)
+        if not line:
+            return
+        if len(line) > LONGEST_LINE:
+            raise UserError(
+                f"{name}, line {number} has more than {LONGEST_LINE:,} bytes; write "
+                "one sentence per line, ended by \\n"
+            )
         try:
             text = line.decode("utf-8")
         except UnicodeDecodeError as error:
@@ -659,18 +668,37 @@ def parse_languages(text: str) -> tuple[str, str]:
     return codes[0], codes[1]
 
 
-def named_sources(sources: Mapping[Split, Source]) -> dict[str, Source]:
-    """Returns the sources of splits, or of the corpora in them, without tags.
-
-    They are named "train", or "train europarl" in a mixture.
-    """
-    return {
-        f"{split} {corpus.name}".strip(): corpus.source
-        for split, source in sources.items()
-        for corpus in corpora_of(source)
-    }
-
-
 def corpora_of(source: Source) -> list[Corpus]:
     """Returns the corpora of a source; one without a name if it is no mixture."""
     return list(source.corpora) if isinstance(source, Mixture) else [Corpus("", source)]
+
+
+# Languages.
+
+_TEXTS = 500  # of which a language is guessed
+
+
+def language_shares(texts: Sequence[str]) -> dict[str, float] | None:
+    """Returns the share of texts of each language; None without the library for it."""
+    try:
+        from py3langid import classify
+    except ImportError:  # it is in the extra [data]
+        return None
+    some = [text for text in texts[:: 1 + len(texts) // _TEXTS] if text]
+    counts = Counter(classify(text)[0] for text in some)
+    return {name: count / len(some) for name, count in counts.most_common()}
+
+
+def guessed_languages(source: Source) -> tuple[str, str] | None:
+    """Returns the languages of nine in ten of the first 500 texts; None: unknown."""
+    pairs = list(itertools.islice(source(), _TEXTS))
+    if len(pairs) < _TEXTS:
+        return None
+    found = []
+    for texts in zip(*pairs, strict=True):
+        shares = language_shares(texts)
+        name, share = next(iter(shares.items())) if shares else ("", 0.0)
+        if share < 0.9:
+            return None
+        found.append(name)
+    return found[0], found[1]

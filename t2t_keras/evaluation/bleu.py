@@ -30,14 +30,15 @@ class Bleu(Metrics):
         bleu_tokens: sacreBLEU's tokenization for the score during training; "none" if
             the text is tokenized already.
         languages: language codes of source and target; the target's selects the
-            tokenizer for tokenized BLEU.
+            tokenizer for tokenized BLEU. None: those of the problem, or unknown, and
+            then there is no tokenized BLEU.
 
     Raises:
         UserError: sacreBLEU has no such tokenization.
     """
 
     bleu_tokens: BleuTokens = "13a"
-    languages: tuple[str, str] = ("en", "de")
+    languages: tuple[str, str] | None = None
 
     selection_metric = "bleu"
 
@@ -62,7 +63,7 @@ class Bleu(Metrics):
         """Returns `bleu_scores` under "bleu"."""
         from t2t_keras.evaluation.moses import LANGUAGES
 
-        target = self.languages[1]
+        target = self.languages[1] if self.languages else None
         language = target if target in LANGUAGES else None
         return {"bleu": bleu_scores(outputs, references, language, self.bleu_tokens)}
 
@@ -79,7 +80,8 @@ class Bleu(Metrics):
 
     def reversed(self) -> "Bleu":
         """Returns the same with the languages swapped."""
-        return dataclasses.replace(self, languages=self.languages[::-1])
+        languages = self.languages and self.languages[::-1]
+        return dataclasses.replace(self, languages=languages)
 
     def settings(self) -> dict[str, Any]:
         """Returns `bleu_tokens`."""
@@ -87,8 +89,11 @@ class Bleu(Metrics):
 
 
 def metrics_of(problem: Problem) -> Metrics:
-    """Returns the metrics of a problem, BLEU by default."""
-    return problem.metrics or Bleu()
+    """Returns the metrics of a problem, BLEU in its languages by default."""
+    metrics = problem.metrics or Bleu()
+    if isinstance(metrics, Bleu) and metrics.languages is None:
+        return dataclasses.replace(metrics, languages=problem.languages)
+    return metrics
 
 
 @dataclasses.dataclass(frozen=True)

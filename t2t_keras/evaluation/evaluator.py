@@ -99,15 +99,16 @@ class Evaluator:
                 vocabulary.
         """
         data_dir, problem = Path(data_dir), translator.problem
-        hashes = Manifest.open(data_dir, problem.data_name).vocab_sha256
-        if hashes != vocab_sha256:
+        manifest = Manifest.open(data_dir, problem.data_name)
+        if manifest.vocab_sha256 != vocab_sha256:
             raise UserError(
                 f"--data_dir: {data_dir} was made with another vocabulary than the "
                 "model's; give the data directory of its training"
             )
         name = problem.data_name
         index = RecordIndex.open(data_dir, name, split, problem.reverse)
-        texts = read_texts(data_dir, name, split, index)
+        checksums = manifest.text_sha256.get(split)
+        texts = read_texts(data_dir, name, split, index, checksums)
         return cls(translator, index, texts, split)
 
     def loss(self, meter: Meter = unwatched) -> dict[str, float]:

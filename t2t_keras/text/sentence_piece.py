@@ -5,7 +5,7 @@ import random
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import sentencepiece
 
@@ -44,6 +44,8 @@ class SentencePieceTokenizer:
         UserError: the file is absent, is not a SentencePiece model, or has other ids
             for the special pieces.
     """
+
+    suffix: ClassVar[str] = ".spm"
 
     def __init__(self, path: Path) -> None:
         self._processor = sentencepiece.SentencePieceProcessor()
@@ -92,29 +94,22 @@ class SentencePieceTokenizer:
         escaped = [_escape(text) for text in texts]
         return self._processor.encode(escaped, add_eos=True, num_threads=1)
 
-    def samples(
-        self, text: str, count: int, dropout: float, seed: int
-    ) -> list[list[int]]:
-        """Encodes a text several times with BPE-dropout.
+    def sample(self, text: str, dropout: float, seed: int) -> list[int]:
+        """Encodes a text with BPE-dropout.
 
         Each merge of two pieces is skipped with a given probability, so that words are
-        split differently, and into smaller pieces, each time. Symbols of the vocabulary
-        stay whole. It encodes about 200,000 words a second.
+        split differently, and into smaller pieces, for each seed. Symbols of the
+        vocabulary stay whole. It encodes about 200,000 words a second.
 
         Args:
             text: the text.
-            count: number of encodings.
             dropout: the probability of skipping a merge.
             seed: equal seeds give equal results.
         """
         if self._dropout is None:
             self._dropout = BpeDropout(self._processor)
         words = f" {_escape(text)}".replace(" ", SPACE) if text else ""
-        generator = random.Random(seed)
-        return [
-            [*self._dropout.encode(words, dropout, generator), EOS]
-            for _ in range(count)
-        ]
+        return [*self._dropout.encode(words, dropout, random.Random(seed)), EOS]
 
     def decode(self, ids: Sequence[int]) -> str:
         """Returns the text of the ids before the first EOS."""

@@ -8,7 +8,7 @@ import itertools
 import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from t2t_keras.option import UserError
 from t2t_keras.text.tokenizer import EOS, read_vocabulary, text_ids, write_vocabulary
@@ -51,6 +51,8 @@ class SubwordTokenizer:
         UserError: the file is absent, is not UTF-8 or lacks a piece that some texts
             need.
     """
+
+    suffix: ClassVar[str] = ".subwords"
 
     def __init__(self, path: Path) -> None:
         try:

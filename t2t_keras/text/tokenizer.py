@@ -4,7 +4,7 @@ import itertools
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from t2t_keras.option import UserError, plugins
 
@@ -33,7 +33,13 @@ class GraphTokenizer(Protocol):
 
 
 class Tokenizer(Protocol):
-    """Turns a line of text into ids and back; it can be pickled."""
+    """Turns a line of text into ids and back; it can be pickled.
+
+    Attributes:
+        suffix: the suffix of its vocabulary file, such as ".spm".
+    """
+
+    suffix: ClassVar[str]
 
     @property
     def vocab_size(self) -> int:
@@ -91,20 +97,6 @@ def write_vocabulary(path: Path, content: bytes) -> None:
     os.replace(temporary, path)
 
 
-def _kinds(suffix: str | None = None) -> dict[str, Callable[[Path], Tokenizer]]:
-    """Returns the classes by suffix, with those of plugins unless it is ours."""
-    from t2t_keras.text.sentence_piece import SentencePieceTokenizer
-    from t2t_keras.text.subword import SubwordTokenizer
-
-    kinds: dict[str, Callable[[Path], Tokenizer]] = {
-        ".spm": SentencePieceTokenizer,
-        ".subwords": SubwordTokenizer,
-    }
-    if suffix in kinds:
-        return kinds
-    return kinds | {f".{name}": kind for name, kind in plugins("tokenizers").items()}
-
-
 def load_tokenizer(path: Path, suffix: str | None = None) -> Tokenizer:
     """Loads a tokenizer, whose kind follows from the suffix of its file.
 
@@ -116,9 +108,16 @@ def load_tokenizer(path: Path, suffix: str | None = None) -> Tokenizer:
     Raises:
         UserError: there is no such file, or it is not a vocabulary of that kind.
     """
+    from t2t_keras.text.sentence_piece import SentencePieceTokenizer
+    from t2t_keras.text.subword import SubwordTokenizer
+
     path = Path(path)
     suffix = suffix or path.suffix
-    kinds = _kinds(suffix)
+    kinds: dict[str, Callable[[Path], Tokenizer]] = {
+        kind.suffix: kind for kind in (SentencePieceTokenizer, SubwordTokenizer)
+    }
+    if suffix not in kinds:
+        kinds = {f".{name}": kind for name, kind in plugins("tokenizers").items()}
     if suffix not in kinds:
         raise UserError(
             f"{path}: a vocabulary file ends in .spm (SentencePiece) or .subwords "
@@ -126,11 +125,6 @@ def load_tokenizer(path: Path, suffix: str | None = None) -> Tokenizer:
             "such as tensor2tensor's vocabularies of whole tokens or of BPE"
         )
     return kinds[suffix](path)
-
-
-def suffix_of(tokenizer: Tokenizer) -> str:
-    """Returns the suffix of a tokenizer's vocabulary file, such as ".spm"."""
-    return {kind: suffix for suffix, kind in _kinds().items()}[type(tokenizer)]
 
 
 def text_ids(ids: Sequence[int], vocab_size: int) -> list[int]:

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from t2t_keras import registry
+from t2t_keras.data.files import sha256
 from t2t_keras.hparam import HParams
 from t2t_keras.option import UserError
 from t2t_keras.problem import Problem
@@ -29,6 +30,7 @@ class RunConfig:
     # As in the manifest.
     symbols: list[str] = dataclasses.field(default_factory=list)
     tags: list[str] = dataclasses.field(default_factory=list)
+    languages: list[str] | None = None  # of source and target; None: unknown
     usr_dir: str | None = None
     init_from: str | None = None  # source of the initial weights, see `fine_tune`
     # Number of parts into which a batch is divided, each with its own dropout seed:
@@ -41,11 +43,21 @@ class RunConfig:
 
         Args:
             directory: the data directory, or the run directory.
+
+        Raises:
+            UserError: a vocabulary is missing or has been changed.
         """
-        source = load_tokenizer(directory / self.source_vocab)
-        if self.source_vocab == self.target_vocab:
-            return source, source
-        return source, load_tokenizer(directory / self.target_vocab)
+        tokenizers: dict[str, Tokenizer] = {}
+        for name in dict.fromkeys((self.source_vocab, self.target_vocab)):
+            path, known = directory / name, self.vocab_sha256.values()
+            if known and path.exists() and sha256(path) not in known:
+                raise UserError(
+                    f"{path} is not the vocabulary of this run: its SHA-256 is not in "
+                    "config.json; restore it from a copy, such as in the run's data "
+                    "directory"
+                )
+            tokenizers[name] = load_tokenizer(path)
+        return tokenizers[self.source_vocab], tokenizers[self.target_vocab]
 
     @property
     def vocab_sizes(self) -> tuple[int, int | None]:
@@ -73,6 +85,9 @@ class RunConfig:
                 raise
             registry.load_usr_dir(self.usr_dir)
             problem = registry.problem(self.problem)
+        if self.languages:
+            source, target = self.languages
+            problem = problem.replace(languages=(source, target))
         problem = problem.with_tags(self.tags or problem.tags)
         return problem.with_symbols(self.symbols or problem.symbols)
 
@@ -88,6 +103,7 @@ class RunConfig:
 
         mine, others = dataclasses.asdict(self), dataclasses.asdict(other)
         free = {"data_dir", "usr_dir", "hparams_set", "symbols", "tags"}
+        free |= {"languages"}
         names = mine.keys() - free - {"hparams_sha256"}
         data_name = self.registered_problem().data_name
         manifest = Manifest.open(Path(other.data_dir), data_name)
@@ -150,6 +166,9 @@ def config_for(
         )
     if problem.reverse:
         source, target = target, source
+    languages = list(manifest.languages or problem.languages or ())
+    if problem.reverse and manifest.languages:
+        languages.reverse()
     return RunConfig(
         problem=problem.name,
         hparams_set=hparams_set,
@@ -161,6 +180,7 @@ def config_for(
         data_sha256=manifest.fingerprints("train")[0],
         symbols=list(manifest.symbols),
         tags=list(manifest.tags),
+        languages=languages or None,
         usr_dir=str(Path(usr_dir).resolve()) if usr_dir else None,
         init_from=str(Path(init_from).resolve()) if init_from else None,
     )

@@ -125,12 +125,9 @@ def parsing_small() -> HParams:
             --train_trees train.mrg.gz --dev_trees dev.mrg
         t2t train --problem parsing_wsj --hparams_set parsing_small \
             --data_dir data --output_dir runs/craft --train_steps 15281
-        mkdir data2 && cp data/vocab.* data2
-        t2t datagen --problem parsing_wsj --data_dir data2 --skip_bad_trees \
-            --train_trees train.mrg.gz --dev_trees dev.mrg --bpe_dropout 0.1 --copies 8
         t2t train --problem parsing_wsj --hparams_set parsing_small \
-            --hparams dropout=0.2,learning_rate=0.75 --init_from runs/craft \
-            --data_dir data2 --output_dir runs/craft2 \
+            --hparams dropout=0.2,learning_rate=0.75,bpe_dropout=0.1 \
+            --init_from runs/craft --data_dir data --output_dir runs/craft2 \
             --train_steps 19304 --save_every 250 --keep 14
         t2t evaluate --output_dir runs/craft2 --split dev
     """

@@ -263,17 +263,3 @@ def test_downloads_that_fail(address, tmp_path):
     with pytest.raises(UserError, match="Connection refused"):
         download_archive(nowhere)
     assert all(path.suffix == ".lock" for path in tmp_path.iterdir())
-
-
-def test_missing_archives_are_downloaded(raw_dir, tmp_path, monkeypatch):
-    fetched = []
-    sources = registry.problem("translate_ende_wmt").archives(tmp_path)
-    pairs = [sources["dev"], sources["test"], sources["dev"]]
-
-    def download(archive):
-        fetched.append(archive.path.name)
-        archive.path.symlink_to(raw_dir / archive.path.name)
-
-    archives.require_archives(pairs, download)
-    assert fetched == ["dev.tgz", "test-full.tgz"]
-    archives.require_archives(pairs)

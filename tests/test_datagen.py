@@ -215,8 +215,8 @@ def test_no_examples(tmp_path):
 
 
 def test_a_source_that_changes_while_it_is_read(tmp_path):
-    # Counted, sampled, encoded; and encoded again.
-    passes = iter([TRAIN, TRAIN, TRAIN[:-100], TRAIN])
+    # Counted, sampled, encoded; encoded again, and read to find the languages.
+    passes = iter([TRAIN, TRAIN, TRAIN[:-100], TRAIN, TRAIN])
 
     class Changing(Given):
         def __call__(self):

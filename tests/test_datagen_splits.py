@@ -129,14 +129,6 @@ def test_a_split_that_differs_is_refused(directory, changes, message):
     assert files(directory) == before
 
 
-def test_a_split_of_another_program_is_not_overwritten(directory):
-    foreign = directory / "small-test-00000-of-00001"
-    foreign.write_bytes(b"x")
-    with pytest.raises(UserError, match=f"{foreign} is there, and the manifest"):
-        generate(WITH_TEST, directory, workers=1)
-    assert foreign.read_bytes() == b"x"
-
-
 def test_interrupted_anywhere(complete, directory, tmp_path):
     """Until the new manifest is there, the directory holds what it held."""
     expected = tmp_path / "expected"

@@ -13,11 +13,9 @@ from t2t_keras.data.batch_plan import BatchPlan
 from t2t_keras.data.datagen import generate
 from t2t_keras.data.manifest import Manifest
 from t2t_keras.data.pipeline import (
-    read_pairs,
     training_batches,
     training_index,
 )
-from t2t_keras.data.records import RecordIndex
 from t2t_keras.data.sources import (
     Corpus,
     Mixture,
@@ -129,19 +127,6 @@ def test_training_reads_the_shares_that_were_asked_for(tmp_path):
         texts[tokenizer.decode([i for i in row if i])] += count
     assert all(count == 1 for text, count in texts.items() if text[0] == "l")
     assert len(texts) == 900 + 40
-
-
-def test_each_record_has_the_number_of_its_corpus(tmp_path):
-    mixed = problem(corpus("a", 30, tag="<a>"), corpus("b", 50), corpus("c", 20))
-    manifest = generate(mixed, tmp_path, workers=1)
-    index = RecordIndex.open(tmp_path, "mixed", "train")
-    tokenizer = load_tokenizer(tmp_path / manifest.vocab_files["source"])
-    for number, (source, _) in zip(
-        index.corpus.tolist(), read_pairs(index, range(len(index))), strict=True
-    ):
-        assert tokenizer.decode(source).startswith(("<a> a ", "b ", "c ")[number])
-    # Without weights and a temperature every example occurs once.
-    assert len(training_index(tmp_path, mixed)) == 100
 
 
 def test_rules_look_at_sources_without_their_tag(tmp_path):

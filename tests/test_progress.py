@@ -126,72 +126,14 @@ def test_time_left_counts_what_is_still_to_come():
     assert str(times.estimate(10)) == "ends by --max_minutes in 5 min"
 
 
-def test_time_left_without_dev_and_with_checkpoints_by_the_clock():
-    times = TimeLeft(range(0, 1000), TrainOptions(save_minutes=1))
-    for seconds in (9.0, 0.6):
-        times.add_step(seconds)
-    assert str(times.estimate(900)) == "ETA 60 s"
-    times.saves.add(5.0)
-    assert times.estimate(900).seconds == pytest.approx(60 + 2 * 5)
 
 
-def test_a_long_evaluation_has_lines_too(clock, tmp_path, capfd):
-    progress = Reporter(tmp_path, range(10))
-    with progress.task("decoding dev", "sentences", 500) as advance:
-        for _ in range(5):
-            clock.now += 20
-            advance(100)
-    progress.close()
-    lines = capfd.readouterr().err.splitlines()
-    assert lines == [f"decoding dev: {n} of 500 sentences" for n in (200, 400)]
 
 
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [(0, "0 s"), (99, "99 s"), (100, "2 min"), (5900, "98 min"), (6000, "1 h 40 min")],
-)
-def test_durations(seconds, text):
-    assert duration(seconds) == text
 
 
-def test_evaluations_and_checkpoints_do_not_count_as_steps(clock, tmp_path):
-    times = TimeLeft(range(10), TrainOptions(save_every=100, eval_every=100), 1)
-    progress = Reporter(tmp_path, range(10), times)
-    for step in (1, 2, 3):
-        clock.now += 2
-        progress.count(step, RESULT)
-        with progress.saving():
-            clock.now += 30
-        with progress.paused(), progress.evaluating():
-            clock.now += 500
-    assert times.estimate(3).seconds == 7 * 2 + 1 * 30 + 1 * 500
-    progress.close()
 
 
-def test_decoding_and_loss_tell_how_far_they_are(data_dir, tmp_path):
-    training = trainer(data_dir, tmp_path)
-    run = RunDirectory(tmp_path)
-    translator = training._validation.evaluator.translator
-    dev = open_split(run, translator, "dev")
-    seen = {}
-
-    @contextlib.contextmanager
-    def meter(task, unit, total):
-        seen[task, unit, total] = []
-        yield seen[task, unit, total].append
-
-    dev.metrics(7, meter, extra_length=1, batch_tokens=16)
-    count = len(dev._index)
-    loss, decoding = (
-        seen["loss on dev", "sentences", count],
-        seen["decoding dev", "sentences", 7],
-    )
-    assert sum(loss) == count
-    assert sum(decoding) == 7
-    assert len(decoding) > 2
-    done = []
-    translator.n_best(["", "a dog", " "], advance=done.append, extra_length=1)
-    assert done == [2, 1]
 
 
 def environment():

@@ -63,15 +63,6 @@ def tfds_dir(tmp_path_factory):
     return path
 
 
-@pytest.mark.parametrize("language", LANGUAGES)
-def test_it_has_the_structure_of_the_real_one(tfds_dir, language):
-    small = Wmt14Translate(data_dir=tfds_dir, config=f"{language}-en").info
-    real = tfds.builder(f"wmt14_translate/{language}-en").info
-    assert real.full_name == small.full_name
-    assert str(real.features) == str(small.features)
-    assert real.supervised_keys in (None, (language, "en"))
-
-
 def run(capfd, *argv: object) -> tuple[int, dict, str]:
     code = main([*map(str, argv), "--json"])
     out, err = capfd.readouterr()

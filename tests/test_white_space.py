@@ -2,15 +2,12 @@
 
 import sys
 
-import numpy as np
 import pytest
 import tensorflow as tf
-from decoding_models import transformer
 
 from t2t_keras.data.datagen import generate
 from t2t_keras.data.pipeline import read_pairs
 from t2t_keras.data.records import RecordIndex
-from t2t_keras.decoding.translator import Translator
 from t2t_keras.problem import Problem, TextForm
 from t2t_keras.text.tokenizer import load_tokenizer
 
@@ -52,21 +49,6 @@ def test_training_data_have_none(data_dir):
     ]
     assert sorted(found) == sorted(PAIRS * len(SPACES) ** 2)
     assert not any("\u3000" in piece for piece in tokenizer.pieces)
-
-
-def test_inputs_and_targets_are_taken_without_it(data_dir):
-    tokenizer = load_tokenizer(next(data_dir.glob("vocab.*")))
-    problem = Problem(summary="", extra_length=4)
-    translator = Translator(
-        problem, transformer(tokenizer.vocab_size), tokenizer, tokenizer
-    )
-    (expected,) = translator.n_best(["house river"], 2)
-    for found in translator.n_best([text for text, _ in AROUND[: len(SPACES) ** 2]], 2):
-        assert [x.ids for x in found] == [x.ids for x in expected]
-    sources, targets = zip(*AROUND, strict=True)
-    scores = [x.log_prob for x in translator.score(sources, targets)]
-    expected = [x.log_prob for x in translator.score(*zip(*PAIRS, strict=True))]
-    np.testing.assert_allclose(scores, np.repeat(expected, len(SPACES) ** 2), rtol=1e-5)
 
 
 def test_python_and_graph_remove_the_same_characters():

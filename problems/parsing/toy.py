@@ -24,6 +24,7 @@ def parsing_toy() -> Problem:
     return translate_ende_toy().replace(
         summary="English constituency parsing, embedded toy grammar",
         sources={split: functools.partial(pairs, split) for split in SIZES},
+        languages=None,
         vocab_size=800,
         shared_vocab=False,
         max_length=128,

@@ -5,8 +5,6 @@ import pytest
 from sentence_lengths import SOURCE, TARGET
 
 from t2t_keras.data.batch_plan import BatchPlan
-from t2t_keras.data.pipeline import training_batches
-from t2t_keras.data.records import RecordIndex
 from t2t_keras.option import UserError
 
 

@@ -18,9 +18,7 @@ from small_run import trainer
 from t2t_keras.cli import program
 from t2t_keras.training import reporting as module
 from t2t_keras.training.control import TrainOptions
-from t2t_keras.training.follow import open_split
-from t2t_keras.training.reporting import Reporter, TimeLeft, duration
-from t2t_keras.training.run_dir import RunDirectory
+from t2t_keras.training.reporting import Reporter, TimeLeft
 from t2t_keras.training.step import StepResult
 
 RESULT = StepResult(
@@ -124,16 +122,6 @@ def test_time_left_counts_what_is_still_to_come():
     assert times.estimate(10) == (expected, False, False)
     left[0] = 300.0
     assert str(times.estimate(10)) == "ends by --max_minutes in 5 min"
-
-
-
-
-
-
-
-
-
-
 
 
 def environment():

@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-import functools
 import itertools
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -18,8 +17,8 @@ from t2t_keras.data.records import RecordIndex, index_path
 from t2t_keras.data.sources import repetitions
 from t2t_keras.hparam import HParams
 from t2t_keras.option import UserError
-from t2t_keras.problem import Pair, Problem, Source
-from t2t_keras.text.tokenizer import UNK, Tokenizer, load_tokenizer
+from t2t_keras.problem import Problem
+from t2t_keras.text.tokenizer import UNK, Tokenizer
 
 _FEATURES = {
     "inputs": tf.io.RaggedFeature(tf.int64),

@@ -138,12 +138,6 @@ def num_train_shards(num_examples: int) -> int:
     return max(min(-(-num_examples // 10_000), 100), -(-num_examples // 500_000))
 
 
-def write_frames(path: Path, records: Iterable[bytes]) -> None:
-    """Writes a TFRecord file of framed records, atomically."""
-    with atomic(path) as incomplete, incomplete.open("wb", buffering=1 << 20) as file:
-        file.writelines(records)
-
-
 def find_shards(data_dir: Path, data_name: str, split: str) -> list[Path]:
     """Returns the shards of a split, in order.
 

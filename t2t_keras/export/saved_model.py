@@ -40,7 +40,7 @@ from t2t_keras.export.verify import Output, Verification
 from t2t_keras.option import UserError, conditions
 from t2t_keras.problem import WHITE_ENDS, WHITE_SPACE
 from t2t_keras.text.sentences import join_outputs, split_long_text
-from t2t_keras.text.tokenizer import EOS, PAD, UNK, suffix_of
+from t2t_keras.text.tokenizer import EOS, PAD, UNK
 
 EXTRA = "assets.extra"
 WARM_UP = f"{EXTRA}/tf_serving_warmup_requests"
@@ -188,7 +188,7 @@ def export_saved_model(
             ("source", translator.source_tokenizer),
             ("target", translator.target_tokenizer),
         ):
-            tokenizer.save(new / EXTRA / f"{side}{suffix_of(tokenizer)}")
+            tokenizer.save(new / EXTRA / f"{side}{tokenizer.suffix}")
         texts = verify.texts[-_WARM_UP_TEXTS:] if verify else []
         with tf.io.TFRecordWriter(str(new / WARM_UP)) as writer:
             for signature, inputs in module.warm_up(texts).items():

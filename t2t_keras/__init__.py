@@ -15,9 +15,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from t2t_keras.hparam import HParams
-from t2t_keras.option import UserError, require_local
+from t2t_keras.option import UserError, option, require_local
 from t2t_keras.problem import Problem, Scorer
-from t2t_keras.registry import register_hparams, register_problem, register_scorer
+from t2t_keras.registry import (
+    register_hparams,
+    register_model,
+    register_problem,
+    register_scorer,
+)
 from t2t_keras.training.control import TrainOptions
 
 if TYPE_CHECKING:
@@ -32,7 +37,9 @@ __all__ = [
     "TrainOptions",
     "UserError",
     "load",
+    "option",
     "register_hparams",
+    "register_model",
     "register_problem",
     "register_scorer",
     "train",

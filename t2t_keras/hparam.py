@@ -4,9 +4,18 @@ import dataclasses
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
-from t2t_keras.option import UserError, check, names, option, split_pairs, typed
+from t2t_keras.option import (
+    UserError,
+    check,
+    names,
+    nearest,
+    option,
+    plugins,
+    split_pairs,
+    typed,
+)
 
 # tensor2tensor's names of hyper-parameters, which `HParams.parse` takes for ours.
 T2T_NAMES = {
@@ -58,8 +67,11 @@ class HParams:
     """Hyper-parameters; the defaults are the paper's base model.
 
     Section numbers refer to "Attention Is All You Need" (arXiv:1706.03762).
-    Impossible combinations raise `UserError` at construction.
+    Impossible combinations raise `UserError` at construction. A model with
+    hyper-parameters of its own has a subclass, see `registry.register_model`.
     """
+
+    model: str = option("transformer", "the registered model (`t2t list`)")
 
     # Architecture (3.1 to 3.3).
     num_layers: int = option(
@@ -226,7 +238,7 @@ class HParams:
     )
 
     def __post_init__(self) -> None:
-        check(HParams, vars(self), "hparams: ")
+        check(type(self), vars(self), "hparams: ")
         if self.guided_alignment and self.changes_pairs:
             raise UserError(
                 "hparams: guided_alignment excludes word_dropout, case_noise and "
@@ -297,18 +309,25 @@ class HParams:
         """
         return max(self.decoder_layers - 1, 1)
 
-    def override(self, **changes: Any) -> Self:
+    def override(self, **changes: Any) -> "HParams":
         """Returns a copy with some fields changed.
+
+        Another `model` may have other hyper-parameters: those of the new one alone have
+        their defaults, and those of the old one alone are left out.
 
         Raises:
             UserError: for an unknown field, a value of the wrong type, or an
                 impossible combination.
         """
-        return dataclasses.replace(
-            self, **{name: _typed(name, value) for name, value in changes.items()}
-        )
+        kind = type(self)
+        if changes.get("model", self.model) != self.model:
+            kind = _class_of(str(changes["model"]))
+        names = {field.name for field in dataclasses.fields(kind)}
+        kept = {name: value for name, value in vars(self).items() if name in names}
+        changed = {name: _typed(kind, name, value) for name, value in changes.items()}
+        return kind(**kept | changed)
 
-    def parse(self, overrides: str) -> Self:
+    def parse(self, overrides: str) -> "HParams":
         """Returns a copy changed by `"dropout=0.2,num_layers=4"`.
 
         Fields may also have tensor2tensor's names, such as `hidden_size`.
@@ -325,8 +344,10 @@ class HParams:
         return self.override(**changes)
 
     @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> Self:
+    def from_dict(cls, values: Mapping[str, Any]) -> "HParams":
         """Builds hparams from the result of `dataclasses.asdict`.
+
+        They are of the subclass that belongs to `values["model"]`.
 
         Raises:
             UserError: for an unknown field or a value of the wrong type.
@@ -334,7 +355,7 @@ class HParams:
         return cls().override(**values)
 
     @classmethod
-    def load(cls, path: Path) -> Self:
+    def load(cls, path: Path) -> "HParams":
         """Reads hparams from the `hparams.json` of a run.
 
         Raises:
@@ -358,10 +379,31 @@ class HParams:
         """Returns the description of each field by name."""
         return {it.name: it.metadata["meaning"] for it in dataclasses.fields(cls)}
 
-    def difference(self, other: Self) -> dict[str, tuple[object, object]]:
+    def difference(self, other: "HParams") -> dict[str, tuple[object, object]]:
         """Returns the fields that differ: name -> (own value, other's value)."""
         mine, theirs = dataclasses.asdict(self), dataclasses.asdict(other)
-        return {k: (v, theirs[k]) for k, v in mine.items() if v != theirs[k]}
+        pairs = {k: (mine.get(k), theirs.get(k)) for k in mine | theirs}
+        return {k: (own, others) for k, (own, others) in pairs.items() if own != others}
+
+
+# The class of hyper-parameters of each registered model.
+MODEL_HPARAMS: dict[str, type[HParams]] = {"transformer": HParams}
+
+
+def _class_of(model: str) -> type[HParams]:
+    """Returns the class of a model's hyper-parameters.
+
+    Raises:
+        UserError: no such model is registered.
+    """
+    if model not in MODEL_HPARAMS:
+        plugins("models")
+    if model not in MODEL_HPARAMS:
+        raise UserError(
+            f"hparams: there is no model '{model}'; install the package that registers "
+            f"it, or give its --usr_dir{nearest(model, MODEL_HPARAMS)}"
+        )
+    return MODEL_HPARAMS[model]
 
 
 # Neither the model nor its batches nor the optimizer's state depend on them: a training
@@ -369,10 +411,10 @@ class HParams:
 MAY_CHANGE = frozenset(names(HParams, "may_change"))
 
 
-def _typed(name: str, value: Any) -> Any:
+def _typed(kind: type[HParams], name: str, value: Any) -> Any:
     """Converts a field's value, perhaps given as text, to the field's type."""
-    if name in T2T_HINTS and name not in HParams.meanings():
+    if name in T2T_HINTS and name not in kind.meanings():
         raise UserError(
             f"hparams: tensor2tensor's '{name}' does not exist here: {T2T_HINTS[name]}"
         )
-    return typed(HParams, name, value, "hparams: ")
+    return typed(kind, name, value, "hparams: ")

@@ -79,7 +79,8 @@ def plugins(kind: str) -> dict[str, Any]:
 
     Entry points of these groups are loaded when they are first needed:
 
-    - `t2t_keras.problems`, `.hparams`, `.scorers`: modules that register definitions;
+    - `t2t_keras.problems`, `.models`, `.hparams`, `.scorers`: modules that register
+      definitions;
     - `t2t_keras.verbs`: a `cli.verb.Verb` for each verb of `t2t`;
     - `t2t_keras.formats`: a `data.sources.Format` for each suffix of files of pairs;
     - `t2t_keras.tokenizers`: a class for each suffix of vocabulary files;

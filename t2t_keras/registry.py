@@ -1,13 +1,14 @@
-"""The registry: finds problems, hparam sets, scorers and plugins by name.
+"""The registry: finds problems, models, hparam sets and scorers by name.
 
 A definition is registered when its module is imported. There are three ways to import
-it: by the entry points `t2t_keras.problems`, `t2t_keras.hparams` and
-`t2t_keras.scorers` of an installed package, by `--usr_dir`, and by a plain import.
+it: by the entry points `t2t_keras.problems`, `.models`, `.hparams` and `.scorers` of an
+installed package, by `--usr_dir`, and by a plain import.
 
 Plugins are found by entry points only, see `option.plugins`.
 """
 
 import dataclasses
+import functools
 import importlib
 import importlib.util
 import inspect
@@ -16,9 +17,9 @@ import sys
 import traceback
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar, overload
 
-from t2t_keras.hparam import HParams
+from t2t_keras.hparam import MODEL_HPARAMS, HParams
 from t2t_keras.option import UserError, nearest, plugins
 from t2t_keras.problem import Problem, Scorer
 
@@ -83,8 +84,22 @@ class _Registry(Generic[T]):
         return dict(sorted(self._definitions.items()))
 
 
+class Model(NamedTuple):
+    """A registered model.
+
+    Attributes:
+        build: returns the `Transformer` for hyper-parameters, the size of the source
+            vocabulary, and that of the target or None where both sides share one.
+        hparams: the class of its hyper-parameters.
+    """
+
+    build: Callable[[Any, int, int | None], Any]
+    hparams: type[HParams]
+
+
 _problems: _Registry[Problem] = _Registry("problems")
 _hparams: _Registry[HParams] = _Registry("hparams")
+_models: _Registry[Model] = _Registry("models")
 _scorers: _Registry[Scorer] = _Registry("scorers")
 
 ProblemDefinition = TypeVar("ProblemDefinition", bound=Problem | Callable[[], Problem])
@@ -123,6 +138,42 @@ def register_problem(definition: ProblemDefinition) -> ProblemDefinition:
             "'_rev' is the suffix of the other direction, which the registry makes"
         )
     _problems.add(name, _Definition(make, place, ""))
+    return definition
+
+
+ModelDefinition = TypeVar("ModelDefinition", bound=Callable[..., Any])
+
+
+@overload
+def register_model(definition: ModelDefinition) -> ModelDefinition: ...
+@overload
+def register_model(
+    *, hparams: type[HParams]
+) -> Callable[[ModelDefinition], ModelDefinition]: ...
+
+
+def register_model(definition: Any = None, *, hparams: type[HParams] = HParams) -> Any:
+    """Registers a model; a decorator, with or without arguments.
+
+    The hyper-parameter `model` names it, so an hparam set can choose it.
+
+    Args:
+        definition: a subclass of `Transformer`, registered under its name in
+            snake_case; or a function under its own name, which takes hyper-parameters
+            and the sizes of the vocabularies and returns such a model, and may import
+            Keras inside. The first line of the docstring is what `t2t list` prints.
+        hparams: the subclass of `HParams` that has the model's own hyper-parameters.
+
+    Raises:
+        UserError: the name is taken.
+    """
+    if definition is None:
+        return functools.partial(register_model, hparams=hparams)
+    name, doc = definition.__name__, inspect.getdoc(definition) or ""
+    name = snake_case(name) if inspect.isclass(definition) else name
+    model = Model(definition, hparams)
+    _models.add(name, _Definition(lambda: model, _place(definition), doc))
+    MODEL_HPARAMS[name] = hparams
     return definition
 
 
@@ -169,6 +220,15 @@ def problem(name: str) -> Problem:
     return _problems.get(name)
 
 
+def model(name: str) -> Model:
+    """Returns the model of this name.
+
+    Raises:
+        UserError: there is none; the message suggests the nearest name.
+    """
+    return _models.get(name)
+
+
 def hparams(name: str) -> HParams:
     """Returns the hparam set of this name.
 
@@ -190,6 +250,11 @@ def scorer(name: str) -> Scorer:
 def list_problems() -> dict[str, str]:
     """Returns every problem's name with its one-line summary."""
     return {name: it.made(name).summary for name, it in _problems.all().items()}
+
+
+def list_models() -> dict[str, str]:
+    """Returns every model's name with the first line of its docstring."""
+    return {name: it.doc.partition("\n")[0] for name, it in _models.all().items()}
 
 
 def list_hparams() -> dict[str, str]:

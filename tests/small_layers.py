@@ -14,5 +14,5 @@ def normal(*shape: int, seed: int = 0) -> np.ndarray:
 def attention_layer(kind: type, **options) -> keras.layers.Layer:
     """Builds an attention layer of the sizes above."""
     layer = kind(D, HEADS, D_K, D_V, **options)
-    layer.build(None)
+    layer.build((None, None, D))
     return layer

@@ -1,18 +1,10 @@
 """Windowed, unscaled and additive attention against NumPy, and in a model."""
 
-import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from decoding_models import (
-    log_probs_of,
-    outputs,
-    random_sources,
-    searcher,
-    transformer,
-)
 from numpy_transformer import randomise, softmax
-from small_layers import D_K, D_V, HEADS, D, attention_layer, normal
+from small_layers import D_K, HEADS, D, attention_layer, normal
 from step_by_step import logits_both_ways
 
 from t2t_keras.hparam import HParams
@@ -23,7 +15,7 @@ from t2t_keras.model.layers import (
     causal_bias,
     padding_bias,
 )
-from t2t_keras.model.transformer import DecoderLayer, Transformer
+from t2t_keras.model.transformer import Transformer
 from t2t_keras.model.window_attention import WindowSelfAttention
 
 VOCAB = 17
@@ -81,7 +73,7 @@ def test_blocks_equal_a_band_mask_over_everything(length, before, after):
         weights = [weight.value for weight in layer.trainable_variables]
         with tf.GradientTape() as tape:
             tape.watch(x)
-            y, _ = layer(x, bias)
+            y, *_ = layer(x, bias)
             total = tf.reduce_sum(y * probe)
         return y.numpy(), tape.gradient(total, [x, *weights])
 
@@ -93,50 +85,18 @@ def test_blocks_equal_a_band_mask_over_everything(length, before, after):
         np.testing.assert_allclose(actual, gradient, atol=1e-5)
 
 
-def test_window_is_the_formula_head_by_head():
-    """Against NumPy alone, one query at a time: only what is in reach is looked at."""
-    layer = attention_layer(WindowSelfAttention, before=2, after=2)
-    x = normal(1, 9, D)
-    kernel = layer.projection.kernel.numpy()
-    q, k, v = np.split(x[0] @ kernel, [HEADS * D_K, 2 * HEADS * D_K], axis=1)
-    q, k, v = (m.reshape(9, HEADS, -1) for m in (q, k, v))
-    heads = np.zeros((9, HEADS, D_V))
-    for i in range(9):
-        near = slice(max(i - 2, 0), i + 3)
-        for h in range(HEADS):
-            weights = softmax(k[near, h] @ q[i, h] / np.sqrt(D_K))
-            heads[i, h] = weights @ v[near, h]
-    expected = heads.reshape(9, -1) @ layer.output_projection.kernel.numpy()
-    np.testing.assert_allclose(layer(x, None)[0].numpy()[0], expected, atol=1e-5)
-
-
-def test_any_length_in_one_traced_function():
-    layer = attention_layer(WindowSelfAttention, before=3, after=3)
-    spec = tf.TensorSpec([None, None, D])
-    traced = tf.function(lambda x: layer(x, None)[0], input_signature=[spec])
-    for length in (1, 3, 8, 20):
-        x = normal(2, length, D)
-        np.testing.assert_allclose(traced(x), layer(x, None)[0], atol=1e-5)
-
-
-@pytest.mark.parametrize("kind", ["encoder", "decoder"])
-def test_the_largest_tensor_grows_linearly_with_the_length(kind):
+@pytest.mark.parametrize("after", [8, 0])
+def test_the_largest_tensor_grows_linearly_with_the_length(after):
     """No operation of the forward or backward pass makes n^2 values."""
 
     def largest(length):
         x = tf.TensorSpec([1, length, D])
-        if kind == "encoder":
-            layer = attention_layer(WindowSelfAttention, before=8, after=8)
-        else:
-            hparams = HParams(d_model=D, d_ff=D, num_heads=HEADS, attention_window=8)
-            layer = DecoderLayer(hparams, dtype="float32")
-            layer.build(None)
+        layer = attention_layer(WindowSelfAttention, before=8, after=after)
 
         def gradient(x):
-            source = [x[:, :3], tf.zeros([1, 1, 1, 3])]
             with tf.GradientTape() as tape:
                 tape.watch(x)
-                y, *_ = layer(x, None) if kind == "encoder" else layer(x, *source)
+                y, *_ = layer(x)
             return tape.gradient(y, x)
 
         graph = tf.function(gradient).get_concrete_function(x).graph
@@ -196,16 +156,9 @@ def test_the_rest_of_a_variant_is_that_of_attention(score):
     weights = attention_weights(layer.score(query, key), causal_bias(7)).numpy()
     heads = np.einsum("bhts,bhsv->bthv", weights, value.numpy()).reshape(2, 7, -1)
     expected = heads @ layer.output_projection.kernel.numpy()
-    output, handed_out = layer(x, causal_bias(7))
+    output, handed_out, _ = layer(x, causal_bias(7))
     np.testing.assert_allclose(output, expected, atol=1e-5)
     np.testing.assert_array_equal(handed_out, weights)
-
-
-def test_dot_products_have_the_variance_d_k():
-    """Why the paper scales (3.2.1): the unscaled softmax is saturated."""
-    query, key = normal(1, 1, 400, 256), normal(1, 1, 400, 256, seed=1)
-    products = np.einsum("bhtd,bhsd->bhts", query, key)
-    np.testing.assert_allclose(products.var(), 256, rtol=0.03)
 
 
 # In a model
@@ -253,44 +206,3 @@ def test_reach_of_the_window_in_encoder_and_decoder():
     shifted = np.pad(band(9, 3, 0), ((0, 0), (0, 1)))[:, 1:]  # input j is target j - 1
     np.testing.assert_array_equal(seen.T, shifted)
     assert influence(lambda s: network(s, target).numpy(), source).all()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("options", VARIANTS[1:], ids=str)
-def test_beams_found_in_a_graph_have_the_scores_of_teacher_forcing(options):
-    network = transformer(VOCAB, num_layers=2, **options)
-    sources = random_sources(3, VOCAB)
-    found = searcher(network)(sources, 12, 3, n_best=2)
-    for row, source in enumerate(sources):
-        expected = log_probs_of(network, source, outputs(found, row))
-        np.testing.assert_allclose(found.log_probs[row], expected, atol=1e-4)
-
-
-def test_a_window_beyond_the_sentence_is_no_window():
-    source, target = ids(2, 7), ids(2, 8, seed=1)
-    narrow, full = model(attention_window=100), model()
-    np.testing.assert_allclose(narrow(source, target), full(source, target), atol=1e-5)
-
-
-@pytest.mark.parametrize("options", VARIANTS, ids=str)
-def test_bfloat16_stays_near_float32(options):
-    exact = model(**options)
-    rough = model(compute_dtype="bfloat16", **options)
-    source, target = ids(3, 9), ids(3, 8, seed=1)
-    expected, actual = exact(source, target).numpy(), rough(source, target).numpy()
-    difference = np.abs(actual - expected)
-    assert 0 < difference.mean() < 0.02 * np.abs(expected).max()
-
-
-def test_additive_attention_has_one_more_vector_for_each_head():
-    plain, additive = model(), model(attention="additive")
-    scores = (2 * 1 + 2 * 2) * 2 * 4  # attentions, heads, d_k
-    assert additive.count_params() == plain.count_params() + scores
-
-
-def test_a_new_score_vector_begins_as_glorot_of_one_output():
-    layer = SelfAttention(400, 2, 200, 200, score="additive")
-    keras.utils.set_random_seed(0)
-    layer.build(None)
-    limit = np.sqrt(6 / 201)
-    assert 0.97 * limit < np.abs(layer.score_vectors.numpy()).max() <= limit

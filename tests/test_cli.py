@@ -42,7 +42,7 @@ assert not {{"tensorflow", "keras", "sacrebleu", "sentencepiece"}} & sys.modules
 
 def test_list(capfd):
     listed = run_json(capfd, "list")
-    assert set(listed) == {"problems", "hparams_sets"}
+    assert set(listed) == {"problems", "models", "hparams_sets"}
     assert listed["problems"] == registry.list_problems()
     assert {"translate_ende", "translate_text"} <= listed["problems"].keys()
     assert {"base", "big", "parsing", "tiny"} <= listed["hparams_sets"].keys()

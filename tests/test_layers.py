@@ -18,8 +18,8 @@ from t2t_keras.model.layers import (
 SEED = np.array([11, 22], np.int32)
 
 
-def built(layer):
-    layer.build(None)
+def built(layer, width=None):
+    layer.build((None, None, width))
     return layer
 
 
@@ -27,7 +27,7 @@ def built(layer):
 
 
 def test_feed_forward_is_the_formula():
-    layer = built(FeedForward(6, 10))
+    layer = built(FeedForward(6, 10), 6)
     for number, weight in enumerate(layer.weights):
         weight.assign(normal(*weight.shape, seed=number))
     x = normal(2, 5, 6, seed=9)
@@ -40,7 +40,7 @@ def test_feed_forward_is_the_formula():
 
 
 def test_feed_forward_drops_inner_activations():
-    layer = built(FeedForward(4, 1000, dropout=0.25))
+    layer = built(FeedForward(4, 1000, dropout=0.25), 4)
     layer.inner.kernel.assign(np.zeros((4, 1000)))
     layer.inner.bias.assign(np.ones(1000))
     layer.outer.kernel.assign(np.full((1000, 4), 0.75))
@@ -51,7 +51,7 @@ def test_feed_forward_drops_inner_activations():
 
 
 def test_kernels_begin_as_glorot_uniform():
-    layer = built(FeedForward(100, 300))
+    layer = built(FeedForward(100, 300), 100)
     limit = np.sqrt(6 / 400)
     for part in (layer.inner, layer.outer):
         kernel = part.kernel.numpy()
@@ -99,7 +99,7 @@ def test_embedding_begins_as_a_normal_of_deviation_one_over_sqrt_d():
 
 
 def residual(norm, dropout=0.0):
-    layer = built(Residual(8, dropout, norm))
+    layer = built(Residual(LayerNorm(8), dropout, norm == "pre"))
     layer.norm.gamma.assign(normal(8, seed=1))
     layer.norm.beta.assign(normal(8, seed=2))
     return layer
@@ -171,16 +171,6 @@ def test_dropout_rate_and_scale(rate):
     assert abs(kept.mean() - (1 - rate)) < 4 * np.sqrt(rate * (1 - rate) / n)
 
 
-def test_dropout_gives_gradients_to_what_is_kept():
-    import tensorflow as tf
-
-    x, layer = tf.ones(1000), dropout(0.5)
-    with tf.GradientTape() as tape:
-        tape.watch(x)
-        y = layer(x, seed=SEED)
-    np.testing.assert_array_equal(tape.gradient(y, x).numpy(), y.numpy())
-
-
 def test_the_same_seed_gives_the_same_mask():
     x, layer = np.ones(1000, np.float32), dropout(0.5)
     first = layer(x, seed=SEED).numpy()
@@ -193,13 +183,6 @@ def test_another_seed_gives_an_independent_mask(seed):
     x, layer = np.ones(10_000, np.float32), dropout(0.5)
     first = layer(x, seed=SEED).numpy() != 0
     other = layer(x, seed=np.array(seed, np.int32)).numpy() != 0
-    assert abs((first == other).mean() - 0.5) < 0.02
-
-
-def test_another_layer_has_an_independent_mask():
-    x = np.ones(10_000, np.float32)
-    first = dropout(0.5, "a")(x, seed=SEED).numpy() != 0
-    other = dropout(0.5, "b")(x, seed=SEED).numpy() != 0
     assert abs((first == other).mean() - 0.5) < 0.02
 
 

@@ -174,3 +174,16 @@ def test_a_skipped_first_update_is_counted_neither_by_adam_nor_by_the_average():
             )
     for name, value in found[0].items():
         np.testing.assert_array_equal(found[1][name], value, err_msg=name)
+
+
+def test_the_first_update_of_adam_is_that_of_step_one():
+    """Its bias corrections cancel: weights move by the learning rate, up to epsilon."""
+    setup = Setup(1)
+    with setup.strategy.scope():
+        optimizer = make_optimizer(setup.weights, HPARAMS)
+        step = TrainStep(setup.model, optimizer, setup.strategy, 5)
+    before = {name: weight.numpy() for name, weight in setup.weights.items()}
+    step.update(setup.batch(*unequal_batch(1)), 0, 0.01)
+    for name, weight in setup.weights.items():
+        change = np.abs(weight.numpy() - before[name]).max()
+        assert change == pytest.approx(0.01, rel=1e-2), name

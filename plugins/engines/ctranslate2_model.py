@@ -205,7 +205,7 @@ def _spec(translator: Translator, longest: int) -> "TransformerSpec":
         spec.decoder.projection.bias = _array(model.output_bias)
     spec.decoder.start_from_zero_embedding = True
     # CTranslate2's own sinusoids begin at position 1.
-    encodings = _array(model.position_encodings(np.arange(longest)))
+    encodings = _array(model.positions(np.arange(longest)))
     for stack_spec, stack in (
         (spec.encoder, model.encoder),
         (spec.decoder, model.decoder),

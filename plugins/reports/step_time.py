@@ -14,7 +14,7 @@ from .model_cost import flops_per_token, memory_per_batch
 
 _FLOAT32 = 4
 
-# Bytes that the loss moves for each logit, see `model.gradients.output_losses`.
+# Bytes that the loss moves for each logit, see `model.loss.output_losses`.
 _BYTES_PER_LOGIT = {"float32": 20, "bfloat16": 24, "float16": 24}
 
 # What the backward pass reads was written before it; its own arrays are as large.

@@ -18,7 +18,6 @@ from t2t_keras.cli.verb import (
     seed,
     table,
 )
-from t2t_keras.hparam import HParams
 from t2t_keras.option import UserError
 from t2t_keras.problem import Problem, Source, Split
 from t2t_keras.training.runs import require_run
@@ -39,14 +38,17 @@ def _list_flags(parser: argparse.ArgumentParser) -> None:
 
 def _list(args: argparse.Namespace) -> dict[str, Any]:
     if args.hparams is not None:
-        values = dataclasses.asdict(registry.hparams(args.hparams))
+        hparams = registry.hparams(args.hparams)
+        values = dataclasses.asdict(hparams)
         base = dataclasses.asdict(registry.hparams("base"))
+        meanings = hparams.meanings()
         return {
-            name: {"value": values[name], "base": base[name], "meaning": meaning}
-            for name, meaning in HParams.meanings().items()
+            name: {"value": value, "base": base.get(name), "meaning": meanings[name]}
+            for name, value in values.items()
         }
     listed = {
         "problems": registry.list_problems(),
+        "models": registry.list_models(),
         "hparams_sets": registry.list_hparams(),
     }
     scorers = registry.list_scorers()
@@ -59,6 +61,7 @@ def _show_list(result: dict[str, Any]) -> str:
         return (
             f"Problems (each also as NAME_rev, in the other direction)\n\n"
             f"{table(result['problems'])}\n\n"
+            f"Models\n\n{table(result['models'])}\n\n"
             f"Hparam sets\n\n{table(result['hparams_sets'])}"
             + (f"\n\nScorers\n\n{table(scorers)}" if scorers else "")
         )

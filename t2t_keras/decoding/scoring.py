@@ -5,7 +5,6 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from t2t_keras.decoding.ensemble import Ensemble
-from t2t_keras.model.gradients import without_gradients
 from t2t_keras.model.transformer import Transformer
 from t2t_keras.text.tokenizer import PAD
 
@@ -40,7 +39,6 @@ class Score(NamedTuple):
     token_log_probs: tuple[float, ...] = ()
 
 
-@without_gradients()
 def score_targets(
     model: Transformer | Ensemble, source: tf.Tensor, target: tf.Tensor
 ) -> TargetScores:

@@ -18,7 +18,6 @@ from t2t_keras.decoding.loop import Hypotheses
 from t2t_keras.decoding.options import DecodingOptions, constraint_name
 from t2t_keras.decoding.phrases import ForbiddenPhrases, RequiredPhrases
 from t2t_keras.decoding.sampling import sample
-from t2t_keras.model.gradients import without_gradients
 from t2t_keras.model.transformer import Transformer
 from t2t_keras.option import UserError
 from t2t_keras.problem import Problem
@@ -36,7 +35,6 @@ class Search:
         self._tokenizer = tokenizer  # of the target
         self._constraint: BatchConstraint | None = None
 
-    @without_gradients()
     def __call__(
         self,
         options: DecodingOptions,

@@ -9,6 +9,9 @@ from t2t_keras.option import UserError
 # A tensor of any Keras backend; Keras has no common type for them.
 Tensor: TypeAlias = Any
 
+# The shape that a layer is built for; None stands for any size of an axis.
+Shape: TypeAlias = tuple[int | None, ...]
+
 # A nested structure of tensors, or of their shapes: what a loop carries along.
 Nest: TypeAlias = Any
 

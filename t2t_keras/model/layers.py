@@ -8,18 +8,19 @@ D model width (d_model), F inner width (d_ff), H heads, K beams, V vocabulary si
 any number of rows.
 """
 
+import contextlib
+import contextvars
 import itertools
 import math
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 import keras
 import numpy as np
 from keras import ops
 
-from t2t_keras.model.backend import Tensor
-from t2t_keras.model.gradients import add_bias, fill_block, layer_norm
+from t2t_keras.model.backend import Shape, Tensor
 
 
 class BlockGlorot(keras.initializers.Initializer):
@@ -46,6 +47,29 @@ class BlockGlorot(keras.initializers.Initializer):
         return {"widths": self.widths}
 
 
+BLOCK = 64  # products are faster on a GPU if their sizes are multiples of it
+
+# The matrices of layers by the id of the layer, see `using_matrices`.
+_matrices: contextvars.ContextVar[Mapping[int, Tensor]]
+_matrices = contextvars.ContextVar("matrices", default={})  # noqa: B039, never changed
+
+
+@contextlib.contextmanager
+def using_matrices(
+    layers: "Sequence[Linear | Embedding]", matrices: Sequence[Tensor]
+) -> Iterator[None]:
+    """Within it, the layers multiply by the results of their `matrix`.
+
+    Decoding computes them once for all steps: in bfloat16 the casts would take a
+    seventh of every step.
+    """
+    token = _matrices.set(dict(zip(map(id, layers), matrices, strict=True)))
+    try:
+        yield
+    finally:
+        _matrices.reset(token)
+
+
 class Linear(keras.layers.Dense):
     """`keras.layers.Dense` that flattens batch and positions into one axis.
 
@@ -53,23 +77,28 @@ class Linear(keras.layers.Dense):
     gradients of the kernel. Flattened, forward and backward are one product each.
     """
 
-    def cast_kernel(self) -> Tensor:
+    def matrix(self) -> Tensor:
         """Returns the kernel [in, out] in the compute dtype."""
         return ops.cast(self.kernel, self.compute_dtype)
 
-    def call(self, x: Tensor, kernel: Tensor | None = None) -> Tensor:
-        """Maps [..., in] to [..., out].
-
-        Args:
-            x: [..., in]
-            kernel: the result of `cast_kernel`, to save the cast; None: cast it now.
-        """
+    def call(self, x: Tensor) -> Tensor:
+        """Maps [..., in] to [..., out]."""
         shape = ops.shape(x)
-        kernel = self.cast_kernel() if kernel is None else kernel
+        kernel = _matrices.get().get(id(self))
+        kernel = self.matrix() if kernel is None else kernel
         rows = ops.matmul(ops.reshape(x, (-1, shape[-1])), kernel)
         if self.use_bias:
-            rows = add_bias(rows, ops.reshape(self.bias, (-1,)))
+            rows = rows + self.bias
         return ops.reshape(rows, (*shape[:-1], self.units))
+
+
+class Block(keras.layers.Layer):
+    """A layer that consists of other layers, all with inputs of one shape."""
+
+    def build(self, input_shape: Shape) -> None:
+        """Builds the layers that it consists of."""
+        for layer in self._flatten_layers(include_self=False, recursive=False):
+            layer.build(input_shape)
 
 
 class LayerNorm(keras.layers.Layer):
@@ -80,7 +109,7 @@ class LayerNorm(keras.layers.Layer):
         self.d_model = d_model
         self.epsilon = epsilon
 
-    def build(self, input_shape: object = None) -> None:
+    def build(self, input_shape: Shape) -> None:
         """Creates gamma and beta, [D] each."""
         self.gamma = self.add_weight(
             name="gamma", shape=(self.d_model,), initializer="ones"
@@ -91,11 +120,10 @@ class LayerNorm(keras.layers.Layer):
 
     def call(self, x: Tensor) -> Tensor:
         """Normalizes x [..., D]."""
-        shape = ops.shape(x)
-        rows = ops.reshape(x, (-1, self.d_model))
-        # A custom gradient takes tensors only, no variables.
-        gamma, beta = (ops.reshape(w, (-1,)) for w in (self.gamma, self.beta))
-        return ops.reshape(layer_norm(rows, gamma, beta, self.epsilon), shape)
+        centred = x - ops.mean(x, axis=-1, keepdims=True)
+        variance = ops.mean(ops.square(centred), axis=-1, keepdims=True)
+        unit = centred * ops.rsqrt(variance + self.epsilon)
+        return unit * self.gamma + self.beta
 
 
 class _Key(keras.random.SeedGenerator):
@@ -155,7 +183,7 @@ class Dropout(keras.layers.Layer):
         super().__init__(**kwargs)
         self.rate = rate
 
-    def build(self, input_shape: object = None) -> None:
+    def build(self, input_shape: Shape) -> None:
         """Computes this layer's part of the seed, a hash of its path."""
         self._fold = zlib.crc32(self.path.encode()) & 0x7FFFFFFF
 
@@ -203,40 +231,28 @@ def causal_bias(length: int | Tensor) -> Tensor:
     return ops.expand_dims(ops.where(is_later, MASKED, 0.0), (0, 1))
 
 
-def dot_product(query: Tensor, key: Tensor) -> Tensor:
-    """Returns Q K^T, float32 [B, H, T, S], for [B, H, T, d_k] and [B, H, S, d_k].
+def scaled_dot_product(
+    query: Tensor, key: Tensor, scale: float | None = None
+) -> Tensor:
+    """Returns Q K^T / sqrt(d_k) (3.2.1), float32 [B, H, T, S].
 
     If the components are independent with mean 0 and variance 1, q . k has the variance
     d_k: a larger d_k saturates the softmax and makes its gradients smaller.
+
+    Args:
+        query: [B, H, T, d_k]
+        key: [B, H, S, d_k]
+        scale: factor in place of 1 / sqrt(d_k).
     """
-    logits = ops.matmul(query, ops.transpose(key, (0, 1, 3, 2)))
-    return ops.cast(logits, "float32")
-
-
-def scaled_dot_product(query: Tensor, key: Tensor) -> Tensor:
-    """Returns Q K^T / sqrt(d_k) (3.2.1); shapes are as in `dot_product`."""
+    logits = ops.cast(ops.matmul(query, ops.transpose(key, (0, 1, 3, 2))), "float32")
     # The product is scaled, not the query: with a scaled query, TensorFlow 2.21's graph
     # optimizer (its oneDNN remapper) makes a while loop around it return empty tensors.
-    return dot_product(query, key) * query.shape[-1] ** -0.5
+    return logits * (query.shape[-1] ** -0.5 if scale is None else scale)
 
 
 def attention_weights(scores: Tensor, bias: Tensor | None = None) -> Tensor:
     """Returns the softmax [B, H, T, S] of the scores [B, H, T, S] plus the bias."""
     return ops.softmax(scores if bias is None else scores + bias)
-
-
-class AttentionKernels(NamedTuple):
-    """The kernels that a decoding step multiplies by, in the compute dtype.
-
-    They are cast once for all steps: in bfloat16 the casts take a seventh of a step.
-
-    Attributes:
-        inputs: [D, ...], the kernel that projects the new position.
-        output: [H * d_v, D], the output projection W^O.
-    """
-
-    inputs: Tensor | None = None
-    output: Tensor | None = None
 
 
 class SelfAttentionCache(NamedTuple):
@@ -264,8 +280,9 @@ class SelfAttentionCache(NamedTuple):
             rows: int32 [R], the sentences.
             columns: int32 [R, U], the tokens of each.
         """
-        key = select_columns(_joined([self.key, self.recent_key], 2), rows, columns)
-        value = _joined([self.value, self.recent_value], 2)
+        key = ops.concatenate([self.key, self.recent_key], axis=2)
+        key = select_columns(key, rows, columns)
+        value = ops.concatenate([self.value, self.recent_value], axis=2)
         value = select_columns(value, rows, columns)
         return SelfAttentionCache(key, value, key[:, :, :0], value[:, :, :0])
 
@@ -276,10 +293,6 @@ def select_columns(x: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
     first = (rows[:, None] * heads + ops.arange(heads)) * count  # [R, H]
     places = first[:, :, None] + columns[:, None, :]
     return ops.take(ops.reshape(x, (-1, *rest)), places, axis=0)
-
-
-def _joined(parts: Sequence[Tensor], axis: int = -1) -> Tensor:
-    return parts[0] if len(parts) == 1 else ops.concatenate(parts, axis=axis)
 
 
 class _MultiHead(keras.layers.Layer):
@@ -334,10 +347,10 @@ class _MultiHead(keras.layers.Layer):
             dtype=self.dtype_policy,
         )
 
-    def build(self, input_shape: object = None) -> None:
+    def build(self, input_shape: Shape) -> None:
         """Creates the weights."""
         self.output_projection.build((None, self.num_heads * self.value_size))
-        self.dropout.build(None)
+        self.dropout.build(input_shape)
         if self.score_kind == "additive":
             self.score_vectors = self.add_weight(
                 name="score",
@@ -352,10 +365,9 @@ class _MultiHead(keras.layers.Layer):
             query: [B, H, T, d_k]
             key: [B, H, S, d_k]
         """
-        if self.score_kind == "scaled":
-            return scaled_dot_product(query, key)
-        if self.score_kind == "unscaled":
-            return dot_product(query, key)
+        if self.score_kind != "additive":
+            scale = 1.0 if self.score_kind == "unscaled" else None
+            return scaled_dot_product(query, key, scale)
         hidden = ops.tanh(query[:, :, :, None] + key[:, :, None])  # [B, H, T, S, d_k]
         vectors = ops.cast(ops.transpose(self.score_vectors), hidden.dtype)
         logits = ops.matmul(hidden, vectors[:, None, :, None])[..., 0]
@@ -391,7 +403,6 @@ class _MultiHead(keras.layers.Layer):
         values: Sequence[Tensor],
         bias: Tensor | None,
         seed: Tensor | None = None,
-        output_kernel: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
         """Computes the attention of every head and projects the joined heads by W^O.
 
@@ -402,13 +413,13 @@ class _MultiHead(keras.layers.Layer):
             values: their values [B, H, S_i, d_v].
             bias: broadcastable to [B, H, T, S].
             seed: dropout seed; None at inference.
-            output_kernel: W^O in the compute dtype; None: cast it now.
 
         Returns:
             The output [B, T, D], and the attention weights [B, H, T, S] before dropout.
         """
-        scores = _joined([self.score(query, key) for key in keys])
-        weights = attention_weights(scores, bias)
+        scores = [self.score(query, key) for key in keys]
+        joined = scores[0] if len(scores) == 1 else ops.concatenate(scores, axis=-1)
+        weights = attention_weights(joined, bias)
         dropped = self.dropout(ops.cast(weights, values[0].dtype), seed=seed)
         heads, start = None, 0
         for value in values:
@@ -421,96 +432,79 @@ class _MultiHead(keras.layers.Layer):
         batch, _, length, _ = ops.shape(heads)
         joined = ops.transpose(heads, (0, 2, 1, 3))
         joined = ops.reshape(joined, (batch, length, self.num_heads * self.value_size))
-        return self.output_projection(joined, kernel=output_kernel), weights
+        return self.output_projection(joined), weights
 
 
 class SelfAttention(_MultiHead):
     """Multi-head attention of a sequence to itself.
 
-    The arguments are those of `_MultiHead`. The projections to queries, keys and values
-    are one matrix product.
+    The projections to queries, keys and values are one matrix product.
+
+    Args:
+        *args: see `_MultiHead`.
+        causal: whether positions attend to earlier ones and themselves only.
+        **kwargs: see `_MultiHead`.
     """
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
+    def __init__(self, *args: Any, causal: bool = False, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        self.causal = causal
         keys = self.num_heads * self.key_size
         values = self.num_heads * self.value_size
         self.projection = self._projection(keys, keys, values, name="query_key_value")
 
-    def build(self, input_shape: object = None) -> None:
+    def build(self, input_shape: Shape) -> None:
         """Creates the weights."""
-        self.projection.build((None, self.d_model))
+        self.projection.build(input_shape)
         super().build(input_shape)
 
-    def causal_bias(self, length: int | Tensor) -> Tensor | None:
-        """Returns the bias for `call` that masks the future, for T = `length`."""
-        return causal_bias(length)
-
     def call(
-        self, x: Tensor, bias: Tensor | None, seed: Tensor | None = None
-    ) -> tuple[Tensor, Tensor]:
-        """Attends from every position to every other.
-
-        Args:
-            x: [B, T, D]
-            bias: broadcastable to [B, H, T, T], see `padding_bias` and `causal_bias`.
-            seed: dropout seed; None at inference.
-
-        Returns:
-            The output [B, T, D] and the attention weights [B, H, T, T].
-        """
-        query, key, value = self._project(x)
-        return self._attend(query, [key], [value], bias, seed)
-
-    def step(
         self,
         x: Tensor,
-        bias: Tensor,
-        cache: "SelfAttentionCache",
-        kernels: AttentionKernels = AttentionKernels(),  # noqa: B008, it is immutable
-    ) -> tuple[Tensor, "SelfAttentionCache"]:
-        """Attends from a new token of every hypothesis to the tokens of its prefix.
+        bias: Tensor | None = None,
+        seed: Tensor | None = None,
+        cache: SelfAttentionCache | None = None,
+    ) -> tuple[Tensor, Tensor, SelfAttentionCache | None]:
+        """Attends from every position to every other, or to those in a cache.
+
+        In a decoding step, the new tokens of a sentence's K hypotheses take the place
+        of positions, and `bias` masks the tokens that are not in their prefixes.
 
         Args:
-            x: [B, K, D], the new tokens of a sentence's K hypotheses.
-            bias: [B, 1, K, C + K], masks the tokens that are not in the prefix.
-            cache: the keys and values of C tokens.
-            kernels: the result of `cast_kernels`; by default they are cast now.
+            x: [B, T, D], in a decoding step [B, K, D].
+            bias: broadcastable to [B, H, T, T], see `padding_bias`; in a decoding step
+                [B, 1, K, C + K].
+            seed: dropout seed; None at inference.
+            cache: the keys and values of C tokens; None except in a decoding step.
 
         Returns:
-            The output [B, K, D], and the cache with the new tokens, C + K in all.
+            The output [B, T, D]; the attention weights [B, H, T, T], in a decoding step
+            [B, H, K, C + K]; and the cache with the new tokens, C + K in all.
         """
-        query, key, value = self._project(x, kernels.inputs)
+        query, key, value = self._project(x)
+        if cache is None:
+            if self.causal:
+                bias = causal_bias(ops.shape(x)[1])
+            return *self._attend(query, [key], [value], bias, seed), None
         cache = cache._replace(
             recent_key=ops.concatenate([cache.recent_key, key], axis=2),
             recent_value=ops.concatenate([cache.recent_value, value], axis=2),
         )
-        output, _ = self._attend(
-            query,
-            [cache.key, cache.recent_key],
-            [cache.value, cache.recent_value],
-            bias,
-            output_kernel=kernels.output,
-        )
-        return output, cache
+        keys = [cache.key, cache.recent_key]
+        values = [cache.value, cache.recent_value]
+        return *self._attend(query, keys, values, bias, seed), cache
 
-    def empty_cache(self, batch_size: int | Tensor) -> "SelfAttentionCache":
+    def empty_cache(self, batch_size: int | Tensor) -> SelfAttentionCache:
         """Returns the cache before the first step."""
         none = (batch_size, self.num_heads, 0)
         key = ops.zeros((*none, self.key_size), self.compute_dtype)
         value = ops.zeros((*none, self.value_size), self.compute_dtype)
         return SelfAttentionCache(key, value, key, value)
 
-    def cast_kernels(self) -> AttentionKernels:
-        """Returns the kernels that `step` uses, in the compute dtype."""
-        return AttentionKernels(
-            self.projection.cast_kernel(), self.output_projection.cast_kernel()
-        )
-
-    def _project(self, x: Tensor, kernel: Tensor | None = None) -> list[Tensor]:
+    def _project(self, x: Tensor) -> list[Tensor]:
         """Returns queries and keys [B, H, T, d_k] and values [B, H, T, d_v]."""
         sizes = self.key_size, self.key_size, self.value_size
-        return self._split(self.projection(x, kernel=kernel), *sizes)
+        return self._split(self.projection(x), *sizes)
 
 
 class CrossAttention(_MultiHead):
@@ -527,10 +521,10 @@ class CrossAttention(_MultiHead):
         self.query_projection = self._projection(keys, name="query")
         self.memory_projection = self._projection(keys, values, name="key_value")
 
-    def build(self, input_shape: object = None) -> None:
+    def build(self, input_shape: Shape) -> None:
         """Creates the weights."""
-        self.query_projection.build((None, self.d_model))
-        self.memory_projection.build((None, self.d_model))
+        self.query_projection.build(input_shape)
+        self.memory_projection.build(input_shape)
         super().build(input_shape)
 
     def project_memory(self, memory: Tensor) -> list[Tensor]:
@@ -546,7 +540,6 @@ class CrossAttention(_MultiHead):
         value: Tensor,
         bias: Tensor,
         seed: Tensor | None = None,
-        kernels: AttentionKernels = AttentionKernels(),  # noqa: B008, it is immutable
     ) -> tuple[Tensor, Tensor]:
         """Attends from every target position to the source.
 
@@ -557,49 +550,41 @@ class CrossAttention(_MultiHead):
             value: [B, H, S, d_v]
             bias: broadcastable to [B, H, T, S], see `padding_bias`.
             seed: dropout seed; None at inference.
-            kernels: the result of `cast_kernels`; by default they are cast now.
 
         Returns:
             The output [B, T, D] and the attention weights [B, H, T, S].
         """
-        projected = self.query_projection(x, kernel=kernels.inputs)
-        (query,) = self._split(projected, self.key_size)
-        return self._attend(query, [key], [value], bias, seed, kernels.output)
-
-    def cast_kernels(self) -> AttentionKernels:
-        """Returns the kernels that `call` uses, in the compute dtype."""
-        return AttentionKernels(
-            self.query_projection.cast_kernel(), self.output_projection.cast_kernel()
-        )
+        (query,) = self._split(self.query_projection(x), self.key_size)
+        return self._attend(query, [key], [value], bias, seed)
 
 
-class Residual(keras.layers.Layer):
+class Residual(Block):
     """The residual connection around a sub-layer (3.1, 5.4).
 
-    With norm "post", the paper's, it is LayerNorm(x + Dropout(Sublayer(x))); with
-    "pre", as in later versions of tensor2tensor, x + Dropout(Sublayer(LayerNorm(x))):
+    It is LayerNorm(x + Dropout(Sublayer(x))); with `norm_first`, as in later versions
+    of tensor2tensor, it is x + Dropout(Sublayer(LayerNorm(x))):
 
         y = sublayer(residual.enter(x))
         x = residual.leave(x, y, seed)
+
+    Args:
+        norm: the normalization.
+        dropout: dropout rate of the sub-layer's output.
+        norm_first: whether the input of the sub-layer is normalized, not the sum.
+        **kwargs: arguments of `keras.layers.Layer`.
     """
 
     def __init__(
         self,
-        d_model: int,
+        norm: keras.layers.Layer,
         dropout: float,
-        norm: Literal["post", "pre"] = "post",
-        norm_epsilon: float = 1e-6,
+        norm_first: bool = False,
         **kwargs: Any,
     ) -> None:
         super().__init__(dtype="float32", **kwargs)
-        self.norm_first = norm == "pre"
-        self.norm = LayerNorm(d_model, norm_epsilon, name="norm")
+        self.norm_first = norm_first
+        self.norm = norm
         self.dropout = Dropout(dropout, name="dropout", dtype="float32")
-
-    def build(self, input_shape: object = None) -> None:
-        """Creates the weights of the layer normalization."""
-        self.norm.build(None)
-        self.dropout.build(None)
 
     def enter(self, x: Tensor) -> Tensor:
         """Returns the sub-layer's input [B, T, D]."""
@@ -633,29 +618,25 @@ class FeedForward(keras.layers.Layer):
         self.outer = Linear(d_model, name="outer", dtype=self.dtype_policy)
         self.dropout = Dropout(dropout, name="dropout", dtype=self.dtype_policy)
 
-    def build(self, input_shape: object = None) -> None:
+    def build(self, input_shape: Shape) -> None:
         """Creates the weights."""
-        self.inner.build((None, self.d_model))
+        self.inner.build(input_shape)
         self.outer.build((None, self.d_ff))
-        self.dropout.build(None)
+        self.dropout.build(input_shape)
 
-    def call(
-        self,
-        x: Tensor,
-        seed: Tensor | None = None,
-        kernels: tuple[Tensor | None, Tensor | None] = (None, None),
-    ) -> Tensor:
-        """Maps [B, T, D] to [B, T, D].
-
-        Args:
-            x: [B, T, D]
-            seed: dropout seed; None at inference.
-            kernels: W1 and W2 in the compute dtype; None: cast them now.
-        """
-        inner, outer = kernels
-        hidden = self.inner(x, kernel=inner)
+    def call(self, x: Tensor, seed: Tensor | None = None) -> Tensor:
+        """Maps [B, T, D] to [B, T, D]; `seed` is None at inference."""
+        hidden = self.inner(x)
         hidden = ops.relu(hidden) if self.activation == "relu" else ops.silu(hidden)
-        return self.outer(self.dropout(hidden, seed=seed), kernel=outer)
+        return self.outer(self.dropout(hidden, seed=seed))
+
+
+def fill_block(matrix: Tensor, row: Tensor) -> Tensor:
+    """Fills up the last BLOCK rows of a matrix [V, D] with copies of a row [1, D]."""
+    copies = -matrix.shape[0] % BLOCK
+    if not copies:
+        return matrix
+    return ops.concatenate([matrix, ops.repeat(row, copies, axis=0)])
 
 
 class Embedding(keras.layers.Layer):
@@ -670,7 +651,7 @@ class Embedding(keras.layers.Layer):
         self.vocab_size = vocab_size
         self.d_model = d_model
 
-    def build(self, input_shape: object = None) -> None:
+    def build(self, input_shape: Shape) -> None:
         """Creates the matrix."""
         self.table = self.add_weight(
             name="table",
@@ -689,20 +670,16 @@ class Embedding(keras.layers.Layer):
         scale = ops.where(ops.not_equal(ids, 0), self.d_model**0.5, 0.0)
         return vectors * ops.expand_dims(scale, -1)
 
-    def cast_table(self) -> Tensor:
+    def matrix(self) -> Tensor:
         """Returns the table in the compute dtype, with zeros up to whole blocks."""
         table = ops.cast(self.table, self.compute_dtype)
         return fill_block(table, ops.zeros_like(table[:1]))
 
-    def logits(self, x: Tensor, table: Tensor | None = None) -> Tensor:
-        """Returns the logits x E^T, float32 [..., V], without sqrt(D).
-
-        Args:
-            x: [..., D]
-            table: the result of `cast_table`, to save the cast; None: cast it now.
-        """
+    def logits(self, x: Tensor) -> Tensor:
+        """Returns the logits x E^T of x [..., D], float32 [..., V], without sqrt(D)."""
         shape = ops.shape(x)
-        table = self.cast_table() if table is None else table
+        table = _matrices.get().get(id(self))
+        table = self.matrix() if table is None else table
         rows = ops.cast(ops.reshape(x, (-1, self.d_model)), self.compute_dtype)
         rows = ops.matmul(rows, ops.transpose(table))
         if rows.shape[1] != self.vocab_size:  # the last block was filled up
@@ -725,7 +702,7 @@ class TargetSpace(keras.layers.Layer):
         super().__init__(**kwargs)
         self.d_model = d_model
 
-    def build(self, input_shape: object = None) -> None:
+    def build(self, input_shape: Shape) -> None:
         """Creates the vector."""
         limit = (6 / (TARGET_SPACES + self.d_model)) ** 0.5  # Glorot's, of the matrix
         self.vector = self.add_weight(
@@ -795,7 +772,7 @@ class LearnedPositions(keras.layers.Layer):
         self.max_positions = max_positions
         self.d_model = d_model
 
-    def build(self, input_shape: object = None) -> None:
+    def build(self, input_shape: Shape) -> None:
         """Creates the table."""
         self.table = self.add_weight(
             name="table",

@@ -1,10 +1,15 @@
-"""Label-smoothed cross-entropy (5.4), and that of guided alignment."""
+"""Label-smoothed cross-entropy (5.4), and that of guided alignment.
 
+The gradient of the output layer is written by hand, because automatic differentiation
+keeps several arrays of the size of the logits; see `output_losses`.
+"""
+
+import numpy as np
 from keras import ops
 
 from t2t_keras.hparam import GUIDED_HEAD
 from t2t_keras.model.backend import Tensor
-from t2t_keras.model.gradients import output_losses
+from t2t_keras.model.layers import BLOCK, fill_block
 from t2t_keras.model.transformer import PAD, Transformer
 
 
@@ -37,7 +42,8 @@ def training_losses(
     states, maps = model.states(source, target, seed)
     rows = ops.reshape(states, (-1, model.hparams.d_model))
     labels = ops.reshape(target, (-1,))
-    table = ops.convert_to_tensor(model.softmax_embedding.table)
+    table = model.softmax_embedding.table
+    table = ops.reshape(table, table.shape)  # a custom gradient refuses variables
     label_rows = ops.take(table, labels, axis=0)
     softmax = table if softmax is None else softmax
     if model.output_bias is not None:  # one more column, whose state is 1
@@ -60,6 +66,157 @@ def training_losses(
         guide = model.hparams.guided_alignment * alignment_loss(head, alignment)
         loss += guide - ops.stop_gradient(guide)  # 0, but for the gradient
     return loss, nll
+
+
+def _column_sums(x: Tensor) -> Tensor:
+    """Returns the sums [n] over the rows of x [N, n], as a matrix product.
+
+    It is several times faster than `ops.sum` on a CPU, whose order of summation also
+    depends on the number of threads.
+    """
+    ones = ops.ones((1, ops.shape(x)[0]), x.dtype)
+    return ops.reshape(ops.matmul(ones, x), (-1,))
+
+
+def _without(x: Tensor, ids: Tensor) -> Tensor:
+    """Returns x [N, V] with zeros at x[n, ids[n]], where V is a multiple of BLOCK.
+
+    A mask [N, V] would be two more passes over an array of its size. So only a block of
+    each row is masked, [N, BLOCK], and takes the place of the block in x.
+
+    Args:
+        x: [N, V]
+        ids: int64 [N]
+    """
+    blocks = x.shape[1] // BLOCK
+    block, place = ids // BLOCK, ids % BLOCK
+    # A GPU compares integers in the host's memory.
+    is_block, is_place = (
+        ops.equal(
+            np.arange(size, dtype="float32"),
+            ops.expand_dims(ops.cast(index, "float32"), 1),
+        )
+        for index, size in ((block, blocks), (place, BLOCK))
+    )
+    starts = ops.arange(ops.shape(ids)[0], dtype="int64") * blocks
+    masked = ops.take(ops.reshape(x, (-1, BLOCK)), starts + block, axis=0)
+    masked = ops.where(is_place, 0, masked)
+    others = ops.where(
+        ops.expand_dims(is_block, 2),
+        ops.expand_dims(masked, 1),
+        ops.reshape(x, (-1, blocks, BLOCK)),
+    )
+    return ops.reshape(others, (-1, blocks * BLOCK))
+
+
+def output_losses(
+    states: Tensor,
+    table: Tensor,
+    label_rows: Tensor,
+    labels: Tensor,
+    weights: Tensor,
+    smoothing: float,
+    dtype: str,
+) -> tuple[Tensor, Tensor]:
+    """Projects to logits and returns the weighted sums of both `cross_entropies`.
+
+    With P = softmax(states table^T) and the soft targets Q, the gradient of the logits
+    is (P - Q) * weights. Q is u everywhere, and 1 - smoothing at the label, so
+
+        (P - Q) table = P' table + c table[labels] - u sum(table),
+
+    where P' is P without the labels' probabilities, and c is these, less
+    1 - smoothing - u. (In 16 bits P itself, rounded, would leave little of a gradient
+    that is a small difference.) The other factor of the gradient, weights, multiplies
+    rows [N, D]. So the only arrays [N, V] are logits, P and P', and in 16 bits also
+    logits and P in float32, from which the losses are computed: beside the matrix
+    products, 20 bytes for each logit are read and written (24 in 16 bits). With
+    `cross_entropies` and automatic differentiation it is more than 100, which on a
+    GPU would take as long as the products.
+
+    The products are those of a matrix whose rows fill whole blocks, since a GPU is
+    slower at others. Copies of row 0 fill up the last block: they change no maximum,
+    and without their probabilities the others are divided by what is left.
+
+    Args:
+        states: the decoder's output, float32 [N, D].
+        table: the softmax matrix, float32 [V, D].
+        label_rows: its rows of the labels, float32 [N, D]: looked up by the caller,
+            so that their sparse gradient is scattered with that of other look-ups.
+        labels: int [N]
+        weights: of the rows, float32 [N]: 1, or 0 for padding.
+        smoothing: the probability that is taken from the label.
+        dtype: of the matrix products.
+
+    Returns:
+        The sums of the label-smoothed loss and of the negative log-likelihood: float32
+        scalars. The latter has no gradient.
+    """
+    vocab_size = table.shape[0]
+    rest = smoothing / (vocab_size - 1)
+    copies = -vocab_size % BLOCK
+    labels = ops.cast(labels, "int64")  # a GPU has int32 in the host's memory
+    label_column, weights = ops.expand_dims(labels, 1), ops.expand_dims(weights, 1)
+    starts = ops.arange(ops.shape(labels)[0], dtype="int64") * (vocab_size + copies)
+    starts = ops.expand_dims(starts, 1)
+
+    def pick(array: Tensor, ids: Tensor) -> Tensor:
+        """Returns array[n, ids[n]]; `ops.take_along_axis` would copy the array."""
+        return ops.take(ops.reshape(array, (-1,)), starts + ops.cast(ids, "int64"))
+
+    @ops.custom_gradient
+    def losses(
+        states: Tensor, table: Tensor, label_rows: Tensor
+    ) -> tuple[tuple[Tensor, Tensor], Tensor]:
+        matrix = ops.cast(table, dtype)
+        with_copies = fill_block(matrix, matrix[:1])
+        logits = ops.matmul(ops.cast(states, dtype), ops.transpose(with_copies))
+        probabilities = ops.softmax(logits)
+        exact = probabilities
+        if dtype != "float32":
+            exact = ops.softmax(ops.cast(logits, "float32"))
+        share_left = 1.0
+        if copies:
+            share_left -= copies * pick(exact, ops.zeros_like(starts))
+
+        def without_copies(x: Tensor) -> Tensor:
+            """Divides x [N, any], a multiple of the probabilities, by what is left."""
+            return x / share_left if copies else x
+
+        largest, best = ops.top_k(logits, 1)
+        # The largest probability is at least 1 / V: its logarithm is exact.
+        log_largest = ops.log(without_copies(pick(exact, best)))
+        log_normaliser = ops.cast(largest, "float32") - log_largest
+        label_logit = ops.cast(pick(logits, label_column), "float32")
+        label_probability = without_copies(pick(exact, label_column))
+        column_sums = _column_sums(table)
+        logit_sum = ops.matmul(states, ops.expand_dims(column_sums, 1))
+        loss = log_normaliser - (1.0 - smoothing - rest) * label_logit
+        loss = ops.sum(weights * (loss - rest * logit_sum))
+        nll = ops.sum(weights * (log_normaliser - label_logit))
+
+        def grad(upstream: Tensor, _: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+            others = _without(probabilities, labels)
+            excess = label_probability - (1.0 - smoothing - rest)
+            with_zeros = fill_block(matrix, ops.zeros_like(matrix[:1]))
+            d_rows = ops.matmul(others, with_zeros)
+            d_rows = without_copies(ops.cast(d_rows, "float32"))
+            d_rows += excess * label_rows
+            d_rows -= rest * column_sums
+
+            factor = weights * upstream
+            rows = states * factor
+            columns = ops.transpose(ops.cast(without_copies(rows), dtype))
+            d_table = ops.matmul(columns, others)
+            if copies:
+                d_table = d_table[:, :vocab_size]
+            d_table = ops.cast(ops.transpose(d_table), "float32")
+            d_table -= rest * _column_sums(rows)
+            return d_rows * factor, d_table, excess * rows
+
+        return (loss, nll), grad
+
+    return losses(states, table, label_rows)
 
 
 def alignment_loss(weights: Tensor, alignment: Tensor) -> Tensor:
@@ -89,7 +246,7 @@ def cross_entropies(
     a constant; this function does not.
 
     Training computes the same from the decoder's output, with a gradient written by
-    hand: `gradients.output_losses`.
+    hand: `output_losses`.
 
     Args:
         logits: float32 [N, V]

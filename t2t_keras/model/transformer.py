@@ -1,54 +1,54 @@
 """The Transformer: encoder, decoder, and decoding step by step with a cache (3)."""
 
 import dataclasses
+import functools
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Self
 
 import keras
 from keras import ops
 
 from t2t_keras.hparam import HParams
-from t2t_keras.model.backend import Tensor
+from t2t_keras.model.backend import Nest, Shape, Tensor
 from t2t_keras.model.layers import (
     MASKED,
-    AttentionKernels,
+    Block,
     CrossAttention,
     Dropout,
     Embedding,
     FeedForward,
     LayerNorm,
     LearnedPositions,
+    Linear,
     Residual,
     SelfAttention,
-    SelfAttentionCache,
     TargetSpace,
     padding_bias,
     select_columns,
     sinusoids,
     sinusoids_in_halves,
     t2t_timing_signal,
+    using_matrices,
 )
 from t2t_keras.model.window_attention import WindowSelfAttention
 
 PAD = 0
 
 
-class EncoderLayer(keras.layers.Layer):
-    """Self-attention, then the feed-forward network, each with its residual (3.1)."""
+class EncoderLayer(Block):
+    """Self-attention, then the feed-forward network, each with its residual (3.1).
 
-    def __init__(self, hparams: HParams, **kwargs: Any) -> None:
-        super().__init__(autocast=False, **kwargs)
-        dtype = self.dtype_policy
-        self.self_attention = _self_attention(hparams, dtype, bidirectional=True)
-        self.feed_forward = _feed_forward(hparams, dtype)
-        self.self_attention_residual = _residual(hparams, self.self_attention)
-        self.feed_forward_residual = _residual(hparams, self.feed_forward)
+    Args:
+        model: makes the sub-layers.
+        **kwargs: arguments of `keras.layers.Layer`.
+    """
 
-    def build(self, input_shape: object = None) -> None:
-        """Creates the weights."""
-        self.self_attention.build(None)
-        self.feed_forward.build(None)
-        self.self_attention_residual.build(None)
-        self.feed_forward_residual.build(None)
+    def __init__(self, model: "Transformer", **kwargs: Any) -> None:
+        super().__init__(autocast=False, dtype=model.dtype_policy, **kwargs)
+        self.self_attention = model.make_self_attention(causal=False)
+        self.feed_forward = model.make_feed_forward()
+        self.self_attention_residual = model.make_residual("self_attention_residual")
+        self.feed_forward_residual = model.make_residual("feed_forward_residual")
 
     def call(
         self, x: Tensor, bias: Tensor, seed: Tensor | None = None
@@ -64,7 +64,7 @@ class EncoderLayer(keras.layers.Layer):
             The output [B, S, D], and the self-attention weights [B, H, S, S].
         """
         residual = self.self_attention_residual
-        y, weights = self.self_attention(residual.enter(x), bias, seed=seed)
+        y, weights, _ = self.self_attention(residual.enter(x), bias, seed=seed)
         x = residual.leave(x, y, seed)
         residual = self.feed_forward_residual
         y = self.feed_forward(residual.enter(x), seed=seed)
@@ -72,25 +72,18 @@ class EncoderLayer(keras.layers.Layer):
 
 
 class LayerCache(NamedTuple):
-    """What a decoder layer keeps between decoding steps.
+    """What a decoder layer attends to.
 
     Attributes:
-        tokens: the self-attention's keys and values of the tokens so far.
+        tokens: the cache of the self-attention, such as a `SelfAttentionCache`; None
+            where all positions are decoded at once.
         cross_key: [B, H, S, d_k], the source's keys, the same for all beams.
         cross_value: [B, H, S, d_v], the source's values.
-        self_kernels: the self-attention's kernels, cast once for all steps.
-        cross_kernels: the cross-attention's kernels, cast likewise.
-        inner_kernel: [D, F], the feed-forward network's first kernel, cast likewise.
-        outer_kernel: [F, D], its second kernel, cast likewise.
     """
 
-    tokens: SelfAttentionCache
+    tokens: Nest
     cross_key: Tensor
     cross_value: Tensor
-    self_kernels: AttentionKernels
-    cross_kernels: AttentionKernels
-    inner_kernel: Tensor
-    outer_kernel: Tensor
 
 
 class Cache(NamedTuple):
@@ -107,217 +100,96 @@ class Cache(NamedTuple):
         bias: [B, 1, 1, S], masks the source's padding.
         coverage: [B, K, S] float32, the cross-attention weights of the last layer, the
             mean of its heads, summed over the steps; [B, K, 0] unless tracked.
-        table: the result of `Embedding.cast_table`, for all steps.
+        matrices: what the layers multiply by, see `using_matrices`.
         layers: the cache of each decoder layer.
     """
 
     positions: Tensor
     bias: Tensor
     coverage: Tensor
-    table: Tensor
+    matrices: tuple[Tensor, ...]
     layers: tuple[LayerCache, ...]
 
 
-class DecoderLayer(keras.layers.Layer):
-    """Masked self-attention, cross-attention, feed-forward network (3.1)."""
+class DecoderLayer(Block):
+    """Masked self-attention, cross-attention, feed-forward network (3.1).
 
-    def __init__(self, hparams: HParams, **kwargs: Any) -> None:
-        super().__init__(autocast=False, **kwargs)
-        dtype = self.dtype_policy
-        self.self_attention = _self_attention(hparams, dtype, bidirectional=False)
-        self.cross_attention = CrossAttention(
-            *_attention_sizes(hparams),
-            hparams.attention,
-            hparams.attention_dropout,
-            hparams.attention_bias,
-            name="cross_attention",
-            dtype=dtype,
-        )
-        self.feed_forward = _feed_forward(hparams, dtype)
-        self.self_attention_residual = _residual(hparams, self.self_attention)
-        self.cross_attention_residual = _residual(hparams, self.cross_attention)
-        self.feed_forward_residual = _residual(hparams, self.feed_forward)
+    The arguments are those of `EncoderLayer`.
+    """
 
-    def build(self, input_shape: object = None) -> None:
-        """Creates the weights."""
-        self.self_attention.build(None)
-        self.cross_attention.build(None)
-        self.feed_forward.build(None)
-        self.self_attention_residual.build(None)
-        self.cross_attention_residual.build(None)
-        self.feed_forward_residual.build(None)
+    def __init__(self, model: "Transformer", **kwargs: Any) -> None:
+        super().__init__(autocast=False, dtype=model.dtype_policy, **kwargs)
+        self.self_attention = model.make_self_attention(causal=True)
+        self.cross_attention = model.make_cross_attention()
+        self.feed_forward = model.make_feed_forward()
+        self.self_attention_residual = model.make_residual("self_attention_residual")
+        self.cross_attention_residual = model.make_residual("cross_attention_residual")
+        self.feed_forward_residual = model.make_residual("feed_forward_residual")
 
     def call(
-        self, x: Tensor, memory: Tensor, bias: Tensor, seed: Tensor | None = None
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """Applies the layer to all positions at once, with causal masking.
+        self,
+        x: Tensor,
+        bias: Tensor,
+        cache: LayerCache,
+        self_bias: Tensor | None = None,
+        seed: Tensor | None = None,
+    ) -> tuple[Tensor, LayerCache, Tensor, Tensor]:
+        """Applies the layer to all positions at once, or in a decoding step.
+
+        In a decoding step the new tokens of a sentence's K hypotheses take the place of
+        positions: all of them attend to one list of tokens, and to the same source.
 
         Args:
-            x: [B, T, D]
-            memory: the encoder's output, [B, S, D].
+            x: [B, T, D], in a decoding step [B, K, D].
             bias: [B, 1, 1, S], masks the source's padding.
+            cache: the source's keys and values, and in a decoding step C tokens.
+            self_bias: in a decoding step [B, 1, K, C + K], masks the tokens of other
+                hypotheses.
             seed: dropout seed; None at inference.
 
         Returns:
-            The output [B, T, D], the self-attention weights [B, H, T, T], and the
-            cross-attention weights [B, H, T, S].
+            The output [B, T, D]; the cache, in a decoding step with the new tokens; the
+            self-attention weights [B, H, T, T], and the cross-attention weights
+            [B, H, T, S].
         """
-        causal = self.self_attention.causal_bias(ops.shape(x)[1])
-        key, value = self.cross_attention.project_memory(memory)
         residual = self.self_attention_residual
-        y, to_past = self.self_attention(residual.enter(x), causal, seed=seed)
+        y, to_past, tokens = self.self_attention(
+            residual.enter(x), self_bias, seed=seed, cache=cache.tokens
+        )
         x = residual.leave(x, y, seed)
         residual = self.cross_attention_residual
         y, to_source = self.cross_attention(
-            residual.enter(x), key, value, bias, seed=seed
+            residual.enter(x), cache.cross_key, cache.cross_value, bias, seed=seed
         )
         x = residual.leave(x, y, seed)
         residual = self.feed_forward_residual
         y = self.feed_forward(residual.enter(x), seed=seed)
-        return residual.leave(x, y, seed), to_past, to_source
-
-    def step(
-        self, x: Tensor, self_bias: Tensor, cross_bias: Tensor, cache: LayerCache
-    ) -> tuple[Tensor, LayerCache, Tensor]:
-        """Applies the layer to one new token of every hypothesis.
-
-        The K hypotheses of a sentence take the place of positions: all of them attend
-        to one list of tokens, and to the same source.
-
-        Args:
-            x: [B, K, D]
-            self_bias: [B, 1, K, C + K], masks the tokens of other hypotheses.
-            cross_bias: [B, 1, 1, S], masks the source's padding.
-            cache: holds C tokens.
-
-        Returns:
-            The output [B, K, D], the cache with the new tokens, and the
-            cross-attention weights [B, H, K, S].
-        """
-        residual = self.self_attention_residual
-        y, tokens = self.self_attention.step(
-            residual.enter(x), self_bias, cache.tokens, cache.self_kernels
-        )
-        x = residual.leave(x, y)
-        residual = self.cross_attention_residual
-        y, to_source = self.cross_attention(
-            residual.enter(x),
-            cache.cross_key,
-            cache.cross_value,
-            cross_bias,
-            kernels=cache.cross_kernels,
-        )
-        x = residual.leave(x, y)
-        residual = self.feed_forward_residual
-        y = self.feed_forward(
-            residual.enter(x), kernels=(cache.inner_kernel, cache.outer_kernel)
-        )
-        return residual.leave(x, y), cache._replace(tokens=tokens), to_source
-
-    def start_cache(self, memory: Tensor) -> LayerCache:
-        """Returns the cache before the first step: the source's keys and values."""
-        key, value = self.cross_attention.project_memory(memory)
-        return LayerCache(
-            tokens=self.self_attention.empty_cache(ops.shape(memory)[0]),
-            cross_key=key,
-            cross_value=value,
-            self_kernels=self.self_attention.cast_kernels(),
-            cross_kernels=self.cross_attention.cast_kernels(),
-            inner_kernel=self.feed_forward.inner.cast_kernel(),
-            outer_kernel=self.feed_forward.outer.cast_kernel(),
-        )
+        x = residual.leave(x, y, seed)
+        return x, cache._replace(tokens=tokens), to_past, to_source
 
 
-def _attention_sizes(hparams: HParams) -> tuple[int, int, int, int]:
-    return hparams.d_model, hparams.num_heads, hparams.key_size, hparams.value_size
-
-
-def _self_attention(
-    hparams: HParams, dtype: keras.DTypePolicy, bidirectional: bool
-) -> SelfAttention:
-    """Returns a self-attention sub-layer.
+class _Stack(Block):
+    """A stack of N layers.
 
     Args:
-        hparams: sizes and kind of attention. With `attention_window` = r, position i
-            attends to positions j with |i - j| <= r / 2 in the encoder and
-            i - r < j <= i in the decoder.
-        dtype: the layer's dtype policy.
-        bidirectional: whether a position attends to later ones, as in the encoder.
+        layers: the layers.
+        norm: the layer normalization that follows them with norm "pre", or None.
+        **kwargs: arguments of `keras.layers.Layer`.
     """
-    kwargs: dict[str, Any] = {
-        "score": hparams.attention,
-        "dropout": hparams.attention_dropout,
-        "use_bias": hparams.attention_bias,
-        "name": "self_attention",
-        "dtype": dtype,
-    }
-    window = hparams.attention_window
-    if not window:
-        return SelfAttention(*_attention_sizes(hparams), **kwargs)
-    before, after = (window // 2, window // 2) if bidirectional else (window - 1, 0)
-    return WindowSelfAttention(
-        *_attention_sizes(hparams), before=before, after=after, **kwargs
-    )
-
-
-def _feed_forward(hparams: HParams, dtype: keras.DTypePolicy) -> FeedForward:
-    return FeedForward(
-        hparams.d_model,
-        hparams.d_ff,
-        hparams.ffn_dropout,
-        hparams.activation,
-        name="feed_forward",
-        dtype=dtype,
-    )
-
-
-def _residual(hparams: HParams, sublayer: keras.layers.Layer) -> Residual:
-    """Returns the residual connection around a sub-layer."""
-    return Residual(
-        hparams.d_model,
-        hparams.dropout,
-        hparams.norm,
-        hparams.norm_epsilon,
-        name=f"{sublayer.name}_residual",
-    )
-
-
-class _Stack(keras.layers.Layer):
-    """A stack of N equal layers; with norm "pre", a layer normalization follows it."""
 
     def __init__(
         self,
-        kind: type[keras.layers.Layer],
-        num_layers: int,
-        hparams: HParams,
+        layers: Sequence[keras.layers.Layer],
+        norm: keras.layers.Layer | None,
         **kwargs: Any,
     ) -> None:
         super().__init__(autocast=False, **kwargs)
-        self.layers = [
-            kind(hparams, name=f"layer_{i}", dtype=self.dtype_policy)
-            for i in range(num_layers)
-        ]
-        self.norm = None
-        if hparams.norm == "pre":
-            self.norm = LayerNorm(hparams.d_model, hparams.norm_epsilon, name="norm")
-
-    def build(self, input_shape: object = None) -> None:
-        """Creates the weights."""
-        for layer in self.layers:
-            layer.build(None)
-        if self.norm:
-            self.norm.build(None)
-
-    def finish(self, x: Tensor) -> Tensor:
-        """Returns the output of the stack, given the output of its last layer."""
-        return self.norm(x) if self.norm else x
+        self.layers = list(layers)
+        self.norm = norm
 
 
 class Encoder(_Stack):
-    """A stack of N encoder layers."""
-
-    def __init__(self, hparams: HParams, **kwargs: Any) -> None:
-        super().__init__(EncoderLayer, hparams.num_layers, hparams, **kwargs)
+    """A stack of N encoder layers; the arguments are those of `_Stack`."""
 
     def call(
         self, x: Tensor, bias: Tensor, seed: Tensor | None = None
@@ -331,48 +203,43 @@ class Encoder(_Stack):
         for layer in self.layers:
             x, weights = layer(x, bias, seed=seed)
             maps.append(weights)
-        return self.finish(x), maps
+        return self.norm(x) if self.norm else x, maps
 
 
 class Decoder(_Stack):
-    """A stack of N decoder layers."""
-
-    def __init__(self, hparams: HParams, **kwargs: Any) -> None:
-        super().__init__(DecoderLayer, hparams.decoder_layers, hparams, **kwargs)
+    """A stack of N decoder layers; the arguments are those of `_Stack`."""
 
     def call(
-        self, x: Tensor, memory: Tensor, bias: Tensor, seed: Tensor | None = None
-    ) -> tuple[Tensor, list[Tensor], list[Tensor]]:
-        """Decodes all positions at once; arguments are those of `DecoderLayer.call`.
-
-        Returns:
-            The output [B, T, D], and each layer's self-attention weights [B, H, T, T]
-            and cross-attention weights [B, H, T, S].
-        """
-        self_maps, cross_maps = [], []
-        for layer in self.layers:
-            x, to_past, to_source = layer(x, memory, bias, seed=seed)
-            self_maps.append(to_past)
-            cross_maps.append(to_source)
-        return self.finish(x), self_maps, cross_maps
-
-    def step(
         self,
         x: Tensor,
-        self_bias: Tensor,
-        cross_bias: Tensor,
-        caches: tuple[LayerCache, ...],
-    ) -> tuple[Tensor, tuple[LayerCache, ...], Tensor]:
-        """Decodes one new token of every hypothesis.
+        bias: Tensor,
+        caches: Sequence[LayerCache],
+        self_bias: Tensor | None = None,
+        seed: Tensor | None = None,
+    ) -> tuple[Tensor, tuple[LayerCache, ...], list[Tensor], list[Tensor]]:
+        """Decodes; arguments are those of `DecoderLayer.call`, with a cache for each.
 
-        The arguments and results are those of `DecoderLayer.step`; the cross-attention
-        weights are the last layer's.
+        Returns:
+            The output [B, T, D], the caches, and each layer's self-attention weights
+            [B, H, T, T] and cross-attention weights [B, H, T, S].
         """
-        longer = []
+        after, self_maps, cross_maps = [], [], []
         for layer, cache in zip(self.layers, caches, strict=True):
-            x, cache, to_source = layer.step(x, self_bias, cross_bias, cache)
-            longer.append(cache)
-        return self.finish(x), tuple(longer), to_source
+            x, cache, to_past, to_source = layer(
+                x, bias, cache, self_bias=self_bias, seed=seed
+            )
+            after.append(cache)
+            self_maps.append(to_past)
+            cross_maps.append(to_source)
+        x = self.norm(x) if self.norm else x
+        return x, tuple(after), self_maps, cross_maps
+
+    def attend_to(self, memory: Tensor) -> list[LayerCache]:
+        """Returns each layer's keys and values of the memory [B, S, D]."""
+        return [
+            LayerCache(None, *layer.cross_attention.project_memory(memory))
+            for layer in self.layers
+        ]
 
 
 class AttentionMaps(NamedTuple):
@@ -395,12 +262,23 @@ class AttentionMaps(NamedTuple):
 class Transformer(keras.Model):
     """The encoder-decoder of "Attention Is All You Need", built at construction.
 
+    Its parts come from the methods `make_...`: a subclass that overrides one of them is
+    a model with another part.
+
     Args:
         hparams: the hyper-parameters.
         source_vocab_size: number of rows of the source embedding.
         target_vocab_size: number of rows of the target embedding; None when both sides
             share one vocabulary of `source_vocab_size` tokens.
         name: name of the Keras model.
+
+    Attributes:
+        embeddings: the matrices. One serves as source embedding, target embedding and
+            softmax when the two sides share a vocabulary; two do with two vocabularies,
+            and three when `share_embeddings` is off (3.4).
+        source_embedding: the layer that embeds source ids.
+        target_embedding: the layer that embeds target ids.
+        softmax_embedding: the layer whose transposed matrix maps to logits.
     """
 
     def __init__(
@@ -417,26 +295,20 @@ class Transformer(keras.Model):
         self.source_vocab_size = source_vocab_size
         self.target_vocab_size = target_vocab_size
 
-        def embedding(size: int, name: str) -> Embedding:
-            return Embedding(size, hparams.d_model, name=name, dtype=policy)
-
-        one_vocabulary = target_vocab_size is None
         target_size = target_vocab_size or source_vocab_size
-        if one_vocabulary and hparams.share_embeddings:
-            self.embeddings = [embedding(source_vocab_size, "embedding")]
+        if target_vocab_size is None and hparams.share_embeddings:
+            self.embeddings = [self.make_embedding(source_vocab_size, "embedding")]
         else:
             self.embeddings = [
-                embedding(source_vocab_size, "source_embedding"),
-                embedding(target_size, "target_embedding"),
+                self.make_embedding(source_vocab_size, "source_embedding"),
+                self.make_embedding(target_size, "target_embedding"),
             ]
+        self.source_embedding = self.embeddings[0]
+        self.target_embedding = self.embeddings[-1]
         if not hparams.share_embeddings:
-            self.embeddings.append(embedding(target_size, "softmax"))
-
-        self.positions = (
-            LearnedPositions(hparams.max_positions, hparams.d_model, name="positions")
-            if hparams.position == "learned"
-            else None
-        )
+            self.embeddings.append(self.make_embedding(target_size, "softmax"))
+        self.softmax_embedding = self.embeddings[-1]
+        self.positions = self.make_positions()
         self.target_space = (
             TargetSpace(hparams.d_model, name="target_space")
             if hparams.target_space
@@ -445,22 +317,28 @@ class Transformer(keras.Model):
         self.source_dropout = Dropout(hparams.dropout, name="source_dropout")
         self.target_dropout = Dropout(hparams.dropout, name="target_dropout")
         self.output_bias: keras.Variable | None = None
-        self.encoder = Encoder(hparams, name="encoder", dtype=policy)
-        self.decoder = Decoder(hparams, name="decoder", dtype=policy)
-        self.build(None)
 
-    def build(self, input_shape: object = None) -> None:
+        def final_norm() -> keras.layers.Layer | None:
+            return self.make_norm() if hparams.norm == "pre" else None
+
+        encoder_layers = [
+            EncoderLayer(self, name=f"layer_{i}") for i in range(hparams.num_layers)
+        ]
+        self.encoder = Encoder(
+            encoder_layers, final_norm(), name="encoder", dtype=policy
+        )
+        decoder_layers = [
+            DecoderLayer(self, name=f"layer_{i}") for i in range(hparams.decoder_layers)
+        ]
+        self.decoder = Decoder(
+            decoder_layers, final_norm(), name="decoder", dtype=policy
+        )
+        self.build((None, None, hparams.d_model))
+
+    def build(self, input_shape: Shape) -> None:
         """Creates all weights."""
-        layer: keras.layers.Layer
-        for layer in (
-            *self.embeddings,
-            *filter(None, (self.positions, self.target_space)),
-            self.source_dropout,
-            self.target_dropout,
-            self.encoder,
-            self.decoder,
-        ):
-            layer.build(None)
+        for layer in self._flatten_layers(include_self=False, recursive=False):
+            layer.build(input_shape)
         if self.hparams.output_bias:
             self.output_bias = self.add_weight(
                 name="output_bias",
@@ -469,24 +347,76 @@ class Transformer(keras.Model):
                 autocast=False,
             )
 
-    # One matrix serves as source embedding, target embedding and softmax when the two
-    # sides share a vocabulary; two matrices do with two vocabularies, and three when
-    # `share_embeddings` is off (3.4).
+    # The parts, to be replaced by subclasses.
 
-    @property
-    def source_embedding(self) -> Embedding:
-        """The layer that embeds source ids."""
-        return self.embeddings[0]
+    def make_embedding(self, vocab_size: int, name: str) -> Embedding:
+        """Returns a layer that embeds ids [...] as float32 [..., D] (3.4)."""
+        d_model = self.hparams.d_model
+        return Embedding(vocab_size, d_model, name=name, dtype=self.dtype_policy)
 
-    @property
-    def target_embedding(self) -> Embedding:
-        """The layer that embeds target ids."""
-        return self.embeddings[min(1, len(self.embeddings) - 1)]
+    def make_positions(self) -> Callable[[Tensor], Tensor]:
+        """Returns a map of integer positions [T] to float32 encodings [T, D] (3.5)."""
+        d_model = self.hparams.d_model
+        if self.hparams.position == "learned":
+            rows = self.hparams.max_positions
+            return LearnedPositions(rows, d_model, name="positions")
+        kinds = {"t2t": t2t_timing_signal, "halves": sinusoids_in_halves}
+        kind = kinds.get(self.hparams.position, sinusoids)
+        return functools.partial(kind, d_model=d_model)
 
-    @property
-    def softmax_embedding(self) -> Embedding:
-        """The layer whose transposed matrix maps to logits."""
-        return self.embeddings[-1]
+    def make_self_attention(self, causal: bool) -> SelfAttention:
+        """Returns a self-attention sub-layer (3.2).
+
+        With `attention_window` = r, position i attends to positions j with
+        |i - j| <= r / 2 in the encoder and i - r < j <= i in the decoder. A decoding
+        step passes a cache, see `SelfAttention.call`.
+
+        Args:
+            causal: whether no position attends to later ones, as in the decoder.
+        """
+        if r := self.hparams.attention_window:
+            before, after = (r - 1, 0) if causal else (r // 2, r // 2)
+            return WindowSelfAttention(
+                before=before, after=after, **self._attention("self_attention")
+            )
+        return SelfAttention(causal=causal, **self._attention("self_attention"))
+
+    def make_cross_attention(self) -> CrossAttention:
+        """Returns a sub-layer that attends to the encoded source (3.2.3)."""
+        return CrossAttention(**self._attention("cross_attention"))
+
+    def _attention(self, name: str) -> dict[str, Any]:
+        return {
+            "d_model": self.hparams.d_model,
+            "num_heads": self.hparams.num_heads,
+            "key_size": self.hparams.key_size,
+            "value_size": self.hparams.value_size,
+            "score": self.hparams.attention,
+            "dropout": self.hparams.attention_dropout,
+            "use_bias": self.hparams.attention_bias,
+            "name": name,
+            "dtype": self.dtype_policy,
+        }
+
+    def make_feed_forward(self) -> FeedForward:
+        """Returns a feed-forward network, which maps [B, T, D] to [B, T, D] (3.3)."""
+        return FeedForward(
+            self.hparams.d_model,
+            self.hparams.d_ff,
+            self.hparams.ffn_dropout,
+            self.hparams.activation,
+            name="feed_forward",
+            dtype=self.dtype_policy,
+        )
+
+    def make_norm(self) -> keras.layers.Layer:
+        """Returns a normalization of float32 [B, T, D]."""
+        return LayerNorm(self.hparams.d_model, self.hparams.norm_epsilon, name="norm")
+
+    def make_residual(self, name: str) -> Residual:
+        """Returns the residual connection around a sub-layer (3.1)."""
+        dropout, norm_first = self.hparams.dropout, self.hparams.norm == "pre"
+        return Residual(self.make_norm(), dropout, norm_first, name=name)
 
     def call(
         self, source: Tensor, target: Tensor, seed: Tensor | None = None
@@ -536,29 +466,33 @@ class Transformer(keras.Model):
         """
         shifted = ops.pad(target, ((0, 0), (1, 0)))[:, :-1]  # starts with PAD
         x, y = self._embed_both(source, shifted)
-        x = self._in_target_space(x)
+        x = self.source_dropout(self.source_input(x), seed=seed)
+        y = self.target_dropout(self.target_input(y), seed=seed)
         bias = padding_bias(source == PAD)
-        x = self.source_dropout(x, seed=seed)
         memory, encoder_maps = self.encoder(x, bias, seed=seed)
-        y = self.target_dropout(y, seed=seed)
-        y, decoder_maps, cross_maps = self.decoder(y, memory, bias, seed=seed)
+        caches = self.decoder.attend_to(memory)
+        y, _, decoder_maps, cross_maps = self.decoder(y, bias, caches, seed=seed)
         return y, AttentionMaps(encoder_maps, decoder_maps, cross_maps)
 
-    def logits(self, states: Tensor, table: Tensor | None = None) -> Tensor:
-        """Maps the decoder's output [..., D] to float32 logits [..., V].
-
-        Args:
-            states: [..., D]
-            table: the softmax matrix in the compute dtype; None: cast it now.
-        """
-        logits = self.softmax_embedding.logits(states, table)
+    def logits(self, states: Tensor) -> Tensor:
+        """Maps the decoder's output [..., D] to float32 logits [..., V]."""
+        logits = self.softmax_embedding.logits(states)
         if self.output_bias is None:
             return logits
         return logits + ops.convert_to_tensor(self.output_bias)
 
+    def source_input(self, x: Tensor) -> Tensor:
+        """Returns the encoder's input [B, S, D], given the embeddings [B, S, D]."""
+        x = self.target_input(x)
+        return self.target_space(x) if self.target_space else x
+
+    def target_input(self, x: Tensor) -> Tensor:
+        """Returns the decoder's input [B, T, D], given the embeddings [B, T, D]."""
+        return x + self.positions(ops.arange(ops.shape(x)[1]))
+
     def encode(self, source: Tensor) -> Tensor:
         """Encodes source ids [B, S] to the memory [B, S, D]."""
-        x = self._in_target_space(self._embed(self.source_embedding, source, 0))
+        x = self.source_input(self.source_embedding(source))
         memory, _ = self.encoder(x, padding_bias(source == PAD))
         return memory
 
@@ -577,9 +511,20 @@ class Transformer(keras.Model):
             positions=ops.zeros((batch, num_beams, 0)),
             bias=padding_bias(source == PAD),
             coverage=ops.zeros((batch, num_beams, 0)),
-            table=self.softmax_embedding.cast_table(),
-            layers=tuple(layer.start_cache(memory) for layer in self.decoder.layers),
+            matrices=tuple(layer.matrix() for layer in self._multiplied()),
+            layers=tuple(
+                cache._replace(tokens=layer.self_attention.empty_cache(batch))
+                for layer, cache in zip(
+                    self.decoder.layers, self.decoder.attend_to(memory), strict=True
+                )
+            ),
         )
+
+    def _multiplied(self) -> list[Linear | Embedding]:
+        """Returns the layers by whose matrices a decoding step multiplies."""
+        layers = self.decoder._flatten_layers()
+        kernels = [layer for layer in layers if isinstance(layer, Linear)]
+        return [*kernels, self.softmax_embedding]
 
     def decode_step(
         self, ids: Tensor, position: Tensor, cache: Cache
@@ -600,15 +545,17 @@ class Transformer(keras.Model):
         new = ops.broadcast_to(ops.where(is_own, number, -1.0), (batch, beams, beams))
         positions = ops.concatenate([cache.positions, new], axis=2)
         bias = ops.where(self._is_visible(positions, number), 0.0, MASKED)
-        x = self._embed(self.target_embedding, ids, position, axis=0)
-        x, layers, to_source = self.decoder.step(
-            x, bias[:, None], cache.bias, cache.layers
-        )
+        x = self.target_embedding(ids) + self.positions(ops.arange(1) + position)
+        with using_matrices(self._multiplied(), cache.matrices):
+            x, layers, _, to_source = self.decoder(
+                x, cache.bias, cache.layers, self_bias=bias[:, None]
+            )
+            logits = self.logits(x)
         cache = cache._replace(positions=positions, layers=layers)
         if cache.coverage.shape[2] != 0:
-            mean = ops.mean(ops.cast(to_source, "float32"), axis=1)
+            mean = ops.mean(ops.cast(to_source[-1], "float32"), axis=1)
             cache = cache._replace(coverage=cache.coverage + mean)
-        return self.logits(x, cache.table), cache
+        return logits, cache
 
     def _is_visible(self, positions: Tensor, position: Tensor) -> Tensor:
         """Returns which `Cache.positions` a token at the given position attends to."""
@@ -686,15 +633,12 @@ class Transformer(keras.Model):
         The axis of the tokens is None: it grows at each step, and shrinks in
         `select_rows`.
         """
-
-        def without_length(x: Tensor) -> tuple[int | None, ...]:
-            batch, axis, _, *rest = x.shape
-            return batch, axis, None, *rest
-
         shapes = keras.tree.map_structure(lambda x: tuple(x.shape), cache)
         layers = tuple(
             shape._replace(
-                tokens=keras.tree.map_structure(without_length, layer.tokens)
+                tokens=keras.tree.map_structure(
+                    lambda x: (*x.shape[:2], None, x.shape[3]), layer.tokens
+                )
             )
             for shape, layer in zip(shapes.layers, cache.layers, strict=True)
         )
@@ -708,40 +652,12 @@ class Transformer(keras.Model):
         would vary from run to run.
         """
         if self.source_embedding is not self.target_embedding:
-            x = self._embed(self.source_embedding, source, 0)
-            return x, self._embed(self.target_embedding, target, 0)
+            return self.source_embedding(source), self.target_embedding(target)
         rows = [ops.reshape(ids, (-1,)) for ids in (source, target)]
         vectors = self.source_embedding(ops.concatenate(rows))
         count = ops.shape(rows[0])[0]
         x = ops.reshape(vectors[:count], (*ops.shape(source), -1))
-        y = ops.reshape(vectors[count:], (*ops.shape(target), -1))
-        return self._add_positions(x, 0), self._add_positions(y, 0)
-
-    def _embed(
-        self, embedding: Embedding, ids: Tensor, start: int | Tensor, axis: int = 1
-    ) -> Tensor:
-        """Embeds ids and adds the encodings of positions from `start` on."""
-        return self._add_positions(embedding(ids), start, axis)
-
-    def _in_target_space(self, x: Tensor) -> Tensor:
-        """Adds the vector of `HParams.target_space` to the sources' [B, S, D]."""
-        return self.target_space(x) if self.target_space else x
-
-    def _add_positions(self, x: Tensor, start: int | Tensor, axis: int = 1) -> Tensor:
-        """Adds to [B, T, D] the encodings of positions from `start` on."""
-        count = ops.shape(x)[1] if axis == 1 else 1
-        positions = ops.arange(count) + start
-        return x + ops.cast(self.position_encodings(positions), "float32")
-
-    def position_encodings(self, positions: Tensor) -> Tensor:
-        """Returns the encodings [T, D] of positions [T], which are integers."""
-        if self.positions:
-            return self.positions(positions)
-        if self.hparams.position == "t2t":
-            return t2t_timing_signal(positions, self.hparams.d_model)
-        if self.hparams.position == "halves":
-            return sinusoids_in_halves(positions, self.hparams.d_model)
-        return sinusoids(positions, self.hparams.d_model)
+        return x, ops.reshape(vectors[count:], (*ops.shape(target), -1))
 
     def with_compute_dtype(self, dtype: str) -> Self:
         """Returns a model with the same weights that computes in another dtype."""

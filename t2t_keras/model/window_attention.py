@@ -8,6 +8,7 @@ from t2t_keras.model.backend import Tensor
 from t2t_keras.model.layers import (
     MASKED,
     SelfAttention,
+    SelfAttentionCache,
     attention_weights,
 )
 
@@ -37,13 +38,13 @@ class WindowSelfAttention(SelfAttention):
         self.before = before
         self.after = after
 
-    def causal_bias(self, length: int | Tensor) -> None:
-        """Returns None: the window masks the future."""
-        del length
-
     def call(
-        self, x: Tensor, bias: Tensor | None, seed: Tensor | None = None
-    ) -> tuple[Tensor, Tensor]:
+        self,
+        x: Tensor,
+        bias: Tensor | None = None,
+        seed: Tensor | None = None,
+        cache: SelfAttentionCache | None = None,
+    ) -> tuple[Tensor, Tensor, SelfAttentionCache | None]:
         """Attends from every position to those in its window.
 
         Args:
@@ -51,11 +52,15 @@ class WindowSelfAttention(SelfAttention):
             bias: [B, 1, 1, T], masks padding. It is not read in the decoder, where the
                 window masks the future.
             seed: dropout seed; None at inference.
+            cache: in a decoding step, as in `SelfAttention.call`; `bias` then masks
+                what is outside the window.
 
         Returns:
-            The output [B, T, D], and the attention weights in blocks [B, H, N, P, W],
-            which `full_weights` makes a matrix.
+            The output [B, T, D]; the attention weights in blocks [B, H, N, P, W],
+            which `full_weights` makes a matrix; and the cache.
         """
+        if cache is not None:
+            return super().call(x, bias, seed, cache)
         query, key, value = self._project(x)
         length = ops.shape(x)[1]
         if bias is None or not self.after:
@@ -75,7 +80,7 @@ class WindowSelfAttention(SelfAttention):
         joined = ops.transpose(heads, (0, 2, 3, 1, 4))
         width = self.num_heads * self.value_size
         joined = ops.reshape(joined, (ops.shape(x)[0], -1, width))
-        return self.output_projection(joined[:, :length]), weights
+        return self.output_projection(joined[:, :length]), weights, None
 
     def full_weights(self, weights: Tensor, length: int | Tensor) -> Tensor:
         """Returns as [B, H, T, T] the weights that `call` returned, T = `length`."""

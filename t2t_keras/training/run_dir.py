@@ -30,6 +30,7 @@ from t2t_keras.data.pipeline import source_texts
 from t2t_keras.decoding.ensemble import Ensemble
 from t2t_keras.decoding.translator import Translator
 from t2t_keras.hparam import MAY_CHANGE, HParams
+from t2t_keras.model import build_model
 from t2t_keras.model.backend import require_tensorflow
 from t2t_keras.model.transformer import Transformer
 from t2t_keras.option import UserError
@@ -63,7 +64,7 @@ class RunDirectory:
                     f"{config} is not as it was written: {error}; restore it, or train "
                     "in another --output_dir"
                 ) from None
-            self.hparams = HParams.load(settings)
+            self.hparams = self.config.read_hparams(settings)
             if self.config.hparams_sha256 in (None, sha256(settings)):
                 break
         else:
@@ -162,7 +163,7 @@ class RunDirectory:
 
     def build_model(self) -> Transformer:
         """Returns the model with newly initialized weights."""
-        return Transformer(self.hparams, *self.config.sizes_of(self.tokenizers))
+        return build_model(self.hparams, *self.config.sizes_of(self.tokenizers))
 
     def translator(
         self,

@@ -4,6 +4,7 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
+import t2t_keras.model  # noqa: F401  registers the core's model
 from t2t_keras import registry
 from t2t_keras.data.files import sha256
 from t2t_keras.hparam import HParams
@@ -58,6 +59,20 @@ class RunConfig:
                 )
             tokenizers[name] = load_tokenizer(path)
         return tokenizers[self.source_vocab], tokenizers[self.target_vocab]
+
+    def read_hparams(self, path: Path) -> HParams:
+        """Reads hyper-parameters, whose model may be in the user's directory.
+
+        Raises:
+            UserError: see `HParams.load`.
+        """
+        try:
+            return HParams.load(path)
+        except UserError:
+            if self.usr_dir is None or not Path(self.usr_dir).is_dir():
+                raise
+            registry.load_usr_dir(self.usr_dir)
+            return HParams.load(path)
 
     @property
     def vocab_sizes(self) -> tuple[int, int | None]:

@@ -13,6 +13,9 @@ from t2t_keras import UserError, registry
 from t2t_keras.cli import program
 from t2t_keras.cli.verb import Verb
 from t2t_keras.data.datagen import generate
+from t2t_keras.data.pipeline import read_pairs
+from t2t_keras.data.records import RecordIndex
+from t2t_keras.text.tokenizer import load_tokenizer
 
 PROGRAM = "import sys; from t2t_keras.cli import main; sys.exit(main(sys.argv[1:]))"
 
@@ -187,6 +190,22 @@ def test_what_libraries_print_is_not_on_standard_output(capfd, monkeypatch):
 
 
 # Verbs over text files.
+
+
+def test_datagen_of_the_reversed_problem_takes_files_in_its_direction(capfd, tmp_path):
+    train = [f"{word} {number}" for word in ("one", "two") for number in range(50)]
+    source = write(tmp_path / "a", *train, "")
+    target = write(tmp_path / "b", *(line.upper() for line in train), "empty")
+    argv = ("datagen", "--problem", "translate_text_rev", "--data_dir", tmp_path / "d")
+    files = ("--train_source", source, "--train_target", target)
+    result = run_json(capfd, *argv, *files, "--vocab_size", 300, "--workers", 1)
+    assert result["examples"] == {"train": 100}
+    assert result["dropped"]["empty"] == 1
+
+    index = RecordIndex.open(tmp_path / "d", "translate_text", "train")
+    tokenizer = load_tokenizer(tmp_path / "d" / "vocab.translate_text.300.spm")
+    for source_ids, target_ids in read_pairs(index, range(100)):
+        assert tokenizer.decode(source_ids) == tokenizer.decode(target_ids).upper()
 
 
 def test_evaluate_files(capfd, tmp_path):

@@ -40,11 +40,11 @@ CORE["__init__"] = CORE["cli"]
 PLUGINS = {"problems", "hparams", "plugins"}
 
 # The largest numbers that are allowed.
-CODE_LINES = 13_000  # of the core, without docstrings and comments
+CODE_LINES = 12_320  # of the core, without docstrings and comments
 UNITS = 14  # folders of the core, and modules outside them
 ARROWS = 55  # pairs of units of which one imports the other
-IMPORTS = 22  # modules of the package that a module imports
-CORE_FLAGS, FLAGS = 81, 113
+IMPORTS = 15  # modules of the package that a module imports
+CORE_FLAGS, FLAGS = 73, 104
 VERBS = {"list", "datagen", "train", "average", "translate", "score"}
 VERBS |= {"evaluate", "export"}
 
@@ -216,8 +216,7 @@ def test_there_are_few_flags():
         parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
         verb.add_flags(parser)
         flags[name] = {*parser._option_string_actions, "--json"}
-        if name not in ("datagen", "inspect"):
-            assert all(action.help for action in parser._actions), name
+        assert all(action.help for action in parser._actions), name
     assert program._CORE.keys() == VERBS
     assert len(set().union(*(flags[name] for name in VERBS))) <= CORE_FLAGS
     assert len(set().union(*flags.values())) <= FLAGS

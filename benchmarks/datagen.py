@@ -57,8 +57,10 @@ def main(argv: list[str] | None = None) -> dict[str, Any]:
     parser.add_argument("--json", action="store_true")
     args = parser.parse_args(argv)
     if args.sizes:
-        rows = [_growth(round(size * 1e6), args.workers) for size in args.sizes]
-        print(json.dumps(rows) if args.json else "\n".join(map(str, rows)))
+        rows = []
+        for size in args.sizes:
+            rows.append(_growth(round(size * 1e6), args.workers))
+            print(json.dumps(rows[-1]) if args.json else table(rows[-1]), flush=True)
         return {"sizes": rows}
     if bool(args.source) != bool(args.target):
         parser.error("--source and --target go together")
@@ -166,7 +168,7 @@ def _growth(pairs: int, workers: int) -> dict[str, Any]:
         data_dir = Path(directory, "data")
         argv = [*files[:2], data_dir, workers]
         start, cpu = time.perf_counter(), _cpu_seconds()
-        command = ["/usr/bin/env", "python3", "-c", _PEAK, sys.executable, files[2]]
+        command = [sys.executable, "-c", _PEAK, sys.executable, files[2]]
         peak = subprocess.check_output([*map(str, [*command, *argv])], text=True)
         seconds, cpu = time.perf_counter() - start, _cpu_seconds() - cpu
         begin = [sys.executable, "-c", _START, str(data_dir)]

@@ -282,7 +282,7 @@ class WithLength(Bleu):
 
 def test_flags_keep_the_class_of_the_metrics():
     changed = scored(Problem(summary="", metrics=WithLength()), "char", "fr").metrics
-    assert (changed.bleu_tokens, changed.languages) == ("char", ("en", "fr"))
+    assert (changed.bleu_tokens, changed.languages) == ("char", ("", "fr"))
     assert changed.score(["a"], ["abc"], ["abc"])["length"] == 3
 
 

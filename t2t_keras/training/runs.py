@@ -82,8 +82,8 @@ class RunConfig:
     def sizes_of(self, tokenizers: Tokenizers) -> tuple[int, int | None]:
         """Returns `vocab_sizes`, given the tokenizers.
 
-        Two files with the same tokens are one vocabulary: Marian's often has a file for
-        each language, which splits texts in another way.
+        Two files with the same tokens are one vocabulary: an imported model may have a
+        file for each language, which splits texts in another way.
         """
         source, target = tokenizers
         are_two_files = len(set(self.vocab_sha256.values())) == 2

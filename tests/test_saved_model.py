@@ -24,6 +24,7 @@ import t2t_keras
 from t2t_keras.decoding.constraint import BannedTokens
 from t2t_keras.decoding.options import DecodingOptions
 from t2t_keras.decoding.translator import Translator
+from t2t_keras.export import saved_model
 from t2t_keras.export.client import SETTINGS
 from t2t_keras.export.formats import SUMS, export_formats, require_free
 from t2t_keras.export.saved_model import WARM_UP, StoredWeight, export_saved_model
@@ -362,6 +363,7 @@ def test_other_damage(change, export, tmp_path):
 )
 def test_a_full_disk_is_one_sentence(error, translator, tmp_path, monkeypatch):
     """And what was there before stays."""
+    monkeypatch.setattr(saved_model._Served, "signatures", lambda self: {})
     (tmp_path / "1").mkdir()
     (tmp_path / "1" / "saved_model.pb").write_text("earlier")
 

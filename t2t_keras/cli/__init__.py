@@ -1,7 +1,7 @@
 """The `t2t` command: one file for each group of verbs, one function for each verb.
 
-The verbs of the core are in `data`, `training`, `translation` and `evaluation`; plugins
-add others by the entry points `t2t_keras.verbs`. `decoding` and `verb` declare flags
+The verbs of the core are in `data`, `training`, `translation`, `evaluation` and
+`exporting`; plugins add others by the entry points `t2t_keras.verbs`. `decoding` and `verb` declare flags
 that several verbs share, `checks` has the checks that run before TensorFlow is
 imported, `lines` reads and writes text, and `processes` starts the processes of
 `train --processes`. A verb's function calls the
@@ -44,5 +44,5 @@ def _is_of_a_library(error: Exception) -> bool:
     """Whether an error was raised by the import of another package's module."""
     if isinstance(error, ImportError):
         return not (error.name or "").startswith("t2t_keras")
-    # Libraries raise others, too, while `program` imports them.
+    # Libraries also raise others while `program` imports them.
     return "t2t_keras.cli.program" not in sys.modules

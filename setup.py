@@ -45,5 +45,8 @@ setup(
         "t2t_keras.hparams": "hparams",
         **({"t2t_keras.plugins": "plugins"} if Path("plugins").is_dir() else {}),
     },
-    package_data={"t2t_keras": ["py.typed"]},
+    package_data={
+        "t2t_keras": ["py.typed"],
+        "t2t_keras.plugins.server": ["page.css", "page.html", "page.js"],
+    },
 )

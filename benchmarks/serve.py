@@ -1,10 +1,11 @@
-"""Benchmark of `t2t serve`: sentences per second with and without dynamic batching.
+"""Benchmark of `t2t serve`: latency of short texts with and without long ones.
 
     python benchmarks/serve.py --model runs/base --input source.txt --json
 
-The server runs in a separate process; each client is a thread that sends its next
-sentence when it has the answer to the last one. With and without batching alternate, so
-that a machine that slows down for a while slows both.
+The server runs in a separate process; each client is a thread that sends its next text
+when it has the answer to the last one. Rounds with and without long texts, and with and
+without dynamic batching, alternate, so that a machine that slows down for a while slows
+all of them.
 """
 
 import argparse
@@ -33,8 +34,9 @@ def main(argv: list[str] | None = None) -> dict[str, Any]:
     parser.add_argument("--model", required=True, help="a run directory or an export")
     parser.add_argument("--input", required=True, help="one sentence per line")
     parser.add_argument("--clients", type=positive, default=32)
+    parser.add_argument("--long_clients", type=positive, default=4)
     parser.add_argument(
-        "--batch", type=positive, default=64, help="in the batched server"
+        "--characters", type=positive, default=2000, help="in a long text"
     )
     parser.add_argument(
         "--seconds", type=positive_number, default=10.0, help="of each measurement"
@@ -44,33 +46,42 @@ def main(argv: list[str] | None = None) -> dict[str, Any]:
     args = parser.parse_args(argv)
     lines = Path(args.input).read_text(encoding="utf-8").splitlines()
     sentences = [line for line in lines if line.strip()]
-    found: dict[str, list[tuple[float, float, float]]] = {"batched": [], "single": []}
-    with _server(args.model, args.batch) as batched, _server(args.model, 1) as single:
-        ports = {"batched": batched, "single": single}
-        for port in ports.values():  # the shapes of batches of all sizes
-            _measure(port, sentences, args.clients, args.seconds / 2)
-        for _ in range(args.rounds):
-            for name, port in ports.items():
-                measured = _measure(port, sentences, args.clients, args.seconds)
-                found[name].append(measured)
+    joined = " ".join(sentences)
+    starts = range(0, max(len(joined) - args.characters, 1), args.characters)
+    texts = [joined[start : start + args.characters] for start in starts]
+    found: dict[str, list[dict[str, float]]] = {}
+    with _server(args.model) as port, _server(args.model, 1) as single:
+        cases = {"short": (port, 0), "beside_long": (port, args.long_clients)}
+        cases["unbatched"] = (single, 0)
+        for number in range(args.rounds + 1):  # the first one warms up
+            for name, (server, count) in cases.items():
+                clients = [sentences] * args.clients + [texts] * count
+                measured = _measure(server, clients, args.clients, args.seconds)
+                found.setdefault(name, [])
+                if number:
+                    found[name].append(measured)
     report: dict[str, Any] = {"device": workload.processor(), "clients": args.clients}
-    names = ("sentences_per_s", "median_ms", "p95_ms")
+    report |= {"long_clients": args.long_clients, "characters": args.characters}
     for name, rounds in found.items():
-        for metric, values in zip(names, zip(*rounds, strict=True), strict=True):
+        for metric in rounds[0]:
+            values = [measured[metric] for measured in rounds]
             report[f"{name}_{metric}"] = statistics.median(values)
-    report["speedup"] = (
-        report["batched_sentences_per_s"] / report["single_sentences_per_s"]
-    )
+    for metric in ("p50_ms", "p99_ms"):
+        report[f"ratio_{metric}"] = (
+            report[f"beside_long_{metric}"] / report[f"short_{metric}"]
+        )
+    report["speedup"] = report["short_texts_per_s"] / report["unbatched_texts_per_s"]
     timing.show(report, args.json)
     return report
 
 
 @contextlib.contextmanager
-def _server(model: str, batch: int) -> Iterator[int]:
+def _server(model: str, batch: int = 64) -> Iterator[int]:
     """Starts a server that runs batches of a size; yields its port."""
     code = "import sys; from t2t_keras.cli import main; sys.exit(main())"
-    flags = ("--model", f"model={model}", "--port", "0", "--max_batch_sentences")
-    command = [sys.executable, "-c", code, "serve", *flags, str(batch)]
+    flags = ("--model", f"model={model}", "--port", "0", "--limits")
+    flags += (f"max_batch_sentences={batch},timeout_seconds=120",)
+    command = [sys.executable, "-c", code, "serve", *flags]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     assert process.stderr is not None
     try:
@@ -96,38 +107,51 @@ def _is_ready(port: int) -> bool:
 
 
 def _measure(
-    port: int, sentences: list[str], clients: int, seconds: float
-) -> tuple[float, float, float]:
-    """Returns sentences per second, and the median and 95% of the milliseconds."""
+    port: int, clients: list[list[str]], measured: int, seconds: float
+) -> dict[str, float]:
+    """Returns rate and latencies of the first clients.
+
+    Args:
+        port: the server's.
+        clients: the texts of each client.
+        measured: the number of clients that are measured.
+        seconds: how long they ask.
+    """
     numbers = itertools.count()
     end = time.monotonic() + seconds
     times: list[float] = []
 
-    def client() -> None:
-        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=120)
+    def client(texts: list[str], is_measured: bool) -> None:
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=150)
         while (start := time.monotonic()) < end:
-            text = sentences[next(numbers) % len(sentences)]
+            text = texts[next(numbers) % len(texts)]
             body = json.dumps({"instances": [text]})
             connection.request("POST", "/v1/models/model:predict", body)
             answer = connection.getresponse()
             answer.read()
             assert answer.status == 200, answer.status
-            times.append(1000 * (time.monotonic() - start))
+            if is_measured:
+                times.append(1000 * (time.monotonic() - start))
         connection.close()
 
-    threads = [threading.Thread(target=client) for _ in range(clients)]
+    threads = [
+        threading.Thread(target=client, args=(texts, number < measured))
+        for number, texts in enumerate(clients)
+    ]
     start = time.monotonic()
     for thread in threads:
         thread.start()
-    for thread in threads:
+    for thread in threads[:measured]:
         thread.join()
     passed = time.monotonic() - start
+    for thread in threads:
+        thread.join()
     ranked = sorted(times)
-    return (
-        len(ranked) / passed,
-        statistics.median(ranked),
-        ranked[int(0.95 * len(ranked))],
-    )
+    return {
+        "texts_per_s": len(ranked) / passed,
+        "p50_ms": statistics.median(ranked),
+        "p99_ms": ranked[int(0.99 * len(ranked))],
+    }
 
 
 if __name__ == "__main__":

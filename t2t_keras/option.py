@@ -242,7 +242,7 @@ def typed(options: type, name: str, value: Any, prefix: str = "") -> Any:
             if not math.isfinite(number) or (kind is int and not number.is_integer()):
                 raise ValueError
             return int(number) if kind is int else number
-    except (KeyError, TypeError, ValueError):
+    except (KeyError, OverflowError, TypeError, ValueError):
         expected = _KINDS[kind][1]
         raise UserError(f"{prefix}{name} must be {expected}, not '{value}'") from None
     return value

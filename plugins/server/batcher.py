@@ -1,37 +1,41 @@
-"""Dynamic batching: what waits is run together, in one thread that owns the model."""
+"""Dynamic batching: requests that wait are run together, the cheapest ones first."""
 
 import asyncio
 import contextlib
 import dataclasses
+import math
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 from t2t_keras.option import check, option
 
+_IDLE_SECONDS = 0.1  # after this time without a batch, a thread is not busy
+# How late a request of `max_work` is put in the queue, as a share of the time limit.
+_DELAY = 1 / 3
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Limits:
-    """The limits of the server; each is a flag of `t2t serve`."""
+    """The limits of the server, for the flag `--limits`."""
 
     max_body_bytes: int = option(1 << 20, "the largest request body", least=1)
     max_characters: int = option(5000, "the most characters in a sentence", least=1)
-    max_beam_size: int = option(
-        32,
-        "the largest beam size and number of outputs that a request may ask for",
-        least=1,
+    max_beam_size: int = option(32, "the largest beam size of a request", least=1)
+    max_work: int = option(
+        1_000_000, "the most work of a request; see `Service.work`", least=1
     )
+    max_batch_work: int = option(
+        16_000, "the most work of a batch of expensive requests", least=1
+    )
+    max_batch_sentences: int = option(64, "the most sentences of a batch", least=1)
     max_queue: int = option(1024, "the most sentences that wait for a model", least=1)
-    timeout_seconds: float = option(
-        30.0, "the time in which a request is answered", above=0
-    )
-    max_batch_sentences: int = option(
-        64, "the most sentences that are run together", least=1
-    )
     batch_milliseconds: float = option(
         5.0, "how long a model that is idle waits for more sentences", least=0
+    )
+    timeout_seconds: float = option(
+        30.0, "the time in which a request is answered", above=0
     )
 
     def __post_init__(self) -> None:
@@ -39,7 +43,7 @@ class Limits:
 
 
 class Overloaded(Exception):
-    """The queue is full, or the server is shutting down."""
+    """The queue is full, or the server is loading or shutting down."""
 
 
 class _Item:
@@ -48,42 +52,55 @@ class _Item:
     Attributes:
         key: what values have in common that are run together.
         value: the value.
-        future: receives the result; it is done early if nobody waits for it any more.
+        work: its work.
         arrived: the time of arrival, by `time.monotonic`.
+        due: its place in the queue.
+        future: receives the result; it is done early if nobody waits for it any more.
     """
 
-    __slots__ = ("arrived", "future", "key", "value")
+    __slots__ = ("arrived", "due", "future", "key", "value", "work")
 
-    def __init__(self, key: Hashable, value: Any) -> None:
+    def __init__(self, key: Hashable, value: Any, work: int, delay: float) -> None:
         self.key = key
         self.value = value
-        self.future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self.work = work
         self.arrived = time.monotonic()
+        self.due = self.arrived + delay
+        self.future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
 
 
 class Batcher:
     """A queue of values, and a thread that runs them in batches.
 
-    The thread takes the values that wait, up to `max_batch_sentences` with the key of
-    the oldest one. If the oldest one arrived less than `batch_milliseconds` ago, the
-    thread waits for others until then.
+    A request's place in the queue is its time of arrival plus a delay in proportion to
+    its work. So cheap requests overtake expensive ones, but none waits forever. The
+    thread takes the first value and others with its key, up to the limits of a batch:
+    the values of an expensive request are run in several batches, and those that
+    nobody waits for any more are not run. A thread that is idle waits for others until
+    the first value is `batch_milliseconds` old.
 
     Args:
-        run: called in the thread with a key and values, for which it returns results.
+        run: called in the thread with a key, values, and a function that returns
+            whether anybody still waits for them; returns their results.
         limits: the limits.
         observe: called in the thread after each batch, with its size and seconds.
+        first: another batcher, to which this one leaves two thirds of the time when
+            both are busy; None: this one has priority, and its batches have any work.
     """
 
     def __init__(
         self,
-        run: Callable[[Any, list[Any]], Sequence[Any]],
+        run: Callable[[Any, list[Any], Callable[[], bool]], Sequence[Any]],
         limits: Limits,
         observe: Callable[[int, float], None] = lambda size, seconds: None,
+        first: "Batcher | None" = None,
     ) -> None:
         self._run = run
         self._limits = limits
         self._observe = observe
-        self._waiting: deque[_Item] = deque()
+        self._first = first
+        self._busy_until = 0.0
+        self._waiting: list[_Item] = []
         self._changed = threading.Condition()
         self._is_closed = False
         self._thread = threading.Thread(target=self._work, daemon=True)
@@ -93,24 +110,35 @@ class Batcher:
         """Returns the number of values that wait."""
         return len(self._waiting)
 
-    async def submit(self, key: Hashable, values: Sequence[Any]) -> list[Any]:
+    async def submit(
+        self, key: Hashable, values: Sequence[Any], works: Sequence[int]
+    ) -> list[Any]:
         """Returns the results of values, which are run with others of the same key.
 
         If the caller is cancelled, values that still wait are not run.
+
+        Args:
+            key: the key.
+            values: the values of one request.
+            works: the work of each.
 
         Raises:
             Overloaded: the queue is full, or the batcher is closed.
             Exception: what `run` raised for one of the values alone.
         """
-        items = [_Item(key, value) for value in values]
+        delay = _DELAY * self._limits.timeout_seconds * sum(works)
+        delay /= self._limits.max_work
+        pairs = zip(values, works, strict=True)
+        items = [_Item(key, value, work, delay) for value, work in pairs]
         with self._changed:
             if self._is_closed:
                 raise Overloaded("the server is shutting down")
             if len(self._waiting) + len(items) > self._limits.max_queue:
-                self._waiting = deque(x for x in self._waiting if not x.future.done())
+                self._waiting = [x for x in self._waiting if not x.future.done()]
             if len(self._waiting) + len(items) > self._limits.max_queue:
                 raise Overloaded("the queue is full; try again later")
             self._waiting.extend(items)
+            self._waiting.sort(key=lambda item: item.due)
             self._changed.notify()
         try:
             return await asyncio.gather(*(item.future for item in items))
@@ -132,12 +160,22 @@ class Batcher:
     def _work(self) -> None:
         while batch := self._next_batch():
             start = time.monotonic()
+            self._busy_until = math.inf
             self._run_batch(batch)
-            self._observe(len(batch), time.monotonic() - start)
+            end = time.monotonic()
+            self._busy_until = end + _IDLE_SECONDS
+            self._observe(len(batch), end - start)
+            while self._first is not None and time.monotonic() < end + 2 * (
+                end - start
+            ):
+                if self._first._busy_until < time.monotonic() or self._is_closed:
+                    break
+                time.sleep(_IDLE_SECONDS / 4)
 
     def _next_batch(self) -> list[_Item]:
         """Waits for values and takes a batch; it is empty when all is done."""
         most = self._limits.max_batch_sentences
+        most_work = self._limits.max_batch_work if self._first is not None else math.inf
         with self._changed:
             while True:
                 self._changed.wait_for(lambda: self._waiting or self._is_closed)
@@ -148,17 +186,35 @@ class Batcher:
                     lambda: len(self._waiting) >= most or self._is_closed,
                     max(self._limits.batch_milliseconds / 1000 - age, 0),
                 )
-                wanted = [item for item in self._waiting if not item.future.done()]
-                batch = [item for item in wanted if item.key == wanted[0].key][:most]
-                taken = set(map(id, batch))
-                self._waiting = deque(x for x in wanted if id(x) not in taken)
+                batch: list[_Item] = []
+                others: list[_Item] = []
+                work = 0
+                for item in self._waiting:
+                    if item.future.done():
+                        continue
+                    is_first = not batch
+                    if is_first or (
+                        item.key == batch[0].key
+                        and work + item.work <= most_work
+                        and len(batch) < most
+                    ):
+                        batch.append(item)
+                        work += item.work
+                    else:
+                        others.append(item)
+                self._waiting = others
                 if batch:
                     return batch
 
     def _run_batch(self, batch: list[_Item]) -> None:
         """Runs a batch; if that fails, each value alone, so that others succeed."""
+
+        def is_wanted() -> bool:
+            return not all(item.future.done() for item in batch)
+
         try:
-            results = self._run(batch[0].key, [item.value for item in batch])
+            values = [item.value for item in batch]
+            results = self._run(batch[0].key, values, is_wanted)
             delivery = list(zip(batch, results, strict=True))
         except Exception as error:
             if len(batch) == 1:

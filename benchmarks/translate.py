@@ -171,7 +171,7 @@ def _waste(
     """Returns the shares of the work that no result depends on, and all products."""
     import tensorflow as tf
 
-    from t2t_keras.decoding import loop, translator
+    from t2t_keras.decoding import beam_search, translator
 
     run = _translator(args.output_dir, "float32")
     options = {"beam_size": args.beam_size, "batch_tokens": args.batch_tokens}
@@ -195,12 +195,12 @@ def _waste(
         run._graphs.clear()
         steps.assign(0)
         row_steps.assign(0)
-        with mock.patch.object(loop, "_ROWS_PER_DONE", rows_per_done):
+        with mock.patch.object(beam_search, "_ROWS_PER_DONE", rows_per_done):
             run.translate(lines, **options)
         return int(row_steps)
 
     with mock.patch.object(run.model, "decode_step", counted_step):
-        computed, count = steps_of(loop._ROWS_PER_DONE), int(steps)
+        computed, count = steps_of(beam_search._ROWS_PER_DONE), int(steps)
         # A sentence leaves at once, and so each step that is computed is needed.
         needed = steps_of(10**6)
         with mock.patch.object(translator, "padded", counted_padding):

@@ -26,6 +26,21 @@ class UserError(Exception):
     """
 
 
+def require_unicode(name: str, text: str) -> None:
+    """Refuses lone surrogates, which no encoding of Unicode has.
+
+    Raises:
+        UserError: the text has one.
+    """
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise UserError(
+            f"{name}: character {error.start + 1} is a lone surrogate, which is not "
+            "text; remove it"
+        ) from None
+
+
 _ADDRESS = re.compile(r"[A-Za-z][\w+.-]+:/")  # a `Path` has one slash
 
 
@@ -147,10 +162,10 @@ def option(
     default: Any,
     meaning: str,
     *,
-    least: int | None = None,
-    above: int | None = None,
-    most: int | None = None,
-    below: int | None = None,
+    least: float | None = None,
+    above: float | None = None,
+    most: float | None = None,
+    below: float | None = None,
     **uses: Any,
 ) -> Any:
     """Returns the dataclass field for an option.
@@ -186,12 +201,12 @@ def conditions(options: type, values: Mapping[str, Any]) -> Iterator[tuple[Any, 
     for field in dataclasses.fields(options):
         if (value := values.get(field.name)) is None:
             continue
+        if field.type is float:  # the comparison is false for NaN as well
+            yield abs(value) < math.inf, f"{field.name} must be a finite number"
         limits = {k: v for k in _LIMITS if (v := field.metadata[k]) is not None}
         text = " and ".join(f"{_LIMITS[k][1]} {v}" for k, v in limits.items())
         for kind, limit in limits.items():
             yield _LIMITS[kind][0](value, limit), f"{field.name} must be {text}"
-        if field.type is float:  # the comparison is false for NaN, too
-            yield abs(value) < math.inf, f"{field.name} must be a finite number"
         if field.metadata.get("is_tensor") and field.type is int:
             yield value <= _LARGEST, f"{field.name} must be at most {_LARGEST}"
 

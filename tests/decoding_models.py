@@ -185,3 +185,18 @@ def all_targets(vocab_size, max_length):
 
 def penalty(length, alpha):
     return ((5 + length) / 6) ** alpha
+
+
+def run_of(translator, monkeypatch, folder):
+    """The flags of a run directory from which the verbs load this translator."""
+    from t2t_keras.cli import translation
+    from t2t_keras.training.run_dir import RunDirectory
+
+    monkeypatch.setattr(translation, "load", lambda *args: translator)
+    monkeypatch.setattr(translation, "_model", lambda args: (None, "checksum"))
+    monkeypatch.setattr(translation, "_LINES_AT_ONCE", 2)
+    monkeypatch.setattr(RunDirectory, "__init__", lambda self, path: None)
+    monkeypatch.setattr(RunDirectory, "translator", lambda *args: translator)
+    (folder / "run").mkdir()
+    (folder / "run" / "config.json").touch()
+    return "--output_dir", folder / "run"

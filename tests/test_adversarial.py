@@ -4,7 +4,6 @@ import random
 
 import numpy as np
 import pytest
-import sentencepiece
 from command_line import run, write
 from decoding_models import LINES, transformer
 
@@ -13,8 +12,6 @@ from t2t_keras.decoding.translator import Translator
 from t2t_keras.export.saved_model import export_saved_model
 from t2t_keras.problem import Problem
 from t2t_keras.text.sentence_piece import SentencePieceTokenizer, train_sentence_piece
-from t2t_keras.text.subword import SubwordTokenizer
-from t2t_keras.text.subword_training import train_subwords
 from t2t_keras.text.tokenizer import UNK
 
 OPTIONS = {
@@ -78,6 +75,8 @@ def assert_same_outputs(models, lines, folder):
     expected = translator.n_best(lines, **OPTIONS)
     found = t2t_keras.load(export).n_best(lines)
     assert len(expected) == len(found) == len(lines)
+    (score,) = t2t_keras.load(export).score(["a"], ["日" * 3000])
+    assert score.tokens == OPTIONS["max_source_length"]
     ties = 0
     for text, ours, theirs in zip(lines, expected, found, strict=True):
         assert not any("\n" in output.text for output in (*ours, *theirs))
@@ -121,24 +120,3 @@ def test_no_character_is_unknown_to_sentence_piece(models):
     graph = tokenizer.graph()
     encoded = graph.encode(lines[:40])
     assert encoded.to_list() == tokenizer.encode_batch(lines[:40])
-
-
-def test_no_character_is_unknown_to_subwords(tmp_path):
-    """There is no unknown piece, and characters outside the vocabulary are escaped."""
-    train_subwords(LINES, tmp_path / "v.subwords", 150)
-    tokenizer = SubwordTokenizer(tmp_path / "v.subwords")
-    assert "<unk>" not in tokenizer.pieces
-    for text in unicode_lines(64)[::5]:
-        assert tokenizer.decode(tokenizer.encode(text)) == text
-
-
-def test_a_vocabulary_with_unknown_characters_is_refused(tmp_path):
-    stem = tmp_path / "v"
-    sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(LINES * 9),
-        model_prefix=str(stem),
-        **{"model_type": "bpe", "vocab_size": 60, "hard_vocab_limit": False},
-        **{"pad_id": 0, "eos_id": 1, "unk_id": 2, "bos_id": -1, "minloglevel": 2},
-    )
-    with pytest.raises(t2t_keras.UserError, match="has no byte pieces"):
-        SentencePieceTokenizer(stem.with_suffix(".model"))

@@ -1,18 +1,16 @@
 """Word alignment: against NumPy on a tiny model, and worked examples."""
 
-import itertools
-
 import numpy as np
 import pytest
 from command_line import run, run_json, write
-from decoding_models import EOS, LINES, transformer
+from decoding_models import LINES, run_of, transformer
 
 from t2t_keras.data.pharaoh import (
     alignment_scores,
     format_alignment,
     parse_reference,
 )
-from t2t_keras.decoding.alignment import (
+from t2t_keras.decoding.scoring import (
     AlignmentHead,
     word_alignment,
     word_starts,
@@ -81,21 +79,6 @@ def test_words_of_tokens(tokenizers, kind):
         for word, wanted in enumerate(text.split()):
             own = [i for i, w in zip(ids, words, strict=True) if w == word]
             assert tokenizer.decode(own).strip() == wanted
-
-
-def test_words_of_marked_pieces(tokenizer):
-    """SentencePiece's own mark, where there are single spaces only."""
-    for text in (line for line in LINES if line == " ".join(line.split()) != ""):
-        ids = tokenizer.encode(text)
-        starts = [tokenizer.pieces[i].startswith("▁") for i in ids[:-1]]
-        expected = [n - 1 for n in itertools.accumulate(starts)]
-        assert words_of_tokens(tokenizer, ids) == [*expected, None]
-
-
-def test_words_after_the_end_are_none(tokenizer):
-    ids = tokenizer.encode("a dog")
-    assert words_of_tokens(tokenizer, [*ids, *ids])[len(ids) :] == [None] * len(ids)
-    assert words_of_tokens(tokenizer, []) == []
 
 
 def test_word_starts():
@@ -172,13 +155,9 @@ def test_outputs_and_pairs_are_aligned(translator, head, layer):
         ids = translator.target_tokenizer.encode(target)
         expected = expected_alignment(translator, source, ids, layer, head.head)
         assert alignment == expected
-
-
-def test_heads_differ(translator):
-    """Otherwise the tests above would show little."""
-    heads = [AlignmentHead(n, k) for n in (1, 2, 3) for k in (1, 2, None)]
-    found = [translator.align(LINES, LINES[::-1], head) for head in heads]
-    assert len({tuple(x) for x in found}) == len(heads)
+    assert translator.align(LINES, targets, head, batch_tokens=1) == translator.align(
+        LINES, targets, head
+    )
 
 
 def test_parts_of_a_long_input_count_its_words(translator):
@@ -244,18 +223,7 @@ def test_alignment_error_rate():
 
 @pytest.fixture
 def run_dir(translator, monkeypatch, tmp_path):
-    """A run directory from which this translator is loaded."""
-    from t2t_keras.cli import translation
-    from t2t_keras.training.run_dir import RunDirectory
-
-    monkeypatch.setattr(translation, "load", lambda *args: translator)
-    monkeypatch.setattr(translation, "_model", lambda args: (None, "checksum"))
-    monkeypatch.setattr(translation, "_LINES_AT_ONCE", 2)
-    monkeypatch.setattr(RunDirectory, "__init__", lambda self, path: None)
-    monkeypatch.setattr(RunDirectory, "translator", lambda *args: translator)
-    (tmp_path / "run").mkdir()
-    (tmp_path / "run" / "config.json").touch()
-    return "--output_dir", tmp_path / "run"
+    return run_of(translator, monkeypatch, tmp_path)
 
 
 def test_translate_writes_alignments(translator, run_dir, capfd, tmp_path):
@@ -278,32 +246,17 @@ def test_translate_writes_alignments(translator, run_dir, capfd, tmp_path):
 
 
 def test_align(translator, run_dir, capfd, tmp_path):
-    sources, targets = (
-        write(tmp_path / "a", *LINES),
-        write(tmp_path / "b", *LINES[::-1]),
+    sources, targets = LINES, LINES[::-1]
+    argv = (
+        *("align", *run_dir, "--source", write(tmp_path / "a", *sources)),
+        *("--target", write(tmp_path / "b", *targets), "--head", 1),
     )
-    argv = ("align", *run_dir, "--source", sources, "--target", targets)
-    result = run_json(capfd, *argv, "--output", tmp_path / "links", "--head", 1)
+    links = tmp_path / "links"
+    result = run_json(capfd, *argv, "--output", links)
     assert result == {"sentences": len(LINES), "layer": 2, "head": 1}
-    found = translator.align(LINES, LINES[::-1], AlignmentHead(2, 1))
-    text = (tmp_path / "links").read_text()
-    assert text == "".join(f"{format_alignment(x)}\n" for x in found)
-    result = run_json(capfd, *argv, "--head", 1, "--reference", tmp_path / "links")
-    assert (result["aer"], result["precision"], result["recall"]) == (0, 100, 100)
-    other = run_json(capfd, *argv, "--layer", 3, "--reference", tmp_path / "links")
-    assert other["head"] == "mean" and 0 < other["aer"] <= 100
-    for flags, message in (
-        ((), "give --output FILE for the alignments, or --reference FILE"),
-        (("--reference", write(tmp_path / "c", "0-0")), "has 9 lines and"),
-        (("--reference", write(tmp_path / "d", "0-0", "x")), "d, line 2: 'x' is no"),
-    ):
-        assert run(*argv, *flags) == 2
-        assert message in capfd.readouterr().err
-
-
-def test_padding_changes_no_alignment(translator):
-    """Nor does what else is in the batch."""
-    pairs = LINES, LINES[::-1]
-    together = translator.align(*pairs)
-    assert together == translator.align(*pairs, batch_tokens=1)
-    assert EOS in translator.source_tokenizer.encode("a")
+    found = translator.align(sources, targets, AlignmentHead(2, 1))
+    assert links.read_text() == "".join(f"{format_alignment(x)}\n" for x in found)
+    result = run_json(capfd, *argv, "--layer", 3, "--reference", links)
+    assert 0 < result["aer"] <= 100
+    assert run(*argv, "--reference", write(tmp_path / "c", "0-0")) == 2
+    assert "has 9 lines and" in capfd.readouterr().err

@@ -48,7 +48,10 @@ MISTAKES = [
         (*RUN, *DECODE, "sampling=true", "--beam_size", "3"),
         "--beam_size has no effect with sampling=true",
     ),
-    ((*RUN, *DECODE, "sampling=true,top_p=2"), "top_p must be above 0 and at most 1"),
+    (
+        (*RUN, *DECODE, "sampling=true,top_p=2"),
+        "top_p must be at least 0.0001 and at most 1",
+    ),
     ((*RUN, *DECODE, "temperature=2"), "temperature needs sampling=true as well"),
     (
         (*RUN, *DECODE, "lenght_penalty=none"),
@@ -84,7 +87,10 @@ MISTAKES = [
         ("evaluate", "--output_dir", "run", "--write", "no/x"),
         "there is no directory no",
     ),
-    ((*RUN, *DECODE, "extra_length=2147483648"), "must be at most 1000000000"),
+    (
+        (*RUN, *DECODE, "extra_length=2147483648"),
+        "must be at least 0 and at most 100000",
+    ),
     (("average", "--output_dir", "no_such", "--last", "5"), "there is no directory"),
     (("export", "--output_dir", "no", "--export_dir", "x"), "no is not a run direct"),
     ((*EXPORT, "export"), "give --overwrite to replace it"),

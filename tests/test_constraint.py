@@ -112,53 +112,13 @@ def test_equals_the_best_of_all_allowed_targets(model, name):
 
 
 def test_state_follows_the_beams_in_a_graph():
-    model = transformer(30)
-    source = random_sources(8, 30)
-    minimum = MinimumLength(6, 30)
-    constraint = AllOf([minimum, NoPieceTwice(30)])
-    found = searcher(model, constraint)(source, 12, beam_size=4, n_best=4)
+    constraint = AllOf([MinimumLength(6, 30), NoPieceTwice(30)])
+    found = searcher(transformer(30), constraint)(
+        random_sources(8, 30), 12, beam_size=4, n_best=4
+    )
     for row in range(8):
         for target in outputs(found, row):
             assert len(set(target)) == len(target) > 6
-    free = searcher(model, minimum, trace=False)(source, 12, beam_size=4)
-    repeating = [len(set(t)) < len(t) for row in range(8) for t in outputs(free, row)]
-    assert any(repeating)
-
-
-@pytest.mark.parametrize("n", [1, 2, 3])
-def test_no_ngram_is_repeated_more_often_than_in_the_source(n):
-    """In beam search and sampling, and some would be without the constraint."""
-    model = transformer(8)
-    sources = random_sources(8, 8)
-    sources[0, :8] = [3, 3, 3, 3, 3, 3, 3, EOS]
-    minimum = MinimumLength(5 if n == 1 else 12, 8)
-    constraint = AllOf([minimum, NoRepeatedNgrams(n, 8)])
-    most = [max([1, *counts(source, n).values()]) for source in sources]
-    assert most[0] == 8 - n
-
-    def largest(constraint):
-        beams = searcher(model, constraint)(sources, 20, beam_size=4, n_best=4)
-        samples = sample(
-            model,
-            tf.constant(sources),
-            seeds=tf.constant([[0, row] for row in range(8)]),
-            max_length=tf.constant([20] * 8),
-            num_samples=4,
-            constraint=constraint,
-        )
-        samples = type(samples)(*(x.numpy() for x in samples))
-        return [
-            max(
-                max(counts(target, n).values(), default=0)
-                for found in (beams, samples)
-                for target in outputs(found, row)
-            )
-            for row in range(8)
-        ]
-
-    found, free = largest(constraint), largest(minimum)
-    assert all(count <= limit for count, limit in zip(found, most, strict=True))
-    assert any(count > limit for count, limit in zip(free, most, strict=True))
 
 
 def test_nothing_allowed(model):
@@ -173,9 +133,10 @@ def test_nothing_allowed(model):
     assert found.lengths.tolist() == [[4]] * 3
 
 
-def test_sampling_obeys_constraints(model):
+@pytest.mark.parametrize("last", [NoPieceTwice(6), NoRepeatedNgrams(1, 6)])
+def test_sampling_obeys_constraints(model, last):
     source = tf.constant(SOURCES)
-    constraint = AllOf([ForcedPrefix(PREFIXES, 6), NoPieceTwice(6)])
+    constraint = AllOf([ForcedPrefix(PREFIXES, 6), last])
     found = sample(
         model,
         source,
@@ -189,4 +150,5 @@ def test_sampling_obeys_constraints(model):
         assert len(set(map(tuple, targets))) > 3
         for target in targets:
             assert starts_with(target, PREFIXES[row])
-            assert len(set(target)) == len(target)
+            once = max(counts(target, 1).values(), default=0) <= 1
+            assert once or (row == 2 and not isinstance(last, NoPieceTwice))

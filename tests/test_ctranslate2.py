@@ -13,7 +13,7 @@ import pytest
 import tensorflow as tf
 from decoding_models import LINES, transformer
 
-from t2t_keras.decoding import search
+from t2t_keras.decoding import translator as translator_module
 from t2t_keras.decoding.constraint import BannedTokens
 from t2t_keras.decoding.translator import Translator
 from t2t_keras.export.saved_model import export_saved_model
@@ -297,12 +297,12 @@ def test_a_saved_model_is_verified_with_its_own_options(
 
 def test_a_wrong_saved_model_is_refused(translator, tmp_path, monkeypatch):
     translator.translate(TEXTS[:1])  # traces the right search; the export's is wrong
-    right = search.beam_search
+    right = translator_module.beam_search
 
     def wrong(model, source, **options):
         return right(model, tf.where(source == 1, 2, source), **options)
 
-    monkeypatch.setattr(search, "beam_search", wrong)
+    monkeypatch.setattr(translator_module, "beam_search", wrong)
     with pytest.raises(UserError, match=r"^--verify: the export is refused"):
         export_saved_model(translator, tmp_path / "1", verify=Verification(TEXTS))
     assert not list(tmp_path.iterdir())

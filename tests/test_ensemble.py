@@ -64,13 +64,6 @@ def mean_log_probs(models, source, targets):
     return (chosen * (target != PAD)).sum(1)
 
 
-def test_twice_the_same_model_is_the_model(models):
-    one = searcher(models[0])(SOURCES, 6, beam_size=3, n_best=3)
-    two = searcher(Ensemble([models[0]] * 2))(SOURCES, 6, beam_size=3, n_best=3)
-    np.testing.assert_array_equal(one.ids, two.ids)
-    np.testing.assert_allclose(one.scores, two.scores, atol=1e-5)
-
-
 def test_coverage_is_the_mean(models):
     search = searcher(Ensemble(models), coverage_penalty=0.5)
     found = search(SOURCES[:1], 4, beam_size=85, alpha=0.0, n_best=1)

@@ -160,10 +160,13 @@ def test_answers_in_another_process(translator, export):
     assert len(expected) == len(TEXTS)
     assert none["texts"] == none["scores"] == []
     assert_same_ids(ids, translator.n_best(LINES[:2], 3))
-    tokens = [len(translator.source_tokenizer.encode(text)) for text in TEXTS]
+    tokens = [
+        max(len(translator.source_tokenizer.encode(text)) for text in pair)
+        for pair in zip(TEXTS, TARGETS, strict=True)
+    ]
     assert batch["is_truncated"] == [False] * len(TEXTS)  # but split
     assert scores["is_truncated"] == [count > 50 for count in tokens]
-    assert scores["is_truncated"].count(True) == 1
+    assert scores["is_truncated"].count(True) == 2  # a source, and a target
     found = translator.score(TEXTS, TARGETS, **limit)
     assert scores["tokens"] == [score.tokens for score in found]
     np.testing.assert_allclose(
@@ -210,10 +213,12 @@ def test_client_takes_the_place_of_the_translator(translator, export, caplog):
     for ours, theirs in zip(client.score(TEXTS, TARGETS), scores, strict=True):
         assert ours.tokens == theirs.tokens
         assert ours.log_prob == pytest.approx(theirs.log_prob, rel=1e-5, abs=1e-4)
-    (record,) = caplog.records  # the long text is truncated here, and split above
-    number = TEXTS.index(max(TEXTS, key=len)) + 1
-    warning = f"input {number} is longer than the export allows"
-    assert record.getMessage().startswith(warning)
+    # The long text is truncated here, and split above; it is also a target.
+    messages = [record.getMessage() for record in caplog.records]
+    long = [texts.index(max(TEXTS, key=len)) + 1 for texts in (TEXTS, TARGETS)]
+    assert [message.partition(" is longer")[0] for message in messages] == [
+        f"input {number}" for number in sorted(long)
+    ]
 
 
 def test_mistakes_in_calls_of_the_client(export, tmp_path):
@@ -242,7 +247,8 @@ def test_mistakes_in_calls_of_the_client(export, tmp_path):
 
 def test_requests_may_have_every_option_that_is_a_tensor():
     """But those of sampling, and the one that limits what a request may cost."""
-    every = set(DecodingOptions.names("is_tensor")) - {"extra_length"}
+    every = set(DecodingOptions.names("is_tensor"))
+    every -= {"extra_length", "coverage_penalty"}
     every -= set(DecodingOptions.names("of_sampling"))
     assert set(DecodingOptions.names("is_served")) == every
 

@@ -9,11 +9,13 @@ import tensorflow as tf
 from command_line import run, write
 from decoding_models import (
     LINES,
+    run_of,
     text_translator,
 )
 
 from t2t_keras.export.client import ExportedTranslator
 from t2t_keras.export.saved_model import export_saved_model
+from t2t_keras.option import UserError
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +42,7 @@ def token_log_probs(model, source, target):
 
 
 @pytest.mark.parametrize(
-    "options", [{}, {"n_best": 3, "batch_tokens": 20}, {"sampling": True, "n_best": 2}]
+    "options", [{"n_best": 3, "batch_tokens": 20}, {"sampling": True, "n_best": 2}]
 )
 def test_outputs_have_the_log_probability_of_each_token(translator, options):
     plain = translator.n_best(LINES, **options)
@@ -88,6 +90,9 @@ def test_score_of_given_targets(translator, tokenizer):
         )
         assert score.token_log_probs == pytest.approx(expected, abs=1e-4)
         assert sum(score.token_log_probs) == pytest.approx(score.log_prob, abs=1e-4)
+        assert score.tokens == len(score.ids)
+    with pytest.raises(UserError, match="9 sources but 1 targets"):
+        translator.score(LINES, ["a"])
 
 
 @pytest.mark.slow
@@ -99,15 +104,6 @@ def test_score_of_an_export(translator, tmp_path):
     for ours, theirs in zip(client.score(LINES, targets), expected, strict=True):
         assert ours.ids == theirs.ids
         assert ours.token_log_probs == pytest.approx(theirs.token_log_probs, abs=1e-4)
-    score = client.signatures["score"]
-
-    def earlier(**inputs):
-        """As an export of a version that returned neither."""
-        return {name: score(**inputs)[name] for name in ("log_prob", "tokens")}
-
-    client.signatures = {"score": earlier}
-    for ours, theirs in zip(client.score(LINES, targets), expected, strict=True):
-        assert (ours.tokens, ours.ids, ours.token_log_probs) == (theirs.tokens, (), ())
 
 
 # The command line
@@ -115,17 +111,7 @@ def test_score_of_an_export(translator, tmp_path):
 
 @pytest.fixture
 def run_dir(translator, monkeypatch, tmp_path):
-    """A run directory from which this translator is loaded."""
-    from t2t_keras.cli import translation
-    from t2t_keras.training.run_dir import RunDirectory
-
-    monkeypatch.setattr(translation, "load", lambda *args: translator)
-    monkeypatch.setattr(translation, "_model", lambda args: (None, "checksum"))
-    monkeypatch.setattr(RunDirectory, "__init__", lambda self, path: None)
-    monkeypatch.setattr(RunDirectory, "translator", lambda *args: translator)
-    (tmp_path / "run").mkdir()
-    (tmp_path / "run" / "config.json").touch()
-    return "--output_dir", tmp_path / "run"
+    return run_of(translator, monkeypatch, tmp_path)
 
 
 def tokens_of(translator, scored):
@@ -174,13 +160,6 @@ def test_score_writes_tokens(translator, run_dir, capfd, tmp_path):
     capfd.readouterr()
     assert run("score", *run_dir, *pair, "--token_scores") == 2
     assert "--token_scores needs --output FILE" in capfd.readouterr().err
-
-
-def test_an_export_has_no_tokens(translator, capfd, tmp_path):
-    source = write(tmp_path / "in", "a")
-    argv = ("translate", "--export_dir", tmp_path / "x", "--input", source)
-    assert run(*argv, "--token_scores") == 2
-    assert "--token_scores needs --output_dir" in capfd.readouterr().err
 
 
 def test_scoring_is_one_graph(translator):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from t2t_keras.decoding.top_k import top_k
+from t2t_keras.decoding.beam_search import top_k
 
 
 @pytest.mark.parametrize("size", [1, 5, 64, 65, 1000])

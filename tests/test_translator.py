@@ -1,5 +1,6 @@
+import json
 import logging
-from collections import Counter
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -13,8 +14,10 @@ from decoding_models import (
     text_translator,
 )
 
+from t2t_keras.decoding.constraint import BannedTokens
 from t2t_keras.decoding.options import DecodingOptions
-from t2t_keras.decoding.translator import Translator, batches
+from t2t_keras.decoding.texts import replace_repeated
+from t2t_keras.decoding.translator import Translator
 from t2t_keras.option import UserError
 from t2t_keras.problem import Problem, TextForm
 from t2t_keras.text.sentences import join_outputs
@@ -46,11 +49,6 @@ def test_order_and_batches_change_nothing(translator):
     assert len({outputs[0].text for outputs in together}) > 5
 
 
-def test_spaces_may_be_many(translator):
-    """Though the words between them are empty."""
-    assert len(translator.translate(["a  : 3", " a : "])) == 2
-
-
 def test_hypotheses(translator, tokenizer):
     """Scores are those of teacher forcing, limits those of the options."""
     for line, outputs in zip(LINES, translator.n_best(LINES, 4), strict=True):
@@ -69,27 +67,6 @@ def test_hypotheses(translator, tokenizer):
             assert output.text == tokenizer.decode(output.ids).replace("\n", " ")
 
 
-def test_batches_are_smaller_only_where_several_are_decoded_at_once():
-    """Widths are multiples of 8; the first batch alone has 48 positions."""
-    assert batches([9, 1, 1], 2048) == [[0, 1, 2]]
-    assert batches([9, 1, 1], 2048, 2) == [[0], [1, 2]]
-    assert batches([9, 1, 1], 16, 2) == [[0], [1, 2]]
-    assert batches([9], 2048, 2) == [[0]]
-
-
-def test_score(translator, tokenizer):
-    sources, targets = LINES, [*LINES[1:], ""]
-    scores = translator.score(sources, targets, batch_tokens=40)
-    for source, target, score in zip(sources, targets, scores, strict=True):
-        source, target = source.strip(), target.strip()
-        ids = tokenizer.encode(target)
-        (expected,) = log_probs_of(translator.model, tokenizer.encode(source), [ids])
-        assert score.log_prob == pytest.approx(expected, abs=1e-4)
-        assert score.tokens == len(ids)
-    with pytest.raises(UserError, match="9 sources but 1 targets"):
-        translator.score(LINES, ["a"])
-
-
 def test_prefixes_and_minimum_length(translator, tokenizer):
     prefixes = ["the dog", "", "a", "a book", "", "the", "", "a dog runs .", "the"]
     outputs = translator.n_best(LINES, 2, prefixes, min_length=5)
@@ -100,6 +77,8 @@ def test_prefixes_and_minimum_length(translator, tokenizer):
                 assert list(output.ids[: len(wanted)]) == wanted
                 assert output.text.startswith(prefix)
                 assert output.tokens >= 6
+    spaced = [f"{prefix} \u3000" for prefix in prefixes]
+    assert translator.n_best(LINES, 2, spaced, min_length=5) == outputs
     with pytest.raises(UserError, match="9 texts but 1 prefixes"):
         translator.translate(LINES, ["a"])
 
@@ -119,6 +98,73 @@ def test_sampling(translator):
     assert [o.ids for o in first] != [o.ids for o in second]
 
 
+def test_repeated_texts_are_replaced():
+    """By a wider beam, twice at most; the best output stays the best."""
+
+    class Output(NamedTuple):
+        text: str
+        score: float
+
+    def outputs(text, first=0):
+        return [Output(x, first - n) for n, x in enumerate(text)]
+
+    calls = []
+
+    def search(rows, times):
+        calls.append((rows, times))
+        return [outputs("xacbd", 1) for _ in rows]
+
+    found = [outputs("abc"), outputs("aba"), outputs("aabb")]
+    replace_repeated(found, 4, search)
+    assert ["".join(x.text for x in row) for row in found] == ["abc", "acb", "acbd"]
+    assert calls == [([1, 2], 2)]
+    assert [row[0].score for row in found] == [0, 0, 0]
+    replace_repeated([outputs("aa")], 600, search)  # would be above the limit
+    assert len(calls) == 1
+
+
+def test_texts_of_an_n_best_list_are_distinct(translator, tokenizer):
+    """The best of equal texts is kept, and a wider beam replaces the others."""
+
+    class Coarse:
+        """Different tokens often decode to one text."""
+
+        vocab_size = tokenizer.vocab_size
+        encode_batch = tokenizer.encode_batch
+
+        def decode(self, ids):
+            return tokenizer.decode(ids)[:6]
+
+    other = Translator(translator.problem, translator.model, tokenizer, Coarse())
+    found = other.n_best(LINES, 4)
+    replaced = 0
+    for line, plain, outputs in zip(
+        LINES, translator.n_best(LINES, 4), found, strict=True
+    ):
+        texts = [output.text for output in outputs]
+        assert len(set(texts)) == len(texts)
+        assert outputs[0].ids == plain[0].ids
+        scores = [output.score for output in outputs if output.ids[-1:] == (EOS,)]
+        assert scores == sorted(scores, reverse=True)
+        distinct = len({output.text[:6] for output in plain})
+        assert len(outputs) >= distinct
+        replaced += len(outputs) - distinct
+        ((*alone,),) = other.n_best([line], 4)
+        assert [x.ids for x in alone] == [x.ids for x in outputs]
+    assert replaced > 0
+    samples = other.n_best(LINES[:1], 30, sampling=True)[0]
+    assert len(samples) == 30 > len({output.text for output in samples})
+
+
+def test_very_long_target(translator, tokenizer, caplog):
+    target = "日" * 5000
+    with caplog.at_level(logging.WARNING):
+        (score,) = translator.score(["a dog"], [target], max_source_length=40)
+    assert "target 1 has" in caplog.text
+    assert score.ids == (*tokenizer.encode(target)[:39], EOS)
+    assert score.tokens == 40
+
+
 def test_very_long_input(translator, caplog):
     options = {"max_source_length": 40, "truncate": True}
     with caplog.at_level(logging.WARNING):
@@ -126,6 +172,8 @@ def test_very_long_input(translator, caplog):
     assert "input 1 has" in caplog.text
     assert short == translator.translate(["a dog"])[0]
     assert output == translator.translate(["a dog " * 900], **options)[0]
+    # One token is EOS, and nothing can be split into parts of it.
+    assert len(translator.translate([PARTS[0]], max_source_length=1)) == 1
 
 
 PARTS = [
@@ -136,15 +184,18 @@ PARTS = [
 SHORT = {"max_source_length": 24}
 
 
-def test_a_long_input_is_split_and_the_outputs_are_joined(translator, caplog):
+@pytest.mark.parametrize("coverage", [0.0, 0.3])
+def test_a_long_input_is_split_and_the_outputs_are_joined(translator, caplog, coverage):
     texts = ["a dog", f" {PARTS[0]}  {PARTS[1]} {PARTS[2]}\t", "", PARTS[0]]
     done = []
     with caplog.at_level(logging.INFO):
-        found = translator.n_best(texts, 3, before=10, advance=done.append, **SHORT)
+        options = SHORT | {"coverage_penalty": coverage}
+        found = translator.n_best(texts, 3, before=10, advance=done.append, **options)
     assert sum(done) == 4
     (message,) = (record.getMessage() for record in caplog.records)
     assert message.startswith("input 12 has ")
-    parts = translator.n_best(split_by(translator, texts[1]), 3)
+    of_text = split_by(translator, texts[1])
+    parts = translator.n_best(of_text, 3, coverage_penalty=coverage)
     assert len(parts) > 2
     for rank, output in enumerate(found[1]):
         of_parts = [outputs[rank] for outputs in parts]
@@ -154,9 +205,16 @@ def test_a_long_input_is_split_and_the_outputs_are_joined(translator, caplog):
         log_prob = sum(x.log_prob for x in of_parts)
         assert output.log_prob == pytest.approx(log_prob, abs=1e-3)
         score = output.log_prob / penalty(output.tokens, 0.6)
+        if coverage:
+            parts_of_it = (
+                x.score - x.log_prob / penalty(x.tokens, 0.6) for x in of_parts
+            )
+            added = sum(parts_of_it)
+            assert added < -0.1
+            score += added
         assert output.score == pytest.approx(score, abs=1e-4)
-    # Beside it, all others are as ever.
-    alone = translator.n_best([texts[i] for i in (0, 2, 3)], 3, **SHORT)
+    # The others are unchanged.
+    alone = translator.n_best([texts[i] for i in (0, 2, 3)], 3, **options)
     for i, outputs in zip((0, 2, 3), alone, strict=True):
         assert [x.ids for x in found[i]] == [x.ids for x in outputs]
 
@@ -190,88 +248,22 @@ def test_split_inputs_are_sampled_and_begin_with_their_prefixes(translator):
     assert forced[0].text != free[0].text
 
 
-def test_a_text_form_may_refuse_that_inputs_are_split(translator, caplog):
-    class Whole(TextForm):
-        splits_long_sources = False
+def test_outputs_are_lines_that_the_text_form_has_changed(translator, tokenizer):
+    class Form(TextForm):
+        def output_text(self, source, target):
+            return f"{source}: {target}", False
 
-    other = Translator(
-        translator.problem.replace(text_form=Whole()),
-        translator.model,
-        translator.source_tokenizer,
-        translator.target_tokenizer,
-    )
-    text = " ".join(PARTS)
-    (output,) = other.translate([text], **SHORT)
-    assert "input 1 has" in caplog.text
-    assert output == translator.translate([text], truncate=True, **SHORT)[0]
-    # One token is EOS, and nothing can be split into parts of it.
-    assert other.translate([text], max_source_length=1) == translator.translate(
-        [text], max_source_length=1
-    )
-
-
-def test_the_text_form_sees_a_long_source_as_a_whole(translator):
-    other = with_beginnings(translator)
-    (output,) = other.translate([" ".join(PARTS)], **SHORT)
-    assert output == "the"
-
-
-@pytest.mark.parametrize("n", [1, 2])
-def test_no_ngram_is_repeated(translator, n):
-    """But as often as the input or the prefix repeats one."""
-    texts = [line for line in LINES if line.strip()]
-    prefixes = ["a a a a" if line == "a" else "" for line in texts]
-    source = translator.source_tokenizer
-
-    def largest(ids):
-        ids = [i for i in ids if i != EOS]
-        return max(Counter(zip(*(ids[i:] for i in range(n)), strict=False)).values())
-
-    free = False
-    for options in ({}, {"sampling": True, "top_k": 5}):
-        options |= {"extra_length": 15, "min_length": 6, "n_best": 3}
-        found = translator.n_best(texts, None, prefixes, no_repeat_ngram=n, **options)
-        for text, prefix, outputs in zip(texts, prefixes, found, strict=True):
-            given = [source.encode(text), source.encode(prefix)]
-            most = max(1, *(largest([*ids, *range(-n, 0)]) for ids in given))
-            assert all(largest(output.ids) <= most for output in outputs)
-            assert all(output.text.startswith(prefix) for output in outputs)
-        for outputs in translator.n_best(texts, None, prefixes, **options):
-            free |= any(largest(output.ids) > 1 for output in outputs)
-    assert free
-
-
-class Beginnings(TextForm):
-    """Outputs are how their sources begin."""
-
-    def output_text(self, source, target):
-        return source[:3], False
-
-
-def with_beginnings(translator):
-    """The translator with that text form."""
-    return Translator(
-        translator.problem.replace(text_form=Beginnings()),
-        translator.model,
-        translator.source_tokenizer,
-        translator.target_tokenizer,
-    )
-
-
-def test_the_text_form_sees_the_source(translator):
-    other = with_beginnings(translator)
-    assert other.translate(LINES[:2], beam_size=1) == ["the", "a d"]
-
-
-def test_a_line_break_in_the_output_becomes_a_space(translator, tokenizer):
     class Breaking:
         vocab_size = tokenizer.vocab_size
 
         def decode(self, ids):
             return "a\nb"
 
-    other = Translator(translator.problem, translator.model, tokenizer, Breaking())
-    assert other.translate(["a dog"], beam_size=1) == ["a b"]
+    problem = translator.problem.replace(text_form=Form())
+    other = Translator(problem, translator.model, tokenizer, Breaking())
+    assert other.translate(["a dog"], beam_size=1) == ["a dog: a b"]
+    text = " ".join(PARTS)  # is split
+    assert other.translate([text], beam_size=1, **SHORT)[0].startswith(f"{text}: a b")
 
 
 @pytest.mark.parametrize(("texts", "message"), NOT_TEXTS)
@@ -288,17 +280,31 @@ def test_what_is_no_list_of_texts(texts, message, translator):
         translator.score(["a"], texts)
 
 
-def test_texts_may_come_from_any_iterable(translator):
-    expected = translator.translate(LINES[:2])
-    assert translator.translate(iter(LINES[:2])) == expected
-    assert translator.translate(np.array(LINES[:2])) == expected
+def test_lone_surrogates(translator):
+    message = r"\[0\]: character 2 is a lone surrogate, which is not text; remove it"
+    for call, name in (
+        (lambda text: translator.translate([text]), "texts"),
+        (lambda text: translator.translate(["a"], [text]), "prefixes"),
+        (lambda text: translator.score([text], ["a"]), "sources"),
+        (lambda text: translator.score(["a"], [text]), "targets"),
+    ):
+        with pytest.raises(UserError, match=f"^{name}{message}"):
+            call("a\udc80")
 
 
-def test_what_is_done_is_told(translator):
-    done = []
-    translator.n_best(LINES, advance=done.append, batch_tokens=30)
-    assert len(done) > 2
-    assert sum(done) == len(LINES)
+def test_recorded_options():
+    """Those of a search, in JSON."""
+    options = DecodingOptions(
+        glossary={"a": "b"}, protect=["url"], constraint=BannedTokens([3], 6), seed=7
+    )
+    recorded = options.recorded()
+    assert recorded["glossary"] == [["a", "b"]] and recorded["protect"] == ["url"]
+    assert recorded["constraint"] == "BannedTokens"
+    left_out = {"sampling", "temperature", "top_k", "top_p", "seed"}
+    assert recorded.keys() == vars(options).keys() - left_out
+    same = {k: v for k, v in recorded.items() if k != "constraint"}
+    assert DecodingOptions(**same).recorded() == recorded | {"constraint": "none"}
+    assert json.loads(json.dumps(recorded)) == recorded
 
 
 def test_no_lines(translator):
@@ -313,15 +319,21 @@ def test_no_lines(translator):
         ({"beam_size": 0}, "beam_size must be at least 1"),
         ({"alpha": float("nan")}, "alpha must be a finite number"),
         ({"n_best": 5}, "n_best 5 is more than beam_size 4; raise beam_size"),
-        ({"temperature": 0.0}, "temperature must be above 0"),
+        ({"beam_size": 10**6}, "beam_size must be at least 1 and at most 1000"),
+        ({"alpha": 1e308}, "alpha must be at least -10 and at most 10"),
+        ({"temperature": 0.0}, "temperature must be at least 0.001"),
+        ({"temperature": 1e-38}, "temperature must be at least 0.001"),
+        ({"top_p": 1e-38}, "top_p must be at least 0.0001 and at most 1"),
         ({"top_p": 1.5}, "top_p must be"),
+        ({"forbidden": ["a\ud800"]}, "forbidden: character 2 is a lone surrogate"),
+        ({"glossary": {"\ud800": "a"}}, "glossary: character 1 is a lone surrogate"),
         ({"batch_tokens": 0}, "batch_tokens must be at least 1"),
         ({"beam_size": "4"}, "beam_size must be an integer, not '4'"),
         ({"raw": 1}, "raw must be true or false, not 1"),
         ({"alpha": "much"}, "alpha must be a number, not 'much'"),
         ({"length_penalty": "x"}, "length_penalty must be one of gnmt, power, average"),
         # 2 ** 31 would be negative in the graph, which has integers of 32 bits.
-        ({"extra_length": 2**31}, "extra_length must be at most 1000000000"),
+        ({"extra_length": 2**31}, "extra_length must be at least 0 and at most 100000"),
     ],
 )
 def test_impossible_options(options, message):
@@ -355,15 +367,3 @@ def test_problems_defaults(translator):
     options = DecodingOptions.of(problem)
     assert (options.beam_size, options.alpha, options.extra_length) == (21, 0.3, 300)
     assert translator.options == DecodingOptions(extra_length=6)
-
-
-def test_batches():
-    lengths = [3, 100, 17, 8, 9, 1, 24, 16]
-    groups = batches(lengths, 48)
-    assert sorted(i for group in groups for i in group) == list(range(8))
-    order = [lengths[i] for group in groups for i in group]
-    assert order == sorted(lengths, reverse=True)
-    for group in groups:
-        width = -(-max(lengths[i] for i in group) // 8) * 8
-        assert len(group) == 1 or len(group) * width <= 48
-    assert groups == [[1], [6, 2], [7, 4, 3], [0, 5]]

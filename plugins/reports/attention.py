@@ -31,7 +31,7 @@ def _check_attention(args: argparse.Namespace) -> None:
 
 
 def _attention(args: argparse.Namespace) -> dict[str, Any]:
-    from t2t_keras.decoding.sentence_attention import sentence_attention
+    from t2t_keras.decoding.scoring import sentence_attention
     from t2t_keras.evaluation.attention_page import attention_page, pictures
     from t2t_keras.training.run_dir import RunDirectory
 

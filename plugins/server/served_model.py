@@ -10,9 +10,8 @@ import numpy as np
 import tensorflow as tf
 
 from t2t_keras import load
-from t2t_keras.decoding.batching import batches
 from t2t_keras.decoding.options import DecodingOptions
-from t2t_keras.decoding.texts import is_blank
+from t2t_keras.decoding.texts import batches, is_blank
 from t2t_keras.decoding.translator import Translator
 from t2t_keras.export.client import ExportedTranslator
 from t2t_keras.option import UserError

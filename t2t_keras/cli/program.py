@@ -14,7 +14,7 @@ from typing import NoReturn
 from t2t_keras import registry
 from t2t_keras.cli import data, evaluation, exporting, training, translation
 from t2t_keras.cli.verb import Verb, listing, utf8
-from t2t_keras.decoding.batching import MOST_BATCHES_AT_ONCE
+from t2t_keras.decoding.texts import MOST_BATCHES_AT_ONCE
 from t2t_keras.option import UserError, nearest, plugins, require_local
 from t2t_keras.text.standard_error import diverted_stderr
 

@@ -86,7 +86,7 @@ def _check_translate(args: argparse.Namespace) -> None:
 
 
 def _translate(args: argparse.Namespace) -> dict[str, Any]:
-    from t2t_keras.decoding.alignment import AlignmentHead
+    from t2t_keras.decoding.scoring import AlignmentHead
     from t2t_keras.decoding.translator import Translator
 
     checkpoint, model = _model(args)

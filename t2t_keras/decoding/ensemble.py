@@ -1,7 +1,7 @@
 """Ensembles: several models that decode together."""
 
 from collections.abc import Sequence
-from typing import Self
+from typing import Any, Self, TypeAlias
 
 import keras
 import tensorflow as tf
@@ -17,7 +17,7 @@ class Ensemble:
 
     The probability of each next token is the mean of its probabilities by the models.
     An ensemble takes the place of a model in beam search, sampling, scoring and
-    exports: it is a `loop.StepModel` whose cache holds those of its models, and a
+    exports: it is a `StepModel` whose cache holds those of its models, and a
     function of source and target ids. The "logits" are the logarithms of the mean.
 
     Attributes:
@@ -62,49 +62,49 @@ class Ensemble:
         """Returns the memories of source ids [B, S]."""
         return tuple(model.encode(source) for model in self.models)
 
+    def _each(self, method: str, caches: Nest, *args: tf.Tensor) -> tuple[Any, ...]:
+        """Returns what a method of each model returns for its cache."""
+        pairs = zip(self.models, caches, strict=True)
+        return tuple(getattr(model, method)(cache, *args) for model, cache in pairs)
+
     def start_cache(
         self, memory: Nest, source: tf.Tensor, num_beams: tf.Tensor
     ) -> Nest:
         """Returns the caches before the first step."""
-        pairs = zip(self.models, memory, strict=True)
-        return tuple(m.start_cache(part, source, num_beams) for m, part in pairs)
+        return self._each("start_cache", memory, source, num_beams)
 
     def cache_shapes(self, cache: Nest) -> Nest:
         """Returns the shapes that hold for the caches at every step."""
-        pairs = zip(self.models, cache, strict=True)
-        return tuple(model.cache_shapes(part) for model, part in pairs)
+        return self._each("cache_shapes", cache)
 
     def decode_step(
         self, ids: tf.Tensor, position: tf.Tensor, cache: Nest
     ) -> tuple[tf.Tensor, Nest]:
         """Returns log-probabilities [B, K, V] and caches after tokens [B, K]."""
         pairs = zip(self.models, cache, strict=True)
-        logits, caches = zip(
-            *(model.decode_step(ids, position, part) for model, part in pairs),
-            strict=True,
-        )
+        steps = [model.decode_step(ids, position, part) for model, part in pairs]
+        logits, caches = zip(*steps, strict=True)
         return _mean(logits), caches
 
     def reorder_cache(self, cache: Nest, parents: tf.Tensor) -> Nest:
         """Returns the caches in which beam k continues beam `parents[b, k]`."""
-        pairs = zip(self.models, cache, strict=True)
-        return tuple(model.reorder_cache(part, parents) for model, part in pairs)
+        return self._each("reorder_cache", cache, parents)
 
     def select_rows(self, cache: Nest, rows: tf.Tensor) -> Nest:
         """Returns the caches of the given rows of the batch."""
-        pairs = zip(self.models, cache, strict=True)
-        return tuple(model.select_rows(part, rows) for model, part in pairs)
+        return self._each("select_rows", cache, rows)
 
     def track_coverage(self, cache: Nest, source: tf.Tensor) -> Nest:
         """Returns the first caches, changed so that `coverage` can be asked for."""
-        pairs = zip(self.models, cache, strict=True)
-        return tuple(model.track_coverage(part, source) for model, part in pairs)
+        return self._each("track_coverage", cache, source)
 
     def coverage(self, cache: Nest) -> tf.Tensor:
         """Returns the mean of the models' coverages, [B, K, S]."""
-        pairs = zip(self.models, cache, strict=True)
-        coverages = [model.coverage(part) for model, part in pairs]
-        return tf.add_n(coverages) / len(coverages)
+        return tf.reduce_mean(tf.stack(self._each("coverage", cache)), axis=0)
+
+
+# What `Translator` takes.
+DecodingModel: TypeAlias = Transformer | Ensemble
 
 
 def _mean(logits: Sequence[tf.Tensor]) -> tf.Tensor:

@@ -11,7 +11,15 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 
-from t2t_keras.option import UserError, check, names, option, split_pairs, typed
+from t2t_keras.option import (
+    UserError,
+    check,
+    names,
+    option,
+    require_unicode,
+    split_pairs,
+    typed,
+)
 from t2t_keras.problem import Problem
 from t2t_keras.text.protected import KINDS, UNKNOWN
 
@@ -19,7 +27,9 @@ if TYPE_CHECKING:
     from t2t_keras.decoding.constraint import Constraint
 
 
-# See `loop.length_penalty`, which imports TensorFlow.
+LARGEST_BEAM = 1000
+
+# See `beam_search.length_penalty`, which imports TensorFlow.
 LengthPenalty: TypeAlias = Literal["gnmt", "power", "average", "none"]
 
 
@@ -27,12 +37,11 @@ def _option(
     default: Any,
     meaning: str,
     *,
-    least: int | None = None,
-    above: int | None = None,
-    most: int | None = None,
+    least: float | None = None,
+    above: float | None = None,
+    most: float | None = None,
     from_problem: bool = False,
     is_tensor: bool = False,
-    is_static: bool = False,
     is_served: bool = False,
     changes_metrics: bool = False,
     of_sampling: bool = False,
@@ -49,8 +58,6 @@ def _option(
         from_problem: whether the problem has a field of this name with the default.
         is_tensor: whether the option is an input of the compiled decoding function, so
             that another value needs no new trace.
-        is_static: whether each value needs a compiled decoding function, because the
-            operations depend on it.
         is_served: whether the option is also an input of a SavedModel's signature
             `translate`.
         changes_metrics: whether the metrics of a checkpoint depend on the option.
@@ -138,7 +145,7 @@ def _pairs(name: str, pairs: Any) -> Glossary:
     return tuple((source, target) for source, target in rows)
 
 
-Use = Literal["is_tensor", "is_static", "is_served", "changes_metrics", "of_sampling"]
+Use = Literal["is_tensor", "is_served", "changes_metrics", "of_sampling"]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -149,6 +156,7 @@ class DecodingOptions:
         4,
         "hypotheses that the search keeps for each input (K); 1 is greedy search",
         least=1,
+        most=LARGEST_BEAM,
         from_problem=True,
         is_tensor=True,
         is_served=True,
@@ -157,6 +165,8 @@ class DecodingOptions:
     alpha: float = _option(
         0.6,
         "exponent of the length penalties gnmt and power",
+        least=-10,
+        most=10,
         from_problem=True,
         is_tensor=True,
         is_served=True,
@@ -167,7 +177,6 @@ class DecodingOptions:
         "what log-probabilities are divided by: gnmt, ((5 + length) / 6) ** alpha; "
         "power, length ** alpha, as in fairseq, Marian and CTranslate2; average, the "
         "length; none, 1",
-        is_static=True,
         changes_metrics=True,
     )
     coverage_penalty: float = _option(
@@ -175,7 +184,8 @@ class DecodingOptions:
         "factor of GNMT's coverage penalty, which lowers the scores of outputs that "
         "leave parts of the input without attention; Wu et al. (2016) use 0.2",
         least=0,
-        is_static=True,
+        most=100,
+        is_tensor=True,
         changes_metrics=True,
     )
     extra_length: int = _option(
@@ -183,6 +193,7 @@ class DecodingOptions:
         "how many more tokens than its input an output may have",
         from_problem=True,
         least=0,
+        most=100_000,
         is_tensor=True,
         changes_metrics=True,
     )
@@ -190,6 +201,7 @@ class DecodingOptions:
         1,
         "number of outputs to return for each input",
         least=1,
+        most=LARGEST_BEAM,
         is_tensor=True,
         is_served=True,
     )
@@ -197,6 +209,7 @@ class DecodingOptions:
         0,
         "the least number of tokens in an output, EOS not counted",
         least=0,
+        most=100_000,
         is_tensor=True,
         is_served=True,
         changes_metrics=True,
@@ -220,14 +233,13 @@ class DecodingOptions:
         "no sequence of this number of tokens occurs in an output more than once, or "
         "more often than the most frequent one does in the input; 0: no such rule",
         least=0,
-        is_static=True,
+        most=100,
         changes_metrics=True,
     )
     glossary: Glossary = _option(  # noqa: RUF009  it makes a field
         (),
         "pairs of terms: where an input contains the first, as whole words, its output "
         "contains the second",
-        is_static=True,
         changes_metrics=True,
         parse=parse_glossary,
     )
@@ -236,14 +248,12 @@ class DecodingOptions:
         "parts of inputs that their outputs contain, too: some of url, email, markup, "
         "number, symbol (emoji and the like), unknown (characters that the source's "
         "vocabulary lacks)",
-        is_static=True,
         changes_metrics=True,
         parse=_items,
     )
     forbidden: tuple[str, ...] = _option(
         (),
         "phrases that no output contains as whole words",
-        is_static=True,
         changes_metrics=True,
         parse=parse_forbidden,
     )
@@ -257,7 +267,6 @@ class DecodingOptions:
         "none",
         "restricts the outputs: the name of the problem's constraint, or none",
         from_problem=True,
-        is_static=True,
         changes_metrics=True,
     )
     raw: bool = _option(
@@ -268,10 +277,14 @@ class DecodingOptions:
     sampling: bool = _option(
         False,
         "draw outputs at random instead of searching for the best",
-        is_static=True,
     )
     temperature: float = _option(
-        1.0, "divides the logits", is_tensor=True, of_sampling=True
+        1.0,
+        "divides the logits; beam_size=1 without sampling is the limit at 0",
+        least=0.001,
+        most=1000,
+        is_tensor=True,
+        of_sampling=True,
     )
     top_k: int = _option(
         0,
@@ -283,7 +296,7 @@ class DecodingOptions:
     top_p: float = _option(
         1.0,
         "draw only among the fewest most likely tokens of this total probability",
-        above=0,
+        least=0.0001,
         most=1,
         is_tensor=True,
         of_sampling=True,
@@ -318,10 +331,10 @@ class DecodingOptions:
                 raise UserError(f"{name} has no effect on samples; leave it out")
         terms = [term for pair in self.glossary for term in pair]
         for name, phrases in ("glossary", terms), ("forbidden", self.forbidden):
+            for phrase in phrases:
+                require_unicode(name, phrase)
             if not all(phrase.strip() for phrase in phrases):
                 raise UserError(f"{name}: a phrase is empty; leave it out")
-        if not self.temperature > 0:
-            raise UserError("temperature must be above 0; beam_size 1 is greedy search")
 
     @property
     def needs_texts(self) -> bool:

@@ -4,8 +4,7 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from t2t_keras.decoding.constraint import AllOf, Constraint, only
-from t2t_keras.decoding.loop import (
+from t2t_keras.decoding.beam_search import (
     NOTHING,
     Hypotheses,
     StepModel,
@@ -13,6 +12,7 @@ from t2t_keras.decoding.loop import (
     length_penalty,
     select,
 )
+from t2t_keras.decoding.constraint import AllOf, Constraint, only
 from t2t_keras.decoding.options import LengthPenalty
 from t2t_keras.model.backend import Nest
 from t2t_keras.text.tokenizer import EOS, PAD

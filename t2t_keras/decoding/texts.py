@@ -1,8 +1,34 @@
-"""Checks of the texts that callers pass."""
+"""Texts of decoding: checks of inputs, batches of them, and repeated outputs."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
+from typing import Protocol, TypeVar
 
-from t2t_keras.option import UserError
+import numpy as np
+
+from t2t_keras.decoding.options import LARGEST_BEAM
+from t2t_keras.option import UserError, require_unicode
+from t2t_keras.text.tokenizer import PAD
+
+# On a CPU, with a thread for each: the operations of one step are too small to keep
+# all cores busy.
+MOST_BATCHES_AT_ONCE = 4
+
+_MOST_DOUBLINGS = 2  # of a beam, to replace repeated texts
+
+
+class Output(Protocol):
+    """A text with its score."""
+
+    @property
+    def text(self) -> str:
+        """The text."""
+
+    @property
+    def score(self) -> float:
+        """The score."""
+
+
+AnyOutput = TypeVar("AnyOutput", bound=Output)
 
 
 def checked_texts(texts: Iterable[str], name: str = "texts") -> list[str]:
@@ -13,7 +39,8 @@ def checked_texts(texts: Iterable[str], name: str = "texts") -> list[str]:
         name: the argument's name, for error messages.
 
     Raises:
-        UserError: `texts` is one string or not iterable, or an element is not a string.
+        UserError: `texts` is one string or not iterable, or an element is not a string
+            or has a lone surrogate.
     """
     if isinstance(texts, str | bytes):
         raise UserError(
@@ -29,6 +56,7 @@ def checked_texts(texts: Iterable[str], name: str = "texts") -> list[str]:
             raise UserError(
                 f"{name}[{i}] must be a string (str), not {type(text).__name__}"
             )
+        require_unicode(f"{name}[{i}]", text)
     return texts
 
 
@@ -53,3 +81,88 @@ def checked_pairs(
 def is_blank(text: str) -> bool:
     """Returns whether a text has only white space, or nothing."""
     return not text.strip()
+
+
+def batches(
+    lengths: Sequence[int], batch_tokens: int, at_least: int = 1
+) -> list[list[int]]:
+    """Groups sequences of similar length; the longest come first.
+
+    So a batch that does not fit into memory fails at once, and estimates of the time
+    left are too high rather than too low. A sequence longer than `batch_tokens` gets a
+    batch with nothing else in it.
+
+    Args:
+        lengths: the lengths of the sequences.
+        batch_tokens: the largest number of positions in a batch, padding included.
+        at_least: number of batches that are decoded at once; batches are made smaller
+            where there would be fewer.
+
+    Returns:
+        The indices of the sequences in each batch.
+    """
+    if at_least > 1:
+        positions = sum(map(_round_up, lengths))
+        batch_tokens = min(batch_tokens, -(-positions // at_least))
+    groups: list[list[int]] = []
+    width = 0
+    for i in sorted(range(len(lengths)), key=lambda i: (-lengths[i], i)):
+        if not groups or (len(groups[-1]) + 1) * width > batch_tokens:
+            groups.append([])
+            width = _round_up(lengths[i])
+        groups[-1].append(i)
+    return groups
+
+
+def padded(rows: Sequence[Sequence[int]]) -> np.ndarray:
+    """Returns the rows as one int32 array, padded with PAD to a multiple of 8.
+
+    With few distinct widths, the device's libraries can reuse what they have prepared.
+    """
+    width = _round_up(max(map(len, rows)))
+    array = np.full((len(rows), width), PAD, np.int32)
+    for row, ids in zip(array, rows, strict=True):
+        row[: len(ids)] = ids
+    return array
+
+
+def _round_up(length: int) -> int:
+    """Returns the next multiple of 8."""
+    return -(-length // 8) * 8
+
+
+def replace_repeated(
+    found: list[list[AnyOutput]],
+    beam_size: int,
+    search: Callable[[list[int], int], list[list[AnyOutput]]],
+) -> None:
+    """Replaces outputs whose text a better one has by the next ones of a wider search.
+
+    The best output stays the best: those of the wider search that have a higher score
+    are left out.
+
+    Args:
+        found: the outputs for each input, best first; changed in place.
+        beam_size: the beam size with which they were found.
+        search: maps the numbers of inputs, and the factor by which beam size and number
+            of outputs grow, to their outputs.
+    """
+    wanted = [len(outputs) for outputs in found]
+    found[:] = map(_distinct, found)
+    for doubled in range(1, _MOST_DOUBLINGS + 1):
+        rows = [i for i, n in enumerate(wanted) if len(found[i]) < n]
+        if not rows or beam_size * 2**doubled > LARGEST_BEAM:
+            return
+        for i, others in zip(rows, search(rows, 2**doubled), strict=True):
+            best = found[i][0]
+            others = [output for output in others if output.score <= best.score]
+            wider = _distinct([best, *others])[: wanted[i]]
+            found[i] = max(found[i], wider, key=len)
+
+
+def _distinct(outputs: Sequence[AnyOutput]) -> list[AnyOutput]:
+    """Returns the first of the outputs that have the same text."""
+    kept: dict[str, AnyOutput] = {}
+    for output in outputs:
+        kept.setdefault(output.text, output)
+    return list(kept.values())

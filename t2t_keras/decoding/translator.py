@@ -11,29 +11,57 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 import tensorflow as tf
 
-from t2t_keras.decoding.alignment import (
+from t2t_keras.decoding.beam_search import (
+    NOTHING,
+    Hypotheses,
+    beam_search,
+    length_penalty,
+)
+from t2t_keras.decoding.constraint import (
+    AllOf,
+    BatchConstraint,
+    Constraint,
+    ForbiddenPhrases,
+    ForcedPrefix,
+    MinimumLength,
+    NoRepeatedNgrams,
+    Phrases,
+    RequiredPhrases,
+    protected_parts,
+)
+from t2t_keras.decoding.ensemble import DecodingModel
+from t2t_keras.decoding.options import DecodingOptions, constraint_name
+from t2t_keras.decoding.sampling import sample
+from t2t_keras.decoding.scoring import (
     AlignmentHead,
+    Score,
     joined_alignment,
+    score_targets,
     word_alignment,
     word_starts,
 )
-from t2t_keras.decoding.batching import MOST_BATCHES_AT_ONCE, batches, padded
-from t2t_keras.decoding.ensemble import Ensemble
-from t2t_keras.decoding.loop import NOTHING, Hypotheses, length_penalty
-from t2t_keras.decoding.options import DecodingOptions
-from t2t_keras.decoding.scoring import Score, score_targets
-from t2t_keras.decoding.search import Search
-from t2t_keras.decoding.texts import checked_pairs, checked_texts, is_blank
+from t2t_keras.decoding.texts import (
+    MOST_BATCHES_AT_ONCE,
+    batches,
+    checked_pairs,
+    checked_texts,
+    is_blank,
+    padded,
+    replace_repeated,
+)
 from t2t_keras.model.backend import require_tensorflow
-from t2t_keras.model.transformer import Transformer
 from t2t_keras.option import UserError, nearest
 from t2t_keras.problem import Alignment, Problem
-from t2t_keras.text.protected import find_protected, protected_pattern
 from t2t_keras.text.sentences import join_outputs, split_long_text
 from t2t_keras.text.tokenizer import EOS, PAD, Tokenizer, words_of_tokens
 
 _log = logging.getLogger(__name__)
 
+
+_MOST_GRAPHS = 32  # those of further combinations of options replace the oldest
+
+# The options that are inputs of the decoding graph, with their dtypes.
+_NUMBERS = DecodingOptions.dtypes("is_tensor")
 
 # A traced function of a batch.
 _Graph = Callable[..., tuple[tf.Tensor, ...]]
@@ -95,13 +123,12 @@ class Translator:
 
     Attributes:
         options: the default options of every call.
-        search: the decoding of a batch of ids, in the graph.
     """
 
     def __init__(
         self,
         problem: Problem,
-        model: Transformer | Ensemble,
+        model: DecodingModel,
         source_tokenizer: Tokenizer,
         target_tokenizer: Tokenizer,
     ) -> None:
@@ -111,9 +138,9 @@ class Translator:
         self.source_tokenizer = source_tokenizer
         self.target_tokenizer = target_tokenizer
         self.options = DecodingOptions.of(problem)
-        self.search = Search(problem, model, target_tokenizer)
+        self._constraint: BatchConstraint | None = None
         self._graphs: dict[Hashable, _Graph] = {}
-        self._patterns: dict[tuple[str, ...], str] = {}  # of the option `protect`
+        self._phrases: dict[Hashable, Phrases] = {}  # of the last request
         self._form = problem.text_form
 
     def translate(
@@ -141,7 +168,9 @@ class Translator:
 
         Outputs that reached their limit without EOS come after all that end in EOS. A
         constraint or a short limit may leave fewer than n outputs, but there is always
-        one: if no output is possible, it is empty and its score is -inf.
+        one: if no output is possible, it is empty and its score is -inf. Different
+        tokens may have the same text: the best of equal outputs is kept, and outputs
+        of a wider beam replace the others.
 
         Args:
             texts: the inputs.
@@ -172,6 +201,8 @@ class Translator:
             prefixes = checked_texts(prefixes, "prefixes")
             if len(prefixes) != len(texts):
                 raise UserError(f"{len(texts)} texts but {len(prefixes)} prefixes")
+            # The next word's token brings its own space.
+            prefixes = [prefix.rstrip() for prefix in prefixes]
             encoded = self.target_tokenizer.encode_batch(prefixes)
             forced = [ids[:-1] for ids in encoded]  # without EOS
         texts = [self._form.source_text(text, chosen.raw) for text in texts]
@@ -217,47 +248,69 @@ class Translator:
         advance = advance or (lambda inputs: None)
         numbers = [i for i, text in enumerate(texts) if not is_blank(text)]
         advance(len(texts) - len(numbers))
+        ids = [
+            () if is_blank(text) else row for row, text in zip(ids, texts, strict=True)
+        ]
         # Later parts of long inputs are decoded like inputs that follow all others.
-        count, lines = len(texts), numbers
+        count = len(texts)
         ids, parts, later = self._split(ids, texts, numbers, before, chosen)
-        numbers = [*numbers, *range(count, len(parts))]
+        sources = self._cut(ids, before, chosen)
         if prefixes is not None:
             prefixes = [*prefixes, *[()] * (len(parts) - count)]
-        sources = self._cut([ids[i] for i in numbers], numbers, before, chosen)
-        lengths = [len(source) for source in sources]
-        groups = batches(lengths, chosen.batch_tokens, batches_at_once())
+        phrases = self._phrases_of(chosen)
 
-        def decode_batch(batch: list[int]) -> Hypotheses:
-            rows = [numbers[i] for i in batch]
-            return self._decode(
-                [sources[i] for i in batch],
-                [parts[i] for i in rows],
-                None if prefixes is None else [prefixes[i] for i in rows],
-                rows,
-                chosen,
-            )
+        def search(lines: list[int], wider: int = 1) -> list[list[Hypothesis]]:
+            """Returns the outputs for some inputs, of a beam so many times wider."""
+            rows = [*lines, *(j for i in lines for j in later.get(i, ()))]
+            lengths = [len(sources[j]) for j in rows]
+            most = max(chosen.batch_tokens // wider, 1)
+            groups = batches(lengths, most, batches_at_once())
+            groups = [[rows[k] for k in group] for group in groups]
 
-        found: dict[int, list[Hypothesis]] = {}
-        executor = ThreadPoolExecutor(batches_at_once())
-        try:
-            decoded = executor.map(decode_batch, groups)
-            for batch, hypotheses in zip(groups, decoded, strict=True):
-                for row, i in enumerate(batch):
-                    found[numbers[i]] = self._targets(hypotheses, row)
-                advance(sum(numbers[i] < count for i in batch))
-        finally:
-            executor.shutdown(cancel_futures=True)
-        if token_scores or alignment is not None:
-            known = dict(zip(numbers, sources, strict=True))
-            self._annotate(found, known, token_scores, alignment, chosen)
+            def decode_batch(batch: list[int]) -> list[list[Hypothesis]]:
+                return self._decode(
+                    [sources[j] for j in batch],
+                    [parts[j] for j in batch],
+                    None if prefixes is None else [prefixes[j] for j in batch],
+                    batch,
+                    phrases,
+                    chosen,
+                    wider,
+                )
+
+            found: dict[int, list[Hypothesis]] = {}
+            executor = ThreadPoolExecutor(batches_at_once())
+            try:
+                decoded = executor.map(decode_batch, groups)
+                for batch, lists in zip(groups, decoded, strict=True):
+                    found.update(zip(batch, lists, strict=True))
+                    if wider == 1:
+                        advance(sum(j < count for j in batch))
+            finally:
+                executor.shutdown(cancel_futures=True)
+            if token_scores or alignment is not None:
+                self._annotate(found, sources, token_scores, alignment, chosen)
+            outputs = []
+            for i in lines:
+                own = [i, *later.get(i, ())]
+                targets = found[i]
+                if len(own) > 1:
+                    of_parts = [found[j] for j in own]
+                    own_parts = [parts[j] for j in own]
+                    targets = join_parts(of_parts, texts[i], own_parts, chosen)
+                outputs.append([self._output(texts[i], target) for target in targets])
+            return outputs
+
         results = [[Hypothesis("", 0.0, 0.0, ())] for _ in texts]
-        for i in lines:
-            targets = found[i]
-            if i in later:
-                others = (found[j] for j in later[i])
-                sides = texts[i], [parts[i], *(parts[j] for j in later[i])]
-                targets = _joined([targets, *others], *sides, chosen)
-            results[i] = [self._output(texts[i], target) for target in targets]
+        outputs = search(numbers)
+        if chosen.n_best > 1 and not chosen.sampling:
+            replace_repeated(
+                outputs,
+                chosen.beam_size,
+                lambda rows, wider: search([numbers[k] for k in rows], wider),
+            )
+        for i, best in zip(numbers, outputs, strict=True):
+            results[i] = best
         return results
 
     def score(
@@ -265,9 +318,9 @@ class Translator:
     ) -> list[Score]:
         """Returns the log-probability of each target, given its source.
 
-        The targets have the form of the texts that `translate` returns. A source of
-        more than `max_source_length` tokens is always truncated, with a warning: its
-        target cannot be split in the same places.
+        The targets have the form of the texts that `translate` returns. Sources and
+        targets of more than `max_source_length` tokens are always truncated, with a
+        warning: they cannot be split in the same places.
 
         Raises:
             UserError: sources or targets are not lists of strings, or not of equal
@@ -345,6 +398,8 @@ class Translator:
             UserError: there is no such option, or its value is impossible or does not
                 suit the problem.
         """
+        if not options:
+            return self.options
         known = vars(self.options)
         for name in options:
             if name not in known:
@@ -356,13 +411,116 @@ class Translator:
                 "it out"
             )
         if isinstance(chosen.constraint, str):
-            _ = self.search.constraint(chosen.constraint)  # raises
+            self.constraint(chosen.constraint)  # raises
         return chosen
 
     def splits(self, options: DecodingOptions) -> bool:
         """Returns whether inputs that are too long are split, and not truncated."""
         is_possible = self._form.splits_long_sources and options.max_source_length > 1
         return is_possible and not options.truncate
+
+    def search(
+        self,
+        options: DecodingOptions,
+        numbers: Mapping[str, tf.Tensor],
+        ids: tf.Tensor,
+        texts: tf.Tensor,
+        phrases: Phrases,
+        prefixes: tf.Tensor | None = None,
+        seeds: tf.Tensor | None = None,
+        copied: tf.Tensor | None = None,
+    ) -> Hypotheses:
+        """Decodes a batch of ids, in the graph; SavedModels contain it as well.
+
+        Args:
+            options: the options. The graph depends on the values of `constraint`,
+                `length_penalty`, `no_repeat_ngram` and `sampling`, and on whether there
+                are a coverage penalty and phrases.
+            numbers: tensors that take the place of options of these names.
+            ids: [B, S] int32, the sources, padded with PAD. A row of PAD has the empty
+                output.
+            texts: [B] strings, the same sources as the text form writes them.
+            phrases: the glossary and the forbidden phrases.
+            prefixes: [B, P] ids that the outputs have to begin with, padded with PAD.
+            seeds: [B, 2] int32, the seeds of samples; only with `sampling`.
+            copied: [B, M, L] int32, the target's ids, without EOS, of what is protected
+                in the sources, padded with PAD; only with `protect`.
+        """
+        values = {**vars(options), **numbers}
+        lengths = tf.math.count_nonzero(ids, axis=1, dtype=tf.int32)
+        limits = tf.maximum(lengths + values["extra_length"], 1)
+        forced: int | tf.Tensor = 0
+        if prefixes is not None:
+            forced = tf.math.count_nonzero(prefixes, axis=1, dtype=tf.int32)
+            limits = tf.maximum(limits, forced + 1)
+        constraints: list[Constraint] = []
+        if not isinstance(options.constraint, str):
+            constraints.append(options.constraint)
+        elif of_batch := self.constraint(options.constraint):
+            # It raises limits below which no output is allowed.
+            constraint, limits = of_batch(texts, limits)
+            constraints.append(constraint)
+        limits = tf.where(lengths == 0, 0, limits)
+        vocab_size = self.target_tokenizer.vocab_size
+        constraints.append(MinimumLength(values["min_length"], vocab_size))
+        if prefixes is not None:
+            constraints.append(ForcedPrefix(prefixes, vocab_size))
+        if n := options.no_repeat_ngram:
+            constraints.append(NoRepeatedNgrams(n, vocab_size, prefixes))
+        if options.forbidden:
+            constraints.append(ForbiddenPhrases(phrases.allowed, phrases.after))
+        if options.sampling:
+            return sample(
+                self.model,
+                ids,
+                seeds=seeds,
+                max_length=limits,
+                num_samples=values["n_best"],
+                temperature=values["temperature"],
+                top_k=values["top_k"],
+                top_p=values["top_p"],
+                alpha=values["alpha"],
+                kind=options.length_penalty,
+                constraint=AllOf(constraints),
+            )
+        required = None
+        if options.needs_texts:
+            wanted = phrases.required(texts, copied) if options.glossary else copied
+            required = RequiredPhrases(wanted, limits, forced, vocab_size)
+        return beam_search(
+            self.model,
+            ids,
+            beam_size=values["beam_size"],
+            alpha=values["alpha"],
+            max_length=required.max_length if required else limits,
+            n_best=values["n_best"],
+            kind=options.length_penalty,
+            coverage_penalty=(
+                values["coverage_penalty"] if options.coverage_penalty else None
+            ),
+            constraint=AllOf(constraints),
+            required=required,
+        )
+
+    def constraint(self, name: str) -> BatchConstraint | None:
+        """Returns the problem's constraint for the target tokenizer.
+
+        Raises:
+            UserError: the problem has no constraint of that name, or the constraint
+                cannot be used with the tokenizer.
+        """
+        if name == "none":
+            return None
+        make = self.problem.constraint
+        if make is None or name != constraint_name(self.problem):
+            known = dict.fromkeys((constraint_name(self.problem), "none"))
+            raise UserError(
+                f"constraint: problem '{self.problem.name}' has no '{name}'; the "
+                f"choice is {' or '.join(known)}"
+            )
+        if self._constraint is None:
+            self._constraint = make(self.problem, self.target_tokenizer)
+        return self._constraint
 
     def _split(
         self,
@@ -417,18 +575,19 @@ class Translator:
     def _cut(
         self,
         sources: Sequence[Sequence[int]],
-        numbers: Sequence[int],
         before: int,
         options: DecodingOptions,
+        kind: str = "input",
     ) -> list[Sequence[int]]:
-        """Truncates the ids of each source to `max_source_length`, with a warning."""
+        """Truncates the ids of each text to `max_source_length`, with a warning."""
         most = options.max_source_length
-        for number, ids in zip(numbers, sources, strict=True):
+        for number, ids in enumerate(sources, before + 1):
             if len(ids) > most:
                 _log.warning(
-                    "input %d has %d tokens; all after the first %d are left out "
+                    "%s %d has %d tokens; all after the first %d are left out "
                     "(max_source_length)",
-                    before + number + 1,
+                    kind,
+                    number,
                     len(ids),
                     most - 1,
                 )
@@ -436,8 +595,8 @@ class Translator:
 
     def _encode_pairs(
         self, sources: Sequence[str], targets: Sequence[str], options: DecodingOptions
-    ) -> tuple[list[Sequence[int]], list[list[int]]]:
-        """Returns the ids of sources, truncated if too long, and of their targets.
+    ) -> tuple[list[Sequence[int]], list[Sequence[int]]]:
+        """Returns the ids of sources and targets, truncated if they are too long.
 
         Raises:
             UserError: see `score`.
@@ -445,25 +604,29 @@ class Translator:
         sources, targets = checked_pairs(sources, targets)
         sources = [self._form.source_text(text, options.raw) for text in sources]
         ids = self.source_tokenizer.encode_batch(sources)
-        source_ids = self._cut(ids, range(len(sources)), 0, options)
         wanted = map(self._form.target_text, sources, targets)
-        return source_ids, self.target_tokenizer.encode_batch(list(wanted))
+        target_ids = self.target_tokenizer.encode_batch(list(wanted))
+        cut_targets = self._cut(target_ids, 0, options, "target")
+        return self._cut(ids, 0, options), cut_targets
 
-    def _pair_batches(
+    def _forced(
         self,
+        key: Hashable,
+        function: _Graph,
         sources: Sequence[Sequence[int]],
         targets: Sequence[Sequence[int]],
         options: DecodingOptions,
-    ) -> Iterator[tuple[list[int], np.ndarray, np.ndarray]]:
-        """Yields the numbers of the pairs in each batch, and their padded ids."""
-        pairs = zip(sources, targets, strict=True)
-        lengths = [max(len(source), len(target)) for source, target in pairs]
+    ) -> Iterator[tuple[int, tuple[np.ndarray, ...]]]:
+        """Yields the number of each pair, and the results of a function of its ids."""
+        ids = tf.TensorSpec([None, None], tf.int32)
+        graph = self._graph(
+            key, lambda: tf.function(function, input_signature=[ids, ids])
+        )
+        lengths = [max(map(len, pair)) for pair in zip(sources, targets, strict=True)]
         for batch in batches(lengths, options.batch_tokens):
-            yield (
-                batch,
-                padded([sources[i] for i in batch]),
-                padded([targets[i] for i in batch]),
-            )
+            sides = (padded([side[i] for i in batch]) for side in (sources, targets))
+            results = (tensor.numpy() for tensor in graph(*sides))
+            yield from zip(batch, zip(*results, strict=True), strict=True)
 
     def _score(
         self,
@@ -472,14 +635,17 @@ class Translator:
         options: DecodingOptions,
     ) -> list[Score]:
         """Returns the log-probability of each target, given its source, as ids."""
-        results = [Score(0.0, 0)] * len(sources)
-        graph = self._graph("score", self._build_scoring)
-        for batch, *ids in self._pair_batches(sources, targets, options):
-            scores = zip(*(tensor.numpy() for tensor in graph(*ids)), strict=True)
-            for i, (log_prob, count, each) in zip(batch, scores, strict=True):
-                tokens = tuple(targets[i]), tuple(each[:count].tolist())
-                results[i] = Score(float(log_prob), int(count), *tokens)
-        return results
+        scores = [Score(0.0, 0)] * len(sources)
+        for i, (log_prob, count, each) in self._forced(
+            "score",
+            lambda source, target: score_targets(self.model, source, target),
+            sources,
+            targets,
+            options,
+        ):
+            tokens = tuple(targets[i]), tuple(each[:count].tolist())
+            scores[i] = Score(float(log_prob), int(count), *tokens)
+        return scores
 
     def _align(
         self,
@@ -489,22 +655,25 @@ class Translator:
         options: DecodingOptions,
     ) -> list[Alignment]:
         """Returns the word alignment of each target with its source, as ids."""
-        results: list[Alignment] = [()] * len(sources)
-        graph = self._graph(head, lambda: self._build_attention(head))
-        for batch, *ids in self._pair_batches(sources, targets, options):
-            (maps,) = graph(*ids)
-            for i, weights in zip(batch, maps.numpy(), strict=True):
-                results[i] = word_alignment(
-                    weights,
-                    words_of_tokens(self.source_tokenizer, sources[i]),
-                    words_of_tokens(self.target_tokenizer, targets[i]),
-                )
-        return results
+        alignments: list[Alignment] = [()] * len(sources)
+        for i, (weights,) in self._forced(
+            head,
+            lambda source, target: (head.weights(self.model, source, target),),
+            sources,
+            targets,
+            options,
+        ):
+            alignments[i] = word_alignment(
+                weights,
+                words_of_tokens(self.source_tokenizer, sources[i]),
+                words_of_tokens(self.target_tokenizer, targets[i]),
+            )
+        return alignments
 
     def _annotate(
         self,
         found: dict[int, list[Hypothesis]],
-        sources: Mapping[int, Sequence[int]],
+        sources: Sequence[Sequence[int]],
         token_scores: bool,
         head: AlignmentHead | None,
         options: DecodingOptions,
@@ -535,115 +704,92 @@ class Translator:
         texts: list[str],
         prefixes: list[Sequence[int]] | None,
         numbers: list[int],
+        phrases: Phrases,
         options: DecodingOptions,
-    ) -> Hypotheses:
-        """Decodes one batch; returns NumPy arrays."""
-        static = DecodingOptions.names("is_static")
+        wider: int,
+    ) -> list[list[Hypothesis]]:
+        """Decodes one batch; the beam and n are `wider` times those of the options."""
+        scalars = {name: getattr(options, name) for name in _NUMBERS}
+        for name in ("beam_size", "n_best"):
+            scalars[name] *= wider
+        inputs: dict[str, Any] = {
+            "numbers": {n: tf.constant(x, _NUMBERS[n]) for n, x in scalars.items()},
+            "ids": padded(sources),
+            "texts": tf.constant(texts),
+            "phrases": phrases,
+        }
+        if prefixes is not None:
+            inputs["prefixes"] = padded(prefixes)
+        if options.sampling:
+            inputs["seeds"] = np.array([(options.seed, i) for i in numbers], np.int32)
+        if options.protect:
+            inputs["copied"] = self._copied(texts, options)
+        inputs = tf.nest.map_structure(tf.convert_to_tensor, inputs)
+        key = (
+            options.constraint,
+            options.length_penalty,
+            options.no_repeat_ngram,
+            bool(options.coverage_penalty),
+            bool(options.glossary),
+            bool(options.forbidden),
+            *inputs,
+        )
         graph = self._graph(
-            (*(getattr(options, name) for name in static), prefixes is not None),
-            lambda: self._build_decoding(options, prefixes is not None),
+            key,
+            lambda: tf.function(
+                lambda inputs: self.search(options, **inputs),
+                input_signature=[tf.nest.map_structure(_any_shape, inputs)],
+                autograph=False,
+            ),
         )
-        hypotheses = graph(
-            {
-                "source": padded(sources),
-                "texts": tf.constant(texts),
-                "prefix": padded(prefixes or [()] * len(sources)),
-                "seed": np.array([(options.seed, i) for i in numbers], np.int32),
-                "copied": self._copied(texts, options),
-            },
-            {
-                name: getattr(options, name)
-                for name in DecodingOptions.names("is_tensor")
-            },
-        )
-        return Hypotheses(*(tensor.numpy() for tensor in hypotheses))
-
-    def protected(self, texts: tf.Tensor, options: DecodingOptions) -> tf.RaggedTensor:
-        """Returns what the option `protect` protects in texts [B]: [B, (M)]."""
-        kinds = options.protect
-        if kinds not in self._patterns:
-            pieces = self.source_tokenizer.pieces
-            self._patterns[kinds] = protected_pattern(kinds, pieces)
-        return find_protected(texts, self._patterns[kinds])
-
-    def _copied(self, texts: list[str], options: DecodingOptions) -> np.ndarray:
-        """Returns the ids of what is protected in texts, see `Search`: [B, M, L]."""
-        if not options.protect:
-            return np.zeros((len(texts), 0, 0), np.int32)
-        found = self.protected(tf.constant(texts), options)
-        parts = [part.decode() for part in found.values.numpy()]
-        ids = [ids[:-1] for ids in self.target_tokenizer.encode_batch(parts)]
-        rows = tf.ragged.constant(ids, tf.int32, ragged_rank=1, inner_shape=())
-        return found.with_values(rows).to_tensor(PAD).numpy()
-
-    def _targets(self, hypotheses: Hypotheses, row: int) -> list[Hypothesis]:
-        """Returns the targets for the source in one row of the batch."""
-        targets: list[Hypothesis] = []
-        for ids, score, log_prob, length in zip(
-            *(array[row] for array in hypotheses), strict=True
-        ):
-            if length or not targets:
-                tokens = tuple(ids[:length].tolist())
-                text = self.target_tokenizer.decode(tokens).replace("\n", " ")
-                targets.append(Hypothesis(text, float(score), float(log_prob), tokens))
-        return targets
+        hypotheses = graph(inputs)
+        found: list[list[Hypothesis]] = []
+        for row in zip(*(tensor.numpy() for tensor in hypotheses), strict=True):
+            targets: list[Hypothesis] = []
+            for ids, score, log_prob, length in zip(*row, strict=True):
+                if length or not targets:
+                    tokens = tuple(ids[:length].tolist())
+                    text = self.target_tokenizer.decode(tokens).replace("\n", " ")
+                    target = Hypothesis(text, float(score), float(log_prob), tokens)
+                    targets.append(target)
+            found.append(targets)
+        return found
 
     def _output(self, source: str, target: Hypothesis) -> Hypothesis:
         """Returns a target in the form that the user sees."""
         text, is_repaired = self._form.output_text(source, target.text)
         return target._replace(text=text, is_repaired=is_repaired)
 
+    def _phrases_of(self, options: DecodingOptions) -> Phrases:
+        """Returns the phrases of a request, those of the last one without work."""
+        key = options.glossary, options.forbidden
+        phrases = self._phrases.get(key) or Phrases.of(options, self.target_tokenizer)
+        self._phrases = {key: phrases}
+        return phrases
+
+    def _copied(self, texts: list[str], options: DecodingOptions) -> np.ndarray:
+        """Returns the ids of what is protected in texts, see `search`: [B, M, L]."""
+        found = protected_parts(
+            tf.constant(texts), options.protect, self.source_tokenizer.pieces
+        )
+        parts = [part.decode() for part in found.values.numpy()]
+        ids = [ids[:-1] for ids in self.target_tokenizer.encode_batch(parts)]
+        rows = tf.ragged.constant(ids, tf.int32, ragged_rank=1, inner_shape=())
+        return found.with_values(rows).to_tensor(PAD).numpy()
+
     def _graph(self, key: Hashable, build: Callable[[], _Graph]) -> _Graph:
         """Returns the compiled function for the key; all threads share it."""
-        if key not in self._graphs:
-            self._graphs.setdefault(key, build())
-        return self._graphs[key]
+        graph = self._graphs.get(key)
+        if graph is None:
+            graph = self._graphs.setdefault(key, build())
+            for oldest in list(self._graphs)[:-_MOST_GRAPHS]:
+                self._graphs.pop(oldest, None)
+        return graph
 
-    def _build_decoding(self, options: DecodingOptions, has_prefixes: bool) -> _Graph:
-        """Returns the compiled function that decodes a batch of any shape."""
-        batch_spec = {
-            "source": tf.TensorSpec([None, None], tf.int32),
-            "texts": tf.TensorSpec([None], tf.string),
-            "prefix": tf.TensorSpec([None, None], tf.int32),
-            "seed": tf.TensorSpec([None, 2], tf.int32),
-            "copied": tf.TensorSpec([None, None, None], tf.int32),
-        }
-        number_spec = {
-            name: tf.TensorSpec([], dtype)
-            for name, dtype in DecodingOptions.dtypes("is_tensor").items()
-        }
 
-        @tf.function(input_signature=[batch_spec, number_spec], autograph=False)
-        def decode(
-            batch: dict[str, tf.Tensor], numbers: dict[str, tf.Tensor]
-        ) -> Hypotheses:
-            return self.search(
-                options,
-                numbers,
-                batch["source"],
-                batch["texts"],
-                prefixes=batch["prefix"] if has_prefixes else None,
-                seeds=batch["seed"],
-                copied=batch["copied"] if options.protect else None,
-            )
-
-        return decode
-
-    def _build_scoring(self) -> _Graph:
-        """Returns the compiled function that scores a batch of pairs."""
-        ids = tf.TensorSpec([None, None], tf.int32)
-        return tf.function(
-            lambda source, target: score_targets(self.model, source, target),
-            input_signature=[ids, ids],
-        )
-
-    def _build_attention(self, head: AlignmentHead) -> _Graph:
-        """Returns the compiled function of the attention that an alignment reads."""
-        ids = tf.TensorSpec([None, None], tf.int32)
-        return tf.function(
-            lambda source, target: (head.weights(self.model, source, target),),
-            input_signature=[ids, ids],
-        )
+def _any_shape(tensor: tf.Tensor) -> tf.TensorSpec:
+    """Returns the spec of tensors with as many axes."""
+    return tf.TensorSpec([None] * tensor.shape.rank, tensor.dtype)
 
 
 def batches_at_once() -> int:
@@ -655,7 +801,7 @@ def batches_at_once() -> int:
     return 1 if has_gpu else min(os.cpu_count() or 1, MOST_BATCHES_AT_ONCE)
 
 
-def _joined(
+def join_parts(
     parts: Sequence[Sequence[Hypothesis]],
     source: str,
     source_parts: Sequence[str],

@@ -11,9 +11,13 @@ import tensorflow as tf
 import tensorflow_text  # noqa: F401  (the tokenizers' operations)
 
 from t2t_keras.data.files import read_json
-from t2t_keras.decoding.batching import batches
 from t2t_keras.decoding.options import DecodingOptions
-from t2t_keras.decoding.texts import checked_pairs, checked_texts
+from t2t_keras.decoding.texts import (
+    batches,
+    checked_pairs,
+    checked_texts,
+    replace_repeated,
+)
 from t2t_keras.export.formats import require_export, require_intact
 from t2t_keras.option import UserError, check, first_line
 from t2t_keras.text.standard_error import diverted_stderr
@@ -132,23 +136,33 @@ class ExportedTranslator:
             options["n_best"] = n
         inputs = self.choose(**options)
         texts = checked_texts(texts)
-        translate = self.signatures["translate"]
         results: list[list[ExportedHypothesis]] = [[] for _ in texts]
         for batch in _batches(texts):
-            found = translate(texts=tf.constant([texts[i] for i in batch]), **inputs)
+            found = self._translate([texts[i] for i in batch], inputs)
             _warn_of_truncation(found, [before + i for i in batch])
-            for i, outputs, scores in zip(
-                batch, found["texts"].numpy(), found["scores"].numpy(), strict=True
-            ):
-                hypotheses = [
-                    ExportedHypothesis(text.decode("utf-8", "replace"), float(score))
-                    for text, score in zip(outputs, scores, strict=True)
-                ]
-                left_over = ExportedHypothesis("", -math.inf)  # there are fewer than n
-                results[i] = [x for x in hypotheses if x != left_over] or hypotheses[:1]
+            outputs = _hypotheses(found)
+
+            def search_again(
+                rows: list[int], wider: int, batch: list[int] = batch
+            ) -> list[list[ExportedHypothesis]]:
+                again = [texts[batch[i]] for i in rows]
+                return _hypotheses(self._translate(again, inputs, wider))
+
+            if inputs["n_best"] > 1:
+                replace_repeated(outputs, int(inputs["beam_size"]), search_again)
+            for i, best in zip(batch, outputs, strict=True):
+                results[i] = best
             if advance is not None:
                 advance(len(batch))
         return results
+
+    def _translate(
+        self, texts: list[str], inputs: dict[str, tf.Tensor], wider: int = 1
+    ) -> dict[str, tf.Tensor]:
+        """Translates a batch; beam size and n are `wider` times those of the inputs."""
+        wide = {name: inputs[name] * wider for name in ("beam_size", "n_best")}
+        translate = self.signatures["translate"]
+        return translate(texts=tf.constant(texts), **inputs | wide)
 
     def score(self, sources: Sequence[str], targets: Sequence[str]) -> "list[Score]":
         """Returns the log-probability of each target, given its source.
@@ -230,6 +244,19 @@ def load_saved_model(export_dir: str | Path) -> Any:
 def _batches(texts: Sequence[str]) -> list[list[int]]:
     """Returns the indices of the texts in each batch."""
     return batches([len(text) for text in texts], _CHARACTERS_AT_ONCE)
+
+
+def _hypotheses(found: dict[str, tf.Tensor]) -> list[list[ExportedHypothesis]]:
+    """Returns the hypotheses that the signature `translate` has found."""
+    results = []
+    for row in zip(found["texts"].numpy(), found["scores"].numpy(), strict=True):
+        hypotheses = [
+            ExportedHypothesis(text.decode("utf-8", "replace"), float(score))
+            for text, score in zip(*row, strict=True)
+        ]
+        left_over = ExportedHypothesis("", -math.inf)  # there are fewer than n
+        results.append([x for x in hypotheses if x != left_over] or hypotheses[:1])
+    return results
 
 
 def _warn_of_truncation(found: dict[str, tf.Tensor], numbers: Sequence[int]) -> None:

@@ -24,10 +24,11 @@ import tensorflow as tf
 
 from t2t_keras.data.files import write_json
 from t2t_keras.data.records import field
-from t2t_keras.decoding.batching import batches, padded
-from t2t_keras.decoding.loop import Hypotheses, length_penalty
+from t2t_keras.decoding.beam_search import Hypotheses, length_penalty
+from t2t_keras.decoding.constraint import Phrases, protected_parts
 from t2t_keras.decoding.options import DecodingOptions, constraint_name
 from t2t_keras.decoding.scoring import score_targets
+from t2t_keras.decoding.texts import batches, padded
 from t2t_keras.decoding.translator import Translator, batches_at_once
 from t2t_keras.export.client import SETTINGS, load_saved_model
 from t2t_keras.export.formats import (
@@ -40,7 +41,7 @@ from t2t_keras.export.verify import Output, Verification
 from t2t_keras.option import UserError, conditions
 from t2t_keras.problem import WHITE_ENDS, WHITE_SPACE
 from t2t_keras.text.sentences import join_outputs, split_long_text
-from t2t_keras.text.tokenizer import EOS, PAD, UNK
+from t2t_keras.text.tokenizer import EOS, PAD, UNK, GraphTokenizer
 
 EXTRA = "assets.extra"
 WARM_UP = f"{EXTRA}/tf_serving_warmup_requests"
@@ -88,9 +89,9 @@ def export_saved_model(
     - `search_ids`: `ids` and the scalars of `translate` -> the same.
     - `score`: `texts` [B], `targets` [B] -> `log_prob` [B], `tokens` [B], the targets'
       `ids` [B, T], `token_log_probs` [B, T] (both padded with 0), and `is_truncated`
-      [B]; here a text that is too long is always truncated. The targets have the form
-      of the training data's, which for some problems differs from the outputs
-      (`TextForm.target_text`).
+      [B]; here texts and targets that are too long are always truncated. The targets
+      have the form of the training data's, which for some problems differs from the
+      outputs (`TextForm.target_text`).
     - `score_ids`: `ids` [B, S], `targets` [B, T], padded with 0 -> `log_prob` [B],
       `tokens` [B], `token_log_probs` [B, T]. EOS counts where it is given.
     - `options`: no inputs -> the scalars of `translate` as given here.
@@ -411,8 +412,14 @@ class _Served(tf.Module):
             ids = tf.identity(ids)
             numbers = {name: tf.identity(value) for name, value in numbers.items()}
         with self._restored():
+            tokenizer = self._translator.target_tokenizer
             return self._translator.search(
-                self._options, numbers, ids, texts, copied=self._copied(texts)
+                self._options,
+                numbers,
+                ids,
+                texts,
+                Phrases.of(self._options, tokenizer),
+                copied=self._copied(texts),
             )
 
     def _score(self, ids: tf.Tensor, targets: tf.Tensor) -> dict[str, tf.Tensor]:
@@ -472,11 +479,11 @@ class _Served(tf.Module):
         with tf.control_dependencies([are_pairs]):
             texts, targets = tf.identity(texts), tf.identity(targets)
         targets = tf.strings.regex_replace(targets, WHITE_ENDS, "")
-        target_ids = self._target_tokenizer.encode(targets).to_tensor(PAD)
+        target_ids, is_cut = self._encode(self._target_tokenizer, targets)
         texts = self._form.source_texts(texts, self._options.raw)
-        source_ids, is_truncated = self._encode_sources(texts)
+        source_ids, is_truncated = self._encode(self._source_tokenizer, texts)
         scores = self._score(source_ids, target_ids)
-        return scores | {"ids": target_ids, "is_truncated": is_truncated}
+        return scores | {"ids": target_ids, "is_truncated": is_truncated | is_cut}
 
     def _decode(self, ids: tf.Tensor) -> tf.Tensor:
         """Decodes ids [B, n, T] to texts [B, n], one line each."""
@@ -494,13 +501,14 @@ class _Served(tf.Module):
         """Returns the ids of what is protected in texts [B], see `Search`."""
         if not self._options.protect:
             return None
-        found = self._translator.protected(texts, self._options)
+        pieces = self._translator.source_tokenizer.pieces
+        found = protected_parts(texts, self._options.protect, pieces)
         ids = self._target_tokenizer.encode(found.values)[:, :-1]
         return found.with_values(ids).to_tensor(PAD)
 
     def _sources(self, texts: tf.Tensor, is_blank: tf.Tensor) -> _Sources:
         """Returns the rows for texts [B], some of which may be blank [B]."""
-        ids, is_long = self._encode_sources(texts)
+        ids, is_long = self._encode(self._source_tokenizer, texts)
         ids = tf.where(is_blank[:, None], PAD, ids)
         is_long &= ~is_blank
         owners = tf.range(tf.size(texts, tf.int64))
@@ -532,10 +540,12 @@ class _Served(tf.Module):
             tf.zeros_like(is_long),
         )
 
-    def _encode_sources(self, texts: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    def _encode(
+        self, tokenizer: GraphTokenizer, texts: tf.Tensor
+    ) -> tuple[tf.Tensor, tf.Tensor]:
         """Returns ids [B, S], truncated if too long, and which ones are truncated."""
         most = self._options.max_source_length - 1
-        without_end = self._source_tokenizer.encode(texts)[:, :-1]
+        without_end = tokenizer.encode(texts)[:, :-1]
         end = tf.fill([tf.size(texts), 1], EOS)
         ids = tf.concat([without_end[:, :most], end], axis=1).to_tensor(PAD)
         return ids, tf.cast(without_end.row_lengths(), tf.int32) > most

@@ -317,7 +317,12 @@ def translate(**inputs):
         ("run", translate(min_length=-1), 400, "min_length must be at least 0"),
         ("run", translate(alpha=math.nan), 400, "alpha must be a number"),
         ("run", translate(alpha=10**400), 400, "alpha must be a number"),
-        ("run", translate(alpha=1e308), 400, "alpha must be at most"),
+        (
+            "run",
+            translate(alpha=1e308),
+            400,
+            "alpha must be at least -10 and at most 10",
+        ),
         ("run", translate(texts=["a" * 500] * 64, beam_size=32), 413, "times beam"),
         (
             "run",

@@ -24,10 +24,10 @@ import t2t_keras
 from t2t_keras.decoding.constraint import BannedTokens
 from t2t_keras.decoding.options import DecodingOptions
 from t2t_keras.decoding.translator import Translator
-from t2t_keras.export import saved_model
 from t2t_keras.export.client import SETTINGS
 from t2t_keras.export.formats import SUMS, export_formats, require_free
-from t2t_keras.export.saved_model import WARM_UP, StoredWeight, export_saved_model
+from t2t_keras.export.graph import ServedModel, StoredWeight
+from t2t_keras.export.saved_model import WARM_UP, export_saved_model
 from t2t_keras.export.verify import Verification
 from t2t_keras.option import UserError
 from t2t_keras.problem import Problem
@@ -226,7 +226,8 @@ def test_mistakes_in_calls_of_the_client(export, tmp_path):
     for mistake, message in (
         ({"n_best": 9}, "n_best 9 is more than the beam size, 4"),
         ({"beam_size": 0}, "beam_size must be at least 1"),
-        ({"alpha": float("nan")}, "alpha must be a finite number"),
+        ({"alpha": float("nan")}, "alpha must be"),
+        ({"alpha": 1e308}, "alpha must be at least -10 and at most 10"),
         ({"min_length": -1}, "min_length must be at least 0"),
         ({"extra_length": 2}, "extra_length: an export has it built in .extra_length"),
     ):
@@ -258,7 +259,8 @@ def test_requests_may_have_every_option_that_is_a_tensor():
     [
         ("translate", {"beam_size": 0}, "beam_size must be at least 1"),
         ("translate", {"n_best": 5}, "n_best must be at most beam_size"),
-        ("translate", {"alpha": float("nan")}, "alpha must be a finite number"),
+        ("translate", {"alpha": float("nan")}, "alpha must be"),
+        ("translate", {"alpha": float("inf")}, "alpha must be"),
         ("score", {"targets": ["a", "b"]}, "must be of equal length"),
         ("translate_ids", {"ids": [[5, -1, 1]]}, "ids must be from 0 to"),
         ("translate_ids", {"ids": [[5, 10**6, 1]]}, "ids must be from 0 to"),
@@ -369,7 +371,7 @@ def test_other_damage(change, export, tmp_path):
 )
 def test_a_full_disk_is_one_sentence(error, translator, tmp_path, monkeypatch):
     """And what was there before stays."""
-    monkeypatch.setattr(saved_model._Served, "signatures", lambda self: {})
+    monkeypatch.setattr(ServedModel, "signatures", lambda self: {})
     (tmp_path / "1").mkdir()
     (tmp_path / "1" / "saved_model.pb").write_text("earlier")
 

@@ -148,9 +148,8 @@ def length_penalty(
     Args:
         length: numbers of tokens, EOS included.
         alpha: the exponent of `gnmt` and `power`.
-        kind: `gnmt` is ((5 + length) / 6) ** alpha (Wu et al., 2016); `power`, of
-            fairseq, Marian and CTranslate2, is length ** alpha; `average` is the
-            length; `none` is 1.
+        kind: `gnmt` is ((5 + length) / 6) ** alpha (Wu et al., 2016); `power` is length
+            ** alpha; `average` is the length; `none` is 1.
     """
     length = tf.cast(length, tf.float32)
     if kind == "gnmt":

@@ -175,8 +175,7 @@ class DecodingOptions:
     length_penalty: LengthPenalty = _option(  # noqa: RUF009  it makes a field
         "gnmt",
         "what log-probabilities are divided by: gnmt, ((5 + length) / 6) ** alpha; "
-        "power, length ** alpha, as in fairseq, Marian and CTranslate2; average, the "
-        "length; none, 1",
+        "power, length ** alpha; average, the length; none, 1",
         changes_metrics=True,
     )
     coverage_penalty: float = _option(

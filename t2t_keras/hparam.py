@@ -94,9 +94,7 @@ class HParams:
     activation: Literal["relu", "swish"] = option(
         "relu", "activation of the feed-forward networks"
     )
-    attention_bias: bool = option(
-        False, "the projections of attention add biases, as Marian's do"
-    )
+    attention_bias: bool = option(False, "the projections of attention add biases")
 
     # Kinds of attention that the paper compares with its own (3.2.1, 4).
     attention: Literal["scaled", "unscaled", "additive"] = option(
@@ -113,7 +111,7 @@ class HParams:
     share_embeddings: bool = option(
         True, "embeddings and softmax use one matrix for each vocabulary"
     )
-    output_bias: bool = option(False, "the logits add a bias, as Marian's do")
+    output_bias: bool = option(False, "the logits add a bias")
     position: Literal["sinusoidal", "halves", "t2t", "learned"] = option(
         "sinusoidal",
         "positional encodings: the paper's; the same, all sines before all cosines; "

@@ -738,7 +738,7 @@ def sinusoids(positions: Tensor, d_model: int) -> Tensor:
 def sinusoids_in_halves(positions: Tensor, d_model: int) -> Tensor:
     """Returns `sinusoids` with all sines first, then all cosines.
 
-    It is the positional encoding of Marian models in Hugging Face transformers. The
+    Some other implementations of the Transformer have this positional encoding. The
     arguments and the result are those of `sinusoids`.
     """
     pairs = ops.reshape(sinusoids(positions, d_model), (-1, d_model // 2, 2))

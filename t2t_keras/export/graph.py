@@ -181,18 +181,16 @@ class ServedModel(tf.Module):
 
     def score_ids(self, ids: tf.Tensor, targets: tf.Tensor) -> dict[str, tf.Tensor]:
         """Returns the log-probabilities of target ids, given the source ids."""
-        sizes = (
-            self._translator.source_tokenizer.vocab_size,
-            self._translator.target_tokenizer.vocab_size,
-        )
+        source = self._translator.source_tokenizer.vocab_size
+        target = self._translator.target_tokenizer.vocab_size
         are_pairs = _require(
             tf.shape(ids)[0] == tf.shape(targets)[0],
             "ids and targets must be of equal length: row by row they are pairs",
         )
         assertions = [
             are_pairs,
-            *_ids_assertions(ids, sizes[0], "ids", ends=True),
-            *_ids_assertions(targets, sizes[1], "targets", ends=False),
+            *_ids_assertions(ids, source, "ids", ends=True),
+            *_ids_assertions(targets, target, "targets", ends=False),
         ]
         with tf.control_dependencies(assertions):
             ids, targets = tf.identity(ids), tf.identity(targets)
@@ -215,18 +213,17 @@ class ServedModel(tf.Module):
             texts: [B] strings, the same sources.
             numbers: the options that `translate` takes.
         """
-        with tf.control_dependencies(_assertions(numbers)):
+        fits = numbers["n_best"] <= numbers["beam_size"]
+        assertions = [_require(*each) for each in conditions(DecodingOptions, numbers)]
+        assertions.append(_require(fits, "n_best must be at most beam_size"))
+        with tf.control_dependencies(assertions):
             ids = tf.identity(ids)
             numbers = {name: tf.identity(value) for name, value in numbers.items()}
+        phrases = Phrases.of(self._options, self._translator.target_tokenizer)
+        copied = self._copied(texts)
         with self._restored():
-            tokenizer = self._translator.target_tokenizer
             return self._translator.search(
-                self._options,
-                numbers,
-                ids,
-                texts,
-                Phrases.of(self._options, tokenizer),
-                copied=self._copied(texts),
+                self._options, numbers, ids, texts, phrases, copied=copied
             )
 
     def _score(self, ids: tf.Tensor, targets: tf.Tensor) -> dict[str, tf.Tensor]:
@@ -259,17 +256,11 @@ class ServedModel(tf.Module):
         found = self._search(sources.ids, sources.texts, numbers)
         targets, scores = self._decode(found.ids), found.scores
         if self._translator.splits(self._options):
-            targets, scores = _joined(
-                targets,
-                found,
-                sources.owners,
-                tf.size(texts, tf.int64),
-                functools.partial(
-                    length_penalty,
-                    alpha=numbers["alpha"],
-                    kind=self._options.length_penalty,
-                ),
+            kind, size = self._options.length_penalty, tf.size(texts, tf.int64)
+            penalty = functools.partial(
+                length_penalty, alpha=numbers["alpha"], kind=kind
             )
+            targets, scores = _joined(targets, found, sources.owners, size, penalty)
         outputs = self._form.output_texts(texts, targets)
         return {
             "texts": tf.where(is_blank[:, None], "", outputs),
@@ -438,15 +429,6 @@ def _ids_assertions(
         message = f"each row of {name} must end in {EOS} (EOS), then {PAD} (padding)"
         assertions.append(_require(last == EOS, message))
     return assertions
-
-
-def _assertions(numbers: dict[str, tf.Tensor]) -> list[tf.Operation]:
-    """Returns assertions that check a user's options."""
-    fits = numbers["n_best"] <= numbers["beam_size"]
-    return [
-        *(_require(*condition) for condition in conditions(DecodingOptions, numbers)),
-        _require(fits, "n_best must be at most beam_size"),
-    ]
 
 
 def _require(condition: tf.Tensor, message: str) -> tf.Operation:

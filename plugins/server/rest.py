@@ -13,7 +13,6 @@ _ROWS = {
     "score": ("texts", "targets"),
     "options": (),
 }
-_MOST_ALPHA = 100  # beyond it, the penalty is not a number
 
 
 class Request(NamedTuple):
@@ -65,8 +64,6 @@ class Request(NamedTuple):
         given = {name: inputs[name] for name in kinds if name in inputs}
         options = {k: typed(DecodingOptions, k, v) for k, v in given.items()}
         check(DecodingOptions, options)
-        if abs(options.get("alpha", 0)) > _MOST_ALPHA:
-            raise UserError(f"alpha must be at most {_MOST_ALPHA}")
         values = zip(*columns.values(), strict=True)
         rows = [dict(zip(names, row, strict=True)) for row in values]
         return cls(signature, rows if names else [{}], options, "instances" in body)

@@ -373,7 +373,10 @@ def _next_alive(
         banks: [B, N] float32: the best of each bank are chosen, then the second best of
             each, and so on; None: the K best are.
     """
-    going_on = _only(candidates, candidates.ids[:, :, -1] != EOS)
+    is_end = candidates.ids[:, :, -1] == EOS
+    going_on = candidates._replace(
+        log_probs=tf.where(is_end, NOTHING, candidates.log_probs)
+    )
     if banks is None:
         return _best(going_on, going_on.log_probs, beam_size)
     mine, other = going_on.log_probs[:, :, None], going_on.log_probs[:, None, :]
@@ -394,8 +397,13 @@ def _next_alive(
 
 def _next_finished(finished: _Beams, candidates: _Beams, penalty: _Penalty) -> _Beams:
     """Returns the K best of the finished hypotheses and the newly finished ones."""
-    ended = _only(candidates, candidates.ids[:, :, -1] == EOS)
-    both = _concat(_lengthen(finished), ended)
+    is_end = candidates.ids[:, :, -1] == EOS
+    ended = candidates._replace(
+        log_probs=tf.where(is_end, candidates.log_probs, NOTHING)
+    )
+    both = tf.nest.map_structure(
+        lambda x, y: tf.concat([x, y], 1), _lengthen(finished), ended
+    )
     beams, _ = _best(both, _scores(both, penalty), tf.shape(finished.log_probs)[1])
     return beams
 
@@ -412,7 +420,9 @@ def _cannot_improve(state: _State, penalty: _Penalty, n_best: tf.Tensor) -> tf.T
 
 def _ranked(state: _State, penalty: _Penalty, n_best: tf.Tensor) -> Hypotheses:
     """Returns the n best: finished ones, then alive ones, then empty places."""
-    both = _concat(state.finished, state.alive)
+    both = tf.nest.map_structure(
+        lambda x, y: tf.concat([x, y], 1), state.finished, state.alive
+    )
     is_taken = tf.cast(both.log_probs > NOTHING, tf.float32)
     # Both sets are in order, and top_k keeps the order of equals.
     beams, _ = _best(both, is_taken, n_best)
@@ -430,11 +440,6 @@ def _scores(beams: _Beams, penalty: _Penalty) -> tf.Tensor:
     return beams.log_probs / penalty(beams.lengths) + beams.coverage
 
 
-def _only(beams: _Beams, condition: tf.Tensor) -> _Beams:
-    """Returns the hypotheses, with those removed where the condition [B, K] fails."""
-    return beams._replace(log_probs=tf.where(condition, beams.log_probs, NOTHING))
-
-
 def _best(beams: _Beams, keys: tf.Tensor, count: tf.Tensor) -> tuple[_Beams, tf.Tensor]:
     """Returns the hypotheses with the largest keys, in order, and their indices."""
     best = tf.math.top_k(keys, count).indices
@@ -444,11 +449,6 @@ def _best(beams: _Beams, keys: tf.Tensor, count: tf.Tensor) -> tuple[_Beams, tf.
 def _gather(beams: _Beams, indices: tf.Tensor) -> _Beams:
     """Returns the hypotheses at the given indices [B, any]."""
     return tf.nest.map_structure(lambda x: tf.gather(x, indices, batch_dims=1), beams)
-
-
-def _concat(first: _Beams, second: _Beams) -> _Beams:
-    """Returns the hypotheses of both sets."""
-    return tf.nest.map_structure(lambda x, y: tf.concat([x, y], 1), first, second)
 
 
 def _lengthen(beams: _Beams) -> _Beams:
@@ -482,7 +482,17 @@ def decode(
         results: maps a state to the results of its rows, with a column of ids for each
             step done.
     """
-    shapes = _shapes(model, start)
+    # The shape invariants, valid for any batch.
+    shapes = tf.nest.map_structure(
+        lambda x: tf.TensorShape([None] * x.shape.rank), start
+    )
+    shapes = shapes._replace(
+        cache=keras.tree.map_structure_up_to(
+            start.cache,
+            lambda shape: tf.TensorShape([None, *shape[1:]]),
+            model.cache_shapes(start.cache),
+        )
+    )
 
     def run_steps(
         is_active: tf.Tensor, found: Hypotheses, state: Nest
@@ -542,19 +552,6 @@ def where(condition: tf.Tensor, first: Nest, second: Nest) -> Nest:
         first,
         second,
     )
-
-
-def _shapes(model: StepModel, state: Nest) -> Nest:
-    """Returns the shape invariants of the state, valid for any batch."""
-    ranks = tf.nest.map_structure(
-        lambda x: tf.TensorShape([None] * x.shape.rank), state
-    )
-    cache = keras.tree.map_structure_up_to(
-        state.cache,
-        lambda shape: tf.TensorShape([None, *shape[1:]]),
-        model.cache_shapes(state.cache),
-    )
-    return ranks._replace(cache=cache)
 
 
 def top_k(values: tf.Tensor, k: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:

@@ -56,7 +56,8 @@ def checked_texts(texts: Iterable[str], name: str = "texts") -> list[str]:
             raise UserError(
                 f"{name}[{i}] must be a string (str), not {type(text).__name__}"
             )
-        require_unicode(f"{name}[{i}]", text)
+        if not text.isascii():
+            require_unicode(f"{name}[{i}]", text)
     return texts
 
 
@@ -101,15 +102,16 @@ def batches(
     Returns:
         The indices of the sequences in each batch.
     """
+    widths = [-(-length // 8) * 8 for length in lengths]  # see `padded`
     if at_least > 1:
-        positions = sum(map(_round_up, lengths))
+        positions = sum(widths)
         batch_tokens = min(batch_tokens, -(-positions // at_least))
     groups: list[list[int]] = []
     width = 0
     for i in sorted(range(len(lengths)), key=lambda i: (-lengths[i], i)):
         if not groups or (len(groups[-1]) + 1) * width > batch_tokens:
             groups.append([])
-            width = _round_up(lengths[i])
+            width = widths[i]
         groups[-1].append(i)
     return groups
 
@@ -119,16 +121,11 @@ def padded(rows: Sequence[Sequence[int]]) -> np.ndarray:
 
     With few distinct widths, the device's libraries can reuse what they have prepared.
     """
-    width = _round_up(max(map(len, rows)))
+    width = -(-max(map(len, rows)) // 8) * 8
     array = np.full((len(rows), width), PAD, np.int32)
     for row, ids in zip(array, rows, strict=True):
         row[: len(ids)] = ids
     return array
-
-
-def _round_up(length: int) -> int:
-    """Returns the next multiple of 8."""
-    return -(-length // 8) * 8
 
 
 def replace_repeated(

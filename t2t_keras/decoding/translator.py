@@ -45,7 +45,6 @@ from t2t_keras.decoding.texts import (
     batches,
     checked_pairs,
     checked_texts,
-    is_blank,
     padded,
     replace_repeated,
 )
@@ -246,10 +245,10 @@ class Translator:
         if alignment is not None:
             alignment = self.alignment_head(alignment)
         advance = advance or (lambda inputs: None)
-        numbers = [i for i, text in enumerate(texts) if not is_blank(text)]
+        numbers = [i for i, text in enumerate(texts) if text.strip()]
         advance(len(texts) - len(numbers))
         ids = [
-            () if is_blank(text) else row for row, text in zip(ids, texts, strict=True)
+            row if text.strip() else () for row, text in zip(ids, texts, strict=True)
         ]
         # Later parts of long inputs are decoded like inputs that follow all others.
         count = len(texts)
@@ -257,7 +256,10 @@ class Translator:
         sources = self._cut(ids, before, chosen)
         if prefixes is not None:
             prefixes = [*prefixes, *[()] * (len(parts) - count)]
-        phrases = self._phrases_of(chosen)
+        # Those of the last request cost no work.
+        key = chosen.glossary, chosen.forbidden
+        phrases = self._phrases.get(key) or Phrases.of(chosen, self.target_tokenizer)
+        self._phrases = {key: phrases}
 
         def search(lines: list[int], wider: int = 1) -> list[list[Hypothesis]]:
             """Returns the outputs for some inputs, of a beam so many times wider."""
@@ -290,7 +292,7 @@ class Translator:
                 executor.shutdown(cancel_futures=True)
             if token_scores or alignment is not None:
                 self._annotate(found, sources, token_scores, alignment, chosen)
-            outputs = []
+            outputs: list[list[Hypothesis]] = []
             for i in lines:
                 own = [i, *later.get(i, ())]
                 targets = found[i]
@@ -298,7 +300,11 @@ class Translator:
                     of_parts = [found[j] for j in own]
                     own_parts = [parts[j] for j in own]
                     targets = join_parts(of_parts, texts[i], own_parts, chosen)
-                outputs.append([self._output(texts[i], target) for target in targets])
+                outputs.append([])
+                for target in targets:
+                    text, is_repaired = self._form.output_text(texts[i], target.text)
+                    output = target._replace(text=text, is_repaired=is_repaired)
+                    outputs[-1].append(output)
             return outputs
 
         results = [[Hypothesis("", 0.0, 0.0, ())] for _ in texts]
@@ -456,10 +462,12 @@ class Translator:
         constraints: list[Constraint] = []
         if not isinstance(options.constraint, str):
             constraints.append(options.constraint)
-        elif of_batch := self.constraint(options.constraint):
+        elif options.constraint != "none":
+            of_batch = self.constraint(options.constraint)
+            assert of_batch is not None  # it would be "none"
             # It raises limits below which no output is allowed.
-            constraint, limits = of_batch(texts, limits)
-            constraints.append(constraint)
+            of_problem, limits = of_batch(texts, limits)
+            constraints.append(of_problem)
         limits = tf.where(lengths == 0, 0, limits)
         vocab_size = self.target_tokenizer.vocab_size
         constraints.append(MinimumLength(values["min_length"], vocab_size))
@@ -469,6 +477,7 @@ class Translator:
             constraints.append(NoRepeatedNgrams(n, vocab_size, prefixes))
         if options.forbidden:
             constraints.append(ForbiddenPhrases(phrases.allowed, phrases.after))
+        constraint = constraints[0] if len(constraints) == 1 else AllOf(constraints)
         if options.sampling:
             return sample(
                 self.model,
@@ -481,10 +490,10 @@ class Translator:
                 top_p=values["top_p"],
                 alpha=values["alpha"],
                 kind=options.length_penalty,
-                constraint=AllOf(constraints),
+                constraint=constraint,
             )
         required = None
-        if options.needs_texts:
+        if options.glossary or options.protect:
             wanted = phrases.required(texts, copied) if options.glossary else copied
             required = RequiredPhrases(wanted, limits, forced, vocab_size)
         return beam_search(
@@ -498,7 +507,7 @@ class Translator:
             coverage_penalty=(
                 values["coverage_penalty"] if options.coverage_penalty else None
             ),
-            constraint=AllOf(constraints),
+            constraint=constraint,
             required=required,
         )
 
@@ -546,8 +555,8 @@ class Translator:
         """
         ids, texts, later = list(ids), list(texts), dict[int, range]()
         most = options.max_source_length
-        for i in numbers if self.splits(options) else ():
-            if len(ids[i]) <= most:
+        for i in numbers:
+            if len(ids[i]) <= most or not self.splits(options):
                 continue
             text = tf.constant(texts[i])
             parts = split_long_text(text, self._encode, most, self._form.tags)
@@ -734,11 +743,14 @@ class Translator:
             bool(options.forbidden),
             *inputs,
         )
+        specs = tf.nest.map_structure(
+            lambda x: tf.TensorSpec([None] * x.shape.rank, x.dtype), inputs
+        )
         graph = self._graph(
             key,
             lambda: tf.function(
                 lambda inputs: self.search(options, **inputs),
-                input_signature=[tf.nest.map_structure(_any_shape, inputs)],
+                input_signature=[specs],
                 autograph=False,
             ),
         )
@@ -754,18 +766,6 @@ class Translator:
                     targets.append(target)
             found.append(targets)
         return found
-
-    def _output(self, source: str, target: Hypothesis) -> Hypothesis:
-        """Returns a target in the form that the user sees."""
-        text, is_repaired = self._form.output_text(source, target.text)
-        return target._replace(text=text, is_repaired=is_repaired)
-
-    def _phrases_of(self, options: DecodingOptions) -> Phrases:
-        """Returns the phrases of a request, those of the last one without work."""
-        key = options.glossary, options.forbidden
-        phrases = self._phrases.get(key) or Phrases.of(options, self.target_tokenizer)
-        self._phrases = {key: phrases}
-        return phrases
 
     def _copied(self, texts: list[str], options: DecodingOptions) -> np.ndarray:
         """Returns the ids of what is protected in texts, see `search`: [B, M, L]."""
@@ -785,11 +785,6 @@ class Translator:
             for oldest in list(self._graphs)[:-_MOST_GRAPHS]:
                 self._graphs.pop(oldest, None)
         return graph
-
-
-def _any_shape(tensor: tf.Tensor) -> tf.TensorSpec:
-    """Returns the spec of tensors with as many axes."""
-    return tf.TensorSpec([None] * tensor.shape.rank, tensor.dtype)
 
 
 def batches_at_once() -> int:

@@ -106,7 +106,7 @@ def _whole(problem: Problem, data_dir: Path, workers: int) -> dict[str, Any]:
     }
 
 
-# Both are run in processes of their own, so that each has its own peak of memory.
+# Each runs in a separate process, so that its peak memory can be measured.
 _DATAGEN = """
 import sys
 from t2t_keras import registry

@@ -68,7 +68,7 @@ class HParams:
 
     Section numbers refer to "Attention Is All You Need" (arXiv:1706.03762).
     Impossible combinations raise `UserError` at construction. A model with
-    hyper-parameters of its own has a subclass, see `registry.register_model`.
+    more hyper-parameters has a subclass, see `registry.register_model`.
     """
 
     model: str = option("transformer", "the registered model (`t2t list`)")

@@ -241,7 +241,7 @@ def test_translate_writes_alignments(translator, run_dir, capfd, tmp_path):
     assert lines == [*every, ""]
     capfd.readouterr()
     assert run(*argv, "--alignments", tmp_path / "x", "--resume") == 2
-    assert "--resume cannot go on with --alignments" in capfd.readouterr().err
+    assert "--resume does not work with --alignments" in capfd.readouterr().err
     assert not (tmp_path / "x").exists()
 
 

@@ -344,7 +344,7 @@ def test_files_that_are_refused(splitters, tmp_path, capfd):
     write(folder / "short.yml", *tokens[:-1])
     one.write_text(yaml.safe_dump(config | {"vocabs": ["short.yml"] * 2}))
     rows = len(tokens)
-    refused(f"matrix of {rows} rows, and the vocabulary beside it has {rows - 1}", one)
+    refused(f"matrix of {rows} rows, and its vocabulary has {rows - 1}", one)
     one.unlink()
     refused(f"there is no {tmp_path / 'absent'}", tmp_path / "absent")
     (tmp_path / "empty").mkdir()

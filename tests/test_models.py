@@ -1,4 +1,4 @@
-"""Registered models: by name, with parts and hyper-parameters of their own."""
+"""Registered models: by name, with new parts and hyper-parameters."""
 
 import dataclasses
 import json

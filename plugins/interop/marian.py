@@ -558,7 +558,7 @@ def _in_our_order(
     """
     if len(rows) != (known := int(tokens.rows.max()) + 1):
         raise UserError(
-            f"{path} has an {kind} of {len(rows):,} rows, and the vocabulary beside it "
+            f"{path} has an {kind} of {len(rows):,} rows, and its vocabulary "
             f"has {known:,} tokens; put that of the model there"
         )
     result = rows[tokens.rows].astype(np.float32)

@@ -45,8 +45,8 @@ def _export_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--ids_only",
         action="store_true",
-        help="a SavedModel from ids to ids, with the vocabularies beside it, which "
-        "loads without TensorFlow Text",
+        help="a SavedModel from ids to ids, which loads without TensorFlow Text; the "
+        "vocabularies are in its directory",
     )
     parser.add_argument(
         "--verify",

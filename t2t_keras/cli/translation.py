@@ -75,7 +75,7 @@ def _check_translate(args: argparse.Namespace) -> None:
     check_decoder(args)
     if args.resume and args.alignments:
         raise UserError(
-            "--resume cannot go on with --alignments; leave out one of them"
+            "--resume does not work with --alignments; leave out one of them"
         )
     require_readable(args.input)
     for flag in ("output", "alignments"):

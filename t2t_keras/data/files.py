@@ -4,7 +4,6 @@ import contextlib
 import errno
 import fcntl
 import hashlib
-import io
 import json
 import os
 import re
@@ -15,8 +14,6 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, TextIO
-
-import numpy as np
 
 from t2t_keras.option import UserError
 
@@ -142,14 +139,6 @@ def read_given_json(path: Path) -> Any:
         raise UserError(f"cannot read {path}: {error.strerror}") from None
     except ValueError as error:
         raise UserError(f"{path} is not valid JSON: {error}") from None
-
-
-def write_array(path: Path, array: np.ndarray) -> None:
-    """Writes an array for `numpy.load`, atomically."""
-    content = io.BytesIO()  # given a real file, numpy does not report a full disk
-    np.save(content, array)
-    with atomic(path) as incomplete:
-        incomplete.write_bytes(content.getbuffer())
 
 
 def sha256(path: Path) -> str:

@@ -116,7 +116,7 @@ def test_the_best_on_the_disk_is_the_best_of_the_evaluations(tmp_path):
     ("options", "message"),
     [
         ({"eval_every": 0}, "eval_every must be at least 1"),
-        ({"save_minutes": float("nan")}, "save_minutes must be at least 0"),
+        ({"save_minutes": float("nan")}, "save_minutes must be a finite number"),
         ({"patience": -3}, "patience must be at least 0"),
         ({"keep": "3"}, "keep must be an integer, not '3'"),
         ({"best_by": "foo"}, "best_by must be one of loss, metric"),

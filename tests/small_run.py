@@ -1,6 +1,7 @@
 """Runs of a few steps of a very small model, for tests of the trainer."""
 
 import dataclasses
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,7 @@ def trainer(
     options: dict[str, Any] | None = None,
     replicas: int = 0,
     parts: int | None = None,
+    callbacks: Sequence[keras.callbacks.Callback] = (),
     **changes: Any,
 ) -> Trainer:
     """Makes or opens a run; `parts` are of a batch, `changes` of hparams."""
@@ -47,9 +49,8 @@ def trainer(
     run = RunDirectory.create(output_dir, config, HPARAMS.override(**changes))
     often = {"log_every": 2, "save_every": 2, "eval_every": 4, "eval_sentences": 0}
     data = TrainingData.open(run.problem, data_dir, run.hparams, run.tokenizers, seed)
-    return Trainer(
-        run, make_strategy(replicas), TrainOptions(**often | (options or {})), data
-    )
+    options = TrainOptions(**often | (options or {}))
+    return Trainer(run, make_strategy(replicas), options, data, callbacks)
 
 
 def untrained(data_dir: Path, output_dir: Path, seed: int) -> None:

@@ -40,11 +40,11 @@ CORE["__init__"] = CORE["cli"]
 PLUGINS = {"problems", "hparams", "plugins"}
 
 # The largest numbers that are allowed.
-CODE_LINES = 12_340  # of the core, without docstrings and comments
+CODE_LINES = 12_460  # of the core, without docstrings and comments
 UNITS = 14  # folders of the core, and modules outside them
 ARROWS = 55  # pairs of units of which one imports the other
 IMPORTS = 15  # modules of the package that a module imports
-CORE_FLAGS, FLAGS = 73, 104
+CORE_FLAGS, FLAGS = 74, 105
 VERBS = {"list", "datagen", "train", "average", "translate", "score"}
 VERBS |= {"evaluate", "export"}
 

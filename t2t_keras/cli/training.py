@@ -4,6 +4,7 @@ import argparse
 import dataclasses
 import inspect
 import os
+import pkgutil
 import signal
 import sys
 from pathlib import Path
@@ -25,7 +26,7 @@ from t2t_keras.cli.verb import (
     table,
 )
 from t2t_keras.hparam import MAY_CHANGE
-from t2t_keras.option import UserError
+from t2t_keras.option import UserError, first_line
 from t2t_keras.training.control import LAUNCHED, TrainOptions
 from t2t_keras.training.runs import first_hparams
 
@@ -91,6 +92,12 @@ def _train_flags(parser: argparse.ArgumentParser) -> None:
         f"{', '.join(sorted(MAY_CHANGE))}",
     )
     _watching_flags(parser)
+    parser.add_argument(
+        "--callbacks",
+        metavar="MODULE:FUNCTION",
+        help="a function without arguments, such as one in --usr_dir, that returns a "
+        "list of Keras callbacks",
+    )
 
 
 def _watching_flags(parser: argparse.ArgumentParser) -> None:
@@ -119,6 +126,24 @@ def _check_train(args: argparse.Namespace) -> None:
     Manifest.open(Path(args.data_dir), problem.data_name)
 
 
+def _callbacks(place: str | None) -> list[Any]:
+    """Returns the Keras callbacks that the function `module:function` makes."""
+    if not place:
+        return []
+    try:
+        made = pkgutil.resolve_name(place)()
+    except Exception as error:
+        raise UserError(
+            f"--callbacks {place}: {type(error).__name__}: {first_line(error)}"
+        ) from error
+    if not isinstance(made, list):
+        raise UserError(
+            f"--callbacks {place}: it must return a list of callbacks, not "
+            f"{type(made).__name__}"
+        )
+    return made
+
+
 def _train(args: argparse.Namespace) -> dict[str, Any]:
     if args.processes > 1:
         raise SystemExit(train_in_processes(args.argv, args.processes))
@@ -126,11 +151,11 @@ def _train(args: argparse.Namespace) -> dict[str, Any]:
     from t2t_keras.training.strategy import LostProcess
 
     # Every other parameter of `train` has a flag of its name.
-    names = inspect.signature(train).parameters.keys() - {"options"}
+    names = inspect.signature(train).parameters.keys() - {"options", "callbacks"}
     flags = {name: getattr(args, name) for name in names}
     options = TrainOptions(**given_options(args, TrainOptions))
     try:
-        result = train(**flags, options=options)
+        result = train(**flags, options=options, callbacks=_callbacks(args.callbacks))
     except LostProcess:
         if LAUNCHED in os.environ:
             raise SystemExit(LOST) from None

@@ -4,10 +4,11 @@ import contextlib
 import dataclasses
 import errno
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import keras
 import tensorflow as tf
 
 from t2t_keras import registry
@@ -32,7 +33,8 @@ class TrainResult:
 
     Attributes:
         step: the number of updates done.
-        stopped_by: "train_steps", "patience", "max_minutes", "SIGTERM" or "SIGINT".
+        stopped_by: "train_steps", "patience", "max_minutes", "callback", "SIGTERM" or
+            "SIGINT".
         loss: for each target token, with label smoothing (so it is above `dev_loss`),
             over the steps that were reported last.
         target_tokens_per_s: over the same steps.
@@ -85,6 +87,7 @@ def train(
     usr_dir: str | Path | None = None,
     change_settings: bool = False,
     options: TrainOptions | None = None,
+    callbacks: Sequence[keras.callbacks.Callback] = (),
 ) -> TrainResult:
     """Trains a model, or resumes its training, on all GPUs (or on the CPU).
 
@@ -115,6 +118,9 @@ def train(
             such as `learning_rate`, `clip_norm` or `dropout`: those in
             `hparam.MAY_CHANGE`.
         options: how the run is watched, saved and ended; None: `TrainOptions()`.
+        callbacks: Keras callbacks, called as `fit(steps_per_epoch=eval_every)` does,
+            but for batches at each report only. The logs are the records of
+            `metrics.jsonl`, those of dev with the prefix "val_" at the end of an epoch.
 
     Returns:
         The last metrics, and what ended the training.
@@ -122,7 +128,8 @@ def train(
     Raises:
         UserError: a name, a value or the data are not there or do not go together; the
             run directory holds a run with other settings, or another process trains
-            in it; the memory or the disk is too small; the training has diverged.
+            in it; the memory or the disk is too small; the training has diverged; a
+            callback raised an error.
     """
     require_tensorflow()
     for name, path in ("data_dir", data_dir), ("output_dir", output_dir):
@@ -163,7 +170,7 @@ def train(
         group = ProcessGroup.of(strategy)
         with group.watched():
             run = _run_directory(output_dir, config, chosen, group, change_settings)
-            trainer = Trainer(run, strategy, options or TrainOptions(), data)
+            trainer = Trainer(run, strategy, options or TrainOptions(), data, callbacks)
             metrics = trainer.train()
     names = {field.name for field in dataclasses.fields(TrainResult)}
     known = {name: value for name, value in metrics.items() if name in names}

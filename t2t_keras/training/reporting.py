@@ -48,11 +48,17 @@ class Reporter:
         steps: the steps that this process will run.
         time_left: estimates the remaining time; None: estimates it from the steps
             alone.
+        on_record: gets the step, the kind and the metrics of each record.
     """
 
     def __init__(
-        self, output_dir: Path | None, steps: range, time_left: "TimeLeft | None" = None
+        self,
+        output_dir: Path | None,
+        steps: range,
+        time_left: "TimeLeft | None" = None,
+        on_record: Callable[[int, str, dict[str, float]], None] | None = None,
     ) -> None:
+        self._on_record = on_record
         self._is_silent = output_dir is None
         self._steps = steps
         self._time_left = time_left or TimeLeft(steps, TrainOptions())
@@ -256,6 +262,8 @@ class Reporter:
                 number = tf.constant(value, tf.float64)
                 tf.summary.scalar(f"{kind}/{name}", number)
         self._events.flush()
+        if self._on_record:
+            self._on_record(step, kind, metrics)
 
     def say(self, message: str) -> None:
         """Prints a line on standard error, above the bar if there is one."""

@@ -12,6 +12,7 @@ import tensorflow as tf
 
 from t2t_keras.data.pipeline import TrainingData
 from t2t_keras.option import UserError
+from t2t_keras.training.callbacks import Callbacks
 from t2t_keras.training.checkpoint import model_variables, snapshot
 from t2t_keras.training.control import SIGNALS, Stopping, TrainOptions
 from t2t_keras.training.device_memory import try_largest_batch
@@ -29,7 +30,7 @@ from t2t_keras.training.strategy import (
 from t2t_keras.training.validation import Validation
 
 _SIGNALS = tuple(signal.name for signal in SIGNALS)
-_REASONS = (*_SIGNALS, "train_steps", "max_minutes", "patience")
+_REASONS = (*_SIGNALS, "train_steps", "max_minutes", "patience", "callback")
 
 _DIVERGED = 10.0  # times the loss of the uniform distribution
 _STEPS_BETWEEN_STOP_CHECKS = 10
@@ -52,6 +53,7 @@ class Trainer:
         strategy: the strategy, which has the replicas.
         options: how the run is watched, saved and ended.
         data: the examples to train on.
+        callbacks: Keras callbacks, which the chief calls; see `Callbacks`.
     """
 
     def __init__(
@@ -60,6 +62,7 @@ class Trainer:
         strategy: tf.distribute.Strategy,
         options: TrainOptions,
         data: TrainingData,
+        callbacks: Sequence[keras.callbacks.Callback] = (),
     ) -> None:
         self._run = run
         self._hparams = run.hparams
@@ -87,14 +90,21 @@ class Trainer:
         if self._group.is_chief:
             averages = self._step.ema.averages if self._step.ema else {}
             self._validation = Validation.open(run, self.model, averages, options)
+        self._callbacks = Callbacks(
+            callbacks if self._group.is_chief else (),
+            self.model,
+            self._hparams,
+            options.eval_every,
+            has_dev=self._validation is not None,
+        )
 
     def train(self) -> dict[str, Any]:
         """Trains up to `train_steps`, or until something else ends it.
 
         Returns:
             The last metrics: step, stopped_by (train_steps, patience, max_minutes,
-            SIGTERM or SIGINT), loss, target_tokens_per_s, dev_loss, dev_metrics and
-            those of `Validation.compare`.
+            callback, SIGTERM or SIGINT), loss, target_tokens_per_s, dev_loss,
+            dev_metrics and those of `Validation.compare`.
 
         Raises:
             UserError: the training has diverged.
@@ -112,7 +122,8 @@ class Trainer:
             lambda: stopping.seconds_left,
         )
         start = self._saved_time  # when it was restored
-        with contextlib.closing(Reporter(path, steps, time_left)) as reporter:
+        reporter = Reporter(path, steps, time_left, self._callbacks.record)
+        with contextlib.closing(reporter):
             metrics = self._train(steps, reporter, stopping)
         if self._group.is_chief and metrics["step"] > done:
             self._run.record(
@@ -136,6 +147,7 @@ class Trainer:
         metrics: dict[str, Any] = {}
         if steps:
             self._begin(reporter)
+            self._callbacks.begin()
         with stopping, self._run.checkpoints.awaited():
             if done and done % options.eval_every == 0:
                 metrics |= self._evaluate(done, reporter, stopping)
@@ -160,6 +172,8 @@ class Trainer:
                 metrics |= self._evaluate(done, reporter, stopping, at_end=True)
                 if reason == "train_steps" and not self._validation:
                     self._keep_average(reporter)
+        if steps:
+            self._callbacks.end()
         return metrics | {"step": done, "stopped_by": reason}
 
     def _run_steps(
@@ -226,6 +240,8 @@ class Trainer:
             reason = "train_steps"
         elif self._validation and self._validation.lost_patience:
             reason = reason or "patience"
+        elif self._callbacks.stop_training:
+            reason = reason or "callback"
         return self._group.all_reduce_first(reason, _REASONS)
 
     def _batches(self, steps: range) -> Iterator[tuple[tf.Tensor, ...]]:

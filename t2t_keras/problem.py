@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     import tensorflow as tf
 
 Split = Literal["train", "dev", "test"]
-TokenizerKind = Literal["sentencepiece", "t2t_subword"]
 Pair = tuple[str, str]  # (source text, target text)
 Source = Callable[[], Iterable[Pair]]  # called once for every pass over the pairs
 # Pairs (i, j) of source word i and target word j, from 0, in increasing order.
@@ -330,7 +329,8 @@ class Problem:
         sources: for each split, a callable that yields (source, target) texts, such
             as `data.sources.ParallelFiles`. Splits that are missing here can be given
             as files on the command line.
-        tokenizer: "sentencepiece", or "t2t_subword" for tensor2tensor's tokenizer.
+        tokenizer: "sentencepiece", or the name of a plugin's tokenizer, such as
+            "t2t_subword".
         vocab_size: number of tokens in each vocabulary; None: it is chosen from the
             number of training pairs, see `data.manifest.proposed_size`.
         shared_vocab: whether both sides share one vocabulary.
@@ -356,7 +356,7 @@ class Problem:
     license: str = ""
     sources: Mapping[Split, Source] = dataclasses.field(default_factory=dict)
 
-    tokenizer: TokenizerKind = "sentencepiece"
+    tokenizer: str = "sentencepiece"
     vocab_size: int | None = 32_000
     shared_vocab: bool = True
     max_length: int = 256
@@ -374,11 +374,8 @@ class Problem:
     reverse: bool = False
 
     def __post_init__(self) -> None:
-        kinds, splits = get_args(TokenizerKind), get_args(Split)
-        size, wrong = self.vocab_size, ""
-        if self.tokenizer not in kinds:
-            wrong = f"tokenizer must be one of {', '.join(kinds)}, not {self.tokenizer}"
-        elif size is not None and not 1 <= size <= _MOST_TOKENS:
+        splits, size, wrong = get_args(Split), self.vocab_size, ""
+        if size is not None and not 1 <= size <= _MOST_TOKENS:
             wrong = f"vocab_size must be from 1 to {_MOST_TOKENS:,}, not {size}"
         elif unknown := [split for split in self.sources if split not in splits]:
             wrong = f"'{unknown[0]}' is not a split; the splits are {', '.join(splits)}"

@@ -11,7 +11,7 @@ from t2t_keras.decoding.translator import Translator
 from t2t_keras.hparam import HParams
 from t2t_keras.model.transformer import Transformer
 from t2t_keras.problem import Problem
-from t2t_keras.text.sentence_piece import SentencePieceTokenizer, train_sentence_piece
+from t2t_keras.text.sentence_piece import SentencePieceTokenizer
 
 PAD, EOS = 0, 1
 
@@ -28,6 +28,16 @@ LINES = [
     "the old dog .",
 ]
 
+# Texts with parts that outputs keep, and the kinds of these parts.
+KINDS = ("url", "email", "markup", "number", "symbol", "unknown")
+HARD = {
+    "the dog reads http://a.b/c?d=1 .": ["http://a.b/c?d=1"],
+    "a <b>dog</b> runs 😀 .": ["<b>", "</b>", "😀"],
+    "": [],
+    "mail me@x.org , or 12 35 ! 中国 ©": ["me@x.org", "12", "35", "中国", "©"],
+    "the old dog .": [],
+}
+
 # What is no list of texts, and what is said of it.
 NOT_TEXTS = [
     ("A man.", r"must be a list of strings, not one string; pass \[text\]"),
@@ -43,7 +53,7 @@ NOT_TEXTS = [
 
 def text_translator(folder):
     """A translator of texts with random weights; its vocabulary lies in the folder."""
-    train_sentence_piece(LINES * 2, folder / "vocab.spm", 340)
+    SentencePieceTokenizer.train(LINES * 2, folder / "vocab.spm", 340)
     tokenizer = SentencePieceTokenizer(folder / "vocab.spm")
     problem = Problem(summary="", extra_length=6)
     return Translator(problem, transformer(tokenizer.vocab_size), tokenizer, tokenizer)

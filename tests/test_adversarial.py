@@ -11,7 +11,7 @@ import t2t_keras
 from t2t_keras.decoding.translator import Translator
 from t2t_keras.export.saved_model import export_saved_model
 from t2t_keras.problem import Problem
-from t2t_keras.text.sentence_piece import SentencePieceTokenizer, train_sentence_piece
+from t2t_keras.text.sentence_piece import SentencePieceTokenizer
 from t2t_keras.text.tokenizer import UNK
 
 OPTIONS = {
@@ -62,7 +62,7 @@ def adversarial_lines(count: int) -> list[str]:
 def models(tmp_path_factory):
     """A translator and its export."""
     folder = tmp_path_factory.mktemp("model")
-    train_sentence_piece(LINES * 2, folder / "vocab.spm", 340)
+    SentencePieceTokenizer.train(LINES * 2, folder / "vocab.spm", 340)
     tokenizer = SentencePieceTokenizer(folder / "vocab.spm")
     model = transformer(tokenizer.vocab_size)
     translator = Translator(Problem(summary=""), model, tokenizer, tokenizer)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from command_line import run, run_json, write
 from decoding_models import LINES, run_of, transformer
+from tokenizer_checks import assert_words_are_spelled
 
 from t2t_keras.data.pharaoh import (
     alignment_scores,
@@ -18,9 +19,7 @@ from t2t_keras.decoding.scoring import (
 from t2t_keras.decoding.translator import Translator
 from t2t_keras.option import UserError
 from t2t_keras.problem import Problem, TextForm
-from t2t_keras.text.sentence_piece import SentencePieceTokenizer, train_sentence_piece
-from t2t_keras.text.subword import SubwordTokenizer
-from t2t_keras.text.subword_training import train_subwords
+from t2t_keras.text.sentence_piece import SentencePieceTokenizer
 from t2t_keras.text.tokenizer import words_of_tokens
 
 TEXTS = [
@@ -34,19 +33,10 @@ TEXTS = [
 
 
 @pytest.fixture(scope="module")
-def tokenizers(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("vocab")
-    train_sentence_piece(LINES * 2, folder / "v.spm", 340)
-    train_subwords(LINES * 2, folder / "v.subwords", 150)
-    return {
-        "sentencepiece": SentencePieceTokenizer(folder / "v.spm"),
-        "subword": SubwordTokenizer(folder / "v.subwords"),
-    }
-
-
-@pytest.fixture(scope="module")
-def tokenizer(tokenizers):
-    return tokenizers["sentencepiece"]
+def tokenizer(tmp_path_factory):
+    path = tmp_path_factory.mktemp("vocab") / "v.spm"
+    SentencePieceTokenizer.train(LINES * 2, path, 340)
+    return SentencePieceTokenizer(path)
 
 
 @pytest.fixture(scope="module")
@@ -62,23 +52,8 @@ def translator(tokenizer):
 # Words
 
 
-@pytest.mark.parametrize("kind", ["sentencepiece", "subword"])
-def test_words_of_tokens(tokenizers, kind):
-    """The tokens of a word alone spell that word and the white space before it.
-
-    But a token of tensor2tensor's may have several words of punctuation.
-    """
-    tokenizer = tokenizers[kind]
-    for text in (t for t in TEXTS if kind == "sentencepiece" or "—" not in t):
-        ids = tokenizer.encode(text)
-        words = words_of_tokens(tokenizer, ids)
-        assert len(words) == len(ids) and words[-1] is None
-        known = [word for word in words if word is not None]
-        assert known == sorted(known)
-        assert set(known) == set(range(len(text.split())))
-        for word, wanted in enumerate(text.split()):
-            own = [i for i, w in zip(ids, words, strict=True) if w == word]
-            assert tokenizer.decode(own).strip() == wanted
+def test_words_of_tokens(tokenizer):
+    assert_words_are_spelled(tokenizer, TEXTS)
 
 
 def test_word_starts():

@@ -15,12 +15,12 @@ from numpy_transformer import NumpyTransformer, randomise, softmax
 from t2t_keras.cli import main
 from t2t_keras.decoding.scoring import sentence_attention
 from t2t_keras.decoding.translator import Translator
-from t2t_keras.evaluation.attention_page import Picture, attention_page
 from t2t_keras.hparam import HParams
 from t2t_keras.model.transformer import Transformer
 from t2t_keras.option import UserError
+from t2t_keras.plugins.reports.attention_page import Picture, attention_page
 from t2t_keras.problem import Problem
-from t2t_keras.text.sentence_piece import SentencePieceTokenizer, train_sentence_piece
+from t2t_keras.text.sentence_piece import SentencePieceTokenizer
 from t2t_keras.training import run_dir
 
 LAYERS, HEADS, VOCAB = 2, 3, 17
@@ -110,7 +110,7 @@ LINES = ["the old house stands near the river .", "a dog runs ."]
 @pytest.fixture(scope="module")
 def translator(tmp_path_factory):
     path = tmp_path_factory.mktemp("vocab") / "vocab.spm"
-    train_sentence_piece(LINES * 2, path, 340)
+    SentencePieceTokenizer.train(LINES * 2, path, 340)
     tokenizer = SentencePieceTokenizer(path)
     network = transformer(tokenizer.vocab_size)
     return Translator(Problem(summary=""), network, tokenizer, tokenizer)

@@ -5,14 +5,14 @@ import collections
 import pytest
 from tokenizer_checks import LINES, random_lines
 
-from t2t_keras.text.sentence_piece import SentencePieceTokenizer, train_sentence_piece
+from t2t_keras.text.sentence_piece import SentencePieceTokenizer
 
 
 @pytest.fixture(scope="module")
 def tokenizer(tmp_path_factory):
     """A vocabulary of ab, _ab and _a, in this order."""
     path = tmp_path_factory.mktemp("vocab") / "ab.spm"
-    train_sentence_piece(["ab ab ab"] * 9, path, 300, symbols=["xyz"])
+    SentencePieceTokenizer.train(["ab ab ab"] * 9, path, 300, symbols=["xyz"])
     return SentencePieceTokenizer(path)
 
 
@@ -30,7 +30,9 @@ def test_every_merge_is_left_out_with_the_probability(tokenizer):
 
 
 def test_without_dropout_the_pieces_are_those_of_sentencepiece(tmp_path):
-    train_sentence_piece(LINES, tmp_path / "a.spm", 420, symbols=["NP", "NPS", "/S"])
+    SentencePieceTokenizer.train(
+        LINES, tmp_path / "a.spm", 420, symbols=["NP", "NPS", "/S"]
+    )
     tokenizer = SentencePieceTokenizer(tmp_path / "a.spm")
     for line in [*LINES, *random_lines(300), "NPS NP NPX /S aNP", "NP  /S"]:
         assert tokenizer.sample(line, 0.0, 1) == tokenizer.encode(line), line

@@ -23,9 +23,13 @@ from t2t_keras.model.transformer import Transformer
 from t2t_keras.option import UserError
 from t2t_keras.plugins.engines import ctranslate2_model
 from t2t_keras.plugins.engines.ctranslate2_model import export_ctranslate2
+from t2t_keras.plugins.interop.subword import (
+    ESCAPE_CHARACTERS,
+    SubwordTokenizer,
+    save_pieces,
+)
 from t2t_keras.problem import Problem
-from t2t_keras.text.sentence_piece import SentencePieceTokenizer, train_sentence_piece
-from t2t_keras.text.subword import ESCAPE_CHARACTERS, SubwordTokenizer, save_pieces
+from t2t_keras.text.sentence_piece import SentencePieceTokenizer
 
 ctranslate2 = pytest.importorskip("ctranslate2", reason="needs the extra [ctranslate2]")
 
@@ -53,7 +57,7 @@ def tokenizers(tmp_path_factory):
     """Two SentencePiece vocabularies of different sizes."""
     folder = tmp_path_factory.mktemp("vocab")
     for size in (340, 330):
-        train_sentence_piece(LINES * 2, folder / f"{size}.spm", size)
+        SentencePieceTokenizer.train(LINES * 2, folder / f"{size}.spm", size)
     return [SentencePieceTokenizer(folder / f"{size}.spm") for size in (340, 330)]
 
 

@@ -208,6 +208,11 @@ def test_files_with_mistakes_leave_nothing_and_can_be_mended(tmp_path):
     assert len(decoded(out, "train")) == 287
 
 
+def test_a_tokenizer_that_does_not_exist(tmp_path):
+    with pytest.raises(UserError, match="must be one of sentencepiece"):
+        generate(PROBLEM.replace(tokenizer="tees"), tmp_path, workers=1)
+
+
 def test_no_examples(tmp_path):
     assert "no train examples" in mistake(PROBLEM.replace(sources={}), tmp_path)
     none = PROBLEM.replace(sources={"train": Given([])})

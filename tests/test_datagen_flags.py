@@ -6,7 +6,7 @@ import random
 import pytest
 
 from t2t_keras.cli import main
-from t2t_keras.text.sentence_piece import SentencePieceTokenizer, train_sentence_piece
+from t2t_keras.text.sentence_piece import SentencePieceTokenizer
 
 LINES = [" ".join(random.Random(i).choices("abcdefgh", k=7)) for i in range(60)]
 
@@ -37,7 +37,7 @@ def test_two_tasks(argv, capfd):
 def test_given_vocabularies(argv, capfd, tmp_path):
     sizes = {}
     for name, size in (("one", 275), ("two", 270)):
-        train_sentence_piece(LINES, tmp_path / f"{name}.spm", size)
+        SentencePieceTokenizer.train(LINES, tmp_path / f"{name}.spm", size)
         tokenizer = SentencePieceTokenizer(tmp_path / f"{name}.spm")
         sizes[str(tmp_path / f"{name}.spm")] = tokenizer.vocab_size
     argv = [a for a in argv if a not in ("--vocab_size", "300")]

@@ -27,8 +27,7 @@ from t2t_keras.data.sources import ParallelFiles
 from t2t_keras.decoding.scoring import AlignmentHead
 from t2t_keras.model.loss import alignment_loss
 from t2t_keras.option import UserError
-from t2t_keras.text.sentence_piece import train_sentence_piece
-from t2t_keras.text.subword_training import train_subwords
+from t2t_keras.text.sentence_piece import SentencePieceTokenizer
 from t2t_keras.text.tokenizer import load_tokenizer, words_of_tokens
 from t2t_keras.training.run_dir import RunDirectory
 
@@ -169,13 +168,9 @@ def test_compiled_and_in_16_bits(changes):
 # From links between words to those between tokens
 
 
-@pytest.mark.parametrize("kind", ["sentencepiece", "subword"])
-def test_tokens_are_linked_as_their_words_are(kind, tmp_path):
-    path = tmp_path / ("v.spm" if kind == "sentencepiece" else "v.subwords")
-    if kind == "sentencepiece":
-        train_sentence_piece(LINES * 2, path, 340)
-    else:
-        train_subwords(LINES * 2, path, 150)
+def test_tokens_are_linked_as_their_words_are(tmp_path):
+    path = tmp_path / "v.spm"
+    SentencePieceTokenizer.train(LINES * 2, path, 340)
     tokenizer, encoder = load_tokenizer(path), PairEncoder(path, path)
     source, target = "the woman reads  a bookshelf", "house olderly naïve"
     ids = tokenizer.encode(source), tokenizer.encode(target)

@@ -8,6 +8,8 @@ import tensorflow as tf
 from command_line import write
 from decoding_models import (
     EOS,
+    HARD,
+    KINDS,
     all_targets,
     log_probs_of,
     numpy_of,
@@ -31,8 +33,6 @@ from t2t_keras.decoding.translator import Translator
 from t2t_keras.export.saved_model import export_saved_model
 from t2t_keras.option import UserError
 from t2t_keras.text.protected import find_protected, protected_pattern
-from t2t_keras.text.subword import SubwordTokenizer
-from t2t_keras.text.subword_training import train_subwords
 
 SOURCES = [[3, 4, 2, 5, 1], [2, 1, 0, 0, 0], [5, 5, 1, 0, 0]]
 TERMS = [("cat", [2, 3]), ("dog", [4]), ("red dog", [3, 3])]
@@ -236,51 +236,22 @@ def test_what_is_protected(text, kinds, expected):
     assert found.to_list()[1] == []
 
 
-HARD = [
-    "the dog reads http://a.b/c?d=1 .",
-    "a <b>dog</b> runs 😀 .",
-    "",
-    "mail me@x.org , or 12 35 ! 中国 ©",
-    "the old dog .",
-]
-
-
-@pytest.mark.parametrize("kind", ["sentence_piece", "subword"])
-def test_protected_parts_are_in_the_outputs(kind, translator, tmp_path):
-    if kind == "subword":
-        train_subwords(SENTENCES * 2, tmp_path / "v.subwords", 80)
-        tokenizer = SubwordTokenizer(tmp_path / "v.subwords")
-        model = transformer(tokenizer.vocab_size)
-        problem = translator.problem
-        translator = Translator(problem, model, tokenizer, tokenizer)
-    kinds = ("url", "email", "markup", "number", "symbol", "unknown")
-    plain = translator.translate(HARD)
-    found = translator.n_best(HARD, 3, protect=kinds)
-    wanted = [
-        ["http://a.b/c?d=1"],
-        ["<b>", "</b>", "😀"],
-        [],
-        ["me@x.org", "12", "35", "中国", "©"],
-        [],
-    ]
-    for outputs_, parts in zip(found, wanted, strict=True):
+def test_protected_parts_are_in_the_outputs(translator, tmp_path):
+    plain = translator.translate([*HARD])
+    found = translator.n_best([*HARD], 3, protect=KINDS)
+    for outputs_, parts in zip(found, HARD.values(), strict=True):
         for output in outputs_:
-            text = output.text
-            if kind == "subword":  # may have spaces between punctuation
-                text = "".join(text.split())
-            assert all(part in text for part in parts), (output.text, parts)
+            assert all(part in output.text for part in parts), (output.text, parts)
     assert [plain[2], plain[4]] == [found[2][0].text, found[4][0].text]
-    if kind == "subword":
-        return
-    greedy = translator.translate(HARD, protect=kinds, beam_size=1, extra_length=0)
+    greedy = translator.translate([*HARD], protect=KINDS, beam_size=1, extra_length=0)
     assert "http://a.b/c?d=1" in greedy[0]
 
-    both = {"protect": kinds, "glossary": (("dog", "Hund"),)}
-    for text, output in zip(HARD, translator.translate(HARD, **both), strict=True):
+    both = {"protect": KINDS, "glossary": (("dog", "Hund"),)}
+    for text, output in zip(HARD, translator.translate([*HARD], **both), strict=True):
         assert ("dog" not in text) or "Hund" in output
-    export_saved_model(translator, tmp_path / "1", protect=kinds)
+    export_saved_model(translator, tmp_path / "1", protect=KINDS)
     again = t2t_keras.load(tmp_path / "1")
-    assert again.translate(HARD) == translator.translate(HARD, protect=kinds)
+    assert again.translate([*HARD]) == translator.translate([*HARD], protect=KINDS)
 
 
 def test_forbidden_in_python_and_in_an_export(translator, tmp_path):

@@ -90,8 +90,6 @@ def test_raw_texts_are_kept_where_the_vocabulary_changes_them(given):
 def test_a_line_for_each_text(tmp_path):
     odd = [("two\nlines\n", "\ud800 is alone"), ("\n", "")]
     problem = PROBLEM.replace(
-        tokenizer="t2t_subword",
-        vocab_size=100,
         sources={"train": Given(TRAIN), "dev": Given(odd)},
     )
     generate(problem, tmp_path, workers=1)

@@ -194,11 +194,7 @@ def test_faulty_user_file_is_told_with_its_line(tmp_path, text, message):
         ("return Problem(sumary='x')", 6, "TypeError: .*sumary"),
         ("x = 1\n    return x / 0", 7, "ZeroDivisionError"),
         ("return None", 4, "must return Problem, not NoneType"),
-        (
-            "return Problem(summary='x', tokenizer='tees')",
-            6,
-            "tokenizer must be one of",
-        ),
+        ("return Problem(summary='x', vocab_size=0)", 6, "vocab_size must be from 1"),
     ],
 )
 def test_definition_that_raises_is_told_with_its_line(tmp_path, body, line, message):

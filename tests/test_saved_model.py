@@ -31,7 +31,7 @@ from t2t_keras.export.saved_model import WARM_UP, export_saved_model
 from t2t_keras.export.verify import Verification
 from t2t_keras.option import UserError
 from t2t_keras.problem import Problem
-from t2t_keras.text.sentence_piece import SentencePieceTokenizer, train_sentence_piece
+from t2t_keras.text.sentence_piece import SentencePieceTokenizer
 
 ROOT = Path(__file__).parents[1]
 TEXTS = [*LINES, "the old dog reads . " * 30, "\u2028\x85 \x1c", "\u200b"]
@@ -84,7 +84,7 @@ def answers(path, *calls, has_text=True):
 @pytest.fixture(scope="module")
 def translator(tmp_path_factory):
     path = tmp_path_factory.mktemp("vocab") / "vocab.spm"
-    train_sentence_piece(LINES * 2, path, 340)
+    SentencePieceTokenizer.train(LINES * 2, path, 340)
     tokenizer = SentencePieceTokenizer(path)
     problem = Problem(name="prose", summary="", sources={"train": list}, extra_length=6)
     model = transformer(tokenizer.vocab_size, d_model=64, d_ff=256)

@@ -19,7 +19,7 @@ from tokenizer_checks import (
 )
 
 from t2t_keras.option import UserError
-from t2t_keras.text.sentence_piece import SentencePieceTokenizer, train_sentence_piece
+from t2t_keras.text.sentence_piece import SentencePieceTokenizer
 from t2t_keras.text.tokenizer import EOS, PAD, UNK, load_tokenizer
 
 CORPUS = [
@@ -52,21 +52,21 @@ TREES = ["S NP NNP /NP VP VBZ /VP . /S"]
 @pytest.fixture(scope="module")
 def tokenizer(tmp_path_factory):
     path = tmp_path_factory.mktemp("vocab") / "text.spm"
-    train_sentence_piece(CORPUS, path, 400)
+    SentencePieceTokenizer.train(CORPUS, path, 400)
     return load_tokenizer(path)
 
 
 @pytest.fixture(scope="module")
 def tree_tokenizer(tmp_path_factory):
     path = tmp_path_factory.mktemp("vocab") / "trees.spm"
-    train_sentence_piece(TREES, path, 400, SYMBOLS)
+    SentencePieceTokenizer.train(TREES, path, 400, SYMBOLS)
     return load_tokenizer(path)
 
 
 @pytest.fixture(scope="module")
 def multi30k_tokenizer(tmp_path_factory):
     path = tmp_path_factory.mktemp("vocab") / "multi30k.spm"
-    train_sentence_piece(multi30k("train", step=10), path, 4000)
+    SentencePieceTokenizer.train(multi30k("train", step=10), path, 4000)
     return load_tokenizer(path)
 
 
@@ -127,10 +127,10 @@ def test_a_symbol_is_one_piece(tree_tokenizer):
 @pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="needs Linux")
 def test_the_same_texts_give_the_same_bytes_on_any_number_of_cores(tmp_path):
     cores = os.sched_getaffinity(0)
-    train_sentence_piece(iter(CORPUS), tmp_path / "many.spm", 400)
+    SentencePieceTokenizer.train(iter(CORPUS), tmp_path / "many.spm", 400)
     os.sched_setaffinity(0, {min(cores)})
     try:
-        train_sentence_piece(CORPUS, tmp_path / "one.spm", 400)
+        SentencePieceTokenizer.train(CORPUS, tmp_path / "one.spm", 400)
     finally:
         os.sched_setaffinity(0, cores)
     many, one = (tmp_path / name for name in ("many.spm", "one.spm"))
@@ -151,7 +151,7 @@ def test_the_same_texts_give_the_same_bytes_on_any_number_of_cores(tmp_path):
 )
 def test_training_errors(tmp_path, texts, size, symbols, message):
     with pytest.raises(UserError, match=message):
-        train_sentence_piece(texts, tmp_path / "v.spm", size, symbols)
+        SentencePieceTokenizer.train(texts, tmp_path / "v.spm", size, symbols)
     assert os.listdir(tmp_path) == []
 
 
@@ -222,7 +222,7 @@ def test_vocabularies_that_one_process_loads_are_kept_apart(
 
 def test_python_tokenizers_do_without_tensorflow():
     code = (
-        "import sys; from t2t_keras.text import sentence_piece, subword_training, "
-        "tokenizer; sys.exit('tensorflow' in sys.modules)"
+        "import sys; from t2t_keras.text import sentence_piece, tokenizer; "
+        "sys.exit('tensorflow' in sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)

@@ -7,15 +7,13 @@ import tensorflow as tf
 from tokenizer_checks import LINES as HARD_LINES
 from tokenizer_checks import random_lines
 
-from t2t_keras.text.sentence_piece import SentencePieceTokenizer, train_sentence_piece
+from t2t_keras.text.sentence_piece import SentencePieceTokenizer
 from t2t_keras.text.sentences import (
     _ABBREVIATIONS,
     join_outputs,
     mark_sentence_ends,
     split_long_text,
 )
-from t2t_keras.text.subword import SubwordTokenizer
-from t2t_keras.text.subword_training import train_subwords
 
 EOS = 1
 
@@ -168,15 +166,12 @@ def test_parts_are_as_long_as_possible(most):
         assert found == parts_by_hand(text, most), repr(text)
 
 
-@pytest.fixture(scope="module", params=["sentence_piece", "subword"])
-def tokenizer(request, tmp_path_factory):
+@pytest.fixture(scope="module")
+def tokenizer(tmp_path_factory):
     texts = [*SPLIT, "the old dog reads a book . it rains ."] * 3
-    folder = tmp_path_factory.mktemp("vocab")
-    if request.param == "subword":
-        train_subwords(texts, folder / "v.subwords", 120)
-        return SubwordTokenizer(folder / "v.subwords")
-    train_sentence_piece(texts, folder / "v.spm", 400)
-    return SentencePieceTokenizer(folder / "v.spm")
+    path = tmp_path_factory.mktemp("vocab") / "v.spm"
+    SentencePieceTokenizer.train(texts, path, 400)
+    return SentencePieceTokenizer(path)
 
 
 def visible(text):
@@ -213,7 +208,7 @@ def test_no_text_is_lost(tokenizer):
 def test_all_parts_have_the_tag_of_their_text(tmp_path):
     texts = ["the old dog reads a book . it rains ."] * 3
     tags = ["<2de>", "<2f.r>"]
-    train_sentence_piece(texts, tmp_path / "v.spm", 400, symbols=tags)
+    SentencePieceTokenizer.train(texts, tmp_path / "v.spm", 400, symbols=tags)
     tokenizer = SentencePieceTokenizer(tmp_path / "v.spm")
     graph = tokenizer.graph()
 

@@ -5,29 +5,38 @@ import random
 
 import pytest
 import tensorflow as tf
+from decoding_models import HARD, KINDS, transformer
+from decoding_models import LINES as SENTENCES
 from reference import reference
 from tokenizer_checks import (
     LINES,
     assert_graph_equals_python,
     assert_runs_on_cpu,
     assert_survives_saving,
+    assert_words_are_spelled,
     random_ids,
     random_lines,
 )
 
+from t2t_keras.data.datagen import generate
+from t2t_keras.data.pipeline import read_pairs
+from t2t_keras.data.records import RecordIndex
+from t2t_keras.decoding.translator import Translator
 from t2t_keras.option import UserError
-from t2t_keras.text.subword import (
+from t2t_keras.plugins.interop.subword import (
     SubwordTokenizer,
     escape_token,
     join_tokens,
     split_tokens,
     unescape_token,
 )
-from t2t_keras.text.subword_training import (
+from t2t_keras.plugins.interop.subword_training import (
     SubwordLearner,
     count_tokens,
     train_subwords,
 )
+from t2t_keras.problem import Problem
+from t2t_keras.text.sentences import split_long_text
 from t2t_keras.text.tokenizer import EOS, PAD, load_tokenizer
 
 VOCABULARIES = {
@@ -225,6 +234,61 @@ def test_graph_equals_python_on_sentences(oracle, name):
 def test_graph_is_saved_and_runs_on_the_cpu(small, tmp_path):
     assert_survives_saving(small, tmp_path)
     assert_runs_on_cpu(small.graph())
+
+
+# In data generation and decoding.
+
+
+def test_datagen_trains_a_vocabulary(tmp_path):
+    problem = Problem(
+        name="spaces",
+        summary="",
+        sources={"train": lambda: [("house river", "\u3000Haus, Fluss ")] * 9},
+        tokenizer="t2t_subword",
+        vocab_size=60,
+    )
+    generate(problem, tmp_path, workers=1)
+    tokenizer = load_tokenizer(tmp_path / "vocab.spaces.60.subwords")
+    index = RecordIndex.open(tmp_path, "spaces", "train")
+    for pair in read_pairs(index, range(9)):
+        texts = list(map(tokenizer.decode, pair))
+        assert texts == ["house river", "Haus, Fluss"]
+    assert not any("\u3000" in piece for piece in tokenizer.pieces)
+
+
+@pytest.fixture(scope="module")
+def sentences_tokenizer(tmp_path_factory):
+    path = tmp_path_factory.mktemp("vocab") / "v.subwords"
+    train_subwords(SENTENCES * 2, path, 150)
+    return SubwordTokenizer(path)
+
+
+def test_words_of_tokens(sentences_tokenizer):
+    # A token of punctuation may have several words.
+    texts = [*SENTENCES, "日本 a", "  two  spaces ", "ab\tcd\u3000ef"]
+    texts = [text for text in texts if "—" not in text]
+    assert_words_are_spelled(sentences_tokenizer, texts)
+
+
+def test_long_texts_are_split_without_loss(sentences_tokenizer):
+    encode = sentences_tokenizer.graph().encode
+    for text in [*SENTENCES, "It rains. The dog sees, e.g., a cat! " * 9]:
+        parts = split_long_text(tf.constant(text), encode, 20).to_list()
+        assert max(map(len, parts)) <= 20
+        joined = "".join(map(sentences_tokenizer.decode, parts))
+        assert "".join(joined.split()) == "".join(text.split())
+
+
+def test_protected_parts_are_in_the_outputs(sentences_tokenizer):
+    model = transformer(sentences_tokenizer.vocab_size)
+    both = sentences_tokenizer, sentences_tokenizer
+    problem = Problem(summary="", extra_length=6)
+    translator = Translator(problem, model, *both)
+    found = translator.n_best([*HARD], 3, protect=KINDS)
+    for outputs, parts in zip(found, HARD.values(), strict=True):
+        for output in outputs:  # may have spaces between punctuation
+            text = "".join(output.text.split())
+            assert all(part in text for part in parts), (output.text, parts)
 
 
 # Symbols: one piece each, which tensor2tensor has not.

@@ -14,9 +14,9 @@ from t2t_keras.cli import main
 from t2t_keras.data.manifest import Manifest
 from t2t_keras.data.records import RecordIndex, index_path, shard_name
 from t2t_keras.option import UserError
+from t2t_keras.plugins.interop.subword import SubwordTokenizer
+from t2t_keras.plugins.interop.subword_training import train_subwords
 from t2t_keras.plugins.interop.t2t_data import adopt
-from t2t_keras.text.subword import SubwordTokenizer
-from t2t_keras.text.subword_training import train_subwords
 
 NAME = "translate_ende_wmt32k"
 SHARDS = {"train": 3, "dev": 1}

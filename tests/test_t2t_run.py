@@ -19,9 +19,9 @@ from t2t_oracle import (
 )
 
 from t2t_keras import UserError
+from t2t_keras.plugins.interop.subword import SubwordTokenizer
+from t2t_keras.plugins.interop.subword_training import train_subwords
 from t2t_keras.plugins.interop.t2t_run import import_t2t_run
-from t2t_keras.text.subword import SubwordTokenizer
-from t2t_keras.text.subword_training import train_subwords
 from t2t_keras.training.checkpoint import Checkpoint
 from t2t_keras.training.run_dir import RunDirectory
 

@@ -27,14 +27,13 @@ AROUND = [
 
 @pytest.fixture(scope="module")
 def data_dir(tmp_path_factory):
-    """The data of `AROUND`, with tensor2tensor's subwords."""
+    """The data of `AROUND`."""
     folder = tmp_path_factory.mktemp("data")
     problem = Problem(
         name="spaces",
         summary="",
         sources={"train": lambda: AROUND},
-        tokenizer="t2t_subword",
-        vocab_size=60,
+        vocab_size=300,
     )
     generate(problem, folder, workers=1)
     return folder

@@ -5,6 +5,8 @@ import random
 import numpy as np
 import tensorflow as tf
 
+from t2t_keras.text.tokenizer import words_of_tokens
+
 LINES = (
     *("", " ", "  ", "   ", " a", "a ", "  a  b   c  ", "\t", "a\tb", "\ta\t", "\r"),
     *("A dog runs.", "Ein Hund läuft!", "3,5 % / 10_000", "_", "__a_ _", "\\", "\\u"),
@@ -48,6 +50,20 @@ def assert_graph_equals_python(tokenizer, graph, lines, ids) -> None:
     assert decoded == [tokenizer.decode(row) for row in wanted]
     decoded = [text.decode() for text in graph.decode(tf.constant(ids)).numpy()]
     assert decoded == [tokenizer.decode(row) for row in ids]
+
+
+def assert_words_are_spelled(tokenizer, texts) -> None:
+    """The tokens of a word alone spell that word and the white space before it."""
+    for text in texts:
+        ids = tokenizer.encode(text)
+        words = words_of_tokens(tokenizer, ids)
+        assert len(words) == len(ids) and words[-1] is None
+        known = [word for word in words if word is not None]
+        assert known == sorted(known)
+        assert set(known) == set(range(len(text.split())))
+        for word, wanted in enumerate(text.split()):
+            own = [i for i, w in zip(ids, words, strict=True) if w == word]
+            assert tokenizer.decode(own).strip() == wanted
 
 
 class Roundtrip(tf.Module):

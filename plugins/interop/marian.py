@@ -21,7 +21,7 @@ kernels of several projections stand side by side in one.
 import dataclasses
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
@@ -67,6 +67,7 @@ class MarianTokenizer:
     """
 
     suffix: ClassVar[str] = ".marian"
+    training_pairs: ClassVar[int] = 0
 
     def __init__(self, path: Path) -> None:
         self._processor = sentencepiece.SentencePieceProcessor()
@@ -84,6 +85,16 @@ class MarianTokenizer:
             raise UserError(f"{path} is not a vocabulary that `t2t import` has written")
         end = model.piece_to_id(END_OF_TOKENS)  # UNK if there is no such piece
         self._vocab_size = len(model) if end == UNK else end
+
+    @staticmethod
+    def train(
+        texts: Iterable[str], path: Path, vocab_size: int, symbols: Sequence[str] = ()
+    ) -> None:
+        """Raises `UserError`: only Marian's own program trains them."""
+        raise UserError(
+            "a vocabulary of the kind 'marian' is never trained; give the vocabulary "
+            "of a run by --vocab"
+        )
 
     @property
     def vocab_size(self) -> int:

@@ -32,8 +32,9 @@ def _check_attention(args: argparse.Namespace) -> None:
 
 def _attention(args: argparse.Namespace) -> dict[str, Any]:
     from t2t_keras.decoding.scoring import sentence_attention
-    from t2t_keras.evaluation.attention_page import attention_page, pictures
     from t2t_keras.training.run_dir import RunDirectory
+
+    from .attention_page import attention_page, pictures
 
     translator = RunDirectory(args.output_dir).translator(args.checkpoint)
     found = sentence_attention(translator, args.source, args.target)

@@ -54,7 +54,6 @@ from t2t_keras.data.files import (
 from t2t_keras.data.manifest import (
     SIDES,
     SPLITS,
-    SUFFIXES,
     CorpusRecord,
     DataConfig,
     Manifest,
@@ -70,19 +69,14 @@ from t2t_keras.data.records import unfinished_dir
 from t2t_keras.data.sources import Mixture, corpora_of, guessed_languages
 from t2t_keras.option import UserError, require_local
 from t2t_keras.problem import Pair, Problem, Split
-from t2t_keras.text.sentence_piece import train_sentence_piece
-from t2t_keras.text.subword_training import train_subwords
-from t2t_keras.text.tokenizer import load_tokenizer, write_vocabulary
+from t2t_keras.text.tokenizer import (
+    load_tokenizer,
+    tokenizer_kind,
+    tokenizer_kinds,
+    write_vocabulary,
+)
 
 _SAVE_EVERY = 200_000  # examples after which an interrupted encoding can continue
-
-_TRAINERS: dict[str, Callable[..., None]] = {
-    "sentencepiece": train_sentence_piece,
-    "t2t_subword": train_subwords,
-}
-# Number of pairs that a vocabulary is trained on. SentencePiece holds them in memory:
-# 450 MB, less than the later stages need. tensor2tensor's trainer is slow.
-_SAMPLE = {"sentencepiece": 250_000, "t2t_subword": 50_000}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -444,7 +438,8 @@ def train_vocabularies(job: Job) -> None:
             say(f"using the vocabulary {path}")
             continue
         totals = job.corpora["train"]
-        size = min(_SAMPLE.get(problem.tokenizer, 0), sum(totals.values()))
+        most = tokenizer_kind(problem.tokenizer).training_pairs
+        size = min(most, sum(totals.values()))
         sizes, source = [size], problem.source("train")
         if isinstance(source, Mixture):  # with the shares of training
             shares = source.shares(totals)
@@ -515,15 +510,10 @@ def train_vocabulary(
         UserError: there are too few texts, or the vocabulary is too small for them.
     """
     assert problem.vocab_size is not None  # datagen has chosen one
-    if problem.tokenizer not in _TRAINERS:
-        raise UserError(
-            f"a vocabulary of the kind '{problem.tokenizer}' is never trained; give "
-            "the vocabulary of a run by --vocab"
-        )
     files = vocab_files(problem)
     symbols = problem.text_form.symbols if path.name == files["target"] else ()
     symbols += problem.tags if path.name == files["source"] else ()
-    train = functools.partial(_TRAINERS[problem.tokenizer], symbols=symbols)
+    train = functools.partial(tokenizer_kind(problem.tokenizer).train, symbols=symbols)
     if not own_process:
         train(texts, path, problem.vocab_size)
         return
@@ -779,7 +769,7 @@ def use_vocabularies(
             directory has another vocabulary in its place.
     """
     sizes = [load_tokenizer(path).vocab_size for path in files]
-    kinds = {suffix: kind for kind, suffix in SUFFIXES.items()}
+    kinds = {kind.suffix: name for name, kind in tokenizer_kinds()}
     if files[0].suffix != files[1].suffix:
         raise UserError(f"{files[0]} and {files[1]} are of different kinds")
     problem = problem.replace(

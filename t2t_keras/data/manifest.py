@@ -14,17 +14,12 @@ from t2t_keras.data.files import read_json, sha256
 from t2t_keras.data.records import find_shards, unfinished_dir
 from t2t_keras.data.sources import checksum
 from t2t_keras.option import UserError
-from t2t_keras.problem import Problem, Split, TokenizerKind
+from t2t_keras.problem import Problem, Split
+from t2t_keras.text.tokenizer import tokenizer_kind
 
 SPLITS: tuple[Split, ...] = ("train", "dev", "test")
 Side = Literal["source", "target"]
 SIDES: tuple[Side, Side] = ("source", "target")
-
-# The suffix of the vocabulary file of each kind of tokenizer.
-SUFFIXES: dict[TokenizerKind, str] = {
-    "sentencepiece": ".spm",
-    "t2t_subword": ".subwords",
-}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -309,7 +304,8 @@ _FEW_OCCURRENCES = 30
 
 def vocab_files(problem: Problem) -> dict[Side, str]:
     """Returns the file name of each side's vocabulary; the same one when shared."""
-    stem, suffix = f"vocab.{problem.data_name}", SUFFIXES[problem.tokenizer]
+    stem = f"vocab.{problem.data_name}"
+    suffix = tokenizer_kind(problem.tokenizer).suffix
     if problem.shared_vocab:
         return dict.fromkeys(SIDES, f"{stem}.{problem.vocab_size}{suffix}")
     return {side: f"{stem}.{side}.{problem.vocab_size}{suffix}" for side in SIDES}
@@ -321,7 +317,8 @@ def size_of_given(problem: Problem, data_dir: Path) -> int | None:
     Returns:
         None if the directory has no vocabulary of the problem, or several.
     """
-    stem, suffix = f"vocab.{problem.data_name}", SUFFIXES[problem.tokenizer]
+    stem = f"vocab.{problem.data_name}"
+    suffix = tokenizer_kind(problem.tokenizer).suffix
     side = "" if problem.shared_vocab else r"\.(?:source|target)"
     name = re.compile(rf"{re.escape(stem)}{side}\.(\d+){re.escape(suffix)}")
     names = os.listdir(data_dir) if data_dir.is_dir() else []

@@ -2,5 +2,5 @@
 
 `evaluator` computes the loss of a model on a split, and decodes and scores it. `bleu`
 has BLEU by sacreBLEU and by the paper's pipeline, chrF and TER; `moses` has the scripts
-of that pipeline. `attention_page` draws attention weights.
+of that pipeline.
 """

@@ -33,7 +33,7 @@ NEWLINE_PIECE = "<0x0A>"
 
 
 class SentencePieceTokenizer:
-    """A tokenizer with a SentencePiece vocabulary made by `train_sentence_piece`.
+    """A tokenizer with a SentencePiece vocabulary that `train` has written.
 
     For every line of text decode(encode(line)) == line.
 
@@ -46,6 +46,8 @@ class SentencePieceTokenizer:
     """
 
     suffix: ClassVar[str] = ".spm"
+    # They take 450 MB, less than the later stages of data generation.
+    training_pairs: ClassVar[int] = 250_000
 
     def __init__(self, path: Path) -> None:
         self._processor = sentencepiece.SentencePieceProcessor()
@@ -65,6 +67,75 @@ class SentencePieceTokenizer:
             raise UserError(
                 f"{path} has no byte pieces; train the vocabulary with `t2t datagen`"
             )
+
+    @staticmethod
+    def train(
+        texts: Iterable[str], path: Path, vocab_size: int, symbols: Sequence[str] = ()
+    ) -> None:
+        """Trains a vocabulary and writes it; equal texts give equal files.
+
+        It uses byte-pair encoding without normalization, keeps all white space, and
+        encodes unknown characters as bytes. Lines of more than 64 KiB, and lines with
+        a NUL, are skipped.
+
+        Args:
+            texts: training lines; all of them are held in memory.
+            path: the `.spm` file to write.
+            vocab_size: number of pieces: 3 special ones, 256 bytes, the symbols, the
+                characters and the learned pieces. A small corpus gives fewer.
+            symbols: words that are always one piece (`S /S .`). If several match, the
+                longest wins. A word that only begins with a symbol is split after it,
+                so use symbols only for a side that consists of them, not for prose.
+
+        Raises:
+            UserError: there is no text, the vocabulary is too small for its characters,
+                or a symbol is not one word.
+        """
+        for symbol in symbols:
+            if not symbol or symbol.split() != [symbol]:
+                raise UserError(f"the symbol '{symbol}' is not one word without spaces")
+        failures: list[
+            BaseException
+        ] = []  # of the texts; the trainer drops an exception
+
+        def sentences() -> Iterator[str]:
+            try:
+                yield from map(_escape, texts)
+            except BaseException as error:  # also Ctrl-C
+                failures.append(error)
+                raise
+
+        model = io.BytesIO()
+        try:
+            sentencepiece.SentencePieceTrainer.train(
+                sentence_iterator=sentences(),
+                model_writer=model,
+                model_type="bpe",
+                vocab_size=vocab_size,
+                hard_vocab_limit=False,
+                # Texts of symbols alone would otherwise give no piece for the space.
+                required_chars=SPACE,
+                # It begins with a space, as every first piece of a word does.
+                user_defined_symbols=[
+                    SPACE + _escape(symbol) for symbol in dict.fromkeys(symbols)
+                ],
+                normalization_rule_name="identity",
+                remove_extra_whitespaces=False,
+                byte_fallback=True,
+                character_coverage=0.9995,
+                max_sentence_length=1 << 16,
+                pad_id=PAD,
+                eos_id=EOS,
+                unk_id=UNK,
+                bos_id=-1,
+                # Recorded in the model, so the bytes would differ with another number.
+                num_threads=4,
+                minloglevel=2,
+            )
+        except RuntimeError as error:
+            failures.append(_training_error(str(error), path, vocab_size))
+            raise failures[0] from None
+        write_vocabulary(path, model.getvalue())
 
     @property
     def vocab_size(self) -> int:
@@ -131,73 +202,6 @@ class SentencePieceTokenizer:
     def save(self, path: Path) -> None:
         """Writes the model file."""
         write_vocabulary(path, self._processor.serialized_model_proto())
-
-
-def train_sentence_piece(
-    texts: Iterable[str], path: Path, vocab_size: int, symbols: Sequence[str] = ()
-) -> None:
-    """Trains a vocabulary and writes it; equal texts give equal files.
-
-    It uses byte-pair encoding without normalization, keeps all white space, and encodes
-    unknown characters as bytes. Lines of more than 64 KiB, and lines with a NUL, are
-    skipped.
-
-    Args:
-        texts: training lines; all of them are held in memory.
-        path: the `.spm` file to write.
-        vocab_size: number of pieces: 3 special ones, 256 bytes, the symbols, the
-            characters and the learned pieces. A small corpus gives fewer.
-        symbols: words that are always one piece (`S /S .`). If several match, the
-            longest wins. A word that only begins with a symbol is split after it, so
-            use symbols only for a side that consists of them, not for prose.
-
-    Raises:
-        UserError: there is no text, the vocabulary is too small for its characters,
-            or a symbol is not one word.
-    """
-    for symbol in symbols:
-        if not symbol or symbol.split() != [symbol]:
-            raise UserError(f"the symbol '{symbol}' is not one word without spaces")
-    failures: list[BaseException] = []  # of the texts; the trainer drops an exception
-
-    def sentences() -> Iterator[str]:
-        try:
-            yield from map(_escape, texts)
-        except BaseException as error:  # Ctrl-C, too
-            failures.append(error)
-            raise
-
-    model = io.BytesIO()
-    try:
-        sentencepiece.SentencePieceTrainer.train(
-            sentence_iterator=sentences(),
-            model_writer=model,
-            model_type="bpe",
-            vocab_size=vocab_size,
-            hard_vocab_limit=False,
-            # Texts of symbols alone would otherwise give no piece for the space.
-            required_chars=SPACE,
-            # Such a symbol begins with a space, as every first piece of a word does.
-            user_defined_symbols=[
-                SPACE + _escape(symbol) for symbol in dict.fromkeys(symbols)
-            ],
-            normalization_rule_name="identity",
-            remove_extra_whitespaces=False,
-            byte_fallback=True,
-            character_coverage=0.9995,
-            max_sentence_length=1 << 16,
-            pad_id=PAD,
-            eos_id=EOS,
-            unk_id=UNK,
-            bos_id=-1,
-            # Recorded in the model, so the bytes would differ with another number.
-            num_threads=4,
-            minloglevel=2,
-        )
-    except RuntimeError as error:
-        failures.append(_training_error(str(error), path, vocab_size))
-        raise failures[0] from None
-    write_vocabulary(path, model.getvalue())
 
 
 def _training_error(message: str, path: Path, vocab_size: int) -> Exception:

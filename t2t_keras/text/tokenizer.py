@@ -2,7 +2,7 @@
 
 import itertools
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
@@ -37,9 +37,31 @@ class Tokenizer(Protocol):
 
     Attributes:
         suffix: the suffix of its vocabulary file, such as ".spm".
+        training_pairs: number of pairs from whose texts `t2t datagen` trains a
+            vocabulary.
     """
 
     suffix: ClassVar[str]
+    training_pairs: ClassVar[int]
+
+    def __init__(self, path: Path) -> None:
+        """Loads a vocabulary file; raises `UserError` if it is not of this kind."""
+
+    @staticmethod
+    def train(
+        texts: Iterable[str], path: Path, vocab_size: int, symbols: Sequence[str] = ()
+    ) -> None:
+        """Trains a vocabulary and writes its file; equal texts give equal files.
+
+        Args:
+            texts: training lines.
+            path: the file to write.
+            vocab_size: number of tokens.
+            symbols: words that are always one token.
+
+        Raises:
+            UserError: the texts or symbols do not suit, or this kind is not trained.
+        """
 
     @property
     def vocab_size(self) -> int:
@@ -97,34 +119,46 @@ def write_vocabulary(path: Path, content: bytes) -> None:
     os.replace(temporary, path)
 
 
+def tokenizer_kinds() -> Iterator[tuple[str, type[Tokenizer]]]:
+    """Yields the kinds of tokenizers, each with its name in `Problem.tokenizer`."""
+    from t2t_keras.text.sentence_piece import SentencePieceTokenizer
+
+    yield "sentencepiece", SentencePieceTokenizer
+    yield from plugins("tokenizers").items()
+
+
+def tokenizer_kind(name: str) -> type[Tokenizer]:
+    """Returns the kind of tokenizers that has a name.
+
+    Raises:
+        UserError: there is none.
+    """
+    for known, kind in tokenizer_kinds():
+        if known == name:
+            return kind
+    names = ", ".join(known for known, _ in tokenizer_kinds())
+    raise UserError(f"tokenizer must be one of {names}, not '{name}'")
+
+
 def load_tokenizer(path: Path, suffix: str | None = None) -> Tokenizer:
     """Loads a tokenizer, whose kind follows from the suffix of its file.
 
     Args:
-        path: a `.spm` file (SentencePiece), a `.subwords` file (tensor2tensor), or a
-            file with the suffix of a plugin.
+        path: a `.spm` file (SentencePiece), or one with the suffix of a plugin.
         suffix: the suffix of the kind, if the file has another one.
 
     Raises:
         UserError: there is no such file, or it is not a vocabulary of that kind.
     """
-    from t2t_keras.text.sentence_piece import SentencePieceTokenizer
-    from t2t_keras.text.subword import SubwordTokenizer
-
-    path = Path(path)
-    suffix = suffix or path.suffix
-    kinds: dict[str, Callable[[Path], Tokenizer]] = {
-        kind.suffix: kind for kind in (SentencePieceTokenizer, SubwordTokenizer)
-    }
-    if suffix not in kinds:
-        kinds = {f".{name}": kind for name, kind in plugins("tokenizers").items()}
-    if suffix not in kinds:
-        raise UserError(
-            f"{path}: a vocabulary file ends in .spm (SentencePiece) or .subwords "
-            "(tensor2tensor's SubwordTextEncoder); there is no reader of other kinds, "
-            "such as tensor2tensor's vocabularies of whole tokens or of BPE"
-        )
-    return kinds[suffix](path)
+    suffix = suffix or Path(path).suffix
+    for _, kind in tokenizer_kinds():
+        if kind.suffix == suffix:
+            return kind(Path(path))
+    known = ", ".join(kind.suffix for _, kind in tokenizer_kinds())
+    raise UserError(
+        f"{path}: a vocabulary file ends in {known}; there is no reader of other "
+        "kinds, such as tensor2tensor's vocabularies of whole tokens or of BPE"
+    )
 
 
 def text_ids(ids: Sequence[int], vocab_size: int) -> list[int]:

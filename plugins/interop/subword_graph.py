@@ -8,14 +8,9 @@ import tensorflow as tf
 import tensorflow_text
 
 from t2t_keras.text.graph_ids import CPU, text_ids
-from t2t_keras.text.subword import (
-    SYMBOL_END,
-    SYMBOL_MARK,
-    SYMBOL_START,
-    UNDEFINED,
-    spellings,
-)
 from t2t_keras.text.tokenizer import EOS
+
+from .subword import SYMBOL_END, SYMBOL_MARK, SYMBOL_START, UNDEFINED, spellings
 
 _SPACE, _UNDERLINE, _BACKSLASH = map(ord, " _\\")
 

@@ -5,7 +5,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from t2t_keras.option import UserError
-from t2t_keras.text.subword import (
+
+from .subword import (
     ESCAPE_CHARACTERS,
     escape_token,
     save_pieces,

@@ -14,7 +14,7 @@ from t2t_keras.option import UserError
 from t2t_keras.text.tokenizer import EOS, read_vocabulary, text_ids, write_vocabulary
 
 if TYPE_CHECKING:
-    from t2t_keras.text.subword_graph import SubwordGraph
+    from .subword_graph import SubwordGraph
 
 # The characters that escapes in tokens consist of.
 ESCAPE_CHARACTERS = frozenset("\\_u;0123456789")
@@ -53,6 +53,7 @@ class SubwordTokenizer:
     """
 
     suffix: ClassVar[str] = ".subwords"
+    training_pairs: ClassVar[int] = 50_000  # training is slow
 
     def __init__(self, path: Path) -> None:
         try:
@@ -79,6 +80,18 @@ class SubwordTokenizer:
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_cache": {}}
+
+    @staticmethod
+    def train(
+        texts: Iterable[str],
+        path: Path,
+        vocab_size: int,
+        symbols: Sequence[str] = (),
+    ) -> None:
+        """Trains a vocabulary, see `train_subwords`."""
+        from .subword_training import train_subwords
+
+        train_subwords(texts, path, vocab_size, symbols)
 
     @property
     def vocab_size(self) -> int:
@@ -139,7 +152,7 @@ class SubwordTokenizer:
 
     def graph(self) -> "SubwordGraph":
         """Returns this tokenizer as TensorFlow operations."""
-        from t2t_keras.text.subword_graph import SubwordGraph
+        from .subword_graph import SubwordGraph
 
         return SubwordGraph(self.pieces, self.alphabet, list(self.symbols))
 

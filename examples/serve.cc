@@ -1,6 +1,6 @@
 // Translates ids with an export from ids to ids, in C++.
 //
-//     t2t export --output_dir runs/base --export_dir served/ids --ids_only
+//     t2t export --output_dir runs/base --export_dir served/ids --format savedmodel_ids
 //     TF=$(python -c "import tensorflow as tf; print(tf.sysconfig.get_lib())")
 //     g++ -std=c++17 -w examples/serve.cc -I$TF/include -L$TF -Wl,-rpath,$TF \
 //         -Wl,--no-as-needed -l:libtensorflow_cc.so.2 -l:libtensorflow_framework.so.2 \

@@ -16,7 +16,8 @@ def base() -> HParams:
 
         t2t datagen --problem translate_ende --data_dir data
         t2t train --problem translate_ende --data_dir data \
-            --hparams_set base --output_dir runs/base --save_minutes 10
+            --hparams_set base --output_dir runs/base \
+            --train_options save_minutes=10
         t2t average --output_dir runs/base --last 5
     """
     return HParams()
@@ -31,7 +32,8 @@ def big() -> HParams:
 
         t2t datagen --problem translate_ende --data_dir data
         t2t train --problem translate_ende --data_dir data \
-            --hparams_set big --output_dir runs/big --save_minutes 10
+            --hparams_set big --output_dir runs/big \
+            --train_options save_minutes=10
         t2t average --output_dir runs/big --last 20
     """
     return HParams(
@@ -47,7 +49,8 @@ def big_enfr() -> HParams:
 
         t2t datagen --problem translate_enfr --data_dir data
         t2t train --problem translate_enfr --data_dir data \
-            --hparams_set big_enfr --output_dir runs/big_enfr --save_minutes 10
+            --hparams_set big_enfr --output_dir runs/big_enfr \
+            --train_options save_minutes=10
         t2t average --output_dir runs/big_enfr --last 20
     """
     return big().override(dropout=0.1)
@@ -68,7 +71,8 @@ def parsing() -> HParams:
         t2t datagen --problem parsing_wsj --data_dir data \
             --treebank treebank_3/parsed/mrg
         t2t train --problem parsing_wsj --data_dir data \
-            --hparams_set parsing --output_dir runs/parsing --save_minutes 10
+            --hparams_set parsing --output_dir runs/parsing \
+            --train_options save_minutes=10
         t2t average --output_dir runs/parsing --last 5
         t2t evaluate --output_dir runs/parsing --split test
 

@@ -35,7 +35,8 @@ def multi30k() -> HParams:
             --train_source lc_tok/train.en --train_target lc_tok/train.de ...
         t2t train --problem translate_text --hparams_set multi30k \
             --hparams compute_dtype=bfloat16 --data_dir data --output_dir runs/m30k \
-            --save_every 100 --keep 30 --eval_every 1000 --eval_sentences 200
+            --save_every 100 --train_options keep=30 --eval_every 1000 \
+            --eval_sentences 200
         t2t evaluate --output_dir runs/m30k --split test --beam_size 5 --tokenize none
     """
     return HParams(
@@ -64,7 +65,8 @@ def small_data() -> HParams:
         t2t datagen --problem translate_text --vocab_size 5000 --data_dir data \
             --train_source train.en --train_target train.de ...
         t2t train --problem translate_text --hparams_set small_data \
-            --data_dir data --output_dir runs/m30k --save_every 120 --keep 12
+            --data_dir data --output_dir runs/m30k --save_every 120 \
+            --train_options keep=12
         t2t evaluate --output_dir runs/m30k --split test
     """
     return multi30k().override(
@@ -88,8 +90,8 @@ def news_commentary() -> HParams:
             --train_source train.en.gz --train_target train.de.gz ... \
             --clean "identical,control,letters=0.5,ratio=2.5,duplicates"
         t2t train --problem translate_text --hparams_set news_commentary \
-            --data_dir data --output_dir runs/nc --save_every 250 --keep 12 \
-            --average_last 8
+            --data_dir data --output_dir runs/nc --save_every 250 \
+            --train_options keep=12,average_last=8
         t2t evaluate --output_dir runs/nc --split dev
     """
     return HParams(
@@ -128,7 +130,7 @@ def parsing_small() -> HParams:
         t2t train --problem parsing_wsj --hparams_set parsing_small \
             --hparams dropout=0.2,learning_rate=0.75,bpe_dropout=0.1 \
             --init_from runs/craft --data_dir data --output_dir runs/craft2 \
-            --train_steps 19304 --save_every 250 --keep 14
+            --train_steps 19304 --save_every 250 --train_options keep=14
         t2t evaluate --output_dir runs/craft2 --split dev
     """
     return HParams(

@@ -264,6 +264,20 @@ def typed(options: type, name: str, value: Any, prefix: str = "") -> Any:
     return value
 
 
+def parse_options(options: type, text: str) -> dict[str, Any]:
+    """Returns the options of a text such as `"truncate=true,protect=[url,email]"`.
+
+    Raises:
+        UserError: there is no such option, or a value has another type.
+    """
+    parsers = {f.name: f.metadata.get("parse") for f in dataclasses.fields(options)}
+    found = {}
+    for name, value in split_pairs(text).items():
+        parse = parsers.get(name)
+        found[name] = parse(value) if parse else typed(options, name, value)
+    return found
+
+
 def check(options: type, values: Mapping[str, Any], prefix: str = "") -> None:
     """Checks the types and limits of options.
 

@@ -344,7 +344,7 @@ class Problem:
         constraint: restricts the outputs of the search; None: no restriction. It is a
             function of the problem and the target tokenizer that returns a
             `decoding.constraint.BatchConstraint`; its `__name__` is its name for
-            `--constraint`.
+            `--decode_hparams constraint=NAME`.
         languages: the language codes of source and target, such as ("en", "de"); None:
             those of the metrics, or unknown. `t2t datagen` records them.
         metrics: how outputs are scored; None: by BLEU, see `evaluation.bleu.Bleu`.

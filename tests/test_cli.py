@@ -88,7 +88,7 @@ TRAIN = ("train", "--problem", "translate_text", "--hparams_set", "tiny")
 TRAIN = (*TRAIN, "--data_dir", "d", "--output_dir", "o")
 DATAGEN = ("datagen", "--data_dir", "d", "--problem")
 FILES = ("evaluate", "--hypotheses", "x", "--references", "y")
-ALL = ("evaluate", "--output_dir", "o", "--all_checkpoints")
+ALL = ("evaluate", "--output_dir", "o", "--checkpoint", "all")
 MISTAKES = {
     ("--json",): "t2t: error: there is no flag --json before the verb",
     ("--verison",): "--verison before the verb; did you mean --version?",
@@ -112,17 +112,16 @@ MISTAKES = {
     ("translate", "--output_dir", "a", "--export_dir", "b"): (
         "--export_dir: not allowed with argument --output_dir"
     ),
-    ("average", "--output_dir", "."): "one of the arguments --last --minutes is req",
+    ("average", "--output_dir", "."): "the following arguments are required: --last",
     ("evaluate",): "give either --output_dir or --hypotheses and --references",
     ("evaluate", "--hypotheses", "x"): "need each other",
     FILES: "cannot read x",
     (*FILES, "--output_dir", "o"): "give either --output_dir or --hypotheses",
-    (*FILES, "--all_checkpoints"): "--all_checkpoints has no effect beside --hyp",
+    (*FILES, "--checkpoint", "all"): "--checkpoint has no effect beside --hyp",
     (*FILES, "--beam_size", "7"): "--beam_size has no effect beside --hypotheses",
-    (*ALL, "--checkpoint", "best"): "--checkpoint does not go with --all_checkpoints",
-    (*ALL, "--write", "z"): "--write does not go with --all_checkpoints",
-    (*ALL[:3], "--wait_minutes", "1"): "--wait_minutes needs --all_checkpoints",
-    (*ALL[:3], "--write", "z", "--sentences", "0"): "there is nothing to write",
+    (*ALL, "--write", "z"): "--write does not go with --checkpoint all",
+    (*ALL[:3], "--wait_minutes", "1"): "--wait_minutes needs --checkpoint all",
+    (*ALL[:3], "--write", "z", "--eval_sentences", "0"): "there is nothing to write",
 }
 
 

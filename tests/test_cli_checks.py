@@ -23,14 +23,15 @@ MISTAKES = [
     ),
     ((*TRAIN, *BASE), "there is no d/translate"),
     (
-        (*TRAIN, *BASE, "--best_by", "metric", "--eval_sentences", "0"),
-        "--best_by metric needs --eval_sentences",
+        (*TRAIN, *BASE, "--train_options", "best_by=metric", "--eval_sentences", "0"),
+        "best_by=metric needs --eval_sentences",
     ),
     ((*TRAIN, *BASE, "--init_from", "no_such"), "no_such is neither a run nor a check"),
-    ((*TRAIN, *BASE, "--keep", "0"), "keep must be at least 1"),
+    ((*TRAIN, *BASE, "--train_options", "keep=0"), "keep must be at least 1"),
+    ((*TRAIN, *BASE, "--train_options", "patience=1"), "'patience' has no effect here"),
     (
-        (*TRAIN, *BASE, "--save_every", "9", "--save_minutes", "9"),
-        "--save_every and --save_minutes exclude each other",
+        (*TRAIN, *BASE, "--save_every", "9", "--train_options", "save_minutes=9"),
+        "--save_every and save_minutes exclude each other",
     ),
     ((*TRAIN, "x", "--hparams_set", "base", "--usr_dir", "no_such"), "--usr_dir"),
     (("translate", "--output_dir", "no_such"), "no_such is not a run directory"),
@@ -100,10 +101,6 @@ MISTAKES = [
     (
         (*EXPORT, "new", "--quantization", "int16"),
         "--quantization: --format savedmodel has no int16; the choice is int8, float16",
-    ),
-    (
-        (*EXPORT, "new", "--format", "ctranslate2", "--ids_only"),
-        "--ids_only has no effect with --format ctranslate2",
     ),
     (
         (*EXPORT, "new", "--format", "ctranslate2", "--beam_size", "5"),

@@ -49,12 +49,13 @@ def test_translate(run_dir, capfd, tmp_path):
     trees = output.read_text().split("\n")[:-1]
     assert [parse_tree(t).words() if t else [] for t in trees] == list(WORDS)
 
-    result = run_json(capfd, *argv, "--output", output, "--constraint", "none")
+    free = ("--decode_hparams", "constraint=none")
+    result = run_json(capfd, *argv, "--output", output, *free)
     assert result["repaired"] == pytest.approx(2 / 3)
     trees = output.read_text().split("\n")[:-1]
     assert [parse_tree(t).words() if t else [] for t in trees] == list(WORDS)
 
-    assert run(*argv, "--output", output, "--n_best", 2, "--constraint", "none") == 0
+    assert run(*argv, "--output", output, "--n_best", 2, *free) == 0
     assert "66.7% of the outputs were malformed" in capfd.readouterr().err
     rows = [line.split("\t") for line in output.read_text().splitlines()]
     assert [row[:2] for row in rows if row[3]] == [

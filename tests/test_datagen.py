@@ -15,6 +15,7 @@ from t2t_keras.data.records import RecordIndex
 from t2t_keras.data.sources import ParallelFiles
 from t2t_keras.option import UserError
 from t2t_keras.problem import Problem, TextForm
+from t2t_keras.text.sentence_piece import SentencePieceTokenizer
 from t2t_keras.text.tokenizer import load_tokenizer
 
 pytestmark = pytest.mark.usefixtures("small_scale")
@@ -165,7 +166,7 @@ def test_the_vocabulary_sees_a_uniform_sample(tmp_path, monkeypatch):
     assert list(draw([("a", "b")] * 7, [7], [7], seed=0)) == [("a", "b")] * 7
 
     seen = []
-    monkeypatch.setitem(datagen._SAMPLE, "sentencepiece", 100)
+    monkeypatch.setattr(SentencePieceTokenizer, "training_pairs", 100)
     train = datagen.train_vocabulary
 
     def spy(problem, texts, path, own_process):

@@ -68,7 +68,6 @@ def test_given_vocabularies(argv, capfd, tmp_path):
         (["--clean", "tidy"], "--clean: there is no rule 'tidy'"),
         (["--vocab", "x"], "--vocab_size has no effect beside --vocab"),
         (["--vocab", "a", "b", "c"], "--vocab takes at most 2, not 3 files"),
-        (["--tfds_dir", "x"], "no examples from tensorflow-datasets"),
     ],
 )
 def test_mistakes(argv, capfd, flags, message):

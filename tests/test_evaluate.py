@@ -21,7 +21,7 @@ from t2t_keras.training import follow
 from t2t_keras.training.run_dir import RunDirectory
 
 HPARAMS = "num_layers=1,d_model=16,d_ff=16,num_heads=2,batch_tokens=256"
-FAST = ("--beam_size", 1, "--decode_hparams", "extra_length=1", "--sentences", 5)
+FAST = ("--beam_size", 1, "--decode_hparams", "extra_length=1", "--eval_sentences", 5)
 
 
 def call(*argv) -> int:
@@ -61,7 +61,7 @@ def run(trained, tmp_path) -> Path:
 
 def every(run: Path, *flags) -> tuple:
     """The command that evaluates all checkpoints on the dev split."""
-    which = ("--output_dir", run, "--split", "dev", "--all_checkpoints")
+    which = ("--output_dir", run, "--split", "dev", "--checkpoint", "all")
     return ("evaluate", *which, *(flags or FAST))
 
 
@@ -83,7 +83,7 @@ def set_train_steps(run: Path, steps: int) -> None:
 
 def test_loss_is_that_of_scoring_and_perplexity_its_exponential(trained, capfd):
     argv = ("evaluate", "--output_dir", trained, "--checkpoint", "latest")
-    result = call_json(capfd, *argv, "--split", "train", "--sentences", 0)
+    result = call_json(capfd, *argv, "--split", "train", "--eval_sentences", 0)
     assert result.keys() == {"sentences", "loss", "perplexity", "accuracy"}
     assert result["perplexity"] == pytest.approx(math.exp(result["loss"]))
     folder = trained.parent / "data"
@@ -98,7 +98,7 @@ def test_loss_is_that_of_scoring_and_perplexity_its_exponential(trained, capfd):
 @pytest.mark.slow
 def test_the_default_split_is_test_or_else_dev(trained, capfd, tmp_path):
     """The data of `trained` have train and dev; a copy of them has a test split too."""
-    argv = ("evaluate", "--output_dir", trained, "--sentences", 0)
+    argv = ("evaluate", "--output_dir", trained, "--eval_sentences", 0)
     dev = call_json(capfd, *argv, "--split", "dev")
     assert call(*argv) == 0
     assert "evaluating the dev split: " in capfd.readouterr().err
@@ -219,7 +219,7 @@ def test_other_settings_are_refused(run, capfd):
         assert change in error
     assert "extra_length" not in error
     shutil.rmtree(run / "evaluation-dev")
-    loss = ("--sentences", 0)
+    loss = ("--eval_sentences", 0)
     result = call_json(capfd, *every(run, *loss))
     assert result["best"]["loss"] == min(p["loss"] for p in result["checkpoints"])
 
@@ -296,24 +296,26 @@ def test_figures_of_other_data_are_not_mixed(run, capfd, tmp_path):
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (("--checkpoint", "latest"), "--checkpoint does not go with --all_checkpoints"),
-        (("--write", "x"), "--write does not go with --all_checkpoints"),
-        (("--language", "fr"), "--language does not go with --all_checkpoints"),
+        (("--write", "x"), "--write does not go with --checkpoint all"),
+        (("--language", "fr"), "--language does not go with --checkpoint all"),
     ],
 )
 def test_flags_that_do_not_go_together(flags, message, capfd):
-    assert call("evaluate", "--output_dir", "x", "--all_checkpoints", *flags) == 2
+    assert call("evaluate", "--output_dir", "x", "--checkpoint", "all", *flags) == 2
     assert message in capfd.readouterr().err
 
 
 def test_flags_that_need_another(run, capfd):
     assert call("evaluate", "--output_dir", run, "--wait_minutes", 1) == 2
-    assert "--wait_minutes needs --all_checkpoints" in capfd.readouterr().err
-    assert call("evaluate", "--output_dir", run, "--write", "x", "--sentences", 0) == 2
+    assert "--wait_minutes needs --checkpoint all" in capfd.readouterr().err
+    assert (
+        call("evaluate", "--output_dir", run, "--write", "x", "--eval_sentences", 0)
+        == 2
+    )
     assert "there is nothing to write" in capfd.readouterr().err
     files = ("--hypotheses", "x", "--references", "y")
-    assert call("evaluate", *files, "--all_checkpoints") == 2
-    assert "--all_checkpoints has no effect beside" in capfd.readouterr().err
+    assert call("evaluate", *files, "--checkpoint", "all") == 2
+    assert "--checkpoint has no effect beside" in capfd.readouterr().err
     for checkpoint in run.glob("model.ckpt-*"):
         checkpoint.unlink()
     assert call(*every(run)) == 2

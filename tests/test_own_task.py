@@ -22,7 +22,14 @@ def folder(tmp_path_factory):
     assert run("datagen", *common) == 0
     tiny = "num_layers=1,d_model=16,d_ff=16,num_heads=2,d_k=8,d_v=8,batch_tokens=600"
     flags = ("--hparams_set", "tiny", "--hparams", tiny, "--train_steps", "6")
-    flags += ("--eval_every", "3", "--eval_sentences", "20", "--best_by", "metric")
+    flags += (
+        "--eval_every",
+        "3",
+        "--eval_sentences",
+        "20",
+        "--train_options",
+        "best_by=metric",
+    )
     assert run("train", *common, *flags, "--output_dir", str(root / "run")) == 0
     flags = ("--output_dir", str(root / "run"), "--export_dir", str(root / "export"))
     assert run("export", *flags) == 0
@@ -55,7 +62,7 @@ def test_metric_is_the_edit_distance():
 @pytest.mark.slow
 def test_evaluate_reports_the_metric(folder, capsys):
     capsys.readouterr()
-    flags = ("--output_dir", str(folder / "run"), "--sentences", "10")
+    flags = ("--output_dir", str(folder / "run"), "--eval_sentences", "10")
     assert run("evaluate", *flags, "--write", str(folder / "test"), "--json") == 0
     result = json.loads(capsys.readouterr().out)
     registry.load_usr_dir(EXAMPLE)

@@ -31,7 +31,7 @@ from t2t_keras.decoding.constraint import (
 from t2t_keras.decoding.options import DecodingOptions
 from t2t_keras.decoding.translator import Translator
 from t2t_keras.export.saved_model import export_saved_model
-from t2t_keras.option import UserError
+from t2t_keras.option import UserError, parse_options
 from t2t_keras.text.protected import find_protected, protected_pattern
 
 SOURCES = [[3, 4, 2, 5, 1], [2, 1, 0, 0, 0], [5, 5, 1, 0, 0]]
@@ -304,7 +304,7 @@ def test_lists_in_text(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write(tmp_path / "terms.tsv", "a\tb", "", "c d\te")
     write(tmp_path / "bad.tsv", "a\tb", "", "c")
-    options = DecodingOptions.parse("glossary=terms.tsv,forbidden=[x,y z]")
+    options = parse_options(DecodingOptions, "glossary=terms.tsv,forbidden=[x,y z]")
     assert options["glossary"] == (("a", "b"), ("c d", "e"))
     assert options["forbidden"] == ("x", "y z")
     for value, message in (
@@ -313,4 +313,4 @@ def test_lists_in_text(tmp_path, monkeypatch):
         ("bad.tsv", "bad.tsv: term 2 is not `source TAB target`"),
     ):
         with pytest.raises(UserError, match=message):
-            DecodingOptions.parse(f"glossary={value}")
+            parse_options(DecodingOptions, f"glossary={value}")

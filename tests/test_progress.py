@@ -121,7 +121,7 @@ def test_time_left_counts_what_is_still_to_come():
     left[0] = 400.0  # enough for all that comes before the end
     assert times.estimate(10) == (expected, False, False)
     left[0] = 300.0
-    assert str(times.estimate(10)) == "ends by --max_minutes in 5 min"
+    assert str(times.estimate(10)) == "ends by max_minutes in 5 min"
 
 
 def environment():

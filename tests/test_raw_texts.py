@@ -17,7 +17,7 @@ from small_corpus import (
 
 from t2t_keras.data.datagen import generate
 from t2t_keras.data.manifest import Manifest
-from t2t_keras.data.records import RecordIndex, read_texts
+from t2t_keras.data.records import RecordIndex, read_texts, write_texts
 from t2t_keras.option import UserError
 
 pytestmark = pytest.mark.usefixtures("small_scale")
@@ -89,12 +89,11 @@ def test_raw_texts_are_kept_where_the_vocabulary_changes_them(given):
 
 def test_a_line_for_each_text(tmp_path):
     odd = [("two\nlines\n", "\ud800 is alone"), ("\n", "")]
-    problem = PROBLEM.replace(
-        sources={"train": Given(TRAIN), "dev": Given(odd)},
-    )
-    generate(problem, tmp_path, workers=1)
-    assert (tmp_path / "small-dev.sources").read_bytes() == b"two lines \n \n"
-    assert pairs(tmp_path, "dev") == [("two lines ", "\ud800 is alone"), (" ", "")]
+    paths = [tmp_path / "sources", tmp_path / "targets"]
+    assert write_texts(paths, odd) == 2
+    sources, targets = (path.read_bytes() for path in paths)
+    assert sources == b"two lines \n \n"
+    assert targets.decode("utf-8", "surrogatepass") == "\ud800 is alone\n\n"
 
 
 def test_a_split_that_is_added_has_its_own(tmp_path):

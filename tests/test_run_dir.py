@@ -248,7 +248,7 @@ def test_orphans_of_killed_processes_are_removed(data_dir, copy):
 
 def test_a_training_that_diverges_ends_with_one_sentence(data_dir, tmp_path, capfd):
     hparams = f"{SMALL},learning_rate=100,warmup_steps=1"
-    flags = ("--hparams", hparams, "--train_steps", 8, "--log_every", 4)
+    flags = ("--hparams", hparams, "--train_steps", 8, "--train_options", "log_every=4")
     assert run(*verb(data_dir, tmp_path, *flags)) == 2
     printed = capfd.readouterr().err
     message = error(printed)

@@ -161,7 +161,7 @@ def test_files_that_are_no_vocabulary(tmp_path):
     (tmp_path / "text.spm").write_text("hello")
     with pytest.raises(UserError, match=r"text.spm is not a SentencePiece model"):
         load_tokenizer(tmp_path / "text.spm")
-    with pytest.raises(UserError, match=r"vocab.txt: .* ends in .spm .* no reader"):
+    with pytest.raises(UserError, match=r"vocab.txt: .* ends in .spm.* no reader"):
         load_tokenizer(tmp_path / "vocab.txt")
 
 

@@ -126,7 +126,7 @@ def test_all_verbs_work_on_it(trained, tmp_path, capfd):
     np.testing.assert_allclose(biases[0] + 2, biases[1], atol=1e-5)
     capfd.readouterr()
     evaluated = run_json(
-        capfd, "evaluate", "--output_dir", output_dir, "--sentences", 3
+        capfd, "evaluate", "--output_dir", output_dir, "--eval_sentences", 3
     )
     assert evaluated["sentences"] == 3
     tuned = ("train", *problem, "--data_dir", data_dir, "--train_steps", 1)

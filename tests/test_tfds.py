@@ -1,11 +1,13 @@
 """The paper's problems through tensorflow-datasets, prepared by its own machinery."""
 
+import dataclasses
 import json
 
 import pytest
 import tensorflow_datasets as tfds
 from small_corpus import decoded
 
+from t2t_keras import registry
 from t2t_keras.cli import main
 from t2t_keras.data.manifest import Manifest
 
@@ -69,13 +71,24 @@ def run(capfd, *argv: object) -> tuple[int, dict, str]:
     return code, json.loads(out) if out else {}, err
 
 
+def prepared_in(path, problem):
+    """The problem, with its datasets in a folder."""
+    moved = {
+        split: dataclasses.replace(source, data_dir=path)
+        for split, source in problem.sources.items()
+    }
+    return problem.replace(sources=moved)
+
+
 @pytest.mark.parametrize(
     ("language", "more"), [("de", {}), ("fr", {"ratio": 1, "duplicate": 0})]
 )
-def test_datagen(capfd, tmp_path, tfds_dir, language, more):
+def test_datagen(capfd, tmp_path, tfds_dir, language, more, monkeypatch):
+    problem = prepared_in(tfds_dir, registry.problem(f"translate_en{language}"))
+    monkeypatch.setattr(registry, "problem", lambda name: problem)
     code, result, _ = run(
         *(capfd, "datagen", "--problem", f"translate_en{language}", "--workers", 1),
-        *("--data_dir", tmp_path, "--tfds_dir", tfds_dir, "--vocab_size", 330),
+        *("--data_dir", tmp_path, "--vocab_size", 330),
     )
     assert code == 0
     noise = dict.fromkeys(("identical", "control", "few_letters", "long_word"), 1)
@@ -93,24 +106,19 @@ def test_datagen(capfd, tmp_path, tfds_dir, language, more):
     )
 
 
-@pytest.mark.parametrize(
-    ("problem", "message"),
-    [
-        ("translate_text", "no examples from tensorflow-datasets; leave the flag out"),
-        ("translate_enfr", "cannot download wmt14_translate/fr-en: "),
-    ],
-)
-def test_mistakes(capfd, tmp_path, monkeypatch, problem, message):
+def test_no_network(capfd, tmp_path, monkeypatch):
     def offline(*args, **kwargs):
         raise ConnectionError("Name or service not known")
 
     for name in ("download", "download_and_extract"):
         monkeypatch.setattr(tfds.download.DownloadManager, name, offline)
+    problem = prepared_in(tmp_path / "tfds", registry.problem("translate_enfr"))
+    monkeypatch.setattr(registry, "problem", lambda name: problem)
     code, _, err = run(
-        *(capfd, "datagen", "--problem", problem, "--workers", 1),
-        *("--data_dir", tmp_path / "data", "--tfds_dir", tmp_path / "tfds"),
+        *(capfd, "datagen", "--problem", "translate_enfr", "--workers", 1),
+        *("--data_dir", tmp_path / "data"),
     )
     assert code == 2
     last = err.strip().splitlines()[-1]
-    assert message in last
+    assert "cannot download wmt14_translate/fr-en: " in last
     assert "Traceback" not in err

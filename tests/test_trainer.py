@@ -162,7 +162,9 @@ def test_a_disk_too_small_for_the_checkpoints_is_refused(
         if fits:
             assert training.train()["step"] == 4
         else:
-            with pytest.raises(UserError, match=r"checkpoints take .* with --keep"):
+            with pytest.raises(
+                UserError, match=r"checkpoints take .* with --train_options keep=N"
+            ):
                 training.train()
 
 

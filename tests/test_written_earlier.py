@@ -70,8 +70,10 @@ def test_training_goes_on_where_it_stopped(earlier, capfd):
         "--output_dir",
         earlier / "run-translate_text",
     ]
-    argv += ["--train_steps", "6", "--log_every", "1", "--eval_sentences", "0"]
-    result = run_json(capfd, "train", *argv, "--average_last", "0")
+    argv += ["--train_steps", "6", "--eval_sentences", "0"]
+    result = run_json(
+        capfd, "train", *argv, "--train_options", "log_every=1,average_last=0"
+    )
     assert result["step"] == 6
     lines = (earlier / "run-translate_text" / "metrics.jsonl").read_text().splitlines()
     found = [r for r in map(json.loads, lines) if r["kind"] == "train"][-2:]
@@ -89,5 +91,7 @@ def test_training_goes_on_where_it_stopped(earlier, capfd):
 @pytest.mark.slow
 def test_parser_is_evaluated(earlier, capfd):
     argv = ["--output_dir", earlier / "run-parsing_wsj", "--data_dir", earlier / "data"]
-    result = run_json(capfd, "evaluate", *argv, "--split", "dev", "--sentences", "3")
+    result = run_json(
+        capfd, "evaluate", *argv, "--split", "dev", "--eval_sentences", "3"
+    )
     assert result["f1"]["all"]["sentences"] == 3 and result["repaired"] == 0

@@ -110,12 +110,6 @@ def _datagen_flags(parser: argparse.ArgumentParser) -> None:
         "(default: the problem's, or those found in the texts)",
     )
     parser.add_argument(
-        "--license",
-        metavar="TEXT",
-        help="the licence of the data, such as cc-by-4.0, for model cards (default: "
-        "the problem's)",
-    )
-    parser.add_argument(
         "--task",
         metavar="K/N",
         default="1/1",
@@ -135,12 +129,6 @@ def _datagen_flags(parser: argparse.ArgumentParser) -> None:
 
 def add_sources(parser: argparse.ArgumentParser) -> None:
     """Adds the flags that say where the pairs of a problem come from."""
-    parser.add_argument(
-        "--tfds_dir",
-        metavar="DIR",
-        help="data directory of tensorflow-datasets (default: $TFDS_DATA_DIR or "
-        "~/tensorflow_datasets)",
-    )
     files = parser.add_argument_group(
         "files that replace the problem's sources",
         "one sentence per line, UTF-8, plain or .gz, .xz, .zst; line i of the target "
@@ -206,19 +194,7 @@ def _generate(args: argparse.Namespace) -> "Manifest | None":
 
 def with_sources(problem: Problem, args: argparse.Namespace) -> Problem:
     """Returns the problem with the sources that the flags of `add_sources` name."""
-    from t2t_keras.data.sources import TfdsPairs
-
-    files = _files(args, problem)
-    sources = {**problem.sources, **files}
-    if args.tfds_dir:
-        of_tfds = {k: v for k, v in sources.items() if isinstance(v, TfdsPairs)}
-        if not of_tfds:
-            raise UserError(
-                f"--tfds_dir: problem '{problem.name}' has no examples from "
-                "tensorflow-datasets; leave the flag out"
-            )
-        for split, pairs in of_tfds.items():
-            sources[split] = dataclasses.replace(pairs, data_dir=args.tfds_dir)
+    sources = {**problem.sources, **_files(args, problem)}
     return problem.replace(sources=sources).with_flags(args)
 
 

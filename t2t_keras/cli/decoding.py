@@ -4,13 +4,13 @@ import argparse
 import dataclasses
 from typing import Any
 
-from t2t_keras.cli.verb import add_option_flags, described, given_options, listing, utf8
+from t2t_keras.cli.verb import add_keys, add_option_flags, given_options
 from t2t_keras.decoding.options import DecodingOptions
 from t2t_keras.export.formats import require_export
 from t2t_keras.option import UserError
 from t2t_keras.training.runs import require_run
 
-FLAGS = ("beam_size", "alpha", "n_best", "constraint")
+FLAGS = ("beam_size", "alpha", "n_best")
 _OF_SAMPLING = ("sampling", *DecodingOptions.names("of_sampling"))
 _RULE = """\
   A list is written [...]: protect=[url,email], glossary=[dog=Hund,cat=Katze].
@@ -30,31 +30,12 @@ def add_decoding_flags(
         sampling: whether the verb takes the options of sampling.
     """
     without = without if sampling else (*without, *_OF_SAMPLING)
-
-    def parse(text: str) -> dict[str, Any]:
-        try:
-            options = DecodingOptions.parse(utf8(text))
-        except UserError as error:
-            raise argparse.ArgumentTypeError(str(error)) from None
-        for name in options:
-            if name in without:
-                raise argparse.ArgumentTypeError(f"'{name}' has no effect here")
-        return options
-
     group = parser.add_argument_group("decoding")
     add_option_flags(group, DecodingOptions, [x for x in FLAGS if x not in without])
-    group.add_argument(
-        "--decode_hparams",
-        type=parse,
-        metavar="K=V,K=V",
-        help='options of decoding, such as "length_penalty=average,no_repeat_ngram=3"',
-    )
-    rows = {
-        field.name: described(field)
-        for field in dataclasses.fields(DecodingOptions)
-        if field.name not in (*FLAGS, *without)
-    }
-    parser.add_argument_group("keys of --decode_hparams", _RULE + listing(rows))
+    names = {field.name for field in dataclasses.fields(DecodingOptions)}
+    example = "length_penalty=average,no_repeat_ngram=3"
+    others = names - {*FLAGS, *without}
+    add_keys(parser, group, "--decode_hparams", DecodingOptions, others, example, _RULE)
 
 
 def given_decoding(args: argparse.Namespace) -> dict[str, Any]:
@@ -63,11 +44,7 @@ def given_decoding(args: argparse.Namespace) -> dict[str, Any]:
     Raises:
         UserError: an option is given by its flag and in `--decode_hparams`.
     """
-    flags = given_options(args, DecodingOptions)
-    others: dict[str, Any] = args.decode_hparams or {}
-    for name in flags.keys() & others.keys():
-        raise UserError(f"--{name} is in --decode_hparams as well; leave out one")
-    return flags | others
+    return given_options(args, DecodingOptions, "decode_hparams")
 
 
 def spelled(name: str) -> str:

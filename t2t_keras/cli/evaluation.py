@@ -44,7 +44,7 @@ def _evaluate_flags(parser: argparse.ArgumentParser) -> None:
         help="split (default: test if the data have one, otherwise dev)",
     )
     run.add_argument(
-        "--sentences",
+        "--eval_sentences",
         type=not_negative,
         metavar="N",
         help="decode only the first N sentences; 0: none; the loss is always computed "
@@ -55,18 +55,16 @@ def _evaluate_flags(parser: argparse.ArgumentParser) -> None:
         metavar="PREFIX",
         help="write the texts to PREFIX.source, .reference and .hypothesis",
     )
-    add_checkpoint(run)
-    run.add_argument(
-        "--all_checkpoints",
-        action="store_true",
-        help="evaluate every checkpoint that is not evaluated yet; the metrics are "
-        "kept in OUTPUT_DIR/evaluation-SPLIT, also for TensorBoard",
+    add_checkpoint(
+        run,
+        "; 'all': every checkpoint that is not evaluated yet; the metrics are kept in "
+        "OUTPUT_DIR/evaluation-SPLIT, also for TensorBoard",
     )
     run.add_argument(
         "--wait_minutes",
         type=not_negative_number,
         metavar="M",
-        help="with --all_checkpoints: follow a training, even one that has not begun, "
+        help="with --checkpoint all: follow a training, even one that has not begun, "
         "until it has reached its last step or M minutes have passed without a new "
         "checkpoint",
     )
@@ -117,7 +115,7 @@ def _evaluate(args: argparse.Namespace) -> dict[str, Any]:
     run = await_run(args.output_dir, wait_minutes)
     problem = scored(run.problem, args.tokenize, args.language)
     split = chosen_split(run, args.split, args.data_dir)
-    options = {"data_dir": args.data_dir, "sentences": args.sentences}
+    options = {"data_dir": args.data_dir, "sentences": args.eval_sentences}
     options |= given_decoding(args)
     if mode == "split":
         where = {"checkpoint": args.checkpoint, "write": args.write}
@@ -149,14 +147,15 @@ def _mode(args: argparse.Namespace) -> str:
         flags = ("--hypotheses", "--references", "--tokenize", "--language", "--json")
         require_only(args, flags, "--hypotheses and --references")
         return "files"
-    if not args.all_checkpoints and args.wait_minutes is not None:
-        raise UserError("--wait_minutes needs --all_checkpoints as well")
-    for flag in ("checkpoint", "write", "language"):
-        if args.all_checkpoints and getattr(args, flag) is not None:
-            raise UserError(f"--{flag} does not go with --all_checkpoints")
-    if args.write is not None and args.sentences == 0:
-        raise UserError("--write: with --sentences 0 there is nothing to write")
-    return "all" if args.all_checkpoints else "split"
+    is_all = args.checkpoint == "all"
+    if not is_all and args.wait_minutes is not None:
+        raise UserError("--wait_minutes needs --checkpoint all as well")
+    for flag in ("write", "language"):
+        if is_all and getattr(args, flag) is not None:
+            raise UserError(f"--{flag} does not go with --checkpoint all")
+    if args.write is not None and args.eval_sentences == 0:
+        raise UserError("--write: with --eval_sentences 0 there is nothing to write")
+    return "all" if is_all else "split"
 
 
 def scored(

@@ -43,12 +43,6 @@ def _export_flags(parser: argparse.ArgumentParser) -> None:
         + " (default: float32)",
     )
     parser.add_argument(
-        "--ids_only",
-        action="store_true",
-        help="a SavedModel from ids to ids, which loads without TensorFlow Text; the "
-        "vocabularies are in its directory",
-    )
-    parser.add_argument(
         "--verify",
         type=not_negative,
         default=20,
@@ -70,10 +64,6 @@ def _check_export(args: argparse.Namespace) -> None:
                 f"{spelled(name)} has no effect with --format {args.format}; leave it "
                 "out, and give its library such options when it translates"
             )
-    if args.ids_only and args.format != "savedmodel":
-        raise UserError(
-            f"--ids_only has no effect with --format {args.format}; leave it out"
-        )
     chosen.check()
     require_quantization(args.quantization, args.format)
 
@@ -84,9 +74,6 @@ def _export(args: argparse.Namespace) -> dict[str, Any]:
 
     start = time.monotonic()
     run = RunDirectory(args.output_dir)
-    options = given_decoding(args)
-    if args.format == "savedmodel":
-        options["ids_only"] = args.ids_only
     verification = Verification(run.example_sources(args.verify))
     size = export_formats()[args.format].export(
         run.translator(args.checkpoint, args.ensemble),
@@ -94,7 +81,7 @@ def _export(args: argparse.Namespace) -> dict[str, Any]:
         quantization=args.quantization,
         overwrite=args.overwrite,
         verify=verification if args.verify else None,
-        **options,
+        **given_decoding(args),
     )
     return {
         "export_dir": args.export_dir,

@@ -16,12 +16,12 @@ from t2t_keras.cli.processes import LOST, check_processes, train_in_processes
 from t2t_keras.cli.verb import (
     Verb,
     add_hparams,
+    add_keys,
     add_option_flags,
     add_usr_dir,
     given_options,
     not_negative,
     positive,
-    positive_number,
     seed,
     table,
 )
@@ -101,15 +101,14 @@ def _train_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def _watching_flags(parser: argparse.ArgumentParser) -> None:
-    """Adds a flag for each field of `TrainOptions`: first those of most trainings."""
-    groups = {
-        "saving and evaluating": ("save_every", "eval_every", "eval_sentences"),
-        "ending": ("patience", "max_minutes"),
-    }
-    common = {name for group in groups.values() for name in group}
-    others = [f.name for f in dataclasses.fields(TrainOptions) if f.name not in common]
-    for title, names in {**groups, "advanced": others}.items():
-        add_option_flags(parser.add_argument_group(title), TrainOptions, names)
+    """Adds flags for the fields of `TrainOptions` that most trainings need."""
+    names = [field.name for field in dataclasses.fields(TrainOptions)]
+    common = ("save_every", "eval_every", "eval_sentences", "patience")
+    others = [name for name in names if name not in common]
+    group = parser.add_argument_group("saving, evaluating, ending")
+    add_option_flags(group, TrainOptions, common)
+    example = "keep=40,best_by=metric"
+    add_keys(parser, group, "--train_options", TrainOptions, others, example)
 
 
 def _check_train(args: argparse.Namespace) -> None:
@@ -117,10 +116,10 @@ def _check_train(args: argparse.Namespace) -> None:
 
     problem = registry.problem(args.problem)
     first_hparams(args.hparams_set, args.init_from).parse(args.hparams)
-    options = given_options(args, TrainOptions)
+    options = given_options(args, TrainOptions, "train_options")
     TrainOptions(**options)
     if {"save_every", "save_minutes"} <= options.keys():
-        raise UserError("--save_every and --save_minutes exclude each other; give one")
+        raise UserError("--save_every and save_minutes exclude each other; give one")
     if args.processes > 1:
         check_processes(args.processes, args.simulate_devices)
     Manifest.open(Path(args.data_dir), problem.data_name)
@@ -153,7 +152,7 @@ def _train(args: argparse.Namespace) -> dict[str, Any]:
     # Every other parameter of `train` has a flag of its name.
     names = inspect.signature(train).parameters.keys() - {"options", "callbacks"}
     flags = {name: getattr(args, name) for name in names}
-    options = TrainOptions(**given_options(args, TrainOptions))
+    options = TrainOptions(**given_options(args, TrainOptions, "train_options"))
     try:
         result = train(**flags, options=options, callbacks=_callbacks(args.callbacks))
     except LostProcess:
@@ -185,22 +184,19 @@ def _show_train(result: dict[str, Any]) -> str:
 
 def _average_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--output_dir", required=True, help="a run directory")
-    which = parser.add_mutually_exclusive_group(required=True)
-    which.add_argument(
-        "--last", type=positive, metavar="N", help="the newest N checkpoints"
-    )
-    which.add_argument(
-        "--minutes",
-        type=positive_number,
-        metavar="M",
-        help="the checkpoints of the last M minutes of training",
+    parser.add_argument(
+        "--last",
+        type=positive,
+        required=True,
+        metavar="N",
+        help="number of checkpoints to average: the newest ones",
     )
 
 
 def _average(args: argparse.Namespace) -> dict[str, Any]:
     from t2t_keras.training.run_dir import average_run
 
-    return {"checkpoint": str(average_run(args.output_dir, args.last, args.minutes))}
+    return {"checkpoint": str(average_run(args.output_dir, args.last))}
 
 
 VERBS = {

@@ -8,7 +8,7 @@ import textwrap
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Literal, TypeVar, get_args, get_origin
 
-from t2t_keras.option import UserError
+from t2t_keras.option import UserError, parse_options
 
 N = TypeVar("N", int, float)
 
@@ -68,14 +68,19 @@ def require_only(args: argparse.Namespace, flags: Collection[str], beside: str) 
             raise UserError(f"{flag} has no effect beside {beside}; leave it out")
 
 
-def add_checkpoint(parser: argparse._ActionsContainer) -> None:
-    """Adds `--checkpoint` and `--usr_dir`, for verbs that load the model of a run."""
+def add_checkpoint(parser: argparse._ActionsContainer, more: str = "") -> None:
+    """Adds `--checkpoint` and `--usr_dir`, for verbs that load the model of a run.
+
+    Args:
+        parser: the verb's parser, or a group of it.
+        more: the help for values that only this verb takes.
+    """
     parser.add_argument(
         "--checkpoint",
         metavar="WHICH",
         help="a step, 'latest', 'average', 'best' (on dev), 'ema' or a path (default: "
         "the average of the newest step if there is one, otherwise the newest "
-        "checkpoint)",
+        f"checkpoint){more}",
     )
     add_usr_dir(parser)
 
@@ -131,11 +136,26 @@ def add_hparams(parser: argparse.ArgumentParser, default: str = "") -> None:
     )
 
 
-def given_options(args: argparse.Namespace, options: type) -> dict[str, Any]:
-    """Returns the fields of a dataclass for which flags were given, by name."""
+def given_options(
+    args: argparse.Namespace, options: type, keys: str | None = None
+) -> dict[str, Any]:
+    """Returns the fields of a dataclass that the command line gives, by name.
+
+    Args:
+        args: the flags.
+        options: the dataclass.
+        keys: the flag of `add_keys`, without hyphens; None: there is none.
+
+    Raises:
+        UserError: an option is given by its flag and in the flag of `add_keys`.
+    """
     names = (field.name for field in dataclasses.fields(options))
     given = {name: getattr(args, name, None) for name in names}
-    return {name: value for name, value in given.items() if value is not None}
+    flags = {name: value for name, value in given.items() if value is not None}
+    others: dict[str, Any] = (keys and getattr(args, keys)) or {}
+    for name in flags.keys() & others.keys():
+        raise UserError(f"--{name} is in --{keys} as well; leave out one")
+    return flags | others
 
 
 def add_option_flags(
@@ -155,6 +175,44 @@ def add_option_flags(
             kind = float if field.type is float else int
             form = {"type": kind, "metavar": "X" if kind is float else "N"}
         group.add_argument(f"--{field.name}", help=described(field), **form)
+
+
+def add_keys(
+    parser: argparse.ArgumentParser,
+    group: argparse._ActionsContainer,
+    flag: str,
+    options: type,
+    names: Collection[str],
+    example: str,
+    rule: str = "",
+) -> None:
+    """Adds a flag `K=V,K=V` for options, which are fields of a dataclass.
+
+    Args:
+        parser: the verb's parser, whose help gets a list of the keys.
+        group: the group of the flag.
+        flag: the flag, with hyphens.
+        options: the dataclass.
+        names: the options that the flag takes.
+        example: a value of the flag, for its help.
+        rule: how values are written, for the list of the keys.
+    """
+    fields = {f.name: f for f in dataclasses.fields(options)}
+
+    def parse(text: str) -> dict[str, Any]:
+        try:
+            values = parse_options(options, utf8(text))
+        except UserError as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
+        for name in values:
+            if name not in names:
+                raise argparse.ArgumentTypeError(f"'{name}' has no effect here")
+        return values
+
+    text = f'further options, such as "{example}"'
+    group.add_argument(flag, type=parse, metavar="K=V,K=V", help=text)
+    rows = {n: described(f) for n, f in fields.items() if n in names}
+    parser.add_argument_group(f"keys of {flag}", rule + listing(rows))
 
 
 def described(field: "dataclasses.Field[Any]") -> str:

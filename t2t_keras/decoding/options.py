@@ -17,8 +17,6 @@ from t2t_keras.option import (
     names,
     option,
     require_unicode,
-    split_pairs,
-    typed,
 )
 from t2t_keras.problem import Problem
 from t2t_keras.text.protected import KINDS, UNKNOWN
@@ -356,21 +354,6 @@ class DecodingOptions:
         return cls(**values | {"constraint": constraint_name(problem)})
 
     @classmethod
-    def parse(cls, text: str) -> dict[str, Any]:
-        """Returns the options of a text such as `"truncate=true,protect=[url,email]"`.
-
-        A list is written `[...]`. `glossary` and `forbidden` may also name a file.
-
-        Raises:
-            UserError: there is no such option, or a value has another type.
-        """
-        parsers = {f.name: f.metadata["parse"] for f in dataclasses.fields(cls)}
-        return {
-            name: parsers[name](value) if parsers.get(name) else typed(cls, name, value)
-            for name, value in split_pairs(text).items()
-        }
-
-    @classmethod
     def names(cls, use: Use) -> list[str]:
         """Returns the names of the options whose metadata `use` is true."""
         return names(cls, use)
@@ -386,5 +369,5 @@ class DecodingOptions:
 
 
 def constraint_name(problem: Problem) -> str:
-    """Returns the name of a problem's constraint, as `--constraint` takes it."""
+    """Returns the name of a problem's constraint: a value of the option."""
     return problem.constraint.__name__ if problem.constraint else "none"

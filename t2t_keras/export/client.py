@@ -83,7 +83,7 @@ class ExportedTranslator:
         if written and written.get("ids_only"):
             raise UserError(
                 f"--export_dir: {export_dir} maps ids to ids; call its signatures with "
-                "TensorFlow, or export the model without --ids_only"
+                "TensorFlow, or export the model with --format savedmodel"
             )
         self._served = load_saved_model(export_dir)  # keeps the weights alive
         if not {"options", "translate"} <= set(self._served.signatures):

@@ -7,6 +7,7 @@ the checksums of its other files, which `sha256sum -c SHA256SUMS` verifies too.
 import contextlib
 import dataclasses
 import errno
+import functools
 import os
 import shutil
 from collections.abc import Callable, Iterator
@@ -59,7 +60,13 @@ def export_formats() -> dict[str, ExportFormat]:
         is_saved_model,
         ("int8", "float16", "bfloat16"),
     )
-    return {"savedmodel": saved_model, **plugins("exports")}
+    of_ids = dataclasses.replace(
+        saved_model,
+        summary="the same from ids to ids, which loads without TensorFlow Text",
+        export=functools.partial(_export_saved_model, ids_only=True),
+    )
+    formats = {"savedmodel": saved_model, "savedmodel_ids": of_ids}
+    return formats | plugins("exports")
 
 
 def require_quantization(name: str | None, export_format: str) -> None:

@@ -129,7 +129,7 @@ class CheckpointDirectory:
             raise UserError(
                 f"--output_dir: the checkpoints take {need / 1e9:.3g} GB more, and "
                 f"{free / 1e9:.3g} GB are free in {self.directory}; free disk space, "
-                "or keep fewer of them with --keep"
+                "or keep fewer of them with --train_options keep=N"
             )
 
     def restore_newest(
@@ -199,20 +199,16 @@ class CheckpointDirectory:
                 concurrent.futures.wait([self._last_save])
         self.wait()  # of two errors, the block's is raised
 
-    def average(
-        self, last: int | None = None, minutes: float | None = None
-    ) -> tuple[Path, list[int]]:
+    def average(self, last: int) -> tuple[Path, list[int]]:
         """Writes the average of the newest checkpoints (6.1).
 
         The paper averages the last 5 checkpoints of base and the last 20 of big, which
-        were written every 10 minutes: `t2t train --save_minutes 10 --average_last 5`.
+        were written every 10 minutes: `--train_options save_minutes=10,average_last=5`.
         It takes the memory of one model, whatever the number of checkpoints. The
         average has the last checkpoint's step.
 
         Args:
             last: number of checkpoints to average.
-            minutes: instead, average the checkpoints written at most so many minutes
-                before the newest, by the files' modification times.
 
         Returns:
             The path of the average, `average.ckpt-STEP`, and the steps.
@@ -222,17 +218,11 @@ class CheckpointDirectory:
                 weights.
         """
         steps = self.steps()
-        if minutes is not None and steps:
-            oldest = self.written(steps[-1]) - 60 * minutes
-            steps = [step for step in steps if self.written(step) >= oldest]
-        elif last is not None:
-            if last < 1 or len(steps) < last:
-                raise UserError(
-                    f"--last {last}: {self.directory} has {len(steps)} checkpoints"
-                )
-            steps = steps[-last:]
-        if not steps:
-            raise UserError(f"{self.directory} has no checkpoint")
+        if last < 1 or len(steps) < last:
+            raise UserError(
+                f"--last {last}: {self.directory} has {len(steps)} checkpoints"
+            )
+        steps = steps[-last:]
         means = mean_weights([self.path(step) for step in steps])
         tensors = {name: tf.constant(value) for name, value in means}
         remove_incomplete(self.directory, ["average.ckpt-"])

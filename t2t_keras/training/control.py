@@ -24,7 +24,7 @@ LAUNCHED = "T2T_LAUNCHED"
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TrainOptions:
-    """When to log, save, evaluate and stop; each field is a flag of `t2t train`.
+    """When to log, save, evaluate and stop; `t2t train` takes each field.
 
     Raises:
         UserError: a value is impossible, or `best_by` needs sentences that are not
@@ -78,7 +78,7 @@ class TrainOptions:
     def __post_init__(self) -> None:
         check(TrainOptions, vars(self))
         if self.best_by == "metric" and not self.eval_sentences:
-            raise UserError("--best_by metric needs --eval_sentences above 0")
+            raise UserError("best_by=metric needs --eval_sentences above 0")
 
     def save_interval(self, train_steps: int) -> int:
         """Returns the number of steps between checkpoints.

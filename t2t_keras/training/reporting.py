@@ -345,9 +345,9 @@ class Estimate(NamedTuple):
     """The remaining time of a training.
 
     Attributes:
-        seconds: seconds until the training ends; with `is_cut`, until `--max_minutes`
+        seconds: seconds until the training ends; with `is_cut`, until `max_minutes`
             ends it.
-        is_cut: whether `--max_minutes` ends the training.
+        is_cut: whether `max_minutes` ends the training.
         lacks_evaluations: whether evaluations are still to come and none has been
             measured yet.
     """
@@ -358,7 +358,7 @@ class Estimate(NamedTuple):
 
     def __str__(self) -> str:
         if self.is_cut:
-            return f"ends by --max_minutes in {duration(self.seconds)}"
+            return f"ends by max_minutes in {duration(self.seconds)}"
         more = " + evaluations" if self.lacks_evaluations else ""
         return f"ETA {duration(self.seconds)}{more}"
 
@@ -377,7 +377,7 @@ class TimeLeft:
             used.
         evaluations_at_end: number of evaluations after the last step, of the weights
             and their averages; 0: there are no evaluations at all.
-        seconds_to_deadline: returns the seconds until `--max_minutes` ends training.
+        seconds_to_deadline: returns the seconds until `max_minutes` ends training.
         first_step: the duration of the first step; None: it has not run yet.
         later_steps: the durations of the other steps.
         saves: how long training has waited for checkpoints.

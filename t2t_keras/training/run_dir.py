@@ -245,15 +245,13 @@ class RunDirectory:
         Checkpoint(self.checkpoints.find(checkpoint)).restore(weights)
 
 
-def average_run(
-    output_dir: str | Path, last: int | None = None, minutes: float | None = None
-) -> Path:
+def average_run(output_dir: str | Path, last: int) -> Path:
     """Averages the newest checkpoints of a run, see `CheckpointDirectory.average`.
 
     Returns:
         The path of the average, `average.ckpt-STEP`.
     """
-    output, steps = CheckpointDirectory(Path(output_dir)).average(last, minutes)
+    output, steps = CheckpointDirectory(Path(output_dir)).average(last)
     if is_run(output_dir):
         RunDirectory(output_dir).record("average", checkpoint=output.name, steps=steps)
     return output

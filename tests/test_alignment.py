@@ -6,11 +6,7 @@ from command_line import run, run_json, write
 from decoding_models import LINES, run_of, transformer
 from tokenizer_checks import assert_words_are_spelled
 
-from t2t_keras.data.pharaoh import (
-    alignment_scores,
-    format_alignment,
-    parse_reference,
-)
+from t2t_keras.data.pharaoh import format_alignment, parse_reference
 from t2t_keras.decoding.scoring import (
     AlignmentHead,
     word_alignment,
@@ -18,6 +14,7 @@ from t2t_keras.decoding.scoring import (
 )
 from t2t_keras.decoding.translator import Translator
 from t2t_keras.option import UserError
+from t2t_keras.plugins.reports.align import alignment_scores
 from t2t_keras.problem import Problem, TextForm
 from t2t_keras.text.sentence_piece import SentencePieceTokenizer
 from t2t_keras.text.tokenizer import words_of_tokens

@@ -13,11 +13,11 @@ from decoding_models import transformer
 from numpy_transformer import NumpyTransformer, randomise, softmax
 
 from t2t_keras.cli import main
-from t2t_keras.decoding.scoring import sentence_attention
 from t2t_keras.decoding.translator import Translator
 from t2t_keras.hparam import HParams
 from t2t_keras.model.transformer import Transformer
 from t2t_keras.option import UserError
+from t2t_keras.plugins.reports.attention import sentence_attention
 from t2t_keras.plugins.reports.attention_page import Picture, attention_page
 from t2t_keras.problem import Problem
 from t2t_keras.text.sentence_piece import SentencePieceTokenizer

@@ -17,8 +17,6 @@ from t2t_keras.data.datagen import generate
 from t2t_keras.data.encoding import PairEncoder
 from t2t_keras.data.manifest import Manifest
 from t2t_keras.data.pharaoh import (
-    Reference,
-    alignment_scores,
     format_alignment,
 )
 from t2t_keras.data.pipeline import training_batches
@@ -330,7 +328,6 @@ def test_a_guided_head_aligns(aligned_dir, tmp_path):
     """Measured: 56% without and 2% with it, after 150 steps."""
     sources, targets = zip(*sentence_pairs()[::5], strict=True)
     links = [reversed_links(source) for source in sources]
-    references = [Reference(frozenset(x), frozenset(x)) for x in links]
     error_rates = []
     for weight in (0.0, 0.05):
         path = tmp_path / str(weight)
@@ -343,6 +340,9 @@ def test_a_guided_head_aligns(aligned_dir, tmp_path):
             options={"save_every": 150, "eval_every": 1000},
         ).train()
         found = RunDirectory(path).translator().align(sources, targets)
-        error_rates.append(alignment_scores(found, references)["aer"])
+        both = list(zip(map(set, found), map(set, links), strict=True))
+        right = sum(len(x & y) for x, y in both)
+        total = sum(len(x) + len(y) for x, y in both)
+        error_rates.append(100 * (1 - 2 * right / total))
     assert error_rates[0] > 30
     assert error_rates[1] < 5

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from t2t_keras.data.files import read_given_json, write_json
+from t2t_keras.data.files import write_json
 from t2t_keras.decoding.translator import Translator
 from t2t_keras.export.formats import (
     replaced,
@@ -27,6 +27,7 @@ from t2t_keras.text.sentence_piece import SentencePieceTokenizer
 from t2t_keras.text.tokenizer import EOS, PAD, Tokenizer
 from t2t_keras.training.checkpoint import model_variables
 
+from .given_json import read_given_json
 from .marian import (
     NO_ROW,
     PAD_TOKEN,

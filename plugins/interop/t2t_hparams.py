@@ -4,9 +4,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from t2t_keras.data.files import read_given_json
 from t2t_keras.hparam import SCHEDULE_FACTORS, T2T_NAMES, HParams
 from t2t_keras.option import UserError
+
+from .given_json import read_given_json
 
 # With other values than these, tensor2tensor's model differs from `Transformer`; 0 and
 # "" mean "off". Files of older versions lack some fields, whose values were these.

@@ -1,6 +1,7 @@
 """The verb that aligns words by a model's attention: `align`."""
 
 import argparse
+from collections.abc import Sequence
 from typing import Any
 
 from t2t_keras.cli.checks import require_readable
@@ -8,8 +9,9 @@ from t2t_keras.cli.lines import read_lines
 from t2t_keras.cli.translation import add_pairs, check_pairs, read_pairs
 from t2t_keras.cli.verb import Verb, positive, table
 from t2t_keras.data.files import write_lines
-from t2t_keras.data.pharaoh import alignment_scores, format_alignment, parse_reference
+from t2t_keras.data.pharaoh import Reference, format_alignment, parse_reference
 from t2t_keras.option import UserError
+from t2t_keras.problem import Alignment
 
 
 def _align_flags(parser: argparse.ArgumentParser) -> None:
@@ -72,6 +74,33 @@ def _align(args: argparse.Namespace) -> dict[str, Any]:
     result: dict[str, Any] = {"sentences": len(found), "layer": head.layer}
     result["head"] = head.head or "mean"
     return result | (alignment_scores(found, references) if args.reference else {})
+
+
+def alignment_scores(
+    found: Sequence[Alignment], references: Sequence[Reference]
+) -> dict[str, float]:
+    """Returns alignment error rate, precision and recall over a corpus, in percent.
+
+    With the found links A, the sure ones S and the possible ones P, precision is
+    |A and P| / |A|, recall |A and S| / |S|, and the alignment error rate
+    1 - (|A and S| + |A and P|) / (|A| + |S|).
+
+    Args:
+        found: the alignment of each pair.
+        references: the links of each pair.
+    """
+    links = possible = sure = wanted = 0
+    for alignment, reference in zip(found, references, strict=True):
+        pairs = set(alignment)
+        links += len(pairs)
+        wanted += len(reference.sure)
+        possible += len(pairs & reference.possible)
+        sure += len(pairs & reference.sure)
+    return {
+        "aer": 100 * (1 - (sure + possible) / max(links + wanted, 1)),
+        "precision": 100 * possible / max(links, 1),
+        "recall": 100 * sure / max(wanted, 1),
+    }
 
 
 VERB = Verb(

@@ -1,12 +1,18 @@
 """The verb that draws a model's attention weights: `attention`."""
 
 import argparse
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
 
 from t2t_keras.cli.checks import require_writable
 from t2t_keras.cli.verb import Verb, add_run, table, utf8
 from t2t_keras.data.files import open_lines
+from t2t_keras.option import UserError
 from t2t_keras.training.runs import require_run
+
+if TYPE_CHECKING:
+    from t2t_keras.decoding.translator import Translator
 
 
 def _attention_flags(parser: argparse.ArgumentParser) -> None:
@@ -31,7 +37,6 @@ def _check_attention(args: argparse.Namespace) -> None:
 
 
 def _attention(args: argparse.Namespace) -> dict[str, Any]:
-    from t2t_keras.decoding.scoring import sentence_attention
     from t2t_keras.training.run_dir import RunDirectory
 
     from .attention_page import attention_page, pictures
@@ -48,6 +53,64 @@ def _attention(args: argparse.Namespace) -> dict[str, Any]:
         "source": found.source,
         "target": found.target,
     }
+
+
+class SentenceAttention(NamedTuple):
+    """The attention weights of one pair, with its tokens; see `AttentionMaps`.
+
+    Attributes:
+        source: the S source tokens, EOS last.
+        target: the T target tokens; row t of the weights predicts token t.
+        encoder: float32 [L, H, S, S], for L layers.
+        decoder: float32 [L, H, T, T]
+        cross: float32 [L, H, T, S]
+    """
+
+    source: list[str]
+    target: list[str]
+    encoder: np.ndarray
+    decoder: np.ndarray
+    cross: np.ndarray
+
+
+def sentence_attention(
+    translator: "Translator", source: str, target: str | None = None
+) -> SentenceAttention:
+    """Returns all attention weights of a model for one pair.
+
+    Args:
+        translator: the model with its tokenizers.
+        source: a text.
+        target: its translation; None: the model's own.
+
+    Raises:
+        UserError: the source is blank, the model's own translation is empty, or the
+            model is an ensemble.
+    """
+    from t2t_keras.decoding.ensemble import Ensemble
+
+    model = translator.model
+    if isinstance(model, Ensemble):
+        raise UserError("an ensemble has several attentions; give one of its runs")
+    if not source.strip():
+        raise UserError("the source is blank; give a sentence")
+    form, raw = translator.problem.text_form, translator.options.raw
+    source_ids = translator.source_tokenizer.encode(form.source_text(source, raw))
+    if target is None:
+        target_ids = list(translator.n_best([source], 1, truncate=True)[0][0].ids)
+    else:
+        target_ids = translator.target_tokenizer.encode(target.strip())
+    if not target_ids:
+        raise UserError("the model's translation is empty; give a target")
+    maps = model.attention_maps(
+        np.array([source_ids], np.int32),
+        np.array([target_ids], np.int32),
+    )
+    return SentenceAttention(
+        [translator.source_tokenizer.pieces[i] for i in source_ids],
+        [translator.target_tokenizer.pieces[i] for i in target_ids],
+        *(np.stack([np.asarray(layer)[0] for layer in kind]) for kind in maps),
+    )
 
 
 VERB = Verb(

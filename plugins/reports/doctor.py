@@ -5,6 +5,7 @@ need the standard library only, and another process imports the libraries.
 """
 
 import argparse
+import fcntl
 import functools
 import importlib.metadata
 import json
@@ -14,12 +15,13 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from t2t_keras.cli.verb import Verb
-from t2t_keras.data.files import has_locks
+from t2t_keras.data.files import NO_LOCKS
 
 # Files that exist if there is a driver for NVIDIA GPUs.
 NVIDIA = ("/dev/nvidia0", "/proc/driver/nvidia")
@@ -122,9 +124,28 @@ def _faults_of_versions() -> Iterator[str]:
         )
 
 
+def _has_locks(directory: Path) -> bool:
+    """Returns whether the file system of a directory has locks.
+
+    Raises:
+        OSError: the directory cannot be written.
+    """
+    with tempfile.NamedTemporaryFile(dir=directory) as file:
+        with open(file.name, "r+") as other:  # NFS locks only what can be written
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX)
+                fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return True
+            except OSError as error:
+                if error.errno not in NO_LOCKS:
+                    raise
+        return False
+
+
 def _faults_of_directory(path: Path) -> Iterator[str]:
     try:
-        if not has_locks(path):
+        if not _has_locks(path):
             yield (
                 "the file system of the current directory has no locks; make sure that "
                 "no two processes write to one directory"

@@ -88,6 +88,8 @@ class BatchPlan:
                 f"example's {self._longer.max()} tokens; raise it, or lower the "
                 "problem's max_length (--max_length) and generate the data again"
             )
+        # Numbers of records take 4 bytes each, if they fit.
+        self._dtype = np.int32 if len(self._longer) < 1 << 31 else np.int64
         self._starts = self._cut(batch_tokens)
         order = self._order(np.random.default_rng((seed, 0)))
         rows = np.diff([*self._starts, len(order)])
@@ -104,9 +106,12 @@ class BatchPlan:
 
     def records(self, step: int) -> np.ndarray:
         """Returns the records, int [rows], of the step's batch."""
-        epoch, i = divmod(step, len(self))
+        epoch, i = divmod(step, len(self._starts))
         if epoch != self._epoch:
-            self._epoch, self._batches = epoch, self._plan(epoch)
+            rng = np.random.default_rng((self._seed, epoch))
+            batches = np.split(self._order(rng), self._starts[1:])
+            shuffled = rng.permutation(len(batches))
+            self._epoch, self._batches = epoch, [batches[k] for k in shuffled]
         return self._batches[i]
 
     def shape(self, records: np.ndarray) -> tuple[int, int, int]:
@@ -140,12 +145,6 @@ class BatchPlan:
         longest = (np.maximum.reduceat(side[order], starts) for side in sides)
         return np.stack([rows, *longest], axis=1)
 
-    def _plan(self, epoch: int) -> list[np.ndarray]:
-        """Returns the records of each batch of an epoch."""
-        rng = np.random.default_rng((self._seed, epoch))
-        batches = np.split(self._order(rng), self._starts[1:])
-        return [batches[i] for i in rng.permutation(len(batches))]
-
     def _cut(self, batch_tokens: int) -> list[int]:
         """Returns where in the order of an epoch batches start, from 0."""
         lengths = np.sort(self._longer)
@@ -164,8 +163,8 @@ class BatchPlan:
         # neighbours have similar lengths on both sides, which saves padding.
         sign = (-1) ** (self._longer + self._swapped)
         slant = (self._target_length - self._source_length) * sign
-        shuffled = _small(rng.permutation(len(self._longer)))
-        return _small(np.lexsort((shuffled, slant, self._longer)))
+        shuffled = rng.permutation(len(self._longer)).astype(self._dtype)
+        return np.lexsort((shuffled, slant, self._longer)).astype(self._dtype)
 
 
 class BucketPlan(BatchPlan):
@@ -197,7 +196,7 @@ class BucketPlan(BatchPlan):
         return _starts(sizes, rows)
 
     def _order(self, rng: np.random.Generator) -> np.ndarray:
-        shuffled = _small(rng.permutation(len(self._longer)))
+        shuffled = rng.permutation(len(self._longer)).astype(self._dtype)
         return shuffled[np.argsort(self._bucket[shuffled], kind="stable")]
 
 
@@ -236,11 +235,6 @@ class StaticShapePlan(BucketPlan):
         self, rows: np.ndarray, order: np.ndarray, starts: Sequence[int] | np.ndarray
     ) -> np.ndarray:
         return self._of_buckets[self._bucket[order[starts]]]
-
-
-def _small(records: np.ndarray) -> np.ndarray:
-    """Returns numbers of records in 4 bytes each, if they fit."""
-    return records.astype(np.int32) if len(records) < 1 << 31 else records
 
 
 def least_padding(

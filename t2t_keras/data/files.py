@@ -8,7 +8,6 @@ import json
 import os
 import re
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
 
 _OPEN_FILE = re.compile(r"/proc/\d+/(task/\d+/)?fd/\d+")
 # Error codes of file systems without locks, such as Lustre mounted without `flock`.
-_UNSUPPORTED = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL)
+NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL)
 
 _SECONDS_BETWEEN_LINES = 10.0
 
@@ -127,20 +126,6 @@ def read_json(
         ) from None
 
 
-def read_given_json(path: Path) -> Any:
-    """Reads a JSON file that another program has written.
-
-    Raises:
-        UserError: it cannot be read, or is not JSON.
-    """
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise UserError(f"cannot read {path}: {error.strerror}") from None
-    except ValueError as error:
-        raise UserError(f"{path} is not valid JSON: {error}") from None
-
-
 def sha256(path: Path) -> str:
     """Returns the SHA-256 of a file's bytes, as `sha256sum` prints it.
 
@@ -199,32 +184,13 @@ def lock_file(file: IO[Any], waits: bool) -> None:
     except BlockingIOError:
         raise
     except OSError as error:
-        if error.errno not in _UNSUPPORTED:
+        if error.errno not in NO_LOCKS:
             raise
         print(
             f"{Path(file.name).parent}: this file system has no locks "
             f"({error.strerror}); make sure that no other process writes there",
             file=sys.stderr,
         )
-
-
-def has_locks(directory: Path) -> bool:
-    """Returns whether the file system of a directory has locks.
-
-    Raises:
-        OSError: the directory cannot be written.
-    """
-    with tempfile.NamedTemporaryFile(dir=directory) as file:
-        with open(file.name, "r+") as other:  # NFS locks only what can be written
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX)
-                fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                return True
-            except OSError as error:
-                if error.errno not in _UNSUPPORTED:
-                    raise
-        return False
 
 
 def purpose_of_holder(path: Path) -> str | None:

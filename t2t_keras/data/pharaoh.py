@@ -1,7 +1,6 @@
-"""Word alignments: their text form and the alignment error rate."""
+"""Word alignments in Pharaoh's format: `0-0 1-2`."""
 
 import re
-from collections.abc import Sequence
 from typing import NamedTuple
 
 from t2t_keras.option import UserError
@@ -48,30 +47,3 @@ def parse_reference(line: str, place: str) -> Reference:
         if match[2] == "-":
             sure.add(pair)
     return Reference(frozenset(sure), frozenset(possible))
-
-
-def alignment_scores(
-    found: Sequence[Alignment], references: Sequence[Reference]
-) -> dict[str, float]:
-    """Returns alignment error rate, precision and recall over a corpus, in percent.
-
-    With the found links A, the sure ones S and the possible ones P, precision is
-    |A and P| / |A|, recall |A and S| / |S|, and the alignment error rate
-    1 - (|A and S| + |A and P|) / (|A| + |S|).
-
-    Args:
-        found: the alignment of each pair.
-        references: the links of each pair.
-    """
-    links = possible = sure = wanted = 0
-    for alignment, reference in zip(found, references, strict=True):
-        pairs = set(alignment)
-        links += len(pairs)
-        wanted += len(reference.sure)
-        possible += len(pairs & reference.possible)
-        sure += len(pairs & reference.sure)
-    return {
-        "aer": 100 * (1 - (sure + possible) / max(links + wanted, 1)),
-        "precision": 100 * possible / max(links, 1),
-        "recall": 100 * sure / max(wanted, 1),
-    }

@@ -175,10 +175,9 @@ def training_batches(
         alignment [rows, T, S]).
     """
     own = range(num_replicas) if own is None else own
-
-    def share(rows: int) -> tuple[range, int]:
-        each = rows_each(rows, num_replicas, micro_batches)
-        return range(own.start * each, min(own.stop * each, rows)), len(own) * each
+    batches = _batches(
+        index, steps, plan, num_replicas, micro_batches, own, aligned, augment
+    )
 
     def split(*batch: tf.Tensor) -> tf.data.Dataset:
         return tf.data.Dataset.from_tensor_slices(
@@ -188,7 +187,6 @@ def training_batches(
             )
         )
 
-    batches = _batches(index, steps, plan, share, aligned, augment)
     return batches.flat_map(split).prefetch(4 * len(own))
 
 
@@ -301,7 +299,9 @@ def _batches(
     index: RecordIndex,
     steps: range,
     plan: BatchPlan,
-    share: Callable[[int], tuple[range, int]] = lambda rows: (range(rows), rows),
+    num_replicas: int = 1,
+    micro_batches: int = 1,
+    own: range = range(1),
     aligned: bool = False,
     augment: Augment | None = None,
 ) -> tf.data.Dataset:
@@ -311,8 +311,9 @@ def _batches(
         index: the index of the records.
         steps: the steps.
         plan: the plan that determines the records of each step.
-        share: number of rows of a batch -> the rows to read, and the number of rows to
-            which they are padded.
+        num_replicas: see `training_batches`, as are the other arguments.
+        micro_batches: see `training_batches`.
+        own: the replicas whose rows are read.
         aligned: see `training_batches`.
         augment: see `training_batches`.
     """
@@ -321,12 +322,13 @@ def _batches(
     def read(step: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         records = plan.records(int(step))
         rows, *lengths = plan.shape(records)
-        own, each = share(rows)
+        each = rows_each(rows, num_replicas, micro_batches)
+        first = own.start * each
         # A part of a batch is padded to the length of the whole batch.
-        shape = np.array([each, *lengths], np.int64)
-        payloads = index.read(records[own.start : own.stop])
+        shape = np.array([len(own) * each, *lengths], np.int64)
+        payloads = index.read(records[first : own.stop * each])
         if augment:
-            numbered = enumerate(payloads, start=own.start)
+            numbered = enumerate(payloads, start=first)
             payloads = [augment(payload, int(step), row) for row, payload in numbered]
         return np.array(payloads, dtype=object), shape
 

@@ -306,20 +306,19 @@ class RecordIndex:
         """
         indices = np.asarray(indices, np.int64)
         columns = (array[indices] for array in (self.file, self.offset, self.size))
-        places = zip(*(c.tolist() for c in columns), strict=True)
-        return [self._read(*place) for place in places]
-
-    def _read(self, file: int, offset: int, size: int) -> bytes:
-        """Reads a record; `pread` does not move the file position, which is shared."""
-        record = os.pread(self._open_files[file].fileno(), size + FRAME, offset)
-        payload = _unframed(record)
-        if payload is None or len(payload) != size:
-            before = self.offset[(self.file == file) & (self.offset < offset)]
-            number = len(np.unique(before)) + 1  # a record may occur several times
-            error = _damaged(self.files[file], number, offset)
-            self.damage.append(error)
-            raise error
-        return payload
+        payloads = []
+        for file, offset, size in zip(*(c.tolist() for c in columns), strict=True):
+            # `pread` does not move the file position, which threads share.
+            record = os.pread(self._open_files[file].fileno(), size + FRAME, offset)
+            payload = _unframed(record)
+            if payload is None or len(payload) != size:
+                before = self.offset[(self.file == file) & (self.offset < offset)]
+                number = len(np.unique(before)) + 1  # a record may occur several times
+                error = _damaged(self.files[file], number, offset)
+                self.damage.append(error)
+                raise error
+            payloads.append(payload)
+        return payloads
 
     @functools.cached_property
     def _open_files(self) -> list[BinaryIO]:

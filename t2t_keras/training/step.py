@@ -269,7 +269,8 @@ class TrainStep:
             batch: as that of `update`; k micro-batches are B / k consecutive rows each.
             step: int64 scalar, which dropout depends on.
         """
-        count, scale = self._micro_batches, self._scale()
+        count = self._micro_batches
+        scale = self.loss_scale.value if self.loss_scale else tf.constant(1.0)
         if count == 1:
             return self.loss_and_grads(batch, self._dropout_seed(step), scale)
         parts = [
@@ -300,7 +301,9 @@ class TrainStep:
         """
         replica = tf.distribute.get_replica_context()
         sums = replica.all_reduce(tf.distribute.ReduceOp.SUM, sums)
-        divisor = self._scale() * sums.target_tokens
+        divisor = sums.target_tokens
+        if self.loss_scale:
+            divisor *= self.loss_scale.value
         # More than half of the weights are vectors, for which a GPU takes longer to
         # start an operation than to run it: they are joined.
         vectors = [g for g in sums.gradients if g.shape.rank == 1]
@@ -362,9 +365,6 @@ class TrainStep:
             value = tf.where(is_trial, variable.read_value(), value)
             # A replica may not call `assign` on a mirrored variable.
             tf.raw_ops.AssignVariableOp(resource=variable.handle, value=value)
-
-    def _scale(self) -> tf.Tensor:
-        return self.loss_scale.value if self.loss_scale else tf.constant(1.0)
 
     def _dropout_seed(
         self, step: tf.Tensor, micro_batch: tf.Tensor | int = 0

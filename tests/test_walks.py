@@ -1,95 +1,126 @@
-"""The walks of CONTRIBUTING.md: the functions exist, and each is called from above."""
+"""The walks of "Reading the code" in CONTRIBUTING.md, against what really runs.
 
-import ast
+Each of them is run under a profiler, which collects the functions of the core that are
+entered. Comprehensions and lambdas do not count.
+"""
+
+import importlib
 import re
+import sys
+import threading
 from pathlib import Path
 
 import pytest
+from small_data import write_pairs
+from small_run import trainer
+from tensorflow.python.ops import script_ops
+
+from t2t_keras import registry
+from t2t_keras.data.datagen import generate
+from t2t_keras.training.strategy import distribute
 
 ROOT = Path(__file__).parents[1]
-TITLE = re.compile(r"^### (.*): (\d+) files$", re.MULTILINE)
+CORE = ROOT / "t2t_keras"
+TITLE = re.compile(r"^### (.*): (\d+) files, at most (\d+) functions$", re.MULTILINE)
 ITEM = re.compile(r"^\d+\. `([\w/]+\.py)`((?:\s+`[\w.]+`,?)+)", re.MULTILINE)
 
-
-def walks():
-    """Yields title, number of files, and the (file, function) pairs of each walk."""
-    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
-    titles = list(TITLE.finditer(text))
-    for title in titles:
-        end = text.find("\n### ", title.end())
-        items = ITEM.findall(text[title.end() : end])
-        functions = [
-            (file, name)
-            for file, names in items
-            for name in re.findall(r"`([\w.]+)`", names)
-        ]
-        yield pytest.param(int(title[2]), functions, id=title[1])
+# The largest numbers of files and functions that are allowed.
+LIMITS = {
+    "Text to a data directory": (10, 90),
+    "A batch to its update": (12, 60),
+    "A request to its answer": (10, 90),
+}
+_FUNCTION = 0x1  # a flag of code objects that modules and classes do not have
 
 
-def definition(file, name):
-    """Returns the tree of a function, `f` or `Class.f`."""
-    nodes = ast.parse((ROOT / file).read_text(encoding="utf-8")).body
-    for part in name.split("."):
-        kinds = (ast.FunctionDef, ast.ClassDef)
-        (found,) = (n for n in nodes if isinstance(n, kinds) and n.name == part)
-        nodes = found.body
+class Profile:
+    """Collects the functions of the core that all threads enter."""
+
+    def __init__(self, monkeypatch) -> None:
+        self.entered: set[tuple[str, str]] = set()
+        self._patch = monkeypatch
+
+    def __enter__(self):
+        call = type(script_ops._py_funcs).__call__
+
+        def profiled(*args, **kwargs):
+            sys.setprofile(self._enter)  # TensorFlow started this thread
+            return call(*args, **kwargs)
+
+        self._patch.setattr(type(script_ops._py_funcs), "__call__", profiled)
+        threading.setprofile(self._enter)
+        sys.setprofile(self._enter)
+        return self
+
+    def __exit__(self, *error):
+        sys.setprofile(None)
+        threading.setprofile(None)
+        self._patch.undo()
+
+    def _enter(self, frame, event, arg):
+        code = frame.f_code
+        path = Path(code.co_filename)
+        is_named = code.co_flags & _FUNCTION and not code.co_name.startswith("<")
+        if event == "call" and is_named and path.is_relative_to(CORE):
+            file = path.relative_to(ROOT).as_posix()
+            self.entered.add((file, code.co_qualname))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def imported():
+    """Imports the core, whose decorators would count otherwise."""
+    for path in sorted(CORE.rglob("*.py")):
+        name = ".".join(path.relative_to(ROOT).with_suffix("").parts)
+        importlib.import_module(name.removesuffix(".__init__"))
+
+
+@pytest.fixture(scope="module")
+def entered(tmp_path_factory):
+    """What each walk enters: (file, function)."""
+    folder = tmp_path_factory.mktemp("walks")
+    found = {}
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        files = write_pairs(folder)
+        problem = registry.problem("translate_text").replace(
+            vocab_size=310, sources={"train": files, "dev": files}
+        )
+        with Profile(monkeypatch) as profile:
+            generate(problem, folder / "data", workers=1)
+        found["Text to a data directory"] = profile.entered
+
+        run = trainer(folder / "data", folder / "run")
+        data = run._data.batches(range(4), 1, 1, range(1))
+        batches = iter(distribute(run._strategy, data))
+        with Profile(monkeypatch) as profile:
+            run._step.update(next(batches), 0, 1e-3)
+        found["A batch to its update"] = profile.entered
+
+        run.train()
+        translator = run._run.translator()
+        with Profile(monkeypatch) as profile:
+            assert len(translator.translate(["the dog sees the cat"])) == 1
+        found["A request to its answer"] = profile.entered
     return found
 
 
-def words(tree):
-    """All names and attributes in a piece of code, without leading underscores."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Name):
-            yield node.id.lstrip("_")
-        elif isinstance(node, ast.Attribute):
-            yield node.attr.lstrip("_")
+@pytest.mark.parametrize("title", LIMITS)
+def test_a_walk_enters_few_files_and_functions(entered, title):
+    files = {file for file, _ in entered[title]}
+    most_files, most_functions = LIMITS[title]
+    assert files and len(files) <= most_files, sorted(files)
+    assert len(entered[title]) <= most_functions, sorted(entered[title])
 
 
-def test_the_document_has_the_walks():
-    assert len(list(walks())) == 4
-    assert all(len(walk.values[1]) > 5 for walk in walks())
-
-
-@pytest.mark.parametrize(("most", "functions"), walks())
-def test_each_function_is_called_from_above(most, functions):
-    mentioned: set[str] = set()
-    for place, (file, name) in enumerate(functions):
-        tree = definition(file, name)
-        *classes, function = name.split(".")
-        if place:
-            # A layer, like any object with __call__, is called by its own name: its
-            # class is mentioned where it is made.
-            implicit = function in ("call", "__call__")
-            called = {classes[0]} if implicit else {function.lstrip("_")}
-            assert called <= mentioned, f"{file} {name} is not called from above"
-        mentioned |= set(words(tree))
-        if classes:  # what the object is made of
-            (owner,) = (
-                node
-                for node in ast.parse((ROOT / file).read_text(encoding="utf-8")).body
-                if isinstance(node, ast.ClassDef) and node.name == classes[0]
-            )
-            for base in (*owner.bases, *owner.body):
-                is_init = isinstance(base, ast.FunctionDef) and base.name == "__init__"
-                if is_init or isinstance(base, ast.expr):
-                    mentioned |= set(words(base))
-        mentioned |= made_in(file)
-    assert len({file for file, _ in functions}) <= most
-
-
-def made_in(file):
-    """The classes that the functions of a file make, and what its tables hold."""
-    tree = ast.parse((ROOT / file).read_text(encoding="utf-8"))
-    tables = {
-        w
-        for n in tree.body
-        if isinstance(n, ast.Assign | ast.AnnAssign)
-        for w in words(n)
-    }
-    return tables | {
-        node.func.id
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Call)
-        and isinstance(node.func, ast.Name)
-        and node.func.id[0].isupper()
-    }
+@pytest.mark.parametrize("title", LIMITS)
+def test_the_document_lists_what_is_entered(entered, title):
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    (walk,) = (match for match in TITLE.finditer(text) if match[1] == title)
+    section = text[walk.end() : text.index("\n#", walk.end())]
+    listed = set(re.findall(r"`(t2t_keras/[\w/]+\.py)`", section))
+    assert listed == {file for file, _ in entered[title]}
+    assert int(walk[2]) == len(listed)
+    assert len(entered[title]) <= int(walk[3]) <= LIMITS[title][1]
+    functions = {(file, name.split(".<locals>.")[-1]) for file, name in entered[title]}
+    for item in ITEM.finditer(section):
+        for name in re.findall(r"`([\w.]+)`", item[2]):
+            assert (item[1], name) in functions, f"{item[1]} {name} is not entered"

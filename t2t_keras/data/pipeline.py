@@ -114,10 +114,6 @@ class TrainingData:
             augment=self.augmentation,
         )
 
-    def damage_named(self) -> contextlib.AbstractContextManager[None]:
-        """Explains the error of a damaged record that is read inside."""
-        return damage_named(self.index)
-
 
 def training_index(data_dir: Path, problem: Problem) -> RecordIndex:
     """Opens the training examples; those of a mixture occur as its shares demand.
@@ -241,22 +237,6 @@ def source_texts(
     random = np.random.default_rng(0)
     ids = random.integers(UNK + 1, tokenizer.vocab_size, (count, 12))
     return [tokenizer.decode(row) for row in ids.tolist()]
-
-
-def elements(
-    dataset: Iterable[tuple[tf.Tensor, tf.Tensor]], index: RecordIndex
-) -> Iterator[tuple[tf.Tensor, tf.Tensor]]:
-    """Yields the elements of a dataset that a function of this file has returned.
-
-    Args:
-        dataset: the dataset.
-        index: the index that it reads from.
-
-    Raises:
-        UserError: a record is damaged, see `RecordIndex.read`.
-    """
-    with damage_named(index):
-        yield from dataset
 
 
 @contextlib.contextmanager

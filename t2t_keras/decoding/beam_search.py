@@ -57,12 +57,13 @@ forcing (`decoding.scoring`) computes for the same sequence.
 
 import functools
 from collections.abc import Callable
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import keras
 import tensorflow as tf
 
 from t2t_keras.decoding.constraint import AllOf, Constraint, RequiredPhrases, only
+from t2t_keras.decoding.ensemble import DecodingModel
 from t2t_keras.decoding.options import LengthPenalty
 from t2t_keras.model.backend import Nest
 from t2t_keras.text.tokenizer import EOS, PAD
@@ -78,46 +79,6 @@ _BLOCK = 64  # of `top_k`
 _Penalty: TypeAlias = Callable[[tf.Tensor], tf.Tensor]  # maps lengths to penalties
 
 _LEAST_COVERAGE = 1e-9  # weights in bfloat16 may be 0, whose logarithm is -inf
-
-
-class StepModel(Protocol):
-    """The methods of a model that decoding calls; `model.Transformer` has them.
-
-    The cache is a nest of tensors: all that the model keeps of the source and of the
-    tokens so far.
-    """
-
-    def encode(self, source: tf.Tensor) -> tf.Tensor:
-        """Returns the memory of source ids [B, S]."""
-
-    def start_cache(
-        self, memory: tf.Tensor, source: tf.Tensor, num_beams: tf.Tensor
-    ) -> Nest:
-        """Returns the cache before the first step."""
-
-    def cache_shapes(self, cache: Nest) -> Nest:
-        """Returns the shapes that hold for the cache at every step."""
-
-    def decode_step(
-        self, ids: tf.Tensor, position: tf.Tensor, cache: Nest
-    ) -> tuple[tf.Tensor, Nest]:
-        """Returns logits [B, K, V] after the tokens [B, K] of the previous step."""
-
-    def reorder_cache(self, cache: Nest, parents: tf.Tensor) -> Nest:
-        """Returns the cache in which beam k continues beam `parents[b, k]`."""
-
-    def select_rows(self, cache: Nest, rows: tf.Tensor) -> Nest:
-        """Returns the cache of the given rows of the batch."""
-
-    def track_coverage(self, cache: Nest, source: tf.Tensor) -> Nest:
-        """Returns the first cache, changed so that `coverage` can be asked for."""
-
-    def coverage(self, cache: Nest) -> tf.Tensor:
-        """Returns how much attention each source token got from a hypothesis.
-
-        It is [B, K, S], the sum of the attention weights over all steps, and 1 where
-        the source is padded.
-        """
 
 
 class Hypotheses(NamedTuple):
@@ -201,7 +162,7 @@ class _State(NamedTuple):
 
 
 def beam_search(
-    model: StepModel,
+    model: DecodingModel,
     source: tf.Tensor,
     *,
     beam_size: int | tf.Tensor,
@@ -292,7 +253,7 @@ def beam_search(
 
 
 def _start(
-    model: StepModel,
+    model: DecodingModel,
     source: tf.Tensor,
     beam_size: tf.Tensor,
     max_length: tf.Tensor,
@@ -457,7 +418,7 @@ def _lengthen(beams: _Beams) -> _Beams:
 
 
 def decode(
-    model: StepModel,
+    model: DecodingModel,
     start: Nest,
     step: Callable[[Nest], Nest],
     results: Callable[[Nest], Hypotheses],
@@ -533,7 +494,7 @@ def decode(
     return found
 
 
-def select(model: StepModel, state: Nest, rows: tf.Tensor) -> Nest:
+def select(model: DecodingModel, state: Nest, rows: tf.Tensor) -> Nest:
     """Returns the state of the given rows."""
     others = {
         name: tf.nest.map_structure(lambda x: tf.gather(x, rows), value)

@@ -96,8 +96,8 @@ class AllOf:
         )
 
 
-class _Stateless:
-    """Base class of constraints that depend only on the position."""
+class _Fixed:
+    """Base class of constraints that do not depend on the tokens so far."""
 
     def init(self, source: tf.Tensor, num_beams: tf.Tensor) -> Nest:
         """Returns the empty state."""
@@ -105,12 +105,12 @@ class _Stateless:
         return ()
 
     def advance(self, state: Nest, parents: tf.Tensor, tokens: tf.Tensor) -> Nest:
-        """Returns the empty state."""
+        """Returns the same state."""
         del parents, tokens
         return state
 
 
-class BannedTokens(_Stateless):
+class BannedTokens(_Fixed):
     """Excludes certain tokens."""
 
     def __init__(self, tokens: Iterable[int], vocab_size: int) -> None:
@@ -122,7 +122,7 @@ class BannedTokens(_Stateless):
         return tf.constant(self._allowed)
 
 
-class MinimumLength(_Stateless):
+class MinimumLength(_Fixed):
     """Excludes EOS until an output has `length` tokens."""
 
     def __init__(self, length: int | tf.Tensor, vocab_size: int) -> None:
@@ -135,7 +135,7 @@ class MinimumLength(_Stateless):
         return tf.logical_or(~only(EOS, self._vocab_size), position >= self._length)
 
 
-class ForcedPrefix:
+class ForcedPrefix(_Fixed):
     """Forces each output to begin with a prefix, which may differ between sentences."""
 
     def __init__(
@@ -156,11 +156,6 @@ class ForcedPrefix:
         forced = tf.gather(state, tf.minimum(position, last), axis=1)[:, None, None]
         tokens = np.arange(self._vocab_size, dtype=np.float32)  # see `only`
         return tf.logical_or(forced == PAD, tf.cast(forced, tf.float32) == tokens)
-
-    def advance(self, state: Nest, parents: tf.Tensor, tokens: tf.Tensor) -> Nest:
-        """Returns the same state: all beams of a sentence have the same prefix."""
-        del parents, tokens
-        return state
 
 
 class NoRepeatedNgrams:

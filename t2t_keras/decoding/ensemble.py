@@ -17,8 +17,8 @@ class Ensemble:
 
     The probability of each next token is the mean of its probabilities by the models.
     An ensemble takes the place of a model in beam search, sampling, scoring and
-    exports: it is a `StepModel` whose cache holds those of its models, and a
-    function of source and target ids. The "logits" are the logarithms of the mean.
+    exports: it has the methods of `Transformer` that decode step by step, with a cache
+    that holds those of its models. The "logits" are the logarithms of the mean.
 
     Attributes:
         models: the models.

@@ -31,18 +31,17 @@ LARGEST_BEAM = 1000
 LengthPenalty: TypeAlias = Literal["gnmt", "power", "average", "none"]
 
 
+Use = Literal[
+    "from_problem", "is_tensor", "is_served", "changes_metrics", "of_sampling"
+]
+
+
 def _option(
     default: Any,
     meaning: str,
-    *,
+    *uses: Use,
     least: float | None = None,
-    above: float | None = None,
     most: float | None = None,
-    from_problem: bool = False,
-    is_tensor: bool = False,
-    is_served: bool = False,
-    changes_metrics: bool = False,
-    of_sampling: bool = False,
     parse: Callable[[str], Any] | None = None,
 ) -> Any:
     """Returns the dataclass field for an option.
@@ -50,19 +49,18 @@ def _option(
     Args:
         default: the default value.
         meaning: the help text for `--help`.
+        *uses: `from_problem`: the problem has a field of this name with the default.
+            `is_tensor`: the option is an input of the compiled decoding function, so
+            that another value needs no new trace. `is_served`: it is also an input of
+            a SavedModel's signature `translate`. `changes_metrics`: the metrics of a
+            checkpoint depend on it. `of_sampling`: it has an effect only with
+            `sampling`.
         least: the smallest possible value.
-        above: a number below all possible values.
         most: the largest possible value.
-        from_problem: whether the problem has a field of this name with the default.
-        is_tensor: whether the option is an input of the compiled decoding function, so
-            that another value needs no new trace.
-        is_served: whether the option is also an input of a SavedModel's signature
-            `translate`.
-        changes_metrics: whether the metrics of a checkpoint depend on the option.
-        of_sampling: whether the option has an effect only with `sampling`.
         parse: reads the option's text, for options that are neither numbers nor names.
     """
-    return option(**locals())
+    metadata = dict.fromkeys(uses, True)
+    return option(default, meaning, least=least, most=most, parse=parse, **metadata)
 
 
 # Source terms with their target terms.
@@ -143,9 +141,6 @@ def _pairs(name: str, pairs: Any) -> Glossary:
     return tuple((source, target) for source, target in rows)
 
 
-Use = Literal["is_tensor", "is_served", "changes_metrics", "of_sampling"]
-
-
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class DecodingOptions:
     """The decoding options. Impossible values raise `UserError` at construction."""
@@ -153,91 +148,79 @@ class DecodingOptions:
     beam_size: int = _option(
         4,
         "hypotheses that the search keeps for each input (K); 1 is greedy search",
+        *("from_problem", "is_tensor", "is_served", "changes_metrics"),
         least=1,
         most=LARGEST_BEAM,
-        from_problem=True,
-        is_tensor=True,
-        is_served=True,
-        changes_metrics=True,
     )
     alpha: float = _option(
         0.6,
         "exponent of the length penalties gnmt and power",
+        *("from_problem", "is_tensor", "is_served", "changes_metrics"),
         least=-10,
         most=10,
-        from_problem=True,
-        is_tensor=True,
-        is_served=True,
-        changes_metrics=True,
     )
     length_penalty: LengthPenalty = _option(  # noqa: RUF009  it makes a field
         "gnmt",
         "what log-probabilities are divided by: gnmt, ((5 + length) / 6) ** alpha; "
         "power, length ** alpha; average, the length; none, 1",
-        changes_metrics=True,
+        "changes_metrics",
     )
     coverage_penalty: float = _option(
         0.0,
         "factor of GNMT's coverage penalty, which lowers the scores of outputs that "
         "leave parts of the input without attention; Wu et al. (2016) use 0.2",
+        *("is_tensor", "changes_metrics"),
         least=0,
         most=100,
-        is_tensor=True,
-        changes_metrics=True,
     )
     extra_length: int = _option(
         50,
         "how many more tokens than its input an output may have",
-        from_problem=True,
+        *("from_problem", "is_tensor", "changes_metrics"),
         least=0,
         most=100_000,
-        is_tensor=True,
-        changes_metrics=True,
     )
     n_best: int = _option(
         1,
         "number of outputs to return for each input",
+        *("is_tensor", "is_served"),
         least=1,
         most=LARGEST_BEAM,
-        is_tensor=True,
-        is_served=True,
     )
     min_length: int = _option(
         0,
         "the least number of tokens in an output, EOS not counted",
+        *("is_tensor", "is_served", "changes_metrics"),
         least=0,
         most=100_000,
-        is_tensor=True,
-        is_served=True,
-        changes_metrics=True,
     )
     max_source_length: int = _option(
         1024,
         "longer inputs are split into parts of at most this number of tokens, at "
         "sentence ends where possible, and the outputs are joined; time and memory "
         "grow with the square of the length",
+        "changes_metrics",
         least=1,
-        changes_metrics=True,
     )
     truncate: bool = _option(
         False,
         "truncate inputs above max_source_length, with a warning, instead of splitting "
         "them; parsers, whose outputs cannot be joined, always do",
-        changes_metrics=True,
+        "changes_metrics",
     )
     no_repeat_ngram: int = _option(
         0,
         "no sequence of this number of tokens occurs in an output more than once, or "
         "more often than the most frequent one does in the input; 0: no such rule",
+        "changes_metrics",
         least=0,
         most=100,
-        changes_metrics=True,
     )
     glossary: Glossary = _option(  # noqa: RUF009  it makes a field
         (),
         "pairs of terms: where an input contains the first, as whole words, its output "
         "contains the second",
-        changes_metrics=True,
+        "changes_metrics",
         parse=parse_glossary,
     )
     protect: tuple[str, ...] = _option(
@@ -245,13 +228,13 @@ class DecodingOptions:
         "parts of inputs that their outputs contain, too: some of url, email, markup, "
         "number, symbol (emoji and the like), unknown (characters that the source's "
         "vocabulary lacks)",
-        changes_metrics=True,
+        "changes_metrics",
         parse=_items,
     )
     forbidden: tuple[str, ...] = _option(
         (),
         "phrases that no output contains as whole words",
-        changes_metrics=True,
+        "changes_metrics",
         parse=parse_forbidden,
     )
     batch_tokens: int = _option(
@@ -263,8 +246,7 @@ class DecodingOptions:
     constraint: "str | Constraint" = _option(  # noqa: RUF009  it makes a field
         "none",
         "restricts the outputs: the name of the problem's constraint, or none",
-        from_problem=True,
-        changes_metrics=True,
+        *("from_problem", "changes_metrics"),
     )
     raw: bool = _option(
         False,
@@ -278,32 +260,29 @@ class DecodingOptions:
     temperature: float = _option(
         1.0,
         "divides the logits; beam_size=1 without sampling is the limit at 0",
+        *("is_tensor", "of_sampling"),
         least=0.001,
         most=1000,
-        is_tensor=True,
-        of_sampling=True,
     )
     top_k: int = _option(
         0,
         "draw only among the k most likely tokens; 0: among all",
+        *("is_tensor", "of_sampling"),
         least=0,
-        is_tensor=True,
-        of_sampling=True,
     )
     top_p: float = _option(
         1.0,
         "draw only among the fewest most likely tokens of this total probability",
+        *("is_tensor", "of_sampling"),
         least=0.0001,
         most=1,
-        is_tensor=True,
-        of_sampling=True,
     )
     seed: int = _option(
         0,
         "seed of the samples, which also depend on an input's place in the list",
+        "of_sampling",
         least=0,
         most=2**31 - 1,
-        of_sampling=True,
     )
 
     def __post_init__(self) -> None:
@@ -349,8 +328,7 @@ class DecodingOptions:
     @classmethod
     def of(cls, problem: Problem) -> Self:
         """Returns a problem's default options."""
-        names = [f.name for f in dataclasses.fields(cls) if f.metadata["from_problem"]]
-        values = {name: getattr(problem, name) for name in names}
+        values = {name: getattr(problem, name) for name in cls.names("from_problem")}
         return cls(**values | {"constraint": constraint_name(problem)})
 
     @classmethod

@@ -7,12 +7,12 @@ import tensorflow as tf
 from t2t_keras.decoding.beam_search import (
     NOTHING,
     Hypotheses,
-    StepModel,
     decode,
     length_penalty,
     select,
 )
 from t2t_keras.decoding.constraint import AllOf, Constraint, only
+from t2t_keras.decoding.ensemble import DecodingModel
 from t2t_keras.decoding.options import LengthPenalty
 from t2t_keras.model.backend import Nest
 from t2t_keras.text.tokenizer import EOS, PAD
@@ -45,7 +45,7 @@ class _State(NamedTuple):
 
 
 def sample(
-    model: StepModel,
+    model: DecodingModel,
     source: tf.Tensor,
     *,
     seeds: tf.Tensor,
@@ -140,7 +140,7 @@ def sample(
 
 
 def _start(
-    model: StepModel,
+    model: DecodingModel,
     source: tf.Tensor,
     seeds: tf.Tensor,
     max_length: tf.Tensor,

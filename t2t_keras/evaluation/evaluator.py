@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from t2t_keras.data.files import Meter, unwatched
 from t2t_keras.data.manifest import Manifest
-from t2t_keras.data.pipeline import elements, ordered_batches, read_pairs
+from t2t_keras.data.pipeline import damage_named, ordered_batches, read_pairs
 from t2t_keras.data.records import RecordIndex, read_texts
 from t2t_keras.decoding.translator import Translator
 from t2t_keras.evaluation.bleu import metrics_of
@@ -124,8 +124,11 @@ class Evaluator:
         batches = ordered_batches(self._index, self._batch_tokens)
         totals = [0.0, 0.0, 0.0]
         count = len(self._index)
-        with meter(f"loss on {self._name}", "sentences", count) as advance:
-            for source, target in elements(batches, self._index):
+        with (
+            damage_named(self._index),
+            meter(f"loss on {self._name}", "sentences", count) as advance,
+        ):
+            for source, target in batches:
                 for i, value in enumerate(self._sums(source, target)):
                     totals[i] += float(value)
                 advance(len(source))

@@ -10,7 +10,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from t2t_keras.data.pipeline import TrainingData
+from t2t_keras.data.pipeline import TrainingData, damage_named
 from t2t_keras.option import UserError
 from t2t_keras.training.callbacks import Callbacks
 from t2t_keras.training.checkpoint import model_variables, snapshot
@@ -194,7 +194,7 @@ class Trainer:
             *(first + every - first % every for every in due),
         )
         rates = [learning_rate(self._hparams, n) for n in range(first + 1, done + 1)]
-        with self._data.damage_named():
+        with damage_named(self._data.index):
             result = self._update(batches, first, rates, reporter)
         reporter.count(done, result, steps=done - first)
         return done

@@ -229,7 +229,7 @@ class Scorer(CorpusMetric):
     def statistics(
         self, sources: Sequence[str], outputs: Sequence[str], references: Sequence[str]
     ) -> "np.ndarray":
-        """Returns the score of each sentence beside a one, [N, 2].
+        """Returns the score of each sentence and a one, [N, 2].
 
         Raises:
             UserError: the function did not return one finite number for each sentence.

@@ -57,7 +57,7 @@ class _Registry(Generic[T]):
         self._definitions: dict[str, _Definition[T]] = {}
 
     def add(self, name: str, definition: _Definition[T]) -> None:
-        """Registers a definition; to import a file twice is no error."""
+        """Registers a definition; a file may be imported twice."""
         earlier = self._definitions.get(name)
         if earlier is not None and earlier.place != definition.place:
             raise UserError(
@@ -89,7 +89,7 @@ class Model(NamedTuple):
 
     Attributes:
         build: returns the `Transformer` for hyper-parameters, the size of the source
-            vocabulary, and that of the target or None where both sides share one.
+            vocabulary, and the size of the target's or None where both share one.
         hparams: the class of its hyper-parameters.
     """
 

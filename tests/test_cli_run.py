@@ -237,7 +237,7 @@ def test_ctrl_c_keeps_the_finished_lines(
     message = "t2t translate: interrupted"
     if finished:
         message += f"; the first 4 lines of output are in {kept}; "
-        message += "--resume goes on from there"
+        message += "--resume continues there"
         assert kept.read_text().split("\n") == [*expected, ""]
     assert capfd.readouterr().err.splitlines()[-1] == message
     kept = {kept, tmp_path / "out.incomplete.json"} if finished else set()

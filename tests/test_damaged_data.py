@@ -142,7 +142,7 @@ def test_an_index_is_built_anew(directory, damage, capsys):
     content = path.read_bytes()
     path.write_bytes(DAMAGE[damage](content))
     assert len(open_train(directory)) == 320
-    assert f"{path} is damaged; building it anew" in capsys.readouterr().err
+    assert f"{path} is damaged; building it again" in capsys.readouterr().err
     assert path.read_bytes() == content
     open_train(directory)
     assert not capsys.readouterr().err

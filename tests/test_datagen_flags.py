@@ -66,7 +66,7 @@ def test_given_vocabularies(argv, capfd, tmp_path):
     [
         (["--task", "3/2"], "--task 3/2: of 2 parts the first is 1/2"),
         (["--clean", "tidy"], "--clean: there is no rule 'tidy'"),
-        (["--vocab", "x"], "--vocab_size has no effect beside --vocab"),
+        (["--vocab", "x"], "--vocab_size has no effect with --vocab"),
         (["--vocab", "a", "b", "c"], "--vocab takes at most 2, not 3 files"),
     ],
 )

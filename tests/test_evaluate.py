@@ -315,7 +315,7 @@ def test_flags_that_need_another(run, capfd):
     assert "there is nothing to write" in capfd.readouterr().err
     files = ("--hypotheses", "x", "--references", "y")
     assert call("evaluate", *files, "--checkpoint", "all") == 2
-    assert "--checkpoint has no effect beside" in capfd.readouterr().err
+    assert "--checkpoint has no effect with" in capfd.readouterr().err
     for checkpoint in run.glob("model.ckpt-*"):
         checkpoint.unlink()
     assert call(*every(run)) == 2

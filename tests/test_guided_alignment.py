@@ -301,7 +301,7 @@ def test_alignments_are_read_from_the_guided_head():
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("0-0 x", "links, line 2: 'x' is no link; write the numbers"),
+        ("0-0 x", "links, line 2: 'x' is not a link; write the numbers"),
         ("0-0 2-0", "line 2: '2-0' links a word that is not there: the source has 2"),
         ("0-0 0-1", "line 2: '0-1' links a word that is not there: .* target 1"),
     ],

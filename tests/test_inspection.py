@@ -197,7 +197,7 @@ def test_the_command_and_its_page(tmp_path, capfd):
         assert "train cannot be read to the end" in err and message in err
     argv[2] = files[0]
     assert run(*argv, "--data_dir", tmp_path) == 2
-    assert "has no effect beside --data_dir" in capfd.readouterr().err
+    assert "has no effect with --data_dir" in capfd.readouterr().err
     assert run(*argv, "--page", tmp_path / "no" / "x.html") == 2
     assert "--page: there is no directory" in capfd.readouterr().err
     assert run("inspect", "--problem", "translate_text") == 2

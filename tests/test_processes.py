@@ -132,12 +132,12 @@ def test_the_output_and_the_status_are_those_of_the_chief(capfd):
         (
             "os.kill(os.getpid(), signal.SIGKILL)",
             "process 1 of 2 was ended by SIGKILL; run the same command again, and it "
-            "goes on from the last checkpoint",
+            "resumes from the last checkpoint",
         ),
         (
             "os.write(2, b'bad allocation'); os.abort()",
             "process 1 of 2 was ended by SIGABRT, and its last message was: bad "
-            "allocation; run the same command again, and it goes on from the last "
+            "allocation; run the same command again, and it resumes from the last "
             "checkpoint",
         ),
     ],

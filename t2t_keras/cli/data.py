@@ -161,7 +161,7 @@ def _check_datagen(args: argparse.Namespace) -> None:
     if len(args.vocab) > 2:
         raise UserError(f"--vocab takes at most 2, not {len(args.vocab)} files")
     if args.vocab and args.vocab_size:
-        raise UserError("--vocab_size has no effect beside --vocab; leave it out")
+        raise UserError("--vocab_size has no effect with --vocab; leave it out")
     for path in args.vocab:
         if not Path(path).exists():
             raise UserError(f"--vocab: there is no {path}")

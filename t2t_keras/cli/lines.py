@@ -39,7 +39,7 @@ def count_lines(path: str | Path | None) -> int | None:
     return sum(1 for _ in sources.read_lines(path))
 
 
-class Output:
+class OutputFile:
     """The lines that a verb writes, and how far it has come.
 
     Attributes:
@@ -78,7 +78,7 @@ class Output:
         """Records that the output for all lines that `unread` has yielded is written.
 
         Args:
-            **done: counts that a process needs to go on from here.
+            **done: counts that a process needs to continue from here.
         """
         self.file.flush()
         self.done = done
@@ -100,7 +100,7 @@ class Output:
             raise UserError(
                 f"--resume: {self._record} is of another input, whose first "
                 f"{saved['lines']:,} lines are not those of this one; give the same "
-                "--input, or leave out --resume to begin anew"
+                "--input, or leave out --resume to start again"
             )
         return lines
 
@@ -112,7 +112,7 @@ class Output:
 @contextlib.contextmanager
 def open_output(
     path: str | None, settings: Mapping[str, Any], resume: bool = False
-) -> Iterator[Output]:
+) -> Iterator[OutputFile]:
     """Opens a file, or standard output, for writing lines.
 
     A file gets its name only when it is complete. Until then it is `{path}.incomplete`,
@@ -123,7 +123,7 @@ def open_output(
     Args:
         path: the file; None: standard output.
         settings: all that the output depends on except the input.
-        resume: whether to go on with the incomplete file, if there is one.
+        resume: whether to continue the incomplete file, if there is one.
 
     Raises:
         UserError: another process writes the file, or the incomplete file has no
@@ -132,7 +132,7 @@ def open_output(
     """
     if path is None or is_special(path):
         with _open_text(STDOUT if path is None else path, "w") as file:
-            yield Output(file)
+            yield OutputFile(file)
         return
     settings = json.loads(json.dumps(settings))  # as they are read later
     path = os.path.realpath(path)
@@ -155,7 +155,7 @@ def open_output(
         os.truncate(incomplete, saved["bytes"])
         try:
             with _open_text(incomplete, "a") as file:
-                yield Output(file, record, settings, saved)
+                yield OutputFile(file, record, settings, saved)
         except BaseException as error:
             saved = read_json(record)
             if not saved["lines"]:
@@ -167,7 +167,7 @@ def open_output(
                 raise
             raise KeyboardInterrupt(
                 f"the first {count_lines(incomplete):,} lines of output are in "
-                f"{incomplete}; --resume goes on from there"
+                f"{incomplete}; --resume continues there"
             ) from None
         os.replace(incomplete, path)
         record.unlink()
@@ -186,10 +186,10 @@ def _resumable(
     Raises:
         UserError: the file cannot be resumed with these settings.
     """
-    anew = "leave out --resume to begin anew"
-    saved = read_json(record, anew)
+    again = "leave out --resume to start again"
+    saved = read_json(record, again)
     if saved is None:
-        raise UserError(f"--resume: {incomplete} has no record, {record}; {anew}")
+        raise UserError(f"--resume: {incomplete} has no record, {record}; {again}")
     names = [*saved["settings"], *settings]
     changes = [
         f"{name} was {was}, is now {now}"
@@ -200,8 +200,10 @@ def _resumable(
     if changes:
         raise UserError(
             f"--resume: {incomplete} was written with other settings: "
-            f"{'; '.join(changes)}; give the same ones, or {anew}"
+            f"{'; '.join(changes)}; give the same ones, or {again}"
         )
     if incomplete.stat().st_size < saved["bytes"]:
-        raise UserError(f"--resume: {incomplete} is shorter than {record} says; {anew}")
+        raise UserError(
+            f"--resume: {incomplete} is shorter than {record} says; {again}"
+        )
     return saved

@@ -45,11 +45,11 @@ _SECONDS_TO_FOLLOW = 60.0
 # Signals that come within it are one: `timeout` sends two at once.
 _SECONDS_OF_ONE_REQUEST = 1.0
 
-_RESUME = "run the same command again, and it goes on from the last checkpoint"
+_RESUME = "run the same command again, and it resumes from the last checkpoint"
 
 
 def check_processes(count: int, simulate_devices: int) -> None:
-    """Refuses `--processes` beside TF_CONFIG or other devices, or with too few GPUs.
+    """Refuses `--processes` with TF_CONFIG, other devices, or too few GPUs.
 
     Raises:
         UserError: there are not so many GPUs, or it is beside TF_CONFIG or
@@ -99,7 +99,7 @@ def train_in_processes(argv: Sequence[str], count: int) -> int:
 
 
 def environments(ports: Sequence[int]) -> list[dict[str, str]]:
-    """Returns what each process has in its environment beside the launcher's.
+    """Returns what each process has in its environment besides the launcher's.
 
     Args:
         ports: the port of each process.
@@ -110,7 +110,7 @@ def environments(ports: Sequence[int]) -> list[dict[str, str]]:
     for index in range(len(ports)):
         task = {"type": "worker", "index": index}
         config = json.dumps({"cluster": cluster, "task": task})
-        # gRPC would connect to localhost, too, through the proxy of `http_proxy`.
+        # gRPC would connect even to localhost through the proxy of `http_proxy`.
         each = {"TF_CONFIG": config, "no_grpc_proxy": "localhost", LAUNCHED: "1"}
         if gpus:
             each["CUDA_VISIBLE_DEVICES"] = gpus[index]
@@ -134,7 +134,7 @@ class Processes:
 
     Args:
         command: the command.
-        variables: what each has in its environment beside this process's.
+        variables: what each has in its environment besides this process's.
     """
 
     def __init__(

@@ -102,7 +102,7 @@ def _require_standard_streams() -> None:
 
 
 def _run(args: argparse.Namespace) -> None:
-    """Runs the verb; standard output gets its result and nothing else."""
+    """Runs the verb; standard output gets its result only."""
     verb = verbs()[args.verb]
     # Set before TensorFlow is imported: it would warn about this machine's CPU. With
     # several processes, each would also log an error when another one ends.

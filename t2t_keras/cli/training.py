@@ -38,7 +38,7 @@ def _train_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--output_dir",
         required=True,
-        help="the run directory: a new one, or one whose training goes on",
+        help="the run directory: a new one, or one to resume",
     )
     add_usr_dir(parser)
     parser.add_argument(

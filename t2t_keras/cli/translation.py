@@ -60,8 +60,8 @@ def _translate_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--resume",
         action="store_true",
-        help="go on with the FILE.incomplete that a killed process left; without one, "
-        "begin anew",
+        help="continue the FILE.incomplete that a killed process left; without one, "
+        "start from the beginning",
     )
     add_decoding_flags(parser, sampling=True)
 

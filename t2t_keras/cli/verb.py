@@ -51,13 +51,13 @@ def add_usr_dir(parser: argparse._ActionsContainer) -> None:
     )
 
 
-def require_only(args: argparse.Namespace, flags: Collection[str], beside: str) -> None:
-    """Refuses flags that have no effect beside another one.
+def require_only(args: argparse.Namespace, flags: Collection[str], other: str) -> None:
+    """Refuses flags that have no effect together with another one.
 
     Args:
         args: the flags.
         flags: those that have an effect, with hyphens.
-        beside: the other flag, and why.
+        other: the other flag, and why.
 
     Raises:
         UserError: another flag is given.
@@ -65,7 +65,7 @@ def require_only(args: argparse.Namespace, flags: Collection[str], beside: str) 
     for word in args.argv:
         flag = word.partition("=")[0]
         if flag.startswith("--") and flag not in flags:
-            raise UserError(f"{flag} has no effect beside {beside}; leave it out")
+            raise UserError(f"{flag} has no effect with {other}; leave it out")
 
 
 def add_checkpoint(parser: argparse._ActionsContainer, more: str = "") -> None:

@@ -1,4 +1,4 @@
-"""Random changes of training pairs, drawn anew each time a pair is read."""
+"""Random changes of training pairs, drawn again each time a pair is read."""
 
 import random
 from collections.abc import Callable, Sequence

@@ -53,7 +53,7 @@ class BatchPlan:
     Pairs are ordered by length and cut into batches: rows times the longest sequence
     stays within the budget, on each side separately (paper, 5.1). Pairs of equal
     length are shuffled before the batches are cut, and the batches are shuffled
-    afterwards, in each epoch anew. The cuts depend on the lengths only, so all epochs
+    afterwards, again in each epoch. The cuts depend on the lengths only, so all epochs
     have the same number of batches, and a training step determines its batch:
     epoch, i = divmod(step, len(plan)).
 

@@ -207,13 +207,13 @@ class Job:
         earlier: manifest of the directory to which splits are added, if there is one.
         splits: the splits to make, in order.
         corpora: the number of pairs of each corpus, by split and name; filled in by
-            `count_pairs`. A split that is no mixture has one corpus without a name.
+            `count_pairs`. A split that is not a mixture has one corpus without a name.
         directory: the directory of all files until they are published.
         lock: the lock file of this part.
         done: the directory of what will be published.
         left_out: the file with what the sources left out, by split and reason.
         manifest: the manifest before it is published.
-        purpose: what is made, and in how many parts: the same for all of them.
+        purpose: the data and the number of parts, the same for all parts.
     """
 
     def __init__(
@@ -716,18 +716,18 @@ def publish(job: Job) -> None:
         paths = sorted(job.done.iterdir())
         for path in sorted(paths, key=lambda path: path == job.manifest):
             os.replace(path, job.data_dir / path.name)
-    # Another part may remove the directory, too, or make its lock file there once more;
-    # then it is the one that removes the rest.
+    # Another part may remove the directory as well, or make its lock file there again;
+    # then that part removes the rest.
     shutil.rmtree(job.directory, ignore_errors=True)
 
 
-# The choice of the vocabulary, and what is refused.
+# The choice of the vocabulary, and refusals.
 
 
 def _chosen_vocab_size(problem: Problem, data_dir: Path) -> int:
     """Returns the size of the vocabulary of a problem that names none.
 
-    It is that of the directory's data or vocabulary, or else the size that suits the
+    It is the size of the directory's data or vocabulary, or else one that suits the
     number of training pairs, see `proposed_size`.
 
     Raises:
@@ -765,7 +765,7 @@ def use_vocabularies(
         The problem with the kind and the size of the vocabularies.
 
     Raises:
-        UserError: a file is no vocabulary, the two are of different kinds, or the
+        UserError: a file is not a vocabulary, the two are of different kinds, or the
             directory has another vocabulary in its place.
     """
     sizes = [load_tokenizer(path).vocab_size for path in files]

@@ -86,10 +86,10 @@ class Encoded:
 
     Attributes:
         pairs: number of pairs in the chunk.
-        spills: shard -> what is to be appended to its spill file.
-        hashes: what is to be appended to the file that `cleaning.repeated` reads;
+        spills: shard -> the bytes to append to its spill file.
+        hashes: the bytes to append to the file that `repeated` reads;
             empty if duplicates are kept.
-        dropped: number of dropped examples by reason, see `cleaning.reasons`.
+        dropped: number of dropped examples by reason, see `reasons`.
             Duplicates are not counted here.
     """
 
@@ -268,8 +268,8 @@ def worker_pool(workers: int) -> Iterator[ProcessPoolExecutor]:
     except BrokenProcessPool:
         raise UserError(
             "a worker process died, perhaps out of memory; run the same command "
-            "with fewer --workers, and it goes on where it stopped (a script of your "
-            "own must call datagen under `if __name__ == '__main__':`)"
+            "with fewer --workers, and it continues where it stopped (a script must "
+            "call datagen under `if __name__ == '__main__':`)"
         ) from None
     finally:
         pool.shutdown(cancel_futures=True)
@@ -297,8 +297,8 @@ class SpillFiles(contextlib.ExitStack):
 
     Args:
         paths: the files.
-        sizes: number of bytes of each file to keep, when an interrupted encoding goes
-            on; the rest is cut off. None starts with empty files.
+        sizes: number of bytes of each file to keep, when an interrupted encoding
+            continues; the rest is cut off. None starts with empty files.
 
     Raises:
         UserError: a file is shorter than its size.
@@ -326,7 +326,7 @@ class SpillFiles(contextlib.ExitStack):
             self._files[number].write(content)
 
     def flush(self) -> list[int]:
-        """Writes what is in memory; returns the sizes of the files."""
+        """Writes the buffers; returns the sizes of the files."""
         for file in self._files:
             file.flush()
         return [file.tell() for file in self._files]
@@ -414,7 +414,7 @@ def reason_by_length(
         source: ids of the source, EOS last.
         target: ids of the target, EOS last.
         max_length: the most tokens of either side, EOS included.
-        cleaning: the rules. The ratio is that of the tokens without EOS.
+        cleaning: the rules. The ratio is of the tokens without EOS.
     """
     shorter, longer = sorted((len(source), len(target)))
     if longer > max_length:

@@ -92,7 +92,7 @@ def digest(fields: Mapping[str, Any]) -> str:
 
 
 def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """Returns what is different in the fields of a `DataConfig`, in phrases."""
+    """Returns the differences in the fields of a `DataConfig`, in phrases."""
     phrases = []
     for name, value in now.items():
         old = before[name]

@@ -39,7 +39,7 @@ def parse_reference(line: str, place: str) -> Reference:
         match = re.fullmatch(r"(\d+)([-p])(\d+)", link, re.ASCII)
         if match is None:
             raise UserError(
-                f"{place}: '{link}' is no link; write the numbers of the source and "
+                f"{place}: '{link}' is not a link; write the numbers of the source and "
                 "target words from 0, such as 0-0, or 0p0 for a possible link"
             )
         pair = int(match[1]), int(match[3])

@@ -129,7 +129,7 @@ def training_index(data_dir: Path, problem: Problem) -> RecordIndex:
     if index.corpus is None:
         raise UserError(
             f"{index_path(data_dir, name, 'train')} does not belong to the data; copy "
-            "the directory again, or generate the data anew"
+            "the directory again, or generate the data again"
         )
     shares = [record["share"] for record in corpora.values()]
     counts = repetitions(index.corpus, shares)

@@ -69,8 +69,8 @@ def example(
     Args:
         source: ids of the source.
         target: ids of the target.
-        links: the positions of tokens that are linked, for each link that of the target
-            token and that of the source token; the list `links`, unless empty.
+        links: the positions of tokens that are linked, for each link the target token's
+            and the source token's; the list `links`, unless empty.
     """
     features = b""
     for name, ids in ((b"inputs", source), (b"links", links), (b"targets", target)):
@@ -150,7 +150,7 @@ def find_shards(data_dir: Path, data_name: str, split: str) -> list[Path]:
     ):
         raise UserError(
             f"the data of '{data_name}' in {data_dir} is unfinished; run the same "
-            "`t2t datagen` again, and it goes on where it stopped"
+            "`t2t datagen` again, and it continues where it stopped"
         )
     pattern = re.compile(rf"{re.escape(data_name)}-{split}-(\d{{5}})-of-(\d{{5}})")
     names = os.listdir(data_dir) if data_dir.is_dir() else []
@@ -169,7 +169,7 @@ def find_shards(data_dir: Path, data_name: str, split: str) -> list[Path]:
     if [int(match[1]) for match in found] != list(range(*totals)):
         raise UserError(
             f"{data_dir} has only {len(found)} of the {max(totals)} {split} shards of "
-            f"'{data_name}'; copy the rest, or generate the data anew"
+            f"'{data_name}'; copy the rest, or generate the data again"
         )
     return [data_dir / match[0] for match in found]
 
@@ -336,7 +336,7 @@ def _load(path: Path, shards: list[Path]) -> list[np.ndarray] | None:
                 return None
             return [arrays[str(shard)] for shard in range(len(shards))]
     except (ValueError, TypeError, KeyError, EOFError, zipfile.BadZipFile, zlib.error):
-        say(f"{path} is damaged; building it anew from the shards")
+        say(f"{path} is damaged; building it again from the shards")
         return None
 
 

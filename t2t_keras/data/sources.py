@@ -131,7 +131,7 @@ def open_binary(path: str | Path) -> BinaryIO:
 
 
 def checksum(source: Source) -> str:
-    """Returns the source's own `checksum()` if it has one, or else that of its texts.
+    """Returns the source's own `checksum()` if it has one, or else one of its texts.
 
     It changes whenever the source yields other pairs.
     """
@@ -669,7 +669,7 @@ def parse_languages(text: str) -> tuple[str, str]:
 
 
 def corpora_of(source: Source) -> list[Corpus]:
-    """Returns the corpora of a source; one without a name if it is no mixture."""
+    """Returns the corpora of a source; one without a name if it is not a mixture."""
     return list(source.corpora) if isinstance(source, Mixture) else [Corpus("", source)]
 
 

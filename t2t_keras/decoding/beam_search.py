@@ -12,8 +12,8 @@ of a sentence, the 2K most likely are its candidates. At most K of them end in E
 for each beam, so at least K do not: the K best of these become the new alive set. Those
 that end in EOS compete with the finished hypotheses for the K places of that set. (With
 K = 1 the most likely token is the only candidate, and if it is EOS the search ends:
-this is greedy search. With two candidates, as in tensor2tensor, the search would go on
-when EOS came second.)
+this is greedy search. With two candidates, as in tensor2tensor, the search would
+continue when EOS came second.)
 
 Within a step all candidates have the same length, so their log-probabilities are
 comparable. Finished hypotheses differ in length, and each token lowers the sum of
@@ -70,8 +70,8 @@ from t2t_keras.text.tokenizer import EOS, PAD
 
 NOTHING = float("-inf")  # the log-probability of a place without a hypothesis
 
-# The inner loop ends when one row in so many is done, or after so many steps, because a
-# step appends to the cache and appending copies what was appended since.
+# The inner loop ends when one row in 16 is done, or after 8 steps, because a step
+# appends to the cache, and appending copies all that was appended in this loop.
 _ROWS_PER_DONE = 16
 _STEPS_AT_ONCE = 8
 _BLOCK = 64  # of `top_k`
@@ -104,7 +104,7 @@ class Hypotheses(NamedTuple):
 def length_penalty(
     length: tf.Tensor, alpha: float | tf.Tensor, kind: LengthPenalty = "gnmt"
 ) -> tf.Tensor:
-    """Returns what the log-probability of so many tokens is divided by, float32.
+    """Returns the length penalty: the divisor of log-probabilities, float32.
 
     Args:
         length: numbers of tokens, EOS included.
@@ -137,7 +137,7 @@ class _Beams(NamedTuple):
     coverage: tf.Tensor
 
 
-class _State(NamedTuple):
+class _SearchState(NamedTuple):
     """The loop variables.
 
     Attributes:
@@ -198,7 +198,7 @@ def beam_search(
     constraint = constraint or AllOf()
     penalty = functools.partial(length_penalty, alpha=alpha, kind=kind)
 
-    def step(state: _State) -> _State:
+    def step(state: _SearchState) -> _SearchState:
         logits, cache = model.decode_step(
             state.alive.ids[:, :, -1], state.position, state.cache
         )
@@ -258,7 +258,7 @@ def _start(
     beam_size: tf.Tensor,
     max_length: tf.Tensor,
     constraint: Constraint,
-) -> _State:
+) -> _SearchState:
     """Returns the state before the first step: one empty hypothesis is alive.
 
     The other K - 1 places are empty. If all K held the empty hypothesis, the first step
@@ -272,7 +272,7 @@ def _start(
         coverage=tf.zeros(shape),
     )
     is_first = tf.range(beam_size) == 0
-    return _State(
+    return _SearchState(
         position=tf.constant(0),
         done=max_length <= 0,
         max_length=max_length,
@@ -369,7 +369,9 @@ def _next_finished(finished: _Beams, candidates: _Beams, penalty: _Penalty) -> _
     return beams
 
 
-def _cannot_improve(state: _State, penalty: _Penalty, n_best: tf.Tensor) -> tf.Tensor:
+def _cannot_improve(
+    state: _SearchState, penalty: _Penalty, n_best: tf.Tensor
+) -> tf.Tensor:
     """Returns whether no alive hypothesis can get among the n best, [B].
 
     This also holds when none is alive: both sides may then be -inf.
@@ -379,7 +381,7 @@ def _cannot_improve(state: _State, penalty: _Penalty, n_best: tf.Tensor) -> tf.T
     return tf.gather(_scores(state.finished, penalty), n_best - 1, axis=1) >= attainable
 
 
-def _ranked(state: _State, penalty: _Penalty, n_best: tf.Tensor) -> Hypotheses:
+def _ranked(state: _SearchState, penalty: _Penalty, n_best: tf.Tensor) -> Hypotheses:
     """Returns the n best: finished ones, then alive ones, then empty places."""
     both = tf.nest.map_structure(
         lambda x, y: tf.concat([x, y], 1), state.finished, state.alive

@@ -356,7 +356,7 @@ class RequiredPhrases:
     def _missing(self, state: PhraseState) -> tf.Tensor:
         """Returns how many tokens the phrases still need, [B, K] float32.
 
-        Only one of the phrases that have begun can go on; the others begin again.
+        Only one of the phrases that have begun can continue; the others begin again.
         """
         is_open = tf.cast(state.done < state.lengths[:, None], tf.float32)
         whole = tf.reduce_sum(is_open * state.lengths[:, None], axis=2)

@@ -225,7 +225,7 @@ class DecodingOptions:
     )
     protect: tuple[str, ...] = _option(
         (),
-        "parts of inputs that their outputs contain, too: some of url, email, markup, "
+        "parts of inputs that their outputs keep: some of url, email, markup, "
         "number, symbol (emoji and the like), unknown (characters that the source's "
         "vocabulary lacks)",
         "changes_metrics",

@@ -18,7 +18,7 @@ from t2t_keras.model.backend import Nest
 from t2t_keras.text.tokenizer import EOS, PAD
 
 
-class _State(NamedTuple):
+class _SampleState(NamedTuple):
     """The loop variables for N = B K samples: each is a row, with one hypothesis.
 
     Attributes:
@@ -85,7 +85,7 @@ def sample(
     num_samples = tf.convert_to_tensor(num_samples, tf.int32)
     constraint = constraint or AllOf()
 
-    def step(state: _State) -> _State:
+    def step(state: _SampleState) -> _SampleState:
         logits, cache = model.decode_step(
             state.ids[:, :, -1], state.position, state.cache
         )
@@ -121,7 +121,7 @@ def sample(
             ),
         )
 
-    def results(state: _State) -> Hypotheses:
+    def results(state: _SampleState) -> Hypotheses:
         is_sample = state.log_probs > NOTHING
         lengths = tf.where(is_sample, state.lengths, 0)
         return Hypotheses(
@@ -146,11 +146,11 @@ def _start(
     max_length: tf.Tensor,
     num_samples: tf.Tensor,
     constraint: Constraint,
-) -> _State:
+) -> _SampleState:
     """Returns the state before the first step."""
     batch = tf.shape(source)[0]
     one = tf.ones([], tf.int32)
-    sentences = _State(
+    sentences = _SampleState(
         position=tf.constant(0),
         done=max_length <= 0,
         max_length=max_length,

@@ -16,7 +16,7 @@ MOST_BATCHES_AT_ONCE = 4
 _MOST_DOUBLINGS = 2  # of a beam, to replace repeated texts
 
 
-class Output(Protocol):
+class ScoredText(Protocol):
     """A text with its score."""
 
     @property
@@ -28,7 +28,7 @@ class Output(Protocol):
         """The score."""
 
 
-AnyOutput = TypeVar("AnyOutput", bound=Output)
+AnyText = TypeVar("AnyText", bound=ScoredText)
 
 
 def checked_texts(texts: Iterable[str], name: str = "texts") -> list[str]:
@@ -91,7 +91,7 @@ def batches(
 
     So a batch that does not fit into memory fails at once, and estimates of the time
     left are too high rather than too low. A sequence longer than `batch_tokens` gets a
-    batch with nothing else in it.
+    batch by itself.
 
     Args:
         lengths: the lengths of the sequences.
@@ -129,9 +129,9 @@ def padded(rows: Sequence[Sequence[int]]) -> np.ndarray:
 
 
 def replace_repeated(
-    found: list[list[AnyOutput]],
+    found: list[list[AnyText]],
     beam_size: int,
-    search: Callable[[list[int], int], list[list[AnyOutput]]],
+    search: Callable[[list[int], int], list[list[AnyText]]],
 ) -> None:
     """Replaces outputs whose text a better one has by the next ones of a wider search.
 
@@ -157,9 +157,9 @@ def replace_repeated(
             found[i] = max(found[i], wider, key=len)
 
 
-def _distinct(outputs: Sequence[AnyOutput]) -> list[AnyOutput]:
+def _distinct(outputs: Sequence[AnyText]) -> list[AnyText]:
     """Returns the first of the outputs that have the same text."""
-    kept: dict[str, AnyOutput] = {}
+    kept: dict[str, AnyText] = {}
     for output in outputs:
         kept.setdefault(output.text, output)
     return list(kept.values())

@@ -262,7 +262,7 @@ class Translator:
         self._phrases = {key: phrases}
 
         def search(lines: list[int], wider: int = 1) -> list[list[Hypothesis]]:
-            """Returns the outputs for some inputs, of a beam so many times wider."""
+            """Returns the outputs for some inputs; the beam is `wider` times wider."""
             rows = [*lines, *(j for i in lines for j in later.get(i, ()))]
             lengths = [len(sources[j]) for j in rows]
             most = max(chosen.batch_tokens // wider, 1)
@@ -449,8 +449,8 @@ class Translator:
             phrases: the glossary and the forbidden phrases.
             prefixes: [B, P] ids that the outputs have to begin with, padded with PAD.
             seeds: [B, 2] int32, the seeds of samples; only with `sampling`.
-            copied: [B, M, L] int32, the target's ids, without EOS, of what is protected
-                in the sources, padded with PAD; only with `protect`.
+            copied: [B, M, L] int32, the target's ids, without EOS, of the protected
+                parts of the sources, padded with PAD; only with `protect`.
         """
         values = {**vars(options), **numbers}
         lengths = tf.math.count_nonzero(ids, axis=1, dtype=tf.int32)
@@ -768,7 +768,7 @@ class Translator:
         return found
 
     def _copied(self, texts: list[str], options: DecodingOptions) -> np.ndarray:
-        """Returns the ids of what is protected in texts, see `search`: [B, M, L]."""
+        """Returns the ids of the protected parts of texts, see `search`: [B, M, L]."""
         found = protected_parts(
             tf.constant(texts), options.protect, self.source_tokenizer.pieces
         )

@@ -54,7 +54,7 @@ class Evaluator:
         name: str = "held-out",
     ) -> None:
         if not len(index):
-            raise UserError("the split has no examples; generate it anew")
+            raise UserError("the split has no examples; generate it again")
         self.translator = translator
         self.problem = translator.problem
         self._index = index

@@ -1,7 +1,7 @@
 """BPE-dropout (Provilkov et al., ACL 2020), which splits a text differently each time.
 
-SentencePiece has it, too, but its random numbers differ in every process, while the
-files that datagen writes must depend on the seed alone.
+SentencePiece has it as well, but its random numbers differ in every process. Here they
+depend on the seed alone, so that a training can be repeated.
 """
 
 import random

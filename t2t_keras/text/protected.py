@@ -1,4 +1,4 @@
-"""Parts of a text that its translation should have, too: addresses, markup, numbers.
+"""Parts of a text that its translation must keep: addresses, markup, numbers.
 
 The patterns are regular expressions of RE2, and `find_protected` is of TensorFlow's
 operations. So Python and an exported model run the same code.
@@ -28,7 +28,7 @@ UNKNOWN = "unknown"  # characters that the source's vocabulary does not have
 
 
 def protected_pattern(kinds: Sequence[str], pieces: Sequence[str]) -> str:
-    """Returns the regular expression of what is protected.
+    """Returns the regular expression of the protected parts.
 
     Where two kinds begin at the same place, the one that `KINDS` has first wins.
 

@@ -29,7 +29,7 @@ from t2t_keras.problem import WHITE_ENDS, WHITE_SPACE
 from t2t_keras.text.graph_ids import CPU
 from t2t_keras.text.tokenizer import EOS
 
-# Characters of classes in regular expressions, beside `WHITE_SPACE`: the marks at the
+# Characters of classes in regular expressions, besides `WHITE_SPACE`: the marks at the
 # end of a sentence before white space, and before anything,
 _MARK = ".!?\u2026\u061f\u06d4\u0964\u0965\u0589\u1362\u203c\u2047-\u2049"
 _WIDE_MARK = "\u3002\uff01\uff1f\uff61"

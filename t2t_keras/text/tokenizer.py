@@ -184,7 +184,7 @@ def words_of_tokens(tokenizer: Tokenizer, ids: Sequence[int]) -> list[int | None
     before = ""
     for place in range(end):
         text = tokenizer.decode(ids[: place + 1])
-        # The text before is no prefix of it if the token completes a character.
+        # The earlier text is not a prefix if the token completes a character.
         pairs = zip(before, text, strict=False)
         same = itertools.takewhile(lambda pair: pair[0] == pair[1], pairs)
         added = text[len(list(same)) :].lstrip()

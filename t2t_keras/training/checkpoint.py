@@ -245,7 +245,7 @@ def _bytes(variables: Mapping[str, tf.Variable]) -> int:
 
 
 def _delete(path: Path) -> None:
-    # The index goes first: without it, what a killed process leaves is no checkpoint.
+    # The index goes first: without it, a killed process leaves no checkpoint.
     for suffix in (".index", _DATA):
         Path(f"{path}{suffix}").unlink(missing_ok=True)
 

@@ -113,7 +113,7 @@ class Stopping:
 
     @property
     def reason(self) -> str | None:
-        """The signal's name, or "max_minutes"; None: training goes on."""
+        """The signal's name, or "max_minutes"; None: training continues."""
         if self.signal:
             return self.signal.name
         return "max_minutes" if time.monotonic() >= self._deadline else None

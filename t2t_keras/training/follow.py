@@ -33,8 +33,8 @@ _POLL_SECONDS = 5.0
 class Curve:
     """The metrics on one split at every evaluated step of a run.
 
-    They are kept in `RUN/evaluation-SPLIT`: in `scores.json`, from which an evaluation
-    goes on, and in an event file for TensorBoard.
+    They are kept in `RUN/evaluation-SPLIT`: in `scores.json`, from which a later
+    evaluation continues, and in an event file for TensorBoard.
 
     Args:
         directory: the folder `RUN/evaluation-SPLIT`.
@@ -68,7 +68,7 @@ class Curve:
         if changes:
             raise UserError(
                 f"{self._path} has metrics of other settings: {'; '.join(changes)}; "
-                "give the same ones, or remove the folder to evaluate everything anew"
+                "give the same ones, or remove the folder to evaluate everything again"
             )
         self._points: dict[int, Point] = {
             point["step"]: point for point in saved["checkpoints"]
@@ -90,7 +90,7 @@ class Curve:
             step: the step of the checkpoint.
             metrics: the metrics by name.
             written: when the checkpoint was written, in seconds since 1970, so that
-                TensorBoard's time axis is that of the training.
+                TensorBoard shows the time of the training.
         """
         from tensorboard.compat.proto.event_pb2 import Event
         from tensorboard.compat.proto.summary_pb2 import Summary

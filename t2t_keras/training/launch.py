@@ -201,7 +201,7 @@ def _disk_errors(output_dir: str | Path) -> Iterator[None]:
             raise
         raise UserError(
             f"--output_dir: cannot write to {output_dir}: {reason}; free disk space "
-            "and run the same command again: it goes on from the last checkpoint"
+            "and run the same command again: it resumes from the last checkpoint"
         ) from error
 
 

@@ -37,7 +37,7 @@ def learning_rate(hparams: HParams, step: int) -> float:
 
     The paper's linear_warmup * rsqrt_decay * rsqrt_hidden_size is its
     d_model^-0.5 * min(step^-0.5, step * warmup_steps^-1.5). tensor2tensor writes it
-    with the factor "constant", its name for what is `learning_rate` here; with
+    with the factor "constant", its name for our `learning_rate`; with
     "constant*linear_warmup" the learning rate stays constant after the warm-up.
 
     Args:

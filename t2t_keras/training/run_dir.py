@@ -143,7 +143,7 @@ class RunDirectory:
             note = " (replicas x --accumulate)" if "batch_parts" in changes else ""
             advice = "give the same settings or another --output_dir"
             if changes.keys() <= MAY_CHANGE:
-                advice += ", or --change_settings to go on with these"
+                advice += ", or --change_settings to resume with these"
             if not run.checkpoints.steps():
                 advice += ", or remove the directory (it has no checkpoint yet)"
             raise UserError(
@@ -209,7 +209,7 @@ class RunDirectory:
 
         Args:
             kind: "training", "average", "evaluation" or "import".
-            **facts: what is known of it.
+            **facts: the facts to record.
         """
         line = {
             "kind": kind,

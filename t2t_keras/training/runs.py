@@ -135,7 +135,7 @@ class RunConfig:
         """Returns the number of micro-batches for each of `num_replicas` replicas.
 
         Raises:
-            UserError: so many replicas cannot divide the batch as the run has done.
+            UserError: the replicas cannot divide the batch as the run has done.
         """
         parts = self.batch_parts or num_replicas
         if parts % num_replicas:

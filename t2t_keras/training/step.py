@@ -95,7 +95,7 @@ class TrainStep:
 
     @property
     def variables(self) -> dict[str, tf.Variable]:
-        """The state beside the weights, by the names in a checkpoint."""
+        """The state other than the weights, by the names in a checkpoint."""
         parts = (self._optimizer, self.ema, self.loss_scale)
         return {k: v for part in parts if part for k, v in part.variables.items()}
 
@@ -203,7 +203,7 @@ class TrainStep:
         """Runs the model forward and backward on one micro-batch.
 
         Args:
-            batch: as that of `update`.
+            batch: see `update`.
             seed: [2], of dropout; see `Dropout`.
             scale: the loss scale, float32 scalar.
         """
@@ -222,7 +222,7 @@ class TrainStep:
         ]
         gradients[self._softmax] += d_softmax
         # A barrier: TensorFlow's graph optimizer would add up the terms of all replicas
-        # in one sum, in another order than that of several processes.
+        # in one sum, in another order than several processes do.
         gradients = [tf.ensure_shape(g, g.shape) for g in gradients]
         source, target = batch[:2]
         positions = tf.cast(tf.size(source) + tf.size(target), tf.float32)
@@ -245,7 +245,7 @@ class TrainStep:
 
         Returns:
             The results of `training_losses`; the gradients of the label-smoothed loss,
-            sparse for what is looked up in embeddings; and, apart from that, the
+            sparse for look-ups in embeddings; and, apart from that, the
             gradient of the softmax matrix as the output layer's kernel.
         """
         softmax = tf.identity(weights[self._softmax])
@@ -266,7 +266,7 @@ class TrainStep:
         """Sums `loss_and_grads` over this replica's micro-batches, one after the other.
 
         Args:
-            batch: as that of `update`; k micro-batches are B / k consecutive rows each.
+            batch: see `update`; k micro-batches are B / k consecutive rows each.
             step: int64 scalar, which dropout depends on.
         """
         count = self._micro_batches

@@ -53,7 +53,7 @@ def make_strategy(simulate_devices: int = 0) -> tf.distribute.Strategy:
 
     Raises:
         UserError: TensorFlow was already running with other devices; TF_CONFIG is not
-            what TensorFlow documents, or is set beside simulated devices.
+            what TensorFlow documents, or is set together with simulated devices.
     """
     # A process that evaluates may use the same GPU.
     os.environ.setdefault("TF_FORCE_GPU_ALLOW_GROWTH", "true")
@@ -149,7 +149,7 @@ def distribute_pairs(
 
 
 def _split_cpu(parts: int) -> None:
-    """Makes the CPU appear as so many devices, or more."""
+    """Makes the CPU appear as this many devices, or more."""
     (cpu,) = tf.config.list_physical_devices("CPU")
     if len(tf.config.get_logical_device_configuration(cpu) or [cpu]) >= parts:
         return
@@ -371,7 +371,7 @@ class ProcessGroup:
             raise LostProcess(
                 f"process {self.index} of {self.size} has lost another one, which has "
                 "ended or cannot be reached; start all of them again with the same "
-                "command, and they go on from the last checkpoint"
+                "command, and they resume from the last checkpoint"
             ) from error
 
 

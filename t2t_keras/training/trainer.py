@@ -338,7 +338,7 @@ class Trainer:
         if metrics["loss"] > _DIVERGED * guessing:
             raise UserError(
                 f"step {done}: the training has diverged: its loss, "
-                f"{metrics['loss']:.4g} for each target token, is far above that of "
+                f"{metrics['loss']:.4g} for each target token, is far above a loss by "
                 f"guessing, {guessing:.4g}; train in a new --output_dir with {_REMEDY}"
             )
         return metrics

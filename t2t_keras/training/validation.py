@@ -203,7 +203,7 @@ def _read_evaluations(file: Path, last_step: int) -> dict[int, dict[str, float]]
     Later lines are from a process that was killed, and will be computed again.
 
     Raises:
-        UserError: a line is no record of a training.
+        UserError: a line is not a record of a training.
     """
     evaluations: dict[int, dict[str, float]] = {}
     lines = file.read_bytes().split(b"\n") if file.exists() else ()
@@ -223,7 +223,7 @@ def _read_evaluations(file: Path, last_step: int) -> dict[int, dict[str, float]]
                 pass
             case _:
                 raise UserError(
-                    f"{file}, line {number} is no record of a training; remove the "
+                    f"{file}, line {number} is not a record of a training; remove the "
                     "line to do without it"
                 )
     return evaluations

@@ -182,10 +182,7 @@ def generate(
 
 def _with_new_facts(manifest: Manifest, problem: Problem, data_dir: Path) -> Manifest:
     """Writes the licence and the languages of a problem into an earlier manifest."""
-    given: dict[str, Any] = {
-        "license": problem.license,
-        "languages": problem.languages,
-    }
+    given: dict[str, Any] = {"license": problem.license, "languages": problem.languages}
     new = {k: v for k, v in given.items() if v and v != getattr(manifest, k)}
     if new:
         manifest = dataclasses.replace(manifest, **new)

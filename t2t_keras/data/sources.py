@@ -648,12 +648,7 @@ def _corpus(table: Any, directory: Path) -> Corpus:
     name = table.get("name", first.name)
     if table.get("weight") == 0:
         raise UserError(f"corpus '{name}': its weight must be positive; leave it out")
-    return Corpus(
-        name,
-        source,
-        float(table.get("weight", 0.0)),
-        table.get("tag", ""),
-    )
+    return Corpus(name, source, float(table.get("weight", 0.0)), table.get("tag", ""))
 
 
 def parse_languages(text: str) -> tuple[str, str]:

@@ -11,13 +11,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 
-from t2t_keras.option import (
-    UserError,
-    check,
-    names,
-    option,
-    require_unicode,
-)
+from t2t_keras.option import UserError, check, names, option, require_unicode
 from t2t_keras.problem import Problem
 from t2t_keras.text.protected import KINDS, UNKNOWN
 
@@ -254,8 +248,7 @@ class DecodingOptions:
         "as the training data do",
     )
     sampling: bool = _option(
-        False,
-        "draw outputs at random instead of searching for the best",
+        False, "draw outputs at random instead of searching for the best"
     )
     temperature: float = _option(
         1.0,

@@ -74,13 +74,8 @@ class RunConfig:
             registry.load_usr_dir(self.usr_dir)
             return HParams.load(path)
 
-    @property
-    def vocab_sizes(self) -> tuple[int, int | None]:
-        """Vocabulary sizes of source and target, the latter None if they share one."""
-        return self.sizes_of(self.tokenizers(Path(self.data_dir)))
-
     def sizes_of(self, tokenizers: Tokenizers) -> tuple[int, int | None]:
-        """Returns `vocab_sizes`, given the tokenizers.
+        """Returns the sizes of source and target, the latter None if they share one.
 
         Two files with the same tokens are one vocabulary: an imported model may have a
         file for each language, which splits texts in another way.

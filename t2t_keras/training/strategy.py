@@ -74,8 +74,7 @@ def make_strategy(simulate_devices: int = 0) -> tf.distribute.Strategy:
     # NCCL where it exists; on a CPU, sums in an order that is always the same.
     on_cpu = devices[0].startswith("CPU")
     strategy = tf.distribute.MirroredStrategy(
-        devices,
-        tf.distribute.ReductionToOneDevice("CPU:0") if on_cpu else None,
+        devices, tf.distribute.ReductionToOneDevice("CPU:0") if on_cpu else None
     )
     # Every replica has a batch for every step: they need not ask one another.
     strategy.extended.experimental_enable_get_next_as_optional = False

@@ -177,10 +177,7 @@ class Trainer:
         return metrics | {"step": done, "stopped_by": reason}
 
     def _run_steps(
-        self,
-        first: int,
-        batches: Iterator[tuple[tf.Tensor, ...]],
-        reporter: Reporter,
+        self, first: int, batches: Iterator[tuple[tf.Tensor, ...]], reporter: Reporter
     ) -> int:
         """Runs one call's steps from `first` on; returns the number of updates so far.
 

@@ -40,11 +40,11 @@ CORE["__init__"] = CORE["cli"]
 PLUGINS = {"problems", "hparams", "plugins"}
 
 # The largest numbers that are allowed.
-CODE_LINES = 12_460  # of the core, without docstrings and comments
-UNITS = 14  # folders of the core, and modules outside them
+CODE_LINES = 11_710  # of the core, without docstrings and comments
+UNITS = 13  # folders of the core, and modules outside them
 ARROWS = 55  # pairs of units of which one imports the other
-IMPORTS = 15  # modules of the package that a module imports
-CORE_FLAGS, FLAGS = 74, 105
+IMPORTS = 12  # modules of the package that a module imports
+CORE_FLAGS, FLAGS = 60, 86
 VERBS = {"list", "datagen", "train", "average", "translate", "score"}
 VERBS |= {"evaluate", "export"}
 
@@ -122,7 +122,8 @@ def imported_modules(file: str) -> set[str]:
         for n in range(2, len(parts) + 1):
             module = "/".join(parts[1:n])
             found |= {f"{module}.py", f"{module}/__init__.py"} & FILES.keys()
-    folders = {Path(module).parent for module in found if "__init__" not in module}
+    inside = {module for module in found if "__init__" not in module}
+    folders = {folder for module in inside for folder in Path(module).parents}
     return found - {f"{folder}/__init__.py" for folder in folders} - {file}
 
 

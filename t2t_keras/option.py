@@ -249,6 +249,8 @@ def typed(options: type, name: str, value: Any, prefix: str = "") -> Any:
     if name not in kinds:
         raise UserError(f"{prefix}there is no '{name}'{nearest(name, kinds)}")
     kind = kinds[name]
+    if isinstance(kind, types.UnionType) and isinstance(value, str):
+        kind = get_args(kind)[0]  # of `int | None`
     try:
         if kind is bool:
             values = {"true": True, "1": True, "false": False, "0": False}

@@ -28,7 +28,10 @@ MISTAKES = [
     ),
     ((*TRAIN, *BASE, "--init_from", "no_such"), "no_such is neither a run nor a check"),
     ((*TRAIN, *BASE, "--train_options", "keep=0"), "keep must be at least 1"),
-    ((*TRAIN, *BASE, "--train_options", "patience=1"), "'patience' has no effect here"),
+    (
+        (*TRAIN, *BASE, "--patience", "1", "--train_options", "patience=2"),
+        "--patience is in --train_options as well; leave out one",
+    ),
     (
         (*TRAIN, *BASE, "--save_every", "9", "--train_options", "save_minutes=9"),
         "--save_every and save_minutes exclude each other",

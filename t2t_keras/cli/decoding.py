@@ -33,9 +33,16 @@ def add_decoding_flags(
     group = parser.add_argument_group("decoding")
     add_option_flags(group, DecodingOptions, [x for x in FLAGS if x not in without])
     names = {field.name for field in dataclasses.fields(DecodingOptions)}
-    example = "length_penalty=average,no_repeat_ngram=3"
-    others = names - {*FLAGS, *without}
-    add_keys(parser, group, "--decode_hparams", DecodingOptions, others, example, _RULE)
+    add_keys(
+        parser,
+        group,
+        "--decode_hparams",
+        DecodingOptions,
+        "length_penalty=average,no_repeat_ngram=3",
+        _RULE,
+        listed=names - {*FLAGS, *without},
+        refused=without,
+    )
 
 
 def given_decoding(args: argparse.Namespace) -> dict[str, Any]:

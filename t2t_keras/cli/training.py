@@ -108,7 +108,7 @@ def _watching_flags(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("saving, evaluating, ending")
     add_option_flags(group, TrainOptions, common)
     example = "keep=40,best_by=metric"
-    add_keys(parser, group, "--train_options", TrainOptions, others, example)
+    add_keys(parser, group, "--train_options", TrainOptions, example, listed=others)
 
 
 def _check_train(args: argparse.Namespace) -> None:

@@ -182,9 +182,10 @@ def add_keys(
     group: argparse._ActionsContainer,
     flag: str,
     options: type,
-    names: Collection[str],
     example: str,
     rule: str = "",
+    listed: Collection[str] = (),
+    refused: Collection[str] = (),
 ) -> None:
     """Adds a flag `K=V,K=V` for options, which are fields of a dataclass.
 
@@ -193,11 +194,11 @@ def add_keys(
         group: the group of the flag.
         flag: the flag, with hyphens.
         options: the dataclass.
-        names: the options that the flag takes.
         example: a value of the flag, for its help.
         rule: how values are written, for the list of the keys.
+        listed: the options that are listed; the others have flags as well.
+        refused: options that have no effect on the verb.
     """
-    fields = {f.name: f for f in dataclasses.fields(options)}
 
     def parse(text: str) -> dict[str, Any]:
         try:
@@ -205,13 +206,14 @@ def add_keys(
         except UserError as error:
             raise argparse.ArgumentTypeError(str(error)) from None
         for name in values:
-            if name not in names:
+            if name in refused:
                 raise argparse.ArgumentTypeError(f"'{name}' has no effect here")
         return values
 
     text = f'further options, such as "{example}"'
     group.add_argument(flag, type=parse, metavar="K=V,K=V", help=text)
-    rows = {n: described(f) for n, f in fields.items() if n in names}
+    fields = dataclasses.fields(options)
+    rows = {f.name: described(f) for f in fields if f.name in listed}
     parser.add_argument_group(f"keys of {flag}", rule + listing(rows))
 
 

@@ -240,9 +240,13 @@ def beam_search(
             after = required.advance(state.required, parents, tokens)
             new = new._replace(required=after)
         is_at_limit = new.position >= state.max_length
-        return new._replace(
-            done=state.done | is_at_limit | _cannot_improve(new, penalty, n_best)
-        )
+        # No continuation of an alive hypothesis can get among the n best. That also
+        # holds when none is alive: both sides may then be -inf.
+        largest = tf.maximum(penalty(new.position + 1), penalty(state.max_length))
+        attainable = new.alive.log_probs[:, 0] / largest
+        nth_best = tf.gather(_scores(new.finished, penalty), n_best - 1, axis=1)
+        is_complete = nth_best >= attainable
+        return new._replace(done=state.done | is_at_limit | is_complete)
 
     start = _start(model, source, beam_size, max_length, constraint)
     if coverage_penalty is not None:
@@ -367,18 +371,6 @@ def _next_finished(finished: _Beams, candidates: _Beams, penalty: _Penalty) -> _
     )
     beams, _ = _best(both, _scores(both, penalty), tf.shape(finished.log_probs)[1])
     return beams
-
-
-def _cannot_improve(
-    state: _SearchState, penalty: _Penalty, n_best: tf.Tensor
-) -> tf.Tensor:
-    """Returns whether no alive hypothesis can get among the n best, [B].
-
-    This also holds when none is alive: both sides may then be -inf.
-    """
-    largest_penalty = tf.maximum(penalty(state.position + 1), penalty(state.max_length))
-    attainable = state.alive.log_probs[:, 0] / largest_penalty
-    return tf.gather(_scores(state.finished, penalty), n_best - 1, axis=1) >= attainable
 
 
 def _ranked(state: _SearchState, penalty: _Penalty, n_best: tf.Tensor) -> Hypotheses:

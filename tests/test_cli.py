@@ -119,9 +119,9 @@ MISTAKES = {
     (*FILES, "--output_dir", "o"): "give either --output_dir or --hypotheses",
     (*FILES, "--checkpoint", "all"): "--checkpoint has no effect with --hyp",
     (*FILES, "--beam_size", "7"): "--beam_size has no effect with --hypotheses",
-    (*ALL, "--write", "z"): "--write does not go with --checkpoint all",
+    (*ALL, "--output", "z"): "--output does not go with --checkpoint all",
     (*ALL[:3], "--wait_minutes", "1"): "--wait_minutes needs --checkpoint all",
-    (*ALL[:3], "--write", "z", "--eval_sentences", "0"): "there is nothing to write",
+    (*ALL[:3], "--output", "z", "--eval_sentences", "0"): "there is nothing to write",
 }
 
 

@@ -88,7 +88,7 @@ MISTAKES = [
     ),
     (("evaluate", "--output_dir", "run", "--alpha", "inf"), "alpha must be a finite"),
     (
-        ("evaluate", "--output_dir", "run", "--write", "no/x"),
+        ("evaluate", "--output_dir", "run", "--output", "no/x"),
         "there is no directory no",
     ),
     (

@@ -287,7 +287,7 @@ def test_score(trained, translator, capfd, tmp_path):
 
 def test_evaluate_a_split(trained, translator, capfd, tmp_path):
     argv = ("evaluate", "--output_dir", trained / "run", "--beam_size", 1)
-    fast = ("--decode_hparams", "extra_length=1", "--write", tmp_path / "test")
+    fast = ("--decode_hparams", "extra_length=1", "--output", tmp_path / "test")
     result = run_json(capfd, *argv, *fast)
     assert result["sentences"] == 125
     assert {"loss", "perplexity", "accuracy"} <= result.keys()

@@ -346,7 +346,7 @@ def test_an_impossible_seed_is_refused(text, monkeypatch):
 
 # Runs.
 
-FAST = ("--decode_hparams", "beam_size=1,extra_length=1", "--sentences", 6)
+FAST = ("--decode_hparams", "beam_size=1,extra_length=1", "--eval_sentences", 6)
 FAST = (*FAST, "--split", "dev")
 
 
@@ -366,7 +366,7 @@ def trained(tmp_path_factory) -> Path:
 
 @pytest.mark.slow
 def test_runs_are_decoded_as_evaluate_decodes_them(trained, capfd, tmp_path):
-    flags = ("--output_dir", trained, *FAST, "--write")
+    flags = ("--output_dir", trained, *FAST, "--output")
     for name, which in (("a", ("--checkpoint", "1")), ("b", ())):
         run_json(capfd, "evaluate", *flags, tmp_path / name, *which)
     texts = [tmp_path / f"{name}.hypothesis" for name in "ab"]

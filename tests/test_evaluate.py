@@ -121,7 +121,7 @@ def test_metrics_compare_with_raw_texts_and_the_records_are_decoded(
     """The records say what is translated, the raw texts what it is compared with."""
     data = shutil.copytree(trained.parent / "data", tmp_path / "data")
     argv = ("evaluate", "--output_dir", trained, "--split", "dev", *FAST)
-    argv += ("--data_dir", data, "--write", tmp_path / "dev")
+    argv += ("--data_dir", data, "--output", tmp_path / "dev")
 
     def written():
         call_json(capfd, *argv)
@@ -296,7 +296,7 @@ def test_figures_of_other_data_are_not_mixed(run, capfd, tmp_path):
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (("--write", "x"), "--write does not go with --checkpoint all"),
+        (("--output", "x"), "--output does not go with --checkpoint all"),
         (("--language", "fr"), "--language does not go with --checkpoint all"),
     ],
 )
@@ -309,7 +309,7 @@ def test_flags_that_need_another(run, capfd):
     assert call("evaluate", "--output_dir", run, "--wait_minutes", 1) == 2
     assert "--wait_minutes needs --checkpoint all" in capfd.readouterr().err
     assert (
-        call("evaluate", "--output_dir", run, "--write", "x", "--eval_sentences", 0)
+        call("evaluate", "--output_dir", run, "--output", "x", "--eval_sentences", 0)
         == 2
     )
     assert "there is nothing to write" in capfd.readouterr().err

@@ -63,7 +63,7 @@ def test_metric_is_the_edit_distance():
 def test_evaluate_reports_the_metric(folder, capsys):
     capsys.readouterr()
     flags = ("--output_dir", str(folder / "run"), "--eval_sentences", "10")
-    assert run("evaluate", *flags, "--write", str(folder / "test"), "--json") == 0
+    assert run("evaluate", *flags, "--output", str(folder / "test"), "--json") == 0
     result = json.loads(capsys.readouterr().out)
     registry.load_usr_dir(EXAMPLE)
     metrics = registry.problem("pronounce_es").metrics

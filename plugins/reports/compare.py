@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 _PAGE_SENTENCES = 50
 _OF_RUNS = (
-    *("data_dir", "split", "sentences", "checkpoint"),
+    *("data_dir", "split", "eval_sentences", "checkpoint"),
     *(name for name in FLAGS if name != "n_best"),
     "decode_hparams",
 )
@@ -108,7 +108,7 @@ def _compare_flags(parser: argparse.ArgumentParser) -> None:
         help="split (default: test if the data have one, otherwise dev)",
     )
     runs.add_argument(
-        "--sentences",
+        "--eval_sentences",
         type=positive,
         metavar="N",
         help="decode only the first N sentences",

@@ -100,7 +100,7 @@ def read_texts(args: argparse.Namespace, runs: "dict[str, RunDirectory]") -> Tex
             raise UserError(
                 f"{system} and {first} have data with different sentences; give a "
                 "--data_dir that has the vocabularies of both, or compare files that "
-                "`t2t evaluate --write` wrote"
+                "`t2t evaluate --output` wrote"
             )
     systems = [System(system, outputs[system]) for system in args.systems]
     return Texts(sources, references, systems)
@@ -115,4 +115,4 @@ def _decoded(args: argparse.Namespace, system: str, run: "RunDirectory") -> "Dec
     split = chosen_split(run, args.split, args.data_dir)
     evaluator = open_split(run, run.translator(checkpoint), split, args.data_dir)
     options = given_decoding(args)
-    return evaluator.decode(args.sentences, progress, **options)
+    return evaluator.decode(args.eval_sentences, progress, **options)

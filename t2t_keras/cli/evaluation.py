@@ -51,7 +51,7 @@ def _evaluate_flags(parser: argparse.ArgumentParser) -> None:
         "on the whole split",
     )
     run.add_argument(
-        "--write",
+        "--output",
         metavar="PREFIX",
         help="write the texts to PREFIX.source, .reference and .hypothesis",
     )
@@ -93,7 +93,7 @@ def _check_evaluate(args: argparse.Namespace) -> None:
     if not args.wait_minutes:  # otherwise the training may have yet to begin
         require_run(args.output_dir)
     require_directory("data_dir", args.data_dir)
-    require_writable("write", args.write)
+    require_writable("output", args.output)
     check_decoding(args)
 
 
@@ -118,7 +118,7 @@ def _evaluate(args: argparse.Namespace) -> dict[str, Any]:
     options = {"data_dir": args.data_dir, "sentences": args.eval_sentences}
     options |= given_decoding(args)
     if mode == "split":
-        where = {"checkpoint": args.checkpoint, "write": args.write}
+        where = {"checkpoint": args.checkpoint, "write": args.output}
         return evaluate(run, split, problem, **where, **options)
     points = follow(run, split, problem, wait_minutes=wait_minutes, **options)
     best = max(points, key=metrics_of(problem).selection_score)
@@ -150,11 +150,11 @@ def _mode(args: argparse.Namespace) -> str:
     is_all = args.checkpoint == "all"
     if not is_all and args.wait_minutes is not None:
         raise UserError("--wait_minutes needs --checkpoint all as well")
-    for flag in ("write", "language"):
+    for flag in ("output", "language"):
         if is_all and getattr(args, flag) is not None:
             raise UserError(f"--{flag} does not go with --checkpoint all")
-    if args.write is not None and args.eval_sentences == 0:
-        raise UserError("--write: with --eval_sentences 0 there is nothing to write")
+    if args.output is not None and args.eval_sentences == 0:
+        raise UserError("--output: with --eval_sentences 0 there is nothing to write")
     return "all" if is_all else "split"
 
 

@@ -4,8 +4,7 @@
   micro-batches and the replicas of a `strategy`, which also knows the processes of a
   distributed training; `optimizer` has the learning rate, the update and the moving
   average of the weights.
-- `device_memory` tries the largest batch before the first step; `fine_tune` takes the
-  first weights from another run.
+- `fine_tune` takes the first weights from another run.
 - `run_dir` is the run directory (`runs` has its settings, without TensorFlow);
   `checkpoint` reads, writes and averages weights.
 - `control` has the options that leave the updates as they are, and what ends a training

@@ -15,12 +15,11 @@ from t2t_keras.option import UserError
 from t2t_keras.training.callbacks import Callbacks
 from t2t_keras.training.checkpoint import model_variables, snapshot
 from t2t_keras.training.control import SIGNALS, Stopping, TrainOptions
-from t2t_keras.training.device_memory import try_largest_batch
 from t2t_keras.training.fine_tune import initialise_from
 from t2t_keras.training.optimizer import learning_rate, make_optimizer
 from t2t_keras.training.reporting import Reporter, StepResult, TimeLeft
 from t2t_keras.training.run_dir import RunDirectory, average_run
-from t2t_keras.training.step import TrainStep
+from t2t_keras.training.step import TrainStep, try_largest_batch
 from t2t_keras.training.strategy import (
     ProcessGroup,
     devices_text,

@@ -69,7 +69,7 @@ def test_step_by_step_is_causal_attention():
     layer = attention_layer(SelfAttention)
     x = normal(3, 6, D)
     whole = layer(x, causal_bias(6))[0].numpy()
-    cache = layer.empty_cache(3)
+    cache = layer.empty_cache(3, 1)
     for t in range(6):
         nothing_masked = np.zeros((3, 1, 1, t + 1), np.float32)
         y, _, cache = layer(x[:, t : t + 1], nothing_masked, cache=cache)

@@ -286,6 +286,18 @@ class SelfAttentionCache(NamedTuple):
         value = select_columns(value, rows, columns)
         return SelfAttentionCache(key, value, key[:, :, :0], value[:, :, :0])
 
+    def reorder(self, parents: Tensor) -> "SelfAttentionCache":
+        """Returns the cache in which beam k continues beam `parents[b, k]`, [B, K].
+
+        The tokens stay where they are: `Cache.positions` changes.
+        """
+        del parents
+        return self
+
+    def shapes(self) -> "SelfAttentionCache":
+        """Returns the shapes that hold at every step; the tokens' axis is None."""
+        return SelfAttentionCache(*((*x.shape[:2], None, x.shape[3]) for x in self))
+
 
 def select_columns(x: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
     """Returns x[rows[r], h, columns[r, u]], [R, H, U, ...], of x [B, H, C, ...]."""
@@ -449,12 +461,16 @@ class SelfAttention(_MultiHead):
     def __init__(self, *args: Any, causal: bool = False, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.causal = causal
+
+    def make_projection(self) -> Linear:
+        """Returns the projection of [B, T, D] to queries, keys and values."""
         keys = self.num_heads * self.key_size
         values = self.num_heads * self.value_size
-        self.projection = self._projection(keys, keys, values, name="query_key_value")
+        return self._projection(keys, keys, values, name="query_key_value")
 
     def build(self, input_shape: Shape) -> None:
         """Creates the weights."""
+        self.projection = self.make_projection()
         self.projection.build(input_shape)
         super().build(input_shape)
 
@@ -494,8 +510,11 @@ class SelfAttention(_MultiHead):
         values = [cache.value, cache.recent_value]
         return *self._attend(query, keys, values, bias, seed), cache
 
-    def empty_cache(self, batch_size: int | Tensor) -> SelfAttentionCache:
-        """Returns the cache before the first step."""
+    def empty_cache(
+        self, batch_size: int | Tensor, num_beams: int | Tensor
+    ) -> SelfAttentionCache:
+        """Returns the cache before the first step of K hypotheses for each sentence."""
+        del num_beams  # they share one list of tokens
         none = (batch_size, self.num_heads, 0)
         key = ops.zeros((*none, self.key_size), self.compute_dtype)
         value = ops.zeros((*none, self.value_size), self.compute_dtype)

@@ -75,8 +75,9 @@ class LayerCache(NamedTuple):
     """What a decoder layer attends to.
 
     Attributes:
-        tokens: the cache of the self-attention, such as a `SelfAttentionCache`; None
-            where all positions are decoded at once.
+        tokens: the cache of the self-attention, such as a `SelfAttentionCache`, a
+            NamedTuple with the methods `select`, `reorder` and `shapes`; None where all
+            positions are decoded at once.
         cross_key: [B, H, S, d_k], the source's keys, the same for all beams.
         cross_value: [B, H, S, d_v], the source's values.
     """
@@ -369,7 +370,9 @@ class Transformer(keras.Model):
 
         With `attention_window` = r, position i attends to positions j with
         |i - j| <= r / 2 in the encoder and i - r < j <= i in the decoder. A decoding
-        step passes a cache, see `SelfAttention.call`.
+        step passes a cache, see `SelfAttention.call`. It comes from `empty_cache`, and
+        has the methods of `SelfAttentionCache`: a layer whose cache is a state of each
+        hypothesis [B, K, D] moves it in `reorder`.
 
         Args:
             causal: whether no position attends to later ones, as in the decoder.
@@ -513,7 +516,9 @@ class Transformer(keras.Model):
             coverage=ops.zeros((batch, num_beams, 0)),
             matrices=tuple(layer.matrix() for layer in self._multiplied()),
             layers=tuple(
-                cache._replace(tokens=layer.self_attention.empty_cache(batch))
+                cache._replace(
+                    tokens=layer.self_attention.empty_cache(batch, num_beams)
+                )
                 for layer, cache in zip(
                     self.decoder.layers, self.decoder.attend_to(memory), strict=True
                 )
@@ -577,7 +582,11 @@ class Transformer(keras.Model):
         def reordered(x: Tensor) -> Tensor:
             return ops.take(ops.reshape(x, (-1, ops.shape(x)[2])), rows, axis=0)
 
-        cache = cache._replace(positions=reordered(cache.positions))
+        layers = tuple(
+            layer._replace(tokens=layer.tokens.reorder(parents))
+            for layer in cache.layers
+        )
+        cache = cache._replace(positions=reordered(cache.positions), layers=layers)
         if cache.coverage.shape[2] != 0:
             cache = cache._replace(coverage=reordered(cache.coverage))
         return cache
@@ -630,16 +639,11 @@ class Transformer(keras.Model):
     def cache_shapes(self, cache: Cache) -> Cache:
         """Returns the shapes that hold for the cache at every step.
 
-        The axis of the tokens is None: it grows at each step, and shrinks in
-        `select_rows`.
+        An axis of tokens is None: it grows at each step, and shrinks in `select_rows`.
         """
         shapes = keras.tree.map_structure(lambda x: tuple(x.shape), cache)
         layers = tuple(
-            shape._replace(
-                tokens=keras.tree.map_structure(
-                    lambda x: (*x.shape[:2], None, x.shape[3]), layer.tokens
-                )
-            )
+            shape._replace(tokens=layer.tokens.shapes())
             for shape, layer in zip(shapes.layers, cache.layers, strict=True)
         )
         return shapes._replace(positions=(None, None, None), layers=layers)

@@ -1,0 +1,86 @@
+"""The guarantees of every registered model."""
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from keras import ops
+from numpy_transformer import randomise
+
+from t2t_keras import HParams, registry
+from t2t_keras.model import build_model
+from t2t_keras.model.layers import SelfAttention
+from t2t_keras.model.transformer import Transformer
+from t2t_keras.testing import check_model
+
+SIZES = {"num_layers": 2, "d_model": 16, "d_ff": 32, "num_heads": 4, "d_k": 4, "d_v": 4}
+EXAMPLES = Path(__file__).parents[1] / "examples"
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param("transformer", marks=pytest.mark.slow), "modern_transformer"],
+)
+def test_model_keeps_the_guarantees(name):
+    registry.load_usr_dir(EXAMPLES / "modern_transformer")
+    hparams = HParams(norm="pre").override(model=name, **SIZES)
+    check_model(randomise(build_model(hparams, 31)))
+
+
+class Leaking(SelfAttention):
+    """Sees later tokens in training."""
+
+    def call(self, x, bias=None, seed=None, cache=None):
+        if cache is None and self.causal:
+            return *self._attend(*self._project_all(x), bias, seed), None
+        return super().call(x, bias, seed, cache)
+
+    def _project_all(self, x):
+        query, key, value = self._project(x)
+        return query, [key], [value]
+
+
+class CountingCache(NamedTuple):
+    """A running sum [B, K, D], which stays where it is when beams change places."""
+
+    total: Any
+
+    def select(self, rows, columns):
+        return CountingCache(ops.take(self.total, rows, axis=0))
+
+    def reorder(self, parents):
+        return self
+
+    def shapes(self):
+        return CountingCache((None, None, self.total.shape[2]))
+
+
+class Sum(SelfAttention):
+    """The cumulative sum of a linear map, in place of attention."""
+
+    def call(self, x, bias=None, seed=None, cache=None):
+        y = self.output_projection(x)
+        if not self.causal:
+            return super().call(x, bias, seed, cache)
+        weights = ops.zeros((ops.shape(x)[0], self.num_heads, ops.shape(x)[1], 1))
+        if cache is None:
+            return ops.cumsum(y, axis=1), weights, None
+        total = cache.total + y
+        return total, weights, CountingCache(total)
+
+    def empty_cache(self, batch_size, num_beams):
+        return CountingCache(ops.zeros((batch_size, num_beams, self.d_model)))
+
+
+@pytest.mark.parametrize(
+    "layer, message",
+    [(Leaking, "depend on no later token"), (Sum, "teacher forcing at each step")],
+)
+def test_a_guarantee_that_does_not_hold_is_named(layer, message):
+    class Model(Transformer):
+        def make_self_attention(self, causal):
+            return layer(causal=causal, **self._attention("self_attention"))
+
+    model = randomise(Model(HParams(**SIZES), 31))
+    with pytest.raises(AssertionError, match=message):
+        check_model(model)

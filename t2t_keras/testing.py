@@ -147,7 +147,8 @@ def _check_training(hparams: t2t_keras.HParams, directory: Path) -> None:
             ),
             **options,
         )
-        return t2t_keras.load(directory / name).model.get_weights()
+        translator: Any = t2t_keras.load(directory / name)
+        return translator.model.get_weights()
 
     whole = train("whole")
     train("resumed", 2)

@@ -3,19 +3,22 @@
 `HParams`, `TrainOptions` and `DecodingOptions` consist of options.
 """
 
+import contextlib
 import dataclasses
 import difflib
 import importlib.util
 import math
 import numbers
 import operator
+import os
 import re
 import sys
+import tempfile
 import types
 from collections.abc import Iterable, Iterator, Mapping
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import Any, Literal, get_args, get_origin
+from typing import Any, BinaryIO, Literal, get_args, get_origin
 
 
 class UserError(Exception):
@@ -87,6 +90,23 @@ def require_extra(extra: str, purpose: str, *modules: str) -> None:
 def first_line(error: Exception) -> str:
     """Returns the first line of an error's message, for a message of one sentence."""
     return str(error).strip().partition("\n")[0]
+
+
+@contextlib.contextmanager
+def diverted_stderr() -> Iterator[BinaryIO]:
+    """Diverts standard error to a file, including what C++ code prints.
+
+    Yields:
+        The file.
+    """
+    stderr = os.dup(2)
+    with tempfile.TemporaryFile() as file:
+        os.dup2(file.fileno(), 2)
+        try:
+            yield file
+        finally:
+            os.dup2(stderr, 2)
+            os.close(stderr)
 
 
 def plugins(kind: str) -> dict[str, Any]:

@@ -15,8 +15,7 @@ from t2t_keras import registry
 from t2t_keras.cli import data, evaluation, exporting, training, translation
 from t2t_keras.cli.verb import Verb, listing, utf8
 from t2t_keras.decoding.texts import MOST_BATCHES_AT_ONCE
-from t2t_keras.option import UserError, nearest, plugins, require_local
-from t2t_keras.text.standard_error import diverted_stderr
+from t2t_keras.option import UserError, diverted_stderr, nearest, plugins, require_local
 
 # Files that exist if there is a driver for NVIDIA GPUs.
 _NVIDIA = ("/dev/nvidia0", "/proc/driver/nvidia")

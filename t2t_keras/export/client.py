@@ -19,8 +19,7 @@ from t2t_keras.decoding.texts import (
     replace_repeated,
 )
 from t2t_keras.export.formats import require_export, require_intact
-from t2t_keras.option import UserError, check, first_line
-from t2t_keras.text.standard_error import diverted_stderr
+from t2t_keras.option import UserError, check, diverted_stderr, first_line
 
 if TYPE_CHECKING:
     from t2t_keras.decoding.scoring import Score

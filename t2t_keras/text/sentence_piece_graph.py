@@ -5,9 +5,9 @@ import hashlib
 import tensorflow as tf
 import tensorflow_text
 
+from t2t_keras.option import diverted_stderr
 from t2t_keras.text.graph_ids import CPU, text_ids
 from t2t_keras.text.sentence_piece import ESCAPES, NEWLINE_PIECE
-from t2t_keras.text.standard_error import diverted_stderr
 
 
 def sentence_piece_op(model: bytes) -> tensorflow_text.SentencepieceTokenizer:

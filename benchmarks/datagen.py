@@ -10,8 +10,8 @@ the toy problem's.
     python benchmarks/datagen.py --sizes 1 3 10
 
 Measures how the cost grows, with synthetic pairs of short lines, for sizes in millions
-of pairs: time and memory of datagen, of planning the batches of an epoch, and of the
-start of a training until its first batch.
+of pairs: time and memory of datagen, of planning the batches of an epoch, and of a
+training up to its first batch.
 """
 
 import argparse
@@ -49,7 +49,10 @@ def main(argv: list[str] | None = None) -> dict[str, Any]:
     parser.add_argument("--vocab_size", type=positive, help="tokens (8000; toy: 1000)")
     parser.add_argument("--workers", type=positive, default=2, help="processes")
     parser.add_argument(
-        "--pairs", type=positive, default=100_000, help="encoded in this process"
+        "--pairs",
+        type=positive,
+        default=100_000,
+        help="pairs to encode in this process",
     )
     parser.add_argument(
         "--sizes", type=float, nargs="+", help="millions of synthetic pairs"

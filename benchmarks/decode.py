@@ -2,8 +2,8 @@
 
     python benchmarks/decode.py --config compare --dtype bfloat16 --json
 
-With `--batch 1` the latency matters: the report has the milliseconds of a step, and
-those of reading the weights from memory once.
+With `--batch 1` the latency matters: the report has the milliseconds of a step, and of
+reading the weights from memory once.
 """
 
 import argparse
@@ -38,7 +38,7 @@ def main(argv: list[str] | None = None) -> dict[str, Any]:
 
 
 def _measured(work: workload.Workload, args: argparse.Namespace) -> dict[str, Any]:
-    """Times whole searches, and from those of one step what each step adds."""
+    """Times whole searches and searches of one step, to find what each step adds."""
     from decoding_work import prepare
 
     beam_size, steps = args.beam_size, args.max_length

@@ -14,7 +14,7 @@ ALPHA = 0.6
 
 
 class DecodingWork(NamedTuple):
-    """What is timed.
+    """A search to be timed.
 
     Attributes:
         search: finds outputs of so many tokens, and returns when it is done.

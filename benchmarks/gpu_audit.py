@@ -1,7 +1,7 @@
 """What a GPU would run: the operations of our graphs, read on any machine.
 
-TensorFlow's package for Linux has the GPU kernels, and their registry tells, without a
-GPU, which operations have none and which of their arguments live in the host's memory.
+TensorFlow's package for Linux has the GPU kernels. Even without a GPU, their registry
+shows which operations have none, and which arguments live in the host's memory.
 """
 
 from collections.abc import Callable, Iterator
@@ -29,7 +29,7 @@ _FREE = frozenset(
 
 
 class Audit(NamedTuple):
-    """What was found in a graph.
+    """The audit of a graph.
 
     Attributes:
         missing_kernels: the operations for which there is no GPU kernel, each as
@@ -157,8 +157,8 @@ _ROWS, _LENGTH = 3, 5  # of the audited batch
 def training_audit(hparams: HParams, vocab_size: int, replicas: int = 1) -> Audit:
     """Audits a training step on [_ROWS, _LENGTH] ids for each of some replicas.
 
-    Sizes of a batch do not change the operations; small ones that are no other axis
-    tell which tensors have logits.
+    Sizes of a batch do not change the operations; small ones that differ from every
+    other axis show which tensors have logits.
     """
     strategy = make_strategy(replicas)
     _, step = model_and_step(hparams, vocab_size, strategy)

@@ -1,13 +1,13 @@
-"""What a machine's GPUs make of t2t_keras, as one JSON object to send back.
+"""How t2t_keras runs on a machine's GPUs, as one JSON object to send back.
 
     python benchmarks/gpu_check.py --json > gpu.json
     python benchmarks/gpu_check.py --audit --json     # on any machine, without a GPU
 
 The audit counts, in the graph of a training step, operations without GPU kernels,
 tensors of the vocabulary's size in the host's memory, bytes moved for each logit, and
-float operations. The rest runs the training on 1, 2, 4 and 8 GPUs, each in another
-process, and the one on a single GPU twice more: again, after which the weights must be
-equal bit for bit, and compiled by XLA.
+float operations. The rest trains on 1, 2, 4 and 8 GPUs, each in another process, and on
+a single GPU twice more: again, which must give the same weights bit for bit, and
+compiled by XLA.
 """
 
 import argparse
@@ -23,14 +23,14 @@ import workload
 
 from t2t_keras.cli.verb import positive
 
-_AUDITED_VOCABULARY = 1009  # that no other axis has
+_AUDITED_VOCABULARY = 1009  # a size that no other axis has
 
 
 def main(argv: list[str] | None = None) -> dict[str, Any]:
     """Runs what the flags ask for; prints and returns its report."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     workload.add_flags(parser, "base")
-    parser.add_argument("--steps", type=positive, default=20, help="that are timed")
+    parser.add_argument("--steps", type=positive, default=20, help="timed steps")
     parser.add_argument("--audit", action="store_true", help="only read the graph")
     parser.add_argument(
         "--jit_compile", action="store_true", help="let XLA compile the training"
@@ -61,7 +61,7 @@ def _audited(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def _checked(argv: list[str]) -> dict[str, Any]:
-    """Trains on more and more GPUs, or, without one, on the CPU."""
+    """Trains on more and more GPUs, or on the CPU if there are none."""
     import tensorflow as tf
 
     gpus = tf.config.list_physical_devices("GPU")

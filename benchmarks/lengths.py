@@ -35,9 +35,11 @@ def main(argv: list[str] | None = None) -> dict[str, Any]:
     parser.add_argument(
         "--lengths", type=positive, nargs="+", default=[2**i for i in range(4, 11)]
     )
-    parser.add_argument("--positions", type=positive, default=2048, help="of a batch")
+    parser.add_argument(
+        "--positions", type=positive, default=2048, help="positions of a batch"
+    )
     parser.add_argument("--window", type=positive, default=32, help="r")
-    parser.add_argument("--steps", type=positive, default=3, help="timed, of each")
+    parser.add_argument("--steps", type=positive, default=3, help="timed steps of each")
     parser.add_argument("--plot", type=Path, metavar="FILE", help="an SVG or PNG")
     args = parser.parse_args(argv)
     work = workload.chosen(args)
@@ -96,7 +98,7 @@ def _measured(
 
 
 def _self_attention(work: workload.Workload) -> Callable[[], None]:
-    """Returns what runs an encoder's self-attention, forward and backward."""
+    """Returns a function that runs an encoder's self-attention and its gradient."""
     import tensorflow as tf
 
     from t2t_keras.model.transformer import Transformer

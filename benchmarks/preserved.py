@@ -2,8 +2,8 @@
 
     python benchmarks/preserved.py --run runs/base --sources test.en
 
-Each line gets one to three of them at random places. What is counted is which of them
-stand in the output, without and with `protect`.
+Each line gets one to three of them at random places. The benchmark counts how many are
+in the output, without and with `protect`.
 """
 
 import argparse
@@ -44,7 +44,7 @@ def main() -> None:
     """Translates the lines twice and prints the shares as JSON."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--run", required=True, help="run directory")
-    parser.add_argument("--sources", required=True, help="file with one text a line")
+    parser.add_argument("--sources", required=True, help="file with one text per line")
     parser.add_argument("--lines", type=int, default=1000)
     args = parser.parse_args()
     lines = Path(args.sources).read_text(encoding="utf-8").splitlines()

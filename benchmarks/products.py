@@ -1,9 +1,9 @@
 """The matrix products in a step, counted from shapes alone.
 
 All other operations in a Transformer (softmax, layer normalization, dropout, the
-optimizer) are passes over memory, whose FLOPs are not counted. Attention is counted
-with masked products; with a window, to all keys in its blocks. The letters in shapes
-are those of `t2t_keras.model.layers`.
+optimizer) are passes over memory, whose FLOPs are not counted. Attention includes
+masked products; with a window, it is to all keys in the blocks. The letters in shapes
+are as in `t2t_keras.model.layers`.
 """
 
 import dataclasses

@@ -17,7 +17,7 @@ from stopwatch import seconds_of
 # multiply(product, dtype) -> run(repetitions), which returns when they are done.
 Multiply = Callable[[Product, str], Callable[[int], None]]
 
-AT_LEAST = 0.02  # seconds that one timing takes, so that calls do not count
+AT_LEAST = 0.02  # seconds of one timing, so that the cost of calls is negligible
 
 
 def tensorflow_multiply(product: Product, dtype: str) -> Callable[[int], None]:
@@ -74,7 +74,7 @@ def jax_multiply(product: Product, dtype: str) -> Callable[[int], None]:
         return jnp.matmul(a, b)
 
     def run(repetitions: int) -> None:
-        for _ in range(repetitions):  # dispatched one upon the other
+        for _ in range(repetitions):  # dispatched without waiting
             last = multiply(a, b)
         last.block_until_ready()
 
@@ -91,10 +91,10 @@ def tensorflow_bandwidth() -> float:
 
 
 class MatmulRate:
-    """The rate of a step's own products, one after the other, and nothing else.
+    """The rate of a step's own products, one after another, and nothing else.
 
-    `sample` is called before, between and after the steps that are timed; the rate is
-    that of the median of each shape's times, weighted by how often the step has it.
+    `sample` is called before, between and after the timed steps. The rate follows from
+    the median time of each shape, weighted by how often it occurs in the step.
     """
 
     def __init__(

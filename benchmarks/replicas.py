@@ -2,9 +2,9 @@
 
     python benchmarks/replicas.py --config tiny --json
 
-The devices share one processor, so that the matrix products take the same time for any
-number of them. What is added to a step is the overhead of replicas: the all-reduce of
-the gradients, and an optimizer and a copy of the weights for each.
+The devices share one processor, so the matrix products take the same time for any
+number of them. The rest is the overhead of replicas: the all-reduce of the gradients,
+and an optimizer and a copy of the weights for each.
 """
 
 import argparse
@@ -23,7 +23,7 @@ def main(argv: list[str] | None = None) -> dict[str, Any]:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     workload.add_flags(parser, config="tiny")
     parser.add_argument("--replicas", type=positive, nargs="+", default=[1, 2, 4])
-    parser.add_argument("--steps", type=positive, default=12, help="that are timed")
+    parser.add_argument("--steps", type=positive, default=12, help="timed steps")
     args = parser.parse_args(argv)
     work = workload.chosen(args)
     report = workload.described(args, work) | _measured(work, args)
@@ -35,7 +35,7 @@ def _measured(work: workload.Workload, args: argparse.Namespace) -> dict[str, An
     """Times steps with every number of replicas in turns."""
     from training_work import prepare
 
-    # The most first: a processor is split into devices once, and before it is used.
+    # The most first: a processor is split into devices once, before its first use.
     steps = {n: prepare(work, n).step for n in sorted(args.replicas, reverse=True)}
     seconds: dict[int, list[float]] = {n: [] for n in sorted(args.replicas)}
     for _ in range(2 + args.steps):

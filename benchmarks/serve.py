@@ -3,9 +3,8 @@
     python benchmarks/serve.py --model runs/base --input source.txt --json
 
 The server runs in a separate process; each client is a thread that sends its next text
-when it has the answer to the last one. Rounds with and without long texts, and with and
-without dynamic batching, alternate, so that a machine that slows down for a while slows
-all of them.
+after the answer to the last one. Rounds with and without long texts, and with and
+without dynamic batching, alternate, so that a slow phase of the machine affects all.
 """
 
 import argparse
@@ -36,13 +35,16 @@ def main(argv: list[str] | None = None) -> dict[str, Any]:
     parser.add_argument("--clients", type=positive, default=32)
     parser.add_argument("--long_clients", type=positive, default=4)
     parser.add_argument(
-        "--characters", type=positive, default=2000, help="in a long text"
+        "--characters", type=positive, default=2000, help="characters of a long text"
     )
     parser.add_argument(
-        "--seconds", type=positive_number, default=10.0, help="of each measurement"
+        "--seconds",
+        type=positive_number,
+        default=10.0,
+        help="seconds of each measurement",
     )
     parser.add_argument("--rounds", type=positive, default=3)
-    parser.add_argument("--json", action="store_true", help="as of train.py")
+    parser.add_argument("--json", action="store_true", help="as in train.py")
     args = parser.parse_args(argv)
     lines = Path(args.input).read_text(encoding="utf-8").splitlines()
     sentences = [line for line in lines if line.strip()]

@@ -21,7 +21,7 @@ from stopwatch import seconds_of
 
 from t2t_keras.cli.verb import positive
 
-VOCAB_SIZE = 8000  # more than the toy problem has
+VOCAB_SIZE = 8000  # larger than the toy problem's
 PROBLEM = "translate_ende_toy"
 SENTENCES = [" ".join(["The dog barks."] * n) for n in range(1, 9)]
 
@@ -29,8 +29,10 @@ SENTENCES = [" ".join(["The dog barks."] * n) for n in range(1, 9)]
 def main(argv: list[str] | None = None) -> dict[str, Any]:
     """Runs the benchmark; prints and returns its report."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--steps", type=positive, default=40, help="of many shapes")
-    parser.add_argument("--json", action="store_true", help="as of train.py")
+    parser.add_argument(
+        "--steps", type=positive, default=40, help="steps, of many shapes"
+    )
+    parser.add_argument("--json", action="store_true", help="as in train.py")
     args = parser.parse_args(argv)
     report: dict[str, Any] = {"device": workload.processor()}
     with tempfile.TemporaryDirectory() as folder:

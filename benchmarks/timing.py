@@ -17,9 +17,9 @@ def timed(step: Callable[[], Any], steps: int, rate: MatmulRate) -> list[float]:
 
     Args:
         step: does the work and returns when it is done.
-        steps: how many are timed.
-        rate: sampled before, between and after them, so that a machine that slows
-            down for a while slows both.
+        steps: the number of timed steps.
+        rate: sampled before, between and after them, so that a slow phase of the
+            machine affects both.
     """
     step()
     step()

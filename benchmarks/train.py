@@ -28,7 +28,7 @@ def main(argv: list[str] | None = None) -> dict[str, Any]:
     """Runs the benchmark that the flags describe; prints and returns its report."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     workload.add_flags(parser)
-    parser.add_argument("--steps", type=positive, default=12, help="that are timed")
+    parser.add_argument("--steps", type=positive, default=12, help="timed steps")
     parser.add_argument(
         "--replicas", type=positive, default=1, help="simulated on the CPU"
     )

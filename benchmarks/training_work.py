@@ -18,7 +18,7 @@ LEARNING_RATE = 1e-4
 
 
 class TrainingWork(NamedTuple):
-    """What is timed.
+    """A training step to be timed.
 
     Attributes:
         step: makes one update and returns when it is done.

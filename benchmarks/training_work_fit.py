@@ -29,7 +29,7 @@ class FitWork:
 
     Args:
         work: the model and its batches.
-        xla: compile the step by XLA, which would do it anew for every shape of batch.
+        xla: compile the step by XLA, which compiles again for every shape of batch.
     """
 
     def __init__(self, work: Workload, xla: bool) -> None:

@@ -1,7 +1,7 @@
 """Loss and gradient on random ids on JAX, to be timed, without TensorFlow.
 
-Model and loss are those of training. The optimizer and the replicas use TensorFlow and
-are left out.
+Model and loss are the same as in training. The optimizer and the replicas use
+TensorFlow and are left out.
 """
 
 from collections.abc import Callable
@@ -16,7 +16,7 @@ from t2t_keras.model.transformer import Transformer
 
 
 class GradientWork(NamedTuple):
-    """What is timed.
+    """A training step to be timed.
 
     Attributes:
         step: computes loss and gradient and returns when they are done.

@@ -5,19 +5,19 @@
         --engines float32 bfloat16 ctranslate2 ctranslate2:int8
 
 The engines are this package in either dtype, `export`, the same in a SavedModel, and
-CTranslate2 in its arithmetics (the extra `[ctranslate2]`). With the environment setting
-TF_NUM_INTRAOP_THREADS=1, this package works as `t2t translate` does: every operation
-has one thread, and two batches or more are decoded at once.
-They translate the same lines with the same beam, one after the other, `--rounds` times,
-and but for `export` with the same number of source tokens in a batch; reading the model
-is not timed.
+CTranslate2 in any of its dtypes (the extra `[ctranslate2]`). With the environment
+variable TF_NUM_INTRAOP_THREADS=1, this package works as `t2t translate` does: every
+operation has one thread, and two batches or more are decoded at once.
+They translate the same lines with the same beam, in turns, `--rounds` times, and except
+`export` with the same number of source tokens in a batch; reading the model is not
+timed.
 
-The report also has how much of the work was wasted. A *row-step* is one step of the
-search for one sentence. It is wasted if the sentence was done before. A *source
-position* is wasted if it is padding. `products_gflop` counts the arithmetic of the
-matrix products of all steps, and `products_s` is the time that they take in float32,
-one after the other, with the threads of one operation and the mean number of rows, if
-nothing else is computed: no search over the same steps takes less on these threads.
+The report also says how much work was wasted. A *row-step* is one step of the search
+for one sentence; it is wasted if the sentence was already done. A *source position* is
+wasted if it is padding. `products_gflop` counts the arithmetic of the matrix products
+of all steps. `products_s` is the time they take alone in float32, one after another,
+with the threads of one operation and the mean number of rows: no search over the same
+steps takes less on these threads.
 """
 
 import argparse
@@ -46,7 +46,9 @@ def main(argv: list[str] | None = None) -> dict[str, Any]:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--output_dir", required=True, help="a run directory")
     parser.add_argument("--input", required=True, metavar="FILE")
-    parser.add_argument("--sentences", type=positive, help="the first so many lines")
+    parser.add_argument(
+        "--sentences", type=positive, help="translate only the first N lines"
+    )
     parser.add_argument("--beam_size", type=positive, default=4)
     parser.add_argument("--batch_tokens", type=positive, default=2048)
     parser.add_argument("--rounds", type=positive, default=2)

@@ -38,9 +38,9 @@ class Workload:
         return rng.integers(FIRST_PIECE, self.vocab_size, shape, dtype=np.int32)
 
 
-# Name -> hparam set, vocabulary, sentences of a batch, their length. The first is the
-# work on which toolkits are compared; the others have batches of 4,096 tokens a side,
-# tiny of the 2,048 that it is trained with.
+# Name -> hparam set, vocabulary, sentences of a batch, their length. The first is for
+# comparing toolkits; the others have batches of 4,096 tokens a side, tiny of the 2,048
+# that it is trained with.
 CONFIGS = {
     "compare": ("base", 8_000, 64, 32),
     "tiny": ("tiny", 1_000, 128, 16),
@@ -81,7 +81,7 @@ def chosen(args: argparse.Namespace) -> Workload:
 
 
 def described(args: argparse.Namespace, work: Workload) -> dict[str, Any]:
-    """Returns what was timed, and where, as the first keys of a report."""
+    """Returns the workload and the machine, as the first keys of a report."""
     return {
         "config": args.config,
         "dtype": args.dtype,

@@ -31,7 +31,7 @@ def main() -> None:
         lines = read(path)
         name = (path.parent if path.is_file() else path).name
         color = f"C{number}"
-        # What dev's loss is, too. Older records have the label-smoothed loss alone.
+        # As dev's loss. Older records have only the label-smoothed loss.
         likelihood = any("nll" in line for line in lines)
         key, kind = ("nll", "") if likelihood else ("loss", "label-smoothed ")
         draw(losses, lines, "train", key, color=color, label=f"{name}, {kind}training")

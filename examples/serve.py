@@ -21,7 +21,7 @@ for start in range(0, len(lines), BATCH):
     outputs = translate(texts=tf.constant(lines[start : start + BATCH]))
     found = zip(outputs["texts"].numpy(), outputs["is_truncated"].numpy(), strict=True)
     for number, (texts, is_truncated) in enumerate(found, start + 1):
-        print(texts[0].decode("utf-8", "replace"))  # the best, before the second best
+        print(texts[0].decode("utf-8", "replace"))  # the best comes first
         if is_truncated:
             print(f"line {number} is too long; its end is left out", file=sys.stderr)
 

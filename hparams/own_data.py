@@ -3,8 +3,8 @@
 They interpolate between two published settings: fairseq's for the 160,000 pairs of
 IWSLT14 (dropout 0.3) and the paper's for the 4.5 million of WMT14 (dropout 0.1). With
 fewer pairs, dropout is higher, and inner layer, batch and vocabulary are smaller, as
-Sennrich and Zhang (ACL 2019) and Araabi and Monz (COLING 2020) found. None has been
-trained to the end here, only for a few steps.
+Sennrich and Zhang (ACL 2019) and Araabi and Monz (COLING 2020) recommend. None has been
+trained here for more than a few steps.
 """
 
 from t2t_keras.hparam import HParams

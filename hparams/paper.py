@@ -10,9 +10,9 @@ def base() -> HParams:
 
     Table 3, first row (perplexity 4.92, 25.8 BLEU on newstest2013, 65 million
     parameters; `table3` has the other rows), and section 5: 100,000 steps of about
-    25,000 source and 25,000 target tokens. The published BLEU is that of the average of
-    the last 5 checkpoints, written every 10 minutes, with beam 4 and alpha 0.6, on
-    newstest2014.
+    25,000 source and 25,000 target tokens. The published BLEU is on newstest2014, with
+    the average of the last 5 checkpoints, written every 10 minutes, beam 4 and alpha
+    0.6.
 
         t2t datagen --problem translate_ende --data_dir data
         t2t train --problem translate_ende --data_dir data \

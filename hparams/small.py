@@ -57,8 +57,8 @@ def small_data() -> HParams:
     r"""Small data such as Multi30k in 20 minutes on two CPU cores: sacreBLEU 36.4.
 
     The score is on test2016, raw text, with the average of the last ten checkpoints and
-    beam 4. The model is that of `multi30k`, with less dropout and a learning rate that
-    decays earlier, for a short training; a vocabulary of some 5,000 tokens is best.
+    beam 4. The model is `multi30k`'s, with less dropout and a learning rate that decays
+    earlier, for a short training; a vocabulary of about 5,000 tokens is best.
     Smaller batches may fail: with 2,048 tokens at this learning rate, the decoder did
     not learn to attend to the source.
 
@@ -112,13 +112,12 @@ def news_commentary() -> HParams:
 def parsing_small() -> HParams:
     r"""Treebanks of some 20,000 sentences on one or two CPU cores: CRAFT, F1 72.
 
-    Only its position tells which word a tag belongs to, and the model must learn that
-    first. With layer norm before the sub-layers and many small updates it does so
+    Only the position of a tag shows which word it belongs to, and the model must learn
+    that first. With layer norm before the sub-layers and many small updates it does so
     within 2,000 steps; with post-norm and batches of 4,096 tokens it did not within
-    2,500. Then the model overfits and makes errors at words of several tokens. So a
-    second training goes on with more dropout and with BPE-dropout, which splits every
-    word into several tokens now and then. A wide beam corrects some of the errors that
-    remain.
+    2,500. Then the model overfits and makes errors at words of several tokens. A second
+    training therefore has more dropout, and BPE-dropout, which occasionally splits any
+    word into several tokens. A wide beam corrects some of the remaining errors.
 
     CRAFT has 18,913 sentences of 26 words and 64 symbols on average; an epoch of the
     first training is 612 steps, two minutes on one core.

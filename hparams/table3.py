@@ -62,7 +62,7 @@ ROWS = (
 
 
 def _register(row: Row) -> None:
-    """Registers a function for a row, with a docstring, as if it were written out."""
+    """Registers a function with a docstring for a row."""
 
     def definition() -> HParams:
         return HParams(**row.change)

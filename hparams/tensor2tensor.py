@@ -1,10 +1,10 @@
 """tensor2tensor's hparam sets by their names, with the values of version 1.15.7.
 
-The paper's own sets are in `paper`; these are for those who want what tensor2tensor
-trains. Its `batch_size` is the number of tokens on each GPU: here `batch_tokens` is
-that of the 8 GPUs of its README, or of one in `..._single_gpu`, `transformer_tiny` and
-`transformer_small`. What differs nevertheless, such as the learning rate of the first
-step, is in `docs/paper.md`, "Where tensor2tensor differs".
+The paper's own sets are in `paper`. tensor2tensor's `batch_size` is the number of
+tokens on each GPU: here `batch_tokens` counts the 8 GPUs of its README, or one in
+`..._single_gpu`, `transformer_tiny` and `transformer_small`. `docs/paper.md`, "Where
+tensor2tensor differs", has the remaining differences, such as the learning rate of the
+first step.
 """
 
 from t2t_keras.hparam import PAPER_SCHEDULE, HParams
@@ -55,7 +55,7 @@ def transformer_base_v3() -> HParams:
 
 @register_hparams
 def transformer_base() -> HParams:
-    """tensor2tensor's base: `transformer_base_v3`. For the paper's, take `base`."""
+    """tensor2tensor's base: `transformer_base_v3`. For the paper's, use `base`."""
     return transformer_base_v3()
 
 
@@ -72,7 +72,7 @@ def transformer_base_single_gpu() -> HParams:
 
 @register_hparams
 def transformer_big() -> HParams:
-    """tensor2tensor's big: half the batch of base. For the paper's, take `big`."""
+    """tensor2tensor's big: half the batch of base. For the paper's, use `big`."""
     return transformer_base().override(
         d_model=1024,
         d_ff=4096,
@@ -94,7 +94,7 @@ def transformer_big_single_gpu() -> HParams:
 def transformer_big_enfr() -> HParams:
     """tensor2tensor's big for en-fr: inner width 8,192, three separate matrices.
 
-    The paper has neither; for its en-fr, take `big_enfr`.
+    The paper has neither; for its en-fr, use `big_enfr`.
     """
     return transformer_big().override(
         dropout=0.1,
@@ -106,7 +106,7 @@ def transformer_big_enfr() -> HParams:
 
 @register_hparams
 def transformer_parsing_base() -> HParams:
-    """tensor2tensor's parser: 6 layers of width 1,024. For the paper's, take `parsing`.
+    """tensor2tensor's parser: 6 layers of width 1,024. For the paper's, use `parsing`.
 
     Its examples have up to 512 tokens (`t2t datagen --max_length 512`). It also sets
     `learning_rate` to 0.05, which has had no effect since the schedules are products.
@@ -136,5 +136,5 @@ def transformer_small() -> HParams:
 
 @register_hparams
 def transformer_tiny() -> HParams:
-    """tensor2tensor's tiny model: 2 layers of width 128. For the demo, take `tiny`."""
+    """tensor2tensor's tiny model: 2 layers of width 128. For the demo, use `tiny`."""
     return transformer_small().override(d_model=128, d_ff=512)

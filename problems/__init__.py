@@ -1,4 +1,4 @@
-"""The registered problems; those of parsing are in `parsing`."""
+"""The registered problems; `parsing` has the parsing problems."""
 
 from . import toy, translate
 

@@ -6,7 +6,7 @@ from t2t_keras.data.sources import TfdsPairs
 from t2t_keras.problem import Cleaning, Problem, Source, Split
 from t2t_keras.registry import register_problem
 
-# Pairs that are no translations, most of which are in the web crawl.
+# Pairs that are not translations, most of which are in the web crawl.
 _NOISE = Cleaning(identical=True, control=True, letters=0.4, word=100)
 
 
@@ -44,7 +44,7 @@ def translate_enfr() -> Problem:
     how they were selected. fairseq's usual preparation keeps pairs with at most 250
     tokens on a side and a length ratio of at most 1.5, which also leaves about 36
     million. Here the limits are 256 tokens and the same ratio; noise and repeated pairs
-    are dropped, too. The manifest counts what each rule dropped.
+    are also dropped. The manifest counts the pairs that each rule dropped.
     """
     return Problem(
         summary="English to French, WMT 2014 (paper: BLEU 38.1 base, 41.8 big)",

@@ -340,7 +340,7 @@ def test_refusals(files, capfd, tmp_path):
 @pytest.mark.parametrize("text", ["0", "-1", "x", ""])
 def test_an_impossible_seed_is_refused(text, monkeypatch):
     monkeypatch.setenv("SACREBLEU_SEED", text)
-    with pytest.raises(UserError, match=f"SACREBLEU_SEED: '{text}' is no seed"):
+    with pytest.raises(UserError, match=f"SACREBLEU_SEED: '{text}' is not a seed"):
         seed()
 
 

@@ -3,7 +3,7 @@
     export MULTI30K=~/multi30k   # train.en, train.de, val.en, ..., test2016.de
     t2t datagen --usr_dir examples/my_problem --problem captions_ende --data_dir data
 
-The other direction is there, too: `captions_ende_rev`, over the same data files.
+`captions_ende_rev` is the other direction, on the same data files.
 """
 
 import os

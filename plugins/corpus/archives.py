@@ -1,4 +1,4 @@
-"""Sources that are members of the archives of WMT, which are read as a stream."""
+"""Sources in the archives of WMT, which are read as streams."""
 
 import contextlib
 import dataclasses
@@ -27,15 +27,15 @@ _SEGMENT = re.compile(r"<seg\b[^>]*>(.*?)</seg>", re.DOTALL | re.IGNORECASE)
 class ArchivedPairs:
     """Two members of a tar archive: line i of one translates line i of the other.
 
-    Nothing is unpacked to the disk. A member `.gz` is decompressed. A member `.sgm` is
+    Nothing is unpacked to the disk. A `.gz` member is decompressed. An `.sgm` member is
     one of WMT's test sets in SGML: its segments are the lines, and their entities
-    (`&amp;`) are replaced by the characters that they stand for.
+    (`&amp;`) become characters.
 
     Attributes:
         directory: where the archive is.
         url: where it is published; its last part is the file name.
         source_member: the name of the member in the source language.
-        target_member: that of the member in the target language.
+        target_member: the name of the member in the target language.
         sha256: SHA-256 of the archive, which is checked after a download; empty if
             there are several editions.
     """
@@ -55,8 +55,8 @@ class ArchivedPairs:
         """Yields the pairs of lines.
 
         Raises:
-            UserError: the archive cannot be read, lacks a member, or its members are
-                not of equal length or not UTF-8.
+            UserError: the archive cannot be read, lacks a member, or its members
+                differ in length or are not UTF-8.
         """
         members = self.source_member, self.target_member
         names = [f"{self.path}:{member}" for member in members]
@@ -96,7 +96,7 @@ class ArchivedPairs:
 
 
 def _same(name: str, member: str) -> bool:
-    """Whether a name in an archive is that of a member: some begin with `./`."""
+    """Whether a name in an archive is a member's name: some begin with `./`."""
     return name.removeprefix("./") == member
 
 
@@ -113,8 +113,8 @@ def require_archives(
     """Makes sure that all archives are there.
 
     Args:
-        archives: the sources, of which several may have one archive.
-        download: what brings an archive that is missing; None: nothing does.
+        archives: the sources, several of which may share an archive.
+        download: downloads a missing archive; None: nothing is downloaded.
 
     Raises:
         UserError: some are missing; the message has their addresses.
@@ -133,11 +133,11 @@ def require_archives(
 
 
 def download_archive(archive: ArchivedPairs) -> None:
-    """Downloads an archive, from where an interrupted download stopped.
+    """Downloads an archive, or the rest of an interrupted download.
 
     Raises:
-        UserError: the server cannot be reached or fails, or what it sent has another
-            SHA-256.
+        UserError: the server cannot be reached or fails, or it sent a file with the
+            wrong SHA-256.
     """
     path = archive.path
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -169,7 +169,7 @@ def _download(archive: ArchivedPairs) -> None:
 
 
 def _fetch(url: str, path: Path) -> None:
-    """Writes what a server sends, behind what the file already has.
+    """Appends what a server sends to a file.
 
     Raises:
         OSError: the connection failed or ended too early.
@@ -181,7 +181,7 @@ def _fetch(url: str, path: Path) -> None:
     except urllib.error.HTTPError as error:
         if error.code != 416 or not have:
             raise
-        # Nothing follows: the file is complete, or not what the server has.
+        # Nothing follows: the file is complete, or differs from the server's.
         if error.headers.get("Content-Range") in (None, f"bytes */{have}"):
             return
         path.unlink()

@@ -1,6 +1,6 @@
 """File formats: Translation Memory eXchange (`.tmx`), and Parquet.
 
-- `.tmx`: a unit without a text in both languages is left out and counted in `dropped`.
+- `.tmx`: a unit without a text in both languages is skipped and counted in `dropped`.
   `en` also stands for `en-US`, which alone is `en_US`;
 - `.parquet`: a column `translation` with a field for each language, as WMT's data are
   published on the Hugging Face Hub, or a column for each language.
@@ -50,7 +50,7 @@ def _read_tmx(file: PairFile) -> Iterator[Pair]:
 
 
 class _Bounded:
-    """A file in which no unit may be longer than a line of a text may be."""
+    """A file whose units may be no longer than a line of a text."""
 
     def __init__(self, file: PairFile, binary: BinaryIO) -> None:
         self._file, self._binary, self.left = file, binary, LONGEST_LINE
@@ -129,7 +129,7 @@ def _read_parquet(file: PairFile) -> Iterator[Pair]:
 
 
 def _fields(kind: Any) -> list[str]:
-    """Returns the names of the fields of an Arrow type; none if it is no struct."""
+    """Returns the names of the fields of an Arrow type; none if it is not a struct."""
     return [kind.field(i).name for i in range(kind.num_fields)]
 
 

@@ -15,7 +15,7 @@ from t2t_keras.problem import Problem, Source
 if TYPE_CHECKING:
     from t2t_keras.text.tokenizer import Tokenizer
 
-_MOST = 12  # findings that are printed; the page has all of them
+_MOST = 12  # findings that are printed; the page has them all
 
 
 def _flags(parser: argparse.ArgumentParser) -> None:
@@ -26,11 +26,11 @@ def _flags(parser: argparse.ArgumentParser) -> None:
         "--data_dir",
         metavar="DIR",
         help="inspect the examples in a data directory, and how its vocabularies split "
-        "them, and not the problem's sources",
+        "them, instead of the problem's sources",
     )
     add_usr_dir(parser)
     parser.add_argument(
-        "--page", metavar="FILE", help="write the result as an HTML page, too"
+        "--page", metavar="FILE", help="also write the result as an HTML page"
     )
     add_sources(parser)
 

@@ -1,10 +1,9 @@
 """Inspection of pairs of texts: statistics, and signs of faults.
 
-What is normal is learned from a sample of the pairs (`Norm`), so that nothing here
-depends on the languages: how long a target is for its source, and which sequences of
-three characters are those of the source language and which those of the target. Then
-all pairs are compared with it (`measure`), and what was measured is searched for faults
-(`SplitInspection`).
+A sample of the pairs shows what is normal (`Norm`), so that nothing here depends on the
+languages: how long a target is for its source, and which sequences of three characters
+belong to the source language and which to the target's. Then all pairs are compared
+with it (`measure`), and the measurements are searched for faults (`SplitInspection`).
 """
 
 import functools
@@ -30,9 +29,9 @@ from t2t_keras.option import UserError
 from t2t_keras.problem import Pair, Problem, Source
 from t2t_keras.text.tokenizer import UNK, Tokenizer, load_tokenizer
 
-SAMPLE = 30_000  # pairs from which is learned what is normal
+SAMPLE = 30_000  # pairs that show what is normal
 _BEGINNING = 100_000  # pairs that datagen inspects
-_UNREADABLE = 10.0  # the weight of a source without an end, which is above all others
+_UNREADABLE = 10.0  # the weight of a source that cannot be read, above all others
 _RARE = 0.001  # the weight below which datagen does not mention a fault
 _CHUNK = 2_000  # pairs that are measured at a time
 _BLOCK = 500_000  # pairs that are searched for shifts at a time
@@ -40,9 +39,9 @@ _MOST_SHIFT = 5  # lines
 _GAP = 50  # lines between two stretches that are one
 _EXAMPLES = 5  # line numbers that a finding has
 _MOST = 5  # scripts and languages that are named
-_WORST = 3  # findings that datagen says
+_WORST = 3  # findings that datagen prints
 
-# Classes of lengths in characters, of which the last has no end.
+# Upper bounds of classes of lengths in characters; the last class has none.
 _ENDS = (5, 10, 20, 40, 60, 80, 100, 150, 200, 300, 500, 1000)
 _LENGTHS = [
     *(f"{b + 1} to {e}" for b, e in zip((-1, *_ENDS[:-1]), _ENDS, strict=True)),
@@ -54,7 +53,7 @@ _BITS = 18  # of the numbers of sequences of three characters
 _MULTIPLIERS = np.array([0x9E3779B1, 0x85EBCA77, 0xC2B2AE3D], np.uint32)
 _TAIL = 4.0  # degrees of freedom of Student's distribution, for lengths
 
-# Evidence in nats. A text that is as likely in both languages has 0.
+# Evidence in nats. A text that is equally likely in both languages has 0.
 _SWAPPED = 2.0  # of each side
 _WRONG_LANGUAGE = 6.0
 _SHIFTED = 30.0
@@ -119,7 +118,7 @@ class Norm:
 
 
 class Measurements(NamedTuple):
-    """What `measure` finds out about N pairs.
+    """The measurements of N pairs.
 
     Attributes:
         lengths: int32 [N, 2], characters of source and target.
@@ -137,7 +136,7 @@ class Measurements(NamedTuple):
 
 
 def measure(pairs: Sequence[Pair], norm: Norm) -> Measurements:
-    """Measures pairs, each for itself."""
+    """Measures each pair by itself."""
     lengths, odds, words = [], [], []
     faults: dict[str, list[np.ndarray]] = {"encoding": [], "entities": []}
     for side in (0, 1):
@@ -266,12 +265,12 @@ class Shift(NamedTuple):
 
 
 def find_shifts(lengths: np.ndarray, anchors: np.ndarray, norm: Norm) -> list[Shift]:
-    """Returns the stretches in which one of the files has slipped.
+    """Returns the stretches in which one of the files is shifted.
 
     For each distance, the evidence that source i belongs to target i + distance, and
     not to target i, is how much likelier their lengths are together, and which numbers
     and names they share. The stretch with the greatest sum of evidence is shifted if
-    that is beyond chance; then the search goes on in what remains.
+    that is beyond chance; then the rest is searched.
 
     Args:
         lengths: int32 [N, 2], see `Measurements`.
@@ -305,7 +304,7 @@ def _best_stretch(
     Args:
         lengths: int32 [N, 2], of all pairs.
         anchors: uint64 [N, 2], of all pairs.
-        stretch: the first pair to look at, and the one behind the last.
+        stretch: the first pair to look at, and the one after the last.
         distance: see `Shift.lines`.
         norm: what is normal.
     """
@@ -326,7 +325,7 @@ def _best_stretch(
     return float(sums[end] - sums[begin]), Shift(low + begin, low + end - 1, distance)
 
 
-# Kinds of faults: how bad one line is, what is said of them, and what to do.
+# Kinds of faults: how bad one line is, the message, and the remedy.
 _KINDS: dict[str, tuple[float, str, str]] = {
     "swapped": (
         1.0,
@@ -392,12 +391,12 @@ class Finding(NamedTuple):
 
     Attributes:
         split: the split.
-        kind: what it is, of `_KINDS`; "unreadable" if a file cannot be read on.
-        message: the same in words.
+        kind: a key of `_KINDS`, or "unreadable" if a file cannot be read to its end.
+        message: the kind in words.
         pairs: number of pairs that have it.
         share: their share of the split.
         lines: the numbers of the first ones, from 1.
-        weight: how bad it is; the worst finding has the greatest.
+        weight: how bad it is; the worst finding has the greatest weight.
         remedy: what to do.
     """
 
@@ -429,9 +428,9 @@ def _unreadable(split: str, message: str) -> Finding:
 
 
 class SplitInspection:
-    """The inspection of one split, to which its pairs are given in order.
+    """The inspection of one split, which takes its pairs in order.
 
-    It keeps 16 bytes of each pair, and what it has counted.
+    It keeps 16 bytes of each pair, and counts.
 
     Args:
         split: its name.
@@ -599,8 +598,8 @@ def inspect(
     Args:
         sources: the sources of the splits "train", "dev", "test", or of the corpora in
             them, "train europarl".
-        tokenizers: those of source and target, to see how they split the texts; None:
-            there are none.
+        tokenizers: of source and target, to see how they split the texts; None: there
+            are none.
 
     Returns:
         "splits": the statistics by name; and "findings": dicts with the
@@ -614,7 +613,7 @@ def inspect(
     norms: dict[str, Norm] = {}
     inspections: dict[str, SplitInspection] = {}
     for name, source in sources.items():
-        # With several corpora for training, those of dev and test are not known.
+        # With several training corpora, the corpora of dev and test are unknown.
         like = trains[0] if len(trains) == 1 else name
         if like not in norms:
             norms[like] = Norm(samples[like])
@@ -646,7 +645,7 @@ def _watched(
     findings: list[Finding],
     advance: Callable[[int], None],
 ) -> Iterator[Pair]:
-    """Yields pairs; if they cannot be read to their end, that becomes a finding."""
+    """Yields pairs; a source that cannot be read to its end becomes a finding."""
     number = 0
     try:
         for number, pair in enumerate(pairs, start=1):
@@ -664,7 +663,7 @@ def _statistics(
     norm: Norm,
     tokenizers: tuple[Tokenizer, Tokenizer] | None,
 ) -> dict[str, Any]:
-    """Returns the statistics of a split, of which some are those of a sample."""
+    """Returns the statistics of a split, some of them from a sample."""
     sides = {}
     for side, name in enumerate(("source", "target")):
         texts = [pair[side] for pair in sample]
@@ -710,7 +709,7 @@ def _use(tokenizer: Tokenizer, texts: Sequence[str]) -> dict[str, float]:
     """Returns how a vocabulary splits texts.
 
     Returns:
-        "tokens": how many it has; "used": the share of them that occur; "per_word":
+        "tokens": its size; "used": the share of its tokens that occur; "per_word":
         tokens for each word; "unknown": the share of tokens that are unknown or bytes.
     """
     counts = Counter[int]()
@@ -728,7 +727,7 @@ def _use(tokenizer: Tokenizer, texts: Sequence[str]) -> dict[str, float]:
 
 
 def _is_train(name: str) -> bool:
-    """Whether a name is that of the train split, or of a corpus in it."""
+    """Whether a name is "train" or names a corpus in it."""
     return name.split()[0] == "train"
 
 

@@ -1,4 +1,4 @@
-"""The inspection of a corpus as one HTML page without other files."""
+"""The inspection of a corpus as a self-contained HTML page."""
 
 import html
 from collections.abc import Mapping, Sequence
@@ -77,7 +77,7 @@ def _section(name: str, split: Mapping[str, Any]) -> str:
         ]
     return (
         f"<h2>{html.escape(name)}: {split['pairs']:,} pairs</h2>\n"
-        f"<p>A target has {ratio:.2f} characters for each one of its source.</p>\n"
+        f"<p>Targets have {ratio:.2f} characters for each source character.</p>\n"
         f"{_html_table('', rows)}\n{_histograms(sides)}"
     )
 

@@ -1,4 +1,4 @@
-"""WMT 2014 from the archives that were published, instead of tensorflow-datasets.
+"""WMT 2014 from its published archives, instead of tensorflow-datasets.
 
 t2t datagen --problem translate_ende_wmt --data_dir data --raw_dir wmt14 --download
 """
@@ -39,7 +39,7 @@ class ArchivedProblem(Problem):
         parser.add_argument(
             "--download",
             action="store_true",
-            help="download the archives that are missing in --raw_dir",
+            help="download the archives that --raw_dir lacks",
         )
 
     def with_flags(self, args: argparse.Namespace) -> Self:
@@ -106,7 +106,7 @@ _ENFR = (*_ENDE, "multiun", "gigafren")
 def _wmt14_archives(
     language: str, corpora: tuple[str, ...], directory: Path
 ) -> dict[Split, Source]:
-    """Returns WMT 2014 from English, as it is published."""
+    """Returns WMT 2014 from English, as published."""
 
     def pairs(published: _Published) -> ArchivedPairs:
         source, target = (

@@ -55,7 +55,7 @@ def export_ctranslate2(
 ) -> int:
     """Writes a model for CTranslate2, with the vocabularies of its tokenizers.
 
-    To run it takes CTranslate2 and the library of the tokenizer, and not this package
+    CTranslate2 and the library of the tokenizer suffice to run it
     (`examples/serve_ctranslate2.py`). The directory has
 
     - `model.bin` and `config.json`: the weights and the settings. CTranslate2 adds EOS
@@ -65,20 +65,19 @@ def export_ctranslate2(
     - `source.spm` and `target.spm` (or `.subwords`): the tokenizers' own files.
 
     Decoding options are not part of the model: they are arguments of CTranslate2's
-    `translate_batch`. Its length penalty is another one, length ** alpha; its
-    `max_decoding_length` is 256 unless it is given, and `min_decoding_length=0` allows
-    empty outputs.
+    `translate_batch`. Its length penalty is length ** alpha; its default
+    `max_decoding_length` is 256, and `min_decoding_length=0` allows empty outputs.
 
     The positional encodings become a table of `max_source_length + extra_length` rows,
-    as many as the longest output of the translator has tokens. CTranslate2 raises an
-    exception at longer ones.
+    the number of tokens in the translator's longest output. CTranslate2 raises an
+    exception for longer ones.
 
     The verification is greedy search with float32 arithmetic on both sides. A quantized
     model is verified twice: exactly before its weights are quantized, and then by the
     share of identical outputs (`Verification.check`).
 
     Args:
-        translator: the translator to export. Its weights are float32 variables, also
+        translator: the translator to export. Its weights are float32 variables, even
             if it computes in 16 bits.
         export_dir: the directory to write.
         quantization: the weights' dtype; None: float32.
@@ -93,8 +92,8 @@ def export_ctranslate2(
 
     Raises:
         UserError: CTranslate2 is not installed, or cannot express the model;
-            `export_dir` is not empty, and it is no export or `overwrite` is false; or
-            the verification fails.
+            `export_dir` is not empty, and is not an export or `overwrite` is false;
+            or the verification fails.
     """
     require_extra("ctranslate2", "--format ctranslate2", "ctranslate2")
     require_quantization(quantization, "ctranslate2")
@@ -245,7 +244,7 @@ def _token_strings(tokenizer: Tokenizer) -> list[str]:
 def _set_self_attention(
     spec: "MultiHeadAttentionSpec", attention: "SelfAttention"
 ) -> None:
-    """Sets the projection to queries, keys and values, and that of the output."""
+    """Sets the projection to queries, keys and values, and the output projection."""
     keys, values = attention.key_size, attention.value_size
     _set_heads(spec.linear[0], attention, attention.projection, keys, keys, values)
     _set_score_and_output(spec, attention)
@@ -254,7 +253,7 @@ def _set_self_attention(
 def _set_cross_attention(
     spec: "MultiHeadAttentionSpec", attention: "CrossAttention"
 ) -> None:
-    """Sets the projections to queries, to keys and values, and that of the output."""
+    """Sets the projections to queries, to keys and values, and of the output."""
     keys, values = attention.key_size, attention.value_size
     _set_heads(spec.linear[0], attention, attention.query_projection, keys)
     _set_heads(spec.linear[1], attention, attention.memory_projection, keys, values)
@@ -342,12 +341,12 @@ def _greedy(
 ) -> Callable[[list[list[int]]], list[Output]]:
     """Returns the greedy search of a CTranslate2 model.
 
-    Like the translator's, it never generates PAD, whose probability stays the model's:
-    scores are those of teacher forcing.
+    Like the translator's, it never generates PAD, whose probability stays the model's,
+    so that scores equal those of teacher forcing.
     """
     import ctranslate2
 
-    # With several threads it would crawl while other processes use the processors.
+    # With several threads it would crawl while other processes use the cores.
     model = ctranslate2.Translator(str(path), device="cpu", intra_threads=1)
     source_strings = _token_strings(translator.source_tokenizer)
     target_strings = _token_strings(translator.target_tokenizer)

@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
 
 def model_card(run: "RunDirectory", checkpoint: str | None = None) -> str:
-    """Returns the model card of a run in Markdown, with a head as on a model hub.
+    """Returns the model card of a run in Markdown, with the header of model hubs.
 
     Args:
         run: the run directory.
-        checkpoint: see `RunDirectory.restore`; None: the one that is used by default.
+        checkpoint: see `RunDirectory.restore`; None: the default one.
 
     Raises:
         UserError: there is no such checkpoint.
@@ -106,7 +106,7 @@ def _manifest(run: "RunDirectory") -> dict[str, Any] | None:
 
 
 def _changed(run: "RunDirectory") -> str:
-    """Returns the hyper-parameters that differ from those of the set."""
+    """Returns the hyper-parameters that differ from the set's."""
     try:
         first = registry.hparams(run.config.hparams_set)
     except UserError:
@@ -116,7 +116,7 @@ def _changed(run: "RunDirectory") -> str:
 
 
 def _lines(path: Path) -> Iterator[dict[str, Any]]:
-    """Yields the objects of a file of JSON lines; damaged lines are left out."""
+    """Yields the objects of a file of JSON lines; damaged lines are skipped."""
     for line in path.read_text("utf-8").splitlines() if path.exists() else ():
         try:
             value = json.loads(line)

@@ -273,7 +273,7 @@ def _rows(systems: Sequence[dict[str, Any]]) -> list[dict[str, str]]:
 
 
 def _short_names(systems: Sequence[str]) -> list[str]:
-    """Returns the paths without the directories that they have in common."""
+    """Returns the paths without their common directories."""
     common = os.path.commonpath([Path(system).absolute().parent for system in systems])
     return [os.path.relpath(system, common) for system in systems]
 

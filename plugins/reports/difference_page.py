@@ -1,4 +1,4 @@
-"""The largest differences between systems as one HTML page without other files."""
+"""The largest differences between systems as a self-contained HTML page."""
 
 import difflib
 import html
@@ -40,9 +40,9 @@ ins {{ background: #8f82; color: #070; font-weight: bold }}
 <h1>{title}</h1>
 {tables}
 <p>{summary}</p>
-<p>Marked are the words in which an output differs from that of {baseline}:
-<del>words that it leaves out</del>, <ins>words that it has instead</ins>. Tab or the
-keys j and k go from one sentence to the next.</p>
+<p>Words in which an output differs from {baseline} are marked:
+<del>words that it lacks</del>, <ins>words that it has instead</ins>. Tab or the keys j
+and k move from one sentence to the next.</p>
 <main>
 {body}
 </main>
@@ -69,7 +69,7 @@ class SentencePair(NamedTuple):
         reference: the correct output.
         outputs: the output of each system.
         scores: the score of each output.
-        difference: what the sentences are ordered by.
+        difference: the key by which sentences are ordered.
     """
 
     number: int
@@ -89,10 +89,10 @@ def difference_page(
     """Returns an HTML page with a section for every sentence.
 
     Args:
-        systems: the systems' names; the first is the one that others are compared with.
+        systems: the systems' names; the others are compared with the first.
         tables: for each metric its rows, texts by the names of the columns; the first
             column has the names of the systems.
-        summary: what the page tells of the sentences.
+        summary: the sentence above the list.
         sentences: the sentences, in the order of the page.
     """
     return _PAGE.format(
@@ -108,8 +108,8 @@ def marked_words(baseline: str, output: str) -> str:
     """Returns an output in HTML, with the words marked that differ.
 
     Args:
-        baseline: the text that it is compared with; what only this has is in `<del>`.
-        output: the output; what only this has is in `<ins>`.
+        baseline: the text to compare with; words that only it has are in `<del>`.
+        output: the output; words that only it has are in `<ins>`.
     """
     ours, theirs = baseline.split(), output.split()
     matcher = difflib.SequenceMatcher(None, ours, theirs, autojunk=False)
@@ -154,7 +154,7 @@ def _article(systems: Sequence[str], sentence: SentencePair) -> str:
     for index, (name, output, score) in enumerate(outputs):
         text = marked_words(baseline, output) if index else html.escape(output)
         rows.append((f"{html.escape(name)}: {score:.4g}", text))
-    # The direction of writing follows from each text.
+    # Each text determines its direction of writing.
     entries = "\n".join(
         f'<dt>{name}</dt><dd dir="auto">{text}</dd>' for name, text in rows
     )

@@ -1,7 +1,7 @@
 """The verb that examines this installation: `doctor`.
 
-It must work where libraries cannot be imported: this module and those that it imports
-need the standard library only, and another process imports the libraries.
+It must work where libraries cannot be imported: this module and its imports need only
+the standard library, and another process imports the libraries.
 """
 
 import argparse
@@ -27,8 +27,8 @@ from t2t_keras.data.files import NO_LOCKS
 NVIDIA = ("/dev/nvidia0", "/proc/driver/nvidia")
 _LIBRARIES = ("sacrebleu", "sentencepiece", "tensorflow", "keras", "tensorflow-text")
 _SECONDS = 180  # for the other process
-# Prints "import NAME" before every import, so that the last one is known if the process
-# crashes, and then the GPUs.
+# Prints "import NAME" before every import, so that a crash shows the last one, and then
+# the GPUs.
 _PROBE = """
 import importlib, json, sys
 for name in sys.argv[1:]:

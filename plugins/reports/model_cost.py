@@ -1,7 +1,7 @@
 """What a model costs: parameters, FLOPs and memory, computed from its hparams.
 
-Of FLOPs only matrix products are counted, each multiplication and addition as one;
-softmax, layer normalization and the like add a few percent (6.1, Table 2).
+FLOPs count only matrix products, each multiplication and addition as one; softmax,
+layer normalization and the like add a few percent (6.1, Table 2).
 """
 
 from t2t_keras.hparam import HParams
@@ -32,8 +32,7 @@ def count_parameters(
         target_vocab_size: tokens in the target's vocabulary; None: it is shared.
 
     Returns:
-        The sizes of the parts by name, and first "total". Parts that the model does not
-        have are 0.
+        "total", then the size of each part by name. Parts that the model lacks are 0.
     """
     d, n, m = hparams.d_model, hparams.num_layers, hparams.decoder_layers
     keys = hparams.num_heads * hparams.key_size
@@ -75,7 +74,7 @@ def flops_per_token(
     """Returns the FLOPs for one source token and one target token.
 
     Masked products are counted, because they are computed: a decoder position is
-    compared with all `length` positions, and with a window with those of its blocks.
+    compared with all `length` positions, or with a window with those in its blocks.
 
     Args:
         hparams: the model's hyper-parameters.
@@ -83,7 +82,7 @@ def flops_per_token(
         length: length of the source and of the target.
 
     Returns:
-        "forward" and "training", the latter with the backward pass.
+        "forward", and "training" with the backward pass.
     """
     d, heads = hparams.d_model, hparams.num_heads
     keys, values = heads * hparams.key_size, heads * hparams.value_size
@@ -143,9 +142,9 @@ def memory_per_batch(
     """Returns the bytes on each replica for a full batch of sentences of one length.
 
     Activations are the values that the backward pass needs from the forward pass, as
-    this model computes them. Working memory of the libraries is not counted, nor what
-    their compilers save, nor the copy of weights and optimizer in the host's memory
-    while a checkpoint is written.
+    this model computes them. Not counted: working memory of the libraries, savings of
+    their compilers, and the copy of weights and optimizer in the host's memory while a
+    checkpoint is written.
 
     Args:
         hparams: the model's hyper-parameters.
@@ -155,7 +154,7 @@ def memory_per_batch(
         replicas: number of replicas that share the batch.
 
     Returns:
-        The bytes of each part by name, and first "total".
+        "total", then the bytes of each part by name.
     """
     positions = -(-hparams.batch_tokens // replicas)  # on each side
     number = _FLOAT32 if hparams.compute_dtype == "float32" else 2

@@ -36,7 +36,7 @@ class SentenceDifference(NamedTuple):
     Attributes:
         sentence: index of the sentence.
         scores: its score by each system.
-        difference: the score that is farthest from the first one, less the first one.
+        difference: the score farthest from the first one, minus the first one.
     """
 
     sentence: int
@@ -51,10 +51,10 @@ class Comparison(NamedTuple):
         metrics: for each metric by name: "signature"; "higher_is_better"; and
             "systems", a list with "system", "score", and "mean" and "ci" of the
             bootstrap samples, where mean - ci to mean + ci is a 95% interval. Each
-            system but the first also has "difference", its score less the first
+            system but the first also has "difference", its score minus the first
             system's, and "p_bootstrap" and "p_randomization".
-        differences: the sentences of which the systems' scores by the first metric
-            differ, the largest difference first.
+        differences: the sentences whose scores by the first metric differ, the largest
+            difference first.
     """
 
     metrics: dict[str, dict[str, Any]]
@@ -113,7 +113,7 @@ def compare(
 
 
 def seed() -> int | None:
-    """Returns the seed, which sacreBLEU takes from SACREBLEU_SEED; None: none.
+    """Returns sacreBLEU's seed, from SACREBLEU_SEED; None: there is none.
 
     Raises:
         UserError: it is neither a positive integer nor "none".
@@ -124,7 +124,7 @@ def seed() -> int | None:
     # sacreBLEU draws another seed at every call if it is 0.
     if not text.isdecimal() or not int(text):
         raise UserError(
-            f"SACREBLEU_SEED: '{text}' is no seed; give a positive integer, or none"
+            f"SACREBLEU_SEED: '{text}' is not a seed; give a positive integer, or none"
         )
     return int(text)
 
@@ -137,9 +137,9 @@ def paired_tests(
 ) -> dict[str, Any]:
     """Tests the differences between systems and the first of them.
 
-    A p-value counts the samples or trials with a larger difference than that of the
-    systems, plus one. Where no sample can have one, because the statistics of the two
-    systems are the same, sacreBLEU's smallest p-value would be wrong: it is 1 here.
+    A p-value counts the samples or trials whose difference exceeds the systems', plus
+    one. If the statistics of both systems are the same, no sample can have one, and
+    sacreBLEU's smallest p-value would be wrong: it is 1 here.
 
     Args:
         metric: the metric.

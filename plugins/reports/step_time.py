@@ -2,8 +2,7 @@
 
 A step multiplies matrices, moves arrays through memory, and exchanges gradients with
 other cards; the estimate is the sum of the three at the card's full rates. Kernels
-reach a part of these, so it is a bound to compare a measurement with, and no
-prediction.
+reach a part of these, so it is a bound for measurements, not a prediction.
 """
 
 from typing import NamedTuple

@@ -28,7 +28,7 @@ class Texts(NamedTuple):
 
 
 def _is_checkpoint(system: str) -> bool:
-    """Returns whether a path is that of a checkpoint in a run directory."""
+    """Returns whether a path names a checkpoint in a run directory."""
     return Path(f"{system}.index").exists() and is_run(Path(system).parent)
 
 
@@ -73,11 +73,11 @@ def open_runs(systems: Sequence[str]) -> "dict[str, RunDirectory]":
 
 
 def read_texts(args: argparse.Namespace, runs: "dict[str, RunDirectory]") -> Texts:
-    """Reads the outputs of files, and decodes those of runs.
+    """Reads the outputs of files, and decodes with runs.
 
     Raises:
-        UserError: runs decoded different sentences, or a file has another number of
-            lines than the references.
+        UserError: runs decoded different sentences, or a file and the references
+            differ in their number of lines.
     """
     from .significance import System
 

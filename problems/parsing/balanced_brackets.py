@@ -134,8 +134,8 @@ class BalancedBrackets:
         self._kinds = tf.pad(kinds, [[0, 0], [0, 1]])
         self._num_words = _count_words(kinds)[:, None]
         self._max_length = max_length[:, None]
-        # Rows of a mask [V] for every kind of word: a gather takes the place of integer
-        # operations on [B, K, V], which a GPU does in the host's memory.
+        # Rows of a mask [V] for every kind of word: a gather replaces operations on
+        # integers [B, K, V], which on a GPU run in the host's memory.
         kinds_of_words = np.arange(2 * BRACKET)[:, None]
         self._leaves_of_kind = (kinds_of_words & table.leaf) > 0
         self._is_opener = table.opens > 0
@@ -193,7 +193,7 @@ class BalancedBrackets:
     def advance(self, state: _State, parents: tf.Tensor, tokens: tf.Tensor) -> _State:
         """Returns the state after the tokens [B, K].
 
-        The state of a place without a hypothesis has no meaning.
+        The state of an empty place in the beam has no meaning.
         """
         stack, depth, openers, words = (
             tf.gather(tensor, parents, batch_dims=1)
@@ -222,7 +222,7 @@ def for_batch(
         max_length: [B] int32, the largest number of tokens in each output.
 
     Returns:
-        The constraint, and `max_length`, raised to what the shortest tree needs.
+        The constraint, and `max_length`, raised to the length of the shortest tree.
     """
     with tf.device(CPU):
         kinds = word_kinds(tf.strings.split(texts, " "))

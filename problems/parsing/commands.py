@@ -147,9 +147,7 @@ def _gold(trees: Trees, args: argparse.Namespace) -> "dict[Split, TreebankSource
                 skip_bad=args.skip_bad_trees,
             )
         elif sections:
-            raise UserError(
-                f"--{split}_sections needs --treebank or --{split}_trees beside it"
-            )
+            raise UserError(f"--{split}_sections needs --treebank or --{split}_trees")
     return gold
 
 
@@ -159,13 +157,13 @@ def _silver_per_gold(name: str, trees: Trees, args: argparse.Namespace) -> int:
     if args.silver_trees and not ratio:
         raise UserError(
             f"--silver_trees: problem '{name}' has no ratio for them; give "
-            "--silver_per_gold, or take a problem such as parsing_wsj_semi"
+            "--silver_per_gold, or use a problem such as parsing_wsj_semi"
         )
     if ratio and not args.silver_trees:
         raise UserError(
             f"problem '{name}': give --silver_trees, automatically parsed trees"
             if trees.silver_per_gold
-            else "--silver_per_gold needs --silver_trees beside it"
+            else "--silver_per_gold needs --silver_trees"
         )
     return ratio
 
@@ -191,7 +189,7 @@ def _f1(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def _show_f1(result: dict[str, Any]) -> str:
-    """Formats EVALB's report, followed by the score that EVALB does not have."""
+    """Formats EVALB's report, followed by a score that EVALB lacks."""
     from .evalb import evalb_report, summaries
 
     beyond = (

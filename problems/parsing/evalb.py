@@ -21,7 +21,7 @@ from .treebank import is_treebank, read_trees
 
 _log = logging.getLogger(__name__)
 
-# The fields of `EvalbParameters` by their names in a .prm file, "" for what has no
+# The fields of `EvalbParameters` by their names in a .prm file, "" for those without
 # effect. A line has a number, a label, or a pair of labels or words.
 _NUMBERS = {"LABELED": "labeled", "CUTOFF_LEN": "cutoff_length"}
 _NUMBERS |= {"DEBUG": "", "MAX_ERROR": ""}
@@ -144,7 +144,7 @@ class SentenceScore:
         length: number of words in the gold tree, as the parameters count them.
         status: VALID; ERROR if a tree cannot be read or the words differ; SKIP if the
             test tree has no words.
-        matched: number of brackets in the test tree that the gold tree has, too.
+        matched: number of brackets in the test tree that the gold tree also has.
         gold: number of brackets in the gold tree.
         test: number of brackets in the test tree.
         crossing: number of brackets in the test tree that cross one in the gold tree.
@@ -197,8 +197,8 @@ class F1Report:
         nothing matches, EVALB's F1 is NaN; here it is 0.
 
         `f1_errors_as_zero` is F1 over valid sentences and sentences in error, where the
-        brackets of a sentence in error count, and none of them matches. (In a tree that
-        cannot be read, those count that can be read.) Skipped sentences are left out.
+        brackets of a sentence in error count, and none of them matches. (Of a damaged
+        tree, the readable brackets count.) Skipped sentences are left out.
 
         Args:
             max_length: the most words in the summarized sentences; None: all.
@@ -250,7 +250,7 @@ def evaluate_trees(
     """Scores bracketed trees against the gold trees of the same sentences.
 
     Args:
-        gold: the gold trees, one per line; an empty line is a sentence, too.
+        gold: the gold trees, one per line; an empty line is also a sentence.
         test: the trees to score, likewise.
         parameters: EVALB's parameters.
 
@@ -275,7 +275,7 @@ def evaluate_files(
     """Scores a file of bracketed trees, one per line, against another.
 
     Either side may also be a published treebank, a `.mrg` or `.mrg.gz` file or a
-    directory of them, whose trees `tree.prepare` prepares; there an empty line is no
+    directory of them, whose trees `tree.prepare` prepares; there an empty line is not a
     sentence. If one side is a treebank, the outermost brackets on both sides are
     labelled TOP if they have one of `OUTER_LABELS`. Lines that are not trees are
     reported by a warning.

@@ -41,9 +41,9 @@ def restore_texts(
     Args:
         sources: [B], words separated by single spaces.
         targets: [B, n], symbols of trees over these words, which `BalancedBrackets`
-            allows. If the first one is empty, because the search found none, it gives
-            the tree that `Brackets.repair` makes of no symbols: all words stand beside
-            each other. Another empty target gives an empty tree.
+            allows. If the first one is empty, because the search found none, the result
+            is the tree that `Brackets.repair` makes of no symbols: all words side by
+            side. Any other empty target gives an empty tree.
         symbols: all symbols of the problem.
     """
     brackets = Brackets.of(symbols)
@@ -78,7 +78,7 @@ def restore_texts(
 def _leaves(words: tf.RaggedTensor, leaves: Sequence[str]) -> tf.Tensor:
     """Returns a leaf for each word of sentences [B, (W)], as texts [B, 1].
 
-    It is the word's tag if the problem has it, otherwise the problem's first leaf.
+    The leaf is the word's tag if the problem has it, otherwise the problem's first.
 
     Args:
         words: the words; the only one of a sentence without words is empty.
@@ -97,7 +97,7 @@ def _leaves(words: tf.RaggedTensor, leaves: Sequence[str]) -> tf.Tensor:
 def mark_tags(words: tf.RaggedTensor) -> tf.Tensor:
     """Does what `punctuation.mark_tags` does, for words [B, (W)], with "" for None.
 
-    The result is [B, W + 3]; values beyond the words of a sentence have no meaning.
+    The result is [B, W + 3]; values after the words of a sentence have no meaning.
     """
     with tf.device(CPU):
         lengths = tf.cast(words.row_lengths(), tf.int32)
@@ -156,7 +156,7 @@ def _are_entries(words: tf.Tensor, lengths: tf.Tensor) -> tf.Tensor:
 
 
 def _apostrophes(words: tf.Tensor, before: tf.Tensor, after: tf.Tensor) -> tf.Tensor:
-    """Returns the tags [B, W] of apostrophes; those of other words have no meaning."""
+    """Returns the tags [B, W] of apostrophes; other values have no meaning."""
     is_apostrophe = _among(words, APOSTROPHES)
     is_number = _matches(before, r"\p{Nd}+")
     is_closing = _among(before, (".", ",", "?", "!")) | _among(after, ("", "''"))

@@ -31,7 +31,7 @@ TAGS = (
     *("ADD", "AFX", "GW", "HYPH", "NFP"),
 )
 UNTAGGED = "XX"  # replaces all tags, as in Vinyals et al. (2015)
-UNKNOWN_TAG = "NN"  # the tag for words without a tag that are no punctuation
+UNKNOWN_TAG = "NN"  # the tag for words without a tag that are not punctuation
 
 BRACKETS = (*CONSTITUENTS, *(f"/{label}" for label in CONSTITUENTS))
 SYMBOLS = (*BRACKETS, *TAGS)  # what `linearise` can return
@@ -181,8 +181,8 @@ class Brackets:
 
         Symbols that are a tree stay unchanged. From left to right,
 
-        - a closer closes the innermost open constituent with its label, and all that
-          are open inside; it is dropped if there is none;
+        - a closer closes the innermost open constituent with its label, and all open
+          ones inside it; a closer without one is dropped;
         - a constituent that is closed without a word in it is dropped;
         - a leaf is dropped if all words have leaves.
 

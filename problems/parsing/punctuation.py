@@ -17,7 +17,7 @@ TAG_OF_MARK = {
     **dict.fromkeys(("-RRB-", "-RSB-", "-RCB-", ")", "]", "}"), "-RRB-"),
     ",": ",",
 }
-DASHES = ("-", "–")  # mostly in a compound (wild - type), where they are no punctuation
+DASHES = ("-", "–")  # not punctuation in a compound (wild - type), the usual case
 APOSTROPHES = ("'", "’")
 OPENING = ("`", "‘")
 
@@ -32,7 +32,7 @@ KIND_OF_TAG = {
 def mark_tags(words: Sequence[str]) -> list[str | None]:
     """Returns the tag of each punctuation mark, and None for other words.
 
-    A colon between numbers (`diluted 1 : 200`) or beside another colon is no mark. An
+    A colon between numbers (`diluted 1 : 200`) or next to another is not a mark. An
     apostrophe is a quotation mark if there is a matching one; otherwise it is the
     genitive of a plural (`the firms ' new bank`) or a prime (`the 3 ' end`).
     """

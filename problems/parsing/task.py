@@ -78,8 +78,8 @@ class Trees(TextForm):
     def output_texts(self, sources: "tf.Tensor", targets: "tf.Tensor") -> "tf.Tensor":
         """Converts targets [B, n] to trees in the graph.
 
-        The constraint `brackets` must allow the targets, so that nothing but an empty
-        one needs repair: see `graph.restore_texts`.
+        The constraint `brackets` must allow the targets, so that only an empty one
+        needs repair: see `graph.restore_texts`.
         """
         from .graph import restore_texts
 
@@ -90,7 +90,7 @@ def brackets(problem: Problem, tokenizer: "Tokenizer") -> "BatchConstraint":
     """The constraint that an output is a tree over the words of its source.
 
     Raises:
-        UserError: the problem's symbols are no brackets, or not single tokens.
+        UserError: the problem's symbols are not brackets, or not single tokens.
     """
     from .balanced_brackets import BracketTokens, for_batch
 
@@ -102,8 +102,8 @@ def brackets(problem: Problem, tokenizer: "Tokenizer") -> "BatchConstraint":
 class BracketF1(Metrics):
     """F1 of labelled brackets, as EVALB computes it, in percent."""
 
-    # EVALB's F1 leaves out sentences in error, so a model that succeeds only on the
-    # easiest sentences would have a high one.
+    # EVALB's F1 leaves out sentences in error, so it is high for a model that succeeds
+    # only on the easiest sentences.
     selection_metric = "f1_errors_as_zero"
 
     def score(

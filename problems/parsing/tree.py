@@ -140,7 +140,7 @@ def parse_trees(
                 else:
                     complete.append((first, error or node))
                     error = None
-        if stray:  # what ends in this line may be only a part of the tree
+        if stray:  # a tree that ends in this line may be only a part
             message = f"{place}:{line}: '{stray}' stands outside of any bracket"
             complete[-1:] = [(line, BadTree(message, "unbalanced_brackets"))]
         yield from complete

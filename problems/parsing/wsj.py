@@ -63,8 +63,8 @@ def parsing_wsj_semi() -> ParsingProblem:
     r"""Semi-supervised parsing with automatically parsed trees: F1 92.7 in the paper.
 
     The paper uses about 17 million sentences and does not say how it mixes them with
-    the Treebank's; here ten silver trees follow each gold one. They are read one at a
-    time, so that there may be any number.
+    the Treebank's; here ten silver trees follow each gold one. They are read one by
+    one, so their number is not limited by memory.
 
         t2t datagen --problem parsing_wsj_semi --data_dir data \
             --treebank treebank_3/parsed/mrg --silver_trees silver-*.mrg.gz

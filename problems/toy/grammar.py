@@ -221,7 +221,7 @@ class _Sampler(random.Random):
 
         Args:
             kinds: the kinds of nouns to choose from.
-            determiners: those to choose from.
+            determiners: the determiners to choose from.
         """
         noun = self.choice([noun for noun in words.NOUNS if noun.kind in kinds])
         plural = bool(determiners[1]) and self.random() < 0.35

@@ -1,7 +1,7 @@
 """The words of the toy grammar, one per row, as in a printed dictionary.
 
-Forms are separated by slashes. A letter stands for each kind of noun, so that kings
-open letters and apples do not:
+Forms are separated by slashes. Letters name kinds of nouns, so that kings open letters
+and apples do not:
 
     a adult, c child, b animal, t text, s small thing, l large thing, f food, p place
 """
@@ -11,7 +11,7 @@ from typing import NamedTuple
 PERSON = "ac"
 CASES = ("nominative", "accusative", "dative", "genitive")
 ARTICLES = ("der", "die", "das")
-PLURAL = 3  # the column after those of the articles
+PLURAL = 3  # the column after the articles'
 Endings = dict[str, list[str]]
 
 

@@ -165,7 +165,10 @@ MISTAKES = [
     (("--train_trees", "absent"), "absent: there is no such file or directory"),
     ((), "has no train examples; give --treebank or --train_trees"),
     (("--train_trees", "x", "--silver_trees", "y"), "has no ratio for them; give"),
-    (("--train_trees", "x", "--silver_per_gold", "2"), "--silver_per_gold needs --silver_trees"),
+    (
+        ("--train_trees", "x", "--silver_per_gold", "2"),
+        "--silver_per_gold needs --silver_trees",
+    ),
 ]
 
 

@@ -51,9 +51,6 @@ class CountingCache(NamedTuple):
     def reorder(self, parents):
         return self
 
-    def shapes(self):
-        return CountingCache((None, None, self.total.shape[2]))
-
 
 class Sum(SelfAttention):
     """The cumulative sum of a linear map, in place of attention."""

@@ -80,11 +80,6 @@ class RotaryCache(NamedTuple):
         """Returns the cache after beams changed places: beams share all tokens."""
         return self
 
-    def shapes(self) -> "RotaryCache":
-        """Returns the shapes that hold at every step."""
-        tokens = [(*x.shape[:2], None, x.shape[3]) for x in self[:2]]
-        return RotaryCache(*tokens, (None, 1))
-
 
 @keras.saving.register_keras_serializable("modern_transformer")
 class RotaryAttention(SelfAttention):

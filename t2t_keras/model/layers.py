@@ -294,10 +294,6 @@ class SelfAttentionCache(NamedTuple):
         del parents
         return self
 
-    def shapes(self) -> "SelfAttentionCache":
-        """Returns the shapes that hold at every step; the tokens' axis is None."""
-        return SelfAttentionCache(*((*x.shape[:2], None, x.shape[3]) for x in self))
-
 
 def select_columns(x: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
     """Returns x[rows[r], h, columns[r, u]], [R, H, U, ...], of x [B, H, C, ...]."""

@@ -76,8 +76,8 @@ class LayerCache(NamedTuple):
 
     Attributes:
         tokens: the cache of the self-attention, such as a `SelfAttentionCache`, a
-            NamedTuple with the methods `select`, `reorder` and `shapes`; None where all
-            positions are decoded at once.
+            NamedTuple with the methods `select` and `reorder`; None where all positions
+            are decoded at once.
         cross_key: [B, H, S, d_k], the source's keys, the same for all beams.
         cross_value: [B, H, S, d_v], the source's values.
     """
@@ -639,14 +639,17 @@ class Transformer(keras.Model):
     def cache_shapes(self, cache: Cache) -> Cache:
         """Returns the shapes that hold for the cache at every step.
 
-        An axis of tokens is None: it grows at each step, and shrinks in `select_rows`.
+        An axis that is empty in the first cache is None: it grows at each step, and
+        shrinks in `select_rows`.
+
+        Args:
+            cache: from `start_cache`.
         """
         shapes = keras.tree.map_structure(lambda x: tuple(x.shape), cache)
-        layers = tuple(
-            shape._replace(tokens=layer.tokens.shapes())
-            for shape, layer in zip(shapes.layers, cache.layers, strict=True)
+        growing = keras.tree.map_structure(
+            lambda x: tuple(size or None for size in x.shape), cache.layers
         )
-        return shapes._replace(positions=(None, None, None), layers=layers)
+        return shapes._replace(positions=(None, None, None), layers=growing)
 
     def _embed_both(self, source: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
         """Embeds [B, S] and [B, T], in one look-up if they share a matrix.

@@ -3,6 +3,8 @@
 import contextlib
 import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -25,6 +27,24 @@ def run_json(capfd: pytest.CaptureFixture, *argv: str | Path) -> dict:
     captured = capfd.readouterr()
     assert code == 0, captured.err
     return json.loads(captured.out.splitlines()[-1])
+
+
+def run_refused(capfd: pytest.CaptureFixture, *argv: str | Path) -> str:
+    """Runs a verb that must be refused in one sentence; returns it."""
+    capfd.readouterr()
+    assert run(*argv) == 2
+    sentence = capfd.readouterr().err
+    assert sentence.startswith(f"t2t {argv[0]}: error: ") and sentence.count("\n") == 1
+    return sentence
+
+
+def python(code: str, *arguments: str | Path, input: str = "", **env: str) -> str:
+    """Runs code in another process, which must succeed; returns what it prints."""
+    command = [sys.executable, "-c", code, *map(str, arguments)]
+    pipes = {"input": input, "capture_output": True, "text": True}
+    done = subprocess.run(command, env=os.environ | env, **pipes)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
 def write(path: Path, *lines: str) -> Path:

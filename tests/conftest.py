@@ -76,3 +76,13 @@ def data_dir(tmp_path_factory):
     directory = tmp_path_factory.mktemp("data")
     small_data(directory)
     return directory
+
+
+@pytest.fixture(scope="session")
+def trained_run(data_dir, tmp_path_factory):
+    """A run of four steps, each of them a checkpoint, to be read only."""
+    from small_run import trainer
+
+    directory = tmp_path_factory.mktemp("trained") / "run"
+    trainer(data_dir, directory, options={"save_every": 1}).train()
+    return directory

@@ -116,16 +116,9 @@ def searcher(model, constraint=None, trace=True, **penalties):
     """The beam search of a model as a function of arrays, traced once or eager."""
 
     def search(source, max_length, beam_size, alpha, n_best):
-        return beam_search(
-            model,
-            source,
-            beam_size=beam_size,
-            alpha=alpha,
-            max_length=max_length,
-            n_best=n_best,
-            constraint=constraint,
-            **penalties,
-        )
+        sizes = {"beam_size": beam_size, "max_length": max_length, "n_best": n_best}
+        options = sizes | {"alpha": alpha, "constraint": constraint} | penalties
+        return beam_search(model, source, **options)
 
     if trace:
         row = tf.TensorSpec([None], tf.int32)
@@ -149,10 +142,8 @@ def numpy_of(found):
 
 def outputs(found, row):
     """The outputs for one sentence as lists of ids."""
-    return [
-        ids[:length].tolist()
-        for ids, length in zip(found.ids[row], found.lengths[row], strict=True)
-    ]
+    every = zip(found.ids[row], found.lengths[row], strict=True)
+    return [ids[:length].tolist() for ids, length in every]
 
 
 def random_sources(count, vocab_size, longest=12):
@@ -186,11 +177,8 @@ def log_probs_of(model, source, targets):
 def all_targets(vocab_size, max_length):
     """Every target that ends in EOS within the limit."""
     words = [piece for piece in range(vocab_size) if piece not in (PAD, EOS)]
-    return [
-        [*body, EOS]
-        for length in range(max_length)
-        for body in itertools.product(words, repeat=length)
-    ]
+    bodies = (itertools.product(words, repeat=length) for length in range(max_length))
+    return [[*body, EOS] for of_length in bodies for body in of_length]
 
 
 def penalty(length, alpha):

@@ -31,10 +31,8 @@ def write_splitters(folder: Path) -> None:
         sentencepiece.SentencePieceTrainer.train(
             sentence_iterator=iter(texts),
             model_prefix=str(folder / side),
-            vocab_size=70,
-            hard_vocab_limit=False,
-            character_coverage=1.0,
-            minloglevel=2,
+            **{"vocab_size": 70, "hard_vocab_limit": False},
+            **{"character_coverage": 1.0, "minloglevel": 2},
         )
         (folder / f"{side}.model").rename(folder / f"{side}.spm")
 
@@ -179,20 +177,14 @@ def log_probs(weights, source, target, pre_norm=False, swish=True, hf=False):
 
 def settings(norms=None, **changes) -> dict:
     """What Marian writes into a model, under its names with underscores."""
-    values = {
-        "type": "transformer",
-        "enc-depth": ENCODER,
-        "dec-depth": DECODER,
-        "dim-emb": D,
-        "transformer-dim-ffn": F,
-        "transformer-heads": HEADS,
-        "transformer-ffn-activation": "swish",
-        "transformer-decoder-autoreg": "self-attention",
-        "transformer-guided-alignment-layer": "last",
-        "transformer-no-projection": False,
-        "transformer-postprocess-emb": "d",
-        **{f"transformer-{place}": value for place, value in (norms or POST).items()},
+    of_transformer = {
+        **{"dim-ffn": F, "heads": HEADS, "ffn-activation": "swish"},
+        **{"decoder-autoreg": "self-attention", "guided-alignment-layer": "last"},
+        **{"no-projection": False, "postprocess-emb": "d", **(norms or POST)},
     }
+    values = {f"transformer-{name}": value for name, value in of_transformer.items()}
+    values |= {"type": "transformer", "dim-emb": D}
+    values |= {"enc-depth": ENCODER, "dec-depth": DECODER}
     return values | {name.replace("_", "-"): value for name, value in changes.items()}
 
 
@@ -265,28 +257,15 @@ def hf_tensors(variables: dict) -> dict[str, np.ndarray]:
 
 def hf_config(size: int, **changes) -> dict:
     return {
-        "model_type": "marian",
-        "architectures": ["MarianMTModel"],
-        "vocab_size": size,
-        "decoder_vocab_size": size,
-        "d_model": D,
-        "encoder_layers": ENCODER,
-        "decoder_layers": DECODER,
-        "encoder_attention_heads": HEADS,
-        "decoder_attention_heads": HEADS,
-        "encoder_ffn_dim": F,
-        "decoder_ffn_dim": F,
-        "activation_function": "swish",
-        "scale_embedding": True,
-        "normalize_embedding": False,
-        "static_position_embeddings": True,
-        "max_position_embeddings": 128,
-        "pad_token_id": size - 1,
-        "decoder_start_token_id": size - 1,
-        "eos_token_id": 0,
-        "forced_eos_token_id": None,
-        "dropout": 0.2,
-        **changes,
+        **{"model_type": "marian", "architectures": ["MarianMTModel"], "d_model": D},
+        **{"vocab_size": size, "decoder_vocab_size": size, "dropout": 0.2},
+        **{"encoder_layers": ENCODER, "decoder_layers": DECODER},
+        **{"encoder_attention_heads": HEADS, "decoder_attention_heads": HEADS},
+        **{"encoder_ffn_dim": F, "decoder_ffn_dim": F, "activation_function": "swish"},
+        **{"scale_embedding": True, "normalize_embedding": False},
+        **{"static_position_embeddings": True, "max_position_embeddings": 128},
+        **{"pad_token_id": size - 1, "decoder_start_token_id": size - 1},
+        **{"eos_token_id": 0, "forced_eos_token_id": None, **changes},
     }
 
 

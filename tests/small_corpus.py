@@ -45,11 +45,8 @@ class Given:
 
 
 PROBLEM = Problem(
-    name="small",
-    summary="",
     sources={"train": Given(TRAIN), "dev": Given(DEV)},
-    vocab_size=330,
-    max_length=60,
+    **{"name": "small", "summary": "", "vocab_size": 330, "max_length": 60},
 )
 
 
@@ -98,12 +95,8 @@ def faults(at: int, fault):
 
         return call
 
-    places = [
-        (os, "replace"),
-        (encoding.SpillFiles, "append"),
-        (encoding.SpillFiles, "flush"),
-    ]
-    places += [(Path, "unlink"), (shutil, "rmtree"), (os, "mkdir")]
+    places = [(encoding.SpillFiles, "append"), (encoding.SpillFiles, "flush")]
+    places += [(os, "replace"), (Path, "unlink"), (shutil, "rmtree"), (os, "mkdir")]
     with pytest.MonkeyPatch.context() as monkeypatch:
         for owner, name in places:
             monkeypatch.setattr(owner, name, watched(getattr(owner, name)))
@@ -116,9 +109,6 @@ def interrupt():
 
 def python(code: str, *arguments: object) -> subprocess.Popen:
     """Starts a process that can import what stands beside this file."""
-    return subprocess.Popen(
-        [sys.executable, "-c", code, *map(str, arguments)],
-        cwd=Path(__file__).parent,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
+    command = [sys.executable, "-c", code, *map(str, arguments)]
+    here = Path(__file__).parent
+    return subprocess.Popen(command, cwd=here, stdout=subprocess.PIPE, text=True)

@@ -19,13 +19,8 @@ from t2t_keras.training.strategy import make_strategy
 from t2t_keras.training.trainer import Trainer
 
 HPARAMS = HParams(
-    num_layers=1,
-    d_model=16,
-    d_ff=16,
-    num_heads=2,
-    warmup_steps=10,
-    batch_tokens=256,
-    train_steps=4,
+    **{"num_layers": 1, "d_model": 16, "d_ff": 16, "num_heads": 2},
+    **{"warmup_steps": 10, "batch_tokens": 256, "train_steps": 4},
 )
 
 

@@ -24,29 +24,16 @@ TABLES = [
 ]
 # The fields of an hparams.json that say what a model is, as of `transformer_base`.
 HPARAMS = {
-    "attention_dropout": 0.1,
-    "attention_key_channels": 0,
-    "attention_value_channels": 0,
-    "clip_grad_norm": 0.0,
-    "ffn_layer": "dense_relu_dense",
-    "filter_size": 2048,
-    "hidden_size": 512,
-    "label_smoothing": 0.1,
-    "layer_postprocess_sequence": "da",
-    "layer_preprocess_sequence": "n",
-    "layer_prepostprocess_dropout": 0.1,
-    "learning_rate_constant": 2.0,
+    **{"attention_dropout": 0.1, "relu_dropout": 0.1, "label_smoothing": 0.1},
+    **{"layer_prepostprocess_dropout": 0.1, "layer_preprocess_sequence": "n"},
+    **{"attention_key_channels": 0, "attention_value_channels": 0, "num_heads": 8},
+    **{"filter_size": 2048, "hidden_size": 512, "ffn_layer": "dense_relu_dense"},
+    **{"layer_postprocess_sequence": "da", "pos": "timing"},
     "learning_rate_schedule": "constant*linear_warmup*rsqrt_decay*rsqrt_hidden_size",
-    "learning_rate_warmup_steps": 8000,
-    "num_decoder_layers": 0,
-    "num_encoder_layers": 0,
-    "num_heads": 8,
-    "num_hidden_layers": 6,
-    "optimizer_adam_beta1": 0.9,
-    "optimizer_adam_beta2": 0.997,
-    "optimizer_adam_epsilon": 1e-9,
-    "pos": "timing",
-    "relu_dropout": 0.1,
+    **{"learning_rate_constant": 2.0, "learning_rate_warmup_steps": 8000},
+    **{"num_decoder_layers": 0, "num_encoder_layers": 0, "num_hidden_layers": 6},
+    **{"optimizer_adam_beta1": 0.9, "optimizer_adam_beta2": 0.997},
+    **{"optimizer_adam_epsilon": 1e-9, "clip_grad_norm": 0.0},
     "shared_embedding_and_softmax_weights": True,
 }
 
@@ -105,14 +92,8 @@ def t2t_checkpoint(directory: Path, variables, number: int = 7) -> Path:
 
 
 # The hyper-parameters of `synthetic`.
-SMALL = {
-    "num_hidden_layers": 1,
-    "hidden_size": 8,
-    "filter_size": 12,
-    "num_heads": 2,
-    "attention_key_channels": 4,
-    "attention_value_channels": 6,
-}
+SMALL = {"num_hidden_layers": 1, "hidden_size": 8, "filter_size": 12, "num_heads": 2}
+SMALL |= {"attention_key_channels": 4, "attention_value_channels": 6}
 
 
 def synthetic(layers=1, heads=2, d=8, f=12, keys=4, values=6, norm="prepostprocess"):

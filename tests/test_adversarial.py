@@ -94,7 +94,7 @@ def assert_same_outputs(models, lines, folder):
 
 
 def test_few_lines(models, tmp_path):
-    assert_same_outputs(models, adversarial_lines(150), tmp_path)
+    assert_same_outputs(models, adversarial_lines(80), tmp_path)
 
 
 @pytest.mark.slow

@@ -4,14 +4,11 @@ import numpy as np
 import pytest
 from command_line import run, run_json, write
 from decoding_models import LINES, run_of, transformer
+from errors import refused
 from tokenizer_checks import assert_words_are_spelled
 
 from t2t_keras.data.pharaoh import format_alignment, parse_reference
-from t2t_keras.decoding.scoring import (
-    AlignmentHead,
-    word_alignment,
-    word_starts,
-)
+from t2t_keras.decoding.scoring import AlignmentHead, word_alignment, word_starts
 from t2t_keras.decoding.translator import Translator
 from t2t_keras.option import UserError
 from t2t_keras.plugins.reports.align import alignment_scores
@@ -19,14 +16,8 @@ from t2t_keras.problem import Problem, TextForm
 from t2t_keras.text.sentence_piece import SentencePieceTokenizer
 from t2t_keras.text.tokenizer import words_of_tokens
 
-TEXTS = [
-    *LINES,
-    "日本 a",
-    "a 日",
-    "  two  spaces ",
-    "dog, cat; the_river?",
-    "ab\tcd\u3000ef",
-]
+TEXTS = [*LINES, "日本 a", "a 日", "  two  spaces ", "dog, cat; the_river?"]
+TEXTS += ["ab\tcd\u3000ef"]
 
 
 @pytest.fixture(scope="module")
@@ -102,11 +93,7 @@ def expected_alignment(translator, source, target_ids, layer, head):
 
 @pytest.mark.parametrize(
     ("head", "layer"),
-    [
-        (AlignmentHead(), 2),
-        (AlignmentHead(3), 3),
-        (AlignmentHead(1, 2), 1),
-    ],
+    [(AlignmentHead(), 2), (AlignmentHead(3), 3), (AlignmentHead(1, 2), 1)],
 )
 def test_outputs_and_pairs_are_aligned(translator, head, layer):
     found = translator.n_best(LINES, 2, alignment=head, batch_tokens=40)
@@ -154,10 +141,8 @@ def test_what_cannot_be_aligned(translator):
         (AlignmentHead(0), "the model has no layer 0"),
         (AlignmentHead(head=3), "the model has no head 3; give a number from 1 to 2"),
     ):
-        with pytest.raises(UserError, match=message):
-            translator.n_best(["a"], alignment=head)
-        with pytest.raises(UserError, match=message):
-            translator.align(["a"], ["a"], head)
+        refused(message, translator.n_best, ["a"], alignment=head)
+        refused(message, translator.align, ["a"], ["a"], head)
 
     class Nested(TextForm):
         aligns_outputs = False
@@ -167,8 +152,7 @@ def test_what_cannot_be_aligned(translator):
     trees = Translator(problem, translator.model, tokenizer, tokenizer)
     with pytest.raises(UserError, match="of problem 'trees' cannot be aligned"):
         trees.n_best(["a"], alignment=AlignmentHead())
-    with pytest.raises(UserError, match="1 sources but 2 targets"):
-        translator.align(["a"], ["a", "b"])
+    refused("1 sources but 2 targets", translator.align, ["a"], ["a", "b"])
 
 
 def test_alignment_error_rate():
@@ -186,8 +170,7 @@ def test_alignment_error_rate():
     perfect = [tuple(sorted(x.sure)) for x in references]
     assert alignment_scores(perfect, references)["aer"] == 0
     for line in ("0-", "0:1", "a-b", "-1-0", "0-0,"):
-        with pytest.raises(UserError, match="a file, line 3: '"):
-            parse_reference(line, "a file, line 3")
+        refused("a file, line 3: '", parse_reference, line, "a file, line 3")
 
 
 # The command line

@@ -1,9 +1,11 @@
 """WMT 2014 from its archives: miniatures with the names of the real members."""
 
+import collections
 import gzip
 import hashlib
 import http.server
 import io
+import itertools
 import json
 import tarfile
 import threading
@@ -45,48 +47,28 @@ def sgm(corpus: str, language: str) -> bytes:
 
 def members() -> dict[str, dict[str, bytes]]:
     """Returns the content of every member, by archive; also members never used."""
-    found: dict[str, dict[str, bytes]] = {
-        "training-parallel-europarl-v7.tgz": {},
-        "training-parallel-commoncrawl.tgz": {},
-        "training-parallel-nc-v9.tgz": {},
-        "training-parallel-un.tgz": {},
-        "training-giga-fren.tar": {},
-        "dev.tgz": {},
-        "test-full.tgz": {},
-    }
+    found: dict[str, dict[str, bytes]] = collections.defaultdict(dict)
     for other in ("cs", "de", "fr"):
         for side in (other, "en"):
-            of = f"{other}-en.{side}"
-            found["training-parallel-europarl-v7.tgz"][f"training/europarl-v7.{of}"] = (
-                lines(f"europarl {other}", side)
-            )
-            found["training-parallel-commoncrawl.tgz"][f"commoncrawl.{of}"] = lines(
-                f"crawl {other}", side
-            )
-            found["training-parallel-nc-v9.tgz"][
-                f"training/news-commentary-v9.{of}"
-            ] = lines(f"news {other}", side)
-        found["dev.tgz"][f"dev/newstest2013.{other}"] = lines("dev", other)
-    found["dev.tgz"]["dev/newstest2013.en"] = lines("dev", "en")
+            for archive, member, corpus in (
+                ("europarl-v7", "training/europarl-v7", "europarl"),
+                ("commoncrawl", "commoncrawl", "crawl"),
+                ("nc-v9", "training/news-commentary-v9", "news"),
+            ):
+                content = lines(f"{corpus} {other}", side)
+                name = f"training-parallel-{archive}.tgz"
+                found[name][f"{member}.{other}-en.{side}"] = content
+            found["dev.tgz"][f"dev/newstest2013.{side}"] = lines("dev", side)
     for side in ("fr", "en"):
-        found["training-parallel-un.tgz"][f"un/undoc.2000.fr-en.{side}"] = lines(
-            "un", side
-        )
-        found["training-giga-fren.tar"][f"giga-fren.release2.fixed.{side}.gz"] = (
-            gzip.compress(lines("giga", side))
-        )
-    for other in ("de", "fr"):
-        stem = f"test-full/newstest2014-{other}en"
-        # The test sets of both directions are there; each has both languages.
-        for kind, side in (
-            ("src", "en"),
-            ("src", other),
-            ("ref", "en"),
-            ("ref", other),
-        ):
-            found["test-full.tgz"][f"{stem}-{kind}.{side}.sgm"] = sgm(
-                f"test {other}", side
-            )
+        content = lines("un", side)
+        found["training-parallel-un.tgz"][f"un/undoc.2000.fr-en.{side}"] = content
+        name = f"giga-fren.release2.fixed.{side}.gz"
+        found["training-giga-fren.tar"][name] = gzip.compress(lines("giga", side))
+    # The test sets of both directions are there; each has both languages.
+    for other, kind in itertools.product(("de", "fr"), ("src", "ref")):
+        for side in ("en", other):
+            name = f"test-full/newstest2014-{other}en-{kind}.{side}.sgm"
+            found["test-full.tgz"][name] = sgm(f"test {other}", side)
     return found
 
 
@@ -134,11 +116,8 @@ ARGV = ["datagen", "--problem", "translate_ende_wmt", "--vocab_size", "400", "--
 def test_datagen_and_its_manifest(raw_dir, tmp_path, capfd):
     argv = [*ARGV, "--raw_dir", str(raw_dir), "--data_dir", str(tmp_path / "data")]
     assert main(argv) == 0
-    assert json.loads(capfd.readouterr().out)["examples"] == {
-        "train": 3 * LINES,
-        "dev": LINES,
-        "test": LINES,
-    }
+    counts = {"train": 3 * LINES, "dev": LINES, "test": LINES}
+    assert json.loads(capfd.readouterr().out)["examples"] == counts
     manifest = tmp_path / "data" / "translate_ende_wmt.manifest.json"
     corpora = json.loads(manifest.read_text())["corpora"]["train"]
     assert corpora == {

@@ -1,10 +1,8 @@
 """Layers and model run on another backend; the packages above say what they need."""
 
-import os
-import subprocess
-import sys
-
 import pytest
+from command_line import python
+from errors import refused
 
 PROGRAM = """
 import numpy as np
@@ -24,22 +22,13 @@ except UserError as error:
 
 def test_another_backend():
     pytest.importorskip("jax", reason="needs JAX, another backend of Keras")
-    environment = os.environ | {"KERAS_BACKEND": "jax"}
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM],
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert "set KERAS_BACKEND=tensorflow" in done.stdout
+    assert "set KERAS_BACKEND=tensorflow" in python(PROGRAM, KERAS_BACKEND="jax")
 
 
 def test_rooms_that_need_tensorflow_say_so(monkeypatch, tmp_path):
     import keras
 
-    from t2t_keras import UserError, load
+    from t2t_keras import load
 
     monkeypatch.setattr(keras.backend, "backend", lambda: "jax")
-    with pytest.raises(UserError, match="set KERAS_BACKEND=tensorflow"):
-        load(tmp_path)
+    refused("set KERAS_BACKEND=tensorflow", load, tmp_path)

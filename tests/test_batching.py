@@ -1,11 +1,22 @@
 """The batch plan: budget, order, coverage; batches are read ahead."""
 
+import itertools
+import math
+
 import numpy as np
 import pytest
+from errors import refused
 from sentence_lengths import SOURCE, TARGET
 
-from t2t_keras.data.batch_plan import BatchPlan
-from t2t_keras.option import UserError
+from t2t_keras.data.batch_plan import (
+    BatchPlan,
+    StaticShapePlan,
+    batch_plan,
+    least_padding,
+    t2t_buckets,
+)
+from t2t_keras.data.pipeline import training_batches
+from t2t_keras.data.records import RecordIndex
 
 
 def plan(batch_tokens: int = 512, seed: int = 3) -> BatchPlan:
@@ -20,8 +31,9 @@ def test_each_side_stays_within_the_budget():
             assert len(records) * lengths[records].max() <= 512
 
 
-def test_every_epoch_holds_every_record_once_in_another_order():
-    batches = plan()
+@pytest.mark.parametrize("bucketing", ["exact", "t2t", "static"])
+def test_every_epoch_holds_every_record_once_in_another_order(bucketing):
+    batches = batch_plan(bucketing, SOURCE, TARGET, 512, seed=3)
     epochs = [
         [batches.records(epoch * len(batches) + i) for i in range(len(batches))]
         for epoch in range(2)
@@ -61,8 +73,7 @@ def test_largest_shape_bounds_the_work():
 
 
 def test_a_pair_longer_than_the_budget_is_an_error():
-    with pytest.raises(UserError, match="batch_tokens 40 is less than the longest"):
-        plan(batch_tokens=40)
+    refused("batch_tokens 40 is less than the longest", plan, batch_tokens=40)
 
 
 def test_the_batches_of_the_other_direction_are_the_same():
@@ -73,3 +84,126 @@ def test_the_batches_of_the_other_direction_are_the_same():
     np.testing.assert_array_equal(forth.shapes, back.shapes[:, [0, 2, 1]])
     wrong = BatchPlan(TARGET, SOURCE, 100, 3)
     assert any((forth.records(i) != wrong.records(i)).any() for i in range(len(forth)))
+
+
+# tensor2tensor's bucket rule, against its own figures.
+
+
+# What tensor2tensor 1.15.7 computes for batch_size 4096 and max_length 256.
+BOUNDS = [*range(8, 21), 22, 24, 26, 28, 30, 33, 36, 39, 42, 46, 50, 55, 60, 66, 72, 79]
+BOUNDS += [86, 94, 103, 113, 124, 136, 149, 163, 179, 196, 215, 236]
+ROWS = [420, 420, *[315] * 4, *[252] * 3, *[210] * 3, 180, 180, *[140] * 3, 126]
+ROWS += [105, 105, 105, 90, 84, 70, 70, 63, 60, 45, 45, 45, 42, 36, 36, 30, 30]
+ROWS += [21, 21, 21, 20, 18, 15, 15]
+
+
+def test_bounds_and_rows_are_tensor2tensors():
+    bounds, rows = t2t_buckets(4096, 256)
+    assert (bounds, rows) == (BOUNDS, ROWS)
+    upper = np.array([*bounds, 256])
+    assert round((upper * rows).mean()) == 3722
+
+
+@pytest.mark.parametrize(("batch_tokens", "window"), [(2048, 720), (1024, 360)])
+def test_rows_divide_the_window(batch_tokens, window):
+    bounds, rows = t2t_buckets(batch_tokens, 256)
+    divisors = [n for n in range(1, window + 1) if window % n == 0]
+    for upper, each in zip([*bounds, 256], rows, strict=True):
+        assert each == max(n for n in divisors if n <= max(1, batch_tokens // upper))
+
+
+def t2t_plan() -> BatchPlan:
+    return batch_plan("t2t", SOURCE, TARGET, 512, seed=3)
+
+
+def test_a_batch_is_of_one_bucket_and_has_its_rows():
+    batches, longer = t2t_plan(), np.maximum(SOURCE, TARGET)
+    bounds, rows = t2t_buckets(512, 256)
+    counts = np.zeros(len(rows), int)
+    for step in range(len(batches)):
+        lengths = longer[batches.records(step)]
+        bucket = {sum(length >= bound for bound in bounds) for length in lengths}
+        assert len(bucket) == 1
+        (bucket,) = bucket
+        assert len(lengths) <= rows[bucket]
+        counts[bucket] += len(lengths) < rows[bucket]
+    assert counts.max() == 1  # what was left at the end
+
+
+# Batches of few shapes, for XLA.
+
+
+BUDGET = 512
+
+
+def static_plan(batch_tokens: int = BUDGET) -> StaticShapePlan:
+    return batch_plan("static", SOURCE, TARGET, batch_tokens, seed=3)
+
+
+def test_all_batches_of_two_epochs_have_few_shapes():
+    batches = static_plan()
+    steps = [batches.records(step) for step in range(2 * len(batches))]
+    shapes = [batches.shape(records) for records in steps]
+    assert len(set(shapes)) <= 12
+    assert {shape[1] % 8 for shape in shapes} | {s[2] % 8 for s in shapes} == {0}
+    for records, (rows, source, target) in zip(steps, shapes, strict=True):
+        assert rows * max(source, target) <= BUDGET
+        assert len(records) <= rows
+        assert SOURCE[records].max() <= source
+        assert TARGET[records].max() <= target
+    assert set(map(tuple, batches.shapes.tolist())) == set(shapes)
+    tokens = sum(rows * (source + target) for rows, source, target in shapes) / 2
+    share = 1 - (SOURCE.sum() + TARGET.sum()) / tokens
+    assert batches.padding_share == pytest.approx(share)
+
+
+@pytest.mark.parametrize("most", [1, 2, 3, 9])
+def test_no_other_division_into_buckets_has_less_padding(most):
+    """Against all divisions, by a loop."""
+    rng = np.random.default_rng(most)
+    for _ in range(20):
+        count, budget = int(rng.integers(1, 8)), 90
+        sizes = rng.integers(1, 40, count)
+        longest = np.stack(
+            [np.sort(rng.choice(np.arange(1, 60), count)), rng.integers(1, 60, count)],
+            axis=1,
+        )
+
+        def tokens(merged, sizes=sizes, longest=longest):
+            total = 0
+            for bucket in range(max(merged) + 1):
+                members = [i for i, it in enumerate(merged) if it == bucket]
+                source, target = longest[members].max(axis=0)
+                pairs = int(sizes[members].sum())
+                batches = math.ceil(pairs / (90 // max(source, target)))
+                rows = math.ceil(pairs / batches)
+                total += batches * rows * (source + target)
+            return total
+
+        divisions = (
+            np.cumsum([0, *cuts])
+            for cuts in itertools.product((0, 1), repeat=count - 1)
+            if sum(cuts) < most
+        )
+        merged = least_padding(sizes, longest, budget, most)
+        assert max(merged) < most
+        assert tokens(merged) == min(map(tokens, divisions))
+
+
+def test_batches_are_padded_to_the_shapes(data_dir):
+    index = RecordIndex.open(data_dir, "translate_text", "train")
+    lengths = index.source_length, index.target_length
+    batches = batch_plan("static", *lengths, 1024, seed=0)
+    steps = range(len(batches))
+    pairs = set()
+    for replicas, own in ((1, None), (4, None), (4, range(2, 4))):
+        dataset = training_batches(index, batches, steps, replicas, own=own)
+        found = [(source.shape, target.shape) for source, target in dataset]
+        assert len(set(found)) <= 12
+        pairs.add(len(found) / len(own or range(replicas)))
+    assert pairs == {len(batches)}
+    for step, (source, target) in zip(
+        steps, training_batches(index, batches, steps), strict=True
+    ):
+        rows, *longest = batches.shape(batches.records(step))
+        assert (rows, *longest) == (len(source), source.shape[1], target.shape[1])

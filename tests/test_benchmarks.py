@@ -1,13 +1,13 @@
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+import tensorflow as tf
+from command_line import python
 from small_data import sentence_pairs, small_data
 from small_run import untrained
 
+from t2t_keras.decoding.constraint import AllOf, ForcedPrefix, MinimumLength
 from t2t_keras.hparam import HParams
 from t2t_keras.plugins.reports.model_cost import flops_per_token
 
@@ -67,26 +67,6 @@ def test_gradients_of_a_product_have_its_operations_and_the_operands_shapes():
         assert (to_b.m, to_b.n) == ((11, 7) if transpose_b else (7, 11))
 
 
-@pytest.mark.parametrize(
-    ("flags", "shape"),
-    [
-        ({}, (5, 11)),
-        ({"transpose_a": True}, (5, 11)),
-        ({"transpose_b": True}, (5, 11)),
-        ({"batch": 2}, (2, 5, 11)),
-    ],
-)
-def test_every_layout_of_operands_can_be_timed(flags, shape):
-    from products import Product
-    from rates import jax_multiply, tensorflow_multiply
-
-    product = Product(**{"count": 1, "batch": 1, "m": 5, "k": 7, "n": 11} | flags)
-    assert shape[-2:] == (product.m, product.n)
-    tensorflow_multiply(product, "float32")(3)
-    pytest.importorskip("jax")
-    jax_multiply(product, "float32")(3)
-
-
 def test_the_rate_weighs_each_shape_by_its_count():
     from products import Product
     from rates import MatmulRate
@@ -118,6 +98,7 @@ def test_train_reports(capsys):
     assert report["traces"] == 1
 
 
+@pytest.mark.slow
 def test_decode_reports():
     import decode
 
@@ -127,6 +108,7 @@ def test_decode_reports():
     assert report["traces"] == 1
 
 
+@pytest.mark.slow
 def test_translate_reports(tmp_path):
     import translate
 
@@ -134,12 +116,9 @@ def test_translate_reports(tmp_path):
     untrained(tmp_path / "data", tmp_path / "run", 1)
     lines = [source for source, _ in sentence_pairs()[:6]]
     (tmp_path / "in").write_text("\n".join(lines))
-    report = translate.main(
-        [
-            *("--output_dir", str(tmp_path / "run"), "--input", str(tmp_path / "in")),
-            *("--engines", "float32", "bfloat16", "--rounds", "1"),
-        ]
-    )
+    argv = ["--output_dir", str(tmp_path / "run"), "--input", str(tmp_path / "in")]
+    argv += ["--engines", "float32", "bfloat16", "--rounds", "1"]
+    report = translate.main(argv)
     assert report["sentences"] == 6
     for name in ("float32", "bfloat16"):
         rate = report["sentences_per_s"][name]
@@ -159,17 +138,69 @@ sys.modules["tensorflow"] = None  # importing it fails
 import train
 train.main(sys.argv[1:])
 """
-    done = subprocess.run(
-        [
-            *(sys.executable, "-c", program, "--backend", "jax", "--json"),
-            *(*SMALL, "--steps", "1", "--dtype", "bfloat16"),
-        ],
-        env=os.environ | {"PYTHONPATH": str(FOLDER), "JAX_PLATFORMS": "cpu"},
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stderr
-    report = json.loads(done.stdout.splitlines()[-1])
+    argv = ("--backend", "jax", "--json", *SMALL, "--steps", "1", "--dtype", "bfloat16")
+    printed = python(program, *argv, PYTHONPATH=str(FOLDER), JAX_PLATFORMS="cpu")
+    report = json.loads(printed.splitlines()[-1])
     assert report["backend"] == "jax"
     assert report["target_tokens_per_s"] > 0
     assert report["traces"] == 1
+
+
+# What a GPU would run: kernels, host memory, bytes; see `benchmarks/gpu_audit.py`.
+
+
+VOCAB = 1009
+AUDITED = HParams(num_layers=1, d_model=32, d_ff=48, num_heads=2)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "replicas", "bytes_per_logit"),
+    [
+        ("float32", 1, 20),
+        # The logits come in 16 bits, and P' goes into the products in 16 bits.
+        ("bfloat16", 1, 24),
+        pytest.param("float16", 2, 24, marks=pytest.mark.slow),
+    ],
+)
+def test_training_runs_on_the_device(dtype, replicas, bytes_per_logit):
+    from gpu_audit import training_audit
+
+    hparams = AUDITED.override(compute_dtype=dtype, clip_norm=1.0, ema_decay=0.9)
+    found = training_audit(hparams, VOCAB, replicas=replicas)
+    assert found.missing_kernels == []
+    assert found.host_vocabulary_tensors == []
+    assert found.bytes_per_logit == bytes_per_logit * replicas
+
+
+def prefix(max_length: tf.Tensor) -> AllOf:
+    """The constraints of a prefix and of a least length."""
+    least = MinimumLength(tf.constant(2), VOCAB)
+    return AllOf([least, ForcedPrefix([[9], [9], [9]], VOCAB)])
+
+
+@pytest.mark.parametrize("constraint", [None, prefix])
+def test_decoding_runs_on_the_device(constraint):
+    from gpu_audit import search_audit
+
+    found = search_audit(AUDITED, VOCAB, constraint)
+    assert found.missing_kernels == []
+    assert found.host_vocabulary_tensors == []
+
+
+def test_what_is_looked_for_would_be_found():
+    from gpu_audit import audit
+
+    @tf.function(autograph=False)
+    def bad(ids, texts):
+        mask = tf.range(VOCAB) == ids[:, None]  # int32: in the host's memory
+        joined = tf.strings.join([texts, texts])  # no GPU has strings
+        values = tf.where(mask, 1.0, 2.0) + 3.0
+        return values, joined
+
+    ids, texts = tf.TensorSpec([4], tf.int32), tf.TensorSpec([4], tf.string)
+    found = audit(bad.get_concrete_function(ids, texts).graph, VOCAB, 4)
+    assert found.missing_kernels == ["StringJoin(string)"]
+    assert any(name.startswith("Equal") for name in found.host_vocabulary_tensors)
+    # Equal writes a byte; SelectV2 reads it and writes 4; AddV2 reads and writes 4.
+    assert found.bytes_per_logit == (1 + 5 + 8) * VOCAB / 1024
+    assert found.float_ops == 2

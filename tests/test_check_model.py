@@ -18,8 +18,7 @@ EXAMPLES = Path(__file__).parents[1] / "examples"
 
 
 @pytest.mark.parametrize(
-    "name",
-    [pytest.param("transformer", marks=pytest.mark.slow), "modern_transformer"],
+    "name", [pytest.param("transformer", marks=pytest.mark.slow), "modern_transformer"]
 )
 def test_model_keeps_the_guarantees(name):
     registry.load_usr_dir(EXAMPLES / "modern_transformer")

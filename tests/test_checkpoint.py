@@ -6,17 +6,17 @@ import time
 import numpy as np
 import pytest
 import tensorflow as tf
+from errors import refused
 
 from t2t_keras.hparam import HParams
-from t2t_keras.model.transformer import Transformer
 from t2t_keras.option import UserError
 from t2t_keras.training import checkpoint as module
 from t2t_keras.training.checkpoint import (
     Checkpoint,
     CheckpointDirectory,
-    model_variables,
     write_checkpoint,
 )
+from t2t_keras.training.optimizer import Adam
 from t2t_keras.training.run_dir import average_run
 
 DATA = ".data-00000-of-00001"
@@ -36,35 +36,6 @@ def saved(directory, *steps: int, keep: int = 20) -> CheckpointDirectory:
     for step in steps:
         checkpoints.save(step, tensors(step, float(step)), keep)
     return checkpoints
-
-
-def test_documented_names_do_not_depend_on_python_attributes():
-    hparams = HParams(num_layers=1, d_model=8, d_ff=16, num_heads=2)
-    names = set(model_variables(Transformer(hparams, 11, name="another")))
-    norms = {
-        f"{stack}/layer_0/{sublayer}_residual/norm/{parameter}"
-        for stack, sublayer in [
-            ("encoder", "self_attention"),
-            ("encoder", "feed_forward"),
-            ("decoder", "self_attention"),
-            ("decoder", "cross_attention"),
-            ("decoder", "feed_forward"),
-        ]
-        for parameter in ("gamma", "beta")
-    }
-    others = {"embedding/table"}
-    for stack in ("encoder/layer_0", "decoder/layer_0"):
-        others |= {
-            f"{stack}/self_attention/query_key_value/kernel",
-            f"{stack}/self_attention/output/kernel",
-            f"{stack}/feed_forward/inner/kernel",
-            f"{stack}/feed_forward/inner/bias",
-            f"{stack}/feed_forward/outer/kernel",
-            f"{stack}/feed_forward/outer/bias",
-        }
-    cross = "decoder/layer_0/cross_attention"
-    others |= {f"{cross}/{name}/kernel" for name in ("query", "key_value", "output")}
-    assert names == {f"model/{name}" for name in norms | others}
 
 
 def test_what_is_written_is_read_back_by_tensorflow_itself(tmp_path):
@@ -117,10 +88,8 @@ def test_find(tmp_path):
     checkpoints.save(3, tensors(3, 3.0), keep=9)
     assert checkpoints.find().name == "model.ckpt-3"  # newer than the average
     assert checkpoints.find("average").name == "average.ckpt-2"
-    with pytest.raises(UserError, match="checkpoints at steps: 1, 2, 3"):
-        checkpoints.find("7")
-    with pytest.raises(UserError, match="has no best checkpoint"):
-        checkpoints.find("best")
+    refused("checkpoints at steps: 1, 2, 3", checkpoints.find, "7")
+    refused("has no best checkpoint", checkpoints.find, "best")
 
 
 def test_restore_names_what_does_not_fit(tmp_path):
@@ -129,8 +98,7 @@ def test_restore_names_what_does_not_fit(tmp_path):
     variable = tf.Variable(tf.zeros([2, 3]))
     checkpoint.restore({"model/a": variable})
     np.testing.assert_array_equal(variable.numpy(), np.ones([2, 3]))
-    with pytest.raises(UserError, match="has no tensor 'model/c'"):
-        checkpoint.restore({"model/c": variable})
+    refused("has no tensor 'model/c'", checkpoint.restore, {"model/c": variable})
     with pytest.raises(UserError, match=r"'model/b' has shape \[4\], the model's"):
         checkpoint.restore({"model/b": variable})
 
@@ -145,14 +113,11 @@ def test_average_is_the_mean_and_has_no_optimizer(tmp_path):
 
 
 def test_average_errors(tmp_path):
-    with pytest.raises(UserError, match=r"--last 1: .* has 0 checkpoints"):
-        average_run(tmp_path, last=1)
+    refused(r"--last 1: .* has 0 checkpoints", average_run, tmp_path, last=1)
     saved(tmp_path, 1)
-    with pytest.raises(UserError, match=r"--last 2: .* has 1 checkpoints"):
-        average_run(tmp_path, last=2)
+    refused(r"--last 2: .* has 1 checkpoints", average_run, tmp_path, last=2)
     write_checkpoint(tmp_path / "model.ckpt-2", tensors(2, 1.0, shape=(3, 3)))
-    with pytest.raises(UserError, match="'model/a' is not the same in both"):
-        average_run(tmp_path, last=2)
+    refused("'model/a' is not the same in both", average_run, tmp_path, last=2)
     assert not (tmp_path / "average.ckpt-2.index").exists()
 
 
@@ -177,26 +142,15 @@ def test_updates_do_not_change_what_is_being_saved(tmp_path, held_writes):
     """By all operations that update variables here."""
     names = ("adam", "added", "assigned")
     variables = {name: tf.Variable(tf.fill([5, 3], 1.0)) for name in names}
-    moments = [tf.Variable(tf.zeros([5, 3])) for _ in range(2)]
+    adam = Adam({"model/adam": variables["adam"]}, HParams())
     checkpoints = CheckpointDirectory(tmp_path)
     checkpoints.start_saving(1, variables, keep=2)
 
     @tf.function
     def update():
-        adam, added, assigned = (variables[name].handle for name in names)
         ones = tf.ones([5, 3])
-        tf.raw_ops.ResourceApplyAdam(
-            var=adam,
-            m=moments[0].handle,
-            v=moments[1].handle,
-            beta1_power=0.9,
-            beta2_power=0.9,
-            lr=1.0,
-            beta1=0.9,
-            beta2=0.9,
-            epsilon=1.0,
-            grad=ones,
-        )
+        added, assigned = (variables[name].handle for name in names[1:])
+        adam.apply([ones], tf.constant(1.0), tf.constant(1.0), tf.constant(True))
         tf.raw_ops.AssignAddVariableOp(resource=added, value=ones)
         tf.raw_ops.AssignVariableOp(resource=assigned, value=2 * ones)
 
@@ -237,8 +191,7 @@ def test_an_error_is_raised_where_training_waits(tmp_path):
     variables = {"x": tf.Variable(1.0)}
     checkpoints.raise_error()
     checkpoints.start_saving(1, variables, keep=2)
-    with pytest.raises(UserError, match=r"cannot write checkpoint .*ckpt-1: "):
-        checkpoints.wait()
+    refused(r"cannot write checkpoint .*ckpt-1: ", checkpoints.wait)
     waits = (
         checkpoints.raise_error,
         lambda: checkpoints.start_saving(2, variables, keep=2),
@@ -246,8 +199,7 @@ def test_an_error_is_raised_where_training_waits(tmp_path):
         checkpoints.wait,  # once more
     )
     for wait in waits:
-        with pytest.raises(UserError, match=r"cannot write checkpoint .*ckpt-1: "):
-            wait()
+        refused(r"cannot write checkpoint .*ckpt-1: ", wait)
     with pytest.raises(UserError, match="cannot write"), checkpoints.awaited():
         pass
     with pytest.raises(KeyError), checkpoints.awaited():

@@ -5,6 +5,7 @@ import dataclasses
 
 import numpy as np
 import pytest
+from errors import refused
 from small_corpus import PROBLEM, TRAIN, Given, decoded, files
 
 from t2t_keras.data import encoding
@@ -17,19 +18,13 @@ from t2t_keras.data.encoding import (
     repeated,
 )
 from t2t_keras.data.manifest import Manifest
-from t2t_keras.option import UserError
 from t2t_keras.problem import Cleaning
 
 pytestmark = pytest.mark.usefixtures("small_scale")
 
 ALL = Cleaning(
-    identical=True,
-    control=True,
-    entities=True,
-    letters=0.5,
-    word=20,
-    ratio=2.0,
-    duplicates=True,
+    **dict.fromkeys(("identical", "control", "entities", "duplicates"), True),
+    **{"letters": 0.5, "word": 20, "ratio": 2.0},
 )
 
 
@@ -159,5 +154,4 @@ def test_parse():
     ],
 )
 def test_mistakes(text, message):
-    with pytest.raises(UserError, match=message):
-        parse_cleaning(text)
+    refused(message, parse_cleaning, text)

@@ -1,15 +1,19 @@
 """The command line: flags, JSON objects, text files, errors, exit codes."""
 
+import importlib.metadata
 import os
+import pty
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from command_line import run, run_json, write
+from command_line import python, run, run_json, write
+from errors import refused
 
 import t2t_keras
-from t2t_keras import UserError, registry
+from t2t_keras import registry
 from t2t_keras.cli import program
 from t2t_keras.cli.verb import Verb
 from t2t_keras.data.datagen import generate
@@ -40,7 +44,7 @@ except SystemExit as exit:
     assert not exit.code
 assert not {{"tensorflow", "keras", "sacrebleu", "sentencepiece"}} & sys.modules.keys()
 """
-    subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.DEVNULL)
+    python(code)
 
 
 def test_list(capfd):
@@ -62,11 +66,8 @@ def test_list_prints_every_field_of_an_hparam_set(capfd):
     base, big = registry.hparams("base"), registry.hparams("big")
     assert {name: it["value"] for name, it in fields.items()} == vars(big)
     assert {name: it["base"] for name, it in fields.items()} == vars(base)
-    assert fields["num_heads"] == {
-        "value": 16,
-        "base": 8,
-        "meaning": "attention heads (H)",
-    }
+    values = {"value": 16, "base": 8, "meaning": "attention heads (H)"}
+    assert fields["num_heads"] == values
     assert run("list", "--hparams", "big") == 0
     rows = capfd.readouterr().out.splitlines()[1:]
     assert len(rows) == len(fields)
@@ -120,6 +121,7 @@ MISTAKES = {
     (*FILES, "--checkpoint", "all"): "--checkpoint has no effect with --hyp",
     (*FILES, "--beam_size", "7"): "--beam_size has no effect with --hypotheses",
     (*ALL, "--output", "z"): "--output does not go with --checkpoint all",
+    (*ALL, "--language", "fr"): "--language does not go with --checkpoint all",
     (*ALL[:3], "--wait_minutes", "1"): "--wait_minutes needs --checkpoint all",
     (*ALL[:3], "--output", "z", "--eval_sentences", "0"): "there is nothing to write",
 }
@@ -230,5 +232,107 @@ def test_addresses_of_remote_storage_are_refused_in_python(path):
         ),
         lambda: generate(registry.problem("translate_text"), path),
     ):
-        with pytest.raises(UserError, match="is not a path of this machine; copy"):
-            call()
+        refused("is not a path of this machine; copy", call)
+
+
+# What `t2t` does at a terminal: versions, completion, colours.
+
+
+ROOT = Path(__file__).parents[1]
+BAR = """
+import time
+from t2t_keras.data.files import progress
+with progress("counting", "lines", 4) as advance:
+    for _ in range(4):
+        advance(1)
+"""
+COLOUR = re.compile(r"\x1b\[[0-9;]*\b(3[0-9]|38;[0-9;]+|9[0-7])m")
+
+
+def test_version(capfd):
+    assert run("--version") == 0
+    version = importlib.metadata.version
+    assert capfd.readouterr().out == (
+        f"t2t_keras {version('t2t_keras')} (tensorflow {version('tensorflow')}, "
+        f"keras {version('keras')})\n"
+    )
+
+
+def test_without_a_verb_there_is_the_help(capfd):
+    assert run("--help") == 0
+    expected = capfd.readouterr()
+    assert run() == 0
+    assert capfd.readouterr() == expected
+    assert expected.err == ""
+
+
+def progress_bar(in_terminal, **environ):
+    """Returns what a progress bar writes to standard error."""
+    names = ("NO_COLOR", "FORCE_COLOR", "TERM")
+    env = {k: v for k, v in os.environ.items() if k not in names}
+    env |= {"TERM": "xterm-256color", **environ}
+    command = [sys.executable, "-c", BAR]
+    if not in_terminal:
+        done = subprocess.run(command, env=env, stderr=subprocess.PIPE, check=True)
+        return done.stderr.decode()
+    terminal, end = pty.openpty()
+    with subprocess.Popen(command, env=env, stderr=end) as process:
+        os.close(end)
+        text = b""
+        try:
+            while part := os.read(terminal, 65536):
+                text += part
+        except OSError:  # the process has closed it
+            pass
+    os.close(terminal)
+    assert process.returncode == 0
+    return text.decode()
+
+
+def test_colours_are_for_terminals():
+    shown = progress_bar(True)
+    assert COLOUR.search(shown) and "counting: 4 lines" in shown
+    shown = progress_bar(True, NO_COLOR="1")
+    assert not COLOUR.search(shown) and "\x1b[" in shown and "counting" in shown
+
+
+@pytest.mark.parametrize(
+    ("in_terminal", "environ"),
+    [(False, {}), (False, {"FORCE_COLOR": "1"}), (True, {"TERM": "dumb"})],
+)
+def test_nothing_but_text_goes_elsewhere(in_terminal, environ):
+    shown = progress_bar(in_terminal, **environ)
+    assert "\x1b" not in shown
+    assert re.fullmatch(r"counting: 4 lines in [\d.]+ s \(.*\)\r?\n", shown)
+
+
+COMPLETE = """
+eval "$(register-python-argcomplete t2t)"
+complete_line() {
+    COMP_LINE="$1" COMP_POINT=${#1} COMP_TYPE=9
+    COMP_WORDS=($1)
+    COMP_CWORD=$((${#COMP_WORDS[@]} - 1))
+    COMPREPLY=()
+    _python_argcomplete t2t
+    echo "${COMPREPLY[@]}"
+}
+complete_line "t2t tra"
+complete_line "t2t train --hparams_s"
+complete_line "t2t train --problem translate_ende_toy_"
+complete_line "t2t train --usr_dir $1 --problem capt"
+"""
+
+
+def test_completion_in_bash_does_without_tensorflow(tmp_path):
+    """Verbs, flags, and registered names, also those of --usr_dir."""
+    imported = tmp_path / "imported"
+    (tmp_path / "tensorflow.py").write_text(f"open({str(imported)!r}, 'w')\n")
+    folders = [str(Path(sys.executable).parent), os.environ["PATH"]]
+    env = os.environ | {"PATH": os.pathsep.join(folders), "PYTHONPATH": str(tmp_path)}
+    usr_dir = str(ROOT / "examples" / "my_problem")
+    command = ["bash", "-c", COMPLETE, "bash", usr_dir]
+    printed = subprocess.check_output(command, env=env, text=True)
+    found = [line.split() for line in printed.splitlines()]
+    names = [["translate_ende_toy_rev"], ["captions_ende"]]
+    assert found == [["train", "translate"], ["--hparams_set"], *names]
+    assert not imported.exists()

@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import functools
 import io
 import json
 import math
@@ -11,23 +12,26 @@ import sys
 from pathlib import Path
 
 import pytest
-from command_line import run, run_json, standard_input, write
+from command_line import run, run_json, run_refused, standard_input, write
+from errors import refused
 from small_run import assert_same, weights
 
 import t2t_keras
-from t2t_keras import TrainOptions, UserError
+from t2t_keras import TrainOptions
+from t2t_keras.cli import translation
 
 SOURCES = ["ein Hund", "", "zwei Hunde  bellen", "🙂 Katze", "die Katze schläft lange"]
 
-HPARAMS = {
-    **{"num_layers": 2, "d_model": 16, "d_ff": 32, "num_heads": 2},
-    "batch_tokens": 256,
-}
+HPARAMS = {"num_layers": 2, "d_model": 16, "d_ff": 32, "num_heads": 2}
+HPARAMS |= {"batch_tokens": 256}
+
+
+loaded = functools.cache(t2t_keras.load)
 
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory) -> Path:
-    """A folder with data, a run directory and an export."""
+    """A folder with data and a run directory."""
     folder = tmp_path_factory.mktemp("trained")
     words = ("Hund", "Katze", "Maus", "Haus", "Baum")
     lines = [f"{a} {b} {c}" for a in words for b in words for c in words]
@@ -47,8 +51,13 @@ def trained(tmp_path_factory) -> Path:
     with open(folder / "train.json", "w") as file, contextlib.redirect_stdout(file):
         assert run(*train, *run_dir, *often, "--train_steps", 4, "--json") == 0
     assert run("average", *run_dir, "--last", 2) == 0
-    assert run("export", *run_dir, "--export_dir", folder / "export") == 0
     return folder
+
+
+@pytest.fixture(autouse=True)
+def loaded_once(monkeypatch):
+    """The verbs load a run once, whose graphs are traced once."""
+    monkeypatch.setattr(translation, "load", loaded)
 
 
 @pytest.fixture(scope="module")
@@ -72,15 +81,10 @@ def test_train_result(trained):
 
 @pytest.mark.slow
 def test_training_from_python_is_that_of_the_verb(trained, tmp_path):
-    result = t2t_keras.train(
-        "translate_text",
-        "tiny",
-        data_dir=trained / "data",
-        output_dir=tmp_path,
-        hparams=HPARAMS,
-        train_steps=4,
-        options=TrainOptions(save_every=2, eval_every=4, eval_sentences=3),
-    )
+    often = TrainOptions(save_every=2, eval_every=4, eval_sentences=3)
+    arguments = {"hparams": HPARAMS, "train_steps": 4, "options": often}
+    folders = {"data_dir": trained / "data", "output_dir": tmp_path}
+    result = t2t_keras.train("translate_text", "tiny", **folders, **arguments)
     expected = json.loads((trained / "train.json").read_text())
     assert list(result.to_dict()) == list(expected)
     expected["target_tokens_per_s"] = result.target_tokens_per_s
@@ -103,8 +107,7 @@ def test_training_from_python_is_that_of_the_verb(trained, tmp_path):
 def test_mistakes_from_python(arguments, message, trained, tmp_path):
     names = ("translate_text", "tiny")
     folders = {"data_dir": trained / "data", "output_dir": tmp_path / "new"}
-    with pytest.raises(UserError, match=message):
-        t2t_keras.train(*names, **folders, **arguments)
+    refused(message, t2t_keras.train, *names, **folders, **arguments)
     assert not (tmp_path / "new").exists()
 
 
@@ -121,14 +124,6 @@ def test_training_that_a_signal_ended_has_its_exit_code(
     argv = ("train", *problem, "--hparams_set", "tiny", "--output_dir", tmp_path)
     assert run(*argv) == {"SIGTERM": 143, "SIGINT": 130}[name]
     assert f"t2t train: {name}: saved step 3" in capfd.readouterr().err
-
-
-def test_average_and_export_results(trained, capfd):
-    run_dir = ("--output_dir", trained / "run")
-    checkpoint = run_json(capfd, "average", *run_dir, "--last", 1)["checkpoint"]
-    assert Path(f"{checkpoint}.index").exists()
-    files = [path for path in (trained / "export").rglob("*") if path.is_file()]
-    assert (trained / "export" / "saved_model.pb") in files
 
 
 def test_example_sources(trained, tmp_path):
@@ -148,16 +143,6 @@ def test_example_sources(trained, tmp_path):
     lines = (trained / "source").read_text().splitlines()
     assert len(opened.example_sources(9)) == 9
     assert set(opened.example_sources(9)) <= set(lines)
-
-
-def test_translate_files(trained, translator, capfd, tmp_path):
-    source, output = write(tmp_path / "in", *SOURCES), tmp_path / "out"
-    argv = ("translate", "--output_dir", trained / "run", "--input", source)
-    result = run_json(capfd, *argv, "--output", output)
-    assert result["sentences"] == len(SOURCES)
-    lines = output.read_text().split("\n")
-    assert lines == [*translator.translate(SOURCES), ""]
-    assert not list(tmp_path.glob("*incomplete*"))
 
 
 def test_translate_standard_streams(trained, translator, capfd, tmp_path):
@@ -187,7 +172,6 @@ def test_translate_interactively(trained, translator, capfd, monkeypatch):
 
 
 def test_translate_tells_its_progress(trained, capfd, monkeypatch, tmp_path):
-    from t2t_keras.cli import translation
     from t2t_keras.data import files
 
     monkeypatch.setattr(translation, "_LINES_AT_ONCE", 2)
@@ -213,46 +197,11 @@ def test_translate_tells_its_progress(trained, capfd, monkeypatch, tmp_path):
         assert re.fullmatch(form, lines[-1])
 
 
-@pytest.mark.parametrize("finished", [4, 0])
-def test_ctrl_c_keeps_the_finished_lines(
-    finished, trained, translator, capfd, monkeypatch, tmp_path
-):
-    from t2t_keras.cli import translation
-    from t2t_keras.decoding.translator import Translator
-
-    n_best = Translator.n_best
-
-    def interrupted(self, texts, *args, before, **options):
-        if before == finished:
-            raise KeyboardInterrupt
-        return n_best(self, texts, *args, before=before, **options)
-
-    monkeypatch.setattr(translation, "_LINES_AT_ONCE", 2)
-    expected = translator.translate(SOURCES)[:finished]
-    monkeypatch.setattr(Translator, "n_best", interrupted)
+def test_n_best_lists(trained, translator, capfd, tmp_path):
     source, output = write(tmp_path / "in", *SOURCES), tmp_path / "out"
-    argv = ("translate", "--output_dir", trained / "run", "--input", source)
-    assert run(*argv, "--output", output) == 130
-    kept = tmp_path / "out.incomplete"
-    message = "t2t translate: interrupted"
-    if finished:
-        message += f"; the first 4 lines of output are in {kept}; "
-        message += "--resume continues there"
-        assert kept.read_text().split("\n") == [*expected, ""]
-    assert capfd.readouterr().err.splitlines()[-1] == message
-    kept = {kept, tmp_path / "out.incomplete.json"} if finished else set()
-    assert set(tmp_path.iterdir()) == {source, *kept}
-
-
-@pytest.mark.parametrize(
-    "model", ["run", pytest.param("export", marks=pytest.mark.slow)]
-)
-def test_n_best_lists(trained, translator, model, capfd, tmp_path):
-    source, output = write(tmp_path / "in", *SOURCES), tmp_path / "out"
-    flag = {"run": "--output_dir", "export": "--export_dir"}[model]
-    argv = ("translate", flag, trained / model, "--input", source, "--output", output)
-    assert run(*argv, "--n_best", 9) == 2
-    assert "n_best 9 is more than" in capfd.readouterr().err
+    argv = ("translate", "--output_dir", trained / "run")
+    argv += ("--input", source, "--output", output)
+    assert "n_best 9 is more than" in run_refused(capfd, *argv, "--n_best", 9)
     beam = ("--n_best", 3, "--beam_size", 3)
     assert run(*argv, *beam) == 0
     rows = [line.split("\t") for line in output.read_text().splitlines()]

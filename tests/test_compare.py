@@ -12,11 +12,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from command_line import run, run_json, write
+from command_line import run, run_json, run_refused, write
+from errors import refused
 from reference import reference
-from small_data import small_data
 
-from t2t_keras import Scorer, UserError, registry
+from t2t_keras import Scorer, registry
 from t2t_keras.evaluation.bleu import Bleu
 from t2t_keras.plugins.reports.difference_page import SentencePair, difference_page
 from t2t_keras.plugins.reports.significance import System, compare, seed
@@ -51,16 +51,6 @@ def files(tmp_path) -> list[Path]:
     """Two systems' outputs and the references."""
     texts = {"a.de": WORSE, "b.de": BETTER, "reference.de": REFERENCES}
     return [write(tmp_path / name, *lines) for name, lines in texts.items()]
-
-
-def refusal(capfd, *argv) -> str:
-    """Runs a command that must be refused; returns its only sentence."""
-    capfd.readouterr()
-    assert run("compare", *argv) == 2
-    lines = capfd.readouterr().err.splitlines()
-    sentences = [line for line in lines if line.startswith("t2t compare: error: ")]
-    assert len(sentences) == 1, lines
-    return sentences[0].removeprefix("t2t compare: error: ")
 
 
 # The tests are sacreBLEU's.
@@ -111,10 +101,8 @@ def test_numbers_of_real_systems_are_those_that_sacrebleu_prints(
                 assert ours["score"] == expected["score"]
                 assert ours.get(key) == expected["p_value"]
                 if kind == "bs":
-                    assert (ours["mean"], ours["ci"]) == (
-                        expected["mean"],
-                        expected["ci"],
-                    )
+                    assert ours["mean"] == expected["mean"]
+                    assert ours["ci"] == expected["ci"]
     if count == 3000:
         expected = json.loads(reference("bleu/expected.json").read_text())
         rows = result["metrics"]["bleu"]["systems"]
@@ -265,18 +253,13 @@ def test_a_scorer_of_usr_dir(files, sources, capfd, tmp_path):
     argv += ("--metric", "fake_ter", "--sources", sources)
     found = run_json(capfd, *argv)["metrics"]["fake_ter"]
     assert "|model:fake-1|" in found["signature"]
-    means = [
-        np.mean(
-            [len(set(o.split()) - set(r.split())) for o, r in zip(*sides, strict=True)]
-        )
-        for sides in ((WORSE, REFERENCES), (BETTER, REFERENCES))
-    ]
+    means = []
+    for outputs in (WORSE, BETTER):
+        pairs = zip(outputs, REFERENCES, strict=True)
+        means.append(np.mean([len(set(o.split()) - set(r.split())) for o, r in pairs]))
     assert [row["score"] for row in found["systems"]] == pytest.approx(means)
     assert run(*argv) == 0
     assert "(lower is better)" in capfd.readouterr().out
-
-
-# A task's own metrics.
 
 
 # The page.
@@ -334,14 +317,15 @@ def test_refusals(files, capfd, tmp_path):
             "--output_dir of `t2t train` is one)",
         ),
     ):
-        assert refusal(capfd, *argv) == message
+        assert (
+            run_refused(capfd, "compare", *argv) == f"t2t compare: error: {message}\n"
+        )
 
 
 @pytest.mark.parametrize("text", ["0", "-1", "x", ""])
 def test_an_impossible_seed_is_refused(text, monkeypatch):
     monkeypatch.setenv("SACREBLEU_SEED", text)
-    with pytest.raises(UserError, match=f"SACREBLEU_SEED: '{text}' is not a seed"):
-        seed()
+    refused(f"SACREBLEU_SEED: '{text}' is not a seed", seed)
 
 
 # Runs.
@@ -350,23 +334,9 @@ FAST = ("--decode_hparams", "beam_size=1,extra_length=1", "--eval_sentences", 6)
 FAST = (*FAST, "--split", "dev")
 
 
-@pytest.fixture(scope="module")
-def trained(tmp_path_factory) -> Path:
-    """A run with checkpoints of four steps."""
-    folder = tmp_path_factory.mktemp("compare")
-    small_data(folder / "data")
-    tiny = "num_layers=1,d_model=16,d_ff=16,num_heads=2,batch_tokens=256"
-    tiny += ",warmup_steps=2"
-    argv = ("--problem", "translate_text", "--data_dir", folder / "data")
-    argv += ("--hparams_set", "tiny", "--hparams", tiny, "--train_steps", 4)
-    argv += ("--save_every", 1, "--eval_every", 4, "--eval_sentences", 0)
-    assert run("train", *argv, "--output_dir", folder / "run") == 0
-    return folder / "run"
-
-
 @pytest.mark.slow
-def test_runs_are_decoded_as_evaluate_decodes_them(trained, capfd, tmp_path):
-    flags = ("--output_dir", trained, *FAST, "--output")
+def test_runs_are_decoded_as_evaluate_decodes_them(trained_run, capfd, tmp_path):
+    flags = ("--output_dir", trained_run, *FAST, "--output")
     for name, which in (("a", ("--checkpoint", "1")), ("b", ())):
         run_json(capfd, "evaluate", *flags, tmp_path / name, *which)
     texts = [tmp_path / f"{name}.hypothesis" for name in "ab"]
@@ -374,7 +344,7 @@ def test_runs_are_decoded_as_evaluate_decodes_them(trained, capfd, tmp_path):
     argv = ("--references", tmp_path / "a.reference", "--metric", "chrf")
     expected = run_json(capfd, "compare", *texts, texts[0], *argv)
     # A checkpoint, a run with its best weights, and a file.
-    systems = [trained / "model.ckpt-1", trained, texts[0]]
+    systems = [trained_run / "model.ckpt-1", trained_run, texts[0]]
     argv = ("--metric", "chrf", "--page", tmp_path / "page.html")
     result = run_json(capfd, "compare", *systems, *FAST, *argv)
     assert result["problem"] == "translate_text" and result["sentences"] == 6

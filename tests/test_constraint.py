@@ -6,8 +6,10 @@ import tensorflow as tf
 from decoding_models import (
     EOS,
     PAD,
+    TableModel,
     all_targets,
     log_probs_of,
+    numpy_of,
     outputs,
     penalty,
     random_sources,
@@ -137,14 +139,9 @@ def test_nothing_allowed(model):
 def test_sampling_obeys_constraints(model, last):
     source = tf.constant(SOURCES)
     constraint = AllOf([ForcedPrefix(PREFIXES, 6), last])
-    found = sample(
-        model,
-        source,
-        seeds=tf.constant([[0, 1], [0, 2], [0, 3]]),
-        max_length=tf.constant([6, 6, 6]),
-        num_samples=20,
-        constraint=constraint,
-    )
+    rows = {"seeds": tf.constant([[0, 1], [0, 2], [0, 3]])}
+    rows |= {"max_length": tf.constant([6, 6, 6]), "num_samples": 20}
+    found = sample(model, source, **rows, constraint=constraint)
     for row in range(3):
         targets = outputs(type(found)(*(x.numpy() for x in found)), row)
         assert len(set(map(tuple, targets))) > 3
@@ -152,3 +149,103 @@ def test_sampling_obeys_constraints(model, last):
             assert starts_with(target, PREFIXES[row])
             once = max(counts(target, 1).values(), default=0) <= 1
             assert once or (row == 2 and not isinstance(last, NoPieceTwice))
+
+
+# Sampling, by frequencies and against beam search of one.
+
+
+PROBS = np.array([0.0, 0.3, 0.1, 0.4, 0.2])  # of PAD, EOS and three pieces
+
+
+@pytest.fixture(scope="module")
+def larger():
+    return transformer(30)
+
+
+@pytest.fixture(scope="module")
+def draw(larger):
+    number, ids = tf.TensorSpec([], tf.float32), tf.TensorSpec([None, None], tf.int32)
+    integer = tf.TensorSpec([], tf.int32)
+
+    @tf.function(input_signature=[ids, ids, integer, number, integer, number])
+    def traced(source, seeds, count, temperature, top_k, top_p):
+        limits = {"max_length": tf.fill([tf.shape(source)[0]], 15), "alpha": 0.6}
+        chosen = {"temperature": temperature, "top_k": top_k, "top_p": top_p}
+        return sample(
+            larger, source, seeds=seeds, num_samples=count, **limits, **chosen
+        )
+
+    def run(source, seed=0, count=3, temperature=1.0, top_k=0, top_p=1.0, first=0):
+        seeds = [[seed, first + row] for row in range(len(source))]
+        return numpy_of(traced(source, seeds, count, temperature, top_k, top_p))
+
+    return run
+
+
+def frequencies(**options):
+    """How often each piece is drawn at the first of two steps, of 20,000 times."""
+    logits = np.log(np.maximum(PROBS, 1e-9))
+    logits[PAD] = 5.0  # as if the model wanted padding
+    table = TableModel(tf.constant(np.tile(logits, (1, 2, 5, 1)), tf.float32))
+    one = {"seeds": tf.constant([[7, 0]]), "max_length": tf.constant([2])}
+    found = sample(table, tf.constant([[0]]), **one, num_samples=20_000, **options)
+    return np.bincount(found.ids[0, :, 0], minlength=5) / 20_000
+
+
+@pytest.mark.parametrize(
+    ("options", "weights"),
+    [
+        ({}, PROBS),
+        ({"temperature": 0.5}, PROBS**2),
+        ({"temperature": 2.0}, PROBS**0.5),
+        ({"top_k": 2}, PROBS * [0, 1, 0, 1, 0]),
+        ({"top_k": 9}, PROBS),
+        ({"top_p": 0.65}, PROBS * [0, 1, 0, 1, 0]),  # 0.4 + 0.3 reach it
+        ({"top_p": 0.75}, PROBS * [0, 1, 0, 1, 1]),
+        ({"top_p": 1e-6}, PROBS * [0, 0, 0, 1, 0]),
+        ({"top_k": 3, "top_p": 0.7}, PROBS * [0, 1, 0, 1, 0]),
+    ],
+)
+def test_distribution(options, weights):
+    expected = weights / weights.sum()
+    np.testing.assert_allclose(frequencies(**options), expected, atol=0.015)
+
+
+def test_seed_and_companions(draw):
+    """The same seed gives the same samples, alone or in a batch."""
+    source = random_sources(6, 30)
+    found = draw(source)
+    np.testing.assert_array_equal(found.ids, draw(source).ids)
+    assert (found.scores != draw(source, seed=1).scores).any()
+    assert (found.scores[:, 0] != found.scores[:, 1]).any()
+    for row in range(6):
+        length = np.count_nonzero(source[row])
+        alone = draw(source[row : row + 1, :length], first=row)
+        assert outputs(alone, 0) == outputs(found, row)
+        np.testing.assert_allclose(alone.scores[0], found.scores[row], atol=1e-4)
+
+
+def test_scores_are_the_models(larger, draw):
+    """Whatever is drawn, and however: its log-probability is teacher forcing's."""
+    source = random_sources(6, 30)
+    found = draw(source, temperature=0.7, top_k=10, top_p=0.9)
+    lengths = set()
+    for row in range(6):
+        targets = outputs(found, row)
+        log_probs = log_probs_of(larger, source[row], targets)
+        np.testing.assert_allclose(found.log_probs[row], log_probs, atol=1e-4)
+        scores = log_probs / [penalty(len(target), 0.6) for target in targets]
+        np.testing.assert_allclose(found.scores[row], scores, atol=1e-4)
+        lengths |= {len(target) for target in targets}
+        for target in targets:
+            assert PAD not in target and EOS not in target[:-1]
+            assert target[-1] == EOS or len(target) == 15
+    assert len(lengths) > 3
+
+
+def test_of_one_piece_is_greedy(larger, draw):
+    source = random_sources(6, 30)
+    greedy = searcher(larger, trace=False)(source, 15, beam_size=1)
+    found = draw(source, count=1, top_k=1)
+    np.testing.assert_array_equal(found.ids, greedy.ids)
+    np.testing.assert_allclose(found.scores, greedy.scores, atol=1e-4)

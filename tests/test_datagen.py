@@ -1,16 +1,21 @@
 """Datagen: what it writes, and that nothing else changes it."""
 
 import collections
+import json
+import random
 import tracemalloc
 from pathlib import Path
 
 import numpy as np
 import pytest
+from command_line import run, write
+from errors import refused
 from small_corpus import DEV, PROBLEM, TRAIN, WORDS, Given, decoded, files, python
 
+from t2t_keras.cli import main
 from t2t_keras.data import datagen, encoding, records
 from t2t_keras.data.datagen import draw, generate
-from t2t_keras.data.manifest import Manifest
+from t2t_keras.data.manifest import Manifest, proposed_size, too_large
 from t2t_keras.data.records import RecordIndex
 from t2t_keras.data.sources import ParallelFiles
 from t2t_keras.option import UserError
@@ -62,9 +67,8 @@ def test_train_is_shuffled_over_all_shards(complete):
     assert neighbours.mean() < 0.05
 
 
-@pytest.mark.parametrize("workers", [2, 3])
-def test_bytes_do_not_depend_on_the_workers(complete, tmp_path, workers):
-    generate(PROBLEM, tmp_path, workers)
+def test_bytes_do_not_depend_on_the_workers(complete, tmp_path):
+    generate(PROBLEM, tmp_path, workers=3)
     assert files(tmp_path) == files(complete)
 
 
@@ -88,6 +92,9 @@ def test_a_complete_directory_is_left_alone(complete, capsys):
     assert "is there already" in capsys.readouterr().err
 
 
+ADDED = {"test": Given(DEV)}
+
+
 @pytest.mark.parametrize(
     ("changes", "seed", "message"),
     [
@@ -96,6 +103,10 @@ def test_a_complete_directory_is_left_alone(complete, capsys):
         ({"vocab_size": 320}, 0, "vocab_size was 330 and is now 320"),
         ({"sources": {"train": Given(TRAIN[1:])}}, 0, "sources 'train' has changed"),
         ({"sources": {"dev": Given(DEV[1:])}}, 0, "sources 'dev' has changed"),
+        # Also where a split is to be added.
+        ({"sources": ADDED, "vocab_size": 400}, 0, "vocab_size was 330 and is now 400"),
+        ({"sources": ADDED | {"dev": Given(DEV[1:])}}, 0, "'dev' has changed"),
+        ({"sources": ADDED | {"train": Given(DEV)}}, 0, "'train' has changed"),
     ],
 )
 def test_a_directory_of_something_else_is_refused(complete, changes, seed, message):
@@ -109,14 +120,11 @@ def test_what_was_removed_or_changed_is_noticed(complete, tmp_path):
     for name, content in files(complete).items():
         (tmp_path / name).write_bytes(content)
     (tmp_path / "small-train-00001-of-00003").unlink()
-    with pytest.raises(UserError, match="only 2 of the 3 train shards"):
-        generate(PROBLEM, tmp_path)
+    refused("only 2 of the 3 train shards", generate, PROBLEM, tmp_path)
     (tmp_path / "vocab.small.330.spm").write_bytes(b"")
-    with pytest.raises(UserError, match="is not the vocabulary that the data was made"):
-        generate(PROBLEM, tmp_path)
+    refused("is not the vocabulary that the data was made", generate, PROBLEM, tmp_path)
     (tmp_path / "small.manifest.json").unlink()
-    with pytest.raises(UserError, match="without a manifest"):
-        generate(PROBLEM, tmp_path)
+    refused("without a manifest", generate, PROBLEM, tmp_path)
     assert len(RecordIndex.open(tmp_path, "small", "dev")) == 30  # as before
 
 
@@ -136,16 +144,9 @@ def test_a_given_vocabulary_is_used(complete, tmp_path):
 def test_a_vocabulary_for_each_side(tmp_path):
     trees = [(f"{WORDS[i % 10]} runs", "S NP /NP VP /VP /S") for i in range(50)]
     symbols = ("S", "/S", "NP", "/NP", "VP", "/VP")
-    manifest = generate(
-        PROBLEM.replace(
-            sources={"train": Given(trees)},
-            shared_vocab=False,
-            text_form=TextForm(symbols=symbols),
-            vocab_size=300,
-        ),
-        tmp_path,
-        workers=1,
-    )
+    changes = {"sources": {"train": Given(trees)}, "shared_vocab": False}
+    changes |= {"text_form": TextForm(symbols=symbols), "vocab_size": 300}
+    manifest = generate(PROBLEM.replace(**changes), tmp_path, workers=1)
     source, target = (tmp_path / name for name in manifest.vocab_files.values())
     assert source.name == "vocab.small.source.300.spm"
     assert target.name == "vocab.small.target.300.spm"
@@ -232,9 +233,8 @@ def test_a_source_that_changes_while_it_is_read(tmp_path):
             return "the same"
 
     problem = PROBLEM.replace(sources={"train": Changing([])})
-    assert "gave 290 pairs at first and 190 when read again" in mistake(
-        problem, tmp_path
-    )
+    message = mistake(problem, tmp_path)
+    assert "gave 290 pairs at first and 190 when read again" in message
     assert generate(problem, tmp_path, workers=1).examples == {"train": 287}
 
 
@@ -271,3 +271,145 @@ def test_memory_does_not_grow_with_the_corpus(complete, tmp_path):
         peak(500)  # what is imported and cached once
         small, large = peak(1_000), peak(6_000)
     assert large < 1.5 * small
+
+
+# The size of a vocabulary: chosen from the data, or given and too large for them.
+
+
+CHOSEN = PROBLEM.replace(vocab_size=None)
+
+
+def test_the_rule():
+    sizes = {1: 2_000, 10_000: 2_000, 29_000: 4_000, 160_000: 8_000, 270_000: 8_000}
+    sizes |= {1_000_000: 16_000, 3_000_000: 32_000, 40_000_000: 32_000}
+    assert {pairs: proposed_size(pairs) for pairs in sizes} == sizes
+    # Chinese: the characters must have their place.
+    assert proposed_size(5_000, 2_500) == 8_000
+    assert proposed_size(5_000, 100_000) == 32_000
+
+
+def test_when_it_is_too_large():
+    assert too_large(8_000, 268_000, 17_000_000) is None
+    assert too_large(10_000, 29_000, 900_000) is None  # Wu et al., ACL 2021
+    assert too_large(37_000, 4_500_000, 260_000_000) is None
+    message = too_large(28_234, 3_000, 120_000)
+    assert message is not None and "try --vocab_size 2000" in message
+    assert "28,234 tokens" in message and "4.3 times" in message
+    assert too_large(2_000, 100, 3_000) is None  # no larger than would be chosen
+
+
+def test_it_is_chosen_once(tmp_path, capsys):
+    manifest = generate(CHOSEN, tmp_path, workers=1)
+    assert manifest.vocab_size == 2_000
+    assert "vocabulary: 2,000 tokens, which suit 290 tr" in capsys.readouterr().err
+    before = files(tmp_path)
+    assert generate(CHOSEN, tmp_path, workers=1) == manifest
+    assert generate(CHOSEN.replace(vocab_size=2_000), tmp_path, 1) == manifest
+    assert files(tmp_path) == before
+    assert "warning" not in capsys.readouterr().err
+    generate(CHOSEN.replace(vocab_size=2_000), tmp_path / "given", workers=1)
+    assert files(tmp_path / "given") == before
+
+
+def test_a_directory_of_another_size_is_known_again(tmp_path):
+    """Of an earlier version, say, whose size was 32,000."""
+    manifest = generate(PROBLEM.replace(vocab_size=32_000), tmp_path, workers=1)
+    before = files(tmp_path)
+    assert generate(CHOSEN, tmp_path, workers=1) == manifest
+    assert files(tmp_path) == before
+    test = CHOSEN.replace(sources={"test": Given(DEV)})
+    assert generate(test, tmp_path, workers=1).vocab_size == 32_000
+    with pytest.raises(UserError, match="sources 'train' has changed"):
+        generate(CHOSEN.replace(sources={"train": Given(TRAIN[1:])}), tmp_path, 1)
+
+
+def test_a_given_vocabulary_tells_its_size(complete, tmp_path):
+    name = "vocab.small.330.spm"
+    (tmp_path / name).write_bytes((complete / name).read_bytes())
+    manifest = generate(CHOSEN, tmp_path, workers=1)
+    assert manifest.vocab_size == 330
+    assert manifest.given_vocabularies.keys() == {name}
+
+
+def test_own_text_with_too_large_a_vocabulary(tmp_path, capfd):
+    rng = random.Random(1)
+    names = ["".join(rng.choices("abcdefghijklmno", k=9)) for _ in range(2_000)]
+    argv = ["datagen", "--problem", "translate_text", "--vocab_size", "20000"]
+    for side in ("source", "target"):
+        text = [" ".join(rng.choices(names, k=6)) for _ in range(500)]
+        argv += [f"--train_{side}", write(tmp_path / side, *text)]
+    assert run(*argv, "--data_dir", tmp_path / "data", "--workers", "1") == 0
+    lines = capfd.readouterr().err.splitlines()
+    (warning,) = (line for line in lines if "warning" in line)
+    assert "for 500 training pairs" in warning and "--vocab_size 2000" in warning
+
+
+# `t2t datagen` from the command line: shares of the work, rules, mistakes.
+
+
+LINES = [" ".join(random.Random(i).choices("abcdefgh", k=7)) for i in range(60)]
+
+
+@pytest.fixture
+def argv(tmp_path):
+    for name, lines in (("source", LINES), ("target", LINES[::-1])):
+        (tmp_path / name).write_text("".join(f"{line}\n" for line in lines))
+    return [
+        *("datagen", "--problem", "translate_text", "--workers", "1", "--json"),
+        *("--data_dir", str(tmp_path / "data"), "--vocab_size", "300"),
+        *("--train_source", str(tmp_path / "source")),
+        *("--train_target", str(tmp_path / "target")),
+    ]
+
+
+def test_two_tasks(argv, capfd):
+    assert main([*argv, "--task", "2/2"]) == 0
+    first = json.loads(capfd.readouterr().out)
+    assert first == {"task": "2/2", "finished": False, "seconds": first["seconds"]}
+    assert main([arg for arg in argv if arg != "--json"] + ["--task", "2/2"]) == 0
+    assert "part 2/2 is done, others are not yet" in capfd.readouterr().out
+    assert main([*argv, "--task", "1/2"]) == 0
+    last = json.loads(capfd.readouterr().out)
+    assert last["finished"] and last["examples"] == {"train": 60}
+
+
+def test_given_vocabularies(argv, capfd, tmp_path):
+    sizes = {}
+    for name, size in (("one", 275), ("two", 270)):
+        SentencePieceTokenizer.train(LINES, tmp_path / f"{name}.spm", size)
+        tokenizer = SentencePieceTokenizer(tmp_path / f"{name}.spm")
+        sizes[str(tmp_path / f"{name}.spm")] = tokenizer.vocab_size
+    argv = [a for a in argv if a not in ("--vocab_size", "300")]
+    one, two = sizes
+    assert main([*argv, "--vocab", one]) == 0
+    result = json.loads(capfd.readouterr().out.splitlines()[-1])
+    assert result["vocab_sizes"] == {"source": sizes[one], "target": sizes[one]}
+    # Again it is there already; another vocabulary of that size would replace it.
+    assert main([*argv, "--vocab", one]) == 0
+    (given,) = (tmp_path / "data").glob("vocab.*")
+    assert given.read_bytes() == (tmp_path / "one.spm").read_bytes()
+    argv[argv.index("--data_dir") + 1] = str(tmp_path / "both")
+    assert main([*argv, "--vocab", one, two]) == 0
+    result = json.loads(capfd.readouterr().out.splitlines()[-1])
+    assert list(result["vocab_sizes"].values()) == [sizes[one], sizes[two]]
+    (tmp_path / "both" / f"vocab.translate_text.source.{sizes[one]}.spm").write_text("")
+    capfd.readouterr()
+    assert main([*argv, "--vocab", one, two]) == 2
+    assert "is another vocabulary; give a new --data_dir" in capfd.readouterr().err
+    assert main([*argv, "--vocab", str(tmp_path)]) == 2
+    assert "no config.json" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--task", "3/2"], "--task 3/2: of 2 parts the first is 1/2"),
+        (["--clean", "tidy"], "--clean: there is no rule 'tidy'"),
+        (["--vocab", "x"], "--vocab_size has no effect with --vocab"),
+        (["--vocab", "a", "b", "c"], "--vocab takes at most 2, not 3 files"),
+    ],
+)
+def test_mistakes(argv, capfd, flags, message):
+    assert main([*argv, *flags]) == 2
+    out, err = capfd.readouterr()
+    assert not out and message in err.strip().splitlines()[-1]

@@ -1,12 +1,16 @@
 """`t2t doctor` tells what is there, and works where libraries do not."""
 
 import importlib.metadata
+import json
+import shutil
 from pathlib import Path
 
 import pytest
 from command_line import run, run_json
 
+from t2t_keras.cli import main
 from t2t_keras.plugins.reports import doctor
+from t2t_keras.training.run_dir import RunDirectory
 
 CRASH = "import os\nos.abort()\n"
 NO_CUDA = "raise ImportError('libcudart.so.12: cannot open\\nshared object file')\n"
@@ -88,3 +92,25 @@ def test_a_gpu_that_tensorflow_cannot_use_is_a_fault(monkeypatch, tmp_path):
     assert doctor.is_gpu_unused(False, {})
     assert not doctor.is_gpu_unused(True, {})
     assert not doctor.is_gpu_unused(False, {"CUDA_VISIBLE_DEVICES": "-1"})
+
+
+# The verb `card`: facts of a run in Markdown.
+
+
+def test_card_of_a_run(trained_run, tmp_path, capfd):
+    run = shutil.copytree(trained_run, tmp_path / "run")
+    facts = {"bleu": 12.5, "signature": "nrefs:1"}
+    RunDirectory(run).record(
+        "evaluation", checkpoint="x", split="dev", sentences=7, metrics=facts
+    )
+    assert main(["card", "--output_dir", str(run)]) == 0
+    head, _, body = capfd.readouterr().out.removeprefix("---\n").partition("\n---\n")
+    assert json.loads(head)["library_name"] == "t2t_keras"
+    count = RunDirectory(run).build_model().count_params()
+    assert f"| parameters | {count:,} |" in body
+    assert "step 4 |" in body and "| train examples | " in body
+    assert "dev, x, 7 sentences: bleu 12.5, `nrefs:1`" in body
+    assert "steps 0 to 4" in body
+    file = tmp_path / "card.md"
+    assert main(["card", "--output_dir", str(run), "--write", str(file)]) == 0
+    assert file.read_text().rstrip("\n").endswith(body.rstrip("\n"))

@@ -40,28 +40,15 @@ from t2t_keras.training.control import TrainOptions
 
 # Why a block may be left out.
 REASONS = (
-    "it installs",
-    "it needs a GPU",
-    "it needs several machines",
-    "it needs the internet",
-    "it needs a server",
-    "it needs a new process",
-    "it needs another program",
-    "it needs other files",
-    "it takes minutes",
+    *("it installs", "it takes minutes", "it needs a GPU", "it needs the internet"),
+    *("it needs several machines", "it needs a server", "it needs a new process"),
+    *("it needs another program", "it needs other files"),
 )
 
 TINY = {
-    "num_layers": 1,
-    "num_decoder_layers": 0,
-    "d_model": 16,
-    "d_ff": 16,
-    "num_heads": 2,
-    "d_k": 0,
-    "d_v": 0,
-    "warmup_steps": 10,
-    "batch_tokens": 512,
-    "train_steps": 5,
+    **{"num_layers": 1, "num_decoder_layers": 0, "d_model": 16, "d_ff": 16},
+    **{"num_heads": 2, "d_k": 0, "d_v": 0},
+    **{"warmup_steps": 10, "batch_tokens": 512, "train_steps": 5},
 }
 # In place of the numbers of steps in commands, also of runs that were imported.
 STEPS = {"--train_steps": "5", "--save_every": "1", "--eval_every": "5"}

@@ -3,60 +3,29 @@
 import json
 import math
 import shutil
-import subprocess
-import sys
 import threading
 import time
 from pathlib import Path
 
 import pytest
-from small_data import small_data
+from command_line import python, run_refused
+from command_line import run as call
+from command_line import run_json as call_json
+from errors import refused
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 import t2t_keras
-from t2t_keras.cli import main
 from t2t_keras.evaluation.evaluator import Evaluator
-from t2t_keras.option import UserError
 from t2t_keras.training import follow
 from t2t_keras.training.run_dir import RunDirectory
 
-HPARAMS = "num_layers=1,d_model=16,d_ff=16,num_heads=2,batch_tokens=256"
 FAST = ("--beam_size", 1, "--decode_hparams", "extra_length=1", "--eval_sentences", 5)
 
 
-def call(*argv) -> int:
-    return main([str(word) for word in argv])
-
-
-def call_json(capfd, *argv) -> dict:
-    """Runs a verb that must succeed; returns the last line of standard output."""
-    capfd.readouterr()
-    code = call(*argv, "--json")
-    captured = capfd.readouterr()
-    assert code == 0, captured.err
-    return json.loads(captured.out.splitlines()[-1])
-
-
-def train(folder: Path, problem: str) -> Path:
-    """Trains for four steps, each of them a checkpoint; returns the run directory."""
-    data = ("--problem", problem, "--data_dir", folder / "data")
-    flags = ("--hparams_set", "tiny", "--hparams", HPARAMS, "--train_steps", 4)
-    often = ("--save_every", 1, "--eval_every", 4, "--eval_sentences", 2)
-    assert call("train", *data, *flags, *often, "--output_dir", folder / "run") == 0
-    return folder / "run"
-
-
-@pytest.fixture(scope="module")
-def trained(tmp_path_factory) -> Path:
-    folder = tmp_path_factory.mktemp("text")
-    small_data(folder / "data")
-    return train(folder, "translate_text")
-
-
 @pytest.fixture
-def run(trained, tmp_path) -> Path:
+def run(trained_run, tmp_path) -> Path:
     """A copy of the run, with nothing evaluated yet."""
-    return shutil.copytree(trained, tmp_path / "run")
+    return shutil.copytree(trained_run, tmp_path / "run")
 
 
 def every(run: Path, *flags) -> tuple:
@@ -81,14 +50,15 @@ def set_train_steps(run: Path, steps: int) -> None:
 # One checkpoint.
 
 
-def test_loss_is_that_of_scoring_and_perplexity_its_exponential(trained, capfd):
-    argv = ("evaluate", "--output_dir", trained, "--checkpoint", "latest")
+def test_loss_is_that_of_scoring_and_perplexity_its_exponential(
+    trained_run, data_dir, capfd
+):
+    argv = ("evaluate", "--output_dir", trained_run, "--checkpoint", "latest")
     result = call_json(capfd, *argv, "--split", "train", "--eval_sentences", 0)
     assert result.keys() == {"sentences", "loss", "perplexity", "accuracy"}
     assert result["perplexity"] == pytest.approx(math.exp(result["loss"]))
-    folder = trained.parent / "data"
-    texts = [(folder / f"{side}.txt").read_text() for side in ("source", "target")]
-    translator = t2t_keras.load(trained, "latest")
+    texts = [(data_dir / f"{side}.txt").read_text() for side in ("source", "target")]
+    translator = t2t_keras.load(trained_run, "latest")
     scores = translator.score(*(text.splitlines() for text in texts))
     tokens = sum(score.tokens for score in scores)
     nats = -sum(score.log_prob for score in scores) / tokens
@@ -96,15 +66,15 @@ def test_loss_is_that_of_scoring_and_perplexity_its_exponential(trained, capfd):
 
 
 @pytest.mark.slow
-def test_the_default_split_is_test_or_else_dev(trained, capfd, tmp_path):
-    """The data of `trained` have train and dev; a copy of them has a test split too."""
-    argv = ("evaluate", "--output_dir", trained, "--eval_sentences", 0)
+def test_the_default_split_is_test_or_else_dev(trained_run, data_dir, capfd, tmp_path):
+    """The data of the run have train and dev; a copy of them has a test split too."""
+    argv = ("evaluate", "--output_dir", trained_run, "--eval_sentences", 0)
     dev = call_json(capfd, *argv, "--split", "dev")
     assert call(*argv) == 0
     assert "evaluating the dev split: " in capfd.readouterr().err
     assert call_json(capfd, *argv) == dev
 
-    data = shutil.copytree(trained.parent / "data", tmp_path / "data")
+    data = shutil.copytree(data_dir, tmp_path / "data")
     path = data / "translate_text.manifest.json"
     manifest = json.loads(path.read_text())
     manifest["examples"]["test"] = manifest["examples"]["dev"]
@@ -116,12 +86,14 @@ def test_the_default_split_is_test_or_else_dev(trained, capfd, tmp_path):
 
 
 def test_metrics_compare_with_raw_texts_and_the_records_are_decoded(
-    trained, capfd, tmp_path
+    trained_run, data_dir, monkeypatch, capfd, tmp_path
 ):
     """The records say what is translated, the raw texts what it is compared with."""
-    data = shutil.copytree(trained.parent / "data", tmp_path / "data")
-    argv = ("evaluate", "--output_dir", trained, "--split", "dev", *FAST)
+    data = shutil.copytree(data_dir, tmp_path / "data")
+    argv = ("evaluate", "--output_dir", trained_run, "--split", "dev", *FAST)
     argv += ("--data_dir", data, "--output", tmp_path / "dev")
+    translator = RunDirectory(trained_run).translator()  # whose graph is traced once
+    monkeypatch.setattr(RunDirectory, "translator", lambda *args: translator)
 
     def written():
         call_json(capfd, *argv)
@@ -151,9 +123,7 @@ argv = ["evaluate", "--hypotheses", text, "--references", text, "--tokenize", "n
 assert main(argv) == 0
 assert not {{"tensorflow", "keras"}} & sys.modules.keys()
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    row = next(line for line in done.stdout.split("\n") if "sacrebleu_none" in line)
+    row = next(line for line in python(code).split("\n") if "sacrebleu_none" in line)
     assert row.split()[1] == "100.00" and "tok:none" in row
 
 
@@ -172,27 +142,7 @@ def test_every_checkpoint_is_evaluated_once(run, capfd, monkeypatch):
         assert points[1][name] == pytest.approx(alone[name], rel=1e-5)
     assert points[0]["loss"] != points[1]["loss"]
 
-    # A new one joins; the others are not touched again.
-    copy_checkpoint(run, 4, 5)
-    calls = []
-    monkeypatch.setattr(
-        Evaluator,
-        "loss",
-        lambda self, *meter, loss=Evaluator.loss: calls.append(1) or loss(self),
-    )
-    again = call_json(capfd, *every(run))
-    assert len(calls) == 1
-    assert again["checkpoints"][:4] == points
-    assert again["checkpoints"][4] == points[3] | {"step": 5}
-    assert call(*every(run)) == 0
-    lines = capfd.readouterr().out.splitlines()
-    assert lines[0].split()[:2] == ["step", "loss"]
-    assert [line.split()[0] for line in lines[1:6]] == ["1", "2", "3", "4", "5"]
-    assert lines[-1] == f"best: step {again['best']['step']}"
-
-
-def test_curve_is_in_tensorboard_when_the_checkpoints_were_written(run, capfd):
-    points = call_json(capfd, *every(run))["checkpoints"]
+    # The curve is in TensorBoard, at the times when the checkpoints were written.
     events = EventAccumulator(str(run / "evaluation-dev")).Reload()
     for name in ("bleu", "loss", "perplexity", "accuracy"):
         curve = events.Scalars(f"dev/{name}")
@@ -202,6 +152,21 @@ def test_curve_is_in_tensorboard_when_the_checkpoints_were_written(run, capfd):
         for event in curve:
             index = run / f"model.ckpt-{event.step}.index"
             assert event.wall_time == pytest.approx(index.stat().st_mtime, abs=1e-3)
+
+    # A new one joins; the others are not touched again.
+    copy_checkpoint(run, 4, 5)
+    calls = []
+    loss = Evaluator.loss
+    monkeypatch.setattr(Evaluator, "loss", lambda *args: calls.append(1) or loss(*args))
+    again = call_json(capfd, *every(run))
+    assert len(calls) == 1
+    assert again["checkpoints"][:4] == points
+    assert again["checkpoints"][4] == points[3] | {"step": 5}
+    assert call(*every(run)) == 0
+    lines = capfd.readouterr().out.splitlines()
+    assert lines[0].split()[:2] == ["step", "loss"]
+    assert [line.split()[0] for line in lines[1:6]] == ["1", "2", "3", "4", "5"]
+    assert lines[-1] == f"best: step {again['best']['step']}"
 
 
 def test_other_settings_are_refused(run, capfd):
@@ -253,8 +218,7 @@ def test_a_training_that_has_yet_to_begin_is_waited_for(run, monkeypatch):
     monkeypatch.setattr(follow, "_POLL_SECONDS", 0.1)
     config, hidden = run / "config.json", run / "hidden.json"
     config.rename(hidden)
-    with pytest.raises(UserError, match="is not a run directory"):
-        follow.await_run(run, wait_minutes=0.003)
+    refused("is not a run directory", follow.await_run, run, wait_minutes=0.003)
     training = threading.Timer(0.3, hidden.rename, [config])
     training.start()
     assert follow.await_run(run, wait_minutes=1).path == run
@@ -293,33 +257,7 @@ def test_figures_of_other_data_are_not_mixed(run, capfd, tmp_path):
     assert "metrics of other settings: data was" in capfd.readouterr().err
 
 
-@pytest.mark.parametrize(
-    ("flags", "message"),
-    [
-        (("--output", "x"), "--output does not go with --checkpoint all"),
-        (("--language", "fr"), "--language does not go with --checkpoint all"),
-    ],
-)
-def test_flags_that_do_not_go_together(flags, message, capfd):
-    assert call("evaluate", "--output_dir", "x", "--checkpoint", "all", *flags) == 2
-    assert message in capfd.readouterr().err
-
-
-def test_flags_that_need_another(run, capfd):
-    assert call("evaluate", "--output_dir", run, "--wait_minutes", 1) == 2
-    assert "--wait_minutes needs --checkpoint all" in capfd.readouterr().err
-    assert (
-        call("evaluate", "--output_dir", run, "--output", "x", "--eval_sentences", 0)
-        == 2
-    )
-    assert "there is nothing to write" in capfd.readouterr().err
-    files = ("--hypotheses", "x", "--references", "y")
-    assert call("evaluate", *files, "--checkpoint", "all") == 2
-    assert "--checkpoint has no effect with" in capfd.readouterr().err
+def test_a_run_without_checkpoints(run, capfd):
     for checkpoint in run.glob("model.ckpt-*"):
         checkpoint.unlink()
-    assert call(*every(run)) == 2
-    assert "has no checkpoint" in capfd.readouterr().err
-
-
-# Trees.
+    assert "has no checkpoint" in run_refused(capfd, *every(run))

@@ -7,6 +7,7 @@ import pytest
 import tensorflow as tf
 from command_line import write
 from decoding_models import LINES
+from errors import refused
 from one_step import HPARAMS, Setup, assert_close, summed_loss, unequal_batch
 from small_data import sentence_pairs, small_data
 from small_run import trainer
@@ -16,9 +17,7 @@ from t2t_keras.data.batch_plan import batch_plan
 from t2t_keras.data.datagen import generate
 from t2t_keras.data.encoding import PairEncoder
 from t2t_keras.data.manifest import Manifest
-from t2t_keras.data.pharaoh import (
-    format_alignment,
-)
+from t2t_keras.data.pharaoh import format_alignment
 from t2t_keras.data.pipeline import training_batches
 from t2t_keras.data.records import RecordIndex
 from t2t_keras.data.sources import ParallelFiles
@@ -46,9 +45,7 @@ def aligned_dir(tmp_path_factory):
     links = [format_alignment(reversed_links(source)) for source, _ in sentence_pairs()]
     plain = directory / "plain"
     files = ParallelFiles(
-        plain / "source.txt",
-        plain / "target.txt",
-        write(directory / "links", *links),
+        plain / "source.txt", plain / "target.txt", write(directory / "links", *links)
     )
     problem = registry.problem("translate_text")
     sources = {"train": files, "dev": ParallelFiles(*list(vars(files).values())[:2])}
@@ -212,14 +209,9 @@ def records_of(directory, name="translate_text", split="train"):
         )
         links = list(feature["links"].int64_list.value) if "links" in feature else []
         words = [words_of_tokens(tokenizer, ids) for ids in (source, target)]
-        yield (
-            tokenizer.decode(source),
-            tokenizer.decode(target),
-            {
-                (words[0][s], words[1][t])
-                for t, s in zip(links[::2], links[1::2], strict=True)
-            },
-        )
+        pairs = zip(links[::2], links[1::2], strict=True)
+        links = {(words[0][s], words[1][t]) for t, s in pairs}
+        yield tokenizer.decode(source), tokenizer.decode(target), links
 
 
 def test_links_stay_with_their_pair(aligned_dir):
@@ -307,13 +299,10 @@ def test_alignments_are_read_from_the_guided_head():
     ],
 )
 def test_bad_lines(tmp_path, line, message):
-    source, target = (
-        write(tmp_path / "a", "a b", "c d"),
-        write(tmp_path / "b", "e", "f"),
-    )
+    source = write(tmp_path / "a", "a b", "c d")
+    target = write(tmp_path / "b", "e", "f")
     links = write(tmp_path / "links", "0-0 1p0", line)
-    with pytest.raises(UserError, match=message):
-        list(ParallelFiles(source, target, links)())
+    refused(message, list, ParallelFiles(source, target, links)())
     pairs = ParallelFiles(source, target, write(links, "1-0 0p0", ""))
     assert [pair.links for pair in pairs()] == [((1, 0),), ()]
     with pytest.raises(UserError, match=f"{links} has only 1 lines and {source} has 2"):
@@ -331,14 +320,10 @@ def test_a_guided_head_aligns(aligned_dir, tmp_path):
     error_rates = []
     for weight in (0.0, 0.05):
         path = tmp_path / str(weight)
-        trainer(
-            aligned_dir,
-            path,
-            guided_alignment=weight,
-            **{"num_layers": 2, "d_model": 32, "d_ff": 64, "batch_tokens": 1024},
-            **{"train_steps": 150, "warmup_steps": 50},
-            options={"save_every": 150, "eval_every": 1000},
-        ).train()
+        hparams = {"num_layers": 2, "d_model": 32, "d_ff": 64, "batch_tokens": 1024}
+        hparams |= {"train_steps": 150, "warmup_steps": 50, "guided_alignment": weight}
+        hparams["options"] = {"save_every": 150, "eval_every": 1000}
+        trainer(aligned_dir, path, **hparams).train()
         found = RunDirectory(path).translator().align(sources, targets)
         both = list(zip(map(set, found), map(set, links), strict=True))
         right = sum(len(x & y) for x, y in both)

@@ -3,8 +3,9 @@
 import dataclasses
 
 import pytest
+from errors import refused
 
-from t2t_keras import HParams, UserError, registry
+from t2t_keras import HParams, registry
 from t2t_keras.data.files import write_json
 
 
@@ -72,8 +73,7 @@ def test_parse_takes_each_fields_type():
     ],
 )
 def test_mistakes_in_overrides(overrides, message):
-    with pytest.raises(UserError, match=message):
-        HParams().parse(overrides)
+    refused(message, HParams().parse, overrides)
 
 
 def test_save_and_load(tmp_path):
@@ -85,11 +85,9 @@ def test_save_and_load(tmp_path):
 def test_load_names_the_fault(tmp_path):
     file = tmp_path / "hparams.json"
     file.write_text("{")
-    with pytest.raises(UserError, match=r"hparams\.json is not valid JSON"):
-        HParams.load(file)
+    refused(r"hparams\.json is not valid JSON", HParams.load, file)
     file.write_text('{"num_layers": null}')
-    with pytest.raises(UserError, match="num_layers must be an integer"):
-        HParams.load(file)
+    refused("num_layers must be an integer", HParams.load, file)
 
 
 def test_difference_names_what_changed():

@@ -30,10 +30,6 @@ def entropy(vocab, smoothing):
     return -confidence * np.log(confidence) - (vocab - 1) * rest * np.log(rest)
 
 
-def smoothed_cross_entropy(logits, labels, smoothing):
-    return cross_entropies(logits, labels, smoothing)[0]
-
-
 def example(vocab, rows=7, scale=3.0):
     rng = np.random.default_rng(vocab)
     logits = rng.normal(scale=scale, size=(rows, vocab)).astype(np.float32)
@@ -194,7 +190,7 @@ def test_equals_what_tensor2tensor_computed(case):
     )
     vocab, smoothing = logits.shape[-1], float(smoothing)
     rows = logits.reshape(-1, vocab)
-    per_token = smoothed_cross_entropy(rows, labels.reshape(-1), smoothing).numpy()
+    per_token = cross_entropies(rows, labels.reshape(-1), smoothing)[0].numpy()
     is_token = (labels != 0).reshape(-1)
     actual = (per_token - entropy(vocab, smoothing)) * is_token
     np.testing.assert_allclose(actual, expected.reshape(-1) * is_token, atol=1e-4)

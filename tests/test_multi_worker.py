@@ -2,6 +2,7 @@
 
 import json
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -9,8 +10,9 @@ import time
 
 import numpy as np
 import pytest
+from errors import refused
 from small_run import weights
-from training_process import assert_same_end, finish, kill_at, start
+from training_process import STEPS, assert_same_end, finish, kill_at, start
 
 from t2t_keras import UserError
 from t2t_keras.data.batch_plan import BatchPlan
@@ -20,37 +22,22 @@ from t2t_keras.training.checkpoint import CheckpointDirectory
 from t2t_keras.training.strategy import ProcessGroup, make_strategy
 
 
-class WatchedIndex:
-    """An index that remembers which records were read."""
-
-    def __init__(self, index: RecordIndex) -> None:
-        self._index = index
-        self.source_length = index.source_length
-        self.target_length = index.target_length
-        self.swapped, self.features = index.swapped, index.features
-        self.was_read: list[int] = []
-
-    def read(self, records):
-        self.was_read.extend(int(record) for record in records)
-        return self._index.read(records)
-
-
 @pytest.mark.parametrize("micro_batches", [1, 3])
 @pytest.mark.parametrize("batch_tokens", [60, 300])
 def test_processes_read_their_own_rows_of_the_same_batches(
-    data_dir, batch_tokens, micro_batches
+    data_dir, batch_tokens, micro_batches, monkeypatch
 ):
     """With 60 tokens a batch, some replicas have padding only."""
     index = RecordIndex.open(data_dir, "translate_text", "train")
     plan = BatchPlan(index.source_length, index.target_length, batch_tokens, seed=3)
     options = {"num_replicas": 8, "micro_batches": micro_batches}
-    whole = training_batches(index, plan, range(5), **options)
-    processes, was_read = [], []
+    whole = list(training_batches(index, plan, range(5), **options))
+    processes, was_read, read = [], [], RecordIndex.read
+    watched = lambda self, rows: was_read.extend(rows) or read(self, rows)  # noqa: E731
+    monkeypatch.setattr(RecordIndex, "read", watched)
     for own in (range(0, 2), range(2, 6), range(6, 8)):
-        watched = WatchedIndex(index)
-        batches = training_batches(watched, plan, range(5), own=own, **options)
+        batches = training_batches(index, plan, range(5), own=own, **options)
         processes.append((len(own), iter(list(batches))))
-        was_read += watched.was_read
     joined = [
         next(elements)
         for _ in range(5)
@@ -98,8 +85,7 @@ def test_tf_config_says_which_process_this_is(monkeypatch):
 )
 def test_a_wrong_tf_config_is_explained(monkeypatch, config):
     monkeypatch.setenv("TF_CONFIG", config)
-    with pytest.raises(UserError, match="TF_CONFIG must name the workers"):
-        make_strategy()
+    refused("TF_CONFIG must name the workers", make_strategy)
 
 
 def test_simulated_devices_are_for_one_process(monkeypatch):
@@ -121,30 +107,21 @@ def test_a_process_that_does_not_come_is_named(monkeypatch):
     monkeypatch.setattr("t2t_keras.training.strategy._MINUTES_TO_CONNECT", 0.01)
     monkeypatch.setenv("TF_CONFIG", tf_config(ports, 0))
     missing = rf"^process 1 of 2 in TF_CONFIG, localhost:{ports[1]}, could not be"
-    with pytest.raises(UserError, match=missing):
-        make_strategy()
+    refused(missing, make_strategy)
     taken = f"cannot open its port in TF_CONFIG, localhost:{ports[0]}: Address already"
-    with (
-        socket.create_server(("", ports[0])),
-        pytest.raises(UserError, match=taken),
-    ):
+    with socket.create_server(("", ports[0])), pytest.raises(UserError, match=taken):
         make_strategy()
 
 
 def start_both(data_dir, output_dir, **flags) -> list[subprocess.Popen]:
     """Starts two processes of one replica each, as on two machines."""
     ports = free_ports()
-    return [
-        start(
-            data_dir,
-            output_dir,
-            0,
-            # The level is the program's own; the tests have another one.
-            env={"TF_CONFIG": tf_config(ports, index), "TF_CPP_MIN_LOG_LEVEL": "3"},
-            **flags,
-        )
+    # The level is the program's own; the tests have another one.
+    environments = [
+        {"TF_CONFIG": tf_config(ports, index), "TF_CPP_MIN_LOG_LEVEL": "3"}
         for index in (0, 1)
     ]
+    return [start(data_dir, output_dir, 0, env=env, **flags) for env in environments]
 
 
 @pytest.mark.slow
@@ -203,3 +180,22 @@ def test_a_signal_to_one_process_stops_all_at_the_same_step(data_dir, tmp_path):
     both[1].communicate(timeout=60)
     assert [process.returncode for process in both] == [128 + signal.SIGTERM] * 2
     assert f"SIGTERM: saved step {checkpoints.steps()[-1]}" in errors
+
+
+# A run killed at any moment ends as if it had never stopped, bit for bit.
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("replicas", [1, 2])
+def test_killed_and_started_again_equals_never_stopped(data_dir, tmp_path, replicas):
+    never_stopped = start(data_dir, tmp_path / "whole", replicas)
+    killed = start(data_dir, tmp_path / "killed", replicas)
+    checkpoints = CheckpointDirectory(tmp_path / "killed")
+    kill_at(killed, checkpoints, random.randrange(10, STEPS - 30))
+    assert 0 < checkpoints.steps()[-1] < STEPS
+    resumed = finish(start(data_dir, tmp_path / "killed", replicas))
+    whole = finish(never_stopped)
+
+    assert resumed["step"] == whole["step"] == STEPS
+    assert resumed["dev_loss"] == whole["dev_loss"]
+    assert_same_end(tmp_path / "whole", tmp_path / "killed")

@@ -21,15 +21,9 @@ from t2t_keras.training.control import TrainOptions
 from t2t_keras.training.reporting import Reporter, TimeLeft
 from t2t_keras.training.step import StepResult
 
-RESULT = StepResult(
-    loss_sum=np.float32(60),
-    nll_sum=np.float32(40),
-    source_tokens=np.float32(30),
-    target_tokens=np.float32(20),
-    positions=np.float32(64),
-    gradient_norm=np.float32(1),
-    skipped=np.float32(0),
-)
+RESULT = {"loss_sum": 60, "nll_sum": 40, "source_tokens": 30, "target_tokens": 20}
+RESULT |= {"positions": 64, "gradient_norm": 1, "skipped": 0}
+RESULT = StepResult(**{name: np.float32(value) for name, value in RESULT.items()})
 
 
 @pytest.fixture

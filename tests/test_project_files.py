@@ -1,8 +1,8 @@
 """The files around the package: containers, citation, security, release, templates."""
 
-import importlib.util
 import json
 import re
+import runpy
 import subprocess
 import sys
 import tomllib
@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 import yaml
 from command_line import run
+from errors import refused
 
-from t2t_keras.option import UserError
 from t2t_keras.plugins.interop.marian_model import load_marian
 
 ROOT = Path(__file__).parents[1]
@@ -109,10 +109,7 @@ def test_container_serves_where_its_health_is_checked(tmp_path, capfd):
 def release_notes():
     """The function of the script that a release begins with."""
     path = ROOT / ".github" / "check_release.py"
-    spec = importlib.util.spec_from_file_location("check_release", path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module.release_notes
+    return runpy.run_path(str(path))["release_notes"]
 
 
 @pytest.fixture
@@ -177,8 +174,7 @@ def test_import_makes_no_objects_from_yaml(tmp_path):
     made = tmp_path / "made"
     text = f"models: !!python/object/apply:os.mkdir ['{made}']\nvocabs: [a, b]\n"
     (tmp_path / "decoder.yml").write_text(text)
-    with pytest.raises(UserError, match=r"decoder\.yml is not valid YAML"):
-        load_marian(tmp_path)
+    refused(r"decoder\.yml is not valid YAML", load_marian, tmp_path)
     assert not made.exists()
 
 
@@ -188,6 +184,5 @@ def test_import_unpickles_nothing(tmp_path):
     (tmp_path / "decoder.yml").write_text(text)
     array = np.array([Payload(made)], object)
     np.savez(tmp_path / "model.npz", **{"special:model.yml": array})
-    with pytest.raises(UserError, match=r"model\.npz is not a Marian model"):
-        load_marian(tmp_path)
+    refused(r"model\.npz is not a Marian model", load_marian, tmp_path)
     assert not made.exists()

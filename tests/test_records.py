@@ -1,22 +1,28 @@
 """Records and their index, against TensorFlow's own reading and writing."""
 
 import dataclasses
+import shutil
 import threading
 
 import numpy as np
 import pytest
 import tensorflow as tf
+from command_line import run
+from errors import refused
+from small_run import HPARAMS
 
+from t2t_keras import registry
 from t2t_keras.data import records
 from t2t_keras.data.files import write_json
 from t2t_keras.data.manifest import Manifest
-from t2t_keras.data.records import (
-    RecordIndex,
-    example,
-    frame,
-    shard_name,
-)
+from t2t_keras.data.records import RecordIndex, example, frame, shard_name
+from t2t_keras.decoding.translator import Translator
+from t2t_keras.evaluation.evaluator import Evaluator
+from t2t_keras.model.transformer import Transformer
 from t2t_keras.option import UserError
+from t2t_keras.problem import Problem
+from t2t_keras.training.run_dir import RunDirectory
+from t2t_keras.training.runs import config_for
 
 
 def tf_example(**lists) -> bytes:
@@ -118,35 +124,33 @@ def test_threads_read_at_the_same_time(t2t_dir):
     assert not wrong
 
 
-def refused(directory, split: str = "train") -> str:
-    with pytest.raises(UserError) as error:
-        RecordIndex.open(directory, "corpus", split)
-    return str(error.value)
+def fails(directory, split: str = "train") -> str:
+    return refused("", RecordIndex.open, directory, "corpus", split)
 
 
 def test_what_is_not_there(t2t_dir):
-    assert "no dev data of 'corpus'" in refused(t2t_dir, "dev")
-    assert "no train data" in refused(t2t_dir / "absent")
+    assert "no dev data of 'corpus'" in fails(t2t_dir, "dev")
+    assert "no train data" in fails(t2t_dir / "absent")
     other = t2t_dir / shard_name("corpus", "train", 0, 1)
     other.touch()
-    assert "more than once, in 1 and in 3 shards" in refused(t2t_dir)
+    assert "more than once, in 1 and in 3 shards" in fails(t2t_dir)
     other.unlink()
     (t2t_dir / shard_name("corpus", "train", 1, 3)).unlink()
-    assert "only 2 of the 3 train shards" in refused(t2t_dir)
+    assert "only 2 of the 3 train shards" in fails(t2t_dir)
 
 
 def test_what_is_not_whole(t2t_dir):
     shard = t2t_dir / shard_name("corpus", "train", 2, 3)
     content = bytearray(shard.read_bytes())
     shard.write_bytes(content[:-7])
-    assert f"{shard} is damaged" in refused(t2t_dir)
+    assert f"{shard} is damaged" in fails(t2t_dir)
     content[len(content) // 2] ^= 1
     shard.write_bytes(content)
-    assert f"{shard} is damaged" in refused(t2t_dir)
+    assert f"{shard} is damaged" in fails(t2t_dir)
     shard.write_bytes(frame(tf_example(targets=[5, 1])))
-    assert f"{shard}: a record lacks `inputs`" in refused(t2t_dir)
+    assert f"{shard}: a record lacks `inputs`" in fails(t2t_dir)
     (t2t_dir / "corpus.incomplete").mkdir()
-    assert "is unfinished" in refused(t2t_dir)
+    assert "is unfinished" in fails(t2t_dir)
 
 
 def test_a_shard_cut_off_while_in_use(t2t_dir):
@@ -158,26 +162,10 @@ def test_a_shard_cut_off_while_in_use(t2t_dir):
         index.read([299])
 
 
-def test_manifest_survives_the_disk(tmp_path):
-    manifest = Manifest(
-        problem="corpus",
-        seed=3,
-        tokenizer="sentencepiece",
-        vocab_size=500,
-        shared_vocab=False,
-        symbols=("S", "/S"),
-        max_length=64,
-        sources={"train": "files 1 2"},
-        given_vocabularies={},
-        vocab_files={"source": "a", "target": "b"},
-        vocab_sizes={"source": 500, "target": 400},
-        vocab_sha256={"source": "1", "target": "2"},
-        examples={"train": 3},
-        dropped={"train": {"empty": 1, "over_length": 0}},
-        tokens={"train": {"source": 10, "target": 20}},
-    )
-    write_json(Manifest.path(tmp_path, "corpus"), dataclasses.asdict(manifest))
-    assert Manifest.open(tmp_path, "corpus") == manifest
+def test_manifest_survives_the_disk(complete, tmp_path):
+    manifest = Manifest.open(complete, "small")
+    write_json(Manifest.path(tmp_path, "small"), dataclasses.asdict(manifest))
+    assert Manifest.open(tmp_path, "small") == manifest
     with pytest.raises(UserError, match=r"other\.manifest\.json: run `t2t datagen`"):
         Manifest.open(tmp_path, "other")
     Manifest.path(tmp_path, "other").write_text('{"symbols": [], "new": 1}')
@@ -187,3 +175,182 @@ def test_manifest_survives_the_disk(tmp_path):
     write_json(Manifest.path(tmp_path, "outside"), dataclasses.asdict(outside))
     with pytest.raises(UserError, match=r"'\.\./a' is not the name of a file in its"):
         Manifest.open(tmp_path, "outside")
+
+
+# Damaged files of a data directory: one sentence, or mended, but never a traceback.
+
+
+NAME = "translate_text"
+TRAIN = f"{NAME}-train-00000-of-00001"
+MANIFEST = f"{NAME}.manifest.json"
+
+
+@pytest.fixture
+def directory(data_dir, tmp_path):
+    return shutil.copytree(data_dir, tmp_path / "data")
+
+
+def open_small(directory) -> RecordIndex:
+    return RecordIndex.open(directory, NAME, "train")
+
+
+def flip(directory, record: int, byte: int, shard: str = TRAIN) -> int:
+    """Flips a bit of a record, numbered from 0; returns where the record begins."""
+    split = shard.split("-")[1]
+    offset = int(RecordIndex.open(directory, NAME, split).offset[record])
+    content = bytearray((directory / shard).read_bytes())
+    content[offset + byte] ^= 4
+    (directory / shard).write_bytes(content)
+    return offset
+
+
+def places(directory, record: int) -> dict[str, int]:
+    """A byte of each of the four parts of a record."""
+    size = int(open_small(directory).size[record])
+    sizes = {"payload": 12 + size // 2, "checksum": 12 + size}
+    return {"length": 1, "its checksum": 9, **sizes}
+
+
+@pytest.mark.parametrize("part", ["length", "its checksum", "payload", "checksum"])
+@pytest.mark.parametrize("record", [160, 319])  # in the middle; at the end
+def test_a_flipped_bit_is_noticed(directory, part, record):
+    index = open_small(directory)
+    others = np.delete(np.arange(len(index)), record)
+    expected = index.read(others)
+    offset = flip(directory, record, places(directory, record)[part])
+    assert index.read(others) == expected
+    sentence = (
+        f"{TRAIN} is damaged: the checksum of record {record + 1} (at byte "
+        f"{offset:,}) is wrong"
+    )
+    with pytest.raises(UserError) as error:
+        index.read([record])
+    assert sentence in str(error.value)
+    # Whoever builds the index anew sees it as well.
+    (directory / f"{NAME}-train.index.npz").unlink()
+    with pytest.raises(UserError) as error:
+        open_small(directory)
+    assert sentence in str(error.value)
+
+
+def damage_the_middle(directory) -> None:
+    """Flips a bit of every record but those by which an index knows its shard."""
+    index = open_small(directory)
+    content = bytearray((directory / TRAIN).read_bytes())
+    middle = (index.offset > 4096) & (index.offset + 200 < len(content) - 4096)
+    assert middle.mean() > 0.5
+    for place in index.offset[middle] + 30:
+        content[place] ^= 4
+    (directory / TRAIN).write_bytes(content)
+
+
+def test_the_program_ends_in_one_sentence(directory, tmp_path, capfd):
+    damage_the_middle(directory)
+    argv = ["train", "--problem", NAME, "--hparams_set", "tiny", "--data_dir"]
+    argv += [directory, "--output_dir", tmp_path / "run", "--hparams"]
+    assert run(*argv, "num_layers=1,d_model=16,d_ff=16,num_heads=2") == 2
+    err = capfd.readouterr().err
+    assert "Traceback" not in err and "function_node" not in err
+    last = err.strip().splitlines()[-1]
+    assert last.startswith(f"t2t train: error: {directory / TRAIN} is damaged: ")
+    assert "checksum of record" in last
+
+
+def test_evaluation_ends_in_one_sentence(directory):
+    dev = f"{NAME}-dev-00000-of-00001"
+    index = RecordIndex.open(directory, NAME, "dev")
+    translator = Translator(Problem(summary=""), Transformer(HPARAMS, 400), None, None)
+    evaluator = Evaluator(translator, index)
+    flip(directory, 160, 30, dev)
+    refused(f"{dev} is damaged: .* record 161 ", evaluator.loss)
+
+
+def test_a_runs_vocabulary_is_checked_by_all_who_open_it(directory, tmp_path):
+    """One bit of one piece would change ids silently."""
+    config = config_for(registry.problem(NAME), "tiny", directory, 0)
+    opened = RunDirectory.create(tmp_path / "run", config, HPARAMS)
+    assert opened.tokenizers[0] is opened.tokenizers[1]
+    path = opened.path / config.source_vocab
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 4
+    path.write_bytes(content)
+    for use in (RunDirectory.build_model, RunDirectory.translator):
+        with pytest.raises(
+            UserError, match=f"{path} is not the vocabulary of this run"
+        ):
+            use(RunDirectory(opened.path))
+
+
+DAMAGE = {
+    "empty": lambda content: b"",
+    "truncated": lambda content: content[: len(content) // 2],
+    "junk": lambda content: b"\x93junk\xff" * 100,
+    "an array": lambda content: b"\x93NUMPY\x01\x00" + content[8:],
+    "zeros": lambda content: bytes(len(content)),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_an_index_is_built_anew(directory, damage, capsys):
+    path = directory / f"{NAME}-train.index.npz"
+    content = path.read_bytes()
+    path.write_bytes(DAMAGE[damage](content))
+    assert len(open_small(directory)) == 320
+    assert f"{path} is damaged; building it again" in capsys.readouterr().err
+    assert path.read_bytes() == content
+    open_small(directory)
+    assert not capsys.readouterr().err
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_a_manifest(directory, tmp_path, damage, capfd):
+    path = directory / MANIFEST
+    path.write_bytes(DAMAGE[damage](path.read_bytes()))
+    refused(f"{path} is damaged: it is not valid JSON", Manifest.open, directory, NAME)
+    for verb in ("datagen", "train"):
+        flags = ["--hparams_set", "tiny", "--output_dir", tmp_path / "run"]
+        argv = [verb, "--problem", NAME, "--data_dir", directory]
+        assert run(*argv, *(flags if verb == "train" else [])) == 2
+        err = capfd.readouterr().err
+        assert f"{path} is damaged" in err.splitlines()[-1] and "Traceback" not in err
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_a_vocabulary(directory, tmp_path, damage, capfd):
+    (path,) = directory.glob("vocab.*")
+    content = DAMAGE[damage](path.read_bytes())
+    path.write_bytes(content)
+    argv = ["train", "--problem", NAME, "--hparams_set", "tiny"]
+    argv += ["--data_dir", directory, "--output_dir", tmp_path / "run"]
+    assert run(*argv) == 2
+    assert f"{path} is not the vocabulary" in capfd.readouterr().err.splitlines()[-1]
+    assert not (tmp_path / "run").exists()
+    # Given before the data are made.
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    (empty / path.name).write_bytes(content)
+    argv = ["datagen", "--problem", NAME, "--data_dir", empty, "--workers", "2"]
+    argv += ["--train_source", directory / "source.txt"]
+    assert run(*argv, "--train_target", directory / "target.txt") == 2
+    err = capfd.readouterr().err
+    assert "Traceback" not in err
+    last = err.splitlines()[-1]
+    assert f"{empty / path.name} is not a SentencePiece model" in last
+
+
+def test_a_state_file_of_datagen(directory, tmp_path):
+    from small_corpus import PROBLEM, faults, files, interrupt
+
+    from t2t_keras.data.datagen import generate
+
+    out = tmp_path / "out"
+    with faults(12, interrupt), pytest.raises(KeyboardInterrupt):
+        generate(PROBLEM, out, workers=1)
+    work = out / "small.incomplete"
+    (work / "corpora.json").write_text('{"train": 2')
+    message = f"{work / 'corpora.json'} is damaged: .* or remove it and run the same"
+    refused(message, generate, PROBLEM, out, workers=1)
+    (work / "corpora.json").unlink()
+    generate(PROBLEM, out, workers=1)
+    generate(PROBLEM, tmp_path / "whole", workers=1)
+    assert files(out) == files(tmp_path / "whole")

@@ -4,6 +4,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from errors import refused
 
 from t2t_keras import (
     HParams,
@@ -85,8 +86,7 @@ def test_class_is_registered_in_snake_case_with_its_attributes_as_fields():
     ],
 )
 def test_impossible_definitions(definition, message):
-    with pytest.raises(UserError, match=message):
-        register_problem(definition)
+    refused(message, register_problem, definition)
 
 
 def test_rev_swaps_the_direction_and_keeps_the_files():
@@ -111,10 +111,8 @@ def test_unknown_name_suggests_the_nearest(kind):
         return HParams()
 
     assert registry.list_hparams() == {"captions": "A narrow model."}
-    with pytest.raises(UserError, match=r"'capitons'.*did you mean 'captions'"):
-        getattr(registry, kind)("capitons")
-    with pytest.raises(UserError, match="there is no 'zzz' "):
-        getattr(registry, kind)("zzz")
+    refused(r"'capitons'.*did you mean 'captions'", getattr(registry, kind), "capitons")
+    refused("there is no 'zzz' ", getattr(registry, kind), "zzz")
 
 
 def test_duplicate_says_where_both_are(tmp_path):
@@ -166,8 +164,7 @@ def test_usr_dir_that_is_a_package(tmp_path):
 
 def test_usr_dir_hides_no_other_module(tmp_path):
     write(tmp_path / "json.py", "")
-    with pytest.raises(UserError, match=r"json\.py.*another module"):
-        registry.load_usr_dir(tmp_path)
+    refused(r"json\.py.*another module", registry.load_usr_dir, tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -180,8 +177,7 @@ def test_usr_dir_hides_no_other_module(tmp_path):
 )
 def test_faulty_user_file_is_told_with_its_line(tmp_path, text, message):
     file = write(tmp_path / "faulty.py", text)
-    with pytest.raises(UserError, match=message):
-        registry.load_usr_dir(tmp_path)
+    refused(message, registry.load_usr_dir, tmp_path)
     # Corrected, it can be loaded by the same process.
     write(file, problem_file("captions") + "# longer than before\n" * 9)
     registry.load_usr_dir(tmp_path)

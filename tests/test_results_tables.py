@@ -1,6 +1,6 @@
 """The tables of README and docs are those of the kept records."""
 
-import importlib.util
+import importlib
 import re
 from pathlib import Path
 
@@ -10,19 +10,14 @@ ROOT = Path(__file__).parents[1]
 SCRIPT = ROOT / "docs" / "results" / "make_tables.py"
 
 
-@pytest.fixture(scope="module")
-def script():
-    spec = importlib.util.spec_from_file_location("make_tables", SCRIPT)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+@pytest.fixture
+def script(monkeypatch):
+    monkeypatch.syspath_prepend(SCRIPT.parent)
+    return importlib.import_module(SCRIPT.stem)
 
 
 def row(step, steps_per_s, target, source, padding=0.0, waiting=0.0, kind="train"):
-    return {
-        "step": step,
-        "kind": kind,
-        "steps_per_s": steps_per_s,
+    return {"step": step, "kind": kind, "steps_per_s": steps_per_s} | {
         "target_tokens_per_s": target,
         "source_tokens_per_s": source,
         "padding_share": padding,

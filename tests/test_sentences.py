@@ -23,22 +23,11 @@ ENGLISH = (
 
 SPLIT = {
     ENGLISH: [
-        "Dr. Smith came at 10. He said: “Yes!”",
-        " Then?",
-        " (No.)",
-        " J. S. Bach, Mrs. X...",
-        " left.",
+        *("Dr. Smith came at 10. He said: “Yes!”", " Then?", " (No.)"),
+        *(" J. S. Bach, Mrs. X...", " left."),
     ],
-    "Er kam am 3. Mai, z. B. „heute.“ Dann?": [
-        "Er kam am 3. Mai, z. B. „heute.“",
-        " Dann?",
-    ],
-    "今日は。元気？「はい。」そうです": [
-        "今日は。",
-        "元気？",
-        "「はい。」",
-        "そうです",
-    ],
+    "Er kam am 3. Mai, z. B. „ja.“ Dann?": ["Er kam am 3. Mai, z. B. „ja.“", " Dann?"],
+    "今日は。元気？「はい。」はい": ["今日は。", "元気？", "「はい。」", "はい"],
     "مرحبا؟ نعم. لا۔ اچھا": ["مرحبا؟", " نعم.", " لا۔", " اچھا"],
     "राम आया। सीता गई॥ ठीक": ["राम आया।", " सीता गई॥", " ठीक"],
     "3.5 and e.g. this, a.b.c! x.y": ["3.5 and e.g. this, a.b.c!", " x.y"],

@@ -1,13 +1,23 @@
 """Sources of pairs: text files with all their accidents, and tensorflow-datasets."""
 
+import dataclasses
 import gzip
+import json
+import lzma
 import tracemalloc
 
+import pyarrow
 import pytest
 import tensorflow_datasets as tfds
+from backports import zstd
+from errors import refused
+from pyarrow import parquet
+from small_corpus import decoded
 
 from t2t_keras import registry
-from t2t_keras.data.sources import ParallelFiles, checksum, read_lines
+from t2t_keras.cli import main
+from t2t_keras.data.manifest import Manifest
+from t2t_keras.data.sources import PairFile, ParallelFiles, checksum, read_lines
 from t2t_keras.option import UserError
 
 
@@ -39,21 +49,8 @@ def test_ends_of_lines_and_files(tmp_path, content, lines):
     assert list(read_lines(write(tmp_path / "text", content))) == lines
 
 
-def test_parallel_files_start_from_the_beginning_every_time(tmp_path):
-    source = write(tmp_path / "a", "one\ntwo\n")
-    target = write(tmp_path / "b.gz", "eins\nzwei")
-    pairs = ParallelFiles(source, str(target))
-    assert list(pairs()) == [("one", "eins"), ("two", "zwei")]
-    assert next(iter(pairs())) == ("one", "eins")
-    assert list(pairs()) == [("one", "eins"), ("two", "zwei")]
-
-
 def fails(pairs) -> str:
-    with pytest.raises(UserError) as error:
-        list(pairs())
-    message = str(error.value)
-    assert "\n" not in message
-    return message
+    return refused("", lambda: list(pairs()))
 
 
 def test_unequal_files_are_told_apart(tmp_path):
@@ -84,8 +81,7 @@ def test_a_line_without_an_end_is_refused_before_it_is_read(tmp_path, name):
         for _ in range(60):
             file.write(bytes(1_000_000))
     tracemalloc.start()
-    with pytest.raises(UserError, match="line 2 has more than 10,000,000 bytes"):
-        list(read_lines(tmp_path / name))
+    refused("line 2 has more than 10,000,000 bytes", list, read_lines(tmp_path / name))
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 40e6
@@ -97,8 +93,7 @@ def test_files_that_cannot_be_read(tmp_path):
     assert fails(ParallelFiles(good, absent)) == (
         f"cannot read {absent}: No such file or directory"
     )
-    with pytest.raises(UserError, match=f"cannot read {absent}"):
-        ParallelFiles(good, absent).checksum()
+    refused(f"cannot read {absent}", ParallelFiles(good, absent).checksum)
     assert "Is a directory" in fails(ParallelFiles(tmp_path, good))
     text = write(tmp_path / "text.gz.txt", "no gzip\n").rename(tmp_path / "text.gz")
     assert "not a complete gzip file" in fails(ParallelFiles(text, good))
@@ -116,9 +111,6 @@ def test_checksum_is_about_content(tmp_path):
     assert checksum(ParallelFiles(b, tmp_path / "renamed")) != before
     write(b, "zwei\n")
     assert checksum(ParallelFiles(tmp_path / "renamed", b)) != before
-
-
-PAIRS = [(f"sentence {i} — 日本\u2028", f"Satz {i} ß\n") for i in range(2500)]
 
 
 @pytest.mark.parametrize(
@@ -143,3 +135,253 @@ def test_the_papers_problems_are_wmt_2014(problem, language, vocab_size):
 def test_translate_text_has_no_examples_of_its_own():
     with pytest.raises(UserError, match="--train_source and --train_target"):
         registry.problem("translate_text").source("train")
+
+
+# Files of pairs: tab-separated values, TMX and Parquet, plain and compressed.
+
+
+FILE_PAIRS = [("a\u2028b", "ä ß"), ('"q', "x"), ("", "empty"), ("& < 日", "z")]
+TSV = "".join(f"{source}\t{target}\n" for source, target in FILE_PAIRS).encode()
+COMPRESS = {"": bytes, ".gz": gzip.compress, ".xz": lzma.compress}
+COMPRESS |= {".zst": zstd.compress}
+
+
+@pytest.mark.parametrize("suffix", COMPRESS)
+def test_compressed_files(suffix, tmp_path):
+    path = tmp_path / f"x.tsv{suffix}"
+    path.write_bytes(COMPRESS[suffix](TSV))
+    pairs = PairFile(path)
+    assert list(pairs()) == FILE_PAIRS == list(pairs())
+    lines = [source + "\t" + target for source, target in FILE_PAIRS]
+    assert list(read_lines(path)) == lines
+    assert list(ParallelFiles(path, path)()) == [(line, line) for line in lines]
+    if suffix:
+        path.write_bytes(COMPRESS[suffix](TSV * 1000)[:-9])
+        assert f"{path} is not a complete" in fails(pairs)
+        path.write_bytes(b"no such file " * 9)
+        assert f"{path} is not a complete" in fails(pairs)
+
+
+def test_a_line_that_has_not_two_columns(tmp_path):
+    path = tmp_path / "x.tsv"
+    path.write_text("a\tb\nc\td\te\n")
+    assert fails(PairFile(path)).startswith(f"{path}, line 2: there must be two")
+    path.write_text("a\tb\n\n")
+    assert f"{path}, line 2: " in fails(PairFile(path))
+
+
+TMX = """<?xml version="1.0"?>
+<!DOCTYPE tmx SYSTEM "tmx14.dtd">
+<tmx version="1.4"><header srclang="en"><note>n</note></header><body>
+<tu><prop type="x">1</prop>
+ <tuv xml:lang="EN-us"><seg>Press <bpt i="1">&lt;b&gt;</bpt>R&amp;D<ept i="1">&lt;/b&gt;
+ </ept> now <hi>please</hi>.</seg></tuv>
+ <tuv xml:lang="de_DE"><seg>Drücke
+   R&amp;D.</seg></tuv></tu>
+<tu><tuv xml:lang="en"><seg>alone</seg></tuv></tu>
+<tu><tuv xml:lang="fr"><seg>bonjour</seg></tuv>
+    <tuv lang="de"><seg>hallo</seg></tuv><tuv lang="en"><seg/></tuv></tu>
+</body></tmx>"""
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16"])
+def test_tmx(tmp_path, encoding):
+    path = tmp_path / "x.tmx.gz"
+    path.write_bytes(gzip.compress(TMX.encode(encoding)))
+    pairs = PairFile(path, ("en", "de"))
+    assert list(pairs()) == [("Press R&D now please.", "Drücke R&D."), ("", "hallo")]
+    assert pairs.dropped == {"no_translation": 1}
+    assert list(PairFile(path, ("de", "fr"))()) == [("hallo", "bonjour")]
+    for languages in (("en-US", "de-de"), ("en_US", "de")):
+        assert len(list(PairFile(path, languages)())) == 1
+    path.write_bytes(gzip.compress(TMX.encode(encoding)[:-40]))
+    assert f"{path} is not valid XML" in fails(pairs)
+    for content in (b"", b'<?xml version="1.0" encoding="foo"?><a/>'):
+        path.write_bytes(gzip.compress(content))
+        assert f"{path} is not valid XML" in fails(pairs)
+    unit = TMX[TMX.index("<tu>") : TMX.index("</tu>") + 5]
+    path.write_bytes(gzip.compress(unit.encode()))
+    assert len(list(pairs())) == 1
+    long = TMX.replace("Drücke", "x" * 10_100_000)
+    path.write_bytes(gzip.compress(long.encode(), 1))
+    assert f"{path} has a unit of more than 10,000,000 bytes" in fails(pairs)
+    spaced = TMX.replace("<tmx ", '<tmx xmlns="http://www.lisa.org/tmx14" ')
+    path.write_bytes(gzip.compress(spaced.encode()))
+    assert len(list(pairs())) == 2
+
+
+def test_tmx_needs_little_memory(tmp_path):
+    """The elements that are done with are not kept."""
+    import tracemalloc
+
+    unit = (
+        '<tu><tuv xml:lang="en"><seg>{0}</seg></tuv>'
+        '<tuv xml:lang="de"><seg>{0}</seg></tuv></tu>'
+    )
+    path, peaks = tmp_path / "x.tmx", []
+    for count in (1_000, 20_000):
+        units = "".join(unit.format(f"text {i}") for i in range(count))
+        path.write_text(f"<tmx><body>{units}</body></tmx>")
+        tracemalloc.start()
+        assert sum(1 for _ in PairFile(path, ("en", "de"))()) == count
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    assert peaks[1] < peaks[0] + 500_000
+
+
+@pytest.mark.parametrize("nested", [True, False])
+def test_parquet(tmp_path, nested):
+    rows = [{"en": source, "de": target} for source, target in FILE_PAIRS * 1000]
+    rows.append({"en": None, "de": "x"})
+    table = pyarrow.Table.from_pylist(
+        [{"translation": row, "id": 1} for row in rows] if nested else rows
+    )
+    path = tmp_path / "train-00000-of-00001.parquet"
+    parquet.write_table(table, path, row_group_size=700)
+    assert list(PairFile(path, ("en", "de"))()) == [*FILE_PAIRS * 1000, ("", "x")]
+    assert next(iter(PairFile(path, ("de", "en"))())) == FILE_PAIRS[0][::-1]
+    message = fails(PairFile(path, ("en", "fr")))
+    assert f"{path} has no columns 'en' and 'fr', only " in message
+    assert "de" in message.split("only ")[1]
+    numbers = tmp_path / "numbers.parquet"
+    parquet.write_table(pyarrow.table({"en": [1], "de": [2]}), numbers)
+    assert "'en' and 'de' are not texts" in fails(PairFile(numbers, ("en", "de")))
+    path.write_bytes(path.read_bytes()[:-50])
+    assert f"{path} is not a Parquet file" in fails(PairFile(path, ("en", "de")))
+
+
+def test_what_is_refused(tmp_path):
+    with pytest.raises(UserError, match=r"x\.csv is not a file of pairs"):
+        PairFile("x.csv")
+    for name in ("x.tmx.gz", "x.parquet"):
+        with pytest.raises(UserError, match=f"{name}: which languages"):
+            PairFile(name)
+        absent = tmp_path / name
+        assert fails(PairFile(absent, ("en", "de"))) == (
+            f"cannot read {absent}: No such file or directory"
+        )
+
+
+def test_checksums(tmp_path):
+    path = tmp_path / "x.tsv"
+    path.write_bytes(TSV)
+    first = checksum(PairFile(path))
+    assert checksum(PairFile(path, ("en", "de"))) != first
+    path.write_bytes(TSV[:-9])
+    assert checksum(PairFile(path)) != first
+
+
+# The paper's problems through tensorflow-datasets, prepared by its own machinery.
+
+
+LANGUAGES = ("de", "fr")
+SIZES = {"train": 300, "validation": 20, "test": 30}
+DIRTY = {  # number in `train` -> what the web has
+    5: ("Cookies", "Cookies"),
+    6: ("It\x92s here.", "Hier ist es."),
+    7: ("+49 (0)30 / 12-34", "Telefon 030"),
+    8: ("see www." + "x" * 120, "siehe dort"),
+    9: ("yes", "ja " * 20),
+    10: ("Yes, sentence 3 of train.", "Ja, sentence 3 of train."),  # again
+}
+
+
+def pairs(split: str, language: str) -> list[tuple[str, str]]:
+    """English and a word of the other language before it."""
+    word = {"de": "Ja", "fr": "Oui"}[language]
+    texts = [f"sentence {i} of {split}." for i in range(SIZES[split])]
+    made = [(f"Yes, {text}", f"{word}, {text}") for text in texts]
+    for number, dirty in DIRTY.items() if split == "train" else ():
+        made[number] = dirty
+    return made
+
+
+class Wmt14Translate(tfds.core.GeneratorBasedBuilder, skip_registration=True):
+    """A small dataset of the name, configurations, features and splits of WMT 2014."""
+
+    BUILDER_CONFIGS = [  # noqa: RUF012
+        tfds.core.BuilderConfig(name=f"{language}-en", version="1.0.0")
+        for language in LANGUAGES
+    ]
+
+    @property
+    def language(self) -> str:
+        return self.builder_config.name.partition("-")[0]
+
+    def _info(self):
+        features = tfds.features.Translation(languages=(self.language, "en"))
+        return tfds.core.DatasetInfo(builder=self, features=features)
+
+    def _split_generators(self, dl_manager):
+        return {split: self._generate_examples(split) for split in SIZES}
+
+    def _generate_examples(self, split):
+        for i, (english, other) in enumerate(pairs(split, self.language)):
+            yield i, {"en": english, self.language: other}
+
+
+@pytest.fixture(scope="module")
+def tfds_dir(tmp_path_factory):
+    path = tmp_path_factory.mktemp("tfds")
+    for language in LANGUAGES:
+        Wmt14Translate(data_dir=path, config=f"{language}-en").download_and_prepare()
+    return path
+
+
+def run(capfd, *argv: object) -> tuple[int, dict, str]:
+    code = main([*map(str, argv), "--json"])
+    out, err = capfd.readouterr()
+    return code, json.loads(out) if out else {}, err
+
+
+def prepared_in(path, problem):
+    """The problem, with its datasets in a folder."""
+    moved = {
+        split: dataclasses.replace(source, data_dir=path)
+        for split, source in problem.sources.items()
+    }
+    return problem.replace(sources=moved)
+
+
+@pytest.mark.parametrize(
+    ("language", "more"), [("de", {}), ("fr", {"ratio": 1, "duplicate": 0})]
+)
+def test_datagen(capfd, tmp_path, tfds_dir, language, more, monkeypatch):
+    problem = prepared_in(tfds_dir, registry.problem(f"translate_en{language}"))
+    monkeypatch.setattr(registry, "problem", lambda name: problem)
+    code, result, _ = run(
+        *(capfd, "datagen", "--problem", f"translate_en{language}", "--workers", 1),
+        *("--data_dir", tmp_path, "--vocab_size", 330),
+    )
+    assert code == 0
+    noise = dict.fromkeys(("identical", "control", "few_letters", "long_word"), 1)
+    expected = {"empty": 0, "over_length": 0} | noise | more
+    assert result["dropped"] == expected
+    kept = SIZES["train"] - sum(expected.values())
+    assert result["examples"] == {"train": kept, "dev": 20, "test": 30}
+    name = f"translate_en{language}"
+    for split, stored in {"dev": "validation", "test": "test"}.items():
+        texts = decoded(tmp_path, split, name)
+        assert sorted(texts) == sorted(pairs(stored, language))
+    manifest = Manifest.open(tmp_path, name)
+    assert manifest.sources["dev"] == (
+        f"tfds wmt14_translate/{language}-en/1.0.0 validation en {language}"
+    )
+
+
+def test_no_network(capfd, tmp_path, monkeypatch):
+    def offline(*args, **kwargs):
+        raise ConnectionError("Name or service not known")
+
+    for name in ("download", "download_and_extract"):
+        monkeypatch.setattr(tfds.download.DownloadManager, name, offline)
+    problem = prepared_in(tmp_path / "tfds", registry.problem("translate_enfr"))
+    monkeypatch.setattr(registry, "problem", lambda name: problem)
+    code, _, err = run(
+        *(capfd, "datagen", "--problem", "translate_enfr", "--workers", 1),
+        *("--data_dir", tmp_path / "data"),
+    )
+    assert code == 2
+    last = err.strip().splitlines()[-1]
+    assert "cannot download wmt14_translate/fr-en: " in last
+    assert "Traceback" not in err

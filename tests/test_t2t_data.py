@@ -73,15 +73,10 @@ def test_adopted_and_trained_on(made, tmp_path, capfd):
     assert result["examples"] == {"train": 320, "dev": 320}
     assert {path: path.stat().st_mtime_ns for path in made.iterdir()} == before
     assert len(RecordIndex.open(data_dir, "translate_ende", "train")) == 320
-    code = main(
-        [
-            *("train", "--problem", "translate_ende_rev", "--hparams_set", "tiny"),
-            *("--data_dir", str(data_dir), "--output_dir", str(run)),
-            *("--train_steps", "2", "--eval_sentences", "4", "--json"),
-            *("--hparams", "num_layers=1,d_model=8,d_ff=8,num_heads=2"),
-        ]
-    )
-    assert code == 0
+    argv = ["train", "--problem", "translate_ende_rev", "--hparams_set", "tiny"]
+    argv += ["--data_dir", str(data_dir), "--output_dir", str(run), "--train_steps"]
+    argv += ["2", "--hparams", "num_layers=1,d_model=8,d_ff=8,num_heads=2"]
+    assert main([*argv, "--eval_sentences", "4", "--json"]) == 0
     assert json.loads(capfd.readouterr().out)["step"] == 2
 
 

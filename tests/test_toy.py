@@ -4,14 +4,12 @@ import collections
 import functools
 import hashlib
 import itertools
-import os
 import pickle
 import re
-import subprocess
-import sys
 
 import pytest
 import sacrebleu
+from command_line import python
 
 from t2t_keras import registry
 from t2t_keras.problems import toy
@@ -149,10 +147,7 @@ def test_tree_problem_has_the_words_and_symbols_of_the_trees():
         toy.corpus()["test"], texts("test", trees=True), strict=True
     ):
         assert set(target.split()) <= set(problem.symbols)
-        assert problem.text_form.output_text(source, target) == (
-            f"(TOP {tree})",
-            False,
-        )
+        assert problem.text_form.output_text(source, target) == (f"(TOP {tree})", False)
 
 
 @pytest.mark.parametrize(
@@ -169,12 +164,6 @@ def test_corpus_does_not_depend_on_the_process():
         "pairs = list(toy.pairs('test')); "
         "print(hashlib.sha256(repr(pairs).encode()).hexdigest())"
     )
-    elsewhere = subprocess.run(
-        [sys.executable, "-c", program],
-        env=os.environ | {"PYTHONHASHSEED": "1"},
-        check=True,
-        capture_output=True,
-        text=True,
-    ).stdout
+    elsewhere = python(program, PYTHONHASHSEED="1")
     here = hashlib.sha256(repr(texts("test")).encode()).hexdigest()
     assert elsewhere == f"{here}\n"

@@ -1,21 +1,24 @@
 """N replicas are one replica: gradients, weights, dropout."""
 
+import subprocess
+import sys
+from pathlib import Path
+
 import numpy as np
 import pytest
 import tensorflow as tf
-from one_step import (
-    HPARAMS,
-    VOCAB,
-    Setup,
-    assert_close,
-    summed_loss,
-    unequal_batch,
-)
+from errors import refused
+from one_step import HPARAMS, VOCAB, Setup, assert_close, summed_loss, unequal_batch
+from small_run import assert_same, trainer, weights
 
+from t2t_keras import UserError
+from t2t_keras.hparam import HParams
+from t2t_keras.model.layers import Dropout, random_bits
 from t2t_keras.model.transformer import Transformer
+from t2t_keras.training import step as module
 from t2t_keras.training.checkpoint import model_variables
-from t2t_keras.training.optimizer import make_optimizer
-from t2t_keras.training.step import TrainStep
+from t2t_keras.training.optimizer import Adam, make_optimizer
+from t2t_keras.training.step import LossScale, StepResult, TrainStep
 from t2t_keras.training.strategy import distribute, make_strategy
 
 
@@ -176,14 +179,249 @@ def test_a_skipped_first_update_is_counted_neither_by_adam_nor_by_the_average():
         np.testing.assert_array_equal(found[1][name], value, err_msg=name)
 
 
-def test_the_first_update_of_adam_is_that_of_step_one():
-    """Its bias corrections cancel: weights move by the learning rate, up to epsilon."""
-    setup = Setup(1)
-    with setup.strategy.scope():
-        optimizer = make_optimizer(setup.weights, HPARAMS)
-        step = TrainStep(setup.model, optimizer, setup.strategy, 5)
-    before = {name: weight.numpy() for name, weight in setup.weights.items()}
-    step.update(setup.batch(*unequal_batch(1)), 0, 0.01)
-    for name, weight in setup.weights.items():
-        change = np.abs(weight.numpy() - before[name]).max()
-        assert change == pytest.approx(0.01, rel=1e-2), name
+# Micro-batches divide a batch as replicas do: the same gradient, less memory.
+
+
+@pytest.fixture(scope="module")
+def big_batch():
+    """The gradients of 13 pairs at once."""
+    return Setup(1).gradients(*unequal_batch(1))
+
+
+@pytest.mark.parametrize(("replicas", "micro_batches"), [(1, 2), (1, 8), (2, 4)])
+def test_gradients_are_those_of_the_big_batch(big_batch, replicas, micro_batches):
+    """8 parts of 13 pairs are 16 rows: the last part is padding only."""
+    setup = Setup(replicas, micro_batches=micro_batches)
+    assert_close(setup.gradients(*unequal_batch(1)), big_batch, relative=1e-5)
+
+
+def test_counts_are_those_of_the_big_batch():
+    source, target = unequal_batch(3)
+    setup = Setup(2, micro_batches=4)
+    result = setup.step.update(setup.batch(source, target), 0, 0.0, is_trial=True)
+    assert float(result.source_tokens) == (source != 0).sum()
+    assert float(result.target_tokens) == (target != 0).sum()
+    assert float(result.positions) == 2 * 16 * 12
+
+
+@pytest.mark.slow
+def test_a_run_goes_on_with_other_replicas_but_the_same_parts(data_dir, tmp_path):
+    options = {"parts": 2, "dropout": 0.3}
+    for name, replicas in (("a", 2), ("b", 1)):
+        path = tmp_path / name
+        trainer(data_dir, path, train_steps=2, replicas=2, **options).train()
+        trainer(data_dir, path, train_steps=4, replicas=replicas, **options).train()
+    assert_close(weights(tmp_path / "b"), weights(tmp_path / "a"), relative=1e-5)
+
+
+def test_replicas_that_cannot_share_the_parts_are_refused(data_dir, tmp_path):
+    with pytest.raises(UserError, match="into 2 parts, which 3 replicas cannot share"):
+        trainer(data_dir, tmp_path, replicas=3, parts=2)
+
+
+PEAK = """
+import re, sys
+import numpy as np
+from one_step import HPARAMS, Setup
+hparams = HPARAMS.override(num_layers=2, d_model=64, d_ff=256, num_heads=4)
+setup = Setup(1, hparams, micro_batches=int(sys.argv[1]))
+batch = setup.batch(*np.full((2, 512, 32), 5))
+setup.step.update(batch, 0, 0.0, is_trial=True)
+print(re.search("VmHWM: *\\s+(\\d+)", open("/proc/self/status").read())[1])
+"""
+
+
+@pytest.mark.slow
+def test_memory_is_that_of_a_micro_batch():
+    tests = {"cwd": Path(__file__).parent, "text": True}
+    whole, parts = (
+        int(subprocess.check_output([sys.executable, "-c", PEAK, str(count)], **tests))
+        for count in (1, 8)
+    )
+    floor = 600_000  # KB, of TensorFlow itself
+    assert parts - floor < (whole - floor) / 3, (whole, parts)
+
+
+# Training compiled by XLA: the same masks, losses and gradients as without it.
+
+
+COMPILED = HPARAMS.override(
+    **{"dropout": 0.1, "attention_dropout": 0.2, "ffn_dropout": 0.1},
+    **{"bucketing": "static", "jit_compile": True},
+)
+
+
+def numpy_bits(seed, rows, columns):
+    """`random_bits` on Python's integers, which do not overflow."""
+
+    def mixed(x):
+        for shift, factor in ((16, 0x7FEB352D), (15, 0x846CA68B)):
+            x = ((x ^ (x >> shift)) * factor) % 2**32
+        return x ^ (x >> 16)
+
+    key = mixed((seed[0] + 0x9E3779B9) % 2**32)
+    other = mixed((seed[1] + key + 0x9E3779B9) % 2**32)
+    by_row = [mixed((n + key) % 2**32) for n in range(rows)]
+    by_column = [mixed((n + other) % 2**32) for n in range(columns)]
+    return [[mixed((r + c) % 2**32) for c in by_column] for r in by_row]
+
+
+def test_random_bits_are_the_hash_with_and_without_xla():
+    seed = [123456789, 2**32 - 5]
+    expected = numpy_bits(seed, 7, 11)
+    for is_compiled in (False, True):
+        bits = tf.function(lambda s: random_bits(s, 7, 11), jit_compile=is_compiled)
+        found = bits(tf.constant(seed, tf.uint32))
+        np.testing.assert_array_equal(found, np.array(expected, np.uint32))
+
+
+def test_dropout_from_the_hash_drops_its_share_and_keeps_the_mean():
+    layer = Dropout(0.1, name="some_dropout")
+    layer.build(None)
+    seed = tf.constant([3, 4], tf.uint32)
+    dropped = layer(tf.ones([50, 20, 101]), seed=seed).numpy()
+    assert set(np.unique(dropped)) == {0.0, np.float32(1 / 0.9)}
+    deviation = np.sqrt(0.1 * 0.9 / dropped.size)
+    assert abs((dropped == 0).mean() - 0.1) < 5 * deviation
+    other = Dropout(0.1, name="other_dropout")
+    other.build(None)
+    both = (other(tf.ones([50, 20, 101]), seed=seed).numpy() == 0) & (dropped == 0)
+    assert abs(both.mean() - 0.01) < 5 * np.sqrt(0.01 * 0.99 / dropped.size)
+
+
+@pytest.mark.parametrize("replicas", [1, pytest.param(2, marks=pytest.mark.slow)])
+def test_gradients_are_those_of_the_uncompiled_step(replicas):
+    setup, batch = Setup(replicas, COMPILED), unequal_batch(1)
+    compiled = setup.gradients(*batch)
+    setup.step._forward_backward = setup.step.forward_backward
+    plain = setup.gradients(*batch)
+    assert_close(compiled, plain, relative=1e-5)
+    setup.step._seed += 1  # the masks did matter
+    with pytest.raises(AssertionError):
+        assert_close(setup.gradients(*batch), plain, relative=1e-2)
+
+
+def test_other_batches_than_static_ones_are_refused():
+    refused("jit_compile needs bucketing 'static', not", HParams, jit_compile=True)
+
+
+# Mixed precision: the loss scale, and training in bfloat16 and float16.
+
+
+MIXED_VOCAB = 16
+MIXED = HParams(
+    num_layers=1, d_model=32, d_ff=64, num_heads=4, dropout=0.1, label_smoothing=0.0
+)
+
+
+class Copying:
+    """A model on two replicas that learns to repeat its source."""
+
+    def __init__(self, compute_dtype: str) -> None:
+        self.strategy = make_strategy(simulate_devices=2)
+        with self.strategy.scope():
+            tf.keras.utils.set_random_seed(1)
+            hparams = MIXED.override(compute_dtype=compute_dtype)
+            self.model = Transformer(hparams, MIXED_VOCAB)
+            self.weights = [w.value for w in self.model.trainable_variables]
+            adam = Adam(model_variables(self.model), MIXED)
+            self.step = TrainStep(self.model, adam, self.strategy, seed=1)
+
+    def updates(self, steps: range, rate: float = 3e-3) -> list[StepResult]:
+        ids = np.random.default_rng(steps.start).integers(
+            3, MIXED_VOCAB, (2 * len(steps), 32, 5)
+        )
+        parts = tf.data.Dataset.from_tensor_slices(tf.constant(ids, tf.int32))
+        batches = distribute(self.strategy, parts.map(lambda ids: (ids, ids)))
+        return [
+            self.step.update(batch, step, rate)
+            for step, batch in zip(steps, batches, strict=True)
+        ]
+
+    def update(self, step: int, rate: float = 3e-3) -> StepResult:
+        return self.updates(range(step, step + 1), rate)[0]
+
+    def copies(self) -> list[list[np.ndarray]]:
+        """The weights on each replica."""
+        local = self.strategy.experimental_local_results
+        return [[copy.numpy() for copy in local(weight)] for weight in self.weights]
+
+    def scale(self) -> float:
+        return float(self.step.loss_scale.value)
+
+
+@pytest.fixture(scope="module")
+def losses():
+    """The loss per token of every step, by dtype."""
+    found = {}
+    for dtype in ("float32", "bfloat16", "float16"):
+        results = Copying(dtype).updates(range(150))
+        found[dtype] = np.array(
+            [float(result.loss_sum / result.target_tokens) for result in results]
+        )
+        assert sum(float(result.skipped) for result in results) <= 5
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_a_small_task_is_learnt_as_in_float32(losses, dtype):
+    """By chance the loss would be log(13) = 2.56; it falls below 0.9."""
+    end, expected = (losses[name][-10:].mean() for name in (dtype, "float32"))
+    assert expected < 0.9
+    assert end == pytest.approx(expected, rel=0.1)
+    # The same path, until rounding has added up; and not the very same numbers.
+    np.testing.assert_allclose(losses[dtype][:20], losses["float32"][:20], rtol=0.02)
+    assert not np.array_equal(losses[dtype][:20], losses["float32"][:20])
+
+
+def test_an_overflow_halves_the_scale_and_leaves_out_the_update():
+    copying = Copying("float16")
+    copying.update(0)
+    before = copying.copies()
+    copying.step.loss_scale.variables["loss_scale/scale"].assign(2.0**40)
+    result = copying.update(1)
+    assert copying.scale() == 2.0**39
+    assert float(result.skipped) == 1
+    assert float(result.gradient_norm) == 0
+    assert np.isfinite(float(result.loss_sum))
+    for old, new in zip(before, copying.copies(), strict=True):
+        np.testing.assert_array_equal(old, new)
+
+    copying.step.loss_scale.variables["loss_scale/scale"].assign(2.0)
+    result = copying.update(2)
+    assert float(result.skipped) == 0
+    assert float(result.gradient_norm) > 0
+    for old, (one, other) in zip(before, copying.copies(), strict=True):
+        assert np.abs(one - old[0]).max() > 0
+        np.testing.assert_array_equal(one, other)  # the replicas agree
+
+
+def test_the_scale_doubles_after_so_many_good_steps(monkeypatch):
+    monkeypatch.setattr(module, "DOUBLE_AFTER", 3)
+    scale = LossScale()
+    values = []
+    for good in (True, True, True, True, True, False, True, True, True, False, False):
+        for variable, value in scale.after(tf.constant(good)):
+            variable.assign(value)
+        values.append(float(scale.value))
+    assert values == [1, 1, 2, 2, 2, 1, 1, 1, 2, 1, 0.5]
+
+
+@pytest.mark.slow
+def test_a_run_in_float16_skips_and_resumes_exactly(data_dir, tmp_path):
+    def train(name: str, steps: int, scale: float | None = None) -> dict:
+        training = trainer(
+            data_dir, tmp_path / name, compute_dtype="float16", train_steps=steps
+        )
+        if scale:
+            training._step.loss_scale.variables["loss_scale/scale"].assign(scale)
+        return training.train()
+
+    figures = train("whole", 4, scale=2.0**40)
+    assert figures["skipped_updates"] == 2  # of the last two steps
+    train("halves", 2, scale=2.0**40)
+    train("halves", 4)
+    whole = weights(tmp_path / "whole")
+    assert_same(whole, weights(tmp_path / "halves"))
+    assert whole["loss_scale/scale"] == 2.0**36

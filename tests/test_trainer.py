@@ -4,20 +4,27 @@ import itertools
 import json
 import shutil
 import signal
+import threading
 import time
 import types
+from unittest import mock
 
 import numpy as np
 import pytest
+from errors import refused
 from small_data import small_data
 from small_run import assert_same, trainer, weights
 
+import t2t_keras
 from t2t_keras import UserError
 from t2t_keras.data.datagen import generate
 from t2t_keras.training import checkpoint as checkpoint_module
-from t2t_keras.training.checkpoint import Checkpoint
+from t2t_keras.training.checkpoint import Checkpoint, model_variables
+from t2t_keras.training.control import LAUNCHED, Stopping
+from t2t_keras.training.fine_tune import matching_rows
 from t2t_keras.training.run_dir import RunDirectory
 from t2t_keras.training.strategy import devices_text, make_strategy
+from t2t_keras.training.trainer import Trainer
 
 
 def test_the_first_update_has_the_rate_of_step_one(data_dir, tmp_path):
@@ -28,18 +35,6 @@ def test_the_first_update_has_the_rate_of_step_one(data_dir, tmp_path):
     moved = np.abs(weights(tmp_path, 1)["model/embedding/table"] - before)
     # Small gradients are below epsilon; with most it is exact.
     np.testing.assert_allclose(np.median(moved), 16**-0.5 * 10**-1.5, rtol=1e-3)
-
-
-@pytest.mark.slow
-def test_a_run_can_be_made_longer_and_is_then_the_longer_run(data_dir, tmp_path):
-    trainer(data_dir, tmp_path / "a", train_steps=2).train()
-    trainer(data_dir, tmp_path / "a", train_steps=4).train()
-    trainer(data_dir, tmp_path / "b", train_steps=4).train()
-    assert_same(weights(tmp_path / "a"), weights(tmp_path / "b"))
-    assert RunDirectory(tmp_path / "a").hparams.train_steps == 4
-    again = trainer(data_dir, tmp_path / "a").train()  # nothing left to do
-    assert again["step"] == 4
-    assert np.isfinite(again["dev_loss"])
 
 
 def test_several_steps_per_call_end_where_something_is_due(data_dir, tmp_path):
@@ -65,7 +60,7 @@ def test_several_steps_per_call_end_where_something_is_due(data_dir, tmp_path):
     assert RunDirectory(tmp_path / "a").checkpoints.steps() == [4, 8, 9]
     # Stopped and resumed elsewhere, the calls are divided in another way.
     other = {**options, "log_every": 100, "save_every": 2}
-    for steps in (2, 7, 9):
+    for steps in (2, 9):
         trainer(data_dir, tmp_path / "b", train_steps=steps, options=other).train()
     assert_same(weights(tmp_path / "a", 9), weights(tmp_path / "b", 9))
 
@@ -84,13 +79,8 @@ def test_other_direction_swaps_the_sides(data_dir, tmp_path):
 def test_what_is_reported(data_dir, tmp_path):
     figures = trainer(data_dir, tmp_path).train()
     records = [json.loads(line) for line in (tmp_path / "metrics.jsonl").open()]
-    assert [(r["step"], r["kind"]) for r in records] == [
-        (2, "train"),
-        (4, "train"),
-        (4, "dev"),
-        (4, "dev_best"),
-        (4, "dev_average"),
-    ]
+    at_end = [(4, kind) for kind in ("train", "dev", "dev_best", "dev_average")]
+    assert [(r["step"], r["kind"]) for r in records] == [(2, "train"), *at_end]
     train, dev = records[1:3]
     assert train["learning_rate"] == pytest.approx(16**-0.5 * 4 * 10**-1.5)
     assert train["perplexity"] == pytest.approx(np.exp(train["nll"]))
@@ -120,8 +110,7 @@ def test_a_loss_that_is_never_finite_ends_training(data_dir, tmp_path):
     training = trainer(data_dir, tmp_path)
     table = training.model.embeddings[0].table
     table.assign(np.full(table.shape, np.nan))
-    with pytest.raises(UserError, match=r"step 4: the loss .* in the last 4 updates"):
-        training.train()
+    refused(r"step 4: the loss .* in the last 4 updates", training.train)
 
 
 def test_a_damaged_checkpoint_is_passed_over(data_dir, tmp_path, capfd):
@@ -162,10 +151,7 @@ def test_a_disk_too_small_for_the_checkpoints_is_refused(
         if fits:
             assert training.train()["step"] == 4
         else:
-            with pytest.raises(
-                UserError, match=r"checkpoints take .* with --train_options keep=N"
-            ):
-                training.train()
+            refused("checkpoints take .* with --train_options keep=N", training.train)
 
 
 def test_checkpoints_by_the_clock(data_dir, tmp_path, monkeypatch):
@@ -207,23 +193,14 @@ def test_whatever_ends_training_its_checkpoints_are_complete(
     before_writing(monkeypatch, lambda name: time.sleep(0.3))
 
     def end(step):
-        if step == 2 and ends_by == "signal":
-            signal.raise_signal(signal.SIGTERM)
         if step == 3:
             raise ValueError("the end")
 
-    for ends_by in ("signal", "exception"):
-        training = trainer(data_dir, tmp_path / ends_by)
-        before_step(training, end)
-        if ends_by == "exception":
-            with pytest.raises(ValueError, match="the end"):
-                training.train()
-        else:
-            assert training.train()["stopped_by"] == "SIGTERM"
-    steps = [
-        RunDirectory(tmp_path / x).checkpoints.steps() for x in ("signal", ends_by)
-    ]
-    assert steps == [[2, 3], [2]]
+    training = trainer(data_dir, tmp_path)
+    before_step(training, end)
+    with pytest.raises(ValueError, match="the end"):
+        training.train()
+    assert RunDirectory(tmp_path).checkpoints.steps() == [2]
 
 
 def test_a_signal_saves_and_the_run_goes_on_as_if_it_had_not_come(data_dir, tmp_path):
@@ -277,3 +254,215 @@ def test_other_data_is_refused_and_moved_data_is_not(data_dir, tmp_path):
     trainer(moved, tmp_path / "run")
     with pytest.raises(UserError, match=r"data_dir was .*, is now .*other, other data"):
         trainer(other, tmp_path / "run")
+
+
+# The moving average of the weights, against its recursion in NumPy.
+
+
+DECAY = 0.15
+
+
+@pytest.mark.parametrize("replicas", [1, pytest.param(2, marks=pytest.mark.slow)])
+def test_average_of_a_run(replicas, data_dir, tmp_path):
+    hparams = {"options": {"save_every": 1}, "ema_decay": DECAY}
+    training = trainer(data_dir, tmp_path, replicas=replicas, **hparams)
+    figures = training.train()
+    checkpoints = [weights(tmp_path, step) for step in (1, 2, 3, 4)]
+    names = [name for name in checkpoints[0] if name.startswith("model/")]
+    averages = {name for name in checkpoints[0] if name.startswith("ema/")}
+    assert averages == {name.replace("model/", "ema/", 1) for name in names}
+    for name in names:
+        average = np.zeros_like(checkpoints[0][name])
+        for t, tensors in enumerate(checkpoints, 1):
+            decay = min(DECAY, (t - 1) / (t + 9))  # 0, 1/11, 2/12, then 0.15
+            average = decay * average + (1 - decay) * tensors[name]
+            actual = tensors[name.replace("model/", "ema/", 1)]
+            np.testing.assert_allclose(actual, average, atol=1e-6, err_msg=name)
+
+    # It can be chosen like any checkpoint, and was evaluated beside the others.
+    run = RunDirectory(tmp_path)
+    chosen = model_variables(run.translator("ema").model)
+    for name in names:
+        expected = checkpoints[-1][name.replace("model/", "ema/", 1)]
+        np.testing.assert_array_equal(chosen[name], expected, err_msg=name)
+    assert 0 < figures["dev_ema"]["loss"] != figures["dev_loss"]
+
+
+def test_a_run_without_averages(trained_run):
+    message = r"--checkpoint ema: .* has no ema_decay"
+    refused(message, RunDirectory(trained_run).translator, "ema")
+
+
+# What ends training early: signals and time.
+
+
+@pytest.fixture
+def arrived():
+    """Signals that came through to the handlers from before."""
+    arrived = []
+    previous = {
+        number: signal.signal(number, lambda number, frame: arrived.append(number))
+        for number in (signal.SIGTERM, signal.SIGINT)
+    }
+    yield arrived
+    for number, handler in previous.items():
+        signal.signal(number, handler)
+
+
+def test_the_first_signal_is_a_request_and_the_second_one_is_not(arrived, capfd):
+    with Stopping() as stopping:
+        assert stopping.reason is None
+        signal.raise_signal(signal.SIGTERM)
+        assert (stopping.reason, stopping.signal) == ("SIGTERM", signal.SIGTERM)
+        assert arrived == []
+        assert capfd.readouterr().err.startswith("SIGTERM: saving after this step")
+        signal.raise_signal(signal.SIGINT)
+        assert arrived == [signal.SIGINT]
+    signal.raise_signal(signal.SIGTERM)
+    assert arrived == [signal.SIGINT, signal.SIGTERM]
+
+
+def test_where_a_launcher_passes_signals_on_all_are_one_request(
+    arrived, capfd, monkeypatch
+):
+    monkeypatch.setenv(LAUNCHED, "1")
+    with Stopping() as stopping:
+        signal.raise_signal(signal.SIGTERM)
+        with stopping.interruptible():
+            signal.raise_signal(signal.SIGINT)
+        assert (stopping.reason, stopping.signal) == ("SIGTERM", signal.SIGTERM)
+        assert capfd.readouterr().err.count("saving after this step") == 1
+    assert arrived == []
+    signal.raise_signal(signal.SIGTERM)
+    assert arrived == [signal.SIGTERM]
+
+
+def test_a_signal_cuts_short_what_may_be(arrived):
+    reached = []
+    with Stopping() as stopping:
+        with stopping.interruptible():
+            reached.append("begun")
+            signal.raise_signal(signal.SIGINT)
+            reached.append("not this")
+        reached.append("gone on")
+        assert stopping.reason == "SIGINT"
+    assert reached == ["begun", "gone on"]
+
+
+def test_a_signal_before_an_evaluation_lets_it_out(arrived):
+    """The time until SIGKILL may be short, and the step is not saved yet."""
+    trainer, progress = mock.Mock(), mock.MagicMock()
+    stopping = Stopping()
+    with stopping:
+        signal.raise_signal(signal.SIGTERM)
+        assert Trainer._evaluate(trainer, 1, progress, stopping) == {}
+        assert Trainer._evaluate(trainer, 1, progress, stopping, at_end=True) == {}
+    assert not trainer._validation.mock_calls
+
+
+def test_time(monkeypatch):
+    now = 1000.0
+    monkeypatch.setattr("time.monotonic", lambda: now)
+    stopping, endless = Stopping(max_minutes=2), Stopping()
+    now += 119
+    assert stopping.reason is None
+    now += 1
+    assert stopping.reason == "max_minutes"
+    assert stopping.signal is None
+    assert endless.reason is None
+
+
+def test_in_another_thread_signals_do_what_they_did():
+    reasons = []
+
+    def work():
+        with Stopping() as stopping:
+            reasons.append(stopping.reason)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert reasons == [None]
+
+
+# Fine-tuning: another run's weights, a fresh optimizer, perhaps other vocabularies.
+
+
+TABLE = "model/embedding/table"
+
+
+def initial(training) -> dict[str, np.ndarray]:
+    """Returns the values before the first update."""
+    assert training._restore() == 0
+    return {name: v.read_value().numpy() for name, v in training._variables.items()}
+
+
+def test_weights_are_taken_and_the_optimizer_is_not(trained_run, data_dir, tmp_path):
+    first = initial(trainer(data_dir, tmp_path, seed=2, init_from=trained_run))
+    for name, value in weights(trained_run).items():
+        if name.startswith("model/"):
+            np.testing.assert_array_equal(first[name], value, err_msg=name)
+    assert not any(first[name].any() for name in first if name.startswith("adam/"))
+
+
+def test_a_checkpoint_can_be_named(trained_run, data_dir, tmp_path):
+    training = trainer(data_dir, tmp_path, init_from=trained_run / "model.ckpt-2")
+    np.testing.assert_array_equal(
+        initial(training)[TABLE], weights(trained_run, 2)[TABLE]
+    )
+
+
+def test_rows_of_another_vocabulary_go_with_their_pieces(
+    trained_run, data_dir, tmp_path, capfd
+):
+    problem = small_data(tmp_path / "small").replace(vocab_size=290)
+    generate(problem, tmp_path / "other", workers=1)
+    fresh = initial(trainer(tmp_path / "other", tmp_path / "fresh"))[TABLE]
+    training = trainer(tmp_path / "other", tmp_path / "run", init_from=trained_run)
+    table = initial(training)[TABLE]
+    old_table = weights(trained_run)[TABLE]
+    runs = map(RunDirectory, (trained_run, tmp_path / "run"))
+    old, new = (run.tokenizers[0].pieces for run in runs)
+    assert old != new
+    for i, piece in enumerate(new):
+        expected = old_table[old.index(piece)] if piece in old else fresh[i]
+        np.testing.assert_array_equal(table[i], expected, err_msg=piece)
+    matched = len(set(old) & set(new))
+    said = f"{matched} of {len(new)} rows of {TABLE}, and all other weights"
+    assert said in capfd.readouterr().err
+    training.train()  # and the shapes are those of the new vocabulary
+
+
+def test_matching_rows():
+    old, new = matching_rows(
+        ["<pad>", "<EOS>", "a", "b", "c"], ["<pad>", "</s>", "c", "x", "a", "y"]
+    )
+    assert list(zip(old, new, strict=True)) == [(0, 0), (1, 1), (4, 2), (2, 4)]
+
+
+@pytest.mark.parametrize(
+    ("hparams", "message"),
+    [
+        (
+            {"d_ff": 32},
+            r"inner/kernel' has shape \[16, 16\], the model's is \[16, 32\]",
+        ),
+        ({"d_model": 8}, "'.*' has shape .*, the model's is .*; take the hparams"),
+        ({"num_layers": 2}, "the model has a weight 'model/decoder/layer_1/.*' and"),
+        ({"share_embeddings": False}, "checkpoint has a weight 'model/embedding/table"),
+    ],
+    ids=str,
+)
+def test_what_does_not_fit_is_named(hparams, message, trained_run, data_dir, tmp_path):
+    training = trainer(data_dir, tmp_path, init_from=trained_run, **hparams)
+    refused(message, training.train)
+
+
+def test_what_is_not_a_run_is_refused_before_anything_is_written(data_dir, tmp_path):
+    (tmp_path / "empty").mkdir()
+    for name in ("empty", "absent"):
+        with pytest.raises(UserError, match=f"--init_from: .*{name} is neither a run"):
+            folders = {"data_dir": data_dir, "output_dir": tmp_path / "run"}
+            origin = {"init_from": tmp_path / name}
+            t2t_keras.train("translate_text", "tiny", **folders, **origin)
+    assert not (tmp_path / "run").exists()

@@ -94,7 +94,16 @@ def test_a_resumed_file_is_that_of_a_process_that_was_never_killed(
     assert run(*argv) == 0
     expected = output.read_bytes()
     output.unlink()
-    assert interrupted(argv, 2) == 130
+    for finished in (0, 2):
+        assert interrupted(argv, finished) == 130
+        message = capfd.readouterr().err.splitlines()[-1]
+        assert message.startswith("t2t translate: interrupted")
+        assert incomplete.exists() == bool(finished)
+    lines = len(incomplete.read_text().splitlines())
+    kept = (
+        f"; the first {lines} lines of output are in {incomplete}; --resume continues"
+    )
+    assert message.startswith(f"t2t translate: interrupted{kept}")
     for finished in (4, 6):  # killed and resumed, again and again
         with incomplete.open("ab") as file:
             file.write(b"half a li")  # a kill may leave part of a chunk
@@ -175,14 +184,8 @@ def test_what_cannot_be_resumed(model, interrupted, tmp_path, capfd):
     assert "out.incomplete.json is damaged" in refusal(*argv)
     (tmp_path / "out.incomplete.json").unlink()
     assert "has no record" in refusal(*argv)
-    assert (
-        run(
-            *(x for x in argv if x != "--resume"),
-            "--decode_hparams",
-            "extra_length=4,batch_tokens=50",
-        )
-        == 0
-    )
+    fresh = [x for x in argv if x != "--resume"]
+    assert run(*fresh, "--decode_hparams", "extra_length=4,batch_tokens=50") == 0
     assert not list(tmp_path.glob("*incomplete*"))
 
 

@@ -1,23 +1,29 @@
 import json
 import logging
+import math
 from typing import NamedTuple
 
 import numpy as np
 import pytest
 import tensorflow as tf
+from command_line import run, write
 from decoding_models import (
     EOS,
     LINES,
     NOT_TEXTS,
     log_probs_of,
     penalty,
+    run_of,
     text_translator,
 )
+from errors import refused
 
 from t2t_keras.decoding.constraint import BannedTokens
 from t2t_keras.decoding.options import DecodingOptions
 from t2t_keras.decoding.texts import replace_repeated
 from t2t_keras.decoding.translator import Translator
+from t2t_keras.export.client import ExportedTranslator
+from t2t_keras.export.saved_model import export_saved_model
 from t2t_keras.option import UserError
 from t2t_keras.problem import Problem, TextForm
 from t2t_keras.text.sentences import join_outputs
@@ -79,8 +85,7 @@ def test_prefixes_and_minimum_length(translator, tokenizer):
                 assert output.tokens >= 6
     spaced = [f"{prefix} \u3000" for prefix in prefixes]
     assert translator.n_best(LINES, 2, spaced, min_length=5) == outputs
-    with pytest.raises(UserError, match="9 texts but 1 prefixes"):
-        translator.translate(LINES, ["a"])
+    refused("9 texts but 1 prefixes", translator.translate, LINES, ["a"])
 
 
 def test_sampling(translator):
@@ -189,27 +194,27 @@ def test_a_long_input_is_split_and_the_outputs_are_joined(translator, caplog, co
     texts = ["a dog", f" {PARTS[0]}  {PARTS[1]} {PARTS[2]}\t", "", PARTS[0]]
     done = []
     with caplog.at_level(logging.INFO):
-        options = SHORT | {"coverage_penalty": coverage}
+        scores = {"coverage_penalty": coverage, "token_scores": True}
+        options = SHORT | scores
         found = translator.n_best(texts, 3, before=10, advance=done.append, **options)
     assert sum(done) == 4
     (message,) = (record.getMessage() for record in caplog.records)
     assert message.startswith("input 12 has ")
     of_text = split_by(translator, texts[1])
-    parts = translator.n_best(of_text, 3, coverage_penalty=coverage)
+    parts = translator.n_best(of_text, 3, **scores)
     assert len(parts) > 2
     for rank, output in enumerate(found[1]):
         of_parts = [outputs[rank] for outputs in parts]
         (text,) = join_outputs(tf.ragged.constant([[x.text for x in of_parts]]))
         assert output.text == text.numpy().decode()
         assert output.ids == sum((x.ids for x in of_parts), ())
+        tokens = [y for x in of_parts for y in x.token_log_probs]
+        assert output.token_log_probs == pytest.approx(tokens, abs=1e-4)
         log_prob = sum(x.log_prob for x in of_parts)
         assert output.log_prob == pytest.approx(log_prob, abs=1e-3)
         score = output.log_prob / penalty(output.tokens, 0.6)
         if coverage:
-            parts_of_it = (
-                x.score - x.log_prob / penalty(x.tokens, 0.6) for x in of_parts
-            )
-            added = sum(parts_of_it)
+            added = sum(x.score - x.log_prob / penalty(x.tokens, 0.6) for x in of_parts)
             assert added < -0.1
             score += added
         assert output.score == pytest.approx(score, abs=1e-4)
@@ -221,13 +226,8 @@ def test_a_long_input_is_split_and_the_outputs_are_joined(translator, caplog, co
 
 def split_by(translator, text):
     """The parts of a text as the translator splits it, as texts."""
-    ids, texts, later = translator._split(
-        [translator.source_tokenizer.encode(text)],
-        [text],
-        [0],
-        0,
-        translator.choose(**SHORT),
-    )
+    ids, options = translator.source_tokenizer.encode(text), translator.choose(**SHORT)
+    ids, texts, later = translator._split([ids], [text], [0], 0, options)
     assert later == {0: range(1, len(texts))}
     assert all(len(part) <= 24 for part in ids)
     assert "".join("".join(texts).split()) == "".join(text.split())
@@ -269,15 +269,11 @@ def test_outputs_are_lines_that_the_text_form_has_changed(translator, tokenizer)
 @pytest.mark.parametrize(("texts", "message"), NOT_TEXTS)
 def test_what_is_no_list_of_texts(texts, message, translator):
     for method in (translator.translate, translator.n_best):
-        with pytest.raises(UserError, match=f"^texts.*{message}"):
-            method(texts)
+        refused(f"^texts.*{message}", method, texts)
     if texts is not None:  # there need not be any prefixes
-        with pytest.raises(UserError, match=f"^prefixes.*{message}"):
-            translator.translate(["a"], texts)
-    with pytest.raises(UserError, match=f"^sources.*{message}"):
-        translator.score(texts, ["a"])
-    with pytest.raises(UserError, match=f"^targets.*{message}"):
-        translator.score(["a"], texts)
+        refused(f"^prefixes.*{message}", translator.translate, ["a"], texts)
+    refused(f"^sources.*{message}", translator.score, texts, ["a"])
+    refused(f"^targets.*{message}", translator.score, ["a"], texts)
 
 
 def test_lone_surrogates(translator):
@@ -288,8 +284,7 @@ def test_lone_surrogates(translator):
         (lambda text: translator.score([text], ["a"]), "sources"),
         (lambda text: translator.score(["a"], [text]), "targets"),
     ):
-        with pytest.raises(UserError, match=f"^{name}{message}"):
-            call("a\udc80")
+        refused(f"^{name}{message}", call, "a\udc80")
 
 
 def test_recorded_options():
@@ -337,8 +332,7 @@ def test_no_lines(translator):
     ],
 )
 def test_impossible_options(options, message):
-    with pytest.raises(UserError, match=message):
-        DecodingOptions(**options)
+    refused(message, DecodingOptions, **options)
 
 
 def test_options_that_do_not_exist(translator):
@@ -367,3 +361,124 @@ def test_problems_defaults(translator):
     options = DecodingOptions.of(problem)
     assert (options.beam_size, options.alpha, options.extra_length) == (21, 0.3, 300)
     assert translator.options == DecodingOptions(extra_length=6)
+
+
+# Log-probabilities of tokens, against NumPy.
+
+
+def token_log_probs(model, source, target):
+    """The log-softmax of every token of a target, in float64."""
+    logits = model(np.array([source]), np.array([target]))[0].numpy()
+    logits = logits.astype(np.float64)
+    rows = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
+    return [row[token] for row, token in zip(rows, target, strict=True)]
+
+
+@pytest.mark.parametrize(
+    "options", [{"n_best": 3, "batch_tokens": 20}, {"sampling": True, "n_best": 2}]
+)
+def test_outputs_have_the_log_probability_of_each_token(translator, options):
+    plain = translator.n_best(LINES, **options)
+    found = translator.n_best(LINES, token_scores=True, **options)
+    assert [[x._replace(token_log_probs=()) for x in row] for row in found] == plain
+    for line, outputs in zip(LINES, found, strict=True):
+        source = translator.source_tokenizer.encode(line)
+        for output in outputs:
+            assert len(output.token_log_probs) == len(output.ids)
+            if not line.strip():
+                continue
+            assert sum(output.token_log_probs) == pytest.approx(
+                output.log_prob, abs=1e-4
+            )
+            expected = token_log_probs(translator.model, source, output.ids)
+            assert output.token_log_probs == pytest.approx(expected, abs=1e-4)
+
+
+def test_score_of_given_targets(translator, tokenizer):
+    targets = [*LINES[1:], ""]
+    for source, target, score in zip(
+        LINES, targets, translator.score(LINES, targets, batch_tokens=40), strict=True
+    ):
+        assert list(score.ids) == tokenizer.encode(target.strip())
+        expected = token_log_probs(
+            translator.model, tokenizer.encode(source.strip()), score.ids
+        )
+        assert score.token_log_probs == pytest.approx(expected, abs=1e-4)
+        assert sum(score.token_log_probs) == pytest.approx(score.log_prob, abs=1e-4)
+        assert score.tokens == len(score.ids)
+    refused("9 sources but 1 targets", translator.score, LINES, ["a"])
+
+
+@pytest.mark.slow
+def test_score_of_an_export(translator, tmp_path):
+    export_saved_model(translator, tmp_path / "1")
+    client = ExportedTranslator(tmp_path / "1")
+    targets = [*LINES[1:], ""]
+    expected = translator.score(LINES, targets)
+    for ours, theirs in zip(client.score(LINES, targets), expected, strict=True):
+        assert ours.ids == theirs.ids
+        assert ours.token_log_probs == pytest.approx(theirs.token_log_probs, abs=1e-4)
+
+
+# The command line
+
+
+@pytest.fixture
+def run_dir(translator, monkeypatch, tmp_path):
+    return run_of(translator, monkeypatch, tmp_path)
+
+
+def tokens_of(translator, scored):
+    pieces = translator.target_tokenizer.pieces
+    pairs = zip(scored.ids, scored.token_log_probs, strict=True)
+    return [[pieces[i], pytest.approx(x, abs=1e-4)] for i, x in pairs]
+
+
+def test_translate_writes_tokens(translator, run_dir, tmp_path):
+    source, output = write(tmp_path / "in", *LINES[:4]), tmp_path / "out"
+    argv = ("translate", *run_dir, "--input", source, "--output", output)
+    assert run(*argv, "--token_scores", "--n_best", 2) == 0
+    lines = output.read_text().split("\n")[:-1]  # an output may have a TAB
+    rows = [(*line.split("\t", 3)[:3], *line.rsplit("\t", 1)) for line in lines]
+    found = translator.n_best(LINES[:4], 2, token_scores=True)
+    expected = [
+        (str(i), str(k), x)
+        for i, row in enumerate(found, 1)
+        for k, x in enumerate(row, 1)
+    ]
+    for row, (number, rank, output) in zip(rows, expected, strict=True):
+        assert row[:2] == (number, rank)
+        assert row[3].split("\t", 3)[3] == output.text
+        assert float(row[2]) == pytest.approx(output.score, abs=1e-4)
+        assert json.loads(row[4]) == tokens_of(translator, output)
+
+
+def test_score_writes_tokens(translator, run_dir, capfd, tmp_path):
+    pair = (
+        *("--source", write(tmp_path / "a", *LINES)),
+        *("--target", write(tmp_path / "b", *LINES[::-1])),
+    )
+    output = "--output", tmp_path / "s"
+    assert run("score", *run_dir, *pair, *output) == 0
+    plain = (tmp_path / "s").read_text().splitlines()
+    assert run("score", *run_dir, *pair, *output, "--token_scores") == 0
+    lines = (tmp_path / "s").read_text().splitlines()
+    scores = translator.score(LINES, LINES[::-1])
+    for line, before, score in zip(lines, plain, scores, strict=True):
+        total, more = line.rsplit("\t", 1)
+        assert total == before
+        assert json.loads(more) == tokens_of(translator, score)
+        assert math.fsum(x for _, x in json.loads(more)) == pytest.approx(
+            float(total.split("\t")[0]), abs=1e-4
+        )
+    capfd.readouterr()
+    assert run("score", *run_dir, *pair, "--token_scores") == 2
+    assert "--token_scores needs --output FILE" in capfd.readouterr().err
+
+
+def test_scoring_is_one_graph(translator):
+    """Outputs of any lengths are rescored without a new trace."""
+    translator.n_best(LINES, 3, token_scores=True)
+    graph = translator._graphs["score"]
+    assert isinstance(graph, tf.types.experimental.PolymorphicFunction)
+    assert graph.experimental_get_tracing_count() == 1

@@ -1,12 +1,23 @@
 """Treebanks on the disk: formats, directories, sections, bad trees, real treebanks."""
 
+import itertools
+import json
 import re
 
 import pytest
+from errors import refused
 from reference import reference
 
-from t2t_keras.option import UserError
-from t2t_keras.problems.parsing.tree import parse_trees, prepare
+from t2t_keras.problems.parsing.evalb import evaluate_trees
+from t2t_keras.problems.parsing.linearise import linearise, restore, restore_text
+from t2t_keras.problems.parsing.punctuation import mark_tags
+from t2t_keras.problems.parsing.tree import (
+    BadTree,
+    Tree,
+    parse_tree,
+    parse_trees,
+    prepare,
+)
 from t2t_keras.problems.parsing.treebank import read_trees, tree_files
 
 GOOD = "(TOP (S (NN good)))\n"
@@ -67,23 +78,7 @@ def test_sections_are_chosen_by_the_names_of_the_files(tmp_path, sections, numbe
 def test_sections_that_are_none(tmp_path, sections, message):
     (tmp_path / "wsj").mkdir()
     (tmp_path / "wsj" / "wsj_0201.mrg").write_text(GOOD)
-    with pytest.raises(UserError, match=message):
-        tree_files(tmp_path / "wsj", sections)
-
-
-def test_a_bad_tree_is_named_by_file_and_line_and_can_be_left_out(tmp_path):
-    file = tmp_path / "trees.mrg"
-    bad = "(TOP (S (NN a b)))\n( (S (NN a)\n(TOP (S\n (-NONE- *)))\n"
-    file.write_text(GOOD + bad + GOOD)
-    with pytest.raises(UserError, match=rf"{file}:2: the leaf \(NN a b\)"):
-        list(read_trees(file))
-    errors = []
-    trees = list(read_trees(file, on_bad=errors.append))
-    assert [tree.format() for tree in trees] == [GOOD.strip()] * 2
-    places = [str(error).split(": ")[0] for error in errors]
-    assert places == [f"{file}:{line}" for line in (2, 3, 4)]
-    reasons = [error.reason for error in errors]
-    assert reasons == ["space_in_word", "unbalanced_brackets", "no_words"]
+    refused(message, tree_files, tmp_path / "wsj", sections)
 
 
 def test_a_line_that_is_not_utf8_can_be_left_out(tmp_path):
@@ -106,12 +101,217 @@ def test_every_tree_of_the_treebank_sample_is_read():
     assert [w for tree in trees for w in prepare(tree).words()] == words
 
 
-@pytest.mark.slow
-def test_every_usable_tree_of_craft_is_read_and_the_others_are_named():
-    errors = []
-    path = reference("craft/train.mrg.gz")
-    count = sum(1 for _ in read_trees(path, on_bad=errors.append))
-    assert count + len(errors) == 18_951
-    lines = [int(re.search(r":(\d+): ", str(error)).group(1)) for error in errors]
-    assert lines == [17490, 17495, 17506, 17609]
-    assert {error.reason for error in errors} == {"space_in_word"}
+# Trees in memory: parsing, preparation, printing.
+
+
+DOGS = "(TOP (S (NP (NNS dogs)) (VP (VBP run)) (. .)))"
+
+
+def test_prepare_removes_traces_function_tags_and_the_empty_outer_label():
+    tree = parse_tree("""
+( (S
+    (NP-SBJ-1 (-LRB- -LRB-) (PRP$ its) (NN pound)
+      (SBAR-TMP (WHNP-1 (-NONE- 0) ) (S (-NONE- *T*-1) )))
+    (VP (VBD was)
+      (NP=2 (-NONE- *-1) ))
+    (. .) ))
+""")
+    assert prepare(tree).format() == (
+        "(TOP (S (NP (-LRB- -LRB-) (PRP$ its) (NN pound)) (VP (VBD was)) (. .)))"
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "kept", "collapsed"),
+    [
+        (
+            "(TOP (NP (NP-1 (NP=2 (NN a)))))",
+            "(TOP (NP (NP (NP (NN a)))))",
+            "(TOP (NP (NN a)))",
+        ),
+        # A chain only when the trace beside it is gone; another label ends it.
+        (
+            "(TOP (VP (VP (S (VP (VB go)))) (NP (-NONE- *))))",
+            "(TOP (VP (VP (S (VP (VB go))))))",
+            "(TOP (VP (S (VP (VB go)))))",
+        ),
+        # Not a tag of the same name, not where there are two children.
+        ("(TOP (NP (NP a)))", "(TOP (NP (NP a)))", "(TOP (NP (NP a)))"),
+        ("(TOP (X (X (NN a)) (. .)))",) + ("(TOP (X (X (NN a)) (. .)))",) * 2,
+    ],
+)
+def test_chains_of_one_label_are_kept_or_collapsed(text, kept, collapsed):
+    assert prepare(parse_tree(text)).format() == kept
+    assert prepare(parse_tree(text), collapse_unary=True).format() == collapsed
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("( (S (NN a)))", "(TOP (S (NN a)))"),
+        ("(ROOT (S (NN a)))", "(TOP (S (NN a)))"),
+        ("( (S (NN a)) (. .))", "(TOP (S (NN a)) (. .))"),
+        ("(TOP (NP (NP-1 (NN a))))", "(TOP (NP (NP (NN a))))"),
+        ("(TOP (ADVP|PRT (= =)))", "(TOP (ADVP|PRT (= =)))"),
+    ],
+)
+def test_prepare_normalises_the_outer_label(text, expected):
+    prepared = prepare(parse_tree(text))
+    assert prepared.format() == expected
+    assert prepare(prepared) == prepared
+
+
+def test_depth_has_no_limit():
+    depth = 20_000
+    text = "(X " * depth + "(NN a)" + ")" * depth
+    tree = prepare(parse_tree(text))
+    assert tree.format() == f"(TOP {text})"
+    assert tree.words() == ["a"]
+
+
+BAD = [
+    ("(TOP (S (NN a))", 2, "not closed; 1 bracket missing", "unbalanced_brackets"),
+    ("(TOP (S (NN a)))) ", 2, "')' stands outside", "unbalanced_brackets"),
+    ("loose words", 2, "'loose' stands outside", "unbalanced_brackets"),
+    ("(TOP (NML (NN Xpd TTD)))", 2, "(NN Xpd TTD) has a space", "space_in_word"),
+    ("(TOP\n (S\n  (NN a b c)))", 4, "(NN a b c) has a space", "space_in_word"),
+    ("(TOP (NP the (NN dog)))", 2, "'the' stands beside", "word_without_tag"),
+    ("(TOP (NP (NN dog) barks))", 2, "'barks' stands beside", "word_without_tag"),
+    ("(TOP (S (NN a(b))))", 2, "'a' stands beside", "word_without_tag"),
+    ("(TOP (S ((NN a))))", 2, "no label", "bracket_without_label"),
+    ("(TOP (S))", 2, "no words", "no_words"),
+    ("()", 2, "no words", "no_words"),
+    ("(TOP (NN a) (S (b c d e) (f g h)))", 2, "(b c d e) has", "space_in_word"),
+]
+
+
+@pytest.mark.parametrize(("bad", "line", "says", "reason"), BAD)
+def test_what_is_wrong_with_a_tree_stands_in_its_place(bad, line, says, reason):
+    text = f"(TOP (NN good))\n{bad}\n"
+    (first, good), (_, error) = parse_trees(text.split("\n"), "file.mrg")
+    assert (first, good.words()) == (1, ["good"])
+    assert isinstance(error, BadTree) and error.reason == reason
+    assert str(error).startswith(f"file.mrg:{line}: ") and says in str(error)
+    assert "\n" not in str(error)
+
+
+def test_the_good_trees_around_a_bad_one_are_kept():
+    line = "( (NN a)) (TOP (NN Xpd TTD)) (TOP ((NN x))) ( (NN b))"
+    found = [tree for _, tree in parse_trees([line, "( (S", "(NN c))))"], "f", 7)]
+    assert [type(tree) for tree in found] == [Tree, BadTree, BadTree, Tree, BadTree]
+    assert [found[0].words(), found[3].words()] == [["a"], ["b"]]
+    assert str(found[4]).startswith("f:9: ")  # the bracket too many
+
+
+# Trees to symbols and back.
+
+
+def test_symbols_equal_those_of_tensor2tensor():
+    cases = json.loads(reference("t2t/oracle/misc/wsj_linearisation.json").read_text())
+    cases = [case for case in cases if "tags" in case]
+    assert len(cases) == 40
+    for case in cases:
+        tree = parse_tree(case["tree"])
+        assert " ".join(linearise(tree)) == case["tags"]
+        assert " ".join(tree.words()) == case["words"]
+
+
+def usable_trees(name, step=20):
+    """Yields each `step`-th usable tree of a treebank."""
+    trees = read_trees(reference(name), on_bad=lambda error: None)
+    return itertools.islice(trees, 0, None, step)
+
+
+def shape(tree: Tree) -> str:
+    """The tree without the tags."""
+    return " ".join(
+        node.word or (f"({node.label}" if entering else ")")
+        for node, entering in tree.walk()
+    )
+
+
+TREEBANKS = {"wsj_sample": 3914, "craft/dev.mrg": 2780, "craft/train.mrg.gz": 18_947}
+
+
+@pytest.mark.parametrize(
+    ("name", "step"),
+    [
+        *(("wsj_sample", 20), ("craft/dev.mrg", 20)),
+        *(pytest.param(name, 1, marks=pytest.mark.slow) for name in TREEBANKS),
+    ],
+)
+def test_tree_to_symbols_to_tree_is_the_identity(name, step):
+    """With tags, and without them but for the tags."""
+    trees = list(usable_trees(name, step))
+    assert len(trees) == -(-TREEBANKS[name] // step)
+    for tree in trees:
+        words = tree.words()
+        assert restore(words, linearise(tree)) == tree
+        bare = linearise(tree, pos_tags=False)
+        again = restore(words, bare)
+        assert again.words() == words
+        assert linearise(again, pos_tags=False) == bare
+        assert shape(again) == shape(tree)
+
+
+@pytest.mark.parametrize(
+    "tree",
+    [
+        "(TOP (NP (NP Rome)))",  # a tag that is a constituent's label, too
+        "(TOP (S (NP (NP Rome)) (VP (V is) (NP (NN x) (NP y)))))",
+        "(TOP (A (B x) (A y)))",
+        "(TOP (MYLABEL (MYTAG x)))",
+        "(TOP (NN a))",
+        "(TOP (NP (NN a)) (. .))",
+        "(TOP (NP (HYPH /) (/ /)))",
+    ],
+)
+def test_labels_and_tags_are_told_apart_by_closers(tree):
+    tree = prepare(parse_tree(tree))
+    assert restore(tree.words(), linearise(tree)) == tree
+
+
+@pytest.mark.parametrize(
+    ("words", "symbols"),
+    [
+        ("a b", "S NP NN NN"),  # too many leaves, as nothing closes S and NP
+        ("a b", "S NP /NP VP NN NN /VP /S"),
+        ("a b c", "S NP NN VP VB /NP NN /VP /S"),
+        ("a", ""),
+    ],
+)
+def test_what_is_no_tree_over_the_words(words, symbols):
+    refused("are not a tree over the", restore_text, words, symbols)
+
+
+@pytest.mark.parametrize(
+    ("words", "marks"),
+    [
+        ("`` We -- all -- agree : so -LRB- he -RRB- says ... ''", "`` : : : : ''"),
+        ("the firms ' new bank .", "."),
+        ("take ` Cosby ' across the street ?", "`` '' ."),
+        ("some ' immature ' cells and the 3 ' end", "'' ``"),
+        ("a good one , ' he says ; no !", ", '' : ."),
+        ("diluted 1 : 200 in Prx1 : : cre mice", ""),
+        ("AER - apical ectodermal ridge", ":"),
+        ("wild - type mice – in all", ""),
+    ],
+)
+def test_punctuation_is_told_by_the_words(words, marks):
+    deleted = {",", ":", "``", "''", "."}
+    found = [tag for tag in mark_tags(words.split()) if tag in deleted]
+    assert sorted(found) == sorted(marks.split())
+
+
+@pytest.mark.parametrize(
+    ("name", "most"), [("wsj_sample", 0.01), ("craft/dev.mrg", 0.03)]
+)
+def test_few_sentences_become_errors_of_evalb_without_tags(name, most):
+    gold = list(usable_trees(name))
+    restored = [restore(t.words(), linearise(t, pos_tags=False)) for t in gold]
+    report = evaluate_trees(
+        *([t.format() for t in trees] for trees in (gold, restored))
+    )
+    summary = report.summary()
+    assert summary["error"] <= most * len(gold)
+    assert summary["f1"] == pytest.approx(100)

@@ -5,7 +5,9 @@ import itertools
 import numpy as np
 import pytest
 import tensorflow as tf
-from decoding_models import log_probs_of, transformer
+from command_line import run, run_json, write
+from decoding_models import log_probs_of, run_of, transformer
+from errors import refused
 
 import t2t_keras
 from t2t_keras import registry
@@ -20,23 +22,15 @@ from t2t_keras.problems.parsing.tree import parse_tree
 from t2t_keras.text.tokenizer import load_tokenizer
 
 SENTENCES = [
-    "The dog barks .",
-    "",
-    "It  is\tlate ( very ) , isn't it ?",
-    "naïve\u00a0café 「日本語」 / ' 7 '",
-    " \u3000",
-    "Go",
+    *("The dog barks .", "", "It  is\tlate ( very ) , isn't it ?"),
+    *("naïve\u00a0café 「日本語」 / ' 7 '", " \u3000", "Go"),
     "The old man sees the woman who reads a book .",
 ]
-WORDS = [
-    ["The", "dog", "barks", "."],
-    [],
-    ["It", "is", "late", "-LRB-", "very", "-RRB-", ",", "isn't", "it", "?"],
-    ["naïve\u00a0café", "「日本語」", "/", "'", "7", "'"],
-    [],
-    ["Go"],
-    ["The", "old", "man", "sees", "the", "woman", "who", "reads", "a", "book", "."],
-]
+READ = (
+    *("The dog barks .", "", "It is late -LRB- very -RRB- , isn't it ?"),
+    *("naïve\u00a0café 「日本語」 / ' 7 '", "", "Go", SENTENCES[-1]),
+)
+WORDS = [text.split(" ") if text else [] for text in READ]
 
 
 def make(problem, folder):
@@ -138,5 +132,25 @@ def test_the_score_of_an_output_is_that_of_the_search(translator):
             assert score.tokens == output.tokens
     with pytest.raises(UserError, match=r"'\(TOP \(NN Stop\)\)' has other words than"):
         translator.score(["Go"], ["(TOP (NN Stop))"])
-    with pytest.raises(UserError, match=r"target:1: .NN. stands outside"):
-        translator.score(["Go"], ["NN"])
+    refused(r"target:1: .NN. stands outside", translator.score, ["Go"], ["NN"])
+
+
+def test_the_verb_writes_trees_and_tells_what_it_repaired(
+    translator, monkeypatch, capfd, tmp_path
+):
+    """Its sentences 1, 3 and 4 have words."""
+    source, output = write(tmp_path / "in", *SENTENCES[:4]), tmp_path / "out"
+    argv = ("translate", *run_of(translator, monkeypatch, tmp_path))
+    argv += ("--input", source, "--output", output)
+    free = ("--decode_hparams", "constraint=none")
+    for flags, repaired in (((), 0.0), (free, 3 / 4)):
+        result = run_json(capfd, *argv, *flags)
+        assert (result["sentences"], result["repaired"]) == (4, repaired)
+        trees = output.read_text().split("\n")[:-1]
+        assert [parse_tree(t).words() if t else [] for t in trees] == WORDS[:4]
+    assert run(*argv, "--n_best", 2, *free) == 0
+    assert "75.0% of the outputs were malformed" in capfd.readouterr().err
+    rows = [line.split("\t") for line in output.read_text().splitlines()]
+    ranks = [row[:2] for row in rows if row[3]]
+    assert ranks == [[line, rank] for line in "134" for rank in "12"]
+    assert float(rows[0][2]) >= float(rows[1][2])

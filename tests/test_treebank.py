@@ -1,17 +1,23 @@
 """Treebanks as examples, alone and mixed; the parsing problems; their data."""
 
 import json
+import random
 import re
 
+import numpy as np
 import pytest
+import tensorflow as tf
+from errors import refused
 from reference import reference
 
 from t2t_keras import registry
 from t2t_keras.cli.program import main
 from t2t_keras.data.manifest import Manifest
-from t2t_keras.option import UserError
+from t2t_keras.problems.parsing import graph
+from t2t_keras.problems.parsing.punctuation import KIND_OF_TAG, WORD, mark_tags
 from t2t_keras.problems.parsing.task import BracketF1
-from t2t_keras.problems.parsing.treebank import SilverMix, TreebankSource
+from t2t_keras.problems.parsing.treebank import SilverMix, TreebankSource, read_trees
+from t2t_keras.problems.parsing.words import rules, treebank_text
 from t2t_keras.text.tokenizer import load_tokenizer
 
 TREE = "(TOP (S (NP (NNP John)) (VP (VBZ sleeps)) (. .)))"
@@ -35,17 +41,13 @@ def test_words_and_symbols(bank, capsys):
     assert source.dropped == {"space_in_word": 1}
     said = capsys.readouterr().err
     assert said.count("wsj_0001.mrg:2: the leaf (NN Xpd TTD)") == 1
-    with pytest.raises(UserError, match=r"wsj_0001\.mrg:2: "):
-        list(TreebankSource(str(bank))())
+    refused(r"wsj_0001\.mrg:2: ", list, TreebankSource(str(bank))())
 
 
 def test_the_checksum_is_of_content_and_options(bank):
     sections = [TreebankSource(bank, section) for section in ("00", "01", "00,01")]
-    options = [
-        TreebankSource(bank, pos_tags=False),
-        TreebankSource(bank, collapse_unary=True),
-        TreebankSource(bank, skip_bad=True),
-    ]
+    changes = ({"pos_tags": False}, {"collapse_unary": True}, {"skip_bad": True})
+    options = [TreebankSource(bank, **change) for change in changes]
     checksums = {source.checksum() for source in (*sections, *options)}
     assert len(checksums) == 6
     (bank / "wsj_0001.mrg").rename(bank / "wsj_0003.mrg")
@@ -63,8 +65,7 @@ def test_silver_trees_have_the_labels_of_gold_ones(tmp_path, capsys):
     assert mix.dropped == {"unknown_label": 2}
     assert "silver:3: no gold tree has the label BAR" in capsys.readouterr().err
     mix = SilverMix(gold, TreebankSource(silver, known=known), 1)
-    with pytest.raises(UserError, match="silver:2: no gold tree has the label FOO"):
-        list(mix())
+    refused("silver:2: no gold tree has the label FOO", list, mix())
 
 
 def trees(path, prefix, count):
@@ -189,4 +190,87 @@ def test_craft(tmp_path, capsys):
     result = json.loads(captured.out)
     assert result["dropped"] == {"empty": 0, "over_length": 34, "space_in_word": 4}
     assert result["examples"] == {"train": 18_951 - 38}
-    assert len(re.findall(r"train\.mrg\.gz:\d+: ", captured.err)) == 4
+    lines = re.findall(r"train\.mrg\.gz:(\d+): ", captured.err)
+    assert lines == ["17490", "17495", "17506", "17609"]
+
+
+# The words of treebanks: raw sentences, and punctuation, in Python and in the graph.
+
+
+@pytest.mark.parametrize(
+    ("raw", "words"),
+    [
+        (
+            "He didn't pay $1,000.50 (net).",
+            "He did n't pay $ 1,000.50 -LRB- net -RRB- .",
+        ),
+        ('"Why?" she asked at 10:30.', "`` Why ? '' she asked at 10:30 ."),
+        ("AT&T and S&P paid US$500 & more", "AT&T and S&P paid US$ 500 & more"),
+        (
+            "They'll see John's and the dogs' food; so what",
+            "They 'll see John 's and the dogs ' food ; so what",
+        ),
+        ("I cannot go, and 'tis late...", "I can not go , and 't is late ..."),
+        ("He lives in the U.S.", "He lives in the U.S. ."),
+        (
+            "Mr. Smith of Smith Inc. left -- at last!",
+            "Mr. Smith of Smith Inc. left -- at last !",
+        ),
+        ("“Hi,” she’s gone—now.", "`` Hi , '' she 's gone — now ."),
+        ("  two   spaces\tand a tab ", "two spaces and a tab"),
+        ("a set {x} and (y)", "a set -LCB- x -RCB- and -LRB- y -RRB-"),
+        ("", ""),
+    ],
+)
+def test_raw_sentences(raw, words):
+    assert treebank_text(raw, raw=True) == words
+
+
+def test_the_treebanks_own_words():
+    """Most of its sentences come back from what people would have written."""
+    same = total = 0
+    for tree in read_trees(reference("wsj_sample")):
+        words = tree.words()
+        raw = " ".join(words)
+        pairs = (("-LRB- ", "("), (" -RRB-", ")"), ("`` ", '"'), (" ''", '"'))
+        for token, text in pairs:
+            raw = raw.replace(token, text)
+        for mark in (",", ".", ";", ":", "?", "!", "'s", "n't", "%", "'"):
+            raw = raw.replace(f" {mark} ", f"{mark} ")
+            raw = raw.removesuffix(f" {mark}") + (
+                mark if raw.endswith(f" {mark}") else ""
+            )
+        raw = raw.replace("$ ", "$")
+        total += 1
+        same += treebank_text(raw, raw=True).split(" ") == words
+    assert same / total > 0.98
+
+
+def test_graph_equals_python():
+    generator = random.Random(3)
+    characters = "ab.,'\"()[]-:;1\u00a0\u2014’“” \t!$%&?ſKn't"
+    texts = ["".join(generator.choices(characters, k=n % 30)) for n in range(2_000)]
+    for raw in (False, True):
+        graph = tf.constant(texts)
+        for pattern, replacement in rules(raw):
+            graph = tf.strings.regex_replace(graph, pattern, replacement)
+        assert [t.decode() for t in graph.numpy()] == [
+            treebank_text(text, raw) for text in texts
+        ]
+
+
+def test_punctuation_in_the_graph():
+    generator = random.Random(4)
+    words = ["a", "dogs", "AER", "7", "x3", ".", ",", ":", "'", "’", "`", "-", "''"]
+    words += ["--", ""]
+    sentences = [generator.choices(words, k=1 + n % 12) for n in range(3_000)]
+    tags = graph.mark_tags(tf.ragged.constant(sentences)).numpy()
+    for sentence, row in zip(sentences, tags, strict=True):
+        found = [tag.decode() or None for tag in row[: len(sentence)]]
+        assert found == mark_tags(sentence), sentence
+    assert np.unique(tags).size > 5
+    kinds = graph.word_kinds(tf.ragged.constant(sentences)).numpy()
+    for sentence, row in zip(sentences, kinds.tolist(), strict=True):
+        tags = mark_tags(sentence)
+        assert row[: len(sentence)] == [KIND_OF_TAG.get(tag, WORD) for tag in tags]
+        assert not any(row[len(sentence) :])

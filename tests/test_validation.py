@@ -6,11 +6,11 @@ import json
 import numpy as np
 import pytest
 import tensorflow as tf
+from errors import refused
 from small_data import small_data
 from small_run import trainer, weights
 
 from t2t_keras import registry
-from t2t_keras.option import UserError
 from t2t_keras.problem import Problem
 from t2t_keras.training.checkpoint import Checkpoint, CheckpointDirectory
 from t2t_keras.training.control import TrainOptions
@@ -123,8 +123,7 @@ def test_the_best_on_the_disk_is_the_best_of_the_evaluations(tmp_path):
     ],
 )
 def test_impossible_options(options, message):
-    with pytest.raises(UserError, match=message):
-        TrainOptions(**options)
+    refused(message, TrainOptions, **options)
 
 
 def test_what_the_paper_needs_is_kept_by_default():
@@ -175,10 +174,8 @@ def average_kept(directory, losses, **options):
     """Returns what `compare` says of the last of two checkpoints and their average."""
     checkpoints = CheckpointDirectory(directory)
     for step in (1, 2):
-        tensors = {
-            "model/a": tf.constant([float(step)]),
-            "step": tf.constant(step, tf.int64),
-        }
+        tensors = {"model/a": tf.constant([float(step)])}
+        tensors["step"] = tf.constant(step, tf.int64)
         checkpoints.save(step, tensors, keep=9)
     values = [(loss, 0.0) for loss in losses]
     validation = evaluated(directory, values, [2], eval_sentences=1, **options)

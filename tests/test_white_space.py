@@ -30,10 +30,7 @@ def data_dir(tmp_path_factory):
     """The data of `AROUND`."""
     folder = tmp_path_factory.mktemp("data")
     problem = Problem(
-        name="spaces",
-        summary="",
-        sources={"train": lambda: AROUND},
-        vocab_size=300,
+        name="spaces", summary="", sources={"train": lambda: AROUND}, vocab_size=300
     )
     generate(problem, folder, workers=1)
     return folder

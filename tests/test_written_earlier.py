@@ -63,29 +63,18 @@ def test_records_are_the_lines_of_the_files(earlier):
 
 
 def test_training_goes_on_where_it_stopped(earlier, capfd):
+    run_dir = earlier / "run-translate_text"
     argv = ["--problem", "translate_text", "--hparams_set", "tiny", "--hparams", SET]
-    argv += [
-        "--data_dir",
-        earlier / "data",
-        "--output_dir",
-        earlier / "run-translate_text",
-    ]
-    argv += ["--train_steps", "6", "--eval_sentences", "0"]
-    result = run_json(
-        capfd, "train", *argv, "--train_options", "log_every=1,average_last=0"
-    )
+    argv += ["--data_dir", earlier / "data", "--output_dir", run_dir]
+    argv += ["--train_steps", "6", "--eval_sentences", "0", "--train_options"]
+    result = run_json(capfd, "train", *argv, "log_every=1,average_last=0")
     assert result["step"] == 6
-    lines = (earlier / "run-translate_text" / "metrics.jsonl").read_text().splitlines()
+    lines = (run_dir / "metrics.jsonl").open()
     found = [r for r in map(json.loads, lines) if r["kind"] == "train"][-2:]
-    expected = list(
-        map(json.loads, (earlier / "resumed.jsonl").read_text().splitlines())
-    )
+    expected = list(map(json.loads, (earlier / "resumed.jsonl").open()))
     for name in ("step", "loss", "gradient_norm", "learning_rate", "epoch"):
-        np.testing.assert_allclose(
-            [record[name] for record in found],
-            [record[name] for record in expected],
-            rtol=1e-5,
-        )
+        ours, theirs = ([record[name] for record in x] for x in (found, expected))
+        np.testing.assert_allclose(ours, theirs, rtol=1e-5)
 
 
 @pytest.mark.slow

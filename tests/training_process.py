@@ -19,28 +19,18 @@ COMMAND = [sys.executable, "-c", MAIN, "train"]
 def start(data_dir, output_dir, replicas: int, env=None, **flags) -> subprocess.Popen:
     """Starts training; `env` adds to the environment, `flags` to the flags."""
     flags = {
-        "problem": "translate_text",
-        "hparams_set": "tiny",
+        **{"problem": "translate_text", "hparams_set": "tiny"},
         "hparams": "num_layers=1,d_model=16,d_ff=32,num_heads=2,dropout=0.3,"
         "batch_tokens=256,warmup_steps=20",
-        "data_dir": data_dir,
-        "output_dir": output_dir,
-        "train_steps": STEPS,
-        "save_every": 10,
-        "eval_every": 70,
-        "eval_sentences": 0,
-        "simulate_devices": replicas,
-        "seed": 7,
+        **{"data_dir": data_dir, "output_dir": output_dir, "train_steps": STEPS},
+        **{"save_every": 10, "eval_every": 70, "eval_sentences": 0},
+        **{"simulate_devices": replicas, "seed": 7},
         **flags,
     }
     arguments = [str(part) for k, v in flags.items() for part in (f"--{k}", v)]
-    return subprocess.Popen(
-        [*COMMAND, *arguments, "--json"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=os.environ | (env or {}),
-    )
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    command, env = [*COMMAND, *arguments, "--json"], os.environ | (env or {})
+    return subprocess.Popen(command, env=env, **pipes)
 
 
 def finish(process: subprocess.Popen) -> dict:

@@ -1,6 +1,5 @@
 """Chromium without a window, driven through its debugging pipe, for tests of pages."""
 
-import base64
 import contextlib
 import json
 import os
@@ -9,19 +8,14 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 
 _FLAGS = (
-    *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic"),
-    *(
-        "--no-first-run",
-        "--disable-background-networking",
-        "--disable-component-update",
-    ),
-    *("--disable-sync", "--disable-dev-shm-usage", "--remote-debugging-pipe"),
+    *("--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"),
+    *("--disable-background-networking", "--disable-component-update"),
+    *("--no-first-run", "--disable-sync", "--remote-debugging-pipe"),
 )
 
 
@@ -62,11 +56,9 @@ class Browser:
         return json.loads(line)
 
     def open(self, url: str, width: int, height: int, dark: bool = False) -> None:
-        self.call(
-            "Emulation.setDeviceMetricsOverride",
-            **{"width": width, "height": height, "deviceScaleFactor": 1},
-            mobile=width < 600,
-        )
+        size = {"width": width, "height": height, "deviceScaleFactor": 1}
+        phone = {"mobile": width < 600}
+        self.call("Emulation.setDeviceMetricsOverride", **size, **phone)
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self.call("Emulation.setEmulatedMedia", features=[scheme])
         self.call("Page.navigate", url=url)
@@ -86,51 +78,27 @@ class Browser:
             assert time.monotonic() < end, f"{condition}: {self.run(text)}"
             time.sleep(0.05)
 
-    def key(self, key: str, modifiers: int = 0) -> None:
-        codes = {"Enter": 13, "Tab": 9, "ArrowRight": 39, " ": 32}
-        for kind in ("rawKeyDown", "char", "keyUp"):
-            if kind == "char" and key not in ("Enter", " "):
-                continue
-            self.call(
-                "Input.dispatchKeyEvent",
-                **{"type": kind, "key": key, "modifiers": modifiers},
-                **{"windowsVirtualKeyCode": codes[key], "code": key},
-                **({"text": "\r" if key == "Enter" else key} if kind == "char" else {}),
-            )
+    def submit(self) -> None:
+        """Presses Ctrl and Enter."""
+        key = {"key": "Enter", "code": "Enter", "windowsVirtualKeyCode": 13}
+        for kind in ("rawKeyDown", "keyUp"):
+            self.call("Input.dispatchKeyEvent", type=kind, modifiers=2, **key)
 
     def type(self, text: str) -> None:
         self.call("Input.insertText", text=text)
 
     def errors(self) -> list[Any]:
         """What the console has as errors, and exceptions."""
-        return [
-            event["params"]
-            for event in self.events
-            if event["method"] == "Runtime.exceptionThrown"
-            or (
-                event["method"] == "Log.entryAdded"
-                and event["params"]["entry"]["level"] == "error"
-            )
-        ]
+        kinds = "Runtime.exceptionThrown", "Log.entryAdded"
+        found = [x["params"] for x in self.events if x["method"] in kinds]
+        return [x for x in found if x.get("entry", {}).get("level") in (None, "error")]
 
     def hosts(self) -> set[str]:
         """The origins that were asked for something."""
-        urls = [
-            event["params"]["request"]["url"]
-            for event in self.events
-            if event["method"] == "Network.requestWillBeSent"
-        ]
-        return {"/".join(url.split("/")[:3]) for url in urls if url.startswith("http")}
-
-    def screenshot(self, path: Path) -> None:
-        size = self.call("Page.getLayoutMetrics")["cssContentSize"]
-        clip = {"x": 0, "y": 0, "width": size["width"], "height": size["height"]}
-        found = self.call(
-            "Page.captureScreenshot",
-            captureBeyondViewport=True,
-            clip=clip | {"scale": 1},
-        )
-        path.write_bytes(base64.b64decode(found["data"]))
+        kind = "Network.requestWillBeSent"
+        asked = [x["params"]["request"] for x in self.events if x["method"] == kind]
+        urls = [x["url"] for x in asked if x["url"].startswith("http")]
+        return {"/".join(url.split("/")[:3]) for url in urls}
 
 
 @contextlib.contextmanager
@@ -141,11 +109,9 @@ def browser() -> Iterator[Browser]:
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
         # Chromium reads from descriptor 3 and writes to 4.
         command = f'exec "$@" 3<&{to_read} 4>&{back_write}'
+        flags = [*_FLAGS, f"--user-data-dir={profile}"]
         process = subprocess.Popen(
-            [
-                *("bash", "-c", command, "bash", CHROMIUM, *_FLAGS),
-                f"--user-data-dir={profile}",
-            ],
+            ["bash", "-c", command, "bash", CHROMIUM, *flags],
             pass_fds=(to_read, back_write),
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,

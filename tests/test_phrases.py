@@ -24,10 +24,10 @@ import t2t_keras
 from t2t_keras.decoding.beam_search import beam_search
 from t2t_keras.decoding.constraint import (
     ForbiddenPhrases,
+    ForbiddenTables,
     Phrases,
     RequiredPhrases,
-    _whole_words,
-    forbidden_tables,
+    whole_words,
 )
 from t2t_keras.decoding.options import DecodingOptions
 from t2t_keras.decoding.translator import Translator
@@ -130,9 +130,8 @@ def test_forbidden_phrases_are_found_in_any_tokens(phrases, text, is_found):
         cuts = np.flatnonzero(rng.random(len(content) - 1) < 0.4) + 1
         tokens = [bytes(x) for x in np.split(np.frombuffer(content, np.uint8), cuts)]
         vocabulary = [b"", b"", *dict.fromkeys(tokens)]
-        constraint = ForbiddenPhrases(
-            *map(tf.constant, forbidden_tables(phrases, vocabulary))
-        )
+        tables = ForbiddenTables(vocabulary)(tf.constant([*phrases, ""]))
+        constraint = ForbiddenPhrases(*tables)
         state = constraint.init(tf.zeros([1, 1]), tf.constant(1))
         is_allowed = True
         for token in [*map(vocabulary.index, tokens), EOS]:
@@ -181,8 +180,8 @@ def test_phrases_are_inputs_of_the_graph(translator):
 
 def test_a_glossary_finds_whole_words():
     ids = tf.constant([[2, 3], [4, 0], [3, 3]])
-    patterns = [f"(?s).*{_whole_words(source)}.*" for source, _ in TERMS]
-    phrases = Phrases(tf.constant(patterns), ids, None, None)
+    patterns = whole_words(tf.constant([source for source, _ in TERMS]))
+    phrases = Phrases((patterns, ids), ())
     copied = tf.constant([[[0, 0, 0]], [[5, 5, 5]], [[0, 0, 0]]])
     for further in (None, copied):
         found = phrases.required(tf.constant(TEXTS), further).numpy()

@@ -177,17 +177,22 @@ def test_answers_in_another_process(translator, export):
 @pytest.mark.slow
 def test_ids_with_tensorflow_alone(translator, ids_export):
     ids = padded_ids(translator, LINES[:2])
-    default, found, search, score = answers(
+    default, found, search, by_row, score = answers(
         ids_export,
         ["serving_default", {"ids": ids}, {}],
         ["translate_ids", {"ids": ids}, {}],
         ["search_ids", {"ids": ids}, OPTIONS],
+        ["search_ids", {"ids": ids}, OPTIONS | {"beam_size": [6, 3], "n_best": [5, 1]}],
         ["score_ids", {"ids": ids, "targets": ids[::-1]}, {}],
         has_text=False,
     )
     assert default == found
     assert_same_ids(found, translator.n_best(LINES[:2], 2))
     assert_same_ids(search, translator.n_best(LINES[:2], **OPTIONS))
+    first, _ = translator.n_best(LINES[:2], **OPTIONS)
+    second = translator.n_best(LINES[1:2], **OPTIONS | {"beam_size": 3, "n_best": 1})
+    assert_same_ids(by_row, [first, *second])
+    assert by_row["lengths"][1][1:] == [0] * 4
     scores = translator.score(LINES[:2], LINES[1::-1])
     assert score["tokens"] == [score.tokens for score in scores]
     np.testing.assert_allclose(
@@ -205,7 +210,8 @@ def test_client_takes_the_place_of_the_translator(translator, export, caplog):
     results = client.n_best(TEXTS, **options, advance=done.append)
     expected = translator.n_best(TEXTS, **options, **limit)
     for found, outputs in zip(results, expected, strict=True):
-        assert_same(*(list(column) for column in zip(*found, strict=True)), outputs)
+        texts, scores, *_ = (list(column) for column in zip(*found, strict=True))
+        assert_same(texts, scores, outputs)
         assert len(found) == len(outputs)
     assert sum(done) == len(TEXTS)
     scores = translator.score(TEXTS, TARGETS, **limit)
@@ -224,12 +230,12 @@ def test_client_takes_the_place_of_the_translator(translator, export, caplog):
 def test_mistakes_in_calls_of_the_client(export, tmp_path):
     client = t2t_keras.load(export[0])
     for mistake, message in (
-        ({"n_best": 9}, "n_best 9 is more than the beam size, 4"),
+        ({"n_best": 9}, "n_best 9 is more than beam_size 4"),
         ({"beam_size": 0}, "beam_size must be at least 1"),
         ({"alpha": float("nan")}, "alpha must be"),
         ({"alpha": 1e308}, "alpha must be at least -10 and at most 10"),
         ({"min_length": -1}, "min_length must be at least 0"),
-        ({"extra_length": 2}, "extra_length: an export has it built in .extra_length"),
+        ({"extra_length": 2}, "extra_length: an export has it built in"),
     ):
         with pytest.raises(UserError, match=message):
             client.n_best(["a"], **mistake)
@@ -248,7 +254,7 @@ def test_mistakes_in_calls_of_the_client(export, tmp_path):
 
 def test_requests_may_have_every_option_that_is_a_tensor():
     """But those of sampling, and the one that limits what a request may cost."""
-    every = set(DecodingOptions.names("is_tensor"))
+    every = {*DecodingOptions.names("is_tensor"), "glossary", "forbidden"}
     every -= {"extra_length", "coverage_penalty"}
     every -= set(DecodingOptions.names("of_sampling"))
     assert set(DecodingOptions.names("is_served")) == every
@@ -275,7 +281,8 @@ def test_impossible_inputs(name, inputs, message, signatures):
     texts = {"texts": ["a"]}
     possible = {
         "translate": texts
-        | {"beam_size": 4, "n_best": 1, "alpha": 0.6, "min_length": 0},
+        | {"beam_size": 4, "n_best": 1, "alpha": 0.6, "min_length": 0}
+        | {"glossary": [[["", ""]]], "forbidden": [[""]]},
         "score": texts | {"targets": ["b"]},
         "translate_ids": {"ids": [[5, 1, 0], [0, 0, 0]]},
         "score_ids": {"ids": [[5, 1]], "targets": [[5, 0]]},  # without EOS

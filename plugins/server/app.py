@@ -6,33 +6,34 @@ JSON object with the one entry `error`.
 
 import asyncio
 import contextlib
-import importlib.resources
-import ipaddress
+import itertools
 import json
 import time
 import urllib.parse
-from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
-from typing import Any
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import prometheus_client as prometheus
 from starlette.applications import Starlette
-from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
+from starlette.middleware.base import BaseHTTPMiddleware, RequestResponseEndpoint
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import Response
+from starlette.responses import FileResponse, Response
 from starlette.routing import Route
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from t2t_keras.option import UserError
 
 from .batcher import Batcher, Limits, Overloaded
+from .rest import Key
 from .rest import Request as PredictRequest
 from .served_model import ServedModel
 
 _CLIENT_LEFT = 499  # what nginx calls it; nobody receives it
 _CLOSE = {"Connection": "close"}  # a part of the body has not been read
 _EXTRA_LENGTH = 64  # about how much longer than its source an output may be
+_PHRASE_WEIGHT = 4  # of a character in a phrase, in characters of a sentence
 # A request of at most this work per hypothesis of the default beam size is cheap.
 _CHEAP = 400
 # The page loads nothing from elsewhere.
@@ -42,34 +43,16 @@ _POLICY = (
 )
 
 
-class _Served:
+class _Served(NamedTuple):
     """A model, and its two queues with a thread for each.
 
     Expensive requests have their own queue and thread, so that cheap ones never wait
     for them.
     """
 
-    def __init__(
-        self, model: ServedModel, limits: Limits, observe: Callable[[int, float], None]
-    ) -> None:
-        self.model = model
-
-        def run(key: Any, rows: list[Any], is_wanted: Callable[[], bool]) -> Any:
-            return model.predict(key[0], rows, dict(key[1:]), is_wanted)
-
-        self.cheap = Batcher(run, limits, observe)
-        self.expensive = Batcher(run, limits, observe, self.cheap)
-
-    def __len__(self) -> int:
-        """Returns the number of sentences that wait."""
-        return len(self.cheap) + len(self.expensive)
-
-    async def answer(self, request: PredictRequest, works: Sequence[int]) -> list[Any]:
-        """Returns the outputs for the rows of a request."""
-        is_cheap = sum(works) <= _CHEAP * self.model.defaults["beam_size"]
-        batcher = self.cheap if is_cheap else self.expensive
-        key = request.signature, *sorted(request.options.items())
-        return await batcher.submit(key, request.rows, works)
+    model: ServedModel
+    cheap: Batcher
+    expensive: Batcher
 
 
 class Service:
@@ -78,6 +61,7 @@ class Service:
     Args:
         models: for each name, the function that loads the model.
         limits: the limits.
+        hosts: see `make_app`.
 
     Attributes:
         limits: the limits.
@@ -87,9 +71,13 @@ class Service:
     """
 
     def __init__(
-        self, models: Mapping[str, Callable[[], ServedModel]], limits: Limits
+        self,
+        models: Mapping[str, Callable[[], ServedModel]],
+        limits: Limits,
+        hosts: Collection[str] | None,
     ) -> None:
         self._loaders = models
+        self._hosts = hosts
         self._served: dict[str, _Served] = {}
         self._is_stopping = False
         self.limits = limits
@@ -117,8 +105,8 @@ class Service:
         yield
         self.stop()
         await loading
-        for served in self._served.values():
-            for batcher in (served.cheap, served.expensive):
+        for _, *batchers in self._served.values():
+            for batcher in batchers:
                 await asyncio.to_thread(batcher.close)
 
     async def _load(self) -> None:
@@ -135,26 +123,30 @@ class Service:
                 self.failure = error
                 self.on_failure()
                 return
+            self._serve(name, model)
 
-            def observe(size: int, seconds: float, name: str = name) -> None:
-                self._metrics["batch_sentences"].labels(name).observe(size)
-                self._metrics["batch_seconds"].labels(name).observe(seconds)
+    def _serve(self, name: str, model: ServedModel) -> None:
+        """Makes the queues of a model."""
 
-            self._served[name] = served = _Served(model, self.limits, observe)
-            self._metrics["queue_sentences"].labels(name).set_function(served.__len__)
+        def run(key: Key, rows: list[Any], is_wanted: Callable[[], bool]) -> Any:
+            return model.predict(key[0], rows, dict(key[1]), is_wanted)
+
+        def observe(size: int, seconds: float) -> None:
+            self._metrics["batch_sentences"].labels(name).observe(size)
+            self._metrics["batch_seconds"].labels(name).observe(seconds)
+
+        cheap = Batcher(run, self.limits, observe)
+        expensive = Batcher(run, self.limits, observe, cheap)
+        self._served[name] = _Served(model, cheap, expensive)
+        waiting = self._metrics["queue_sentences"].labels(name)
+        waiting.set_function(lambda: len(cheap) + len(expensive))
 
     def stop(self) -> None:
         """Refuses further requests."""
         self._is_stopping = True
-        for served in self._served.values():
-            served.cheap.stop()
-            served.expensive.stop()
-
-    def count(self, endpoint: str, status: int, seconds: float) -> None:
-        """Counts a request."""
-        self.answered += 1
-        self._metrics["requests"].labels(endpoint, status).inc()
-        self._metrics["request_seconds"].labels(endpoint).observe(seconds)
+        for _, *batchers in self._served.values():
+            for batcher in batchers:
+                batcher.close(wait=False)
 
     async def health(self, request: Request) -> Response:
         """Whether every model is loaded and has translated a sentence."""
@@ -171,23 +163,12 @@ class Service:
     async def page(self, request: Request) -> Response:
         """The web page: its HTML, style or script."""
         name = request.scope["path"].strip("/") or "page.html"
-        text = importlib.resources.files(__package__).joinpath(name).read_text("utf-8")
-        kind = {"html": "html", "css": "css", "js": "javascript"}[name.split(".")[1]]
         headers = {"Content-Security-Policy": _POLICY}
-        return Response(text, media_type=f"text/{kind}", headers=headers)
+        return FileResponse(Path(__file__).with_name(name), headers=headers)
 
     async def models(self, request: Request) -> Response:
         """The names of the models, which TensorFlow Serving does not tell."""
         return _json({"models": list(self._served)})
-
-    async def status(self, request: Request) -> Response:
-        """The state of a model."""
-        name, version, state = request.path_params["name"], 1, "LOADING"
-        if name in self._served or name not in self._loaders:
-            version, state = self._find(request).model.version, "AVAILABLE"
-        ok = {"error_code": "OK", "error_message": ""}
-        entry = {"version": str(version), "state": state, "status": ok}
-        return _json({"model_version_status": [entry]})
 
     async def predict(self, request: Request) -> Response:
         """Runs a signature on rows (`instances`) or columns (`inputs`)."""
@@ -198,59 +179,66 @@ class Service:
             raise HTTPException(400, f"the body is not JSON: {error}") from None
         parsed = PredictRequest.parse(body)
         works = self.work(served.model, parsed)
-        found = await self._answer(request, served.answer(parsed, works))
+        is_cheap = sum(works) <= _CHEAP * served.model.defaults["beam_size"]
+        batcher = served.cheap if is_cheap else served.expensive
+        waiting = batcher.submit(parsed.keys, parsed.rows, works)
+        found = await self._answer(request, waiting)
         return _json(parsed.answer(found))
 
     def work(self, model: ServedModel, request: PredictRequest) -> list[int]:
         """Returns the work of each row: its length times the beam size.
 
         The length is that of the source in bytes of UTF-8, which is at least its
-        number of tokens, plus a constant, as outputs may be longer than sources. The
-        signature `score` searches nothing: the lengths of both texts are added.
+        number of tokens, plus a constant, as outputs may be longer than sources, and
+        plus those of its phrases, with a weight. The signature `score` searches
+        nothing: the lengths of both texts are added.
 
         Raises:
             UserError: the beam size or a length is beyond the limit.
             HTTPException: all rows together are beyond the limits.
         """
         limits, default = self.limits, model.defaults["beam_size"]
-        beam = request.options.get("beam_size", default)
-        if beam > max(limits.max_beam_size, default):
-            raise UserError(f"beam_size {beam} is more than {limits.max_beam_size}")
-        beam = 1 if request.signature == "score" else beam
+        most_beams = max(limits.max_beam_size, default)
         works = []
-        for row in request.rows:
-            if any(len(text) > limits.max_characters for text in row.values()):
-                most = limits.max_characters
+        for (_, pairs), row in zip(request.keys, request.rows, strict=True):
+            options = dict(pairs)
+            beam = options.get("beam_size", default)
+            glossary = itertools.chain(*options.get("glossary", ()))
+            characters = sum(map(len, (*glossary, *options.get("forbidden", ()))))
+            longest = max(map(len, row.values()), default=0)
+            if beam > most_beams:
+                raise UserError(f"beam_size {beam} is more than {most_beams}")
+            if longest > (most := limits.max_characters):
                 raise UserError(f"a sentence has more than {most:,} characters")
+            if characters > (most := limits.max_phrase_characters):
+                raise UserError(f"phrases have more than {most:,} characters")
             size = sum(len(text.encode()) for text in row.values())
-            works.append(beam * (size + _EXTRA_LENGTH))
+            size += _EXTRA_LENGTH + _PHRASE_WEIGHT * characters
+            works.append(size if request.signature == "score" else beam * size)
         for count, most, what in (
             (len(works), limits.max_queue, "sentences"),
             (sum(works), limits.max_work, "bytes times beam size"),
         ):
             if count > most:
-                raise HTTPException(
-                    413,
-                    f"the request has {count:,} {what}; at most {most:,} are allowed",
+                message = (
+                    f"the request has {count:,} {what}; at most {most:,} are allowed"
                 )
+                raise HTTPException(413, message)
         return works
 
     def _find(self, request: Request) -> _Served:
         """Returns the model of a URL."""
         name = request.path_params["name"]
-        version = request.path_params.get("version")
-        if name in self._loaders and name not in self._served:
+        if name not in self._loaders:
+            raise HTTPException(404, f"Servable not found for request: Latest({name})")
+        if name not in self._served:
             raise Overloaded("the model is loading; try again later")
-        served = self._served.get(name)
-        if served is None or version not in (None, str(served.model.version)):
-            wanted = f"Latest({name})" if version is None else f"{name}, {version}"
-            raise HTTPException(404, f"Servable not found for request: {wanted}")
-        return served
+        return self._served[name]
 
     async def _answer(self, request: Request, work: Any) -> list[Any]:
         """Returns the results of work, unless the client leaves or it takes long."""
         tasks = [asyncio.ensure_future(x) for x in (work, _disconnected(request))]
-        passed = time.monotonic() - request.scope["t2t.start"]
+        passed = time.monotonic() - request.state.start
         left = max(self.limits.timeout_seconds - passed, 0)
         try:
             first = asyncio.FIRST_COMPLETED
@@ -283,63 +271,43 @@ class Service:
             raise HTTPException(408, refusal, _CLOSE) from None
         return bytes(body)
 
+    async def gate(
+        self, request: Request, call_next: RequestResponseEndpoint
+    ) -> Response:
+        """Counts and times a request, and refuses those of other sites.
 
-class _Gate:
-    """Middleware that counts and times requests, and refuses those of other sites.
-
-    It protects a server at the loopback address from web pages. The name of a page's
-    server can be made to lead to 127.0.0.1 (DNS rebinding), and then the browser lets
-    the page read what this server answers: the name in `Host` must be known. And any
-    page can send a form to this server: `Origin`, which browsers add, must be this
-    server.
-    """
-
-    def __init__(
-        self, app: ASGIApp, service: Service, hosts: Collection[str] | None
-    ) -> None:
-        self._app = app
-        self._service = service
-        self._hosts = hosts
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-        scope["t2t.start"] = start = time.monotonic()
+        This protects a server at the loopback address from web pages. The name of a
+        page's server can be made to lead to 127.0.0.1 (DNS rebinding), and then the
+        browser lets the page read what this server answers: the name in `Host` must be
+        known. And any page can send a form to this server: `Origin`, which browsers
+        add, must be this server.
+        """
+        start = request.state.start = time.monotonic()
         status = 500
-
-        async def measured(message: Message) -> None:
-            nonlocal status
-            status = message.get("status", status)
-            await send(message)
-
         try:
-            answer = self._refusal(scope) or self._app
-            await answer(scope, receive, measured)
+            answer = self._refusal(request) or await call_next(request)
+            status = answer.status_code
+            return answer
         finally:
-            endpoint = getattr(scope.get("endpoint"), "__name__", "none")
-            self._service.count(endpoint, status, time.monotonic() - start)
+            endpoint = getattr(request.scope.get("endpoint"), "__name__", "none")
+            self.answered += 1
+            self._metrics["requests"].labels(endpoint, status).inc()
+            seconds = time.monotonic() - start
+            self._metrics["request_seconds"].labels(endpoint).observe(seconds)
 
-    def _refusal(self, scope: Scope) -> Response | None:
-        headers = Headers(scope=scope)
-        host, origin = headers.get("host", ""), headers.get("origin", "")
-        if self._hosts is not None and not self._is_known(host):
+    def _refusal(self, request: Request) -> Response | None:
+        host, origin = (request.headers.get(x, "") for x in ("host", "origin"))
+        name, hosts = _name(host), self._hosts or ()
+        # Names of sites have letters.
+        is_address = ":" in name or name.replace(".", "").isdecimal()
+        is_local = name == "" or f".{name}".endswith(".localhost")
+        if self._hosts is not None and not (is_address or is_local or name in hosts):
             return _error(421, f"{host!r} is not a host of this server: --allowed_host")
         site = origin.partition("://")[2]
-        is_own = site == host or _name(site) in (self._hosts or ())
-        if origin and scope["method"] == "POST" and not is_own:
+        is_own = not origin or site == host or _name(site) in hosts
+        if request.method == "POST" and not is_own:
             return _error(403, f"{origin!r} is another site: --allowed_host")
         return None
-
-    def _is_known(self, host: str) -> bool:
-        name = _name(host)
-        if name in ("", *(self._hosts or ())) or f".{name}".endswith(".localhost"):
-            return True
-        try:
-            ipaddress.ip_address(name or "")
-        except ValueError:
-            return False
-        return True
 
 
 def make_app(
@@ -355,13 +323,12 @@ def make_app(
         hosts: names that requests may have as `Host`, besides localhost and IP
             addresses; None: any.
     """
-    service = Service(models, limits)
+    service = Service(models, limits, hosts)
     routes = [Route(f"/{x}", service.page) for x in ("", "page.css", "page.js")]
     routes += [Route("/health", service.health), Route("/metrics", service.metrics)]
     routes += [Route("/v1/models", service.models)]
-    for path in ("/v1/models/{name}", "/v1/models/{name}/versions/{version}"):
-        routes += [Route(f"{path}:predict", service.predict, methods=["POST"])]
-        routes += [Route(path, service.status)]
+    path = "/v1/models/{name}:predict"
+    routes += [Route(path, service.predict, methods=["POST"])]
 
     def failed(request: Request, error: Exception) -> Response:
         if isinstance(error, HTTPException):
@@ -375,7 +342,7 @@ def make_app(
     app = Starlette(
         routes=routes,
         lifespan=service.lifespan,
-        middleware=[Middleware(_Gate, service=service, hosts=hosts)],
+        middleware=[Middleware(BaseHTTPMiddleware, dispatch=service.gate)],
         exception_handlers=dict.fromkeys(
             (HTTPException, Overloaded, UserError, Exception), failed
         ),
@@ -400,12 +367,12 @@ def _error(
     return _json({"error": message}, status, headers)
 
 
-def _name(host: str) -> str | None:
-    """Returns the name or address in a `Host` header; None: it has none."""
+def _name(host: str) -> str:
+    """Returns the name or address in a `Host` header."""
     try:
         return urllib.parse.urlsplit(f"//{host}").hostname or ""
     except ValueError:
-        return None
+        return "?"  # no host has this name
 
 
 async def _disconnected(request: Request) -> None:

@@ -7,6 +7,7 @@ import math
 import threading
 import time
 from collections.abc import Callable, Hashable, Sequence
+from concurrent.futures import Future, InvalidStateError
 from typing import Any
 
 from t2t_keras.option import check, option
@@ -22,6 +23,9 @@ class Limits:
 
     max_body_bytes: int = option(1 << 20, "the largest request body", least=1)
     max_characters: int = option(5000, "the most characters in a sentence", least=1)
+    max_phrase_characters: int = option(
+        1000, "the most characters in the phrases of a sentence", least=0
+    )
     max_beam_size: int = option(32, "the largest beam size of a request", least=1)
     max_work: int = option(
         1_000_000, "the most work of a request; see `Service.work`", least=1
@@ -46,6 +50,7 @@ class Overloaded(Exception):
     """The queue is full, or the server is loading or shutting down."""
 
 
+@dataclasses.dataclass(eq=False, slots=True)
 class _Item:
     """A value that waits for its result.
 
@@ -58,15 +63,12 @@ class _Item:
         future: receives the result; it is done early if nobody waits for it any more.
     """
 
-    __slots__ = ("arrived", "due", "future", "key", "value", "work")
-
-    def __init__(self, key: Hashable, value: Any, work: int, delay: float) -> None:
-        self.key = key
-        self.value = value
-        self.work = work
-        self.arrived = time.monotonic()
-        self.due = self.arrived + delay
-        self.future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+    key: Hashable
+    value: Any
+    work: int
+    arrived: float
+    due: float
+    future: Future[Any]
 
 
 class Batcher:
@@ -111,14 +113,14 @@ class Batcher:
         return len(self._waiting)
 
     async def submit(
-        self, key: Hashable, values: Sequence[Any], works: Sequence[int]
+        self, keys: Sequence[Hashable], values: Sequence[Any], works: Sequence[int]
     ) -> list[Any]:
         """Returns the results of values, which are run with others of the same key.
 
         If the caller is cancelled, values that still wait are not run.
 
         Args:
-            key: the key.
+            keys: the keys of the values.
             values: the values of one request.
             works: the work of each.
 
@@ -126,36 +128,38 @@ class Batcher:
             Overloaded: the queue is full, or the batcher is closed.
             Exception: what `run` raised for one of the values alone.
         """
-        delay = _DELAY * self._limits.timeout_seconds * sum(works)
-        delay /= self._limits.max_work
-        pairs = zip(values, works, strict=True)
-        items = [_Item(key, value, work, delay) for value, work in pairs]
+        share = sum(works) / self._limits.max_work
+        now = time.monotonic()
+        due = now + _DELAY * self._limits.timeout_seconds * share
+        items = [
+            _Item(key, value, work, now, due, Future())
+            for key, value, work in zip(keys, values, works, strict=True)
+        ]
         with self._changed:
             if self._is_closed:
                 raise Overloaded("the server is shutting down")
-            if len(self._waiting) + len(items) > self._limits.max_queue:
-                self._waiting = [x for x in self._waiting if not x.future.done()]
-            if len(self._waiting) + len(items) > self._limits.max_queue:
+            waiting = [*(x for x in self._waiting if not x.future.done()), *items]
+            if len(waiting) > self._limits.max_queue:
                 raise Overloaded("the queue is full; try again later")
-            self._waiting.extend(items)
-            self._waiting.sort(key=lambda item: item.due)
+            self._waiting = sorted(waiting, key=lambda item: item.due)
             self._changed.notify()
         try:
-            return await asyncio.gather(*(item.future for item in items))
+            return await asyncio.gather(*(asyncio.wrap_future(x.future) for x in items))
         finally:  # after an error or cancellation; otherwise all are done
             for item in items:
                 item.future.cancel()
 
-    def stop(self) -> None:
-        """Refuses further values; those that wait are still run."""
+    def close(self, wait: bool = True) -> None:
+        """Refuses further values; those that wait are still run.
+
+        Args:
+            wait: whether to return when they have been run.
+        """
         with self._changed:
             self._is_closed = True
             self._changed.notify()
-
-    def close(self) -> None:
-        """Refuses further values, and returns when the others have been run."""
-        self.stop()
-        self._thread.join()
+        if wait:
+            self._thread.join()
 
     def _work(self) -> None:
         while batch := self._next_batch():
@@ -165,46 +169,37 @@ class Batcher:
             end = time.monotonic()
             self._busy_until = end + _IDLE_SECONDS
             self._observe(len(batch), end - start)
-            while self._first is not None and time.monotonic() < end + 2 * (
-                end - start
-            ):
-                if self._first._busy_until < time.monotonic() or self._is_closed:
+            rest = end + 2 * (end - start)
+            while self._first is not None and not self._is_closed:
+                if time.monotonic() > min(rest, self._first._busy_until):
                     break
                 time.sleep(_IDLE_SECONDS / 4)
 
     def _next_batch(self) -> list[_Item]:
         """Waits for values and takes a batch; it is empty when all is done."""
         most = self._limits.max_batch_sentences
-        most_work = self._limits.max_batch_work if self._first is not None else math.inf
+        most_work = math.inf if self._first is None else self._limits.max_batch_work
+        batch: list[_Item] = []
         with self._changed:
-            while True:
+            while not batch:
                 self._changed.wait_for(lambda: self._waiting or self._is_closed)
                 if not self._waiting:
-                    return []
+                    break
                 age = time.monotonic() - self._waiting[0].arrived
                 self._changed.wait_for(
                     lambda: len(self._waiting) >= most or self._is_closed,
                     max(self._limits.batch_milliseconds / 1000 - age, 0),
                 )
-                batch: list[_Item] = []
-                others: list[_Item] = []
+                self._waiting = [x for x in self._waiting if not x.future.done()]
                 work = 0
                 for item in self._waiting:
-                    if item.future.done():
-                        continue
-                    is_first = not batch
-                    if is_first or (
-                        item.key == batch[0].key
-                        and work + item.work <= most_work
-                        and len(batch) < most
-                    ):
+                    fits = len(batch) < most and work + item.work <= most_work
+                    if not batch or (fits and item.key == batch[0].key):
                         batch.append(item)
                         work += item.work
-                    else:
-                        others.append(item)
-                self._waiting = others
-                if batch:
-                    return batch
+                taken = set(batch)
+                self._waiting = [x for x in self._waiting if x not in taken]
+        return batch
 
     def _run_batch(self, batch: list[_Item]) -> None:
         """Runs a batch; if that fails, each value alone, so that others succeed."""
@@ -218,26 +213,13 @@ class Batcher:
             delivery = list(zip(batch, results, strict=True))
         except Exception as error:
             if len(batch) == 1:
-                _deliver(batch[0], error)
+                with contextlib.suppress(InvalidStateError):  # nobody waits
+                    batch[0].future.set_exception(error)
                 return
             for item in batch:
                 if not item.future.done():
                     self._run_batch([item])
             return
         for item, result in delivery:
-            _deliver(item, result)
-
-
-def _deliver(item: _Item, result: Any) -> None:
-    """Passes a result, or an exception, to the event loop that waits for it."""
-
-    def set_result() -> None:
-        if item.future.done():
-            return
-        if isinstance(result, Exception):
-            item.future.set_exception(result)
-        else:
-            item.future.set_result(result)
-
-    with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits
-        item.future.get_loop().call_soon_threadsafe(set_result)
+            with contextlib.suppress(InvalidStateError):
+                item.future.set_result(result)

@@ -1,18 +1,22 @@
 """The JSON of TensorFlow Serving's REST interface."""
 
 import base64
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from t2t_keras.decoding.options import DecodingOptions
 from t2t_keras.option import UserError, check, typed
 
-# For each signature, the inputs that have one element for each row.
-_ROWS = {
+# For each signature, the inputs that are texts.
+_TEXTS = {
     "serving_default": ("texts",),
     "translate": ("texts",),
     "score": ("texts", "targets"),
     "options": (),
 }
+_DTYPES = DecodingOptions.dtypes("is_served")
+
+# The signature and the options, by name: rows with equal keys can be run together.
+Key: TypeAlias = tuple[str, tuple[tuple[str, Any], ...]]
 
 
 class Request(NamedTuple):
@@ -20,14 +24,14 @@ class Request(NamedTuple):
 
     Attributes:
         signature: the name of the signature.
-        rows: the inputs of each row; one row without inputs if the signature has none.
-        options: the decoding options.
+        keys: the signature and the options of each row.
+        rows: the texts of each row; one row without texts if the signature has none.
         in_rows: whether the request has the row format (`instances`).
     """
 
     signature: str
+    keys: list[Key]
     rows: list[dict[str, str]]
-    options: dict[str, Any]
     in_rows: bool
 
     @classmethod
@@ -40,33 +44,33 @@ class Request(NamedTuple):
         if not isinstance(body, dict) or ("instances" in body) == ("inputs" in body):
             raise UserError("the body must have either 'instances' or 'inputs'")
         signature = body.get("signature_name") or "serving_default"
-        if not isinstance(signature, str) or signature not in _ROWS:
+        if not isinstance(signature, str) or signature not in _TEXTS:
             raise UserError(
                 f"signature_name: {signature!r:.80} is not a signature; there are "
-                f"{', '.join(_ROWS)}"
+                f"{', '.join(_TEXTS)}"
             )
-        names = _ROWS[signature]
-        kinds = DecodingOptions.names("is_served") if signature == "translate" else ()
-        inputs = body.get("inputs")
-        if "instances" in body:
-            inputs = _columns(body["instances"], names) if not kinds else None
-        elif len(names) == 1 and isinstance(inputs, list):
-            inputs = {names[0]: inputs}
-        if not isinstance(inputs, dict) or not (
-            {*names} <= inputs.keys() <= {*names, *kinds}
-        ):
-            raise UserError(
-                f"inputs: '{signature}' has the inputs {', '.join([*names, *kinds])}"
-            )
-        columns = {name: _strings(name, inputs[name]) for name in names}
-        if len({len(column) for column in columns.values()}) > 1:
-            raise UserError(f"inputs: {', '.join(names)} must be of equal length")
-        given = {name: inputs[name] for name in kinds if name in inputs}
-        options = {k: typed(DecodingOptions, k, v) for k, v in given.items()}
-        check(DecodingOptions, options)
-        values = zip(*columns.values(), strict=True)
-        rows = [dict(zip(names, row, strict=True)) for row in values]
-        return cls(signature, rows if names else [{}], options, "instances" in body)
+        names = _TEXTS[signature]
+        possible = (*names, *(_DTYPES if signature == "translate" else ()))
+        in_rows = "instances" in body
+        rows = body["instances"] if in_rows else _rows(body["inputs"], names)
+        if not isinstance(rows, list) or (in_rows and not rows):
+            raise UserError("instances must be a list that is not empty")
+        keys, texts = [], []
+        known: dict[tuple[int, ...], Key] = {}  # most rows have the same options
+        for number, row in enumerate(rows):
+            if len(names) == 1 and (not isinstance(row, dict) or "b64" in row):
+                row = {names[0]: row}
+            if not isinstance(row, dict) or not {*names} <= row.keys() <= {*possible}:
+                raise UserError(
+                    f"row {number}: '{signature}' has the inputs {', '.join(possible)}"
+                )
+            given = {name: row[name] for name in possible[len(names) :] if name in row}
+            same = tuple(map(id, [*given, *given.values()]))
+            if same not in known:
+                known[same] = signature, tuple(_options(given).items())
+            keys.append(known[same])
+            texts.append({k: _string(f"{k}[{number}]", row[k]) for k in names})
+        return cls(signature, keys, texts, in_rows)
 
     def answer(self, found: list[dict[str, Any]]) -> dict[str, Any]:
         """Returns the answer, given the outputs for each row."""
@@ -77,37 +81,51 @@ class Request(NamedTuple):
         return {"outputs": {k: [row[k] for row in found] for k in (found or [{}])[0]}}
 
 
-def _columns(instances: Any, names: tuple[str, ...]) -> Any:
-    """Returns a request in row format as one in column format."""
-    if not isinstance(instances, list) or not instances:
-        raise UserError("instances must be a list that is not empty")
-    is_row = [isinstance(x, dict) and "b64" not in x for x in instances]
-    if len(names) == 1:
-        pairs = zip(instances, is_row, strict=True)
-        instances = [x if is_row else {names[0]: x} for x, is_row in pairs]
-    elif not all(is_row):
-        raise UserError(f"instances must be objects with {', '.join(names) or 'none'}")
-    if any(row.keys() != {*names} for row in instances):
-        raise UserError(f"instances must have the inputs {', '.join(names)}")
-    return {name: [row[name] for row in instances] for name in names}
+def _rows(inputs: Any, names: tuple[str, ...]) -> list[dict[str, Any]]:
+    """Returns a request in column format as one in row format."""
+    if len(names) == 1 and isinstance(inputs, list):
+        inputs = {names[0]: inputs}
+    if not isinstance(inputs, dict):
+        raise UserError("inputs must be an object, or the list of the only input")
+    columns = {k: v if isinstance(v, list) else [v] for k, v in inputs.items()}
+    size = max((len(columns.get(name, ())) for name in names), default=1)
+    for name, column in columns.items():
+        if name not in names and len(column) == 1:
+            columns[name] = column * size
+        elif len(column) != size:
+            raise UserError(f"{name} must have a value for each of the {size} rows")
+    return [{k: column[i] for k, column in columns.items()} for i in range(size)]
 
 
-def _strings(name: str, values: Any) -> list[str]:
-    """Returns a list of strings, each of which may be given as `{"b64": ...}`."""
-    if not isinstance(values, list):
-        raise UserError(f"{name} must be a list")
-    texts = []
-    for number, value in enumerate(values):
-        if isinstance(value, dict) and value.keys() == {"b64"}:
-            try:
-                value = base64.b64decode(value["b64"], validate=True).decode()
-            except (ValueError, TypeError):
-                value = None
-        if not isinstance(value, str):
-            raise UserError(
-                f"{name}[{number}] must be a string, or UTF-8 in base 64 as b64"
-            )
-        if any("\ud800" <= character <= "\udfff" for character in value):
-            raise UserError(f"{name}[{number}] has half of a surrogate pair")
-        texts.append(value)
-    return texts
+def _options(given: dict[str, Any]) -> dict[str, Any]:
+    """Returns the options of a row; empty phrases are padding.
+
+    Raises:
+        UserError: a value is impossible.
+    """
+    options = {}
+    for name, value in given.items():
+        if _DTYPES[name] != "string":
+            options[name] = typed(DecodingOptions, name, value)
+        elif isinstance(value, list):
+            options[name] = [x for x in value if x not in ("", ["", ""])]
+        else:
+            raise UserError(f"{name} must be a list for each row, or one for all")
+    check(DecodingOptions, options)
+    phrases = {k: v for k, v in options.items() if _DTYPES[k] == "string"}
+    checked = DecodingOptions(**phrases)
+    return options | {name: getattr(checked, name) for name in phrases}
+
+
+def _string(name: str, value: Any) -> str:
+    """Returns a string, which may be given as `{"b64": ...}`."""
+    if isinstance(value, dict) and value.keys() == {"b64"}:
+        try:
+            value = base64.b64decode(value["b64"], validate=True).decode()
+        except (ValueError, TypeError):
+            value = None
+    if not isinstance(value, str):
+        raise UserError(f"{name} must be a string, or UTF-8 in base 64 as b64")
+    if any("\ud800" <= character <= "\udfff" for character in value):
+        raise UserError(f"{name} has half of a surrogate pair")
+    return value

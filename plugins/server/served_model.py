@@ -1,23 +1,15 @@
-"""A run or an export with a name, and what the server asks of it."""
+"""A run or an export, and what the server asks of it."""
 
 import math
-import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import tensorflow as tf
-
 from t2t_keras import load
 from t2t_keras.decoding.options import DecodingOptions
-from t2t_keras.decoding.texts import batches, is_blank
+from t2t_keras.decoding.texts import is_blank
 from t2t_keras.decoding.translator import Translator
-from t2t_keras.export.client import ExportedTranslator
-from t2t_keras.option import UserError
-
-_CHARACTERS_AT_ONCE = 8000  # characters in a batch of an export, with padding
-_TOKENS = ("ids", "token_log_probs")  # what `score` returns for each token
+from t2t_keras.export.client import PHRASES, ExportedTranslator
 
 
 class Unwanted(Exception):
@@ -25,55 +17,36 @@ class Unwanted(Exception):
 
 
 class ServedModel:
-    """A translator with a name.
+    """A translator with the default options of the server.
 
     Args:
-        name: the model's name in URLs.
         translator: the translator.
-        version: its version in URLs.
         **options: changes to the default decoding options.
 
     Attributes:
-        name: the name.
-        version: the version.
         defaults: the default values of the options that requests may have.
     """
 
     def __init__(
-        self,
-        name: str,
-        translator: Translator | ExportedTranslator,
-        *,
-        version: int = 1,
-        **options: Any,
+        self, translator: Translator | ExportedTranslator, **options: Any
     ) -> None:
-        self.name = name
-        self.version = version
-        self._translator = translator
-        self._options = options  # of an export, which has no attribute for them
-        if isinstance(translator, Translator):
-            translator.options, self._options = translator.choose(**options), {}
-            defaults: dict[str, Any] = vars(translator.options)
-        else:
-            defaults = translator.choose(**options)
-        self.defaults = {
-            name: np.asarray(defaults[name]).item()
-            for name in DecodingOptions.names("is_served")
-            if name in defaults  # an earlier export has fewer
-        }
+        self._translator: Any = translator
+        self._options = options
+        chosen = translator.choose(**options)
+        values = chosen if isinstance(chosen, dict) else vars(chosen)
+        names = DecodingOptions.names("is_served")  # an earlier export has fewer
+        self.defaults = {name: values[name] for name in names if name in values}
 
     @classmethod
     def load(
-        cls, name: str, directory: Path, checkpoint: str | None = None, **options: Any
+        cls, directory: Path, checkpoint: str | None = None, **options: Any
     ) -> "ServedModel":
-        """Loads a run or an export; an export's version is its directory's number.
+        """Loads a run or an export.
 
         Raises:
             UserError: it cannot be loaded, or does not take the options.
         """
-        number = directory.absolute().name
-        version = int(number) if number.isdecimal() else 1
-        return cls(name, load(directory, checkpoint), version=version, **options)
+        return cls(load(directory, checkpoint), **options)
 
     def predict(
         self,
@@ -89,7 +62,7 @@ class ServedModel:
 
         Args:
             signature: the name of the signature.
-            rows: the inputs of each row.
+            rows: the texts of each row.
             options: the decoding options.
             is_wanted: asked now and then whether anybody waits for the results.
 
@@ -103,80 +76,40 @@ class ServedModel:
                 raise Unwanted
 
         if signature == "options":
-            return [dict(self.defaults) for _ in rows]
+            phrases = {k: [self.defaults.get(k) or v] for k, v in PHRASES.items()}
+            return [{k: phrases.get(k, v) for k, v in self.defaults.items()}]
         texts = [row["texts"] for row in rows]
-        targets = [row["targets"] for row in rows if "targets" in row]
-        is_run = isinstance(self._translator, Translator)
-        call: Callable[..., list[dict[str, Any]]] = _of_run if is_run else _of_export
+        if signature == "score":
+            return self._score(texts, [row["targets"] for row in rows])
         options = self._options | options
-        return call(self._translator, texts, targets, options, advance)
-
-
-def _of_run(
-    run: Any,
-    texts: list[str],
-    targets: list[str],
-    options: dict[str, Any],
-    advance: Callable[[int], None],
-) -> list[dict[str, Any]]:
-    """Computes the outputs of the signature `score` or `translate`."""
-    outputs: list[dict[str, Any]]
-    if targets:
-        outputs = [
-            score._asdict() | {name: list(getattr(score, name)) for name in _TOKENS}
-            for score in run.score(texts, targets)
-        ]
-    else:
-        n = options.get("n_best", run.options.n_best)
+        found = self._translator.n_best(texts, advance=advance, **options)
+        n = options.get("n_best", self.defaults["n_best"])
         outputs = []
-        for row in run.n_best(texts, advance=advance, **options):
-            missing = n - len(row)
-            scores = [x.score for x in row] + [-math.inf] * missing
-            outputs.append(
-                {"texts": [x.text for x in row] + [""] * missing, "scores": scores}
+        for text, row in zip(texts, found, strict=True):
+            pairs = [(x.text, x.score) for x in row]
+            pairs += [("", -math.inf)] * (n - len(row))
+            output = dict(
+                zip(("texts", "scores"), zip(*pairs, strict=True), strict=True)
             )
-    splits = not targets and run.splits(run.options)
-    for text, output in zip(texts, outputs, strict=True):
-        source = run.problem.text_form.source_text(text, run.options.raw)
-        length = len(run.source_tokenizer.encode(source))
-        is_long = length > run.options.max_source_length and not is_blank(text)
-        output["is_truncated"] = is_long and not splits
-    return outputs
+            is_run = isinstance(self._translator, Translator)
+            is_cut = self._is_truncated(text, True) if is_run else row[0].is_truncated
+            outputs.append(output | {"is_truncated": is_cut})
+        return outputs
 
+    def _score(self, texts: list[str], targets: list[str]) -> list[dict[str, Any]]:
+        """Returns the outputs of the signature `score`."""
+        if isinstance(self._translator, ExportedTranslator):
+            scored = self._translator.scored(texts, targets)
+        else:
+            scores = self._translator.score(texts, targets, **self._options)
+            are_truncated = [self._is_truncated(text, False) for text in texts]
+            scored = list(zip(scores, are_truncated, strict=True))
+        return [score._asdict() | {"is_truncated": is_cut} for score, is_cut in scored]
 
-def _of_export(
-    export: Any,
-    texts: list[str],
-    targets: list[str],
-    options: dict[str, Any],
-    advance: Callable[[int], None],
-) -> list[dict[str, Any]]:
-    """Calls the signature `score` or `translate` for texts of similar length."""
-    signature = export.signatures["score" if targets else "translate"]
-    constants = {} if targets else export.choose(**options)
-    results: list[dict[str, Any]] = [{} for _ in texts]
-    longest = [max(map(len, row)) for row in zip(texts, targets or texts, strict=True)]
-    for batch in batches(longest, _CHARACTERS_AT_ONCE):
-        inputs = {"texts": tf.constant([texts[i] for i in batch])}
-        if targets:
-            inputs["targets"] = tf.constant([targets[i] for i in batch])
-        try:
-            found = signature(**inputs, **constants)
-        except tf.errors.InvalidArgumentError as error:
-            reason = re.search(r"assertion failed: \[(.*?)\]", error.message)
-            raise UserError(reason[1] if reason else error.message) from None
-        arrays = {name: tensor.numpy() for name, tensor in found.items()}
-        for row, i in enumerate(batch):
-            results[i] = {name: _plain(array[row]) for name, array in arrays.items()}
-            for name in _TOKENS if targets else ():  # of earlier exports: none
-                if name in results[i]:
-                    results[i][name] = results[i][name][: results[i]["tokens"]]
-        advance(len(batch))
-    return results
-
-
-def _plain(value: Any) -> Any:
-    """Returns an array of one row as Python's lists, numbers and strings."""
-    if isinstance(value, np.ndarray) and value.dtype == object:
-        return [text.decode("utf-8", "replace") for text in value]
-    return value.tolist()
+    def _is_truncated(self, text: str, may_split: bool) -> bool:
+        """Returns whether a run truncates a text."""
+        run = self._translator
+        chosen = run.choose(**self._options)
+        source = run.problem.text_form.source_text(text, chosen.raw)
+        is_long = len(run.source_tokenizer.encode(source)) > chosen.max_source_length
+        return is_long and not is_blank(text) and not (may_split and run.splits(chosen))

@@ -37,18 +37,13 @@ def _serve_flags(parser: argparse.ArgumentParser) -> None:
         "directory's name); may be given several times",
     )
     add_checkpoint(parser)
+    host = "address to listen at; 0.0.0.0: of every network, without a password"
     parser.add_argument(
-        "--host",
-        default="127.0.0.1",
-        help="address to listen at; others than this machine can reach the server at "
-        "0.0.0.0, and it asks no one for a password (default: 127.0.0.1)",
+        "--host", default="127.0.0.1", help=f"{host} (default: 127.0.0.1)"
     )
+    port = "port to listen at; 0: any that is free (default: 8501)"
     parser.add_argument(
-        "--port",
-        type=not_negative,
-        default=8501,
-        metavar="N",
-        help="port to listen at; 0: any that is free (default: 8501)",
+        "--port", type=not_negative, default=8501, metavar="N", help=port
     )
     parser.add_argument(
         "--allowed_host",
@@ -56,15 +51,12 @@ def _serve_flags(parser: argparse.ArgumentParser) -> None:
         default=[],
         metavar="NAME",
         help="a name by which requests may address the server, besides --host, "
-        "localhost and IP addresses, such as that of a proxy in front of it; may be "
-        "given several times (default: at a --host for other machines, any)",
+        "localhost and IP addresses; may be given several times (default: at a --host "
+        "for other machines, any)",
     )
+    limits = 'changes to the limits of requests, such as "timeout_seconds=10"'
     parser.add_argument(
-        "--limits",
-        type=parse_limits,
-        default=Limits(),
-        metavar="K=V,K=V",
-        help='changes to the limits of requests, such as "timeout_seconds=10"',
+        "--limits", type=parse_limits, default=Limits(), metavar="K=V,K=V", help=limits
     )
     rows = {field.name: described(field) for field in dataclasses.fields(Limits)}
     parser.add_argument_group("keys of --limits", listing(rows))
@@ -80,14 +72,9 @@ def _check_serve(args: argparse.Namespace) -> None:
         if is_saved_model(directory):
             check_served(options, directory)
             if args.checkpoint:
-                raise UserError(
-                    f"--checkpoint needs a run: {directory} is an export, which has "
-                    "only one"
-                )
+                raise UserError(f"--checkpoint needs a run: {directory} is an export")
         elif not is_run(directory):
-            raise UserError(
-                f"--model: {directory} is neither a run directory nor an export"
-            )
+            raise UserError(f"--model: {directory} is neither a run nor an export")
 
 
 def _directories(args: argparse.Namespace) -> dict[str, Path]:
@@ -121,9 +108,7 @@ def _serve(args: argparse.Namespace) -> dict[str, Any]:
 
     options = given_decoding(args)
     models = {
-        name: functools.partial(
-            ServedModel.load, name, path, args.checkpoint, **options
-        )
+        name: functools.partial(ServedModel.load, path, args.checkpoint, **options)
         for name, path in _directories(args).items()
     }
     with bound(args.host, args.port) as address:

@@ -208,21 +208,33 @@ def beam_search(
             covered = tf.clip_by_value(model.coverage(cache), _LEAST_COVERAGE, 1.0)
             total = tf.reduce_sum(tf.math.log(covered), axis=2)
             before = before._replace(coverage=coverage_penalty * total)
+
+        def without_phrases() -> tuple[tf.Tensor, _Beams, tf.Tensor]:
+            parents, candidates = _candidates(before, logits, allowed)
+            return parents, candidates, tf.zeros_like(candidates.log_probs)
+
+        def with_phrases(required: RequiredPhrases) -> tuple[tf.Tensor, ...]:
+            left = state.max_length - state.position
+            possible = allowed & required.mask(state.required, left)
+            is_next = required.is_next(state.required)
+            parents, candidates = tf.nest.map_structure(
+                lambda x, y: tf.concat([x, y], 1),
+                _candidates(before, logits, possible & ~is_next),
+                _candidates(before, logits, possible & is_next),
+            )
+            tokens = candidates.ids[:, :, -1]
+            banks = required.number_of_tokens(state.required, parents, tokens)
+            return parents, candidates, banks
+
         banks = None
         if required is None:
             parents, candidates = _candidates(before, logits, allowed)
         else:
-            left = state.max_length - state.position
-            allowed &= required.mask(state.required, left)
-            is_next = required.is_next(state.required)
-            others = _candidates(before, logits, allowed & ~is_next)
-            parents, candidates = tf.nest.map_structure(
-                lambda x, y: tf.concat([x, y], 1),
-                others,
-                _candidates(before, logits, allowed & is_next),
+            parents, candidates, banks = tf.cond(
+                required.are_wanted(),
+                lambda: with_phrases(required),
+                without_phrases,
             )
-            tokens = candidates.ids[:, :, -1]
-            banks = required.number_of_tokens(state.required, parents, tokens)
         alive, best = _next_alive(candidates, beam_size, banks)
         finished = _next_finished(state.finished, candidates, penalty)
         parents = tf.gather(parents, best, batch_dims=1)

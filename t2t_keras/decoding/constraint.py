@@ -3,7 +3,6 @@
 Beam search also takes phrases that each output must contain (`RequiredPhrases`).
 """
 
-import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple, Protocol, Self, TypeAlias
 
@@ -12,15 +11,13 @@ import tensorflow as tf
 
 from t2t_keras.decoding.options import DecodingOptions
 from t2t_keras.model.backend import Nest
+from t2t_keras.text.graph_ids import CPU
 from t2t_keras.text.protected import find_protected, protected_pattern
 from t2t_keras.text.tokenizer import EOS, PAD, Tokenizer
 
 # The first bytes, in UTF-8, of characters that belong to no word: those of the blocks
 # Latin-1 Supplement (its first half), General Punctuation, and CJK Symbols.
 _PUNCTUATION = (b"\xc2", b"\xe2\x80", b"\xe2\x81", b"\xe3\x80")
-
-# A state of the automaton, see `_automaton`.
-_TextState: TypeAlias = tuple[bytes, bool, frozenset[tuple[int, int]]]
 
 
 class Constraint(Protocol):
@@ -289,6 +286,10 @@ class RequiredPhrases:
             max_length,
         )
 
+    def are_wanted(self) -> tf.Tensor:
+        """Returns whether any sentence has a phrase, a scalar."""
+        return tf.reduce_any(self._lengths > 0)
+
     def init(self, num_beams: tf.Tensor) -> PhraseState:
         """Returns the state before the first step."""
         shape = tf.stack([tf.shape(self._lengths)[0], num_beams, 1])
@@ -365,7 +366,7 @@ class RequiredPhrases:
 
 
 class ForbiddenPhrases:
-    """Excludes phrases, however they are split into tokens; see `forbidden_tables`."""
+    """Excludes phrases, however they are split into tokens; see `ForbiddenTables`."""
 
     def __init__(self, allowed: tf.Tensor, after: tf.Tensor) -> None:
         self._allowed = allowed
@@ -378,7 +379,12 @@ class ForbiddenPhrases:
     def mask(self, state: Nest, position: tf.Tensor) -> tf.Tensor:
         """Returns which tokens are allowed, [B, K, V]."""
         del position
-        return tf.gather(self._allowed, state)
+        is_trivial = tf.shape(self._allowed)[0] == 1  # nothing is forbidden
+        return tf.cond(
+            is_trivial,
+            lambda: self._allowed[None],
+            lambda: tf.gather(self._allowed, state),
+        )
 
     def advance(self, state: Nest, parents: tf.Tensor, tokens: tf.Tensor) -> Nest:
         """Returns the states after a step."""
@@ -392,36 +398,28 @@ class Phrases(NamedTuple):
     They are inputs of the decoding graph: other phrases need no new trace.
 
     Attributes:
-        patterns: [N] strings, regular expressions of the glossary's source terms.
-        terms: [N, L] int32, the ids of its target terms without EOS, padded with PAD.
-        allowed: [states, V] and
-        after: [states, V] int32, the tables of the forbidden phrases; see
-            `forbidden_tables`. They have no rows if nothing is forbidden.
+        glossary: regular expressions of the source terms, [N] strings, and the ids of
+            the target terms without EOS, [N, L] int32, padded with PAD; or nothing.
+        forbidden: the tables of `ForbiddenTables`, or nothing.
     """
 
-    patterns: tf.Tensor
-    terms: tf.Tensor
-    allowed: tf.Tensor
-    after: tf.Tensor
+    glossary: tuple[tf.Tensor, ...]
+    forbidden: tuple[tf.Tensor, ...]
 
     @classmethod
     def of(cls, options: DecodingOptions, tokenizer: Tokenizer) -> Self:
         """Returns the phrases of options, for a target tokenizer."""
-        patterns = [f"(?s).*{_whole_words(source)}.*" for source, _ in options.glossary]
-        targets = [target for _, target in options.glossary]
-        ids = tokenizer.encode_batch(targets) if targets else []
-        terms = np.zeros((len(ids), max(map(len, ids), default=1) - 1), np.int32)
-        for row, target in zip(terms, ids, strict=True):
-            row[: len(target) - 1] = target[:-1]
-        tables: tuple[np.ndarray, np.ndarray] = (
-            np.zeros((0, tokenizer.vocab_size), np.bool_),
-            np.zeros((0, tokenizer.vocab_size), np.int32),
-        )
+        glossary: tuple[tf.Tensor, ...] = ()
+        if options.glossary:
+            sources, targets = zip(*options.glossary, strict=True)
+            ids = [row[:-1] for row in tokenizer.encode_batch(targets)]
+            terms = tf.ragged.constant(ids, tf.int32, ragged_rank=1, inner_shape=())
+            glossary = whole_words(tf.constant(sources)), terms.to_tensor(PAD)
+        forbidden: tuple[tf.Tensor, ...] = ()
         if options.forbidden:
-            tables = forbidden_tables(options.forbidden, tokenizer.token_bytes())
-        return cls(
-            tf.constant(patterns, tf.string), *map(tf.constant, (terms, *tables))
-        )
+            tables = ForbiddenTables(tokenizer.token_bytes())
+            forbidden = tables(tf.constant(options.forbidden))
+        return cls(glossary, forbidden)
 
     def required(self, texts: tf.Tensor, copied: tf.Tensor | None) -> tf.Tensor:
         """Returns the phrases that the outputs must contain, [B, M, L] int32.
@@ -429,18 +427,19 @@ class Phrases(NamedTuple):
         There is at least one term in the glossary.
 
         Args:
-            texts: [B] strings, the sources.
+            texts: [B] strings, the sources, B > 0.
             copied: [B, any, any] int32, the ids of further phrases, padded with PAD.
         """
+        patterns, terms = self.glossary
         occurs = tf.map_fn(
             lambda pattern: tf.strings.regex_full_match(texts, pattern),
-            self.patterns,
+            patterns,
             fn_output_signature=tf.TensorSpec([None], tf.bool),
         )  # [N, B]
         occurs = tf.cast(tf.transpose(occurs), tf.int32)
         most = tf.reduce_max(tf.reduce_sum(occurs, axis=1))
         found = tf.math.top_k(occurs, most)  # the first of equals come first
-        phrases = tf.gather(self.terms, found.indices) * found.values[:, :, None]
+        phrases = tf.gather(terms, found.indices) * found.values[:, :, None]
         if copied is None:
             return phrases
         widths = tf.shape(phrases)[2], tf.shape(copied)[2]
@@ -465,95 +464,188 @@ def protected_parts(
     return find_protected(texts, protected_pattern(kinds, pieces))
 
 
-def _whole_words(term: str) -> str:
-    """Returns the regular expression (RE2) of a term as whole words."""
-    before = r"(?:^|[^\p{L}\p{N}])" if term[0].isalnum() else ""
-    after = r"(?:$|[^\p{L}\p{N}])" if term[-1].isalnum() else ""
-    return f"{before}{re.escape(term)}{after}"
+def whole_words(terms: tf.Tensor) -> tf.Tensor:
+    """Returns regular expressions (RE2) of texts that have the terms as whole words.
+
+    An empty term is in every text.
+
+    Args:
+        terms: [N] strings.
+    """
+    with tf.device(CPU):
+        escaped = tf.strings.regex_replace(terms, r"[!-/:-@\[-^`{-~]", r"\\\0")
+        first, last = tf.unstack(_ends_in_words(terms))
+        before = tf.where(first, r"(?:^|[^\p{L}\p{N}])", "")
+        after = tf.where(last, r"(?:$|[^\p{L}\p{N}])", "")
+        return tf.strings.join(["(?s).*", before, escaped, after, ".*"])
 
 
-def forbidden_tables(
-    phrases: Sequence[str], token_bytes: Sequence[bytes]
-) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the tables of an automaton that excludes phrases.
+def _ends_in_words(terms: tf.Tensor) -> tf.Tensor:
+    """Returns whether terms [N] begin and end with a letter or digit, [2, N]."""
+    patterns = r"(?s)[\p{L}\p{N}].*", r"(?s).*[\p{L}\p{N}]"
+    return tf.stack([tf.strings.regex_full_match(terms, it) for it in patterns])
+
+
+# The beginnings of the first bytes of characters that belong to no word.
+_LEADS = tuple(sorted({known[:i] for known in _PUNCTUATION for i in range(3)}))
+
+
+class ForbiddenTables:
+    """Makes, in the graph, the tables of an automaton that excludes phrases.
 
     A phrase is excluded as a sequence of whole words: where no letter or digit precedes
     it and none follows. All characters beyond ASCII count as letters, except those of
     the blocks of punctuation. The automaton reads the bytes of the output.
 
+    A state has the first bytes of a character that may be punctuation (an index into
+    `_LEADS`), whether the last character belongs to a word, and for each phrase which
+    numbers of its bytes the text ends with.
+
     Args:
-        phrases: the phrases; none is empty.
         token_bytes: for each id, what the token adds to the output's text.
+    """
+
+    def __init__(self, token_bytes: Sequence[bytes]) -> None:
+        # The tokens as paths in a tree: a level has, for each beginning of so many
+        # bytes, the place of the one without the last byte, and that byte.
+        self._levels: list[tuple[np.ndarray, np.ndarray]] = []
+        places = {b"": 0}
+        level = {b"": 0}
+        for length in range(1, max(map(len, token_bytes)) + 1):
+            longer = {text[:length] for text in token_bytes if len(text) >= length}
+            parents = [level[text[:-1]] for text in sorted(longer)]
+            ends = [text[-1] for text in sorted(longer)]
+            self._levels.append((np.array(parents, np.int32), np.array(ends, np.int32)))
+            level = {text: i for i, text in enumerate(sorted(longer))}
+            places |= {text: len(places) + i for text, i in level.items()}
+        self._places = np.array([places[text] for text in token_bytes], np.int32)
+
+    def __call__(self, phrases: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """Returns the tables for phrases [N] strings; empty ones are never found.
+
+        Returns:
+            Which tokens are allowed in each of the states, [states, V], and the state
+            after each token, [states, V] int32. The first state is 0.
+        """
+        size = len(self._places)
+
+        def nothing() -> tuple[tf.Tensor, tf.Tensor]:
+            return tf.ones([1, size], tf.bool), tf.zeros([1, size], tf.int32)
+
+        def tables() -> tuple[tf.Tensor, tf.Tensor]:
+            by_byte, may_end = _automaton(tf.boolean_mask(phrases, phrases != ""))
+            rows = tf.shape(by_byte)[0]
+            level = tf.range(rows)[:, None]
+            after = [level]
+            for parents, ends in self._levels:
+                before = tf.gather(level, parents, axis=1)
+                level = tf.gather(tf.reshape(by_byte, [-1]), before * 256 + ends)
+                after.append(level)
+            all_after = tf.gather(tf.concat(after, 1), self._places, axis=1)
+            is_end = tf.range(size) == EOS
+            allowed = tf.where(is_end, may_end[:, None], all_after != _FOUND)
+            return allowed, tf.where(allowed, all_after, 0)
+
+        with tf.device(CPU):
+            return tf.cond(tf.reduce_any(phrases != ""), tables, nothing)
+
+
+_FOUND = 1  # the state after a phrase
+_NO_LEAD = -1  # fills its row
+
+
+def _automaton(phrases: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """Returns the automaton that finds phrases [N] in text; none is empty.
 
     Returns:
-        Which tokens are allowed in each of its states, [states, V], and the state
-        after each token, [states, V] int32. The first state is 0.
+        Where each byte leads from each state, [states, 256] int32: to `_FOUND` if a
+        phrase was found; and whether the text may end in a state, [states].
     """
-    by_byte, may_end = _automaton(phrases)
-    states, width = len(may_end), max(map(len, token_bytes))
-    none = by_byte.shape[1] - 1  # in place of a byte: the state stays
-    tokens = np.full((len(token_bytes), width), none)
-    for row, token in zip(tokens, token_bytes, strict=True):
-        row[: len(token)] = list(token)
-    after = np.arange(states + 1, dtype=np.int32)[:, None].repeat(len(tokens), axis=1)
-    for column in tokens.T:
-        after = by_byte[after, column]
-    allowed = after[:states] != states
-    allowed[:, EOS] = may_end
-    return allowed, np.where(allowed, after[:states], 0).astype(np.int32)
+    next_lead, is_word = _characters()
+    lengths = tf.strings.length(phrases)
+    most = tf.reduce_max(lengths)
+    content = tf.cast(tf.io.decode_raw(phrases, tf.uint8, fixed_length=most), tf.int32)
+    positions = tf.range(most + 1)
+    is_length = lengths[:, None] == positions  # [N, L + 1]
+    begins_word, ends_word = tf.unstack(_ends_in_words(phrases))
+
+    # Bytes that no phrase has are represented by one of each kind: all others with the
+    # same columns in the tables above.
+    columns = np.concatenate([next_lead, is_word])
+    _, kinds, kind_of = np.unique(
+        columns, axis=1, return_index=True, return_inverse=True
+    )
+    used = tf.unique(tf.reshape(content, [-1])).y
+    read = tf.concat([kinds.astype(np.int32), used], 0)  # [C]
+    matched = tf.concat([tf.fill([len(kinds)], -1), used], 0)
+    column_of = tf.tensor_scatter_nd_update(
+        kind_of.reshape(-1).astype(np.int32),
+        used[:, None],
+        len(kinds) + tf.range(tf.size(used)),
+    )
+
+    def after(states: tf.Tensor) -> tf.Tensor:
+        """Returns the states [M * C, any] after the bytes, in states [M, any]."""
+        lead = tf.maximum(tf.cast(states[:, 0], tf.int32), 0)
+        in_word = states[:, 1, None] == 1
+        is_here = tf.reshape(states[:, 2:] == 1, [-1, *tf.unstack(tf.shape(is_length))])
+        whole = is_here & is_length
+        may_begin = ~(in_word & begins_word)[:, :, None] & (positions == 0)
+        begun = ((is_here & ~is_length) | may_begin)[:, None, :, :-1]
+        begun &= content == matched[:, None, None]
+        here = tf.pad(begun, [[0, 0], [0, 0], [0, 0], [1, 0]])
+        new_lead = tf.gather(tf.gather(next_lead, lead), read, axis=1)
+        is_letter = tf.gather(tf.gather(is_word, lead), read, axis=1)
+        is_open = new_lead > 0  # the character may be punctuation
+        found = tf.reduce_any(whole, [1, 2])[:, None] & ~is_letter & ~is_open
+        found |= tf.reduce_any(here & is_length & ~ends_word[:, None], [2, 3])
+        found |= states[:, 0, None] == _NO_LEAD
+        here |= whole[:, None] & is_open[:, :, None, None]
+        parts = (
+            new_lead[:, :, None],
+            tf.where(is_open, in_word, is_letter)[:, :, None],
+            tf.reshape(here, [*tf.unstack(tf.shape(found)), tf.size(is_length)]),
+        )
+        row = tf.concat([tf.cast(part, tf.int8) for part in parts], axis=2)
+        row = tf.where(found[:, :, None], tf.constant(_NO_LEAD, tf.int8), row)
+        return tf.reshape(row, [-1, tf.shape(states)[1]])
+
+    def follow(states: tf.Tensor, table: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """Adds the rows of the states that the table lacks, and their states."""
+        count = tf.shape(states)[0]
+        every = tf.concat([states, after(states[tf.shape(table)[0] :])], 0)
+        states, numbers = tf.raw_ops.UniqueV2(x=every, axis=[0])
+        rows = tf.reshape(numbers[count:], [-1, tf.size(read)])
+        return states, tf.concat([table, rows], 0)
+
+    first = tf.zeros([2 + tf.size(is_length)], tf.int8)
+    anything = tf.TensorShape([None, None])
+    states, table = tf.while_loop(
+        lambda states, table: tf.shape(table)[0] < tf.shape(states)[0],
+        follow,
+        (tf.stack([first, first + _NO_LEAD]), tf.zeros([0, tf.size(read)], tf.int32)),
+        shape_invariants=(anything, anything),
+    )
+    is_here = tf.reshape(states[:, 2:] == 1, [-1, *tf.unstack(tf.shape(is_length))])
+    may_end = ~tf.reduce_any(is_here & is_length, [1, 2])
+    return tf.gather(table, column_of, axis=1), may_end
 
 
-def _automaton(phrases: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the automaton that finds phrases in text.
-
-    A state has the first bytes of a character that may be punctuation, whether the
-    last character belongs to a word, and which phrases have begun, with the number of
-    their bytes so far.
+def _characters() -> tuple[np.ndarray, np.ndarray]:
+    """Returns what bytes do after each of `_LEADS`, two tables [leads, 256].
 
     Returns:
-        Where each byte leads from each of N states, [N + 1, 257]: state N means that a
-        phrase was found, and "byte" 256 leads nowhere else; and whether the text may
-        end in a state, [N].
+        The next lead, int8, which is 0 if the byte ends the character or cannot be in a
+        punctuation mark; and whether the character is then one of a word.
     """
-    content = [phrase.encode() for phrase in phrases]
-    start: _TextState = (b"", False, frozenset())
-    numbers = {start: 0}
-    states = [start]
-    rows: list[list[int]] = []
-    found = -1  # until the number of states is known
-
-    def is_whole(phrase: int, count: int) -> bool:
-        return count == len(content[phrase])
-
-    def after(state: _TextState, byte: int) -> int:
-        lead, in_word, begun = state
-        lead += bytes([byte])
-        is_open = any(known.startswith(lead) for known in _PUNCTUATION)
-        is_word = byte >= 0x80 and lead[:-1] not in _PUNCTUATION
-        is_word |= byte < 0x80 and chr(byte).isalnum()
-        whole = {it for it in begun if is_whole(*it)}
-        if whole and not is_word and not is_open:
-            return found
-        matches = set(begun - whole)
-        for p, phrase in enumerate(phrases):
-            if not (in_word and phrase[0].isalnum()):
-                matches.add((p, 0))
-        matches = {(p, n + 1) for p, n in matches if content[p][n] == byte}
-        if any(is_whole(p, n) and not phrases[p][-1].isalnum() for p, n in matches):
-            return found
-        if is_open:
-            state = (lead, in_word, frozenset(matches | whole))
-        else:
-            state = (b"", is_word, frozenset(matches))
-        if state not in numbers:
-            numbers[state] = len(states)
-            states.append(state)
-        return numbers[state]
-
-    for state in states:  # grows meanwhile
-        rows.append([after(state, byte) for byte in range(256)])
-    table = np.full((len(states) + 1, 257), len(states), np.int32)
-    table[:, 256] = np.arange(len(states) + 1)
-    table[:-1, :256] = np.where(np.array(rows) == found, len(states), rows)
-    may_end = [not any(is_whole(*it) for it in begun) for _, _, begun in states]
-    return table, np.array(may_end)
+    next_lead = np.zeros((len(_LEADS), 256), np.int8)
+    is_word = np.zeros((len(_LEADS), 256), np.bool_)
+    for i, lead in enumerate(_LEADS):
+        for byte in range(256):
+            text = lead + bytes([byte])
+            next_lead[i, byte] = _LEADS.index(text) if text in _LEADS else 0
+            is_ascii = byte < 0x80
+            is_word[i, byte] = (
+                chr(byte).isalnum() if is_ascii else lead not in _PUNCTUATION
+            )
+    return next_lead, is_word

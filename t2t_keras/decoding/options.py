@@ -214,6 +214,7 @@ class DecodingOptions:
         (),
         "pairs of terms: where an input contains the first, as whole words, its output "
         "contains the second",
+        "is_served",
         "changes_metrics",
         parse=parse_glossary,
     )
@@ -228,6 +229,7 @@ class DecodingOptions:
     forbidden: tuple[str, ...] = _option(
         (),
         "phrases that no output contains as whole words",
+        "is_served",
         "changes_metrics",
         parse=parse_forbidden,
     )
@@ -332,11 +334,9 @@ class DecodingOptions:
     @classmethod
     def dtypes(cls, use: Use) -> dict[str, str]:
         """Returns the names and dtypes of the options whose metadata `use` is true."""
-        kinds = {f.name: f.type for f in dataclasses.fields(cls)}
-        return {
-            name: "int32" if kinds[name] is int else "float32"
-            for name in cls.names(use)
-        }
+        kinds: dict[str, Any] = {f.name: f.type for f in dataclasses.fields(cls)}
+        dtypes = {int: "int32", float: "float32"}  # of phrases: string
+        return {name: dtypes.get(kinds[name], "string") for name in cls.names(use)}
 
 
 def constraint_name(problem: Problem) -> str:

@@ -475,8 +475,8 @@ class Translator:
             constraints.append(ForcedPrefix(prefixes, vocab_size))
         if n := options.no_repeat_ngram:
             constraints.append(NoRepeatedNgrams(n, vocab_size, prefixes))
-        if options.forbidden:
-            constraints.append(ForbiddenPhrases(phrases.allowed, phrases.after))
+        if phrases.forbidden:
+            constraints.append(ForbiddenPhrases(*phrases.forbidden))
         constraint = constraints[0] if len(constraints) == 1 else AllOf(constraints)
         if options.sampling:
             return sample(
@@ -493,8 +493,8 @@ class Translator:
                 constraint=constraint,
             )
         required = None
-        if options.glossary or options.protect:
-            wanted = phrases.required(texts, copied) if options.glossary else copied
+        if phrases.glossary or options.protect:
+            wanted = phrases.required(texts, copied) if phrases.glossary else copied
             required = RequiredPhrases(wanted, limits, forced, vocab_size)
         return beam_search(
             self.model,
@@ -739,8 +739,7 @@ class Translator:
             options.length_penalty,
             options.no_repeat_ngram,
             bool(options.coverage_penalty),
-            bool(options.glossary),
-            bool(options.forbidden),
+            *map(bool, phrases),
             *inputs,
         )
         specs = tf.nest.map_structure(

@@ -7,6 +7,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
 import tensorflow as tf
 import tensorflow_text  # noqa: F401  (the tokenizers' operations)
 
@@ -19,7 +20,7 @@ from t2t_keras.decoding.texts import (
     replace_repeated,
 )
 from t2t_keras.export.formats import require_export, require_intact
-from t2t_keras.option import UserError, check, diverted_stderr, first_line
+from t2t_keras.option import UserError, diverted_stderr, first_line
 
 if TYPE_CHECKING:
     from t2t_keras.decoding.scoring import Score
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 SETTINGS = "t2t_export.json"
+PHRASES: dict[str, Any] = {"glossary": (("", ""),), "forbidden": ("",)}  # empty ones
 _CHARACTERS_AT_ONCE = 8000  # characters in a batch, padding included
 
 
@@ -36,15 +38,14 @@ class ExportedHypothesis(NamedTuple):
     Attributes:
         text: the output, in one line.
         score: the log-probability over the length penalty.
+        is_truncated: whether the input was truncated.
+        is_repaired: False, since an export repairs no outputs.
     """
 
     text: str
     score: float
-
-    @property
-    def is_repaired(self) -> bool:
-        """False: an export repairs no outputs."""
-        return False
+    is_truncated: bool = False
+    is_repaired: bool = False
 
 
 class ExportedTranslator:
@@ -56,8 +57,8 @@ class ExportedTranslator:
         translator.score(["A house."], ["Ein Haus."])
 
     It translates texts as the exported `Translator` does. Every call takes the options
-    that requests may have (`beam_size`, `n_best`, `alpha`, `min_length`), whose
-    defaults were given at export. All other options are fixed and stand in `settings`
+    that requests may have (`beam_size`, `n_best`, `alpha`, `min_length`, `glossary`,
+    `forbidden`). All other options are fixed and stand in `settings`
     (`settings.decoding["raw"]` tells whether inputs are raw text), prefixes cannot be
     forced, and a hypothesis has only text and score.
 
@@ -65,6 +66,7 @@ class ExportedTranslator:
         export_dir: the directory of the export.
 
     Attributes:
+        options: the defaults of the options that requests may have.
         signatures: the functions of the SavedModel, by name.
         settings: the content of `t2t_export.json`, as attributes; None: an earlier
             version of t2t_keras wrote the export, without that file.
@@ -90,7 +92,12 @@ class ExportedTranslator:
                 f"--export_dir: {export_dir} was not written by `t2t export`"
             )
         self.signatures = self._served.signatures
-        self._defaults = self.signatures["options"]()
+        defaults = self.signatures["options"]()
+        self._dtypes = {name: value.dtype for name, value in defaults.items()}
+        self.options = {
+            name: _phrases(value) if name in PHRASES else value.numpy().item()
+            for name, value in defaults.items()
+        }
 
     def translate(
         self,
@@ -99,8 +106,7 @@ class ExportedTranslator:
         **options: Any,
     ) -> list[str]:
         """Returns the best output for each text; arguments are those of `n_best`."""
-        options = {"n_best": 1} | options
-        return [best[0].text for best in self.n_best(texts, None, prefixes, **options)]
+        return [best[0].text for best in self.n_best(texts, 1, prefixes, **options)]
 
     def n_best(
         self,
@@ -133,35 +139,50 @@ class ExportedTranslator:
             )
         if n is not None:
             options["n_best"] = n
-        inputs = self.choose(**options)
+        chosen = self.choose(**options)
         texts = checked_texts(texts)
-        results: list[list[ExportedHypothesis]] = [[] for _ in texts]
-        for batch in _batches(texts):
-            found = self._translate([texts[i] for i in batch], inputs)
-            _warn_of_truncation(found, [before + i for i in batch])
-            outputs = _hypotheses(found)
 
-            def search_again(
-                rows: list[int], wider: int, batch: list[int] = batch
-            ) -> list[list[ExportedHypothesis]]:
-                again = [texts[batch[i]] for i in rows]
-                return _hypotheses(self._translate(again, inputs, wider))
+        def search(rows: list[int], wider: int) -> list[list[ExportedHypothesis]]:
+            wide = {name: chosen[name] * wider for name in ("beam_size", "n_best")}
+            columns = {"texts": [texts[i] for i in rows]}
+            inputs = self._inputs(chosen | wide)
+            done = advance if wider == 1 else None
+            found = self._run("translate", columns, inputs, done)
+            return [_hypotheses(row) for row in found]
 
-            if inputs["n_best"] > 1:
-                replace_repeated(outputs, int(inputs["beam_size"]), search_again)
-            for i, best in zip(batch, outputs, strict=True):
-                results[i] = best
+        results = search([*range(len(texts))], 1)
+        _warn_of_truncation([best[0].is_truncated for best in results], before)
+        if chosen["n_best"] > 1:
+            replace_repeated(results, chosen["beam_size"], search)
+        return results
+
+    def _inputs(self, options: dict[str, Any]) -> dict[str, tf.Tensor]:
+        """Returns options as inputs of the graph, the same for all texts."""
+        phrases = {k: [options.get(k) or empty] for k, empty in PHRASES.items()}
+        return {
+            name: tf.constant(phrases.get(name, options[name]), dtype)
+            for name, dtype in self._dtypes.items()
+        }
+
+    def _run(
+        self,
+        signature: str,
+        columns: dict[str, list[str]],
+        options: dict[str, tf.Tensor],
+        advance: Callable[[int], None] | None = None,
+    ) -> list[dict[str, np.ndarray]]:
+        """Returns the outputs of a signature for each row of the columns."""
+        longest = [max(map(len, row)) for row in zip(*columns.values(), strict=True)]
+        results: list[dict[str, np.ndarray]] = [{} for _ in longest]
+        for batch in batches(longest, _CHARACTERS_AT_ONCE):
+            inputs = {k: tf.constant([v[i] for i in batch]) for k, v in columns.items()}
+            found = self.signatures[signature](**inputs, **options)
+            for name, tensor in found.items():
+                for i, value in zip(batch, tensor.numpy(), strict=True):
+                    results[i][name] = value
             if advance is not None:
                 advance(len(batch))
         return results
-
-    def _translate(
-        self, texts: list[str], inputs: dict[str, tf.Tensor], wider: int = 1
-    ) -> dict[str, tf.Tensor]:
-        """Translates a batch; beam size and n are `wider` times those of the inputs."""
-        wide = {name: inputs[name] * wider for name in ("beam_size", "n_best")}
-        translate = self.signatures["translate"]
-        return translate(texts=tf.constant(texts), **inputs | wide)
 
     def score(self, sources: Sequence[str], targets: Sequence[str]) -> "list[Score]":
         """Returns the log-probability of each target, given its source.
@@ -172,55 +193,46 @@ class ExportedTranslator:
             UserError: sources or targets are not lists of strings, or not of equal
                 length.
         """
+        scored = self.scored(sources, targets)
+        _warn_of_truncation([is_truncated for _, is_truncated in scored])
+        return [score for score, _ in scored]
+
+    def scored(
+        self, sources: Sequence[str], targets: Sequence[str]
+    ) -> "list[tuple[Score, bool]]":
+        """Returns what `score` does, and whether source or target was truncated."""
         from t2t_keras.decoding.scoring import Score  # it imports Keras
 
         sources, targets = checked_pairs(sources, targets)
-        results = [Score(0.0, 0)] * len(sources)
-        pairs = zip(sources, targets, strict=True)
-        for batch in _batches([max(pair, key=len) for pair in pairs]):
-            found = self.signatures["score"](
-                texts=tf.constant([sources[i] for i in batch]),
-                targets=tf.constant([targets[i] for i in batch]),
-            )
-            _warn_of_truncation(found, batch)
-            for row, i in enumerate(batch):
-                tokens = int(found["tokens"][row])
-                each = [  # exports of earlier versions have neither
-                    tuple(found[name][row, :tokens].numpy().tolist())
-                    for name in ("ids", "token_log_probs")
-                    if name in found
-                ]
-                results[i] = Score(float(found["log_prob"][row]), tokens, *each)
+        results = []
+        for row in self._run("score", {"texts": sources, "targets": targets}, {}):
+            tokens = int(row["tokens"])
+            each = [  # exports of earlier versions have neither
+                tuple(row[name][:tokens].tolist())
+                for name in ("ids", "token_log_probs")
+                if name in row
+            ]
+            score = Score(float(row["log_prob"]), tokens, *each)
+            results.append((score, bool(row.get("is_truncated"))))
         return results
 
-    def choose(self, **options: Any) -> dict[str, tf.Tensor]:
-        """Returns the export's options with the given changes, as inputs of its graph.
+    def choose(self, **options: Any) -> dict[str, Any]:
+        """Returns the export's options with the given changes.
 
         Args:
-            **options: `beam_size`, `n_best`, `alpha`, `min_length`; an export of an
-                earlier version has the first three.
+            **options: see the class; an export of an earlier version has fewer.
 
         Raises:
             UserError: there is no such option, or its value is impossible.
         """
-        chosen = dict(self._defaults)
-        fixed: dict[str, Any] = getattr(self.settings, "decoding", {})
         for name in options:
-            if name not in chosen:
-                known = f" ({name} is {fixed[name]})" if name in fixed else ""
+            if name not in self.options:
+                names = ", ".join(self.options)
                 raise UserError(
-                    f"{name}: an export has it built in{known}; the options are "
-                    f"{', '.join(chosen)}"
+                    f"{name}: an export has it built in; the options are {names}"
                 )
-        check(DecodingOptions, options)
-        for name, value in options.items():
-            chosen[name] = tf.cast(value, chosen[name].dtype)
-        if chosen["n_best"] > chosen["beam_size"]:
-            raise UserError(
-                f"--n_best {chosen['n_best']} is more than the beam size, "
-                f"{chosen['beam_size']}; raise --beam_size"
-            )
-        return chosen
+        chosen = DecodingOptions(**self.options | options)
+        return {name: getattr(chosen, name) for name in self.options}
 
 
 def load_saved_model(export_dir: str | Path) -> Any:
@@ -240,39 +252,36 @@ def load_saved_model(export_dir: str | Path) -> Any:
         ) from None
 
 
-def _batches(texts: Sequence[str]) -> list[list[int]]:
-    """Returns the indices of the texts in each batch."""
-    return batches([len(text) for text in texts], _CHARACTERS_AT_ONCE)
+def _phrases(value: tf.Tensor) -> tuple[Any, ...]:
+    """Returns the phrases that an input of the graph has for all texts."""
+    rows = (
+        tuple(term.decode() for term in row) if isinstance(row, list) else row.decode()
+        for row in value[0].numpy().tolist()
+    )
+    return tuple(row for row in rows if any(row))
 
 
-def _hypotheses(found: dict[str, tf.Tensor]) -> list[list[ExportedHypothesis]]:
-    """Returns the hypotheses that the signature `translate` has found."""
-    results = []
-    for row in zip(found["texts"].numpy(), found["scores"].numpy(), strict=True):
-        hypotheses = [
-            ExportedHypothesis(text.decode("utf-8", "replace"), float(score))
-            for text, score in zip(*row, strict=True)
-        ]
-        left_over = ExportedHypothesis("", -math.inf)  # there are fewer than n
-        results.append([x for x in hypotheses if x != left_over] or hypotheses[:1])
-    return results
+def _hypotheses(row: dict[str, np.ndarray]) -> list[ExportedHypothesis]:
+    """Returns the hypotheses that the signature `translate` has found for a text."""
+    is_truncated = bool(row.get("is_truncated"))  # older exports lack it
+    hypotheses = [
+        ExportedHypothesis(text.decode("utf-8", "replace"), float(score), is_truncated)
+        for text, score in zip(row["texts"], row["scores"], strict=True)
+    ]
+    left_over = "", -math.inf  # there are fewer than n
+    return [x for x in hypotheses if x[:2] != left_over] or hypotheses[:1]
 
 
-def _warn_of_truncation(found: dict[str, tf.Tensor], numbers: Sequence[int]) -> None:
+def _warn_of_truncation(is_truncated: Sequence[bool], before: int = 0) -> None:
     """Warns of texts that were truncated, as `Translator` does.
 
     Args:
-        found: the outputs of a signature; older exports have no `is_truncated`.
-        numbers: the numbers of the texts, from 0.
+        is_truncated: whether each text was.
+        before: number of texts in earlier calls.
     """
-    if "is_truncated" not in found:
-        return
-    for number, is_truncated in zip(
-        numbers, found["is_truncated"].numpy(), strict=True
-    ):
-        if is_truncated:
-            _log.warning(
-                "input %d is longer than the export allows; its last tokens are left "
-                "out (max_source_length of `t2t export --decode_hparams`)",
-                number + 1,
-            )
+    for number in np.flatnonzero(is_truncated):
+        _log.warning(
+            "input %d is longer than the export allows; its last tokens are left out "
+            "(max_source_length of `t2t export --decode_hparams`)",
+            before + number + 1,
+        )

@@ -1,21 +1,25 @@
 """The graph of an export: weights, tokenizers and signatures as one saved object."""
 
 import contextlib
-import functools
 from collections.abc import Callable
-from contextlib import AbstractContextManager
-from typing import Any, NamedTuple
+from typing import Any
 
 import keras
 import numpy as np
 import tensorflow as tf
 
-from t2t_keras.decoding.beam_search import Hypotheses, length_penalty
-from t2t_keras.decoding.constraint import Phrases, protected_parts
-from t2t_keras.decoding.options import DecodingOptions
+from t2t_keras.decoding.beam_search import NOTHING, Hypotheses, length_penalty
+from t2t_keras.decoding.constraint import (
+    ForbiddenTables,
+    Phrases,
+    protected_parts,
+    whole_words,
+)
+from t2t_keras.decoding.options import DecodingOptions, LengthPenalty
 from t2t_keras.decoding.scoring import score_targets
 from t2t_keras.decoding.texts import padded
 from t2t_keras.decoding.translator import Translator
+from t2t_keras.export.client import PHRASES
 from t2t_keras.option import conditions
 from t2t_keras.problem import WHITE_ENDS, WHITE_SPACE
 from t2t_keras.text.sentences import join_outputs, split_long_text
@@ -23,11 +27,14 @@ from t2t_keras.text.tokenizer import EOS, PAD, UNK, GraphTokenizer
 
 DEFAULT_SIGNATURE = tf.saved_model.DEFAULT_SERVING_SIGNATURE_DEF_KEY
 
-# The options that requests may have, as inputs of signatures.
-_SCALARS = {
-    name: tf.TensorSpec([], dtype, name)
+# The options that requests may have, as inputs of signatures: numbers, one for all rows
+# or one for each, and phrases, whose first axis is 1 or B. Empty phrases are padding.
+_OPTIONS = {
+    name: tf.TensorSpec(None, dtype, name)
     for name, dtype in DecodingOptions.dtypes("is_served").items()
 }
+_OPTIONS["glossary"] = tf.TensorSpec([None, None, 2], tf.string, "glossary")
+_OPTIONS["forbidden"] = tf.TensorSpec([None, None], tf.string, "forbidden")
 
 
 class StoredWeight(tf.Module):
@@ -65,22 +72,6 @@ class StoredWeight(tf.Module):
         return weight if self._scale is None else weight * self._scale
 
 
-class _Sources(NamedTuple):
-    """The texts of a request as rows of a batch: R rows for B texts.
-
-    Attributes:
-        ids: [R, S] int32. A blank text is a row of PAD, whose output is empty.
-        texts: [R] strings, the same sources.
-        owners: [R] int64, the text of which each row is a part, in increasing order.
-        is_truncated: [B], whether a text was truncated.
-    """
-
-    ids: tf.Tensor
-    texts: tf.Tensor
-    owners: tf.Tensor
-    is_truncated: tf.Tensor
-
-
 class ServedModel(tf.Module):
     """The saved object: weights, tokenizers unless `ids_only`, and signatures."""
 
@@ -104,9 +95,15 @@ class ServedModel(tf.Module):
             StoredWeight(weight, quantization) if quantization else weight.value
             for weight in translator.model.weights
         ]
-        if not ids_only:
+        left_out = PHRASES if ids_only else {}
+        self._inputs = {k: v for k, v in _OPTIONS.items() if k not in left_out}
+        if ids_only:
+            self._phrases = Phrases.of(options, translator.target_tokenizer)
+        else:
             self._source_tokenizer = translator.source_tokenizer.graph()
             self._target_tokenizer = translator.target_tokenizer.graph()
+            tokens = translator.target_tokenizer.token_bytes()
+            self._forbidden_tables = ForbiddenTables(tokens)
 
     def weights(self) -> list[np.ndarray]:
         """Returns the weights with which the graph computes."""
@@ -127,10 +124,11 @@ class ServedModel(tf.Module):
             self._beam_search,
             tf.TensorSpec([None, None], tf.int32),
             tf.TensorSpec([None], tf.string),
-            _SCALARS,
+            tf.TensorSpec([None], tf.int64),
+            self._inputs,
             autograph=False,
         )
-        self._search_ids = _traced(self.search_ids, ids, **_SCALARS)
+        self._search_ids = _traced(self.search_ids, ids, **self._inputs)
         translate_ids = _traced(self.translate_ids, ids)
         signatures = {
             DEFAULT_SIGNATURE: translate_ids,
@@ -140,7 +138,7 @@ class ServedModel(tf.Module):
             "options": _traced(self._defaults),
         }
         if not self._ids_only:
-            self._translate = _traced(self.translate, texts, **_SCALARS)
+            self._translate = _traced(self.translate, texts, **self._inputs)
             signatures |= {
                 DEFAULT_SIGNATURE: _traced(self.serve, texts),
                 "translate": self._translate,
@@ -170,25 +168,25 @@ class ServedModel(tf.Module):
         """Maps ids to n-best ids, with the options of the export."""
         return self._search_ids(ids, **self._defaults())
 
-    def search_ids(self, ids: tf.Tensor, **numbers: tf.Tensor) -> dict[str, tf.Tensor]:
-        """Maps ids to n-best ids, with the options in `numbers`."""
+    def search_ids(self, ids: tf.Tensor, **options: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Maps ids to n-best ids, with these options."""
         tokenizer = self._translator.source_tokenizer
         assertions = _ids_assertions(ids, tokenizer.vocab_size, "ids", ends=True)
         with tf.control_dependencies(assertions):
             ids = tf.identity(ids)
-        found = self._search(ids, self._texts(ids), numbers)
+        rows = tf.range(tf.shape(ids, tf.int64)[0])
+        texts = tf.fill(tf.shape(rows), "")
+        if not self._ids_only:
+            texts = self._source_tokenizer.decode(ids)
+        found = self._search(ids, texts, rows, options)
         return {"ids": found.ids, "scores": found.scores, "lengths": found.lengths}
 
     def score_ids(self, ids: tf.Tensor, targets: tf.Tensor) -> dict[str, tf.Tensor]:
         """Returns the log-probabilities of target ids, given the source ids."""
         source = self._translator.source_tokenizer.vocab_size
         target = self._translator.target_tokenizer.vocab_size
-        are_pairs = _require(
-            tf.shape(ids)[0] == tf.shape(targets)[0],
-            "ids and targets must be of equal length: row by row they are pairs",
-        )
+        ids, targets = _paired(ids, targets)
         assertions = [
-            are_pairs,
             *_ids_assertions(ids, source, "ids", ends=True),
             *_ids_assertions(targets, target, "targets", ends=False),
         ]
@@ -197,34 +195,92 @@ class ServedModel(tf.Module):
         return self._score(ids, targets)
 
     def _defaults(self) -> dict[str, tf.Tensor]:
-        """Returns the options that `translate` takes, as the export has them."""
+        """Returns the options that requests may have, as the export has them."""
+        options = vars(self._options)
+        phrases = {name: [options[name] or PHRASES[name]] for name in PHRASES}
         return {
-            name: tf.constant(getattr(self._options, name), spec.dtype)
-            for name, spec in _SCALARS.items()
+            name: tf.constant(phrases.get(name, options[name]), spec.dtype)
+            for name, spec in self._inputs.items()
         }
 
     def _beam_search(
-        self, ids: tf.Tensor, texts: tf.Tensor, numbers: dict[str, tf.Tensor]
+        self,
+        ids: tf.Tensor,
+        texts: tf.Tensor,
+        owners: tf.Tensor,
+        options: dict[str, tf.Tensor],
     ) -> Hypotheses:
         """Runs beam search with the translator's limits and constraints.
 
+        Rows with equal options are searched together, one such group after another.
+
         Args:
-            ids: [B, S] int32, the sources; a row of PAD has the empty output.
-            texts: [B] strings, the same sources.
-            numbers: the options that `translate` takes.
+            ids: [R, S] int32, the sources; a row of PAD has the empty output.
+            texts: [R] strings, the same sources.
+            owners: [R] int64, the request's text to which each row belongs.
+            options: the options that `translate` takes, for its texts.
         """
-        fits = numbers["n_best"] <= numbers["beam_size"]
-        assertions = [_require(*each) for each in conditions(DecodingOptions, numbers)]
+        size = tf.reduce_max(tf.concat([[0], owners + 1], 0))
+        options = {
+            name: value if name in PHRASES else tf.reshape(value, [-1])
+            for name, value in options.items()
+        }
+        fits = options["n_best"] <= options["beam_size"]
+        assertions = [_require(*each) for each in conditions(DecodingOptions, options)]
         assertions.append(_require(fits, "n_best must be at most beam_size"))
+        for name, value in options.items():
+            count = tf.shape(value, tf.int64)[0]
+            message = f"{name} must have one value, or one for each row"
+            assertions.append(_require((count == 1) | (count == size), message))
         with tf.control_dependencies(assertions):
-            ids = tf.identity(ids)
-            numbers = {name: tf.identity(value) for name, value in numbers.items()}
-        phrases = Phrases.of(self._options, self._translator.target_tokenizer)
-        copied = self._copied(texts)
+            options = {name: tf.identity(value) for name, value in options.items()}
+
+        def places(values: tf.Tensor) -> tf.Tensor:
+            return tf.minimum(owners, tf.shape(values, tf.int64)[0] - 1)
+
+        text = tf.TensorSpec([], tf.string)
+        keys = []
+        for value in options.values():
+            key = tf.map_fn(tf.io.serialize_tensor, value, fn_output_signature=text)
+            keys.append(tf.gather(key, places(key)))
+        first, groups = tf.unique(tf.strings.join(keys))
+
+        def search_group(group: tf.Tensor) -> tuple[tf.RaggedTensor, tf.RaggedTensor]:
+            rows = tf.where(groups == group)[:, 0]
+            chosen = {k: value[places(value)[rows[0]]] for k, value in options.items()}
+            own = tf.gather(ids, rows), tf.gather(texts, rows)
+            phrases, copied = self._phrases_of(chosen), self._copied(own[1])
+            search = self._translator.search
+            found = search(self._options, chosen, *own, phrases, copied=copied)
+            scores = tf.stack([found.scores, found.log_probs], 2)
+            ragged = tf.RaggedTensor.from_tensor
+            return ragged(found.ids, ragged_rank=2), ragged(scores, ragged_rank=1)
+
+        # The numbers of outputs and of tokens differ between groups.
+        of_ids = tf.RaggedTensorSpec([None] * 3, tf.int32, 2, tf.int64)
+        of_scores = tf.RaggedTensorSpec([None, None, 2], tf.float32, 1, tf.int64)
+        numbers, specs = tf.range(tf.size(first)), (of_ids, of_scores)
         with self._restored():
-            return self._translator.search(
-                self._options, numbers, ids, texts, phrases, copied=copied
-            )
+            found = tf.map_fn(search_group, numbers, fn_output_signature=specs)
+        order = tf.argsort(tf.argsort(groups, stable=True))
+        all_ids, scores = (
+            tf.gather(tensor.merge_dims(0, 1).to_tensor(fill), order)
+            for tensor, fill in zip(found, (PAD, NOTHING), strict=True)
+        )
+        lengths = tf.math.count_nonzero(all_ids, axis=2, dtype=tf.int32)
+        # Without rows, the last axis got lost.
+        scores = tf.reshape(scores, tf.concat([tf.shape(all_ids)[:2], [2]], 0))
+        return Hypotheses(all_ids, scores[:, :, 0], scores[:, :, 1], lengths)
+
+    def _phrases_of(self, options: dict[str, tf.Tensor]) -> Phrases:
+        """Returns the phrases of options, or those of the export."""
+        if self._ids_only:
+            return self._phrases
+        # One more empty phrase: there is at least one.
+        glossary = tf.concat([options["glossary"], [["", ""]]], 0)
+        terms = self._target_tokenizer.encode(glossary[:, 1])[:, :-1].to_tensor(PAD)
+        tables = self._forbidden_tables(options["forbidden"])
+        return Phrases((whole_words(glossary[:, 0]), terms), tables)
 
     def _score(self, ids: tf.Tensor, targets: tf.Tensor) -> dict[str, tf.Tensor]:
         """Scores targets [B, T], given the sources [B, S]."""
@@ -236,7 +292,7 @@ class ServedModel(tf.Module):
             "token_log_probs": scores.token_log_probs,
         }
 
-    def _restored(self) -> AbstractContextManager[object]:
+    def _restored(self) -> contextlib.AbstractContextManager[object]:
         """Within it, the model computes with the rounded weights."""
         if not self._is_rounded:
             return contextlib.nullcontext()
@@ -248,34 +304,28 @@ class ServedModel(tf.Module):
         """Maps texts to n-best texts, with the options of the export."""
         return self._translate(texts, **self._defaults())
 
-    def translate(self, texts: tf.Tensor, **numbers: tf.Tensor) -> dict[str, tf.Tensor]:
-        """Maps texts to n-best texts, with the options in `numbers`."""
+    def translate(self, texts: tf.Tensor, **options: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Maps texts to n-best texts, with these options."""
         is_blank = tf.strings.regex_full_match(texts, f"[{WHITE_SPACE}]*")
         texts = self._form.source_texts(texts, self._options.raw)
-        sources = self._sources(texts, is_blank)
-        found = self._search(sources.ids, sources.texts, numbers)
+        ids, rows, owners, is_truncated = self._sources(texts, is_blank)
+        found = self._search(ids, rows, owners, options)
         targets, scores = self._decode(found.ids), found.scores
         if self._translator.splits(self._options):
-            kind, size = self._options.length_penalty, tf.size(texts, tf.int64)
-            penalty = functools.partial(
-                length_penalty, alpha=numbers["alpha"], kind=kind
-            )
-            targets, scores = _joined(targets, found, sources.owners, size, penalty)
+            with tf.control_dependencies([scores]):  # and so of the check of its shape
+                alpha = tf.broadcast_to(options["alpha"], tf.shape(texts))
+            kind = self._options.length_penalty
+            targets, scores = _joined(targets, found, owners, alpha, kind)
         outputs = self._form.output_texts(texts, targets)
         return {
             "texts": tf.where(is_blank[:, None], "", outputs),
             "scores": scores,
-            "is_truncated": sources.is_truncated,
+            "is_truncated": is_truncated,
         }
 
     def score(self, texts: tf.Tensor, targets: tf.Tensor) -> dict[str, tf.Tensor]:
         """Returns the log-probabilities of the targets, given the texts."""
-        are_pairs = _require(
-            tf.size(texts) == tf.size(targets),
-            "texts and targets must be of equal length: line by line they are pairs",
-        )
-        with tf.control_dependencies([are_pairs]):
-            texts, targets = tf.identity(texts), tf.identity(targets)
+        texts, targets = _paired(texts, targets)
         targets = tf.strings.regex_replace(targets, WHITE_ENDS, "")
         target_ids, is_cut = self._encode(self._target_tokenizer, targets)
         texts = self._form.source_texts(texts, self._options.raw)
@@ -289,12 +339,6 @@ class ServedModel(tf.Module):
         texts = self._target_tokenizer.decode(tf.reshape(ids, [batch * n, length]))
         return tf.reshape(tf.strings.regex_replace(texts, "\n", " "), [batch, n])
 
-    def _texts(self, ids: tf.Tensor) -> tf.Tensor:
-        """Returns the texts [B] of source ids, if the search needs them."""
-        if self._options.constraint == "none" and not self._options.needs_texts:
-            return tf.fill(tf.shape(ids)[:1], "")
-        return self._source_tokenizer.decode(ids)
-
     def _copied(self, texts: tf.Tensor) -> tf.Tensor | None:
         """Returns the ids of what is protected in texts [B], see `Search`."""
         if not self._options.protect:
@@ -304,14 +348,20 @@ class ServedModel(tf.Module):
         ids = self._target_tokenizer.encode(found.values)[:, :-1]
         return found.with_values(ids).to_tensor(PAD)
 
-    def _sources(self, texts: tf.Tensor, is_blank: tf.Tensor) -> _Sources:
-        """Returns the rows for texts [B], some of which may be blank [B]."""
+    def _sources(self, texts: tf.Tensor, is_blank: tf.Tensor) -> tuple[tf.Tensor, ...]:
+        """Returns R rows for texts [B], some of which may be blank [B].
+
+        Returns:
+            The ids [R, S] int32 (a blank text is a row of PAD, whose output is empty);
+            the same sources as texts [R]; for each row, int64 [R], the text of which it
+            is a part, in increasing order; and whether the texts were truncated, [B].
+        """
         ids, is_long = self._encode(self._source_tokenizer, texts)
         ids = tf.where(is_blank[:, None], PAD, ids)
         is_long &= ~is_blank
         owners = tf.range(tf.size(texts, tf.int64))
         if not self._translator.splits(self._options):
-            return _Sources(ids, texts, owners, is_long)
+            return ids, texts, owners, is_long
         long = tf.boolean_mask(owners, is_long)
         others = tf.boolean_mask(owners, ~is_long)
         parts = tf.map_fn(
@@ -331,7 +381,7 @@ class ServedModel(tf.Module):
         whole = tf.RaggedTensor.from_tensor(tf.gather(ids, others))
         rows = tf.concat([whole, parts.values], axis=0)
         part_texts = self._source_tokenizer.decode(parts.values.to_tensor(PAD))
-        return _Sources(
+        return (
             tf.gather(rows, order).to_tensor(PAD),
             tf.gather(tf.concat([tf.gather(texts, others), part_texts], 0), order),
             tf.gather(owners, order),
@@ -361,8 +411,8 @@ def _joined(
     targets: tf.Tensor,
     found: Hypotheses,
     owners: tf.Tensor,
-    size: tf.Tensor,
-    penalty: Callable[[tf.Tensor], tf.Tensor],
+    alpha: tf.Tensor,
+    kind: LengthPenalty,
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """Joins the targets for the parts of texts, as `Translator` does.
 
@@ -370,19 +420,22 @@ def _joined(
         targets: [R, n] strings.
         found: their hypotheses.
         owners: [R], the text of which each row is a part, in increasing order.
-        size: int64, the number of texts, B.
-        penalty: maps lengths to length penalties.
+        alpha: [B], the exponent of each text's length penalty.
+        kind: the length penalty.
 
     Returns:
         The targets [B, n] of the texts, and their scores [B, n].
     """
+    size = tf.size(alpha, tf.int64)
 
     def total(values: tf.Tensor) -> tf.Tensor:
         return tf.math.unsorted_segment_sum(values, owners, size)
 
     log_probs = total(found.log_probs)
-    joined_scores = log_probs / penalty(total(found.lengths))
-    coverage = total(found.scores - found.log_probs / penalty(found.lengths))
+    of_text, of_row = alpha[:, None], tf.gather(alpha, owners)[:, None]
+    joined_scores = log_probs / length_penalty(total(found.lengths), of_text, kind)
+    penalties = length_penalty(found.lengths, of_row, kind)
+    coverage = total(found.scores - found.log_probs / penalties)
     joined_scores += tf.where(tf.math.is_inf(log_probs), 0.0, coverage)
     is_split = total(tf.ones_like(owners)) > 1
     scores = tf.where(is_split[:, None], joined_scores, total(found.scores))
@@ -429,6 +482,14 @@ def _ids_assertions(
         message = f"each row of {name} must end in {EOS} (EOS), then {PAD} (padding)"
         assertions.append(_require(last == EOS, message))
     return assertions
+
+
+def _paired(sources: tf.Tensor, targets: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """Returns the two sides of pairs, after a check of their numbers."""
+    are_pairs = tf.shape(sources)[0] == tf.shape(targets)[0]
+    message = "sources and targets must be of equal length: row by row they are pairs"
+    with tf.control_dependencies([_require(are_pairs, message)]):
+        return tf.identity(sources), tf.identity(targets)
 
 
 def _require(condition: tf.Tensor, message: str) -> tf.Operation:

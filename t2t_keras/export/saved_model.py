@@ -65,12 +65,14 @@ def export_saved_model(
     - `serving_default`: `texts` [B] -> `texts` [B, n], `scores` [B, n], and
       `is_truncated` [B], whether a text was truncated to `max_source_length` tokens,
       and not split (see `Translator`). It uses the options that are given here.
-    - `translate`: `texts` [B] and scalars, the options of `DecodingOptions` that have
-      `is_served`: `beam_size`, `n_best` (at most `beam_size`) and `min_length` (int32),
-      `alpha` (float32) -> the same as `serving_default`.
+    - `translate`: `texts` [B] and the options of `DecodingOptions` that have
+      `is_served` -> the same as `serving_default`. Numbers are scalars or [B]:
+      `beam_size`, `n_best` (at most `beam_size`) and `min_length` (int32), `alpha`
+      (float32). Phrases are strings, for all texts or for each, with the first axis 1
+      or B: `glossary` [B, any, 2] and `forbidden` [B, any]; empty ones are padding.
     - `translate_ids`: `ids` [B, S] int32, each row ending in EOS (1) and padded with 0,
       or all 0 -> `ids` [B, n, T], `scores` [B, n], `lengths` [B, n].
-    - `search_ids`: `ids` and the scalars of `translate` -> the same.
+    - `search_ids`: `ids` and the options of `translate` -> the same.
     - `score`: `texts` [B], `targets` [B] -> `log_prob` [B], `tokens` [B], the targets'
       `ids` [B, T], `token_log_probs` [B, T] (both padded with 0), and `is_truncated`
       [B]; here texts and targets that are too long are always truncated. The targets
@@ -78,23 +80,23 @@ def export_saved_model(
       outputs (`TextForm.target_text`).
     - `score_ids`: `ids` [B, S], `targets` [B, T], padded with 0 -> `log_prob` [B],
       `tokens` [B], `token_log_probs` [B, T]. EOS counts where it is given.
-    - `options`: no inputs -> the scalars of `translate` as given here.
+    - `options`: no inputs -> the options of `translate` as given here.
 
     With `ids_only`, there are `translate_ids` (also as `serving_default`),
-    `search_ids`, `score_ids` and `options` only. The graph has no operation of
-    TensorFlow Text, so that any program with TensorFlow can load it. Otherwise the
-    whole graph needs TensorFlow Text, whichever signature is called.
+    `search_ids`, `score_ids` and `options` only, and phrases are fixed. The graph
+    has no operation of TensorFlow Text, so that any program with TensorFlow can load
+    it. Otherwise the whole graph needs TensorFlow Text, whichever signature is called.
 
     The parts of all texts that are split are decoded in one batch, so it takes memory
     in proportion to the texts of a request.
 
     Impossible inputs raise `tf.errors.InvalidArgumentError`, which names the input.
 
-    The outputs are those of `Translator.n_best`. Where there are fewer than n, the
-    other places have the empty text and score -inf. The graph repairs only the output
-    of a text for which nothing could be generated: a problem whose text form repairs
-    outputs must be exported with its constraint. If there is a constraint,
-    `translate_ids` decodes the source for it.
+    Rows with equal options are searched together. The outputs are those of
+    `Translator.n_best`, but several may have the same text. Where there are fewer than
+    the largest n, the other places have the empty text and score -inf. The graph
+    repairs only the output of a text for which nothing could be generated: a problem
+    whose text form repairs outputs must be exported with its constraint.
 
     With `quantization`, matrices are stored in 16 or 8 bits, and the graph restores
     them in float32 at the beginning of every call (`graph.StoredWeight`).

@@ -1,0 +1,254 @@
+"""Options of requests: phrases and numbers as inputs of exported graphs, by row."""
+
+import math
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from decoding_models import LINES, text_translator
+from tensorflow.python.eager import context
+
+import t2t_keras
+from t2t_keras.export.saved_model import export_saved_model
+from t2t_keras.option import UserError
+from t2t_keras.plugins.server.rest import Request
+from t2t_keras.plugins.server.served_model import ServedModel, Unwanted
+
+TEXTS = [line for line in LINES if line.strip()]
+GLOSSARIES = [
+    *(
+        {"dog": "Hund"},
+        {"dog": "x y", "the": "z"},
+        {"old river": "alter Fluss", "a": "ein"},
+        {"café": "Kaffee", "cat": "Katze"},
+    ),
+    *({"house": f"Haus {i}", "book": "b" * i} for i in range(1, 9)),
+]
+FORBIDDEN = [(), ("the",), ("a", "the old", "—"), ("dog runs", "e")]
+# Short enough that the longest text is split.
+LIMIT = {"max_source_length": 24}
+
+
+def phrases(i):
+    """The phrases of the i-th request."""
+    return {"glossary": GLOSSARIES[i], "forbidden": FORBIDDEN[i % len(FORBIDDEN)]}
+
+
+@pytest.fixture(scope="module")
+def translator(tmp_path_factory):
+    return text_translator(tmp_path_factory.mktemp("vocab"))
+
+
+@pytest.fixture(scope="module")
+def export_dir(translator, tmp_path_factory):
+    path = tmp_path_factory.mktemp("export") / "1"
+    export_saved_model(translator, path, **LIMIT)
+    return path
+
+
+@pytest.fixture(scope="module")
+def translate(export_dir):
+    """The signature of an export, as a function of columns to arrays."""
+    served = tf.saved_model.load(str(export_dir))
+    options = served.signatures["options"]()
+
+    def call(texts, **changes):
+        inputs = {k: tf.constant(v, options[k].dtype) for k, v in changes.items()}
+        inputs = {"texts": tf.constant(texts)} | options | inputs
+        found = served.signatures["translate"](**inputs)
+        return {name: tensor.numpy() for name, tensor in found.items()}
+
+    return call
+
+
+def assert_row(texts, scores, expected):
+    """Texts and scores of a row are the expected hypotheses, and then nothing."""
+    count = len(expected)
+    assert [text.decode() for text in texts[:count]] == [x.text for x in expected]
+    np.testing.assert_allclose(scores[:count], [x.score for x in expected], atol=1e-4)
+    assert set(texts[count:]) <= {b""}
+    assert np.isneginf(scores[count:]).all()
+
+
+def test_phrases_of_requests(translator, translate):
+    for i in range(len(GLOSSARIES)):
+        its = phrases(i)
+        glossary = [[*its["glossary"].items(), ("", "")]]
+        found = translate(TEXTS, glossary=glossary, forbidden=[[*its["forbidden"], ""]])
+        best = translator.n_best(TEXTS, **its, **LIMIT)
+        for texts, scores, expected in zip(
+            found["texts"], found["scores"], best, strict=True
+        ):
+            assert_row(texts, scores, expected)
+    plain = translator.translate(TEXTS, **LIMIT)
+    assert [row[0].decode() for row in translate(TEXTS)["texts"]] == plain
+    assert [row[0].decode() for row in found["texts"]] != plain
+
+
+@pytest.fixture(params=["run", "export"])
+def model(request, translator, export_dir):
+    """What the server asks, with the defaults of the server."""
+    if request.param == "run":
+        return ServedModel(translator, n_best=2, **LIMIT)
+    return ServedModel.load(export_dir, n_best=2)
+
+
+def test_other_phrases_cost_no_trace(model, translator):
+    """TensorFlow knows no more functions after twelve requests than after the first."""
+    rows = [{"texts": text} for text in TEXTS]
+    functions = set()
+    for i in range(1, len(GLOSSARIES)):
+        its = {"glossary": GLOSSARIES[i], "forbidden": FORBIDDEN[1 + i % 3]}
+        found = model.predict("translate", rows, its)
+        functions.add(len(context.context().list_function_names()))
+    assert len(functions) == 1
+    best = translator.n_best(TEXTS, 2, **its, **LIMIT)
+    assert [[*row["texts"]] for row in found] == [[x.text for x in row] for row in best]
+
+
+def test_every_signature(model, translator):
+    texts = [*TEXTS, ""]
+    beams = {"beam_size": 5, "n_best": 3, "alpha": 1.0, "min_length": 2}
+    rows = [{"texts": text} for text in texts]
+    for signature, options in (("translate", beams), ("serving_default", {})):
+        found = model.predict(signature, rows, options)
+        best = translator.n_best(texts, **{"n_best": 2} | options, **LIMIT)
+        for row, wanted in zip(found, best, strict=True):
+            outputs = [text.encode() for text in row["texts"]]
+            assert len(outputs) == options.get("n_best", 2)
+            assert_row(outputs, np.array(row["scores"]), wanted)
+    pairs = [
+        {"texts": x, "targets": y} for x, y in zip(texts, texts[::-1], strict=True)
+    ]
+    scores = translator.score(texts, texts[::-1], **LIMIT)
+    for found, score in zip(model.predict("score", pairs, {}), scores, strict=True):
+        assert (found["tokens"], found["ids"]) == (score.tokens, score.ids)
+        each = [found["log_prob"], *found["token_log_probs"]]
+        assert each == pytest.approx([score.log_prob, *score.token_log_probs], abs=1e-3)
+    (defaults,) = model.predict("options", [{}], {})
+    assert (defaults["n_best"], defaults["min_length"]) == (2, 0)
+    assert (defaults["glossary"], defaults["forbidden"]) == ([(("", ""),)], [("",)])
+
+
+def test_truncation_is_told(model, translator):
+    pairs = [{"texts": x, "targets": "a"} for x in ("a .", "the old dog reads . " * 24)]
+
+    def truncated(model, signature):
+        rows = pairs
+        if signature != "score":
+            rows = [{"texts": pair["texts"]} for pair in pairs]
+        return [x["is_truncated"] for x in model.predict(signature, rows, {})]
+
+    # What is too long is split; but a pair is never split.
+    assert truncated(model, "translate") == [False, False]
+    assert truncated(model, "score") == [False, True]
+    model = ServedModel(translator, max_source_length=50, truncate=True)
+    assert truncated(model, "translate") == truncated(model, "score") == [False, True]
+
+
+def test_a_decoding_ends_when_nobody_waits(translator):
+    asked = []
+
+    def is_wanted():
+        asked.append(None)
+        return len(asked) < 2
+
+    model = ServedModel(translator)
+    rows = [{"texts": text} for text in TEXTS * 3]
+    with pytest.raises(Unwanted):
+        model.predict("translate", rows, {}, is_wanted)
+    assert len(asked) == 2
+
+
+def test_requests_are_batched_as_tensorflow_serving_does(translate):
+    """With `--enable_batching`: rows are concatenated, padded to a size, and split."""
+    requests = []
+    for i in range(4):
+        texts, its = TEXTS[i : i + 1 + i % 2], phrases(i)
+        # `pad_variable_length_inputs` fills the axes that differ with empty strings.
+        pairs, bans = [*its["glossary"].items()], [*its["forbidden"]]
+        values = {"beam_size": 4 + i % 2, "n_best": 1 + i % 3, "alpha": 0.5 * i}
+        values["glossary"] = pairs + [("", "")] * (2 - len(pairs))
+        values["forbidden"] = bans + [""] * (3 - len(bans))
+        requests.append((texts, {k: [v] * len(texts) for k, v in values.items()}))
+    texts = [text for its, _ in requests for text in its]
+    columns = {
+        name: [value for _, options in requests for value in options[name]]
+        for name in requests[0][1]
+    }
+    columns["min_length"] = [0] * len(texts)
+    for column in (texts, *columns.values()):
+        column += [column[-1]] * (8 - len(column))
+    found = translate(texts, **columns)
+    assert found["texts"].shape == (8, 3)
+    row = 0
+    for texts, options in requests:
+        alone = translate(texts, **options)
+        n = options["n_best"][0]
+        for values, scores in zip(alone["texts"], alone["scores"], strict=True):
+            assert found["texts"][row].tolist() == [*values, *[b""] * (3 - n)]
+            np.testing.assert_allclose(found["scores"][row, :n], scores, atol=1e-4)
+            assert np.isneginf(found["scores"][row, n:]).all()
+            row += 1
+    assert row == 6
+
+
+def test_options_of_another_number_of_rows_are_refused(translate):
+    for name, value in (
+        ("alpha", [0.1, 0.2]),
+        ("beam_size", [4] * 4),
+        ("forbidden", [["a"]] * 2),
+        ("glossary", [[["a", "b"]]] * 2),
+    ):
+        message = f"{name} must have one value, or one for each row"
+        with pytest.raises(tf.errors.InvalidArgumentError, match=message):
+            translate(TEXTS[:3], **{name: value})
+    nothing = tf.zeros([0], tf.string)
+    assert translate(nothing, beam_size=[], alpha=[0.5])["texts"].size == 0
+
+
+def test_the_client_takes_phrases(translator, export_dir):
+    client = t2t_keras.load(export_dir)
+    assert (client.options["glossary"], client.options["forbidden"]) == ((), ())
+    found = client.n_best(TEXTS, 3, **phrases(2))
+    best = translator.n_best(TEXTS, 3, **phrases(2), **LIMIT)
+    assert [[x.text for x in r] for r in found] == [[x.text for x in r] for r in best]
+    with pytest.raises(UserError, match="glossary: give pairs of a source"):
+        client.translate(TEXTS, glossary=["a"])
+
+
+def columns(signature="translate", **inputs):
+    return {"signature_name": signature, "inputs": {"texts": ["a"]} | inputs}
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ([], "either 'instances' or 'inputs'"),
+        ({"instances": ["a"], "inputs": []}, "either"),
+        ({"instances": []}, "not empty"),
+        ({"instances": "a"}, "must be a list"),
+        ({"instances": [3]}, r"texts\[0\] must be a string"),
+        ({"instances": [{"x": "a"}]}, "row 0: 'serving_default' has the inputs texts"),
+        ({"instances": [{"b64": "%"}]}, "base 64"),
+        ({"instances": ["\ud800"]}, "half of a surrogate pair"),
+        ({"instances": ["a"], "signature_name": "\ud800"}, "there are"),
+        ({"inputs": 3}, "inputs must be an object"),
+        ({"inputs": {"\ud800": 1}}, "has the inputs texts"),
+        (columns(beam=3), "has the inputs texts, beam_size"),
+        (columns(beam_size=1.5), "beam_size must be an integer"),
+        (columns(beam_size=[1, 2]), "beam_size must have a value for each of the 1"),
+        (columns(n_best=0), "n_best must be at least 1"),
+        (columns(min_length=-1), "min_length must be at least 0"),
+        (columns(alpha=math.nan), "alpha must be a number"),
+        (columns(alpha=10**400), "alpha must be a number"),
+        (columns(alpha=1e308), "alpha must be at least -10 and at most 10"),
+        (columns(glossary=[["a", "b"]]), "give pairs of a source and a target"),
+        (columns(forbidden="a"), "forbidden must be a list for each row, or one"),
+        (columns(forbidden=[[3]]), "forbidden: give a list of strings"),
+        (columns("score", targets=[]), "targets must have a value for each"),
+    ],
+)
+def test_bad_requests(body, message):
+    with pytest.raises(UserError, match=message):
+        Request.parse(body)

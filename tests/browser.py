@@ -108,13 +108,10 @@ def browser() -> Iterator[Browser]:
     back_read, back_write = os.pipe()
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
         # Chromium reads from descriptor 3 and writes to 4.
-        command = f'exec "$@" 3<&{to_read} 4>&{back_write}'
-        flags = [*_FLAGS, f"--user-data-dir={profile}"]
+        command = f'exec "$@" 3<&{to_read} 4>&{back_write} >/dev/null 2>&1'
+        flags = [CHROMIUM, *_FLAGS, f"--user-data-dir={profile}"]
         process = subprocess.Popen(
-            ["bash", "-c", command, "bash", CHROMIUM, *flags],
-            pass_fds=(to_read, back_write),
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
+            ["bash", "-c", command, "bash", *flags], pass_fds=(to_read, back_write)
         )
         os.close(to_read)
         os.close(back_write)

@@ -95,7 +95,7 @@ def test_container_serves_where_its_health_is_checked(tmp_path, capfd):
     assert program == "t2t"
     assert run(*words, "--model", tmp_path) != 0
     # All flags before are known and valid.
-    assert "is neither a run directory nor an export" in capfd.readouterr().err
+    assert "is neither a run nor an export" in capfd.readouterr().err
     port = words[words.index("--port") + 1]
     assert f"EXPOSE {port}\n" in text
     assert f"127.0.0.1:{port}/health" in command(text, "CMD")[-1]

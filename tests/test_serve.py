@@ -70,11 +70,9 @@ def serving(model, name="stub", hosts=None, **limits):
     thread.start()
     port = address.getsockname()[1]
     try:
-        with httpx.Client(
-            base_url=f"http://127.0.0.1:{port}",
-            timeout=60,
-            limits=httpx.Limits(max_keepalive_connections=0),
-        ) as client:
+        limits = httpx.Limits(max_keepalive_connections=0)
+        url = f"http://127.0.0.1:{port}"
+        with httpx.Client(base_url=url, timeout=60, limits=limits) as client:
             wait_for(lambda: client.get("/health").status_code == 200)
             yield client, port, server
     finally:
@@ -332,12 +330,10 @@ def run_batches(limits, first=None):
     async def talk():
         batcher = Batcher(work, limits, first=first and Batcher(work, limits))
         tasks = [
-            asyncio.create_task(
-                batcher.submit([key] * len(values), values, [each] * len(values))
-            )
-            for key, values, each in (
-                *(("a", [1, 2], 1), ("b", [3], 1), ("a", [4, 5], 2)),
-                *(("a", [6, 7], 500_000), ("a", [8], 3), ("a", [], 1)),
+            asyncio.create_task(batcher.submit(keys, values, [each] * len(values)))
+            for keys, values, each in (
+                *(("aa", [1, 2], 1), ("b", [3], 1), ("aa", [4, 5], 2)),
+                *(("aa", [6, 7], 500_000), ("a", [8], 3), ("", [], 1)),
             )
         ]
         await asyncio.sleep(0)
@@ -392,10 +388,8 @@ def test_what_nobody_waits_for_is_not_run():
     stub = Stub()
     body = json.dumps({"instances": ["gone"]})
     head = "POST /v1/models/stub:predict HTTP/1.1\r\nHost: x\r\nContent-Length: "
-    with (
-        serving(stub, timeout_seconds=2) as (client, port, _),
-        ThreadPoolExecutor(8) as pool,
-    ):
+    server, executor = serving(stub, timeout_seconds=2), ThreadPoolExecutor(8)
+    with server as (client, port, _), executor as pool:
         stub.may_run.clear()
         long = pool.submit(ask, client, *[LONG] * 64)
         wait_for(lambda: stub.begun)
@@ -458,14 +452,10 @@ def test_headers_have_a_time_limit(monkeypatch):
 
 
 def test_other_hosts_and_sites_are_refused():
-    known = (
-        *("127.0.0.1", "localhost:8501", "LOCALHOST", "t2t.localhost", "[::1]:8501"),
-        *("10.1.2.3:80", "translate.example.org:443"),
-    )
-    unknown = (
-        *("evil.example:8501", "127.0.0.1.evil.example", "[127.0.0.1"),
-        "evillocalhost",
-    )
+    known = {"127.0.0.1", "localhost:8501", "LOCALHOST", "t2t.localhost", "[::1]:8501"}
+    known |= {"10.1.2.3:80", "translate.example.org:443"}
+    unknown = {"evil.example:8501", "127.0.0.1.evil.example", "[127.0.0.1"}
+    unknown |= {"evillocalhost", "10.evil", "1.2.3.4a"}
     with serving(Stub(), hosts=["translate.example.org"]) as (client, port, _):
         own = f"127.0.0.1:{port}"
 
@@ -581,12 +571,8 @@ def test_the_extra_is_needed(tmp_path, capfd, monkeypatch):
 def test_sigterm_ends_the_program_with_0(export_dir):
     code = "import sys; from t2t_keras.cli import main; sys.exit(main())"
     flags = ["serve", "--model", f"m={export_dir}", "--port", "0", "--json"]
-    process = subprocess.Popen(
-        [sys.executable, "-c", code, *flags],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    process = subprocess.Popen([sys.executable, "-c", code, *flags], **pipes, text=True)
     line = process.stderr.readline()
     assert line.startswith("t2t serve: http")
     with httpx.Client(base_url=line.split()[-1], timeout=60) as client:

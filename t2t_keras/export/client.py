@@ -137,17 +137,14 @@ class ExportedTranslator:
             raise UserError(
                 "prefixes: an export cannot force them; load the run directory"
             )
-        if n is not None:
-            options["n_best"] = n
-        chosen = self.choose(**options)
+        chosen = self.choose(**options | ({} if n is None else {"n_best": n}))
         texts = checked_texts(texts)
 
         def search(rows: list[int], wider: int) -> list[list[ExportedHypothesis]]:
             wide = {name: chosen[name] * wider for name in ("beam_size", "n_best")}
             columns = {"texts": [texts[i] for i in rows]}
-            inputs = self._inputs(chosen | wide)
             done = advance if wider == 1 else None
-            found = self._run("translate", columns, inputs, done)
+            found = self._run("translate", columns, self._inputs(chosen | wide), done)
             return [_hypotheses(row) for row in found]
 
         results = search([*range(len(texts))], 1)

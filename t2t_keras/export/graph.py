@@ -149,20 +149,25 @@ class ServedModel(tf.Module):
     def warm_up(self, texts: list[str]) -> dict[str, dict[str, tf.Tensor]]:
         """Returns inputs for the default signature, and for the one with options.
 
+        All have one value for each row, as TensorFlow Serving's `--enable_batching`
+        needs.
+
         Args:
             texts: sources; if there are none, they are the last tokens of the
                 vocabulary.
         """
         tokenizer = self._translator.source_tokenizer
-        size = tokenizer.vocab_size
-        texts = texts or [tokenizer.decode(range(max(UNK + 1, size - 8), size))]
+        texts = texts or [tokenizer.decode(range(UNK + 1, tokenizer.vocab_size)[-8:])]
+        options = dict[str, tf.Tensor]()
         name, inputs = "translate", {"texts": tf.constant(texts)}
         if self._ids_only:
             most = self._options.max_source_length
             rows = tokenizer.encode_batch(texts)
             ids = padded([[*row[:-1][: most - 1], EOS] for row in rows])
             name, inputs = "search_ids", {"ids": tf.constant(ids)}
-        return {DEFAULT_SIGNATURE: inputs, name: inputs | self._defaults()}
+        for option, value in self._defaults().items():
+            options[option] = np.repeat(np.atleast_1d(value.numpy()), len(texts), 0)
+        return {DEFAULT_SIGNATURE: inputs, name: inputs | options}
 
     def translate_ids(self, ids: tf.Tensor) -> dict[str, tf.Tensor]:
         """Maps ids to n-best ids, with the options of the export."""

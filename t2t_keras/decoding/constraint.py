@@ -3,6 +3,7 @@
 Beam search also takes phrases that each output must contain (`RequiredPhrases`).
 """
 
+import itertools
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple, Protocol, Self, TypeAlias
 
@@ -486,10 +487,6 @@ def _ends_in_words(terms: tf.Tensor) -> tf.Tensor:
     return tf.stack([tf.strings.regex_full_match(terms, it) for it in patterns])
 
 
-# The beginnings of the first bytes of characters that belong to no word.
-_LEADS = tuple(sorted({known[:i] for known in _PUNCTUATION for i in range(3)}))
-
-
 class ForbiddenTables:
     """Makes, in the graph, the tables of an automaton that excludes phrases.
 
@@ -497,27 +494,23 @@ class ForbiddenTables:
     it and none follows. All characters beyond ASCII count as letters, except those of
     the blocks of punctuation. The automaton reads the bytes of the output.
 
-    A state has the first bytes of a character that may be punctuation (an index into
-    `_LEADS`), whether the last character belongs to a word, and for each phrase which
-    numbers of its bytes the text ends with.
-
     Args:
         token_bytes: for each id, what the token adds to the output's text.
     """
 
     def __init__(self, token_bytes: Sequence[bytes]) -> None:
-        # The tokens as paths in a tree: a level has, for each beginning of so many
-        # bytes, the place of the one without the last byte, and that byte.
+        # The tokens as paths in a tree: for each beginning of so many bytes, the place
+        # of the one without the last byte in the level above, and that byte.
         self._levels: list[tuple[np.ndarray, np.ndarray]] = []
-        places = {b"": 0}
-        level = {b"": 0}
-        for length in range(1, max(map(len, token_bytes)) + 1):
-            longer = {text[:length] for text in token_bytes if len(text) >= length}
-            parents = [level[text[:-1]] for text in sorted(longer)]
-            ends = [text[-1] for text in sorted(longer)]
-            self._levels.append((np.array(parents, np.int32), np.array(ends, np.int32)))
-            level = {text: i for i, text in enumerate(sorted(longer))}
-            places |= {text: len(places) + i for text, i in level.items()}
+        beginnings = {text[:i] for text in token_bytes for i in range(len(text) + 1)}
+        ordered = sorted(beginnings, key=len)
+        places, first = {text: i for i, text in enumerate(ordered)}, 0
+        for _, level in itertools.groupby(ordered[1:], len):
+            texts = list(level)
+            parents = [places[text[:-1]] - first for text in texts]
+            pairs = np.array([parents, [text[-1] for text in texts]], np.int32)
+            self._levels.append((pairs[0], pairs[1]))
+            first = places[texts[0]]
         self._places = np.array([places[text] for text in token_bytes], np.int32)
 
     def __call__(self, phrases: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
@@ -551,101 +544,81 @@ class ForbiddenTables:
 
 
 _FOUND = 1  # the state after a phrase
-_NO_LEAD = -1  # fills its row
 
 
 def _automaton(phrases: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Returns the automaton that finds phrases [N] in text; none is empty.
+    """Returns the automaton that finds phrases [F] in text; none is empty.
+
+    A state has whether the last character belongs to a word, and for each of N texts,
+    which numbers of its bytes the output ends with. The texts are the phrases and, as
+    `marks`, the first bytes of punctuation.
 
     Returns:
         Where each byte leads from each state, [states, 256] int32: to `_FOUND` if a
         phrase was found; and whether the text may end in a state, [states].
     """
-    next_lead, is_word = _characters()
-    lengths = tf.strings.length(phrases)
-    most = tf.reduce_max(lengths)
-    content = tf.cast(tf.io.decode_raw(phrases, tf.uint8, fixed_length=most), tf.int32)
-    positions = tf.range(most + 1)
-    is_length = lengths[:, None] == positions  # [N, L + 1]
-    begins_word, ends_word = tf.unstack(_ends_in_words(phrases))
+    texts = tf.concat([_PUNCTUATION, phrases], 0)
+    is_mark = tf.range(tf.size(texts)) < len(_PUNCTUATION)
+    marks, others = is_mark[:, None], ~is_mark[:, None]
+    lengths = tf.strings.length(texts)
+    positions = tf.range(tf.reduce_max(lengths) + 1)
+    is_end = lengths[:, None] == positions  # [N, L + 1]
+    content = tf.io.decode_raw(texts, tf.uint8, fixed_length=tf.reduce_max(lengths))
+    content = tf.cast(content, tf.int32)
+    begins_word, ends_word = tf.unstack(_ends_in_words(texts))
+    goes_on = others & ~ends_word[:, None]  # needs no end of a word
 
-    # Bytes that no phrase has are represented by one of each kind: all others with the
-    # same columns in the tables above.
-    columns = np.concatenate([next_lead, is_word])
-    _, kinds, kind_of = np.unique(
-        columns, axis=1, return_index=True, return_inverse=True
-    )
+    # Bytes that no text has are read as one of each kind: letters and other characters
+    # of ASCII, and all beyond.
     used = tf.unique(tf.reshape(content, [-1])).y
-    read = tf.concat([kinds.astype(np.int32), used], 0)  # [C]
-    matched = tf.concat([tf.fill([len(kinds)], -1), used], 0)
+    read = tf.concat([[ord("a"), ord(" "), 0xFF], used], 0)  # [C]
+    matched = tf.concat([[-1, -1, -1], used], 0)
+    is_ascii_word = np.array([x < 0x80 and chr(x).isalnum() for x in range(256)])
+    kinds = np.where(np.arange(256) < 0x80, 1 - is_ascii_word, 2).astype(np.int32)
     column_of = tf.tensor_scatter_nd_update(
-        kind_of.reshape(-1).astype(np.int32),
-        used[:, None],
-        len(kinds) + tf.range(tf.size(used)),
+        kinds, used[:, None], 3 + tf.range(tf.size(used))
     )
+
+    def here(states: tf.Tensor) -> tf.Tensor:
+        return tf.reshape(states[:, 1:] == 1, [-1, *tf.unstack(tf.shape(is_end))])
 
     def after(states: tf.Tensor) -> tf.Tensor:
         """Returns the states [M * C, any] after the bytes, in states [M, any]."""
-        lead = tf.maximum(tf.cast(states[:, 0], tf.int32), 0)
-        in_word = states[:, 1, None] == 1
-        is_here = tf.reshape(states[:, 2:] == 1, [-1, *tf.unstack(tf.shape(is_length))])
-        whole = is_here & is_length
-        may_begin = ~(in_word & begins_word)[:, :, None] & (positions == 0)
-        begun = ((is_here & ~is_length) | may_begin)[:, None, :, :-1]
-        begun &= content == matched[:, None, None]
-        here = tf.pad(begun, [[0, 0], [0, 0], [0, 0], [1, 0]])
-        new_lead = tf.gather(tf.gather(next_lead, lead), read, axis=1)
-        is_letter = tf.gather(tf.gather(is_word, lead), read, axis=1)
-        is_open = new_lead > 0  # the character may be punctuation
-        found = tf.reduce_any(whole, [1, 2])[:, None] & ~is_letter & ~is_open
-        found |= tf.reduce_any(here & is_length & ~ends_word[:, None], [2, 3])
-        found |= states[:, 0, None] == _NO_LEAD
-        here |= whole[:, None] & is_open[:, :, None, None]
-        parts = (
-            new_lead[:, :, None],
-            tf.where(is_open, in_word, is_letter)[:, :, None],
-            tf.reshape(here, [*tf.unstack(tf.shape(found)), tf.size(is_length)]),
-        )
-        row = tf.concat([tf.cast(part, tf.int8) for part in parts], axis=2)
-        row = tf.where(found[:, :, None], tf.constant(_NO_LEAD, tf.int8), row)
-        return tf.reshape(row, [-1, tf.shape(states)[1]])
+        before, in_word = here(states), states[:, 0, None] == 1
+        whole = before & is_end
+        in_mark = tf.reduce_any(before & marks, [1, 2])[:, None]
+        begins = tf.where(is_mark, ~in_mark, ~(in_word & begins_word))
+        begun = before & ~is_end | begins[:, :, None] & (positions == 0)
+        now = begun[:, None, :, :-1] & (content == matched[:, None, None])
+        now = tf.pad(now, [[0, 0], [0, 0], [0, 0], [1, 0]])  # [M, C, N, L + 1]
+        is_open = tf.reduce_any(now & marks, [2, 3])  # it may be punctuation
+        is_mark_whole = tf.reduce_any(whole & marks, [1, 2])[:, None]
+        is_letter = tf.gather(is_ascii_word, read) | (read >= 0x80) & ~is_mark_whole
+        found = tf.reduce_any(whole & others, [1, 2])[:, None] & ~is_letter & ~is_open
+        found |= tf.reduce_any(now & is_end & goes_on, [2, 3])
+        found |= states[:, 0, None] < 0
+        now |= (whole & others)[:, None] & is_open[:, :, None, None]
+        word = tf.where(is_open, in_word, is_letter)[:, :, None]
+        rows = tf.reshape(now, [*tf.unstack(tf.shape(found)), tf.size(is_end)])
+        rows = tf.cast(tf.concat([word, rows], axis=2), tf.int8)
+        rows = tf.where(found[:, :, None], tf.constant(-1, tf.int8), rows)
+        return tf.reshape(rows, [-1, tf.shape(states)[1]])
 
     def follow(states: tf.Tensor, table: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """Adds the rows of the states that the table lacks, and their states."""
-        count = tf.shape(states)[0]
         every = tf.concat([states, after(states[tf.shape(table)[0] :])], 0)
+        count = tf.shape(states)[0]
         states, numbers = tf.raw_ops.UniqueV2(x=every, axis=[0])
         rows = tf.reshape(numbers[count:], [-1, tf.size(read)])
         return states, tf.concat([table, rows], 0)
 
-    first = tf.zeros([2 + tf.size(is_length)], tf.int8)
+    first = tf.zeros([1 + tf.size(is_end)], tf.int8)
     anything = tf.TensorShape([None, None])
     states, table = tf.while_loop(
         lambda states, table: tf.shape(table)[0] < tf.shape(states)[0],
         follow,
-        (tf.stack([first, first + _NO_LEAD]), tf.zeros([0, tf.size(read)], tf.int32)),
+        (tf.stack([first, first - 1]), tf.zeros([0, tf.size(read)], tf.int32)),
         shape_invariants=(anything, anything),
     )
-    is_here = tf.reshape(states[:, 2:] == 1, [-1, *tf.unstack(tf.shape(is_length))])
-    may_end = ~tf.reduce_any(is_here & is_length, [1, 2])
+    may_end = ~tf.reduce_any(here(states) & is_end & others, [1, 2])
     return tf.gather(table, column_of, axis=1), may_end
-
-
-def _characters() -> tuple[np.ndarray, np.ndarray]:
-    """Returns what bytes do after each of `_LEADS`, two tables [leads, 256].
-
-    Returns:
-        The next lead, int8, which is 0 if the byte ends the character or cannot be in a
-        punctuation mark; and whether the character is then one of a word.
-    """
-    next_lead = np.zeros((len(_LEADS), 256), np.int8)
-    is_word = np.zeros((len(_LEADS), 256), np.bool_)
-    for i, lead in enumerate(_LEADS):
-        for byte in range(256):
-            text = lead + bytes([byte])
-            next_lead[i, byte] = _LEADS.index(text) if text in _LEADS else 0
-            is_ascii = byte < 0x80
-            is_word[i, byte] = (
-                chr(byte).isalnum() if is_ascii else lead not in _PUNCTUATION
-            )
-    return next_lead, is_word

@@ -85,8 +85,8 @@ def _rows(inputs: Any, names: tuple[str, ...]) -> list[dict[str, Any]]:
     """Returns a request in column format as one in row format."""
     if len(names) == 1 and isinstance(inputs, list):
         inputs = {names[0]: inputs}
-    if not isinstance(inputs, dict):
-        raise UserError("inputs must be an object, or the list of the only input")
+    if not isinstance(inputs, dict) or not {*names} <= inputs.keys():
+        raise UserError(f"inputs must be an object with {', '.join(names)}")
     columns = {k: v if isinstance(v, list) else [v] for k, v in inputs.items()}
     size = max((len(columns.get(name, ())) for name in names), default=1)
     for name, column in columns.items():

@@ -499,7 +499,7 @@ class ForbiddenTables:
     """
 
     def __init__(self, token_bytes: Sequence[bytes]) -> None:
-        # The tokens as paths in a tree: for each beginning of so many bytes, the place
+        # The tokens as paths in a trie: for each beginning of so many bytes, the place
         # of the one without the last byte in the level above, and that byte.
         self._levels: list[tuple[np.ndarray, np.ndarray]] = []
         beginnings = {text[:i] for text in token_bytes for i in range(len(text) + 1)}

@@ -112,3 +112,12 @@ def python(code: str, *arguments: object) -> subprocess.Popen:
     command = [sys.executable, "-c", code, *map(str, arguments)]
     here = Path(__file__).parent
     return subprocess.Popen(command, cwd=here, stdout=subprocess.PIPE, text=True)
+
+
+def tf_example(**lists):
+    """An example as TensorFlow itself makes it, of lists of ids."""
+    import tensorflow as tf
+
+    every = {k: tf.train.Int64List(value=ids) for k, ids in lists.items()}
+    feature = {k: tf.train.Feature(int64_list=ids) for k, ids in every.items()}
+    return tf.train.Example(features=tf.train.Features(feature=feature))

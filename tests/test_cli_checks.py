@@ -12,6 +12,8 @@ PAIRS = ("score", "--output_dir", "run", "--source", "file", "--target", "file")
 TRAIN = ("train", "--data_dir", "d", "--output_dir", "o", "--problem")
 BASE = ("translate_ende", "--hparams_set", "base")
 EXPORT = ("export", "--output_dir", "run", "--export_dir")
+NEW = (*EXPORT, "new")
+EVALUATE = ("evaluate", "--output_dir", "run")
 
 # What there is: a run directory, an export, and a file that is none of them.
 MISTAKES = [
@@ -63,7 +65,7 @@ MISTAKES = [
     ),
     ((*RUN, *DECODE, "forbidden=absent"), "forbidden: cannot read absent"),
     (
-        ("evaluate", "--output_dir", "run", *DECODE, "sampling=true"),
+        (*EVALUATE, *DECODE, "sampling=true"),
         "argument --decode_hparams: 'sampling' has no effect here",
     ),
     (
@@ -72,27 +74,21 @@ MISTAKES = [
     ),
     ((*PAIRS, "--target", "absent"), "cannot read absent"),
     (("evaluate", "--output_dir", "no_such"), "no_such is not a run directory"),
-    (
-        ("evaluate", "--output_dir", "run", "--data_dir", "no_such"),
-        "--data_dir: there is no directory no_such",
-    ),
-    (("evaluate", "--output_dir", "run", "--alpha", "inf"), "alpha must be a finite"),
-    (
-        ("evaluate", "--output_dir", "run", "--output", "no/x"),
-        "there is no directory no",
-    ),
+    ((*EVALUATE, "--data_dir", "no_such"), "--data_dir: there is no directory no_such"),
+    ((*EVALUATE, "--alpha", "inf"), "alpha must be a finite"),
+    ((*EVALUATE, "--output", "no/x"), "there is no directory no"),
     (("average", "--output_dir", "no_such", "--last", "5"), "there is no directory"),
     (("export", "--output_dir", "no", "--export_dir", "x"), "no is not a run direct"),
     ((*EXPORT, "export"), "give --overwrite to replace it"),
     ((*EXPORT, "run", "--overwrite"), "run exists and is not an export"),
     ((*EXPORT, "file"), "file exists and is not an export"),
-    ((*EXPORT, "new", "--alpha", "nan"), "alpha must be a finite number"),
+    ((*NEW, "--alpha", "nan"), "alpha must be a finite number"),
     (
-        (*EXPORT, "new", "--quantization", "int16"),
+        (*NEW, "--quantization", "int16"),
         "--quantization: --format savedmodel has no int16; the choice is int8, float16",
     ),
     (
-        (*EXPORT, "new", "--format", "ctranslate2", "--beam_size", "5"),
+        (*NEW, "--format", "ctranslate2", "--beam_size", "5"),
         "--beam_size has no effect with --format ctranslate2",
     ),
     (

@@ -9,6 +9,7 @@ import pytest
 import tensorflow as tf
 from command_line import run
 from errors import refused
+from small_corpus import tf_example
 from small_run import HPARAMS
 
 from t2t_keras import registry
@@ -25,13 +26,8 @@ from t2t_keras.training.run_dir import RunDirectory
 from t2t_keras.training.runs import config_for
 
 
-def tf_example(**lists) -> bytes:
-    features = {
-        name: tf.train.Feature(int64_list=tf.train.Int64List(value=ids))
-        for name, ids in lists.items()
-    }
-    message = tf.train.Example(features=tf.train.Features(feature=features))
-    return message.SerializeToString(deterministic=True)
+def tf_bytes(**lists) -> bytes:
+    return tf_example(**lists).SerializeToString(deterministic=True)
 
 
 def random_pairs(count: int, seed: int = 0) -> list[tuple[list[int], list[int]]]:
@@ -47,7 +43,7 @@ def random_pairs(count: int, seed: int = 0) -> list[tuple[list[int], list[int]]]
 def test_example_has_the_bytes_of_tensorflow():
     numbers = [0, 1, 127, 128, 16_383, 16_384, 2_097_151, 2_097_152, 2**31]
     for source, target in [(numbers, [1]), ([1], numbers), *random_pairs(100)]:
-        assert example(source, target) == tf_example(inputs=source, targets=target)
+        assert example(source, target) == tf_bytes(inputs=source, targets=target)
 
 
 def test_frames_are_those_of_tensorflow(tmp_path):
@@ -67,7 +63,7 @@ def t2t_dir(tmp_path):
         path = tmp_path / shard_name("corpus", "train", shard, 3)
         with tf.io.TFRecordWriter(str(path)) as writer:
             for source, target in part:
-                writer.write(tf_example(inputs=source, targets=target))
+                writer.write(tf_bytes(inputs=source, targets=target))
     return tmp_path
 
 
@@ -82,7 +78,7 @@ def check(index: RecordIndex, pairs) -> None:
     order = np.random.default_rng(1).permutation(len(pairs))
     for i, payload in zip(order, index.read(order), strict=True):
         source, target = pairs[i]
-        assert payload == tf_example(inputs=source, targets=target)
+        assert payload == tf_bytes(inputs=source, targets=target)
 
 
 def test_index_of_a_tensor2tensor_directory(t2t_dir, monkeypatch):
@@ -147,7 +143,7 @@ def test_what_is_not_whole(t2t_dir):
     content[len(content) // 2] ^= 1
     shard.write_bytes(content)
     assert f"{shard} is damaged" in fails(t2t_dir)
-    shard.write_bytes(frame(tf_example(targets=[5, 1])))
+    shard.write_bytes(frame(tf_bytes(targets=[5, 1])))
     assert f"{shard}: a record lacks `inputs`" in fails(t2t_dir)
     (t2t_dir / "corpus.incomplete").mkdir()
     assert "is unfinished" in fails(t2t_dir)

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import tensorflow as tf
 from reference import reference
+from small_corpus import tf_example
 from small_data import sentence_pairs
 
 from t2t_keras import registry
@@ -35,12 +36,7 @@ def t2t_data(directory: Path, vocab: Path) -> None:
 
 
 def example(source: list[int], target: list[int]) -> tf.train.Example:
-    lists = {"inputs": source, "targets": target}
-    feature = {
-        name: tf.train.Feature(int64_list=tf.train.Int64List(value=ids))
-        for name, ids in lists.items()
-    }
-    return tf.train.Example(features=tf.train.Features(feature=feature))
+    return tf_example(inputs=source, targets=target)
 
 
 @pytest.fixture(scope="module")

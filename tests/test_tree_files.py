@@ -124,25 +124,17 @@ def test_prepare_removes_traces_function_tags_and_the_empty_outer_label():
 @pytest.mark.parametrize(
     ("text", "kept", "collapsed"),
     [
-        (
-            "(TOP (NP (NP-1 (NP=2 (NN a)))))",
-            "(TOP (NP (NP (NP (NN a)))))",
-            "(TOP (NP (NN a)))",
-        ),
+        ("(NP (NP-1 (NP=2 (NN a))))", "(NP (NP (NP (NN a))))", "(NP (NN a))"),
         # A chain only when the trace beside it is gone; another label ends it.
-        (
-            "(TOP (VP (VP (S (VP (VB go)))) (NP (-NONE- *))))",
-            "(TOP (VP (VP (S (VP (VB go))))))",
-            "(TOP (VP (S (VP (VB go)))))",
-        ),
+        ("(V (V (S (V a))) (NP (-NONE- *)))", "(V (V (S (V a))))", "(V (S (V a)))"),
         # Not a tag of the same name, not where there are two children.
-        ("(TOP (NP (NP a)))", "(TOP (NP (NP a)))", "(TOP (NP (NP a)))"),
-        ("(TOP (X (X (NN a)) (. .)))",) + ("(TOP (X (X (NN a)) (. .)))",) * 2,
+        *([text] * 3 for text in ("(NP (NP a))", "(X (X (NN a)) (. .))")),
     ],
 )
 def test_chains_of_one_label_are_kept_or_collapsed(text, kept, collapsed):
-    assert prepare(parse_tree(text)).format() == kept
-    assert prepare(parse_tree(text), collapse_unary=True).format() == collapsed
+    tree = parse_tree(f"(TOP {text})")
+    assert prepare(tree).format() == f"(TOP {kept})"
+    assert prepare(tree, collapse_unary=True).format() == f"(TOP {collapsed})"
 
 
 @pytest.mark.parametrize(

@@ -249,7 +249,6 @@ def test_forbidden(translator):
     assert [row[0].text for row in found] != plain
 
 
-@pytest.mark.slow
 def test_phrases_in_an_export(translator, tmp_path):
     forbidden = tuple("fghijklnpqrstuvwyz")  # not in protected parts
     protect = ("url", "email", "markup", "number", "symbol", "unknown")

@@ -8,7 +8,8 @@
 - `run_dir` is the run directory (`runs` has its settings, without TensorFlow);
   `checkpoint` reads, writes and averages weights.
 - `control` has the options that leave the updates as they are, and what ends a training
-  early; `reporting` writes `metrics.jsonl` and TensorBoard's events.
+  early; `reporting` writes `metrics.jsonl` and TensorBoard's events, and `callbacks`
+  gives the same records to callbacks of Keras.
 - `validation` evaluates at intervals and keeps the best checkpoint; `follow` evaluates
   one checkpoint, or every checkpoint of a run.
 """

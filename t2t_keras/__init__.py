@@ -16,12 +16,11 @@ from typing import TYPE_CHECKING, Any
 
 from t2t_keras.hparam import HParams
 from t2t_keras.option import UserError, option, require_local
-from t2t_keras.problem import Problem, Scorer
+from t2t_keras.problem import Problem
 from t2t_keras.registry import (
     register_hparams,
     register_model,
     register_problem,
-    register_scorer,
 )
 from t2t_keras.training.control import TrainOptions
 
@@ -33,7 +32,6 @@ if TYPE_CHECKING:
 __all__ = [
     "HParams",
     "Problem",
-    "Scorer",
     "TrainOptions",
     "UserError",
     "load",
@@ -41,7 +39,6 @@ __all__ = [
     "register_hparams",
     "register_model",
     "register_problem",
-    "register_scorer",
     "train",
 ]
 

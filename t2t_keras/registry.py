@@ -1,8 +1,8 @@
-"""The registry: finds problems, models, hparam sets and scorers by name.
+"""The registry: finds problems, models and hparam sets by name.
 
 A definition is registered when its module is imported. There are three ways to import
-it: by the entry points `t2t_keras.problems`, `.models`, `.hparams` and `.scorers` of an
-installed package, by `--usr_dir`, and by a plain import.
+it: by the entry points `t2t_keras.problems`, `.models` and `.hparams` of an installed
+package, by `--usr_dir`, and by a plain import. A plugin may have a `Registry` as well.
 
 Plugins are found by entry points only, see `option.plugins`.
 """
@@ -21,13 +21,13 @@ from typing import Any, Generic, NamedTuple, TypeVar, overload
 
 from t2t_keras.hparam import MODEL_HPARAMS, HParams
 from t2t_keras.option import UserError, nearest, plugins
-from t2t_keras.problem import Problem, Scorer
+from t2t_keras.problem import Problem
 
 T = TypeVar("T")
 
 
 @dataclasses.dataclass(frozen=True)
-class _Definition(Generic[T]):
+class Definition(Generic[T]):
     """A registered definition: how to make its object, and where it is written."""
 
     make: Callable[[], T]
@@ -35,7 +35,7 @@ class _Definition(Generic[T]):
     doc: str
 
     def made(self, name: str) -> T:
-        """Returns the problem, hparam set or scorer.
+        """Returns the object.
 
         Raises:
             UserError: the definition raised an error; the message names its line.
@@ -48,15 +48,15 @@ class _Definition(Generic[T]):
             raise UserError(f"{place}: '{name}': {_reason(error)}") from error
 
 
-class _Registry(Generic[T]):
+class Registry(Generic[T]):
     """All definitions of one kind, by name."""
 
     def __init__(self, kind: str) -> None:
         self.kind = kind
         self._loaded = False
-        self._definitions: dict[str, _Definition[T]] = {}
+        self._definitions: dict[str, Definition[T]] = {}
 
-    def add(self, name: str, definition: _Definition[T]) -> None:
+    def add(self, name: str, definition: Definition[T]) -> None:
         """Registers a definition; a file may be imported twice."""
         earlier = self._definitions.get(name)
         if earlier is not None and earlier.place != definition.place:
@@ -66,8 +66,18 @@ class _Registry(Generic[T]):
             )
         self._definitions[name] = definition
 
+    def register(self, function: Callable[[], T], kind: type[T]) -> None:
+        """Registers a function that returns an object of a class, under its name.
+
+        Raises:
+            UserError: the name is taken.
+        """
+        doc = inspect.getdoc(function) or ""
+        make = lambda: _checked(function(), kind)  # noqa: E731
+        self.add(function.__name__, Definition(make, _place(function), doc))
+
     def get(self, name: str) -> T:
-        """Returns what is registered under a name; an error suggests the nearest."""
+        """Returns the object of a name; an error suggests the nearest name."""
         definitions = self.all()
         if name not in definitions:
             hint = nearest(name, definitions)
@@ -76,12 +86,16 @@ class _Registry(Generic[T]):
             )
         return definitions[name].made(name)
 
-    def all(self) -> dict[str, _Definition[T]]:
+    def all(self) -> dict[str, Definition[T]]:
         """Returns every definition by name, in the order of the names."""
         if not self._loaded:
             plugins(self.kind)
             self._loaded = True
         return dict(sorted(self._definitions.items()))
+
+    def summaries(self) -> dict[str, str]:
+        """Returns every name with the first line of the docstring."""
+        return {name: it.doc.partition("\n")[0] for name, it in self.all().items()}
 
 
 class Model(NamedTuple):
@@ -97,10 +111,9 @@ class Model(NamedTuple):
     hparams: type[HParams]
 
 
-_problems: _Registry[Problem] = _Registry("problems")
-_hparams: _Registry[HParams] = _Registry("hparams")
-_models: _Registry[Model] = _Registry("models")
-_scorers: _Registry[Scorer] = _Registry("scorers")
+_problems: Registry[Problem] = Registry("problems")
+_hparams: Registry[HParams] = Registry("hparams")
+_models: Registry[Model] = Registry("models")
 
 ProblemDefinition = TypeVar("ProblemDefinition", bound=Problem | Callable[[], Problem])
 
@@ -137,7 +150,7 @@ def register_problem(definition: ProblemDefinition) -> ProblemDefinition:
             f"the problem at {place} cannot be named '{name}': a name is needed, and "
             "'_rev' is the suffix of the other direction, which the registry makes"
         )
-    _problems.add(name, _Definition(make, place, ""))
+    _problems.add(name, Definition(make, place, ""))
     return definition
 
 
@@ -172,7 +185,7 @@ def register_model(definition: Any = None, *, hparams: type[HParams] = HParams) 
     name, doc = definition.__name__, inspect.getdoc(definition) or ""
     name = snake_case(name) if inspect.isclass(definition) else name
     model = Model(definition, hparams)
-    _models.add(name, _Definition(lambda: model, _place(definition), doc))
+    _models.add(name, Definition(lambda: model, _place(definition), doc))
     MODEL_HPARAMS[name] = hparams
     return definition
 
@@ -185,27 +198,7 @@ def register_hparams(definition: Callable[[], HParams]) -> Callable[[], HParams]
     Raises:
         UserError: the name is taken.
     """
-    doc = inspect.getdoc(definition) or ""
-    make = lambda: _checked(definition(), HParams)  # noqa: E731
-    _hparams.add(definition.__name__, _Definition(make, _place(definition), doc))
-    return definition
-
-
-def register_scorer(definition: Callable[[], Scorer]) -> Callable[[], Scorer]:
-    """Registers a function that returns a `Scorer`, under its name; a decorator.
-
-    The function is called when the scorer is used: it may load a model. The first line
-    of its docstring is what `t2t list` prints.
-
-    Raises:
-        UserError: the name is taken.
-    """
-    name, doc = definition.__name__, inspect.getdoc(definition) or ""
-
-    def make() -> Scorer:
-        return dataclasses.replace(_checked(definition(), Scorer), name=name)
-
-    _scorers.add(name, _Definition(make, _place(definition), doc))
+    _hparams.register(definition, HParams)
     return definition
 
 
@@ -238,15 +231,6 @@ def hparams(name: str) -> HParams:
     return _hparams.get(name)
 
 
-def scorer(name: str) -> Scorer:
-    """Returns the scorer of this name.
-
-    Raises:
-        UserError: there is none; the message suggests the nearest name.
-    """
-    return _scorers.get(name)
-
-
 def list_problems() -> dict[str, str]:
     """Returns every problem's name with its one-line summary."""
     return {name: it.made(name).summary for name, it in _problems.all().items()}
@@ -254,17 +238,12 @@ def list_problems() -> dict[str, str]:
 
 def list_models() -> dict[str, str]:
     """Returns every model's name with the first line of its docstring."""
-    return {name: it.doc.partition("\n")[0] for name, it in _models.all().items()}
+    return _models.summaries()
 
 
 def list_hparams() -> dict[str, str]:
     """Returns every hparam set's name with the first line of its docstring."""
-    return {name: it.doc.partition("\n")[0] for name, it in _hparams.all().items()}
-
-
-def list_scorers() -> dict[str, str]:
-    """Returns every scorer's name with the first line of its docstring."""
-    return {name: it.doc.partition("\n")[0] for name, it in _scorers.all().items()}
+    return _hparams.summaries()
 
 
 def load_usr_dir(directory: str | Path) -> None:

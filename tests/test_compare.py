@@ -16,9 +16,11 @@ from command_line import run, run_json, run_refused, write
 from errors import refused
 from reference import reference
 
-from t2t_keras import Scorer, registry
+from t2t_keras import registry
 from t2t_keras.evaluation.bleu import Bleu
+from t2t_keras.plugins.reports import scorers
 from t2t_keras.plugins.reports.difference_page import SentencePair, difference_page
+from t2t_keras.plugins.reports.scorers import Scorer
 from t2t_keras.plugins.reports.significance import System, compare, seed
 from t2t_keras.problems.parsing.evalb import evaluate_trees
 from t2t_keras.problems.parsing.task import BracketF1
@@ -37,7 +39,7 @@ def fresh(monkeypatch):
     """No scorer is registered, and the seed is sacreBLEU's own."""
     monkeypatch.delenv("SACREBLEU_SEED", raising=False)
     registry.list_problems()
-    monkeypatch.setattr(registry, "_scorers", registry._Registry("scorers"))
+    monkeypatch.setattr(scorers, "_scorers", registry.Registry("scorers"))
     monkeypatch.setattr(sys, "path", list(sys.path))
     modules = set(sys.modules)
     yield
@@ -222,7 +224,7 @@ def test_a_scorer_is_tested_by_its_mean(monkeypatch):
 # External metrics.
 
 FAKE = '''
-from t2t_keras import Scorer, register_scorer
+from t2t_keras.plugins.reports.scorers import Scorer, register_scorer
 
 @register_scorer
 def fake_ter():

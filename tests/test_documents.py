@@ -36,6 +36,7 @@ from t2t_oracle import SMALL, matrix, synthetic, t2t_checkpoint, write_hparams
 from t2t_keras import registry
 from t2t_keras.cli import program
 from t2t_keras.data.sources import ParallelFiles
+from t2t_keras.plugins.reports import scorers
 from t2t_keras.training.control import TrainOptions
 
 # Why a block may be left out.
@@ -198,7 +199,7 @@ def workplace(tmp_path, monkeypatch):
     registry.list_problems(), registry.list_hparams()  # loads them all
     monkeypatch.setattr(sys, "path", list(sys.path))
     modules = set(sys.modules)
-    for kind in (registry._problems, registry._hparams, registry._scorers):
+    for kind in (registry._problems, registry._hparams, scorers._scorers):
         monkeypatch.setattr(kind, "_definitions", dict(kind._definitions))
     files = {
         split: ParallelFiles(f"{split}.en", f"{split}.de")
@@ -234,7 +235,7 @@ def replace(kind, name, value) -> None:
     """Registers a stand-in under a name that has a definition."""
     definitions = kind._definitions
     old = definitions[name]
-    definitions[name] = registry._Definition(lambda: value, old.place, old.doc)
+    definitions[name] = registry.Definition(lambda: value, old.place, old.doc)
 
 
 def run_command(command: str) -> None:

@@ -22,7 +22,7 @@ def fresh_registry(monkeypatch):
     registry.list_problems()  # the built-in modules register once, where they belong
     registry.list_hparams()
     for kind in ("problems", "hparams"):
-        empty = registry._Registry(kind)
+        empty = registry.Registry(kind)
         empty._loaded = True
         monkeypatch.setattr(registry, f"_{kind}", empty)
     monkeypatch.setattr(sys, "path", list(sys.path))

@@ -7,11 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
 from t2t_keras import registry
-from t2t_keras.cli.checks import (
-    require_directory,
-    require_readable,
-    require_writable,
-)
 from t2t_keras.cli.decoding import (
     FLAGS,
     add_decoding_flags,
@@ -24,7 +19,8 @@ from t2t_keras.evaluation.bleu import BleuTokens, metrics_of
 from t2t_keras.option import UserError, nearest
 from t2t_keras.problem import CorpusMetric, Problem, Split
 
-from .systems import Texts, check_system, needs_model, open_runs, read_texts
+from .scorers import list_scorers, scorer
+from .systems import Texts, check_files, needs_model, open_runs, read_texts
 
 if TYPE_CHECKING:
     from .significance import Comparison
@@ -135,12 +131,7 @@ def _check_compare(args: argparse.Namespace) -> None:
         raise UserError(
             "give --references FILE, the correct outputs: all systems are files"
         )
-    for system in args.systems:
-        check_system(system)
-    require_readable(args.references)
-    require_readable(args.sources)
-    require_directory("data_dir", args.data_dir)
-    require_writable("page", args.page)
+    check_files(args)
     check_decoding(args)
 
 
@@ -207,7 +198,7 @@ def _metrics(problem: Problem, names: Sequence[str] | None) -> Sequence[CorpusMe
     own = {metric.name: metric for metric in metrics_of(problem).corpus_metrics()}
     if names is None:
         return tuple(own.values())
-    there = [*own, *registry.list_scorers()]
+    there = [*own, *list_scorers()]
     for name in names:
         if name not in there:
             raise UserError(
@@ -215,8 +206,7 @@ def _metrics(problem: Problem, names: Sequence[str] | None) -> Sequence[CorpusMe
                 f"{', '.join(there) or 'none'})"
             )
     return tuple(
-        own[name] if name in own else registry.scorer(name)
-        for name in dict.fromkeys(names)
+        own[name] if name in own else scorer(name) for name in dict.fromkeys(names)
     )
 
 

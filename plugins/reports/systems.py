@@ -5,7 +5,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from t2t_keras.cli.checks import require_lines, require_readable
+from t2t_keras.cli.checks import (
+    require_directory,
+    require_lines,
+    require_readable,
+    require_writable,
+)
 from t2t_keras.cli.decoding import given_decoding
 from t2t_keras.cli.evaluation import chosen_split
 from t2t_keras.cli.lines import read_lines
@@ -37,12 +42,17 @@ def needs_model(system: str) -> bool:
     return Path(system).is_dir() or _is_checkpoint(system)
 
 
-def check_system(system: str) -> None:
-    """Raises UserError if a system is neither a readable file nor a run."""
-    if not needs_model(system):
-        require_readable(system)
-    elif not _is_checkpoint(system):
-        require_run(system)
+def check_files(args: argparse.Namespace) -> None:
+    """Raises UserError if a file cannot be used, or a system is not a run."""
+    for system in args.systems:
+        if not needs_model(system):
+            require_readable(system)
+        elif not _is_checkpoint(system):
+            require_run(system)
+    require_readable(args.references)
+    require_readable(args.sources)
+    require_directory("data_dir", args.data_dir)
+    require_writable("page", args.page)
 
 
 def open_runs(systems: Sequence[str]) -> "dict[str, RunDirectory]":

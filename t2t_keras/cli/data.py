@@ -46,24 +46,20 @@ def _list(args: argparse.Namespace) -> dict[str, Any]:
             name: {"value": value, "base": base.get(name), "meaning": meanings[name]}
             for name, value in values.items()
         }
-    listed = {
+    return {
         "problems": registry.list_problems(),
         "models": registry.list_models(),
         "hparams_sets": registry.list_hparams(),
     }
-    scorers = registry.list_scorers()
-    return listed | ({"scorers": scorers} if scorers else {})
 
 
 def _show_list(result: dict[str, Any]) -> str:
     if "problems" in result:
-        scorers = result.get("scorers")
         return (
             f"Problems (each also as NAME_rev, in the other direction)\n\n"
             f"{table(result['problems'])}\n\n"
             f"Models\n\n{table(result['models'])}\n\n"
             f"Hparam sets\n\n{table(result['hparams_sets'])}"
-            + (f"\n\nScorers\n\n{table(scorers)}" if scorers else "")
         )
     rows = []
     for name, field in result.items():

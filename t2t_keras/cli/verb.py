@@ -47,7 +47,7 @@ def add_usr_dir(parser: argparse._ActionsContainer) -> None:
     parser.add_argument(
         "--usr_dir",
         metavar="DIR",
-        help="folder with your own problems, hparam sets and scorers, imported first",
+        help="folder with your own problems, models, hparam sets, ...; imported first",
     )
 
 

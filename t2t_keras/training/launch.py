@@ -113,7 +113,7 @@ def train(
         accumulate: number of micro-batches into which each replica divides its part
             of a batch.
         simulate_devices: number of replicas on the CPU, for tests; 0: one on every GPU.
-        usr_dir: a folder with problems and hparam sets, imported first.
+        usr_dir: a folder with problems, models and hparam sets, imported first.
         change_settings: whether a run is resumed with other values of hyper-parameters
             such as `learning_rate`, `clip_norm` or `dropout`: those in
             `hparam.MAY_CHANGE`.

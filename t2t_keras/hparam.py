@@ -12,6 +12,7 @@ from t2t_keras.option import (
     names,
     nearest,
     option,
+    plugin_names,
     plugins,
     split_pairs,
     typed,
@@ -170,8 +171,8 @@ class HParams:
     warmup_steps: int = option(
         4000, "steps until the learning rate reaches its peak", least=1, may_change=True
     )
-    optimizer: Literal["adam", "adamw", "adafactor"] = option(
-        "adam", "kind of optimizer"
+    optimizer: str = option(
+        "adam", "kind of optimizer: adam, adamw, or one of a plugin, such as adafactor"
     )
     adam_beta1: float = option(
         0.9, "decay of Adam's mean of the gradients", least=0, below=1, may_change=True
@@ -258,6 +259,13 @@ class HParams:
                 f"hparams: jit_compile needs bucketing 'static', not "
                 f"'{self.bucketing}': XLA compiles the model for every shape of a batch"
             )
+        if self.optimizer not in ("adam", "adamw"):
+            known = ("adam", "adamw", *plugin_names("optimizers"))
+            if self.optimizer not in known:
+                raise UserError(
+                    f"hparams: optimizer must be one of {', '.join(known)}, not "
+                    f"'{self.optimizer}'"
+                )
         if self.weight_decay and self.optimizer != "adamw":
             raise UserError(
                 f"hparams: weight_decay needs optimizer 'adamw', not "

@@ -119,7 +119,9 @@ def plugins(kind: str) -> dict[str, Any]:
     - `t2t_keras.formats`: a `data.sources.Format` for each suffix of files of pairs;
     - `t2t_keras.tokenizers`: a `text.tokenizer.Tokenizer` class for each
       `Problem.tokenizer`;
-    - `t2t_keras.exports`: an `export.formats.ExportFormat` for each `--format`.
+    - `t2t_keras.exports`: an `export.formats.ExportFormat` for each `--format`;
+    - `t2t_keras.optimizers`: a `training.optimizer.Optimizer` for each value of the
+      hyper-parameter `optimizer`, made of the weights by name and the `HParams`.
 
     A plugin that cannot be imported is left out with a warning.
 
@@ -141,6 +143,11 @@ def plugins(kind: str) -> dict[str, Any]:
                 file=sys.stderr,
             )
     return found
+
+
+def plugin_names(kind: str) -> list[str]:
+    """Returns the names of `plugins` without importing them."""
+    return sorted(entry.name for entry in entry_points(group=f"t2t_keras.{kind}"))
 
 
 def _is_absent(error: Exception, module: str) -> bool:

@@ -66,7 +66,7 @@ def test_parse_takes_each_fields_type():
         ("warmup_steps=0", "warmup_steps must be at least 1"),
         ("d_k=-1", "d_k must be at least 0"),
         ("adam_epsilon=0", "adam_epsilon must be above 0"),
-        ("optimizer=sgd", "optimizer must be one of adam, adamw, adafactor, not 'sgd'"),
+        ("optimizer=sgd", "optimizer must be one of adam, adamw.*, not 'sgd'"),
         ("optimizer=adamw", "optimizer 'adamw' needs weight_decay above 0"),
         ("weight_decay=0.1", "weight_decay needs optimizer 'adamw', not 'adam'"),
         ("weight_decay=-1,optimizer=adamw", "weight_decay must be at least 0"),

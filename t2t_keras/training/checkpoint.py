@@ -7,8 +7,7 @@ A checkpoint `model.ckpt-1000` consists of two files, `.index` and
     model/NAME               a weight, such as
                              model/encoder/layer_0/self_attention/query_key_value/kernel
     adam/m/NAME, adam/v/NAME Adam's or AdamW's moments of the weight
-    adafactor/rows/NAME, adafactor/columns/NAME, adafactor/v/NAME
-                             Adafactor's moments of a matrix or a vector
+    KIND/NAME                the state of another optimizer, such as adafactor/rows
     ema/NAME                 the weight's moving average, with hparams.ema_decay
     loss_scale/*             state of the `LossScale`, with compute_dtype float16
     skipped/*                the numbers of skipped updates

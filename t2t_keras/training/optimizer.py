@@ -1,8 +1,8 @@
 """The optimizer (5.3): the learning rate, the update of the weights, their average.
 
 An optimizer has `variables`, its state by name in a checkpoint, and `apply`, which
-updates the weights. To add one, write its class here, enter it in `OPTIMIZERS` and name
-it in `HParams.optimizer`.
+updates the weights. A package adds one as an entry point of `t2t_keras.optimizers`,
+whose name is then a value of `HParams.optimizer`.
 
 All of them run in replica context with the same all-reduced gradients on every replica,
 which updates its own copy of weights and state. Keras's optimizers cannot do that: in
@@ -18,6 +18,7 @@ from typing import Protocol
 import tensorflow as tf
 
 from t2t_keras.hparam import HParams
+from t2t_keras.option import plugins
 from t2t_keras.training.checkpoint import slot_name
 
 _FACTORS: dict[str, Callable[[HParams, int], float]] = {
@@ -86,7 +87,9 @@ def make_optimizer(weights: Mapping[str, tf.Variable], hparams: HParams) -> Opti
         weights: the weights by their names in a checkpoint.
         hparams: `optimizer` and the constants that it takes.
     """
-    return OPTIMIZERS[hparams.optimizer](weights, hparams)
+    kinds = {"adam": Adam, "adamw": AdamW}
+    kind = kinds.get(hparams.optimizer) or plugins("optimizers")[hparams.optimizer]
+    return kind(weights, hparams)
 
 
 class Adam:
@@ -101,8 +104,8 @@ class Adam:
         self._beta1 = hparams.adam_beta1
         self._beta2 = hparams.adam_beta2
         self._epsilon = hparams.adam_epsilon
-        self._first_moments = _slots("adam/m", weights)
-        self._second_moments = _slots("adam/v", weights)
+        self._first_moments = slots("adam/m", weights)
+        self._second_moments = slots("adam/v", weights)
         self.variables: Mapping[str, tf.Variable]
         self.variables = self._first_moments | self._second_moments
 
@@ -162,82 +165,8 @@ class AdamW(Adam):
         learning_rate = tf.where(is_applied, learning_rate, 0.0)
         for weight in self._weights:
             if len(weight.shape) >= 2:
-                _add(weight, -learning_rate * self._decay * weight)
+                add_to(weight, -learning_rate * self._decay * weight)
         super().apply(gradients, learning_rate, step, is_applied)
-
-
-class Adafactor:
-    """Adafactor (Shazeer and Stern, 2018), with Keras's constants.
-
-    There is no first moment, and the second moment of a matrix is the outer product of
-    the means of its rows and of its columns: the state takes next to no memory. (Keras
-    keeps the product as well, as large as the weights.) An update is as large as the
-    weight, in root mean square, times the learning rate, which is at most step^-0.5.
-    """
-
-    _DECAY_EXPONENT = -0.8  # of the step; the decay of the second moment grows to 1
-    _SQUARE_EPSILON = 1e-30  # added to squared gradients
-    _SMALLEST_WEIGHT = 1e-3  # that an update is relative to
-    _CLIP_THRESHOLD = 1.0  # on the root mean square of an update
-
-    def __init__(self, weights: Mapping[str, tf.Variable], hparams: HParams) -> None:
-        del hparams  # its constants are those of the article
-        self._weights = weights
-        matrices = {k: w for k, w in weights.items() if len(w.shape) >= 2}
-        vectors = {k: w for k, w in weights.items() if k not in matrices}
-        self.variables: Mapping[str, tf.Variable] = (
-            _slots("adafactor/rows", matrices, lambda s: s[:-1])
-            | _slots("adafactor/columns", matrices, lambda s: s[:-2] + s[-1:])
-            | _slots("adafactor/v", vectors)
-        )
-
-    def apply(
-        self,
-        gradients: Sequence[tf.Tensor],
-        learning_rate: tf.Tensor,
-        step: tf.Tensor,
-        is_applied: tf.Tensor,
-    ) -> None:
-        """Updates the weights; see `Optimizer.apply`."""
-        # The share of the new squared gradients.
-        fresh = tf.where(is_applied, step**self._DECAY_EXPONENT, 0.0)
-        rate = tf.where(is_applied, tf.minimum(learning_rate, step**-0.5), 0.0)
-        for (name, weight), gradient in zip(
-            self._weights.items(), gradients, strict=True
-        ):
-            update = gradient * self._inverse_root(name, gradient, fresh)
-            update /= tf.maximum(1.0, _rms(update) / self._CLIP_THRESHOLD)
-            size = tf.maximum(self._SMALLEST_WEIGHT, _rms(weight))
-            _add(weight, tf.math.multiply_no_nan(size * update, -rate))
-
-    def _inverse_root(
-        self, name: str, gradient: tf.Tensor, fresh: tf.Tensor
-    ) -> tf.Tensor:
-        """Updates a weight's second moment v and returns 1 / sqrt(v).
-
-        The roots of both factors are taken before they are multiplied: the product of
-        a row without gradients, of tokens that no batch had, is too small for float32.
-        """
-        square = tf.square(gradient) + self._SQUARE_EPSILON
-
-        def averaged(kind: str, value: tf.Tensor) -> tf.Tensor:
-            moment = self.variables[slot_name(kind, name)]
-            _add(moment, fresh * (value - moment))
-            return moment.read_value()
-
-        if len(gradient.shape) < 2:
-            return tf.math.rsqrt(averaged("adafactor/v", square))
-        rows = averaged("adafactor/rows", tf.reduce_mean(square, axis=-1))
-        columns = averaged("adafactor/columns", tf.reduce_mean(square, axis=-2))
-        rows /= tf.reduce_mean(rows, axis=-1, keepdims=True)
-        return tf.math.rsqrt(rows)[..., :, None] * tf.math.rsqrt(columns)[..., None, :]
-
-
-OPTIMIZERS: dict[str, Callable[[Mapping[str, tf.Variable], HParams], Optimizer]] = {
-    "adam": Adam,
-    "adamw": AdamW,
-    "adafactor": Adafactor,
-}
 
 
 class MovingAverage:
@@ -261,7 +190,7 @@ class MovingAverage:
     def __init__(self, weights: Mapping[str, tf.Variable], decay: float) -> None:
         self._weights = weights
         self._decay = decay
-        self.variables = _slots("ema", weights)
+        self.variables = slots("ema", weights)
         self.averages = dict(zip(weights, self.variables.values(), strict=True))
 
     def update(self, step: tf.Tensor, is_applied: tf.Tensor) -> None:
@@ -275,10 +204,10 @@ class MovingAverage:
         share = tf.where(is_applied, share, 0.0)
         for name, average in self.averages.items():
             change = self._weights[name] - average
-            _add(average, tf.math.multiply_no_nan(change, share))
+            add_to(average, tf.math.multiply_no_nan(change, share))
 
 
-def _slots(
+def slots(
     kind: str,
     weights: Mapping[str, tf.Variable],
     shape: Callable[[tf.TensorShape], tf.TensorShape] = lambda shape: shape,
@@ -290,11 +219,6 @@ def _slots(
     }
 
 
-def _rms(x: tf.Tensor) -> tf.Tensor:
-    """Returns the root mean square."""
-    return tf.sqrt(tf.reduce_mean(tf.square(x)))
-
-
-def _add(variable: tf.Variable, value: tf.Tensor) -> None:
-    # A replica may not call `assign_add` on a mirrored variable.
+def add_to(variable: tf.Variable, value: tf.Tensor) -> None:
+    """Adds to a variable in replica context, where `assign_add` is not allowed."""
     tf.raw_ops.AssignAddVariableOp(resource=variable.handle, value=value)

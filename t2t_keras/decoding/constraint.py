@@ -3,6 +3,7 @@
 Beam search also takes phrases that each output must contain (`RequiredPhrases`).
 """
 
+import functools
 import itertools
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple, Protocol, Self, TypeAlias
@@ -418,7 +419,7 @@ class Phrases(NamedTuple):
             glossary = whole_words(tf.constant(sources)), terms.to_tensor(PAD)
         forbidden: tuple[tf.Tensor, ...] = ()
         if options.forbidden:
-            tables = ForbiddenTables(tokenizer.token_bytes())
+            tables = forbidden_tables(tuple(tokenizer.token_bytes()))
             forbidden = tables(tf.constant(options.forbidden))
         return cls(glossary, forbidden)
 
@@ -542,6 +543,9 @@ class ForbiddenTables:
         with tf.device(CPU):
             return tf.cond(tf.reduce_any(phrases != ""), tables, nothing)
 
+
+# To make one for a large vocabulary takes a while.
+forbidden_tables = functools.lru_cache(maxsize=4)(ForbiddenTables)
 
 _FOUND = 1  # the state after a phrase
 

@@ -265,8 +265,8 @@ def _hypotheses(row: dict[str, np.ndarray]) -> list[ExportedHypothesis]:
         ExportedHypothesis(text.decode("utf-8", "replace"), float(score), is_truncated)
         for text, score in zip(row["texts"], row["scores"], strict=True)
     ]
-    left_over = "", -math.inf  # there are fewer than n
-    return [x for x in hypotheses if x[:2] != left_over] or hypotheses[:1]
+    # The rest are left over, where there are fewer than n.
+    return [x for x in hypotheses if x[:2] != ("", -math.inf)] or hypotheses[:1]
 
 
 def _warn_of_truncation(is_truncated: Sequence[bool], before: int = 0) -> None:

@@ -10,8 +10,8 @@ import tensorflow as tf
 
 from t2t_keras.decoding.beam_search import NOTHING, Hypotheses, length_penalty
 from t2t_keras.decoding.constraint import (
-    ForbiddenTables,
     Phrases,
+    forbidden_tables,
     protected_parts,
     whole_words,
 )
@@ -102,8 +102,8 @@ class ServedModel(tf.Module):
         else:
             self._source_tokenizer = translator.source_tokenizer.graph()
             self._target_tokenizer = translator.target_tokenizer.graph()
-            tokens = translator.target_tokenizer.token_bytes()
-            self._forbidden_tables = ForbiddenTables(tokens)
+            tokens = tuple(translator.target_tokenizer.token_bytes())
+            self._forbidden_tables = forbidden_tables(tokens)
 
     def weights(self) -> list[np.ndarray]:
         """Returns the weights with which the graph computes."""
@@ -158,15 +158,14 @@ class ServedModel(tf.Module):
         """
         tokenizer = self._translator.source_tokenizer
         texts = texts or [tokenizer.decode(range(UNK + 1, tokenizer.vocab_size)[-8:])]
-        options = dict[str, tf.Tensor]()
         name, inputs = "translate", {"texts": tf.constant(texts)}
         if self._ids_only:
             most = self._options.max_source_length
             rows = tokenizer.encode_batch(texts)
             ids = padded([[*row[:-1][: most - 1], EOS] for row in rows])
             name, inputs = "search_ids", {"ids": tf.constant(ids)}
-        for option, value in self._defaults().items():
-            options[option] = np.repeat(np.atleast_1d(value.numpy()), len(texts), 0)
+        defaults, count = self._defaults().items(), len(texts)
+        options = {k: np.repeat(np.atleast_1d(v), count, 0) for k, v in defaults}
         return {DEFAULT_SIGNATURE: inputs, name: inputs | options}
 
     def translate_ids(self, ids: tf.Tensor) -> dict[str, tf.Tensor]:
@@ -291,11 +290,8 @@ class ServedModel(tf.Module):
         """Scores targets [B, T], given the sources [B, S]."""
         with self._restored():
             scores = score_targets(self._translator.model, ids, targets)
-        return {
-            "log_prob": scores.log_probs,
-            "tokens": scores.lengths,
-            "token_log_probs": scores.token_log_probs,
-        }
+        names = "log_prob", "tokens", "token_log_probs"
+        return dict(zip(names, scores, strict=True))
 
     def _restored(self) -> contextlib.AbstractContextManager[object]:
         """Within it, the model computes with the rounded weights."""

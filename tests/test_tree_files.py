@@ -104,9 +104,6 @@ def test_every_tree_of_the_treebank_sample_is_read():
 # Trees in memory: parsing, preparation, printing.
 
 
-DOGS = "(TOP (S (NP (NNS dogs)) (VP (VBP run)) (. .)))"
-
-
 def test_prepare_removes_traces_function_tags_and_the_empty_outer_label():
     tree = parse_tree("""
 ( (S

@@ -337,8 +337,14 @@ FAST = (*FAST, "--split", "dev")
 
 
 @pytest.mark.slow
-def test_runs_are_decoded_as_evaluate_decodes_them(trained_run, capfd, tmp_path):
-    flags = ("--output_dir", trained_run, *FAST, "--output")
+def test_runs_are_decoded_as_evaluate_decodes_them(data_dir, capfd, tmp_path):
+    trained = tmp_path / "run"  # fast enough that its checkpoints differ in chrF
+    tiny = "num_layers=1,d_model=16,d_ff=16,num_heads=2,batch_tokens=256,warmup_steps=2"
+    argv = ("--problem", "translate_text", "--data_dir", data_dir, "--train_steps", 4)
+    argv += ("--hparams_set", "tiny", "--hparams", tiny, "--save_every", 1)
+    argv += ("--eval_every", 4, "--eval_sentences", 0, "--output_dir", trained)
+    assert run("train", *argv) == 0
+    flags = ("--output_dir", trained, *FAST, "--output")
     for name, which in (("a", ("--checkpoint", "1")), ("b", ())):
         run_json(capfd, "evaluate", *flags, tmp_path / name, *which)
     texts = [tmp_path / f"{name}.hypothesis" for name in "ab"]
@@ -346,7 +352,7 @@ def test_runs_are_decoded_as_evaluate_decodes_them(trained_run, capfd, tmp_path)
     argv = ("--references", tmp_path / "a.reference", "--metric", "chrf")
     expected = run_json(capfd, "compare", *texts, texts[0], *argv)
     # A checkpoint, a run with its best weights, and a file.
-    systems = [trained_run / "model.ckpt-1", trained_run, texts[0]]
+    systems = [trained / "model.ckpt-1", trained, texts[0]]
     argv = ("--metric", "chrf", "--page", tmp_path / "page.html")
     result = run_json(capfd, "compare", *systems, *FAST, *argv)
     assert result["problem"] == "translate_text" and result["sentences"] == 6

@@ -168,7 +168,7 @@ def test_a_run_goes_on_after_a_split_was_added(tmp_path):
     for known in (config["data_sha256"], kept, None):  # now, and in earlier versions
         text = json.dumps(config | {"data_sha256": known})
         (run / "config.json").write_text(text)
-        trainer(data, run, train_steps=4)
+        trainer(data, run, train_steps=2)
         assert json.loads((run / "config.json").read_text()) == config
 
     other = shutil.copytree(data, tmp_path / "other")

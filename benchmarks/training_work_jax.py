@@ -35,6 +35,7 @@ def prepare(work: Workload) -> GradientWork:
     """Returns the work of loss and gradient on the first device."""
     model = Transformer(work.hparams, work.vocab_size)
     weights = [weight.value for weight in model.trainable_variables]
+    others = [weight.value for weight in model.non_trainable_variables]
     source, target = (jnp.asarray(work.ids(seed)) for seed in (0, 1))
     smoothing = work.hparams.label_smoothing
     traces = 0
@@ -42,7 +43,7 @@ def prepare(work: Workload) -> GradientWork:
     def loss(weights: list[Any], source: Any, target: Any, seed: Any) -> Any:
         nonlocal traces
         traces += 1
-        logits, _ = model.stateless_call(weights, [], source, target, seed=seed)
+        logits, _ = model.stateless_call(weights, others, source, target, seed=seed)
         return summed_cross_entropies(logits, target, smoothing)[0]
 
     gradient = jax.jit(jax.value_and_grad(loss))

@@ -92,3 +92,7 @@ def __getattr__(name: str) -> Any:
 
         return train
     raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -37,18 +37,30 @@ T2T_NAMES = {
 }
 # What to use in place of other fields of tensor2tensor.
 T2T_HINTS = {
-    "num_encoder_layers": "use num_layers, and num_decoder_layers for the decoder",
+    "num_encoder_layers": "use num_layers",
     "batch_size": "use batch_tokens, which counts the tokens of all GPUs",
     "max_length": "use `t2t datagen --max_length`",
     "attention_key_channels": "use d_k, the size of one head",
     "attention_value_channels": "use d_v, the size of one head",
     "layer_preprocess_sequence": "use norm, which is 'pre' for n and 'post' for none",
     "layer_postprocess_sequence": "use norm, which is 'pre' for da and 'post' for dan",
-    "pos": "use position, which is 't2t' for timing and 'learned' for emb",
+    "pos": "use position, 'learned' for emb; extended_transformer has 't2t' for timing",
     "activation_dtype": "use compute_dtype",
     "num_shards": "leave it out, since matrices are not split",
     "symbol_modality_num_shards": "leave it out, since matrices are not split",
 }
+
+# Options of the paper's model in earlier versions, with its own values. With others, a
+# model of an earlier version is now an `extended_transformer`.
+_EARLIER: dict[str, Any] = {
+    "activation": "relu",
+    "attention_bias": False,
+    "norm_epsilon": 1e-6,
+    "num_decoder_layers": 0,
+    "output_bias": False,
+    "target_space": False,
+}
+_EXTENDED = "extended_transformer"
 
 # The factors whose product is the learning rate, under tensor2tensor's names.
 SCHEDULE_FACTORS = (
@@ -78,7 +90,6 @@ class HParams:
     num_layers: int = option(
         6, "layers of the encoder, and of the decoder (N)", least=1
     )
-    num_decoder_layers: int = option(0, "layers of the decoder; 0: num_layers", least=0)
     d_model: int = option(512, "width of the model (D)", least=1)
     d_ff: int = option(2048, "inner width of the feed-forward networks (F)", least=1)
     num_heads: int = option(8, "attention heads (H)", least=1)
@@ -89,13 +100,6 @@ class HParams:
     norm: Literal["post", "pre"] = option(
         "post", "layer norm after each residual sum (the paper), or before sub-layers"
     )
-    norm_epsilon: float = option(
-        1e-6, "added to the variance in layer norm (as in the authors' code)", above=0
-    )
-    activation: Literal["relu", "swish"] = option(
-        "relu", "activation of the feed-forward networks"
-    )
-    attention_bias: bool = option(False, "the projections of attention add biases")
 
     # Kinds of attention that the paper compares with its own (3.2.1, 4).
     attention: Literal["scaled", "unscaled", "additive"] = option(
@@ -112,18 +116,10 @@ class HParams:
     share_embeddings: bool = option(
         True, "embeddings and softmax use one matrix for each vocabulary"
     )
-    output_bias: bool = option(False, "the logits add a bias")
-    position: Literal["sinusoidal", "halves", "t2t", "learned"] = option(
-        "sinusoidal",
-        "positional encodings: the paper's; the same, all sines before all cosines; "
-        "tensor2tensor's; or learned ones",
+    position: Literal["sinusoidal", "learned"] = option(
+        "sinusoidal", "positional encodings: the paper's, or learned ones"
     )
     max_positions: int = option(1024, "rows of the table of learned positions", least=1)
-    target_space: bool = option(
-        False,
-        "a learned vector is added to each source embedding, as tensor2tensor adds its "
-        "target space embedding",
-    )
 
     # Regularization (5.4).
     dropout: float = option(
@@ -294,7 +290,7 @@ class HParams:
     @property
     def decoder_layers(self) -> int:
         """Number of layers of the decoder."""
-        return self.num_decoder_layers or self.num_layers
+        return self.num_layers
 
     @property
     def key_size(self) -> int:
@@ -353,11 +349,18 @@ class HParams:
     def from_dict(cls, values: Mapping[str, Any]) -> "HParams":
         """Builds hparams from the result of `dataclasses.asdict`.
 
-        They are of the subclass that belongs to `values["model"]`.
+        They are of the subclass that belongs to `values["model"]`. Those that an
+        earlier version has written are converted.
 
         Raises:
             UserError: for an unknown field or a value of the wrong type.
         """
+        values = dict(values)
+        if values.get("model", "transformer") == "transformer":
+            same = {name for name in _EARLIER if values.get(name) == _EARLIER[name]}
+            values = {name: v for name, v in values.items() if name not in same}
+            if values.keys() & _EARLIER or values.get("position") in ("halves", "t2t"):
+                values["model"] = _EXTENDED
         return cls().override(**values)
 
     @classmethod
@@ -419,6 +422,8 @@ MAY_CHANGE = frozenset(names(HParams, "may_change"))
 
 def _typed(kind: type[HParams], name: str, value: Any) -> Any:
     """Converts a field's value, perhaps given as text, to the field's type."""
+    if name in _EARLIER and name not in kind.meanings():
+        raise UserError(f"hparams: '{name}' needs model={_EXTENDED}")
     if name in T2T_HINTS and name not in kind.meanings():
         raise UserError(
             f"hparams: tensor2tensor's '{name}' does not exist here: {T2T_HINTS[name]}"

@@ -70,6 +70,9 @@ class NumpyTransformer:
 
     def __init__(self, model: Transformer) -> None:
         self.hparams: HParams = model.hparams
+        more = vars(model.hparams)  # of `extended_transformer`
+        self.epsilon = more.get("norm_epsilon", EPSILON)
+        self.activation = more.get("activation", "relu")
         self.weights = {
             name.removeprefix("model/"): np.asarray(value, np.float64)
             for name, value in model_variables(model).items()
@@ -110,7 +113,7 @@ class NumpyTransformer:
         d_model, position = self.hparams.d_model, self.hparams.position
         vectors = self.table(role)[ids] * np.sqrt(d_model)
         vectors[np.asarray(ids) == 0] = 0
-        if role == "source_embedding" and self.hparams.target_space:
+        if role == "source_embedding" and "target_space/vector" in self.weights:
             vectors = vectors + self.weights["target_space/vector"]
         if position == "learned":
             rows = np.minimum(np.arange(len(ids)), self.hparams.max_positions - 1)
@@ -127,7 +130,7 @@ class NumpyTransformer:
 
     def norm(self, x, scope):
         gamma, beta = (self.weights[f"{scope}/norm/{p}"] for p in ("gamma", "beta"))
-        return layer_norm(x, gamma, beta, self.hparams.norm_epsilon)
+        return layer_norm(x, gamma, beta, self.epsilon)
 
     def linear(self, x, name):
         bias = self.weights.get(f"{name}/bias", 0)
@@ -136,7 +139,7 @@ class NumpyTransformer:
     def sublayer(self, x, name, memory, allowed):
         if name.endswith("feed_forward"):
             inner = self.linear(x, f"{name}/inner")
-            if self.hparams.activation == "swish":
+            if self.activation == "swish":
                 inner = inner / (1 + np.exp(-inner))
             else:
                 inner = np.maximum(inner, 0)

@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from t2t_keras.cli import main
 from t2t_keras.hparam import HParams
-from t2t_keras.model.transformer import Transformer
+from t2t_keras.model import build_model
 from t2t_keras.plugins.reports.complexity import layer_complexities
 from t2t_keras.plugins.reports.model_cost import (
     count_parameters,
@@ -18,6 +18,7 @@ from t2t_keras.plugins.reports.model_cost import (
 from t2t_keras.training.checkpoint import model_variables
 from t2t_keras.training.optimizer import make_optimizer
 
+EXTENDED = {"model": "extended_transformer", "num_layers": 2}
 SMALL = {"num_layers": 1, "d_model": 32, "d_ff": 128, "num_heads": 4}
 VOCAB, BATCH, LENGTH = 512, 2, 64
 
@@ -35,14 +36,14 @@ VOCAB, BATCH, LENGTH = 512, 2, 64
         ({"position": "learned", "max_positions": 50, "d_k": 3, "d_v": 5}, None),
         ({"attention": "additive", "norm": "pre", "d_k": 6}, None),
         ({"attention_window": 4}, None),
-        ({"num_layers": 2, "num_decoder_layers": 3, "target_space": True}, None),
-        ({"attention_bias": True, "output_bias": True, "d_k": 3, "d_v": 5}, 301),
+        (EXTENDED | {"num_decoder_layers": 3, "target_space": True}, None),
+        (EXTENDED | {"attention_bias": True, "output_bias": True, "d_k": 3}, 301),
     ],
     ids=str,
 )
 def test_parameters_are_the_models(options, target):
-    hparams = HParams(**SMALL | options)
-    model = Transformer(hparams, VOCAB, target)
+    hparams = HParams().override(**SMALL | options)
+    model = build_model(hparams, VOCAB, target)
     parts = count_parameters(hparams, VOCAB, target)
     assert parts["total"] == model.count_params()
 
@@ -69,7 +70,7 @@ def test_parameters_are_the_models(options, target):
 
 def training_graph(hparams, length=LENGTH):
     """Returns the operations of forward and backward pass, told apart."""
-    model = Transformer(hparams, VOCAB)
+    model = build_model(hparams, VOCAB)
     weights = [weight.value for weight in model.trainable_variables]
     first = set()
 
@@ -114,12 +115,12 @@ def matmul_flops(operations):
         {"attention_window": 16},  # blocks of 8 and of 15
         {"attention_window": 1},
         {"attention": "additive", "d_v": 5},
-        {"num_layers": 2, "num_decoder_layers": 1},
+        EXTENDED | {"num_decoder_layers": 1},
     ],
     ids=str,
 )
 def test_flops_are_those_of_the_graph(options):
-    hparams = HParams(**SMALL | options)
+    hparams = HParams().override(**SMALL | options)
     length = 120 if "attention_window" in options else 16  # whole blocks
     forward, backward = training_graph(hparams, length)
     expected = flops_per_token(hparams, VOCAB, length)
@@ -138,7 +139,7 @@ def test_flops_are_those_of_the_graph(options):
         {"attention_dropout": 0.1, "ffn_dropout": 0.1},
         {"compute_dtype": "bfloat16"},
         {"norm": "pre", "num_layers": 2},
-        {"num_layers": 2, "num_decoder_layers": 1},
+        EXTENDED | {"num_decoder_layers": 1},
         {"d_ff": 1024},
         {"num_heads": 16},
     ],
@@ -146,7 +147,7 @@ def test_flops_are_those_of_the_graph(options):
 )
 def test_activations_are_what_the_backward_pass_reads(options):
     """Within 15%: everything that a backward operation reads of a forward one."""
-    hparams = HParams(**SMALL | options, batch_tokens=BATCH * LENGTH)
+    hparams = HParams().override(**SMALL | options, batch_tokens=BATCH * LENGTH)
     forward, backward = training_graph(hparams)
     of_forward = {op.name for op in forward}
     kept = {}
@@ -187,7 +188,7 @@ def test_memory_of_the_optimizers_state():
     """What each keeps between updates, by the variables of a real one."""
     for name, decay in (("adam", 0.0), ("adamw", 0.1), ("adafactor", 0.0)):
         hparams = HParams(**SMALL, optimizer=name, weight_decay=decay)
-        weights = model_variables(Transformer(hparams, 100 * VOCAB))
+        weights = model_variables(build_model(hparams, 100 * VOCAB))
         optimizer = make_optimizer(weights, hparams)
         parameters = sum(weight.shape.num_elements() for weight in weights.values())
         memory = memory_per_batch(hparams, parameters, VOCAB, LENGTH, replicas=1)

@@ -33,7 +33,7 @@ def test_self_attention_is_the_formula_head_by_head():
     query, key, value = np.split(kernel, [HEADS * D_K, 2 * HEADS * D_K], axis=1)
     assert value.shape == (D, HEADS * D_V)
     output = layer.output_projection.kernel.numpy()
-    actual, *_ = layer(x, causal_bias(7))
+    actual, *_ = layer.attend(x, causal_bias(7))
     allowed = np.tril(np.ones((7, 7), bool))
     for row in range(2):
         projected = (x[row] @ kernel for kernel in (query, key, value))
@@ -50,7 +50,7 @@ def test_cross_attention_is_the_formula_head_by_head():
     query = layer.query_projection.kernel.numpy()
     output = layer.output_projection.kernel.numpy()
     keys, values = layer.project_memory(memory)
-    actual, _ = layer(x, keys, values, padding_bias(is_padding))
+    actual, _ = layer.attend(x, keys, values, padding_bias(is_padding))
     for row in range(2):
         allowed = np.broadcast_to(~is_padding[row], (4, 6))
         projected = x[row] @ query, memory[row] @ key, memory[row] @ value
@@ -68,11 +68,11 @@ def test_step_by_step_is_causal_attention():
     """One hypothesis per sentence, which attends to every token so far."""
     layer = attention_layer(SelfAttention)
     x = normal(3, 6, D)
-    whole = layer(x, causal_bias(6))[0].numpy()
+    whole = layer.attend(x, causal_bias(6))[0].numpy()
     cache = layer.empty_cache(3, 1)
     for t in range(6):
         nothing_masked = np.zeros((3, 1, 1, t + 1), np.float32)
-        y, _, cache = layer(x[:, t : t + 1], nothing_masked, cache=cache)
+        y, _, cache = layer.attend(x[:, t : t + 1], nothing_masked, cache=cache)
         np.testing.assert_allclose(y.numpy()[:, 0], whole[:, t], atol=1e-5)
         if t == 2:  # the recent tokens become old ones
             cache = cache.select(np.arange(3), np.tile(np.arange(3), (3, 1)))
@@ -126,7 +126,7 @@ def test_dropout_is_on_the_weights():
     layer.projection.kernel.assign(kernel)
     layer.output_projection.kernel.assign(np.eye(HEADS * D_V, D))
     x = np.ones((1, 8, D), np.float32)  # queries and keys are 0: 8 weights of 1/8
-    counts = layer(x, None, seed=np.array([1, 2], np.int32))[0].numpy() * 4
+    counts = layer.attend(x, None, seed=np.array([1, 2], np.int32))[0].numpy() * 4
     per_head = counts[..., : HEADS * D_V].reshape(8, HEADS, D_V)
     np.testing.assert_allclose(per_head, per_head.round(), atol=1e-5)
     assert 0 < per_head.min() < per_head.max() < 9

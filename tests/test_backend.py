@@ -1,28 +1,43 @@
-"""Layers and model run on another backend; the packages above say what they need."""
+"""The model on other backends; the packages above say what they need."""
 
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
 import pytest
-from command_line import python
+from backend_program import results
 from errors import refused
 
-PROGRAM = """
-import numpy as np
-from t2t_keras import UserError, load
-from t2t_keras.hparam import HParams
-from t2t_keras.model.transformer import Transformer
-
-model = Transformer(HParams(num_layers=1, d_model=8, d_ff=8, num_heads=2), 11)
-ids = np.array([[3, 4, 1, 0]])
-assert np.isfinite(np.asarray(model(ids, ids))).all()
-try:
-    load(".")
-except UserError as error:
-    print(error)
-"""
+PROGRAM = Path(__file__).with_name("backend_program.py")
 
 
-def test_another_backend():
-    pytest.importorskip("jax", reason="needs JAX, another backend of Keras")
-    assert "set KERAS_BACKEND=tensorflow" in python(PROGRAM, KERAS_BACKEND="jax")
+@pytest.fixture(scope="module")
+def expected():
+    return results()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("backend", ["jax", "torch"])
+def test_forward_backward_and_fit_are_tensorflows(backend, expected, tmp_path):
+    pytest.importorskip(backend, reason="needs the extra [backends]")
+    subprocess.run(
+        [sys.executable, PROGRAM, tmp_path / "found.npz"],
+        env=os.environ | {"KERAS_BACKEND": backend},
+        check=True,
+    )
+    found = np.load(tmp_path / "found.npz")
+    assert set(found) == set(expected)
+    for name, value in expected.items():
+        if "gradient" in name or name == "fit":
+            np.testing.assert_allclose(found[name], value, atol=1e-4, err_msg=name)
+        elif "logits" in name:
+            np.testing.assert_allclose(found[name], value, atol=1e-5, err_msg=name)
+    assert found["fit"][-1] < found["fit"][0] - 0.1
+    assert np.isfinite(found["fit with dropout"]).all()
+    difference = np.abs(found["dropped"] - found["dropped again"])
+    assert difference.max() > 0.1
 
 
 def test_rooms_that_need_tensorflow_say_so(monkeypatch, tmp_path):

@@ -29,10 +29,10 @@ def test_model_keeps_the_guarantees(name):
 class Leaking(SelfAttention):
     """Sees later tokens in training."""
 
-    def call(self, x, bias=None, seed=None, cache=None):
+    def attend(self, x, bias=None, seed=None, cache=None):
         if cache is None and self.causal:
             return *self._attend(*self._project_all(x), bias, seed), None
-        return super().call(x, bias, seed, cache)
+        return super().attend(x, bias, seed, cache)
 
     def _project_all(self, x):
         query, key, value = self._project(x)
@@ -54,10 +54,10 @@ class CountingCache(NamedTuple):
 class Sum(SelfAttention):
     """The cumulative sum of a linear map, in place of attention."""
 
-    def call(self, x, bias=None, seed=None, cache=None):
+    def attend(self, x, bias=None, seed=None, cache=None):
         y = self.output_projection(x)
         if not self.causal:
-            return super().call(x, bias, seed, cache)
+            return super().attend(x, bias, seed, cache)
         weights = ops.zeros((ops.shape(x)[0], self.num_heads, ops.shape(x)[1], 1))
         if cache is None:
             return ops.cumsum(y, axis=1), weights, None
@@ -75,7 +75,7 @@ class Sum(SelfAttention):
 def test_a_guarantee_that_does_not_hold_is_named(layer, message):
     class Model(Transformer):
         def make_self_attention(self, causal):
-            return layer(causal=causal, **self._attention("self_attention"))
+            return layer(causal=causal, **self.attention_options("self_attention"))
 
     model = randomise(Model(HParams(**SIZES), 31))
     with pytest.raises(AssertionError, match=message):

@@ -19,7 +19,7 @@ from t2t_keras.decoding.translator import Translator
 from t2t_keras.export.saved_model import export_saved_model
 from t2t_keras.export.verify import Output, Verification
 from t2t_keras.hparam import HParams
-from t2t_keras.model.transformer import Transformer
+from t2t_keras.model import build_model
 from t2t_keras.option import UserError
 from t2t_keras.plugins.engines import ctranslate2_model
 from t2t_keras.plugins.engines.ctranslate2_model import export_ctranslate2
@@ -38,15 +38,16 @@ TARGETS = [*TEXTS[1:], "a book"]
 EXTRA_LENGTH = 6
 
 SHARED = {"share_embeddings": True, "num_layers": 2}
+EXTENDED = SHARED | {"model": "extended_transformer"}
 MODELS = {
     "post-norm, sinusoids": SHARED | {"position": "sinusoidal"},
     "separate vocabularies, learned positions": {"max_positions": 5, "norm": "pre"},
-    "target space, fewer decoder layers": SHARED
+    "target space, fewer decoder layers": EXTENDED
     | {"position": "t2t", "target_space": True, "num_decoder_layers": 1},
     "small keys": {"d_k": 4, "d_v": 12, "num_layers": 2},
     "small values, unscaled": {"d_k": 12, "d_v": 4, "attention": "unscaled"},
     "bfloat16": {"compute_dtype": "bfloat16"},
-    "biases, swish": SHARED
+    "biases, swish": EXTENDED
     | {"attention_bias": True, "output_bias": True, "activation": "swish"}
     | {"position": "halves", "norm_epsilon": 0.01, "d_k": 4, "d_v": 12},
 }
@@ -69,7 +70,7 @@ def translator_of(source, target, **hparams):
     else:
         keras.utils.set_random_seed(1)
         small = {"d_model": 16, "d_ff": 32, "num_heads": 2}
-        model = Transformer(HParams(**small | hparams), *sizes)
+        model = build_model(HParams().override(**small | hparams), *sizes)
     random = np.random.default_rng(2)
     for weight in model.weights:  # biases and norms begin as zeros and ones
         if weight.name in ("bias", "output_bias", "beta", "gamma"):

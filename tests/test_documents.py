@@ -47,7 +47,7 @@ REASONS = (
 )
 
 TINY = {
-    **{"num_layers": 1, "num_decoder_layers": 0, "d_model": 16, "d_ff": 16},
+    **{"num_layers": 1, "d_model": 16, "d_ff": 16},
     **{"num_heads": 2, "d_k": 0, "d_v": 0},
     **{"warmup_steps": 10, "batch_tokens": 512, "train_steps": 5},
 }

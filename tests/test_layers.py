@@ -108,14 +108,14 @@ def residual(norm, dropout=0.0):
 def test_post_norm_normalises_the_sum():
     layer, x = residual("post"), normal(2, 3, 8)
     expected = numpy_layer_norm(x + x**2, normal(8, seed=1), normal(8, seed=2))
-    actual = layer.leave(x, layer.enter(x) ** 2).numpy()
+    actual = layer(x, layer.enter(x) ** 2).numpy()
     np.testing.assert_allclose(actual, expected, atol=1e-5)
 
 
 def test_pre_norm_normalises_what_goes_in():
     layer, x = residual("pre"), normal(2, 3, 8)
     expected = x + numpy_layer_norm(x, normal(8, seed=1), normal(8, seed=2)) ** 2
-    actual = layer.leave(x, layer.enter(x) ** 2).numpy()
+    actual = layer(x, layer.enter(x) ** 2).numpy()
     np.testing.assert_allclose(actual, expected, atol=1e-5)
 
 
@@ -133,7 +133,7 @@ def test_dropout_is_on_the_sublayer_and_not_on_the_residual(norm):
         expected = normalised(x + mask * x**2)
     else:
         expected = x + mask * normalised(x) ** 2
-    actual = layer.leave(x, layer.enter(x) ** 2, SEED).numpy()
+    actual = layer(x, layer.enter(x) ** 2, SEED).numpy()
     np.testing.assert_allclose(actual, expected, atol=1e-4)
 
 

@@ -1,30 +1,17 @@
-"""Positional encodings: closed forms, and what tensor2tensor computed."""
+"""Positional encodings: closed forms."""
 
 import keras
 import numpy as np
 import pytest
-from numpy_transformer import halves, timing_signal
 from numpy_transformer import sinusoids as numpy_sinusoids
-from reference import reference
 
-from t2t_keras.model.layers import (
-    LearnedPositions,
-    sinusoids,
-    sinusoids_in_halves,
-    t2t_timing_signal,
-)
+from t2t_keras.model.layers import LearnedPositions, sinusoids
 
 
 @pytest.mark.parametrize("d_model", [2, 6, 512])
 def test_sinusoids_are_the_formula(d_model):
     actual = sinusoids(np.arange(50), d_model).numpy()
     np.testing.assert_allclose(actual, numpy_sinusoids(50, d_model), atol=1e-5)
-
-
-@pytest.mark.parametrize("d_model", [2, 6, 512])
-def test_sinusoids_in_halves_are_the_same_in_another_order(d_model):
-    actual = sinusoids_in_halves(np.arange(50), d_model).numpy()
-    np.testing.assert_allclose(actual, halves(50, d_model), atol=1e-5)
 
 
 def test_wavelengths_are_a_geometric_progression():
@@ -49,24 +36,6 @@ def test_an_offset_is_a_rotation_of_every_pair(offset):
     rotation = np.stack([np.stack([cos, sin], -1), np.stack([-sin, cos], -1)], 1)
     rotated = np.einsum("irc,tic->tir", rotation, table)
     np.testing.assert_allclose(rotated[:-offset], table[offset:], atol=1e-5)
-
-
-@pytest.mark.parametrize("d_model", [4, 64])
-def test_timing_signal_is_its_formula(d_model):
-    actual = t2t_timing_signal(np.arange(50), d_model).numpy()
-    np.testing.assert_allclose(actual, timing_signal(50, d_model), atol=1e-5)
-    longest = np.arcsin(actual[1, d_model // 2 - 1])  # the angle at position 1
-    np.testing.assert_allclose(longest, 1e-4, rtol=1e-3)
-
-
-@pytest.mark.parametrize(
-    ("length", "d_model", "start"), [(40, 64, 0), (300, 512, 0), (5, 8, 7), (3, 2, 0)]
-)
-def test_timing_signal_is_what_tensor2tensor_computed(length, d_model, start):
-    oracle = np.load(reference("t2t/oracle/misc/timing_signal.npz"))
-    expected = oracle[f"len{length}_ch{d_model}_start{start}"][0]
-    actual = t2t_timing_signal(np.arange(start, start + length), d_model).numpy()
-    np.testing.assert_allclose(actual, expected, atol=1e-4 * length / 40)
 
 
 def test_learned_positions_look_up_and_repeat_the_last_row():

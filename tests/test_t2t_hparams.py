@@ -9,6 +9,7 @@ from t2t_oracle import write_hparams
 
 from t2t_keras import registry
 from t2t_keras.hparam import PAPER_SCHEDULE, T2T_HINTS, HParams
+from t2t_keras.plugins.interop.models import ExtendedHParams
 from t2t_keras.plugins.interop.t2t_hparams import load_t2t_hparams
 
 
@@ -18,8 +19,8 @@ def test_hparams(name, tmp_path):
     path = tmp_path / "hparams.json"
     path.write_text(json.dumps(sets[name]))
     expected = {
-        "transformer_base_v1": HParams(position="t2t", target_space=True),
-        "transformer_base": HParams(
+        "transformer_base_v1": ExtendedHParams(position="t2t", target_space=True),
+        "transformer_base": ExtendedHParams(
             position="t2t",
             target_space=True,
             norm="pre",

@@ -95,10 +95,10 @@ class RotaryAttention(SelfAttention):
         widths = (number * self.key_size for number in heads)
         return self._projection(*widths, name="query_key_value")
 
-    def call(
+    def attend(
         self, x: Any, bias: Any = None, seed: Any = None, cache: Any = None
     ) -> tuple[Any, Any, Any]:
-        """Attends as `SelfAttention.call`; the arguments and results are its own."""
+        """Attends as `SelfAttention.attend`; the arguments and results are its own."""
         batch, length, _ = ops.shape(x)
         ends = self.num_heads, self.num_heads + self.num_kv_heads
         heads = self.projection(x)
@@ -160,7 +160,7 @@ class ModernTransformer(Transformer):
     def make_self_attention(self, causal: bool) -> SelfAttention:
         """Returns rotary self-attention."""
         groups = self.hparams.num_kv_heads
-        options = self._attention("self_attention")
+        options = self.attention_options("self_attention")
         return RotaryAttention(causal=causal, num_kv_heads=groups, **options)
 
     def make_feed_forward(self) -> FeedForward:

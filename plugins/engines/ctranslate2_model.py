@@ -175,17 +175,18 @@ def _spec(translator: Translator, longest: int) -> "TransformerSpec":
     model = translator.model
     assert isinstance(model, Transformer)  # see `_require_expressible`
     hparams = model.hparams
+    layer = model.encoder.layers[0]
     spec = TransformerSpec.from_config(
         (hparams.num_layers, hparams.decoder_layers),
         hparams.num_heads,
         pre_norm=hparams.norm == "pre",
-        activation=Activation[hparams.activation.upper()],
+        activation=Activation[layer.feed_forward.activation.upper()],
     )
     source = _token_strings(translator.source_tokenizer)
     target = _token_strings(translator.target_tokenizer)
     spec.register_source_vocabulary(source)
     spec.register_target_vocabulary(target)
-    spec.config.layer_norm_epsilon = hparams.norm_epsilon
+    spec.config.layer_norm_epsilon = layer.feed_forward_residual.norm.epsilon
     spec.config.add_source_eos = True
     spec.config.eos_token = EOS_TOKEN
     spec.config.bos_token = spec.config.decoder_start_token = PAD_TOKEN
@@ -195,8 +196,10 @@ def _spec(translator: Translator, longest: int) -> "TransformerSpec":
     spec.config.unk_token = UNK_TOKEN if has_unknown else PAD_TOKEN
 
     table = _array(model.source_embedding.table)
-    if model.target_space:  # embeddings are multiplied by sqrt(D)
-        table = table + _array(model.target_space.vector) / hparams.d_model**0.5
+    if space := getattr(
+        model, "target_space", None
+    ):  # embeddings are multiplied by sqrt(D)
+        table = table + _array(space.vector) / hparams.d_model**0.5
     spec.encoder.embeddings[0].weight = table
     spec.decoder.embeddings.weight = _array(model.target_embedding.table)
     spec.decoder.projection.weight = _array(model.softmax_embedding.table)

@@ -20,12 +20,11 @@ from t2t_keras.export.formats import (
     size_of,
 )
 from t2t_keras.export.verify import Output, Verification
-from t2t_keras.hparam import HParams
+from t2t_keras.model import build_model
 from t2t_keras.model.transformer import Transformer
 from t2t_keras.option import UserError, require_extra
 from t2t_keras.text.sentence_piece import SentencePieceTokenizer
 from t2t_keras.text.tokenizer import EOS, PAD, Tokenizer
-from t2t_keras.training.checkpoint import model_variables
 
 from .given_json import read_given_json
 from .marian import (
@@ -42,6 +41,7 @@ from .marian import (
     token_of,
     with_tokens,
 )
+from .models import ExtendedHParams
 
 WEIGHTS, CONFIG = "model.safetensors", "config.json"
 SEARCH = "generation_config.json"
@@ -190,7 +190,7 @@ def _search_options(path: Path) -> dict[str, Any]:
     return options
 
 
-def _hparams(config: dict[str, Any], path: Path) -> HParams:
+def _hparams(config: dict[str, Any], path: Path) -> ExtendedHParams:
     """Converts the configuration.
 
     Raises:
@@ -370,7 +370,9 @@ def _expressible(translator: Translator) -> Transformer:
     model = translator.model
     if not isinstance(model, Transformer):
         raise UserError(f"the translator is an ensemble, and {instead}")
-    hparams = model.hparams
+    if model.hparams.model not in ("transformer", "extended_transformer"):
+        raise UserError(f"the model is '{model.hparams.model}', and {instead}")
+    hparams = ExtendedHParams.of(model.hparams)
     allowed: dict[str, tuple[Any, ...]] = {
         "norm": ("post",),
         "attention": ("scaled",),
@@ -404,7 +406,11 @@ def _as_there(translator: Translator, model: Transformer) -> Translator:
 
     With another epsilon the scores of some outputs differ by a few 1e-4.
     """
-    other = model.with_hparams(compute_dtype="float32", norm_epsilon=NORM_EPSILON)
+    changes = {"compute_dtype": "float32", "norm_epsilon": NORM_EPSILON}
+    hparams = ExtendedHParams.of(model.hparams, **changes)
+    sizes = model.source_vocab_size, model.target_vocab_size
+    other = build_model(hparams, *sizes)
+    other.set_weights(model.get_weights())
     tokenizers = translator.source_tokenizer, translator.target_tokenizer
     return Translator(translator.problem, other, *tokenizers)
 
@@ -417,8 +423,8 @@ def _exported_tensors(model: Transformer) -> dict[str, np.ndarray]:
     if hparams.position == "sinusoidal":
         order = np.concatenate([order[0::2], order[1::2]])
     weights = {
-        name.removeprefix("model/"): np.asarray(variable, np.float32)
-        for name, variable in model_variables(model).items()
+        variable.path.partition("/")[2]: np.asarray(variable, np.float32)
+        for variable in model.trainable_variables
     }
     tensors = {}
     for name, parts in layer_weights(hparams):
@@ -475,7 +481,7 @@ def _config(
     model: Transformer, tensors: dict[str, np.ndarray], longest: int
 ) -> dict[str, Any]:
     """Returns the content of `config.json`."""
-    hparams = model.hparams
+    hparams = ExtendedHParams.of(model.hparams)
     sides = {
         "layers": (hparams.num_layers, hparams.decoder_layers),
         "attention_heads": (hparams.num_heads,) * 2,

@@ -39,6 +39,8 @@ from t2t_keras.text.tokenizer import (
     write_vocabulary,
 )
 
+from .models import ExtendedHParams
+
 if TYPE_CHECKING:
     from sentencepiece.sentencepiece_model_pb2 import ModelProto
 
@@ -385,7 +387,7 @@ class Tensors:
         embeddings: Mapping[str, np.ndarray],
         name_of: Callable[[str], str],
         transposed: bool = False,
-    ) -> tuple[HParams, dict[str, np.ndarray]]:
+    ) -> tuple[ExtendedHParams, dict[str, np.ndarray]]:
         """Reads the weights of the layers, after which nothing may be left.
 
         Args:
@@ -401,7 +403,8 @@ class Tensors:
             UserError: a tensor is missing, has another shape than the settings demand,
                 or is one too many.
         """
-        hparams = hparams.override(share_embeddings="softmax/table" not in embeddings)
+        is_shared = "softmax/table" not in embeddings
+        hparams = ExtendedHParams.of(hparams, share_embeddings=is_shared)
         weights = dict(embeddings)
         for name, table in weights.items():
             if name != "output_bias" and table.shape[1:] != (hparams.d_model,):
@@ -445,7 +448,9 @@ class Tensors:
             self._arrays.pop(name, None)
 
 
-def marian_hparams(path: Path, encoder: int, decoder: int, **fields: Any) -> HParams:
+def marian_hparams(
+    path: Path, encoder: int, decoder: int, **fields: Any
+) -> ExtendedHParams:
     """Returns the hyper-parameters of a Marian model.
 
     Args:
@@ -458,7 +463,8 @@ def marian_hparams(path: Path, encoder: int, decoder: int, **fields: Any) -> HPa
         UserError: they are impossible.
     """
     try:
-        return HParams().override(
+        return ExtendedHParams.of(
+            HParams(),
             num_layers=encoder,
             num_decoder_layers=decoder if decoder != encoder else 0,
             attention_bias=True,

@@ -23,12 +23,13 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from t2t_keras.hparam import HParams
-from t2t_keras.model.layers import TARGET_SPACES
+from t2t_keras.model import build_model
 from t2t_keras.model.transformer import Transformer
 from t2t_keras.option import UserError, first_line
 from t2t_keras.training.checkpoint import UNREADABLE, model_variables
 
+from .extended_model import TARGET_SPACES
+from .models import ExtendedHParams
 from .t2t_hparams import load_t2t_hparams
 
 _SCOPE = "transformer/"
@@ -50,7 +51,7 @@ class T2TModel(NamedTuple):
         left_out: a sentence about each setting of training that was not taken.
     """
 
-    hparams: HParams
+    hparams: ExtendedHParams
     weights: dict[str, np.ndarray]
     step: int
     target_space_id: int | None
@@ -245,7 +246,8 @@ def load_t2t(
     checkpoint = T2TCheckpoint(checkpoint_path)
     hparams, left_out = load_t2t_hparams(hparams_json)
     weights = _embeddings(checkpoint)
-    hparams = hparams.override(
+    hparams = ExtendedHParams.of(
+        hparams,
         share_embeddings="embedding/table" in weights,
         target_space=checkpoint.has(_SPACE_KERNEL),
     )
@@ -273,13 +275,13 @@ def load_t2t(
     return T2TModel(hparams, named, checkpoint.step, target_space_id, left_out)
 
 
-def build(hparams: HParams, weights: dict[str, np.ndarray]) -> Transformer:
+def build(hparams: ExtendedHParams, weights: dict[str, np.ndarray]) -> Transformer:
     """Builds a model with these weights.
 
     Raises:
         UserError: a weight does not have the shape that the hparams imply.
     """
-    model = Transformer(hparams, *vocab_sizes(weights))
+    model = build_model(hparams, *vocab_sizes(weights))
     for name, variable in model_variables(model).items():
         if weights[name].shape != tuple(variable.shape):
             raise UserError(

@@ -8,6 +8,7 @@ from t2t_keras.hparam import SCHEDULE_FACTORS, T2T_NAMES, HParams
 from t2t_keras.option import UserError
 
 from .given_json import read_given_json
+from .models import ExtendedHParams
 
 # With other values than these, tensor2tensor's model differs from `Transformer`; 0 and
 # "" mean "off". Files of older versions lack some fields, whose values were these.
@@ -42,7 +43,7 @@ _APART = {
 _OPTIMIZERS = {"adam": "adam", "true_adam": "adam", "adafactor": "adafactor"}
 
 
-def load_t2t_hparams(path: str | Path) -> tuple[HParams, list[str]]:
+def load_t2t_hparams(path: str | Path) -> tuple[ExtendedHParams, list[str]]:
     """Reads the hparams.json of a tensor2tensor Transformer.
 
     `share_embeddings` is `shared_embedding_and_softmax_weights`, and `target_space`
@@ -81,7 +82,7 @@ def load_t2t_hparams(path: str | Path) -> tuple[HParams, list[str]]:
         ) from None
 
 
-def _convert(values: Mapping[str, Any]) -> tuple[HParams, list[str]]:
+def _convert(values: Mapping[str, Any]) -> tuple[ExtendedHParams, list[str]]:
     """Returns the hparams of the same model, and what of training is left out."""
     if values.get("vocab_divisor", 1) != 1:
         raise UserError(
@@ -112,7 +113,8 @@ def _convert(values: Mapping[str, Any]) -> tuple[HParams, list[str]]:
         )
     if values.get("weight_decay"):
         left_out.append(f"weight_decay {values['weight_decay']} is left out")
-    hparams = HParams().override(
+    hparams = ExtendedHParams.of(
+        HParams(),
         **_depths(values),
         **{T2T_NAMES[name]: values[name] for name in T2T_NAMES if name not in _APART},
         num_heads=values["num_heads"],

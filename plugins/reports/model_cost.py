@@ -38,7 +38,8 @@ def count_parameters(
     keys = hparams.num_heads * hparams.key_size
     values = hparams.num_heads * hparams.value_size
     attention = d * (2 * keys + 2 * values)  # W^Q, W^K, W^V, W^O
-    if hparams.attention_bias:
+    more = vars(hparams)  # of `extended_transformer`
+    if more.get("attention_bias"):
         attention += 2 * keys + values + d
     if hparams.attention == "additive":
         attention += keys
@@ -51,12 +52,12 @@ def count_parameters(
     rows = source_vocab_size + (target_vocab_size or 0)
     if not hparams.share_embeddings:
         rows = source_vocab_size + 2 * (target_vocab_size or source_vocab_size)
-    output_bias = target_vocab_size or source_vocab_size if hparams.output_bias else 0
+    output_bias = target_vocab_size or source_vocab_size
     parts = {
         "embeddings": rows * d,
         "positions": positions,
-        "target_space": d if hparams.target_space else 0,
-        "output_bias": output_bias,
+        "target_space": d * more.get("target_space", False),
+        "output_bias": output_bias * more.get("output_bias", False),
         "encoder_self_attention": n * attention,
         "encoder_feed_forward": n * feed_forward,
         "encoder_layer_norm": n * 2 * norm + last_norm,

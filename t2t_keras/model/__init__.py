@@ -3,10 +3,12 @@
 `layers` has the layers, each written like its equation; `transformer` builds encoder,
 decoder and the whole model from them, and decodes step by step with a cache.
 `window_attention` is the restricted self-attention of section 4, and `loss` the
-label-smoothed cross-entropy. `backend` has the type of tensors.
+label-smoothed cross-entropy; `schedule` has the learning rate for Keras's optimizers,
+`backend` the type of tensors. The names in `__all__` can be imported from here.
 """
 
-from typing import TYPE_CHECKING
+import importlib
+from typing import TYPE_CHECKING, Any
 
 from t2t_keras import registry
 from t2t_keras.hparam import HParams
@@ -14,6 +16,17 @@ from t2t_keras.option import UserError
 
 if TYPE_CHECKING:
     from t2t_keras.model.transformer import Transformer
+
+# The public classes by their modules, which import Keras.
+_CLASSES = {
+    "layers": "SelfAttention CrossAttention FeedForward Residual LayerNorm Dropout "
+    "Embedding LearnedPositions",
+    "window_attention": "WindowSelfAttention",
+    "transformer": "EncoderLayer DecoderLayer Encoder Decoder Transformer",
+    "loss": "LabelSmoothedCrossEntropy",
+    "schedule": "Schedule",
+}
+__all__ = ["build_model", *" ".join(_CLASSES.values()).split()]
 
 
 @registry.register_model
@@ -46,3 +59,15 @@ def build_model(
             f"{type(hparams).__name__}; set model to the name of its model"
         )
     return model.build(hparams, source_vocab_size, target_vocab_size)
+
+
+def __getattr__(name: str) -> Any:
+    """Imports a public class at its first use."""
+    for module, names in _CLASSES.items():
+        if name in names.split():
+            return getattr(importlib.import_module(f"{__name__}.{module}"), name)
+    raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
+
+
+def __dir__() -> list[str]:
+    return __all__

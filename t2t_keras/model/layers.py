@@ -10,11 +10,13 @@ any number of rows.
 
 import contextlib
 import contextvars
+import inspect
 import itertools
 import math
+import random
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, Self
 
 import keras
 import numpy as np
@@ -22,7 +24,11 @@ from keras import ops
 
 from t2t_keras.model.backend import Shape, Tensor
 
+# Models with such classes are loaded without `custom_objects`.
+serializable = keras.saving.register_keras_serializable(package="t2t_keras")
 
+
+@serializable
 class BlockGlorot(keras.initializers.Initializer):
     """Glorot uniform initializer for a kernel that holds several kernels side by side.
 
@@ -70,6 +76,7 @@ def using_matrices(
         _matrices.reset(token)
 
 
+@serializable
 class Linear(keras.layers.Dense):
     """`keras.layers.Dense` that flattens batch and positions into one axis.
 
@@ -89,23 +96,65 @@ class Linear(keras.layers.Dense):
         rows = ops.matmul(ops.reshape(x, (-1, shape[-1])), kernel)
         if self.use_bias:
             rows = rows + self.bias
-        return ops.reshape(rows, (*shape[:-1], self.units))
+        return ops.reshape(self.activation(rows), (*shape[:-1], self.units))
 
 
-class Block(keras.layers.Layer):
+class Layer(keras.layers.Layer):
+    """A layer that maps [..., D] to [..., D], with a config.
+
+    The config has the arguments of the constructor, which may be layers.
+    """
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
+        """Records the arguments."""
+        layer = super().__new__(cls, *args, **kwargs)
+        names: list[str] = []
+        inits = (vars(kind).get("__init__") for kind in cls.__mro__)
+        for own in map(inspect.getfullargspec, filter(None, inits)):
+            names += own.args[1:]
+            if not own.varargs:  # else they are those of the next class
+                break
+        values = {**dict(zip(names, args, strict=False)), **kwargs}
+        arguments = {k: v for k, v in values.items() if k not in ("name", "dtype")}
+        # Not an attribute that Keras tracks: layers would have two owners.
+        object.__setattr__(layer, "_arguments", arguments)
+        return layer
+
+    def get_config(self) -> dict[str, Any]:
+        """Returns the constructor's arguments."""
+        arguments = keras.saving.serialize_keras_object(self._arguments)
+        return {**super().get_config(), **arguments}
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> Self:
+        """Returns the layer that `get_config` describes."""
+        return cls(**keras.saving.deserialize_keras_object(config))
+
+    def compute_output_shape(self, input_shape: Shape) -> Shape:
+        """Returns the shape of the output."""
+        return input_shape
+
+    def compute_output_spec(self, *args: Any, **kwargs: Any) -> Any:
+        """Returns symbolic outputs; `call` knows their number and their dtypes."""
+        return keras.Operation.compute_output_spec(self, *args, **kwargs)
+
+
+class Block(Layer):
     """A layer that consists of other layers, all with inputs of one shape."""
 
     def build(self, input_shape: Shape) -> None:
         """Builds the layers that it consists of."""
         for layer in self._flatten_layers(include_self=False, recursive=False):
-            layer.build(input_shape)
+            if not layer.built:  # as Keras has when it loads a model
+                layer.build(input_shape)
 
 
-class LayerNorm(keras.layers.Layer):
+@serializable
+class LayerNorm(Layer):
     """Layer normalization (Ba et al., 2016) over the last axis, in float32 (3.1)."""
 
     def __init__(self, d_model: int, epsilon: float = 1e-6, **kwargs: Any) -> None:
-        super().__init__(dtype="float32", **kwargs)
+        super().__init__(**{"dtype": "float32"} | kwargs)
         self.d_model = d_model
         self.epsilon = epsilon
 
@@ -171,12 +220,14 @@ def _uint32(number: int) -> Tensor:
     return ops.convert_to_tensor(number, dtype="uint32")
 
 
-class Dropout(keras.layers.Layer):
-    """Dropout with a seed that the caller passes (5.4).
+@serializable
+class Dropout(Layer):
+    """Dropout with a seed that the caller may pass (5.4).
 
     Keras's own dropout takes its seed from a state variable: under `tf.distribute`
     every replica then draws the same mask, and a mask cannot be drawn again. Here the
-    mask depends only on the caller's seed and on the layer's path in the model.
+    mask depends only on the caller's seed and on the layer's path in the model; without
+    a seed it is as Keras's own.
     """
 
     def __init__(self, rate: float, **kwargs: Any) -> None:
@@ -186,27 +237,39 @@ class Dropout(keras.layers.Layer):
     def build(self, input_shape: Shape) -> None:
         """Computes this layer's part of the seed, a hash of its path."""
         self._fold = zlib.crc32(self.path.encode()) & 0x7FFFFFFF
+        self.seed_generator = None
+        if self.rate:
+            state = random.getstate()  # weights begin as if there were no generator
+            start = random.randrange(2**31)
+            random.setstate(state)
+            start = (start + self._fold) % 2**31
+            self.seed_generator = keras.random.SeedGenerator(start)
 
-    def call(self, x: Tensor, seed: Tensor | None = None) -> Tensor:
+    def call(
+        self, x: Tensor, seed: Tensor | None = None, training: bool = False
+    ) -> Tensor:
         """Sets elements to zero with probability `rate` and scales up the others.
 
         Args:
             x: a tensor of any shape.
-            seed: [2], different for every step and replica; None at inference, which
-                drops nothing. Of int32 it seeds Keras's random numbers; of uint32 it is
-                the seed of `random_bits`, for XLA.
+            seed: [2], different for every step and replica. Of int32 it seeds Keras's
+                random numbers; of uint32 it is the seed of `random_bits`, for XLA.
+            training: whether to drop elements without a seed as well.
         """
-        if seed is None or not self.rate:
+        if not self.rate or (seed is None and not training):
             return x
-        seed = ops.convert_to_tensor(seed)
-        seed += ops.cast([0, self._fold], seed.dtype)
-        if keras.backend.standardize_dtype(seed.dtype) == "uint32":
+        generator = self.seed_generator
+        if seed is not None:
+            seed = ops.convert_to_tensor(seed)
+            seed += ops.cast([0, self._fold], seed.dtype)
+            generator = _Key(seed)
+        if seed is not None and keras.backend.standardize_dtype(seed.dtype) == "uint32":
             *rest, columns = ops.shape(x)
             bits = random_bits(seed, math.prod(rest), columns)
             bits = ops.reshape(bits, ops.shape(x))
             is_kept = ops.greater_equal(bits, _uint32(round(self.rate * 2**32)))
         else:
-            noise = keras.random.uniform(ops.shape(x), dtype="float32", seed=_Key(seed))
+            noise = keras.random.uniform(ops.shape(x), dtype="float32", seed=generator)
             is_kept = ops.greater_equal(noise, self.rate)
         keep = ops.cast(is_kept, "float32")
         # In bfloat16 the factor 1.1111 itself would be 1.1094.
@@ -217,6 +280,13 @@ class Dropout(keras.layers.Layer):
 # Added to the logits of illegal positions. It is finite so that a row without any legal
 # position (an empty sentence that fills up a batch) does not become NaN.
 MASKED = -1e9
+
+
+def masking_bias(mask: Tensor | None) -> Tensor | None:
+    """Returns the bias [B, 1, T, S] of a mask [B, T, S], true where one may attend."""
+    if mask is None:
+        return None
+    return ops.expand_dims(ops.where(ops.cast(mask, "bool"), 0.0, MASKED), 1)
 
 
 def padding_bias(is_padding: Tensor) -> Tensor:
@@ -303,7 +373,7 @@ def select_columns(x: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
     return ops.take(ops.reshape(x, (-1, *rest)), places, axis=0)
 
 
-class _MultiHead(keras.layers.Layer):
+class _MultiHead(Layer):
     """Base class of self-attention and cross-attention (3.2.2).
 
     MultiHead(Q, K, V) = Concat(head_1, ..., head_H) W^O with
@@ -313,8 +383,8 @@ class _MultiHead(keras.layers.Layer):
     Args:
         d_model: model width D.
         num_heads: number of heads H.
-        key_size: size d_k of queries and keys.
-        value_size: size d_v of values.
+        key_size: size d_k of queries and keys; 0: D / H.
+        value_size: size d_v of values; 0: D / H.
         score: "scaled", the paper's, or what 3.2.1 compares with it: "unscaled", or
             "additive" (Bahdanau et al., 2015), u . tanh(q + k) with one vector u [d_k]
             per head. The latter holds B H T S d_k values: for small models only.
@@ -327,8 +397,8 @@ class _MultiHead(keras.layers.Layer):
         self,
         d_model: int,
         num_heads: int,
-        key_size: int,
-        value_size: int,
+        key_size: int = 0,
+        value_size: int = 0,
         score: Literal["scaled", "unscaled", "additive"] = "scaled",
         dropout: float = 0.0,
         use_bias: bool = False,
@@ -338,8 +408,8 @@ class _MultiHead(keras.layers.Layer):
         super().__init__(autocast=False, **kwargs)
         self.d_model = d_model
         self.num_heads = num_heads
-        self.key_size = key_size
-        self.value_size = value_size
+        self.key_size = key_size or d_model // num_heads
+        self.value_size = value_size or d_model // num_heads
         self.score_kind = score
         self.use_bias = use_bias
         self.output_projection = self._projection(d_model, name="output")
@@ -443,6 +513,7 @@ class _MultiHead(keras.layers.Layer):
         return self.output_projection(joined), weights
 
 
+@serializable
 class SelfAttention(_MultiHead):
     """Multi-head attention of a sequence to itself.
 
@@ -473,6 +544,35 @@ class SelfAttention(_MultiHead):
     def call(
         self,
         x: Tensor,
+        attention_mask: Tensor | None = None,
+        use_causal_mask: bool = False,
+        return_attention_scores: bool = False,
+        seed: Tensor | None = None,
+    ) -> Tensor | tuple[Tensor, Tensor]:
+        """Attends as `keras.layers.MultiHeadAttention` does with x as query and value.
+
+        Args:
+            x: [B, T, D]
+            attention_mask: bool [B, T, T], true where a position is attended to; the
+                axes of B and of the queries may be 1.
+            use_causal_mask: whether positions attend to earlier ones and themselves
+                only.
+            return_attention_scores: whether to return the attention weights as well.
+            seed: dropout seed, see `Dropout`.
+
+        Returns:
+            The output [B, T, D], or that and the attention weights [B, H, T, T].
+        """
+        bias = masking_bias(attention_mask)
+        if use_causal_mask:
+            causal = causal_bias(ops.shape(x)[1])
+            bias = causal if bias is None else bias + causal
+        y, weights, _ = self.attend(x, bias, seed)
+        return (y, weights) if return_attention_scores else y
+
+    def attend(
+        self,
+        x: Tensor,
         bias: Tensor | None = None,
         seed: Tensor | None = None,
         cache: SelfAttentionCache | None = None,
@@ -486,7 +586,7 @@ class SelfAttention(_MultiHead):
             x: [B, T, D], in a decoding step [B, K, D].
             bias: broadcastable to [B, H, T, T], see `padding_bias`; in a decoding step
                 [B, 1, K, C + K].
-            seed: dropout seed; None at inference.
+            seed: dropout seed, see `Dropout`.
             cache: the keys and values of C tokens; None except in a decoding step.
 
         Returns:
@@ -496,7 +596,8 @@ class SelfAttention(_MultiHead):
         query, key, value = self._project(x)
         if cache is None:
             if self.causal:
-                bias = causal_bias(ops.shape(x)[1])
+                causal = causal_bias(ops.shape(x)[1])
+                bias = causal if bias is None else bias + causal
             return *self._attend(query, [key], [value], bias, seed), None
         cache = cache._replace(
             recent_key=ops.concatenate([cache.recent_key, key], axis=2),
@@ -522,22 +623,19 @@ class SelfAttention(_MultiHead):
         return self._split(self.projection(x), *sizes)
 
 
+@serializable
 class CrossAttention(_MultiHead):
     """Multi-head attention of the target to the encoded source.
 
-    The arguments are those of `_MultiHead`. Keys and values come from `project_memory`
-    and not from `call`, because decoding computes them once for all steps.
+    The arguments are those of `_MultiHead`.
     """
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
+    def build(self, input_shape: Shape) -> None:
+        """Creates the weights."""
         keys = self.num_heads * self.key_size
         values = self.num_heads * self.value_size
         self.query_projection = self._projection(keys, name="query")
         self.memory_projection = self._projection(keys, values, name="key_value")
-
-    def build(self, input_shape: Shape) -> None:
-        """Creates the weights."""
         self.query_projection.build(input_shape)
         self.memory_projection.build(input_shape)
         super().build(input_shape)
@@ -551,12 +649,40 @@ class CrossAttention(_MultiHead):
     def call(
         self,
         x: Tensor,
+        memory: Tensor,
+        attention_mask: Tensor | None = None,
+        return_attention_scores: bool = False,
+        seed: Tensor | None = None,
+    ) -> Tensor | tuple[Tensor, Tensor]:
+        """Attends as `keras.layers.MultiHeadAttention` does.
+
+        Args:
+            x: queries [B, T, D].
+            memory: what they attend to, [B, S, D].
+            attention_mask: bool [B, T, S], see `SelfAttention.call`.
+            return_attention_scores: whether to return the attention weights as well.
+            seed: dropout seed, see `Dropout`.
+
+        Returns:
+            The output [B, T, D], or that and the attention weights [B, H, T, S].
+        """
+        key, value = self.project_memory(memory)
+        bias = masking_bias(attention_mask)
+        y, weights = self.attend(x, key, value, bias, seed)
+        return (y, weights) if return_attention_scores else y
+
+    def attend(
+        self,
+        x: Tensor,
         key: Tensor,
         value: Tensor,
-        bias: Tensor,
+        bias: Tensor | None,
         seed: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
         """Attends from every target position to the source.
+
+        Keys and values are those of `project_memory`: decoding computes them once for
+        all steps.
 
         Args:
             x: [B, T, D]; in a decoding step the T axis holds a sentence's K beams,
@@ -564,7 +690,7 @@ class CrossAttention(_MultiHead):
             key: [B, H, S, d_k]
             value: [B, H, S, d_v]
             bias: broadcastable to [B, H, T, S], see `padding_bias`.
-            seed: dropout seed; None at inference.
+            seed: dropout seed, see `Dropout`.
 
         Returns:
             The output [B, T, D] and the attention weights [B, H, T, S].
@@ -573,6 +699,7 @@ class CrossAttention(_MultiHead):
         return self._attend(query, [key], [value], bias, seed)
 
 
+@serializable
 class Residual(Block):
     """The residual connection around a sub-layer (3.1, 5.4).
 
@@ -580,7 +707,7 @@ class Residual(Block):
     of tensor2tensor, it is x + Dropout(Sublayer(LayerNorm(x))):
 
         y = sublayer(residual.enter(x))
-        x = residual.leave(x, y, seed)
+        x = residual(x, y, seed)
 
     Args:
         norm: the normalization.
@@ -592,26 +719,27 @@ class Residual(Block):
     def __init__(
         self,
         norm: keras.layers.Layer,
-        dropout: float,
+        dropout: float = 0.0,
         norm_first: bool = False,
         **kwargs: Any,
     ) -> None:
-        super().__init__(dtype="float32", **kwargs)
+        super().__init__(**{"dtype": "float32"} | kwargs)
         self.norm_first = norm_first
         self.norm = norm
-        self.dropout = Dropout(dropout, name="dropout", dtype="float32")
+        self.dropout = Dropout(dropout, name="dropout", dtype=self.dtype_policy)
 
     def enter(self, x: Tensor) -> Tensor:
         """Returns the sub-layer's input [B, T, D]."""
         return self.norm(x) if self.norm_first else x
 
-    def leave(self, x: Tensor, y: Tensor, seed: Tensor | None = None) -> Tensor:
+    def call(self, x: Tensor, y: Tensor, seed: Tensor | None = None) -> Tensor:
         """Adds the sub-layer's output y [B, T, D] to x [B, T, D]."""
         x = x + self.dropout(y, seed=seed)
         return x if self.norm_first else self.norm(x)
 
 
-class FeedForward(keras.layers.Layer):
+@serializable
+class FeedForward(Layer):
     """Feed-forward network max(0, x W1 + b1) W2 + b2 at every position (3.3).
 
     With the activation "swish" it is swish(x W1 + b1) W2 + b2, swish(x) = x sigmoid(x).
@@ -640,7 +768,7 @@ class FeedForward(keras.layers.Layer):
         self.dropout.build(input_shape)
 
     def call(self, x: Tensor, seed: Tensor | None = None) -> Tensor:
-        """Maps [B, T, D] to [B, T, D]; `seed` is None at inference."""
+        """Maps [B, T, D] to [B, T, D]; `seed` is that of `Dropout`."""
         hidden = self.inner(x)
         hidden = ops.relu(hidden) if self.activation == "relu" else ops.silu(hidden)
         return self.outer(self.dropout(hidden, seed=seed))
@@ -654,7 +782,8 @@ def fill_block(matrix: Tensor, row: Tensor) -> Tensor:
     return ops.concatenate([matrix, ops.repeat(row, copies, axis=0)])
 
 
-class Embedding(keras.layers.Layer):
+@serializable
+class Embedding(Layer):
     """One matrix [V, D] that embeds ids and projects back to logits (3.4).
 
     It is initialized from N(0, 1 / D), so that the embeddings times sqrt(D) and the
@@ -685,6 +814,10 @@ class Embedding(keras.layers.Layer):
         scale = ops.where(ops.not_equal(ids, 0), self.d_model**0.5, 0.0)
         return vectors * ops.expand_dims(scale, -1)
 
+    def compute_output_shape(self, input_shape: Shape) -> Shape:
+        """Returns [B, T, D]."""
+        return (*input_shape[:2], self.d_model)
+
     def matrix(self) -> Tensor:
         """Returns the table in the compute dtype, with zeros up to whole blocks."""
         table = ops.cast(self.table, self.compute_dtype)
@@ -701,35 +834,6 @@ class Embedding(keras.layers.Layer):
             rows = rows[:, : self.vocab_size]
         logits = ops.cast(rows, "float32")
         return ops.reshape(logits, (*shape[:-1], self.vocab_size))
-
-
-TARGET_SPACES = 32
-
-
-class TargetSpace(keras.layers.Layer):
-    """A learned vector that is added to each source embedding.
-
-    In tensor2tensor it is one of `TARGET_SPACES` rows of a matrix, chosen by the kind
-    of target; here it is initialized as such a row.
-    """
-
-    def __init__(self, d_model: int, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.d_model = d_model
-
-    def build(self, input_shape: Shape) -> None:
-        """Creates the vector."""
-        limit = (6 / (TARGET_SPACES + self.d_model)) ** 0.5  # Glorot's, of the matrix
-        self.vector = self.add_weight(
-            name="vector",
-            shape=(self.d_model,),
-            initializer=keras.initializers.RandomUniform(-limit, limit),
-            autocast=False,
-        )
-
-    def call(self, x: Tensor) -> Tensor:
-        """Adds the vector to float32 embeddings [B, S, D]."""
-        return x + ops.convert_to_tensor(self.vector)
 
 
 def sinusoids(positions: Tensor, d_model: int) -> Tensor:
@@ -750,36 +854,8 @@ def sinusoids(positions: Tensor, d_model: int) -> Tensor:
     return ops.reshape(pairs, (-1, d_model))
 
 
-def sinusoids_in_halves(positions: Tensor, d_model: int) -> Tensor:
-    """Returns `sinusoids` with all sines first, then all cosines.
-
-    Some other implementations of the Transformer have this positional encoding. The
-    arguments and the result are those of `sinusoids`.
-    """
-    pairs = ops.reshape(sinusoids(positions, d_model), (-1, d_model // 2, 2))
-    return ops.reshape(ops.transpose(pairs, (0, 2, 1)), (-1, d_model))
-
-
-def t2t_timing_signal(positions: Tensor, d_model: int) -> Tensor:
-    """Returns tensor2tensor's positional encoding: all sines, then all cosines.
-
-    It also divides by D / 2 - 1 where the paper divides by D / 2, so that the longest
-    wavelength is 10000 * 2 pi exactly.
-
-    Args:
-        positions: [T], numbers.
-        d_model: D, even.
-
-    Returns:
-        [T, D], float32.
-    """
-    step = math.log(10000.0) / max(d_model // 2 - 1, 1)
-    rates = np.exp(-step * np.arange(d_model // 2))
-    angles = ops.cast(positions, "float32")[:, None] * rates.astype("float32")
-    return ops.concatenate([ops.sin(angles), ops.cos(angles)], axis=-1)
-
-
-class LearnedPositions(keras.layers.Layer):
+@serializable
+class LearnedPositions(Layer):
     """Learned positional embeddings (Table 3, row (E))."""
 
     def __init__(self, max_positions: int, d_model: int, **kwargs: Any) -> None:

@@ -4,12 +4,15 @@ The gradient of the output layer is written by hand, because automatic different
 keeps several arrays of the size of the logits; see `output_losses`.
 """
 
+from typing import Any
+
+import keras
 import numpy as np
 from keras import ops
 
 from t2t_keras.hparam import GUIDED_HEAD
 from t2t_keras.model.backend import Tensor
-from t2t_keras.model.layers import BLOCK, fill_block
+from t2t_keras.model.layers import BLOCK, fill_block, serializable
 from t2t_keras.model.transformer import PAD, Transformer
 
 
@@ -288,3 +291,27 @@ def sum_over_tokens(per_token: Tensor, target: Tensor) -> Tensor:
     """Returns the sum of [B, T] values over the tokens of target [B, T]."""
     is_token = ops.cast(ops.not_equal(target, PAD), "float32")
     return ops.sum(ops.reshape(per_token, ops.shape(target)) * is_token)
+
+
+@serializable
+class LabelSmoothedCrossEntropy(keras.losses.Loss):
+    """The label-smoothed cross-entropy (5.4) for `compile`, the mean of all tokens.
+
+    Args:
+        smoothing: see `cross_entropies`.
+        **kwargs: arguments of `keras.losses.Loss`.
+    """
+
+    def __init__(self, smoothing: float = 0.1, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.smoothing = smoothing
+
+    def call(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
+        """Returns the loss of target ids [B, T] and logits [B, T, V], a scalar."""
+        target = ops.cast(y_true, "int32")
+        loss, _ = summed_cross_entropies(y_pred, target, self.smoothing)
+        return loss / ops.maximum(count_tokens(target), 1)
+
+    def get_config(self) -> dict[str, Any]:
+        """Returns the constructor's arguments."""
+        return {**super().get_config(), "smoothing": self.smoothing}

@@ -2,7 +2,7 @@
 
 import dataclasses
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, Self
 
 import keras
@@ -22,12 +22,10 @@ from t2t_keras.model.layers import (
     Linear,
     Residual,
     SelfAttention,
-    TargetSpace,
     padding_bias,
     select_columns,
+    serializable,
     sinusoids,
-    sinusoids_in_halves,
-    t2t_timing_signal,
     using_matrices,
 )
 from t2t_keras.model.window_attention import WindowSelfAttention
@@ -35,40 +33,56 @@ from t2t_keras.model.window_attention import WindowSelfAttention
 PAD = 0
 
 
+@serializable
 class EncoderLayer(Block):
     """Self-attention, then the feed-forward network, each with its residual (3.1).
 
     Args:
-        model: makes the sub-layers.
+        self_attention: the first sub-layer, such as `SelfAttention`.
+        feed_forward: the second, such as `FeedForward`.
+        residuals: the residual connections around them.
         **kwargs: arguments of `keras.layers.Layer`.
     """
 
-    def __init__(self, model: "Transformer", **kwargs: Any) -> None:
-        super().__init__(autocast=False, dtype=model.dtype_policy, **kwargs)
-        self.self_attention = model.make_self_attention(causal=False)
-        self.feed_forward = model.make_feed_forward()
-        self.self_attention_residual = model.make_residual("self_attention_residual")
-        self.feed_forward_residual = model.make_residual("feed_forward_residual")
+    def __init__(
+        self,
+        self_attention: SelfAttention,
+        feed_forward: FeedForward,
+        residuals: Sequence[Residual],
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(autocast=False, **kwargs)
+        self.self_attention = self_attention
+        self.feed_forward = feed_forward
+        self.self_attention_residual, self.feed_forward_residual = residuals
 
     def call(
-        self, x: Tensor, bias: Tensor, seed: Tensor | None = None
-    ) -> tuple[Tensor, Tensor]:
+        self,
+        x: Tensor,
+        bias: Tensor | None = None,
+        seed: Tensor | None = None,
+        *,
+        return_attention_scores: bool = False,
+    ) -> Any:
         """Applies the layer.
 
         Args:
             x: [B, S, D]
-            bias: [B, 1, 1, S], masks padding.
-            seed: dropout seed; None at inference.
+            bias: [B, 1, 1, S], masks padding, see `padding_bias`.
+            seed: dropout seed, see `Dropout`.
+            return_attention_scores: whether to return the attention weights.
 
         Returns:
-            The output [B, S, D], and the self-attention weights [B, H, S, S].
+            The output [B, S, D]; and if asked for, the self-attention weights
+            [B, H, S, S].
         """
         residual = self.self_attention_residual
-        y, weights, _ = self.self_attention(residual.enter(x), bias, seed=seed)
-        x = residual.leave(x, y, seed)
+        y, weights, _ = self.self_attention.attend(residual.enter(x), bias, seed)
+        x = residual(x, y, seed=seed)
         residual = self.feed_forward_residual
         y = self.feed_forward(residual.enter(x), seed=seed)
-        return residual.leave(x, y, seed), weights
+        x = residual(x, y, seed=seed)
+        return (x, weights) if return_attention_scores else x
 
 
 class LayerCache(NamedTuple):
@@ -112,29 +126,44 @@ class Cache(NamedTuple):
     layers: tuple[LayerCache, ...]
 
 
+@serializable
 class DecoderLayer(Block):
     """Masked self-attention, cross-attention, feed-forward network (3.1).
 
-    The arguments are those of `EncoderLayer`.
+    Args:
+        self_attention: the first sub-layer, a causal `SelfAttention`.
+        cross_attention: the second, such as `CrossAttention`.
+        feed_forward: the third, such as `FeedForward`.
+        residuals: the residual connections around them.
+        **kwargs: arguments of `keras.layers.Layer`.
     """
 
-    def __init__(self, model: "Transformer", **kwargs: Any) -> None:
-        super().__init__(autocast=False, dtype=model.dtype_policy, **kwargs)
-        self.self_attention = model.make_self_attention(causal=True)
-        self.cross_attention = model.make_cross_attention()
-        self.feed_forward = model.make_feed_forward()
-        self.self_attention_residual = model.make_residual("self_attention_residual")
-        self.cross_attention_residual = model.make_residual("cross_attention_residual")
-        self.feed_forward_residual = model.make_residual("feed_forward_residual")
+    def __init__(
+        self,
+        self_attention: SelfAttention,
+        cross_attention: CrossAttention,
+        feed_forward: FeedForward,
+        residuals: Sequence[Residual],
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(autocast=False, **kwargs)
+        self.self_attention = self_attention
+        self.cross_attention = cross_attention
+        self.feed_forward = feed_forward
+        self.self_attention_residual, *others = residuals
+        self.cross_attention_residual, self.feed_forward_residual = others
 
     def call(
         self,
         x: Tensor,
-        bias: Tensor,
-        cache: LayerCache,
+        memory: Tensor | None = None,
+        bias: Tensor | None = None,
+        cache: LayerCache | None = None,
         self_bias: Tensor | None = None,
         seed: Tensor | None = None,
-    ) -> tuple[Tensor, LayerCache, Tensor, Tensor]:
+        *,
+        return_attention_scores: bool = False,
+    ) -> Any:
         """Applies the layer to all positions at once, or in a decoding step.
 
         In a decoding step the new tokens of a sentence's K hypotheses take the place of
@@ -142,31 +171,46 @@ class DecoderLayer(Block):
 
         Args:
             x: [B, T, D], in a decoding step [B, K, D].
-            bias: [B, 1, 1, S], masks the source's padding.
-            cache: the source's keys and values, and in a decoding step C tokens.
+            memory: the encoded source [B, S, D]; None with a cache.
+            bias: [B, 1, 1, S], masks the source's padding, see `padding_bias`.
+            cache: the source's keys and values, and in a decoding step C tokens; None:
+                it is `attend_to(memory)`.
             self_bias: in a decoding step [B, 1, K, C + K], masks the tokens of other
                 hypotheses.
-            seed: dropout seed; None at inference.
+            seed: dropout seed, see `Dropout`.
+            return_attention_scores: whether to return more than the output.
 
         Returns:
-            The output [B, T, D]; the cache, in a decoding step with the new tokens; the
-            self-attention weights [B, H, T, T], and the cross-attention weights
-            [B, H, T, S].
+            The output [B, T, D]; and if asked for, the self-attention weights
+            [B, H, T, T], the cross-attention weights [B, H, T, S], and the cache, in a
+            decoding step with the new tokens.
         """
+        cache = cache or self.attend_to(memory)
         residual = self.self_attention_residual
-        y, to_past, tokens = self.self_attention(
-            residual.enter(x), self_bias, seed=seed, cache=cache.tokens
+        y, to_past, tokens = self.self_attention.attend(
+            residual.enter(x), self_bias, seed, cache.tokens
         )
-        x = residual.leave(x, y, seed)
+        x = residual(x, y, seed=seed)
         residual = self.cross_attention_residual
-        y, to_source = self.cross_attention(
-            residual.enter(x), cache.cross_key, cache.cross_value, bias, seed=seed
+        y, to_source = self.cross_attention.attend(
+            residual.enter(x), cache.cross_key, cache.cross_value, bias, seed
         )
-        x = residual.leave(x, y, seed)
+        x = residual(x, y, seed=seed)
         residual = self.feed_forward_residual
         y = self.feed_forward(residual.enter(x), seed=seed)
-        x = residual.leave(x, y, seed)
-        return x, cache._replace(tokens=tokens), to_past, to_source
+        x = residual(x, y, seed=seed)
+        if not return_attention_scores:
+            return x
+        return x, to_past, to_source, cache._replace(tokens=tokens)
+
+    def attend_to(self, memory: Tensor, tokens: Nest = None) -> LayerCache:
+        """Returns the cache of the source's keys and values, and of some tokens.
+
+        Args:
+            memory: [B, S, D]
+            tokens: the cache of the self-attention.
+        """
+        return LayerCache(tokens, *self.cross_attention.project_memory(memory))
 
 
 class _Stack(Block):
@@ -181,7 +225,7 @@ class _Stack(Block):
     def __init__(
         self,
         layers: Sequence[keras.layers.Layer],
-        norm: keras.layers.Layer | None,
+        norm: keras.layers.Layer | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(autocast=False, **kwargs)
@@ -189,58 +233,69 @@ class _Stack(Block):
         self.norm = norm
 
 
+@serializable
 class Encoder(_Stack):
     """A stack of N encoder layers; the arguments are those of `_Stack`."""
 
     def call(
-        self, x: Tensor, bias: Tensor, seed: Tensor | None = None
-    ) -> tuple[Tensor, list[Tensor]]:
+        self,
+        x: Tensor,
+        bias: Tensor | None = None,
+        seed: Tensor | None = None,
+        *,
+        return_attention_scores: bool = False,
+    ) -> Any:
         """Encodes; arguments are those of `EncoderLayer.call`.
 
         Returns:
-            The memory [B, S, D], and the attention weights [B, H, S, S] of each layer.
+            The memory [B, S, D]; and if asked for, the attention weights [B, H, S, S]
+            of each layer.
         """
         maps = []
         for layer in self.layers:
-            x, weights = layer(x, bias, seed=seed)
+            x, weights = layer(x, bias, seed=seed, return_attention_scores=True)
             maps.append(weights)
-        return self.norm(x) if self.norm else x, maps
+        x = self.norm(x) if self.norm else x
+        return (x, maps) if return_attention_scores else x
 
 
+@serializable
 class Decoder(_Stack):
     """A stack of N decoder layers; the arguments are those of `_Stack`."""
 
     def call(
         self,
         x: Tensor,
-        bias: Tensor,
-        caches: Sequence[LayerCache],
+        memory: Tensor | None = None,
+        bias: Tensor | None = None,
+        caches: Sequence[LayerCache] | None = None,
         self_bias: Tensor | None = None,
         seed: Tensor | None = None,
-    ) -> tuple[Tensor, tuple[LayerCache, ...], list[Tensor], list[Tensor]]:
+        *,
+        return_attention_scores: bool = False,
+    ) -> Any:
         """Decodes; arguments are those of `DecoderLayer.call`, with a cache for each.
 
         Returns:
-            The output [B, T, D], the caches, and each layer's self-attention weights
-            [B, H, T, T] and cross-attention weights [B, H, T, S].
+            The output [B, T, D]; and if asked for, the other results of each layer.
         """
         after, self_maps, cross_maps = [], [], []
+        if caches is None:
+            caches = [layer.attend_to(memory) for layer in self.layers]
         for layer, cache in zip(self.layers, caches, strict=True):
-            x, cache, to_past, to_source = layer(
-                x, bias, cache, self_bias=self_bias, seed=seed
+            x, to_past, to_source, cache = layer(
+                x,
+                bias=bias,
+                cache=cache,
+                self_bias=self_bias,
+                seed=seed,
+                return_attention_scores=True,
             )
             after.append(cache)
             self_maps.append(to_past)
             cross_maps.append(to_source)
         x = self.norm(x) if self.norm else x
-        return x, tuple(after), self_maps, cross_maps
-
-    def attend_to(self, memory: Tensor) -> list[LayerCache]:
-        """Returns each layer's keys and values of the memory [B, S, D]."""
-        return [
-            LayerCache(None, *layer.cross_attention.project_memory(memory))
-            for layer in self.layers
-        ]
+        return (x, self_maps, cross_maps, after) if return_attention_scores else x
 
 
 class AttentionMaps(NamedTuple):
@@ -260,6 +315,7 @@ class AttentionMaps(NamedTuple):
     cross: list[Tensor]
 
 
+@serializable
 class Transformer(keras.Model):
     """The encoder-decoder of "Attention Is All You Need", built at construction.
 
@@ -280,6 +336,7 @@ class Transformer(keras.Model):
         source_embedding: the layer that embeds source ids.
         target_embedding: the layer that embeds target ids.
         softmax_embedding: the layer whose transposed matrix maps to logits.
+        output_bias: the bias [V] of the logits, which a subclass may add in `build`.
     """
 
     def __init__(
@@ -310,26 +367,21 @@ class Transformer(keras.Model):
             self.embeddings.append(self.make_embedding(target_size, "softmax"))
         self.softmax_embedding = self.embeddings[-1]
         self.positions = self.make_positions()
-        self.target_space = (
-            TargetSpace(hparams.d_model, name="target_space")
-            if hparams.target_space
-            else None
-        )
-        self.source_dropout = Dropout(hparams.dropout, name="source_dropout")
-        self.target_dropout = Dropout(hparams.dropout, name="target_dropout")
+        self.source_dropout = self._dropout("source_dropout")
+        self.target_dropout = self._dropout("target_dropout")
         self.output_bias: keras.Variable | None = None
 
         def final_norm() -> keras.layers.Layer | None:
             return self.make_norm() if hparams.norm == "pre" else None
 
         encoder_layers = [
-            EncoderLayer(self, name=f"layer_{i}") for i in range(hparams.num_layers)
+            self.make_encoder_layer(f"layer_{i}") for i in range(hparams.num_layers)
         ]
         self.encoder = Encoder(
             encoder_layers, final_norm(), name="encoder", dtype=policy
         )
         decoder_layers = [
-            DecoderLayer(self, name=f"layer_{i}") for i in range(hparams.decoder_layers)
+            self.make_decoder_layer(f"layer_{i}") for i in range(hparams.decoder_layers)
         ]
         self.decoder = Decoder(
             decoder_layers, final_norm(), name="decoder", dtype=policy
@@ -340,15 +392,35 @@ class Transformer(keras.Model):
         """Creates all weights."""
         for layer in self._flatten_layers(include_self=False, recursive=False):
             layer.build(input_shape)
-        if self.hparams.output_bias:
-            self.output_bias = self.add_weight(
-                name="output_bias",
-                shape=(self.softmax_embedding.vocab_size,),
-                initializer="zeros",
-                autocast=False,
-            )
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Lets Keras load saved models of the class without `custom_objects`."""
+        super().__init_subclass__(**kwargs)
+        package = cls.__module__.partition(".")[0]
+        keras.saving.register_keras_serializable(package)(cls)
 
     # The parts, to be replaced by subclasses.
+
+    def make_encoder_layer(self, name: str) -> EncoderLayer:
+        """Returns an encoder layer, which maps [B, S, D] to [B, S, D] (3.1)."""
+        return EncoderLayer(
+            self.make_self_attention(causal=False),
+            self.make_feed_forward(),
+            self._residuals("self_attention", "feed_forward"),
+            name=name,
+            dtype=self.dtype_policy,
+        )
+
+    def make_decoder_layer(self, name: str) -> DecoderLayer:
+        """Returns a decoder layer, which maps [B, T, D] to [B, T, D] (3.1)."""
+        return DecoderLayer(
+            self.make_self_attention(causal=True),
+            self.make_cross_attention(),
+            self.make_feed_forward(),
+            self._residuals("self_attention", "cross_attention", "feed_forward"),
+            name=name,
+            dtype=self.dtype_policy,
+        )
 
     def make_embedding(self, vocab_size: int, name: str) -> Embedding:
         """Returns a layer that embeds ids [...] as float32 [..., D] (3.4)."""
@@ -360,18 +432,16 @@ class Transformer(keras.Model):
         d_model = self.hparams.d_model
         if self.hparams.position == "learned":
             rows = self.hparams.max_positions
-            return LearnedPositions(rows, d_model, name="positions")
-        kinds = {"t2t": t2t_timing_signal, "halves": sinusoids_in_halves}
-        kind = kinds.get(self.hparams.position, sinusoids)
-        return functools.partial(kind, d_model=d_model)
+            return LearnedPositions(rows, d_model, name="positions", dtype="float32")
+        return functools.partial(sinusoids, d_model=d_model)
 
     def make_self_attention(self, causal: bool) -> SelfAttention:
         """Returns a self-attention sub-layer (3.2).
 
         With `attention_window` = r, position i attends to positions j with
         |i - j| <= r / 2 in the encoder and i - r < j <= i in the decoder. A decoding
-        step passes a cache, see `SelfAttention.call`. It comes from `empty_cache`, and
-        has the methods of `SelfAttentionCache`: a layer whose cache is a state of each
+        step passes `SelfAttention.attend` a cache. It comes from `empty_cache`, and has
+        the methods of `SelfAttentionCache`: a layer whose cache is a state of each
         hypothesis [B, K, D] moves it in `reorder`.
 
         Args:
@@ -380,15 +450,16 @@ class Transformer(keras.Model):
         if r := self.hparams.attention_window:
             before, after = (r - 1, 0) if causal else (r // 2, r // 2)
             return WindowSelfAttention(
-                before=before, after=after, **self._attention("self_attention")
+                before=before, after=after, **self.attention_options("self_attention")
             )
-        return SelfAttention(causal=causal, **self._attention("self_attention"))
+        return SelfAttention(causal=causal, **self.attention_options("self_attention"))
 
     def make_cross_attention(self) -> CrossAttention:
         """Returns a sub-layer that attends to the encoded source (3.2.3)."""
-        return CrossAttention(**self._attention("cross_attention"))
+        return CrossAttention(**self.attention_options("cross_attention"))
 
-    def _attention(self, name: str) -> dict[str, Any]:
+    def attention_options(self, name: str) -> dict[str, Any]:
+        """Returns the arguments of both attention layers."""
         return {
             "d_model": self.hparams.d_model,
             "num_heads": self.hparams.num_heads,
@@ -396,7 +467,6 @@ class Transformer(keras.Model):
             "value_size": self.hparams.value_size,
             "score": self.hparams.attention,
             "dropout": self.hparams.attention_dropout,
-            "use_bias": self.hparams.attention_bias,
             "name": name,
             "dtype": self.dtype_policy,
         }
@@ -407,33 +477,48 @@ class Transformer(keras.Model):
             self.hparams.d_model,
             self.hparams.d_ff,
             self.hparams.ffn_dropout,
-            self.hparams.activation,
             name="feed_forward",
             dtype=self.dtype_policy,
         )
 
     def make_norm(self) -> keras.layers.Layer:
         """Returns a normalization of float32 [B, T, D]."""
-        return LayerNorm(self.hparams.d_model, self.hparams.norm_epsilon, name="norm")
+        return LayerNorm(self.hparams.d_model, name="norm")
 
     def make_residual(self, name: str) -> Residual:
         """Returns the residual connection around a sub-layer (3.1)."""
         dropout, norm_first = self.hparams.dropout, self.hparams.norm == "pre"
         return Residual(self.make_norm(), dropout, norm_first, name=name)
 
+    def _residuals(self, *names: str) -> list[Residual]:
+        return [self.make_residual(f"{name}_residual") for name in names]
+
+    def _dropout(self, name: str) -> Dropout:
+        return Dropout(self.hparams.dropout, name=name, dtype="float32")
+
     def call(
-        self, source: Tensor, target: Tensor, seed: Tensor | None = None
+        self,
+        source: Tensor | Sequence[Tensor] | Mapping[str, Tensor],
+        target: Tensor | None = None,
+        seed: Tensor | None = None,
+        training: bool = False,
     ) -> Tensor:
         """Returns the logits of every target position by teacher forcing.
 
         Args:
-            source: ids [B, S], padded with 0.
+            source: ids [B, S], padded with 0; or both arguments as a pair, or as
+                {"source": ..., "target": ...}.
             target: ids [B, T], padded with 0; they are shifted here.
-            seed: int32 [2], dropout seed; None at inference.
+            seed: int32 [2], dropout seed, see `Dropout`.
+            training: whether to draw dropout without a seed; read by `Dropout`.
 
         Returns:
             float32 logits [B, T, V].
         """
+        if isinstance(source, Mapping):
+            source, target = source["source"], source["target"]
+        elif target is None:
+            source, target = source
         states, _ = self.states(source, target, seed)
         return self.logits(states)
 
@@ -472,9 +557,9 @@ class Transformer(keras.Model):
         x = self.source_dropout(self.source_input(x), seed=seed)
         y = self.target_dropout(self.target_input(y), seed=seed)
         bias = padding_bias(source == PAD)
-        memory, encoder_maps = self.encoder(x, bias, seed=seed)
-        caches = self.decoder.attend_to(memory)
-        y, _, decoder_maps, cross_maps = self.decoder(y, bias, caches, seed=seed)
+        scores = {"seed": seed, "return_attention_scores": True}
+        memory, encoder_maps = self.encoder(x, bias, **scores)
+        y, decoder_maps, cross_maps, _ = self.decoder(y, memory, bias, **scores)
         return y, AttentionMaps(encoder_maps, decoder_maps, cross_maps)
 
     def logits(self, states: Tensor) -> Tensor:
@@ -486,8 +571,7 @@ class Transformer(keras.Model):
 
     def source_input(self, x: Tensor) -> Tensor:
         """Returns the encoder's input [B, S, D], given the embeddings [B, S, D]."""
-        x = self.target_input(x)
-        return self.target_space(x) if self.target_space else x
+        return self.target_input(x)
 
     def target_input(self, x: Tensor) -> Tensor:
         """Returns the decoder's input [B, T, D], given the embeddings [B, T, D]."""
@@ -496,8 +580,7 @@ class Transformer(keras.Model):
     def encode(self, source: Tensor) -> Tensor:
         """Encodes source ids [B, S] to the memory [B, S, D]."""
         x = self.source_input(self.source_embedding(source))
-        memory, _ = self.encoder(x, padding_bias(source == PAD))
-        return memory
+        return self.encoder(x, padding_bias(source == PAD))
 
     def start_cache(
         self, memory: Tensor, source: Tensor, num_beams: int | Tensor
@@ -516,12 +599,10 @@ class Transformer(keras.Model):
             coverage=ops.zeros((batch, num_beams, 0)),
             matrices=tuple(layer.matrix() for layer in self._multiplied()),
             layers=tuple(
-                cache._replace(
-                    tokens=layer.self_attention.empty_cache(batch, num_beams)
+                layer.attend_to(
+                    memory, layer.self_attention.empty_cache(batch, num_beams)
                 )
-                for layer, cache in zip(
-                    self.decoder.layers, self.decoder.attend_to(memory), strict=True
-                )
+                for layer in self.decoder.layers
             ),
         )
 
@@ -552,11 +633,15 @@ class Transformer(keras.Model):
         bias = ops.where(self._is_visible(positions, number), 0.0, MASKED)
         x = self.target_embedding(ids) + self.positions(ops.arange(1) + position)
         with using_matrices(self._multiplied(), cache.matrices):
-            x, layers, _, to_source = self.decoder(
-                x, cache.bias, cache.layers, self_bias=bias[:, None]
+            x, _, to_source, after = self.decoder(
+                x,
+                bias=cache.bias,
+                caches=cache.layers,
+                self_bias=bias[:, None],
+                return_attention_scores=True,
             )
             logits = self.logits(x)
-        cache = cache._replace(positions=positions, layers=layers)
+        cache = cache._replace(positions=positions, layers=tuple(after))
         if cache.coverage.shape[2] != 0:
             mean = ops.mean(ops.cast(to_source[-1], "float32"), axis=1)
             cache = cache._replace(coverage=cache.coverage + mean)

@@ -10,6 +10,7 @@ from t2t_keras.model.layers import (
     SelfAttention,
     SelfAttentionCache,
     attention_weights,
+    serializable,
 )
 
 # Added to the logits of positions that only fill up the blocks. It is lower than
@@ -17,6 +18,7 @@ from t2t_keras.model.layers import (
 _OUTSIDE = 4 * MASKED
 
 
+@serializable
 class WindowSelfAttention(SelfAttention):
     """`SelfAttention` of each position i to those from i - `before` to i + `after`.
 
@@ -38,7 +40,7 @@ class WindowSelfAttention(SelfAttention):
         self.before = before
         self.after = after
 
-    def call(
+    def attend(
         self,
         x: Tensor,
         bias: Tensor | None = None,
@@ -51,8 +53,8 @@ class WindowSelfAttention(SelfAttention):
             x: [B, T, D]
             bias: [B, 1, 1, T], masks padding. It is not read in the decoder, where the
                 window masks the future.
-            seed: dropout seed; None at inference.
-            cache: in a decoding step, as in `SelfAttention.call`; `bias` then masks
+            seed: dropout seed, see `Dropout`.
+            cache: in a decoding step, as in `SelfAttention.attend`; `bias` then masks
                 what is outside the window.
 
         Returns:
@@ -60,7 +62,7 @@ class WindowSelfAttention(SelfAttention):
             which `full_weights` makes a matrix; and the cache.
         """
         if cache is not None:
-            return super().call(x, bias, seed, cache)
+            return super().attend(x, bias, seed, cache)
         query, key, value = self._project(x)
         length = ops.shape(x)[1]
         if bias is None or not self.after:

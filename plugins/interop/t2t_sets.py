@@ -10,6 +10,8 @@ first step.
 from t2t_keras.hparam import PAPER_SCHEDULE, HParams
 from t2t_keras.registry import register_hparams
 
+from .models import ExtendedHParams
+
 _GPUS = 8
 
 
@@ -20,7 +22,7 @@ def transformer_base_v1() -> HParams:
     It leaves the paper in the positions (sines, then cosines) and the target space
     embedding.
     """
-    return HParams(
+    return ExtendedHParams(
         position="t2t",
         target_space=True,
         batch_tokens=4096 * _GPUS,

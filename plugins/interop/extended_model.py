@@ -1,0 +1,135 @@
+"""The Transformer with what the models of tensor2tensor and Marian have besides."""
+
+import functools
+import math
+from collections.abc import Callable
+from typing import Any
+
+import keras
+import numpy as np
+from keras import ops
+
+from t2t_keras.model.backend import Shape, Tensor
+from t2t_keras.model.layers import (
+    FeedForward,
+    Layer,
+    LayerNorm,
+    serializable,
+    sinusoids,
+)
+from t2t_keras.model.transformer import Transformer
+
+from .models import ExtendedHParams
+
+TARGET_SPACES = 32
+
+
+class ExtendedTransformer(Transformer):
+    """`Transformer` with the options of `ExtendedHParams`."""
+
+    hparams: ExtendedHParams
+
+    def build(self, input_shape: Shape) -> None:
+        """Creates all weights."""
+        d_model = self.hparams.d_model
+        self.target_space = (
+            TargetSpace(d_model, name="target_space")
+            if self.hparams.target_space
+            else None
+        )
+        super().build(input_shape)
+        if self.hparams.output_bias:
+            self.output_bias = self.add_weight(
+                name="output_bias",
+                shape=(self.softmax_embedding.vocab_size,),
+                initializer="zeros",
+                autocast=False,
+            )
+
+    def make_positions(self) -> Callable[[Tensor], Tensor]:
+        """Returns a map of integer positions [T] to float32 encodings [T, D]."""
+        kinds = {"t2t": t2t_timing_signal, "halves": sinusoids_in_halves}
+        if kind := kinds.get(self.hparams.position):
+            return functools.partial(kind, d_model=self.hparams.d_model)
+        return super().make_positions()
+
+    def attention_options(self, name: str) -> dict[str, Any]:
+        """Returns the arguments of both attention layers."""
+        use_bias = self.hparams.attention_bias
+        return super().attention_options(name) | {"use_bias": use_bias}
+
+    def make_feed_forward(self) -> FeedForward:
+        """Returns a feed-forward network with the activation."""
+        return FeedForward(
+            self.hparams.d_model,
+            self.hparams.d_ff,
+            self.hparams.ffn_dropout,
+            self.hparams.activation,
+            name="feed_forward",
+            dtype=self.dtype_policy,
+        )
+
+    def make_norm(self) -> LayerNorm:
+        """Returns a layer normalization with the epsilon."""
+        return LayerNorm(self.hparams.d_model, self.hparams.norm_epsilon, name="norm")
+
+    def source_input(self, x: Tensor) -> Tensor:
+        """Returns the encoder's input [B, S, D], given the embeddings [B, S, D]."""
+        x = super().source_input(x)
+        return self.target_space(x) if self.target_space else x
+
+
+@serializable
+class TargetSpace(Layer):
+    """A learned vector that is added to each source embedding.
+
+    In tensor2tensor it is one of `TARGET_SPACES` rows of a matrix, chosen by the kind
+    of target; here it is initialized as such a row.
+    """
+
+    def __init__(self, d_model: int, **kwargs: Any) -> None:
+        super().__init__(**{"dtype": "float32"} | kwargs)
+        self.d_model = d_model
+
+    def build(self, input_shape: Shape) -> None:
+        """Creates the vector."""
+        limit = (6 / (TARGET_SPACES + self.d_model)) ** 0.5  # Glorot's, of the matrix
+        self.vector = self.add_weight(
+            name="vector",
+            shape=(self.d_model,),
+            initializer=keras.initializers.RandomUniform(-limit, limit),
+            autocast=False,
+        )
+
+    def call(self, x: Tensor) -> Tensor:
+        """Adds the vector to float32 embeddings [B, S, D]."""
+        return x + ops.convert_to_tensor(self.vector)
+
+
+def sinusoids_in_halves(positions: Tensor, d_model: int) -> Tensor:
+    """Returns `sinusoids` with all sines first, then all cosines.
+
+    So they are in Hugging Face transformers. The arguments and the result are those of
+    `sinusoids`.
+    """
+    pairs = ops.reshape(sinusoids(positions, d_model), (-1, d_model // 2, 2))
+    return ops.reshape(ops.transpose(pairs, (0, 2, 1)), (-1, d_model))
+
+
+def t2t_timing_signal(positions: Tensor, d_model: int) -> Tensor:
+    """Returns tensor2tensor's positional encoding: all sines, then all cosines.
+
+    It also divides by D / 2 - 1 where the paper divides by D / 2, so that the longest
+    wavelength is 10000 * 2 pi exactly.
+
+    Args:
+        positions: [T], numbers.
+        d_model: D, even.
+
+    Returns:
+        [T, D], float32.
+    """
+    step = math.log(10000.0) / max(d_model // 2 - 1, 1)
+    rates = np.exp(-step * np.arange(d_model // 2))
+    angles = ops.cast(positions, "float32")[:, None] * rates.astype("float32")
+    return ops.concatenate([ops.sin(angles), ops.cos(angles)], axis=-1)

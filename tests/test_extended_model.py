@@ -1,0 +1,157 @@
+"""The model of imported runs: its equations, and runs of earlier versions."""
+
+import dataclasses
+import itertools
+import json
+
+import numpy as np
+import pytest
+from model_checks import (
+    check_equations,
+    check_padding,
+    check_steps,
+    check_training_losses,
+    small_model,
+)
+from numpy_transformer import halves, timing_signal
+from reference import reference
+
+from t2t_keras.hparam import HParams
+from t2t_keras.option import UserError
+from t2t_keras.plugins.interop.extended_model import (
+    ExtendedTransformer,
+    sinusoids_in_halves,
+    t2t_timing_signal,
+)
+from t2t_keras.plugins.interop.models import ExtendedHParams
+
+NORMS = ("post", "pre")
+POSITIONS = ("halves", "t2t")
+MARIAN = {
+    **{"attention_bias": True, "output_bias": True, "activation": "swish"},
+    **{"norm_epsilon": 0.01, "position": "halves"},
+}
+# What an earlier version wrote for the paper's model, beside what there still is.
+EARLIER = {
+    **{"activation": "relu", "attention_bias": False, "norm_epsilon": 1e-06},
+    **{"num_decoder_layers": 0, "output_bias": False, "target_space": False},
+}
+
+
+def model(target_vocab=None, **options):
+    return small_model(
+        target_vocab=target_vocab, model="extended_transformer", **options
+    )
+
+
+@pytest.mark.parametrize(
+    ("options", "target_vocab"),
+    [
+        *(
+            ({"norm": norm, "position": position}, None)
+            for norm, position in itertools.product(NORMS, POSITIONS)
+        ),
+        ({"num_decoder_layers": 1, "norm": "pre"}, None),
+        ({"num_layers": 1, "num_decoder_layers": 3}, 11),
+        ({"target_space": True}, None),
+        ({"target_space": True, "num_decoder_layers": 1}, 11),
+        (MARIAN, None),
+        (MARIAN | {"norm": "pre", "d_k": 3, "d_v": 5}, 11),
+        (MARIAN | {"share_embeddings": False}, 11),
+    ],
+    ids=str,
+)
+def test_logits_are_the_equations(options, target_vocab):
+    check_equations(model(target_vocab, **options))
+
+
+@pytest.mark.parametrize("norm", NORMS)
+def test_losses_and_gradients_of_training_are_those_of_the_logits(norm):
+    check_training_losses(model(dropout=0.0, norm=norm, **MARIAN))
+
+
+@pytest.mark.parametrize("position", POSITIONS)
+def test_more_padding_changes_nothing(position):
+    check_padding(model(position=position))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [*({"position": name} for name in POSITIONS), MARIAN, {"attention_window": 2}],
+    ids=str,
+)
+def test_steps_with_a_cache_equal_teacher_forcing(options):
+    check_steps(model(**options, d_k=3, d_v=5))
+
+
+@pytest.mark.parametrize("d_model", [2, 6, 512])
+def test_sinusoids_in_halves_are_the_same_in_another_order(d_model):
+    actual = sinusoids_in_halves(np.arange(50), d_model).numpy()
+    np.testing.assert_allclose(actual, halves(50, d_model), atol=1e-5)
+
+
+@pytest.mark.parametrize("d_model", [4, 64])
+def test_timing_signal_is_its_formula(d_model):
+    actual = t2t_timing_signal(np.arange(50), d_model).numpy()
+    np.testing.assert_allclose(actual, timing_signal(50, d_model), atol=1e-5)
+    longest = np.arcsin(actual[1, d_model // 2 - 1])  # the angle at position 1
+    np.testing.assert_allclose(longest, 1e-4, rtol=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("length", "d_model", "start"), [(40, 64, 0), (300, 512, 0), (5, 8, 7), (3, 2, 0)]
+)
+def test_timing_signal_is_what_tensor2tensor_computed(length, d_model, start):
+    oracle = np.load(reference("t2t/oracle/misc/timing_signal.npz"))
+    expected = oracle[f"len{length}_ch{d_model}_start{start}"][0]
+    actual = t2t_timing_signal(np.arange(start, start + length), d_model).numpy()
+    np.testing.assert_allclose(actual, expected, atol=1e-4 * length / 40)
+
+
+# Hyper-parameters that an earlier version wrote
+
+
+@pytest.mark.parametrize("named", [{}, {"model": "transformer"}], ids=str)
+def test_a_paper_model_of_an_earlier_version_stays_one(named, tmp_path):
+    path = tmp_path / "hparams.json"
+    path.write_text(json.dumps({"dropout": 0.3, "norm": "pre"} | EARLIER | named))
+    assert HParams.load(path) == HParams(dropout=0.3, norm="pre")
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        MARIAN,
+        {"position": "t2t", "target_space": True},
+        {"position": "t2t"},
+        {"num_decoder_layers": 2},
+        {"norm_epsilon": 1e-5},
+    ],
+    ids=str,
+)
+def test_another_model_of_an_earlier_version_becomes_an_extended_one(options, tmp_path):
+    path = tmp_path / "hparams.json"
+    path.write_text(json.dumps({"dropout": 0.3} | EARLIER | options))
+    hparams = HParams.load(path)
+    assert hparams == ExtendedHParams(dropout=0.3, **options)
+    path.write_text(json.dumps(dataclasses.asdict(hparams)))
+    assert HParams.load(path) == hparams
+
+
+def test_its_options_are_refused_without_it():
+    message = "hparams: 'target_space' needs model=extended_transformer"
+    with pytest.raises(UserError, match=message):
+        HParams().parse("target_space=true")
+    chosen = HParams().parse(
+        "use_target_space_embedding=true,model=extended_transformer"
+    )
+    assert chosen == ExtendedHParams(target_space=True)
+
+
+def test_the_papers_model_is_its_default():
+    """With the same weights the logits are bit for bit the same."""
+    plain = small_model()
+    extended = model()
+    assert isinstance(extended, ExtendedTransformer)
+    batch = np.array([[3, 4, 5]], np.int32), np.array([[6, 7]], np.int32)
+    np.testing.assert_array_equal(extended(*batch), plain(*batch))

@@ -1,0 +1,317 @@
+"""Layers and model as any others of Keras: configs, masks, `fit`, dtype policies."""
+
+import contextlib
+import io
+
+import keras
+import numpy as np
+import pytest
+from model_checks import VOCAB, ids, pad, small_model
+from numpy_transformer import randomise
+from small_layers import normal
+
+import t2t_keras
+from t2t_keras import HParams
+from t2t_keras import model as model_module
+from t2t_keras.hparam import SCHEDULE_FACTORS
+from t2t_keras.model import (
+    CrossAttention,
+    Decoder,
+    DecoderLayer,
+    Dropout,
+    Embedding,
+    Encoder,
+    EncoderLayer,
+    FeedForward,
+    LabelSmoothedCrossEntropy,
+    LayerNorm,
+    LearnedPositions,
+    Residual,
+    Schedule,
+    SelfAttention,
+    WindowSelfAttention,
+)
+from t2t_keras.model.layers import Linear
+from t2t_keras.plugins.interop.extended_model import TargetSpace
+from t2t_keras.training.optimizer import learning_rate
+
+D, HEADS = 8, 2
+
+
+def residual():
+    return Residual(LayerNorm(D), 0.1, norm_first=True)
+
+
+def encoder_layer():
+    attention = SelfAttention(D, HEADS, use_bias=True)
+    return EncoderLayer(attention, FeedForward(D, 12), [residual(), residual()])
+
+
+def decoder_layer():
+    return DecoderLayer(
+        SelfAttention(D, HEADS, causal=True),
+        CrossAttention(D, HEADS, 3, 5),
+        FeedForward(D, 12, 0.1, "swish"),
+        [residual() for _ in range(3)],
+    )
+
+
+# How each is made, and the shapes of its inputs; None: ids.
+LAYERS = {
+    "Linear": (lambda: Linear(5, activation="relu"), [(None, D)]),
+    "LayerNorm": (lambda: LayerNorm(D, 0.01), [(None, D)]),
+    "Dropout": (lambda: Dropout(0.5), [(None, D)]),
+    "SelfAttention": (lambda: SelfAttention(D, HEADS, 3, 5), [(None, D)]),
+    "additive": (lambda: SelfAttention(D, HEADS, score="additive"), [(None, D)]),
+    "WindowSelfAttention": (
+        lambda: WindowSelfAttention(D, HEADS, before=2, after=1),
+        [(None, D)],
+    ),
+    "CrossAttention": (lambda: CrossAttention(D, HEADS), [(None, D), (None, D)]),
+    "Residual": (residual, [(None, D), (None, D)]),
+    "FeedForward": (lambda: FeedForward(D, 12, activation="swish"), [(None, D)]),
+    "Embedding": (lambda: Embedding(VOCAB, D), [None]),
+    "LearnedPositions": (lambda: LearnedPositions(6, D), [None]),
+    "TargetSpace": (lambda: TargetSpace(D), [(None, D)]),
+    "EncoderLayer": (encoder_layer, [(None, D)]),
+    "DecoderLayer": (decoder_layer, [(None, D), (None, D)]),
+    "Encoder": (
+        lambda: Encoder([encoder_layer(), encoder_layer()], LayerNorm(D)),
+        [(None, D)],
+    ),
+    "Decoder": (lambda: Decoder([decoder_layer()]), [(None, D), (None, D)]),
+    "Transformer": (lambda: small_model(), [None, None]),
+    "extended": (
+        lambda: small_model(model="extended_transformer", target_space=True),
+        [None, None],
+    ),
+}
+
+
+def functional(name):
+    """A functional model of one layer, with random weights, and arrays for it."""
+    make, shapes = LAYERS[name]
+    inputs, arrays = [], []
+    for i, shape in enumerate(shapes):
+        dtype = "float32" if shape else "int32"
+        inputs.append(keras.Input(shape or (None,), dtype=dtype))
+        arrays.append(normal(2, 5 + i, D, seed=i) if shape else ids(2, 5 + i, seed=i))
+    if name == "Residual":
+        arrays[1] = arrays[1][:, :5]
+    return randomise(keras.Model(inputs, make()(*inputs))), arrays
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_is_saved_and_loaded_in_a_functional_model(name, tmp_path):
+    """Without `custom_objects`, and cloned; outputs of copied weights are equal."""
+    network, arrays = functional(name)
+    expected = np.array(network(arrays))
+    assert network.output_shape == (*[None] * (expected.ndim - 1), expected.shape[-1])
+    network.save(tmp_path / "model.keras")
+    loaded = keras.saving.load_model(tmp_path / "model.keras")
+    np.testing.assert_array_equal(loaded(arrays), expected)
+    cloned = keras.models.clone_model(network)
+    cloned.set_weights(network.get_weights())
+    np.testing.assert_array_equal(cloned(arrays), expected)
+    assert cloned.count_params() == network.count_params()
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_computes_under_a_global_policy(name):
+    """Near float32's outputs, with float32 weights."""
+    network, arrays = functional(name)
+    expected = np.array(network(arrays))
+    before = keras.config.dtype_policy()
+    keras.config.set_dtype_policy("mixed_bfloat16")
+    try:
+        mixed, _ = functional(name)
+        mixed.set_weights(network.get_weights())
+        found = np.array(keras.ops.cast(mixed(arrays), "float32"))
+    finally:
+        keras.config.set_dtype_policy(before)
+    assert all(weight.dtype == "float32" for weight in mixed.weights)
+    np.testing.assert_allclose(found, expected, atol=0.05 * np.abs(expected).max())
+
+
+def test_the_model_itself_is_saved_cloned_and_summarized(tmp_path):
+    network = small_model(target_vocab=11, norm="pre", position="learned", d_k=3)
+    batch = ids(2, 5), ids(2, 4, vocab=11)
+    network.save(tmp_path / "model.keras")
+    loaded = keras.saving.load_model(tmp_path / "model.keras")
+    assert loaded.hparams == network.hparams
+    np.testing.assert_array_equal(loaded(*batch), network(*batch))
+    cloned = keras.models.clone_model(network)
+    assert type(cloned) is type(network) and cloned.hparams == network.hparams
+    with contextlib.redirect_stdout(io.StringIO()) as shown:
+        network.summary()
+    (line,) = (x for x in shown.getvalue().splitlines() if "decoder (" in x)
+    assert "(None, None, 8)" in line
+    assert f"{network.count_params():,}" in shown.getvalue()
+
+
+def test_inputs_are_a_pair_a_list_or_a_dict():
+    network, pair = small_model(), (ids(2, 5), ids(2, 4))
+    expected = network(*pair)
+    by_name = dict(zip(("source", "target"), pair, strict=True))
+    for inputs in (pair, list(pair), by_name):
+        np.testing.assert_array_equal(network(inputs), expected)
+
+
+# Attention beside Keras's own
+
+
+def keras_attention(layer, value_size):
+    """`keras.layers.MultiHeadAttention` with the weights of a layer."""
+    theirs = keras.layers.MultiHeadAttention(HEADS, 3, value_size, use_bias=False)
+    theirs.build((None, None, D), (None, None, D))
+    if isinstance(layer, SelfAttention):
+        kernels = np.split(layer.projection.kernel, [6, 12], axis=1)
+    else:
+        both = np.split(layer.memory_projection.kernel, [6], axis=1)
+        kernels = [np.array(layer.query_projection.kernel), *both]
+    weights = [kernel.reshape(D, HEADS, -1) for kernel in kernels]
+    query, key, value = weights
+    output = np.array(layer.output_projection.kernel).reshape(HEADS, value_size, D)
+    theirs.query_dense.kernel.assign(query)
+    theirs.key_dense.kernel.assign(key)
+    theirs.value_dense.kernel.assign(value)
+    theirs.output_dense.kernel.assign(output)
+    return theirs
+
+
+@pytest.mark.parametrize("is_causal", [False, True])
+def test_self_attention_is_that_of_keras(is_causal):
+    layer = SelfAttention(D, HEADS, 3, 5)
+    layer.build((None, None, D))
+    theirs, x = keras_attention(layer, 5), normal(2, 6, D)
+    mask = np.random.default_rng(0).random((2, 6, 6)) < 0.7
+    mask |= np.eye(6, dtype=bool)
+    options = {
+        "attention_mask": mask,
+        "use_causal_mask": is_causal,
+        "return_attention_scores": True,
+    }
+    for found, expected in zip(
+        layer(x, **options), theirs(x, x, **options), strict=True
+    ):
+        np.testing.assert_allclose(found, expected, atol=1e-5)
+    np.testing.assert_allclose(layer(x), theirs(x, x), atol=1e-5)
+
+
+def test_cross_attention_is_that_of_keras():
+    layer = CrossAttention(D, HEADS, 3, 5)
+    layer.build((None, None, D))
+    theirs = keras_attention(layer, 5)
+    x, memory = normal(2, 4, D), normal(2, 6, D, seed=1)
+    mask = np.array([[[1] * 6], [[1, 1, 1, 1, 0, 0]]], bool)
+    options = {"attention_mask": mask, "return_attention_scores": True}
+    for found, expected in zip(
+        layer(x, memory, **options), theirs(x, memory, **options), strict=True
+    ):
+        np.testing.assert_allclose(found, expected, atol=1e-5)
+
+
+def test_a_windows_mask_hides_padding():
+    layer = WindowSelfAttention(D, HEADS, before=2, after=2)
+    x, mask = normal(1, 6, D), np.array([[[1, 1, 1, 1, 0, 0]]], bool)
+    np.testing.assert_allclose(
+        layer(x, attention_mask=mask)[:, :4], layer(x[:, :4]), atol=1e-5
+    )
+
+
+# Training
+
+
+def test_training_draws_dropout_that_depends_on_keras_seed():
+    def outputs():
+        keras.utils.set_random_seed(3)
+        network = small_model(dropout=0.5, attention_dropout=0.5)
+        batch = ids(2, 5), ids(2, 4)
+        assert (network(*batch) == network(*batch, training=False)).numpy().all()
+        return [network(*batch, training=True).numpy() for _ in range(2)]
+
+    first, second = outputs()
+    assert np.abs(first - second).max() > 0.1
+    np.testing.assert_array_equal(outputs(), [first, second])
+    layer = SelfAttention(D, HEADS, dropout=0.5)
+    x = normal(2, 6, D)
+    assert np.abs(layer(x, training=True) - layer(x)).max() > 0.01
+
+
+def test_dropouts_own_masks_drop_and_scale():
+    layer = Dropout(0.3)
+    y = np.array(layer(np.ones(100_000, np.float32), training=True))
+    np.testing.assert_allclose(y[y != 0], 1 / 0.7, rtol=1e-6)
+    assert abs((y == 0).mean() - 0.3) < 0.01
+
+
+def test_a_generator_of_masks_changes_no_initial_weight():
+    def weights(rate):
+        keras.utils.set_random_seed(3)
+        hparams = HParams(num_layers=1, d_model=8, d_ff=8, num_heads=2, dropout=rate)
+        return model_module.Transformer(hparams, VOCAB).get_weights()
+
+    for ours, theirs in zip(weights(0.0), weights(0.5), strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+
+
+def test_loss_is_the_mean_of_the_tokens():
+    logits, target = normal(2, 4, VOCAB), pad([ids(4), ids(2, seed=1)], 4)
+    log_probs = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
+    smooth = np.full((2, 4, VOCAB), 0.1 / (VOCAB - 1))
+    np.put_along_axis(smooth, target[..., None], 0.9, axis=2)
+    losses = -(smooth * log_probs).sum(-1)
+    loss = LabelSmoothedCrossEntropy(0.1)(target, logits)
+    np.testing.assert_allclose(loss, losses[target != 0].mean(), rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "schedule", ["*".join(SCHEDULE_FACTORS[1:3]), *SCHEDULE_FACTORS]
+)
+def test_schedule_is_that_of_the_trainer(schedule):
+    hparams = HParams(schedule=schedule, learning_rate=2.0, warmup_steps=7)
+    found = Schedule.from_config(Schedule(hparams).get_config())
+    for step in (1, 6, 7, 8, 100):
+        expected = learning_rate(hparams, step)
+        np.testing.assert_allclose(found(step - 1), expected, rtol=1e-5)
+
+
+def reversed_pairs(count, seed):
+    """Sources of 3 to 6 ids, and their reversals, each with EOS (1)."""
+    rng = np.random.default_rng(seed)
+    rows = [rng.integers(2, VOCAB, rng.integers(3, 7)).tolist() for _ in range(count)]
+    return pad([[*row, 1] for row in rows], 7), pad(
+        [[*row[::-1], 1] for row in rows], 7
+    )
+
+
+def test_fit_learns_a_task_and_is_saved(tmp_path):
+    """Reversing: Keras's own optimizer, loss and loop, to more than 98% of tokens."""
+    keras.utils.set_random_seed(1)
+    sizes = {"num_layers": 1, "d_model": 64, "d_ff": 128, "num_heads": 4}
+    hparams = HParams(**sizes, warmup_steps=200, dropout=0.0)
+    network = model_module.build_model(hparams, VOCAB)
+    adam = keras.optimizers.Adam(Schedule(hparams), beta_2=0.98, epsilon=1e-9)
+    network.compile(adam, LabelSmoothedCrossEntropy(0.1))
+    source, target = reversed_pairs(4096, 0)
+    network.fit((source, target), target, batch_size=64, epochs=8, verbose=0)
+    source, target = reversed_pairs(200, 1)
+
+    def accuracy(model):
+        found = model.predict((source, target), verbose=0).argmax(-1)
+        return (found == target)[target != 0].mean()
+
+    assert accuracy(network) > 0.98
+    network.save(tmp_path / "model.keras")
+    loaded = keras.saving.load_model(tmp_path / "model.keras")
+    assert accuracy(loaded) == accuracy(network)
+    assert loaded.optimizer.learning_rate == network.optimizer.learning_rate
+
+
+def test_only_public_names_are_listed():
+    assert dir(t2t_keras) == sorted(t2t_keras.__all__)
+    assert dir(model_module) == sorted(model_module.__all__)
+    for name in model_module.__all__:
+        assert getattr(model_module, name).__name__ == name
+    with pytest.raises(AttributeError, match="has no attribute 'Nothing'"):
+        _ = model_module.Nothing

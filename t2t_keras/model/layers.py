@@ -707,7 +707,7 @@ class Residual(Block):
     of tensor2tensor, it is x + Dropout(Sublayer(LayerNorm(x))):
 
         y = sublayer(residual.enter(x))
-        x = residual(x, y, seed)
+        x = residual.leave(x, y, seed)
 
     Args:
         norm: the normalization.
@@ -732,10 +732,14 @@ class Residual(Block):
         """Returns the sub-layer's input [B, T, D]."""
         return self.norm(x) if self.norm_first else x
 
-    def call(self, x: Tensor, y: Tensor, seed: Tensor | None = None) -> Tensor:
+    def leave(self, x: Tensor, y: Tensor, seed: Tensor | None = None) -> Tensor:
         """Adds the sub-layer's output y [B, T, D] to x [B, T, D]."""
         x = x + self.dropout(y, seed=seed)
         return x if self.norm_first else self.norm(x)
+
+    def call(self, x: Tensor, y: Tensor, seed: Tensor | None = None) -> Tensor:
+        """Is `leave`."""
+        return self.leave(x, y, seed)
 
 
 @serializable

@@ -78,10 +78,10 @@ class EncoderLayer(Block):
         """
         residual = self.self_attention_residual
         y, weights, _ = self.self_attention.attend(residual.enter(x), bias, seed)
-        x = residual(x, y, seed=seed)
+        x = residual.leave(x, y, seed)
         residual = self.feed_forward_residual
         y = self.feed_forward(residual.enter(x), seed=seed)
-        x = residual(x, y, seed=seed)
+        x = residual.leave(x, y, seed)
         return (x, weights) if return_attention_scores else x
 
 
@@ -190,15 +190,15 @@ class DecoderLayer(Block):
         y, to_past, tokens = self.self_attention.attend(
             residual.enter(x), self_bias, seed, cache.tokens
         )
-        x = residual(x, y, seed=seed)
+        x = residual.leave(x, y, seed)
         residual = self.cross_attention_residual
         y, to_source = self.cross_attention.attend(
             residual.enter(x), cache.cross_key, cache.cross_value, bias, seed
         )
-        x = residual(x, y, seed=seed)
+        x = residual.leave(x, y, seed)
         residual = self.feed_forward_residual
         y = self.feed_forward(residual.enter(x), seed=seed)
-        x = residual(x, y, seed=seed)
+        x = residual.leave(x, y, seed)
         if not return_attention_scores:
             return x
         return x, to_past, to_source, cache._replace(tokens=tokens)

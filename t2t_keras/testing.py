@@ -130,9 +130,9 @@ def _check_training(hparams: t2t_keras.HParams, directory: Path) -> None:
         for side in ("source", "target")
     ]
     problem, data = "translate_text", directory / "data"
-    _run(
-        "datagen", "--problem", problem, "--data_dir", data, "--vocab_size=290", *files
-    )
+    # With more workers a script of the caller would need a `__main__` guard.
+    files += ["--vocab_size=290", "--workers=1"]
+    _run("datagen", "--problem", problem, "--data_dir", data, *files)
 
     def train(name: str, steps: int = 4, **options: Any) -> list[np.ndarray]:
         changes = dataclasses.asdict(hparams) | _TRAINING | options.pop("hparams", {})

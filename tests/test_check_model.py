@@ -18,10 +18,16 @@ EXAMPLES = Path(__file__).parents[1] / "examples"
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param("transformer", marks=pytest.mark.slow), "modern_transformer"]
+    "name",
+    [
+        pytest.param("transformer", marks=pytest.mark.slow),
+        "modern_transformer",
+        "average_attention",
+    ],
 )
 def test_model_keeps_the_guarantees(name):
-    registry.load_usr_dir(EXAMPLES / "modern_transformer")
+    if name != "transformer":
+        registry.load_usr_dir(EXAMPLES / name)
     hparams = HParams(norm="pre").override(model=name, **SIZES)
     check_model(randomise(build_model(hparams, 31)))
 

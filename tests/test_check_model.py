@@ -22,7 +22,7 @@ EXAMPLES = Path(__file__).parents[1] / "examples"
     [
         pytest.param("transformer", marks=pytest.mark.slow),
         "modern_transformer",
-        "average_attention",
+        pytest.param("average_attention", marks=pytest.mark.slow),
     ],
 )
 def test_model_keeps_the_guarantees(name):

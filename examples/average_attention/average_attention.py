@@ -102,9 +102,8 @@ class AverageAttention(Transformer):
         hparams, dtype = self.hparams, self.dtype_policy
         feed_forward = None
         if width := hparams.average_d_ff:
-            rate, activation = hparams.ffn_dropout, hparams.activation
             feed_forward = FeedForward(
-                hparams.d_model, width, rate, activation, name="average", dtype=dtype
+                hparams.d_model, width, hparams.ffn_dropout, name="average", dtype=dtype
             )
         return GatedAverage(
             feed_forward,

@@ -14,22 +14,26 @@ from t2t_keras.model.transformer import Transformer
 from t2t_keras.testing import check_model
 
 SIZES = {"num_layers": 2, "d_model": 16, "d_ff": 32, "num_heads": 4, "d_k": 4, "d_v": 4}
+MODELS = ("transformer", "modern_transformer", "average_attention")
 EXAMPLES = Path(__file__).parents[1] / "examples"
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param("transformer", marks=pytest.mark.slow),
-        "modern_transformer",
-        pytest.param("average_attention", marks=pytest.mark.slow),
-    ],
-)
-def test_model_keeps_the_guarantees(name):
+def check(name: str, train: bool) -> None:
     if name != "transformer":
         registry.load_usr_dir(EXAMPLES / name)
     hparams = HParams(norm="pre").override(model=name, **SIZES)
-    check_model(randomise(build_model(hparams, 31)))
+    check_model(randomise(build_model(hparams, 31)), train)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_model_keeps_the_guarantees(name):
+    check(name, train=False)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", MODELS)
+def test_model_keeps_the_guarantees_in_training(name):
+    check(name, train=True)
 
 
 class Leaking(SelfAttention):

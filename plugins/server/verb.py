@@ -4,6 +4,7 @@ import argparse
 import dataclasses
 import functools
 import ipaddress
+import os
 import re
 import signal
 import socket
@@ -64,6 +65,9 @@ def _serve_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def _check_serve(args: argparse.Namespace) -> None:
+    # TensorFlow logs an error about oneDNN on CPUs where it only runs slower.
+    if os.environ.get("TF_CPP_MIN_LOG_LEVEL") == "2":
+        os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
     require_extra("serve", "t2t serve", "starlette", "prometheus_client", "uvicorn")
     options = check_decoding(args)
     if args.port >= 2**16:

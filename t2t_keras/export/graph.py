@@ -20,7 +20,7 @@ from t2t_keras.decoding.scoring import score_targets
 from t2t_keras.decoding.texts import padded
 from t2t_keras.decoding.translator import Translator
 from t2t_keras.export.client import PHRASES
-from t2t_keras.option import conditions
+from t2t_keras.option import UserError, conditions
 from t2t_keras.problem import WHITE_ENDS, WHITE_SPACE
 from t2t_keras.text.sentences import join_outputs, split_long_text
 from t2t_keras.text.tokenizer import EOS, PAD, UNK, GraphTokenizer
@@ -102,8 +102,12 @@ class ServedModel(tf.Module):
         else:
             self._source_tokenizer = translator.source_tokenizer.graph()
             self._target_tokenizer = translator.target_tokenizer.graph()
-            tokens = tuple(translator.target_tokenizer.token_bytes())
-            self._forbidden_tables = forbidden_tables(tokens)
+            try:
+                tokens = tuple(translator.target_tokenizer.token_bytes())
+                self._forbidden_tables = forbidden_tables(tokens)
+            except UserError:  # phrases cannot be forbidden with this vocabulary
+                self._forbidden_tables = None
+                del self._inputs["forbidden"]
 
     def weights(self) -> list[np.ndarray]:
         """Returns the weights with which the graph computes."""
@@ -283,7 +287,9 @@ class ServedModel(tf.Module):
         # One more empty phrase: there is at least one.
         glossary = tf.concat([options["glossary"], [["", ""]]], 0)
         terms = self._target_tokenizer.encode(glossary[:, 1])[:, :-1].to_tensor(PAD)
-        tables = self._forbidden_tables(options["forbidden"])
+        tables: tuple[tf.Tensor, ...] = ()
+        if self._forbidden_tables:
+            tables = self._forbidden_tables(options["forbidden"])
         return Phrases((whole_words(glossary[:, 0]), terms), tables)
 
     def _score(self, ids: tf.Tensor, targets: tf.Tensor) -> dict[str, tf.Tensor]:

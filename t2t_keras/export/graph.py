@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from t2t_keras.decoding.beam_search import NOTHING, Hypotheses, length_penalty
 from t2t_keras.decoding.constraint import (
+    ForbiddenTables,
     Phrases,
     forbidden_tables,
     protected_parts,
@@ -102,11 +103,11 @@ class ServedModel(tf.Module):
         else:
             self._source_tokenizer = translator.source_tokenizer.graph()
             self._target_tokenizer = translator.target_tokenizer.graph()
+            self._forbidden_tables: ForbiddenTables | None = None
             try:
                 tokens = tuple(translator.target_tokenizer.token_bytes())
                 self._forbidden_tables = forbidden_tables(tokens)
             except UserError:  # phrases cannot be forbidden with this vocabulary
-                self._forbidden_tables = None
                 del self._inputs["forbidden"]
 
     def weights(self) -> list[np.ndarray]:

@@ -135,5 +135,5 @@ def test_weights_of_the_base_model_are_the_papers_and_no_others():
                 expected[f"{path}_residual/norm/{name}"] = shape
     with without_values():
         base = Transformer(BASE, pieces, name="another")
-    assert not base.non_trainable_variables
+    assert not base.non_trainable_weights
     assert {weight_name(base, w): tuple(w.shape) for w in base.weights} == expected

@@ -229,7 +229,7 @@ def columns(signature="translate", **inputs):
         ({"instances": []}, "not empty"),
         ({"instances": "a"}, "must be a list"),
         ({"instances": [3]}, r"texts\[0\] must be a string"),
-        ({"instances": [{"x": "a"}]}, "row 0: 'serving_default' has the inputs texts"),
+        ({"instances": [{"x": "a"}]}, "has the inputs texts; 'translate' takes"),
         ({"instances": [{"b64": "%"}]}, "base 64"),
         ({"instances": ["\ud800"]}, "half of a surrogate pair"),
         ({"instances": ["a"], "signature_name": "\ud800"}, "there are"),

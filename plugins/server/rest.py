@@ -61,8 +61,11 @@ class Request(NamedTuple):
             if len(names) == 1 and (not isinstance(row, dict) or "b64" in row):
                 row = {names[0]: row}
             if not isinstance(row, dict) or not {*names} <= row.keys() <= {*possible}:
-                raise UserError(
+                text = (
                     f"row {number}: '{signature}' has the inputs {', '.join(possible)}"
+                )
+                raise UserError(
+                    text + "; 'translate' takes options" * (possible == names)
                 )
             given = {name: row[name] for name in possible[len(names) :] if name in row}
             same = tuple(map(id, [*given, *given.values()]))

@@ -38,14 +38,10 @@ def _serve_flags(parser: argparse.ArgumentParser) -> None:
         "directory's name); may be given several times",
     )
     add_checkpoint(parser)
-    host = "address to listen at; 0.0.0.0: of every network, without a password"
-    parser.add_argument(
-        "--host", default="127.0.0.1", help=f"{host} (default: 127.0.0.1)"
-    )
+    host = "address (default: 127.0.0.1); 0.0.0.0: of every network, without a password"
+    parser.add_argument("--host", default="127.0.0.1", help=host)
     port = "port to listen at; 0: any that is free (default: 8501)"
-    parser.add_argument(
-        "--port", type=not_negative, default=8501, metavar="N", help=port
-    )
+    parser.add_argument("--port", type=not_negative, default=8501, help=port)
     parser.add_argument(
         "--allowed_host",
         action="append",

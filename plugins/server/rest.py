@@ -61,12 +61,9 @@ class Request(NamedTuple):
             if len(names) == 1 and (not isinstance(row, dict) or "b64" in row):
                 row = {names[0]: row}
             if not isinstance(row, dict) or not {*names} <= row.keys() <= {*possible}:
-                text = (
-                    f"row {number}: '{signature}' has the inputs {', '.join(possible)}"
-                )
-                raise UserError(
-                    text + "; 'translate' takes options" * (possible == names)
-                )
+                hint = "; 'translate' takes options" * (possible == names)
+                inputs = f"'{signature}' has the inputs {', '.join(possible)}"
+                raise UserError(f"row {number}: {inputs}{hint}")
             given = {name: row[name] for name in possible[len(names) :] if name in row}
             same = tuple(map(id, [*given, *given.values()]))
             if same not in known:

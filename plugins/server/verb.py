@@ -62,8 +62,7 @@ def _serve_flags(parser: argparse.ArgumentParser) -> None:
 
 def _check_serve(args: argparse.Namespace) -> None:
     # TensorFlow logs an error about oneDNN on CPUs where it only runs slower.
-    if os.environ.get("TF_CPP_MIN_LOG_LEVEL") == "2":
-        os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
+    os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
     require_extra("serve", "t2t serve", "starlette", "prometheus_client", "uvicorn")
     options = check_decoding(args)
     if args.port >= 2**16:

@@ -9,7 +9,7 @@ from t2t_keras import load
 from t2t_keras.decoding.options import DecodingOptions
 from t2t_keras.decoding.texts import is_blank
 from t2t_keras.decoding.translator import Translator
-from t2t_keras.export.client import PHRASES, ExportedTranslator
+from t2t_keras.export.client import ExportedTranslator, served_options
 
 
 class Unwanted(Exception):
@@ -76,8 +76,7 @@ class ServedModel:
                 raise Unwanted
 
         if signature == "options":
-            phrases = {k: [self.defaults.get(k) or v] for k, v in PHRASES.items()}
-            return [{k: phrases.get(k, v) for k, v in self.defaults.items()}]
+            return [served_options(self.defaults, self.defaults)]
         texts = [row["texts"] for row in rows]
         if signature == "score":
             return self._score(texts, [row["targets"] for row in rows])

@@ -2,7 +2,7 @@
 
 import logging
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -29,6 +29,21 @@ _log = logging.getLogger(__name__)
 
 SETTINGS = "t2t_export.json"
 PHRASES: dict[str, Any] = {"glossary": (("", ""),), "forbidden": ("",)}  # empty ones
+
+
+def served_options(options: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
+    """Returns options as inputs of a graph for all texts; no phrases are an empty one.
+
+    Args:
+        options: the decoding options, by name.
+        names: those that the graph takes.
+    """
+    return {
+        name: [options[name] or PHRASES[name]] if name in PHRASES else options[name]
+        for name in names
+    }
+
+
 _CHARACTERS_AT_ONCE = 8000  # characters in a batch, padding included
 
 
@@ -155,11 +170,8 @@ class ExportedTranslator:
 
     def _inputs(self, options: dict[str, Any]) -> dict[str, tf.Tensor]:
         """Returns options as inputs of the graph, the same for all texts."""
-        phrases = {k: [options.get(k) or empty] for k, empty in PHRASES.items()}
-        return {
-            name: tf.constant(phrases.get(name, options[name]), dtype)
-            for name, dtype in self._dtypes.items()
-        }
+        values = served_options(options, self._dtypes)
+        return {k: tf.constant(v, self._dtypes[k]) for k, v in values.items()}
 
     def _run(
         self,

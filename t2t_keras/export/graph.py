@@ -20,7 +20,7 @@ from t2t_keras.decoding.options import DecodingOptions, LengthPenalty
 from t2t_keras.decoding.scoring import score_targets
 from t2t_keras.decoding.texts import padded
 from t2t_keras.decoding.translator import Translator
-from t2t_keras.export.client import PHRASES
+from t2t_keras.export.client import PHRASES, served_options
 from t2t_keras.option import UserError, conditions
 from t2t_keras.problem import WHITE_ENDS, WHITE_SPACE
 from t2t_keras.text.sentences import join_outputs, split_long_text
@@ -107,6 +107,8 @@ class ServedModel(tf.Module):
             try:
                 tokens = tuple(translator.target_tokenizer.token_bytes())
                 self._forbidden_tables = forbidden_tables(tokens)
+                own = self._forbidden_tables(tf.constant(options.forbidden, tf.string))
+                self._own_tables = [table.numpy() for table in own]
             except UserError:  # phrases cannot be forbidden with this vocabulary
                 del self._inputs["forbidden"]
 
@@ -205,12 +207,8 @@ class ServedModel(tf.Module):
 
     def _defaults(self) -> dict[str, tf.Tensor]:
         """Returns the options that requests may have, as the export has them."""
-        options = vars(self._options)
-        phrases = {name: [options[name] or PHRASES[name]] for name in PHRASES}
-        return {
-            name: tf.constant(phrases.get(name, options[name]), spec.dtype)
-            for name, spec in self._inputs.items()
-        }
+        values = served_options(vars(self._options), self._inputs)
+        return {k: tf.constant(v, self._inputs[k].dtype) for k, v in values.items()}
 
     def _beam_search(
         self,
@@ -290,8 +288,20 @@ class ServedModel(tf.Module):
         terms = self._target_tokenizer.encode(glossary[:, 1])[:, :-1].to_tensor(PAD)
         tables: tuple[tf.Tensor, ...] = ()
         if self._forbidden_tables:
-            tables = self._forbidden_tables(options["forbidden"])
+            tables = self._tables_of(options["forbidden"], self._forbidden_tables)
         return Phrases((whole_words(glossary[:, 0]), terms), tables)
+
+    def _tables_of(
+        self, phrases: tf.Tensor, make: ForbiddenTables
+    ) -> tuple[tf.Tensor, ...]:
+        """Returns the tables of phrases [any]; the export's own are constants."""
+        phrases = tf.boolean_mask(phrases, phrases != "")
+        own = tf.constant(self._options.forbidden, tf.string)
+        return tf.cond(
+            tf.io.serialize_tensor(phrases) == tf.io.serialize_tensor(own),
+            lambda: tuple(map(tf.constant, self._own_tables)),
+            lambda: make(phrases),
+        )
 
     def _score(self, ids: tf.Tensor, targets: tf.Tensor) -> dict[str, tf.Tensor]:
         """Scores targets [B, T], given the sources [B, S]."""

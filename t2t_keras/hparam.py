@@ -67,6 +67,7 @@ SCHEDULE_FACTORS = (
     *("constant", "linear_warmup", "rsqrt_decay", "rsqrt_normalized_decay"),
     "rsqrt_hidden_size",
 )
+OPTIMIZERS: tuple[str, ...] = ("adam", "adamw")  # those of plugins come to them
 PAPER_SCHEDULE = "linear_warmup*rsqrt_decay*rsqrt_hidden_size"
 
 GUIDED_HEAD = 1  # the head that guided alignment trains, from 1
@@ -208,7 +209,7 @@ class HParams:
     )
     train_steps: int = option(100_000, "total number of updates", least=1)
 
-    # Changes of training pairs, drawn anew each time a pair is read.
+    # Changes of training pairs, drawn again each time a pair is read.
     word_dropout: float = option(
         0.0, "probability of leaving out a word of a source", least=0, below=1
     )
@@ -255,13 +256,15 @@ class HParams:
                 f"hparams: jit_compile needs bucketing 'static', not "
                 f"'{self.bucketing}': XLA compiles the model for every shape of a batch"
             )
-        if self.optimizer not in ("adam", "adamw"):
-            known = ("adam", "adamw", *plugin_names("optimizers"))
-            if self.optimizer not in known:
-                raise UserError(
-                    f"hparams: optimizer must be one of {', '.join(known)}, not "
-                    f"'{self.optimizer}'"
-                )
+        # The plugins are looked up only if they are asked for.
+        known = OPTIMIZERS
+        if self.optimizer not in known:
+            known = (*OPTIMIZERS, *plugin_names("optimizers"))
+        if self.optimizer not in known:
+            raise UserError(
+                f"hparams: optimizer must be one of {', '.join(known)}, not "
+                f"'{self.optimizer}'"
+            )
         if self.weight_decay and self.optimizer != "adamw":
             raise UserError(
                 f"hparams: weight_decay needs optimizer 'adamw', not "

@@ -59,17 +59,13 @@ def _check_independence(model: Any) -> None:
     logits = np.array(model(source, target))
     later = target.copy()
     later[:, 3:] = 1
-    _equal(
-        "depend on no later token", np.array(model(source, later))[:, :4], logits[:, :4]
-    )
+    found = np.array(model(source, later))[:, :4]
+    _equal("logits must depend on no later token", found, logits[:, :4])
     pad = [(0, 0), (0, 3)]
     padded = np.array(model(np.pad(source, pad), np.pad(target, pad)))[:, :6]
-    _equal("depend on no padding", padded, logits)
-    _equal(
-        "depend on no other sentence",
-        np.array(model(source[:1], target[:1])),
-        logits[:1],
-    )
+    _equal("logits must depend on no padding", padded, logits)
+    alone = np.array(model(source[:1], target[:1]))
+    _equal("logits must depend on no other sentence", alone, logits[:1])
 
 
 def _check_steps(model: Any) -> None:
@@ -86,7 +82,8 @@ def _check_steps(model: Any) -> None:
         targets = np.concatenate([prefixes, tokens[step, :count, :, None]], axis=2)
         forced = model(np.repeat(source, beams, 0), targets.reshape(-1, step + 1))
         expected = np.array(forced)[:, -1].reshape(count, beams, -1)
-        _equal("are those of teacher forcing at each step", np.array(logits), expected)
+        rule = "logits must be those of teacher forcing at each step"
+        _equal(rule, np.array(logits), expected)
         parents = rng.integers(0, beams, (count, beams)).astype(np.int32)
         cache = model.reorder_cache(cache, parents)
         prefixes = np.take_along_axis(targets, parents[:, :, None], axis=1)
@@ -103,22 +100,18 @@ def _check_arithmetic(model: Any) -> None:
 
     source, target = _ids(model, 2, 5), _ids(model, 2, 6)
     with tf.GradientTape() as tape:
-        logits = model(source, target)
-        loss = tf.reduce_sum(tf.square(logits) * tf.range(1.0, 7.0)[:, None])
+        outputs = model(source, target)
+        loss = tf.reduce_sum(tf.square(outputs) * tf.range(1.0, 7.0)[:, None])
     weights = [weight.value for weight in model.trainable_weights]
     for weight, gradient in zip(weights, tape.gradient(loss, weights), strict=True):
         gradient = None if gradient is None else tf.convert_to_tensor(gradient)
         assert gradient is not None and np.any(gradient), f"no gradient: {weight.name}"
-    compiled = tf.function(model, jit_compile=True)(source, target)
-    _equal("are the same with XLA", np.array(compiled), np.array(logits), 1e-3)
-    small = model.with_compute_dtype("bfloat16")(source, target)
-    scale = float(np.std(logits))
-    _equal(
-        "are nearly the same in bfloat16",
-        np.array(small),
-        np.array(logits),
-        0.2 * scale,
-    )
+    logits = np.array(outputs)
+    compiled = np.array(tf.function(model, jit_compile=True)(source, target))
+    _equal("logits must be the same with XLA", compiled, logits, 1e-3)
+    small = np.array(model.with_compute_dtype("bfloat16")(source, target))
+    most = 0.2 * float(np.std(logits))
+    _equal("logits must be nearly the same in bfloat16", small, logits, most)
 
 
 def _check_training(hparams: t2t_keras.HParams, directory: Path) -> None:
@@ -163,21 +156,16 @@ def _check_training(hparams: t2t_keras.HParams, directory: Path) -> None:
     parts = {"simulate_devices": 2} if two else {"accumulate": 2}
     one = train("one", 2, hparams=same)
     for ours, theirs in zip(train("parts", 2, hparams=same, **parts), one, strict=True):
-        _equal("of a batch in parts are those of the whole batch", ours, theirs, 1e-4)
+        _equal("a batch in parts must give the weights of the whole", ours, theirs)
 
-    _run(
-        "export",
-        "--output_dir",
-        directory / "whole",
-        "--export_dir",
-        directory / "export",
-    )
+    served = directory / "export"
+    _run("export", "--output_dir", directory / "whole", "--export_dir", served)
 
 
 def _run(*argv: object) -> None:
     assert main([str(word) for word in argv]) == 0, f"t2t {argv[0]} failed"
 
 
-def _equal(what: str, found: Any, expected: Any, tolerance: float = 1e-4) -> None:
+def _equal(rule: str, found: Any, expected: Any, tolerance: float = 1e-4) -> None:
     error = float(np.max(np.abs(np.asarray(found, np.float32) - expected)))
-    assert error <= tolerance, f"logits must {what}; they differ by {error:.2g}"
+    assert error <= tolerance, f"{rule}; they differ by {error:.2g}"

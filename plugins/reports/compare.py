@@ -19,7 +19,7 @@ from t2t_keras.evaluation.bleu import BleuTokens, metrics_of
 from t2t_keras.option import UserError, nearest
 from t2t_keras.problem import CorpusMetric, Problem, Split
 
-from .scorers import list_scorers, scorer
+from .scorers import scorer, scorer_names
 from .systems import Texts, check_files, needs_model, open_runs, read_texts
 
 if TYPE_CHECKING:
@@ -198,7 +198,7 @@ def _metrics(problem: Problem, names: Sequence[str] | None) -> Sequence[CorpusMe
     own = {metric.name: metric for metric in metrics_of(problem).corpus_metrics()}
     if names is None:
         return tuple(own.values())
-    there = [*own, *list_scorers()]
+    there = [*own, *scorer_names()]
     for name in names:
         if name not in there:
             raise UserError(

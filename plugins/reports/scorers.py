@@ -90,6 +90,6 @@ def scorer(name: str) -> Scorer:
     return dataclasses.replace(_scorers.get(name), name=name)
 
 
-def list_scorers() -> dict[str, str]:
-    """Returns every scorer's name with the first line of its docstring."""
-    return _scorers.summaries()
+def scorer_names() -> list[str]:
+    """Returns the name of every scorer."""
+    return list(_scorers.all())

@@ -294,11 +294,12 @@ def padding_bias(is_padding: Tensor) -> Tensor:
     return ops.expand_dims(ops.where(is_padding, MASKED, 0.0), (1, 2))
 
 
-def causal_bias(length: int | Tensor) -> Tensor:
-    """Returns the bias [1, 1, T, T] that masks all later positions."""
+def causal_bias(length: int | Tensor, bias: Tensor | None = None) -> Tensor:
+    """Returns the bias [1, 1, T, T] that masks all later positions, plus another."""
     steps = ops.arange(length)
     is_later = steps[None, :] > steps[:, None]
-    return ops.expand_dims(ops.where(is_later, MASKED, 0.0), (0, 1))
+    causal = ops.expand_dims(ops.where(is_later, MASKED, 0.0), (0, 1))
+    return causal if bias is None else causal + bias
 
 
 def scaled_dot_product(
@@ -565,8 +566,7 @@ class SelfAttention(_MultiHead):
         """
         bias = masking_bias(attention_mask)
         if use_causal_mask:
-            causal = causal_bias(ops.shape(x)[1])
-            bias = causal if bias is None else bias + causal
+            bias = causal_bias(ops.shape(x)[1], bias)
         y, weights, _ = self.attend(x, bias, seed)
         return (y, weights) if return_attention_scores else y
 
@@ -596,8 +596,7 @@ class SelfAttention(_MultiHead):
         query, key, value = self._project(x)
         if cache is None:
             if self.causal:
-                causal = causal_bias(ops.shape(x)[1])
-                bias = causal if bias is None else bias + causal
+                bias = causal_bias(ops.shape(x)[1], bias)
             return *self._attend(query, [key], [value], bias, seed), None
         cache = cache._replace(
             recent_key=ops.concatenate([cache.recent_key, key], axis=2),

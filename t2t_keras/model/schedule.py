@@ -1,7 +1,8 @@
-"""The learning rate for Keras's optimizers."""
+"""The learning rate (5.3): of a step, and as a schedule for Keras's optimizers."""
 
 import dataclasses
 import math
+from collections.abc import Callable
 from typing import Any, Self
 
 import keras
@@ -10,6 +11,33 @@ from keras import ops
 from t2t_keras.hparam import HParams
 from t2t_keras.model.backend import Tensor
 from t2t_keras.model.layers import serializable
+
+
+def scheduled_rate(
+    hparams: HParams,
+    step: Any,
+    minimum: Callable[[Any, Any], Any],
+    maximum: Callable[[Any, Any], Any],
+) -> Any:
+    """Returns `hparams.learning_rate` times the factors that `schedule` names.
+
+    Args:
+        hparams: `learning_rate`, `schedule`, `warmup_steps`, `d_model`.
+        step: of the update, counted from 1; a number or a tensor.
+        minimum: of two of these: `min`, or the tensors' own function.
+        maximum: likewise.
+    """
+    warmup = hparams.warmup_steps
+    factors = {
+        "constant": 1.0,
+        "linear_warmup": minimum(1.0, step / warmup),
+        "rsqrt_decay": maximum(step, warmup) ** -0.5,
+        # As rsqrt_decay, but one at the end of the warm-up: learning_rate is the peak.
+        "rsqrt_normalized_decay": maximum(1.0, step / warmup) ** -0.5,
+        "rsqrt_hidden_size": hparams.d_model**-0.5,
+    }
+    chosen = (factors[name] for name in hparams.schedule.split("*"))
+    return hparams.learning_rate * math.prod(chosen)
 
 
 @serializable
@@ -26,16 +54,7 @@ class Schedule(keras.optimizers.schedules.LearningRateSchedule):
     def __call__(self, step: Tensor) -> Tensor:
         """Returns the rate of an update, float32; Keras counts them from 0."""
         number = ops.cast(step, "float32") + 1.0
-        warmup = float(self.hparams.warmup_steps)
-        factors = {
-            "constant": 1.0,
-            "linear_warmup": ops.minimum(1.0, number / warmup),
-            "rsqrt_decay": ops.rsqrt(ops.maximum(number, warmup)),
-            "rsqrt_normalized_decay": ops.rsqrt(ops.maximum(1.0, number / warmup)),
-            "rsqrt_hidden_size": self.hparams.d_model**-0.5,
-        }
-        chosen = (factors[name] for name in self.hparams.schedule.split("*"))
-        return self.hparams.learning_rate * math.prod(chosen)
+        return scheduled_rate(self.hparams, number, ops.minimum, ops.maximum)
 
     def get_config(self) -> dict[str, Any]:
         """Returns the constructor's arguments."""

@@ -11,26 +11,15 @@ replica context; and none of them can skip an update without a `tf.cond`. The te
 AdamW and Adafactor against those of Keras.
 """
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 import tensorflow as tf
 
-from t2t_keras.hparam import HParams
+from t2t_keras.hparam import OPTIMIZERS, HParams
+from t2t_keras.model.schedule import scheduled_rate
 from t2t_keras.option import plugins
 from t2t_keras.training.checkpoint import slot_name
-
-_FACTORS: dict[str, Callable[[HParams, int], float]] = {
-    "constant": lambda hparams, step: 1.0,
-    "linear_warmup": lambda hparams, step: min(1.0, step / hparams.warmup_steps),
-    "rsqrt_decay": lambda hparams, step: max(step, hparams.warmup_steps) ** -0.5,
-    # As rsqrt_decay, but one at the end of the warm-up: learning_rate is the peak.
-    "rsqrt_normalized_decay": lambda hparams, step: (
-        max(1.0, step / hparams.warmup_steps) ** -0.5
-    ),
-    "rsqrt_hidden_size": lambda hparams, step: hparams.d_model**-0.5,
-}
 
 
 def learning_rate(hparams: HParams, step: int) -> float:
@@ -46,8 +35,7 @@ def learning_rate(hparams: HParams, step: int) -> float:
         step: of the update, counted from 1, as in the paper. (tensor2tensor counts the
             steps of a product from 0: its first update has a learning rate of 0.)
     """
-    factors = (_FACTORS[name] for name in hparams.schedule.split("*"))
-    return hparams.learning_rate * math.prod(f(hparams, step) for f in factors)
+    return scheduled_rate(hparams, step, min, max)
 
 
 class Optimizer(Protocol):
@@ -87,7 +75,7 @@ def make_optimizer(weights: Mapping[str, tf.Variable], hparams: HParams) -> Opti
         weights: the weights by their names in a checkpoint.
         hparams: `optimizer` and the constants that it takes.
     """
-    kinds = {"adam": Adam, "adamw": AdamW}
+    kinds = dict(zip(OPTIMIZERS, (Adam, AdamW), strict=True))
     kind = kinds.get(hparams.optimizer) or plugins("optimizers")[hparams.optimizer]
     return kind(weights, hparams)
 

@@ -222,7 +222,7 @@ def test_a_flipped_bit_is_noticed(directory, part, record):
     with pytest.raises(UserError) as error:
         index.read([record])
     assert sentence in str(error.value)
-    # Whoever builds the index anew sees it as well.
+    # The damage is also found when the index is rebuilt.
     (directory / f"{NAME}-train.index.npz").unlink()
     with pytest.raises(UserError) as error:
         open_small(directory)

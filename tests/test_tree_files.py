@@ -122,7 +122,7 @@ def test_prepare_removes_traces_function_tags_and_the_empty_outer_label():
     ("text", "kept", "collapsed"),
     [
         ("(NP (NP-1 (NP=2 (NN a))))", "(NP (NP (NP (NN a))))", "(NP (NN a))"),
-        # A chain only when the trace beside it is gone; another label ends it.
+        # Without the trace it is a chain; another label ends it.
         ("(V (V (S (V a))) (NP (-NONE- *)))", "(V (V (S (V a))))", "(V (S (V a)))"),
         # Not a tag of the same name, not where there are two children.
         *([text] * 3 for text in ("(NP (NP a))", "(X (X (NN a)) (. .))")),

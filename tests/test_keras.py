@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from model_checks import VOCAB, ids, pad, small_model
 from numpy_transformer import randomise
+from one_step import HPARAMS, Setup, assert_close
 from small_layers import normal
 
 import t2t_keras
@@ -33,7 +34,9 @@ from t2t_keras.model import (
 )
 from t2t_keras.model.layers import Linear
 from t2t_keras.plugins.interop.extended_model import TargetSpace
-from t2t_keras.training.optimizer import learning_rate
+from t2t_keras.training.checkpoint import model_variables
+from t2t_keras.training.optimizer import learning_rate, make_optimizer
+from t2t_keras.training.step import TrainStep
 
 D, HEADS = 8, 2
 
@@ -274,6 +277,30 @@ def test_schedule_is_that_of_the_trainer(schedule):
     for step in (1, 6, 7, 8, 100):
         expected = learning_rate(hparams, step)
         np.testing.assert_allclose(found(step - 1), expected, rtol=1e-5)
+
+
+def test_fit_makes_the_updates_of_the_trainer():
+    hparams = HPARAMS.override(warmup_steps=5)
+    setup = Setup(1, hparams)
+    network = model_module.build_model(hparams, setup.model.source_vocab_size)
+    network.set_weights(setup.model.get_weights())
+    rng = np.random.default_rng(0)
+    tokens = rng.integers(2, VOCAB, (2, 20, 6, 9)) * rng.integers(0, 2, (2, 20, 6, 9))
+    batches = -np.sort(-tokens)  # 20 of 6 pairs, whose padding comes last
+    with setup.strategy.scope():
+        optimizer = make_optimizer(setup.weights, hparams)
+        trainer = TrainStep(setup.model, optimizer, setup.strategy, 5)
+    for step, batch in enumerate(setup.batches(*zip(*batches, strict=True))):
+        trainer.update(batch, step, learning_rate(hparams, step + 1))
+    adam = keras.optimizers.Adam(Schedule(hparams), beta_2=0.98, epsilon=1e-9)
+    network.compile(adam, LabelSmoothedCrossEntropy(hparams.label_smoothing))
+    source, target = batches.reshape(2, -1, 9)
+    network.fit((source, target), target, batch_size=6, shuffle=False, verbose=0)
+    ends = (
+        {k: v.numpy() for k, v in model_variables(m).items()}
+        for m in (network, setup.model)
+    )
+    assert_close(*ends, relative=1e-4)
 
 
 def reversed_pairs(count, seed):

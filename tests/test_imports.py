@@ -40,11 +40,11 @@ CORE["__init__"] = CORE["cli"]
 PLUGINS = {"problems", "hparams", "plugins"}
 
 # The largest numbers that are allowed.
-CODE_LINES = 12_178  # of the core, without docstrings and comments
+CODE_LINES = 11_995  # of the core, without docstrings and comments
 UNITS = 14  # folders of the core, and modules outside them
 ARROWS = 55  # pairs of units of which one imports the other
 IMPORTS = 12  # modules of the package that a module imports
-CORE_FLAGS, FLAGS = 60, 86
+CORE_FLAGS, FLAGS = 59, 86
 VERBS = {"list", "datagen", "train", "average", "translate", "score"}
 VERBS |= {"evaluate", "export"}
 
@@ -60,7 +60,7 @@ LIGHT = (
     *(f"problems/parsing/{name}.py" for name in ("punctuation", "evalb")),
     *(f"plugins/reports/{name}.py" for name in ("describe", "compare", "doctor")),
     *("plugins/corpus", "plugins/engines/__init__.py", "plugins/interop/exports.py"),
-    *("plugins/interop/importing.py", "plugins/interop/adopting.py"),
+    *("plugins/interop/importing.py", "plugins/interop/adopting.py", "plugins/launch"),
 )
 
 

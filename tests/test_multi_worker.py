@@ -12,7 +12,14 @@ import numpy as np
 import pytest
 from errors import refused
 from small_run import weights
-from training_process import STEPS, assert_same_end, finish, kill_at, start
+from training_process import (
+    STEPS,
+    assert_same_end,
+    finish,
+    kill_at,
+    start,
+    start_two,
+)
 
 from t2t_keras import UserError
 from t2t_keras.data.batch_plan import BatchPlan
@@ -127,8 +134,8 @@ def start_both(data_dir, output_dir, **flags) -> list[subprocess.Popen]:
 @pytest.mark.slow
 def test_two_processes_are_one_with_two_replicas(data_dir, tmp_path):
     """Bit for bit, step after step."""
-    often = {"train_steps": 5, "save_every": 1, "log_every": 1}
-    finish(start(data_dir, tmp_path / "together", 0, processes=2, **often))
+    often = {"train_steps": 5, "save_every": 1, "train_options": "log_every=1"}
+    finish(start_two(data_dir, tmp_path / "together", **often))
     finish(start(data_dir, tmp_path / "alone", 2, **often))
     runs = [tmp_path / name for name in ("together", "alone")]
     for step in (1, 5):

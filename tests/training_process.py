@@ -13,10 +13,9 @@ from t2t_keras.training.checkpoint import Checkpoint, CheckpointDirectory
 
 STEPS = 150
 MAIN = "import sys; from t2t_keras.cli import main; sys.exit(main())"
-COMMAND = [sys.executable, "-c", MAIN, "train"]
 
 
-def start(data_dir, output_dir, replicas: int, env=None, **flags) -> subprocess.Popen:
+def start(data_dir, output_dir, replicas, env=None, launch=(), **flags):
     """Starts training; `env` adds to the environment, `flags` to the flags."""
     flags = {
         **{"problem": "translate_text", "hparams_set": "tiny"},
@@ -29,8 +28,15 @@ def start(data_dir, output_dir, replicas: int, env=None, **flags) -> subprocess.
     }
     arguments = [str(part) for k, v in flags.items() for part in (f"--{k}", v)]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    command, env = [*COMMAND, *arguments, "--json"], os.environ | (env or {})
-    return subprocess.Popen(command, env=env, **pipes)
+    command = [sys.executable, "-c", MAIN, *launch, "train", *arguments, "--json"]
+    return subprocess.Popen(command, env=os.environ | (env or {}), **pipes)
+
+
+def start_two(data_dir, output_dir, **flags):
+    """Starts a training in two processes of this machine."""
+    # The level is the program's own; the tests have another one.
+    env, launch = {"TF_CPP_MIN_LOG_LEVEL": "3"}, ("launch", "--processes", "2")
+    return start(data_dir, output_dir, 0, env, launch, **flags)
 
 
 def finish(process: subprocess.Popen) -> dict:

@@ -3,11 +3,10 @@
 The verbs of the core are in `data`, `training`, `translation`, `evaluation` and
 `exporting`; plugins add others by the entry points `t2t_keras.verbs`. `decoding` and
 `verb` declare flags that several verbs share, `checks` has the checks that run before
-TensorFlow is imported, `lines` reads and writes text, and `processes` starts the
-processes of `train --processes`. A verb's function calls the library with the flags'
-values and returns the JSON object; `program` parses the command line, prints, and turns
-errors into exit codes. TensorFlow is imported inside the verbs, so that `--help` and
-`t2t list` are fast.
+TensorFlow is imported, and `lines` reads and writes text. A verb's function calls the
+library with the flags' values and returns the JSON object; `program` parses the command
+line, prints, and turns errors into exit codes. TensorFlow is imported inside the verbs,
+so that `--help` and `t2t list` are fast.
 """
 
 import sys

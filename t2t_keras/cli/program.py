@@ -105,8 +105,7 @@ def _run(args: argparse.Namespace) -> None:
     verb = verbs()[args.verb]
     # Set before TensorFlow is imported: it would warn about this machine's CPU. With
     # several processes, each would also log an error when another one ends.
-    is_alone = not os.environ.get("TF_CONFIG") and getattr(args, "processes", 1) == 1
-    level = "2" if is_alone else "3"
+    level = "3" if os.environ.get("TF_CONFIG") else "2"
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", level)
     # A process that evaluates may use the GPU of one that trains.
     os.environ.setdefault("TF_FORCE_GPU_ALLOW_GROWTH", "true")
@@ -309,6 +308,8 @@ def _check_names(
         hint = nearest(argv[0], parsers, "{}")
         parser.error(f"there is no verb '{argv[0]}'{hint} (`t2t --help` lists them)")
     flags = parsers[argv[0]]._option_string_actions
+    if any(action.nargs == argparse.REMAINDER for action in parsers[argv[0]]._actions):
+        return  # the flags may be those of another verb
     for word in argv[1:]:
         flag = word.partition("=")[0]
         if flag.startswith("--") and flag != "--" and flag not in flags:

@@ -12,7 +12,6 @@ from typing import Any
 
 from t2t_keras import registry
 from t2t_keras.cli.checks import require_directory
-from t2t_keras.cli.processes import LOST, check_processes, train_in_processes
 from t2t_keras.cli.verb import (
     Verb,
     add_hparams,
@@ -27,7 +26,7 @@ from t2t_keras.cli.verb import (
 )
 from t2t_keras.hparam import MAY_CHANGE
 from t2t_keras.option import UserError, first_line
-from t2t_keras.training.control import LAUNCHED, TrainOptions
+from t2t_keras.training.control import LAUNCHED, LOST, TrainOptions
 from t2t_keras.training.runs import first_hparams
 
 
@@ -60,14 +59,6 @@ def _train_flags(parser: argparse.ArgumentParser) -> None:
         default=0,
         metavar="N",
         help="number of replicas on the CPU, for tests (default: one on every GPU)",
-    )
-    devices.add_argument(
-        "--processes",
-        type=positive,
-        default=1,
-        metavar="N",
-        help="train in N processes on this machine, each with one of the visible GPUs "
-        "(default: one process with all of them)",
     )
     devices.add_argument(
         "--accumulate",
@@ -120,8 +111,6 @@ def _check_train(args: argparse.Namespace) -> None:
     TrainOptions(**options)
     if {"save_every", "save_minutes"} <= options.keys():
         raise UserError("--save_every and save_minutes exclude each other; give one")
-    if args.processes > 1:
-        check_processes(args.processes, args.simulate_devices)
     Manifest.open(Path(args.data_dir), problem.data_name)
 
 
@@ -144,8 +133,6 @@ def _callbacks(place: str | None) -> list[Any]:
 
 
 def _train(args: argparse.Namespace) -> dict[str, Any]:
-    if args.processes > 1:
-        raise SystemExit(train_in_processes(args.argv, args.processes))
     from t2t_keras.training.launch import train
     from t2t_keras.training.strategy import LostProcess
 
@@ -205,7 +192,7 @@ VERBS = {
         _train_flags,
         _train,
         _show_train,
-        uses_tensorflow=lambda args: args.processes == 1,
+        uses_tensorflow=True,
         check=_check_train,
     ),
     "average": Verb(

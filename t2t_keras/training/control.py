@@ -18,8 +18,10 @@ from t2t_keras.option import UserError, check, option
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
-# The environment variable of processes that `t2t train --processes` has started.
+# The environment variable of processes whose launcher passes signals on and tells which
+# of them has failed; one that has lost another ends silently with the status LOST.
 LAUNCHED = "T2T_LAUNCHED"
+LOST = os.EX_UNAVAILABLE
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -96,7 +98,7 @@ class Stopping:
 
     As a context manager it takes SIGTERM (what batch systems and containers send before
     they kill) and SIGINT (Ctrl-C) as such a request. A second signal ends the process
-    at once, as it does everywhere; but a process of `--processes` takes all signals as
+    at once, as it does everywhere; but a process that was LAUNCHED takes all signals as
     one request, because it may get the same one directly and from its launcher, and
     leaves the second one to the launcher.
 

@@ -59,10 +59,10 @@ def make_strategy(simulate_devices: int = 0) -> tf.distribute.Strategy:
     os.environ.setdefault("TF_FORCE_GPU_ALLOW_GROWTH", "true")
     group = ProcessGroup.from_environment()
     if group.size > 1:
-        if simulate_devices > 1:
+        if simulate_devices:
             raise UserError(
-                f"--simulate_devices {simulate_devices} is for one process, and "
-                f"TF_CONFIG names {group.size}; do without one of them"
+                f"--simulate_devices {simulate_devices} is for one process, and this "
+                f"training has {group.size}; leave it out"
             )
         return group.connect()
     if simulate_devices > 1:

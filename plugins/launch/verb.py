@@ -1,15 +1,15 @@
-"""`t2t train --processes N`: the same command in N processes, one for each GPU.
+"""The verb that starts a training in several processes: `launch`.
 
 The launcher gives every process a TF_CONFIG, as a user of several machines does by
 hand, and waits for them without importing TensorFlow. Process 0, the chief, has the
 launcher's standard output and standard error; the others print only errors, which are
 shown if one of them fails.
 
-The processes are in other sessions, so that Ctrl-C in a terminal comes to the
-launcher alone, which passes it on once. On Linux they end with the launcher, even after
-SIGKILL.
+The processes are in other sessions, so that Ctrl-C in a terminal reaches the launcher
+alone, which passes it on once. On Linux they end with the launcher, even after SIGKILL.
 """
 
+import argparse
 import contextlib
 import ctypes
 import glob
@@ -27,12 +27,9 @@ from collections.abc import Sequence
 from types import FrameType
 from typing import Any
 
+from t2t_keras.cli.verb import Verb, positive
 from t2t_keras.option import UserError
-from t2t_keras.training.control import LAUNCHED, SIGNALS
-
-# The exit status of a process that has lost another one; it says nothing, because the
-# launcher knows which one.
-LOST = os.EX_UNAVAILABLE
+from t2t_keras.training.control import LAUNCHED, LOST, SIGNALS
 
 _MAIN = "import sys; from t2t_keras.cli import main; sys.exit(main())"
 _NVIDIA = "/dev/nvidia[0-9]*"  # a file for each GPU
@@ -48,58 +45,61 @@ _SECONDS_OF_ONE_REQUEST = 1.0
 _RESUME = "run the same command again, and it resumes from the last checkpoint"
 
 
-def check_processes(count: int, simulate_devices: int) -> None:
-    """Refuses `--processes` with TF_CONFIG, other devices, or too few GPUs.
+def _launch_flags(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--processes",
+        type=positive,
+        required=True,
+        metavar="N",
+        help="number of processes on this machine, each with one of the visible GPUs",
+    )
+    parser.add_argument(
+        "command",
+        nargs=argparse.REMAINDER,
+        metavar="train ...",
+        help="the command line of `t2t train`",
+    )
 
-    Raises:
-        UserError: there are not so many GPUs, or it is beside TF_CONFIG or
-            `--simulate_devices`.
-    """
-    if simulate_devices:
+
+def _check_launch(args: argparse.Namespace) -> None:
+    if args.command[:1] != ["train"]:
         raise UserError(
-            f"--processes {count} takes real devices and --simulate_devices "
-            f"{simulate_devices} is for one process; do without one of them"
+            "only `train` runs in several processes; write `t2t launch --processes "
+            f"{args.processes} train ...`"
         )
     if os.environ.get("TF_CONFIG"):
         raise UserError(
-            f"--processes {count} is for one machine, and the environment variable "
-            "TF_CONFIG names the processes of several; do without one of them"
+            "`t2t launch` is for one machine, and the environment variable TF_CONFIG "
+            "names the processes of several; do without one of them"
         )
     gpus = _visible_gpus()
-    if gpus and count > len(gpus):
+    if gpus and args.processes > len(gpus):
         raise UserError(
-            f"--processes {count}: each process takes a GPU, and {len(gpus)} can be "
-            f"seen here ({', '.join(gpus)}); ask for at most {len(gpus)}, or name more "
-            "in CUDA_VISIBLE_DEVICES"
+            f"--processes {args.processes}: each process takes a GPU, and {len(gpus)} "
+            f"can be seen here ({', '.join(gpus)}); ask for at most {len(gpus)}, or "
+            "name more in CUDA_VISIBLE_DEVICES"
         )
 
 
-def train_in_processes(argv: Sequence[str], count: int) -> int:
-    """Trains in several processes; returns the exit status of the chief.
-
-    Args:
-        argv: the command line, from "train" on.
-        count: the number of processes.
-
-    Raises:
-        UserError: one of them has failed.
-    """
-    # The last --processes counts. Without -P the working directory would be searched
-    # for modules, as it is not by `t2t`.
-    command = [sys.executable, "-P", "-c", _MAIN, *argv, "--processes", "1"]
+def _launch(args: argparse.Namespace) -> dict[str, Any]:
+    # Without -P the working directory would be searched for modules, as it is not by
+    # `t2t`.
+    command = [sys.executable, "-P", "-c", _MAIN, *args.command]
+    command += ["--json"] * args.json
     with contextlib.ExitStack() as stack:
-        ports = [stack.enter_context(socket.socket()) for _ in range(count)]
+        ports = [stack.enter_context(socket.socket()) for _ in range(args.processes)]
         for port in ports:
             # Nobody is given a port that is bound, but the process for which it is
             # can open it: that too has this option, and here nobody listens.
             port.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             port.bind(("localhost", 0))
         numbers = [port.getsockname()[1] for port in ports]
-        return Processes(command, environments(numbers)).run()
+        variables = [args.environ | own for own in environments(numbers)]
+        raise SystemExit(Processes(command, variables).run())
 
 
 def environments(ports: Sequence[int]) -> list[dict[str, str]]:
-    """Returns what each process has in its environment besides the launcher's.
+    """Returns what each process has in its environment besides the user's.
 
     Args:
         ports: the port of each process.
@@ -134,14 +134,14 @@ class Processes:
 
     Args:
         command: the command.
-        variables: what each has in its environment besides this process's.
+        environments: the environment of each.
     """
 
     def __init__(
-        self, command: Sequence[str], variables: Sequence[dict[str, str]]
+        self, command: Sequence[str], environments: Sequence[dict[str, str]]
     ) -> None:
         self._command = command
-        self._variables = variables
+        self._environments = environments
         self._processes: list[subprocess.Popen[bytes]] = []
         self._passed_on: signal.Signals | None = None
         self._time_passed_on = 0.0
@@ -155,7 +155,8 @@ class Processes:
         previous: dict[signal.Signals, Any] = {}
         with contextlib.ExitStack() as stack:
             outputs = [
-                stack.enter_context(tempfile.TemporaryFile()) for _ in self._variables
+                stack.enter_context(tempfile.TemporaryFile())
+                for _ in self._environments
             ]
             try:
                 # A signal that comes before all have started waits for them.
@@ -186,7 +187,7 @@ class Processes:
         self._processes.append(
             subprocess.Popen(
                 self._command,
-                env=os.environ | self._variables[index],
+                env=self._environments[index],
                 stdin=subprocess.DEVNULL,
                 stdout=None if is_chief else subprocess.DEVNULL,
                 stderr=None if is_chief else output,
@@ -276,3 +277,12 @@ def _prepare(launcher: int) -> None:
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() != launcher:  # it has already ended
             os._exit(LOST)
+
+
+VERB = Verb(
+    "train in several processes on this machine",
+    _launch_flags,
+    _launch,
+    lambda result: "",
+    check=_check_launch,
+)

@@ -86,3 +86,23 @@ def trained_run(data_dir, tmp_path_factory):
     directory = tmp_path_factory.mktemp("trained") / "run"
     trainer(data_dir, directory, options={"save_every": 1}).train()
     return directory
+
+
+@pytest.fixture(scope="session")
+def translator(tmp_path_factory):
+    """A translator of texts with random weights, whose graphs are traced once."""
+    from decoding_models import text_translator
+
+    return text_translator(tmp_path_factory.mktemp("vocab"))
+
+
+@pytest.fixture(scope="session")
+def export_dir(translator, tmp_path_factory):
+    """An export of it, which splits long texts."""
+    from decoding_models import SHORT
+
+    from t2t_keras.export.saved_model import export_saved_model
+
+    path = tmp_path_factory.mktemp("export") / "model" / "7"
+    export_saved_model(translator, path, **SHORT)
+    return path

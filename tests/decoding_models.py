@@ -28,6 +28,9 @@ LINES = [
     "the old dog .",
 ]
 
+# Short enough that the longest line is split.
+SHORT = {"max_source_length": 24}
+
 # Texts with parts that outputs keep, and the kinds of these parts.
 KINDS = ("url", "email", "markup", "number", "symbol", "unknown")
 HARD = {

@@ -4,7 +4,6 @@ import keras
 import numpy as np
 import tensorflow as tf
 from numpy_transformer import NumpyTransformer, randomise
-from step_by_step import logits_both_ways
 
 from t2t_keras.hparam import HParams
 from t2t_keras.model import build_model
@@ -65,23 +64,3 @@ def check_training_losses(network):
     actual = gradients(network, lambda: training_losses(network, source, target, None))
     for ours, theirs in zip(actual, expected, strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-4)
-
-
-def check_padding(network):
-    """More padding changes nothing."""
-    sources = [ids(n, seed=n).tolist() for n in (5, 2)]
-    targets = [ids(n, seed=9 + n).tolist() for n in (3, 6)]
-    tight = network(pad(sources, 5), pad(targets, 6)).numpy()
-    loose = network(pad(sources, 12), pad(targets, 9)).numpy()
-    np.testing.assert_allclose(loose[:, :6], tight, atol=1e-5)
-    alone = network(pad(sources[1:], 2), pad(targets[1:], 6)).numpy()
-    np.testing.assert_allclose(alone[0], tight[1], atol=1e-5)
-
-
-def check_steps(network, beams=3, steps=8):
-    """Steps with a cache equal teacher forcing; 8 are more than learned positions."""
-    source = pad([ids(5).tolist(), ids(2, seed=1).tolist()], 5)
-    targets = ids(2, beams, steps, seed=2)
-    actual, expected = logits_both_ways(network, source, targets)
-    assert expected.shape == (2, beams, steps, VOCAB)
-    np.testing.assert_allclose(actual, expected, atol=1e-5)

@@ -8,7 +8,7 @@ from errors import refused
 from tokenizer_checks import assert_words_are_spelled
 
 from t2t_keras.data.pharaoh import format_alignment, parse_reference
-from t2t_keras.decoding.scoring import AlignmentHead, word_alignment, word_starts
+from t2t_keras.decoding.scoring import AlignmentHead, word_starts
 from t2t_keras.decoding.translator import Translator
 from t2t_keras.option import UserError
 from t2t_keras.plugins.reports.align import alignment_scores
@@ -51,23 +51,6 @@ def test_word_starts():
 
 
 # Alignments
-
-
-def test_word_alignment_of_weights():
-    """Tokens are joined to words; EOS and white space are aligned with nothing."""
-    weights = np.array(
-        [
-            [0.1, 0.5, 0.2, 0.1, 0.1],  # word 0 -> token 1, word 0
-            [0.0, 0.1, 0.3, 0.0, 0.6],  # word 1 -> not EOS but token 2, word 1
-            [0.1, 0.1, 0.0, 0.8, 0.0],  # white space
-            [0.4, 0.3, 0.1, 0.1, 0.1],  # word 1 -> token 0, word 0
-            [0.0, 0.0, 1.0, 0.0, 0.0],  # EOS
-        ]
-    )
-    found = word_alignment(weights, [0, 0, 1, None, None], [0, 1, None, 1, None])
-    assert found == ((0, 0), (0, 1), (1, 1))
-    assert format_alignment(found) == "0-0 0-1 1-1"
-    assert word_alignment(weights, [None], [0]) == ()
 
 
 def expected_alignment(translator, source, target_ids, layer, head):

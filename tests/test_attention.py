@@ -2,8 +2,6 @@
 
 import keras
 import numpy as np
-import pytest
-from numpy_transformer import multi_head
 from reference import reference
 from small_layers import D_K, D_V, HEADS, D, attention_layer, normal
 
@@ -24,60 +22,6 @@ def test_softmax_is_float32_under_bfloat16():
     weights = attention_weights(scaled_dot_product(query, key))
     assert weights.dtype == "float32"
     np.testing.assert_allclose(weights.numpy().sum(-1), 1, atol=1e-6)
-
-
-def test_self_attention_is_the_formula_head_by_head():
-    layer = attention_layer(SelfAttention)
-    x = normal(2, 7, D)
-    kernel = layer.projection.kernel.numpy()
-    query, key, value = np.split(kernel, [HEADS * D_K, 2 * HEADS * D_K], axis=1)
-    assert value.shape == (D, HEADS * D_V)
-    output = layer.output_projection.kernel.numpy()
-    actual, *_ = layer.attend(x, causal_bias(7))
-    allowed = np.tril(np.ones((7, 7), bool))
-    for row in range(2):
-        projected = (x[row] @ kernel for kernel in (query, key, value))
-        expected = multi_head(*projected, allowed, HEADS) @ output
-        np.testing.assert_allclose(actual[row], expected, atol=1e-5)
-
-
-def test_cross_attention_is_the_formula_head_by_head():
-    layer = attention_layer(CrossAttention)
-    x, memory = normal(2, 4, D), normal(2, 6, D, seed=1)
-    is_padding = np.array([[0] * 6, [0, 0, 0, 0, 1, 1]], bool)
-    kernel = layer.memory_projection.kernel.numpy()
-    key, value = np.split(kernel, [HEADS * D_K], axis=1)
-    query = layer.query_projection.kernel.numpy()
-    output = layer.output_projection.kernel.numpy()
-    keys, values = layer.project_memory(memory)
-    actual, _ = layer.attend(x, keys, values, padding_bias(is_padding))
-    for row in range(2):
-        allowed = np.broadcast_to(~is_padding[row], (4, 6))
-        projected = x[row] @ query, memory[row] @ key, memory[row] @ value
-        expected = multi_head(*projected, allowed, HEADS) @ output
-        np.testing.assert_allclose(actual[row], expected, atol=1e-5)
-
-
-@pytest.mark.parametrize("kind", [SelfAttention, CrossAttention])
-def test_parameters_are_four_matrices_without_bias(kind):
-    sizes = D * HEADS * (D_K + D_K + D_V) + HEADS * D_V * D
-    assert attention_layer(kind).count_params() == sizes
-
-
-def test_step_by_step_is_causal_attention():
-    """One hypothesis per sentence, which attends to every token so far."""
-    layer = attention_layer(SelfAttention)
-    x = normal(3, 6, D)
-    whole = layer.attend(x, causal_bias(6))[0].numpy()
-    cache = layer.empty_cache(3, 1)
-    for t in range(6):
-        nothing_masked = np.zeros((3, 1, 1, t + 1), np.float32)
-        y, _, cache = layer.attend(x[:, t : t + 1], nothing_masked, cache=cache)
-        np.testing.assert_allclose(y.numpy()[:, 0], whole[:, t], atol=1e-5)
-        if t == 2:  # the recent tokens become old ones
-            cache = cache.select(np.arange(3), np.tile(np.arange(3), (3, 1)))
-    assert tuple(cache.key.shape) == (3, HEADS, 3, D_K)
-    assert tuple(cache.recent_value.shape) == (3, HEADS, 3, D_V)
 
 
 def test_every_projection_of_attention_begins_as_glorot_of_its_own():

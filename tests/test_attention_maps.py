@@ -9,18 +9,14 @@ import zlib
 import numpy as np
 import numpy_transformer
 import pytest
-from decoding_models import transformer
 from numpy_transformer import NumpyTransformer, randomise, softmax
 
 from t2t_keras.cli import main
-from t2t_keras.decoding.translator import Translator
 from t2t_keras.hparam import HParams
 from t2t_keras.model.transformer import Transformer
 from t2t_keras.option import UserError
 from t2t_keras.plugins.reports.attention import sentence_attention
 from t2t_keras.plugins.reports.attention_page import Picture, attention_page
-from t2t_keras.problem import Problem
-from t2t_keras.text.sentence_piece import SentencePieceTokenizer
 from t2t_keras.training import run_dir
 
 LAYERS, HEADS, VOCAB = 2, 3, 17
@@ -104,33 +100,24 @@ def test_page_shows_the_weights():
 # Text
 
 
-LINES = ["the old house stands near the river .", "a dog runs ."]
-
-
-@pytest.fixture(scope="module")
-def translator(tmp_path_factory):
-    path = tmp_path_factory.mktemp("vocab") / "vocab.spm"
-    SentencePieceTokenizer.train(LINES * 2, path, 340)
-    tokenizer = SentencePieceTokenizer(path)
-    network = transformer(tokenizer.vocab_size)
-    return Translator(Problem(summary=""), network, tokenizer, tokenizer)
+PAIR = ["the old house stands near the river .", "a dog runs ."]
 
 
 def test_a_pair_of_texts(translator):
     tokenizer = translator.source_tokenizer
-    found = sentence_attention(translator, *LINES)
-    assert found.source == [tokenizer.pieces[i] for i in tokenizer.encode(LINES[0])]
-    assert found.target == [tokenizer.pieces[i] for i in tokenizer.encode(LINES[1])]
+    found = sentence_attention(translator, *PAIR)
+    assert found.source == [tokenizer.pieces[i] for i in tokenizer.encode(PAIR[0])]
+    assert found.target == [tokenizer.pieces[i] for i in tokenizer.encode(PAIR[1])]
     source, target = len(found.source), len(found.target)
     assert found.encoder.shape == (1, 2, source, source)
     assert found.decoder.shape == (1, 2, target, target)
     assert found.cross.shape == (1, 2, target, source)
-    ids = [np.array([tokenizer.encode(line)]) for line in LINES]
+    ids = [np.array([tokenizer.encode(line)]) for line in PAIR]
     (cross,) = translator.model.attention_maps(*ids).cross
     np.testing.assert_allclose(found.cross[0], cross[0], atol=1e-6)
 
-    own = sentence_attention(translator, LINES[0])
-    best = translator.n_best(LINES[:1], 1)[0][0]
+    own = sentence_attention(translator, PAIR[0])
+    best = translator.n_best(PAIR[:1], 1)[0][0]
     assert own.target == [tokenizer.pieces[i] for i in best.ids]
     with pytest.raises(UserError, match="source is blank"):
         sentence_attention(translator, " ")
@@ -149,10 +136,10 @@ def test_the_verb_writes_a_page(translator, tmp_path, monkeypatch, capfd):
     (tmp_path / "config.json").touch()
     page = tmp_path / "page.html"
     words = ["--output_dir", str(tmp_path), "--checkpoint", "average"]
-    words += ["--source", LINES[0], "--target", LINES[1], "--write", str(page)]
+    words += ["--source", PAIR[0], "--target", PAIR[1], "--write", str(page)]
     assert main(["attention", *words, "--json"]) == 0
     result = json.loads(capfd.readouterr().out.splitlines()[-1])
-    found = sentence_attention(translator, *LINES)
+    found = sentence_attention(translator, *PAIR)
     assert (result["layers"], result["heads"]) == (1, 2)
     assert (result["source"], result["target"]) == (found.source, found.target)
     pixels = pictures_of(page.read_text(encoding="utf-8"))

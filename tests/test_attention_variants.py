@@ -5,7 +5,6 @@ import pytest
 import tensorflow as tf
 from numpy_transformer import randomise, softmax
 from small_layers import D_K, HEADS, D, attention_layer, normal
-from step_by_step import logits_both_ways
 
 from t2t_keras.hparam import HParams
 from t2t_keras.model.layers import (
@@ -19,13 +18,6 @@ from t2t_keras.model.transformer import Transformer
 from t2t_keras.model.window_attention import WindowSelfAttention
 
 VOCAB = 17
-VARIANTS = (
-    {"attention_window": 1},
-    {"attention_window": 4},
-    {"attention_window": 50},
-    {"attention": "unscaled"},
-    {"attention": "additive"},
-)
 
 
 def model(**options):
@@ -147,43 +139,7 @@ def test_additive_weights_are_bahdanaus(kind):
         np.testing.assert_allclose(weights[b, h, t], softmax(logits), atol=1e-6)
 
 
-@pytest.mark.parametrize("score", ["unscaled", "additive"])
-def test_the_rest_of_a_variant_is_that_of_attention(score):
-    """Outputs are W^O of the heads' values under the variant's weights."""
-    layer = attention_layer(SelfAttention, score=score)
-    x = normal(2, 7, D)
-    query, key, value = layer._project(x)
-    weights = attention_weights(layer.score(query, key), causal_bias(7)).numpy()
-    heads = np.einsum("bhts,bhsv->bthv", weights, value.numpy()).reshape(2, 7, -1)
-    expected = heads @ layer.output_projection.kernel.numpy()
-    output, handed_out, _ = layer.attend(x, causal_bias(7))
-    np.testing.assert_allclose(output, expected, atol=1e-5)
-    np.testing.assert_array_equal(handed_out, weights)
-
-
 # In a model
-
-
-@pytest.mark.parametrize("options", VARIANTS, ids=str)
-@pytest.mark.parametrize("norm", ["post", "pre"])
-def test_steps_with_a_cache_equal_teacher_forcing(options, norm):
-    beams, steps = 3, 9
-    network = model(norm=norm, **options)
-    source = ids(2, 6)
-    source[1, 3:] = 0
-    targets = ids(2, beams, steps, seed=2)
-    actual, expected = logits_both_ways(network, source, targets)
-    assert expected.shape == (2, beams, steps, VOCAB)
-    np.testing.assert_allclose(actual, expected, atol=1e-5)
-
-
-@pytest.mark.parametrize("options", VARIANTS, ids=str)
-def test_more_padding_changes_nothing(options):
-    network = model(**options)
-    source, target = ids(2, 5), ids(2, 4, seed=1)
-    tight = network(source, target).numpy()
-    wide = np.pad(source, ((0, 0), (0, 8))), np.pad(target, ((0, 0), (0, 3)))
-    np.testing.assert_allclose(network(*wide).numpy()[:, :4], tight, atol=1e-5)
 
 
 def test_reach_of_the_window_in_encoder_and_decoder():

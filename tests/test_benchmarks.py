@@ -56,58 +56,6 @@ def test_operations_of_decoding_are_the_closed_form():
     assert counted == 2 * (source + step)
 
 
-def test_gradients_of_a_product_have_its_operations_and_the_operands_shapes():
-    from products import Product
-
-    for transpose_b in (False, True):
-        product = Product(3, 2, 5, 7, 11, transpose_b=transpose_b)
-        to_a, to_b = product.gradients()
-        assert to_a.flops == to_b.flops == product.flops == 2 * 3 * 2 * 5 * 7 * 11
-        assert (to_a.m, to_a.n) == (5, 7)
-        assert (to_b.m, to_b.n) == ((11, 7) if transpose_b else (7, 11))
-
-
-def test_the_rate_weighs_each_shape_by_its_count():
-    from products import Product
-    from rates import MatmulRate
-
-    large, small = Product(2, 1, 100, 100, 100), Product(5, 1, 10, 10, 10)
-    rate = MatmulRate([large, small], "float32", lambda *_: lambda _: None)
-    rate._times = {
-        rate_of: [seconds, seconds]
-        for rate_of, seconds in zip(rate._runs, (0.5, 0.1), strict=True)
-    }
-    operations = 2 * (2 * 100**3 + 5 * 10**3)
-    assert rate.gflops() == pytest.approx(operations / (2 * 0.5 + 5 * 0.1) / 1e9)
-
-
-@pytest.mark.slow
-def test_train_reports(capsys):
-    import train
-
-    report = train.main([*SMALL, "--steps", "2", "--json"])
-    out = capsys.readouterr().out
-    assert json.loads(out.splitlines()[-1]) == report
-    assert report["target_tokens_per_s"] == pytest.approx(
-        2 * 5 / report["seconds_per_step"]
-    )
-    assert report["fraction"] == report["gflops"] / report["matmul_gflops"] > 0
-    assert report["gflops"] == pytest.approx(
-        report["gflop_per_step"] / report["seconds_per_step"]
-    )
-    assert report["traces"] == 1
-
-
-@pytest.mark.slow
-def test_decode_reports():
-    import decode
-
-    report = decode.main([*SMALL, "--steps", "1", "--max_length", "6"])
-    assert report["sentences_per_s"] == pytest.approx(2 / report["seconds_per_step"])
-    assert report["fraction"] > 0
-    assert report["traces"] == 1
-
-
 @pytest.mark.slow
 def test_translate_reports(tmp_path):
     import translate

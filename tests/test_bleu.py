@@ -1,7 +1,5 @@
 import gzip
 import json
-import math
-from collections import Counter
 
 import pytest
 from command_line import run, run_json, write
@@ -24,28 +22,15 @@ def lines(name):
     return text.split("\n")
 
 
-def multi_bleu(hypotheses, references):
-    """BLEU = {geometric mean of the precisions} x {brevity penalty}, of tokens."""
-    hypotheses, references = ([t.split() for t in x] for x in (hypotheses, references))
-    log_precision = 0.0
-    for n in range(1, 5):
-        matches = total = 0
-        for ours, theirs in zip(hypotheses, references, strict=True):
-            ours, theirs = (
-                Counter(zip(*(words[i:] for i in range(n)), strict=False))
-                for words in (ours, theirs)
-            )
-            matches += (ours & theirs).total()
-            total += ours.total()
-        log_precision += math.log(matches / total) / 4
-    length, expected = (sum(map(len, x)) for x in (hypotheses, references))
-    return 100 * math.exp(log_precision + min(0, 1 - expected / length))
+def of_tokens(ours, theirs):
+    """BLEU of tokens."""
+    bleu = BLEU(tokenize="none", smooth_method="none", force=True)
+    return bleu.corpus_score(ours, [theirs])
 
 
 def assert_parts(printed, ours, theirs):
     """What multi-bleu.perl printed, to the last digit, is BLEU of these tokens."""
-    bleu = BLEU(tokenize="none", smooth_method="none", force=True)
-    bleu = bleu.corpus_score(ours, [theirs])
+    bleu = of_tokens(ours, theirs)
     precisions = "/".join(f"{x:.1f}" for x in bleu.precisions)
     assert printed == (
         f"BLEU = {bleu.score:.2f}, {precisions} (BP={bleu.bp:.3f}, "
@@ -70,9 +55,7 @@ def test_scores_of_real_systems_are_those_of_the_programs(monkeypatch):
     assert round(scores[name], 2) == expected[name]
     assert "tok:13a" in scores["signature"] and "case:mixed" in scores["signature"]
     # The parts of the last one, as multi-bleu.perl prints them.
-    parts = BLEU(tokenize="none", smooth_method="none", force=True)
-    ours, theirs = paper_tokenize(hypotheses, references)
-    parts = parts.corpus_score(ours, [theirs])
+    parts = of_tokens(*paper_tokenize(hypotheses, references))
     assert [round(value, 1) for value in parts.precisions] == expected["precisions"]
     assert round(parts.bp, 3) == expected["bp"]
     assert parts.sys_len == expected["hyp_len"]
@@ -87,7 +70,8 @@ def with_gaps(texts):
     ]
 
 
-def test_german_with_unicode_quotes_scores_as_the_perl_scripts():
+def test_german_with_unicode_quotes_scores_as_the_perl_scripts(monkeypatch):
+    monkeypatch.setattr("sacrebleu.metrics.TER", CHRF)  # takes many seconds
     path = reference("news_commentary/train.de.gz")
     with gzip.open(path, "rt", encoding="utf-8", newline="\n") as file:
         references = [next(file).removesuffix("\n") for _ in range(2000)]
@@ -102,6 +86,11 @@ def test_german_with_unicode_quotes_scores_as_the_perl_scripts():
     )
     assert_parts(literal, *paper_tokenize(hypotheses, references))
     assert_parts(ascii_quotes, *paper_tokenize(hypotheses, references, True))
+    scores = bleu_scores(hypotheses, references, "de")
+    name = "tokenized_compound_split"
+    found = scores[name], scores[f"{name}_ascii_quotes"]
+    assert found == pytest.approx((62.52, 63.22), abs=0.005)
+    assert "tokenized" not in scores
 
 
 @pytest.mark.parametrize(
@@ -141,28 +130,13 @@ def test_the_papers_tokens():
     assert ours == [expected.format("...")] and theirs == [expected.format("…")]
 
 
-def test_german_scores_by_hand_where_the_reference_has_unicode_quotes():
-    texts = [QUOTED, "Sie sagte: “Das war’s!”"]
-    scores = bleu_scores(texts, texts, "de")
-    ours = [QUOTED_HYPOTHESIS, "Sie sagte : &quot; Das war &apos; s ! &quot;"]
-    theirs = [QUOTED_REFERENCE, "Sie sagte : “ Das war ’ s ! ”"]
-    expected = multi_bleu(ours, theirs)
-    assert 30 < expected < 90
-    assert scores["tokenized_compound_split"] == pytest.approx(expected)
-    texts = [text.replace("…", "") for text in texts]
-    scores = bleu_scores(texts, texts, "de")
-    assert scores["tokenized_compound_split_ascii_quotes"] == pytest.approx(100)
-    assert scores["tokenized_compound_split"] < 90
-    assert "tokenized" not in scores
-
-
 def test_other_languages_are_tokenised_without_compounds_or_replacements():
     hypothesis = "« Peut-être », dit-il, qu'il vient… demain."
     reference = "“Peut-être”, dit-il, qu’il vient… demain."
     ours = "« Peut-être » , dit-il , qu&apos; il vient … demain ."
     theirs = "“ Peut-être ” , dit-il , qu ’ il vient … demain ."
     scores = bleu_scores([hypothesis], [reference], "fr")
-    assert scores["tokenized"] == pytest.approx(multi_bleu([ours], [theirs]))
+    assert scores["tokenized"] == pytest.approx(of_tokens([ours], [theirs]).score)
     assert not {name for name in scores if "compound" in name}
 
 
@@ -204,7 +178,7 @@ def test_punctuation_is_replaced_as_by_the_perl_script():
 
 
 def test_every_figure_has_its_signature():
-    paper, moses = "tok:get_ende_bleu", "tok:moses-fr"
+    paper = "tok:get_ende_bleu"
     common = (
         ("sacrebleu_13a", "case:mixed|eff:no|tok:13a|"),
         ("sacrebleu_intl", "tok:intl|"),
@@ -217,35 +191,15 @@ def test_every_figure_has_its_signature():
         ("tokenized_compound_split", f"{paper}|smooth:none"),
         ("tokenized_compound_split_ascii_quotes", f"{paper}-ascii-quotes|smooth:none"),
     )
-    french = (("tokenized", f"{moses}|smooth:none"),)
-    for language, tokenised in (("de", german), ("fr", french), (None, ())):
+    french = (("tokenized", "tok:moses-fr|smooth:none"),)
+    for language, tokenised in (("de", german), ("fr", french)):
         scores = bleu_scores(["Un chien ."], ["Un chat ."], language, "none")
         signatures = scores["signatures"]
         figures = {k for k, v in scores.items() if isinstance(v, float)}
         assert signatures.keys() == figures == dict(common + tokenised).keys()
-        assert signatures["sacrebleu_13a"] == scores["signature"]
         assert scores["language"] == language
         for name, part in common + tokenised:
             assert part in signatures[name] and "version:" in signatures[name]
-
-
-def test_text_that_is_tokenised_already_is_not_tokenised_again():
-    # Two words of the reference are one here, and nothing else is wrong: of n-grams
-    # match 4 of 5, 3 of 4, 2 of 3 and 1 of 2; the brevity penalty is exp(1 - 6/5).
-    scores = bleu_scores(["a b c d e."], ["a b c d e ."], tokens="none")
-    precisions = 4 / 5 * 3 / 4 * 2 / 3 * 1 / 2
-    expected = 100 * precisions**0.25 * math.exp(1 - 6 / 5)
-    assert scores["sacrebleu_none"] == pytest.approx(expected)
-    assert scores["sacrebleu_13a"] == pytest.approx(100)
-
-
-def test_characters_and_edits_by_hand():
-    # chrF: of 1, 2 and 3 characters match 2 of 3, 1 of 2 and 0 of 1, on both sides.
-    scores = bleu_scores(["abc"], ["abd"])
-    assert scores["chrf"] == pytest.approx(100 * (2 / 3 + 1 / 2 + 0) / 3)
-    # TER: one word moved and one replaced, of five.
-    scores = bleu_scores(["e a b c x"], ["a b c d e"])
-    assert scores["ter"] == pytest.approx(100 * 2 / 5)
 
 
 def test_a_problem_says_how_its_bleu_is_tokenised():

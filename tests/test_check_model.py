@@ -1,17 +1,15 @@
 """The guarantees of every registered model."""
 
 from pathlib import Path
-from typing import Any, NamedTuple
 
 import pytest
-from keras import ops
+from model_checks import small_model
 from numpy_transformer import randomise
 
 from t2t_keras import HParams, registry
 from t2t_keras.model import build_model
-from t2t_keras.model.layers import SelfAttention
 from t2t_keras.model.transformer import Transformer
-from t2t_keras.testing import check_model
+from t2t_keras.testing import _check_independence, _check_steps, check_model
 
 SIZES = {"num_layers": 2, "d_model": 16, "d_ff": 32, "num_heads": 4, "d_k": 4, "d_v": 4}
 MODELS = ("transformer", "modern_transformer", "average_attention")
@@ -30,63 +28,54 @@ def test_model_keeps_the_guarantees(name):
     check(name, train=False)
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        *({"norm": "post"}, {"norm": "pre", "d_k": 3, "d_v": 5}),
+        # The last of the learned positions is repeated.
+        *({"position": "learned", "norm": norm} for norm in ("post", "pre")),
+        *({"attention_window": window} for window in (1, 4, 50)),
+        *({"attention_window": 4, "norm": "pre"}, {"attention": "unscaled"}),
+        *({"attention": "additive", "norm": norm} for norm in ("post", "pre")),
+        *({"model": "extended_transformer", "position": p} for p in ("halves", "t2t")),
+        {"model": "extended_transformer", "attention_bias": True, "output_bias": True},
+        {"model": "extended_transformer", "attention_window": 2, "d_k": 3, "d_v": 5},
+    ],
+    ids=str,
+)
+def test_variants_keep_the_guarantees_of_decoding(options):
+    model = small_model(**{"max_positions": 4} | options)
+    _check_independence(model)
+    _check_steps(model)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", MODELS)
 def test_model_keeps_the_guarantees_in_training(name):
     check(name, train=True)
 
 
-class Leaking(SelfAttention):
+class Leaking(Transformer):
     """Sees later tokens in training."""
 
-    def attend(self, x, bias=None, seed=None, cache=None):
-        if cache is None and self.causal:
-            return *self._attend(*self._project_all(x), bias, seed), None
-        return super().attend(x, bias, seed, cache)
-
-    def _project_all(self, x):
-        query, key, value = self._project(x)
-        return query, [key], [value]
+    def make_self_attention(self, causal):
+        return super().make_self_attention(causal=False)
 
 
-class CountingCache(NamedTuple):
-    """A running sum [B, K, D], which stays where it is when beams change places."""
+class Forgetful(Transformer):
+    """Leaves the cache in its place when beams change places."""
 
-    total: Any
-
-    def select(self, rows, columns):
-        return CountingCache(ops.take(self.total, rows, axis=0))
-
-    def reorder(self, parents):
-        return self
-
-
-class Sum(SelfAttention):
-    """The cumulative sum of a linear map, in place of attention."""
-
-    def attend(self, x, bias=None, seed=None, cache=None):
-        y = self.output_projection(x)
-        if not self.causal:
-            return super().attend(x, bias, seed, cache)
-        weights = ops.zeros((ops.shape(x)[0], self.num_heads, ops.shape(x)[1], 1))
-        if cache is None:
-            return ops.cumsum(y, axis=1), weights, None
-        total = cache.total + y
-        return total, weights, CountingCache(total)
-
-    def empty_cache(self, batch_size, num_beams):
-        return CountingCache(ops.zeros((batch_size, num_beams, self.d_model)))
+    def reorder_cache(self, cache, parents):
+        return cache
 
 
 @pytest.mark.parametrize(
-    "layer, message",
-    [(Leaking, "depend on no later token"), (Sum, "teacher forcing at each step")],
+    "kind, message",
+    [
+        (Leaking, "depend on no later token"),
+        (Forgetful, "teacher forcing at each step"),
+    ],
 )
-def test_a_guarantee_that_does_not_hold_is_named(layer, message):
-    class Model(Transformer):
-        def make_self_attention(self, causal):
-            return layer(causal=causal, **self.attention_options("self_attention"))
-
-    model = randomise(Model(HParams(**SIZES), 31))
+def test_a_guarantee_that_does_not_hold_is_named(kind, message):
     with pytest.raises(AssertionError, match=message):
-        check_model(model)
+        check_model(randomise(kind(HParams(**SIZES), 31)))

@@ -4,7 +4,6 @@ import json
 import math
 import shutil
 import threading
-import time
 from pathlib import Path
 
 import pytest
@@ -20,6 +19,7 @@ from t2t_keras.training import follow
 from t2t_keras.training.run_dir import RunDirectory
 
 FAST = ("--beam_size", 1, "--decode_hparams", "extra_length=1", "--eval_sentences", 5)
+LOSS = ("--eval_sentences", 0)
 
 
 @pytest.fixture
@@ -169,48 +169,38 @@ def test_every_checkpoint_is_evaluated_once(run, capfd, monkeypatch):
     assert lines[-1] == f"best: step {again['best']['step']}"
 
 
-def test_other_settings_are_refused(run, capfd):
-    assert call(*every(run)) == 0
-    flags = ("--decode_hparams", "beam_size=2,extra_length=1", "--tokenize", "none")
-    capfd.readouterr()
-    assert call(*every(run, *flags)) == 2
-    error = capfd.readouterr().err
-    assert len(error.splitlines()) == 1
+def test_other_settings_and_data_are_refused(run, capfd, tmp_path):
+    result = call_json(capfd, *every(run, *LOSS))
+    assert result["best"]["loss"] == min(p["loss"] for p in result["checkpoints"])
+    flags = ("--decode_hparams", "beam_size=2", "--tokenize", "none")
+    error = run_refused(capfd, *every(run, *flags))
     for change in (
-        "beam_size was 1, is now 2",
-        "sentences was 5, is now all",
+        "beam_size was 4, is now 2",
+        "sentences was 0, is now all",
         "bleu_tokens was 13a, is now none",
     ):
         assert change in error
     assert "extra_length" not in error
-    shutil.rmtree(run / "evaluation-dev")
-    loss = ("--eval_sentences", 0)
-    result = call_json(capfd, *every(run, *loss))
-    assert result["best"]["loss"] == min(p["loss"] for p in result["checkpoints"])
+    data = Path(json.loads((run / "config.json").read_text())["data_dir"])
+    other = shutil.copytree(data, tmp_path / "other")
+    manifest = other / "translate_text.manifest.json"
+    manifest.write_text(manifest.read_text().replace('"seed": 0', '"seed": 9'))
+    error = run_refused(capfd, *every(run, *LOSS, "--data_dir", other))
+    assert "metrics of other settings: data was" in error
 
 
 def test_a_training_is_followed_to_its_last_step(run, capfd, monkeypatch):
     monkeypatch.setattr(follow, "_POLL_SECONDS", 0.1)
     set_train_steps(run, 6)
-    evaluated = threading.Event()
     add = follow.Curve.add
 
-    def add_and_tell(self, step, *rest):
+    def add_and_go_on(self, step, *rest):
         add(self, step, *rest)
-        if step == 4:
-            evaluated.set()
+        if step in (4, 5):  # while the evaluation waits
+            threading.Timer(0.5, copy_checkpoint, [run, 4, step + 1]).start()
 
-    def go_on():
-        evaluated.wait(100)
-        for step in (5, 6):
-            time.sleep(0.5)
-            copy_checkpoint(run, 4, step)
-
-    monkeypatch.setattr(follow.Curve, "add", add_and_tell)
-    training = threading.Thread(target=go_on)
-    training.start()
-    result = call_json(capfd, *every(run, *FAST, "--wait_minutes", 60))
-    training.join()
+    monkeypatch.setattr(follow.Curve, "add", add_and_go_on)
+    result = call_json(capfd, *every(run, *LOSS, "--wait_minutes", 60))
     assert [point["step"] for point in result["checkpoints"]] == [1, 2, 3, 4, 5, 6]
 
 
@@ -233,7 +223,7 @@ def test_a_checkpoint_deleted_meanwhile_is_passed_over(run, capfd, monkeypatch):
         (run / "model.ckpt-2.index").unlink(missing_ok=True)
 
     monkeypatch.setattr(follow.Curve, "add", add_and_delete)
-    assert call(*every(run), "--json") == 0
+    assert call(*every(run, *LOSS), "--json") == 0
     captured = capfd.readouterr()
     assert "model.ckpt-2 was deleted" in captured.err
     points = json.loads(captured.out)["checkpoints"]
@@ -242,19 +232,9 @@ def test_a_checkpoint_deleted_meanwhile_is_passed_over(run, capfd, monkeypatch):
 
 def test_a_damaged_checkpoint_is_not_passed_over(run, capfd):
     (run / "model.ckpt-2.index").write_bytes(b"")
-    assert call(*every(run)) == 2
+    assert call(*every(run, *LOSS)) == 2
     error = capfd.readouterr().err.splitlines()[-1]
     assert "model.ckpt-2 cannot be read" in error
-
-
-def test_figures_of_other_data_are_not_mixed(run, capfd, tmp_path):
-    data = Path(json.loads((run / "config.json").read_text())["data_dir"])
-    assert call(*every(run)) == 0
-    other = shutil.copytree(data, tmp_path / "other")
-    manifest = other / "translate_text.manifest.json"
-    manifest.write_text(manifest.read_text().replace('"seed": 0', '"seed": 9'))
-    assert call(*every(run), "--data_dir", other) == 2
-    assert "metrics of other settings: data was" in capfd.readouterr().err
 
 
 def test_a_run_without_checkpoints(run, capfd):

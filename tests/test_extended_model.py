@@ -8,19 +8,15 @@ import numpy as np
 import pytest
 from model_checks import (
     check_equations,
-    check_padding,
-    check_steps,
     check_training_losses,
     small_model,
 )
-from numpy_transformer import halves, timing_signal
 from reference import reference
 
 from t2t_keras.hparam import HParams
 from t2t_keras.option import UserError
 from t2t_keras.plugins.interop.extended_model import (
     ExtendedTransformer,
-    sinusoids_in_halves,
     t2t_timing_signal,
 )
 from t2t_keras.plugins.interop.models import ExtendedHParams
@@ -68,34 +64,6 @@ def test_logits_are_the_equations(options, target_vocab):
 @pytest.mark.parametrize("norm", NORMS)
 def test_losses_and_gradients_of_training_are_those_of_the_logits(norm):
     check_training_losses(model(dropout=0.0, norm=norm, **MARIAN))
-
-
-@pytest.mark.parametrize("position", POSITIONS)
-def test_more_padding_changes_nothing(position):
-    check_padding(model(position=position))
-
-
-@pytest.mark.parametrize(
-    "options",
-    [*({"position": name} for name in POSITIONS), MARIAN, {"attention_window": 2}],
-    ids=str,
-)
-def test_steps_with_a_cache_equal_teacher_forcing(options):
-    check_steps(model(**options, d_k=3, d_v=5))
-
-
-@pytest.mark.parametrize("d_model", [2, 6, 512])
-def test_sinusoids_in_halves_are_the_same_in_another_order(d_model):
-    actual = sinusoids_in_halves(np.arange(50), d_model).numpy()
-    np.testing.assert_allclose(actual, halves(50, d_model), atol=1e-5)
-
-
-@pytest.mark.parametrize("d_model", [4, 64])
-def test_timing_signal_is_its_formula(d_model):
-    actual = t2t_timing_signal(np.arange(50), d_model).numpy()
-    np.testing.assert_allclose(actual, timing_signal(50, d_model), atol=1e-5)
-    longest = np.arcsin(actual[1, d_model // 2 - 1])  # the angle at position 1
-    np.testing.assert_allclose(longest, 1e-4, rtol=1e-3)
 
 
 @pytest.mark.parametrize(

@@ -241,13 +241,6 @@ def test_training_draws_dropout_that_depends_on_keras_seed():
     assert np.abs(layer(x, training=True) - layer(x)).max() > 0.01
 
 
-def test_dropouts_own_masks_drop_and_scale():
-    layer = Dropout(0.3)
-    y = np.array(layer(np.ones(100_000, np.float32), training=True))
-    np.testing.assert_allclose(y[y != 0], 1 / 0.7, rtol=1e-6)
-    assert abs((y == 0).mean() - 0.3) < 0.01
-
-
 def test_a_generator_of_masks_changes_no_initial_weight():
     def weights(rate):
         keras.utils.set_random_seed(3)

@@ -30,19 +30,6 @@ def folder(tmp_path_factory):
     return root
 
 
-@pytest.mark.slow
-def test_error_rate_is_a_metric_of_which_less_is_better(folder):
-    records = [json.loads(line) for line in (folder / "run" / "metrics.jsonl").open()]
-    rates = {
-        record["step"]: record["phoneme_error_rate"]
-        for record in records
-        if record["kind"] == "dev"
-    }
-    assert len(rates) == 2 and all(rate > 0 for rate in rates.values())
-    (best,) = (record for record in records if record["kind"] == "dev_best")
-    assert best["step"] == min(rates, key=lambda step: (rates[step], step))
-
-
 def test_metric_is_the_edit_distance():
     registry.load_usr_dir(EXAMPLE)
     metrics = registry.problem("pronounce_es").metrics

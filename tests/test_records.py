@@ -7,7 +7,7 @@ import threading
 import numpy as np
 import pytest
 import tensorflow as tf
-from command_line import run
+from command_line import run, run_refused
 from errors import refused
 from small_corpus import tf_example
 from small_run import HPARAMS
@@ -17,11 +17,7 @@ from t2t_keras.data import records
 from t2t_keras.data.files import write_json
 from t2t_keras.data.manifest import Manifest
 from t2t_keras.data.records import RecordIndex, example, frame, shard_name
-from t2t_keras.decoding.translator import Translator
-from t2t_keras.evaluation.evaluator import Evaluator
-from t2t_keras.model.transformer import Transformer
 from t2t_keras.option import UserError
-from t2t_keras.problem import Problem
 from t2t_keras.training.run_dir import RunDirectory
 from t2t_keras.training.runs import config_for
 
@@ -190,58 +186,47 @@ def open_small(directory) -> RecordIndex:
     return RecordIndex.open(directory, NAME, "train")
 
 
-def flip(directory, record: int, byte: int, shard: str = TRAIN) -> int:
+def flip(index: RecordIndex, record: int, byte: int) -> int:
     """Flips a bit of a record, numbered from 0; returns where the record begins."""
-    split = shard.split("-")[1]
-    offset = int(RecordIndex.open(directory, NAME, split).offset[record])
-    content = bytearray((directory / shard).read_bytes())
-    content[offset + byte] ^= 4
-    (directory / shard).write_bytes(content)
+    offset = int(index.offset[record])
+    with index.files[0].open("r+b") as file:
+        file.seek(offset + byte)
+        content = file.read(1)[0]
+        file.seek(offset + byte)
+        file.write(bytes([content ^ 4]))
     return offset
 
 
-def places(directory, record: int) -> dict[str, int]:
-    """A byte of each of the four parts of a record."""
-    size = int(open_small(directory).size[record])
-    sizes = {"payload": 12 + size // 2, "checksum": 12 + size}
-    return {"length": 1, "its checksum": 9, **sizes}
-
-
-@pytest.mark.parametrize("part", ["length", "its checksum", "payload", "checksum"])
-@pytest.mark.parametrize("record", [160, 319])  # in the middle; at the end
+@pytest.mark.parametrize(
+    ("record", "part"),  # in the middle; at the end
+    [(160, "length"), (160, "payload"), (319, "its checksum"), (319, "checksum")],
+)
 def test_a_flipped_bit_is_noticed(directory, part, record):
     index = open_small(directory)
     others = np.delete(np.arange(len(index)), record)
     expected = index.read(others)
-    offset = flip(directory, record, places(directory, record)[part])
+    size = int(index.size[record])
+    parts = {"length": 1, "its checksum": 9}
+    parts |= {"payload": 12 + size // 2, "checksum": 12 + size}
+    offset = flip(index, record, parts[part])
     assert index.read(others) == expected
     sentence = (
-        f"{TRAIN} is damaged: the checksum of record {record + 1} (at byte "
-        f"{offset:,}) is wrong"
+        rf"{TRAIN} is damaged: the checksum of record {record + 1} \(at byte "
+        rf"{offset:,}\) is wrong"
     )
-    with pytest.raises(UserError) as error:
-        index.read([record])
-    assert sentence in str(error.value)
+    refused(sentence, index.read, [record])
     # The damage is also found when the index is rebuilt.
     (directory / f"{NAME}-train.index.npz").unlink()
-    with pytest.raises(UserError) as error:
-        open_small(directory)
-    assert sentence in str(error.value)
-
-
-def damage_the_middle(directory) -> None:
-    """Flips a bit of every record but those by which an index knows its shard."""
-    index = open_small(directory)
-    content = bytearray((directory / TRAIN).read_bytes())
-    middle = (index.offset > 4096) & (index.offset + 200 < len(content) - 4096)
-    assert middle.mean() > 0.5
-    for place in index.offset[middle] + 30:
-        content[place] ^= 4
-    (directory / TRAIN).write_bytes(content)
+    refused(sentence, open_small, directory)
 
 
 def test_the_program_ends_in_one_sentence(directory, tmp_path, capfd):
-    damage_the_middle(directory)
+    """Damage in the middle of a shard, which an index does not notice."""
+    index = open_small(directory)
+    middle = (index.offset > 4096) & (index.offset < index.offset.max() - 4096)
+    assert middle.mean() > 0.5
+    for record in np.flatnonzero(middle):
+        flip(index, record, 30)
     argv = ["train", "--problem", NAME, "--hparams_set", "tiny", "--data_dir"]
     argv += [directory, "--output_dir", tmp_path / "run", "--hparams"]
     assert run(*argv, "num_layers=1,d_model=16,d_ff=16,num_heads=2") == 2
@@ -250,15 +235,6 @@ def test_the_program_ends_in_one_sentence(directory, tmp_path, capfd):
     last = err.strip().splitlines()[-1]
     assert last.startswith(f"t2t train: error: {directory / TRAIN} is damaged: ")
     assert "checksum of record" in last
-
-
-def test_evaluation_ends_in_one_sentence(directory):
-    dev = f"{NAME}-dev-00000-of-00001"
-    index = RecordIndex.open(directory, NAME, "dev")
-    translator = Translator(Problem(summary=""), Transformer(HPARAMS, 400), None, None)
-    evaluator = Evaluator(translator, index)
-    flip(directory, 160, 30, dev)
-    refused(f"{dev} is damaged: .* record 161 ", evaluator.loss)
 
 
 def test_a_runs_vocabulary_is_checked_by_all_who_open_it(directory, tmp_path):
@@ -271,18 +247,14 @@ def test_a_runs_vocabulary_is_checked_by_all_who_open_it(directory, tmp_path):
     content[len(content) // 2] ^= 4
     path.write_bytes(content)
     for use in (RunDirectory.build_model, RunDirectory.translator):
-        with pytest.raises(
-            UserError, match=f"{path} is not the vocabulary of this run"
-        ):
-            use(RunDirectory(opened.path))
+        message = f"{path} is not the vocabulary of this run"
+        refused(message, use, RunDirectory(opened.path))
 
 
 DAMAGE = {
     "empty": lambda content: b"",
     "truncated": lambda content: content[: len(content) // 2],
-    "junk": lambda content: b"\x93junk\xff" * 100,
     "an array": lambda content: b"\x93NUMPY\x01\x00" + content[8:],
-    "zeros": lambda content: bytes(len(content)),
 }
 
 
@@ -302,13 +274,12 @@ def test_an_index_is_built_anew(directory, damage, capsys):
 def test_a_manifest(directory, tmp_path, damage, capfd):
     path = directory / MANIFEST
     path.write_bytes(DAMAGE[damage](path.read_bytes()))
-    refused(f"{path} is damaged: it is not valid JSON", Manifest.open, directory, NAME)
-    for verb in ("datagen", "train"):
-        flags = ["--hparams_set", "tiny", "--output_dir", tmp_path / "run"]
-        argv = [verb, "--problem", NAME, "--data_dir", directory]
-        assert run(*argv, *(flags if verb == "train" else [])) == 2
-        err = capfd.readouterr().err
-        assert f"{path} is damaged" in err.splitlines()[-1] and "Traceback" not in err
+    message = f"{path} is damaged: it is not valid JSON"
+    refused(message, Manifest.open, directory, NAME)
+    data = ("--problem", NAME, "--data_dir", directory)
+    assert message in run_refused(capfd, "datagen", *data)
+    flags = ("--hparams_set", "tiny", "--output_dir", tmp_path / "run")
+    assert message in run_refused(capfd, "train", *data, *flags)
 
 
 @pytest.mark.parametrize("damage", DAMAGE)
@@ -316,10 +287,9 @@ def test_a_vocabulary(directory, tmp_path, damage, capfd):
     (path,) = directory.glob("vocab.*")
     content = DAMAGE[damage](path.read_bytes())
     path.write_bytes(content)
-    argv = ["train", "--problem", NAME, "--hparams_set", "tiny"]
-    argv += ["--data_dir", directory, "--output_dir", tmp_path / "run"]
-    assert run(*argv) == 2
-    assert f"{path} is not the vocabulary" in capfd.readouterr().err.splitlines()[-1]
+    argv = ["train", "--problem", NAME, "--hparams_set", "tiny", "--data_dir"]
+    message = run_refused(capfd, *argv, directory, "--output_dir", tmp_path / "run")
+    assert f"{path} is not the vocabulary" in message
     assert not (tmp_path / "run").exists()
     # Given before the data are made.
     empty = tmp_path / "empty"

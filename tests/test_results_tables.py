@@ -65,18 +65,6 @@ def test_rows_that_were_trained_again_after_a_kill_count_once(script):
     assert whole.target_tokens == pytest.approx(3000)
 
 
-def test_the_fastest_span_is_of_rows_in_a_row(script):
-    rates = [10.0, 30.0, 20.0, 25.0]
-    rows = [row(100 * (i + 1), 1.0, rate, rate) for i, rate in enumerate(rates)]
-    assert script.fastest(rows, steps=100) == pytest.approx(30)
-    assert script.fastest(rows, steps=200) == pytest.approx(25)
-    assert script.fastest(rows, steps=300) == pytest.approx(25)
-
-
-def test_the_last_loss_on_dev(script):
-    assert script.dev_losses(ROWS) == {100: 3.0, 400: 2.0}
-
-
 def test_known_totals_of_the_kept_records(script):
     """Computed by others from the same files."""
     folder = SCRIPT.parent
@@ -100,12 +88,3 @@ def test_the_documents_have_the_tables_of_the_records(script, monkeypatch, tmp_p
     placed = re.findall(r"<!-- generated: (\w+) -->", "".join(texts))
     assert sorted(placed) == sorted(made)
     assert re.findall(r"<!-- end of (\w+) -->", "".join(texts)) == placed
-
-
-def test_only_what_is_between_the_markers_is_rewritten(script):
-    text = "a\n<!-- generated: x -->\nold\n| 1 |\n<!-- end of x -->\nb\n"
-    new = "a\n<!-- generated: x -->\n| 2 |\n<!-- end of x -->\nb\n"
-    assert script.with_tables(text, {"x": "| 2 |"}) == new
-    assert script.with_tables(new, {"x": "| 2 |"}) == new
-    with pytest.raises(KeyError, match="x"):
-        script.with_tables(text, {})

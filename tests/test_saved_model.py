@@ -3,28 +3,27 @@
 import collections
 import errno
 import fcntl
-import importlib.util
 import itertools
 import json
 import os
 import re
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 import tensorflow as tf
-from command_line import run
+from command_line import run_refused, write
 from decoding_models import LINES, NOT_TEXTS, transformer
+from errors import refused
 from tensorflow.core.protobuf import saved_model_pb2
 
 import t2t_keras
 from t2t_keras.decoding.constraint import BannedTokens
 from t2t_keras.decoding.options import DecodingOptions
 from t2t_keras.decoding.translator import Translator
-from t2t_keras.export.client import SETTINGS
+from t2t_keras.export.client import SETTINGS, ExportedTranslator
 from t2t_keras.export.formats import SUMS, export_formats, require_free
 from t2t_keras.export.graph import ServedModel, StoredWeight
 from t2t_keras.export.saved_model import WARM_UP, export_saved_model
@@ -36,49 +35,9 @@ from t2t_keras.text.sentence_piece import SentencePieceTokenizer
 ROOT = Path(__file__).parents[1]
 TEXTS = [*LINES, "the old dog reads . " * 30, "\u2028\x85 \x1c", "\u200b"]
 TARGETS = [*TEXTS[1:], "a book"]
+PHRASES = {"glossary": {"dog": "Hund"}, "forbidden": tuple("fghij")}
+LIMIT = {"max_source_length": 50}
 OPTIONS = {"beam_size": 6, "n_best": 5, "alpha": 1.0, "min_length": 4}
-
-# Run in a process that imports TensorFlow, perhaps TensorFlow Text, and nothing else.
-CLIENT = """
-import json, sys
-path, has_text, calls = json.load(sys.stdin)
-sys.modules["t2t_keras"] = sys.modules["sentencepiece"] = None
-import tensorflow as tf
-if has_text:
-    import tensorflow_text
-else:
-    sys.modules["tensorflow_text"] = None
-
-served = tf.saved_model.load(path)
-answers = []
-for name, inputs, options in calls:
-    inputs = {k: tf.constant(v, None if v else tf.string) for k, v in inputs.items()}
-    if options:
-        inputs |= served.signatures["options"]()
-        inputs |= {k: tf.constant(v, inputs[k].dtype) for k, v in options.items()}
-    found = served.signatures[name](**inputs)
-    answers.append({k: v.numpy() for k, v in found.items()})
-    for k, v in answers[-1].items():
-        strings = v.dtype == object
-        texts = [[t.decode() for t in row] for row in v] if strings else v.tolist()
-        answers[-1][k] = texts
-print(json.dumps(answers))
-"""
-
-
-def answers(path, *calls, has_text=True):
-    """What the model answers in another process: [signature, inputs, options]."""
-    process = subprocess.run(
-        [sys.executable, "-c", CLIENT],
-        input=json.dumps([str(path), has_text, calls]),
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=path,
-        env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "2"},
-    )
-    assert process.returncode == 0, process.stderr
-    return json.loads(process.stdout.splitlines()[-1])
 
 
 @pytest.fixture(scope="module")
@@ -95,7 +54,8 @@ def translator(tmp_path_factory):
 def export(translator, tmp_path_factory):
     """The exported model's directory and size."""
     path = tmp_path_factory.mktemp("export") / "model" / "1"
-    return path, export_saved_model(translator, path, n_best=3, max_source_length=50)
+    options = LIMIT | PHRASES | {"protect": ["symbol"], "n_best": 3}
+    return path, export_saved_model(translator, path, **options)
 
 
 @pytest.fixture(scope="module")
@@ -120,17 +80,8 @@ def padded_ids(translator, texts):
     return [row + [0] * (width - len(row)) for row in rows]
 
 
-def assert_same(texts, scores, expected):
-    """One sentence's texts and scores are those of `Translator.n_best`."""
-    assert texts[: len(expected)] == [output.text for output in expected]
-    np.testing.assert_allclose(
-        scores[: len(expected)], [output.score for output in expected], atol=1e-4
-    )
-    assert set(texts[len(expected) :]) <= {""}
-    assert np.isneginf(scores[len(expected) :]).all()
-
-
 def assert_same_ids(found, expected):
+    found = {name: value.numpy() for name, value in found.items()}
     for row, outputs in enumerate(expected):
         for place, output in enumerate(outputs):
             length = found["lengths"][row][place]
@@ -138,83 +89,48 @@ def assert_same_ids(found, expected):
             assert found["scores"][row][place] == pytest.approx(output.score, abs=1e-4)
 
 
-def test_answers_in_another_process(translator, export):
-    """They are those of the run, also one text at a time and with other options."""
-    batch, none, chosen, ids, scores, *single = answers(
-        export[0],
-        ["serving_default", {"texts": TEXTS}, {}],
-        ["serving_default", {"texts": []}, {}],
-        ["translate", {"texts": TEXTS}, OPTIONS],
-        ["translate_ids", {"ids": padded_ids(translator, LINES[:2])}, {}],
-        ["score", {"texts": TEXTS, "targets": TARGETS}, {}],
-        *(["serving_default", {"texts": [text]}, {}] for text in TEXTS[-3:]),
-    )
-    limit = {"max_source_length": 50}
-    expected = translator.n_best(TEXTS, 3, **limit)
-    others = translator.n_best(TEXTS, **OPTIONS, **limit)
-    for i, outputs in enumerate(expected):
-        assert_same(batch["texts"][i], batch["scores"][i], outputs)
-        assert_same(chosen["texts"][i], chosen["scores"][i], others[i])
-    for alone, outputs in zip(single, expected[-3:], strict=True):
-        assert_same(alone["texts"][0], alone["scores"][0], outputs)
-    assert len(expected) == len(TEXTS)
-    assert none["texts"] == none["scores"] == []
-    assert_same_ids(ids, translator.n_best(LINES[:2], 3))
-    tokens = [
-        max(len(translator.source_tokenizer.encode(text)) for text in pair)
-        for pair in zip(TEXTS, TARGETS, strict=True)
-    ]
-    assert batch["is_truncated"] == [False] * len(TEXTS)  # but split
-    assert scores["is_truncated"] == [count > 50 for count in tokens]
-    assert scores["is_truncated"].count(True) == 2  # a source, and a target
-    found = translator.score(TEXTS, TARGETS, **limit)
-    assert scores["tokens"] == [score.tokens for score in found]
-    np.testing.assert_allclose(
-        scores["log_prob"], [x.log_prob for x in found], rtol=1e-5, atol=1e-4
-    )
+def test_ids(translator, signatures):
+    """The phrases of the export apply to ids as well."""
+    ids = tf.constant(padded_ids(translator, LINES[:2]))
+    options = PHRASES | {"protect": ["symbol"]}
+    found = signatures["translate_ids"](ids=ids)
+    assert_same_ids(found, translator.n_best(LINES[:2], 3, **options))
 
+    def search(**changes):
+        inputs = signatures["options"]()
+        changes = {k: tf.constant(v, inputs[k].dtype) for k, v in changes.items()}
+        return signatures["search_ids"](ids=ids, **inputs | changes)
 
-@pytest.mark.slow
-def test_ids_with_tensorflow_alone(translator, ids_export):
-    ids = padded_ids(translator, LINES[:2])
-    default, found, search, by_row, score = answers(
-        ids_export,
-        ["serving_default", {"ids": ids}, {}],
-        ["translate_ids", {"ids": ids}, {}],
-        ["search_ids", {"ids": ids}, OPTIONS],
-        ["search_ids", {"ids": ids}, OPTIONS | {"beam_size": [6, 3], "n_best": [5, 1]}],
-        ["score_ids", {"ids": ids, "targets": ids[::-1]}, {}],
-        has_text=False,
-    )
-    assert default == found
-    assert_same_ids(found, translator.n_best(LINES[:2], 2))
-    assert_same_ids(search, translator.n_best(LINES[:2], **OPTIONS))
-    first, _ = translator.n_best(LINES[:2], **OPTIONS)
-    second = translator.n_best(LINES[1:2], **OPTIONS | {"beam_size": 3, "n_best": 1})
+    options |= OPTIONS
+    assert_same_ids(search(**OPTIONS), translator.n_best(LINES[:2], **options))
+    by_row = search(**OPTIONS | {"beam_size": [6, 3], "n_best": [5, 1]})
+    first, _ = translator.n_best(LINES[:2], **options)
+    second = translator.n_best(LINES[1:2], **options | {"beam_size": 3, "n_best": 1})
     assert_same_ids(by_row, [first, *second])
-    assert by_row["lengths"][1][1:] == [0] * 4
+    assert by_row["lengths"].numpy()[1, 1:].tolist() == [0] * 4
+    score = signatures["score_ids"](ids=ids, targets=ids[::-1])
     scores = translator.score(LINES[:2], LINES[1::-1])
-    assert score["tokens"] == [score.tokens for score in scores]
-    np.testing.assert_allclose(
-        score["log_prob"], [x.log_prob for x in scores], rtol=1e-5, atol=1e-4
-    )
+    assert score["tokens"].numpy().tolist() == [x.tokens for x in scores]
+    expected = [x.log_prob for x in scores]
+    np.testing.assert_allclose(score["log_prob"], expected, rtol=1e-5, atol=1e-4)
 
 
 def test_client_takes_the_place_of_the_translator(translator, export, caplog):
     client = t2t_keras.load(export[0])
-    limit = {"max_source_length": 50}
-    assert client.translate(TEXTS) == translator.translate(TEXTS, **limit)
+    limit = LIMIT | PHRASES | {"protect": ["symbol"]}
+    plain = translator.translate(TEXTS, **limit | {"forbidden": ()})
+    assert client.translate(TEXTS) == translator.translate(TEXTS, **limit) != plain
     assert client.n_best([]) == []
     done = []
-    options = OPTIONS | {"n_best": 5}
-    results = client.n_best(TEXTS, **options, advance=done.append)
-    expected = translator.n_best(TEXTS, **options, **limit)
+    results = client.n_best(TEXTS, **OPTIONS, advance=done.append)
+    expected = translator.n_best(TEXTS, **limit | OPTIONS)
     for found, outputs in zip(results, expected, strict=True):
         texts, scores, *_ = (list(column) for column in zip(*found, strict=True))
-        assert_same(texts, scores, outputs)
-        assert len(found) == len(outputs)
+        assert texts == [output.text for output in outputs]
+        of_outputs = [output.score for output in outputs]
+        np.testing.assert_allclose(scores, of_outputs, atol=1e-4)
     assert sum(done) == len(TEXTS)
-    scores = translator.score(TEXTS, TARGETS, **limit)
+    scores = translator.score(TEXTS, TARGETS, **LIMIT)
     caplog.clear()
     for ours, theirs in zip(client.score(TEXTS, TARGETS), scores, strict=True):
         assert ours.tokens == theirs.tokens
@@ -228,28 +144,14 @@ def test_client_takes_the_place_of_the_translator(translator, export, caplog):
 
 
 def test_mistakes_in_calls_of_the_client(export, tmp_path):
-    client = t2t_keras.load(export[0])
-    for mistake, message in (
-        ({"n_best": 9}, "n_best 9 is more than beam_size 4"),
-        ({"beam_size": 0}, "beam_size must be at least 1"),
-        ({"alpha": float("nan")}, "alpha must be"),
-        ({"alpha": 1e308}, "alpha must be at least -10 and at most 10"),
-        ({"min_length": -1}, "min_length must be at least 0"),
-        ({"extra_length": 2}, "extra_length: an export has it built in"),
-    ):
-        with pytest.raises(UserError, match=message):
-            client.n_best(["a"], **mistake)
-    for texts, message in NOT_TEXTS:
-        with pytest.raises(UserError, match=message):
-            client.n_best(texts)
-        with pytest.raises(UserError, match=r"^targets"):
-            client.score(["a"], texts)
-    with pytest.raises(UserError, match="an export cannot force them"):
-        client.translate(["a"], ["b"])
-    with pytest.raises(UserError, match=r"has no saved_model\.pb"):
-        t2t_keras.export.client.ExportedTranslator(tmp_path)
-    with pytest.raises(UserError, match="is an export, which has only one"):
-        t2t_keras.load(export[0], "best")
+    client, (texts, message) = t2t_keras.load(export[0]), NOT_TEXTS[0]
+    refused("n_best 9 is more than beam_size 4", client.n_best, ["a"], n_best=9)
+    refused("an export has it built in", client.n_best, ["a"], extra_length=2)
+    refused(f"^texts.*{message}", client.n_best, texts)
+    refused(f"^targets.*{message}", client.score, ["a"], texts)
+    refused("an export cannot force them", client.translate, ["a"], ["b"])
+    refused(r"has no saved_model\.pb", ExportedTranslator, tmp_path)
+    refused("is an export, which has only one", t2t_keras.load, export[0], "best")
 
 
 def test_requests_may_have_every_option_that_is_a_tensor():
@@ -331,41 +233,38 @@ def test_checksums_are_those_of_sha256sum(export):
     assert checked == files - {SUMS}
 
 
-@pytest.mark.parametrize("has_sums", [True, False], ids=["", "of earlier versions"])
+def flip(file):
+    content = bytearray(file.read_bytes())
+    content[len(content) // 3] ^= 4
+    file.write_bytes(content)
+
+
+def cut(file):
+    file.write_bytes(file.read_bytes()[:100])
+
+
+FILES = ("saved_model.pb", "variables/variables.index", "variables/variables.data-*")
+
+
 @pytest.mark.parametrize(
-    "name",
-    ["saved_model.pb", "variables/variables.index", "variables/variables.data-*"],
+    ("name", "damage", "has_sums"),
+    [
+        *((name, flip, has_sums) for name in FILES for has_sums in (True, False)),
+        *((SETTINGS, flip, True), (SETTINGS, Path.unlink, True), (SUMS, cut, True)),
+    ],
 )
-def test_damage_is_one_sentence(name, has_sums, export, tmp_path, capfd):
+def test_damage_is_one_sentence(name, damage, has_sums, export, tmp_path, capfd):
+    """Also in exports of earlier versions, which have no checksums."""
     path = shutil.copytree(export[0], tmp_path / "1")
     if not has_sums:
         (path / SUMS).unlink()
     (file,) = path.glob(name)
-    content = bytearray(file.read_bytes())
-    content[len(content) // 3] ^= 4
-    file.write_bytes(content)
-    (tmp_path / "in").write_text("a dog .\n")
-    flags = ("--export_dir", path, "--input", tmp_path / "in")
-    assert run("translate", *flags) == 2
-    assert re.fullmatch(
-        r"t2t translate: error: --export_dir: .*\n", capfd.readouterr().err
-    )
-    with pytest.raises(UserError, match="export the model again"):
-        t2t_keras.load(path)
-
-
-@pytest.mark.parametrize("change", ["settings", "sums", "missing"])
-def test_other_damage(change, export, tmp_path):
-    path = shutil.copytree(export[0], tmp_path / "1")
-    if change == "settings":
-        text = (path / SETTINGS).read_text()
-        (path / SETTINGS).write_text(text.replace('"alpha": 0.6', '"alpha": 0.7'))
-    elif change == "sums":
-        (path / SUMS).write_text((path / SUMS).read_text()[:100])
-    else:
-        (path / SETTINGS).unlink()
-    with pytest.raises(UserError, match=r"is damaged: .* does not have its checksum"):
-        t2t_keras.load(path)
+    damage(file)
+    source = write(tmp_path / "in", "a dog .")
+    message = run_refused(capfd, "translate", "--export_dir", path, "--input", source)
+    assert message.startswith("t2t translate: error: --export_dir: ")
+    assert "export the model again" in message
+    assert not has_sums or "does not have its checksum" in message
 
 
 @pytest.mark.parametrize(
@@ -425,16 +324,12 @@ def test_replaces_an_export_and_nothing_else(translator, tmp_path):
         export_saved_model(translator, old, sampling=True)
 
     export_saved_model(translator, old)
-    banned = BannedTokens(range(200), translator.target_tokenizer.vocab_size)
-    options = {"constraint": banned, "beam_size": 1, "extra_length": 1}
     with pytest.raises(UserError, match="give --overwrite to replace it"):
-        export_saved_model(translator, old, **options)
-    export_saved_model(translator, old, overwrite=True, **options)
-    served = tf.saved_model.load(str(old))
-    answer = served.signatures["translate_ids"](tf.constant([[5, 1]]))
-    (expected,) = translator.n_best(["a"], **options)
-    assert min(answer["ids"].numpy()[0, 0]) >= 200
-    assert len(expected[0].ids) == answer["lengths"].numpy()[0, 0]
+        export_saved_model(translator, old, beam_size=1)
+    export_saved_model(translator, old, overwrite=True, beam_size=1)
+    assert t2t_keras.load(old).translate(LINES) == translator.translate(
+        LINES, beam_size=1
+    )
 
 
 def test_weights_are_stored_once(translator, export):
@@ -485,15 +380,15 @@ def test_operations_of_tensorflow_text(export, ids_export):
     assert lacking(graph_of(ids_export)) == []
 
 
-def test_warm_up_requests_can_be_replayed(export, ids_export):
+def test_warm_up_requests_can_be_replayed(export, signatures, ids_export):
     """They are read with the messages of TensorFlow Serving's own package."""
     apis = pytest.importorskip("tensorflow_serving.apis.prediction_log_pb2")
-    for path, expected in (
-        (export[0], ["serving_default", "translate"]),
-        (ids_export, ["serving_default", "search_ids"]),
+    of_ids = tf.saved_model.load(str(ids_export))
+    for path, functions, expected in (
+        (export[0], signatures, ["serving_default", "translate"]),
+        (ids_export, of_ids.signatures, ["serving_default", "search_ids"]),
     ):
         seen = []
-        served = tf.saved_model.load(str(path))
         for record in tf.data.TFRecordDataset(str(path / WARM_UP)).as_numpy_iterator():
             log = apis.PredictionLog.FromString(record)
             assert log.SerializeToString(deterministic=True) == record  # all is known
@@ -505,7 +400,7 @@ def test_warm_up_requests_can_be_replayed(export, ids_export):
             }
             # TensorFlow Serving can batch them: all inputs have the same rows.
             assert len({value.shape[0] for value in inputs.values()}) == 1
-            served.signatures[seen[-1]](**inputs)
+            functions[seen[-1]](**inputs)
         assert seen == expected
 
 
@@ -572,30 +467,16 @@ def test_rounding(quantization):
         assert (found != array).any()
 
 
-def rounded_export(translator, path, quantization, **options):
-    """Exports ids; returns the verification and the bytes of the weights."""
-    verification = Verification(LINES)
-    export_saved_model(
-        translator,
-        path,
-        ids_only=True,
-        quantization=quantization,
-        verify=verification,
-        **options,
-    )
-    variables = (path / "variables").iterdir()
-    return verification, sum(file.stat().st_size for file in variables)
-
-
 @pytest.mark.parametrize(
     ("quantization", "width"),
-    [
-        ("int8", 1),
-        pytest.param("bfloat16", 2, marks=pytest.mark.slow),
-    ],
+    [("int8", 1), pytest.param("bfloat16", 2, marks=pytest.mark.slow)],
 )
 def test_an_export_with_rounded_weights(quantization, width, translator, tmp_path):
-    verification, size = rounded_export(translator, tmp_path / "1", quantization)
+    verification = Verification(LINES)
+    options = {"quantization": quantization, "verify": verification}
+    export_saved_model(translator, tmp_path / "1", ids_only=True, **options)
+    files = (tmp_path / "1" / "variables").iterdir()
+    size = sum(file.stat().st_size for file in files)
     assert verification.identical > len(verification.texts) / 2
     settings = json.loads((tmp_path / "1" / SETTINGS).read_text())
     assert settings["quantization"] == quantization
@@ -607,18 +488,3 @@ def test_an_export_with_rounded_weights(quantization, width, translator, tmp_pat
     stored = tf.train.load_checkpoint(str(tmp_path / "1" / "variables" / "variables"))
     dtypes = stored.get_variable_to_dtype_map().values()
     assert getattr(tf, quantization) in dtypes
-
-
-def test_the_example_of_rest():
-    path = ROOT / "examples" / "serve_rest.py"
-    spec = importlib.util.spec_from_file_location("serve_rest", path)
-    rest = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(rest)
-    request = rest.request("http://host/v1/models/ende", ["a"], beam_size=8)
-    assert request.full_url == "http://host/v1/models/ende:predict"
-    assert json.loads(request.data) == {
-        "signature_name": "translate",
-        "inputs": {"texts": ["a"], "beam_size": 8},
-    }
-    answer = b'{"outputs": {"texts": [["ein", ""]], "scores": [[-0.5, -Infinity]]}}'
-    assert rest.outputs(answer) == [[("ein", -0.5), ("", -np.inf)]]

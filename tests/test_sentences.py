@@ -9,7 +9,6 @@ from tokenizer_checks import random_lines
 
 from t2t_keras.text.sentence_piece import SentencePieceTokenizer
 from t2t_keras.text.sentences import (
-    _ABBREVIATIONS,
     join_outputs,
     mark_sentence_ends,
     split_long_text,
@@ -35,6 +34,9 @@ SPLIT = {
     "a\nbb\nc.\nd": ["a", " bb", " c.", " d"],
     "": [""],
     "...": ["..."],
+    "Nr. 5 vs. (Mr. X) “Dr. Y”. 7": ["Nr. 5 vs. (Mr. X) “Dr. Y”.", " 7"],
+    "the Xvs. 123. 12. xa. Ж. б": ["the Xvs.", " 123.", " 12. xa.", " Ж. б"],
+    "a!?）」 b。) c‼ d": ["a!?）」", " b。)", " c‼", " d"],
 }
 
 
@@ -49,70 +51,6 @@ def sentences(text):
 @pytest.mark.parametrize("text", SPLIT)
 def test_sentence_ends(text):
     assert strings(sentences(text)) == SPLIT[text]
-
-
-MARKS = ".!?…؟۔।॥։።‼⁇⁈⁉"
-WIDE = "。！？｡"
-CLOSING = "\"'‘’‚‛“”«»‹›)]}〉》」』】〕＂＇）］｝｣"
-OPENING = "-([{\"'‘’‚‛“”„‟«».\u201f"
-
-
-def ends_of(text):
-    """The sentence ends of a text without line breaks, character by character."""
-    ends = set()
-    place = 0
-    while place < len(text):
-        if text[place] in WIDE:
-            while place < len(text) and text[place] in WIDE + CLOSING:
-                place += 1
-            ends.add(place)
-        place += 1
-    place = 0
-    while place < len(text):
-        first = place
-        if text[place] in MARKS:
-            while place < len(text) and text[place] in MARKS + CLOSING:
-                place += 1
-            is_period = text[first:place] == "."
-            start = max((end for end in ends if end <= first), default=0)
-            if text[place : place + 1].isspace() and not (
-                is_period and is_short(text[start:first])
-            ):
-                ends.add(place)
-        place += 1
-    return sorted(ends)
-
-
-def is_short(text):
-    """Whether a text ends in what is no word at the end of a sentence."""
-    shorts = [*_ABBREVIATIONS, text[-1:], text[-2:]]
-    for short in shorts:
-        if not short or not text.endswith(short):
-            continue
-        is_number = len(short) <= 2 and all(c in "0123456789" for c in short)
-        is_letter = len(short) == 1 and short.isalpha()
-        if short in _ABBREVIATIONS or is_number or is_letter:
-            before = text[: -len(short)]
-            if not before or before[-1] in OPENING or before[-1].isspace():
-                return True
-    return False
-
-
-def test_sentence_ends_of_random_texts_are_those_of_another_implementation():
-    pick = random.Random(0)
-    units = [
-        *'aZéßжΩ  19.!?…؟۔।。！？」”“«»")(-🙂\u200b\u202e\u0301\t\r\x85\u2028\u3000\xa0'
-    ]
-    units += [" ", " ", ". ", "! ", " Dr", "Nr", "vs", "日本", "hello"]
-    texts = ["".join(pick.choices(units, k=pick.randrange(40))) for _ in range(5000)]
-    found = strings(mark_sentence_ends(tf.constant(texts)))
-    count = 0
-    for text, marked in zip(texts, found, strict=True):
-        ends = ends_of(text)
-        count += len(ends)
-        parts = [text[a:b] for a, b in zip([0, *ends], [*ends, len(text)], strict=True)]
-        assert marked.split("\n") == parts, repr(text)
-    assert count > 5000
 
 
 def letters(texts):

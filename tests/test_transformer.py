@@ -6,20 +6,14 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from model_checks import (
-    VOCAB,
     check_equations,
-    check_padding,
-    check_steps,
     check_training_losses,
-    gradients,
     ids,
     pad,
 )
 from model_checks import small_model as model
 
 from t2t_keras.model.layers import Dropout
-from t2t_keras.model.loss import training_losses
-from t2t_keras.model.transformer import Transformer
 from t2t_keras.training.checkpoint import model_variables
 
 SEED = np.array([5, 6], np.int32)
@@ -73,39 +67,7 @@ def test_losses_and_gradients_of_training_are_those_of_the_logits(norm):
     check_training_losses(model(dropout=0.0, norm=norm))
 
 
-def test_losses_have_gradients_under_an_eager_tape():
-    network = model(label_smoothing=0.1, dropout=0.0)
-    batch = ids(2, 5), ids(2, 6, seed=2)
-    with tf.GradientTape() as tape:
-        loss, _ = training_losses(network, *batch, None)
-    found = tape.gradient(loss, [v.value for v in network.trainable_variables])
-    expected = gradients(network, lambda: training_losses(network, *batch, None))
-    for actual, gradient in zip(found, expected[2:], strict=True):
-        np.testing.assert_allclose(tf.convert_to_tensor(actual), gradient, atol=1e-5)
-
-
 # What a position may depend on
-
-
-@pytest.mark.parametrize("norm", NORMS)
-def test_a_later_target_changes_no_earlier_logits(norm):
-    network = model(norm=norm)
-    source, target = ids(1, 5), ids(1, 7, seed=1)
-    # Row 0 as it is; row 1 + t with another target t.
-    changed = np.repeat(target, 8, axis=0)
-    for t in range(7):
-        changed[1 + t, t] = target[0, t] % (VOCAB - 1) + 1
-    logits = network(np.repeat(source, 8, axis=0), changed).numpy()
-    difference = np.abs(logits[1:] - logits[0]).max(-1)
-    # Logits t predict target t: the first that may change are those at t + 1.
-    assert (difference[np.tril_indices(7)] < 1e-6).all()
-    assert (difference[np.triu_indices(7, 1)] > 1e-4).all()
-
-
-@pytest.mark.parametrize("norm", NORMS)
-@pytest.mark.parametrize("position", POSITIONS)
-def test_more_padding_changes_nothing(norm, position):
-    check_padding(model(norm=norm, position=position))
 
 
 @pytest.mark.parametrize("norm", NORMS)
@@ -126,42 +88,6 @@ def test_a_row_of_padding_stays_finite_and_disturbs_nobody(norm):
 
 
 # Decoding step by step
-
-
-@pytest.mark.parametrize("norm", NORMS)
-@pytest.mark.parametrize("position", POSITIONS)
-def test_steps_with_a_cache_equal_teacher_forcing(norm, position):
-    check_steps(model(norm=norm, position=position, d_k=3, d_v=5))
-
-
-@pytest.mark.parametrize("window", [0, 2])
-def test_a_reordered_cache_continues_the_parents(window):
-    """After each step the beams are shuffled; each goes on with its own past.
-
-    Sentences are shuffled, too, and some leave.
-    """
-    beams, steps = 4, 7
-    network = model(attention_window=window)
-    rng = np.random.default_rng(3)
-    source = ids(3, 5)
-    cache = network.start_cache(network.encode(source), source, beams)
-    history = np.zeros((3, beams, 1), np.int32)
-    for t in range(steps):
-        logits, cache = network.decode_step(history[:, :, -1], t, cache)
-        targets = np.pad(history[:, :, 1:], ((0, 0), (0, 0), (0, 1)))
-        targets = targets.reshape(len(source) * beams, -1)
-        forced = network(np.repeat(source, beams, axis=0), targets).numpy()[:, -1]
-        forced = forced.reshape(len(source), beams, VOCAB)
-        np.testing.assert_allclose(logits.numpy(), forced, atol=1e-5)
-        parents = rng.integers(0, beams, (len(source), beams)).astype(np.int32)
-        cache = network.reorder_cache(cache, parents)
-        history = np.take_along_axis(history, parents[:, :, None], axis=1)
-        chosen = rng.integers(1, VOCAB, (len(source), beams, 1)).astype(np.int32)
-        history = np.concatenate([history, chosen], axis=2)
-        if t in (1, 3, 4):
-            rows = np.array({1: [2, 0, 1], 3: [1, 0], 4: [0, 1, 1]}[t], np.int32)
-            cache = network.select_rows(cache, rows)
-            source, history = source[rows], history[rows]
 
 
 @pytest.mark.parametrize(("window", "needed"), [(0, 6), (3, 2)])
@@ -219,21 +145,15 @@ def test_every_dropout_layer_is_used(norm):
 # Precision, and the model as a Keras object
 
 
-def test_bfloat16_gives_float32_logits_near_those_of_float32():
-    exact = model(d_model=32, num_heads=4)
-    rough = model(d_model=32, num_heads=4, compute_dtype="bfloat16")
-    for weight in rough.trainable_variables:
-        assert weight.dtype == "float32"
+def test_logits_are_float32_under_bfloat16():
+    network = model(compute_dtype="bfloat16")
     source, target = ids(4, 9), ids(4, 8, seed=1)
-    expected, actual = exact(source, target).numpy(), rough(source, target).numpy()
-    assert actual.dtype == np.float32
-    difference = np.abs(actual - expected)
-    assert 1e-4 < difference.max() < 0.1 * np.abs(expected).max()
-    assert difference.mean() < 0.01 * np.abs(expected).max()
-    cache = rough.start_cache(rough.encode(source), source, 1)
-    logits, _ = rough.decode_step(np.zeros((4, 1), np.int32), 0, cache)
+    logits = network(source, target)
     assert logits.dtype == "float32"
-    np.testing.assert_allclose(logits.numpy()[:, 0], actual[:, 0], atol=0.05)
+    cache = network.start_cache(network.encode(source), source, 1)
+    step, _ = network.decode_step(np.zeros((4, 1), np.int32), 0, cache)
+    assert step.dtype == "float32"
+    np.testing.assert_allclose(step.numpy()[:, 0], logits.numpy()[:, 0], atol=0.05)
 
 
 def test_bfloat16_normalises_in_float32():
@@ -245,18 +165,6 @@ def test_bfloat16_normalises_in_float32():
     assert memory.dtype == "float32"
     np.testing.assert_allclose(memory.numpy().mean(-1), 0, atol=1e-6)
     np.testing.assert_allclose(memory.numpy().var(-1), 1, atol=1e-4)
-
-
-def test_config_round_trip():
-    network = model(target_vocab=11, norm="pre", position="learned", d_k=3)
-    again = Transformer.from_config(network.get_config())
-    assert again.hparams == network.hparams
-    shapes = {k: v.shape for k, v in model_variables(network).items()}
-    assert {k: v.shape for k, v in model_variables(again).items()} == shapes
-    for mine, other in zip(again.weights, network.weights, strict=True):
-        mine.assign(other)
-    source, target = ids(2, 5), ids(2, 4, vocab=11)
-    np.testing.assert_array_equal(again(source, target), network(source, target))
 
 
 def test_dropout_is_on_the_sums_of_embeddings_and_positions():

@@ -1,37 +1,26 @@
 import json
 import logging
-import math
-from typing import NamedTuple
 
 import numpy as np
 import pytest
 import tensorflow as tf
-from command_line import run, write
+from command_line import run, run_refused, write
 from decoding_models import (
     EOS,
     LINES,
     NOT_TEXTS,
+    SHORT,
     log_probs_of,
     penalty,
     run_of,
-    text_translator,
 )
 from errors import refused
 
-from t2t_keras.decoding.constraint import BannedTokens
 from t2t_keras.decoding.options import DecodingOptions
-from t2t_keras.decoding.texts import replace_repeated
 from t2t_keras.decoding.translator import Translator
-from t2t_keras.export.client import ExportedTranslator
-from t2t_keras.export.saved_model import export_saved_model
 from t2t_keras.option import UserError
 from t2t_keras.problem import Problem, TextForm
 from t2t_keras.text.sentences import join_outputs
-
-
-@pytest.fixture(scope="module")
-def translator(tmp_path_factory):
-    return text_translator(tmp_path_factory.mktemp("vocab"))
 
 
 @pytest.fixture(scope="module")
@@ -103,31 +92,6 @@ def test_sampling(translator):
     assert [o.ids for o in first] != [o.ids for o in second]
 
 
-def test_repeated_texts_are_replaced():
-    """By a wider beam, twice at most; the best output stays the best."""
-
-    class Output(NamedTuple):
-        text: str
-        score: float
-
-    def outputs(text, first=0):
-        return [Output(x, first - n) for n, x in enumerate(text)]
-
-    calls = []
-
-    def search(rows, times):
-        calls.append((rows, times))
-        return [outputs("xacbd", 1) for _ in rows]
-
-    found = [outputs("abc"), outputs("aba"), outputs("aabb")]
-    replace_repeated(found, 4, search)
-    assert ["".join(x.text for x in row) for row in found] == ["abc", "acb", "acbd"]
-    assert calls == [([1, 2], 2)]
-    assert [row[0].score for row in found] == [0, 0, 0]
-    replace_repeated([outputs("aa")], 600, search)  # would be above the limit
-    assert len(calls) == 1
-
-
 def test_texts_of_an_n_best_list_are_distinct(translator, tokenizer):
     """The best of equal texts is kept, and a wider beam replaces the others."""
 
@@ -186,15 +150,13 @@ PARTS = [
     "the woman with the green hat reads a",
     "very long book . the dog reads a book .",
 ]
-SHORT = {"max_source_length": 24}
 
 
-@pytest.mark.parametrize("coverage", [0.0, 0.3])
-def test_a_long_input_is_split_and_the_outputs_are_joined(translator, caplog, coverage):
+def test_a_long_input_is_split_and_the_outputs_are_joined(translator, caplog):
     texts = ["a dog", f" {PARTS[0]}  {PARTS[1]} {PARTS[2]}\t", "", PARTS[0]]
     done = []
     with caplog.at_level(logging.INFO):
-        scores = {"coverage_penalty": coverage, "token_scores": True}
+        scores = {"coverage_penalty": 0.3, "token_scores": True}
         options = SHORT | scores
         found = translator.n_best(texts, 3, before=10, advance=done.append, **options)
     assert sum(done) == 4
@@ -213,11 +175,9 @@ def test_a_long_input_is_split_and_the_outputs_are_joined(translator, caplog, co
         log_prob = sum(x.log_prob for x in of_parts)
         assert output.log_prob == pytest.approx(log_prob, abs=1e-3)
         score = output.log_prob / penalty(output.tokens, 0.6)
-        if coverage:
-            added = sum(x.score - x.log_prob / penalty(x.tokens, 0.6) for x in of_parts)
-            assert added < -0.1
-            score += added
-        assert output.score == pytest.approx(score, abs=1e-4)
+        added = sum(x.score - x.log_prob / penalty(x.tokens, 0.6) for x in of_parts)
+        assert added < -0.1
+        assert output.score == pytest.approx(score + added, abs=1e-4)
     # The others are unchanged.
     alone = translator.n_best([texts[i] for i in (0, 2, 3)], 3, **options)
     for i, outputs in zip((0, 2, 3), alone, strict=True):
@@ -285,21 +245,6 @@ def test_lone_surrogates(translator):
         (lambda text: translator.score(["a"], [text]), "targets"),
     ):
         refused(f"^{name}{message}", call, "a\udc80")
-
-
-def test_recorded_options():
-    """Those of a search, in JSON."""
-    options = DecodingOptions(
-        glossary={"a": "b"}, protect=["url"], constraint=BannedTokens([3], 6), seed=7
-    )
-    recorded = options.recorded()
-    assert recorded["glossary"] == [["a", "b"]] and recorded["protect"] == ["url"]
-    assert recorded["constraint"] == "BannedTokens"
-    left_out = {"sampling", "temperature", "top_k", "top_p", "seed"}
-    assert recorded.keys() == vars(options).keys() - left_out
-    same = {k: v for k, v in recorded.items() if k != "constraint"}
-    assert DecodingOptions(**same).recorded() == recorded | {"constraint": "none"}
-    assert json.loads(json.dumps(recorded)) == recorded
 
 
 def test_no_lines(translator):
@@ -409,17 +354,6 @@ def test_score_of_given_targets(translator, tokenizer):
     refused("9 sources but 1 targets", translator.score, LINES, ["a"])
 
 
-@pytest.mark.slow
-def test_score_of_an_export(translator, tmp_path):
-    export_saved_model(translator, tmp_path / "1")
-    client = ExportedTranslator(tmp_path / "1")
-    targets = [*LINES[1:], ""]
-    expected = translator.score(LINES, targets)
-    for ours, theirs in zip(client.score(LINES, targets), expected, strict=True):
-        assert ours.ids == theirs.ids
-        assert ours.token_log_probs == pytest.approx(theirs.token_log_probs, abs=1e-4)
-
-
 # The command line
 
 
@@ -434,46 +368,29 @@ def tokens_of(translator, scored):
     return [[pieces[i], pytest.approx(x, abs=1e-4)] for i, x in pairs]
 
 
-def test_translate_writes_tokens(translator, run_dir, tmp_path):
+def test_verbs_write_tokens(translator, run_dir, capfd, tmp_path):
     source, output = write(tmp_path / "in", *LINES[:4]), tmp_path / "out"
-    argv = ("translate", *run_dir, "--input", source, "--output", output)
-    assert run(*argv, "--token_scores", "--n_best", 2) == 0
-    lines = output.read_text().split("\n")[:-1]  # an output may have a TAB
-    rows = [(*line.split("\t", 3)[:3], *line.rsplit("\t", 1)) for line in lines]
+    flags = (*run_dir, "--output", output, "--token_scores")
+    assert run("translate", *flags, "--input", source, "--n_best", 2) == 0
     found = translator.n_best(LINES[:4], 2, token_scores=True)
-    expected = [
-        (str(i), str(k), x)
-        for i, row in enumerate(found, 1)
-        for k, x in enumerate(row, 1)
-    ]
-    for row, (number, rank, output) in zip(rows, expected, strict=True):
-        assert row[:2] == (number, rank)
-        assert row[3].split("\t", 3)[3] == output.text
-        assert float(row[2]) == pytest.approx(output.score, abs=1e-4)
-        assert json.loads(row[4]) == tokens_of(translator, output)
-
-
-def test_score_writes_tokens(translator, run_dir, capfd, tmp_path):
-    pair = (
-        *("--source", write(tmp_path / "a", *LINES)),
-        *("--target", write(tmp_path / "b", *LINES[::-1])),
-    )
-    output = "--output", tmp_path / "s"
-    assert run("score", *run_dir, *pair, *output) == 0
-    plain = (tmp_path / "s").read_text().splitlines()
-    assert run("score", *run_dir, *pair, *output, "--token_scores") == 0
-    lines = (tmp_path / "s").read_text().splitlines()
-    scores = translator.score(LINES, LINES[::-1])
-    for line, before, score in zip(lines, plain, scores, strict=True):
-        total, more = line.rsplit("\t", 1)
-        assert total == before
-        assert json.loads(more) == tokens_of(translator, score)
-        assert math.fsum(x for _, x in json.loads(more)) == pytest.approx(
-            float(total.split("\t")[0]), abs=1e-4
-        )
-    capfd.readouterr()
-    assert run("score", *run_dir, *pair, "--token_scores") == 2
-    assert "--token_scores needs --output FILE" in capfd.readouterr().err
+    ranked = [(i, k, x) for i, r in enumerate(found, 1) for k, x in enumerate(r, 1)]
+    lines = output.read_text().split("\n")[:-1]
+    for line, (number, rank, best) in zip(lines, ranked, strict=True):
+        *numbers, score, rest = line.split("\t", 3)
+        text, tokens = rest.rsplit("\t", 1)  # an output may have a TAB
+        assert (numbers, text) == ([str(number), str(rank)], best.text)
+        assert float(score) == pytest.approx(best.score, abs=1e-4)
+        assert json.loads(tokens) == tokens_of(translator, best)
+    pair = "--source", source, "--target", write(tmp_path / "target", *LINES[3::-1])
+    assert run("score", *flags, *pair) == 0
+    lines = output.read_text().splitlines()
+    scores = translator.score(LINES[:4], LINES[3::-1])
+    for line, score in zip(lines, scores, strict=True):
+        total, *_, tokens = line.split("\t")
+        assert float(total) == pytest.approx(score.log_prob, abs=1e-4)
+        assert json.loads(tokens) == tokens_of(translator, score)
+    message = run_refused(capfd, "score", *run_dir, *pair, "--token_scores")
+    assert "--token_scores needs --output FILE" in message
 
 
 def test_scoring_is_one_graph(translator):

@@ -75,12 +75,3 @@ def test_training_goes_on_where_it_stopped(earlier, capfd):
     for name in ("step", "loss", "gradient_norm", "learning_rate", "epoch"):
         ours, theirs = ([record[name] for record in x] for x in (found, expected))
         np.testing.assert_allclose(ours, theirs, rtol=1e-5)
-
-
-@pytest.mark.slow
-def test_parser_is_evaluated(earlier, capfd):
-    argv = ["--output_dir", earlier / "run-parsing_wsj", "--data_dir", earlier / "data"]
-    result = run_json(
-        capfd, "evaluate", *argv, "--split", "dev", "--eval_sentences", "3"
-    )
-    assert result["f1"]["all"]["sentences"] == 3 and result["repaired"] == 0

@@ -88,14 +88,3 @@ def test_load_names_the_fault(tmp_path):
     refused(r"hparams\.json is not valid JSON", HParams.load, file)
     file.write_text('{"num_layers": null}')
     refused("num_layers must be an integer", HParams.load, file)
-
-
-def test_difference_names_what_changed():
-    base = HParams()
-    assert base.difference(base) == {}
-    assert base.difference(base.override(dropout=0.3)) == {"dropout": (0.1, 0.3)}
-
-
-def test_hparams_are_frozen():
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        HParams().dropout = 0.2

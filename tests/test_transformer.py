@@ -14,7 +14,6 @@ from model_checks import (
 from model_checks import small_model as model
 
 from t2t_keras.model.layers import Dropout
-from t2t_keras.training.checkpoint import model_variables
 
 SEED = np.array([5, 6], np.int32)
 NORMS = ("post", "pre")
@@ -41,25 +40,6 @@ POSITIONS = ("sinusoidal", "learned")
 )
 def test_logits_are_the_equations(options, target_vocab):
     check_equations(model(target_vocab=target_vocab, **options))
-
-
-def test_matrices_of_the_vocabularies():
-    """One vocabulary: one matrix; two: two; without sharing: three (3.4)."""
-
-    def tables(network):
-        return {
-            name.removeprefix("model/"): value.shape[0]
-            for name, value in model_variables(network).items()
-            if name.endswith("/table") and "positions" not in name
-        }
-
-    separate = {"share_embeddings": False}
-    assert tables(model()) == {"embedding/table": 17}
-    two = {"source_embedding/table": 17, "target_embedding/table": 11}
-    assert tables(model(target_vocab=11)) == two
-    three = two | {"softmax/table": 11}
-    assert tables(model(target_vocab=11, **separate)) == three
-    assert tables(model(**separate)) == dict.fromkeys(three, 17)
 
 
 @pytest.mark.parametrize("norm", NORMS)

@@ -49,21 +49,34 @@ def contains(target, phrase):
     return any(target[i : i + len(phrase)] == phrase for i in range(len(target)))
 
 
-def search(model, beam_size, limit, n_best=1):
+@pytest.fixture(scope="module")
+def model():
+    return transformer(6)
+
+
+@pytest.fixture(scope="module")
+def search(model):
     """Beam search with the terms above; returns it as NumPy arrays, and the limits."""
-    limits = tf.fill([3], limit)
-    required = RequiredPhrases(
-        tf.ragged.constant(NEEDED, tf.int32).to_tensor(), limits, 0, 6
-    )
-    options = {"beam_size": beam_size, "n_best": n_best, "alpha": 0.6}
-    options |= {"max_length": required.max_length, "required": required}
-    found = tf.function(lambda: beam_search(model, tf.constant(SOURCES), **options))()
-    return numpy_of(found), required.max_length.numpy()
+    needed = tf.ragged.constant(NEEDED, tf.int32).to_tensor()
+    number = tf.TensorSpec([], tf.int32)
+
+    @tf.function(input_signature=[number] * 3)
+    def traced(beam_size, limit, n_best):
+        required = RequiredPhrases(needed, tf.fill([3], limit), 0, 6)
+        options = {"beam_size": beam_size, "n_best": n_best, "alpha": 0.6}
+        options |= {"max_length": required.max_length, "required": required}
+        found = beam_search(model, tf.constant(SOURCES), **options)
+        return found, required.max_length
+
+    def run(beam_size, limit, n_best):
+        found, limits = traced(beam_size, limit, n_best)
+        return numpy_of(found), limits.numpy()
+
+    return run
 
 
-def test_required_phrases_equal_exhaustive_enumeration():
-    model = transformer(6)
-    found, limits = search(model, 200, 5, 5)
+def test_required_phrases_equal_exhaustive_enumeration(model, search):
+    found, limits = search(200, 5, 5)
     np.testing.assert_array_equal(limits, 5)
     targets = all_targets(6, 5)
     for row, source in enumerate(SOURCES):
@@ -82,9 +95,8 @@ def test_required_phrases_equal_exhaustive_enumeration():
 
 
 @pytest.mark.parametrize(("beam_size", "limit"), [(1, 1), (1, 12), (2, 3), (4, 12)])
-def test_required_phrases_are_in_every_output(beam_size, limit):
-    model = transformer(6)
-    found, limits = search(model, beam_size, limit, beam_size)
+def test_required_phrases_are_in_every_output(search, beam_size, limit):
+    found, limits = search(beam_size, limit, beam_size)
     np.testing.assert_array_equal(limits, np.maximum(limit, [4, 1, 4]))
     for row, phrases in enumerate(NEEDED):
         every = outputs(found, row)

@@ -52,7 +52,7 @@ def assert_row(texts, scores, expected):
     assert np.isneginf(scores[count:]).all()
 
 
-@pytest.fixture(params=["run", "export"])
+@pytest.fixture(params=["run", "export"], scope="module")
 def model(request, translator, export_dir):
     """What the server asks, with the defaults of the server."""
     if request.param == "run":

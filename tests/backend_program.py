@@ -1,4 +1,4 @@
-"""Forward, backward and `fit` of the model on the backend of this process.
+"""Forward, backward, `fit` and decoding of the model on this process's backend.
 
 KERAS_BACKEND=jax python backend_program.py OUT.npz
 """
@@ -10,6 +10,7 @@ import numpy as np
 
 from t2t_keras.hparam import HParams
 from t2t_keras.model import LabelSmoothedCrossEntropy, Schedule, Transformer
+from t2t_keras.model.loss import training_losses
 
 VOCAB = 11
 SOURCE = np.array([[3, 4, 5, 1], [6, 7, 1, 0]], np.int32)
@@ -31,12 +32,52 @@ def model(dropout=0.0, **options):
     return network
 
 
+def decoded(network):
+    """Logits of three steps; after two, beams change places and a sentence leaves."""
+    memory = network.encode(SOURCE)
+    cache = network.start_cache(memory, SOURCE, num_beams=2)
+    cache = network.track_coverage(cache, SOURCE)
+    first, cache = network.decode_step(np.zeros((2, 2), np.int32), 0, cache)
+    second, cache = network.decode_step(np.array([[8, 9], [10, 2]]), 1, cache)
+    cache = network.reorder_cache(cache, np.array([[1, 0], [1, 1]], np.int32))
+    cache = network.select_rows(cache, np.array([1], np.int32))
+    third, cache = network.decode_step(np.array([[3, 4]]), 2, cache)
+    return [memory, first, second, third, network.coverage(cache)]
+
+
+def training_gradients(network):
+    """The loss of the trainer, compiled, and its gradients."""
+    variables = network.trainable_variables
+    values = [variable.value for variable in variables]
+
+    def loss(values):
+        with keras.StatelessScope(list(zip(variables, values, strict=True))):
+            return training_losses(network, SOURCE, TARGET, None)[0]
+
+    if keras.backend.backend() == "jax":
+        import jax
+
+        value, gradients = jax.jit(jax.value_and_grad(loss))(values)
+    else:
+        import tensorflow as tf
+
+        with tf.GradientTape() as tape:
+            tape.watch(values)
+            value = tf.function(loss)(values)
+        gradients = map(tf.convert_to_tensor, tape.gradient(value, values))
+    return [value, *gradients]
+
+
 def results():
-    """Logits, gradients, and what `fit` does, by name."""
+    """Logits, gradients, and what `fit` and decoding do, by name."""
     found = {}
     for name, options in OPTIONS.items():
         network = model(**options)
         found[f"{name}/logits"] = network(SOURCE, TARGET)
+        if keras.backend.backend() != "torch":
+            for function in (decoded, training_gradients):
+                for i, value in enumerate(function(network)):
+                    found[f"{name}/{function.__name__}/{i}"] = value
         before = network.get_weights()
         # An update of plain gradient descent is the gradient.
         network.compile(keras.optimizers.SGD(1.0), LabelSmoothedCrossEntropy())

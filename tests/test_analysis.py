@@ -1,9 +1,11 @@
 """Sizes and costs by arithmetic, against the model's own graph and the paper."""
 
 import json
+from pathlib import Path
 
 import pytest
 import tensorflow as tf
+from command_line import run_refused
 
 from t2t_keras.cli import main
 from t2t_keras.hparam import HParams
@@ -251,3 +253,12 @@ def test_describe(capfd):
     assert result["training_flops"] == training * 25_000 * 300_000
     assert result["layers"]["recurrent"]["sequential"] == 32
     assert result["memory"]["weights"] == 4 * 214_171_648
+
+
+def test_a_model_whose_parts_are_unknown_is_refused(capfd):
+    folder = Path(__file__).parents[1] / "examples" / "modern_transformer"
+    words = ("--usr_dir", folder, "--hparams_set")
+    sentence = run_refused(capfd, "describe", *words, "modern_tiny")
+    assert "modern_tiny is of the model modern_transformer" in sentence
+    words = (*words, "base", "--hparams", "model=modern_transformer")
+    assert "those of transformer and" in run_refused(capfd, "describe", *words)

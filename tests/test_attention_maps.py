@@ -1,6 +1,7 @@
 """Attention weights that are handed out: against NumPy, and as they are drawn."""
 
 import base64
+import dataclasses
 import json
 import re
 import struct
@@ -13,6 +14,7 @@ from numpy_transformer import NumpyTransformer, randomise, softmax
 
 from t2t_keras.cli import main
 from t2t_keras.hparam import HParams
+from t2t_keras.model.layers import SelfAttention
 from t2t_keras.model.transformer import Transformer
 from t2t_keras.option import UserError
 from t2t_keras.plugins.reports.attention import sentence_attention
@@ -63,6 +65,29 @@ def test_weights_are_those_of_the_equations(options, monkeypatch):
                 rows, columns = other.shape[1:]
                 cut = np.asarray(mine)[row, :, :rows, :columns]
                 np.testing.assert_allclose(cut, other, atol=1e-5)
+
+
+class WithoutWindow(Transformer):
+    """A model whose decoder ignores `attention_window`; its layer is not ours."""
+
+    def make_self_attention(self, causal):
+        if not causal:
+            return super().make_self_attention(causal)
+        options = self.attention_options("self_attention")
+        return SelfAttention(causal=causal, **options)
+
+
+def test_weights_of_windows_are_matrices():
+    """Also beside layers of another model, which have no windows."""
+    plain = model()
+    expected = plain.attention_maps(pad(SOURCES), pad(TARGETS))
+    wide = dataclasses.replace(plain.hparams, attention_window=20)
+    network = WithoutWindow(wide, VOCAB)
+    network.set_weights(plain.get_weights())
+    maps = network.attention_maps(pad(SOURCES), pad(TARGETS))
+    for kind, others in zip(maps, expected, strict=True):
+        for actual, other in zip(kind, others, strict=True):
+            np.testing.assert_allclose(actual, other, atol=1e-5)
 
 
 # The page

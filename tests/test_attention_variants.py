@@ -58,7 +58,7 @@ def test_blocks_equal_a_band_mask_over_everything(length, before, after):
     is_token = np.arange(length) < lengths[:, None]
     allowed = band(length, before, after) & is_token[:, None, :]
     reference = np.where(allowed, 0, -1e9).astype(np.float32)[:, None]
-    bias = padding_bias(~is_token) if after else causal_bias(length)
+    bias = padding_bias(~is_token)
     probe = normal(2, length, D, seed=1) * is_token[..., None]
 
     def run(layer, bias):
@@ -75,6 +75,22 @@ def test_blocks_equal_a_band_mask_over_everything(length, before, after):
     np.testing.assert_allclose(y[is_token], expected[is_token], atol=1e-5)
     for actual, gradient in zip(gradients, expected_gradients, strict=True):
         np.testing.assert_allclose(actual, gradient, atol=1e-5)
+
+
+@pytest.mark.parametrize("after", [2, 0])
+def test_the_call_of_a_window_takes_a_mask_of_padding_only(after):
+    layer = attention_layer(WindowSelfAttention, before=3, after=after)
+    x = normal(2, 7, D)
+    is_token = np.arange(7) < np.array([[7], [4]])
+    allowed = band(7, 3, after) & is_token[:, None, :]
+    expected = full_attention(layer)(x, allowed, return_attention_scores=True)
+    found = layer(x, is_token[:, None], return_attention_scores=True)
+    for actual, other, axis in zip(found, expected, (1, 2), strict=True):
+        rows = (np.moveaxis(np.asarray(y), axis, 1)[is_token] for y in (actual, other))
+        np.testing.assert_allclose(*rows, atol=1e-5)
+    for mask in ({"attention_mask": allowed}, {"use_causal_mask": True}):
+        with pytest.raises(ValueError, match="a window takes an attention_mask"):
+            layer(x, **mask)
 
 
 @pytest.mark.parametrize("after", [8, 0])

@@ -20,7 +20,8 @@ def expected():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("backend", ["jax", "torch"])
-def test_forward_backward_and_fit_are_tensorflows(backend, expected, tmp_path):
+def test_results_are_tensorflows(backend, expected, tmp_path):
+    """On PyTorch without decoding and the losses of the trainer."""
     pytest.importorskip(backend, reason="needs the extra [backends]")
     subprocess.run(
         [sys.executable, PROGRAM, tmp_path / "found.npz"],
@@ -28,12 +29,14 @@ def test_forward_backward_and_fit_are_tensorflows(backend, expected, tmp_path):
         check=True,
     )
     found = np.load(tmp_path / "found.npz")
-    assert set(found) == set(expected)
-    for name, value in expected.items():
-        if "gradient" in name or name == "fit":
-            np.testing.assert_allclose(found[name], value, atol=1e-4, err_msg=name)
-        elif "logits" in name:
-            np.testing.assert_allclose(found[name], value, atol=1e-5, err_msg=name)
+    absent = ("decoded", "training_gradients") if backend == "torch" else ()
+    assert set(found) == {k for k in expected if not any(x in k for x in absent)}
+    for name in found:
+        if "drop" not in name:
+            atol = 1e-4 if "gradient" in name or name == "fit" else 1e-5
+            np.testing.assert_allclose(
+                found[name], expected[name], atol=atol, err_msg=name
+            )
     assert found["fit"][-1] < found["fit"][0] - 0.1
     assert np.isfinite(found["fit with dropout"]).all()
     difference = np.abs(found["dropped"] - found["dropped again"])

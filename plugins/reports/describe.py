@@ -12,6 +12,7 @@ from t2t_keras.cli.verb import (
     positive,
     positive_number,
 )
+from t2t_keras.option import UserError
 
 from .complexity import Complexity, layer_complexities
 from .model_cost import (
@@ -85,6 +86,12 @@ def _describe_flags(parser: argparse.ArgumentParser) -> None:
 
 def _describe(args: argparse.Namespace) -> dict[str, Any]:
     hparams = registry.hparams(args.hparams_set).parse(args.hparams)
+    if hparams.model not in ("transformer", "extended_transformer"):
+        raise UserError(
+            f"{args.hparams_set} is of the model {hparams.model}, and the numbers are "
+            "those of transformer and extended_transformer only; `t2t train` prints "
+            "how many parameters a model has"
+        )
     target_size = args.target_vocab_size or args.vocab_size
     parameters = count_parameters(hparams, args.vocab_size, args.target_vocab_size)
     flops = flops_per_token(hparams, target_size, args.length)

@@ -564,11 +564,11 @@ class SelfAttention(_MultiHead):
         Returns:
             The output [B, T, D], or that and the attention weights [B, H, T, T].
         """
-        bias = masking_bias(attention_mask)
+        bias, length = masking_bias(attention_mask), ops.shape(x)[1]
         if use_causal_mask:
-            bias = causal_bias(ops.shape(x)[1], bias)
+            bias = causal_bias(length, bias)
         y, weights, _ = self.attend(x, bias, seed)
-        return (y, weights) if return_attention_scores else y
+        return (y, self.full_weights(weights, length)) if return_attention_scores else y
 
     def attend(
         self,
@@ -605,6 +605,11 @@ class SelfAttention(_MultiHead):
         keys = [cache.key, cache.recent_key]
         values = [cache.value, cache.recent_value]
         return *self._attend(query, keys, values, bias, seed), cache
+
+    def full_weights(self, weights: Tensor, length: int | Tensor) -> Tensor:
+        """Returns as [B, H, T, T] the weights that `attend` returned, T = `length`."""
+        del length
+        return weights
 
     def empty_cache(
         self, batch_size: int | Tensor, num_beams: int | Tensor

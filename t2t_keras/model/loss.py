@@ -198,7 +198,8 @@ def output_losses(
         loss = ops.sum(weights * (loss - rest * logit_sum))
         nll = ops.sum(weights * (log_normaliser - label_logit))
 
-        def grad(upstream: Tensor, _: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        def grad(*upstreams: Any) -> tuple[Tensor, Tensor, Tensor]:
+            upstream, _ = keras.tree.flatten(upstreams)  # on JAX they are one tuple
             others = _without(probabilities, labels)
             excess = label_probability - (1.0 - smoothing - rest)
             with_zeros = fill_block(matrix, ops.zeros_like(matrix[:1]))

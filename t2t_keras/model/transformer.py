@@ -525,14 +525,13 @@ class Transformer(keras.Model):
     def attention_maps(self, source: Tensor, target: Tensor) -> AttentionMaps:
         """Returns all attention weights without dropout (section 4, appendix)."""
         _, maps = self.states(source, target)
-        if not self.hparams.attention_window:
-            return maps
 
-        def full(stack: _Stack, blocks: list[Tensor], ids: Tensor) -> list[Tensor]:
-            length = ops.shape(ids)[1]
+        def full(stack: _Stack, found: list[Tensor], ids: Tensor) -> list[Tensor]:
             return [
-                layer.self_attention.full_weights(weights, length)
-                for layer, weights in zip(stack.layers, blocks, strict=True)
+                attention.full_weights(weights, ops.shape(ids)[1])
+                if isinstance(attention := layer.self_attention, SelfAttention)
+                else weights
+                for layer, weights in zip(stack.layers, found, strict=True)
             ]
 
         return maps._replace(
@@ -550,7 +549,7 @@ class Transformer(keras.Model):
         Returns:
             The decoder's output [B, T, D], and the attention weights; with
             `attention_window` those of self-attention are in blocks, see
-            `WindowSelfAttention.call`.
+            `WindowSelfAttention.attend`.
         """
         shifted = ops.pad(target, ((0, 0), (1, 0)))[:, :-1]  # starts with PAD
         x, y = self._embed_both(source, shifted)

@@ -51,8 +51,7 @@ class WindowSelfAttention(SelfAttention):
 
         Args:
             x: [B, T, D]
-            bias: [B, 1, 1, T], masks padding. It is not read in the decoder, where the
-                window masks the future.
+            bias: [B, 1, 1, T], masks padding.
             seed: dropout seed, see `Dropout`.
             cache: in a decoding step, as in `SelfAttention.attend`; `bias` then masks
                 what is outside the window.
@@ -60,13 +59,21 @@ class WindowSelfAttention(SelfAttention):
         Returns:
             The output [B, T, D]; the attention weights in blocks [B, H, N, P, W],
             which `full_weights` makes a matrix; and the cache.
+
+        Raises:
+            ValueError: the mask of a query is not that of all others.
         """
         if cache is not None:
             return super().attend(x, bias, seed, cache)
         query, key, value = self._project(x)
         length = ops.shape(x)[1]
-        if bias is None or not self.after:
+        if bias is None:
             bias = ops.zeros((1, 1, 1, length))
+        elif bias.shape[2] != 1:
+            raise ValueError(
+                "a window takes an attention_mask [B, 1, T], which masks padding, and "
+                "no causal mask: make it with after=0"
+            )
         block, fill = self._block(length)
         query = _blocks(query, block, fill)
         key = self._with_neighbours(_blocks(key, block, fill))
@@ -85,7 +92,7 @@ class WindowSelfAttention(SelfAttention):
         return self.output_projection(joined[:, :length]), weights, None
 
     def full_weights(self, weights: Tensor, length: int | Tensor) -> Tensor:
-        """Returns as [B, H, T, T] the weights that `call` returned, T = `length`."""
+        """Returns as [B, H, T, T] the weights that `attend` returned, T = `length`."""
         block, _ = self._block(length)
         count = ops.shape(weights)[2]
         # The position, from 0, that column w of block n stands for.

@@ -64,7 +64,7 @@ def is_special(path: str | Path) -> bool:
 
 
 @contextlib.contextmanager
-def open_lines(path: str | Path, errors: str = "strict") -> Iterator[TextIO]:
+def open_lines(path: str | Path) -> Iterator[TextIO]:
     r"""Opens a file for writing lines, in UTF-8 and with `\n` only, atomically.
 
     What a link leads to is replaced, and not the link.
@@ -72,7 +72,7 @@ def open_lines(path: str | Path, errors: str = "strict") -> Iterator[TextIO]:
     final = Path(os.path.realpath(path))
     with (
         contextlib.nullcontext(path) if is_special(path) else atomic(final) as target,
-        open(target, "w", encoding="utf-8", errors=errors, newline="\n") as file,
+        open(target, "w", encoding="utf-8", newline="\n") as file,
     ):
         yield file
 

@@ -46,10 +46,6 @@ class Ensemble:
         """Returns the weights of all models."""
         return [weight for model in self.models for weight in model.weights]
 
-    def count_params(self) -> int:
-        """Returns the number of parameters of all models."""
-        return sum(model.count_params() for model in self.models)
-
     def with_compute_dtype(self, dtype: str) -> Self:
         """Returns an ensemble with the same weights that computes in another dtype."""
         return type(self)([model.with_compute_dtype(dtype) for model in self.models])

@@ -752,16 +752,8 @@ class Transformer(keras.Model):
 
     def with_compute_dtype(self, dtype: str) -> Self:
         """Returns a model with the same weights that computes in another dtype."""
-        return self.with_hparams(compute_dtype=dtype)
-
-    def with_hparams(self, **changes: Any) -> Self:
-        """Returns a model with the same weights and other hyper-parameters.
-
-        Args:
-            **changes: hyper-parameters on which no weight depends.
-        """
         config = self.get_config()
-        config["hparams"] |= changes
+        config["hparams"]["compute_dtype"] = dtype
         model = type(self).from_config(config)
         model.set_weights(self.get_weights())
         return model

@@ -11,7 +11,6 @@ from t2t_keras.model.layers import (
     CrossAttention,
     SelfAttention,
     attention_weights,
-    causal_bias,
     padding_bias,
 )
 from t2t_keras.model.transformer import Transformer

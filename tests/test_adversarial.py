@@ -8,6 +8,7 @@ from command_line import run, write
 from decoding_models import LINES, transformer
 
 import t2t_keras
+from t2t_keras.cli import translation
 from t2t_keras.decoding.translator import Translator
 from t2t_keras.export.saved_model import export_saved_model
 from t2t_keras.problem import Problem
@@ -70,12 +71,15 @@ def models(tmp_path_factory):
     return translator, folder / "1"
 
 
-def assert_same_outputs(models, lines, folder):
+@pytest.mark.parametrize("count", [40, pytest.param(5000, marks=pytest.mark.slow)])
+def test_outputs_are_the_same(models, tmp_path, monkeypatch, count):
+    lines = adversarial_lines(count)
     translator, export = models
-    expected = translator.n_best(lines, **OPTIONS)
-    found = t2t_keras.load(export).n_best(lines)
+    client = t2t_keras.load(export)
+    monkeypatch.setattr(translation, "load", lambda *_: client)
+    expected, found = translator.n_best(lines, **OPTIONS), client.n_best(lines)
     assert len(expected) == len(found) == len(lines)
-    (score,) = t2t_keras.load(export).score(["a"], ["日" * 3000])
+    (score,) = client.score(["a"], ["日" * 3000])
     assert score.tokens == OPTIONS["max_source_length"]
     ties = 0
     for text, ours, theirs in zip(lines, expected, found, strict=True):
@@ -85,7 +89,7 @@ def assert_same_outputs(models, lines, folder):
         ties += [x.text for x in ours] != [x.text for x in theirs]
         assert bool(ours[0].ids) == bool(text.strip())
     assert ties <= len(lines) / 500  # equals but for rounding, in other batches
-    source, output = write(folder / "in", *lines), folder / "out"
+    source, output = write(tmp_path / "in", *lines), tmp_path / "out"
     argv = ("translate", "--export_dir", export, "--input", source, "--output", output)
     assert run(*argv, "--n_best", 1) == 0
     written = output.read_bytes().decode().split("\n")
@@ -93,27 +97,13 @@ def assert_same_outputs(models, lines, folder):
     assert len(written) == len(lines)
 
 
-def test_few_lines(models, tmp_path):
-    assert_same_outputs(models, adversarial_lines(80), tmp_path)
-
-
-@pytest.mark.slow
-def test_many_lines(models, tmp_path):
-    assert_same_outputs(models, adversarial_lines(5000), tmp_path)
-
-
-def unicode_lines(width: int) -> list[str]:
-    """All characters of all planes but the line break, `width` in each line."""
-    codes = [c for c in range(0x110000) if c != 10 and not 0xD800 <= c < 0xE000]
-    return [
-        "".join(map(chr, codes[i : i + width])) for i in range(0, len(codes), width)
-    ]
-
-
 def test_no_character_is_unknown_to_sentence_piece(models):
     """So `<unk>` is in no training data, and there is none to be copied."""
     tokenizer = models[0].source_tokenizer
-    lines = unicode_lines(4096)
+    codes = [c for c in range(0x110000) if c != 10 and not 0xD800 <= c < 0xE000]
+    width = 4096
+    starts = range(0, len(codes), width)
+    lines = ["".join(map(chr, codes[i : i + width])) for i in starts]
     for text, ids in zip(lines, tokenizer.encode_batch(lines), strict=True):
         assert UNK not in ids
         assert tokenizer.decode(ids) == text

@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import ClassVar
 
 import pytest
+from errors import refused
 
 from t2t_keras import registry
 from t2t_keras.cli import main
 from t2t_keras.data.sources import checksum
-from t2t_keras.option import UserError
 from t2t_keras.plugins.corpus import archives
 from t2t_keras.plugins.corpus.archives import ArchivedPairs, download_archive
 
@@ -155,23 +155,16 @@ def test_damaged_archives(raw_dir, tmp_path):
     ):
         content = (raw_dir / name).read_bytes()
         pairs = ArchivedPairs(tmp_path, f"http://x/{name}", source, target)
-
-        def refused(pairs=pairs) -> str:
-            with pytest.raises(UserError) as error:
-                list(pairs())
-            assert "\n" not in str(error.value)
-            return str(error.value)
-
-        assert refused() == f"cannot read {pairs.path}: No such file or directory"
-        with pytest.raises(UserError, match="cannot read"):
-            checksum(pairs)
+        read = lambda pairs=pairs: list(pairs())  # noqa: E731
+        refused(f"^cannot read {pairs.path}: No such file or directory$", read)
+        refused("cannot read", checksum, pairs)
         for part in (content[:300], b"no archive", b""):
             pairs.path.write_bytes(part)
-            assert f"{pairs.path} is not a complete" in refused()
+            refused(f"{pairs.path} is not a complete", read)
         pairs.path.write_bytes(content)
-        assert len(list(pairs())) == LINES
+        assert len(read()) == LINES
         other = ArchivedPairs(tmp_path, pairs.url, source, "training/none.de")
-        assert refused(other) == f"{pairs.path} has no member training/none.de"
+        refused(f"^{pairs.path} has no member training/none.de$", read, other)
 
 
 class Server(http.server.BaseHTTPRequestHandler):
@@ -219,8 +212,8 @@ def test_a_download_goes_on_where_it_stopped(address, tmp_path, monkeypatch):
     sha256 = hashlib.sha256(Server.content).hexdigest()
     archive = ArchivedPairs(tmp_path / "raw", f"{address}/x.tgz", "a", "b", sha256)
     Server.breaks = [300_000]
-    with pytest.raises(UserError, match=r"x\.tgz: the connection was closed too early"):
-        download_archive(archive)
+    message = r"x\.tgz: the connection was closed too early"
+    refused(message, download_archive, archive)
     assert not archive.path.exists()
     download_archive(archive)
     assert Server.ranges == ["bytes=0-", "bytes=300000-"]
@@ -232,13 +225,11 @@ def test_a_download_goes_on_where_it_stopped(address, tmp_path, monkeypatch):
 
 
 def test_downloads_that_fail(address, tmp_path):
-    wrong = ArchivedPairs(tmp_path, f"{address}/x.tgz", "a", "b", "0" * 64)
-    with pytest.raises(UserError, match="its SHA-256 is not 0000"):
-        download_archive(wrong)
-    absent = ArchivedPairs(tmp_path, f"{address}/y.tgz", "a", "b")
-    with pytest.raises(UserError, match=r"cannot download .*y\.tgz: Not Found; run"):
-        download_archive(absent)
-    nowhere = ArchivedPairs(tmp_path, "http://127.0.0.1:9/x.tgz", "a", "b")
-    with pytest.raises(UserError, match="Connection refused"):
-        download_archive(nowhere)
+    for url, message in (
+        (f"{address}/x.tgz", "its SHA-256 is not 0000"),
+        (f"{address}/y.tgz", r"cannot download .*y\.tgz: Not Found; run"),
+        ("http://127.0.0.1:9/x.tgz", "Connection refused"),
+    ):
+        archive = ArchivedPairs(tmp_path, url, "a", "b", "0" * 64)
+        refused(message, download_archive, archive)
     assert all(path.suffix == ".lock" for path in tmp_path.iterdir())

@@ -66,12 +66,6 @@ def test_padding_share_and_shapes_are_those_of_the_batches():
     assert abs(batches.padding_share - expected) < 0.01
 
 
-def test_largest_shape_bounds_the_work():
-    rows, source, target = plan().largest_shape(lambda s: s[0] * (s[1] + s[2]))
-    assert rows * max(source, target) <= 512
-    assert rows * (source + target) >= 0.9 * 2 * 512
-
-
 def test_a_pair_longer_than_the_budget_is_an_error():
     refused("batch_tokens 40 is less than the longest", plan, batch_tokens=40)
 
@@ -102,14 +96,6 @@ def test_bounds_and_rows_are_tensor2tensors():
     assert (bounds, rows) == (BOUNDS, ROWS)
     upper = np.array([*bounds, 256])
     assert round((upper * rows).mean()) == 3722
-
-
-@pytest.mark.parametrize(("batch_tokens", "window"), [(2048, 720), (1024, 360)])
-def test_rows_divide_the_window(batch_tokens, window):
-    bounds, rows = t2t_buckets(batch_tokens, 256)
-    divisors = [n for n in range(1, window + 1) if window % n == 0]
-    for upper, each in zip([*bounds, 256], rows, strict=True):
-        assert each == max(n for n in divisors if n <= max(1, batch_tokens // upper))
 
 
 def t2t_plan() -> BatchPlan:

@@ -3,7 +3,6 @@
 import collections
 import dataclasses
 
-import numpy as np
 import pytest
 from errors import refused
 from small_corpus import PROBLEM, TRAIN, Given, decoded, files
@@ -15,7 +14,6 @@ from t2t_keras.data.encoding import (
     reason_by_length,
     reason_by_text,
     reasons,
-    repeated,
 )
 from t2t_keras.data.manifest import Manifest
 from t2t_keras.problem import Cleaning
@@ -116,20 +114,6 @@ def test_cleaning_does_not_depend_on_workers_tasks_or_memory(tmp_path, monkeypat
     for number in (1, 2, 3):
         generate(problem, three, workers=1, part=Part(number, 3))
     assert files(one) == files(two) == files(three)
-
-
-def test_repeated_in_parts_is_repeated_at_once(tmp_path, monkeypatch):
-    rng = np.random.default_rng(0)
-    hashes = rng.integers(0, 300, 1000).astype("<u8")
-    table = np.stack([np.arange(1000, dtype="<u8") + 7, hashes], axis=1)
-    paths = [tmp_path / "a", tmp_path / "b", tmp_path / "c"]
-    for path, part in zip(paths, (table[:10], table[:0], table[10:]), strict=True):
-        path.write_bytes(part.tobytes())
-    _, first = np.unique(hashes, return_index=True)
-    expected = sorted(set(range(1000)) - set(first))
-    for at_a_time in (1 << 20, 64):
-        monkeypatch.setattr(encoding, "_AT_A_TIME", at_a_time)
-        assert (repeated(paths) - np.uint64(7)).tolist() == expected
 
 
 def test_parse():

@@ -26,7 +26,7 @@ MISTAKES = [
         "best_by=metric needs --eval_sentences",
     ),
     ((*TRAIN, *BASE, "--init_from", "no_such"), "no_such is neither a run nor a check"),
-    ((*TRAIN, *BASE, "--train_options", "keep=0"), "keep must be at least 1"),
+    ((*TRAIN, *BASE, "--train_options", "save_minutes=nan"), "must be a finite number"),
     (
         (*TRAIN, *BASE, "--patience", "1", "--train_options", "patience=2"),
         "--patience is in --train_options as well; leave out one",
@@ -45,24 +45,12 @@ MISTAKES = [
     ((*RUN, "--input", "file", "--output", "run"), "run is a directory; name a file"),
     ((*PAIRS, "--output", "no/such"), "--output: there is no directory no"),
     ((*RUN, "--alpha", "nan"), "alpha must be a finite number"),
-    ((*RUN, "--alpha", "x"), "--alpha: invalid float value: 'x'"),
     (
         (*RUN, *DECODE, "sampling=true", "--beam_size", "3"),
         "--beam_size has no effect with sampling=true",
     ),
-    ((*RUN, *DECODE, "temperature=2"), "temperature needs sampling=true as well"),
-    (
-        (*RUN, *DECODE, "lenght_penalty=none"),
-        "there is no 'lenght_penalty'; did you mean 'length_penalty'?",
-    ),
+    ((*RUN, *DECODE, "lenght_penalty=none"), "did you mean 'length_penalty'?"),
     ((*RUN, *DECODE, "truncate=maybe"), "truncate must be true or false, not 'maybe'"),
-    ((*RUN, *DECODE, "min_length=1.5"), "min_length must be an integer, not '1.5'"),
-    ((*RUN, *DECODE, "min_length"), "'min_length' is not key=value"),
-    ((*RUN, *DECODE, "top_k=1,top_k=2"), "'top_k' is given twice"),
-    (
-        (*RUN, "--beam_size", "2", *DECODE, "beam_size=3"),
-        "--beam_size is in --decode_hparams as well; leave out one",
-    ),
     ((*RUN, *DECODE, "forbidden=absent"), "forbidden: cannot read absent"),
     (
         (*EVALUATE, *DECODE, "sampling=true"),
@@ -73,9 +61,7 @@ MISTAKES = [
         "--decode_hparams max_source_length needs a run: the export export has it",
     ),
     ((*PAIRS, "--target", "absent"), "cannot read absent"),
-    (("evaluate", "--output_dir", "no_such"), "no_such is not a run directory"),
     ((*EVALUATE, "--data_dir", "no_such"), "--data_dir: there is no directory no_such"),
-    ((*EVALUATE, "--alpha", "inf"), "alpha must be a finite"),
     ((*EVALUATE, "--output", "no/x"), "there is no directory no"),
     (("average", "--output_dir", "no_such", "--last", "5"), "there is no directory"),
     (("export", "--output_dir", "no", "--export_dir", "x"), "no is not a run direct"),
@@ -90,10 +76,6 @@ MISTAKES = [
     (
         (*NEW, "--format", "ctranslate2", "--beam_size", "5"),
         "--beam_size has no effect with --format ctranslate2",
-    ),
-    (
-        ("attention", "--output_dir", "no_such", "--source", "a", "--write", "b"),
-        "no_such is not a run directory",
     ),
     (
         ("align", "--output_dir", "run", "--source", "file", "--target", "file"),
@@ -125,16 +107,11 @@ def results(tmp_path_factory):
     for name in ("run/config.json", "export/saved_model.pb", "file"):
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_text("{}\n")
-    process = subprocess.run(
-        [sys.executable, "-c", PROGRAM],
-        input=json.dumps([argv for argv, _ in MISTAKES]),
-        stdout=subprocess.PIPE,
-        text=True,
-        check=True,
-        cwd=folder,
-    )
+    command = [sys.executable, "-c", PROGRAM]
+    given = json.dumps([argv for argv, _ in MISTAKES])
+    printed = subprocess.check_output(command, input=given, text=True, cwd=folder)
     assert sorted(entry.name for entry in folder.iterdir()) == ["export", "file", "run"]
-    return json.loads(process.stdout)
+    return json.loads(printed)
 
 
 @pytest.mark.parametrize("number", range(len(MISTAKES)))
@@ -150,19 +127,16 @@ def test_a_mistake_is_found_before_tensorflow_is_imported(number, results):
 
 # Standard streams that the shell has closed: `<&-`, `>&-`, `2>&-`.
 
-SHELL = 'exec "$@" {redirection}'
 MAIN = "import sys; from t2t_keras.cli import main; sys.exit(main(sys.argv[1:]))"
 
 
 def closed(redirection, *argv, cwd):
-    shell = ["sh", "-c", SHELL.format(redirection=redirection), "sh"]
-    program = [sys.executable, "-c", MAIN, *argv]
-    return subprocess.run(
-        [*shell, *program], capture_output=True, text=True, check=False, cwd=cwd
-    )
+    shell = ["sh", "-c", f'exec "$@" {redirection}', "sh"]
+    command = [*shell, sys.executable, "-c", MAIN, *argv]
+    return subprocess.run(command, capture_output=True, text=True, cwd=cwd)
 
 
-@pytest.mark.parametrize("argv", [("list",), RUN, ("train",), ("--help",)])
+@pytest.mark.parametrize("argv", [("list",), RUN])
 def test_standard_output_is_closed(argv, tmp_path):
     done = closed(">&-", *argv, cwd=tmp_path)
     assert (done.returncode, done.stdout) == (2, "")

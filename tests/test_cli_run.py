@@ -50,6 +50,9 @@ def trained(tmp_path_factory) -> Path:
     run_dir = ("--output_dir", folder / "run")
     with open(folder / "train.json", "w") as file, contextlib.redirect_stdout(file):
         assert run(*train, *run_dir, *often, "--train_steps", 4, "--json") == 0
+    result = json.loads((folder / "train.json").read_text())
+    assert (result["step"], result["dev_average"]["checkpoints"]) == (4, 2)
+    assert result["loss"] > 0 and set(result["dev_metrics"]) == {"bleu"}
     assert run("average", *run_dir, "--last", 2) == 0
     return folder
 
@@ -67,24 +70,12 @@ def translator(trained):
     return RunDirectory(trained / "run").translator()
 
 
-def test_train_result(trained):
-    result = json.loads((trained / "train.json").read_text())
-    assert result["step"] == 4
-    assert result["loss"] > 0 and result["dev_loss"] > 0
-    assert set(result["dev_metrics"]) == {"bleu"}
-    assert result["stopped_by"] == "train_steps"
-    assert result["dev_best"]["step"] == 4
-    assert result["dev_average"]["checkpoints"] == 2
-    assert set(result["dev_average"]) >= {"loss", "bleu"}
-    assert result["target_tokens_per_s"] > 0
-
-
 @pytest.mark.slow
 def test_training_from_python_is_that_of_the_verb(trained, tmp_path):
     often = TrainOptions(save_every=2, eval_every=4, eval_sentences=3)
     arguments = {"hparams": HPARAMS, "train_steps": 4, "options": often}
-    folders = {"data_dir": trained / "data", "output_dir": tmp_path}
-    result = t2t_keras.train("translate_text", "tiny", **folders, **arguments)
+    arguments |= {"data_dir": trained / "data", "output_dir": tmp_path}
+    result = t2t_keras.train("translate_text", "tiny", **arguments)
     expected = json.loads((trained / "train.json").read_text())
     assert list(result.to_dict()) == list(expected)
     expected["target_tokens_per_s"] = result.target_tokens_per_s
@@ -130,19 +121,16 @@ def test_example_sources(trained, tmp_path):
     from t2t_keras.training.run_dir import RunDirectory
 
     opened = RunDirectory(trained / "run")
-    every = (trained / "data" / "translate_text-dev.sources").read_text().splitlines()
-    assert opened.example_sources(5) == every[::25]
-    assert opened.example_sources(1000) == every
-    assert opened.example_sources(0) == []
+    lines = (trained / "source").read_text().splitlines()
+    for count, expected in ((5, lines[::25]), (1000, lines), (0, [])):
+        assert opened.example_sources(count) == expected
     moved = dataclasses.replace(opened.config, data_dir=str(tmp_path))
     opened.config = moved  # there are no data
-    texts = opened.example_sources(7)
-    assert len(set(texts)) == 7
+    assert len(set(opened.example_sources(7))) == 7
     for file in (trained / "data").glob("translate_text-train*"):
         shutil.copy(file, tmp_path)
-    lines = (trained / "source").read_text().splitlines()
-    assert len(opened.example_sources(9)) == 9
-    assert set(opened.example_sources(9)) <= set(lines)
+    found = opened.example_sources(9)
+    assert len(found) == 9 and set(found) <= set(lines)
 
 
 def test_translate_standard_streams(trained, translator, capfd, tmp_path):
@@ -158,11 +146,9 @@ def test_translate_standard_streams(trained, translator, capfd, tmp_path):
 
 
 def test_translate_interactively(trained, translator, capfd, monkeypatch):
-    class Terminal(io.StringIO):
-        def isatty(self) -> bool:
-            return True
-
-    monkeypatch.setattr(sys, "stdin", Terminal("ein Hund\nzwei Hunde\n"))
+    terminal = io.StringIO("ein Hund\nzwei Hunde\n")
+    terminal.isatty = lambda: True
+    monkeypatch.setattr(sys, "stdin", terminal)
     assert run("translate", "--output_dir", trained / "run") == 0
     captured = capfd.readouterr()
     expected = translator.translate(["ein Hund", "zwei Hunde"])
@@ -186,13 +172,11 @@ def test_translate_tells_its_progress(trained, capfd, monkeypatch, tmp_path):
         lines = [x for x in capfd.readouterr().err.splitlines() if "sentences" in x]
         eta = r", ETA \d+ s" if total else ""
         form = rf"translate: (\d){total} sentences \({rate}{eta}\)"
-        matches = [re.fullmatch(form, line) for line in lines[:-1]]
-        numbers = dict.fromkeys(int(match[1]) for match in matches)
+        numbers = [int(re.fullmatch(form, line)[1]) for line in lines[:-1]]
         # The second line is blank, and done first; at the end of a file comes the sum.
         # With one core, lines 3 and 4 are one batch.
-        expected = [1, 2, 3, 4] if total else [1, 2, 3, 4, 5]
-        assert list(numbers) == sorted(numbers)
-        assert {*numbers, 3} == set(expected)
+        assert numbers == sorted(numbers)
+        assert {*numbers, 3} == set(range(1, 5 if total else 6))
         form = rf"translate: 5 sentences in [\d.]+ s \({rate}\)"
         assert re.fullmatch(form, lines[-1])
 
@@ -207,15 +191,12 @@ def test_n_best_lists(trained, translator, capfd, tmp_path):
     rows = [line.split("\t") for line in output.read_text().splitlines()]
     expected = translator.n_best(SOURCES, 3, beam_size=3)
     outputs = [
-        (number, rank, hypothesis)
-        for number, hypotheses in enumerate(expected, 1)
-        for rank, hypothesis in enumerate(hypotheses, 1)
+        [str(number), str(rank), pytest.approx(output.score, abs=1e-3), output.text]
+        for number, best in enumerate(expected, 1)
+        for rank, output in enumerate(best, 1)
     ]
-    assert len(rows) == len(outputs) == 3 * (len(SOURCES) - 1) + 1
-    for row, (number, rank, hypothesis) in zip(rows, outputs, strict=True):
-        assert row[:2] == [str(number), str(rank)]
-        assert float(row[2]) == pytest.approx(hypothesis.score, abs=1e-3)
-        assert row[3] == hypothesis.text
+    assert len(outputs) == 3 * (len(SOURCES) - 1) + 1
+    assert [[*row[:2], float(row[2]), *row[3:]] for row in rows] == outputs
 
 
 def test_score(trained, translator, capfd, tmp_path):
@@ -230,8 +211,8 @@ def test_score(trained, translator, capfd, tmp_path):
     assert nats == pytest.approx(math.log(result["perplexity"]))
     rows = [line.split("\t") for line in (tmp_path / "s").read_text().splitlines()]
     assert [int(row[1]) for row in rows] == [s.tokens for s in scores]
-    assert run(*argv, "--target", write(tmp_path / "c", "suaH")) == 2
-    assert "has 2 lines" in capfd.readouterr().err
+    one = write(tmp_path / "c", "suaH")
+    assert "has 2 lines" in run_refused(capfd, *argv, "--target", one)
 
 
 def test_evaluate_a_split(trained, translator, capfd, tmp_path):

@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import re
 import shutil
 
 import pytest
@@ -19,15 +18,12 @@ from small_corpus import (
     interrupt,
     make_pairs,
 )
-from small_data import small_data
-from small_run import trainer
 
 from t2t_keras.data.datagen import generate
 from t2t_keras.data.manifest import Manifest
 from t2t_keras.data.records import RecordIndex, read_texts, write_texts
 from t2t_keras.data.sources import guessed_languages
 from t2t_keras.evaluation.bleu import metrics_of
-from t2t_keras.option import UserError
 from t2t_keras.training.runs import config_for
 
 pytestmark = pytest.mark.usefixtures("small_scale")
@@ -51,19 +47,19 @@ def digest_of_all(manifest: dict) -> str:
     return hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()
 
 
-@pytest.mark.parametrize(
-    "problem",
-    [WITH_TEST, PROBLEM.replace(sources={"test": Given(TEST)}, max_length=7)],
-    ids=["all splits given", "the new one alone"],
-)
-def test_a_split_is_added(complete, directory, tmp_path, problem):
-    generate(problem, directory, workers=1)
+def test_a_split_is_added(complete, directory, tmp_path):
+    """Given alone, or with those that are there."""
+    alone = PROBLEM.replace(sources={"test": Given(TEST)}, max_length=7)
+    generate(alone, directory, workers=1)
     generate(WITH_TEST, tmp_path / "at once", workers=1)
     assert files(directory) == files(tmp_path / "at once")
     assert decoded(directory, "test") == TEST
     before = files(complete)
     before.pop(MANIFEST)
     assert before.items() <= files(directory).items()
+    for problem in (WITH_TEST, PROBLEM, alone):
+        generate(problem, directory, workers=1)
+    assert files(directory) == files(tmp_path / "at once")
 
 
 def test_a_licence_is_added_to_data_that_are_there(directory, capsys):
@@ -100,20 +96,6 @@ def test_languages_are_recorded_and_used_or_stay_unknown(directory, tmp_path):
     mixed = pairs[:300] + [pair[::-1] for pair in pairs[300:]]
     assert guessed_languages(Given(mixed)) is None
     assert guessed_languages(Given(pairs[:100])) is None  # too few
-
-
-def test_what_is_there_may_be_given_again(directory, capsys):
-    generate(WITH_TEST, directory, workers=1)
-    before = files(directory)
-    for sources in (
-        WITH_TEST.sources,
-        PROBLEM.sources,
-        {"test": Given(TEST)},
-        {"train": Given(TRAIN)},
-    ):
-        generate(PROBLEM.replace(sources=sources), directory, workers=1)
-        assert "is there already" in capsys.readouterr().err
-    assert files(directory) == before
 
 
 def test_interrupted_anywhere(complete, directory, tmp_path):
@@ -154,31 +136,6 @@ def test_fingerprints(complete, directory):
     assert len(set(first)) == 3
 
 
-@pytest.mark.slow
-def test_a_run_goes_on_after_a_split_was_added(tmp_path):
-    data, run = tmp_path / "data", tmp_path / "run"
-    problem = small_data(data)
-    kept = digest_of_all(
-        json.loads((data / "translate_text.manifest.json").read_text())
-    )
-    trainer(data, run, train_steps=2, options={"eval_every": 10}).train()
-    test = Given([("a dog", "dog a")])
-    generate(problem.replace(sources={"test": test}), data, workers=1)
-    config = json.loads((run / "config.json").read_text())
-    for known in (config["data_sha256"], kept, None):  # now, and in earlier versions
-        text = json.dumps(config | {"data_sha256": known})
-        (run / "config.json").write_text(text)
-        trainer(data, run, train_steps=2)
-        assert json.loads((run / "config.json").read_text()) == config
-
-    other = shutil.copytree(data, tmp_path / "other")
-    path = other / "translate_text.manifest.json"
-    changed = json.loads(path.read_text())
-    changed["sources"]["train"] = "files of somebody else"
-    path.write_text(json.dumps(changed))
-    refused(r"data_dir was .*, other data", trainer, other, run, train_steps=6)
-
-
 # The raw texts of dev and test, which no vocabulary changes.
 
 
@@ -197,47 +154,30 @@ def texts(directory, split):
     return read_texts(directory, "small", split, index, checksums)
 
 
-@pytest.fixture(scope="module")
-def vocabulary(tmp_path_factory) -> bytes:
+def pairs(directory, split: str) -> list[tuple[str, str]]:
+    return list(zip(*texts(directory, split), strict=True))
+
+
+def test_raw_texts_are_kept_where_the_vocabulary_changes_them(tmp_path):
     """A SentencePiece model that normalises and lower-cases."""
-    stem = tmp_path_factory.mktemp("given") / "lower"
     sentencepiece.SentencePieceTrainer.train(
         sentence_iterator=(text for pair in TRAIN for text in pair),
-        model_prefix=str(stem),
+        model_prefix=str(tmp_path / "lower"),
         normalization_rule_name="nmt_nfkc_cf",
         **{"model_type": "bpe", "vocab_size": 330, "byte_fallback": True},
         **{"pad_id": 0, "eos_id": 1, "unk_id": 2, "bos_id": -1},
         **{"hard_vocab_limit": False, "minloglevel": 2},
     )
-    return stem.with_suffix(".model").read_bytes()
-
-
-@pytest.fixture
-def given(vocabulary, tmp_path):
-    """Makes directories that have the vocabulary."""
-
-    def make(name: str):
-        directory = tmp_path / name
-        directory.mkdir()
-        (directory / "vocab.small.330.spm").write_bytes(vocabulary)
-        return directory
-
-    return make
-
-
-def pairs(directory, split: str) -> list[tuple[str, str]]:
-    return list(zip(*texts(directory, split), strict=True))
-
-
-def test_raw_texts_are_kept_where_the_vocabulary_changes_them(given):
-    directory = given("data")
-    generate(NORMALISED, directory, workers=1)
-    assert pairs(directory, "dev") == [*ODD, *DEV]
-    assert pairs(directory, "test") == RAW_TEST
-    records = decoded(directory, "dev")
+    (tmp_path / "data").mkdir()
+    vocabulary = tmp_path / "data/vocab.small.330.spm"
+    (tmp_path / "lower.model").rename(vocabulary)
+    generate(NORMALISED, vocabulary.parent, workers=1)
+    assert pairs(vocabulary.parent, "dev") == [*ODD, *DEV]
+    assert pairs(vocabulary.parent, "test") == RAW_TEST
+    records = decoded(vocabulary.parent, "dev")
     assert len(records) == len(ODD) + len(DEV)
     assert records[0] == ("a fine cat", "eine ff katze")
-    assert texts(directory, "train") is None
+    assert texts(vocabulary.parent, "train") is None
 
 
 def test_a_line_for_each_text(tmp_path):
@@ -249,21 +189,20 @@ def test_a_line_for_each_text(tmp_path):
     assert targets.decode("utf-8", "surrogatepass") == "\ud800 is alone\n\n"
 
 
-def test_a_split_that_is_added_has_its_own(tmp_path):
-    generate(PROBLEM, tmp_path, workers=1)
+def test_a_split_that_is_added_has_its_own(directory):
     for side in ("sources", "targets"):  # as earlier versions left the directory
-        (tmp_path / f"small-dev.{side}").unlink()
-    path = Manifest.path(tmp_path, "small")
+        (directory / f"small-dev.{side}").unlink()
+    path = Manifest.path(directory, "small")
     fields = json.loads(path.read_text())
     for name in ("text_sha256", "languages"):
         del fields[name]
     path.write_text(json.dumps(fields | {"bpe_dropout": 0.0, "copies": 1}))
-    before = files(tmp_path)
+    before = files(directory)
     problem = PROBLEM.replace(sources=PROBLEM.sources | {"test": Given(RAW_TEST)})
-    generate(problem, tmp_path, workers=1)
-    assert pairs(tmp_path, "test") == RAW_TEST
-    assert texts(tmp_path, "dev") is None
-    assert set(files(tmp_path)) - set(before) == {
+    generate(problem, directory, workers=1)
+    assert pairs(directory, "test") == RAW_TEST
+    assert texts(directory, "dev") is None
+    assert set(files(directory)) - set(before) == {
         *("small-test-00000-of-00001", "small-test.index.npz"),
         *("small-test.sources", "small-test.targets"),
     }
@@ -281,14 +220,11 @@ DAMAGE = {
 
 @pytest.mark.parametrize("damage", DAMAGE)
 @pytest.mark.parametrize("side", ["sources", "targets"])
-def test_files_that_are_damaged(tmp_path, side, damage):
-    generate(PROBLEM, tmp_path, workers=1)
-    path = tmp_path / f"small-dev.{side}"
+def test_files_that_are_damaged(directory, side, damage):
+    path = directory / f"small-dev.{side}"
     change, message = DAMAGE[damage]
-    if change is None:
-        path.unlink()
-    else:
-        path.write_bytes(change(path.read_bytes()))
-    with pytest.raises(UserError, match=message) as error:
-        texts(tmp_path, "dev")
-    assert re.search(re.escape(str(path)), str(error.value))
+    content = path.read_bytes()
+    path.unlink()
+    if change:
+        path.write_bytes(change(content))
+    assert str(path) in refused(message, texts, directory, "dev")

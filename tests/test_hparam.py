@@ -1,12 +1,9 @@
 """The record of hyper-parameters: its values, its overrides, its errors."""
 
-import dataclasses
-
 import pytest
 from errors import refused
 
 from t2t_keras import HParams, registry
-from t2t_keras.data.files import write_json
 
 
 def test_base_is_the_papers_base():
@@ -74,17 +71,3 @@ def test_parse_takes_each_fields_type():
 )
 def test_mistakes_in_overrides(overrides, message):
     refused(message, HParams().parse, overrides)
-
-
-def test_save_and_load(tmp_path):
-    hparams = HParams(dropout=0.25, norm="pre", d_k=3, d_v=5)
-    write_json(tmp_path / "hparams.json", dataclasses.asdict(hparams))
-    assert HParams.load(tmp_path / "hparams.json") == hparams
-
-
-def test_load_names_the_fault(tmp_path):
-    file = tmp_path / "hparams.json"
-    file.write_text("{")
-    refused(r"hparams\.json is not valid JSON", HParams.load, file)
-    file.write_text('{"num_layers": null}')
-    refused("num_layers must be an integer", HParams.load, file)

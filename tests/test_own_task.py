@@ -35,9 +35,8 @@ def test_metric_is_the_edit_distance():
     metrics = registry.problem("pronounce_es").metrics
     found = metrics.score([""] * 2, ["/katʃo/", "/θa/"], ["/kato/", "/θaro/"])
     assert found == {"phoneme_error_rate": 100 * (1 + 2) / 8}
-    assert metrics.selection_score(found) < metrics.selection_score(
-        {"phoneme_error_rate": 0.0}
-    )
+    none = metrics.selection_score({"phoneme_error_rate": 0.0})
+    assert metrics.selection_score(found) < none
 
 
 @pytest.mark.slow
@@ -48,10 +47,8 @@ def test_evaluate_reports_the_metric(folder, capsys):
     result = json.loads(capsys.readouterr().out)
     registry.load_usr_dir(EXAMPLE)
     metrics = registry.problem("pronounce_es").metrics
-    texts = [
-        (folder / f"test.{name}").read_text().splitlines()
-        for name in ("source", "hypothesis", "reference")
-    ]
+    paths = [folder / f"test.{name}" for name in ("source", "hypothesis", "reference")]
+    texts = [path.read_text().splitlines() for path in paths]
     assert result["phoneme_error_rate"] == metrics.score(*texts)["phoneme_error_rate"]
     assert texts[2][0].startswith("/") and "repaired" not in result
     assert run("evaluate", *flags, "--tokenize", "intl") == 2
@@ -63,10 +60,9 @@ def test_translation_and_export_agree_and_have_phonemes_only(folder, capsys):
     (folder / "words").write_text("\n".join(WORDS) + "\n")
     outputs = []
     for flag, name in (("--output_dir", "run"), ("--export_dir", "export")):
-        out = folder / f"{name}.txt"
-        files = ("--input", str(folder / "words"), "--output", str(out))
-        assert run("translate", flag, str(folder / name), *files) == 0
-        outputs.append(out.read_text().splitlines())
+        argv = ("translate", flag, folder / name, "--input", folder / "words")
+        assert run(*argv, "--output", folder / "out") == 0
+        outputs.append((folder / "out").read_text().splitlines())
     assert outputs[0] == outputs[1]
     registry.load_usr_dir(EXAMPLE)
     sounds = "|".join(registry.problem("pronounce_es").symbols)

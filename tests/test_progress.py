@@ -127,27 +127,19 @@ def environment():
 @pytest.mark.slow
 def test_standard_error_has_our_lines_only(data_dir, tmp_path):
     main = "import sys; from t2t_keras.cli import main; sys.exit(main())"
-    train = (
-        "train --problem translate_text --hparams_set tiny --train_steps 2 --hparams "
-        "num_layers=1,d_model=16,d_ff=16,num_heads=2 --eval_sentences 2 "
-        f"--data_dir {data_dir} --output_dir {tmp_path / 'run'}"
-    )
+    run, pipes = f"--output_dir {tmp_path / 'run'}", {"capture_output": True}
+    tiny = "num_layers=1,d_model=16,d_ff=16,num_heads=2"
+    train = f"train --problem translate_text --hparams_set tiny --hparams {tiny} {run} "
+    train += f"--data_dir {data_dir} --train_steps 2 --eval_sentences 2"
     (tmp_path / "text").write_text("a dog\n")
     verbs = {
         train: r"[\d,]+ parameters, .*|step \d.*",
-        f"translate --output_dir {tmp_path / 'run'} --input {tmp_path / 'text'}": (
-            r"translate: 1 sentences in .*"
-        ),
-        f"export --output_dir {tmp_path / 'run'} --export_dir {tmp_path / 'e'}": "",
-        "list": "",
+        f"translate {run} --input {tmp_path / 'text'}": r"translate: 1 sentences in .*",
+        f"export {run} --export_dir {tmp_path / 'e'}": "",
     }
     for words, pattern in verbs.items():
-        done = subprocess.run(
-            [sys.executable, "-c", main, *words.split()],
-            capture_output=True,
-            text=True,
-            env=environment(),
-        )
+        command = [sys.executable, "-c", main, *words.split()]
+        done = subprocess.run(command, text=True, env=environment(), **pipes)
         assert done.returncode == 0, done.stderr
         strange = [x for x in done.stderr.splitlines() if not re.fullmatch(pattern, x)]
         assert strange == []

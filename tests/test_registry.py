@@ -9,7 +9,6 @@ from errors import refused
 from t2t_keras import (
     HParams,
     Problem,
-    UserError,
     register_hparams,
     register_problem,
     registry,
@@ -98,8 +97,7 @@ def test_rev_swaps_the_direction_and_keeps_the_files():
     assert "captions_rev" not in registry.list_problems()
 
 
-@pytest.mark.parametrize("kind", ["problem", "hparams"])
-def test_unknown_name_suggests_the_nearest(kind):
+def test_unknown_name_suggests_the_nearest():
     register_problem(Problem(name="captions", summary="x"))
 
     @register_hparams
@@ -111,44 +109,34 @@ def test_unknown_name_suggests_the_nearest(kind):
         return HParams()
 
     assert registry.list_hparams() == {"captions": "A narrow model."}
-    refused(r"'capitons'.*did you mean 'captions'", getattr(registry, kind), "capitons")
-    refused("there is no 'zzz' ", getattr(registry, kind), "zzz")
+    for find in (registry.problem, registry.hparams):
+        refused(r"'capitons'.*did you mean 'captions'", find, "capitons")
+        refused("there is no 'zzz' ", find, "zzz")
 
 
 def test_duplicate_says_where_both_are(tmp_path):
     first = write(tmp_path / "a" / "first.py", problem_file("captions"))
     second = write(tmp_path / "b" / "second.py", problem_file("captions"))
     registry.load_usr_dir(first.parent)
-    with pytest.raises(UserError) as error:
-        registry.load_usr_dir(second.parent)
-    assert f"{first}:4" in str(error.value)
-    assert f"{second}:4" in str(error.value)
+    message = refused("", registry.load_usr_dir, second.parent)
+    assert f"{first}:4" in message and f"{second}:4" in message
 
 
 def test_a_definition_that_was_typed_in():
     """It has no file, and may be typed in once more."""
     namespace = {"__name__": "__main__", "Problem": Problem, **vars(registry)}
     for summary in ("first", "second"):
-        code = f"""
-@register_problem
-def typed_in():
-    return Problem(summary="{summary}")
-
-@register_problem
-class TypedIn2(Problem):
-    summary = "{summary}"
-"""
+        code = problem_file("typed_in", summary).replace("from", "# from")
         exec(compile(code, "<stdin>", "exec"), namespace)
         assert registry.problem("typed_in").summary == summary
-        assert registry.problem("typed_in2").summary == summary
 
 
 def test_usr_dir_of_modules(tmp_path):
     write(tmp_path / "words.py", "SUMMARY = 'from a neighbour'")
     text = problem_file("captions").replace('"x"', "SUMMARY")
     write(tmp_path / "captions_problem.py", "from words import SUMMARY\n" + text)
-    registry.load_usr_dir(tmp_path)
-    registry.load_usr_dir(str(tmp_path))  # twice is as good as once
+    for path in (tmp_path, str(tmp_path)):  # twice is as good as once
+        registry.load_usr_dir(path)
     assert registry.list_problems() == {"captions": "from a neighbour"}
 
 
@@ -199,9 +187,7 @@ def test_definition_that_raises_is_told_with_its_line(tmp_path, body, line, mess
     file = write(tmp_path / "faulty.py", f"{head}    {body}\n")
     registry.load_usr_dir(tmp_path)
     for use in (registry.list_problems, lambda: registry.problem("captions_rev")):
-        with pytest.raises(UserError, match=message) as error:
-            use()
-        assert str(error.value).startswith(f"{file}:{line}: 'captions': ")
+        assert refused(message, use).startswith(f"{file}:{line}: 'captions': ")
 
 
 def test_entry_points_of_another_package(tmp_path, monkeypatch):

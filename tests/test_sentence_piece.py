@@ -17,7 +17,6 @@ from tokenizer_checks import (
     random_lines,
 )
 
-from t2t_keras.option import UserError
 from t2t_keras.text.sentence_piece import SentencePieceTokenizer
 from t2t_keras.text.tokenizer import EOS, PAD, UNK, load_tokenizer
 
@@ -75,14 +74,9 @@ def test_decode_reads_up_to_the_first_end(tokenizer):
 
 def test_pickles_and_saves(tokenizer, tmp_path):
     tokenizer.save(tmp_path / "copy.spm")
-    copies = (
-        pickle.loads(pickle.dumps(tokenizer)),
-        SentencePieceTokenizer(tmp_path / "copy.spm"),
-    )
-    for copy in copies:
-        assert copy.encode_batch(CORPUS) == tokenizer.encode_batch(CORPUS)
-        assert copy.decode(copy.encode("A dog")) == "A dog"
-    assert os.listdir(tmp_path) == ["copy.spm"]
+    copy = SentencePieceTokenizer(tmp_path / "copy.spm")
+    for each in (copy, pickle.loads(pickle.dumps(tokenizer))):
+        assert each.encode_batch(CORPUS) == tokenizer.encode_batch(CORPUS)
 
 
 def test_a_symbol_is_one_piece(tree_tokenizer):
@@ -126,24 +120,21 @@ def test_training_errors(tmp_path, texts, size, symbols, message):
 
 
 def test_files_that_are_no_vocabulary(tmp_path):
-    with pytest.raises(UserError, match=r"cannot read the vocabulary .*absent\.spm"):
-        load_tokenizer(tmp_path / "absent.spm")
     (tmp_path / "text.spm").write_text("hello")
-    with pytest.raises(UserError, match=r"text.spm is not a SentencePiece model"):
-        load_tokenizer(tmp_path / "text.spm")
-    with pytest.raises(UserError, match=r"vocab.txt: .* ends in .spm.* no reader"):
-        load_tokenizer(tmp_path / "vocab.txt")
+    for name, message in (
+        ("absent.spm", r"cannot read the vocabulary .*absent\.spm"),
+        ("text.spm", "text.spm is not a SentencePiece model"),
+        ("vocab.txt", "vocab.txt: .* ends in .spm.* no reader"),
+    ):
+        refused(message, load_tokenizer, tmp_path / name)
 
 
 @pytest.mark.parametrize("kind", ["tokenizer", "tree_tokenizer"])
 def test_graph_equals_python_on_strange_lines(kind, request):
     tokenizer = request.getfixturevalue(kind)
-    assert_graph_equals_python(
-        tokenizer,
-        tokenizer.graph(),
-        [*LINES, *CORPUS, *random_lines(2000)],
-        random_ids(tokenizer, 2000, favoured=range(3, 262)),
-    )
+    ids = random_ids(tokenizer, 2000, favoured=range(3, 262))
+    lines = [*LINES, *CORPUS, *random_lines(2000)]
+    assert_graph_equals_python(tokenizer, tokenizer.graph(), lines, ids)
 
 
 def test_graph_is_saved_and_runs_on_the_cpu(tokenizer, tmp_path):

@@ -2,7 +2,6 @@
 
 import dataclasses
 import gzip
-import json
 import lzma
 import tracemalloc
 
@@ -10,15 +9,14 @@ import pyarrow
 import pytest
 import tensorflow_datasets as tfds
 from backports import zstd
+from command_line import run, run_json
 from errors import refused
 from pyarrow import parquet
 from small_corpus import decoded
 
 from t2t_keras import registry
-from t2t_keras.cli import main
 from t2t_keras.data.manifest import Manifest
 from t2t_keras.data.sources import PairFile, ParallelFiles, checksum, read_lines
-from t2t_keras.option import UserError
 
 
 def write(path, content: str | bytes):
@@ -53,23 +51,36 @@ def fails(pairs) -> str:
     return refused("", lambda: list(pairs()))
 
 
-def test_unequal_files_are_told_apart(tmp_path):
-    three, five = write(tmp_path / "3", "x\n" * 3), write(tmp_path / "5", "x\n" * 5)
-    for pairs in (ParallelFiles(three, five), ParallelFiles(five, three)):
-        assert fails(pairs).startswith(
-            f"{three} has only 3 lines and {five} has 5: line by line"
-        )
-    empty = write(tmp_path / "0", "")
-    assert f"{empty} has only 0 lines" in fails(ParallelFiles(five, empty))
+FAULTS = [
+    (b"x\n" * 3, b"x\n" * 5, "{0} has only 3 lines and {1} has 5: line by line"),
+    (b"x\n" * 5, b"x\n" * 3, "{1} has only 3 lines and {0} has 5: line by line"),
+    (b"x\n" * 5, b"", "{1} has only 0 lines"),
+    (b"x\n" * 3, b"gut\nsch\xf6n\n", "{1}, line 2: byte 0xf6 is not valid UTF-8"),
+    ("gut".encode("utf-16"), b"x\n", "{0}, line 1: byte 0xff"),
+    (b"x\n", None, "cannot read {1}: No such file or directory"),
+]
 
 
-def test_invalid_utf8_is_found_in_its_line(tmp_path):
-    good = write(tmp_path / "good", "x\n" * 3)
-    latin1 = write(tmp_path / "latin1.gz", "gut\nschön\nauch\n".encode("latin-1"))
-    message = fails(ParallelFiles(good, latin1))
-    assert message.startswith(f"{latin1}, line 2: byte 0xf6 is not valid UTF-8")
-    utf16 = write(tmp_path / "utf16", "gut".encode("utf-16"))
-    assert f"{utf16}, line 1: byte 0xff" in fails(ParallelFiles(utf16, good))
+@pytest.mark.parametrize(("source", "target", "message"), FAULTS)
+def test_faults_of_parallel_files(tmp_path, source, target, message):
+    paths = tmp_path / "a", tmp_path / "b"
+    for path, content in zip(paths, (source, target), strict=True):
+        if content is not None:
+            write(path, content)
+    assert fails(ParallelFiles(*paths)).startswith(message.format(*paths))
+
+
+def test_checksums_are_of_content_and_meaning(tmp_path):
+    a, b = write(tmp_path / "a", "one\n"), write(tmp_path / "b", "eins\n")
+    table = write(tmp_path / "x.tsv", TSV)
+    sources = [ParallelFiles(a, b), ParallelFiles(b, a), ParallelFiles(a, a)]
+    sources += [PairFile(table), PairFile(table, ("en", "de"))]
+    sums = [checksum(source) for source in sources]
+    write(table, TSV[:-9])
+    assert len({*sums, checksum(PairFile(table))}) == 6
+    renamed = a.rename(tmp_path / "renamed")
+    assert checksum(ParallelFiles(renamed, b)) == sums[0]
+    refused(f"cannot read {a}", ParallelFiles(a, b).checksum)
 
 
 @pytest.mark.parametrize("name", ["text", "text.gz"])
@@ -85,32 +96,6 @@ def test_a_line_without_an_end_is_refused_before_it_is_read(tmp_path, name):
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 40e6
-
-
-def test_files_that_cannot_be_read(tmp_path):
-    good = write(tmp_path / "good", "x\n")
-    absent = tmp_path / "absent"
-    assert fails(ParallelFiles(good, absent)) == (
-        f"cannot read {absent}: No such file or directory"
-    )
-    refused(f"cannot read {absent}", ParallelFiles(good, absent).checksum)
-    assert "Is a directory" in fails(ParallelFiles(tmp_path, good))
-    text = write(tmp_path / "text.gz.txt", "no gzip\n").rename(tmp_path / "text.gz")
-    assert "not a complete gzip file" in fails(ParallelFiles(text, good))
-    cut = tmp_path / "cut.gz"
-    cut.write_bytes(gzip.compress(b"x\n" * 1000)[:-10])
-    assert f"{cut} is not a complete gzip file" in fails(ParallelFiles(cut, good))
-
-
-def test_checksum_is_about_content(tmp_path):
-    a, b = write(tmp_path / "a", "one\n"), write(tmp_path / "b", "eins\n")
-    pairs = ParallelFiles(a, b)
-    before = checksum(pairs)
-    a.rename(tmp_path / "renamed")
-    assert checksum(ParallelFiles(tmp_path / "renamed", b)) == before
-    assert checksum(ParallelFiles(b, tmp_path / "renamed")) != before
-    write(b, "zwei\n")
-    assert checksum(ParallelFiles(tmp_path / "renamed", b)) != before
 
 
 @pytest.mark.parametrize(
@@ -130,11 +115,6 @@ def test_the_papers_problems_are_wmt_2014(problem, language, vocab_size):
         assert contents == subsets.get(split, contents)
         assert len(contents) >= 1
     assert "europarl_v7" in builder.subsets[problem.sources["train"].split]
-
-
-def test_translate_text_has_no_examples_of_its_own():
-    with pytest.raises(UserError, match="--train_source and --train_target"):
-        registry.problem("translate_text").source("train")
 
 
 # Files of pairs: tab-separated values, TMX and Parquet, plain and compressed.
@@ -162,12 +142,21 @@ def test_compressed_files(suffix, tmp_path):
         assert f"{path} is not a complete" in fails(pairs)
 
 
-def test_a_line_that_has_not_two_columns(tmp_path):
-    path = tmp_path / "x.tsv"
-    path.write_text("a\tb\nc\td\te\n")
-    assert fails(PairFile(path)).startswith(f"{path}, line 2: there must be two")
-    path.write_text("a\tb\n\n")
-    assert f"{path}, line 2: " in fails(PairFile(path))
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("x.tsv", b"a\tb\nc\td\te\n", ", line 2: there must be two"),
+        ("x.tsv", b"a\tb\n\n", ", line 2: there must be two"),
+        ("x.tmx", None, ": which languages"),
+        ("x.parquet", None, ": which languages"),
+        ("x.csv", None, " is not a file of pairs"),
+    ],
+)
+def test_faults_of_files_of_pairs(tmp_path, name, content, message):
+    path = tmp_path / name
+    if content:
+        write(path, content)
+    assert f"{path}{message}" in refused("", lambda: list(PairFile(path)()))
 
 
 TMX = """<?xml version="1.0"?>
@@ -211,19 +200,12 @@ def test_tmx(tmp_path, encoding):
 
 
 def test_tmx_needs_little_memory(tmp_path):
-    """The elements that are done with are not kept."""
-    import tracemalloc
-
-    unit = (
-        '<tu><tuv xml:lang="en"><seg>{0}</seg></tuv>'
-        '<tuv xml:lang="de"><seg>{0}</seg></tuv></tu>'
-    )
+    unit = '<tu><tuv xml:lang="en"><seg>a</seg></tuv><tuv xml:lang="de"/></tu>'
     path, peaks = tmp_path / "x.tmx", []
     for count in (1_000, 20_000):
-        units = "".join(unit.format(f"text {i}") for i in range(count))
-        path.write_text(f"<tmx><body>{units}</body></tmx>")
+        path.write_text(f"<tmx><body>{unit * count}</body></tmx>")
         tracemalloc.start()
-        assert sum(1 for _ in PairFile(path, ("en", "de"))()) == count
+        sum(1 for _ in PairFile(path, ("en", "de"))())
         peaks.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()
     assert peaks[1] < peaks[0] + 500_000
@@ -248,27 +230,6 @@ def test_parquet(tmp_path, nested):
     assert "'en' and 'de' are not texts" in fails(PairFile(numbers, ("en", "de")))
     path.write_bytes(path.read_bytes()[:-50])
     assert f"{path} is not a Parquet file" in fails(PairFile(path, ("en", "de")))
-
-
-def test_what_is_refused(tmp_path):
-    with pytest.raises(UserError, match=r"x\.csv is not a file of pairs"):
-        PairFile("x.csv")
-    for name in ("x.tmx.gz", "x.parquet"):
-        with pytest.raises(UserError, match=f"{name}: which languages"):
-            PairFile(name)
-        absent = tmp_path / name
-        assert fails(PairFile(absent, ("en", "de"))) == (
-            f"cannot read {absent}: No such file or directory"
-        )
-
-
-def test_checksums(tmp_path):
-    path = tmp_path / "x.tsv"
-    path.write_bytes(TSV)
-    first = checksum(PairFile(path))
-    assert checksum(PairFile(path, ("en", "de"))) != first
-    path.write_bytes(TSV[:-9])
-    assert checksum(PairFile(path)) != first
 
 
 # The paper's problems through tensorflow-datasets, prepared by its own machinery.
@@ -328,12 +289,6 @@ def tfds_dir(tmp_path_factory):
     return path
 
 
-def run(capfd, *argv: object) -> tuple[int, dict, str]:
-    code = main([*map(str, argv), "--json"])
-    out, err = capfd.readouterr()
-    return code, json.loads(out) if out else {}, err
-
-
 def prepared_in(path, problem):
     """The problem, with its datasets in a folder."""
     moved = {
@@ -349,11 +304,9 @@ def prepared_in(path, problem):
 def test_datagen(capfd, tmp_path, tfds_dir, language, more, monkeypatch):
     problem = prepared_in(tfds_dir, registry.problem(f"translate_en{language}"))
     monkeypatch.setattr(registry, "problem", lambda name: problem)
-    code, result, _ = run(
-        *(capfd, "datagen", "--problem", f"translate_en{language}", "--workers", 1),
-        *("--data_dir", tmp_path, "--vocab_size", 330),
-    )
-    assert code == 0
+    argv = ("datagen", "--problem", problem.name, "--workers", 1)
+    argv += ("--data_dir", tmp_path, "--vocab_size", 330)
+    result = run_json(capfd, *argv)
     noise = dict.fromkeys(("identical", "control", "few_letters", "long_word"), 1)
     expected = {"empty": 0, "over_length": 0} | noise | more
     assert result["dropped"] == expected
@@ -377,11 +330,9 @@ def test_no_network(capfd, tmp_path, monkeypatch):
         monkeypatch.setattr(tfds.download.DownloadManager, name, offline)
     problem = prepared_in(tmp_path / "tfds", registry.problem("translate_enfr"))
     monkeypatch.setattr(registry, "problem", lambda name: problem)
-    code, _, err = run(
-        *(capfd, "datagen", "--problem", "translate_enfr", "--workers", 1),
-        *("--data_dir", tmp_path / "data"),
-    )
-    assert code == 2
+    argv = ("datagen", "--problem", "translate_enfr", "--workers", 1)
+    assert run(*argv, "--data_dir", tmp_path / "data") == 2
+    err = capfd.readouterr().err
     last = err.strip().splitlines()[-1]
     assert "cannot download wmt14_translate/fr-en: " in last
     assert "Traceback" not in err

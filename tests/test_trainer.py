@@ -1,13 +1,12 @@
 """The trainer in this process, for a few steps."""
 
+import concurrent.futures
 import itertools
 import json
 import shutil
 import signal
-import threading
 import time
 import types
-from unittest import mock
 
 import numpy as np
 import pytest
@@ -16,15 +15,12 @@ from small_data import small_data
 from small_run import assert_same, trainer, weights
 
 import t2t_keras
-from t2t_keras import UserError
 from t2t_keras.data.datagen import generate
 from t2t_keras.training import checkpoint as checkpoint_module
 from t2t_keras.training.checkpoint import Checkpoint, model_variables
 from t2t_keras.training.control import LAUNCHED, Stopping
 from t2t_keras.training.fine_tune import matching_rows
 from t2t_keras.training.run_dir import RunDirectory
-from t2t_keras.training.strategy import devices_text, make_strategy
-from t2t_keras.training.trainer import Trainer
 
 
 def test_the_first_update_has_the_rate_of_step_one(data_dir, tmp_path):
@@ -90,7 +86,7 @@ def test_what_is_reported(data_dir, tmp_path):
 
 
 def test_without_dev_data_there_is_no_evaluation(tmp_path, monkeypatch):
-    before_writing(monkeypatch, lambda name: time.sleep(0.3))  # a slow disk
+    slow_disk(monkeypatch)
     problem = small_data(tmp_path / "both")
     alone = problem.replace(sources={"train": problem.sources["train"]})
     generate(alone, tmp_path / "alone", workers=1)
@@ -121,20 +117,14 @@ def test_a_damaged_checkpoint_is_passed_over(data_dir, tmp_path, capfd):
     content = bytearray(data.read_bytes())
     content[-9] ^= 1
     data.write_bytes(content)
-    trainer(data_dir, tmp_path / "run", options=options).train()
+    again = trainer(data_dir, tmp_path / "run", options=options)
+    again.train()
     assert "model.ckpt-4 cannot be read" in (errors := capfd.readouterr().err)
     assert "going on from step 3" in errors
     assert_same(weights(tmp_path / "run"), whole)
-    for step in (1, 2, 3, 4):
-        path = tmp_path / "run" / f"model.ckpt-{step}.index"
+    for path in (tmp_path / "run").glob("model.ckpt-*.index"):
         path.write_bytes(b"")
-    with pytest.raises(UserError, match=r"model\.ckpt-1 cannot be read"):
-        trainer(data_dir, tmp_path / "run", options=options).train()
-
-
-def test_devices_are_told():
-    strategy = make_strategy(simulate_devices=2)
-    assert devices_text(strategy) == "2 replicas on the CPU"
+    refused(r"model\.ckpt-1 cannot be read", again.train)
 
 
 def test_a_disk_too_small_for_the_checkpoints_is_refused(
@@ -164,15 +154,26 @@ def test_checkpoints_by_the_clock(data_dir, tmp_path, monkeypatch):
     assert RunDirectory(tmp_path).checkpoints.steps() == [3, 6, 8]
 
 
-def before_writing(monkeypatch, hook):
-    """Calls a hook with the name of each checkpoint before it is written."""
+def slow_disk(monkeypatch):
+    """Lets the writing of a checkpoint take longer than the steps after it."""
     write = checkpoint_module.write_checkpoint
 
-    def write_after(path, tensors):
-        hook(path.name)
+    def write_late(path, tensors):
+        time.sleep(0.3)
         write(path, tensors)
 
-    monkeypatch.setattr(checkpoint_module, "write_checkpoint", write_after)
+    monkeypatch.setattr(checkpoint_module, "write_checkpoint", write_late)
+
+
+def test_an_error_in_training_waits_for_the_checkpoint_that_is_written(
+    data_dir, tmp_path, monkeypatch
+):
+    slow_disk(monkeypatch)
+    training = trainer(data_dir, tmp_path)
+    before_step(training, lambda step: step < 3 or 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        training.train()
+    assert RunDirectory(tmp_path).checkpoints.steps() == [2]
 
 
 def before_step(training, hook):
@@ -185,22 +186,6 @@ def before_step(training, hook):
         return update(batch, step, learning_rate, is_trial)
 
     training._step.update = update_after
-
-
-def test_whatever_ends_training_its_checkpoints_are_complete(
-    data_dir, tmp_path, monkeypatch
-):
-    before_writing(monkeypatch, lambda name: time.sleep(0.3))
-
-    def end(step):
-        if step == 3:
-            raise ValueError("the end")
-
-    training = trainer(data_dir, tmp_path)
-    before_step(training, end)
-    with pytest.raises(ValueError, match="the end"):
-        training.train()
-    assert RunDirectory(tmp_path).checkpoints.steps() == [2]
 
 
 def test_a_signal_saves_and_the_run_goes_on_as_if_it_had_not_come(data_dir, tmp_path):
@@ -252,8 +237,8 @@ def test_other_data_is_refused_and_moved_data_is_not(data_dir, tmp_path):
     manifest = other / "translate_text.manifest.json"
     manifest.write_text(manifest.read_text().replace('"seed": 0', '"seed": 9'))
     trainer(moved, tmp_path / "run")
-    with pytest.raises(UserError, match=r"data_dir was .*, is now .*other, other data"):
-        trainer(other, tmp_path / "run")
+    message = r"data_dir was .*, is now .*other, other data"
+    refused(message, trainer, other, tmp_path / "run")
 
 
 # The moving average of the weights, against its recursion in NumPy.
@@ -262,11 +247,9 @@ def test_other_data_is_refused_and_moved_data_is_not(data_dir, tmp_path):
 DECAY = 0.15
 
 
-@pytest.mark.parametrize("replicas", [1, pytest.param(2, marks=pytest.mark.slow)])
-def test_average_of_a_run(replicas, data_dir, tmp_path):
+def test_average_of_a_run(data_dir, tmp_path):
     hparams = {"options": {"save_every": 1}, "ema_decay": DECAY}
-    training = trainer(data_dir, tmp_path, replicas=replicas, **hparams)
-    figures = training.train()
+    figures = trainer(data_dir, tmp_path, replicas=2, **hparams).train()
     checkpoints = [weights(tmp_path, step) for step in (1, 2, 3, 4)]
     names = [name for name in checkpoints[0] if name.startswith("model/")]
     averages = {name for name in checkpoints[0] if name.startswith("ema/")}
@@ -349,17 +332,6 @@ def test_a_signal_cuts_short_what_may_be(arrived):
     assert reached == ["begun", "gone on"]
 
 
-def test_a_signal_before_an_evaluation_lets_it_out(arrived):
-    """The time until SIGKILL may be short, and the step is not saved yet."""
-    trainer, progress = mock.Mock(), mock.MagicMock()
-    stopping = Stopping()
-    with stopping:
-        signal.raise_signal(signal.SIGTERM)
-        assert Trainer._evaluate(trainer, 1, progress, stopping) == {}
-        assert Trainer._evaluate(trainer, 1, progress, stopping, at_end=True) == {}
-    assert not trainer._validation.mock_calls
-
-
 def test_time(monkeypatch):
     now = 1000.0
     monkeypatch.setattr("time.monotonic", lambda: now)
@@ -373,16 +345,12 @@ def test_time(monkeypatch):
 
 
 def test_in_another_thread_signals_do_what_they_did():
-    reasons = []
-
-    def work():
+    def reason():
         with Stopping() as stopping:
-            reasons.append(stopping.reason)
+            return stopping.reason
 
-    thread = threading.Thread(target=work)
-    thread.start()
-    thread.join()
-    assert reasons == [None]
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        assert pool.submit(reason).result() is None
 
 
 # Fine-tuning: another run's weights, a fresh optimizer, perhaps other vocabularies.
@@ -397,19 +365,16 @@ def initial(training) -> dict[str, np.ndarray]:
     return {name: v.read_value().numpy() for name, v in training._variables.items()}
 
 
-def test_weights_are_taken_and_the_optimizer_is_not(trained_run, data_dir, tmp_path):
-    first = initial(trainer(data_dir, tmp_path, seed=2, init_from=trained_run))
-    for name, value in weights(trained_run).items():
+@pytest.mark.parametrize("step", [None, 2])
+def test_weights_are_taken_and_the_optimizer_is_not(
+    trained_run, data_dir, tmp_path, step
+):
+    origin = trained_run / f"model.ckpt-{step}" if step else trained_run
+    first = initial(trainer(data_dir, tmp_path, seed=2, init_from=origin))
+    for name, value in weights(trained_run, step or 4).items():
         if name.startswith("model/"):
             np.testing.assert_array_equal(first[name], value, err_msg=name)
     assert not any(first[name].any() for name in first if name.startswith("adam/"))
-
-
-def test_a_checkpoint_can_be_named(trained_run, data_dir, tmp_path):
-    training = trainer(data_dir, tmp_path, init_from=trained_run / "model.ckpt-2")
-    np.testing.assert_array_equal(
-        initial(training)[TABLE], weights(trained_run, 2)[TABLE]
-    )
 
 
 def test_rows_of_another_vocabulary_go_with_their_pieces(
@@ -433,36 +398,27 @@ def test_rows_of_another_vocabulary_go_with_their_pieces(
     training.train()  # and the shapes are those of the new vocabulary
 
 
-def test_matching_rows():
-    old, new = matching_rows(
-        ["<pad>", "<EOS>", "a", "b", "c"], ["<pad>", "</s>", "c", "x", "a", "y"]
-    )
-    assert list(zip(old, new, strict=True)) == [(0, 0), (1, 1), (4, 2), (2, 4)]
+def test_the_special_tokens_match_however_they_are_spelled():
+    old, new = matching_rows(["<pad>", "<EOS>", "a", "b"], ["<pad>", "</s>", "b", "x"])
+    assert list(zip(old, new, strict=True)) == [(0, 0), (1, 1), (3, 2)]
 
 
-@pytest.mark.parametrize(
-    ("hparams", "message"),
-    [
-        (
-            {"d_ff": 32},
-            r"inner/kernel' has shape \[16, 16\], the model's is \[16, 32\]",
-        ),
-        ({"d_model": 8}, "'.*' has shape .*, the model's is .*; take the hparams"),
-        ({"num_layers": 2}, "the model has a weight 'model/decoder/layer_1/.*' and"),
-        ({"share_embeddings": False}, "checkpoint has a weight 'model/embedding/table"),
-    ],
-    ids=str,
-)
+MISFITS = [
+    ({"d_ff": 32}, r"inner/kernel' has shape \[16, 16\], the model's is \[16, 32\]"),
+    ({"num_layers": 2}, "the model has a weight 'model/decoder/layer_1/.*' and"),
+    ({"share_embeddings": False}, "checkpoint has a weight 'model/embedding/table"),
+]
+
+
+@pytest.mark.parametrize(("hparams", "message"), MISFITS, ids=str)
 def test_what_does_not_fit_is_named(hparams, message, trained_run, data_dir, tmp_path):
     training = trainer(data_dir, tmp_path, init_from=trained_run, **hparams)
     refused(message, training.train)
 
 
 def test_what_is_not_a_run_is_refused_before_anything_is_written(data_dir, tmp_path):
-    (tmp_path / "empty").mkdir()
-    for name in ("empty", "absent"):
-        with pytest.raises(UserError, match=f"--init_from: .*{name} is neither a run"):
-            folders = {"data_dir": data_dir, "output_dir": tmp_path / "run"}
-            origin = {"init_from": tmp_path / name}
-            t2t_keras.train("translate_text", "tiny", **folders, **origin)
+    folders = {"data_dir": data_dir, "output_dir": tmp_path / "run"}
+    arguments = folders | {"problem": "translate_text", "hparams_set": "tiny"}
+    message = "--init_from: .* is neither a run"
+    refused(message, t2t_keras.train, **arguments, init_from=tmp_path)
     assert not (tmp_path / "run").exists()

@@ -8,6 +8,7 @@ from t2t_keras.hparam import HParams
 from t2t_keras.model.loss import summed_cross_entropies
 from t2t_keras.model.transformer import Transformer
 from t2t_keras.training.checkpoint import model_variables
+from t2t_keras.training.optimizer import make_optimizer
 from t2t_keras.training.step import TrainStep
 from t2t_keras.training.strategy import distribute, make_strategy
 
@@ -36,7 +37,11 @@ class Setup:
     """A model on some replicas; all setups start from the same weights."""
 
     def __init__(
-        self, replicas: int, hparams: HParams = HPARAMS, micro_batches: int = 1
+        self,
+        replicas: int,
+        hparams: HParams = HPARAMS,
+        micro_batches: int = 1,
+        has_adam: bool = False,
     ) -> None:
         self.strategy = make_strategy(simulate_devices=replicas)
         self.parts = (replicas, micro_batches)
@@ -48,6 +53,8 @@ class Setup:
                 weight.assign(noise + weight.path.endswith("gamma"))
             self.weights = model_variables(self.model)
             optimizer = PlainSgd(list(self.weights.values()))
+            if has_adam:
+                optimizer = make_optimizer(self.weights, hparams)
             self.step = TrainStep(
                 self.model, optimizer, self.strategy, 5, micro_batches
             )

@@ -66,6 +66,12 @@ def test_padding_share_and_shapes_are_those_of_the_batches():
     assert abs(batches.padding_share - expected) < 0.01
 
 
+def test_largest_shape_bounds_the_work():
+    rows, source, target = plan().largest_shape(lambda s: s[0] * (s[1] + s[2]))
+    assert rows * max(source, target) <= 512
+    assert rows * (source + target) >= 0.9 * 2 * 512
+
+
 def test_a_pair_longer_than_the_budget_is_an_error():
     refused("batch_tokens 40 is less than the longest", plan, batch_tokens=40)
 

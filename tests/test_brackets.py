@@ -2,6 +2,7 @@
 
 import functools
 import random
+import re
 
 import numpy as np
 import pytest
@@ -53,30 +54,14 @@ TABLES = BracketTokens.of(("S", "/S", "P", "/P", "n", "v"), Vocabulary())
 
 
 def is_tree(ids, words):
-    """Whether the pieces are a tree over so many words: a recursive definition."""
-    if not ids or ids[-1] != EOS:
-        return False
-    symbols = [PIECES[i] for i in ids[:-1]]
-
-    def node(i):
-        """The end of the node that begins at i, and its words; None if it is none."""
-        if i >= len(symbols):
-            return None
-        if symbols[i] in ("n", "v"):
-            return i + 1, 1
-        if symbols[i] not in ("S", "P"):
-            return None
-        label, total = symbols[i], 0
-        i += 1
-        while i < len(symbols) and symbols[i] != f"/{label}":
-            child = node(i)
-            if child is None:
-                return None
-            i, count = child
-            total += count
-        return (i + 1, total) if i < len(symbols) and total else None
-
-    return node(0) == (len(symbols), words)
+    """Whether the pieces are a tree over so many words: its nodes fold up to one."""
+    *ids, end = ids or [0]
+    text, folded = "".join(f"{PIECES[i]} " for i in ids), ""
+    leaves = len(re.findall(r"\b[nv] ", text))
+    text = re.sub(r"\b[nv] ", "x ", text)
+    while text != folded:
+        text, folded = re.sub(r"(?<!/)([SP]) (x )+/\1 ", "x ", text), text
+    return (end, text, leaves) == (EOS, "x ", words)
 
 
 @functools.cache

@@ -61,15 +61,12 @@ def test_list_prints_every_field_of_an_hparam_set(capfd):
     base, big = registry.hparams("base"), registry.hparams("big")
     assert {name: it["value"] for name, it in fields.items()} == vars(big)
     assert {name: it["base"] for name, it in fields.items()} == vars(base)
-    values = {"value": 16, "base": 8, "meaning": "attention heads (H)"}
-    assert fields["num_heads"] == values
     assert run("list", "--hparams", "big") == 0
-    rows = capfd.readouterr().out.splitlines()[1:]
+    rows = [row.split() for row in capfd.readouterr().out.splitlines()[1:]]
     assert len(rows) == len(fields)
-    marked = {row.split()[1] for row in rows if row.startswith("*")}
+    marked = {row[1] for row in rows if row[0] == "*"}
     assert marked == base.difference(big).keys()
-    (heads,) = (row.split() for row in rows if " num_heads " in row)
-    assert heads == ["*", "num_heads", "16", "8", "attention", "heads", "(H)"]
+    assert ["*", "num_heads", "16", "8", "attention", "heads", "(H)"] in rows
 
 
 # Mistakes: one sentence, exit code 2.
@@ -186,30 +183,13 @@ def test_datagen_of_the_reversed_problem_takes_files_in_its_direction(capfd, tmp
         assert tokenizer.decode(source_ids) == tokenizer.decode(target_ids).upper()
 
 
-def test_evaluate_files(capfd, tmp_path):
-    lines = ("The cat sat on the mat today .", "A well-known dog barks loudly at me .")
-    references = write(tmp_path / "ref.de", *lines)
-    worse = write(tmp_path / "hyp", lines[0].upper(), lines[1])
-    argv = ("evaluate", "--references", references, "--hypotheses")
-    assert run_json(capfd, *argv, references)["bleu"]["sacrebleu_13a"] > 99.9
-    bleu = run_json(capfd, *argv, worse)["bleu"]
-    assert bleu["sacrebleu_13a_lc"] > 99.9 > bleu["sacrebleu_13a"]
-    assert "tok:13a" in bleu["signature"]
-    assert {"sacrebleu_intl", "tokenized_compound_split"} <= bleu.keys()
-    run(*argv, worse)
-    assert "sacrebleu_13a_lc" in capfd.readouterr().out
-
-
 @pytest.mark.parametrize("path", ["gs://bucket/run", Path("hdfs://host/run")])
 def test_addresses_of_remote_storage_are_refused_in_python(path):
-    for call in (
-        lambda: t2t_keras.load(path),
-        lambda: t2t_keras.train(
-            "translate_text", "tiny", data_dir="d", output_dir=path
-        ),
-        lambda: generate(registry.problem("translate_text"), path),
-    ):
-        refused("is not a path of this machine; copy", call)
+    message = "is not a path of this machine; copy"
+    refused(message, t2t_keras.load, path)
+    folders = {"data_dir": "d", "output_dir": path}
+    refused(message, t2t_keras.train, "translate_text", "tiny", **folders)
+    refused(message, generate, registry.problem("translate_text"), path)
 
 
 # What `t2t` does at a terminal: colours, versions, completion.

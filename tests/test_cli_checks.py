@@ -26,7 +26,7 @@ MISTAKES = [
         "best_by=metric needs --eval_sentences",
     ),
     ((*TRAIN, *BASE, "--init_from", "no_such"), "no_such is neither a run nor a check"),
-    ((*TRAIN, *BASE, "--train_options", "save_minutes=nan"), "must be a finite number"),
+    ((*TRAIN, *BASE, "--train_options", "save_minutes=nan"), "save_minutes must be a"),
     (
         (*TRAIN, *BASE, "--patience", "1", "--train_options", "patience=2"),
         "--patience is in --train_options as well; leave out one",

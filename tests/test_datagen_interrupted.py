@@ -3,7 +3,6 @@
 import contextlib
 import errno
 import multiprocessing
-import os
 import signal
 import sys
 from pathlib import Path
@@ -19,7 +18,6 @@ from small_corpus import (
     files,
     interrupt,
     python,
-    set_small_scale,
 )
 
 from t2t_keras.data import datagen, encoding
@@ -32,50 +30,28 @@ from t2t_keras.option import UserError
 pytestmark = pytest.mark.usefixtures("small_scale")
 
 
-def run_and_kill_everywhere(directory: Path) -> int:
-    """Kills a run at every change and lets another one finish the work.
+@pytest.mark.slow
+def test_killed_anywhere_and_run_again(complete, tmp_path):
+    """At every place where a run changes something on the disk."""
+    code = """
+import os, signal, sys
+from small_corpus import PROBLEM, faults, set_small_scale
+from t2t_keras.data.datagen import generate
 
-    Returns:
-        the number of changes that a run makes.
-    """
-    set_small_scale(setattr)
-    encoding.CHUNK = 40  # fewer places, all of the same kinds
-    generate(PROBLEM, directory / "whole", workers=1)
-    whole = files(directory / "whole")
+set_small_scale(setattr)
+with faults(int(sys.argv[2]), lambda: os.kill(os.getpid(), signal.SIGKILL)):
+    generate(PROBLEM, sys.argv[1], workers=1)
+"""
     for at in range(1, 1000):
-        out = directory / str(at)
-        if not killed_at(at, out):
-            return at - 1
+        out = tmp_path / str(at)
+        if python(code, out, at).wait() == 0:
+            break
         with contextlib.suppress(UserError):  # refused, or all there
             assert len(RecordIndex.open(out, "small", "train")) == 287
             assert (out / "small.manifest.json").exists()
         generate(PROBLEM, out, workers=1)
-        assert files(out) == whole, f"killed at {at}"
-    raise AssertionError("a run without an end")
-
-
-def killed_at(at: int, out: Path) -> bool:
-    """Runs datagen in a process that kills itself; returns whether it did."""
-    child = os.fork()
-    if child == 0:
-        with faults(at, lambda: os.kill(os.getpid(), signal.SIGKILL)):
-            generate(PROBLEM, out, workers=1)
-        os._exit(0)
-    _, status = os.waitpid(child, 0)
-    assert status in (0, signal.SIGKILL)
-    return status != 0
-
-
-@pytest.mark.slow
-def test_killed_anywhere_and_run_again(tmp_path):
-    code = """
-import pathlib, sys, tensorflow, test_datagen_interrupted as test
-print(test.run_and_kill_everywhere(pathlib.Path(sys.argv[1])))
-"""
-    process = python(code, tmp_path)
-    places = int(process.communicate()[0])
-    assert process.returncode == 0
-    assert places > 30
+        assert files(out) == files(complete), f"killed at {at}"
+    assert at > 30
 
 
 class Endless(Given):
@@ -92,8 +68,8 @@ class Endless(Given):
 def test_killed_with_its_workers_at_work(complete, tmp_path):
     code = """
 import sys
-from small_corpus import DEV
-from test_datagen_interrupted import *
+from small_corpus import DEV, PROBLEM, TRAIN, Given, set_small_scale
+from test_datagen_interrupted import Endless, generate
 set_small_scale(setattr)
 problem = PROBLEM.replace(sources={"train": Endless(TRAIN), "dev": Given(DEV)})
 generate(problem, sys.argv[1], workers=2)

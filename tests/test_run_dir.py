@@ -21,8 +21,8 @@ SMALL = "num_layers=1,d_model=16,d_ff=32,num_heads=2,batch_tokens=256"
 
 def train(data_dir, output_dir, **arguments):
     """Trains from Python, for two steps unless told otherwise."""
-    folders = {"data_dir": data_dir, "output_dir": output_dir}
-    arguments = {"hparams": SMALL, "train_steps": 2} | folders | arguments
+    arguments = {"hparams": SMALL, "train_steps": 2} | arguments
+    arguments |= {"data_dir": data_dir, "output_dir": output_dir}
     return t2t_keras.train("translate_text", "tiny", **arguments)
 
 
@@ -121,9 +121,10 @@ def test_damaged_files_are_named(name, content, message, data_dir, copy):
 
 def test_changed_hparams_are_refused_by_all_that_opens_a_run(copy, data_dir):
     """`--change_settings` and more `train_steps` write another checksum."""
-    train(data_dir, copy, train_steps=3)
+    longer = {"train_steps": 3, "options": NO_STEP}
+    train(data_dir, copy, **longer)
     hparams = f"{SMALL},clip_norm=1"
-    train(data_dir, copy, hparams=hparams, train_steps=3, change_settings=True)
+    train(data_dir, copy, **longer, hparams=hparams, change_settings=True)
     assert RunDirectory(copy).hparams.clip_norm == 1.0
     settings, config = copy / "hparams.json", copy / "config.json"
     settings.write_text(
@@ -207,29 +208,24 @@ def test_a_training_that_diverges_ends_with_one_sentence(data_dir, tmp_path, cap
     assert RunDirectory(tmp_path).checkpoints.steps() == []
 
 
-OUT_OF_MEMORY = [
-    ("ResourceExhaustedError", "OOM when allocating"),
-    ("InternalError", "Failed to create cuBLAS: CUBLAS_STATUS_NOT_INITIALIZED"),
-    ("InternalError", "NCCL: unhandled cuda error (out of memory)"),
-]
-
-
-@pytest.mark.parametrize(("kind", "message"), OUT_OF_MEMORY)
-def test_a_batch_too_large_for_the_device(data_dir, tmp_path, kind, message):
+def test_a_batch_too_large_for_the_device(data_dir, tmp_path):
     """The message says how much of it fits."""
-    import tensorflow as tf
-
-    def update(batch, step, learning_rate, is_trial):
-        assert is_trial
-        if len(batch[0]) > limit[-1]:
-            raise getattr(tf.errors, kind)(None, None, message)
+    from tensorflow.errors import InternalError, ResourceExhaustedError
 
     training = trainer(data_dir, tmp_path)
-    training._step.update = update
     half = training._data.largest_shape[0] // 2
-    limit = [half, 0]
-    remedy = "lower batch_tokens, or divide batches with --accumulate$"
-    refused(f"batch_tokens 256: .* memory; {remedy}", training.train)
-    limit.pop()
-    remedy = f"{half} such pairs fit: lower batch_tokens to 128, or give --accumulate 2"
-    refused(f"batch_tokens 256: .* memory; {remedy}$", training.train)
+    none = "lower batch_tokens, or divide batches with --accumulate"
+    some = f"{half} such pairs fit: lower batch_tokens to 128, or give --accumulate 2"
+    for kind, message, limit, remedy in (
+        (ResourceExhaustedError, "OOM when allocating", 0, none),
+        (InternalError, "cuBLAS: CUBLAS_STATUS_NOT_INITIALIZED", half, some),
+        (InternalError, "NCCL: unhandled cuda error (out of memory)", half, some),
+    ):
+
+        def update(batch, step, rate, is_trial, limit=limit, error=(kind, message)):
+            assert is_trial
+            if len(batch[0]) > limit:
+                raise error[0](None, None, error[1])
+
+        training._step.update = update
+        refused(f"batch_tokens 256: .* memory; {remedy}$", training.train)

@@ -1,5 +1,6 @@
 """N replicas are one replica: gradients, weights, dropout."""
 
+import itertools
 import subprocess
 import sys
 from pathlib import Path
@@ -8,18 +9,14 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from errors import refused
-from one_step import HPARAMS, VOCAB, Setup, assert_close, summed_loss, unequal_batch
+from one_step import HPARAMS, Setup, assert_close, summed_loss, unequal_batch
 from small_run import assert_same, trainer, weights
 
 from t2t_keras import UserError
 from t2t_keras.hparam import HParams
 from t2t_keras.model.layers import Dropout, random_bits
-from t2t_keras.model.transformer import Transformer
 from t2t_keras.training import step as module
-from t2t_keras.training.checkpoint import model_variables
-from t2t_keras.training.optimizer import make_optimizer
-from t2t_keras.training.step import LossScale, TrainStep
-from t2t_keras.training.strategy import distribute, make_strategy
+from t2t_keras.training.step import LossScale
 
 
 @pytest.fixture(scope="module")
@@ -92,80 +89,54 @@ def test_an_update_that_is_not_finite_is_skipped_and_counted():
     batch = setup.batch(*unequal_batch(1))
     gamma = next(v for name, v in setup.weights.items() if name.endswith("gamma"))
     good = gamma.read_value()
-
-    def update(step: int, value: tf.Tensor) -> tuple[float, int, int]:
-        gamma.assign(value)
+    counters = setup.step.skipped, setup.step.skipped_in_a_row
+    scenes = [(1, 0, 0), (np.nan, 1, 1), (np.inf, 2, 2), (1, 2, 0), (np.nan, 3, 1)]
+    for step, (factor, *counts) in enumerate(scenes):
+        gamma.assign(good * factor)
         before = [v.read_value().numpy() for v in setup.weights.values()]
         result = setup.step.update(batch, step, 1.0)
         after = [v.read_value().numpy() for v in setup.weights.values()]
-        same = [
-            np.array_equal(*pair, equal_nan=True)
-            for pair in zip(before, after, strict=True)
-        ]
-        assert all(same) == bool(result.skipped)
+        same = map(np.array_equal, before, after, itertools.repeat(True))
+        assert all(same) == bool(result.skipped) == (factor != 1)
         assert np.isfinite([float(value) for value in result]).all()
-        counts = setup.step.skipped, setup.step.skipped_in_a_row
-        return float(result.skipped), *(int(c.read_value()) for c in counts)
-
-    assert update(0, good) == (0.0, 0, 0)
-    assert update(1, good * float("nan")) == (1.0, 1, 1)
-    assert update(2, good * float("inf")) == (1.0, 2, 2)
-    assert update(3, good) == (0.0, 2, 0)
-    assert update(4, good * float("nan")) == (1.0, 3, 1)
+        assert [int(counter.read_value()) for counter in counters] == counts
 
 
 def test_a_trial_computes_everything_and_changes_nothing():
     hparams = HPARAMS.override(compute_dtype="float16", ema_decay=0.9)
-    strategy = make_strategy(simulate_devices=2)
-    with strategy.scope():
-        model = Transformer(hparams, VOCAB)
-        weights = model_variables(model)
-        step = TrainStep(model, make_optimizer(weights, hparams), strategy, 5)
-    rows = tf.ones([2, 3, 4], tf.int32)
-    (batch,) = distribute(strategy, tf.data.Dataset.from_tensor_slices((rows, rows)))
+    setup = Setup(2, hparams, has_adam=True)
+    batch, step = setup.batch(*unequal_batch(1)), setup.step
     step.skipped.assign(3)  # in a run that goes on
-    everything = {**weights, **step.variables, **step.counters}
-    before = {name: v.read_value().numpy() for name, v in everything.items()}
-    result = step.update(batch, 0, 1.0, is_trial=True)
-    assert float(result.gradient_norm) > 0
-    for name, variable in everything.items():
-        np.testing.assert_array_equal(
-            variable.read_value().numpy(), before[name], err_msg=name
-        )
+
+    def everything():
+        variables = {**setup.weights, **step.variables, **step.counters}
+        return {name: v.read_value().numpy() for name, v in variables.items()}
+
+    before = everything()
+    assert float(step.update(batch, 0, 1.0, is_trial=True).gradient_norm) > 0
+    assert_same(everything(), before)
     step.update(batch, 4, 1.0)
-    changed = sum(
-        not np.array_equal(v.read_value().numpy(), before[name])
-        for name, v in everything.items()
-    )
-    assert changed > len(weights)
+    changed = sum((value != before[k]).any() for k, value in everything().items())
+    assert changed > len(setup.weights)
 
 
 def test_a_skipped_first_update_is_counted_neither_by_adam_nor_by_the_average():
-    hparams = HPARAMS.override(ema_decay=0.9)
-    strategy, found = make_strategy(), []
-    for is_first_skipped in (False, True):
-        with strategy.scope():
-            tf.keras.utils.set_random_seed(1)
-            model = Transformer(hparams, VOCAB)
-            weights = model_variables(model)
-            step = TrainStep(model, make_optimizer(weights, hparams), strategy, 5)
-        sides = tuple(tf.constant(ids[None], tf.int32) for ids in unequal_batch(1))
-        (batch,) = distribute(strategy, tf.data.Dataset.from_tensor_slices(sides))
-        if is_first_skipped:
-            gamma = next(v for name, v in weights.items() if name.endswith("gamma"))
+    found = []
+    for skipped in (0, 1):
+        setup = Setup(1, HPARAMS.override(ema_decay=0.9), has_adam=True)
+        batch, step = setup.batch(*unequal_batch(1)), setup.step
+        if skipped:
+            gamma = next(v for k, v in setup.weights.items() if k.endswith("gamma"))
             good = gamma.read_value()
             gamma.assign(good * float("nan"))
             step.update(batch, 0, 0.1)
             gamma.assign(good)
-        step.update(batch, int(is_first_skipped), 0.1)
-        variables = {**weights, **step.variables}
+        step.update(batch, skipped, 0.1)
+        variables = {**setup.weights, **step.variables}
         found.append({k: v.read_value().numpy() for k, v in variables.items()})
-        for name, average in step.ema.averages.items():
-            np.testing.assert_allclose(
-                average.read_value().numpy(), found[-1][name], rtol=1e-6
-            )
-    for name, value in found[0].items():
-        np.testing.assert_array_equal(found[1][name], value, err_msg=name)
+        averages = {k: v.read_value().numpy() for k, v in step.ema.averages.items()}
+        assert_close(found[-1], averages, relative=1e-6)
+    assert_same(*found)
 
 
 # Micro-batches divide a batch as replicas do: the same gradient, less memory.

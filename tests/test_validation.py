@@ -8,7 +8,6 @@ import pytest
 import tensorflow as tf
 from small_run import trainer, weights
 
-from t2t_keras import registry
 from t2t_keras.problem import Problem
 from t2t_keras.training.checkpoint import Checkpoint, CheckpointDirectory
 from t2t_keras.training.control import TrainOptions
@@ -105,15 +104,6 @@ def test_the_best_on_the_disk_is_the_best_of_the_evaluations(tmp_path):
     best = Checkpoint(checkpoints.find("best"))
     assert (best.step, best.tensor("model/a")) == (3, [3.0])
     assert resumed() == (None, [3])  # the weights of step 2 are gone
-
-
-def test_what_the_paper_needs_is_kept_by_default():
-    """The last 20 checkpoints of big, the last 5 of base (6.1)."""
-    assert TrainOptions().keep == 20
-    assert TrainOptions().average_last >= 5
-    for name in ("base", "big"):
-        steps = registry.hparams(name).train_steps
-        assert TrainOptions().save_interval(steps) == 1000
 
 
 def test_the_last_ten_are_of_the_last_quarter():

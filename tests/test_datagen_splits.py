@@ -81,17 +81,9 @@ def test_languages_are_recorded_and_used_or_stay_unknown(directory, tmp_path):
     assert generate(french, directory, workers=1).languages == ("en", "fr")
     config = config_for(PROBLEM.reversed(), "tiny", directory, 0)
     assert config.languages == ["fr", "en"]
-    english = [
-        f"the {a} dog sees a {b} house near the {c} river and is happy"
-        for a in ("old", "small", "big", "black", "good", "young", "grey", "wet")
-        for b in ("new", "large", "white", "empty", "dark", "strange", "high", "red")
-        for c in ("cold", "wide", "deep", "long", "quiet", "blue", "green", "slow")
-    ]
-    german = [
-        f"der Hund sieht heute das Haus an dem Fluss und freut sich sehr {i}"
-        for i in range(len(english))
-    ]
-    pairs = list(zip(english, german, strict=True))
+    english = "the old dog sees a new house near the river and is happy"
+    german = "der Hund sieht heute das Haus an dem Fluss und freut sich sehr"
+    pairs = [(f"{english} {i}", f"{german} {i}") for i in range(512)]
     assert guessed_languages(Given(pairs)) == ("en", "de")
     mixed = pairs[:300] + [pair[::-1] for pair in pairs[300:]]
     assert guessed_languages(Given(mixed)) is None

@@ -2,7 +2,6 @@
 
 import json
 import os
-import random
 import signal
 import socket
 import subprocess
@@ -12,7 +11,6 @@ import numpy as np
 import pytest
 from errors import refused
 from training_process import (
-    STEPS,
     assert_same_end,
     finish,
     kill_at,
@@ -151,6 +149,7 @@ def test_two_processes_are_one_with_two_replicas(data_dir, tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("victim", [0, 1])
 def test_a_death_ends_all_and_a_new_start_goes_on(data_dir, tmp_path, victim):
+    """It ends as if it had never stopped, bit for bit."""
     both = start_both(data_dir, tmp_path / "killed", train_steps=100_000)
     checkpoints = CheckpointDirectory(tmp_path / "killed")
     kill_at(both[victim], checkpoints, 20)
@@ -183,21 +182,3 @@ def test_a_signal_to_one_process_stops_all_at_the_same_step(data_dir, tmp_path):
     both[1].communicate(timeout=60)
     assert [process.returncode for process in both] == [128 + signal.SIGTERM] * 2
     assert f"SIGTERM: saved step {checkpoints.steps()[-1]}" in errors
-
-
-# A run killed at any moment ends as if it had never stopped, bit for bit.
-
-
-@pytest.mark.slow
-def test_killed_and_started_again_equals_never_stopped(data_dir, tmp_path):
-    never_stopped = start(data_dir, tmp_path / "whole", 2)
-    killed = start(data_dir, tmp_path / "killed", 2)
-    checkpoints = CheckpointDirectory(tmp_path / "killed")
-    kill_at(killed, checkpoints, random.randrange(10, STEPS - 30))
-    assert 0 < checkpoints.steps()[-1] < STEPS
-    resumed = finish(start(data_dir, tmp_path / "killed", 2))
-    whole = finish(never_stopped)
-
-    assert resumed["step"] == whole["step"] == STEPS
-    assert resumed["dev_loss"] == whole["dev_loss"]
-    assert_same_end(tmp_path / "whole", tmp_path / "killed")

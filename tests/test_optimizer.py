@@ -8,7 +8,6 @@ import pytest
 import tensorflow as tf
 from errors import refused
 from reference import reference
-from small_run import assert_same, trainer, weights
 
 from t2t_keras.hparam import PAPER_SCHEDULE, HParams
 from t2t_keras.option import plugin_names
@@ -113,26 +112,6 @@ def test_a_skipped_update_leaves_weights_and_state(hparams, steps_before):
     apply(optimizer, zeros, 0.1, steps_before + 1, is_applied=False)
     for name, value in everything.items():
         np.testing.assert_array_equal(value.numpy(), before[name], err_msg=name)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("hparams", [ADAMW, *OTHERS], ids=lambda x: x.optimizer)
-def test_a_run_resumes_exactly_on_two_replicas_and_is_that_of_one(
-    hparams, data_dir, tmp_path
-):
-    def train(name: str, **changes) -> None:
-        chosen = {"optimizer": hparams.optimizer, "weight_decay": hparams.weight_decay}
-        trainer(data_dir, tmp_path / name, parts=2, **chosen | changes).train()
-
-    train("halves", replicas=2, train_steps=2)
-    train("halves", replicas=2)
-    train("whole", replicas=2)
-    train("one")
-    whole, one = weights(tmp_path / "whole"), weights(tmp_path / "one")
-    assert_same(weights(tmp_path / "halves"), whole)
-    for name, value in whole.items():
-        scale = np.abs(value).max() + 1e-12
-        assert np.abs(one[name] - value).max() <= 1e-3 * scale, name
 
 
 def variable(value) -> tf.Variable:

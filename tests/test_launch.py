@@ -10,7 +10,7 @@ import time
 import psutil
 import pytest
 from command_line import python, run_refused
-from training_process import assert_same_end, finish, start, start_two
+from training_process import assert_same_end, finish, start
 
 from t2t_keras import UserError
 from t2t_keras.plugins.launch import verb
@@ -215,6 +215,13 @@ def test_the_processes_end_with_a_launcher_that_is_killed():
     launcher.kill()
     launcher.wait()
     await_end(children)
+
+
+def start_two(data_dir, output_dir, **flags):
+    """Starts a training in two processes of this machine."""
+    # The level is the program's own; the tests have another one.
+    env, launch = {"TF_CPP_MIN_LOG_LEVEL": "3"}, ("launch", "--processes", "2")
+    return start(data_dir, output_dir, 0, env, launch, **flags)
 
 
 def begun(data_dir, output_dir, step: int) -> tuple:

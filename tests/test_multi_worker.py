@@ -10,13 +10,7 @@ import time
 import numpy as np
 import pytest
 from errors import refused
-from training_process import (
-    assert_same_end,
-    finish,
-    kill_at,
-    start,
-    start_two,
-)
+from training_process import assert_same_end, finish, kill_at, start
 
 from t2t_keras import UserError
 from t2t_keras.data.batch_plan import BatchPlan
@@ -131,7 +125,9 @@ def start_both(data_dir, output_dir, **flags) -> list[subprocess.Popen]:
 def test_two_processes_are_one_with_two_replicas(data_dir, tmp_path):
     """Bit for bit, step after step."""
     often = {"train_steps": 5, "save_every": 1, "train_options": "log_every=1"}
-    finish(start_two(data_dir, tmp_path / "together", **often))
+    chief, other = start_both(data_dir, tmp_path / "together", **often)
+    finish(chief)
+    other.communicate(timeout=60)
     finish(start(data_dir, tmp_path / "alone", 2, **often))
     runs = [tmp_path / name for name in ("together", "alone")]
     for step in (1, 5):

@@ -32,13 +32,6 @@ def start(data_dir, output_dir, replicas, env=None, launch=(), **flags):
     return subprocess.Popen(command, env=os.environ | (env or {}), **pipes)
 
 
-def start_two(data_dir, output_dir, **flags):
-    """Starts a training in two processes of this machine."""
-    # The level is the program's own; the tests have another one.
-    env, launch = {"TF_CPP_MIN_LOG_LEVEL": "3"}, ("launch", "--processes", "2")
-    return start(data_dir, output_dir, 0, env, launch, **flags)
-
-
 def finish(process: subprocess.Popen) -> dict:
     output, errors = process.communicate(timeout=300)
     assert process.returncode == 0, errors

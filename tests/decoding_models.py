@@ -41,7 +41,7 @@ HARD = {
     "the old dog .": [],
 }
 
-# What is no list of texts, and what is said of it.
+# Arguments that are not lists of texts, and the messages.
 NOT_TEXTS = [
     ("A man.", r"must be a list of strings, not one string; pass \[text\]"),
     (b"A man.", "must be a list of strings, not one string"),

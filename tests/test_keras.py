@@ -83,7 +83,6 @@ LAYERS = {
         [(None, D)],
     ),
     "Decoder": (lambda: Decoder([decoder_layer()]), [(None, D), (None, D)]),
-    "Transformer": (lambda: small_model(), [None, None]),
     "extended": (
         lambda: small_model(model="extended_transformer", target_space=True),
         [None, None],

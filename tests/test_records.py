@@ -89,7 +89,7 @@ def test_index_of_a_tensor2tensor_directory(t2t_dir, monkeypatch):
     assert index.file.tolist() == [0] * 200 + [2] * 100
 
 
-def test_stale_index_is_built_anew(t2t_dir):
+def test_stale_index_is_built_again(t2t_dir):
     open_train(t2t_dir)
     first = t2t_dir / shard_name("corpus", "train", 0, 3)
     pairs = random_pairs(300)
@@ -259,7 +259,7 @@ DAMAGE = {
 
 
 @pytest.mark.parametrize("damage", DAMAGE)
-def test_an_index_is_built_anew(directory, damage, capsys):
+def test_a_damaged_index_is_built_again(directory, damage, capsys):
     path = directory / f"{NAME}-train.index.npz"
     content = path.read_bytes()
     path.write_bytes(DAMAGE[damage](content))

@@ -8,7 +8,6 @@ import tensorflow as tf
 from decoding_models import LINES, SHORT
 from tensorflow.python.eager import context
 
-import t2t_keras
 from t2t_keras.option import UserError
 from t2t_keras.plugins.server.rest import Request
 from t2t_keras.plugins.server.served_model import ServedModel, Unwanted
@@ -174,16 +173,6 @@ def test_options_of_another_number_of_rows_are_refused(translate):
             translate(TEXTS[:3], **{name: value})
     nothing = tf.zeros([0], tf.string)
     assert translate(nothing, beam_size=[], alpha=[0.5])["texts"].size == 0
-
-
-def test_the_client_takes_phrases(translator, export_dir):
-    client = t2t_keras.load(export_dir)
-    assert (client.options["glossary"], client.options["forbidden"]) == ((), ())
-    found = client.n_best(TEXTS, 3, **phrases(2))
-    best = translator.n_best(TEXTS, 3, **phrases(2), **SHORT)
-    assert [[x.text for x in r] for r in found] == [[x.text for x in r] for r in best]
-    with pytest.raises(UserError, match="glossary: give pairs of a source"):
-        client.translate(TEXTS, glossary=["a"])
 
 
 def columns(signature="translate", **inputs):

@@ -60,11 +60,11 @@ def export(translator, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def ids_export(translator, tmp_path_factory):
-    """An export of ids."""
-    path = tmp_path_factory.mktemp("export") / "1"
-    verify = Verification(LINES[:2])
-    export_saved_model(translator, path, ids_only=True, verify=verify, n_best=2)
-    return path
+    """An export of ids, with rounded weights, and its verification."""
+    path, verify = tmp_path_factory.mktemp("export") / "1", Verification(LINES)
+    options = {"ids_only": True, "quantization": "int8", "n_best": 2}
+    export_saved_model(translator, path, **options, verify=verify)
+    return path, verify
 
 
 @pytest.fixture(scope="module")
@@ -122,8 +122,9 @@ def test_client_takes_the_place_of_the_translator(translator, export, caplog):
     assert client.translate(TEXTS) == translator.translate(TEXTS, **limit) != plain
     assert client.n_best([]) == []
     done = []
-    results = client.n_best(TEXTS, **OPTIONS, advance=done.append)
-    expected = translator.n_best(TEXTS, **limit | OPTIONS)
+    options = OPTIONS | {"glossary": {"the": "x y"}, "forbidden": ["e"]}
+    results = client.n_best(TEXTS, **options, advance=done.append)
+    expected = translator.n_best(TEXTS, **limit | options)
     for found, outputs in zip(results, expected, strict=True):
         texts, scores, *_ = (list(column) for column in zip(*found, strict=True))
         assert texts == [output.text for output in outputs]
@@ -146,6 +147,7 @@ def test_client_takes_the_place_of_the_translator(translator, export, caplog):
 def test_mistakes_in_calls_of_the_client(export, tmp_path):
     client, (texts, message) = t2t_keras.load(export[0]), NOT_TEXTS[0]
     refused("n_best 9 is more than beam_size 4", client.n_best, ["a"], n_best=9)
+    refused("glossary: give pairs of a", client.translate, ["a"], glossary=["a"])
     refused("an export has it built in", client.n_best, ["a"], extra_length=2)
     refused(f"^texts.*{message}", client.n_best, texts)
     refused(f"^targets.*{message}", client.score, ["a"], texts)
@@ -205,19 +207,20 @@ def test_ids_without_a_column(signatures):
 
 
 def test_settings_and_vocabularies(translator, ids_export):
-    settings = json.loads((ids_export / SETTINGS).read_text())
+    path, verify = ids_export
+    settings = json.loads((path / SETTINGS).read_text())
     assert (settings["problem"], settings["languages"]) == ("prose", None)
     assert settings["hparams"]["d_model"] == 64
     assert settings["decoding"]["n_best"] == 2
     assert settings["decoding"]["raw"] is False
     assert "temperature" not in settings["decoding"]
-    assert settings["ids_only"] and settings["quantization"] is None
-    assert settings["verified"] == settings["identical"] == 2
+    assert settings["ids_only"] and settings["quantization"] == "int8"
+    assert settings["verified"] == len(verify.texts)
+    assert settings["identical"] == verify.identical > len(verify.texts) / 2
     for side in ("source", "target"):
-        loaded = SentencePieceTokenizer(ids_export / f"assets.extra/{side}.spm")
+        loaded = SentencePieceTokenizer(path / f"assets.extra/{side}.spm")
         assert loaded.pieces == translator.source_tokenizer.pieces
-    with pytest.raises(UserError, match="maps ids to ids; call its signatures with"):
-        t2t_keras.load(ids_export)
+    refused("maps ids to ids; call its signatures with", t2t_keras.load, path)
 
 
 def test_checksums_are_those_of_sha256sum(export):
@@ -377,16 +380,16 @@ def test_operations_of_tensorflow_text(export, ids_export):
         "SentencepieceOp",
         "SentencepieceTokenizeOp",
     ]
-    assert lacking(graph_of(ids_export)) == []
+    assert lacking(graph_of(ids_export[0])) == []
 
 
 def test_warm_up_requests_can_be_replayed(export, signatures, ids_export):
     """They are read with the messages of TensorFlow Serving's own package."""
     apis = pytest.importorskip("tensorflow_serving.apis.prediction_log_pb2")
-    of_ids = tf.saved_model.load(str(ids_export))
+    of_ids = tf.saved_model.load(str(ids_export[0]))
     for path, functions, expected in (
         (export[0], signatures, ["serving_default", "translate"]),
-        (ids_export, of_ids.signatures, ["serving_default", "search_ids"]),
+        (ids_export[0], of_ids.signatures, ["serving_default", "search_ids"]),
     ):
         seen = []
         for record in tf.data.TFRecordDataset(str(path / WARM_UP)).as_numpy_iterator():
@@ -415,14 +418,20 @@ def test_a_program_in_cpp(translator, ids_export, tmp_path):
     words[words.index("examples/serve.cc")] = str(source)
     program = tmp_path / "serve"
     subprocess.run([*words, program], check=True, capture_output=True)
-    for text, (output,) in zip(LINES[:2], translator.n_best(LINES[:2]), strict=True):
-        ids = map(str, translator.source_tokenizer.encode(text))
+    served = tf.saved_model.load(str(ids_export[0]))
+    for text in LINES[:2]:
+        ids = translator.source_tokenizer.encode(text)
+        expected = served.signatures["serving_default"](tf.constant([ids]))
         process = subprocess.run(
-            [program, ids_export, *ids], check=True, capture_output=True, text=True
+            [program, ids_export[0], *map(str, ids)],
+            check=True,
+            capture_output=True,
+            text=True,
         )
         found, score = process.stdout.splitlines()
-        assert tuple(map(int, found.split())) == output.ids
-        assert float(score) == pytest.approx(output.score, rel=1e-4)
+        length = expected["lengths"].numpy()[0, 0]
+        assert [*map(int, found.split())] == [*expected["ids"].numpy()[0, 0, :length]]
+        assert float(score) == pytest.approx(float(expected["scores"][0, 0]), rel=1e-4)
 
 
 def test_what_ids_cannot_do(translator, tmp_path):
@@ -467,24 +476,11 @@ def test_rounding(quantization):
         assert (found != array).any()
 
 
-@pytest.mark.parametrize(
-    ("quantization", "width"),
-    [("int8", 1), pytest.param("bfloat16", 2, marks=pytest.mark.slow)],
-)
-def test_an_export_with_rounded_weights(quantization, width, translator, tmp_path):
-    verification = Verification(LINES)
-    options = {"quantization": quantization, "verify": verification}
-    export_saved_model(translator, tmp_path / "1", ids_only=True, **options)
-    files = (tmp_path / "1" / "variables").iterdir()
-    size = sum(file.stat().st_size for file in files)
-    assert verification.identical > len(verification.texts) / 2
-    settings = json.loads((tmp_path / "1" / SETTINGS).read_text())
-    assert settings["quantization"] == quantization
-    assert settings["identical"] == verification.identical
+def test_rounded_weights_are_stored_in_8_bits(translator, ids_export):
+    variables = ids_export[0] / "variables"
+    size = sum(file.stat().st_size for file in variables.iterdir())
     shapes = [weight.shape for weight in translator.model.weights]
-    exact = sum(4 * np.prod(shape) for shape in shapes if len(shape) < 2)
-    matrices = sum(width * np.prod(shape) for shape in shapes if len(shape) > 1)
-    assert exact + matrices <= size < 1.3 * (exact + matrices) + 10_000
-    stored = tf.train.load_checkpoint(str(tmp_path / "1" / "variables" / "variables"))
-    dtypes = stored.get_variable_to_dtype_map().values()
-    assert getattr(tf, quantization) in dtypes
+    expected = sum(np.prod(x) if len(x) > 1 else 4 * np.prod(x) for x in shapes)
+    assert expected <= size < 1.3 * expected + 10_000
+    stored = tf.train.load_checkpoint(str(variables / "variables"))
+    assert tf.int8 in stored.get_variable_to_dtype_map().values()

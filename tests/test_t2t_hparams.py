@@ -118,7 +118,7 @@ def test_hparams_that_cannot_be_read(changes, message, tmp_path):
     refused(message, load_t2t_hparams, path)
 
 
-def test_files_that_are_no_hparams(tmp_path):
+def test_files_without_hparams(tmp_path):
     path = tmp_path / "hparams.json"
     refused(r"cannot read .*No such file", load_t2t_hparams, path)
     path.write_text('{"num_hidden_layers": 2}')

@@ -121,7 +121,7 @@ def test_an_error_keeps_what_is_finished(model, interrupted, tmp_path, capfd):
 
 
 def test_what_cannot_be_resumed(model, interrupted, tmp_path, capfd):
-    argv, _, incomplete = translate(model, tmp_path, "--resume")  # begins anew
+    argv, _, incomplete = translate(model, tmp_path, "--resume")  # nothing to resume
 
     def refusal(*argv):
         content, record = incomplete.read_bytes(), read(tmp_path)

@@ -77,21 +77,6 @@ def test_prefixes_and_minimum_length(translator, tokenizer):
     refused("9 texts but 1 prefixes", translator.translate, LINES, ["a"])
 
 
-def test_sampling(translator):
-    options = {"sampling": True, "top_k": 20, "temperature": 0.8}
-    samples = translator.n_best(LINES, 5, seed=3, **options)
-    again = translator.n_best(LINES, 5, seed=3, batch_tokens=20, **options)
-    assert [[o.ids for o in best] for best in samples] == [
-        [o.ids for o in best] for best in again
-    ]
-    assert len({o.ids for o in samples[0]}) > 1
-    other = translator.n_best(LINES, 5, seed=4, **options)
-    assert [o.ids for o in samples[0]] != [o.ids for o in other[0]]
-    # The same text at another place of the list has its own samples.
-    first, second = translator.n_best(LINES[:1] * 2, 5, seed=3, **options)
-    assert [o.ids for o in first] != [o.ids for o in second]
-
-
 def test_texts_of_an_n_best_list_are_distinct(translator, tokenizer):
     """The best of equal texts is kept, and a wider beam replaces the others."""
 
@@ -227,7 +212,7 @@ def test_outputs_are_lines_that_the_text_form_has_changed(translator, tokenizer)
 
 
 @pytest.mark.parametrize(("texts", "message"), NOT_TEXTS)
-def test_what_is_no_list_of_texts(texts, message, translator):
+def test_arguments_that_are_not_lists_of_texts(texts, message, translator):
     for method in (translator.translate, translator.n_best):
         refused(f"^texts.*{message}", method, texts)
     if texts is not None:  # there need not be any prefixes
@@ -247,7 +232,7 @@ def test_lone_surrogates(translator):
         refused(f"^{name}{message}", call, "a\udc80")
 
 
-def test_no_lines(translator):
+def test_no_texts(translator):
     assert translator.translate([]) == []
     assert translator.translate(["", " "]) == ["", ""]
     assert translator.score([], []) == []
@@ -292,7 +277,7 @@ def test_decoding_is_the_papers_by_default():
 
 
 def test_an_output_without_end_is_cut_at_its_own_limit(translator, tokenizer):
-    """So many pieces more than its input, EOS counted: whatever stands beside it."""
+    """So many pieces more than its input, EOS counted; the other inputs do not matter."""
     lines = [line for line in LINES if line.strip()]
     for outputs, line in zip(
         translator.n_best(lines, 2, min_length=1000, extra_length=3), lines, strict=True

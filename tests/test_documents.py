@@ -60,11 +60,7 @@ WRITTEN = ("--output", "--output_dir", "--export_dir", "--page", "--alignments")
 ALL_BLOCKS = [block for page in PAGES for block in documents.blocks(page)]
 
 
-def name_of(block: Block) -> str:
-    return block.place
-
-
-@pytest.mark.parametrize("block", ALL_BLOCKS, ids=name_of)
+@pytest.mark.parametrize("block", ALL_BLOCKS, ids=lambda block: block.place)
 def test_a_block_is_run_or_says_why_not(block):
     place, language, reason = block.place, block.language, block.reason
     known = documents.CODE + documents.FOR_READERS
@@ -79,7 +75,7 @@ def test_a_block_is_run_or_says_why_not(block):
 SH = [block for block in ALL_BLOCKS if block.language == "sh" and "t2t " in block.text]
 
 
-@pytest.mark.parametrize("block", SH, ids=name_of)
+@pytest.mark.parametrize("block", SH, ids=lambda block: block.place)
 def test_commands_have_the_programs_flags(block, capfd):
     """Also of the blocks that are not run."""
     for call in documents.t2t_calls(block.text):

@@ -291,17 +291,6 @@ def test_a_vocabulary(directory, tmp_path, damage, capfd):
     message = run_refused(capfd, *argv, directory, "--output_dir", tmp_path / "run")
     assert f"{path} is not the vocabulary" in message
     assert not (tmp_path / "run").exists()
-    # Given before the data are made.
-    empty = tmp_path / "empty"
-    empty.mkdir()
-    (empty / path.name).write_bytes(content)
-    argv = ["datagen", "--problem", NAME, "--data_dir", empty, "--workers", "2"]
-    argv += ["--train_source", directory / "source.txt"]
-    assert run(*argv, "--train_target", directory / "target.txt") == 2
-    err = capfd.readouterr().err
-    assert "Traceback" not in err
-    last = err.splitlines()[-1]
-    assert f"{empty / path.name} is not a SentencePiece model" in last
 
 
 def test_a_state_file_of_datagen(directory, tmp_path):

@@ -47,14 +47,6 @@ def test_means_are_weighted_by_time(script):
     assert whole.waiting == pytest.approx((1 + 27) / 100)
 
 
-def test_a_sitting_that_ended_between_two_rows_counts_its_own_steps(script):
-    """Its last row is at the step where it ended; the next goes on from there."""
-    rows = [row(100, 1, 10, 10), row(107, 1, 10, 10), row(200, 1, 10, 10)]
-    spans = [each.steps for _, each in script.intervals(rows)]
-    assert spans == [100, 7, 93]
-    assert script.totals(rows).seconds == pytest.approx(200)
-
-
 def test_rows_that_were_trained_again_after_a_kill_count_once(script):
     """Killed after step 300, gone on with from the checkpoint of step 100."""
     killed = [row(100, 1, 10, 10), row(200, 1, 10, 10), row(300, 1, 10, 10)]

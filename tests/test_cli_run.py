@@ -200,7 +200,7 @@ def test_score(trained, translator, capfd, tmp_path):
 def test_evaluate_a_split(trained, capfd, tmp_path):
     """The figures are those of the files that it writes."""
     argv = ("evaluate", "--output_dir", trained / "run", "--eval_sentences", 9)
-    fast = ("--decode_hparams", "extra_length=1", "--output", tmp_path / "test")
+    fast = ("--beam_size", 1, "--output", tmp_path / "test")
     result = run_json(capfd, *argv, *fast)
     assert {"loss", "perplexity", "accuracy"} <= result.keys()
     files = [tmp_path / f"test.{name}" for name in ("hypothesis", "reference")]

@@ -15,13 +15,14 @@ from t2t_keras.training.checkpoint import CheckpointDirectory
 from t2t_keras.training.control import TrainOptions
 from t2t_keras.training.run_dir import RunDirectory, average_run, training_lock
 
-NO_STEP = TrainOptions(max_minutes=1e-9)
+FAST = TrainOptions(eval_sentences=0)
+NO_STEP = TrainOptions(eval_sentences=0, max_minutes=1e-9)
 SMALL = "num_layers=1,d_model=16,d_ff=32,num_heads=2,batch_tokens=256"
 
 
 def train(data_dir, output_dir, **arguments):
     """Trains from Python, for two steps unless told otherwise."""
-    arguments = {"hparams": SMALL, "train_steps": 2} | arguments
+    arguments = {"hparams": SMALL, "train_steps": 2, "options": FAST} | arguments
     arguments |= {"data_dir": data_dir, "output_dir": output_dir}
     return t2t_keras.train("translate_text", "tiny", **arguments)
 
@@ -197,7 +198,7 @@ def test_orphans_of_killed_processes_are_removed(data_dir, copy):
 
 def test_a_training_that_diverges_ends_with_one_sentence(data_dir, tmp_path, capfd):
     flags = {"hparams": f"{SMALL},learning_rate=100,warmup_steps=1", "train_steps": 8}
-    flags["options"] = TrainOptions(log_every=4)
+    flags["options"] = TrainOptions(log_every=4, eval_sentences=0)
     # log 310, of the vocabulary that `small_data` asks for, is 5.74.
     message = "step 4: the training has diverged.* far above a loss by guessing, 5.7"
     printed = refused(message, train, data_dir, tmp_path, **flags)

@@ -247,9 +247,10 @@ def test_other_data_is_refused_and_moved_data_is_not(data_dir, tmp_path):
 DECAY = 0.15
 
 
-def test_average_of_a_run(data_dir, tmp_path):
+@pytest.mark.parametrize("replicas", [1, pytest.param(2, marks=pytest.mark.slow)])
+def test_average_of_a_run(replicas, data_dir, tmp_path):
     hparams = {"options": {"save_every": 1}, "ema_decay": DECAY}
-    figures = trainer(data_dir, tmp_path, replicas=2, **hparams).train()
+    figures = trainer(data_dir, tmp_path, replicas=replicas, **hparams).train()
     checkpoints = [weights(tmp_path, step) for step in (1, 2, 3, 4)]
     names = [name for name in checkpoints[0] if name.startswith("model/")]
     averages = {name for name in checkpoints[0] if name.startswith("ema/")}

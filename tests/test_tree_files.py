@@ -212,8 +212,12 @@ def shape(tree: Tree) -> str:
 TREEBANKS = {"wsj_sample": 3914, "craft/dev.mrg": 2780, "craft/train.mrg.gz": 18_947}
 
 
-@pytest.mark.parametrize("step", [20, pytest.param(1, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("name", TREEBANKS)
+ALL = [pytest.param(name, 1, marks=pytest.mark.slow) for name in TREEBANKS]
+
+
+@pytest.mark.parametrize(
+    ("name", "step"), [("wsj_sample", 20), ("craft/dev.mrg", 20), *ALL]
+)
 def test_tree_to_symbols_to_tree_is_the_identity(name, step):
     """With tags, and without them but for the tags."""
     found = read_trees(reference(name), on_bad=lambda error: None)

@@ -1,4 +1,4 @@
-"""Other engines that run a trained model: CTranslate2."""
+"""Other engines that run a trained model: CTranslate2 and LiteRT."""
 
 from typing import Any
 
@@ -19,4 +19,27 @@ CTRANSLATE2 = ExportFormat(
     quantizations=("int8", "float16", "int16", "int8_float16"),
     options=("max_source_length", "extra_length"),
     check=lambda: require_extra("ctranslate2", "--format ctranslate2", "ctranslate2"),
+)
+
+
+def _export_litert(*args: Any, **options: Any) -> int:
+    from .litert_model import export_litert
+
+    return export_litert(*args, **options)
+
+
+LITERT = ExportFormat(
+    "a LiteRT (TensorFlow Lite) model for phones, from ids to ids",
+    _export_litert,
+    lambda path: (path / "model.tflite").exists(),
+    quantizations=("int8", "float16"),
+    options=(
+        "beam_size",
+        "alpha",
+        "n_best",
+        "length_penalty",
+        "max_source_length",
+        "extra_length",
+    ),
+    check=lambda: require_extra("litert", "--format litert", "ai_edge_litert"),
 )

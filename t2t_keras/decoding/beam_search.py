@@ -173,6 +173,7 @@ def beam_search(
     coverage_penalty: float | tf.Tensor | None = None,
     constraint: Constraint | None = None,
     required: RequiredPhrases | None = None,
+    loop: Callable[..., Hypotheses] | None = None,
 ) -> Hypotheses:
     """Finds the n best target sequences for each sentence; see the module's docstring.
 
@@ -191,6 +192,7 @@ def beam_search(
         coverage_penalty: the factor beta of the coverage penalty; None: there is none.
         constraint: restricts what may be generated.
         required: the phrases that each output must contain.
+        loop: runs the steps, with the arguments of `decode`; None: `decode`.
     """
     beam_size = tf.convert_to_tensor(beam_size, tf.int32)
     n_best = tf.convert_to_tensor(n_best, tf.int32)
@@ -265,7 +267,8 @@ def beam_search(
         start = start._replace(cache=model.track_coverage(start.cache, source))
     if required is not None:
         start = start._replace(required=required.init(beam_size))
-    return decode(model, start, step, lambda state: _ranked(state, penalty, n_best))
+    results = functools.partial(_ranked, penalty=penalty, n_best=n_best)
+    return (loop or decode)(model, start, step, results)
 
 
 def _start(
@@ -323,7 +326,7 @@ def _candidates(
     # Only the best logits become log-probabilities: there are V of the others.
     best_logits, tokens = top_k(tf.where(allowed, logits, NOTHING), per_beam)
     log_total = tf.reduce_logsumexp(logits, axis=2, keepdims=True)
-    log_probs = alive.log_probs[:, :, None] + (best_logits - log_total)
+    log_probs = tf.expand_dims(alive.log_probs, 2) + (best_logits - log_total)
 
     row = [-1, beam_size * per_beam]
     count = tf.minimum(count, beam_size * per_beam)
@@ -332,7 +335,7 @@ def _candidates(
     tokens = tf.gather(tf.reshape(tokens, row), best, batch_dims=1)
     extended = _gather(alive, parents)
     return parents, _Beams(
-        ids=tf.concat([extended.ids, tokens[:, :, None]], axis=2),
+        ids=tf.concat([extended.ids, tf.expand_dims(tokens, 2)], axis=2),
         log_probs=log_probs,
         lengths=extended.lengths + 1,
         coverage=extended.coverage,

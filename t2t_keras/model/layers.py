@@ -470,9 +470,7 @@ class _MultiHead(Layer):
         for part, (size, count) in zip(parts, groups, strict=True):
             heads = ops.reshape(part, (batch, length, count, self.num_heads, size))
             heads = ops.transpose(heads, (2, 0, 3, 1, 4))
-            blocks += (
-                ops.unstack(heads, count) if count > 1 else [ops.squeeze(heads, 0)]
-            )
+            blocks += ops.unstack(heads, count)
         return blocks
 
     def _attend(

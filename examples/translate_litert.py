@@ -1,0 +1,39 @@
+"""Translates standard input with a model that was exported for LiteRT.
+
+    pip install ai-edge-litert sentencepiece
+    python examples/translate_litert.py EXPORT_DIR < source.txt > translation.txt
+
+The export is `t2t export --format litert` of a model with SentencePiece vocabularies.
+Sentences are cut to the longest source that the model takes.
+"""
+
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import sentencepiece
+from ai_edge_litert.interpreter import Interpreter
+
+EOS = 1
+
+export_dir = Path(sys.argv[1])
+settings = json.loads((export_dir / "litert.json").read_text())
+source, target = (
+    sentencepiece.SentencePieceProcessor(model_file=str(export_dir / f"{side}.spm"))
+    for side in ("source", "target")
+)
+interpreter = Interpreter(model_path=str(export_dir / "model.tflite"), num_threads=2)
+translate = interpreter.get_signature_runner()  # ids [1, S] -> ids [n, T], scores [n]
+
+for line in sys.stdin:
+    text = line.rstrip("\n")
+    if not text.strip():
+        print()
+        continue
+    ids = [*source.encode(text)[: settings["max_source_length"] - 1], EOS]
+    best = translate(ids=np.array([ids], np.int32))["ids"][0].tolist()
+    length = best.index(EOS) if EOS in best else np.count_nonzero(best)
+    print(target.decode(best[:length]).replace("\n", " "), flush=True)
+
+assert not {"t2t_keras", "tensorflow"} & sys.modules.keys()

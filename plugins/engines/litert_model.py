@@ -1,0 +1,188 @@
+"""Export as a LiteRT (TensorFlow Lite) model, from ids to ids, for phones.
+
+The graph has builtin operations only. LiteRT's interpreter and SentencePiece suffice to
+run it (`examples/translate_litert.py`). The interpreter that verifies the export is
+imported when it is used: the extra `[litert]`.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from t2t_keras.data.files import write_json
+from t2t_keras.decoding.beam_search import beam_search
+from t2t_keras.decoding.ensemble import Ensemble
+from t2t_keras.decoding.translator import Translator
+from t2t_keras.export.formats import (
+    replaced,
+    require_free,
+    require_quantization,
+    size_of,
+)
+from t2t_keras.export.verify import Output, Verification
+from t2t_keras.model.layers import SelfAttentionCache
+from t2t_keras.option import UserError, require_extra
+
+MODEL = "model.tflite"
+SETTINGS = "litert.json"
+
+
+def export_litert(
+    translator: Translator,
+    export_dir: str | Path,
+    *,
+    quantization: str | None = None,
+    overwrite: bool = False,
+    verify: Verification | None = None,
+    **options: Any,
+) -> int:
+    """Writes a model for LiteRT's interpreter, with the files of its tokenizers.
+
+    `model.tflite` has one signature, `serving_default`, for one sentence with n
+    outputs: `ids` [1, S] int32, which end in EOS (1) -> `ids` [n, T] int32, padded
+    with 0, and `scores` [n] float32. S is any number up to `max_source_length`, which
+    `litert.json` has. Resize the input to [1, S] before each sentence. Where there are
+    fewer than n outputs, the other scores are -inf.
+
+    The search is the translator's, with beam size, alpha, length penalty, n and limits
+    as constants. Its batches, constraints and phrases are left out.
+
+    Args:
+        translator: the translator to export.
+        export_dir: the directory to write.
+        quantization: "int8" stores matrices in 8 bits and multiplies in 8 bits, with
+            activations rounded at run time (dynamic range); "float16" stores them in
+            16 bits; None: float32.
+        overwrite: whether to replace an earlier export.
+        verify: the sentences with which the export is verified before it appears, by
+            the interpreter: exactly in float32, otherwise by the share of identical
+            outputs (`Verification.check`); None: it is not verified.
+        **options: changes to the translator's `DecodingOptions`.
+
+    Returns:
+        The size of the export in bytes.
+
+    Raises:
+        UserError: the interpreter is not installed; the model has constraints, or parts
+            that LiteRT cannot run; `export_dir` is not empty, and is not an export or
+            `overwrite` is false; or the verification fails.
+    """
+    require_extra("litert", "--format litert", "ai_edge_litert")
+    require_quantization(quantization, "litert")
+    require_free(Path(export_dir), overwrite)
+    if isinstance(translator.model, Ensemble):
+        raise UserError("LiteRT has no ensembles; export a SavedModel")
+    chosen = translator.choose(**options)
+    if chosen.constraint != "none":
+        raise UserError(
+            f"problem '{translator.problem.name}' has the constraint "
+            f"'{chosen.constraint}', which LiteRT cannot compute; export a SavedModel"
+        )
+    exact = translator
+    if translator.model.hparams.compute_dtype != "float32":
+        exact = translator.with_compute_dtype("float32")
+    model = exact.model
+
+    def translate(ids: tf.Tensor) -> dict[str, tf.Tensor]:
+        found = beam_search(
+            model,
+            ids,
+            beam_size=chosen.beam_size,
+            alpha=chosen.alpha,
+            kind=chosen.length_penalty,
+            max_length=tf.fill([1], tf.shape(ids)[1] + chosen.extra_length),
+            n_best=chosen.n_best,
+            loop=_steps_of_one_sentence,
+        )
+        return {"ids": found.ids[0], "scores": found.scores[0]}
+
+    module = tf.Module()
+    module.weights = [weight.value for weight in model.weights]
+    spec = tf.TensorSpec([1, None], tf.int32, "ids")
+    function = tf.function(translate, input_signature=[spec], autograph=False)
+    converter = tf.lite.TFLiteConverter.from_concrete_functions(
+        [function.get_concrete_function()], module
+    )
+    converter.target_spec.supported_ops = [tf.lite.OpsSet.TFLITE_BUILTINS]
+    if quantization:
+        converter.optimizations = [tf.lite.Optimize.DEFAULT]
+    if quantization == "float16":
+        converter.target_spec.supported_types = [tf.float16]
+    try:
+        content = converter.convert()
+    except Exception as error:  # of many kinds, and with thousands of lines
+        raise UserError(
+            f"--format litert: model '{model.hparams.model}' has an operation that "
+            "LiteRT does not have; export a SavedModel"
+        ) from error
+    with replaced(Path(export_dir)) as new:
+        new.mkdir(parents=True)
+        (new / MODEL).write_bytes(content)
+        if verify is not None:
+            verify.expect(exact, **options)
+            verify.check(_search_of(new / MODEL), exact=quantization is None)
+        limits = {"max_source_length": chosen.max_source_length}
+        write_json(new / SETTINGS, limits | {"quantization": quantization})
+        for side, tokenizer in (
+            ("source", translator.source_tokenizer),
+            ("target", translator.target_tokenizer),
+        ):
+            tokenizer.save(new / f"{side}{tokenizer.suffix}")
+    return size_of(Path(export_dir))
+
+
+def _steps_of_one_sentence(model: Any, start: Any, step: Any, results: Any) -> Any:
+    """Runs steps until the sentence is done: `beam_search.decode` for a batch of one.
+
+    LiteRT's XNNPACK cannot multiply by empty tensors, so the cache of keys and values
+    begins with a token that no hypothesis has.
+    """
+    cache, shapes = start.cache, model.cache_shapes(start.cache)
+    if all(isinstance(layer.tokens, SelfAttentionCache) for layer in cache.layers):
+        row = [[0, 0], [0, 0], [0, 1], [0, 0]]
+        layers = tuple(
+            layer._replace(
+                tokens=type(layer.tokens)(*(tf.pad(x, row) for x in layer.tokens))
+            )
+            for layer in cache.layers
+        )
+        # One among the older tokens, and one among the recent ones.
+        columns = [[0, 0], [0, 0], [0, 2]]
+        positions = tf.pad(cache.positions, columns, constant_values=-1.0)
+        start = start._replace(cache=cache._replace(positions=positions, layers=layers))
+    invariants = tf.nest.map_structure(
+        lambda x: tf.TensorShape([None] * x.shape.rank), start
+    )._replace(
+        cache=keras.tree.map_structure_up_to(
+            cache, lambda shape: tf.TensorShape([None, *shape[1:]]), shapes
+        )
+    )
+    (state,) = tf.while_loop(
+        lambda state: ~tf.reduce_all(state.done),
+        lambda state: (step(state),),
+        (start,),
+        shape_invariants=(invariants,),
+    )
+    return results(state)
+
+
+def _search_of(path: Path) -> Any:
+    """Returns the search of an export, from the ids of sources to the best outputs."""
+    from ai_edge_litert.interpreter import Interpreter
+
+    interpreter = Interpreter(model_path=str(path), num_threads=1)
+    run = interpreter.get_signature_runner()
+
+    def translate(sources: list[list[int]]) -> list[Output]:
+        outputs = []
+        for source in sources:
+            found = run(ids=np.array([source], np.int32))
+            ids = found["ids"][0]
+            best = tuple(ids[: np.count_nonzero(ids)].tolist())
+            outputs.append(Output(best, float(found["scores"][0])))
+        return outputs
+
+    return translate

@@ -1,0 +1,115 @@
+"""The export for LiteRT: ids and scores of its interpreter are the translator's."""
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from decoding_models import LINES, transformer
+
+from t2t_keras.decoding.translator import Translator
+from t2t_keras.export.verify import Verification
+from t2t_keras.plugins.engines.litert_model import export_litert
+from t2t_keras.problem import Problem
+from t2t_keras.text.sentence_piece import SentencePieceTokenizer
+
+litert = pytest.importorskip(
+    "ai_edge_litert.interpreter", reason="needs the extra [litert]"
+)
+
+EXAMPLES = Path(__file__).parents[1] / "examples"
+TEXTS = [line for line in LINES if line.strip()]
+# What `translate_litert.c` takes from LiteRT's header, whose interface is stable.
+HEADER = """
+#include <stddef.h>
+#include <stdint.h>
+typedef struct TfLiteModel TfLiteModel;
+typedef struct TfLiteInterpreter TfLiteInterpreter;
+typedef struct TfLiteInterpreterOptions TfLiteInterpreterOptions;
+typedef struct TfLiteTensor TfLiteTensor;
+typedef enum { kTfLiteOk = 0 } TfLiteStatus;
+typedef enum { kTfLiteInt32 = 2 } TfLiteType;
+TfLiteModel* TfLiteModelCreateFromFile(const char*);
+void TfLiteModelDelete(TfLiteModel*);
+TfLiteInterpreter* TfLiteInterpreterCreate(const TfLiteModel*,
+                                           const TfLiteInterpreterOptions*);
+void TfLiteInterpreterDelete(TfLiteInterpreter*);
+TfLiteStatus TfLiteInterpreterResizeInputTensor(TfLiteInterpreter*, int32_t,
+                                                const int*, int32_t);
+TfLiteStatus TfLiteInterpreterAllocateTensors(TfLiteInterpreter*);
+TfLiteStatus TfLiteInterpreterInvoke(TfLiteInterpreter*);
+TfLiteTensor* TfLiteInterpreterGetInputTensor(const TfLiteInterpreter*, int32_t);
+int32_t TfLiteInterpreterGetOutputTensorCount(const TfLiteInterpreter*);
+const TfLiteTensor* TfLiteInterpreterGetOutputTensor(const TfLiteInterpreter*, int32_t);
+TfLiteStatus TfLiteTensorCopyFromBuffer(TfLiteTensor*, const void*, size_t);
+TfLiteType TfLiteTensorType(const TfLiteTensor*);
+int32_t TfLiteTensorDim(const TfLiteTensor*, int32_t);
+void* TfLiteTensorData(const TfLiteTensor*);
+"""
+
+
+@pytest.fixture(scope="module")
+def translator(tmp_path_factory):
+    file = tmp_path_factory.mktemp("vocab") / "vocab.spm"
+    SentencePieceTokenizer.train(LINES * 2, file, 340)
+    tokenizer = SentencePieceTokenizer(file)
+    model = transformer(tokenizer.vocab_size, share_embeddings=True, num_layers=2)
+    return Translator(Problem(summary="", extra_length=6), model, tokenizer, tokenizer)
+
+
+@pytest.fixture(scope="module")
+def export_dir(translator, tmp_path_factory):
+    path = tmp_path_factory.mktemp("export") / "model"
+    options = {"beam_size": 3, "n_best": 2, "alpha": 1.0}
+    export_litert(translator, path, verify=Verification(TEXTS), **options)
+    return path
+
+
+def test_outputs_are_those_of_the_translator(translator, export_dir):
+    """Beam search and its scores, for sentences of many lengths, one after another."""
+    run = litert.Interpreter(str(export_dir / "model.tflite")).get_signature_runner()
+    expected = translator.n_best(TEXTS, 2, beam_size=3, alpha=1.0)
+    for text, hypotheses in zip(TEXTS, expected, strict=True):
+        source = translator.source_tokenizer.encode(text)
+        found = run(ids=np.array([source], np.int32))
+        ids = [tuple(row[row != 0].tolist()) for row in found["ids"]]
+        assert ids == [hypothesis.ids for hypothesis in hypotheses]
+        scores = [hypothesis.score for hypothesis in hypotheses]
+        np.testing.assert_allclose(found["scores"], scores, atol=1e-4)
+
+
+def test_the_example_needs_the_interpreter_and_sentencepiece_alone(
+    translator, export_dir
+):
+    example = [sys.executable, str(EXAMPLES / "translate_litert.py"), str(export_dir)]
+    texts = "\n".join([*TEXTS, "", TEXTS[0]])
+    done = subprocess.run(example, input=texts, text=True, capture_output=True)
+    assert done.returncode == 0, done.stderr
+    expected = translator.translate([*TEXTS, "", TEXTS[0]], beam_size=3, alpha=1.0)
+    assert done.stdout.splitlines() == expected
+
+
+@pytest.mark.skipif(not shutil.which("gcc"), reason="needs a C compiler")
+def test_the_example_in_c_compiles(tmp_path):
+    header = tmp_path / "tflite" / "c" / "c_api.h"
+    header.parent.mkdir(parents=True)
+    header.write_text(HEADER)
+    flags = ["-std=c11", "-Wall", "-Wextra", "-Werror", "-fsyntax-only"]
+    source = str(EXAMPLES / "translate_litert.c")
+    subprocess.run(["gcc", *flags, f"-I{tmp_path}", source], check=True)
+
+
+@pytest.mark.slow
+def test_matrices_in_8_bits_are_smaller_and_verified_by_share(
+    translator, export_dir, tmp_path
+):
+    path = tmp_path / "model"
+    verify = Verification(TEXTS)
+    export_litert(translator, path, quantization="int8", verify=verify, beam_size=1)
+    assert verify.identical >= len(TEXTS) / 4
+    assert json.loads((path / "litert.json").read_text())["quantization"] == "int8"
+    sizes = [(folder / "model.tflite").stat().st_size for folder in (path, export_dir)]
+    assert sizes[0] < 0.9 * sizes[1]  # in this small model the graph takes much

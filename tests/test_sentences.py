@@ -53,6 +53,17 @@ def test_sentence_ends(text):
     assert strings(sentences(text)) == SPLIT[text]
 
 
+def test_every_mark_and_quote_is_known():
+    closing = "\"'‘’‚‛“”«»‹›)]}〉》」』】〕＂＇）］｝｣"
+    ends = [f"ab{mark} b" for mark in ".!?…؟۔।॥։።‼⁇⁈⁉"]
+    ends += [f"ab{mark}b" for mark in "。！？｡"]
+    ends += [f"ab{mark}{quote} b" for mark in ".。" for quote in closing]
+    no_ends = [f"{opening}Dr. b" for opening in "-([{\"'‘’‚‛“”„‟«»."]
+    marked = strings(mark_sentence_ends(tf.constant([*ends, *no_ends])))
+    counts = [text.count("\n") for text in marked]
+    assert counts == [1] * len(ends) + [0] * len(no_ends)
+
+
 def letters(texts):
     """A tokenizer: each character but white space is a token."""
     ids = [[ord(c) for c in text if not c.isspace()] for text in strings(texts)]

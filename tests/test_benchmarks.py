@@ -22,17 +22,6 @@ def _as_a_script_has_it(monkeypatch):
     monkeypatch.setenv("KERAS_BACKEND", "tensorflow")
 
 
-def test_operations_of_training_are_the_closed_form():
-    from products import total_flops, training
-
-    batch, s, t, d, v = 3, 7, 5, 512, 8000
-    counted = total_flops(training(COMPARED, v, batch, s, t))
-    encoder, decoder, memory = 12 * d * d, 14 * d * d, 2 * d * d  # d_ff = 4 d
-    attention = 2 * d * (s * s + t * t + t * s)
-    layers = 6 * (s * (encoder + memory) + t * decoder + attention)
-    assert counted == 3 * 2 * batch * (layers + t * d * v)
-
-
 @pytest.mark.parametrize("window", [0, 4])
 def test_operations_of_training_are_those_that_describe_prints(window):
     from products import total_flops, training

@@ -259,20 +259,6 @@ def busy(**limits):
         yield stub, client, lambda *args, **kw: pool.submit(ask, client, *args, **kw)
 
 
-def test_cheap_requests_do_not_wait_for_expensive_ones():
-    stub = Stub()
-    with serving(stub) as (client, _, _), ThreadPoolExecutor(8) as pool:
-        stub.may_run.clear()
-        long = pool.submit(ask, client, *[LONG] * 64)
-        wait_for(lambda: stub.begun)
-        started = len(stub.begun)
-        assert started < 5  # the work of a batch is limited
-        short = pool.submit(ask, client, "short")
-        wait_for(lambda: stub.begun[started:] == ["short"])  # it runs beside the long
-        stub.may_run.set()
-        assert short.result().status_code == long.result().status_code == 200
-
-
 def run_batches(limits, first=None):
     """Runs values in a batcher; returns the batches, in the order of running."""
     batches = []

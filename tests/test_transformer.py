@@ -7,7 +7,6 @@ import pytest
 import tensorflow as tf
 from model_checks import (
     check_equations,
-    check_training_losses,
     ids,
     pad,
 )
@@ -40,11 +39,6 @@ POSITIONS = ("sinusoidal", "learned")
 )
 def test_logits_are_the_equations(options, target_vocab):
     check_equations(model(target_vocab=target_vocab, **options))
-
-
-@pytest.mark.parametrize("norm", NORMS)
-def test_losses_and_gradients_of_training_are_those_of_the_logits(norm):
-    check_training_losses(model(dropout=0.0, norm=norm))
 
 
 # What a position may depend on

@@ -50,7 +50,8 @@ def load(
 ) -> "Translator | ExportedTranslator":
     """Loads a translator from a run directory or an export.
 
-    Both kinds have the methods `translate`, `n_best` and `score`.
+    All kinds have the methods `translate`, `n_best` and `score`, also those of other
+    formats (`ExportFormat.load`).
 
     Args:
         output_dir: the run directory that `t2t train` wrote, or the directory that
@@ -65,9 +66,9 @@ def load(
         UserError: there is no such run, export or checkpoint.
     """
     require_local("output_dir", output_dir)
-    from t2t_keras.export.formats import is_saved_model
+    from t2t_keras.export.formats import find_loader
 
-    if is_saved_model(Path(output_dir)):
+    if load_export := find_loader(output_dir):
         if checkpoint is not None:
             raise UserError(
                 f"checkpoint: {output_dir} is an export, which has only one; leave it "
@@ -77,9 +78,7 @@ def load(
             raise UserError(
                 f"ensemble: {output_dir} is an export; export an ensemble instead"
             )
-        from t2t_keras.export.client import ExportedTranslator
-
-        return ExportedTranslator(output_dir)
+        return load_export(Path(output_dir))
     from t2t_keras.training.run_dir import RunDirectory
 
     return RunDirectory(output_dir).translator(checkpoint, ensemble)

@@ -8,7 +8,8 @@ from errors import refused
 from tokenizer_checks import assert_words_are_spelled
 
 from t2t_keras.data.pharaoh import format_alignment, parse_reference
-from t2t_keras.decoding.scoring import AlignmentHead, word_starts
+from t2t_keras.decoding.scoring import AlignmentHead
+from t2t_keras.decoding.texts import word_starts
 from t2t_keras.decoding.translator import Translator
 from t2t_keras.option import UserError
 from t2t_keras.plugins.reports.align import alignment_scores

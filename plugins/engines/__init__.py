@@ -1,5 +1,6 @@
 """Other engines that run a trained model: CTranslate2 and LiteRT."""
 
+from pathlib import Path
 from typing import Any
 
 from t2t_keras.export.formats import ExportFormat
@@ -12,13 +13,20 @@ def _export(*args: Any, **options: Any) -> int:
     return export_ctranslate2(*args, **options)
 
 
+def _load(path: Path) -> Any:
+    require_extra("ctranslate2", f"the export {path}", "ctranslate2")
+    from .ctranslate2_engine import CTranslate2Translator
+
+    return CTranslate2Translator(path)
+
+
 CTRANSLATE2 = ExportFormat(
-    "a CTranslate2 model, from tokens to tokens",
+    "a CTranslate2 model, which needs no TensorFlow",
     _export,
     lambda path: (path / "model.bin").exists() and (path / "config.json").exists(),
-    quantizations=("int8", "float16", "int16", "int8_float16"),
-    options=("max_source_length", "extra_length"),
+    quantizations=("int8", "bfloat16", "float16", "int16", "int8_float16"),
     check=lambda: require_extra("ctranslate2", "--format ctranslate2", "ctranslate2"),
+    load=_load,
 )
 
 

@@ -4,10 +4,12 @@ CTranslate2 (https://github.com/OpenNMT/CTranslate2) is an inference engine in C
 8-bit and 16-bit arithmetic. It is imported when it is used: the extra `[ctranslate2]`.
 """
 
+import dataclasses
+import math
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import keras
 import numpy as np
@@ -21,9 +23,19 @@ from t2t_keras.export.formats import (
     size_of,
 )
 from t2t_keras.export.verify import Output, Verification
+from t2t_keras.hparam import GUIDED_HEAD
 from t2t_keras.model.transformer import Transformer
 from t2t_keras.option import UserError, require_extra
-from t2t_keras.text.tokenizer import UNK, Tokenizer
+from t2t_keras.text.tokenizer import UNK
+
+from .ctranslate2_engine import (
+    EOS_TOKEN,
+    PAD_TOKEN,
+    CTranslate2Translator,
+    require_possible,
+    token_strings,
+    write_settings,
+)
 
 if TYPE_CHECKING:
     from ctranslate2.specs import TransformerSpec
@@ -40,7 +52,7 @@ if TYPE_CHECKING:
         SelfAttention,
     )
 
-PAD_TOKEN, EOS_TOKEN, UNK_TOKEN = "<pad>", "</s>", "<unk>"
+UNK_TOKEN = "<unk>"
 
 
 def export_ctranslate2(
@@ -50,8 +62,7 @@ def export_ctranslate2(
     quantization: str | None = None,
     overwrite: bool = False,
     verify: Verification | None = None,
-    max_source_length: int | None = None,
-    extra_length: int | None = None,
+    **options: Any,
 ) -> int:
     """Writes a model for CTranslate2, with the vocabularies of its tokenizers.
 
@@ -64,17 +75,19 @@ def export_ctranslate2(
       `target_vocabulary.json`: the strings of the tokens, in the order of their ids.
     - `source.spm` and `target.spm` (or `.subwords`): the tokenizers' own files.
 
-    Decoding options are not part of the model: they are arguments of CTranslate2's
-    `translate_batch`. Its length penalty is length ** alpha; its default
-    `max_decoding_length` is 256, and `min_decoding_length=0` allows empty outputs.
+    - `t2t_export.json`: the settings, with the decoding options that are the defaults
+      of `CTranslate2Translator`. Other programs pass them to `translate_batch`: its
+      length penalty is length ** alpha, its default `max_decoding_length` is 256, and
+      `min_decoding_length=0` allows empty outputs.
 
     The positional encodings become a table of `max_source_length + extra_length` rows,
     the number of tokens in the translator's longest output. CTranslate2 raises an
     exception for longer ones.
 
-    The verification is greedy search with float32 arithmetic on both sides. A quantized
-    model is verified twice: exactly before its weights are quantized, and then by the
-    share of identical outputs (`Verification.check`).
+    The verification is greedy search with `CTranslate2Translator`, against the run in
+    float32. A quantized model is verified twice: exactly before its weights are
+    quantized, and then, in the arithmetic that this machine has for it, by the share of
+    identical outputs (`Verification.check`).
 
     Args:
         translator: the translator to export. Its weights are float32 variables, even
@@ -84,8 +97,8 @@ def export_ctranslate2(
         overwrite: whether to replace an earlier export.
         verify: the sentences with which the export is verified before it appears;
             None: it is not verified.
-        max_source_length: see `DecodingOptions`; None: the translator's.
-        extra_length: likewise.
+        **options: changes to the translator's `DecodingOptions`, which become the
+            defaults of the export.
 
     Returns:
         The size of the export in bytes.
@@ -99,8 +112,8 @@ def export_ctranslate2(
     require_quantization(quantization, "ctranslate2")
     _require_expressible(translator)
     require_free(Path(export_dir), overwrite)
-    lengths = {"max_source_length": max_source_length, "extra_length": extra_length}
-    chosen = translator.choose(**{k: v for k, v in lengths.items() if v is not None})
+    chosen = translator.choose(**options)
+    require_possible(chosen)
     longest = chosen.max_source_length + chosen.extra_length
 
     with replaced(Path(export_dir)) as new:
@@ -114,8 +127,17 @@ def export_ctranslate2(
             for dtype in dict.fromkeys((None, quantization)):
                 shutil.rmtree(new, ignore_errors=True)
                 _write(translator, new, longest, dtype)
-                search = _greedy(translator, new, chosen.extra_length)
-                verify.check(search, exact=dtype is None)
+                write_settings(new, translator.problem, chosen)
+                verify.check(_greedy(new), exact=dtype is None)
+        write_settings(
+            new,
+            translator.problem,
+            chosen,
+            hparams=dataclasses.asdict(translator.model.hparams),
+            quantization=quantization,
+            verified=len(verify.texts) if verify else 0,
+            identical=verify.identical if verify else 0,
+        )
     return size_of(Path(export_dir))
 
 
@@ -155,11 +177,7 @@ def _write(
         ("source", translator.source_tokenizer),
         ("target", translator.target_tokenizer),
     ):
-        tokenizer.save(path / _vocab_name(side, tokenizer))
-
-
-def _vocab_name(side: str, tokenizer: Tokenizer) -> str:
-    return f"{side}{tokenizer.suffix}"
+        tokenizer.save(path / f"{side}{tokenizer.suffix}")
 
 
 def _spec(translator: Translator, longest: int) -> "TransformerSpec":
@@ -181,9 +199,12 @@ def _spec(translator: Translator, longest: int) -> "TransformerSpec":
         hparams.num_heads,
         pre_norm=hparams.norm == "pre",
         activation=Activation[layer.feed_forward.activation.upper()],
+        # The attention that `AlignmentHead` reads.
+        alignment_layer=hparams.alignment_layer - 1,
+        alignment_heads=GUIDED_HEAD if hparams.guided_alignment else hparams.num_heads,
     )
-    source = _token_strings(translator.source_tokenizer)
-    target = _token_strings(translator.target_tokenizer)
+    source = token_strings(translator.source_tokenizer)
+    target = token_strings(translator.target_tokenizer)
     spec.register_source_vocabulary(source)
     spec.register_target_vocabulary(target)
     spec.config.layer_norm_epsilon = layer.feed_forward_residual.norm.epsilon
@@ -228,20 +249,6 @@ def _spec(translator: Translator, longest: int) -> "TransformerSpec":
                     layer_spec.attention.layer_norm, layer.cross_attention_residual.norm
                 )
     return spec
-
-
-def _token_strings(tokenizer: Tokenizer) -> list[str]:
-    """Returns a different string, not empty, for every id of a vocabulary."""
-    strings = [PAD_TOKEN, EOS_TOKEN]
-    known = {*strings, ""}
-    for token, piece in enumerate(tokenizer.pieces[len(strings) :], len(strings)):
-        if piece in known:
-            piece = f"<{token}>"
-        while piece in known:
-            piece = f"<{piece}>"
-        strings.append(piece)
-        known.add(piece)
-    return strings
 
 
 def _set_self_attention(
@@ -339,47 +346,15 @@ def _array(tensor: "Tensor") -> np.ndarray:
     return np.asarray(keras.ops.convert_to_numpy(tensor), np.float32)
 
 
-def _greedy(
-    translator: Translator, path: Path, extra_length: int
-) -> Callable[[list[list[int]]], list[Output]]:
-    """Returns the greedy search of a CTranslate2 model.
-
-    Like the translator's, it never generates PAD, whose probability stays the model's,
-    so that scores equal those of teacher forcing.
-    """
-    import ctranslate2
-
-    # With several threads it would crawl while other processes use the cores.
-    model = ctranslate2.Translator(str(path), device="cpu", intra_threads=1)
-    source_strings = _token_strings(translator.source_tokenizer)
-    target_strings = _token_strings(translator.target_tokenizer)
-    target_ids = {token: i for i, token in enumerate(target_strings)}
-    batches = {"max_batch_size": 2048, "batch_type": "tokens", "max_input_length": 0}
+def _greedy(path: Path) -> Callable[[list[list[int]]], list[Output]]:
+    """Returns the greedy search of an export, in the arithmetic that will run."""
+    engine = CTranslate2Translator(path)
+    options = engine.choose(
+        beam_size=1, n_best=1, length_penalty="none", min_length=0, no_repeat_ngram=0
+    )
 
     def translate(sources: list[list[int]]) -> list[Output]:
-        limits = [len(ids) + extra_length for ids in sources]
-        tokens = [[source_strings[token] for token in ids[:-1]] for ids in sources]
-        results = model.translate_batch(
-            tokens,
-            beam_size=1,
-            min_decoding_length=0,
-            max_decoding_length=max(limits),
-            suppress_sequences=[[PAD_TOKEN]],
-            return_end_token=True,
-            **batches,
-        )
-        found = [
-            result.hypotheses[0][:limit]
-            for result, limit in zip(results, limits, strict=True)
-        ]
-        texts = [[token for token in output if token != EOS_TOKEN] for output in found]
-        scores = model.score_batch(tokens, texts, **batches)  # of the texts with EOS
-        return [
-            Output(
-                tuple(target_ids[token] for token in output),
-                sum(score.log_probs[: len(output)]),
-            )
-            for output, score in zip(found, scores, strict=True)
-        ]
+        found = engine.search(sources, options)
+        return [Output(best.ids, math.fsum(best.log_probs)) for best, *_ in found]
 
     return translate

@@ -2,11 +2,12 @@
 
 import argparse
 import dataclasses
+from pathlib import Path
 from typing import Any
 
 from t2t_keras.cli.verb import add_keys, add_option_flags, given_options
 from t2t_keras.decoding.options import DecodingOptions
-from t2t_keras.export.formats import require_export
+from t2t_keras.export.formats import is_saved_model, require_export
 from t2t_keras.option import UserError
 from t2t_keras.training.runs import require_run
 
@@ -93,19 +94,19 @@ def check_decoder(args: argparse.Namespace) -> None:
         raise UserError("--ensemble needs --output_dir; export an ensemble instead")
     if args.checkpoint:
         raise UserError("--checkpoint needs --output_dir; an export has it built in")
-    check_served(options, args.export_dir)
     require_export(args.export_dir)
+    check_served(options, args.export_dir)
 
 
-def check_served(options: dict[str, Any], export_dir: object) -> None:
-    """Refuses options that are built into an export.
+def check_served(options: dict[str, Any], export_dir: str | Path) -> None:
+    """Refuses options that are built into a SavedModel; other exports say it later.
 
     Raises:
         UserError: there is one.
     """
     served = DecodingOptions.names("is_served")
     for name in options:
-        if name not in served:
+        if name not in served and is_saved_model(Path(export_dir)):
             raise UserError(
                 f"{spelled(name)} needs a run: the export {export_dir} has it built in"
             )

@@ -18,6 +18,7 @@ from t2t_keras.cli.lines import STDOUT, count_lines, open_output, read_lines
 from t2t_keras.cli.verb import MAX_SEED, Verb, add_ensemble, add_model, add_run, table
 from t2t_keras.data.files import is_special, open_lines, sha256, write_lines
 from t2t_keras.data.pharaoh import format_alignment
+from t2t_keras.export.formats import SUMS, is_saved_model
 from t2t_keras.option import UserError
 from t2t_keras.training.runs import require_run
 
@@ -70,7 +71,7 @@ def _check_translate(args: argparse.Namespace) -> None:
     if args.input is None and sys.stdin is None:
         raise UserError("standard input is closed; give --input FILE")
     for flag in ("token_scores", "alignments"):
-        if args.export_dir and getattr(args, flag):
+        if args.export_dir and _needs_tensorflow(args) and getattr(args, flag):
             raise UserError(f"--{flag} needs --output_dir; an export returns no tokens")
     check_decoder(args)
     if args.resume and args.alignments:
@@ -85,14 +86,17 @@ def _check_translate(args: argparse.Namespace) -> None:
         raise UserError("--resume needs --output FILE; only a file can be resumed")
 
 
-def _translate(args: argparse.Namespace) -> dict[str, Any]:
-    from t2t_keras.decoding.scoring import AlignmentHead
-    from t2t_keras.decoding.translator import Translator
+def _needs_tensorflow(args: argparse.Namespace) -> bool:
+    """Returns whether the model is a run or a SavedModel."""
+    return not args.export_dir or is_saved_model(Path(args.export_dir))
 
+
+def _translate(args: argparse.Namespace) -> dict[str, Any]:
     checkpoint, model = _model(args)
     if args.ensemble:
         checkpoint = args.checkpoint  # each run has its own files
-    translator = load(args.output_dir or args.export_dir, checkpoint, args.ensemble)
+    where = args.output_dir or args.export_dir
+    translator: Any = load(where, checkpoint, args.ensemble)
     options = given_decoding(args)
     numbered = args.scores or args.token_scores or options.get("n_best", 1) > 1
     settings = {"model": model, "scores": numbered, **options}
@@ -102,13 +106,10 @@ def _translate(args: argparse.Namespace) -> dict[str, Any]:
     settings.pop("batch_tokens", None)  # it only changes how results are rounded
     first_seed = options.pop("seed", 0)
     translator.choose(**options)  # raises before any text is read
-    extras: dict[str, Any] = {}
-    repairs = False
-    if isinstance(translator, Translator):
-        repairs = translator.problem.text_form.repairs_outputs
-        extras["token_scores"] = args.token_scores
-        if args.alignments:
-            extras["alignment"] = translator.alignment_head(AlignmentHead())
+    repairs = args.output_dir and translator.problem.text_form.repairs_outputs
+    extras = {"token_scores": True} if args.token_scores else {}
+    if args.alignments:
+        extras["alignment"] = translator.alignment_head()
     start = time.monotonic()
     n_best: Callable[..., Sequence[Sequence[Any]]] = translator.n_best
     with (
@@ -159,9 +160,10 @@ def _token_scores(translator: Any, scored: Any) -> str:
 def _model(args: argparse.Namespace) -> tuple[str | None, str]:
     """Returns the checkpoint to load, and a checksum of the model."""
     if args.export_dir:
-        export = Path(args.export_dir)
-        files = (export / "saved_model.pb", export / "variables" / "variables.index")
-        return args.checkpoint, "-".join(sha256(file)[:12] for file in files)
+        names = ("saved_model.pb", "variables/variables.index", SUMS)
+        paths = [Path(args.export_dir, name) for name in names]
+        found = [sha256(path)[:12] for path in paths if path.exists()]
+        return args.checkpoint, "-".join(found)
     is_average = args.checkpoint == "ema"
     path, checksum = _found(
         args.output_dir, "latest" if is_average else args.checkpoint
@@ -313,7 +315,7 @@ VERBS = {
         _translate_flags,
         _translate,
         _show_translate,
-        uses_tensorflow=True,
+        uses_tensorflow=_needs_tensorflow,
         check=_check_translate,
         decodes_files=lambda args: not (args.export_dir or _is_interactive(args)),
     ),

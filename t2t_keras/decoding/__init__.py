@@ -2,7 +2,7 @@
 
 `translator` decodes texts as the settings in `options` say. `beam_search` and
 `sampling` generate target sequences, `scoring` scores given ones and reads attention
-weights and word alignments, and `constraint` restricts what may be generated.
-`ensemble` joins several models to one. `texts` checks the texts that callers pass, and
-batches inputs of similar length.
+weights, and `constraint` restricts what may be generated. `ensemble` joins several
+models to one. `texts` checks the texts that callers pass, batches inputs of similar
+length, and aligns words by attention weights.
 """

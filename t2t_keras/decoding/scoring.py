@@ -1,19 +1,12 @@
-"""What a model says of given targets, by teacher forcing.
+"""What a model says of given targets: log-probabilities and attention weights."""
 
-These are log-probabilities, attention weights, and the word alignments that are read
-from the attention of the decoder to the source.
-"""
-
-from collections.abc import Sequence
 from typing import NamedTuple, Self
 
-import numpy as np
 import tensorflow as tf
 
 from t2t_keras.decoding.ensemble import DecodingModel, Ensemble
 from t2t_keras.hparam import GUIDED_HEAD, HParams
 from t2t_keras.option import UserError
-from t2t_keras.problem import Alignment
 from t2t_keras.text.tokenizer import PAD
 
 
@@ -29,22 +22,6 @@ class TargetScores(NamedTuple):
     log_probs: tf.Tensor
     lengths: tf.Tensor
     token_log_probs: tf.Tensor
-
-
-class Score(NamedTuple):
-    """The log-probability of one target.
-
-    Attributes:
-        log_prob: the log-probability of the whole target, EOS included.
-        tokens: the number of tokens, EOS included.
-        ids: the token ids.
-        token_log_probs: the log-probability of each token, given the earlier ones.
-    """
-
-    log_prob: float
-    tokens: int
-    ids: tuple[int, ...] = ()
-    token_log_probs: tuple[float, ...] = ()
 
 
 def score_targets(
@@ -123,60 +100,3 @@ class AlignmentHead(NamedTuple):
         if head is None:
             return tf.reduce_mean(weights, axis=1)
         return weights[:, head - 1]
-
-
-def word_alignment(
-    weights: np.ndarray,
-    source_words: Sequence[int | None],
-    target_words: Sequence[int | None],
-) -> Alignment:
-    """Aligns each target token with the source token of the largest weight.
-
-    Two words are aligned if any of their tokens are. Tokens without a word, such as
-    EOS, are left out on both sides.
-
-    Args:
-        weights: [T, S], from target to source tokens; both may be padded.
-        source_words: the result of `words_of_tokens` for the source.
-        target_words: the same for the target.
-    """
-    known = [(s, word) for s, word in enumerate(source_words) if word is not None]
-    if not known:
-        return ()
-    places, words = zip(*known, strict=True)
-    links = {
-        (words[np.argmax(row[list(places)])], word)
-        for row, word in zip(weights, target_words, strict=False)
-        if word is not None
-    }
-    return tuple(sorted(links))
-
-
-def word_starts(text: str, parts: Sequence[str]) -> list[int]:
-    """Returns the number of the word with which each part of a text begins, from 0.
-
-    Args:
-        text: the text.
-        parts: its parts in order, with nothing but white space between them.
-    """
-    starts, place = [], 0
-    for part in parts:
-        rest = text[place:]
-        place += len(rest) - len(rest.lstrip())
-        starts.append(len(f"{text[:place]}.".split()) - 1)
-        place += len(part.strip())
-    return starts
-
-
-def joined_alignment(
-    parts: Sequence[Alignment],
-    source_starts: Sequence[int],
-    target_starts: Sequence[int],
-) -> Alignment:
-    """Joins the alignments of the parts of a pair; see `word_starts`."""
-    links = {
-        (i + first, j + second)
-        for part, first, second in zip(parts, source_starts, target_starts, strict=True)
-        for i, j in part
-    }
-    return tuple(sorted(links))

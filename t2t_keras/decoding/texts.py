@@ -1,12 +1,16 @@
-"""Texts of decoding: checks of inputs, batches of them, and repeated outputs."""
+"""Texts of decoding: checks, batches, repeated outputs, scores, word alignments.
+
+It imports no TensorFlow, so that other engines can use it.
+"""
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Protocol, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
 from t2t_keras.decoding.options import LARGEST_BEAM
 from t2t_keras.option import UserError, require_unicode
+from t2t_keras.problem import Alignment
 from t2t_keras.text.tokenizer import PAD
 
 # On a CPU, with a thread for each: the operations of one step are too small to keep
@@ -14,6 +18,22 @@ from t2t_keras.text.tokenizer import PAD
 MOST_BATCHES_AT_ONCE = 4
 
 _MOST_DOUBLINGS = 2  # of a beam, to replace repeated texts
+
+
+class Score(NamedTuple):
+    """The log-probability of one target.
+
+    Attributes:
+        log_prob: the log-probability of the whole target, EOS included.
+        tokens: the number of tokens, EOS included.
+        ids: the token ids.
+        token_log_probs: the log-probability of each token, given the earlier ones.
+    """
+
+    log_prob: float
+    tokens: int
+    ids: tuple[int, ...] = ()
+    token_log_probs: tuple[float, ...] = ()
 
 
 class ScoredText(Protocol):
@@ -163,3 +183,60 @@ def _distinct(outputs: Sequence[AnyText]) -> list[AnyText]:
     for output in outputs:
         kept.setdefault(output.text, output)
     return list(kept.values())
+
+
+def word_alignment(
+    weights: np.ndarray,
+    source_words: Sequence[int | None],
+    target_words: Sequence[int | None],
+) -> Alignment:
+    """Aligns each target token with the source token of the largest weight.
+
+    Two words are aligned if any of their tokens are. Tokens without a word, such as
+    EOS, are left out on both sides.
+
+    Args:
+        weights: [T, S], from target to source tokens; both may be padded.
+        source_words: the result of `words_of_tokens` for the source.
+        target_words: the same for the target.
+    """
+    known = [(s, word) for s, word in enumerate(source_words) if word is not None]
+    if not known:
+        return ()
+    places, words = zip(*known, strict=True)
+    links = {
+        (words[np.argmax(row[list(places)])], word)
+        for row, word in zip(weights, target_words, strict=False)
+        if word is not None
+    }
+    return tuple(sorted(links))
+
+
+def word_starts(text: str, parts: Sequence[str]) -> list[int]:
+    """Returns the number of the word with which each part of a text begins, from 0.
+
+    Args:
+        text: the text.
+        parts: its parts in order, with nothing but white space between them.
+    """
+    starts, place = [], 0
+    for part in parts:
+        rest = text[place:]
+        place += len(rest) - len(rest.lstrip())
+        starts.append(len(f"{text[:place]}.".split()) - 1)
+        place += len(part.strip())
+    return starts
+
+
+def joined_alignment(
+    parts: Sequence[Alignment],
+    source_starts: Sequence[int],
+    target_starts: Sequence[int],
+) -> Alignment:
+    """Joins the alignments of the parts of a pair; see `word_starts`."""
+    links = {
+        (i + first, j + second)
+        for part, first, second in zip(parts, source_starts, target_starts, strict=True)
+        for i, j in part
+    }
+    return tuple(sorted(links))

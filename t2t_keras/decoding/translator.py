@@ -32,21 +32,18 @@ from t2t_keras.decoding.constraint import (
 from t2t_keras.decoding.ensemble import DecodingModel
 from t2t_keras.decoding.options import DecodingOptions, constraint_name
 from t2t_keras.decoding.sampling import sample
-from t2t_keras.decoding.scoring import (
-    AlignmentHead,
-    Score,
-    joined_alignment,
-    score_targets,
-    word_alignment,
-    word_starts,
-)
+from t2t_keras.decoding.scoring import AlignmentHead, score_targets
 from t2t_keras.decoding.texts import (
     MOST_BATCHES_AT_ONCE,
+    Score,
     batches,
     checked_pairs,
     checked_texts,
+    joined_alignment,
     padded,
     replace_repeated,
+    word_alignment,
+    word_starts,
 )
 from t2t_keras.model.backend import require_tensorflow
 from t2t_keras.option import UserError, nearest
@@ -368,7 +365,7 @@ class Translator:
         pairs = self._encode_pairs(sources, targets, chosen)
         return self._align(*pairs, head, chosen)
 
-    def alignment_head(self, head: AlignmentHead) -> AlignmentHead:
+    def alignment_head(self, head: AlignmentHead = AlignmentHead()) -> AlignmentHead:  # noqa: B008
         """Returns the head of a word alignment, with the default layer put in.
 
         Raises:

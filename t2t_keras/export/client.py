@@ -5,7 +5,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -14,20 +14,17 @@ import tensorflow_text  # noqa: F401  (the tokenizers' operations)
 from t2t_keras.data.files import read_json
 from t2t_keras.decoding.options import DecodingOptions
 from t2t_keras.decoding.texts import (
+    Score,
     batches,
     checked_pairs,
     checked_texts,
     replace_repeated,
 )
-from t2t_keras.export.formats import require_export, require_intact
+from t2t_keras.export.formats import SETTINGS, require_export, require_intact
 from t2t_keras.option import UserError, diverted_stderr, first_line
-
-if TYPE_CHECKING:
-    from t2t_keras.decoding.scoring import Score
 
 _log = logging.getLogger(__name__)
 
-SETTINGS = "t2t_export.json"
 PHRASES: dict[str, Any] = {"glossary": (("", ""),), "forbidden": ("",)}  # empty ones
 
 
@@ -193,7 +190,7 @@ class ExportedTranslator:
                 advance(len(batch))
         return results
 
-    def score(self, sources: Sequence[str], targets: Sequence[str]) -> "list[Score]":
+    def score(self, sources: Sequence[str], targets: Sequence[str]) -> list[Score]:
         """Returns the log-probability of each target, given its source.
 
         The targets have the form of the training data's (see `export_saved_model`).
@@ -208,10 +205,8 @@ class ExportedTranslator:
 
     def scored(
         self, sources: Sequence[str], targets: Sequence[str]
-    ) -> "list[tuple[Score, bool]]":
+    ) -> list[tuple[Score, bool]]:
         """Returns what `score` does, and whether source or target was truncated."""
-        from t2t_keras.decoding.scoring import Score  # it imports Keras
-
         sources, targets = checked_pairs(sources, targets)
         results = []
         for row in self._run("score", {"texts": sources, "targets": targets}, {}):

@@ -12,11 +12,13 @@ import os
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 from t2t_keras.data.files import lock, sha256
 from t2t_keras.option import UserError, first_line, plugins
 
 SUMS = "SHA256SUMS"
+SETTINGS = "t2t_export.json"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,6 +33,9 @@ class ExportFormat:
         quantizations: the dtypes to which weights can be rounded, besides float32.
         options: the names of the decoding options that the export keeps; None: all.
         check: raises `UserError` if a package is missing.
+        load: returns a translator of an export of this format, with the methods of
+            `ExportedTranslator`; None: only other programs run it. It imports
+            TensorFlow inside, if at all.
     """
 
     summary: str
@@ -39,6 +44,7 @@ class ExportFormat:
     quantizations: tuple[str, ...] = ()
     options: tuple[str, ...] | None = None
     check: Callable[[], None] = lambda: None
+    load: Callable[[Path], Any] | None = None
 
 
 def is_saved_model(path: Path) -> bool:
@@ -52,6 +58,12 @@ def _export_saved_model(*args: object, **options: object) -> int:
     return export_saved_model(*args, **options)  # type: ignore[arg-type]
 
 
+def _load_saved_model(path: Path) -> Any:
+    from t2t_keras.export.client import ExportedTranslator
+
+    return ExportedTranslator(path)
+
+
 def export_formats() -> dict[str, ExportFormat]:
     """Returns the formats by the names for `--format`."""
     saved_model = ExportFormat(
@@ -59,6 +71,7 @@ def export_formats() -> dict[str, ExportFormat]:
         _export_saved_model,
         is_saved_model,
         ("int8", "float16", "bfloat16"),
+        load=_load_saved_model,
     )
     of_ids = dataclasses.replace(
         saved_model,
@@ -87,14 +100,20 @@ def require_quantization(name: str | None, export_format: str) -> None:
         )
 
 
+def find_loader(path: str | Path) -> Callable[[Path], Any] | None:
+    """Returns the `load` of the format of an export; None if it has none."""
+    found = (it.load for it in export_formats().values() if it.holds(Path(path)))
+    return next(found, None)
+
+
 def require_export(path: str | Path) -> None:
-    """Refuses a directory without a SavedModel.
+    """Refuses a directory without an export that can be loaded.
 
     Raises:
         UserError: there is none.
     """
-    if not is_saved_model(Path(path)):
-        raise UserError(f"--export_dir: {path} has no saved_model.pb")
+    if find_loader(path) is None:
+        raise UserError(f"--export_dir: {path} has no saved_model.pb or other export")
 
 
 def require_intact(path: Path) -> None:

@@ -23,8 +23,9 @@ from t2t_keras.data.records import field
 from t2t_keras.decoding.options import constraint_name
 from t2t_keras.decoding.texts import batches, padded
 from t2t_keras.decoding.translator import Translator, batches_at_once
-from t2t_keras.export.client import SETTINGS, load_saved_model
+from t2t_keras.export.client import load_saved_model
 from t2t_keras.export.formats import (
+    SETTINGS,
     replaced,
     require_free,
     require_quantization,

@@ -5,18 +5,7 @@ sentences as possible; if none fits, between words (at white space); and a singl
 that is too long is cut between its tokens. So no part of a text is lost, but white
 space around the parts.
 
-A sentence ends
-
-- at a line break;
-- after `. ! ? …`, their counterparts in other scripts (Arabic, Urdu, Devanagari,
-  Armenian, Ethiopic), and closing quotes and parentheses, if white space follows: but
-  not after a single letter and a period ("J. S. Bach", "z. B."), a number of one or two
-  digits and a period ("am 3. Mai"), or an abbreviation that usually stands before a
-  name or a number (`_ABBREVIATIONS`);
-- after the full-width marks of Chinese and Japanese and closing quotes, whatever
-  follows.
-
-The rules are regular expressions of RE2, and everything here is an operation of
+The rules are those of `sentence_ends`, and everything here is an operation of
 TensorFlow. So Python and an exported model run the same code.
 """
 
@@ -27,33 +16,10 @@ import tensorflow as tf
 
 from t2t_keras.problem import WHITE_ENDS, WHITE_SPACE
 from t2t_keras.text.graph_ids import CPU
+from t2t_keras.text.sentence_ends import SENTENCE_ENDS, WITHOUT_SPACES
 from t2t_keras.text.tokenizer import EOS
 
-# Characters of classes in regular expressions, besides `WHITE_SPACE`: the marks at the
-# end of a sentence before white space, and before anything,
-_MARK = ".!?\u2026\u061f\u06d4\u0964\u0965\u0589\u1362\u203c\u2047-\u2049"
-_WIDE_MARK = "\u3002\uff01\uff1f\uff61"
-# what may stand between the mark and the end: quotes and parentheses,
-_CLOSING = "\"'\u2018-\u201d\u00ab\u00bb\u2039\u203a)\\]}\u3009\u300b\u300d\u300f\u3011"
-_CLOSING += "\u3015\uff02\uff07\uff09\uff3d\uff5d\uff63"
-# and what may stand before an abbreviation.
-_BEFORE = WHITE_SPACE + ".\\-(\\[{\"'\u2018-\u201f\u00ab\u00bb"
-# Latin, Greek, Cyrillic.
-_LETTER = "A-Za-z\u00aa\u00b5\u00ba\u00c0-\u00d6\u00d8-\u00f6\u00f8-\u024f"
-_LETTER += "\u0386\u0388-\u0481\u048a-\u052f"
-
-_ABBREVIATIONS = (
-    *("Mr", "Mrs", "Ms", "Dr", "Prof", "St", "Gen", "Sen", "Rep", "Capt", "Lt"),
-    *("vs", "cf", "approx", "ca", "No", "Nos", "Nr", "Fig", "Vol", "Ch", "pp"),
-    *("Abb", "Bd", "bzw", "vgl", "bspw", "evtl", "Hr", "Fr"),
-    *("Mme", "Mlle", "Sr", "Sra"),
-)
-
 _NUMBERS = tf.TensorSpec([None], tf.int64)
-
-# Scripts without spaces between words: CJK characters and their punctuation.
-_WITHOUT_SPACES = "\u2e80-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uff01-\uff65"
-_WITHOUT_SPACES += "\U00020000-\U0003ffff"
 
 
 def mark_sentence_ends(texts: tf.Tensor) -> tf.Tensor:
@@ -62,14 +28,9 @@ def mark_sentence_ends(texts: tf.Tensor) -> tf.Tensor:
     Nothing else is changed, but a line break of the text becomes "\n ": split at "\n",
     each part begins with the white space before it.
     """
-    texts = tf.strings.regex_replace(texts, "\n", "\n ")
-    ends = f"([{_MARK}][{_MARK}{_CLOSING}]*)([{WHITE_SPACE}])"
-    texts = tf.strings.regex_replace(texts, ends, r"\1" "\n" r"\2")
-    wide_ends = f"([{_WIDE_MARK}][{_WIDE_MARK}{_CLOSING}]*)"
-    texts = tf.strings.regex_replace(texts, wide_ends, r"\1" "\n")
-    short = "|".join((f"[{_LETTER}]", "[0-9][0-9]?", *_ABBREVIATIONS))
-    no_ends = rf"((?:\A|[{_BEFORE}])(?:{short})\.)" "\n"
-    return tf.strings.regex_replace(texts, no_ends, r"\1")
+    for pattern, replacement in SENTENCE_ENDS:
+        texts = tf.strings.regex_replace(texts, pattern, replacement)
+    return texts
 
 
 def split_long_text(
@@ -163,5 +124,5 @@ def join_outputs(outputs: tf.RaggedTensor) -> tf.Tensor:
     with tf.device(CPU):
         texts = tf.strings.reduce_join(outputs, axis=1, separator="\n")
         texts = tf.strings.regex_replace(texts, r"\A\n+|\n+\z", "")
-        texts = tf.strings.regex_replace(texts, f"([{_WITHOUT_SPACES}])\n+", r"\1")
+        texts = tf.strings.regex_replace(texts, f"([{WITHOUT_SPACES}])\n+", r"\1")
         return tf.strings.regex_replace(texts, "\n+", " ")

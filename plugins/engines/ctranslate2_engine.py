@@ -1,0 +1,681 @@
+"""A CTranslate2 model that translates texts, without TensorFlow."""
+
+import collections
+import dataclasses
+import functools
+import importlib.metadata
+import itertools
+import logging
+import math
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+import ctranslate2
+import numpy as np
+
+from t2t_keras import registry
+from t2t_keras.data.files import read_json, write_json
+from t2t_keras.decoding.options import DecodingOptions
+from t2t_keras.decoding.texts import (
+    Score,
+    batches,
+    checked_pairs,
+    checked_texts,
+    is_blank,
+    joined_alignment,
+    replace_repeated,
+    word_alignment,
+    word_starts,
+)
+from t2t_keras.export.formats import SETTINGS, require_intact
+from t2t_keras.option import UserError, first_line, nearest
+from t2t_keras.problem import Alignment, Problem, TextForm
+from t2t_keras.text.tokenizer import (
+    EOS,
+    PAD,
+    Tokenizer,
+    load_tokenizer,
+    words_of_tokens,
+)
+
+from .long_texts import join_outputs, split_long_text
+
+_log = logging.getLogger(__name__)
+
+PAD_TOKEN, EOS_TOKEN = "<pad>", "</s>"
+Forced: TypeAlias = Literal["log_probs", "attention"]  # fields of `Found`
+
+_AHEAD = 2  # batches for each thread
+_IMPOSSIBLE = -1e9  # CTranslate2 gives less to what is suppressed
+
+
+class EngineHypothesis(NamedTuple):
+    """One output; see `t2t_keras.decoding.translator.Hypothesis`.
+
+    Attributes:
+        text: the output, in one line.
+        score: the log-probability over the length penalty.
+        log_prob: the log-probability.
+        ids: the token ids; the last is EOS unless the output reached its limit.
+        is_truncated: whether the input was truncated.
+        is_repaired: whether the text form had to repair the model's output.
+        token_log_probs: the log-probability of each token, if asked for.
+        alignment: the word alignment, if asked for.
+    """
+
+    text: str
+    score: float
+    log_prob: float
+    ids: tuple[int, ...]
+    is_truncated: bool = False
+    is_repaired: bool = False
+    token_log_probs: tuple[float, ...] = ()
+    alignment: Alignment = ()
+
+
+class _Source(NamedTuple):
+    """An input.
+
+    Attributes:
+        text: the text that the source tokenizer encodes.
+        parts: the ids of its parts, EOS last; none if it is blank.
+        is_truncated: whether its end is left out.
+    """
+
+    text: str
+    parts: list[list[int]]
+    is_truncated: bool = False
+
+
+class Found(NamedTuple):
+    """A hypothesis for an encoded source.
+
+    Attributes:
+        ids: its tokens; EOS is the last, unless it reached its limit.
+        log_probs: the log-probability of each token; or of all, as CTranslate2's search
+            has computed it.
+        attention: [T, S], the attention from which words are aligned, if asked for.
+    """
+
+    ids: tuple[int, ...]
+    log_probs: tuple[float, ...]
+    attention: tuple[Sequence[float], ...] = ()
+
+
+class CTranslate2Translator:
+    """A model that `export_ctranslate2` wrote, with the methods of `Translator`.
+
+        translator = t2t_keras.load("served/ct2")
+        translator.translate(["A house.", "A dog runs."])
+        translator.n_best(["A house."], 4, alpha=1.0, token_scores=True)
+        translator.score(["A house."], ["Ein Haus."])
+
+    Inputs are converted, split and truncated as by `Translator`, and outputs have the
+    same limits. Greedy outputs are the same in float32. Otherwise the search is
+    CTranslate2's:
+
+    - It ends when `beam_size` hypotheses are finished, of which the n with the best
+      scores are returned. `Translator` continues while a better one is possible.
+    - With `no_repeat_ngram` no sequence occurs twice, whatever the source has.
+    - Samples have other random numbers. Equal seeds still give equal samples.
+
+    It has neither `coverage_penalty`, `glossary`, `protect`, `forbidden` nor a
+    constraint.
+
+    Args:
+        export_dir: the directory of the export.
+
+    Attributes:
+        options: the default options of every call, those of `t2t export`.
+        settings: the content of `t2t_export.json`, as attributes.
+        compute_type: the arithmetic in which it computes, such as `int8_float32`.
+
+    Raises:
+        UserError: the directory was not written by `t2t export`, or is damaged.
+    """
+
+    def __init__(self, export_dir: str | Path) -> None:
+        path = Path(export_dir)
+        require_intact(path)
+        written = read_json(path / SETTINGS, "export the model again")
+        if written is None:
+            raise UserError(
+                f"--export_dir: {path} has no {SETTINGS}; export the model again"
+            )
+        self.settings = SimpleNamespace(**written)
+        self.options = DecodingOptions(**self.settings.decoding)
+        if self.settings.tags is None:
+            self._form = registry.problem(self.settings.problem).text_form
+        else:
+            self._form = TextForm(tags=tuple(self.settings.tags))
+        self.source_tokenizer, self.target_tokenizer = (
+            load_tokenizer(next(path.glob(f"{side}.*")))
+            for side in ("source", "target")
+        )
+        self._strings = {
+            "source": token_strings(self.source_tokenizer),
+            "target": token_strings(self.target_tokenizer),
+        }
+        self._target_ids = {token: i for i, token in enumerate(self._strings["target"])}
+        # One thread for each batch: as fast as CTranslate2's own advice for files, and
+        # not slowed down by other processes. OMP_NUM_THREADS changes it.
+        self._threads = int(os.environ.get("OMP_NUM_THREADS") or 1)
+        self._workers = max(len(os.sched_getaffinity(0)) // self._threads, 1)
+        self._path = str(path)
+        self._model = self._load(self._workers)
+        self.compute_type = self._model.compute_type
+        if self.compute_type != self.settings.compute_type:
+            _log.warning(
+                "%s was verified in %s, and this machine computes in %s",
+                path,
+                self.settings.compute_type,
+                self.compute_type,
+            )
+
+    def translate(
+        self,
+        texts: Sequence[str],
+        prefixes: Sequence[str] | None = None,
+        **options: Any,
+    ) -> list[str]:
+        """Returns the best output for each text; arguments are those of `n_best`."""
+        return [best[0].text for best in self.n_best(texts, None, prefixes, **options)]
+
+    def n_best(
+        self,
+        texts: Sequence[str],
+        n: int | None = None,
+        prefixes: Sequence[str] | None = None,
+        *,
+        before: int = 0,
+        advance: Callable[[int], None] | None = None,
+        token_scores: bool = False,
+        alignment: bool = False,
+        **options: Any,
+    ) -> list[list[EngineHypothesis]]:
+        """Returns the n best outputs for each text, best first; or n samples.
+
+        Args:
+            texts: the inputs.
+            n: the option `n_best`.
+            prefixes: the text that each output has to begin with; may be "".
+            before: number of inputs in earlier calls, added to the input numbers in
+                warnings.
+            advance: called after each batch with the number of its inputs.
+            token_scores: whether the outputs get `token_log_probs`.
+            alignment: whether the outputs get an `alignment`, from the attention that
+                `t2t align` reads.
+            **options: see `DecodingOptions`.
+
+        Raises:
+            UserError: an option's value is impossible, or CTranslate2 does not have it;
+                texts or prefixes are not lists of strings, or not of equal length.
+        """
+        chosen = self.choose(**options | ({} if n is None else {"n_best": n}))
+        sources = self._sources(checked_texts(texts), chosen, before)
+        forced: list[list[int]] = [[] for _ in sources]
+        if prefixes is not None:
+            prefixes = checked_texts(prefixes, "prefixes")
+            if len(prefixes) != len(sources):
+                raise UserError(f"{len(sources)} texts but {len(prefixes)} prefixes")
+            prefixes = [prefix.rstrip() for prefix in prefixes]
+            forced = [x[:-1] for x in self.target_tokenizer.encode_batch(prefixes)]
+        advance = advance or (lambda inputs: None)
+        numbers = [i for i, source in enumerate(sources) if source.parts]
+        advance(len(sources) - len(numbers))
+
+        def search(rows: list[int], wider: int) -> list[list[EngineHypothesis]]:
+            places = [(i, k) for i in rows for k in range(len(sources[i].parts))]
+            found = iter(
+                self.search(
+                    [sources[i].parts[k] for i, k in places],
+                    chosen,
+                    [[] if k else forced[i] for i, k in places],
+                    wider,
+                    lambda done: advance(
+                        sum(not places[j][1] for j in done) * (wider == 1)
+                    ),
+                    token_scores,
+                    alignment,
+                )
+            )
+            return [
+                self._joined(
+                    sources[i], [next(found) for _ in sources[i].parts], chosen
+                )
+                for i in rows
+            ]
+
+        outputs = search(numbers, 1)
+        if chosen.n_best > 1 and not chosen.sampling:
+            replace_repeated(
+                outputs,
+                chosen.beam_size,
+                lambda rows, wider: search([numbers[k] for k in rows], wider),
+            )
+        results = [[EngineHypothesis("", 0.0, 0.0, ())] for _ in sources]
+        for i, best in zip(numbers, outputs, strict=True):
+            results[i] = best
+        return results
+
+    def score(
+        self, sources: Sequence[str], targets: Sequence[str], **options: Any
+    ) -> list[Score]:
+        """Returns the log-probability of each target, given its source.
+
+        The targets have the form of the texts that `translate` returns. Sources and
+        targets of more than `max_source_length` tokens are truncated, with a warning.
+
+        Raises:
+            UserError: sources or targets are not lists of strings, or not of equal
+                length.
+        """
+        return [score for score, _ in self.scored(sources, targets, **options)]
+
+    def scored(
+        self, sources: Sequence[str], targets: Sequence[str], **options: Any
+    ) -> list[tuple[Score, bool]]:
+        """Returns what `score` does, and whether the source was truncated."""
+        chosen = self.choose(**options)
+        sources, targets = checked_pairs(sources, targets)
+        read = [self._form.source_text(text, chosen.raw) for text in sources]
+        wanted = list(map(self._form.target_text, read, targets))
+        ids = self.source_tokenizer.encode_batch(read)
+        target_ids = self.target_tokenizer.encode_batch(wanted)
+        pairs = [self._cut(x, "input", i, chosen) for i, x in enumerate(ids, 1)]
+        goals = [self._cut(x, "target", i, chosen) for i, x in enumerate(target_ids, 1)]
+        found = self._force("log_probs", pairs, goals, chosen)
+        most = chosen.max_source_length
+        return [
+            (Score(math.fsum(row), len(goal), tuple(goal), row), len(x) > most)
+            for x, goal, row in zip(ids, goals, found, strict=True)
+        ]
+
+    def choose(self, **options: Any) -> DecodingOptions:
+        """Returns the default options with the given changes.
+
+        Raises:
+            UserError: there is no such option, its value is impossible, or the export
+                cannot follow it.
+        """
+        known = vars(self.options)
+        for name in options:
+            if name not in known:
+                raise UserError(f"there is no option '{name}'{nearest(name, known)}")
+        chosen = dataclasses.replace(self.options, **options)
+        require_possible(chosen)
+        if chosen.raw and not self._form.splits_raw_text:
+            raise UserError(
+                f"raw: problem '{self.settings.problem}' takes every input as it is; "
+                "leave it out"
+            )
+        longest = chosen.max_source_length + chosen.extra_length
+        if longest > self.settings.positions:
+            raise UserError(
+                f"max_source_length and extra_length: their sum, {longest}, is more "
+                f"than the {self.settings.positions} positions of the export; export "
+                "the model again with these options"
+            )
+        return chosen
+
+    def alignment_head(self) -> bool:
+        """Returns the argument `alignment` of `n_best`.
+
+        Raises:
+            UserError: the words of the problem's outputs cannot be aligned.
+        """
+        if not self._form.aligns_outputs:
+            raise UserError(
+                "alignment: the words of the outputs of problem "
+                f"'{self.settings.problem}' cannot be aligned; leave it out"
+            )
+        return True
+
+    def search(
+        self,
+        sources: Sequence[Sequence[int]],
+        options: DecodingOptions,
+        prefixes: Sequence[Sequence[int]] | None = None,
+        wider: int = 1,
+        advance: Callable[[Sequence[int]], None] = lambda done: None,
+        token_scores: bool = False,
+        attention: bool = False,
+    ) -> list[list[Found]]:
+        """Returns the n best hypotheses of encoded sources, or samples.
+
+        Args:
+            sources: the ids of each source, EOS last.
+            options: what `choose` returned.
+            prefixes: the ids that each hypothesis has to begin with.
+            wider: the factor of beam size and n.
+            advance: called after each batch with the numbers of its sources.
+            token_scores: whether each token gets a log-probability.
+            attention: whether the hypotheses get their attention weights.
+        """
+        forced = prefixes or [()] * len(sources)
+        limits = [
+            max(len(ids) + options.extra_length, len(prefix) + 1)
+            for ids, prefix in zip(sources, forced, strict=True)
+        ]
+        lengths = [len(ids) for ids in sources]
+        results: list[list[Found]] = [[]] * len(sources)
+        model, arguments = self._model, self._arguments(options, wider)
+        if options.sampling:
+            # The random numbers of a thread are seeded when it draws the first time.
+            ctranslate2.set_random_seed(options.seed)
+            model = self._load(1)
+
+        def decode(groups: list[list[int]], never_pad: bool) -> Iterator[list[int]]:
+            def submit(rows: list[int]) -> list[Any]:
+                longest = max(limits[i] for i in rows)
+                return model.translate_batch(
+                    [self._tokens("source", sources[i]) for i in rows],
+                    [self._tokens("target", forced[i]) for i in rows],
+                    asynchronous=True,
+                    suppress_sequences=[[PAD_TOKEN]] if never_pad else None,
+                    max_decoding_length=longest,
+                    min_decoding_length=min(options.min_length, longest),
+                    **arguments,
+                )
+
+            for rows, found in self._run(groups, submit):
+                for i, result in zip(rows, found, strict=True):
+                    results[i] = self._hypotheses(result, arguments["length_penalty"])
+                yield rows
+
+        most = max(options.batch_tokens // wider, 1)
+        for rows in decode(batches(lengths, most, self._workers), options.sampling):
+            advance(rows)
+        inexact = [*range(len(sources))]
+        if options.sampling:
+            for i, limit in enumerate(limits):
+                results[i] = [x._replace(ids=x.ids[:limit]) for x in results[i]]
+        else:
+            # The limit of a batch is its largest, and PAD is rare. Otherwise PAD is
+            # suppressed, and that changes the probabilities of the other tokens.
+            again = [
+                i
+                for i, limit in enumerate(limits)
+                if any(len(x.ids) > limit or PAD in x.ids for x in results[i])
+            ]
+            again.sort(key=limits.__getitem__)
+            for _, same in itertools.groupby(again, limits.__getitem__):
+                rows = list(same)
+                groups = batches([lengths[i] for i in rows], most, self._workers)
+                collections.deque(
+                    decode([[rows[k] for k in group] for group in groups], True), 0
+                )
+            is_changed = options.min_length or options.no_repeat_ngram or prefixes
+            inexact = inexact if is_changed else again
+        self._annotate("log_probs", sources, results, inexact, options)
+        if not options.sampling:
+            for found in results:
+                found.sort(key=lambda x: (x.ids[-1] != EOS, -_score(x, options)))
+        results = [found[: options.n_best * wider] for found in results]
+        if token_scores:
+            self._annotate("log_probs", sources, results, range(len(sources)), options)
+        if attention:
+            self._annotate("attention", sources, results, range(len(sources)), options)
+        return results
+
+    def _arguments(self, options: DecodingOptions, wider: int) -> dict[str, Any]:
+        """Returns the arguments of `translate_batch` that are the same for all."""
+        kinds = {"average": 1.0, "none": 0.0}
+        arguments: dict[str, Any] = {
+            "length_penalty": kinds.get(options.length_penalty, options.alpha),
+            "no_repeat_ngram_size": options.no_repeat_ngram,
+            "return_end_token": True,
+            "return_scores": True,
+            "max_input_length": 0,
+        }
+        if options.sampling:
+            return arguments | {
+                "beam_size": 1,
+                "num_hypotheses": options.n_best * wider,
+                "sampling_topk": options.top_k,
+                "sampling_topp": options.top_p,
+                "sampling_temperature": options.temperature,
+            }
+        # All of them are returned, and are put in order by the length penalty here.
+        beams = options.beam_size * wider
+        return arguments | {"beam_size": beams, "num_hypotheses": beams}
+
+    def _hypotheses(self, result: Any, exponent: float) -> list[Found]:
+        """Returns the hypotheses of one result."""
+        found: list[Found] = []
+        for tokens, score in zip(result.hypotheses, result.scores, strict=True):
+            ids = tuple(map(self._target_ids.__getitem__, tokens))
+            # CTranslate2 has divided it by length ** exponent.
+            log_prob = score * len(ids) ** exponent
+            if log_prob > _IMPOSSIBLE or not found:
+                found.append(Found(ids, (log_prob,)))
+        return found
+
+    def _annotate(
+        self,
+        kind: Forced,
+        sources: Sequence[Sequence[int]],
+        results: list[list[Found]],
+        rows: Iterable[int],
+        options: DecodingOptions,
+    ) -> None:
+        """Gives the hypotheses of some sources what teacher forcing computes."""
+        places = [(i, k) for i in rows for k in range(len(results[i]))]
+        ids = [sources[i] for i, _ in places], [results[i][k].ids for i, k in places]
+        values = self._force(kind, *ids, options)
+        for (i, k), value in zip(places, values, strict=True):
+            results[i][k] = results[i][k]._replace(**{kind: value})
+
+    def _force(
+        self,
+        kind: Forced,
+        sources: Sequence[Sequence[int]],
+        targets: Sequence[Sequence[int]],
+        options: DecodingOptions,
+    ) -> list[tuple[Any, ...]]:
+        """Returns the log-probability or the attention weights [S] of each token.
+
+        The weights are those of greedy search with the whole target as a prefix, since
+        CTranslate2 4.8 mixes up those of different hypotheses in beam search. They lack
+        EOS of the source.
+        """
+        call: Callable[..., list[Any]] = self._model.score_batch
+        if kind == "attention":
+            call = functools.partial(
+                self._model.translate_batch,
+                beam_size=1,
+                max_decoding_length=max(map(len, targets), default=1),
+                return_end_token=True,
+                return_attention=True,
+            )
+
+        def submit(rows: list[int]) -> list[Any]:
+            # CTranslate2 adds EOS, also to those that have reached their limit.
+            pairs = (
+                [self._tokens(side, ids[i]) for i in rows]
+                for side, ids in (("source", sources), ("target", targets))
+            )
+            return call(*pairs, max_input_length=0, asynchronous=True)
+
+        results: list[tuple[Any, ...]] = [()] * len(sources)
+        lengths = [max(map(len, pair)) for pair in zip(sources, targets, strict=True)]
+        groups = batches(lengths, options.batch_tokens, self._workers)
+        for rows, found in self._run(groups, submit):
+            for i, result in zip(rows, found, strict=True):
+                values = (
+                    result.log_probs if kind == "log_probs" else result.attention[0]
+                )
+                results[i] = tuple(values[: len(targets[i])])
+        return results
+
+    def _run(
+        self, groups: list[list[int]], submit: Callable[[list[int]], list[Any]]
+    ) -> Iterator[tuple[list[int], list[Any]]]:
+        """Yields each batch with its results; those after it are computed meanwhile."""
+        ahead = _AHEAD * self._workers
+        waiting = [submit(rows) for rows in groups[:ahead]]
+        for i, rows in enumerate(groups):
+            waiting += [submit(more) for more in groups[i + ahead : i + ahead + 1]]
+            yield rows, [result.result() for result in waiting[i]]
+
+    def _tokens(self, side: str, ids: Sequence[int]) -> list[str]:
+        """Returns the strings of tokens without EOS, which CTranslate2 adds."""
+        strings = self._strings[side]
+        return [strings[token] for token in ids if token != EOS]
+
+    def _sources(
+        self, texts: Sequence[str], options: DecodingOptions, before: int
+    ) -> list[_Source]:
+        """Encodes inputs, and splits or truncates those that are too long."""
+        texts = [self._form.source_text(text, options.raw) for text in texts]
+        most = options.max_source_length
+        may_split = self._form.splits_long_sources and most > 1 and not options.truncate
+        encode = self.source_tokenizer.encode_batch
+        found: list[_Source] = []
+        for number, (text, ids) in enumerate(
+            zip(texts, encode(texts), strict=True), before + 1
+        ):
+            if is_blank(text):
+                found.append(_Source(text, []))
+            elif len(ids) > most and may_split:
+                parts = split_long_text(text, encode, most, self._form.tags)
+                found.append(_Source(text, parts))
+            else:
+                cut = self._cut(ids, "input", number, options)
+                found.append(_Source(text, [cut], len(ids) > most))
+        return found
+
+    def _cut(
+        self, ids: list[int], kind: str, number: int, options: DecodingOptions
+    ) -> list[int]:
+        """Truncates the ids of a text to `max_source_length`, with a warning."""
+        most = options.max_source_length
+        if len(ids) <= most:
+            return ids
+        _log.warning(
+            "%s %d has %d tokens; all after the first %d are left out "
+            "(max_source_length)",
+            *(kind, number, len(ids), most - 1),
+        )
+        return [*ids[: most - 1], EOS]
+
+    def _joined(
+        self, source: _Source, found: list[list[Found]], options: DecodingOptions
+    ) -> list[EngineHypothesis]:
+        """Returns the outputs for an input, given the hypotheses for its parts."""
+        outputs = []
+        for rank in zip(*found, strict=False):
+            texts = [
+                self.target_tokenizer.decode(part.ids).replace("\n", " ")
+                for part in rank
+            ]
+            joined = join_outputs(texts)
+            text, is_repaired = self._form.output_text(source.text, joined)
+            whole = Found(
+                tuple(token for part in rank for token in part.ids),
+                tuple(x for part in rank for x in part.log_probs),
+            )
+            output = EngineHypothesis(
+                text,
+                _score(whole, options),
+                math.fsum(whole.log_probs),
+                whole.ids,
+                source.is_truncated,
+                is_repaired,
+                whole.log_probs if len(whole.log_probs) == len(whole.ids) else (),
+            )
+            if rank[0].attention:
+                parts = [self.source_tokenizer.decode(ids) for ids in source.parts]
+                alignment = joined_alignment(
+                    [
+                        word_alignment(
+                            np.array(part.attention),
+                            words_of_tokens(self.source_tokenizer, ids),
+                            words_of_tokens(self.target_tokenizer, part.ids),
+                        )
+                        for part, ids in zip(rank, source.parts, strict=True)
+                    ],
+                    word_starts(source.text, parts),
+                    word_starts(joined, texts),
+                )
+                output = output._replace(alignment=alignment)
+            outputs.append(output)
+        return outputs
+
+    def _load(self, workers: int) -> Any:
+        """Loads the model for a number of batches at once."""
+        try:
+            return ctranslate2.Translator(
+                self._path, inter_threads=workers, intra_threads=self._threads
+            )
+        except (RuntimeError, ValueError) as error:
+            raise UserError(
+                f"--export_dir: CTranslate2 cannot load {self._path}: "
+                f"{first_line(error)}; export the model again"
+            ) from None
+
+
+def _score(found: Found, options: DecodingOptions) -> float:
+    """Returns the log-probability over the length penalty; see `beam_search`."""
+    length, log_prob = len(found.ids), math.fsum(found.log_probs)
+    if options.length_penalty == "gnmt":
+        return log_prob / ((5 + length) / 6) ** options.alpha
+    if options.length_penalty == "power":
+        return log_prob / length**options.alpha
+    return log_prob / length if options.length_penalty == "average" else log_prob
+
+
+def write_settings(
+    path: Path, problem: Problem, options: DecodingOptions, **others: Any
+) -> None:
+    """Writes the settings that `CTranslate2Translator` reads.
+
+    Args:
+        path: the directory of the export.
+        problem: the problem of the model.
+        options: the default options.
+        **others: further settings.
+    """
+    # None: the text form is that of the registered problem.
+    is_plain = type(problem.text_form) is TextForm
+    settings = {
+        "version": importlib.metadata.version("t2t_keras"),
+        "problem": problem.name,
+        "languages": problem.languages,
+        "tags": problem.text_form.tags if is_plain else None,
+        "decoding": options.recorded(),
+        "positions": options.max_source_length + options.extra_length,
+        "compute_type": ctranslate2.Translator(str(path)).compute_type,
+    }
+    write_json(path / SETTINGS, settings | others)
+
+
+def require_possible(options: DecodingOptions) -> None:
+    """Refuses options that CTranslate2 does not have.
+
+    Raises:
+        UserError: there is one.
+    """
+    for name in ("coverage_penalty", "glossary", "protect", "forbidden", "constraint"):
+        if getattr(options, name) not in (0, (), "none"):
+            raise UserError(
+                f"{name}: CTranslate2 does not have it; use the run or an export with "
+                "--format savedmodel"
+            )
+
+
+def token_strings(tokenizer: Tokenizer) -> list[str]:
+    """Returns a different string, not empty, for every id of a vocabulary."""
+    strings = [PAD_TOKEN, EOS_TOKEN]
+    known = {*strings, ""}
+    for token, piece in enumerate(tokenizer.pieces[len(strings) :], len(strings)):
+        if piece in known:
+            piece = f"<{token}>"
+        while piece in known:
+            piece = f"<{piece}>"
+        strings.append(piece)
+        known.add(piece)
+    return strings

@@ -68,15 +68,11 @@ def load(
     require_local("output_dir", output_dir)
     from t2t_keras.export.formats import find_loader
 
-    if load_export := find_loader(output_dir):
-        if checkpoint is not None:
+    if load_export := find_loader(Path(output_dir)):
+        if checkpoint is not None or ensemble:
+            name = "ensemble" if ensemble else "checkpoint"
             raise UserError(
-                f"checkpoint: {output_dir} is an export, which has only one; leave it "
-                "out"
-            )
-        if ensemble:
-            raise UserError(
-                f"ensemble: {output_dir} is an export; export an ensemble instead"
+                f"{name}: {output_dir} is an export, which has only one; leave it out"
             )
         return load_export(Path(output_dir))
     from t2t_keras.training.run_dir import RunDirectory

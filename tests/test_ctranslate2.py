@@ -2,7 +2,9 @@
 
 import json
 import os
+import random
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -11,8 +13,12 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from command_line import python, run_refused, write
 from decoding_models import LINES, transformer
+from errors import refused
 
+import t2t_keras
+from t2t_keras.data.pharaoh import format_alignment
 from t2t_keras.decoding import translator as translator_module
 from t2t_keras.decoding.constraint import BannedTokens
 from t2t_keras.decoding.translator import Translator
@@ -21,7 +27,8 @@ from t2t_keras.export.verify import Output, Verification
 from t2t_keras.hparam import HParams
 from t2t_keras.model import build_model
 from t2t_keras.option import UserError
-from t2t_keras.plugins.engines import ctranslate2_model
+from t2t_keras.plugins.engines import ctranslate2_model, long_texts
+from t2t_keras.plugins.engines.ctranslate2_engine import token_strings
 from t2t_keras.plugins.engines.ctranslate2_model import export_ctranslate2
 from t2t_keras.plugins.interop.subword import (
     ESCAPE_CHARACTERS,
@@ -29,6 +36,7 @@ from t2t_keras.plugins.interop.subword import (
     save_pieces,
 )
 from t2t_keras.problem import Problem
+from t2t_keras.text import sentences
 from t2t_keras.text.sentence_piece import SentencePieceTokenizer
 
 ctranslate2 = pytest.importorskip("ctranslate2", reason="needs the extra [ctranslate2]")
@@ -162,7 +170,7 @@ def test_strings_of_tokens_are_different_and_not_empty(tmp_path):
     characters = sorted({*ESCAPE_CHARACTERS, *"<pad>_<EOS>_", *"".join(doubles)})
     save_pieces(["<pad>_", "<EOS>_", *doubles, *characters], file)
     tokenizer = SubwordTokenizer(file)
-    names = ctranslate2_model._token_strings(tokenizer)
+    names = token_strings(tokenizer)
     assert len(set(names)) == len(names) == tokenizer.vocab_size
     assert all(names)
     assert names[:3] == ["<pad>", "</s>", "the_"]
@@ -277,6 +285,190 @@ def test_what_ctranslate2_cannot_express(tokenizers, tmp_path):
             Translator(problem, plain.model, tokenizer, tokenizer), tmp_path / "x"
         )
     assert not list(tmp_path.iterdir())
+
+
+# The engine: a translator without TensorFlow.
+
+PREFIXES = ["the old", "", "a "] * 3
+LONG = " ".join([*TEXTS, "naïve 日本語。「a b」 c. Dr. X"])
+
+
+@pytest.fixture(scope="module")
+def engine(translator, tmp_path_factory):
+    """The export of `translator` with its defaults, which are searched greedily."""
+    path = tmp_path_factory.mktemp("engine") / "model"
+    translator.options = translator.choose(beam_size=1, max_source_length=40)
+    export_ctranslate2(translator, path, verify=Verification(TEXTS))
+    return t2t_keras.load(path)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"min_length": 4, "length_penalty": "average"},
+        {"prefixes": PREFIXES, "alpha": 1.2},
+        {"max_source_length": 9, "length_penalty": "power"},
+        {
+            "max_source_length": 9,
+            "truncate": True,
+            "extra_length": 2,
+            "batch_tokens": 9,
+        },
+    ],
+    ids=lambda options: "-".join(options),
+)
+def test_greedy_outputs_are_those_of_the_translator(options, engine, translator):
+    texts = [*LINES[:8], LONG]
+    annotated = options | {"token_scores": True}
+    found = engine.n_best(texts, **annotated, alignment=engine.alignment_head())
+    head = translator.alignment_head()
+    for (one,), (best,) in zip(
+        found, translator.n_best(texts, **annotated, alignment=head), strict=True
+    ):
+        assert one.ids == best.ids and one.text == best.text
+        assert one.alignment == best.alignment
+        for name in ("score", "log_prob", "token_log_probs"):
+            close = pytest.approx(getattr(best, name), abs=1e-4)
+            assert getattr(one, name) == close
+    cut = [one.is_truncated for (one,) in found]
+    assert cut == [
+        len(translator.source_tokenizer.encode(text.strip())) > 9
+        and "truncate" in options
+        for text in texts
+    ]
+
+
+def test_beams_are_scored_and_ordered_as_those_of_the_translator(engine, translator):
+    options = {"beam_size": 4, "extra_length": 14, "max_source_length": 32}
+    same = 0
+    for penalty in ("gnmt", "power", "average"):
+        chosen = options | {"length_penalty": penalty, "token_scores": True}
+        found, expected = (x.n_best(TEXTS, 3, **chosen) for x in (engine, translator))
+        for rows, bests in zip(found, expected, strict=True):
+            keys = [(x.ids[-1] != 1, -x.score) for x in rows]
+            assert keys == sorted(keys) and len({x.text for x in rows}) == 3
+            scores = {best.ids: best.score for best in bests}
+            for x in rows:
+                assert x.score == pytest.approx(scores.get(x.ids, x.score), abs=1e-4)
+                assert x.log_prob == pytest.approx(sum(x.token_log_probs))
+            same += rows[0].ids == bests[0].ids
+    assert same > len(TEXTS)  # random weights: many are nearly as good
+
+
+def test_scores_are_those_of_the_translator(engine, translator):
+    options = {"max_source_length": 12}
+    sources, targets = [*TEXTS, LONG], [*TARGETS, LONG]
+    found = engine.score(sources, targets, **options)
+    for one, score in zip(
+        found, translator.score(sources, targets, **options), strict=True
+    ):
+        assert (one.tokens, one.ids) == (score.tokens, score.ids)
+        assert one.token_log_probs == pytest.approx(score.token_log_probs, abs=1e-4)
+    assert [cut for _, cut in engine.scored(sources, targets, **options)][-1]
+
+
+def test_sampling_and_ngrams(engine):
+    options = {"sampling": True, "top_k": 2, "seed": 3, "token_scores": True}
+    found = engine.n_best(TEXTS, 5, **options)
+    assert found == engine.n_best(TEXTS, 5, **options)
+    assert found != engine.n_best(TEXTS, 5, **options | {"seed": 4})
+    assert {len(rows) for rows in found} == {5}
+    for rows in engine.n_best(TEXTS, no_repeat_ngram=1):
+        assert len({*rows[0].ids}) == len(rows[0].ids)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (
+            {"glossary": {"a": "b"}},
+            "glossary: CTranslate2 does not have it; use",
+        ),
+        ({"forbidden": ["a"]}, "forbidden: CTranslate2 does not have it"),
+        ({"protect": ["url"]}, "protect: CTranslate2 does not have it"),
+        ({"coverage_penalty": 0.2, "beam_size": 2}, "coverage_penalty: CTranslate2"),
+        ({"constraint": "trees"}, "constraint: CTranslate2 does not have it"),
+        ({"beamsize": 2}, "there is no option 'beamsize'; did you mean 'beam_size'"),
+        ({"raw": True}, "raw: problem '' takes every input as it is"),
+        ({"extra_length": 7}, "their sum, 47, is more than the 46 positions"),
+        ({"n": 2}, "n_best 2 is more than beam_size 1"),
+        ({"prefixes": ["a"]}, "2 texts but 1 prefixes"),
+    ],
+)
+def test_what_the_engine_lacks_is_refused(options, message, engine):
+    refused(message, engine.n_best, ["a", "b"], **options)
+
+
+def test_long_texts_are_split_and_joined_as_in_the_graph(tokenizers):
+    pick = random.Random(0)
+    units = [
+        *"ab.!。  ",
+        ". ",
+        " Mr",
+        "\n",
+        "\t",
+        "日本語",
+        "the old ",
+        "\u3000",
+        "<2de> ",
+    ]
+    tokenizer = tokenizers[0]
+
+    def encode(texts):
+        rows = tokenizer.encode_batch([text.decode() for text in texts.numpy()])
+        return tf.ragged.constant(rows, tf.int32, ragged_rank=1)
+
+    for most in [2, 9, 30] * 40:
+        text = "".join(pick.choices(units, k=pick.randrange(1, 60)))
+        tags = ("<2de>", "<2fr>")[: pick.randrange(3)]
+        expected = sentences.split_long_text(tf.constant(text), encode, most, tags)
+        parts = long_texts.split_long_text(text, tokenizer.encode_batch, most, tags)
+        assert parts == expected.to_list(), repr(text)
+        outputs = [tokenizer.decode(part).replace("\n", " ") for part in parts]
+        joined = sentences.join_outputs(tf.ragged.constant([["", *outputs]]))[0].numpy()
+        assert long_texts.join_outputs(outputs) == joined.decode()
+
+
+TRANSLATE = """
+import sys
+from t2t_keras.cli import main
+path, folder = sys.argv[1:]
+files = ["--input", f"{folder}/in", "--output", f"{folder}/out"]
+more = ["--token_scores", "--alignments", f"{folder}/links"]
+assert main(["translate", "--export_dir", path, *files, *more]) == 0
+print({"tensorflow", "keras", "torch"} & sys.modules.keys())
+"""
+
+
+def test_the_program_translates_without_tensorflow(engine, tmp_path, capfd):
+    write(tmp_path / "in", *TEXTS)
+    path = engine._path
+    assert python(TRANSLATE, path, tmp_path) == "set()\n"
+    rows = [line.split("\t") for line in (tmp_path / "out").read_text().splitlines()]
+    found = engine.n_best(TEXTS, token_scores=True, alignment=True)
+    assert [row[3] for row in rows] == [one.text for (one,) in found]
+    assert len(json.loads(rows[0][4])) == len(found[0][0].ids)
+    links = [format_alignment(one.alignment) for (one,) in found]
+    assert (tmp_path / "links").read_text().splitlines() == links
+    flags = "translate", "--export_dir", path, "--input", tmp_path / "in"
+    sentence = run_refused(capfd, *flags, "--decode_hparams", "protect=url")
+    assert "protect: CTranslate2 does not have it" in sentence
+    assert "an export is built in" not in run_refused(
+        capfd, *flags, "--checkpoint", "1"
+    )
+
+
+def test_a_directory_that_is_no_export_of_ours(engine, tmp_path):
+    path = tmp_path / "model"
+    shutil.copytree(engine._path, path)
+    (path / "config.json").write_text("{}")
+    refused(
+        "config.json is missing or does not have its checksum", t2t_keras.load, path
+    )
+    (path / "SHA256SUMS").unlink()
+    (path / "t2t_export.json").unlink()
+    refused("has no t2t_export.json; export the model again", t2t_keras.load, path)
 
 
 # The verification of a SavedModel.

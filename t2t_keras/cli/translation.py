@@ -106,7 +106,6 @@ def _translate(args: argparse.Namespace) -> dict[str, Any]:
     settings.pop("batch_tokens", None)  # it only changes how results are rounded
     first_seed = options.pop("seed", 0)
     translator.choose(**options)  # raises before any text is read
-    repairs = args.output_dir and translator.problem.text_form.repairs_outputs
     extras = {"token_scores": True} if args.token_scores else {}
     if args.alignments:
         extras["alignment"] = translator.alignment_head()
@@ -139,7 +138,7 @@ def _translate(args: argparse.Namespace) -> dict[str, Any]:
                 count += len(lines)
                 output.save(sentences=count, repaired=repaired)
     result = {"sentences": count, "seconds": round(time.monotonic() - start, 2)}
-    if count and repairs:
+    if count and args.output_dir and translator.problem.text_form.repairs_outputs:
         result["repaired"] = repaired / count
     return result
 

@@ -337,7 +337,7 @@ class Translator:
         self,
         sources: Sequence[str],
         targets: Sequence[str],
-        head: AlignmentHead = AlignmentHead(),  # noqa: B008, it is immutable
+        head: AlignmentHead | None = None,
         **options: Any,
     ) -> list[Alignment]:
         """Returns the word alignment of each target with its source.
@@ -350,7 +350,7 @@ class Translator:
         Args:
             sources: the sources; see `score`.
             targets: the targets, in the form of the texts that `translate` returns.
-            head: the attention that is read.
+            head: the attention that is read; None: that of `AlignmentHead`.
             **options: see `DecodingOptions`.
 
         Returns:
@@ -365,7 +365,7 @@ class Translator:
         pairs = self._encode_pairs(sources, targets, chosen)
         return self._align(*pairs, head, chosen)
 
-    def alignment_head(self, head: AlignmentHead = AlignmentHead()) -> AlignmentHead:  # noqa: B008
+    def alignment_head(self, head: AlignmentHead | None = None) -> AlignmentHead:
         """Returns the head of a word alignment, with the default layer put in.
 
         Raises:
@@ -377,7 +377,7 @@ class Translator:
                 f"alignment: the words of the outputs of problem "
                 f"'{self.problem.name}' cannot be aligned; leave it out"
             )
-        return head.of_model(self.model.hparams)
+        return (head or AlignmentHead()).of_model(self.model.hparams)
 
     def with_compute_dtype(self, dtype: str) -> Self:
         """Returns a copy, with the same options, that computes in another dtype.

@@ -100,10 +100,9 @@ def require_quantization(name: str | None, export_format: str) -> None:
         )
 
 
-def find_loader(path: str | Path) -> Callable[[Path], Any] | None:
+def find_loader(path: Path) -> Callable[[Path], Any] | None:
     """Returns the `load` of the format of an export; None if it has none."""
-    found = (it.load for it in export_formats().values() if it.holds(Path(path)))
-    return next(found, None)
+    return next((it.load for it in export_formats().values() if it.holds(path)), None)
 
 
 def require_export(path: str | Path) -> None:
@@ -112,7 +111,7 @@ def require_export(path: str | Path) -> None:
     Raises:
         UserError: there is none.
     """
-    if find_loader(path) is None:
+    if find_loader(Path(path)) is None:
         raise UserError(f"--export_dir: {path} has no saved_model.pb or other export")
 
 

@@ -28,12 +28,10 @@ _LETTER = "A-Za-z\u00aa\u00b5\u00ba\u00c0-\u00d6\u00d8-\u00f6\u00f8-\u024f"
 _LETTER += "\u0386\u0388-\u0481\u048a-\u052f"
 
 ABBREVIATIONS = (
-    *("Mr", "Mrs", "Ms", "Dr", "Prof", "St", "Gen", "Sen", "Rep", "Capt", "Lt"),
-    *("vs", "cf", "approx", "ca", "No", "Nos", "Nr", "Fig", "Vol", "Ch", "pp"),
-    *("Abb", "Bd", "bzw", "vgl", "bspw", "evtl", "Hr", "Fr"),
-    *("Mme", "Mlle", "Sr", "Sra"),
+    "Mr|Mrs|Ms|Dr|Prof|St|Gen|Sen|Rep|Capt|Lt|vs|cf|approx|ca|No|Nos|Nr|Fig|Vol|Ch|pp|"
+    "Abb|Bd|bzw|vgl|bspw|evtl|Hr|Fr|Mme|Mlle|Sr|Sra"
 )
-_SHORT = "|".join((f"[{_LETTER}]", "[0-9][0-9]?", *ABBREVIATIONS))
+_SHORT = "|".join((f"[{_LETTER}]", "[0-9][0-9]?", ABBREVIATIONS))
 
 # Patterns and what replaces them, in order. They put a line break after each sentence
 # that another text follows; a line break of the text becomes "\n ".

@@ -58,7 +58,8 @@ def split_long_text(
                 text, rf"\A[{WHITE_SPACE}]*(?:{any_tag})[{WHITE_SPACE}]+", ""
             )
             length = tf.strings.length(text) - tf.strings.length(body)
-            before = tf.strings.strip([tf.strings.substr(text, 0, length)])
+            before = tf.strings.substr([text], 0, length)
+            before = tf.strings.regex_replace(before, WHITE_ENDS, "")
             tag, text = encode(before)[0, :-1], body
         sentences = tf.strings.split(mark_sentence_ends(text), "\n")
         marked = tf.strings.regex_replace(sentences, f"([{WHITE_SPACE}]+)", "\n" r"\1")

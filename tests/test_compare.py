@@ -276,9 +276,13 @@ def test_runs_are_decoded_as_evaluate_decodes_them(trained_run, capfd, tmp_path)
         run_json(capfd, "evaluate", *flags, tmp_path / name, *which)
     texts = [tmp_path / f"{name}.hypothesis" for name in "ab"]
     argv = ("--references", tmp_path / "a.reference", "--metric", "chrf")
-    expected = run_json(capfd, "compare", *texts, tmp_path / "a.source", *argv)
-    # A checkpoint, a run with its best weights, and a file.
-    systems = [trained_run / "model.ckpt-1", trained_run, tmp_path / "a.source"]
+    source = tmp_path / "a.source"
+    expected = run_json(capfd, "compare", *texts, source, texts[1], *argv)
+    # A checkpoint, a run with its best weights, a file, and an export.
+    pytest.importorskip("ctranslate2", reason="needs the extra [ctranslate2]")
+    served = ("--export_dir", tmp_path / "served", "--format", "ctranslate2")
+    assert run("export", "--output_dir", trained_run, *served) == 0
+    systems = [trained_run / "model.ckpt-1", trained_run, source, tmp_path / "served"]
     argv = ("--metric", "chrf", "--page", tmp_path / "page.html")
     result = run_json(capfd, "compare", *systems, *FAST, *argv)
     assert result["problem"] == "translate_text" and result["sentences"] == 6
@@ -288,4 +292,6 @@ def test_runs_are_decoded_as_evaluate_decodes_them(trained_run, capfd, tmp_path)
         ours, theirs = (row | {"system": ""} for row in rows)
         assert ours == theirs
     assert result["metrics"]["chrf"]["systems"][2]["difference"]
+    sentence = run_refused(capfd, "compare", source, tmp_path / "served")
+    assert "is an export, without data; compare it with a run" in sentence
     assert "<dt>source</dt>" in (tmp_path / "page.html").read_text(encoding="utf-8")

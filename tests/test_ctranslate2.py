@@ -459,6 +459,51 @@ def test_the_program_translates_without_tensorflow(engine, tmp_path, capfd):
     )
 
 
+SERVE = """
+import argparse, json, sys, time
+from pathlib import Path
+from starlette.testclient import TestClient
+from t2t_keras.plugins.server import verb
+from t2t_keras.plugins.server.app import make_app
+from t2t_keras.plugins.server.served_model import ServedModel
+
+args = argparse.Namespace(model=[f"ct={sys.argv[1]}"], port=0, checkpoint=None)
+verb._check_serve(args)
+assert not verb.VERB.uses_tensorflow(args)
+load = lambda: ServedModel.load(Path(sys.argv[1]), n_best=2, beam_size=3)
+with TestClient(make_app({"ct": load}, verb.Limits())) as client:
+    while client.get("/health").status_code != 200:
+        time.sleep(0.01)
+    for line in sys.stdin:
+        answer = client.post("/v1/models/ct:predict", content=line)
+        print(answer.status_code, answer.text)
+print({"tensorflow", "keras", "torch"} & sys.modules.keys())
+"""
+
+
+def test_the_server_needs_no_tensorflow(engine):
+    pairs = {"texts": TEXTS, "targets": TARGETS}
+    requests = [
+        {"inputs": TEXTS},
+        {"signature_name": "score", "inputs": pairs},
+        {"signature_name": "options", "inputs": {}},
+        {
+            "signature_name": "translate",
+            "instances": [{"texts": "a", "glossary": [["a", "b"]]}],
+        },
+    ]
+    lines = "".join(f"{json.dumps(request)}\n" for request in requests)
+    *answers, modules = python(SERVE, engine._path, input=lines).splitlines()
+    codes, bodies = zip(*(answer.split(" ", 1) for answer in answers), strict=True)
+    assert codes == ("200", "200", "200", "400") and modules == "set()"
+    best, scores, options = (json.loads(body)["outputs"] for body in bodies[:3])
+    expected = engine.n_best(TEXTS, 2, beam_size=3)
+    assert best["texts"] == [[x.text for x in row] for row in expected]
+    assert scores["ids"] == [[*score.ids] for score in engine.score(TEXTS, TARGETS)]
+    assert (options["n_best"], options["glossary"]) == (2, [[["", ""]]])
+    assert "glossary: CTranslate2 does not have it" in bodies[3]
+
+
 def test_a_directory_that_is_no_export_of_ours(engine, tmp_path):
     path = tmp_path / "model"
     shutil.copytree(engine._path, path)

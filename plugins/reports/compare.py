@@ -44,8 +44,8 @@ def _compare_flags(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         metavar="SYSTEM",
         help="two or more: a run directory, a checkpoint in one "
-        "(RUN/model.ckpt-1000), or a file with one output per line; all are compared "
-        "with the first",
+        "(RUN/model.ckpt-1000), a file with one output per line, or, next to a run, an "
+        "export; all are compared with the first",
     )
     parser.add_argument(
         "--metric",

@@ -1,10 +1,11 @@
-"""The systems that `compare` compares: files of outputs, runs and checkpoints."""
+"""The systems that `compare` compares: files of outputs, runs, checkpoints, exports."""
 
 import argparse
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from t2t_keras import load
 from t2t_keras.cli.checks import (
     require_directory,
     require_lines,
@@ -14,6 +15,7 @@ from t2t_keras.cli.checks import (
 from t2t_keras.cli.decoding import given_decoding
 from t2t_keras.cli.evaluation import chosen_split
 from t2t_keras.cli.lines import read_lines
+from t2t_keras.export.formats import find_loader
 from t2t_keras.option import UserError
 from t2t_keras.training.runs import is_run, require_run
 
@@ -37,8 +39,13 @@ def _is_checkpoint(system: str) -> bool:
     return Path(f"{system}.index").exists() and is_run(Path(system).parent)
 
 
+def _is_export(system: str) -> bool:
+    """Returns whether a path names an export, which decodes the sources of a run."""
+    return find_loader(Path(system)) is not None
+
+
 def needs_model(system: str) -> bool:
-    """Returns whether a system is not a file; a directory must be a run."""
+    """Returns whether a system is not a file; a directory is a run or an export."""
     return Path(system).is_dir() or _is_checkpoint(system)
 
 
@@ -47,8 +54,14 @@ def check_files(args: argparse.Namespace) -> None:
     for system in args.systems:
         if not needs_model(system):
             require_readable(system)
-        elif not _is_checkpoint(system):
+        elif not (_is_checkpoint(system) or _is_export(system)):
             require_run(system)
+    if all(_is_export(s) for s in args.systems if needs_model(s)):
+        for system in filter(_is_export, args.systems):
+            raise UserError(
+                f"{system} is an export, without data; compare it with a run, or "
+                "compare files that `t2t translate --export_dir` wrote"
+            )
     require_readable(args.references)
     require_readable(args.sources)
     require_directory("data_dir", args.data_dir)
@@ -56,7 +69,7 @@ def check_files(args: argparse.Namespace) -> None:
 
 
 def open_runs(systems: Sequence[str]) -> "dict[str, RunDirectory]":
-    """Returns the run directory of each system that is not a file.
+    """Returns the run directory of each system that is a run or a checkpoint.
 
     Raises:
         UserError: two runs have different problems.
@@ -70,7 +83,7 @@ def open_runs(systems: Sequence[str]) -> "dict[str, RunDirectory]":
             Path(system).parent if _is_checkpoint(system) else Path(system)
         )
         for system in systems
-        if needs_model(system)
+        if needs_model(system) and not _is_export(system)
     }
     first, *others = ((system, run.config.problem) for system, run in runs.items())
     for other in others:
@@ -91,7 +104,8 @@ def read_texts(args: argparse.Namespace, runs: "dict[str, RunDirectory]") -> Tex
     """
     from .significance import System
 
-    files = {s: list(read_lines(s)) for s in args.systems if s not in runs}
+    models = {*filter(needs_model, args.systems)}
+    files = {s: list(read_lines(s)) for s in args.systems if s not in models}
     outputs = dict(files)
     sources, references = None, []
     if not runs:
@@ -112,6 +126,8 @@ def read_texts(args: argparse.Namespace, runs: "dict[str, RunDirectory]") -> Tex
                 "--data_dir that has the vocabularies of both, or compare files that "
                 "`t2t evaluate --output` wrote"
             )
+    for system in filter(_is_export, args.systems):
+        outputs[system] = load(system).translate(sources or [], **given_decoding(args))
     systems = [System(system, outputs[system]) for system in args.systems]
     return Texts(sources, references, systems)
 

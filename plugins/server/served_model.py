@@ -8,8 +8,6 @@ from typing import Any
 from t2t_keras import load
 from t2t_keras.decoding.options import DecodingOptions
 from t2t_keras.decoding.texts import is_blank
-from t2t_keras.decoding.translator import Translator
-from t2t_keras.export.client import ExportedTranslator, served_options
 
 
 class Unwanted(Exception):
@@ -20,17 +18,16 @@ class ServedModel:
     """A translator with the default options of the server.
 
     Args:
-        translator: the translator.
+        translator: the translator: of a run, or of an export, which `scored` tells.
         **options: changes to the default decoding options.
 
     Attributes:
         defaults: the default values of the options that requests may have.
     """
 
-    def __init__(
-        self, translator: Translator | ExportedTranslator, **options: Any
-    ) -> None:
-        self._translator: Any = translator
+    def __init__(self, translator: Any, **options: Any) -> None:
+        self._translator = translator
+        self._is_run = not hasattr(translator, "scored")
         self._options = options
         chosen = translator.choose(**options)
         values = chosen if isinstance(chosen, dict) else vars(chosen)
@@ -76,7 +73,7 @@ class ServedModel:
                 raise Unwanted
 
         if signature == "options":
-            return [served_options(self.defaults, self.defaults)]
+            return [DecodingOptions.inputs(self.defaults, self.defaults)]
         texts = [row["texts"] for row in rows]
         if signature == "score":
             return self._score(texts, [row["targets"] for row in rows])
@@ -90,14 +87,16 @@ class ServedModel:
             output = dict(
                 zip(("texts", "scores"), zip(*pairs, strict=True), strict=True)
             )
-            is_run = isinstance(self._translator, Translator)
-            is_cut = self._is_truncated(text, True) if is_run else row[0].is_truncated
+            best = row[0]
+            is_cut = (
+                self._is_truncated(text, True) if self._is_run else best.is_truncated
+            )
             outputs.append(output | {"is_truncated": is_cut})
         return outputs
 
     def _score(self, texts: list[str], targets: list[str]) -> list[dict[str, Any]]:
         """Returns the outputs of the signature `score`."""
-        if isinstance(self._translator, ExportedTranslator):
+        if not self._is_run:
             scored = self._translator.scored(texts, targets)
         else:
             scores = self._translator.score(texts, targets, **self._options)

@@ -19,7 +19,7 @@ from t2t_keras.cli.decoding import (
     given_decoding,
 )
 from t2t_keras.cli.verb import Verb, add_checkpoint, described, listing, not_negative
-from t2t_keras.export.formats import is_saved_model
+from t2t_keras.export.formats import find_loader, is_saved_model
 from t2t_keras.option import UserError, require_extra, split_pairs, typed
 from t2t_keras.training.runs import is_run
 
@@ -68,7 +68,7 @@ def _check_serve(args: argparse.Namespace) -> None:
     if args.port >= 2**16:
         raise UserError(f"--port: {args.port} is above 65535; choose a smaller one")
     for directory in _directories(args).values():
-        if is_saved_model(directory):
+        if find_loader(directory):
             check_served(options, directory)
             if args.checkpoint:
                 raise UserError(f"--checkpoint needs a run: {directory} is an export")
@@ -159,6 +159,9 @@ VERB = Verb(
     _serve_flags,
     _serve,
     lambda result: "",
-    uses_tensorflow=True,
+    uses_tensorflow=lambda args: any(
+        is_saved_model(path) or not find_loader(path)
+        for path in _directories(args).values()
+    ),
     check=_check_serve,
 )

@@ -7,7 +7,7 @@ a checkpoint depend on it.
 
 import dataclasses
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 
@@ -133,6 +133,9 @@ def _pairs(name: str, pairs: Any) -> Glossary:
             f"{name}: give pairs of a source and a target term, not {pairs!r:.80}"
         )
     return tuple((source, target) for source, target in rows)
+
+
+PHRASES: dict[str, Any] = {"glossary": (("", ""),), "forbidden": ("",)}  # empty ones
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -319,6 +322,19 @@ class DecodingOptions:
         if not isinstance(self.constraint, str):
             options["constraint"] = type(self.constraint).__name__
         return json.loads(json.dumps(options))  # tuples become lists
+
+    @staticmethod
+    def inputs(options: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
+        """Returns options as inputs of a graph for all texts; () is an empty phrase.
+
+        Args:
+            options: the decoding options, by name.
+            names: those that the graph takes.
+        """
+        return {
+            name: [options[name] or PHRASES[name]] if name in PHRASES else options[name]
+            for name in names
+        }
 
     @classmethod
     def of(cls, problem: Problem) -> Self:

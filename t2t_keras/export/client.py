@@ -2,7 +2,7 @@
 
 import logging
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple
@@ -12,7 +12,7 @@ import tensorflow as tf
 import tensorflow_text  # noqa: F401  (the tokenizers' operations)
 
 from t2t_keras.data.files import read_json
-from t2t_keras.decoding.options import DecodingOptions
+from t2t_keras.decoding.options import PHRASES, DecodingOptions
 from t2t_keras.decoding.texts import (
     Score,
     batches,
@@ -24,21 +24,6 @@ from t2t_keras.export.formats import SETTINGS, require_export, require_intact
 from t2t_keras.option import UserError, diverted_stderr, first_line
 
 _log = logging.getLogger(__name__)
-
-PHRASES: dict[str, Any] = {"glossary": (("", ""),), "forbidden": ("",)}  # empty ones
-
-
-def served_options(options: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
-    """Returns options as inputs of a graph for all texts; no phrases are an empty one.
-
-    Args:
-        options: the decoding options, by name.
-        names: those that the graph takes.
-    """
-    return {
-        name: [options[name] or PHRASES[name]] if name in PHRASES else options[name]
-        for name in names
-    }
 
 
 _CHARACTERS_AT_ONCE = 8000  # characters in a batch, padding included
@@ -167,7 +152,7 @@ class ExportedTranslator:
 
     def _inputs(self, options: dict[str, Any]) -> dict[str, tf.Tensor]:
         """Returns options as inputs of the graph, the same for all texts."""
-        values = served_options(options, self._dtypes)
+        values = DecodingOptions.inputs(options, self._dtypes)
         return {k: tf.constant(v, self._dtypes[k]) for k, v in values.items()}
 
     def _run(

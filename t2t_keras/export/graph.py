@@ -16,11 +16,10 @@ from t2t_keras.decoding.constraint import (
     protected_parts,
     whole_words,
 )
-from t2t_keras.decoding.options import DecodingOptions, LengthPenalty
+from t2t_keras.decoding.options import PHRASES, DecodingOptions, LengthPenalty
 from t2t_keras.decoding.scoring import score_targets
 from t2t_keras.decoding.texts import padded
 from t2t_keras.decoding.translator import Translator
-from t2t_keras.export.client import PHRASES, served_options
 from t2t_keras.option import UserError, conditions
 from t2t_keras.problem import WHITE_ENDS, WHITE_SPACE
 from t2t_keras.text.sentences import join_outputs, split_long_text
@@ -207,7 +206,7 @@ class ServedModel(tf.Module):
 
     def _defaults(self) -> dict[str, tf.Tensor]:
         """Returns the options that requests may have, as the export has them."""
-        values = served_options(vars(self._options), self._inputs)
+        values = DecodingOptions.inputs(vars(self._options), self._inputs)
         return {k: tf.constant(v, self._inputs[k].dtype) for k, v in values.items()}
 
     def _beam_search(

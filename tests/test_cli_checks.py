@@ -74,8 +74,8 @@ MISTAKES = [
         "--quantization: --format savedmodel has no int16; the choice is int8, float16",
     ),
     (
-        (*NEW, "--format", "ctranslate2", "--beam_size", "5"),
-        "--beam_size has no effect with --format ctranslate2",
+        (*NEW, "--format", "hf-marian", "--beam_size", "5"),
+        "--beam_size has no effect with --format hf-marian",
     ),
     (
         ("align", "--output_dir", "run", "--source", "file", "--target", "file"),

@@ -467,7 +467,9 @@ from t2t_keras.plugins.server import verb
 from t2t_keras.plugins.server.app import make_app
 from t2t_keras.plugins.server.served_model import ServedModel
 
-args = argparse.Namespace(model=[f"ct={sys.argv[1]}"], port=0, checkpoint=None)
+parser = argparse.ArgumentParser()
+verb.VERB.add_flags(parser)
+args = parser.parse_args(["--model", f"ct={sys.argv[1]}"])
 verb._check_serve(args)
 assert not verb.VERB.uses_tensorflow(args)
 load = lambda: ServedModel.load(Path(sys.argv[1]), n_best=2, beam_size=3)

@@ -408,7 +408,7 @@ class CTranslate2Translator:
                 collections.deque(
                     decode([[rows[k] for k in group] for group in groups], True), 0
                 )
-            is_changed = options.min_length or options.no_repeat_ngram or prefixes
+            is_changed = options.min_length or options.no_repeat_ngram or any(forced)
             inexact = inexact if is_changed else again
         self._annotate("log_probs", sources, results, inexact, options)
         if not options.sampling:

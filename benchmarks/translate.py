@@ -4,8 +4,9 @@
     python benchmarks/translate.py --output_dir runs/mine --input test.en \
         --engines float32 bfloat16 ctranslate2 ctranslate2:int8
 
-The engines are this package in either dtype, `export`, the same in a SavedModel, and
-CTranslate2 in any of its dtypes (the extra `[ctranslate2]`). With the environment
+The engines are this package in either dtype, `export`, the same in a SavedModel,
+CTranslate2 in any of its dtypes (the extra `[ctranslate2]`), and `engine`, this package
+on an export for CTranslate2 in float32. With the environment
 variable TF_NUM_INTRAOP_THREADS=1, this package works as `t2t translate` does: every
 operation has one thread, and two batches or more are decoded at once.
 They translate the same lines with the same beam, in turns, `--rounds` times, and except
@@ -112,6 +113,13 @@ def _engine(
         translator = _translator(args.output_dir, "float32")
         export_saved_model(translator, scratch / "export", beam_size=args.beam_size)
         return ExportedTranslator(scratch / "export").translate
+    if name == "engine":
+        from t2t_keras import load
+        from t2t_keras.plugins.engines.ctranslate2_model import export_ctranslate2
+
+        translator = _translator(args.output_dir, "float32")
+        export_ctranslate2(translator, scratch / "engine", beam_size=args.beam_size)
+        return load(scratch / "engine").translate
     return _ctranslate2(name.partition(":")[2], args, scratch)
 
 

@@ -4,12 +4,12 @@
     python benchmarks/translate.py --output_dir runs/mine --input test.en \
         --engines float32 bfloat16 ctranslate2 ctranslate2:int8
 
-The engines are this package in either dtype, `export`, the same in a SavedModel,
-CTranslate2 in any of its dtypes (the extra `[ctranslate2]`), and `engine`, this package
-on an export for CTranslate2 in float32. With the environment
+The engines are `float32` and `bfloat16`, this package; `export`, its SavedModel;
+`engine`, its CTranslate2 export in float32; and `ctranslate2`, CTranslate2's own
+interface in any of its dtypes (the extra `[ctranslate2]`). With the environment
 variable TF_NUM_INTRAOP_THREADS=1, this package works as `t2t translate` does: every
-operation has one thread, and two batches or more are decoded at once.
-They translate the same lines with the same beam, in turns, `--rounds` times, and except
+operation has one thread, and two batches or more are decoded at once. The engines
+translate the same lines with the same beam, in turns, `--rounds` times, and except
 `export` with the same number of source tokens in a batch; reading the model is not
 timed.
 

@@ -8,7 +8,7 @@ COPY t2t_keras t2t_keras
 COPY problems problems
 COPY hparams hparams
 COPY plugins plugins
-# Without the dependencies of training.
+# Only the dependencies of serving.
 # hadolint ignore=DL3013
 RUN pip install --no-cache-dir ctranslate2 sentencepiece rich \
         h11 prometheus-client starlette uvicorn \

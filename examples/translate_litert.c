@@ -1,11 +1,11 @@
-// Translates ids with a model that was exported for LiteRT, by its C interface.
+// Translates token ids with a LiteRT export, through LiteRT's C API.
 //
 //     t2t export --output_dir runs/base --export_dir served/phone --format litert
 //     ./translate_litert served/phone/model.tflite 57 1088 6 1
 //
-// The arguments are the source's ids, EOS (1) last; it prints those of the best output
-// and its score. The header and the library come with LiteRT, for Android in the AAR
-// `com.google.ai.edge.litert:litert`.
+// The arguments are the ids of the source, EOS (1) last. It prints the ids and the score
+// of the best output. The header and the library come with LiteRT; for Android they are
+// in the AAR `com.google.ai.edge.litert:litert`.
 
 #include <stdint.h>
 #include <stdio.h>

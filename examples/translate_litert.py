@@ -1,10 +1,10 @@
-"""Translates standard input with a model that was exported for LiteRT.
+"""Translates standard input with a LiteRT export.
 
     pip install ai-edge-litert sentencepiece
     python examples/translate_litert.py EXPORT_DIR < source.txt > translation.txt
 
 The export is `t2t export --format litert` of a model with SentencePiece vocabularies.
-Sentences are cut to the longest source that the model takes.
+Longer sentences are truncated to `max_source_length` tokens.
 """
 
 import json

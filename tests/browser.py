@@ -30,7 +30,7 @@ class Browser:
         self._session = {"sessionId": attached["sessionId"]}
 
     def call(self, method: str, **params: Any) -> dict[str, Any]:
-        """Calls a method; events are passed over."""
+        """Calls a method and returns its answer; skips events."""
         message = {"id": 1, "method": method, "params": params} | self._session
         os.write(self._to, json.dumps(message).encode() + b"\0")
         answer: dict[str, Any] = {}

@@ -259,6 +259,6 @@ def test_a_model_whose_parts_are_unknown_is_refused(capfd):
     folder = Path(__file__).parents[1] / "examples" / "modern_transformer"
     words = ("--usr_dir", folder, "--hparams_set")
     sentence = run_refused(capfd, "describe", *words, "modern_tiny")
-    assert "modern_tiny is of the model modern_transformer" in sentence
+    assert "modern_tiny has the model modern_transformer" in sentence
     words = (*words, "base", "--hparams", "model=modern_transformer")
-    assert "those of transformer and" in run_refused(capfd, "describe", *words)
+    assert "knows only transformer and" in run_refused(capfd, "describe", *words)

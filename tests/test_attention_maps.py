@@ -68,7 +68,7 @@ def test_weights_are_those_of_the_equations(options, monkeypatch):
 
 
 class WithoutWindow(Transformer):
-    """A model whose decoder ignores `attention_window`; its layer is not ours."""
+    """A model whose decoder has an attention layer without `attention_window`."""
 
     def make_self_attention(self, causal):
         if not causal:
@@ -78,7 +78,7 @@ class WithoutWindow(Transformer):
 
 
 def test_weights_of_windows_are_matrices():
-    """Also beside layers of another model, which have no windows."""
+    """Even if other layers of the model have no windows."""
     plain = model()
     expected = plain.attention_maps(pad(SOURCES), pad(TARGETS))
     wide = dataclasses.replace(plain.hparams, attention_window=20)

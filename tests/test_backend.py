@@ -21,7 +21,7 @@ def expected():
 @pytest.mark.slow
 @pytest.mark.parametrize("backend", ["jax", "torch"])
 def test_results_are_tensorflows(backend, expected, tmp_path):
-    """On PyTorch without decoding and the losses of the trainer."""
+    """PyTorch is not tested for decoding and the losses of the trainer."""
     pytest.importorskip(backend, reason="needs the extra [backends]")
     subprocess.run(
         [sys.executable, PROGRAM, tmp_path / "found.npz"],

@@ -23,7 +23,7 @@ def lines(name):
 
 
 def of_tokens(ours, theirs):
-    """BLEU of tokens."""
+    """BLEU of texts that are already tokenized."""
     bleu = BLEU(tokenize="none", smooth_method="none", force=True)
     return bleu.corpus_score(ours, [theirs])
 

@@ -54,7 +54,7 @@ TABLES = BracketTokens.of(("S", "/S", "P", "/P", "n", "v"), Vocabulary())
 
 
 def is_tree(ids, words):
-    """Whether the pieces are a tree over so many words: its nodes fold up to one."""
+    """Whether the pieces are a tree over `words` words: its nodes fold into one."""
     *ids, end = ids or [0]
     text, folded = "".join(f"{PIECES[i]} " for i in ids), ""
     leaves = len(re.findall(r"\b[nv] ", text))

@@ -63,7 +63,7 @@ class Leaking(Transformer):
 
 
 class Forgetful(Transformer):
-    """Leaves the cache in its place when beams change places."""
+    """Does not reorder the cache with the beams."""
 
     def reorder_cache(self, cache, parents):
         return cache

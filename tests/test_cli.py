@@ -197,7 +197,7 @@ def test_addresses_of_remote_storage_are_refused_in_python(path):
 
 @pytest.mark.parametrize("is_terminal", [True, False])
 def test_progress_has_a_bar_in_terminals_only(is_terminal, monkeypatch):
-    """Elsewhere there is text only, also with FORCE_COLOR; rich knows NO_COLOR."""
+    """Other outputs get plain text, even with FORCE_COLOR; rich handles NO_COLOR."""
     stderr = io.StringIO()
     stderr.isatty = lambda: is_terminal
     monkeypatch.setattr(sys, "stderr", stderr)

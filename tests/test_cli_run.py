@@ -198,7 +198,7 @@ def test_score(trained, translator, capfd, tmp_path):
 
 
 def test_evaluate_a_split(trained, capfd, tmp_path):
-    """The figures are those of the files that it writes."""
+    """The scores match the files that it writes."""
     argv = ("evaluate", "--output_dir", trained / "run", "--eval_sentences", 9)
     fast = ("--beam_size", 1, "--output", tmp_path / "test")
     result = run_json(capfd, *argv, *fast)

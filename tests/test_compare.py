@@ -123,7 +123,7 @@ BROKEN = [GOLD[0], GOLD[1], "(S (NP (NN other)))", GOLD[3], "(S", GOLD[5]]
 @pytest.mark.parametrize("name", ["f1", "f1_errors_as_zero"])
 @pytest.mark.parametrize("part", [slice(6), slice(3), slice(2, 5)])
 def test_f1_of_trees_is_computed_from_sums(name, part, monkeypatch):
-    """It is EVALB's for any part of the corpus, as the tests need it."""
+    """Any part of the corpus has EVALB's F1, which significance tests rely on."""
     monkeypatch.setenv("SACREBLEU_SEED", "7")
     (metric,) = (it for it in BracketF1().corpus_metrics() if it.name == name)
     gold, sources = GOLD[part], [""] * len(GOLD[part])
@@ -293,5 +293,5 @@ def test_runs_are_decoded_as_evaluate_decodes_them(trained_run, capfd, tmp_path)
         assert ours == theirs
     assert result["metrics"]["chrf"]["systems"][2]["difference"]
     sentence = run_refused(capfd, "compare", source, tmp_path / "served")
-    assert "is an export, without data; compare it with a run" in sentence
+    assert "is an export, which has no data; compare it with a run" in sentence
     assert "<dt>source</dt>" in (tmp_path / "page.html").read_text(encoding="utf-8")

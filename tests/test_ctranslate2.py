@@ -383,12 +383,12 @@ def test_sampling_and_ngrams(engine):
     [
         (
             {"glossary": {"a": "b"}},
-            "glossary: CTranslate2 does not have it; use",
+            "glossary: CTranslate2 does not support it; use",
         ),
-        ({"forbidden": ["a"]}, "forbidden: CTranslate2 does not have it"),
-        ({"protect": ["url"]}, "protect: CTranslate2 does not have it"),
+        ({"forbidden": ["a"]}, "forbidden: CTranslate2 does not support it"),
+        ({"protect": ["url"]}, "protect: CTranslate2 does not support it"),
         ({"coverage_penalty": 0.2, "beam_size": 2}, "coverage_penalty: CTranslate2"),
-        ({"constraint": "trees"}, "constraint: CTranslate2 does not have it"),
+        ({"constraint": "trees"}, "constraint: CTranslate2 does not support it"),
         ({"beamsize": 2}, "there is no option 'beamsize'; did you mean 'beam_size'"),
         ({"raw": True}, "raw: problem '' takes every input as it is"),
         ({"extra_length": 7}, "their sum, 47, is more than the 46 positions"),
@@ -453,7 +453,7 @@ def test_the_program_translates_without_tensorflow(engine, tmp_path, capfd):
     assert (tmp_path / "links").read_text().splitlines() == links
     flags = "translate", "--export_dir", path, "--input", tmp_path / "in"
     sentence = run_refused(capfd, *flags, "--decode_hparams", "protect=url")
-    assert "protect: CTranslate2 does not have it" in sentence
+    assert "protect: CTranslate2 does not support it" in sentence
     assert "an export is built in" not in run_refused(
         capfd, *flags, "--checkpoint", "1"
     )
@@ -503,7 +503,7 @@ def test_the_server_needs_no_tensorflow(engine):
     assert best["texts"] == [[x.text for x in row] for row in expected]
     assert scores["ids"] == [[*score.ids] for score in engine.score(TEXTS, TARGETS)]
     assert (options["n_best"], options["glossary"]) == (2, [[["", ""]]])
-    assert "glossary: CTranslate2 does not have it" in bodies[3]
+    assert "glossary: CTranslate2 does not support it" in bodies[3]
 
 
 def test_a_directory_that_is_no_export_of_ours(engine, tmp_path):

@@ -32,7 +32,7 @@ pytestmark = pytest.mark.usefixtures("small_scale")
 
 @pytest.mark.slow
 def test_killed_anywhere_and_run_again(complete, tmp_path):
-    """At every place where a run changes something on the disk."""
+    """Killed at every point where datagen changes something on the disk."""
     code = """
 import os, signal, sys
 from small_corpus import PROBLEM, faults, set_small_scale
@@ -193,7 +193,7 @@ def test_tasks_that_wait_for_the_first_are_no_obstacle(tmp_path, stale):
 
 @pytest.mark.parametrize(("at", "finisher"), [(10, 1), (20, 1), (35, 1), (45, 2)])
 def test_an_interrupted_task_goes_on(complete, tmp_path, at, finisher):
-    """If all is encoded, any other task finishes the work."""
+    """Once all examples are encoded, any task can finish the work."""
     generate(PROBLEM, tmp_path, workers=1, part=Part(2, 2))
     with faults(at, interrupt), pytest.raises(KeyboardInterrupt):
         generate(PROBLEM, tmp_path, workers=1, part=Part(1, 2))

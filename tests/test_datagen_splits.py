@@ -48,7 +48,7 @@ def digest_of_all(manifest: dict) -> str:
 
 
 def test_a_split_is_added(complete, directory, tmp_path):
-    """Given alone, or with those that are there."""
+    """The new split may be given alone or together with the existing ones."""
     alone = PROBLEM.replace(sources={"test": Given(TEST)}, max_length=7)
     generate(alone, directory, workers=1)
     generate(WITH_TEST, tmp_path / "at once", workers=1)

@@ -158,9 +158,8 @@ def write_compressed(pairs: list[tuple[str, str]]) -> None:
     folder = Path("wmt14/de-en")
     folder.mkdir(parents=True)
     rows = [{"en": source, "de": target} for source, target in pairs]
-    for name in ("train-00000-of-00003", "validation-00000-of-00001"):
-        table = pyarrow.table({"translation": rows})
-        pyarrow.parquet.write_table(table, folder / f"{name}.parquet")
+    table = pyarrow.table({"translation": rows})
+    pyarrow.parquet.write_table(table, folder / "validation-00000-of-00001.parquet")
 
 
 def write_t2t_model() -> None:

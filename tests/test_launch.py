@@ -1,4 +1,4 @@
-"""`t2t launch`: the environments, the signals, and who says what."""
+"""`t2t launch`: environments, signals, output and error messages."""
 
 import json
 import os
@@ -59,7 +59,7 @@ def test_each_process_sees_one_of_the_visible_gpus(
     ("words", "config", "sentence"),
     [
         (["0", "train"], "", "argument --processes: must be at least 1, not 0"),
-        (["7", "train"], "", "--processes 7: each process takes a GPU, and 6 can be"),
+        (["7", "train"], "", "--processes 7: each process takes a GPU, and 6 are"),
         (["2", "train"], "{}", "is for one machine, and the environment variable TF_"),
         (["2", "translate"], "", "only `train` runs in several processes; write `t2t"),
         (["2"], "", "only `train` runs in several processes; write `t2t launch"),
@@ -71,7 +71,7 @@ def test_refusals(gpus, monkeypatch, capfd, words, config, sentence):
 
 
 def test_each_process_has_the_command_and_the_users_environment():
-    """And the launcher does not import TensorFlow, which sets variables."""
+    """The launcher does not import TensorFlow, which would set variables."""
     code = """
 import os, sys
 from t2t_keras.cli import main
@@ -123,10 +123,10 @@ AGAIN = "run the same command again, and it resumes from the last checkpoint"
             "ended with exit status 1: no space",
             "",
         ),
-        ("os.kill(os.getpid(), signal.SIGKILL)", f"was ended by SIGKILL; {AGAIN}", ""),
+        ("os.kill(os.getpid(), signal.SIGKILL)", f"was killed by SIGKILL; {AGAIN}", ""),
         (
             "os.write(2, b'bad allocation'); os.abort()",
-            f"was ended by SIGABRT, and its last message was: bad allocation; {AGAIN}",
+            f"was killed by SIGABRT, and its last message was: bad allocation; {AGAIN}",
             "",
         ),
         ("{}['absent']", "ended with exit status 1: KeyError: 'absent'", "Traceback"),
@@ -144,7 +144,7 @@ def test_who_does_not_notice_the_failure_of_another_one_is_killed(monkeypatch):
     monkeypatch.setattr(verb, "_SECONDS_TO_FOLLOW", 0.1)
     with pytest.raises(UserError, match="process 2 of 3 ended with exit status 4"):
         launch("sys.exit(4) if I == 2 else time.sleep(1000)", count=3)
-    with pytest.raises(UserError, match="the 2 processes have lost one another"):
+    with pytest.raises(UserError, match="the 2 processes have lost contact"):
         launch(f"sys.exit({LOST}) if I == 1 else time.sleep(1000)")
     assert set(psutil.Process().children()) <= set(before)
 

@@ -60,7 +60,7 @@ def model(request, translator, export_dir):
 
 
 def test_other_phrases_cost_no_trace(model, translator):
-    """TensorFlow knows no more functions after four requests than after the first."""
+    """Four requests trace no more functions than the first one."""
     rows = [{"texts": text} for text in TEXTS]
     functions, outputs = set(), []
     for glossary, forbidden in zip(GLOSSARIES, FORBIDDEN, strict=True):

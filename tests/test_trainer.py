@@ -155,7 +155,7 @@ def test_checkpoints_by_the_clock(data_dir, tmp_path, monkeypatch):
 
 
 def slow_disk(monkeypatch):
-    """Lets the writing of a checkpoint take longer than the steps after it."""
+    """Makes writing a checkpoint take longer than the steps after it."""
     write = checkpoint_module.write_checkpoint
 
     def write_late(path, tensors):

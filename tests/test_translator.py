@@ -277,7 +277,7 @@ def test_decoding_is_the_papers_by_default():
 
 
 def test_an_output_without_end_is_cut_at_its_own_limit(translator, tokenizer):
-    """So many pieces more than its input, EOS counted, in any batch."""
+    """`extra_length` tokens more than its input, EOS included, in any batch."""
     lines = [line for line in LINES if line.strip()]
     for outputs, line in zip(
         translator.n_best(lines, 2, min_length=1000, extra_length=3), lines, strict=True

@@ -48,8 +48,8 @@ _log = logging.getLogger(__name__)
 PAD_TOKEN, EOS_TOKEN = "<pad>", "</s>"
 Forced: TypeAlias = Literal["log_probs", "attention"]  # fields of `Found`
 
-_AHEAD = 2  # batches for each thread
-_IMPOSSIBLE = -1e9  # CTranslate2 gives less to what is suppressed
+_AHEAD = 2  # batches queued for each thread
+_IMPOSSIBLE = -1e9  # suppressed tokens have lower log-probabilities
 
 
 class EngineHypothesis(NamedTuple):
@@ -77,12 +77,12 @@ class EngineHypothesis(NamedTuple):
 
 
 class _Source(NamedTuple):
-    """An input.
+    """An encoded input.
 
     Attributes:
         text: the text that the source tokenizer encodes.
-        parts: the ids of its parts, EOS last; none if it is blank.
-        is_truncated: whether its end is left out.
+        parts: the ids of its parts, EOS last; empty if it is blank.
+        is_truncated: whether its end was cut off.
     """
 
     text: str
@@ -94,10 +94,10 @@ class Found(NamedTuple):
     """A hypothesis for an encoded source.
 
     Attributes:
-        ids: its tokens; EOS is the last, unless it reached its limit.
-        log_probs: the log-probability of each token; or of all, as CTranslate2's search
-            has computed it.
-        attention: [T, S], the attention from which words are aligned, if asked for.
+        ids: its tokens; the last is EOS unless it reached its limit.
+        log_probs: the log-probability of each token. After the search it has one
+            element, their sum.
+        attention: [T, S], the attention weights for word alignment, if asked for.
     """
 
     ids: tuple[int, ...]
@@ -114,24 +114,22 @@ class CTranslate2Translator:
         translator.score(["A house."], ["Ein Haus."])
 
     Inputs are converted, split and truncated as by `Translator`, and outputs have the
-    same limits. Greedy outputs are the same in float32. Otherwise the search is
-    CTranslate2's:
+    same limits. In float32 greedy search gives the same outputs. Other searches differ:
 
-    - It ends when `beam_size` hypotheses are finished, of which the n with the best
-      scores are returned. `Translator` continues while a better one is possible.
-    - With `no_repeat_ngram` no sequence occurs twice, whatever the source has.
-    - Samples have other random numbers. Equal seeds still give equal samples.
+    - Beam search ends when `beam_size` hypotheses are finished, and returns the n with
+      the best scores. `Translator` continues while a better one is possible.
+    - `no_repeat_ngram` also excludes sequences that are repeated in the source.
+    - A seed gives the same samples each time, but not those of `Translator`.
 
-    It has neither `coverage_penalty`, `glossary`, `protect`, `forbidden` nor a
-    constraint.
+    `coverage_penalty`, `glossary`, `protect`, `forbidden` and constraints are refused.
 
     Args:
         export_dir: the directory of the export.
 
     Attributes:
-        options: the default options of every call, those of `t2t export`.
+        options: the default decoding options, chosen at export.
         settings: the content of `t2t_export.json`, as attributes.
-        compute_type: the arithmetic in which it computes, such as `int8_float32`.
+        compute_type: CTranslate2's type of computation, such as `int8_float32`.
 
     Raises:
         UserError: the directory was not written by `t2t export`, or is damaged.
@@ -160,8 +158,8 @@ class CTranslate2Translator:
             "target": token_strings(self.target_tokenizer),
         }
         self._target_ids = {token: i for i, token in enumerate(self._strings["target"])}
-        # One thread for each batch: as fast as CTranslate2's own advice for files, and
-        # not slowed down by other processes. OMP_NUM_THREADS changes it.
+        # One thread for each batch is as fast as what CTranslate2 recommends for files,
+        # and is not slowed down by other processes. OMP_NUM_THREADS changes it.
         self._threads = int(os.environ.get("OMP_NUM_THREADS") or 1)
         self._workers = max(len(os.sched_getaffinity(0)) // self._threads, 1)
         self._path = str(path)
@@ -169,7 +167,7 @@ class CTranslate2Translator:
         self.compute_type = self._model.compute_type
         if self.compute_type != self.settings.compute_type:
             _log.warning(
-                "%s was verified in %s, and this machine computes in %s",
+                "%s was verified in %s, but this machine computes in %s",
                 path,
                 self.settings.compute_type,
                 self.compute_type,
@@ -211,7 +209,7 @@ class CTranslate2Translator:
             **options: see `DecodingOptions`.
 
         Raises:
-            UserError: an option's value is impossible, or CTranslate2 does not have it;
+            UserError: an option's value is impossible or not supported by CTranslate2;
                 texts or prefixes are not lists of strings, or not of equal length.
         """
         chosen = self.choose(**options | ({} if n is None else {"n_best": n}))
@@ -299,7 +297,7 @@ class CTranslate2Translator:
 
         Raises:
             UserError: there is no such option, its value is impossible, or the export
-                cannot follow it.
+                does not support it.
         """
         known = vars(self.options)
         for name in options:
@@ -322,7 +320,7 @@ class CTranslate2Translator:
         return chosen
 
     def alignment_head(self) -> bool:
-        """Returns the argument `alignment` of `n_best`.
+        """Returns the value that `n_best` takes as `alignment`.
 
         Raises:
             UserError: the words of the problem's outputs cannot be aligned.
@@ -350,8 +348,8 @@ class CTranslate2Translator:
             sources: the ids of each source, EOS last.
             options: what `choose` returned.
             prefixes: the ids that each hypothesis has to begin with.
-            wider: the factor of beam size and n.
-            advance: called after each batch with the numbers of its sources.
+            wider: a factor for beam size and n.
+            advance: called after each batch with the indices of its sources.
             token_scores: whether each token gets a log-probability.
             attention: whether the hypotheses get their attention weights.
         """
@@ -364,7 +362,7 @@ class CTranslate2Translator:
         results: list[list[Found]] = [[]] * len(sources)
         model, arguments = self._model, self._arguments(options, wider)
         if options.sampling:
-            # The random numbers of a thread are seeded when it draws the first time.
+            # A thread is seeded at its first draw: a new model has new threads.
             ctranslate2.set_random_seed(options.seed)
             model = self._load(1)
 
@@ -394,8 +392,9 @@ class CTranslate2Translator:
             for i, limit in enumerate(limits):
                 results[i] = [x._replace(ids=x.ids[:limit]) for x in results[i]]
         else:
-            # The limit of a batch is its largest, and PAD is rare. Otherwise PAD is
-            # suppressed, and that changes the probabilities of the other tokens.
+            # The limit of a batch is the largest of its sources, and PAD may be chosen.
+            # Sources with longer outputs or PAD are searched again, by limit and with
+            # PAD suppressed. That changes the probabilities of the other tokens.
             again = [
                 i
                 for i, limit in enumerate(limits)
@@ -439,7 +438,7 @@ class CTranslate2Translator:
                 "sampling_topp": options.top_p,
                 "sampling_temperature": options.temperature,
             }
-        # All of them are returned, and are put in order by the length penalty here.
+        # All are returned, and `search` ranks them by the length penalty.
         beams = options.beam_size * wider
         return arguments | {"beam_size": beams, "num_hypotheses": beams}
 
@@ -462,7 +461,7 @@ class CTranslate2Translator:
         rows: Iterable[int],
         options: DecodingOptions,
     ) -> None:
-        """Gives the hypotheses of some sources what teacher forcing computes."""
+        """Sets a field of the hypotheses of some sources, by teacher forcing."""
         places = [(i, k) for i in rows for k in range(len(results[i]))]
         ids = [sources[i] for i, _ in places], [results[i][k].ids for i, k in places]
         values = self._force(kind, *ids, options)
@@ -478,9 +477,9 @@ class CTranslate2Translator:
     ) -> list[tuple[Any, ...]]:
         """Returns the log-probability or the attention weights [S] of each token.
 
-        The weights are those of greedy search with the whole target as a prefix, since
-        CTranslate2 4.8 mixes up those of different hypotheses in beam search. They lack
-        EOS of the source.
+        The weights come from greedy search with the whole target as a prefix: in beam
+        search CTranslate2 4.8 mixes up the weights of different hypotheses. They do not
+        include EOS of the source.
         """
         call: Callable[..., list[Any]] = self._model.score_batch
         if kind == "attention":
@@ -493,7 +492,7 @@ class CTranslate2Translator:
             )
 
         def submit(rows: list[int]) -> list[Any]:
-            # CTranslate2 adds EOS, also to those that have reached their limit.
+            # CTranslate2 adds EOS, even to targets that have reached their limit.
             pairs = (
                 [self._tokens(side, ids[i]) for i in rows]
                 for side, ids in (("source", sources), ("target", targets))
@@ -514,7 +513,7 @@ class CTranslate2Translator:
     def _run(
         self, groups: list[list[int]], submit: Callable[[list[int]], list[Any]]
     ) -> Iterator[tuple[list[int], list[Any]]]:
-        """Yields each batch with its results; those after it are computed meanwhile."""
+        """Yields each batch with its results while later batches are computed."""
         ahead = _AHEAD * self._workers
         waiting = [submit(rows) for rows in groups[:ahead]]
         for i, rows in enumerate(groups):
@@ -606,7 +605,7 @@ class CTranslate2Translator:
         return outputs
 
     def _load(self, workers: int) -> Any:
-        """Loads the model for a number of batches at once."""
+        """Loads the model, to compute `workers` batches at once."""
         try:
             return ctranslate2.Translator(
                 self._path, inter_threads=workers, intra_threads=self._threads
@@ -639,7 +638,7 @@ def write_settings(
         options: the default options.
         **others: further settings.
     """
-    # None: the text form is that of the registered problem.
+    # None: the text form is taken from the registered problem.
     is_plain = type(problem.text_form) is TextForm
     settings = {
         "version": importlib.metadata.version("t2t_keras"),
@@ -654,7 +653,7 @@ def write_settings(
 
 
 def require_possible(options: DecodingOptions) -> None:
-    """Refuses options that CTranslate2 does not have.
+    """Refuses options that CTranslate2 does not support.
 
     Raises:
         UserError: there is one.
@@ -662,13 +661,13 @@ def require_possible(options: DecodingOptions) -> None:
     for name in ("coverage_penalty", "glossary", "protect", "forbidden", "constraint"):
         if getattr(options, name) not in (0, (), "none"):
             raise UserError(
-                f"{name}: CTranslate2 does not have it; use the run or an export with "
-                "--format savedmodel"
+                f"{name}: CTranslate2 does not support it; use the run or an export "
+                "with --format savedmodel"
             )
 
 
 def token_strings(tokenizer: Tokenizer) -> list[str]:
-    """Returns a different string, not empty, for every id of a vocabulary."""
+    """Returns a distinct, non-empty string for every id of a vocabulary."""
     strings = [PAD_TOKEN, EOS_TOKEN]
     known = {*strings, ""}
     for token, piece in enumerate(tokenizer.pieces[len(strings) :], len(strings)):

@@ -74,19 +74,18 @@ def export_ctranslate2(
     - `shared_vocabulary.json`, or `source_vocabulary.json` and
       `target_vocabulary.json`: the strings of the tokens, in the order of their ids.
     - `source.spm` and `target.spm` (or `.subwords`): the tokenizers' own files.
-
-    - `t2t_export.json`: the settings, with the decoding options that are the defaults
-      of `CTranslate2Translator`. Other programs pass them to `translate_batch`: its
-      length penalty is length ** alpha, its default `max_decoding_length` is 256, and
+    - `t2t_export.json`: the settings. Its decoding options are the defaults of
+      `CTranslate2Translator`; other programs pass them to `translate_batch`, whose
+      length penalty is length ** alpha. Its default `max_decoding_length` is 256, and
       `min_decoding_length=0` allows empty outputs.
 
     The positional encodings become a table of `max_source_length + extra_length` rows,
     the number of tokens in the translator's longest output. CTranslate2 raises an
     exception for longer ones.
 
-    The verification is greedy search with `CTranslate2Translator`, against the run in
-    float32. A quantized model is verified twice: exactly before its weights are
-    quantized, and then, in the arithmetic that this machine has for it, by the share of
+    Greedy outputs of `CTranslate2Translator` are compared with the run's in float32. A
+    quantized model is verified twice: exactly before its weights are quantized, and
+    then, with the type of computation that this machine supports, by the share of
     identical outputs (`Verification.check`).
 
     Args:
@@ -347,7 +346,7 @@ def _array(tensor: "Tensor") -> np.ndarray:
 
 
 def _greedy(path: Path) -> Callable[[list[list[int]]], list[Output]]:
-    """Returns the greedy search of an export, in the arithmetic that will run."""
+    """Returns the greedy search of an export, as this machine computes it."""
     engine = CTranslate2Translator(path)
     options = engine.choose(
         beam_size=1, n_best=1, length_penalty="none", min_length=0, no_repeat_ngram=0

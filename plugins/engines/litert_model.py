@@ -1,8 +1,8 @@
 """Export as a LiteRT (TensorFlow Lite) model, from ids to ids, for phones.
 
 The graph has builtin operations only. LiteRT's interpreter and SentencePiece suffice to
-run it (`examples/translate_litert.py`). The interpreter that verifies the export is
-imported when it is used: the extra `[litert]`.
+run it (`examples/translate_litert.py`). The export is verified with the interpreter,
+which the extra `[litert]` installs.
 """
 
 from pathlib import Path
@@ -43,12 +43,12 @@ def export_litert(
 
     `model.tflite` has one signature, `serving_default`, for one sentence with n
     outputs: `ids` [1, S] int32, which end in EOS (1) -> `ids` [n, T] int32, padded
-    with 0, and `scores` [n] float32. S is any number up to `max_source_length`, which
-    `litert.json` has. Resize the input to [1, S] before each sentence. Where there are
-    fewer than n outputs, the other scores are -inf.
+    with 0, and `scores` [n] float32. S is at most `max_source_length`, which is in
+    `litert.json`. Resize the input to [1, S] before each sentence. If there are fewer
+    than n outputs, the remaining scores are -inf.
 
-    The search is the translator's, with beam size, alpha, length penalty, n and limits
-    as constants. Its batches, constraints and phrases are left out.
+    The graph contains the translator's beam search for one sentence. Beam size, alpha,
+    length penalty, n and limits are constants; there are no constraints or phrases.
 
     Args:
         translator: the translator to export.
@@ -113,10 +113,10 @@ def export_litert(
         converter.target_spec.supported_types = [tf.float16]
     try:
         content = converter.convert()
-    except Exception as error:  # of many kinds, and with thousands of lines
+    except Exception as error:  # many types, some with thousands of lines
         raise UserError(
-            f"--format litert: model '{model.hparams.model}' has an operation that "
-            "LiteRT does not have; export a SavedModel"
+            f"--format litert: model '{model.hparams.model}' uses an operation that "
+            "LiteRT does not support; export a SavedModel"
         ) from error
     with replaced(Path(export_dir)) as new:
         new.mkdir(parents=True)
@@ -138,7 +138,7 @@ def _steps_of_one_sentence(model: Any, start: Any, step: Any, results: Any) -> A
     """Runs steps until the sentence is done: `beam_search.decode` for a batch of one.
 
     LiteRT's XNNPACK cannot multiply by empty tensors, so the cache of keys and values
-    begins with a token that no hypothesis has.
+    begins with a dummy token that is in no hypothesis.
     """
     cache, shapes = start.cache, model.cache_shapes(start.cache)
     if all(isinstance(layer.tokens, SelfAttentionCache) for layer in cache.layers):
@@ -149,7 +149,7 @@ def _steps_of_one_sentence(model: Any, start: Any, step: Any, results: Any) -> A
             )
             for layer in cache.layers
         )
-        # One among the older tokens, and one among the recent ones.
+        # One dummy among the older tokens, and one among the recent ones.
         columns = [[0, 0], [0, 0], [0, 2]]
         positions = tf.pad(cache.positions, columns, constant_values=-1.0)
         start = start._replace(cache=cache._replace(positions=positions, layers=layers))

@@ -22,7 +22,7 @@ def split_long_text(
         text: the text.
         encode_batch: maps texts to their ids, EOS last.
         most: the largest number of tokens in a part, EOS included; at least 2.
-        tags: words of which one may precede the text; every part then begins with it.
+        tags: words, one of which may precede the text; every part then begins with it.
     """
     tag: list[int] = []
     pattern = rf"[{WHITE_SPACE}]*({'|'.join(map(re.escape, tags))})[{WHITE_SPACE}]+"
@@ -31,11 +31,11 @@ def split_long_text(
     for rule, replacement in SENTENCE_ENDS:
         text = re.sub(rule, replacement, text)
     words: list[str] = []
-    ends = [0]  # the words before which a sentence begins, and their number
+    ends = [0]  # indices of the words that begin sentences, and the number of words
     for sentence in text.split("\n"):
         words += re.sub(f"([{WHITE_SPACE}]+)", r"\n\1", sentence).split("\n")
         ends.append(len(words))
-    # The tokenizers' words imply a space before them.
+    # The tokenizers add a space before each text.
     ids = encode_batch([word.removeprefix(" ") for word in words])
     total = [0, *itertools.accumulate(len(row) - 1 for row in ids)]
     limit = max(most - 1 - len(tag), 1)
@@ -53,6 +53,6 @@ def split_long_text(
 
 
 def join_outputs(outputs: Iterable[str]) -> str:
-    """Joins the outputs for the parts of a text, of which none has a line break."""
+    """Joins the outputs for the parts of a text; none of them has a line break."""
     text = "\n".join(filter(None, outputs))
     return re.sub(f"([{WITHOUT_SPACES}])\n", r"\1", text).replace("\n", " ")

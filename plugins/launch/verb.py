@@ -5,8 +5,9 @@ hand, and waits for them without importing TensorFlow. Process 0, the chief, has
 launcher's standard output and standard error; the others print only errors, which are
 shown if one of them fails.
 
-The processes are in other sessions, so that Ctrl-C in a terminal reaches the launcher
-alone, which passes it on once. On Linux they end with the launcher, even after SIGKILL.
+Each process has its own session, so that Ctrl-C in a terminal reaches only the
+launcher, which passes it on once. On Linux the processes end with the launcher, even if
+it is killed by SIGKILL.
 """
 
 import argparse
@@ -33,13 +34,13 @@ from t2t_keras.training.control import LAUNCHED, LOST, SIGNALS
 
 _MAIN = "import sys; from t2t_keras.cli import main; sys.exit(main())"
 _NVIDIA = "/dev/nvidia[0-9]*"  # a file for each GPU
-_PR_SET_PDEATHSIG = 1  # of Linux' prctl
+_PR_SET_PDEATHSIG = 1  # an operation of prctl on Linux
 
 _POLL_SECONDS = 0.05
-# When one process has ended, until the others are killed: the chief may have to
-# complete a checkpoint or to print its result.
+# How long the others may run after one process has ended: the chief may have to
+# complete a checkpoint or print its result.
 _SECONDS_TO_FOLLOW = 60.0
-# Signals that come within it are one: `timeout` sends two at once.
+# Signals within this time count as one request: `timeout` sends two at once.
 _SECONDS_OF_ONE_REQUEST = 1.0
 
 _RESUME = "run the same command again, and it resumes from the last checkpoint"
@@ -70,27 +71,26 @@ def _check_launch(args: argparse.Namespace) -> None:
     if os.environ.get("TF_CONFIG"):
         raise UserError(
             "`t2t launch` is for one machine, and the environment variable TF_CONFIG "
-            "names the processes of several; do without one of them"
+            "names the processes of several; unset it, or use `t2t train`"
         )
     gpus = _visible_gpus()
     if gpus and args.processes > len(gpus):
         raise UserError(
             f"--processes {args.processes}: each process takes a GPU, and {len(gpus)} "
-            f"can be seen here ({', '.join(gpus)}); ask for at most {len(gpus)}, or "
-            "name more in CUDA_VISIBLE_DEVICES"
+            f"are visible ({', '.join(gpus)}); use at most {len(gpus)} processes, or "
+            "name more GPUs in CUDA_VISIBLE_DEVICES"
         )
 
 
 def _launch(args: argparse.Namespace) -> dict[str, Any]:
-    # Without -P the working directory would be searched for modules, as it is not by
-    # `t2t`.
+    # -P: like `t2t`, do not import modules from the working directory.
     command = [sys.executable, "-P", "-c", _MAIN, *args.command]
     command += ["--json"] * args.json
     with contextlib.ExitStack() as stack:
         ports = [stack.enter_context(socket.socket()) for _ in range(args.processes)]
         for port in ports:
-            # Nobody is given a port that is bound, but the process for which it is
-            # can open it: that too has this option, and here nobody listens.
+            # A bound port is given to no other program. The training process can
+            # still bind it: it sets this option as well, and nobody listens here.
             port.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             port.bind(("localhost", 0))
         numbers = [port.getsockname()[1] for port in ports]
@@ -99,7 +99,7 @@ def _launch(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def environments(ports: Sequence[int]) -> list[dict[str, str]]:
-    """Returns what each process has in its environment besides the user's.
+    """Returns the variables that each process gets in addition to the user's.
 
     Args:
         ports: the port of each process.
@@ -125,16 +125,16 @@ def _visible_gpus() -> list[str]:
     if selected is None or not count:
         return [str(number) for number in range(count)]
     names = (name.strip() for name in selected.split(","))
-    # CUDA hides everything from the first wrong name on.
+    # CUDA hides the first invalid name and all names after it.
     return list(itertools.takewhile(lambda name: name not in ("", "-1"), names))
 
 
 class Processes:
-    """Processes of one command, which end together.
+    """Processes that run the same command and end together.
 
     Args:
         command: the command.
-        environments: the environment of each.
+        environments: the environment of each process.
     """
 
     def __init__(
@@ -159,7 +159,7 @@ class Processes:
                 for _ in self._environments
             ]
             try:
-                # A signal that comes before all have started waits for them.
+                # Signals are delivered after all processes have started.
                 signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
                 for number in SIGNALS:
                     previous[number] = signal.signal(number, self._pass_on)
@@ -181,7 +181,7 @@ class Processes:
         return self._status(ends, messages)
 
     def _start(self, index: int, output: int) -> None:
-        """Starts a process; the chief has the standard streams of this one."""
+        """Starts a process; the chief inherits standard output and error."""
         is_chief = index == 0
         launcher = os.getpid()
         self._processes.append(
@@ -197,7 +197,7 @@ class Processes:
         )
 
     def _wait(self) -> dict[int, int]:
-        """Waits until all have ended, or until one has and the others do not follow.
+        """Waits until all have ended, or some time after the first one has.
 
         Returns:
             The statuses of those that have ended, as in `subprocess`.
@@ -214,7 +214,7 @@ class Processes:
             time.sleep(_POLL_SECONDS)
 
     def _is_failure(self, status: int) -> bool:
-        """Returns whether it is neither success nor the end that a signal asked for."""
+        """Returns whether a status is neither success nor due to a request to stop."""
         if self._passed_on and status == -self._passed_on:  # before the first step
             return False
         return status not in (0, *(128 + number for number in SIGNALS))
@@ -223,11 +223,11 @@ class Processes:
         """Returns the exit status of all.
 
         Args:
-            ends: the statuses of those that were not killed by this process.
-            messages: what each has printed on standard error.
+            ends: the statuses of the processes that the launcher has not killed.
+            messages: what each process has printed on standard error.
 
         Raises:
-            UserError: one of them has failed, and has not told the user itself.
+            UserError: one of them has failed, and the chief has printed no message.
         """
         failed = {
             index: end
@@ -242,7 +242,7 @@ class Processes:
             return 128 + self._passed_on
         count = len(self._processes)
         if not failed:
-            raise UserError(f"the {count} processes have lost one another; {_RESUME}")
+            raise UserError(f"the {count} processes have lost contact; {_RESUME}")
         cause = (killed or [*failed])[0]
         *more, last = messages[cause].rstrip().rsplit("\n", 1)
         for text in more:  # a traceback, or the log of a library
@@ -251,7 +251,7 @@ class Processes:
         if not killed:
             how = f"ended with exit status {failed[cause]}"
             raise UserError(f"process {cause} of {count} {how}: {last or 'no message'}")
-        how = f"was ended by {signal.Signals(-failed[cause]).name}"
+        how = f"was killed by {signal.Signals(-failed[cause]).name}"
         if last:
             how = f"{how}, and its last message was: {last}"
         raise UserError(f"process {cause} of {count} {how}; {_RESUME}")
@@ -271,11 +271,11 @@ class Processes:
 
 
 def _prepare(launcher: int) -> None:
-    """Lets a new process have signals, and makes it end with the launcher."""
+    """Unblocks signals in a new process, and makes it end with the launcher."""
     signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != launcher:  # it has already ended
+        if os.getppid() != launcher:  # which has already ended
             os._exit(LOST)
 
 

@@ -43,9 +43,9 @@ def _compare_flags(parser: argparse.ArgumentParser) -> None:
         "systems",
         nargs="+",
         metavar="SYSTEM",
-        help="two or more: a run directory, a checkpoint in one "
-        "(RUN/model.ckpt-1000), a file with one output per line, or, next to a run, an "
-        "export; all are compared with the first",
+        help="two or more run directories, checkpoints (RUN/model.ckpt-1000), files "
+        "with one output per line, or exports, if one of the systems is a run; all are "
+        "compared with the first",
     )
     parser.add_argument(
         "--metric",

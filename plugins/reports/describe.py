@@ -88,9 +88,9 @@ def _describe(args: argparse.Namespace) -> dict[str, Any]:
     hparams = registry.hparams(args.hparams_set).parse(args.hparams)
     if hparams.model not in ("transformer", "extended_transformer"):
         raise UserError(
-            f"{args.hparams_set} is of the model {hparams.model}, and the numbers are "
-            "those of transformer and extended_transformer only; `t2t train` prints "
-            "how many parameters a model has"
+            f"{args.hparams_set} has the model {hparams.model}, but `t2t describe` "
+            "knows only transformer and extended_transformer; `t2t train` prints the "
+            "number of parameters of any model"
         )
     target_size = args.target_vocab_size or args.vocab_size
     parameters = count_parameters(hparams, args.vocab_size, args.target_vocab_size)

@@ -40,12 +40,12 @@ def _is_checkpoint(system: str) -> bool:
 
 
 def _is_export(system: str) -> bool:
-    """Returns whether a path names an export, which decodes the sources of a run."""
+    """Returns whether a path names an export that this package can run."""
     return find_loader(Path(system)) is not None
 
 
 def needs_model(system: str) -> bool:
-    """Returns whether a system is not a file; a directory is a run or an export."""
+    """Returns whether a system is a run, a checkpoint or an export."""
     return Path(system).is_dir() or _is_checkpoint(system)
 
 
@@ -59,7 +59,7 @@ def check_files(args: argparse.Namespace) -> None:
     if all(_is_export(s) for s in args.systems if needs_model(s)):
         for system in filter(_is_export, args.systems):
             raise UserError(
-                f"{system} is an export, without data; compare it with a run, or "
+                f"{system} is an export, which has no data; compare it with a run, or "
                 "compare files that `t2t translate --export_dir` wrote"
             )
     require_readable(args.references)

@@ -18,7 +18,7 @@ class ServedModel:
     """A translator with the default options of the server.
 
     Args:
-        translator: the translator: of a run, or of an export, which `scored` tells.
+        translator: the translator of a run or of an export (which has `scored`).
         **options: changes to the default decoding options.
 
     Attributes:

@@ -99,7 +99,7 @@ def check_decoder(args: argparse.Namespace) -> None:
 
 
 def check_served(options: dict[str, Any], export_dir: str | Path) -> None:
-    """Refuses options that are built into a SavedModel; other exports say it later.
+    """Refuses options that are fixed in a SavedModel; other formats check their own.
 
     Raises:
         UserError: there is one.

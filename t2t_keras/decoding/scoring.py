@@ -1,4 +1,4 @@
-"""What a model says of given targets: log-probabilities and attention weights."""
+"""Teacher forcing of given targets: log-probabilities and attention weights."""
 
 from typing import NamedTuple, Self
 

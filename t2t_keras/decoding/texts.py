@@ -1,4 +1,4 @@
-"""Texts of decoding: checks, batches, repeated outputs, scores, word alignments.
+"""Handling of texts in decoding: checks, batches, repeats, scores, alignments.
 
 It imports no TensorFlow, so that other engines can use it.
 """

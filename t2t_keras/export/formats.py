@@ -34,8 +34,8 @@ class ExportFormat:
         options: the names of the decoding options that the export keeps; None: all.
         check: raises `UserError` if a package is missing.
         load: returns a translator of an export of this format, with the methods of
-            `ExportedTranslator`; None: only other programs run it. It imports
-            TensorFlow inside, if at all.
+            `ExportedTranslator`; None: only other programs run it. If it needs
+            TensorFlow, it imports it in the function.
     """
 
     summary: str

@@ -1,4 +1,4 @@
-"""Where sentences end: rules for regular expressions, of RE2 and of Python.
+"""Where sentences end: regular expressions for both RE2 and Python.
 
 A sentence ends
 
@@ -14,14 +14,14 @@ A sentence ends
 
 from t2t_keras.problem import WHITE_SPACE
 
-# Characters of classes in regular expressions, besides `WHITE_SPACE`: the marks at the
-# end of a sentence before white space, and before anything,
+# Character classes, besides `WHITE_SPACE`. Marks that end a sentence before white
+# space, and marks that always end it:
 _MARK = ".!?\u2026\u061f\u06d4\u0964\u0965\u0589\u1362\u203c\u2047-\u2049"
 _WIDE_MARK = "\u3002\uff01\uff1f\uff61"
-# what may stand between the mark and the end: quotes and parentheses,
+# Quotes and parentheses between the mark and the end:
 _CLOSING = "\"'\u2018-\u201d\u00ab\u00bb\u2039\u203a)\\]}\u3009\u300b\u300d\u300f\u3011"
 _CLOSING += "\u3015\uff02\uff07\uff09\uff3d\uff5d\uff63"
-# and what may stand before an abbreviation.
+# Characters that may precede an abbreviation:
 _BEFORE = WHITE_SPACE + ".\\-(\\[{\"'\u2018-\u201f\u00ab\u00bb"
 # Latin, Greek, Cyrillic.
 _LETTER = "A-Za-z\u00aa\u00b5\u00ba\u00c0-\u00d6\u00d8-\u00f6\u00f8-\u024f"
@@ -33,8 +33,8 @@ ABBREVIATIONS = (
 )
 _SHORT = "|".join((f"[{_LETTER}]", "[0-9][0-9]?", ABBREVIATIONS))
 
-# Patterns and what replaces them, in order. They put a line break after each sentence
-# that another text follows; a line break of the text becomes "\n ".
+# Patterns and their replacements, in order. They insert a line break between sentences;
+# a line break in the text becomes "\n ".
 SENTENCE_ENDS = (
     ("\n", "\n "),
     (f"([{_MARK}][{_MARK}{_CLOSING}]*)([{WHITE_SPACE}])", r"\1" "\n" r"\2"),

@@ -18,8 +18,9 @@ from t2t_keras.option import UserError, check, option
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
-# The environment variable of processes whose launcher passes signals on and tells which
-# of them has failed; one that has lost another ends silently with the status LOST.
+# The environment variable of processes that `t2t launch` started. The launcher passes
+# signals on and reports failures, so a process that loses contact with another one ends
+# silently, with the status LOST.
 LAUNCHED = "T2T_LAUNCHED"
 LOST = os.EX_UNAVAILABLE
 

@@ -67,6 +67,7 @@ def test_translate_reports(tmp_path):
     assert report["products_gflop"] > 0
 
 
+@pytest.mark.slow
 def test_jax_trains_where_there_is_no_tensorflow():
     pytest.importorskip("jax")
     program = """

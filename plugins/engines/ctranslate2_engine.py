@@ -26,7 +26,9 @@ from t2t_keras.decoding.texts import (
     checked_texts,
     is_blank,
     joined_alignment,
+    prefix_ids,
     replace_repeated,
+    truncated,
     word_alignment,
     word_starts,
 )
@@ -86,7 +88,7 @@ class _Source(NamedTuple):
     """
 
     text: str
-    parts: list[list[int]]
+    parts: Sequence[Sequence[int]]
     is_truncated: bool = False
 
 
@@ -216,11 +218,7 @@ class CTranslate2Translator:
         sources = self._sources(checked_texts(texts), chosen, before)
         forced: list[list[int]] = [[] for _ in sources]
         if prefixes is not None:
-            prefixes = checked_texts(prefixes, "prefixes")
-            if len(prefixes) != len(sources):
-                raise UserError(f"{len(sources)} texts but {len(prefixes)} prefixes")
-            prefixes = [prefix.rstrip() for prefix in prefixes]
-            forced = [x[:-1] for x in self.target_tokenizer.encode_batch(prefixes)]
+            forced = prefix_ids(prefixes, len(sources), self.target_tokenizer)
         advance = advance or (lambda inputs: None)
         numbers = [i for i, source in enumerate(sources) if source.parts]
         advance(len(sources) - len(numbers))
@@ -283,10 +281,10 @@ class CTranslate2Translator:
         wanted = list(map(self._form.target_text, read, targets))
         ids = self.source_tokenizer.encode_batch(read)
         target_ids = self.target_tokenizer.encode_batch(wanted)
-        pairs = [self._cut(x, "input", i, chosen) for i, x in enumerate(ids, 1)]
-        goals = [self._cut(x, "target", i, chosen) for i, x in enumerate(target_ids, 1)]
-        found = self._force("log_probs", pairs, goals, chosen)
         most = chosen.max_source_length
+        pairs = truncated(ids, most)
+        goals = truncated(target_ids, most, kind="target")
+        found = self._force("log_probs", pairs, goals, chosen)
         return [
             (Score(math.fsum(row), len(goal), tuple(goal), row), len(x) > most)
             for x, goal, row in zip(ids, goals, found, strict=True)
@@ -535,7 +533,7 @@ class CTranslate2Translator:
         encode = self.source_tokenizer.encode_batch
         found: list[_Source] = []
         for number, (text, ids) in enumerate(
-            zip(texts, encode(texts), strict=True), before + 1
+            zip(texts, encode(texts), strict=True), before
         ):
             if is_blank(text):
                 found.append(_Source(text, []))
@@ -543,23 +541,9 @@ class CTranslate2Translator:
                 parts = split_long_text(text, encode, most, self._form.tags)
                 found.append(_Source(text, parts))
             else:
-                cut = self._cut(ids, "input", number, options)
+                (cut,) = truncated([ids], most, number)
                 found.append(_Source(text, [cut], len(ids) > most))
         return found
-
-    def _cut(
-        self, ids: list[int], kind: str, number: int, options: DecodingOptions
-    ) -> list[int]:
-        """Truncates the ids of a text to `max_source_length`, with a warning."""
-        most = options.max_source_length
-        if len(ids) <= most:
-            return ids
-        _log.warning(
-            "%s %d has %d tokens; all after the first %d are left out "
-            "(max_source_length)",
-            *(kind, number, len(ids), most - 1),
-        )
-        return [*ids[: most - 1], EOS]
 
     def _joined(
         self, source: _Source, found: list[list[Found]], options: DecodingOptions

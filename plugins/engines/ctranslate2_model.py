@@ -172,11 +172,7 @@ def _write(
     spec.optimize(quantization)
     path.mkdir(parents=True)
     spec.save(str(path))
-    for side, tokenizer in (
-        ("source", translator.source_tokenizer),
-        ("target", translator.target_tokenizer),
-    ):
-        tokenizer.save(path / f"{side}{tokenizer.suffix}")
+    translator.save_tokenizers(path)
 
 
 def _spec(translator: Translator, longest: int) -> "TransformerSpec":

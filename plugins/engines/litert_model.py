@@ -126,11 +126,7 @@ def export_litert(
             verify.check(_search_of(new / MODEL), exact=quantization is None)
         limits = {"max_source_length": chosen.max_source_length}
         write_json(new / SETTINGS, limits | {"quantization": quantization})
-        for side, tokenizer in (
-            ("source", translator.source_tokenizer),
-            ("target", translator.target_tokenizer),
-        ):
-            tokenizer.save(new / f"{side}{tokenizer.suffix}")
+        translator.save_tokenizers(new)
     return size_of(Path(export_dir))
 
 

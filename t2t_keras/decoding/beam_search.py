@@ -267,8 +267,7 @@ def beam_search(
         start = start._replace(cache=model.track_coverage(start.cache, source))
     if required is not None:
         start = start._replace(required=required.init(beam_size))
-    results = functools.partial(_ranked, penalty=penalty, n_best=n_best)
-    return (loop or decode)(model, start, step, results)
+    return (loop or decode)(model, start, step, lambda s: _ranked(s, penalty, n_best))
 
 
 def _start(

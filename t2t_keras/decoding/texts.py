@@ -3,6 +3,7 @@
 It imports no TensorFlow, so that other engines can use it.
 """
 
+import logging
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple, Protocol, TypeVar
 
@@ -11,7 +12,9 @@ import numpy as np
 from t2t_keras.decoding.options import LARGEST_BEAM
 from t2t_keras.option import UserError, require_unicode
 from t2t_keras.problem import Alignment
-from t2t_keras.text.tokenizer import PAD
+from t2t_keras.text.tokenizer import EOS, PAD, Tokenizer
+
+_log = logging.getLogger(__name__)
 
 # On a CPU, with a thread for each: the operations of one step are too small to keep
 # all cores busy.
@@ -97,6 +100,43 @@ def checked_pairs(
             "line by line they must be pairs"
         )
     return sources, targets
+
+
+def prefix_ids(
+    prefixes: Iterable[str], count: int, tokenizer: Tokenizer
+) -> list[list[int]]:
+    """Returns the ids with which the outputs for `count` texts have to begin.
+
+    Raises:
+        UserError: see `checked_texts`; or there are more or fewer than `count`.
+    """
+    prefixes = checked_texts(prefixes, "prefixes")
+    if len(prefixes) != count:
+        raise UserError(f"{count} texts but {len(prefixes)} prefixes")
+    # The next word's token brings its own space.
+    encoded = tokenizer.encode_batch([prefix.rstrip() for prefix in prefixes])
+    return [ids[:-1] for ids in encoded]  # without EOS
+
+
+def truncated(
+    rows: Sequence[Sequence[int]], most: int, before: int = 0, kind: str = "input"
+) -> list[Sequence[int]]:
+    """Truncates the ids of each text to `most` tokens, EOS included, with a warning.
+
+    Args:
+        rows: the ids of each text, EOS last.
+        most: the option `max_source_length`.
+        before: number of earlier texts, added to the numbers in warnings.
+        kind: what the texts are, for warnings.
+    """
+    for number, ids in enumerate(rows, before + 1):
+        if len(ids) > most:
+            _log.warning(
+                "%s %d has %d tokens; all after the first %d are left out "
+                "(max_source_length)",
+                *(kind, number, len(ids), most - 1),
+            )
+    return [ids if len(ids) <= most else [*ids[: most - 1], EOS] for ids in rows]
 
 
 def is_blank(text: str) -> bool:

@@ -6,6 +6,7 @@ import math
 import os
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -41,7 +42,9 @@ from t2t_keras.decoding.texts import (
     checked_texts,
     joined_alignment,
     padded,
+    prefix_ids,
     replace_repeated,
+    truncated,
     word_alignment,
     word_starts,
 )
@@ -49,7 +52,7 @@ from t2t_keras.model.backend import require_tensorflow
 from t2t_keras.option import UserError, nearest
 from t2t_keras.problem import Alignment, Problem
 from t2t_keras.text.sentences import join_outputs, split_long_text
-from t2t_keras.text.tokenizer import EOS, PAD, Tokenizer, words_of_tokens
+from t2t_keras.text.tokenizer import PAD, Tokenizer, words_of_tokens
 
 _log = logging.getLogger(__name__)
 
@@ -194,13 +197,7 @@ class Translator:
         texts = checked_texts(texts)
         forced = None
         if prefixes is not None:
-            prefixes = checked_texts(prefixes, "prefixes")
-            if len(prefixes) != len(texts):
-                raise UserError(f"{len(texts)} texts but {len(prefixes)} prefixes")
-            # The next word's token brings its own space.
-            prefixes = [prefix.rstrip() for prefix in prefixes]
-            encoded = self.target_tokenizer.encode_batch(prefixes)
-            forced = [ids[:-1] for ids in encoded]  # without EOS
+            forced = prefix_ids(prefixes, len(texts), self.target_tokenizer)
         texts = [self._form.source_text(text, chosen.raw) for text in texts]
         ids = self.source_tokenizer.encode_batch(texts)
         return self.decode(
@@ -250,7 +247,7 @@ class Translator:
         # Later parts of long inputs are decoded like inputs that follow all others.
         count = len(texts)
         ids, parts, later = self._split(ids, texts, numbers, before, chosen)
-        sources = self._cut(ids, before, chosen)
+        sources = truncated(ids, chosen.max_source_length, before)
         if prefixes is not None:
             prefixes = [*prefixes, *[()] * (len(parts) - count)]
         # Those of the last request cost no work.
@@ -393,6 +390,12 @@ class Translator:
         )
         copy.options = self.options
         return copy
+
+    def save_tokenizers(self, path: Path) -> None:
+        """Writes `source.spm` and `target.spm` (or `.subwords`) to a directory."""
+        source, target = self.source_tokenizer, self.target_tokenizer
+        source.save(path / f"source{source.suffix}")
+        target.save(path / f"target{target.suffix}")
 
     def choose(self, **options: Any) -> DecodingOptions:
         """Returns the default options with the given changes.
@@ -578,27 +581,6 @@ class Translator:
         flat = np.array([token for row in ids for token in row], np.int32)
         return tf.RaggedTensor.from_row_lengths(flat, [len(row) for row in ids])
 
-    def _cut(
-        self,
-        sources: Sequence[Sequence[int]],
-        before: int,
-        options: DecodingOptions,
-        kind: str = "input",
-    ) -> list[Sequence[int]]:
-        """Truncates the ids of each text to `max_source_length`, with a warning."""
-        most = options.max_source_length
-        for number, ids in enumerate(sources, before + 1):
-            if len(ids) > most:
-                _log.warning(
-                    "%s %d has %d tokens; all after the first %d are left out "
-                    "(max_source_length)",
-                    kind,
-                    number,
-                    len(ids),
-                    most - 1,
-                )
-        return [ids if len(ids) <= most else [*ids[: most - 1], EOS] for ids in sources]
-
     def _encode_pairs(
         self, sources: Sequence[str], targets: Sequence[str], options: DecodingOptions
     ) -> tuple[list[Sequence[int]], list[Sequence[int]]]:
@@ -612,8 +594,9 @@ class Translator:
         ids = self.source_tokenizer.encode_batch(sources)
         wanted = map(self._form.target_text, sources, targets)
         target_ids = self.target_tokenizer.encode_batch(list(wanted))
-        cut_targets = self._cut(target_ids, 0, options, "target")
-        return self._cut(ids, 0, options), cut_targets
+        most = options.max_source_length
+        cut_targets = truncated(target_ids, most, kind="target")
+        return truncated(ids, most), cut_targets
 
     def _forced(
         self,

@@ -172,11 +172,7 @@ def export_saved_model(
         }
         write_json(new / SETTINGS, settings)
         (new / EXTRA).mkdir()
-        for side, tokenizer in (
-            ("source", translator.source_tokenizer),
-            ("target", translator.target_tokenizer),
-        ):
-            tokenizer.save(new / EXTRA / f"{side}{tokenizer.suffix}")
+        translator.save_tokenizers(new / EXTRA)
         texts = verify.texts[-_WARM_UP_TEXTS:] if verify else []
         with tf.io.TFRecordWriter(str(new / WARM_UP)) as writer:
             for signature, inputs in module.warm_up(texts).items():

@@ -30,6 +30,7 @@ LIMITS = {
     "A batch to its update": (12, 60),
     "A request to its answer": (10, 90),
 }
+_PREFIX = f"{CORE}/"
 _FUNCTION = 0x1  # a flag of code objects that modules and classes do not have
 
 
@@ -59,10 +60,10 @@ class Profile:
 
     def _enter(self, frame, event, arg):
         code = frame.f_code
-        path = Path(code.co_filename)
-        is_named = code.co_flags & _FUNCTION and not code.co_name.startswith("<")
-        if event == "call" and is_named and path.is_relative_to(CORE):
-            file = path.relative_to(ROOT).as_posix()
+        if event != "call" or not code.co_filename.startswith(_PREFIX):
+            return
+        if code.co_flags & _FUNCTION and not code.co_name.startswith("<"):
+            file = Path(code.co_filename).relative_to(ROOT).as_posix()
             self.entered.add((file, code.co_qualname))
 
 

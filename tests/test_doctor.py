@@ -1,8 +1,12 @@
 """`t2t doctor` tells what is there, and works where libraries do not."""
 
+import contextlib
 import importlib.metadata
+import io
 import json
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -29,6 +33,17 @@ def library(tmp_path, monkeypatch):
 
 
 def test_report_of_this_installation(capfd, monkeypatch, tmp_path):
+    """Without the other process, which imports TensorFlow again."""
+
+    def run_here(*command, **variables):
+        if "-c" not in command:
+            return None  # there is no nvidia-smi
+        monkeypatch.setattr(sys, "argv", ["-c", *command[4:]])
+        with contextlib.redirect_stdout(io.StringIO()) as output:
+            exec(command[3], {})
+        return subprocess.CompletedProcess(command, 0, output.getvalue(), "")
+
+    monkeypatch.setattr(doctor, "_run", run_here)
     monkeypatch.chdir(tmp_path)
     report = run_json(capfd, "doctor")
     assert report["faults"] == []

@@ -76,12 +76,12 @@ def expected_alignment(translator, source, target_ids, layer, head):
 
 
 @pytest.mark.parametrize(
-    ("head", "layer"),
-    [(AlignmentHead(), 2), (AlignmentHead(1, 2), 1)],
+    ("head", "layer", "texts"),
+    [(AlignmentHead(), 2, LINES), (AlignmentHead(1, 2), 1, LINES[1:4])],
 )
-def test_outputs_and_pairs_are_aligned(translator, head, layer):
-    found = translator.n_best(LINES, 2, alignment=head, batch_tokens=40)
-    for source, outputs in zip(LINES, found, strict=True):
+def test_outputs_and_pairs_are_aligned(translator, head, layer, texts):
+    found = translator.n_best(texts, 2, alignment=head, batch_tokens=40)
+    for source, outputs in zip(texts, found, strict=True):
         for output in outputs:
             if not source.strip():
                 assert output.alignment == ()
@@ -91,9 +91,9 @@ def test_outputs_and_pairs_are_aligned(translator, head, layer):
             )
             targets = {j for _, j in output.alignment}
             assert targets == set(range(len(output.text.split())))
-    targets = LINES[::-1]
+    targets = texts[::-1]
     for source, target, alignment in zip(
-        LINES, targets, translator.align(LINES, targets, head), strict=True
+        texts, targets, translator.align(texts, targets, head), strict=True
     ):
         ids = translator.target_tokenizer.encode(target)
         expected = expected_alignment(translator, source, ids, layer, head.head)

@@ -110,10 +110,8 @@ def matmul_flops(operations):
 @pytest.mark.parametrize(
     "options",
     [
-        {},
         {"d_k": 3, "d_v": 5, "num_heads": 3},
         {"num_layers": 2, "norm": "pre", "share_embeddings": False},
-        {"compute_dtype": "bfloat16"},
         {"attention_window": 16},  # blocks of 8 and of 15
         {"attention_window": 1},
         {"attention": "additive", "d_v": 5},

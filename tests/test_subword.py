@@ -93,7 +93,7 @@ def test_learning_equals_tensor2tensor(minimum):
     assert learner().learn(minimum) == SubwordTokenizer(path).pieces
 
 
-@pytest.mark.parametrize("size", [300, 1000])
+@pytest.mark.parametrize("size", [300, pytest.param(1000, marks=pytest.mark.slow)])
 def test_learning_a_size_equals_tensor2tensor(size):
     path = reference(f"t2t/oracle/misc/subword_target{size}.vocab")
     assert learner().learn_size(size) == SubwordTokenizer(path).pieces

@@ -17,9 +17,10 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, TypeAlias
 
 import timing
 import workload
@@ -52,13 +53,14 @@ def main(argv: list[str] | None = None) -> dict[str, Any]:
     starts = range(0, max(len(joined) - args.characters, 1), args.characters)
     texts = [joined[start : start + args.characters] for start in starts]
     found: dict[str, list[dict[str, float]]] = {}
-    with _server(args.model) as port, _server(args.model, 1) as single:
-        cases = {"short": (port, 0), "beside_long": (port, args.long_clients)}
+    with server(args.model) as many, server(args.model, 1) as single:
+        cases = {"short": (many, 0), "beside_long": (many, args.long_clients)}
         cases["unbatched"] = (single, 0)
         for number in range(args.rounds + 1):  # the first one warms up
-            for name, (server, count) in cases.items():
+            for name, (served, count) in cases.items():
                 clients = [sentences] * args.clients + [texts] * count
-                measured = _measure(server, clients, args.clients, args.seconds)
+                send = served.client
+                measured = measure(send, clients, args.clients, args.seconds)
                 found.setdefault(name, [])
                 if number:
                     found[name].append(measured)
@@ -77,21 +79,55 @@ def main(argv: list[str] | None = None) -> dict[str, Any]:
     return report
 
 
+# Opens a client's connection: a function that has a text translated.
+Connect: TypeAlias = Callable[[], AbstractContextManager[Callable[[str], None]]]
+
+
+class Server(NamedTuple):
+    """A server that runs.
+
+    Attributes:
+        port: where it listens.
+        pid: its process.
+        seconds: from the start of the process until the model is ready.
+    """
+
+    port: int
+    pid: int
+    seconds: float
+
+    @contextlib.contextmanager
+    def client(self) -> Iterator[Callable[[str], None]]:
+        """Yields a function that sends a text and waits for the answer."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=150)
+
+        def send(text: str) -> None:
+            body = json.dumps({"instances": [text]})
+            connection.request("POST", "/v1/models/model:predict", body)
+            answer = connection.getresponse()
+            answer.read()
+            assert answer.status == 200, answer.status
+
+        yield send
+        connection.close()
+
+
 @contextlib.contextmanager
-def _server(model: str, batch: int = 64) -> Iterator[int]:
-    """Starts a server that runs batches of a size; yields its port."""
+def server(model: str, batch: int = 64) -> Iterator[Server]:
+    """Starts a server that runs batches of a size."""
     code = "import sys; from t2t_keras.cli import main; sys.exit(main())"
     flags = ("--model", f"model={model}", "--port", "0", "--limits")
     flags += (f"max_batch_sentences={batch},timeout_seconds=120",)
     command = [sys.executable, "-c", code, "serve", *flags]
+    start = time.monotonic()
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     assert process.stderr is not None
     try:
         lines = (x for x in process.stderr if x.startswith("t2t serve: http"))
         port = int(next(lines).rstrip("/\n").rpartition(":")[2])
         while not _is_ready(port):
-            time.sleep(0.2)
-        yield port
+            time.sleep(0.05)
+        yield Server(port, process.pid, time.monotonic() - start)
     finally:
         process.terminate()
         process.wait()
@@ -108,13 +144,16 @@ def _is_ready(port: int) -> bool:
         connection.close()
 
 
-def _measure(
-    port: int, clients: list[list[str]], measured: int, seconds: float
+def measure(
+    connect: Connect,
+    clients: list[list[str]],
+    measured: int,
+    seconds: float,
 ) -> dict[str, float]:
     """Returns rate and latencies of the first clients.
 
     Args:
-        port: the server's.
+        connect: opens the connection of a client.
         clients: the texts of each client.
         measured: the number of clients that are measured.
         seconds: how long they ask.
@@ -124,17 +163,11 @@ def _measure(
     times: list[float] = []
 
     def client(texts: list[str], is_measured: bool) -> None:
-        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=150)
-        while (start := time.monotonic()) < end:
-            text = texts[next(numbers) % len(texts)]
-            body = json.dumps({"instances": [text]})
-            connection.request("POST", "/v1/models/model:predict", body)
-            answer = connection.getresponse()
-            answer.read()
-            assert answer.status == 200, answer.status
-            if is_measured:
-                times.append(1000 * (time.monotonic() - start))
-        connection.close()
+        with connect() as send:
+            while (start := time.monotonic()) < end:
+                send(texts[next(numbers) % len(texts)])
+                if is_measured:
+                    times.append(1000 * (time.monotonic() - start))
 
     threads = [
         threading.Thread(target=client, args=(texts, number < measured))

@@ -238,8 +238,8 @@ class Service:
     async def _answer(self, request: Request, work: Any) -> list[Any]:
         """Returns the results of work, unless the client leaves or it takes long."""
         tasks = [asyncio.ensure_future(x) for x in (work, _disconnected(request))]
-        passed = time.monotonic() - request.state.start
-        left = max(self.limits.timeout_seconds - passed, 0)
+        seconds = self.limits.timeout_seconds
+        left = max(seconds - (time.monotonic() - request.state.start), 0)
         try:
             first = asyncio.FIRST_COMPLETED
             await asyncio.wait(tasks, timeout=left, return_when=first)
@@ -247,7 +247,6 @@ class Service:
                 return tasks[0].result()
             if tasks[1].done():
                 raise HTTPException(_CLIENT_LEFT)
-            seconds = self.limits.timeout_seconds
             raise HTTPException(504, f"no answer within {seconds:g} seconds")
         finally:
             for task in tasks:

@@ -35,13 +35,16 @@ def metrics(run_dir):
     return [json.loads(line) for line in lines]
 
 
-def test_callbacks_get_the_records_in_keras_order(data_dir, tmp_path):
-    recorder = Recorder()
-    options = {"log_every": 2, "eval_every": 4}
-    training = trainer(
-        data_dir, tmp_path, train_steps=6, options=options, callbacks=[recorder]
-    )
-    training.train()
+@pytest.fixture(scope="module")
+def recorded(data_dir, tmp_path_factory):
+    """A callback that noted a run of six steps, and its directory."""
+    recorder, path = Recorder(), tmp_path_factory.mktemp("recorded")
+    trainer(data_dir, path, train_steps=6, callbacks=[recorder]).train()
+    return recorder, path
+
+
+def test_callbacks_get_the_records_in_keras_order(recorded):
+    recorder, path = recorded
     calls = [(method, number, step) for method, number, _, step in recorder.calls]
     assert calls == [
         *(("train_begin", None, 0), ("epoch_begin", 0, 2), ("train_batch_end", 1, 2)),
@@ -50,7 +53,7 @@ def test_callbacks_get_the_records_in_keras_order(data_dir, tmp_path):
         *(("epoch_end", 1, 6), ("train_end", None, 6)),
     ]
     logs = {(method, step): given for method, _, given, step in recorder.calls}
-    written = {(x.pop("kind"), x.pop("step")): x for x in metrics(tmp_path)}
+    written = {(x.pop("kind"), x.pop("step")): x for x in metrics(path)}
     for step in 4, 6:
         dev = written["dev", step]
         assert logs["train_batch_end", step] == written["train", step]
@@ -61,7 +64,7 @@ def test_callbacks_get_the_records_in_keras_order(data_dir, tmp_path):
     assert logs["train_end", 6]["dev_average_loss"] == average
 
 
-def test_keras_own_callbacks_work(data_dir, tmp_path):
+def test_keras_own_callbacks_work(data_dir, tmp_path, recorded):
     board = keras.callbacks.TensorBoard(tmp_path / "board", write_graph=False)
     table = keras.callbacks.CSVLogger(tmp_path / "log.csv")
     never = keras.callbacks.EarlyStopping("val_loss", min_delta=100.0, patience=1)
@@ -76,10 +79,10 @@ def test_keras_own_callbacks_work(data_dir, tmp_path):
     assert list((tmp_path / "board").rglob("events.*"))
     # It goes on as if it had not stopped.
     assert trainer(data_dir, run, **options).train()["step"] == 6
-    trainer(data_dir, tmp_path / "whole", **options).train()
-    assert_same(weights(run, 6), weights(tmp_path / "whole", 6))
+    assert_same(weights(run, 6), weights(recorded[1], 6))
 
 
+@pytest.mark.slow
 def test_mlflow_callback_works(data_dir, tmp_path, monkeypatch):
     mlflow = pytest.importorskip("mlflow")
     monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 from command_line import run, run_json
 from errors import refused
-from small_data import small_data
 
 from t2t_keras import HParams, UserError, load, registry
 from t2t_keras.hparam import MODEL_HPARAMS
@@ -64,15 +63,16 @@ def test_mistakes(usr_dir):
     refused(message, build_model, kind(model="transformer"), 9)
 
 
-def test_a_run_finds_its_model_and_says_if_it_is_gone(usr_dir, tmp_path, capfd):
-    small_data(tmp_path / "data")
+def test_a_run_finds_its_model_and_says_if_it_is_gone(
+    usr_dir, data_dir, tmp_path, capfd
+):
     models = run_json(capfd, "list", "--usr_dir", usr_dir)["models"]
     assert models["modern_transformer"].startswith("Rotary positions, RMSNorm")
     assert "transformer" in models
     command = f"""
         train --problem translate_text --hparams_set modern_tiny --usr_dir {usr_dir}
         --hparams num_layers=1,d_model=16,d_ff=16,num_heads=2,batch_tokens=256
-        --data_dir {tmp_path}/data --output_dir {tmp_path}/run --train_steps 2
+        --data_dir {data_dir} --output_dir {tmp_path}/run --train_steps 2
         --eval_sentences 0
     """
     assert run(*command.split()) == 0

@@ -228,7 +228,10 @@ def compare_all(model, oracle):
     return total.tolist()
 
 
-@every_model
+@pytest.mark.parametrize(
+    "state", ["trained", pytest.param("random", marks=pytest.mark.slow)]
+)
+@pytest.mark.parametrize("config", CONFIGS)
 def test_beams_of_batches_and_of_single_sentences(config, state, tmp_path):
     """Greedy and beam 4, 1 best and 4, alpha 0, 0.6 and 1, limits 50, 10 and -5."""
     model = oracle_model(config, state, tmp_path)

@@ -74,6 +74,12 @@ def signatures(export):
     yield served.signatures
 
 
+@pytest.fixture(scope="module")
+def ids_signatures(ids_export):
+    served = tf.saved_model.load(str(ids_export[0]))
+    yield served.signatures
+
+
 def padded_ids(translator, texts):
     rows = translator.source_tokenizer.encode_batch(texts)
     width = max(map(len, rows))
@@ -383,33 +389,36 @@ def test_operations_of_tensorflow_text(export, ids_export):
     assert lacking(graph_of(ids_export[0])) == []
 
 
-def test_warm_up_requests_can_be_replayed(export, signatures, ids_export):
+@pytest.mark.parametrize(
+    ("prefix", "expected"),
+    [
+        ("", ["serving_default", "translate"]),
+        pytest.param("ids_", ["serving_default", "search_ids"], marks=pytest.mark.slow),
+    ],
+)
+def test_warm_up_requests_can_be_replayed(prefix, expected, request):
     """They are read with the messages of TensorFlow Serving's own package."""
     apis = pytest.importorskip("tensorflow_serving.apis.prediction_log_pb2")
-    of_ids = tf.saved_model.load(str(ids_export[0]))
-    for path, functions, expected in (
-        (export[0], signatures, ["serving_default", "translate"]),
-        (ids_export[0], of_ids.signatures, ["serving_default", "search_ids"]),
-    ):
-        seen = []
-        for record in tf.data.TFRecordDataset(str(path / WARM_UP)).as_numpy_iterator():
-            log = apis.PredictionLog.FromString(record)
-            assert log.SerializeToString(deterministic=True) == record  # all is known
-            request = log.predict_log.request
-            seen.append(request.model_spec.signature_name)
-            inputs = {
-                name: tf.constant(tf.make_ndarray(value))
-                for name, value in request.inputs.items()
-            }
-            # TensorFlow Serving can batch them: all inputs have the same rows.
-            assert len({value.shape[0] for value in inputs.values()}) == 1
-            functions[seen[-1]](**inputs)
-        assert seen == expected
+    functions = request.getfixturevalue(f"{prefix}signatures")
+    path, seen = request.getfixturevalue(f"{prefix}export")[0], []
+    for record in tf.data.TFRecordDataset(str(path / WARM_UP)).as_numpy_iterator():
+        log = apis.PredictionLog.FromString(record)
+        assert log.SerializeToString(deterministic=True) == record  # all is known
+        sent = log.predict_log.request
+        seen.append(sent.model_spec.signature_name)
+        inputs = {
+            name: tf.constant(tf.make_ndarray(value))
+            for name, value in sent.inputs.items()
+        }
+        # TensorFlow Serving can batch them: all inputs have the same rows.
+        assert len({value.shape[0] for value in inputs.values()}) == 1
+        functions[seen[-1]](**inputs)
+    assert seen == expected
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("g++") is None, reason="needs a C++ compiler")
-def test_a_program_in_cpp(translator, ids_export, tmp_path):
+def test_a_program_in_cpp(translator, ids_export, ids_signatures, tmp_path):
     """The program compiles with the commands that its comment gives."""
     source = ROOT / "examples" / "serve.cc"
     library = tf.sysconfig.get_lib()
@@ -418,10 +427,9 @@ def test_a_program_in_cpp(translator, ids_export, tmp_path):
     words[words.index("examples/serve.cc")] = str(source)
     program = tmp_path / "serve"
     subprocess.run([*words, program], check=True, capture_output=True)
-    served = tf.saved_model.load(str(ids_export[0]))
     for text in LINES[:2]:
         ids = translator.source_tokenizer.encode(text)
-        expected = served.signatures["serving_default"](tf.constant([ids]))
+        expected = ids_signatures["serving_default"](tf.constant([ids]))
         process = subprocess.run(
             [program, ids_export[0], *map(str, ids)],
             check=True,

@@ -1,5 +1,6 @@
 """The export for CTranslate2, and the verification of both kinds of exports."""
 
+import argparse
 import json
 import os
 import random
@@ -13,7 +14,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from command_line import python, run_refused, write
+from command_line import python, run, run_refused, write
 from decoding_models import LINES, transformer
 from errors import refused
 
@@ -35,6 +36,7 @@ from t2t_keras.plugins.interop.subword import (
     SubwordTokenizer,
     save_pieces,
 )
+from t2t_keras.plugins.server import verb as serve_verb
 from t2t_keras.problem import Problem
 from t2t_keras.text import sentences
 from t2t_keras.text.sentence_piece import SentencePieceTokenizer
@@ -52,7 +54,6 @@ MODELS = {
     "separate vocabularies, learned positions": {"max_positions": 5, "norm": "pre"},
     "target space, fewer decoder layers": EXTENDED
     | {"position": "t2t", "target_space": True, "num_decoder_layers": 1},
-    "small keys": {"d_k": 4, "d_v": 12, "num_layers": 2},
     "small values, unscaled": {"d_k": 12, "d_v": 4, "attention": "unscaled"},
     "bfloat16": {"compute_dtype": "bfloat16"},
     "biases, swish": EXTENDED
@@ -381,12 +382,7 @@ def test_sampling_and_ngrams(engine):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (
-            {"glossary": {"a": "b"}},
-            "glossary: CTranslate2 does not support it; use",
-        ),
-        ({"forbidden": ["a"]}, "forbidden: CTranslate2 does not support it"),
-        ({"protect": ["url"]}, "protect: CTranslate2 does not support it"),
+        ({"forbidden": ["a"]}, "forbidden: CTranslate2 does not support it; use"),
         ({"coverage_penalty": 0.2, "beam_size": 2}, "coverage_penalty: CTranslate2"),
         ({"constraint": "trees"}, "constraint: CTranslate2 does not support it"),
         ({"beamsize": 2}, "there is no option 'beamsize'; did you mean 'beam_size'"),
@@ -504,6 +500,47 @@ def test_the_server_needs_no_tensorflow(engine):
     assert scores["ids"] == [[*score.ids] for score in engine.score(TEXTS, TARGETS)]
     assert (options["n_best"], options["glossary"]) == (2, [[["", ""]]])
     assert "glossary: CTranslate2 does not support it" in bodies[3]
+
+
+def test_a_run_is_converted_once(engine, trained_run, tmp_path, capfd, monkeypatch):
+    path = shutil.copytree(trained_run, tmp_path / "run")
+    flags = ["--input", write(tmp_path / "in", *LINES), "--scores", "--beam_size", "1"]
+
+    def exports():
+        return {x: x.stat().st_ino for x in (path / "engines").glob("ctranslate2-*")}
+
+    def translate(*more):
+        assert run("translate", "--output_dir", path, *flags, *more) == 0
+        shown = capfd.readouterr()
+        rows = [line.split("\t") for line in shown.out.splitlines()]
+        line = [x for x in shown.err.splitlines() if x.startswith("engine: ")]
+        scores = pytest.approx([float(row[2]) for row in rows], abs=1e-4)
+        return [row[3] for row in rows], scores, *line
+
+    auto = "--engine", "auto"
+    expected = translate()
+    assert len(expected) == 2  # no line about the engine
+    found = translate(*auto)
+    assert found[:2] == (expected[0], expected[1].expected)
+    first = exports()
+    (export,) = first
+    assert found[2] == f"engine: ctranslate2 ({export})" == translate(*auto)[2]
+    assert exports() == first
+    assert "engine: ctranslate2" in translate(*auto, "--checkpoint", "1")[2]
+    both = exports()
+    assert first.items() < both.items() and len(both) == 2
+    served = argparse.Namespace(checkpoint=None, engine="auto", decode_hparams=None)
+    assert isinstance(serve_verb.load_model(served, path)._translator, type(engine))
+    for option, reason in {
+        "glossary=[a=b]": "glossary: CTranslate2 does not support it",
+        "no_repeat_ngram=2": "no_repeat_ngram differs in CTranslate2",
+        "extra_length=400": "more than 1074 positions are not converted",
+    }.items():
+        line = translate(*auto, "--decode_hparams", option)[2]
+        assert line == f"engine: TensorFlow ({reason})"
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    assert translate(*auto)[2] == "engine: TensorFlow (CTranslate2 is not installed)"
+    assert exports() == both
 
 
 def test_a_directory_that_is_no_export_of_ours(engine, tmp_path):

@@ -1,10 +1,11 @@
 """Other engines that run a trained model: CTranslate2 and LiteRT."""
 
+import importlib.util
 from pathlib import Path
 from typing import Any
 
 from t2t_keras.export.formats import ExportFormat
-from t2t_keras.option import require_extra
+from t2t_keras.option import UserError, require_extra
 
 
 def _export(*args: Any, **options: Any) -> int:
@@ -20,6 +21,14 @@ def _load(path: Path) -> Any:
     return CTranslate2Translator(path)
 
 
+def _convert(run: Path, checkpoint: str | None, options: dict[str, Any]) -> Path:
+    if importlib.util.find_spec("ctranslate2") is None:
+        raise UserError("CTranslate2 is not installed")
+    from .converted_run import convert
+
+    return convert(run, checkpoint, options)
+
+
 CTRANSLATE2 = ExportFormat(
     "a CTranslate2 model, which needs no TensorFlow",
     _export,
@@ -27,6 +36,7 @@ CTRANSLATE2 = ExportFormat(
     quantizations=("int8", "bfloat16", "float16", "int16", "int8_float16"),
     check=lambda: require_extra("ctranslate2", "--format ctranslate2", "ctranslate2"),
     load=_load,
+    convert=_convert,
 )
 
 

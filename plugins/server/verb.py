@@ -10,7 +10,7 @@ import signal
 import socket
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from t2t_keras.cli.decoding import (
     add_decoding_flags,
@@ -18,12 +18,22 @@ from t2t_keras.cli.decoding import (
     check_served,
     given_decoding,
 )
-from t2t_keras.cli.verb import Verb, add_checkpoint, described, listing, not_negative
-from t2t_keras.export.formats import find_loader, is_saved_model
+from t2t_keras.cli.verb import (
+    Verb,
+    add_checkpoint,
+    add_engine,
+    described,
+    listing,
+    not_negative,
+)
+from t2t_keras.export.formats import converted, find_loader, is_saved_model
 from t2t_keras.option import UserError, require_extra, split_pairs, typed
 from t2t_keras.training.runs import is_run
 
 from .batcher import Limits
+
+if TYPE_CHECKING:
+    from .served_model import ServedModel
 
 _NAME = re.compile(r"[\w.-]+")
 
@@ -38,6 +48,7 @@ def _serve_flags(parser: argparse.ArgumentParser) -> None:
         "directory's name); may be given several times",
     )
     add_checkpoint(parser)
+    add_engine(parser)
     host = "address (default: 127.0.0.1); 0.0.0.0: of every network, without a password"
     parser.add_argument("--host", default="127.0.0.1", help=host)
     port = "port to listen at; 0: any that is free (default: 8501)"
@@ -100,14 +111,23 @@ def _directories(args: argparse.Namespace) -> dict[str, Path]:
     return found
 
 
+def load_model(args: argparse.Namespace, path: Path) -> "ServedModel":
+    """Loads a run, or what `--engine auto` takes for it, or an export."""
+    from .served_model import ServedModel
+
+    options, checkpoint = given_decoding(args), args.checkpoint
+    if args.engine == "auto" and is_run(path):
+        path, run = converted(path, checkpoint, options), path
+        checkpoint = checkpoint if path == run else None
+    return ServedModel.load(path, checkpoint, **options)
+
+
 def _serve(args: argparse.Namespace) -> dict[str, Any]:
     from .app import make_app
     from .http import Server
-    from .served_model import ServedModel
 
-    options = given_decoding(args)
     models = {
-        name: functools.partial(ServedModel.load, path, args.checkpoint, **options)
+        name: functools.partial(load_model, args, path)
         for name, path in _directories(args).items()
     }
     with bound(args.host, args.port) as address:

@@ -15,10 +15,18 @@ from t2t_keras import load
 from t2t_keras.cli.checks import require_other_file, require_readable, require_writable
 from t2t_keras.cli.decoding import add_decoding_flags, check_decoder, given_decoding
 from t2t_keras.cli.lines import STDOUT, count_lines, open_output, read_lines
-from t2t_keras.cli.verb import MAX_SEED, Verb, add_ensemble, add_model, add_run, table
+from t2t_keras.cli.verb import (
+    MAX_SEED,
+    Verb,
+    add_engine,
+    add_ensemble,
+    add_model,
+    add_run,
+    table,
+)
 from t2t_keras.data.files import is_special, open_lines, sha256, write_lines
 from t2t_keras.data.pharaoh import format_alignment
-from t2t_keras.export.formats import SUMS, is_saved_model
+from t2t_keras.export.formats import SUMS, converted, is_saved_model
 from t2t_keras.option import UserError
 from t2t_keras.training.runs import require_run
 
@@ -30,6 +38,7 @@ _CHARACTERS_AT_ONCE = 4_000_000
 def _translate_flags(parser: argparse.ArgumentParser) -> None:
     add_model(parser)
     add_ensemble(parser)
+    add_engine(parser)
     parser.add_argument(
         "--input",
         metavar="FILE",
@@ -92,6 +101,10 @@ def _needs_tensorflow(args: argparse.Namespace) -> bool:
 
 
 def _translate(args: argparse.Namespace) -> dict[str, Any]:
+    if args.engine == "auto" and args.output_dir and not args.ensemble:
+        run, options = Path(args.output_dir), given_decoding(args)
+        if (path := converted(run, args.checkpoint, options)) != run:
+            args.output_dir, args.export_dir, args.checkpoint = None, path, None
     checkpoint, model = _model(args)
     if args.ensemble:
         checkpoint = args.checkpoint  # each run has its own files

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from t2t_keras.data.files import lock, sha256
+from t2t_keras.data.files import lock, say, sha256
 from t2t_keras.option import UserError, first_line, plugins
 
 SUMS = "SHA256SUMS"
@@ -36,6 +36,9 @@ class ExportFormat:
         load: returns a translator of an export of this format, with the methods of
             `ExportedTranslator`; None: only other programs run it. If it needs
             TensorFlow, it imports it in the function.
+        convert: returns the export of a run's checkpoint, for given decoding options,
+            and writes it into the run directory at the first call. It raises
+            `UserError` if TensorFlow must run the checkpoint. None: it always must.
     """
 
     summary: str
@@ -45,6 +48,7 @@ class ExportFormat:
     options: tuple[str, ...] | None = None
     check: Callable[[], None] = lambda: None
     load: Callable[[Path], Any] | None = None
+    convert: Callable[[Path, str | None, dict[str, Any]], Path] | None = None
 
 
 def is_saved_model(path: Path) -> bool:
@@ -103,6 +107,30 @@ def require_quantization(name: str | None, export_format: str) -> None:
 def find_loader(path: Path) -> Callable[[Path], Any] | None:
     """Returns the `load` of the format of an export; None if it has none."""
     return next((it.load for it in export_formats().values() if it.holds(path)), None)
+
+
+def converted(run: Path, checkpoint: str | None, options: dict[str, Any]) -> Path:
+    """Returns what to load for a run: the run, or an export for a faster engine.
+
+    One line on standard error says which engine it is.
+
+    Args:
+        run: the run directory.
+        checkpoint: see `t2t_keras.load`.
+        options: the decoding options that are given.
+    """
+    reasons = []
+    for name, form in export_formats().items():
+        if form.convert:
+            try:
+                path = form.convert(run, checkpoint, options)
+            except UserError as error:
+                reasons.append(str(error).partition(";")[0])
+            else:
+                say(f"engine: {name} ({path})")
+                return path
+    say(f"engine: TensorFlow ({', '.join(reasons) or 'no other is installed'})")
+    return run
 
 
 def require_export(path: str | Path) -> None:

@@ -1,0 +1,55 @@
+"""A run's checkpoint, converted for CTranslate2 into the run directory."""
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import tensorflow as tf
+
+from t2t_keras.data.files import sha256
+from t2t_keras.decoding.options import DecodingOptions
+from t2t_keras.export.formats import require_intact
+from t2t_keras.export.verify import Verification
+from t2t_keras.option import UserError
+from t2t_keras.training.run_dir import RunDirectory
+
+from .ctranslate2_engine import require_possible
+from .ctranslate2_model import export_ctranslate2
+
+_SENTENCES = 20  # with which a conversion is verified
+
+
+def convert(path: Path, checkpoint: str | None, options: dict[str, Any]) -> Path:
+    """Returns the export of a checkpoint, `RUN/engines/ctranslate2-CHECKSUM`.
+
+    The first call writes it. See `ExportFormat.convert` for the arguments.
+
+    Raises:
+        UserError: TensorFlow must run the checkpoint, or there is none.
+    """
+    if checkpoint == "ema":
+        raise UserError("--checkpoint ema is part of a checkpoint")
+    if tf.config.list_physical_devices("GPU"):
+        raise UserError("there is a GPU")
+    run = RunDirectory(path)
+    default = DecodingOptions.of(run.problem)
+    chosen = dataclasses.replace(default, **options)
+    require_possible(chosen)
+    # CTranslate2 has other samples and another rule for n-grams.
+    for name in ("sampling", "no_repeat_ngram"):
+        if getattr(chosen, name):
+            raise UserError(f"{name} differs in CTranslate2")
+    if run.problem.text_form.repairs_outputs:
+        raise UserError(f"outputs of problem '{run.problem.name}' are repaired")
+    positions, most = (x.max_source_length + x.extra_length for x in (chosen, default))
+    if positions > most:
+        raise UserError(f"more than {most} positions are not converted")
+    # The index has the checksums of all weights.
+    found = run.checkpoints.find(checkpoint)
+    digest = sha256(Path(f"{found}.index"))[:12]
+    export = run.path / "engines" / f"ctranslate2-{digest}"
+    if not export.exists():
+        verification = Verification(run.example_sources(_SENTENCES))
+        export_ctranslate2(run.translator(found), export, verify=verification)
+    require_intact(export)
+    return export

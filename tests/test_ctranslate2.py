@@ -203,7 +203,7 @@ def test_quantized_models(translator, tmp_path):
         path = str(tmp_path / f"{dtype}")
         options = {"quantization": dtype, "verify": verify}
         sizes.append(export_ctranslate2(translator, path, **options))
-    assert sizes[0] > sizes[1] > sizes[2]
+    assert sizes[0] > max(sizes[1:])
     assert len(TEXTS) / 2 <= verification.identical <= len(TEXTS)
     model = ctranslate2.Translator(path, intra_threads=1)
     assert model.translate_batch([["▁a"]])[0].hypotheses[0]
@@ -490,7 +490,7 @@ def test_a_run_is_converted_once(engine, trained_run, tmp_path, capfd, monkeypat
         assert run("translate", "--output_dir", path, *flags, *more) == 0
         shown = capfd.readouterr()
         rows = [line.split("\t") for line in shown.out.splitlines()]
-        line = [x for x in shown.err.splitlines() if x.startswith("engine: ")]
+        line = [x for x in shown.err.splitlines() if x.startswith("engine: ")][-1:]
         scores = pytest.approx([float(row[2]) for row in rows], abs=1e-4)
         return [row[3] for row in rows], scores, *line
 

@@ -2,7 +2,8 @@
 
 `problems/` and `hparams/` stand at the top level of the repository, where people
 look for them and add to them, and install as subpackages of `t2t_keras`, so that no
-user's own `problems/` folder can shadow them.
+user's own `problems/` folder can shadow them. `plugins/testing` installs as
+`t2t_keras.testing`.
 """
 
 import re
@@ -28,6 +29,10 @@ def package_page() -> str:
     )
 
 
+PLUGINS = {"t2t_keras.plugins": "plugins", "t2t_keras.testing": "plugins/testing"}
+if not Path("plugins").is_dir():
+    PLUGINS = {}
+
 setup(
     long_description=package_page(),
     long_description_content_type="text/markdown",
@@ -36,14 +41,17 @@ setup(
         "t2t_keras.hparams",
         "t2t_keras.problems",
         *(f"t2t_keras.problems.{package}" for package in find_packages("problems")),
-        *(["t2t_keras.plugins"] if Path("plugins").is_dir() else []),
-        *(f"t2t_keras.plugins.{package}" for package in find_packages("plugins")),
+        *PLUGINS,
+        *(
+            f"t2t_keras.plugins.{package}"
+            for package in find_packages("plugins", exclude=["testing"])
+        ),
     ],
     package_dir={
         "t2t_keras": "t2t_keras",
         "t2t_keras.problems": "problems",
         "t2t_keras.hparams": "hparams",
-        **({"t2t_keras.plugins": "plugins"} if Path("plugins").is_dir() else {}),
+        **PLUGINS,
     },
     package_data={
         "t2t_keras": ["py.typed"],

@@ -9,7 +9,7 @@ from numpy_transformer import randomise
 from t2t_keras import HParams, registry
 from t2t_keras.model import build_model
 from t2t_keras.model.transformer import Transformer
-from t2t_keras.plugins.testing import _check_independence, _check_steps, check_model
+from t2t_keras.testing import _check_independence, _check_steps, check_model
 
 SIZES = {"num_layers": 2, "d_model": 16, "d_ff": 32, "num_heads": 4, "d_k": 4, "d_v": 4}
 MODELS = ("transformer", "modern_transformer", "average_attention")

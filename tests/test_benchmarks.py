@@ -1,9 +1,7 @@
-import json
 from pathlib import Path
 
 import pytest
 import tensorflow as tf
-from command_line import python
 from small_data import sentence_pairs, small_data
 from small_run import untrained
 
@@ -65,23 +63,6 @@ def test_translate_reports(tmp_path):
     assert report["row_steps"] >= 6 * 50
     assert report["products_s"] > 0
     assert report["products_gflop"] > 0
-
-
-@pytest.mark.slow
-def test_jax_trains_where_there_is_no_tensorflow():
-    pytest.importorskip("jax")
-    program = """
-import sys
-sys.modules["tensorflow"] = None  # importing it fails
-import train
-train.main(sys.argv[1:])
-"""
-    argv = ("--backend", "jax", "--json", *SMALL, "--steps", "1", "--dtype", "bfloat16")
-    printed = python(program, *argv, PYTHONPATH=str(FOLDER), JAX_PLATFORMS="cpu")
-    report = json.loads(printed.splitlines()[-1])
-    assert report["backend"] == "jax"
-    assert report["target_tokens_per_s"] > 0
-    assert report["traces"] == 1
 
 
 # What a GPU would run: kernels, host memory, bytes; see `benchmarks/gpu_audit.py`.

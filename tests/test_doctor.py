@@ -92,16 +92,6 @@ def test_another_tensorflow_text_and_another_backend(library, capfd, monkeypatch
     assert all("\n" not in fault for fault in faults)
 
 
-def test_current_directory_cannot_be_written(library, capfd, monkeypatch, tmp_path):
-    library("tensorflow", NO_CUDA)
-    gone = tmp_path / "gone"
-    gone.mkdir()
-    monkeypatch.chdir(gone)
-    gone.rmdir()
-    report = run_json(capfd, "doctor")
-    assert any("the current directory cannot be" in f for f in report["faults"])
-
-
 def test_a_gpu_that_tensorflow_cannot_use_is_a_fault(monkeypatch, tmp_path):
     monkeypatch.setattr(doctor, "NVIDIA", (str(tmp_path),))
     assert doctor.is_gpu_unused(False, {})

@@ -20,7 +20,7 @@ make_strategy(simulate_devices=8)
 # other one.
 LONGEST = (
     *("test_system", "test_cli_run", "test_saved_model", "test_evaluate"),
-    *("test_trainer", "test_phrases"),
+    *("test_trainer", "test_phrases", "test_ctranslate2", "test_train_step"),
 )
 
 

@@ -71,7 +71,7 @@ def models(tmp_path_factory):
     return translator, folder / "1"
 
 
-@pytest.mark.parametrize("count", [40, pytest.param(5000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("count", [20, pytest.param(5000, marks=pytest.mark.slow)])
 def test_outputs_are_the_same(models, tmp_path, monkeypatch, count):
     lines = adversarial_lines(count)
     translator, export = models

@@ -23,6 +23,7 @@ from t2t_keras.data.pharaoh import format_alignment
 from t2t_keras.decoding import translator as translator_module
 from t2t_keras.decoding.constraint import BannedTokens
 from t2t_keras.decoding.translator import Translator
+from t2t_keras.export.formats import converted
 from t2t_keras.export.saved_model import export_saved_model
 from t2t_keras.export.verify import Output, Verification
 from t2t_keras.hparam import HParams
@@ -508,13 +509,13 @@ def test_a_run_is_converted_once(engine, trained_run, tmp_path, capfd, monkeypat
     assert first.items() < both.items() and len(both) == 2
     served = argparse.Namespace(checkpoint=None, engine="auto", decode_hparams=None)
     assert isinstance(serve_verb.load_model(served, path)._translator, type(engine))
-    for option, reason in {
-        "glossary=[a=b]": "glossary: CTranslate2 does not support it",
-        "no_repeat_ngram=2": "no_repeat_ngram differs in CTranslate2",
-        "extra_length=400": "more than 1074 positions are not converted",
-    }.items():
-        line = translate(*auto, "--decode_hparams", option)[2]
-        assert line == f"engine: TensorFlow ({reason})"
+    for option, reason in (
+        ({"glossary": {"a": "b"}}, "glossary: CTranslate2 does not support it"),
+        ({"no_repeat_ngram": 2}, "no_repeat_ngram differs in CTranslate2"),
+        ({"extra_length": 400}, "more than 1074 positions are not converted"),
+    ):
+        assert converted(path, None, option) == path
+        assert capfd.readouterr().err == f"engine: TensorFlow ({reason})\n"
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     assert translate(*auto)[2] == "engine: TensorFlow (CTranslate2 is not installed)"
     assert exports() == both

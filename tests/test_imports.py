@@ -256,9 +256,9 @@ def is_of_plugins(path: Path) -> bool:
     """Returns whether a test, or a module of tests that it imports, needs a plugin."""
     names = [name for _, name in imports(path, top_level=True)]
     modules = [path.with_name(f"{name.split('.')[0]}.py") for name in names]
+    of_plugins = ("plugins", "testing", "problems.parsing")
     return any(
-        name.startswith(("t2t_keras.plugins", "t2t_keras.problems.parsing"))
-        for name in names
+        name.startswith(tuple(f"t2t_keras.{x}" for x in of_plugins)) for name in names
     ) or any(is_of_plugins(module) for module in modules if module.exists())
 
 

@@ -27,6 +27,13 @@ import workload
 
 from t2t_keras.cli.verb import positive, positive_number
 
+# `t2t` of this environment.
+T2T = (
+    sys.executable,
+    "-c",
+    "import sys; from t2t_keras.cli import main; sys.exit(main())",
+)
+
 
 def main(argv: list[str] | None = None) -> dict[str, Any]:
     """Runs the benchmark; prints and returns its report."""
@@ -59,8 +66,8 @@ def main(argv: list[str] | None = None) -> dict[str, Any]:
         for number in range(args.rounds + 1):  # the first one warms up
             for name, (served, count) in cases.items():
                 clients = [sentences] * args.clients + [texts] * count
-                send = served.client
-                measured = measure(send, clients, args.clients, args.seconds)
+                connect = served.client
+                measured = measure(connect, clients, args.clients, args.seconds)
                 found.setdefault(name, [])
                 if number:
                     found[name].append(measured)
@@ -115,10 +122,9 @@ class Server(NamedTuple):
 @contextlib.contextmanager
 def server(model: str, batch: int = 64) -> Iterator[Server]:
     """Starts a server that runs batches of a size."""
-    code = "import sys; from t2t_keras.cli import main; sys.exit(main())"
     flags = ("--model", f"model={model}", "--port", "0", "--limits")
     flags += (f"max_batch_sentences={batch},timeout_seconds=120",)
-    command = [sys.executable, "-c", code, "serve", *flags]
+    command = [*T2T, "serve", *flags]
     start = time.monotonic()
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     assert process.stderr is not None

@@ -13,14 +13,13 @@ import argparse
 import contextlib
 import statistics
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import timing
 import workload
-from serve import Connect, measure, server
+from serve import T2T, Connect, measure, server
 
 from t2t_keras.cli.verb import positive, positive_number
 
@@ -96,10 +95,9 @@ def plain(path: str) -> Connect:
 
 def translated(path: str, source: str) -> float:
     """Returns the sentences per second of `t2t translate`, without its start."""
-    code = "import sys; from t2t_keras.cli import main; sys.exit(main())"
     flags = ["--export_dir", path, "--input", source]
     process = subprocess.run(
-        [sys.executable, "-c", code, "translate", *flags],
+        [*T2T, "translate", *flags],
         check=True,
         capture_output=True,
         text=True,

@@ -216,15 +216,23 @@ def positions_from_1(spec):
         stack.position_encodings.encodings = np.concatenate([table[1:], table[-1:]])
 
 
-def test_a_wrong_export_is_refused(translator, tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    ("fault", "bits"),
+    [
+        (positions_from_1, "float16"),
+        (lambda spec: setattr(spec.config, "eos_token", spec.config.unk_token), None),
+        (lambda spec: setattr(spec.config, "add_source_eos", False), None),
+    ],
+)
+def test_a_wrong_export_is_refused(fault, bits, translator, tmp_path, monkeypatch):
     right = ctranslate2_model._spec
 
     def wrong(*args):
         spec = right(*args)
-        positions_from_1(spec)
+        fault(spec)
         return spec
 
-    options = {"quantization": "float16", "overwrite": True}
+    options = {"quantization": bits, "overwrite": True}
     path = tmp_path / "model"
     export_ctranslate2(translator, path, **options, verify=Verification(TEXTS))
     before = (path / "model.bin").stat().st_mtime_ns
@@ -363,6 +371,7 @@ def test_sampling_and_ngrams(engine):
     [
         ({"forbidden": ["a"]}, "forbidden: CTranslate2 does not support it; use"),
         ({"coverage_penalty": 0.2, "beam_size": 2}, "coverage_penalty: CTranslate2"),
+        ({"constraint": "trees"}, "constraint: CTranslate2 does not support it"),
         ({"beamsize": 2}, "there is no option 'beamsize'; did you mean 'beam_size'"),
         ({"raw": True}, "raw: problem '' takes every input as it is"),
         ({"extra_length": 7}, "their sum, 47, is more than the 46 positions"),
@@ -500,8 +509,7 @@ def test_a_run_is_converted_once(engine, trained_run, tmp_path, capfd, monkeypat
     assert len(expected) == 2  # no line about the engine
     found = translate(*auto)
     assert found[:2] == (expected[0], expected[1].expected)
-    first = exports()
-    (export,) = first
+    (export,) = first = exports()
     assert found[2] == f"engine: ctranslate2 ({export})" == translate(*auto)[2]
     assert exports() == first
     assert "engine: ctranslate2" in translate(*auto, "--checkpoint", "1")[2]
@@ -513,7 +521,7 @@ def test_a_run_is_converted_once(engine, trained_run, tmp_path, capfd, monkeypat
         ({"no_repeat_ngram": 2}, "no_repeat_ngram differs in CTranslate2"),
         ({"extra_length": 400}, "more than 1074 positions are not converted"),
     ):
-        assert converted(path, None, option) == path
+        assert converted(path, "4", option) == (path, "4")
         line = capfd.readouterr().err.splitlines()[-1]
         assert line == f"engine: TensorFlow ({reason})"
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)

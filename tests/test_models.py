@@ -63,9 +63,7 @@ def test_mistakes(usr_dir):
     refused(message, build_model, kind(model="transformer"), 9)
 
 
-def test_a_run_finds_its_model_and_says_if_it_is_gone(
-    usr_dir, data_dir, tmp_path, capfd
-):
+def test_a_run_finds_its_model_or_says_it_is_gone(usr_dir, data_dir, tmp_path, capfd):
     models = run_json(capfd, "list", "--usr_dir", usr_dir)["models"]
     assert models["modern_transformer"].startswith("Rotary positions, RMSNorm")
     assert "transformer" in models

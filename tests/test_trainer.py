@@ -183,9 +183,7 @@ def before_step(training, hook):
     training._step.update = update_after
 
 
-def test_a_signal_saves_and_the_run_goes_on_as_if_it_had_not_come(
-    data_dir, trained_run, tmp_path
-):
+def test_a_run_stopped_by_a_signal_resumes_exactly(data_dir, trained_run, tmp_path):
     options = {"save_every": 100, "eval_every": 1}
     training = trainer(data_dir, tmp_path / "a", options=options)
     before_step(training, lambda step: step != 2 or signal.raise_signal(signal.SIGINT))
@@ -198,17 +196,15 @@ def test_a_signal_saves_and_the_run_goes_on_as_if_it_had_not_come(
     finished = trainer(data_dir, tmp_path / "a", options=options).train()
     assert finished["stopped_by"] == "train_steps"
     assert_same(weights(tmp_path / "a"), weights(trained_run))
+
     # Each step was evaluated once, also the one at which the signal came.
-    resumed, whole = (
-        [
-            (r["step"], r["loss"])
-            for r in map(json.loads, file.open())
-            if r["kind"] == "dev"
-        ]
-        for file in (tmp_path / "a/metrics.jsonl", trained_run / "metrics.jsonl")
-    )
+    def evaluated(run):
+        records = map(json.loads, (run / "metrics.jsonl").open())
+        return [(r["step"], r["loss"]) for r in records if r["kind"] == "dev"]
+
+    resumed = evaluated(tmp_path / "a")
     assert [step for step, _ in resumed] == [1, 2, 3, 4]
-    assert resumed[3:] == whole
+    assert resumed[3:] == evaluated(trained_run)
 
 
 def test_early_stopping_keeps_the_best_and_stays_stopped(data_dir, tmp_path):

@@ -220,10 +220,8 @@ class Service:
             (sum(works), limits.max_work, "bytes times beam size"),
         ):
             if count > most:
-                message = (
-                    f"the request has {count:,} {what}; at most {most:,} are allowed"
-                )
-                raise HTTPException(413, message)
+                allowed = f"at most {most:,} are allowed"
+                raise HTTPException(413, f"the request has {count:,} {what}; {allowed}")
         return works
 
     def _find(self, request: Request) -> _Served:
@@ -241,8 +239,7 @@ class Service:
         seconds = self.limits.timeout_seconds
         left = max(seconds - (time.monotonic() - request.state.start), 0)
         try:
-            first = asyncio.FIRST_COMPLETED
-            await asyncio.wait(tasks, timeout=left, return_when=first)
+            await asyncio.wait(tasks, timeout=left, return_when=asyncio.FIRST_COMPLETED)
             if tasks[0].done():
                 return tasks[0].result()
             if tasks[1].done():
@@ -326,8 +323,7 @@ def make_app(
     routes = [Route(f"/{x}", service.page) for x in ("", "page.css", "page.js")]
     routes += [Route("/health", service.health), Route("/metrics", service.metrics)]
     routes += [Route("/v1/models", service.models)]
-    path = "/v1/models/{name}:predict"
-    routes += [Route(path, service.predict, methods=["POST"])]
+    routes += [Route("/v1/models/{name}:predict", service.predict, methods=["POST"])]
 
     def failed(request: Request, error: Exception) -> Response:
         if isinstance(error, HTTPException):

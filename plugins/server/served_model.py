@@ -84,14 +84,11 @@ class ServedModel:
         for text, row in zip(texts, found, strict=True):
             pairs = [(x.text, x.score) for x in row]
             pairs += [("", -math.inf)] * (n - len(row))
-            output = dict(
-                zip(("texts", "scores"), zip(*pairs, strict=True), strict=True)
-            )
-            best = row[0]
+            listed, scores = zip(*pairs, strict=True)
             is_cut = (
-                self._is_truncated(text, True) if self._is_run else best.is_truncated
+                self._is_truncated(text, True) if self._is_run else row[0].is_truncated
             )
-            outputs.append(output | {"is_truncated": is_cut})
+            outputs.append({"texts": listed, "scores": scores, "is_truncated": is_cut})
         return outputs
 
     def _score(self, texts: list[str], targets: list[str]) -> list[dict[str, Any]]:

@@ -10,30 +10,21 @@ import signal
 import socket
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from t2t_keras.cli.decoding import (
     add_decoding_flags,
+    add_engine,
     check_decoding,
     check_served,
     given_decoding,
 )
-from t2t_keras.cli.verb import (
-    Verb,
-    add_checkpoint,
-    add_engine,
-    described,
-    listing,
-    not_negative,
-)
+from t2t_keras.cli.verb import Verb, add_checkpoint, described, listing, not_negative
 from t2t_keras.export.formats import converted, find_loader, is_saved_model
 from t2t_keras.option import UserError, require_extra, split_pairs, typed
 from t2t_keras.training.runs import is_run
 
 from .batcher import Limits
-
-if TYPE_CHECKING:
-    from .served_model import ServedModel
 
 _NAME = re.compile(r"[\w.-]+")
 
@@ -111,14 +102,13 @@ def _directories(args: argparse.Namespace) -> dict[str, Path]:
     return found
 
 
-def load_model(args: argparse.Namespace, path: Path) -> "ServedModel":
-    """Loads a run, or what `--engine auto` takes for it, or an export."""
+def load_model(args: argparse.Namespace, path: Path) -> Any:
+    """Returns the `ServedModel` of an export, a run, or its `--engine auto`."""
     from .served_model import ServedModel
 
     options, checkpoint = given_decoding(args), args.checkpoint
     if args.engine == "auto" and is_run(path):
-        path, run = converted(path, checkpoint, options), path
-        checkpoint = checkpoint if path == run else None
+        path, checkpoint = converted(path, checkpoint, options)
     return ServedModel.load(path, checkpoint, **options)
 
 

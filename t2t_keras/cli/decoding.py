@@ -46,6 +46,18 @@ def add_decoding_flags(
     )
 
 
+def add_engine(parser: argparse._ActionsContainer) -> None:
+    """Adds `--engine`, for verbs that translate with a run."""
+    parser.add_argument(
+        "--engine",
+        choices=("tensorflow", "auto"),
+        default="tensorflow",
+        help="what computes the model of a run; auto: CTranslate2 on a CPU if it is "
+        "installed and has the model and the options; the checkpoint is converted once "
+        "into RUN/engines (default: tensorflow)",
+    )
+
+
 def given_decoding(args: argparse.Namespace) -> dict[str, Any]:
     """Returns the decoding options that the command line gives, by name.
 

@@ -13,17 +13,14 @@ from typing import Any
 
 from t2t_keras import load
 from t2t_keras.cli.checks import require_other_file, require_readable, require_writable
-from t2t_keras.cli.decoding import add_decoding_flags, check_decoder, given_decoding
-from t2t_keras.cli.lines import STDOUT, count_lines, open_output, read_lines
-from t2t_keras.cli.verb import (
-    MAX_SEED,
-    Verb,
+from t2t_keras.cli.decoding import (
+    add_decoding_flags,
     add_engine,
-    add_ensemble,
-    add_model,
-    add_run,
-    table,
+    check_decoder,
+    given_decoding,
 )
+from t2t_keras.cli.lines import STDOUT, count_lines, open_output, read_lines
+from t2t_keras.cli.verb import MAX_SEED, Verb, add_ensemble, add_model, add_run, table
 from t2t_keras.data.files import is_special, open_lines, sha256, write_lines
 from t2t_keras.data.pharaoh import format_alignment
 from t2t_keras.export.formats import SUMS, converted, is_saved_model
@@ -103,8 +100,8 @@ def _needs_tensorflow(args: argparse.Namespace) -> bool:
 def _translate(args: argparse.Namespace) -> dict[str, Any]:
     if args.engine == "auto" and args.output_dir and not args.ensemble:
         run, options = Path(args.output_dir), given_decoding(args)
-        if (path := converted(run, args.checkpoint, options)) != run:
-            args.output_dir, args.export_dir, args.checkpoint = None, path, None
+        path, args.checkpoint = converted(run, args.checkpoint, options)
+        args.output_dir, args.export_dir = (run, None) if path == run else (None, path)
     checkpoint, model = _model(args)
     if args.ensemble:
         checkpoint = args.checkpoint  # each run has its own files

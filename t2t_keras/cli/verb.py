@@ -104,18 +104,6 @@ def add_run(parser: argparse.ArgumentParser) -> None:
     add_checkpoint(parser)
 
 
-def add_engine(parser: argparse._ActionsContainer) -> None:
-    """Adds `--engine`, for verbs that translate with a run."""
-    parser.add_argument(
-        "--engine",
-        choices=("tensorflow", "auto"),
-        default="tensorflow",
-        help="what computes the model of a run; auto: CTranslate2 on a CPU if it is "
-        "installed and has the model and the options; the checkpoint is converted once "
-        "into RUN/engines (default: tensorflow)",
-    )
-
-
 def add_ensemble(parser: argparse._ActionsContainer) -> None:
     """Adds `--ensemble`, for verbs whose model may be an ensemble of runs."""
     parser.add_argument(

@@ -109,8 +109,12 @@ def find_loader(path: Path) -> Callable[[Path], Any] | None:
     return next((it.load for it in export_formats().values() if it.holds(path)), None)
 
 
-def converted(run: Path, checkpoint: str | None, options: dict[str, Any]) -> Path:
-    """Returns what to load for a run: the run, or an export for a faster engine.
+def converted(
+    run: Path, checkpoint: str | None, options: dict[str, Any]
+) -> tuple[Path, str | None]:
+    """Returns what to load for a run, and which checkpoint of it.
+
+    It is the run itself, or an export for a faster engine, which has no checkpoints.
 
     One line on standard error says which engine it is.
 
@@ -124,13 +128,12 @@ def converted(run: Path, checkpoint: str | None, options: dict[str, Any]) -> Pat
         if form.convert:
             try:
                 path = form.convert(run, checkpoint, options)
+                say(f"engine: {name} ({path})")
+                return path, None
             except UserError as error:
                 reasons.append(str(error).partition(";")[0])
-            else:
-                say(f"engine: {name} ({path})")
-                return path
     say(f"engine: TensorFlow ({', '.join(reasons) or 'no other is installed'})")
-    return run
+    return run, checkpoint
 
 
 def require_export(path: str | Path) -> None:

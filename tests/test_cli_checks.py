@@ -46,6 +46,10 @@ MISTAKES = [
     ((*PAIRS, "--output", "no/such"), "--output: there is no directory no"),
     ((*RUN, "--alpha", "nan"), "alpha must be a finite number"),
     (
+        ("evaluate", "--output_dir", "run", "--export_dir", "x", "--checkpoint", "1"),
+        "--checkpoint does not go with --export_dir",
+    ),
+    (
         (*RUN, *DECODE, "sampling=true", "--beam_size", "3"),
         "--beam_size has no effect with sampling=true",
     ),

@@ -37,10 +37,12 @@ from t2t_keras.plugins.interop.subword import (
     SubwordTokenizer,
     save_pieces,
 )
+from t2t_keras.plugins.reports.card import model_card
 from t2t_keras.plugins.server import verb as serve_verb
 from t2t_keras.problem import Problem
 from t2t_keras.text import sentences
 from t2t_keras.text.sentence_piece import SentencePieceTokenizer
+from t2t_keras.training.run_dir import RunDirectory
 
 ctranslate2 = pytest.importorskip("ctranslate2", reason="needs the extra [ctranslate2]")
 
@@ -524,6 +526,14 @@ def test_a_run_is_converted_once(engine, trained_run, tmp_path, capfd, monkeypat
         assert converted(path, "4", option) == (path, "4")
         line = capfd.readouterr().err.splitlines()[-1]
         assert line == f"engine: TensorFlow ({reason})"
+    for more in ([], ["--export_dir", export]):
+        where = "--output_dir", path, "--split", "dev", "--beam_size", "1"
+        assert run("evaluate", *where, *more) == 0
+    other = *where, "--export_dir", engine._path
+    assert "is an export of problem" in run_refused(capfd, "evaluate", *other)
+    card = model_card(RunDirectory(path))
+    assert re.search(f"dev, {export}, .*; difference from .*: sacrebleu_13a 0, ", card)
+    assert "difference" not in card.replace("; difference from", "", 1)
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     assert translate(*auto)[2] == "engine: TensorFlow (CTranslate2 is not installed)"
     assert exports() == both

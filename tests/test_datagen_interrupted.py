@@ -10,15 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 from errors import refused
-from small_corpus import (
-    PROBLEM,
-    TRAIN,
-    Given,
-    faults,
-    files,
-    interrupt,
-    python,
-)
+from small_corpus import PROBLEM, TRAIN, Given, faults, files, interrupt, python
 
 from t2t_keras.data import datagen, encoding
 from t2t_keras.data.datagen import Job, Part, generate

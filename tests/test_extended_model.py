@@ -6,11 +6,7 @@ import json
 
 import numpy as np
 import pytest
-from model_checks import (
-    check_equations,
-    check_training_losses,
-    small_model,
-)
+from model_checks import check_equations, check_training_losses, small_model
 from reference import reference
 
 from t2t_keras.hparam import HParams

@@ -7,13 +7,7 @@ from numpy_transformer import layer_norm as numpy_layer_norm
 from reference import reference
 from small_layers import normal
 
-from t2t_keras.model.layers import (
-    Dropout,
-    Embedding,
-    FeedForward,
-    LayerNorm,
-    Residual,
-)
+from t2t_keras.model.layers import Dropout, Embedding, FeedForward, LayerNorm, Residual
 
 SEED = np.array([11, 22], np.int32)
 

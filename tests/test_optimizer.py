@@ -11,11 +11,7 @@ from reference import reference
 
 from t2t_keras.hparam import PAPER_SCHEDULE, HParams
 from t2t_keras.option import plugin_names
-from t2t_keras.training.optimizer import (
-    Adam,
-    learning_rate,
-    make_optimizer,
-)
+from t2t_keras.training.optimizer import Adam, learning_rate, make_optimizer
 
 NAMES = ("model/a", "model/b")
 ADAMW = HParams(optimizer="adamw", weight_decay=0.1)

@@ -6,13 +6,7 @@ from pathlib import Path
 import pytest
 from errors import refused
 
-from t2t_keras import (
-    HParams,
-    Problem,
-    register_hparams,
-    register_problem,
-    registry,
-)
+from t2t_keras import HParams, Problem, register_hparams, register_problem, registry
 
 
 @pytest.fixture(autouse=True)

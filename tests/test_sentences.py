@@ -8,11 +8,7 @@ from tokenizer_checks import LINES as HARD_LINES
 from tokenizer_checks import random_lines
 
 from t2t_keras.text.sentence_piece import SentencePieceTokenizer
-from t2t_keras.text.sentences import (
-    join_outputs,
-    mark_sentence_ends,
-    split_long_text,
-)
+from t2t_keras.text.sentences import join_outputs, mark_sentence_ends, split_long_text
 
 EOS = 1
 

@@ -5,11 +5,7 @@ import itertools
 import numpy as np
 import pytest
 import tensorflow as tf
-from model_checks import (
-    check_equations,
-    ids,
-    pad,
-)
+from model_checks import check_equations, ids, pad
 from model_checks import small_model as model
 
 from t2t_keras.model.layers import Dropout

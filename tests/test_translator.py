@@ -5,15 +5,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from command_line import run, run_refused, write
-from decoding_models import (
-    EOS,
-    LINES,
-    NOT_TEXTS,
-    SHORT,
-    log_probs_of,
-    penalty,
-    run_of,
-)
+from decoding_models import EOS, LINES, NOT_TEXTS, SHORT, log_probs_of, penalty, run_of
 from errors import refused
 
 from t2t_keras.decoding.options import DecodingOptions

@@ -65,11 +65,11 @@ def model_card(run: "RunDirectory", checkpoint: str | None = None) -> str:
         for line in history
         if line["kind"] == "training"
     ]
+    evaluations = [line for line in history if line["kind"] == "evaluation"]
     scores = [
         f"{line['split']}, {line['checkpoint']}, {line['sentences']} sentences: "
-        f"{_numbers(line['metrics'])}"
-        for line in history
-        if line["kind"] == "evaluation"
+        f"{_numbers(line['metrics'])}{_difference(line, evaluations)}"
+        for line in evaluations
     ]
     dev = [
         f"step {line['step']:,}: {_numbers(line)}"
@@ -124,6 +124,33 @@ def _lines(path: Path) -> Iterator[dict[str, Any]]:
             continue
         if isinstance(value, dict):
             yield value
+
+
+def _difference(line: dict[str, Any], evaluations: list[dict[str, Any]]) -> str:
+    """Returns how an export's scores differ from the run's on the same sentences."""
+    if "export" not in line:
+        return ""
+    same = ("split", "data", "sentences", "decoding", "settings")
+    runs = [
+        other
+        for other in evaluations
+        if "step" in other and all(other[key] == line[key] for key in same)
+    ]
+    if not runs:
+        return ""
+    less = _less(line["metrics"], runs[-1]["metrics"])
+    return f"; difference from {runs[-1]['checkpoint']}: {_numbers(less)}"
+
+
+def _less(metrics: Mapping[str, Any], others: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns nested metrics minus others."""
+    return {
+        name: _less(value, others[name])
+        if isinstance(value, Mapping)
+        else value - others[name]
+        for name, value in metrics.items()
+        if isinstance(value, (Mapping, float)) and name != "signatures"
+    }
 
 
 def _numbers(metrics: Mapping[str, Any]) -> str:

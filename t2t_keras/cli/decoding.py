@@ -106,8 +106,17 @@ def check_decoder(args: argparse.Namespace) -> None:
         raise UserError("--ensemble needs --output_dir; export an ensemble instead")
     if args.checkpoint:
         raise UserError("--checkpoint needs --output_dir; an export has it built in")
-    require_export(args.export_dir)
-    check_served(options, args.export_dir)
+    check_export(options, args.export_dir)
+
+
+def check_export(options: dict[str, Any], export_dir: str | Path) -> None:
+    """Refuses a directory without an export, and options that its export has fixed.
+
+    Raises:
+        UserError: there is none, or such an option is given.
+    """
+    require_export(export_dir)
+    check_served(options, export_dir)
 
 
 def check_served(options: dict[str, Any], export_dir: str | Path) -> None:

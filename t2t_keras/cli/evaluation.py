@@ -6,8 +6,14 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
+from t2t_keras import load
 from t2t_keras.cli.checks import require_directory, require_writable
-from t2t_keras.cli.decoding import add_decoding_flags, check_decoding, given_decoding
+from t2t_keras.cli.decoding import (
+    add_decoding_flags,
+    check_decoding,
+    check_export,
+    given_decoding,
+)
 from t2t_keras.cli.lines import read_lines
 from t2t_keras.cli.verb import (
     Verb,
@@ -61,6 +67,11 @@ def _evaluate_flags(parser: argparse.ArgumentParser) -> None:
         "OUTPUT_DIR/evaluation-SPLIT, also for TensorBoard",
     )
     run.add_argument(
+        "--export_dir",
+        help="an export of the run, which decodes the split instead of a checkpoint; "
+        "the loss is not computed",
+    )
+    run.add_argument(
         "--wait_minutes",
         type=not_negative_number,
         metavar="M",
@@ -94,7 +105,9 @@ def _check_evaluate(args: argparse.Namespace) -> None:
         require_run(args.output_dir)
     require_directory("data_dir", args.data_dir)
     require_writable("output", args.output)
-    check_decoding(args)
+    options = check_decoding(args)
+    if args.export_dir:
+        check_export(options, args.export_dir)
 
 
 def _evaluate(args: argparse.Namespace) -> dict[str, Any]:
@@ -119,10 +132,30 @@ def _evaluate(args: argparse.Namespace) -> dict[str, Any]:
     options |= given_decoding(args)
     if mode == "split":
         where = {"checkpoint": args.checkpoint, "write": args.output}
+        where["export"] = args.export_dir and _opened(args.export_dir, run)
         return evaluate(run, split, problem, **where, **options)
     points = follow(run, split, problem, wait_minutes=wait_minutes, **options)
     best = max(points, key=metrics_of(problem).selection_score)
     return {"split": split, "checkpoints": points, "best": best}
+
+
+def _opened(path: str, run: "RunDirectory") -> tuple[str, Any]:
+    """Returns the path of an export, and the export.
+
+    Raises:
+        UserError: it is of another problem than the run.
+    """
+    export: Any = load(path)
+    if export.settings is None:
+        raise UserError(
+            f"--export_dir: {path} is of an earlier version; export the run again"
+        )
+    if export.settings.problem != run.problem.name:
+        raise UserError(
+            f"--export_dir: {path} is an export of problem '{export.settings.problem}' "
+            f"and {run.path} a run of '{run.problem.name}'; give an export of the run"
+        )
+    return path, export
 
 
 def _suffix_language(path: str) -> str | None:
@@ -147,6 +180,9 @@ def _mode(args: argparse.Namespace) -> str:
         flags = ("--hypotheses", "--references", "--tokenize", "--language", "--json")
         require_only(args, flags, "--hypotheses and --references")
         return "files"
+    if args.export_dir and (args.checkpoint or args.eval_sentences == 0):
+        flag = "--checkpoint" if args.checkpoint else "--eval_sentences 0"
+        raise UserError(f"{flag} does not go with --export_dir")
     is_all = args.checkpoint == "all"
     if not is_all and args.wait_minutes is not None:
         raise UserError("--wait_minutes needs --checkpoint all as well")

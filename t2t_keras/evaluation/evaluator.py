@@ -139,13 +139,22 @@ class Evaluator:
             "accuracy": correct / tokens,
         }
 
-    def decode(self, sentences: int | None, meter: Meter, **options: Any) -> Decoded:
+    def decode(
+        self,
+        sentences: int | None,
+        meter: Meter,
+        export: Any = None,
+        **options: Any,
+    ) -> Decoded:
         """Decodes the first sentences of the split, or all.
 
         Args:
             sentences: number of sentences, at least 1; None: all.
             meter: shows progress.
-            **options: decoding options; the defaults are the problem's.
+            export: an export of the model, as `t2t_keras.load` returns it, which
+                decodes instead of the model.
+            **options: decoding options; the defaults are the problem's, or those of
+                the export.
         """
         translator, text_form = self.translator, self.problem.text_form
         count = min(sentences or len(self._index), len(self._index))
@@ -163,7 +172,10 @@ class Evaluator:
             for pair in zip(sources, targets, strict=True)
         ]
         with meter(f"decoding {self._name}", "sentences", count) as advance:
-            found = translator.decode(ids, sources, advance=advance, **options)
+            if export:
+                found = export.n_best(sources, 1, advance=advance, **options)
+            else:
+                found = translator.decode(ids, sources, advance=advance, **options)
         best = [outputs[0] for outputs in found]
         repaired = {}
         if text_form.repairs_outputs:

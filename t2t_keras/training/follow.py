@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from t2t_keras.data.files import progress, read_json, say, write_json, write_lines
 from t2t_keras.data.manifest import Manifest
+from t2t_keras.decoding.options import DecodingOptions
 from t2t_keras.decoding.translator import Translator
 from t2t_keras.evaluation.bleu import metrics_of
 from t2t_keras.evaluation.evaluator import Evaluator
@@ -238,6 +239,7 @@ def evaluate(
     problem: Problem | None = None,
     *,
     checkpoint: str | int | Path | None = None,
+    export: tuple[str, Any] | None = None,
     data_dir: str | Path | None = None,
     sentences: int | None = None,
     write: str | Path | None = None,
@@ -250,6 +252,9 @@ def evaluate(
         split: the split of its data.
         problem: the run's problem, which may have other metrics; None: the run's.
         checkpoint: see `RunDirectory.restore`.
+        export: the directory of an export of the run and what `t2t_keras.load`
+            returns for it, which decodes instead of a checkpoint. Its loss is not
+            computed.
         data_dir: see `open_split`.
         sentences: number of sentences to decode; None: all; 0: only the loss.
         write: prefix of the files to which the decoded sentences are written:
@@ -259,20 +264,32 @@ def evaluate(
     Returns:
         "sentences", the number of decoded ones; what `Metrics.report` returns for them;
         "repaired" if the text form repairs outputs; and "loss", "perplexity" and
-        "accuracy" on the whole split. The history of the run keeps them.
+        "accuracy" on the whole split, unless an export is evaluated. The history of the
+        run keeps them.
 
     Raises:
         UserError: there is no such checkpoint, or there are no such data.
     """
     problem = problem or run.problem
-    # Now, because a training may write others and delete this one meanwhile.
-    path = run.checkpoints.find("latest" if checkpoint == "ema" else checkpoint)
-    step = Checkpoint(path).step
-    translator = run.translator("ema" if checkpoint == "ema" else path)
+    facts: dict[str, Any]
+    exported = None
+    if export:
+        path, exported = export
+        facts = {"checkpoint": path, "export": True}
+        translator = Translator(problem, run.build_model(), *run.tokenizers)
+        chosen = DecodingOptions(**exported.settings.decoding | options)
+    else:
+        # Now, because a training may write others and delete this one meanwhile.
+        found = run.checkpoints.find("latest" if checkpoint == "ema" else checkpoint)
+        is_own = found.parent.resolve() == run.path.resolve()
+        name = "ema" if checkpoint == "ema" else found.name if is_own else str(found)
+        facts = {"checkpoint": name, "step": Checkpoint(found).step}
+        translator = run.translator("ema" if checkpoint == "ema" else found)
+        chosen = translator.choose(**options)
     evaluator = open_split(run, translator, split, data_dir)
     result: dict[str, Any] = {"sentences": 0}
     if sentences != 0:
-        decoded = evaluator.decode(sentences, progress, **options)
+        decoded = evaluator.decode(sentences, progress, exported, **options)
         sources, references, outputs, repaired = decoded
         if write:
             write_lines(f"{write}.source", sources)
@@ -281,16 +298,12 @@ def evaluate(
         result["sentences"] = len(outputs)
         result |= metrics_of(problem).report(sources, outputs, references)
         result |= repaired
-    result |= evaluator.loss(progress)
-    name = path.name if path.parent.resolve() == run.path.resolve() else str(path)
-    if checkpoint == "ema":
-        name = "ema"
+    if not export:
+        result |= evaluator.loss(progress)
     manifest = Manifest.open(Path(data_dir or run.config.data_dir), problem.data_name)
-    chosen = translator.choose(**options)
     run.record(
         "evaluation",
-        checkpoint=name,
-        step=step,
+        **facts,
         split=split,
         data=manifest.fingerprints(split)[0],
         sentences=result["sentences"],

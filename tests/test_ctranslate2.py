@@ -446,7 +446,7 @@ def test_the_program_translates_without_tensorflow(engine, tmp_path, capfd):
 
 SERVE = """
 import argparse, json, sys, time
-from pathlib import Path
+import t2t_keras
 from starlette.testclient import TestClient
 from t2t_keras.plugins.server import verb
 from t2t_keras.plugins.server.app import make_app
@@ -457,7 +457,7 @@ verb.VERB.add_flags(parser)
 args = parser.parse_args(["--model", f"ct={sys.argv[1]}"])
 verb._check_serve(args)
 assert not verb.VERB.uses_tensorflow(args)
-load = lambda: ServedModel.load(Path(sys.argv[1]), n_best=2, beam_size=3)
+load = lambda: ServedModel(t2t_keras.load(sys.argv[1]), n_best=2, beam_size=3)
 with TestClient(make_app({"ct": load}, verb.Limits())) as client:
     while client.get("/health").status_code != 200:
         time.sleep(0.01)

@@ -8,6 +8,7 @@ import tensorflow as tf
 from decoding_models import LINES, SHORT
 from tensorflow.python.eager import context
 
+import t2t_keras
 from t2t_keras.option import UserError
 from t2t_keras.plugins.server.rest import Request
 from t2t_keras.plugins.server.served_model import ServedModel, Unwanted
@@ -56,7 +57,7 @@ def model(request, translator, export_dir):
     """What the server asks, with the defaults of the server."""
     if request.param == "run":
         return ServedModel(translator, n_best=2, **SHORT)
-    return ServedModel.load(export_dir, n_best=2)
+    return ServedModel(t2t_keras.load(export_dir), n_best=2)
 
 
 def test_other_phrases_cost_no_trace(model, translator):

@@ -39,7 +39,7 @@ class Stub:
     """A model that returns its inputs in upper case, when it may run."""
 
     def __init__(self):
-        self.defaults = dict(OPTIONS)
+        self.is_run, self.defaults = True, dict(OPTIONS)
         self.begun: list[str] = []  # the texts of all batches, also of one that waits
         self.batches: list[list[str]] = []
         self.may_run = threading.Event()
@@ -300,6 +300,14 @@ def test_the_order_and_the_size_of_batches():
     assert run_batches(limits, first=True) == [
         *[("a", [1, 2, 4]), ("b", [3]), ("a", [5, 8]), ("a", [6]), ("a", [7])]
     ]
+
+
+def test_two_batches_run_at_the_same_time():
+    both = threading.Barrier(2)
+    limits = Limits(max_batch_sentences=1)
+    batcher = Batcher(lambda *_: [both.wait(60) < 2], limits, threads=2)
+    assert asyncio.run(batcher.submit("ab", [1, 2], [1, 1])) == [True, True]
+    batcher.close()
 
 
 def test_one_bad_text_fails_alone():

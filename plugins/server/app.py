@@ -44,10 +44,10 @@ _POLICY = (
 
 
 class _Served(NamedTuple):
-    """A model, and its two queues with a thread for each.
+    """A model, and its two queues.
 
     Expensive requests have their own queue and thread, so that cheap ones never wait
-    for them.
+    for them. Two batches of cheap requests run in an export at the same time.
     """
 
     model: ServedModel
@@ -135,7 +135,9 @@ class Service:
             self._metrics["batch_sentences"].labels(name).observe(size)
             self._metrics["batch_seconds"].labels(name).observe(seconds)
 
-        cheap = Batcher(run, self.limits, observe)
+        # On two cores, exports serve 8 to 40% more texts with two batches at a time,
+        # and runs 13% fewer.
+        cheap = Batcher(run, self.limits, observe, threads=1 if model.is_run else 2)
         expensive = Batcher(run, self.limits, observe, cheap)
         self._served[name] = _Served(model, cheap, expensive)
         waiting = self._metrics["queue_sentences"].labels(name)

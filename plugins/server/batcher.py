@@ -72,10 +72,10 @@ class _Item:
 
 
 class Batcher:
-    """A queue of values, and a thread that runs them in batches.
+    """A queue of values, and threads that run them in batches.
 
     A request's place in the queue is its time of arrival plus a delay in proportion to
-    its work. So cheap requests overtake expensive ones, but none waits forever. The
+    its work. So cheap requests overtake expensive ones, but none waits forever. A
     thread takes the first value and others with its key, up to the limits of a batch:
     the values of an expensive request are run in several batches, and those that
     nobody waits for any more are not run. A thread that is idle waits for others until
@@ -88,6 +88,7 @@ class Batcher:
         observe: called in the thread after each batch, with its size and seconds.
         first: another batcher, to which this one leaves two thirds of the time when
             both are busy; None: this one has priority, and its batches have any work.
+        threads: the number of batches that run at the same time.
     """
 
     def __init__(
@@ -96,17 +97,22 @@ class Batcher:
         limits: Limits,
         observe: Callable[[int, float], None] = lambda size, seconds: None,
         first: "Batcher | None" = None,
+        threads: int = 1,
     ) -> None:
         self._run = run
         self._limits = limits
         self._observe = observe
         self._first = first
+        self._running = 0
         self._busy_until = 0.0
         self._waiting: list[_Item] = []
         self._changed = threading.Condition()
         self._is_closed = False
-        self._thread = threading.Thread(target=self._work, daemon=True)
-        self._thread.start()
+        self._threads = [
+            threading.Thread(target=self._work, daemon=True) for _ in range(threads)
+        ]
+        for thread in self._threads:
+            thread.start()
 
     def __len__(self) -> int:
         """Returns the number of values that wait."""
@@ -142,7 +148,7 @@ class Batcher:
             if len(waiting) > self._limits.max_queue:
                 raise Overloaded("the queue is full; try again later")
             self._waiting = sorted(waiting, key=lambda item: item.due)
-            self._changed.notify()
+            self._changed.notify_all()
         try:
             return await asyncio.gather(*(asyncio.wrap_future(x.future) for x in items))
         finally:  # after an error or cancellation; otherwise all are done
@@ -157,17 +163,18 @@ class Batcher:
         """
         with self._changed:
             self._is_closed = True
-            self._changed.notify()
-        if wait:
-            self._thread.join()
+            self._changed.notify_all()
+        for thread in self._threads if wait else ():
+            thread.join()
 
     def _work(self) -> None:
         while batch := self._next_batch():
             start = time.monotonic()
-            self._busy_until = math.inf
             self._run_batch(batch)
             end = time.monotonic()
-            self._busy_until = end + _IDLE_SECONDS
+            with self._changed:
+                self._running -= 1
+                self._busy_until = math.inf if self._running else end + _IDLE_SECONDS
             self._observe(len(batch), end - start)
             rest = end + 2 * (end - start)
             while self._first is not None and not self._is_closed:
@@ -199,6 +206,8 @@ class Batcher:
                         work += item.work
                 taken = set(batch)
                 self._waiting = [x for x in self._waiting if x not in taken]
+            self._running += 1
+            self._busy_until = math.inf
         return batch
 
     def _run_batch(self, batch: list[_Item]) -> None:
@@ -208,8 +217,7 @@ class Batcher:
             return not all(item.future.done() for item in batch)
 
         try:
-            values = [item.value for item in batch]
-            results = self._run(batch[0].key, values, is_wanted)
+            results = self._run(batch[0].key, [x.value for x in batch], is_wanted)
             delivery = list(zip(batch, results, strict=True))
         except Exception as error:
             if len(batch) == 1:

@@ -2,10 +2,8 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
-from t2t_keras import load
 from t2t_keras.decoding.options import DecodingOptions
 from t2t_keras.decoding.texts import is_blank
 
@@ -23,27 +21,17 @@ class ServedModel:
 
     Attributes:
         defaults: the default values of the options that requests may have.
+        is_run: whether it is a run, not an export.
     """
 
     def __init__(self, translator: Any, **options: Any) -> None:
         self._translator = translator
-        self._is_run = not hasattr(translator, "scored")
+        self.is_run = not hasattr(translator, "scored")
         self._options = options
         chosen = translator.choose(**options)
         values = chosen if isinstance(chosen, dict) else vars(chosen)
         names = DecodingOptions.names("is_served")  # an earlier export has fewer
         self.defaults = {name: values[name] for name in names if name in values}
-
-    @classmethod
-    def load(
-        cls, directory: Path, checkpoint: str | None = None, **options: Any
-    ) -> "ServedModel":
-        """Loads a run or an export.
-
-        Raises:
-            UserError: it cannot be loaded, or does not take the options.
-        """
-        return cls(load(directory, checkpoint), **options)
 
     def predict(
         self,
@@ -85,15 +73,13 @@ class ServedModel:
             pairs = [(x.text, x.score) for x in row]
             pairs += [("", -math.inf)] * (n - len(row))
             listed, scores = zip(*pairs, strict=True)
-            is_cut = (
-                self._is_truncated(text, True) if self._is_run else row[0].is_truncated
-            )
-            outputs.append({"texts": listed, "scores": scores, "is_truncated": is_cut})
+            cut = self._is_truncated(text, True) if self.is_run else row[0].is_truncated
+            outputs.append({"texts": listed, "scores": scores, "is_truncated": cut})
         return outputs
 
     def _score(self, texts: list[str], targets: list[str]) -> list[dict[str, Any]]:
         """Returns the outputs of the signature `score`."""
-        if not self._is_run:
+        if not self.is_run:
             scored = self._translator.scored(texts, targets)
         else:
             scores = self._translator.score(texts, targets, **self._options)

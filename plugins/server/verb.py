@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from t2t_keras import load
 from t2t_keras.cli.decoding import (
     add_decoding_flags,
     add_engine,
@@ -109,7 +110,7 @@ def load_model(args: argparse.Namespace, path: Path) -> Any:
     options, checkpoint = given_decoding(args), args.checkpoint
     if args.engine == "auto" and is_run(path):
         path, checkpoint = converted(path, checkpoint, options)
-    return ServedModel.load(path, checkpoint, **options)
+    return ServedModel(load(path, checkpoint), **options)
 
 
 def _serve(args: argparse.Namespace) -> dict[str, Any]:

@@ -127,7 +127,7 @@ def _lines(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def _difference(line: dict[str, Any], evaluations: list[dict[str, Any]]) -> str:
-    """Returns how an export's scores differ from the run's on the same sentences."""
+    """Returns an export's scores minus the run's latest on the same sentences."""
     if "export" not in line:
         return ""
     same = ("split", "data", "sentences", "decoding", "settings")
@@ -143,7 +143,7 @@ def _difference(line: dict[str, Any], evaluations: list[dict[str, Any]]) -> str:
 
 
 def _less(metrics: Mapping[str, Any], others: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns nested metrics minus others."""
+    """Returns nested metrics minus others; only floats are kept."""
     return {
         name: _less(value, others[name])
         if isinstance(value, Mapping)

@@ -47,7 +47,7 @@ class _Served(NamedTuple):
     """A model, and its two queues.
 
     Expensive requests have their own queue and thread, so that cheap ones never wait
-    for them. Two batches of cheap requests run in an export at the same time.
+    for them. An export runs two batches of cheap requests at the same time.
     """
 
     model: ServedModel

@@ -206,8 +206,9 @@ class Batcher:
                         work += item.work
                 taken = set(batch)
                 self._waiting = [x for x in self._waiting if x not in taken]
-            self._running += 1
-            self._busy_until = math.inf
+            if batch:
+                self._running += 1
+                self._busy_until = math.inf
         return batch
 
     def _run_batch(self, batch: list[_Item]) -> None:

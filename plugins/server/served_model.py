@@ -21,7 +21,7 @@ class ServedModel:
 
     Attributes:
         defaults: the default values of the options that requests may have.
-        is_run: whether it is a run, not an export.
+        is_run: whether the translator is a run's, not an export's.
     """
 
     def __init__(self, translator: Any, **options: Any) -> None:

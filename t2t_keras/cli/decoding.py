@@ -110,10 +110,10 @@ def check_decoder(args: argparse.Namespace) -> None:
 
 
 def check_export(options: dict[str, Any], export_dir: str | Path) -> None:
-    """Refuses a directory without an export, and options that its export has fixed.
+    """Refuses a directory without an export, and options that the export has built in.
 
     Raises:
-        UserError: there is none, or such an option is given.
+        UserError: there is no export, or such an option is given.
     """
     require_export(export_dir)
     check_served(options, export_dir)

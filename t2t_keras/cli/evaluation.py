@@ -53,8 +53,8 @@ def _evaluate_flags(parser: argparse.ArgumentParser) -> None:
         "--eval_sentences",
         type=not_negative,
         metavar="N",
-        help="decode only the first N sentences; 0: none; the loss is always computed "
-        "on the whole split",
+        help="decode only the first N sentences; 0: none; the loss is computed on the "
+        "whole split",
     )
     run.add_argument(
         "--output",
@@ -68,8 +68,8 @@ def _evaluate_flags(parser: argparse.ArgumentParser) -> None:
     )
     run.add_argument(
         "--export_dir",
-        help="an export of the run, which decodes the split instead of a checkpoint; "
-        "the loss is not computed",
+        help="evaluate this export of the run instead of a checkpoint; the loss is not "
+        "computed",
     )
     run.add_argument(
         "--wait_minutes",
@@ -140,20 +140,20 @@ def _evaluate(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def _opened(path: str, run: "RunDirectory") -> tuple[str, Any]:
-    """Returns the path of an export, and the export.
+    """Returns the path of an export, and the loaded export.
 
     Raises:
-        UserError: it is of another problem than the run.
+        UserError: an earlier version wrote it, or its problem is not the run's.
     """
     export: Any = load(path)
     if export.settings is None:
         raise UserError(
-            f"--export_dir: {path} is of an earlier version; export the run again"
+            f"--export_dir: an earlier version wrote {path}; export the run again"
         )
     if export.settings.problem != run.problem.name:
         raise UserError(
             f"--export_dir: {path} is an export of problem '{export.settings.problem}' "
-            f"and {run.path} a run of '{run.problem.name}'; give an export of the run"
+            f"but {run.path} is a run of '{run.problem.name}'; give the run's export"
         )
     return path, export
 

@@ -151,10 +151,10 @@ class Evaluator:
         Args:
             sentences: number of sentences, at least 1; None: all.
             meter: shows progress.
-            export: an export of the model, as `t2t_keras.load` returns it, which
-                decodes instead of the model.
-            **options: decoding options; the defaults are the problem's, or those of
-                the export.
+            export: an export of the model, as `t2t_keras.load` returns it, to decode
+                with instead of the model.
+            **options: decoding options; the defaults are the problem's, or the
+                export's.
         """
         translator, text_form = self.translator, self.problem.text_form
         count = min(sentences or len(self._index), len(self._index))

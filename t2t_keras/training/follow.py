@@ -245,21 +245,21 @@ def evaluate(
     write: str | Path | None = None,
     **options: Any,
 ) -> dict[str, Any]:
-    """Evaluates one checkpoint on a split: all metrics, and the loss.
+    """Evaluates a checkpoint or an export on a split: all metrics, and the loss.
 
     Args:
         run: the run directory.
         split: the split of its data.
         problem: the run's problem, which may have other metrics; None: the run's.
         checkpoint: see `RunDirectory.restore`.
-        export: the directory of an export of the run and what `t2t_keras.load`
-            returns for it, which decodes instead of a checkpoint. Its loss is not
+        export: an export of the run to evaluate instead of a checkpoint: its
+            directory, and what `t2t_keras.load` returns for it. The loss is not
             computed.
         data_dir: see `open_split`.
         sentences: number of sentences to decode; None: all; 0: only the loss.
         write: prefix of the files to which the decoded sentences are written:
             `{write}.source`, `.reference` and `.hypothesis`.
-        **options: decoding options; the defaults are the problem's.
+        **options: decoding options; the defaults are the problem's, or the export's.
 
     Returns:
         "sentences", the number of decoded ones; what `Metrics.report` returns for them;

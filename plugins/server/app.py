@@ -12,16 +12,16 @@ import time
 import urllib.parse
 from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import prometheus_client as prometheus
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
-from starlette.middleware.base import BaseHTTPMiddleware, RequestResponseEndpoint
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import FileResponse, Response
 from starlette.routing import Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from t2t_keras.option import UserError
 
@@ -29,6 +29,8 @@ from .batcher import Batcher, Limits, Overloaded
 from .rest import Key
 from .rest import Request as PredictRequest
 from .served_model import ServedModel
+
+_Headers: TypeAlias = Mapping[str, str] | None
 
 _CLIENT_LEFT = 499  # what nginx calls it; nobody receives it
 _CLOSE = {"Connection": "close"}  # a part of the body has not been read
@@ -239,7 +241,7 @@ class Service:
         """Returns the results of work, unless the client leaves or it takes long."""
         tasks = [asyncio.ensure_future(x) for x in (work, _disconnected(request))]
         seconds = self.limits.timeout_seconds
-        left = max(seconds - (time.monotonic() - request.state.start), 0)
+        left = max(seconds - (time.monotonic() - request.scope["start"]), 0)
         try:
             await asyncio.wait(tasks, timeout=left, return_when=asyncio.FIRST_COMPLETED)
             if tasks[0].done():
@@ -269,10 +271,8 @@ class Service:
             raise HTTPException(408, refusal, _CLOSE) from None
         return bytes(body)
 
-    async def gate(
-        self, request: Request, call_next: RequestResponseEndpoint
-    ) -> Response:
-        """Counts and times a request, and refuses those of other sites.
+    def gate(self, app: ASGIApp) -> ASGIApp:
+        """Returns an app that counts and times requests, and refuses other sites'.
 
         This protects a server at the loopback address from web pages. The name of a
         page's server can be made to lead to 127.0.0.1 (DNS rebinding), and then the
@@ -280,18 +280,26 @@ class Service:
         known. And any page can send a form to this server: `Origin`, which browsers
         add, must be this server.
         """
-        start = request.state.start = time.monotonic()
-        status = 500
-        try:
-            answer = self._refusal(request) or await call_next(request)
-            status = answer.status_code
-            return answer
-        finally:
-            endpoint = getattr(request.scope.get("endpoint"), "__name__", "none")
-            self.answered += 1
-            self._metrics["requests"].labels(endpoint, status).inc()
-            seconds = time.monotonic() - start
-            self._metrics["request_seconds"].labels(endpoint).observe(seconds)
+
+        async def gated(scope: Scope, receive: Receive, send: Send) -> None:
+            if scope["type"] != "http":
+                return await app(scope, receive, send)
+            scope.update(start=time.monotonic(), status=500)
+
+            async def watched(message: Message) -> None:
+                scope["status"] = message.get("status", scope["status"])
+                await send(message)
+
+            try:
+                await (self._refusal(Request(scope)) or app)(scope, receive, watched)
+            finally:
+                endpoint = getattr(scope.get("endpoint"), "__name__", "none")
+                self.answered += 1
+                self._metrics["requests"].labels(endpoint, scope["status"]).inc()
+                seconds = time.monotonic() - scope["start"]
+                self._metrics["request_seconds"].labels(endpoint).observe(seconds)
+
+        return gated
 
     def _refusal(self, request: Request) -> Response | None:
         host, origin = (request.headers.get(x, "") for x in ("host", "origin"))
@@ -339,7 +347,7 @@ def make_app(
     app = Starlette(
         routes=routes,
         lifespan=service.lifespan,
-        middleware=[Middleware(BaseHTTPMiddleware, dispatch=service.gate)],
+        middleware=[Middleware(service.gate)],
         exception_handlers=dict.fromkeys(
             (HTTPException, Overloaded, UserError, Exception), failed
         ),
@@ -348,9 +356,7 @@ def make_app(
     return app
 
 
-def _json(
-    value: Any, status: int = 200, headers: Mapping[str, str] | None = None
-) -> Response:
+def _json(value: Any, status: int = 200, headers: _Headers = None) -> Response:
     """Returns a value as JSON in ASCII, which has all text, and -Infinity.
 
     TensorFlow Serving has it for the scores of outputs that do not exist.
@@ -358,9 +364,7 @@ def _json(
     return Response(json.dumps(value), status, headers, "application/json")
 
 
-def _error(
-    status: int, message: str, headers: Mapping[str, str] | None = None
-) -> Response:
+def _error(status: int, message: str, headers: _Headers = None) -> Response:
     return _json({"error": message}, status, headers)
 
 

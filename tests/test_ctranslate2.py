@@ -526,7 +526,7 @@ def test_a_run_is_converted_once(engine, trained_run, tmp_path, capfd, monkeypat
         assert converted(path, "4", option) == (path, "4")
         line = capfd.readouterr().err.splitlines()[-1]
         assert line == f"engine: TensorFlow ({reason})"
-    for more in ([], ["--export_dir", export]):
+    for more in ([], ["--export_dir", export, "--language", "fr"]):
         where = "--output_dir", path, "--split", "dev", "--beam_size", "1"
         assert run("evaluate", *where, *more) == 0
     other = *where, "--export_dir", engine._path

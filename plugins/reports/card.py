@@ -134,7 +134,7 @@ def _difference(line: dict[str, Any], evaluations: list[dict[str, Any]]) -> str:
     runs = [
         other
         for other in evaluations
-        if "step" in other and all(other[key] == line[key] for key in same)
+        if "step" in other and all(other.get(key) == line[key] for key in same)
     ]
     if not runs:
         return ""
@@ -143,13 +143,13 @@ def _difference(line: dict[str, Any], evaluations: list[dict[str, Any]]) -> str:
 
 
 def _less(metrics: Mapping[str, Any], others: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns nested metrics minus others; only floats are kept."""
+    """Returns nested metrics minus others; only floats that both have are kept."""
     return {
         name: _less(value, others[name])
         if isinstance(value, Mapping)
         else value - others[name]
         for name, value in metrics.items()
-        if isinstance(value, (Mapping, float)) and name != "signatures"
+        if isinstance(others.get(name), (Mapping, float)) and name != "signatures"
     }
 
 

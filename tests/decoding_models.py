@@ -9,7 +9,7 @@ import tensorflow as tf
 from t2t_keras.decoding.beam_search import beam_search
 from t2t_keras.decoding.translator import Translator
 from t2t_keras.hparam import HParams
-from t2t_keras.model.transformer import Transformer
+from t2t_keras.model import build_model
 from t2t_keras.problem import Problem
 from t2t_keras.text.sentence_piece import SentencePieceTokenizer
 
@@ -105,9 +105,8 @@ def transformer(vocab_size, target_vocab_size=None, **hparams):
     keras.utils.set_random_seed(1)
     small = {"num_layers": 1, "d_model": 16, "d_ff": 32, "num_heads": 2}
     lively = {"share_embeddings": False, "position": "learned", "max_positions": 64}
-    model = Transformer(
-        HParams(**small | lively | hparams), vocab_size, target_vocab_size
-    )
+    settings = HParams(**small | lively).override(**hparams)
+    model = build_model(settings, vocab_size, target_vocab_size)
     positions, softmax = model.positions.table, model.softmax_embedding.weights[0]
     positions.assign(2.0 * positions)
     is_end = np.arange(softmax.shape[0])[:, None] == EOS

@@ -40,6 +40,7 @@ def test_model_keeps_the_guarantees(name):
         *({"model": "extended_transformer", "position": p} for p in ("halves", "t2t")),
         {"model": "extended_transformer", "attention_bias": True, "output_bias": True},
         {"model": "extended_transformer", "attention_window": 2, "d_k": 3, "d_v": 5},
+        {"model": "next_word_transformer", "num_brackets": 9},
     ],
     ids=str,
 )

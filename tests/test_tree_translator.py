@@ -32,14 +32,15 @@ READ = (
 WORDS = [text.split(" ") if text else [] for text in READ]
 
 
-def make(problem, folder):
+def make(problem, folder, **options):
     """A translator with random weights."""
     pairs = itertools.islice(problem.source("train")(), 300)
     paths = [folder / name for name in vocab_files(problem).values()]
     for path, texts in zip(paths, zip(*pairs, strict=True), strict=True):
         train_vocabulary(problem, texts, path, own_process=False)
     tokenizers = [load_tokenizer(path) for path in paths]
-    model = transformer(*(t.vocab_size for t in tokenizers), max_positions=128)
+    sizes = [tokenizer.vocab_size for tokenizer in tokenizers]
+    model = transformer(*sizes, max_positions=128, **options)
     return Translator(problem, model, *tokenizers)
 
 
@@ -74,9 +75,13 @@ def test_the_constraint_does_not_change_probabilities(translator):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("raw", [False, True])
-def test_saved_model_equals_in_process(translator, tmp_path, raw):
-    """With tags; without them, raw sentences and tensor2tensor's subwords."""
+@pytest.mark.parametrize("kind", ["tags", "raw", "words"])
+def test_saved_model_equals_in_process(translator, tmp_path, kind):
+    """With tags; without them, raw sentences and tensor2tensor's subwords; words."""
+    raw = kind == "raw"
+    if kind == "words":
+        problem = translator.problem.replace(tokenizer="words")
+        translator = make(problem, tmp_path, model="next_word_transformer")
     if raw:
         form = Trees(symbols=UNTAGGED_SYMBOLS)
         problem = translator.problem.replace(text_form=form, tokenizer="t2t_subword")

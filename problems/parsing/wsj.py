@@ -59,6 +59,18 @@ def parsing_wsj_notags() -> ParsingProblem:
 
 
 @register_problem
+def parsing_wsj_words() -> ParsingProblem:
+    """`parsing_wsj` with a vocabulary of words, each of which is one token.
+
+    With subwords, the place of a word in the source depends on the words before it.
+    Words that are rare or new become the token of a class, such as `<a-ated>`.
+    """
+    return parsing_wsj().replace(
+        summary="WSJ constituency parsing, each word one token", tokenizer="words"
+    )
+
+
+@register_problem
 def parsing_wsj_semi() -> ParsingProblem:
     r"""Semi-supervised parsing with automatically parsed trees: F1 92.7 in the paper.
 

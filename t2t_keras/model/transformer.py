@@ -558,6 +558,7 @@ class Transformer(keras.Model):
         bias = padding_bias(source == PAD)
         scores = {"seed": seed, "return_attention_scores": True}
         memory, encoder_maps = self.encoder(x, bias, **scores)
+        bias = self.cross_attention_bias(bias, shifted)
         y, decoder_maps, cross_maps, _ = self.decoder(y, memory, bias, **scores)
         return y, AttentionMaps(encoder_maps, decoder_maps, cross_maps)
 
@@ -575,6 +576,15 @@ class Transformer(keras.Model):
     def target_input(self, x: Tensor) -> Tensor:
         """Returns the decoder's input [B, T, D], given the embeddings [B, T, D]."""
         return x + self.positions(ops.arange(ops.shape(x)[1]))
+
+    def cross_attention_bias(self, bias: Tensor, shifted: Tensor) -> Tensor:
+        """Returns what is added to the scores of cross-attention, [B, 1 or H, T, S].
+
+        Args:
+            bias: [B, 1, 1, S], masks padding; a result of this shape is for all T.
+            shifted: ids [B, T], the token before each position; PAD before the first.
+        """
+        return bias
 
     def encode(self, source: Tensor) -> Tensor:
         """Encodes source ids [B, S] to the memory [B, S, D]."""

@@ -1,0 +1,65 @@
+"""Vocabularies of whole words as TensorFlow operations."""
+
+from collections.abc import Sequence
+
+import tensorflow as tf
+
+from t2t_keras.text.graph_ids import CPU, text_ids
+from t2t_keras.text.tokenizer import EOS, UNK
+
+from .words import ENDINGS, SHAPE, SPECIAL, ending_pattern
+
+_NONE = -1  # in place of the id of a word that has none
+
+
+class WordGraph(tf.Module):
+    """`WordTokenizer` as TensorFlow operations.
+
+    Args:
+        pieces: the tokens in the order of their ids.
+    """
+
+    def __init__(self, pieces: Sequence[str]) -> None:
+        super().__init__(name="words")
+        known = pieces[len(SPECIAL) :]
+        with tf.device(CPU), tf.init_scope():
+            self._pieces = tf.constant(pieces)
+            ids = tf.range(len(SPECIAL), len(pieces), dtype=tf.int64)
+            self._ids = tf.lookup.StaticHashTable(
+                tf.lookup.KeyValueTensorInitializer(tf.constant(known), ids), _NONE
+            )
+
+    def encode(self, texts: tf.Tensor) -> tf.RaggedTensor:
+        """Turns strings [B] into ids [B, (T)], each row ending in EOS."""
+        with tf.device(CPU):
+            words = tf.strings.split(texts, " ")
+            words = tf.ragged.boolean_mask(words, words != "")
+            ids = words.with_values(self._lookup(words.values))
+            return tf.concat([ids, tf.fill([ids.nrows(), 1], EOS)], axis=1)
+
+    def _lookup(self, words: tf.Tensor) -> tf.Tensor:
+        """Returns the ids [N] of words [N], as `WordTokenizer._id` does."""
+        shape = words
+        for pattern, letter in SHAPE:
+            shape = tf.strings.regex_replace(shape, pattern, letter)
+        ids = self._ids.lookup(words)
+        for length in ENDINGS:
+            pattern = ending_pattern(length)
+            ending = tf.strings.regex_replace(words, f"^{pattern}$", r"\1")
+            found = self._ids.lookup(tf.strings.join(["<", shape, "-", ending, ">"]))
+            has_ending = tf.strings.regex_full_match(words, pattern)
+            ids = tf.where((ids == _NONE) & has_ending, found, ids)
+        found = self._ids.lookup(tf.strings.join(["<", shape, ">"]))
+        ids = tf.where(ids == _NONE, found, ids)
+        return tf.cast(
+            tf.where(ids == _NONE, tf.constant(UNK, tf.int64), ids), tf.int32
+        )
+
+    def decode(self, ids: tf.Tensor) -> tf.Tensor:
+        """Turns ids [B, T] into strings [B]."""
+        with tf.device(CPU):
+            words = tf.ragged.map_flat_values(
+                lambda flat: tf.gather(self._pieces, flat),
+                text_ids(ids, len(self._pieces)),
+            )
+            return tf.strings.reduce_join(words, axis=1, separator=" ")

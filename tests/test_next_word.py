@@ -1,0 +1,83 @@
+"""Vocabularies of whole words, and the model that knows the next word."""
+
+import numpy as np
+import pytest
+from errors import refused
+from model_checks import small_model
+from tokenizer_checks import (
+    LINES,
+    assert_graph_equals_python,
+    assert_runs_on_cpu,
+    random_ids,
+    random_lines,
+)
+
+from t2t_keras import registry
+from t2t_keras.plugins.parsing.words import WordTokenizer, word_classes
+from t2t_keras.problems.parsing.linearise import BRACKETS
+from t2t_keras.text.tokenizer import EOS, UNK, load_tokenizer
+
+# 15 rare words that end in "ated", of 20 in small letters.
+TEXTS = [f"{chr(97 + i) * 3}ated the dog" for i in range(15)] + ["xx 7 zz yy ww vv"]
+
+
+@pytest.fixture(scope="module")
+def tokenizer(tmp_path_factory):
+    path = tmp_path_factory.mktemp("vocab") / "text.words"
+    WordTokenizer.train(TEXTS, path, 100, symbols=("S", "/S"))
+    return load_tokenizer(path)
+
+
+def test_vocabulary(tokenizer, tmp_path):
+    """Symbols, then the frequent classes, then the words that are not single."""
+    classes = ["<a>", "<a-ated>", "<a-d>", "<a-ed>", "<a-ted>"]
+    known = ["<pad>", "</s>", "<unk>", "S", "/S", *classes, "dog", "the"]
+    assert tokenizer.pieces == known
+    tokenizer.save(tmp_path / "copy.words")
+    assert load_tokenizer(tmp_path / "copy.words").pieces == known
+    ids = tokenizer.encode(" the  S baited cat 7 <pad>")
+    assert ids == [11, 3, 9, 5, UNK, UNK, EOS]
+    assert tokenizer.decode([3, 5, 0, 6, EOS, 4]) == "S <a> <a-ated>"
+
+
+@pytest.mark.parametrize(
+    "word, classes",
+    [
+        ("signalling", ["<a-ling>", "<a-ing>", "<a-ng>", "<a-g>", "<a>"]),
+        ("IOPs", ["<Aa-s>", "<Aa>"]),
+        ("1,234.5-fold", ["<0a-fold>", "<0a-old>", "<0a-ld>", "<0a-d>", "<0a>"]),
+        ("α-Élan", ["<a-a-lan>", "<a-a-an>", "<a-a-n>", "<a-a>"]),
+        *(("Pax6", ["<Aa0>"]), ("BMP-4", ["<A-0>"]), ("!", ["<!>"])),
+    ],
+)
+def test_classes_of_words(word, classes):
+    assert list(word_classes(word)) == classes
+
+
+def test_graph_equals_python(tokenizer):
+    lines = [*LINES, *random_lines(200), *TEXTS, "baited IOPs", "the é日ated"]
+    graph = tokenizer.graph()
+    assert_graph_equals_python(tokenizer, graph, lines, random_ids(tokenizer, 50))
+    assert_runs_on_cpu(graph)
+
+
+def test_what_is_no_vocabulary(tmp_path):
+    path = tmp_path / "v.words"
+    path.write_bytes(b"the\ndog\n")
+    refused("is not a vocabulary of words: it does not begin", load_tokenizer, path)
+    path.write_bytes(b"\xff")
+    refused("is not UTF-8", load_tokenizer, path)
+    refused("no text to train", WordTokenizer.train, [" "], path, 9)
+    refused("symbols need 5; raise", WordTokenizer.train, "a", path, 4, ["S", "/S"])
+
+
+def test_attention_is_biased_towards_the_next_word():
+    """Ids from 5 on stand for words; the last head sees all words alike."""
+    model = small_model(model="next_word_transformer", num_brackets=2, num_heads=4)
+    shifted = np.array([[0, 3, 5, 4, 9, 2]])
+    padding = np.array([0.0, 0.0, 0.0, -1e9], "float32").reshape(1, 1, 1, 4)
+    found = model.cross_attention_bias(padding, shifted)
+    distance = abs(np.arange(4) - np.array([0, 0, 1, 1, 2, 2])[:, None])
+    wanted = -np.array([2, 0.5, 0.125, 0])[:, None, None] * distance + padding[0]
+    np.testing.assert_array_equal(found[0], wanted.astype("float32"))
+    assert registry.hparams("parsing_next_word").num_brackets == len(BRACKETS)

@@ -2,8 +2,6 @@ from pathlib import Path
 
 import pytest
 import tensorflow as tf
-from small_data import sentence_pairs, small_data
-from small_run import untrained
 
 from t2t_keras.decoding.constraint import AllOf, ForcedPrefix, MinimumLength
 from t2t_keras.hparam import HParams
@@ -11,7 +9,6 @@ from t2t_keras.plugins.reports.model_cost import flops_per_token
 
 FOLDER = Path(__file__).parents[1] / "benchmarks"
 COMPARED = HParams()  # with a vocabulary of 8,000
-SMALL = ("--config", "tiny", "--batch", "2", "--length", "5", "--vocab_size", "50")
 
 
 @pytest.fixture(autouse=True)
@@ -41,28 +38,6 @@ def test_operations_of_decoding_are_the_closed_form():
     rows = batch * beam
     step = rows * (steps * (weights + 6 * 2 * d * s) + 6 * 2 * d * past)
     assert counted == 2 * (source + step)
-
-
-@pytest.mark.slow
-def test_translate_reports(tmp_path):
-    import translate
-
-    small_data(tmp_path / "data")
-    untrained(tmp_path / "data", tmp_path / "run", 1)
-    lines = [source for source, _ in sentence_pairs()[:6]]
-    (tmp_path / "in").write_text("\n".join(lines))
-    argv = ["--output_dir", str(tmp_path / "run"), "--input", str(tmp_path / "in")]
-    argv += ["--engines", "float32", "bfloat16", "--rounds", "1"]
-    report = translate.main(argv)
-    assert report["sentences"] == 6
-    for name in ("float32", "bfloat16"):
-        rate = report["sentences_per_s"][name]
-        assert rate == pytest.approx(6 / report["seconds"][name])
-    assert 0 <= report["wasted_row_steps"] < 1
-    # An untrained model ends no sentence early: each takes all the steps it may.
-    assert report["row_steps"] >= 6 * 50
-    assert report["products_s"] > 0
-    assert report["products_gflop"] > 0
 
 
 # What a GPU would run: kernels, host memory, bytes; see `benchmarks/gpu_audit.py`.

@@ -40,6 +40,7 @@ def test_words_and_symbols(bank, capsys):
     said = capsys.readouterr().err
     assert said.count("wsj_0001.mrg:2: the leaf (NN Xpd TTD)") == 1
     refused(r"wsj_0001\.mrg:2: ", list, TreebankSource(str(bank))())
+    assert TreebankSource(bank, "01").symbols(["NN"]) == ("/NP", "NP", "NN")
 
 
 def test_the_checksum_is_of_content_and_options(bank):

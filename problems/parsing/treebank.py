@@ -13,7 +13,7 @@ from t2t_keras.data.sources import open_binary, readable
 from t2t_keras.option import UserError
 from t2t_keras.problem import Pair
 
-from .linearise import linearise
+from .linearise import Brackets, linearise
 from .tree import OUTER_LABELS, BadTree, Tree, parse_trees, prepare
 
 _LABEL = re.compile(r"\(\s*([^\s()]*)")
@@ -219,10 +219,12 @@ class TreebankSource:
                 yield " ".join(tree.words()), " ".join(symbols)
 
     def symbols(self, known: Iterable[str] = ()) -> tuple[str, ...]:
-        """Returns the known symbols, then all others in the trees, sorted."""
+        """Returns the known symbols and those in the trees, brackets before leaves."""
         found = {symbol for _, target in self() for symbol in target.split(" ")}
         known = tuple(known)
-        return (*known, *sorted(found.difference(known)))
+        symbols = (*known, *sorted(found.difference(known)))
+        leaves = Brackets.of(symbols).leaves
+        return tuple(sorted(symbols, key=leaves.__contains__))
 
     def checksum(self) -> str:
         """Returns a hash of the files and the options."""

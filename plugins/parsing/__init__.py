@@ -1,1 +1,1 @@
-"""A parser that reads words, each one token, and knows which word comes next."""
+"""A parser with one source token per word and attention biased to the next word."""

@@ -1,4 +1,4 @@
-"""A Transformer whose decoder knows the next word of the source."""
+"""A Transformer with cross-attention that is biased towards the next source word."""
 
 from typing import Any, NamedTuple
 
@@ -12,10 +12,11 @@ from .sets import NextWordHParams
 
 
 class NextWordCache(NamedTuple):
-    """A `Cache` with the number of words that each hypothesis has used.
+    """A `Cache` that also counts the words in each hypothesis.
 
     Attributes:
-        words: [B, K] float32; the others are those of `Cache`.
+        words: [B, K] float32, the number of tokens so far that stand for words. The
+            other attributes are those of `Cache`.
     """
 
     positions: Tensor
@@ -28,37 +29,47 @@ class NextWordCache(NamedTuple):
 
 @keras.saving.register_keras_serializable("t2t_keras")
 class NextWordTransformer(Transformer):
-    """Cross-attention that is biased towards the next word (ALiBi, Press et al., 2022).
+    """A Transformer whose cross-attention is biased towards the next source word.
 
-    Each target token stands for the next word of the source or, as brackets do, for
-    none. So the tokens before a position tell which word is next: the one with the
-    number c, if c of them stand for words. From the attention scores of word s,
-    |s - c| times a slope is subtracted: 2, 1/2, 1/8 ... in the heads, and 0 in the
-    last. Otherwise the model would have to count words by attention, and one error
-    would shift all tags after it.
+    The source must have one token per word. A target token is either a tag, which
+    stands for the next source word, or a bracket, which stands for none. So if c of the
+    previous target tokens are tags, the next word is at source position c, counted from
+    0. As in ALiBi (Press et al., 2022), the bias is linear in the distance: the
+    attention score of source position s is reduced by slope * |s - c|. The slopes of
+    the heads are 2, 1/2, 1/8, ..., and 0 in the last head. Without this bias, the model
+    would have to count words by attention, and one error would shift all later tags.
 
     Args:
-        hparams: `num_brackets` tells which tokens stand for no word.
+        hparams: the ids of the brackets are 3 to 2 + `num_brackets`.
         *args: those of `Transformer`.
         **kwargs: likewise.
     """
 
     def __init__(self, hparams: NextWordHParams, *args: Any, **kwargs: Any) -> None:
-        slopes = [2.0 * 0.25**head for head in range(hparams.num_heads - 1)]
-        self._slopes = [*slopes, 0.0]
+        heads = hparams.num_heads
+        slopes = [2.0 * 0.25**head for head in range(heads)]
+        self._slopes = [*slopes[:-1], 0.0] if heads > 1 else slopes
         self._first_word = 3 + hparams.num_brackets
         super().__init__(hparams, *args, **kwargs)
 
     def cross_attention_bias(self, bias: Tensor, shifted: Tensor) -> Tensor:
-        """Returns `bias` [B, 1, 1, S] with the distances, [B, H, T, S]."""
+        """Adds the bias towards the next word to `bias`; returns [B, H, T, S]."""
         return self._biased(bias, ops.cumsum(self._stands_for_word(shifted), axis=1))
 
     def _stands_for_word(self, ids: Tensor) -> Tensor:
-        """Returns 1 for each of some ids [...] that stands for a word, else 0."""
+        """Returns 1.0 where an id of ids [...] stands for a word, and 0.0 elsewhere."""
         return ops.cast(ids >= self._first_word, "float32")
 
     def _biased(self, bias: Tensor, words: Tensor) -> Tensor:
-        """Returns `bias` [B, 1, 1, S] and the distances from words number [B, T]."""
+        """Adds the bias towards the next word to `bias`.
+
+        Args:
+            bias: [B, 1, 1, S], masks padding.
+            words: [B, T], the source position of the next word; [B, K] in decoding.
+
+        Returns:
+            The sum, [B, H, T, S].
+        """
         places = ops.arange(ops.shape(bias)[3], dtype="float32")
         distances = ops.abs(places - words[:, None, :, None])
         slopes = ops.convert_to_tensor(self._slopes, "float32")
@@ -82,7 +93,7 @@ class NextWordTransformer(Transformer):
         return logits, after._replace(bias=cache.bias, words=words)
 
     def reorder_cache(self, cache: NextWordCache, parents: Tensor) -> Cache:
-        """Returns the cache after beams changed places, as `Transformer` does."""
+        """Reorders the beams of the cache, as `Transformer` does."""
         words = ops.take_along_axis(cache.words, parents, axis=1)
         return super().reorder_cache(cache, parents)._replace(words=words)
 

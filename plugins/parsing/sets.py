@@ -1,6 +1,7 @@
 """The model and the hparam set of the parser.
 
-Light, so that `t2t list` is fast: the model itself is in `next_word`.
+The model class is in `next_word`, which is imported only when a model is built, so
+that `t2t list` stays fast.
 """
 
 import dataclasses
@@ -34,7 +35,7 @@ def next_word_transformer(
     source_vocab_size: int,
     target_vocab_size: int | None = None,
 ) -> "NextWordTransformer":
-    """The paper's model with cross-attention that is biased towards the next word."""
+    """The paper's model, with cross-attention biased towards the next source word."""
     from .next_word import NextWordTransformer
 
     return NextWordTransformer(hparams, source_vocab_size, target_vocab_size)
@@ -42,10 +43,23 @@ def next_word_transformer(
 
 @register_hparams
 def parsing_next_word() -> HParams:
-    """Treebanks of some 20,000 sentences on a CPU core."""
+    r"""Treebanks of about 20,000 sentences, one core: CRAFT, F1 77.1 in 33 minutes.
+
+    The layer sizes are those of `parsing_small`. The model learns within 300 steps
+    which word each tag belongs to, and needs neither a second training run nor
+    BPE-dropout. With a few thousand sentences, more dropout and fewer steps are better:
+    on the Wall Street Journal sample, F1 is 78.2 after 3,000 steps with dropout 0.3.
+
+        t2t datagen --problem parsing_wsj_words --data_dir data --skip_bad_trees \
+            --train_trees train.mrg.gz --dev_trees dev.mrg
+        t2t train --problem parsing_wsj_words --hparams_set parsing_next_word \
+            --data_dir data --output_dir runs/words --save_every 250 \
+            --train_options keep=14 --eval_every 2500 --eval_sentences 0
+        t2t evaluate --output_dir runs/words --split dev
+    """
     return registry.hparams("parsing_small").override(
         model="next_word_transformer",
         dropout=0.2,
-        train_steps=15_000,
+        train_steps=7500,
         compute_dtype="float32",
     )

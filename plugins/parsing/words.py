@@ -1,4 +1,4 @@
-"""Vocabularies of whole words, of which every word of a text is one token."""
+"""A word-level tokenizer: every word of a text becomes one token."""
 
 import re
 from collections import Counter
@@ -20,33 +20,34 @@ if TYPE_CHECKING:
 
 SPECIAL = ("<pad>", "</s>", "<unk>")  # the pieces of PAD, EOS and UNK
 
-# Applied in turn, they reduce a word to its shape: `BMP-4` to `A-0`, `Tissues` to `Aa`.
-# Other characters than ASCII's count as small letters. Python's `re` and TensorFlow's
-# RE2 interpret the patterns in the same way.
+# Replacements, applied in this order, that turn a word into its shape: `BMP-4` becomes
+# `A-0`, and `Tissues` becomes `Aa`. Non-ASCII characters count as lower-case letters.
+# Python's `re` and TensorFlow's RE2 interpret the patterns in the same way.
 SHAPE = (
     (r"[0-9][0-9.,:/%+-]*", "0"),
     (r"[^\x00-\x60\x7b-\x7f]+", "a"),
     (r"[A-Z]+", "A"),
 )
-ENDINGS = (4, 3, 2, 1)  # numbers of letters, the longest ending first
+ENDINGS = (4, 3, 2, 1)  # lengths in letters, the longest ending first
 
-_RARE = 5  # words that occur so often or less tell which classes there are
-_LEAST_CLASS, _LEAST_WORD = 15, 2  # occurrences of what becomes a token
+_RARE = 5  # classes are counted over words of at most so many occurrences
+_LEAST_CLASS, _LEAST_WORD = 15, 2  # minimum occurrences to become a token
 
 
 class WordTokenizer:
-    """A tokenizer for texts whose words single spaces separate, as in a treebank.
+    """A word-level tokenizer for texts split into words by spaces, as in a treebank.
 
-    A word that is not in the vocabulary becomes the token of a class of words, by its
-    shape and its last letters: `phosphorylated` becomes `<a-ated>`. Therefore an
-    unknown source has as many tokens as words; it cannot be restored from them. The
-    Berkeley parser has such classes (Petrov et al., ACL 2006).
+    An out-of-vocabulary word becomes the token of a word class, which depends on its
+    shape and its last letters: `phosphorylated` becomes `<a-ated>`. If none of its
+    classes is in the vocabulary, it becomes `<unk>`. So every text has one token per
+    word, but decoding does not restore out-of-vocabulary words. The Berkeley parser
+    has such classes (Petrov et al., ACL 2006).
 
     Args:
-        path: the `.words` file: one token per line, in the order of ids.
+        path: the `.words` file, with one token per line, in the order of their ids.
 
     Raises:
-        UserError: the file is absent, is not UTF-8 or is of another kind.
+        UserError: the file is missing, is not UTF-8 or is not such a vocabulary.
     """
 
     suffix: ClassVar[str] = ".words"
@@ -70,16 +71,18 @@ class WordTokenizer:
     def train(
         texts: Iterable[str], path: Path, vocab_size: int, symbols: Sequence[str] = ()
     ) -> None:
-        """Writes a vocabulary; equal texts give equal files.
+        """Writes a vocabulary; the same texts always give the same file.
 
-        It has the symbols, the classes that occur at least 15 times among words of at
-        most 5 occurrences, and the most frequent words, of two occurrences or more.
+        After the special tokens and the symbols come the word classes, then the words,
+        each sorted by frequency. A class is included if its rare words, those of at
+        most 5 occurrences, have at least 15 occurrences in total. A word is included if
+        it occurs at least twice. The list is truncated to `vocab_size`.
 
         Args:
             texts: training lines.
             path: the `.words` file to write.
-            vocab_size: the most tokens. A small corpus gives fewer.
-            symbols: words that are always a token.
+            vocab_size: maximum number of tokens. A small corpus gives fewer.
+            symbols: words that are always in the vocabulary.
 
         Raises:
             UserError: there is no text, or the vocabulary is too small for the symbols.
@@ -112,7 +115,7 @@ class WordTokenizer:
         return len(self.pieces)
 
     def token_bytes(self) -> list[bytes]:
-        """Returns what each token adds to a text, which begins with a space."""
+        """Returns what each token adds to a text: a space and the word."""
         return [f" {piece}".encode() for piece in self.pieces]
 
     def encode(self, text: str) -> list[int]:
@@ -120,7 +123,7 @@ class WordTokenizer:
         return [*(self._id(word) for word in text.split(" ") if word), EOS]
 
     def _id(self, word: str) -> int:
-        """Returns the id of a word or, if it has none, of its first class that has."""
+        """Returns the id of a word, else of its first known class, else UNK."""
         if (known := self._ids.get(word)) is not None:
             return known
         ids = map(self._ids.get, word_classes(word))
@@ -131,7 +134,7 @@ class WordTokenizer:
         return [self.encode(text) for text in texts]
 
     def decode(self, ids: Sequence[int]) -> str:
-        """Returns the text of the ids before the first EOS."""
+        """Returns the tokens before the first EOS, separated by spaces."""
         return " ".join(self.pieces[i] for i in text_ids(ids, self.vocab_size))
 
     def graph(self) -> "WordGraph":
@@ -146,7 +149,7 @@ class WordTokenizer:
 
 
 def word_classes(word: str) -> Iterator[str]:
-    """Yields the classes of a word, the smallest first: `<a-ated>`, ..., `<a>`."""
+    """Yields the classes of a word, the most specific first: `<a-ated>`, ..., `<a>`."""
     shape = word
     for pattern, letter in SHAPE:
         shape = re.sub(pattern, letter, shape)
@@ -157,11 +160,14 @@ def word_classes(word: str) -> Iterator[str]:
 
 
 def ending_pattern(length: int) -> str:
-    """Returns the pattern of words with an ending of so many small letters."""
+    """Returns a pattern for words that end in `length` lower-case ASCII letters.
+
+    At least one character must precede the ending, which is group 1.
+    """
     return rf".+([a-z]{{{length}}})"
 
 
 def _frequent(counts: Counter[str], least: int) -> list[str]:
-    """Returns what occurs at least so often, the most frequent first."""
+    """Returns what occurs at least `least` times, the most frequent first."""
     kept = [word for word, count in counts.items() if count >= least]
     return sorted(kept, key=lambda word: (-counts[word], word))

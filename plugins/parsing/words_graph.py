@@ -1,4 +1,4 @@
-"""Vocabularies of whole words as TensorFlow operations."""
+"""The word-level tokenizer as TensorFlow operations."""
 
 from collections.abc import Sequence
 
@@ -9,7 +9,7 @@ from t2t_keras.text.tokenizer import EOS, UNK
 
 from .words import ENDINGS, SHAPE, SPECIAL, ending_pattern
 
-_NONE = -1  # in place of the id of a word that has none
+_NONE = -1  # what the table returns for a word that it does not have
 
 
 class WordGraph(tf.Module):
@@ -26,7 +26,8 @@ class WordGraph(tf.Module):
             self._pieces = tf.constant(pieces)
             ids = tf.range(len(SPECIAL), len(pieces), dtype=tf.int64)
             self._ids = tf.lookup.StaticHashTable(
-                tf.lookup.KeyValueTensorInitializer(tf.constant(known), ids), _NONE
+                tf.lookup.KeyValueTensorInitializer(tf.constant(known, tf.string), ids),
+                _NONE,
             )
 
     def encode(self, texts: tf.Tensor) -> tf.RaggedTensor:

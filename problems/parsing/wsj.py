@@ -60,10 +60,11 @@ def parsing_wsj_notags() -> ParsingProblem:
 
 @register_problem
 def parsing_wsj_words() -> ParsingProblem:
-    """`parsing_wsj` with a vocabulary of words, each of which is one token.
+    """`parsing_wsj` with a word-level vocabulary: each source word is one token.
 
-    With subwords, the place of a word in the source depends on the words before it.
-    Words that are rare or new become the token of a class, such as `<a-ated>`.
+    So the i-th source token is the i-th word. With subwords, the position of a word
+    depends on how the words before it are split. Words that are not in the vocabulary
+    become the token of a word class, such as `<a-ated>`.
     """
     return parsing_wsj().replace(
         summary="WSJ constituency parsing, each word one token", tokenizer="words"

@@ -554,7 +554,8 @@ class Transformer(keras.Model):
         shifted = ops.pad(target, ((0, 0), (1, 0)))[:, :-1]  # starts with PAD
         x, y = self._embed_both(source, shifted)
         x = self.source_dropout(self.source_input(x), seed=seed)
-        y = self.target_dropout(self.target_input(y), seed=seed)
+        y = y + self.positions(ops.arange(ops.shape(y)[1]))
+        y = self.target_dropout(y, seed=seed)
         bias = padding_bias(source == PAD)
         scores = {"seed": seed, "return_attention_scores": True}
         memory, encoder_maps = self.encoder(x, bias, **scores)
@@ -571,18 +572,20 @@ class Transformer(keras.Model):
 
     def source_input(self, x: Tensor) -> Tensor:
         """Returns the encoder's input [B, S, D], given the embeddings [B, S, D]."""
-        return self.target_input(x)
-
-    def target_input(self, x: Tensor) -> Tensor:
-        """Returns the decoder's input [B, T, D], given the embeddings [B, T, D]."""
         return x + self.positions(ops.arange(ops.shape(x)[1]))
 
     def cross_attention_bias(self, bias: Tensor, shifted: Tensor) -> Tensor:
-        """Returns what is added to the scores of cross-attention, [B, 1 or H, T, S].
+        """Returns the bias that is added to the cross-attention scores.
+
+        `decode_step` does not call this: a subclass that changes one of the two must
+        change the other to match.
 
         Args:
-            bias: [B, 1, 1, S], masks padding; a result of this shape is for all T.
-            shifted: ids [B, T], the token before each position; PAD before the first.
+            bias: [B, 1, 1, S], masks the source's padding.
+            shifted: ids [B, T], the target shifted right by one; the first is PAD.
+
+        Returns:
+            The bias, broadcastable to [B, H, T, S].
         """
         return bias
 

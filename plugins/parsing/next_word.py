@@ -6,7 +6,7 @@ import keras
 from keras import ops
 
 from t2t_keras.model.backend import Nest, Tensor
-from t2t_keras.model.transformer import Cache, Transformer
+from t2t_keras.model.transformer import Transformer
 
 from .sets import NextWordHParams
 
@@ -77,27 +77,30 @@ class NextWordTransformer(Transformer):
 
     def start_cache(
         self, memory: Tensor, source: Tensor, num_beams: int | Tensor
-    ) -> NextWordCache:
+    ) -> Any:
         """Returns the cache for the first decoding step, as `Transformer` does."""
         cache = super().start_cache(memory, source, num_beams)
         words = ops.zeros((ops.shape(memory)[0], num_beams))
         return NextWordCache(*cache, words=words)
 
     def decode_step(
-        self, ids: Tensor, position: Tensor, cache: NextWordCache
-    ) -> tuple[Tensor, Cache]:
+        self, ids: Tensor, position: Tensor, cache: Any
+    ) -> tuple[Tensor, Any]:
         """Extends every hypothesis by one position, as `Transformer` does."""
         words = cache.words + self._stands_for_word(ids)
         biased = cache._replace(bias=self._biased(cache.bias, words))
+        after: Any
         logits, after = super().decode_step(ids, position, biased)
         return logits, after._replace(bias=cache.bias, words=words)
 
-    def reorder_cache(self, cache: NextWordCache, parents: Tensor) -> Cache:
+    def reorder_cache(self, cache: Any, parents: Tensor) -> Any:
         """Reorders the beams of the cache, as `Transformer` does."""
         words = ops.take_along_axis(cache.words, parents, axis=1)
-        return super().reorder_cache(cache, parents)._replace(words=words)
+        reordered: Any = super().reorder_cache(cache, parents)
+        return reordered._replace(words=words)
 
-    def select_rows(self, cache: NextWordCache, rows: Tensor) -> Cache:
+    def select_rows(self, cache: Any, rows: Tensor) -> Any:
         """Returns the cache of some sentences, as `Transformer` does."""
         words = ops.take(cache.words, rows, axis=0)
-        return super().select_rows(cache, rows)._replace(words=words)
+        selected: Any = super().select_rows(cache, rows)
+        return selected._replace(words=words)

@@ -107,7 +107,7 @@ class WordTokenizer:
             *_frequent(words, _LEAST_WORD),
         ]
         tokens = list(dict.fromkeys(tokens))[:vocab_size]
-        write_vocabulary(path, "".join(f"{token}\n" for token in tokens).encode())
+        _write(tokens, path)
 
     @property
     def vocab_size(self) -> int:
@@ -145,7 +145,12 @@ class WordTokenizer:
 
     def save(self, path: Path) -> None:
         """Writes the vocabulary file."""
-        write_vocabulary(path, "".join(f"{piece}\n" for piece in self.pieces).encode())
+        _write(self.pieces, path)
+
+
+def _write(tokens: Iterable[str], path: Path) -> None:
+    """Writes a vocabulary file."""
+    write_vocabulary(path, "".join(f"{token}\n" for token in tokens).encode())
 
 
 def word_classes(word: str) -> Iterator[str]:

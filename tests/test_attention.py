@@ -2,8 +2,10 @@
 
 import keras
 import numpy as np
+import tensorflow as tf
 from reference import reference
 from small_layers import D_K, D_V, HEADS, D, attention_layer, normal
+from tensorflow.python.eager import context
 
 from t2t_keras.model.layers import (
     CrossAttention,
@@ -22,6 +24,22 @@ def test_softmax_is_float32_under_bfloat16():
     weights = attention_weights(scaled_dot_product(query, key))
     assert weights.dtype == "float32"
     np.testing.assert_allclose(weights.numpy().sum(-1), 1, atol=1e-6)
+
+
+def test_graph_optimizer_leaves_the_product_unfused():
+    """The fused kernel of oneDNN is many times as slow (on CPUs where it exists)."""
+
+    @tf.function(autograph=False)
+    def weights(query, key, bias):
+        return attention_weights(scaled_dot_product(query, key), bias)
+
+    shapes = (2, 2, 5, 4), (2, 2, 3, 4), (2, 1, 5, 3)
+    context.context().enable_run_metadata()
+    weights(*(tf.constant(normal(*shape)) for shape in shapes))
+    graphs = context.context().export_run_metadata().function_graphs
+    context.context().disable_run_metadata()
+    ops = {node.op for graph in graphs for node in graph.post_optimization_graph.node}
+    assert {"BatchMatMulV2", "Softmax"} <= ops
 
 
 def test_every_projection_of_attention_begins_as_glorot_of_its_own():

@@ -316,9 +316,12 @@ def scaled_dot_product(
         scale: factor in place of 1 / sqrt(d_k).
     """
     logits = ops.cast(ops.matmul(query, ops.transpose(key, (0, 1, 3, 2))), "float32")
-    # The product is scaled, not the query: with a scaled query, TensorFlow 2.21's graph
-    # optimizer (its oneDNN remapper) makes a while loop around it return empty tensors.
-    return logits * (query.shape[-1] ** -0.5 if scale is None else scale)
+    # The product is scaled, not the query, and with one factor per head: TensorFlow
+    # 2.21's graph optimizer (its oneDNN remapper) would fuse a scalar factor and the
+    # bias into the product. That kernel is up to 20 times as slow in float32, and with
+    # a scaled query it makes a while loop around it return empty tensors.
+    scale = query.shape[-1] ** -0.5 if scale is None else scale
+    return logits * ops.full((query.shape[1], 1, 1), scale, "float32")
 
 
 def attention_weights(scores: Tensor, bias: Tensor | None = None) -> Tensor:

@@ -36,10 +36,9 @@ def test_graph_optimizer_leaves_the_product_unfused():
     shapes = (2, 2, 5, 4), (2, 2, 3, 4), (2, 1, 5, 3)
     context.context().enable_run_metadata()
     weights(*(tf.constant(normal(*shape)) for shape in shapes))
-    graphs = context.context().export_run_metadata().function_graphs
+    graph = context.context().export_run_metadata().function_graphs[-1]
     context.context().disable_run_metadata()
-    ops = {node.op for graph in graphs for node in graph.post_optimization_graph.node}
-    assert {"BatchMatMulV2", "Softmax"} <= ops
+    assert "BatchMatMulV2" in {node.op for node in graph.post_optimization_graph.node}
 
 
 def test_every_projection_of_attention_begins_as_glorot_of_its_own():

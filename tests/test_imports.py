@@ -223,12 +223,6 @@ def test_there_are_few_flags():
     assert len(set().union(*flags.values())) <= FLAGS
 
 
-def test_every_package_has_one_paragraph_about_itself():
-    for file, path in FILES.items():
-        if file.endswith("__init__.py"):
-            assert ast.get_docstring(ast.parse(path.read_text())), file
-
-
 def test_the_core_knows_nothing_of_parsing():
     words = re.compile(r"tree|bracket|evalb|silver", re.IGNORECASE)
     libraries = re.compile(r"\b(keras\.tree|shutil\.rmtree|ElementTree|xml\.etree)\b")

@@ -42,9 +42,8 @@ def test_file_follows_its_schema(schema, pattern):
 
 def test_citation_is_of_this_version():
     citation = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
-    assert citation["version"] == PROJECT["version"]
-    assert citation["license"] == PROJECT["license"]
-    assert citation["authors"] == PROJECT["authors"]
+    for key in ("version", "license", "authors"):
+        assert citation[key] == PROJECT[key]
 
 
 # Containers

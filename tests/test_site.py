@@ -32,21 +32,17 @@ def test_nothing_is_fetched_from_elsewhere(site):
         assert 'data-md-component="source"' not in text  # asks for GitHub's stars
 
 
-def test_links_to_source_files_are_text_without_an_address(site):
+def test_formulas_need_no_script_and_links_to_source_files_no_address(site):
     """Nobody but the owner can set the repository's address, in pyproject.toml."""
     paper = (site / "paper.html").read_text(encoding="utf-8")
     assert "layers.py" in paper and 'layers.py"' not in paper
     assert "outside:" not in paper
+    assert paper.count("<math ") >= 6
+    assert "```" not in re.sub(r"<code>.*?</code>", "", paper, flags=re.DOTALL)
     home = (site / "index.html").read_text(encoding="utf-8")
     assert 'href="quick-start.html"' in home
     code = re.sub("<[^>]*>", "", home)
     assert 'model.signatures["serving_default"](texts=' in html.unescape(code)
-
-
-def test_formulas_need_no_script(site):
-    paper = (site / "paper.html").read_text(encoding="utf-8")
-    assert paper.count("<math ") >= 6
-    assert "```" not in re.sub(r"<code>.*?</code>", "", paper, flags=re.DOTALL)
 
 
 def test_the_reference_has_every_public_name_with_its_sections(site):

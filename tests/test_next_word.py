@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from errors import refused
 from model_checks import small_model
+from small_layers import normal
 from tokenizer_checks import (
     LINES,
     assert_graph_equals_python,
@@ -13,6 +14,7 @@ from tokenizer_checks import (
 )
 
 from t2t_keras import registry
+from t2t_keras.model.layers import rotated
 from t2t_keras.plugins.parsing.words import WordTokenizer, word_classes
 from t2t_keras.problems.parsing.linearise import BRACKETS
 from t2t_keras.text.tokenizer import EOS, UNK, load_tokenizer
@@ -77,3 +79,12 @@ def test_attention_is_biased_towards_the_next_word():
     wanted = -np.array([2, 0.5, 0.125, 0])[:, None, None] * distance + padding[0]
     np.testing.assert_array_equal(found[0], wanted.astype("float32"))
     assert registry.hparams("parsing_next_word").num_brackets == len(BRACKETS)
+
+
+def test_rotary_products_are_of_complex_numbers_turned_by_the_distance():
+    query, key = normal(1, 1, 1, 8), normal(1, 1, 1, 8, seed=1)
+    pairs = (query[..., :4] + 1j * query[..., 4:]) * (key[..., :4] - 1j * key[..., 4:])
+    for m, n in ((0, 0), (2, 5), (9, 2)):
+        turned = pairs * np.exp(1j * (m - n) * 10000.0 ** (-np.arange(4) / 4))
+        found = np.sum(rotated(query, [[m]]) * rotated(key, [[n]]))
+        np.testing.assert_allclose(found, turned.real.sum(), atol=1e-5)

@@ -26,6 +26,7 @@ from t2t_keras.model.layers import (
     Linear,
     SelfAttention,
     causal_bias,
+    rotated,
     select_columns,
 )
 from t2t_keras.model.transformer import Transformer
@@ -45,23 +46,6 @@ class ModernHParams(HParams):
                 f"hparams: num_heads {self.num_heads} must be divisible by "
                 f"num_kv_heads {self.num_kv_heads}, and the size of a head even"
             )
-
-
-def rotated(x: Any, positions: Any) -> Any:
-    """Rotates the pairs (x[i], x[i + d / 2]) by angles proportional to the position.
-
-    The product of a query and a key then depends on the distance of their positions.
-
-    Args:
-        x: [B, H, T, d]
-        positions: [1, T] or [B, T].
-    """
-    half = x.shape[-1] // 2
-    rates = 10000.0 ** (-ops.arange(half, dtype="float32") / half)
-    angles = ops.cast(positions, "float32")[:, None, :, None] * rates
-    cos, sin = ops.cast(ops.cos(angles), x.dtype), ops.cast(ops.sin(angles), x.dtype)
-    a, b = x[..., :half], x[..., half:]
-    return ops.concatenate([a * cos - b * sin, a * sin + b * cos], axis=-1)
 
 
 class RotaryCache(NamedTuple):

@@ -1,11 +1,13 @@
 """A Transformer with cross-attention that is biased towards the next source word."""
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import keras
 from keras import ops
 
 from t2t_keras.model.backend import Nest, Tensor
+from t2t_keras.model.layers import SelfAttention, rotated
 from t2t_keras.model.transformer import Transformer
 
 from .sets import NextWordHParams
@@ -28,6 +30,21 @@ class NextWordCache(NamedTuple):
 
 
 @keras.saving.register_keras_serializable("t2t_keras")
+class RotaryAttention(SelfAttention):
+    """Self-attention with rotary positions."""
+
+    def project(self, x: Tensor, bias: Any = None, cache: Any = None) -> list[Tensor]:
+        """Returns queries and keys, rotated by their positions, and values."""
+        query, key, value = super().project(x, bias, cache)
+        if cache is None:
+            positions = ops.arange(ops.shape(x)[1])[None]
+        else:
+            visible = ops.cast(ops.equal(bias[:, 0], 0), "int32")  # [B, K, C + K]
+            positions = ops.sum(visible, axis=2) - 1
+        return [rotated(query, positions), rotated(key, positions), value]
+
+
+@keras.saving.register_keras_serializable("t2t_keras")
 class NextWordTransformer(Transformer):
     """A Transformer whose cross-attention is biased towards the next source word.
 
@@ -38,6 +55,7 @@ class NextWordTransformer(Transformer):
     attention score of source position s is reduced by slope * |s - c|. The slopes of
     the heads are 2, 1/2, 1/8, ..., and 0 in the last head. Without this bias, the model
     would have to count words by attention, and one error would shift all later tags.
+    Self-attention has rotary positions, so that heads attend by distance.
 
     Args:
         hparams: the ids of the brackets are 3 to 2 + `num_brackets`.
@@ -51,6 +69,15 @@ class NextWordTransformer(Transformer):
         self._slopes = [*slopes[:-1], 0.0] if heads > 1 else slopes
         self._first_word = 3 + hparams.num_brackets
         super().__init__(hparams, *args, **kwargs)
+
+    def make_positions(self) -> Callable[[Tensor], Any]:
+        """Adds nothing to the embeddings: self-attention has the positions."""
+        return lambda positions: 0.0
+
+    def make_self_attention(self, causal: bool) -> SelfAttention:
+        """Returns rotary self-attention."""
+        options = self.attention_options("self_attention")
+        return RotaryAttention(causal=causal, **options)
 
     def cross_attention_bias(self, bias: Tensor, shifted: Tensor) -> Tensor:
         """Adds the bias towards the next word to `bias`; returns [B, H, T, S]."""

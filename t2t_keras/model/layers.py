@@ -594,7 +594,7 @@ class SelfAttention(_MultiHead):
             The output [B, T, D]; the attention weights [B, H, T, T], in a decoding step
             [B, H, K, C + K]; and the cache with the new tokens, C + K in all.
         """
-        query, key, value = self._project(x)
+        query, key, value = self.project(x, bias, cache)
         if cache is None:
             if self.causal:
                 bias = causal_bias(ops.shape(x)[1], bias)
@@ -622,8 +622,23 @@ class SelfAttention(_MultiHead):
         value = ops.zeros((*none, self.value_size), self.compute_dtype)
         return SelfAttentionCache(key, value, key, value)
 
-    def _project(self, x: Tensor) -> list[Tensor]:
-        """Returns queries and keys [B, H, T, d_k] and values [B, H, T, d_v]."""
+    def project(
+        self,
+        x: Tensor,
+        bias: Tensor | None = None,
+        cache: SelfAttentionCache | None = None,
+    ) -> list[Tensor]:
+        """Returns queries and keys [B, H, T, d_k] and values [B, H, T, d_v].
+
+        A subclass may add positions to them. In a decoding step, the position of a
+        token is the number of other tokens that `bias` does not mask.
+
+        Args:
+            x: the input of `attend`.
+            bias: likewise.
+            cache: likewise; None except in a decoding step.
+        """
+        del bias, cache
         sizes = self.key_size, self.key_size, self.value_size
         return self._split(self.projection(x), *sizes)
 
@@ -861,6 +876,24 @@ def sinusoids(positions: Tensor, d_model: int) -> Tensor:
     angles = ops.cast(positions, "float32")[:, None] * rates.astype("float32")
     pairs = ops.stack([ops.sin(angles), ops.cos(angles)], axis=-1)
     return ops.reshape(pairs, (-1, d_model))
+
+
+def rotated(x: Tensor, positions: Tensor) -> Tensor:
+    """Rotates queries or keys by their positions (RoPE, Su et al., 2021).
+
+    The pairs (x[i], x[i + d / 2]) are rotated by angles proportional to the position.
+    The product of a query and a key then depends on the distance of their positions.
+
+    Args:
+        x: [B, H, T, d], d even.
+        positions: [1, T] or [B, T], numbers.
+    """
+    half = x.shape[-1] // 2
+    rates = 10000.0 ** (-np.arange(half) / half)
+    angles = ops.cast(positions, "float32")[:, None, :, None] * rates.astype("float32")
+    cos, sin = ops.cast(ops.cos(angles), x.dtype), ops.cast(ops.sin(angles), x.dtype)
+    a, b = x[..., :half], x[..., half:]
+    return ops.concatenate([a * cos - b * sin, a * sin + b * cos], axis=-1)
 
 
 @serializable

@@ -65,7 +65,7 @@ class WindowSelfAttention(SelfAttention):
         """
         if cache is not None:
             return super().attend(x, bias, seed, cache)
-        query, key, value = self._project(x)
+        query, key, value = self.project(x)
         length = ops.shape(x)[1]
         if bias is None:
             bias = ops.zeros((1, 1, 1, length))

@@ -48,7 +48,7 @@ def parsing_next_word() -> HParams:
     The layer sizes are those of `parsing_small`. The model learns within 300 steps
     which word each tag belongs to, and needs neither a second training run nor
     BPE-dropout. With a few thousand sentences, more dropout and fewer steps are better:
-    on the Wall Street Journal sample, F1 is 78.2 after 3,000 steps with dropout 0.3.
+    on the Wall Street Journal sample, F1 is 80.6 after 3,000 steps with dropout 0.3.
 
         t2t datagen --problem parsing_wsj_words --data_dir data --skip_bad_trees \
             --train_trees train.mrg.gz --dev_trees dev.mrg

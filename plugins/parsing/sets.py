@@ -43,7 +43,7 @@ def next_word_transformer(
 
 @register_hparams
 def parsing_next_word() -> HParams:
-    r"""Treebanks of about 20,000 sentences, one core: CRAFT, F1 77.1 in 33 minutes.
+    r"""Treebanks of about 20,000 sentences, one core: CRAFT, F1 81.1 in 27 minutes.
 
     The layer sizes are those of `parsing_small`. The model learns within 300 steps
     which word each tag belongs to, and needs neither a second training run nor
@@ -60,6 +60,6 @@ def parsing_next_word() -> HParams:
     return registry.hparams("parsing_small").override(
         model="next_word_transformer",
         dropout=0.2,
-        train_steps=7500,
+        train_steps=5000,
         compute_dtype="float32",
     )

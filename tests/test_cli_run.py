@@ -90,6 +90,7 @@ def test_training_from_python_is_that_of_the_verb(trained, tmp_path):
     [
         ({"seed": -1}, "seed must be from 0 to 2147483647, not -1"),
         ({"accumulate": 0}, "accumulate must be at least 1, not 0"),
+        ({"train_steps": 0}, "train_steps must be at least 1"),
         ({"hparams": {"dropuot": 0.1}}, "did you mean 'dropout'"),
         ({"usr_dir": "absent"}, "there is no directory absent"),
     ],

@@ -50,6 +50,7 @@ def test_parse_takes_each_fields_type():
         ("num_layers=2.5", "num_layers must be an integer, not '2.5'"),
         ("dropout=much", "dropout must be a number, not 'much'"),
         ("learning_rate=nan", "learning_rate must be a number"),
+        ("clip_norm=inf", "clip_norm must be a number"),
         ("share_embeddings=perhaps", "share_embeddings must be true or false"),
         ("norm=middle", "norm must be one of post, pre, not 'middle'"),
         ("num_heads=7", "d_model 512 is not divisible by num_heads 7"),

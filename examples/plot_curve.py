@@ -29,7 +29,8 @@ def main() -> None:
     figure, (losses, scores) = pyplot.subplots(1, 2, figsize=(10, 4))
     for number, path in enumerate(args.runs):
         lines = read(path)
-        name = (path.parent if path.is_file() else path).name
+        run = path.parent if path.name == "metrics.jsonl" else path
+        name = run.name.removesuffix(".jsonl")
         color = f"C{number}"
         # As dev's loss. Older records have only the label-smoothed loss.
         likelihood = any("nll" in line for line in lines)

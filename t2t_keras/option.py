@@ -114,7 +114,8 @@ def plugins(kind: str) -> dict[str, Any]:
 
     Entry points of these groups are loaded when they are first needed:
 
-    - `t2t_keras.problems`, `.models`, `.hparams`: modules that register definitions;
+    - `t2t_keras.problems`, `.models`, `.hparams`, `.scorers`: modules that register
+      definitions;
     - `t2t_keras.verbs`: a `cli.verb.Verb` for each verb of `t2t`;
     - `t2t_keras.formats`: a `data.sources.Format` for each suffix of files of pairs;
     - `t2t_keras.tokenizers`: a `text.tokenizer.Tokenizer` class for each

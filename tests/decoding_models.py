@@ -10,6 +10,7 @@ from t2t_keras.decoding.beam_search import beam_search
 from t2t_keras.decoding.translator import Translator
 from t2t_keras.hparam import HParams
 from t2t_keras.model import build_model
+from t2t_keras.model.layers import LearnedPositions
 from t2t_keras.problem import Problem
 from t2t_keras.text.sentence_piece import SentencePieceTokenizer
 
@@ -107,8 +108,9 @@ def transformer(vocab_size, target_vocab_size=None, **hparams):
     lively = {"share_embeddings": False, "position": "learned", "max_positions": 64}
     settings = HParams(**small | lively).override(**hparams)
     model = build_model(settings, vocab_size, target_vocab_size)
-    positions, softmax = model.positions.table, model.softmax_embedding.weights[0]
-    positions.assign(2.0 * positions)
+    softmax = model.softmax_embedding.weights[0]
+    if isinstance(model.positions, LearnedPositions):
+        model.positions.table.assign(2.0 * model.positions.table)
     is_end = np.arange(softmax.shape[0])[:, None] == EOS
     softmax.assign(np.where(is_end, 3.0, 2.0) * softmax.numpy())
     return model

@@ -27,7 +27,7 @@ def test_softmax_is_float32_under_bfloat16():
 
 
 def test_graph_optimizer_leaves_the_product_unfused():
-    """The fused kernel of oneDNN is many times as slow (on CPUs where it exists)."""
+    """On CPUs that have it, oneDNN's fused kernel takes many times as long."""
 
     @tf.function(autograph=False)
     def weights(query, key, bias):

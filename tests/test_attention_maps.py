@@ -10,15 +10,17 @@ import zlib
 import numpy as np
 import numpy_transformer
 import pytest
+from errors import refused
 from numpy_transformer import NumpyTransformer, randomise, softmax
 
 from t2t_keras.cli import main
+from t2t_keras.decoding.translator import Translator
 from t2t_keras.hparam import HParams
 from t2t_keras.model.layers import SelfAttention
 from t2t_keras.model.transformer import Transformer
-from t2t_keras.option import UserError
 from t2t_keras.plugins.reports.attention import sentence_attention
 from t2t_keras.plugins.reports.attention_page import Picture, attention_page
+from t2t_keras.problem import TextForm
 from t2t_keras.training import run_dir
 
 LAYERS, HEADS, VOCAB = 2, 3, 17
@@ -144,8 +146,18 @@ def test_a_pair_of_texts(translator):
     own = sentence_attention(translator, PAIR[0])
     best = translator.n_best(PAIR[:1], 1)[0][0]
     assert own.target == [tokenizer.pieces[i] for i in best.ids]
-    with pytest.raises(UserError, match="source is blank"):
-        sentence_attention(translator, " ")
+    refused("source is blank", sentence_attention, translator, " ")
+
+
+def test_the_target_has_the_form_that_users_write(translator):
+    class Reversed(TextForm):
+        def target_text(self, source, output):
+            return output[::-1]
+
+    problem = translator.problem.replace(text_form=Reversed())
+    reverse = Translator(problem, translator.model, *[translator.source_tokenizer] * 2)
+    found = sentence_attention(reverse, PAIR[0], PAIR[1][::-1]).target
+    assert found == sentence_attention(translator, *PAIR).target
 
 
 def test_the_verb_writes_a_page(translator, tmp_path, monkeypatch, capfd):

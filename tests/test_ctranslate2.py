@@ -266,9 +266,13 @@ def test_the_refusal_has_the_first_sentence_that_differs(translator):
 
 def test_what_ctranslate2_cannot_express(tokenizers, tmp_path):
     tokenizer = tokenizers[0]
-    windowed = translator_of(tokenizer, tokenizer, attention_window=4)
-    with pytest.raises(UserError, match="hparams: attention_window is 4, and CTransl"):
-        export_ctranslate2(windowed, tmp_path / "x")
+    parser = {"model": "next_word_transformer", "position": "sinusoidal"}
+    for hparams, message in (
+        ({"attention_window": 4}, "hparams: attention_window is 4, and CTranslate2"),
+        (parser, "hparams: model is 'next_word_transformer', and CTranslate2"),
+    ):
+        other = translator_of(tokenizer, tokenizer, **hparams)
+        refused(message, export_ctranslate2, other, tmp_path / "x")
 
     def only_words(problem, tokenizer):
         return lambda texts, limits: (BannedTokens([5], tokenizer.vocab_size), limits)

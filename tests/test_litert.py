@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from decoding_models import LINES, transformer
+from errors import refused
 
 from t2t_keras.decoding.translator import Translator
 from t2t_keras.export.verify import Verification
@@ -79,6 +80,10 @@ def test_outputs_are_those_of_the_translator(translator, export_dir):
         assert ids == [hypothesis.ids for hypothesis in hypotheses]
         scores = [hypothesis.score for hypothesis in hypotheses]
         np.testing.assert_allclose(found["scores"], scores, atol=1e-4)
+
+
+def test_options_that_the_graph_lacks_are_refused(translator, tmp_path):
+    refused("min_length: LiteRT", export_litert, translator, tmp_path, min_length=5)
 
 
 def test_the_example_needs_the_interpreter_and_sentencepiece_alone(

@@ -44,6 +44,7 @@ def test_its_hyper_parameters_are_like_any_others(usr_dir):
     assert hparams.num_kv_heads == 2 and "num_kv_heads" in hparams.meanings()
     assert hparams.parse("num_kv_heads=4,dropout=0.2").num_kv_heads == 4
     refused("num_kv_heads must be at least 1", hparams.parse, "num_kv_heads=0")
+    refused("leave out position and", hparams.parse, "attention_window=2")
     values = json.loads(json.dumps(dataclasses.asdict(hparams)))
     assert HParams.from_dict(values) == hparams
     # Any set can choose the model, and leave it again.

@@ -1,4 +1,4 @@
-"""Vocabularies of whole words, and the model that knows the next word."""
+"""The word-level tokenizer; the model that is biased towards the next word."""
 
 import numpy as np
 import pytest
@@ -19,7 +19,7 @@ from t2t_keras.plugins.parsing.words import WordTokenizer, word_classes
 from t2t_keras.problems.parsing.linearise import BRACKETS
 from t2t_keras.text.tokenizer import EOS, UNK, load_tokenizer
 
-# 15 rare words that end in "ated", of 20 in small letters.
+# Of 20 rare lower-case words, 15 end in "ated".
 TEXTS = [f"{chr(97 + i) * 3}ated the dog" for i in range(15)] + ["xx 7 zz yy ww vv"]
 
 
@@ -31,7 +31,7 @@ def tokenizer(tmp_path_factory):
 
 
 def test_vocabulary(tokenizer, tmp_path):
-    """Symbols, then the frequent classes, then the words that are not single."""
+    """Symbols, then frequent classes, then words that occur at least twice."""
     classes = ["<a>", "<a-ated>", "<a-d>", "<a-ed>", "<a-ted>"]
     known = ["<pad>", "</s>", "<unk>", "S", "/S", *classes, "dog", "the"]
     assert tokenizer.pieces == known
@@ -70,7 +70,7 @@ def test_what_is_no_vocabulary(tmp_path):
 
 
 def test_attention_is_biased_towards_the_next_word():
-    """Ids from 5 on stand for words; the last head sees all words alike."""
+    """Ids from 5 on stand for words; the last head has no bias."""
     model = small_model(model="next_word_transformer", num_brackets=2, num_heads=4)
     shifted = np.array([[0, 3, 5, 4, 9, 2]])
     padding = np.array([0.0, 0.0, 0.0, -1e9], "float32").reshape(1, 1, 1, 4)
@@ -78,7 +78,10 @@ def test_attention_is_biased_towards_the_next_word():
     distance = abs(np.arange(4) - np.array([0, 0, 1, 1, 2, 2])[:, None])
     wanted = -np.array([2, 0.5, 0.125, 0])[:, None, None] * distance + padding[0]
     np.testing.assert_array_equal(found[0], wanted.astype("float32"))
-    assert registry.hparams("parsing_next_word").num_brackets == len(BRACKETS)
+    hparams = registry.hparams("parsing_next_word")
+    assert hparams.num_brackets == len(BRACKETS)
+    for change in ("attention_window=2", "position=learned", "d_k=3"):
+        refused("the model has rotary positions", hparams.parse, change)
 
 
 def test_rotary_products_are_of_complex_numbers_turned_by_the_distance():

@@ -77,11 +77,13 @@ def test_the_constraint_does_not_change_probabilities(translator):
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["tags", "raw", "words"])
 def test_saved_model_equals_in_process(translator, tmp_path, kind):
-    """With tags; without them, raw sentences and tensor2tensor's subwords; words."""
+    """Tags; no tags, raw sentences and tensor2tensor's subwords; one token per word."""
     raw = kind == "raw"
     if kind == "words":
         problem = translator.problem.replace(tokenizer="words")
-        translator = make(problem, tmp_path, model="next_word_transformer")
+        translator = make(
+            problem, tmp_path, model="next_word_transformer", position="sinusoidal"
+        )
     if raw:
         form = Trees(symbols=UNTAGGED_SYMBOLS)
         problem = translator.problem.replace(text_form=form, tokenizer="t2t_subword")

@@ -46,6 +46,11 @@ class ModernHParams(HParams):
                 f"hparams: num_heads {self.num_heads} must be divisible by "
                 f"num_kv_heads {self.num_kv_heads}, and the size of a head even"
             )
+        if self.attention_window or self.position != "sinusoidal":
+            raise UserError(
+                "hparams: modern_transformer has rotary positions and no "
+                "attention_window; leave out position and attention_window"
+            )
 
 
 class RotaryCache(NamedTuple):
@@ -97,7 +102,7 @@ class RotaryAttention(SelfAttention):
             value = ops.concatenate([cache.value, value], axis=2)
             cache = RotaryCache(key, value, cache.position + 1)
         elif self.causal:
-            bias = causal_bias(length)
+            bias = causal_bias(length, bias)
         groups = self.num_heads // self.num_kv_heads
         key, value = (ops.repeat(x, groups, axis=1) for x in (key, value))
         return *self._attend(query, [key], [value], bias, seed), cache

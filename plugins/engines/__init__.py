@@ -40,6 +40,16 @@ CTRANSLATE2 = ExportFormat(
 )
 
 
+LITERT_OPTIONS = (
+    "beam_size",
+    "alpha",
+    "n_best",
+    "length_penalty",
+    "max_source_length",
+    "extra_length",
+)
+
+
 def _export_litert(*args: Any, **options: Any) -> int:
     from .litert_model import export_litert
 
@@ -51,13 +61,6 @@ LITERT = ExportFormat(
     _export_litert,
     lambda path: (path / "model.tflite").exists(),
     quantizations=("int8", "float16"),
-    options=(
-        "beam_size",
-        "alpha",
-        "n_best",
-        "length_penalty",
-        "max_source_length",
-        "extra_length",
-    ),
+    options=LITERT_OPTIONS,
     check=lambda: require_extra("litert", "--format litert", "ai_edge_litert"),
 )

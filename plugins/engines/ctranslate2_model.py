@@ -150,6 +150,8 @@ def _require_expressible(translator: Translator) -> None:
         raise UserError("CTranslate2 has no ensembles; export a SavedModel")
     hparams = translator.model.hparams
     instead = "CTranslate2 cannot compute it; export a SavedModel"
+    if hparams.model not in ("transformer", "extended_transformer"):
+        raise UserError(f"hparams: model is '{hparams.model}', and {instead}")
     if hparams.attention == "additive":
         raise UserError(f"hparams: attention is 'additive', and {instead}")
     if hparams.attention_window:

@@ -26,6 +26,8 @@ from t2t_keras.export.verify import Output, Verification
 from t2t_keras.model.layers import SelfAttentionCache
 from t2t_keras.option import UserError, require_extra
 
+from . import LITERT_OPTIONS
+
 MODEL = "model.tflite"
 SETTINGS = "litert.json"
 
@@ -67,7 +69,8 @@ def export_litert(
 
     Raises:
         UserError: the interpreter is not installed; the model has constraints, or parts
-            that LiteRT cannot run; `export_dir` is not empty, and is not an export or
+            that LiteRT cannot run; an option is not one of `LITERT_OPTIONS`;
+            `export_dir` is not empty, and is not an export or
             `overwrite` is false; or the verification fails.
     """
     require_extra("litert", "--format litert", "ai_edge_litert")
@@ -75,6 +78,8 @@ def export_litert(
     require_free(Path(export_dir), overwrite)
     if isinstance(translator.model, Ensemble):
         raise UserError("LiteRT has no ensembles; export a SavedModel")
+    for name in sorted(options.keys() - LITERT_OPTIONS):
+        raise UserError(f"{name}: LiteRT does not support it; export a SavedModel")
     chosen = translator.choose(**options)
     if chosen.constraint != "none":
         raise UserError(

@@ -1,1 +1,1 @@
-"""A parser with one source token per word and attention biased to the next word."""
+"""A parser: one source token per word, cross-attention biased to the next word."""

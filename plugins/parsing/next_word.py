@@ -14,11 +14,10 @@ from .sets import NextWordHParams
 
 
 class NextWordCache(NamedTuple):
-    """A `Cache` that also counts the words in each hypothesis.
+    """The attributes of `Cache`, and the number of words in each hypothesis.
 
     Attributes:
-        words: [B, K] float32, the number of tokens so far that stand for words. The
-            other attributes are those of `Cache`.
+        words: [B, K] float32, the number of tokens so far that stand for words.
     """
 
     positions: Tensor
@@ -44,7 +43,6 @@ class RotaryAttention(SelfAttention):
         return [rotated(query, positions), rotated(key, positions), value]
 
 
-@keras.saving.register_keras_serializable("t2t_keras")
 class NextWordTransformer(Transformer):
     """A Transformer whose cross-attention is biased towards the next source word.
 
@@ -53,14 +51,17 @@ class NextWordTransformer(Transformer):
     previous target tokens are tags, the next word is at source position c, counted from
     0. As in ALiBi (Press et al., 2022), the bias is linear in the distance: the
     attention score of source position s is reduced by slope * |s - c|. The slopes of
-    the heads are 2, 1/2, 1/8, ..., and 0 in the last head. Without this bias, the model
-    would have to count words by attention, and one error would shift all later tags.
-    Self-attention has rotary positions, so that heads attend by distance.
+    the heads are 2, 1/2, 1/8, ..., and 0 in the last of several heads. Without this
+    bias, the model would have to count words by attention, and one error would shift
+    all later tags.
+
+    Self-attention has rotary positions, so its scores depend on the distance between
+    tokens.
 
     Args:
-        hparams: the ids of the brackets are 3 to 2 + `num_brackets`.
-        *args: those of `Transformer`.
-        **kwargs: likewise.
+        hparams: hyper-parameters; ids 3 to 2 + `num_brackets` are brackets.
+        *args: see `Transformer`.
+        **kwargs: see `Transformer`.
     """
 
     def __init__(self, hparams: NextWordHParams, *args: Any, **kwargs: Any) -> None:
@@ -71,7 +72,7 @@ class NextWordTransformer(Transformer):
         super().__init__(hparams, *args, **kwargs)
 
     def make_positions(self) -> Callable[[Tensor], Any]:
-        """Adds nothing to the embeddings: self-attention has the positions."""
+        """Adds nothing to the embeddings: self-attention encodes the positions."""
         return lambda positions: 0.0
 
     def make_self_attention(self, causal: bool) -> SelfAttention:
@@ -84,7 +85,7 @@ class NextWordTransformer(Transformer):
         return self._biased(bias, ops.cumsum(self._stands_for_word(shifted), axis=1))
 
     def _stands_for_word(self, ids: Tensor) -> Tensor:
-        """Returns 1.0 where an id of ids [...] stands for a word, and 0.0 elsewhere."""
+        """Returns 1.0 where ids [...] stand for words, and 0.0 elsewhere."""
         return ops.cast(ids >= self._first_word, "float32")
 
     def _biased(self, bias: Tensor, words: Tensor) -> Tensor:
@@ -92,7 +93,7 @@ class NextWordTransformer(Transformer):
 
         Args:
             bias: [B, 1, 1, S], masks padding.
-            words: [B, T], the source position of the next word; [B, K] in decoding.
+            words: [B, T], the source positions of the next words; [B, K] in decoding.
 
         Returns:
             The sum, [B, H, T, S].

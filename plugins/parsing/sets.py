@@ -1,7 +1,7 @@
 """The model and the hparam set of the parser.
 
-The model class is in `next_word`, which is imported only when a model is built, so
-that `t2t list` stays fast.
+The model class is in `next_word`. It is imported only when a model is built, so that
+`t2t list` stays fast.
 """
 
 import dataclasses
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from t2t_keras import registry
 from t2t_keras.hparam import HParams
-from t2t_keras.option import option
+from t2t_keras.option import UserError, option
 from t2t_keras.registry import register_hparams, register_model
 
 if TYPE_CHECKING:
@@ -23,10 +23,18 @@ class NextWordHParams(HParams):
     model: str = option("next_word_transformer", "the registered model (`t2t list`)")
     num_brackets: int = option(
         74,
-        "target tokens, from id 3 on, that stand for no word of the source: an opening "
-        "and a closing bracket for each label",
+        "number of brackets in the target vocabulary, an opening and a closing one for "
+        "each label; their ids begin at 3",
         least=0,
     )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.attention_window or self.position != "sinusoidal" or self.key_size % 2:
+            raise UserError(
+                "hparams: the model has rotary positions, which need attention_window "
+                "0, the default position, and heads of an even size"
+            )
 
 
 @register_model(hparams=NextWordHParams)
@@ -43,12 +51,12 @@ def next_word_transformer(
 
 @register_hparams
 def parsing_next_word() -> HParams:
-    r"""Treebanks of about 20,000 sentences, one core: CRAFT, F1 81.1 in 27 minutes.
+    r"""Treebanks of about 20,000 sentences on one CPU core: CRAFT, F1 81.1, 27 minutes.
 
     The layer sizes are those of `parsing_small`. The model learns within 300 steps
-    which word each tag belongs to, and needs neither a second training run nor
+    which word each tag belongs to. It needs neither a second training run nor
     BPE-dropout. With a few thousand sentences, more dropout and fewer steps are better:
-    on the Wall Street Journal sample, F1 is 80.6 after 3,000 steps with dropout 0.3.
+    the Wall Street Journal sample has F1 80.6 after 3,000 steps with dropout 0.3.
 
         t2t datagen --problem parsing_wsj_words --data_dir data --skip_bad_trees \
             --train_trees train.mrg.gz --dev_trees dev.mrg

@@ -28,9 +28,9 @@ SHAPE = (
     (r"[^\x00-\x60\x7b-\x7f]+", "a"),
     (r"[A-Z]+", "A"),
 )
-ENDINGS = (4, 3, 2, 1)  # lengths in letters, the longest ending first
+ENDINGS = (4, 3, 2, 1)  # lengths in letters, longest first
 
-_RARE = 5  # classes are counted over words of at most so many occurrences
+_RARE = 5  # classes are counted over words with at most this many occurrences
 _LEAST_CLASS, _LEAST_WORD = 15, 2  # minimum occurrences to become a token
 
 
@@ -41,10 +41,10 @@ class WordTokenizer:
     shape and its last letters: `phosphorylated` becomes `<a-ated>`. If none of its
     classes is in the vocabulary, it becomes `<unk>`. So every text has one token per
     word, but decoding does not restore out-of-vocabulary words. The Berkeley parser
-    has such classes (Petrov et al., ACL 2006).
+    has similar classes (Petrov et al., ACL 2006).
 
     Args:
-        path: the `.words` file, with one token per line, in the order of their ids.
+        path: the `.words` file, with one token per line, in the order of the ids.
 
     Raises:
         UserError: the file is missing, is not UTF-8 or is not such a vocabulary.
@@ -74,14 +74,15 @@ class WordTokenizer:
         """Writes a vocabulary; the same texts always give the same file.
 
         After the special tokens and the symbols come the word classes, then the words,
-        each sorted by frequency. A class is included if its rare words, those of at
-        most 5 occurrences, have at least 15 occurrences in total. A word is included if
-        it occurs at least twice. The list is truncated to `vocab_size`.
+        both sorted by frequency. A class is included if its rare words have at least 15
+        occurrences in total; a word is rare if it occurs at most 5 times. A word is
+        included if it occurs at least twice. The list is truncated to `vocab_size`. So
+        the words of the training data that become classes are those that occur once.
 
         Args:
             texts: training lines.
             path: the `.words` file to write.
-            vocab_size: maximum number of tokens. A small corpus gives fewer.
+            vocab_size: maximum number of tokens; a small corpus gives fewer.
             symbols: words that are always in the vocabulary.
 
         Raises:
@@ -123,7 +124,7 @@ class WordTokenizer:
         return [*(self._id(word) for word in text.split(" ") if word), EOS]
 
     def _id(self, word: str) -> int:
-        """Returns the id of a word, else of its first known class, else UNK."""
+        """Returns the id of a word, or of its first known class, or UNK."""
         if (known := self._ids.get(word)) is not None:
             return known
         ids = map(self._ids.get, word_classes(word))
@@ -154,7 +155,7 @@ def _write(tokens: Iterable[str], path: Path) -> None:
 
 
 def word_classes(word: str) -> Iterator[str]:
-    """Yields the classes of a word, the most specific first: `<a-ated>`, ..., `<a>`."""
+    """Yields the classes of a word, most specific first: `<a-ated>`, ..., `<a>`."""
     shape = word
     for pattern, letter in SHAPE:
         shape = re.sub(pattern, letter, shape)
@@ -173,6 +174,6 @@ def ending_pattern(length: int) -> str:
 
 
 def _frequent(counts: Counter[str], least: int) -> list[str]:
-    """Returns what occurs at least `least` times, the most frequent first."""
+    """Returns the keys with at least `least` occurrences, most frequent first."""
     kept = [word for word, count in counts.items() if count >= least]
     return sorted(kept, key=lambda word: (-counts[word], word))

@@ -9,7 +9,7 @@ from t2t_keras.text.tokenizer import EOS, UNK
 
 from .words import ENDINGS, SHAPE, SPECIAL, ending_pattern
 
-_NONE = -1  # what the table returns for a word that it does not have
+_NONE = -1  # what the table returns for an unknown word
 
 
 class WordGraph(tf.Module):

@@ -94,12 +94,13 @@ def sentence_attention(
         raise UserError("an ensemble has several attentions; give one of its runs")
     if not source.strip():
         raise UserError("the source is blank; give a sentence")
-    form, raw = translator.problem.text_form, translator.options.raw
-    source_ids = translator.source_tokenizer.encode(form.source_text(source, raw))
+    form = translator.problem.text_form
+    text = form.source_text(source, translator.options.raw)
+    source_ids = translator.source_tokenizer.encode(text)
     if target is None:
         target_ids = list(translator.n_best([source], 1, truncate=True)[0][0].ids)
     else:
-        target_ids = translator.target_tokenizer.encode(target.strip())
+        target_ids = translator.target_tokenizer.encode(form.target_text(text, target))
     if not target_ids:
         raise UserError("the model's translation is empty; give a target")
     maps = model.attention_maps(

@@ -63,8 +63,8 @@ def parsing_wsj_words() -> ParsingProblem:
     """`parsing_wsj` with a word-level vocabulary: each source word is one token.
 
     So the i-th source token is the i-th word. With subwords, the position of a word
-    depends on how the words before it are split. Words that are not in the vocabulary
-    become the token of a word class, such as `<a-ated>`.
+    depends on how the words before it are split. An out-of-vocabulary word becomes the
+    token of a word class, such as `<a-ated>`.
     """
     return parsing_wsj().replace(
         summary="WSJ constituency parsing, each word one token", tokenizer="words"

@@ -77,8 +77,9 @@ class TrainingData:
         if aligned and not has_links(index):
             raise UserError(
                 "hparams: guided_alignment needs word alignments, and the train data "
-                f"of '{problem.data_name}' in {data_dir} have none; generate "
-                "data with `t2t datagen --train_alignment FILE`, or set it to 0"
+                f"of '{problem.data_name}' in {data_dir} have none; generate data "
+                'with `t2t datagen --mixture FILE`, where FILE has alignment = "PATH", '
+                "or set it to 0"
             )
         lengths = planned_lengths(index, hparams)
         plan = batch_plan(

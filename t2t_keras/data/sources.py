@@ -280,7 +280,7 @@ class PairFile:
     def __post_init__(self) -> None:
         if self._format().needs_languages and not self.languages:
             raise UserError(
-                f"{self.path}: which languages? Give --languages, en-de for example"
+                f'{self.path}: which languages? Give languages, "en-de" for example'
             )
 
     def __call__(self) -> Iterator[Pair]:

@@ -357,7 +357,7 @@ class ServedModel(tf.Module):
         return tf.reshape(tf.strings.regex_replace(texts, "\n", " "), [batch, n])
 
     def _copied(self, texts: tf.Tensor) -> tf.Tensor | None:
-        """Returns the ids of what is protected in texts [B], see `Search`."""
+        """Returns the ids of protected phrases in texts [B]."""
         if not self._options.protect:
             return None
         pieces = self._translator.source_tokenizer.pieces

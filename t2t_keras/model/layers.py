@@ -316,10 +316,11 @@ def scaled_dot_product(
         scale: factor in place of 1 / sqrt(d_k).
     """
     logits = ops.cast(ops.matmul(query, ops.transpose(key, (0, 1, 3, 2))), "float32")
-    # The product is scaled, not the query, and with one factor per head: TensorFlow
-    # 2.21's graph optimizer (its oneDNN remapper) would fuse a scalar factor and the
-    # bias into the product. That kernel is up to 20 times as slow in float32, and with
-    # a scaled query it makes a while loop around it return empty tensors.
+    # The factor is one number per head, not a scalar. TensorFlow 2.21's graph optimizer
+    # (its oneDNN remapper) would fuse a scalar and the bias into the product, and the
+    # fused kernel takes up to 20 times as long in float32. The product is scaled, not
+    # the query: otherwise the optimizer makes a surrounding while loop return empty
+    # tensors.
     scale = query.shape[-1] ** -0.5 if scale is None else scale
     return logits * ops.full((query.shape[1], 1, 1), scale, "float32")
 
@@ -630,13 +631,13 @@ class SelfAttention(_MultiHead):
     ) -> list[Tensor]:
         """Returns queries and keys [B, H, T, d_k] and values [B, H, T, d_v].
 
-        A subclass may add positions to them. In a decoding step, the position of a
-        token is the number of other tokens that `bias` does not mask.
+        A subclass may add positions to queries and keys. In a decoding step, the
+        position of a token is the number of other tokens that `bias` does not mask.
 
         Args:
-            x: the input of `attend`.
-            bias: likewise.
-            cache: likewise; None except in a decoding step.
+            x: see `attend`.
+            bias: see `attend`.
+            cache: see `attend`; None except in a decoding step.
         """
         del bias, cache
         sizes = self.key_size, self.key_size, self.value_size
@@ -882,11 +883,11 @@ def rotated(x: Tensor, positions: Tensor) -> Tensor:
     """Rotates queries or keys by their positions (RoPE, Su et al., 2021).
 
     The pairs (x[i], x[i + d / 2]) are rotated by angles proportional to the position.
-    The product of a query and a key then depends on the distance of their positions.
+    The product of a query and a key then depends on the distance between them.
 
     Args:
-        x: [B, H, T, d], d even.
-        positions: [1, T] or [B, T], numbers.
+        x: [B, H, T, d]; d is even.
+        positions: [1, T] or [B, T], of any numeric dtype.
     """
     half = x.shape[-1] // 2
     rates = 10000.0 ** (-np.arange(half) / half)

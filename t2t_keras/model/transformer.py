@@ -577,8 +577,8 @@ class Transformer(keras.Model):
     def cross_attention_bias(self, bias: Tensor, shifted: Tensor) -> Tensor:
         """Returns the bias that is added to the cross-attention scores.
 
-        `decode_step` does not call this: a subclass that changes one of the two must
-        change the other to match.
+        `decode_step` does not call this method, so a subclass that overrides it must
+        override `decode_step` to match.
 
         Args:
             bias: [B, 1, 1, S], masks the source's padding.

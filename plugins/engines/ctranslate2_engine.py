@@ -51,6 +51,7 @@ PAD_TOKEN, EOS_TOKEN = "<pad>", "</s>"
 Forced: TypeAlias = Literal["log_probs", "attention"]  # fields of `Found`
 
 _AHEAD = 2  # batches queued for each thread
+_WIDTH = 4096  # source tokens times beam size of a batch; larger ones are slower
 _PATIENCE = 1.5  # with 1, about one output in 100 is not `Translator`'s; 2 is no better
 _IMPOSSIBLE = -1e9  # suppressed tokens have lower log-probabilities
 
@@ -384,8 +385,11 @@ class CTranslate2Translator:
                     results[i] = self._hypotheses(result, arguments["length_penalty"])
                 yield rows
 
-        most = max(options.batch_tokens // wider, 1)
-        for rows in decode(batches(lengths, most, self._workers), options.sampling):
+        most = options.batch_tokens // wider
+        if not options.sampling:
+            most = min(most, _WIDTH // arguments["beam_size"])
+        most = max(most, 1)
+        for rows in decode(batches(lengths, most, self._idle()), options.sampling):
             advance(rows)
         inexact = [*range(len(sources))]
         if options.sampling:
@@ -403,7 +407,7 @@ class CTranslate2Translator:
             again.sort(key=limits.__getitem__)
             for _, same in itertools.groupby(again, limits.__getitem__):
                 rows = list(same)
-                groups = batches([lengths[i] for i in rows], most, self._workers)
+                groups = batches([lengths[i] for i in rows], most, self._idle())
                 collections.deque(
                     decode([[rows[k] for k in group] for group in groups], True), 0
                 )
@@ -502,7 +506,7 @@ class CTranslate2Translator:
 
         results: list[tuple[Any, ...]] = [()] * len(sources)
         lengths = [max(map(len, pair)) for pair in zip(sources, targets, strict=True)]
-        groups = batches(lengths, options.batch_tokens, self._workers)
+        groups = batches(lengths, options.batch_tokens, self._idle())
         for rows, found in self._run(groups, submit):
             for i, result in zip(rows, found, strict=True):
                 values = (
@@ -520,6 +524,10 @@ class CTranslate2Translator:
         for i, rows in enumerate(groups):
             waiting += [submit(more) for more in groups[i + ahead : i + ahead + 1]]
             yield rows, [result.result() for result in waiting[i]]
+
+    def _idle(self) -> int:
+        """Returns the number of idle threads, or 1; `t2t serve` uses the others."""
+        return max(self._workers - self._model.num_active_batches, 1)
 
     def _tokens(self, side: str, ids: Sequence[int]) -> list[str]:
         """Returns the strings of tokens without EOS, which CTranslate2 adds."""

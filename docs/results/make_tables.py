@@ -23,6 +23,7 @@ DOCUMENTS = (
     HERE.parents[1] / "README.md",
     HERE.parent / "results.md",
     HERE.parent / "data.md",
+    HERE.parent / "guides" / "low-resource.md",
 )
 
 # What two cores of an AMD EPYC sustain in bfloat16 (docs/performance.md), and a P100 in
@@ -87,9 +88,9 @@ def intervals(rows: Sequence[Row]) -> list[tuple[Row, Totals]]:
     """Returns the training rows, each with the totals since the one before.
 
     A row has rates, not sums: its seconds are its steps divided by its steps per
-    second. A sitting that ended early has a row at its last step, and the next sitting
-    goes on from there. One that was killed is gone on with from an earlier checkpoint:
-    its rows from there on are not of the model that came out, and are left out.
+    second. A training that was stopped has a row at its last step, from which it is
+    resumed. One that was killed is resumed from an earlier checkpoint: the rows after
+    that checkpoint do not belong to the final model, and are left out.
     """
     kept: list[Row] = []
     for row in rows:

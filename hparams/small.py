@@ -29,7 +29,7 @@ def multi30k() -> HParams:
     peak learning rate 0.005 after 2,000 steps, dropout 0.3, a joint vocabulary of
     10,000 tokens, two batches of 4,096 tokens per step. This package reaches 40.7 after
     8,000 steps (two and a half hours on little more than one CPU core), and 41.1 after
-    6,000 steps with `norm=pre` (`docs/results.md`).
+    6,000 steps with `norm=pre` (mean of two seeds, `docs/results.md`).
 
         t2t datagen --problem translate_text --vocab_size 10000 --data_dir data \
             --train_source lc_tok/train.en --train_target lc_tok/train.de ...

@@ -1,6 +1,6 @@
 """Draws `distillation.svg`: quality against speed, from the table in `scores.json`.
 
-    python docs/results/draw_speed.py
+python docs/results/draw_speed.py
 """
 
 import json

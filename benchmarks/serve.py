@@ -12,7 +12,6 @@ import contextlib
 import http.client
 import itertools
 import json
-import re
 import socket
 import statistics
 import subprocess
@@ -41,7 +40,6 @@ _HEAD = (
     b"POST /v1/models/model:predict HTTP/1.1\r\nHost: localhost\r\n"
     b"Content-Length: %d\r\n\r\n"
 )
-_ANSWER = re.compile(rb"(?is)HTTP/1.1 200 .*?content-length: (\d+).*?\r\n\r\n")
 
 
 def main(argv: list[str] | None = None) -> dict[str, Any]:
@@ -124,18 +122,17 @@ class Server(NamedTuple):
 
         def send(text: str) -> None:
             body = json.dumps({"instances": [text]}).encode()
-            head = _HEAD % len(body)
-            connection.sendall(head + body)
-            answer = b""
-            while not (found := _ANSWER.match(answer)):
-                more = connection.recv(65536)
-                assert more, answer
-                answer += more
-            while len(answer) < found.end() + int(found[1]):
-                answer += connection.recv(65536)
+            connection.sendall(_HEAD % len(body) + body)
+            status = answer.readline()
+            assert b" 200 " in status, status
+            length = 0
+            while (line := answer.readline()).strip():
+                if line.lower().startswith(b"content-length:"):
+                    length = int(line.partition(b":")[2])
+            assert len(answer.read(length)) == length
 
-        yield send
-        connection.close()
+        with connection, connection.makefile("rb") as answer:
+            yield send
 
 
 @contextlib.contextmanager

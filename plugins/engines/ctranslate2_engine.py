@@ -167,6 +167,7 @@ class CTranslate2Translator:
         # and is not slowed down by other processes. OMP_NUM_THREADS changes it.
         self._threads = int(os.environ.get("OMP_NUM_THREADS") or 1)
         self._workers = max(len(os.sched_getaffinity(0)) // self._threads, 1)
+        self._calls: set[object] = set()  # those of `_run` that have not ended
         self._path = str(path)
         self._model = self._load(self._workers)
         self.compute_type = self._model.compute_type
@@ -389,7 +390,9 @@ class CTranslate2Translator:
         if not options.sampling:
             most = min(most, _WIDTH // arguments["beam_size"])
         most = max(most, 1)
-        for rows in decode(batches(lengths, most, self._idle()), options.sampling):
+        # Samples depend on the batches, so these must not depend on other calls.
+        threads = self._workers if options.sampling else self._idle()
+        for rows in decode(batches(lengths, most, threads), options.sampling):
             advance(rows)
         inexact = [*range(len(sources))]
         if options.sampling:
@@ -520,14 +523,23 @@ class CTranslate2Translator:
     ) -> Iterator[tuple[list[int], list[Any]]]:
         """Yields each batch with its results while later batches are computed."""
         ahead = _AHEAD * self._workers
-        waiting = [submit(rows) for rows in groups[:ahead]]
-        for i, rows in enumerate(groups):
-            waiting += [submit(more) for more in groups[i + ahead : i + ahead + 1]]
-            yield rows, [result.result() for result in waiting[i]]
+        call = object()
+        self._calls.add(call)
+        try:
+            waiting = [submit(rows) for rows in groups[:ahead]]
+            for i, rows in enumerate(groups):
+                waiting += [submit(more) for more in groups[i + ahead : i + ahead + 1]]
+                yield rows, [result.result() for result in waiting[i]]
+        finally:
+            self._calls.remove(call)
 
     def _idle(self) -> int:
-        """Returns the number of idle threads, or 1; `t2t serve` uses the others."""
-        return max(self._workers - self._model.num_active_batches, 1)
+        """Returns the number of idle threads, or 1; `t2t serve` uses the others.
+
+        `num_active_batches` of CTranslate2 may still count a batch that has ended, so
+        outputs of the same calls could differ by rounding.
+        """
+        return max(self._workers - len(self._calls), 1)
 
     def _tokens(self, side: str, ids: Sequence[int]) -> list[str]:
         """Returns the strings of tokens without EOS, which CTranslate2 adds."""

@@ -17,7 +17,6 @@ from t2t_keras.data.datagen import draw, generate
 from t2t_keras.data.manifest import Manifest, proposed_size, too_large
 from t2t_keras.data.records import RecordIndex
 from t2t_keras.data.sources import ParallelFiles
-from t2t_keras.option import UserError
 from t2t_keras.problem import Problem
 from t2t_keras.text.sentence_piece import SentencePieceTokenizer
 from t2t_keras.text.tokenizer import load_tokenizer
@@ -99,8 +98,8 @@ ADDED = {"test": Given(DEV)}
 )
 def test_a_directory_of_something_else_is_refused(complete, changes, seed, message):
     before = files(complete)
-    with pytest.raises(UserError, match=f"made otherwise .*{message}"):
-        generate(PROBLEM.replace(**changes), complete, seed=seed)
+    other = PROBLEM.replace(**changes)
+    refused(f"made otherwise .*{message}", generate, other, complete, seed=seed)
     assert files(complete) == before
 
 
@@ -145,11 +144,9 @@ def test_the_sample_for_the_vocabulary_is_uniform():
 
 
 def mistake(problem: Problem, directory: Path) -> str:
-    with pytest.raises(UserError) as error:
-        generate(problem, directory, workers=1)
-    with pytest.raises(UserError):
-        RecordIndex.open(directory, problem.name, "train")
-    return str(error.value)
+    message = refused("", generate, problem, directory, workers=1)
+    refused("", RecordIndex.open, directory, problem.name, "train")
+    return message
 
 
 def test_files_with_mistakes_leave_nothing_and_can_be_mended(tmp_path):
@@ -277,8 +274,8 @@ def test_a_directory_of_another_size_is_known_again(tmp_path):
     assert files(tmp_path) == before
     test = CHOSEN.replace(sources={"test": Given(DEV)})
     assert generate(test, tmp_path, workers=1).vocab_size == 32_000
-    with pytest.raises(UserError, match="sources 'train' has changed"):
-        generate(CHOSEN.replace(sources={"train": Given(TRAIN[1:])}), tmp_path, 1)
+    other = CHOSEN.replace(sources={"train": Given(TRAIN[1:])})
+    refused("sources 'train' has changed", generate, other, tmp_path, 1)
 
 
 def test_a_vocabulary_too_large_for_the_data_is_said(tmp_path, capsys):

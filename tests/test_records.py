@@ -17,7 +17,6 @@ from t2t_keras.data import records
 from t2t_keras.data.files import write_json
 from t2t_keras.data.manifest import Manifest
 from t2t_keras.data.records import RecordIndex, example, frame, shard_name
-from t2t_keras.option import UserError
 from t2t_keras.training.run_dir import RunDirectory
 from t2t_keras.training.runs import config_for
 
@@ -133,11 +132,7 @@ def test_what_is_not_there(t2t_dir):
 
 def test_what_is_not_whole(t2t_dir):
     shard = t2t_dir / shard_name("corpus", "train", 2, 3)
-    content = bytearray(shard.read_bytes())
-    shard.write_bytes(content[:-7])
-    assert f"{shard} is damaged" in fails(t2t_dir)
-    content[len(content) // 2] ^= 1
-    shard.write_bytes(content)
+    shard.write_bytes(shard.read_bytes()[:-7])
     assert f"{shard} is damaged" in fails(t2t_dir)
     shard.write_bytes(frame(tf_bytes(targets=[5, 1])))
     assert f"{shard}: a record lacks `inputs`" in fails(t2t_dir)
@@ -150,23 +145,21 @@ def test_a_shard_cut_off_while_in_use(t2t_dir):
     index.read([299])
     with index.files[2].open("r+b") as file:
         file.truncate(file.seek(0, 2) // 2)
-    with pytest.raises(UserError, match=f"{index.files[2]} is damaged: .* record 100"):
-        index.read([299])
+    refused(f"{index.files[2]} is damaged: .* record 100", index.read, [299])
 
 
 def test_manifest_survives_the_disk(complete, tmp_path):
     manifest = Manifest.open(complete, "small")
     write_json(Manifest.path(tmp_path, "small"), dataclasses.asdict(manifest))
     assert Manifest.open(tmp_path, "small") == manifest
-    with pytest.raises(UserError, match=r"other\.manifest\.json: run `t2t datagen`"):
-        Manifest.open(tmp_path, "other")
+    message = r"other\.manifest\.json: run `t2t datagen`"
+    refused(message, Manifest.open, tmp_path, "other")
     Manifest.path(tmp_path, "other").write_text('{"symbols": [], "new": 1}')
-    with pytest.raises(UserError, match="another version"):
-        Manifest.open(tmp_path, "other")
+    refused("another version", Manifest.open, tmp_path, "other")
     outside = dataclasses.replace(manifest, vocab_files={"source": "../a"})
     write_json(Manifest.path(tmp_path, "outside"), dataclasses.asdict(outside))
-    with pytest.raises(UserError, match=r"'\.\./a' is not the name of a file in its"):
-        Manifest.open(tmp_path, "outside")
+    message = r"'\.\./a' is not the name of a file in its"
+    refused(message, Manifest.open, tmp_path, "outside")
 
 
 # Damaged files of a data directory: one sentence, or mended, but never a traceback.
@@ -285,8 +278,7 @@ def test_a_manifest(directory, tmp_path, damage, capfd):
 @pytest.mark.parametrize("damage", DAMAGE)
 def test_a_vocabulary(directory, tmp_path, damage, capfd):
     (path,) = directory.glob("vocab.*")
-    content = DAMAGE[damage](path.read_bytes())
-    path.write_bytes(content)
+    path.write_bytes(DAMAGE[damage](path.read_bytes()))
     argv = ["train", "--problem", NAME, "--hparams_set", "tiny", "--data_dir"]
     message = run_refused(capfd, *argv, directory, "--output_dir", tmp_path / "run")
     assert f"{path} is not the vocabulary" in message

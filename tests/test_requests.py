@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from decoding_models import LINES, SHORT
+from errors import refused
 from tensorflow.python.eager import context
 
 import t2t_keras
-from t2t_keras.option import UserError
 from t2t_keras.plugins.server.rest import Request
 from t2t_keras.plugins.server.served_model import ServedModel, Unwanted
 
@@ -209,5 +209,4 @@ def columns(signature="translate", **inputs):
     ],
 )
 def test_bad_requests(body, message):
-    with pytest.raises(UserError, match=message):
-        Request.parse(body)
+    refused(message, Request.parse, body)

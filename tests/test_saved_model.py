@@ -28,7 +28,6 @@ from t2t_keras.export.formats import SUMS, export_formats, require_free
 from t2t_keras.export.graph import ServedModel, StoredWeight
 from t2t_keras.export.saved_model import WARM_UP, export_saved_model
 from t2t_keras.export.verify import Verification
-from t2t_keras.option import UserError
 from t2t_keras.problem import Problem
 from t2t_keras.text.sentence_piece import SentencePieceTokenizer
 
@@ -296,8 +295,8 @@ def test_a_full_disk_is_one_sentence(error, translator, tmp_path, monkeypatch):
         raise error
 
     monkeypatch.setattr(tf.saved_model, "save", save)
-    with pytest.raises(UserError, match=r"cannot write .*1: No space left on device"):
-        export_saved_model(translator, tmp_path / "1", overwrite=True)
+    message = r"cannot write .*1: No space left on device"
+    refused(message, export_saved_model, translator, tmp_path / "1", overwrite=True)
     assert [path.name for path in tmp_path.iterdir()] == ["1"]
     assert (tmp_path / "1" / "saved_model.pb").read_text() == "earlier"
 
@@ -310,8 +309,7 @@ def test_what_a_killed_export_left_is_removed(translator, tmp_path):
     (left / "new" / "saved_model.pb").write_text("half")
     with open(left / "lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        with pytest.raises(UserError, match="another process is writing"):
-            export_saved_model(translator, target)
+        refused("another process is writing", export_saved_model, translator, target)
     assert [entry.name for entry in tmp_path.iterdir()] == [".ende.incomplete"]
     export_saved_model(translator, target)
     assert [entry.name for entry in tmp_path.iterdir()] == ["ende"]
@@ -323,18 +321,14 @@ def test_replaces_an_export_and_nothing_else(translator, tmp_path):
     path = tmp_path / "mine"
     path.mkdir()
     (path / "letter.txt").write_text("dear")
-    with pytest.raises(UserError, match="is not an export; name another dir"):
-        export_saved_model(translator, path)
+    refused("is not an export; name another dir", export_saved_model, translator, path)
     assert (path / "letter.txt").read_text() == "dear"
-    with pytest.raises(UserError, match="has no name; name another directory"):
-        require_free(Path("."), overwrite=True)
+    refused("has no name; name another directory", require_free, Path("."), True)
     old = tmp_path / "new"
-    with pytest.raises(UserError, match="sampling"):
-        export_saved_model(translator, old, sampling=True)
+    refused("sampling", export_saved_model, translator, old, sampling=True)
 
     export_saved_model(translator, old)
-    with pytest.raises(UserError, match="give --overwrite to replace it"):
-        export_saved_model(translator, old, beam_size=1)
+    refused("give --overwrite to replace it", export_saved_model, translator, old)
     export_saved_model(translator, old, overwrite=True, beam_size=1)
     assert t2t_keras.load(old).translate(LINES) == translator.translate(
         LINES, beam_size=1
@@ -449,10 +443,8 @@ def test_what_ids_cannot_do(translator, tmp_path):
     problem = translator.problem.replace(constraint=only_words)
     tokenizers = (translator.source_tokenizer,) * 2
     constrained = Translator(problem, translator.model, *tokenizers)
-    with pytest.raises(
-        UserError, match="ids_only: constraint, glossary, protect and raw"
-    ):
-        export_saved_model(constrained, tmp_path / "x", ids_only=True)
+    message = "ids_only: constraint, glossary, protect and raw"
+    refused(message, export_saved_model, constrained, tmp_path / "x", ids_only=True)
     assert not list(tmp_path.iterdir())
 
 

@@ -21,6 +21,7 @@ import httpx
 from browser import CHROMIUM, browser
 from command_line import run
 from decoding_models import LINES
+from errors import refused
 
 from t2t_keras.option import UserError
 from t2t_keras.plugins.server import http
@@ -453,8 +454,7 @@ def test_a_model_that_cannot_be_loaded_ends_the_server():
         raise UserError("it is damaged")
 
     address = socket.create_server(("127.0.0.1", 0))
-    with pytest.raises(UserError, match="it is damaged"):
-        Server(make_app({"stub": load}, Limits())).run([address])
+    refused("it is damaged", Server(make_app({"stub": load}, Limits())).run, [address])
 
 
 def test_shutdown_answers_what_waits():
@@ -482,10 +482,8 @@ def test_shutdown_answers_what_waits():
 def test_a_port_is_taken_before_models_are_loaded():
     with bound("127.0.0.1", 0) as first:
         port = first.getsockname()[1]
-        with pytest.raises(UserError, match=f"cannot listen at 127.0.0.1, port {port}"):
-            bound("127.0.0.1", port)
-    with pytest.raises(UserError, match=r"cannot listen at 0\.\.0, port 1: "):
-        bound("0..0", 1)
+        refused(f"cannot listen at 127.0.0.1, port {port}", bound, "127.0.0.1", port)
+    refused(r"cannot listen at 0\.\.0, port 1: ", bound, "0..0", 1)
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from t2t_keras.training.run_dir import RunDirectory
 from .ctranslate2_engine import require_possible
 from .ctranslate2_model import export_ctranslate2
 
-_SENTENCES = 20  # with which a conversion is verified
+_SENTENCES = 20  # for verifying a conversion
 
 
 def convert(path: Path, checkpoint: str | None, options: dict[str, Any]) -> Path:
@@ -25,7 +25,7 @@ def convert(path: Path, checkpoint: str | None, options: dict[str, Any]) -> Path
     The first call writes it. See `ExportFormat.convert` for the arguments.
 
     Raises:
-        UserError: TensorFlow must run the checkpoint, or there is none.
+        UserError: TensorFlow must run the checkpoint, or there is no checkpoint.
     """
     if checkpoint == "ema":
         raise UserError("--checkpoint ema is part of a checkpoint")
@@ -35,7 +35,7 @@ def convert(path: Path, checkpoint: str | None, options: dict[str, Any]) -> Path
     default = DecodingOptions.of(run.problem)
     chosen = dataclasses.replace(default, **options)
     require_possible(chosen)
-    # CTranslate2 has other samples and another rule for n-grams.
+    # CTranslate2 draws different samples and has another rule for n-grams.
     for name in ("sampling", "no_repeat_ngram"):
         if getattr(chosen, name):
             raise UserError(f"{name} differs in CTranslate2")

@@ -167,7 +167,7 @@ class CTranslate2Translator:
         # and is not slowed down by other processes. OMP_NUM_THREADS changes it.
         self._threads = int(os.environ.get("OMP_NUM_THREADS") or 1)
         self._workers = max(len(os.sched_getaffinity(0)) // self._threads, 1)
-        self._calls: set[object] = set()  # those of `_run` that have not ended
+        self._calls: set[object] = set()  # calls of `_run` that have not ended
         self._path = str(path)
         self._model = self._load(self._workers)
         self.compute_type = self._model.compute_type
@@ -399,9 +399,10 @@ class CTranslate2Translator:
             for i, limit in enumerate(limits):
                 results[i] = [x._replace(ids=x.ids[:limit]) for x in results[i]]
         else:
-            # The limit of a batch is the largest of its sources, and PAD may be chosen.
-            # Sources with longer outputs or PAD are searched again, by limit and with
-            # PAD suppressed. That changes the probabilities of the other tokens.
+            # A batch is searched with the largest limit of its sources, and PAD may be
+            # chosen. Sources with outputs beyond their own limit or with PAD are
+            # searched again, in batches of equal limits and with PAD suppressed, which
+            # changes the probabilities of the other tokens.
             again = [
                 i
                 for i, limit in enumerate(limits)
@@ -428,7 +429,7 @@ class CTranslate2Translator:
         return results
 
     def _arguments(self, options: DecodingOptions, wider: int) -> dict[str, Any]:
-        """Returns the arguments of `translate_batch` that are the same for all."""
+        """Returns the arguments of `translate_batch` that all batches share."""
         kinds = {"average": 1.0, "none": 0.0}
         arguments: dict[str, Any] = {
             "length_penalty": kinds.get(options.length_penalty, options.alpha),
@@ -534,10 +535,11 @@ class CTranslate2Translator:
             self._calls.remove(call)
 
     def _idle(self) -> int:
-        """Returns the number of idle threads, or 1; `t2t serve` uses the others.
+        """Returns the number of idle threads, at least 1.
 
-        `num_active_batches` of CTranslate2 may still count a batch that has ended, so
-        outputs of the same calls could differ by rounding.
+        In `t2t serve`, other calls may use the rest. CTranslate2's `num_active_batches`
+        is not used: it may still count a batch that has ended, so the outputs of the
+        same calls could differ by rounding.
         """
         return max(self._workers - len(self._calls), 1)
 
@@ -663,7 +665,7 @@ def require_possible(options: DecodingOptions) -> None:
     """Refuses options that CTranslate2 does not support.
 
     Raises:
-        UserError: there is one.
+        UserError: one of them is set.
     """
     for name in ("coverage_penalty", "glossary", "protect", "forbidden", "constraint"):
         if getattr(options, name) not in (0, (), "none"):

@@ -13,7 +13,7 @@ from typing import Any
 from t2t_keras.option import check, option
 
 _IDLE_SECONDS = 0.1  # after this time without a batch, a thread is not busy
-# How late a request of `max_work` is put in the queue, as a share of the time limit.
+# The delay in the queue of a request of `max_work`, as a fraction of the time limit.
 _DELAY = 1 / 3
 
 
@@ -55,9 +55,9 @@ class _Item:
     """A value that waits for its result.
 
     Attributes:
-        key: what values have in common that are run together.
+        key: the same for values that may be run together.
         value: the value.
-        work: its work.
+        work: the work it takes.
         arrived: the time of arrival, by `time.monotonic`.
         due: its place in the queue.
         future: receives the result; it is done early if nobody waits for it any more.
@@ -76,10 +76,10 @@ class Batcher:
 
     A request's place in the queue is its time of arrival plus a delay in proportion to
     its work. So cheap requests overtake expensive ones, but none waits forever. A
-    thread takes the first value and others with its key, up to the limits of a batch:
-    the values of an expensive request are run in several batches, and those that
-    nobody waits for any more are not run. A thread that is idle waits for others until
-    the first value is `batch_milliseconds` old.
+    thread takes the first value and others with the same key, up to the limits of a
+    batch. So the values of an expensive request are run in several batches. Values that
+    nobody waits for any more are not run. An idle thread waits for more values until
+    the first one is `batch_milliseconds` old.
 
     Args:
         run: called in the thread with a key, values, and a function that returns
@@ -87,7 +87,8 @@ class Batcher:
         limits: the limits.
         observe: called in the thread after each batch, with its size and seconds.
         first: another batcher, to which this one leaves two thirds of the time when
-            both are busy; None: this one has priority, and its batches have any work.
+            both are busy. None: this one has priority, and the work of its batches is
+            not limited.
         threads: the number of batches that run at the same time.
     """
 
@@ -121,7 +122,7 @@ class Batcher:
     async def submit(
         self, keys: Sequence[Hashable], values: Sequence[Any], works: Sequence[int]
     ) -> list[Any]:
-        """Returns the results of values, which are run with others of the same key.
+        """Returns the results of values, which are batched with others of the same key.
 
         If the caller is cancelled, values that still wait are not run.
 
@@ -183,7 +184,7 @@ class Batcher:
                 time.sleep(_IDLE_SECONDS / 4)
 
     def _next_batch(self) -> list[_Item]:
-        """Waits for values and takes a batch; it is empty when all is done."""
+        """Waits for values and takes a batch; an empty one means that all is done."""
         most = self._limits.max_batch_sentences
         most_work = math.inf if self._first is None else self._limits.max_batch_work
         batch: list[_Item] = []

@@ -1,6 +1,6 @@
 """The Transformer's layers, written like the paper's equations (3.1 to 3.5, 5.4).
 
-Attention (3.2), the residual connection and layer normalisation (3.1), the feed-forward
+Attention (3.2), the residual connection and layer normalization (3.1), the feed-forward
 network (3.3), embeddings (3.4), positional encodings (3.5), and the helpers they use.
 
 Letters in shapes, here and everywhere: B batch size, S source length, T target length,
@@ -32,7 +32,7 @@ serializable = keras.saving.register_keras_serializable(package="t2t_keras")
 class BlockGlorot(keras.initializers.Initializer):
     """Glorot uniform initializer for a kernel that holds several kernels side by side.
 
-    Each of them is initialized with the limit that its own width gives.
+    Each kernel is initialized with the limit for its own width.
     """
 
     def __init__(self, widths: Sequence[int]) -> None:
@@ -64,9 +64,9 @@ _matrices = contextvars.ContextVar("matrices", default={})  # noqa: B039, never 
 def using_matrices(
     layers: "Sequence[Linear | Embedding]", matrices: Sequence[Tensor]
 ) -> Iterator[None]:
-    """Within it, the layers multiply by the results of their `matrix`.
+    """Within this context, layers multiply by the given results of their `matrix`.
 
-    Decoding computes them once for all steps: in bfloat16 the casts would take a
+    Decoding computes these once for all steps: in bfloat16 the casts would take a
     seventh of every step.
     """
     token = _matrices.set(dict(zip(map(id, layers), matrices, strict=True)))
@@ -135,7 +135,7 @@ class Layer(keras.layers.Layer):
         return input_shape
 
     def compute_output_spec(self, *args: Any, **kwargs: Any) -> Any:
-        """Returns symbolic outputs; `call` knows their number and their dtypes."""
+        """Returns symbolic outputs; `call` determines their number and dtypes."""
         return keras.Operation.compute_output_spec(self, *args, **kwargs)
 
 
@@ -145,7 +145,7 @@ class Block(Layer):
     def build(self, input_shape: Shape) -> None:
         """Builds the layers that it consists of."""
         for layer in self._flatten_layers(include_self=False, recursive=False):
-            if not layer.built:  # as Keras has when it loads a model
+            if not layer.built:  # Keras builds them when it loads a model
                 layer.build(input_shape)
 
 
@@ -191,9 +191,9 @@ def random_bits(seed: Tensor, rows: int | Tensor, columns: int | Tensor) -> Tens
     """Returns 32 random bits for each element of a matrix, uint32 [rows, columns].
 
     They are a hash of row, column and seed in integer arithmetic, which is the same
-    with and without XLA. (XLA has random numbers that differ from those of TensorFlow's
-    kernels.) It is fast if it is compiled: without XLA every operation here is a pass
-    over the matrix.
+    with and without XLA. (XLA's own random numbers differ from those of TensorFlow's
+    kernels.) It is fast only if it is compiled: without XLA, every operation here is a
+    pass over the matrix.
 
     Args:
         seed: uint32 [2]
@@ -227,7 +227,7 @@ class Dropout(Layer):
     Keras's own dropout takes its seed from a state variable: under `tf.distribute`
     every replica then draws the same mask, and a mask cannot be drawn again. Here the
     mask depends only on the caller's seed and on the layer's path in the model; without
-    a seed it is as Keras's own.
+    a seed it works like Keras's own.
     """
 
     def __init__(self, rate: float, **kwargs: Any) -> None:
@@ -239,7 +239,7 @@ class Dropout(Layer):
         self._fold = zlib.crc32(self.path.encode()) & 0x7FFFFFFF
         self.seed_generator = None
         if self.rate:
-            state = random.getstate()  # weights begin as if there were no generator
+            state = random.getstate()  # so that the initial weights do not change
             start = random.randrange(2**31)
             random.setstate(state)
             start = (start + self._fold) % 2**31
@@ -252,8 +252,8 @@ class Dropout(Layer):
 
         Args:
             x: a tensor of any shape.
-            seed: [2], different for every step and replica. Of int32 it seeds Keras's
-                random numbers; of uint32 it is the seed of `random_bits`, for XLA.
+            seed: [2], different for every step and replica. An int32 seed is for
+                Keras's random numbers, a uint32 seed for `random_bits` (with XLA).
             training: whether to drop elements without a seed as well.
         """
         if not self.rate or (seed is None and not training):
@@ -272,13 +272,13 @@ class Dropout(Layer):
             noise = keras.random.uniform(ops.shape(x), dtype="float32", seed=generator)
             is_kept = ops.greater_equal(noise, self.rate)
         keep = ops.cast(is_kept, "float32")
-        # In bfloat16 the factor 1.1111 itself would be 1.1094.
+        # In bfloat16, a factor of 1.1111 would be rounded to 1.1094.
         kept = ops.cast(x, "float32") * (keep / (1.0 - self.rate))
         return ops.cast(kept, x.dtype)
 
 
 # Added to the logits of illegal positions. It is finite so that a row without any legal
-# position (an empty sentence that fills up a batch) does not become NaN.
+# position (an empty sentence that pads a batch) does not become NaN.
 MASKED = -1e9
 
 
@@ -334,7 +334,7 @@ class SelfAttentionCache(NamedTuple):
     """The keys and values of the C tokens that a sentence's hypotheses consist of.
 
     A token is stored once, however many hypotheses begin with it. A step appends to the
-    recent tokens only, because appending copies what is there.
+    recent tokens only, because appending copies the existing ones.
 
     Attributes:
         key: [B, H, P, d_k], the keys of P tokens.
@@ -459,9 +459,9 @@ class _MultiHead(Layer):
     def _split(self, x: Tensor, *sizes: int) -> list[Tensor]:
         """Splits [B, T, H * (a + b ...)] into [B, H, T, a], [B, H, T, b] ...
 
-        Neighbours of equal size, such as queries, keys and values usually are, are
-        transposed together: a slice for each would cost as many passes over memory, and
-        twice as many in the gradient.
+        Adjacent blocks of equal size (usually queries, keys and values) are transposed
+        together: slicing them one by one would cost one pass over memory per block, and
+        two in the gradient.
         """
         batch, length, _ = ops.shape(x)
         groups = [(size, len(list(same))) for size, same in itertools.groupby(sizes)]
@@ -759,7 +759,7 @@ class Residual(Block):
         return x if self.norm_first else self.norm(x)
 
     def call(self, x: Tensor, y: Tensor, seed: Tensor | None = None) -> Tensor:
-        """Is `leave`."""
+        """Does the same as `leave`."""
         return self.leave(x, y, seed)
 
 
@@ -793,14 +793,14 @@ class FeedForward(Layer):
         self.dropout.build(input_shape)
 
     def call(self, x: Tensor, seed: Tensor | None = None) -> Tensor:
-        """Maps [B, T, D] to [B, T, D]; `seed` is that of `Dropout`."""
+        """Maps [B, T, D] to [B, T, D]; see `Dropout` for the seed."""
         hidden = self.inner(x)
         hidden = ops.relu(hidden) if self.activation == "relu" else ops.silu(hidden)
         return self.outer(self.dropout(hidden, seed=seed))
 
 
 def fill_block(matrix: Tensor, row: Tensor) -> Tensor:
-    """Fills up the last BLOCK rows of a matrix [V, D] with copies of a row [1, D]."""
+    """Pads a matrix [V, D] to a multiple of BLOCK rows with copies of a row [1, D]."""
     copies = -matrix.shape[0] % BLOCK
     if not copies:
         return matrix
@@ -844,7 +844,7 @@ class Embedding(Layer):
         return (*input_shape[:2], self.d_model)
 
     def matrix(self) -> Tensor:
-        """Returns the table in the compute dtype, with zeros up to whole blocks."""
+        """Returns the table in the compute dtype, zero-padded to whole blocks."""
         table = ops.cast(self.table, self.compute_dtype)
         return fill_block(table, ops.zeros_like(table[:1]))
 
@@ -855,7 +855,7 @@ class Embedding(Layer):
         table = self.matrix() if table is None else table
         rows = ops.cast(ops.reshape(x, (-1, self.d_model)), self.compute_dtype)
         rows = ops.matmul(rows, ops.transpose(table))
-        if rows.shape[1] != self.vocab_size:  # the last block was filled up
+        if rows.shape[1] != self.vocab_size:  # the last block was padded
             rows = rows[:, : self.vocab_size]
         logits = ops.cast(rows, "float32")
         return ops.reshape(logits, (*shape[:-1], self.vocab_size))
@@ -915,6 +915,6 @@ class LearnedPositions(Layer):
         )
 
     def call(self, positions: Tensor) -> Tensor:
-        """Embeds positions [T] as [T, D]; beyond the table all share its last row."""
+        """Embeds positions [T] as [T, D]; those beyond the table use its last row."""
         rows = ops.minimum(positions, self.max_positions - 1)
         return ops.take(ops.convert_to_tensor(self.table), rows, axis=0)

@@ -255,9 +255,7 @@ def test_the_refusal_has_the_first_sentence_that_differs(translator):
     wrong = [*right]
     wrong[2] = Output((9, 1), -1.5)
     wrong[4] = Output(right[4].ids, right[4].score + 2e-4)
-    with pytest.raises(UserError) as refusal:
-        verification.check(lambda sources: wrong)
-    message = str(refusal.value)
+    message = refused("", verification.check, lambda sources: wrong)
     assert f"2 of {len(TEXTS)} outputs differ" in message
     assert f"for '{verification.texts[2]}' the export has" in message
     assert re.search(r"\(score -1\.50000, ids 9 1\), and the run has '", message)
@@ -279,10 +277,9 @@ def test_what_ctranslate2_cannot_express(tokenizers, tmp_path):
 
     plain = translator_of(tokenizer, tokenizer)
     problem = plain.problem.replace(name="tagging", constraint=only_words)
-    with pytest.raises(UserError, match="'tagging' has the constraint 'only_words'"):
-        export_ctranslate2(
-            Translator(problem, plain.model, tokenizer, tokenizer), tmp_path / "x"
-        )
+    tagger = Translator(problem, plain.model, tokenizer, tokenizer)
+    message = "'tagging' has the constraint 'only_words'"
+    refused(message, export_ctranslate2, tagger, tmp_path / "x")
     assert not list(tmp_path.iterdir())
 
 

@@ -10,9 +10,9 @@ import time
 import psutil
 import pytest
 from command_line import python, run_refused
+from errors import refused
 from training_process import assert_same_end, finish, start
 
-from t2t_keras import UserError
 from t2t_keras.plugins.launch import verb
 from t2t_keras.plugins.launch.verb import Processes, environments
 from t2t_keras.training.checkpoint import CheckpointDirectory
@@ -133,19 +133,18 @@ AGAIN = "run the same command again, and it resumes from the last checkpoint"
     ],
 )
 def test_one_sentence_tells_which_process_has_failed(capfd, code, ended, shown):
-    with pytest.raises(UserError) as error:
-        launch(f"I or sys.exit({LOST}); {code}")
-    assert str(error.value) == f"process 1 of 2 {ended}"
+    message = refused("", launch, f"I or sys.exit({LOST}); {code}")
+    assert message == f"process 1 of 2 {ended}"
     assert capfd.readouterr().err.partition(" ")[0] == shown
 
 
 def test_who_does_not_notice_the_failure_of_another_one_is_killed(monkeypatch):
     before = psutil.Process().children()  # of other tests
     monkeypatch.setattr(verb, "_SECONDS_TO_FOLLOW", 0.1)
-    with pytest.raises(UserError, match="process 2 of 3 ended with exit status 4"):
-        launch("sys.exit(4) if I == 2 else time.sleep(1000)", count=3)
-    with pytest.raises(UserError, match="the 2 processes have lost contact"):
-        launch(f"sys.exit({LOST}) if I == 1 else time.sleep(1000)")
+    program = "sys.exit(4) if I == 2 else time.sleep(1000)"
+    refused("process 2 of 3 ended with exit status 4", launch, program, count=3)
+    program = f"sys.exit({LOST}) if I == 1 else time.sleep(1000)"
+    refused("the 2 processes have lost contact", launch, program)
     assert set(psutil.Process().children()) <= set(before)
 
 

@@ -145,10 +145,11 @@ class Batcher:
         with self._changed:
             if self._is_closed:
                 raise Overloaded("the server is shutting down")
-            waiting = [*(x for x in self._waiting if not x.future.done()), *items]
-            if len(waiting) > self._limits.max_queue:
+            if len(self._waiting) + len(items) > self._limits.max_queue:
+                self._waiting = [x for x in self._waiting if not x.future.done()]
+            if len(self._waiting) + len(items) > self._limits.max_queue:
                 raise Overloaded("the queue is full; try again later")
-            self._waiting = sorted(waiting, key=lambda item: item.due)
+            self._waiting = sorted([*self._waiting, *items], key=lambda item: item.due)
             self._changed.notify_all()
         try:
             return await asyncio.gather(*(asyncio.wrap_future(x.future) for x in items))

@@ -67,7 +67,8 @@ class Request(NamedTuple):
             given = {name: row[name] for name in possible[len(names) :] if name in row}
             same = tuple(map(id, [*given, *given.values()]))
             if same not in known:
-                known[same] = signature, tuple(_options(given).items())
+                options = _options(given) if given else {}
+                known[same] = signature, tuple(options.items())
             keys.append(known[same])
             texts.append({k: _string(f"{k}[{number}]", row[k]) for k in names})
         return cls(signature, keys, texts, in_rows)
@@ -112,9 +113,10 @@ def _options(given: dict[str, Any]) -> dict[str, Any]:
         else:
             raise UserError(f"{name} must be a list for each row, or one for all")
     check(DecodingOptions, options)
-    phrases = {k: v for k, v in options.items() if _DTYPES[k] == "string"}
-    checked = DecodingOptions(**phrases)
-    return options | {name: getattr(checked, name) for name in phrases}
+    if phrases := {k: v for k, v in options.items() if _DTYPES[k] == "string"}:
+        checked = DecodingOptions(**phrases)
+        options |= {name: getattr(checked, name) for name in phrases}
+    return options
 
 
 def _string(name: str, value: Any) -> str:

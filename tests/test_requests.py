@@ -190,7 +190,7 @@ def columns(signature="translate", **inputs):
         ({"instances": [3]}, r"texts\[0\] must be a string"),
         ({"instances": [{"x": "a"}]}, "has the inputs texts; 'translate' takes"),
         ({"instances": [{"b64": "%"}]}, "base 64"),
-        ({"instances": ["\ud800"]}, "half of a surrogate pair"),
+        ({"instances": ["\ud800"]}, "character 1 is a lone surrogate"),
         ({"instances": ["a"], "signature_name": "\ud800"}, "there are"),
         ({"inputs": 3}, "inputs must be an object with texts"),
         ({"inputs": {"\ud800": 1}}, "inputs must be an object with texts"),

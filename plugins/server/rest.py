@@ -4,7 +4,7 @@ import base64
 from typing import Any, NamedTuple, TypeAlias
 
 from t2t_keras.decoding.options import DecodingOptions
-from t2t_keras.option import UserError, check, typed
+from t2t_keras.option import UserError, check, require_unicode, typed
 
 # For each signature, the inputs that are texts.
 _TEXTS = {
@@ -128,6 +128,5 @@ def _string(name: str, value: Any) -> str:
             value = None
     if not isinstance(value, str):
         raise UserError(f"{name} must be a string, or UTF-8 in base 64 as b64")
-    if any("\ud800" <= character <= "\udfff" for character in value):
-        raise UserError(f"{name} has half of a surrogate pair")
+    require_unicode(name, value)
     return value

@@ -11,7 +11,7 @@ COPY plugins plugins
 # Only the dependencies of serving.
 # hadolint ignore=DL3013
 RUN pip install --no-cache-dir ctranslate2 sentencepiece rich \
-        httptools prometheus-client starlette uvicorn uvloop \
+        h11 prometheus-client starlette uvicorn uvloop \
     && pip install --no-cache-dir --no-deps .
 
 ENV HOME=/tmp

@@ -1,4 +1,4 @@
-"""uvicorn with limits for headers."""
+"""uvicorn with a time limit for headers."""
 
 import asyncio
 import functools
@@ -7,53 +7,32 @@ import socket
 from types import FrameType
 from typing import Any
 
+import h11
 import uvicorn
 from starlette.applications import Starlette
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 _HEADER_SECONDS = 10
-_HEADER_BYTES = 1 << 16
 # Longer than clients and proxies keep a connection that is idle (httpx 5 seconds, nginx
 # 60): a request on a connection that the server closes just then would be lost.
 _KEEP_ALIVE_SECONDS = 75
 
 
-class _Protocol(HttpToolsProtocol):
-    """A connection, which is closed if headers are too large or take too long.
-
-    The parser keeps headers, and trailers after a body, until they are complete.
-    """
+class _Protocol(H11Protocol):
+    """A connection, which is closed if headers take too long."""
 
     _timer: asyncio.TimerHandle | None = None
-    _kept = 0  # bytes received since the parser last handed something over
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
         self._timer = self.loop.call_later(_HEADER_SECONDS, transport.abort)
 
     def data_received(self, data: bytes) -> None:
-        self._kept += len(data)
         super().data_received(data)
-        if self._kept > _HEADER_BYTES:
-            self.transport.abort()
-
-    def on_message_begin(self) -> None:
-        super().on_message_begin()
-        if self._timer is None:
+        if self.conn.their_state is not h11.IDLE:  # the headers are complete
+            self._end_wait()
+        elif self._timer is None:
             self._timer = self.loop.call_later(_HEADER_SECONDS, self.transport.abort)
-
-    def on_headers_complete(self) -> None:
-        self._kept = 0
-        self._end_wait()
-        super().on_headers_complete()
-
-    def on_body(self, body: bytes) -> None:
-        self._kept = 0
-        super().on_body(body)
-
-    def on_message_complete(self) -> None:
-        self._kept = 0
-        super().on_message_complete()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._end_wait()
@@ -83,6 +62,7 @@ class Server(uvicorn.Server):
             uvicorn.Config(
                 app,
                 http=_Protocol,
+                ws="none",  # uvicorn sets no time limit for WebSocket handshakes
                 log_level="error",
                 access_log=False,
                 server_header=False,

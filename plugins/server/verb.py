@@ -66,8 +66,7 @@ def _serve_flags(parser: argparse.ArgumentParser) -> None:
 def _check_serve(args: argparse.Namespace) -> None:
     # TensorFlow logs an error about oneDNN on CPUs where it only runs slower.
     os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
-    modules = ("httptools", "prometheus_client", "starlette", "uvicorn")
-    require_extra("serve", "t2t serve", *modules)
+    require_extra("serve", "t2t serve", "starlette", "prometheus_client", "uvicorn")
     options = check_decoding(args)
     if args.port >= 2**16:
         raise UserError(f"--port: {args.port} is above 65535; choose a smaller one")

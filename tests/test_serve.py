@@ -303,11 +303,15 @@ def test_the_order_and_the_size_of_batches():
     ]
 
 
-def test_two_batches_run_at_the_same_time():
+def test_idle_threads_share_the_values():
     both = threading.Barrier(2)
-    limits = Limits(max_batch_sentences=1)
-    batcher = Batcher(lambda *_: [both.wait(60) < 2], limits, threads=2)
-    assert asyncio.run(batcher.submit("ab", [1, 2], [1, 1])) == [True, True]
+
+    def size(key, values, is_wanted):
+        both.wait(60)
+        return [len(values)] * len(values)
+
+    batcher = Batcher(size, Limits(), threads=2)
+    assert asyncio.run(batcher.submit("aaaa", range(4), [1] * 4)) == [2] * 4
     batcher.close()
 
 

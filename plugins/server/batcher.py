@@ -77,9 +77,9 @@ class Batcher:
     A request's place in the queue is its time of arrival plus a delay in proportion to
     its work. So cheap requests overtake expensive ones, but none waits forever. A
     thread takes the first value and others with the same key, up to the limits of a
-    batch. So the values of an expensive request are run in several batches. Values that
-    nobody waits for any more are not run. An idle thread waits for more values until
-    the first one is `batch_milliseconds` old.
+    batch; idle threads share the values. So the values of an expensive request are run
+    in several batches. Values that nobody waits for any more are not run. An idle
+    thread waits for more values until the first one is `batch_milliseconds` old.
 
     Args:
         run: called in the thread with a key, values, and a function that returns
@@ -200,9 +200,13 @@ class Batcher:
                     max(self._limits.batch_milliseconds / 1000 - age, 0),
                 )
                 self._waiting = [x for x in self._waiting if not x.future.done()]
+                # One batch of all would leave the cores idle between two batches, while
+                # its clients get their answers and send their next requests.
+                idle = len(self._threads) - self._running
+                share = min(most, math.ceil(len(self._waiting) / idle))
                 work = 0
                 for item in self._waiting:
-                    fits = len(batch) < most and work + item.work <= most_work
+                    fits = len(batch) < share and work + item.work <= most_work
                     if not batch or (fits and item.key == batch[0].key):
                         batch.append(item)
                         work += item.work

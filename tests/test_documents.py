@@ -123,6 +123,7 @@ def write_files() -> None:
     for name, part in parts.items():
         write(Path(f"{name}.en"), *sources[part])
         write(Path(f"{name}.de"), *targets[part])
+    write(Path("mono.de"), *targets[:12])
     links = [" ".join(f"{i}-{4 - i}" for i in range(5))] * len(pairs)
     write(Path("train.links"), *links)
     write(Path("test.links"), *links[6:12])

@@ -72,6 +72,13 @@ def test_a_block_is_run_or_says_why_not(block):
         compile(block.text, place, "exec")
 
 
+@pytest.mark.parametrize("page", PAGES, ids=documents.name_of)
+def test_setup_comments_end_on_a_line_of_their_own(page):
+    """Otherwise their commands would not be found."""
+    comments = re.findall(r"<!-- setup:.*?-->", page.read_text(), re.DOTALL)
+    assert all(comment.endswith("\n-->") for comment in comments)
+
+
 SH = [block for block in ALL_BLOCKS if block.language == "sh" and "t2t " in block.text]
 
 

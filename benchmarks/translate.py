@@ -7,8 +7,9 @@
 The engines are `float32` and `bfloat16`, this package; `export`, its SavedModel;
 `engine`, its CTranslate2 export in float32; and `ctranslate2`, CTranslate2's own
 interface in any of its dtypes (the extra `[ctranslate2]`). With the environment
-variable TF_NUM_INTRAOP_THREADS=1, this package works as `t2t translate` does: every
-operation has one thread, and two batches or more are decoded at once. The engines
+variables TF_NUM_INTRAOP_THREADS=1 and TF_CPU_ALLOCATOR_USE_BFC=true, this package works
+as `t2t translate` does: every operation has one thread, two batches or more are decoded
+at once, and freed memory is kept. The engines
 translate the same lines with the same beam, in turns, `--rounds` times, and except
 `export` with the same number of source tokens in a batch; reading the model is not
 timed.

@@ -11,6 +11,7 @@ from t2t_keras import HParams, registry
 
 # Before TensorFlow is imported: it would warn about this machine's CPU.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+os.environ.setdefault("TF_CPU_ALLOCATOR_USE_BFC", "true")  # as the program does
 
 FIRST_PIECE = 2  # after padding and EOS
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
+os.environ.setdefault("TF_CPU_ALLOCATOR_USE_BFC", "true")  # as the program does
 
 import pytest
 

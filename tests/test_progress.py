@@ -4,11 +4,13 @@ import contextlib
 import io
 import json
 import math
+import os
 import re
 import types
 
 import numpy as np
 import pytest
+import tensorflow as tf
 from rich.console import Console
 from small_run import trainer
 
@@ -128,3 +130,12 @@ def test_a_gpu_that_cannot_be_used_is_mentioned(devices, tmp_path, monkeypatch, 
     program._import_tensorflow(decodes_files=False)
     said = "TensorFlow cannot use the NVIDIA GPU" in capfd.readouterr().err
     assert said == (devices == "broken")
+
+
+def test_freed_memory_is_kept_on_a_cpu(monkeypatch):
+    """In the tests, conftest.py does it: only this allocator has statistics."""
+    name = "TF_CPU_ALLOCATOR_USE_BFC"
+    monkeypatch.delenv(name)
+    program._import_tensorflow(decodes_files=False)
+    assert os.environ[name] == "true"
+    assert tf.config.experimental.get_memory_info("CPU:0")["peak"] > 0

@@ -37,6 +37,11 @@ _GONE = (
 )
 
 
+# XLA's own matrix products. Where operations have to be deterministic XLA may not choose
+# among them by timing, and takes some that are ten times as slow as cuBLAS.
+_TRITON = "xla_gpu_enable_triton_gemm"
+
+
 class LostProcess(UserError):
     """Another process has ended or cannot be reached."""
 
@@ -57,6 +62,9 @@ def make_strategy(simulate_devices: int = 0) -> tf.distribute.Strategy:
     """
     # A process that evaluates may use the same GPU.
     os.environ.setdefault("TF_FORCE_GPU_ALLOW_GROWTH", "true")
+    flags = os.environ.get("XLA_FLAGS", "")
+    if tf.config.list_physical_devices("GPU") and _TRITON not in flags:
+        os.environ["XLA_FLAGS"] = f"{flags} --{_TRITON}=false"
     group = ProcessGroup.from_environment()
     if group.size > 1:
         if simulate_devices:

@@ -24,7 +24,7 @@ import workload
 from t2t_keras.cli.verb import positive
 
 _AUDITED_VOCABULARY = 1009  # a size that no other axis has
-_SQUARE = 4096  # size of the matrices whose product has the card's matmul rate
+_SQUARE = 4096  # rows and columns of the matrices for the matmul rate
 
 
 def main(argv: list[str] | None = None) -> dict[str, Any]:
@@ -101,7 +101,6 @@ def _in_process(argv: list[str], gpus: int) -> dict[str, Any]:
 def _trained(args: argparse.Namespace) -> dict[str, Any]:
     """Times updates on the visible GPUs; every GPU gets the work's batch."""
     import products
-    import rates
     import tensorflow as tf
     from training_work import LEARNING_RATE, model_and_step
 
@@ -138,20 +137,35 @@ def _trained(args: argparse.Namespace) -> dict[str, Any]:
         work.hparams, work.vocab_size, work.batch, work.length, work.length
     )
     gflops = products.total_flops(counted) / seconds / 1e9  # of one replica
-    # A GPU computes the step's own products in less time than the host starts them.
-    rate = rates.MatmulRate([products.Product(1, 1, *[_SQUARE] * 3)], args.dtype)
-    rate.sample()
+    gpus = replicas if tf.config.list_logical_devices("GPU") else 0
+    matmul_gflops = _matmul_gflops(args.dtype, repetitions=50 if gpus else 1)
     return {
-        "gpus": replicas if tf.config.list_logical_devices("GPU") else 0,
+        "gpus": gpus,
         "dtype": args.dtype,
         "jit_compile": args.jit_compile,
         "target_tokens_per_s": replicas * work.batch * work.length / seconds,
         "seconds_per_step": seconds,
         "seconds_of_first_step": first,
-        "fraction_of_matmul_rate": gflops / rate.gflops(),
+        "fraction_of_matmul_rate": gflops / matmul_gflops,
         "loss_sum": loss,
         "weights_sha256": weights.hexdigest(),
     }
+
+
+def _matmul_gflops(dtype: str, repetitions: int) -> float:
+    """Returns the rate of large products, which take longer than to start them."""
+    import tensorflow as tf
+    from stopwatch import seconds_of
+
+    matrix = tf.cast(tf.random.normal([_SQUARE, _SQUARE], seed=1), dtype)
+
+    def multiply() -> None:
+        for _ in range(repetitions):
+            product = tf.matmul(matrix, matrix)
+        float(product[0, 0])  # waits for the last one
+
+    multiply()
+    return 2 * _SQUARE**3 * repetitions / seconds_of(multiply) / 1e9
 
 
 if __name__ == "__main__":

@@ -37,8 +37,8 @@ _GONE = (
 )
 
 
-# XLA's own matrix products. Where operations have to be deterministic XLA may not choose
-# among them by timing, and takes some that are ten times as slow as cuBLAS.
+# XLA's own kernels for matrix products. It chooses among them by timing, which is not
+# deterministic; without timing it takes some that are ten times as slow as cuBLAS.
 _TRITON = "xla_gpu_enable_triton_gemm"
 
 

@@ -236,15 +236,14 @@ def test_gradients_are_those_of_the_uncompiled_step(big_batch, replicas):
 
 
 def test_xla_gets_neither_scatter_nor_sort():
-    """It would scatter row by row, and sort all logits to find the largest."""
+    """Both are slow: a scatter goes row by row, a sort goes through all logits."""
     setup = Setup(1, COMPILED)
     weights = [weight.read_value() for weight in setup.weights.values()]
     (batch,), seed = setup.batches(unequal_batch(1)), tf.constant([1, 2], tf.uint32)
     compiler_ir = setup.step._forward_backward.experimental_get_compiler_ir
     program = compiler_ir(weights, batch, seed, tf.constant(1.0))(stage="hlo")
-    assert " dot(" in program
-    assert " scatter(" not in program
-    assert " sort(" not in program
+    names = ("dot", "scatter", "sort")
+    assert [name for name in names if f" {name}(" in program] == ["dot"]
 
 
 def test_other_batches_than_static_ones_are_refused():

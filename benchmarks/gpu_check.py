@@ -5,9 +5,9 @@
 
 The audit counts, in the graph of a training step, operations without GPU kernels,
 tensors of the vocabulary's size in the host's memory, bytes moved for each logit, and
-float operations. The rest trains on 1, 2, 4 and 8 GPUs, each in another process, and on
-a single GPU twice more: again, which must give the same weights bit for bit, and
-compiled by XLA.
+float operations. Then it trains on 1, 2, 4 and 8 GPUs, each time in a new process, and
+twice more on a single GPU: once unchanged, which must give the same weights bit for
+bit, and once compiled by XLA.
 """
 
 import argparse
@@ -153,7 +153,7 @@ def _trained(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def _matmul_gflops(dtype: str, repetitions: int) -> float:
-    """Returns the rate of large products, which take longer than to start them."""
+    """Returns the rate of matmuls so large that launches do not limit it."""
     import tensorflow as tf
     from stopwatch import seconds_of
 

@@ -236,7 +236,7 @@ def test_gradients_are_those_of_the_uncompiled_step(big_batch, replicas):
 
 
 def test_xla_gets_neither_scatter_nor_sort():
-    """Both are slow: a scatter goes row by row, a sort goes through all logits."""
+    """Both are slow: XLA scatters row by row, and a sort is of all logits."""
     setup = Setup(1, COMPILED)
     weights = [weight.read_value() for weight in setup.weights.values()]
     (batch,), seed = setup.batches(unequal_batch(1)), tf.constant([1, 2], tf.uint32)

@@ -145,8 +145,8 @@ def _import_tensorflow(decodes_files: bool) -> None:
 
         has_gpu = bool(tf.config.list_physical_devices("GPU"))
         if not has_gpu:
-            # TensorFlow keeps freed memory. malloc would return that of large tensors
-            # to the system, and each step would pay for page faults again.
+            # TensorFlow keeps freed memory for reuse. malloc would return large blocks
+            # to the system, and every step would have the page faults again.
             os.environ.setdefault("TF_CPU_ALLOCATOR_USE_BFC", "true")
         is_given = "TF_NUM_INTRAOP_THREADS" in os.environ
         if decodes_files and not has_gpu and not is_given:

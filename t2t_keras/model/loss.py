@@ -46,7 +46,7 @@ def training_losses(
     rows = ops.reshape(states, (-1, model.hparams.d_model))
     labels = ops.reshape(target, (-1,))
     table = model.softmax_embedding.table
-    # Before the reshape, whose gradient is dense.
+    # Looked up before the reshape, whose gradient is dense.
     label_rows = ops.take(table, labels, axis=0)
     table = ops.reshape(table, table.shape)  # a custom gradient refuses variables
     softmax = table if softmax is None else softmax
@@ -187,8 +187,8 @@ def output_losses(
             """Divides x [N, any], a multiple of the probabilities, by what is left."""
             return x / share_left if copies else x
 
-        # The largest probability is at least 1 / V: its logarithm is exact. (XLA would
-        # sort the logits to find its place.)
+        # The largest probability is at least 1 / V, so its logarithm is exact. (Not by
+        # `top_k`: XLA would sort all logits for it.)
         largest = ops.max(exact, axis=-1, keepdims=True)
         log_normaliser = ops.cast(ops.max(logits, axis=-1, keepdims=True), "float32")
         log_normaliser -= ops.log(without_copies(largest))

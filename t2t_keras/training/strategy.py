@@ -37,8 +37,8 @@ _GONE = (
 )
 
 
-# XLA's own kernels for matrix products. It chooses among them by timing, which is not
-# deterministic; without timing it takes some that are ten times as slow as cuBLAS.
+# Lets XLA use its own matmul kernels. It chooses among them by timing, which is not
+# deterministic. Without timing it chooses some that are ten times as slow as cuBLAS.
 _TRITON = "xla_gpu_enable_triton_gemm"
 
 

@@ -46,7 +46,7 @@ def test_wheel_has_every_module_and_no_other_top_level_package(wheel):
     for folder, prefix in folders.items():
         for path in (ROOT / folder).rglob("*.py"):
             inside = f"t2t_keras/{prefix}{path.relative_to(ROOT / folder).as_posix()}"
-            assert inside in names
+            assert inside.replace("plugins/testing", "testing") in names
     assert "t2t_keras/py.typed" in names
     tops = {name.partition("/")[0] for name in names}
     assert tops == {"t2t_keras", "t2t_keras-0.1.0.dist-info"}

@@ -27,9 +27,9 @@ def multi30k() -> HParams:
 
     The "Transformer-Tiny" of Wu et al., ACL 2021 ("Good for Misconceived Reasons"):
     peak learning rate 0.005 after 2,000 steps, dropout 0.3, a joint vocabulary of
-    10,000 tokens, two batches of 4,096 tokens per step. This package reaches 40.7 after
-    8,000 steps (two and a half hours on little more than one CPU core), and 41.1 after
-    6,000 steps with `norm=pre` (mean of two seeds, `docs/results.md`).
+    10,000 tokens, two batches of 4,096 tokens per step. This package reaches 41.0 after
+    6,000 steps with `norm=pre` (mean of three seeds), and 40.7 and 39.5 after 8,000
+    steps without (`docs/results.md`). Each takes one to two hours on one CPU core.
 
         t2t datagen --problem translate_text --vocab_size 10000 --data_dir data \
             --train_source lc_tok/train.en --train_target lc_tok/train.de ...

@@ -19,6 +19,7 @@ from t2t_keras.plugins.interop.marian_model import load_marian
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 BIN = Path(sys.executable).parent
+DOCKERFILES = ("train", "serve")
 
 
 @pytest.mark.parametrize(
@@ -65,7 +66,7 @@ def test_hadolint_finds_nothing():
     assert (done.returncode, done.stdout) == (0, "")
 
 
-@pytest.mark.parametrize("name", ["train", "serve"])
+@pytest.mark.parametrize("name", DOCKERFILES)
 def test_container_has_all_that_is_installed(name):
     copied = re.findall(r"^COPY (.+) \S+$", dockerfile(name), re.MULTILINE)
     paths = {path for line in copied for path in line.split()}
@@ -76,6 +77,15 @@ def test_container_has_all_that_is_installed(name):
     setup = (ROOT / "setup.py").read_text()
     folders = {path.split("/")[0] for path in re.findall(r'": "(\w+)"', setup)}
     assert folders | {"README.md", *PROJECT["license-files"]} <= paths
+
+
+@pytest.mark.parametrize("name", DOCKERFILES)
+def test_container_installs_extras_that_exist(name):
+    text = dockerfile(name)
+    assert "pip install --no-cache-dir" in text
+    extras = re.findall(r"\.\[(\w+)\]|EXTRAS=([\w,]+)", text)
+    names = {name for found in extras for x in found for name in x.split(",") if name}
+    assert names and names <= PROJECT["optional-dependencies"].keys()
 
 
 def test_container_serves_where_its_health_is_checked(tmp_path, capfd):
@@ -97,7 +107,8 @@ def test_container_serves_where_its_health_is_checked(tmp_path, capfd):
 @pytest.fixture(scope="module")
 def release_notes():
     """The function of the script that a release begins with."""
-    return runpy.run_path(str(ROOT / ".github" / "check_release.py"))["release_notes"]
+    path = ROOT / ".github" / "check_release.py"
+    return runpy.run_path(str(path))["release_notes"]
 
 
 @pytest.fixture
@@ -127,6 +138,14 @@ def test_release_needs_a_section_with_a_date_and_entries(project, release_notes)
         changelog.write_text(text.replace(old, ""))
         with pytest.raises(SystemExit, match=r"has no section '## \[1\.2\.0\]"):
             release_notes(project, "v1.2.0")
+
+
+def test_actions_of_a_release_are_pinned_to_commits():
+    text = (ROOT / ".github" / "workflows" / "release.yml").read_text()
+    actions = re.findall(r"uses: (.*)", text)
+    assert actions
+    for action in actions:
+        assert re.fullmatch(r"[\w/-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+", action)
 
 
 # What SECURITY.md says of `t2t import`

@@ -20,6 +20,7 @@ import time
 from typing import Any
 
 import workload
+from stopwatch import seconds_of
 
 from t2t_keras.cli.verb import positive
 
@@ -155,7 +156,6 @@ def _trained(args: argparse.Namespace) -> dict[str, Any]:
 def _matmul_gflops(dtype: str, repetitions: int) -> float:
     """Returns the rate of matmuls so large that launches do not limit it."""
     import tensorflow as tf
-    from stopwatch import seconds_of
 
     matrix = tf.cast(tf.random.normal([_SQUARE, _SQUARE], seed=1), dtype)
 

@@ -9,10 +9,9 @@ The engines are `float32` and `bfloat16`, this package; `export`, its SavedModel
 interface in any of its dtypes (the extra `[ctranslate2]`). With the environment
 variables TF_NUM_INTRAOP_THREADS=1 and TF_CPU_ALLOCATOR_USE_BFC=true, this package works
 as `t2t translate` does: every operation has one thread, two batches or more are decoded
-at once, and freed memory is kept. The engines
-translate the same lines with the same beam, in turns, `--rounds` times, and except
-`export` with the same number of source tokens in a batch; reading the model is not
-timed.
+at once, and freed memory is kept. The engines translate the same lines with the same
+beam, in turns, `--rounds` times, and except `export` with the same number of source
+tokens in a batch; reading the model is not timed.
 
 The report also says how much work was wasted. A *row-step* is one step of the search
 for one sentence; it is wasted if the sentence was already done. A *source position* is

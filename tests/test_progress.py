@@ -133,7 +133,7 @@ def test_a_gpu_that_cannot_be_used_is_mentioned(devices, tmp_path, monkeypatch, 
 
 
 def test_freed_memory_is_kept_on_a_cpu(monkeypatch):
-    """In the tests, conftest.py does it: only this allocator has statistics."""
+    """conftest.py sets it for this process: no other CPU allocator has statistics."""
     name = "TF_CPU_ALLOCATOR_USE_BFC"
     monkeypatch.delenv(name)
     program._import_tensorflow(decodes_files=False)

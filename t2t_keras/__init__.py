@@ -17,11 +17,7 @@ from typing import TYPE_CHECKING, Any
 from t2t_keras.hparam import HParams
 from t2t_keras.option import UserError, option, require_local
 from t2t_keras.problem import Problem
-from t2t_keras.registry import (
-    register_hparams,
-    register_model,
-    register_problem,
-)
+from t2t_keras.registry import register_hparams, register_model, register_problem
 from t2t_keras.training.control import TrainOptions
 
 if TYPE_CHECKING:

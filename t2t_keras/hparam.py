@@ -18,37 +18,10 @@ from t2t_keras.option import (
     typed,
 )
 
-# tensor2tensor's names of hyper-parameters, which `HParams.parse` takes for ours.
-T2T_NAMES = {
-    "num_hidden_layers": "num_layers",
-    "hidden_size": "d_model",
-    "filter_size": "d_ff",
-    "layer_prepostprocess_dropout": "dropout",
-    "relu_dropout": "ffn_dropout",
-    "shared_embedding_and_softmax_weights": "share_embeddings",
-    "use_target_space_embedding": "target_space",
-    "learning_rate_constant": "learning_rate",
-    "learning_rate_schedule": "schedule",
-    "learning_rate_warmup_steps": "warmup_steps",
-    "optimizer_adam_beta1": "adam_beta1",
-    "optimizer_adam_beta2": "adam_beta2",
-    "optimizer_adam_epsilon": "adam_epsilon",
-    "clip_grad_norm": "clip_norm",
-}
-# What to use in place of other fields of tensor2tensor.
-T2T_HINTS = {
-    "num_encoder_layers": "use num_layers",
-    "batch_size": "use batch_tokens, which counts the tokens of all GPUs",
-    "max_length": "use `t2t datagen --max_length`",
-    "attention_key_channels": "use d_k, the size of one head",
-    "attention_value_channels": "use d_v, the size of one head",
-    "layer_preprocess_sequence": "use norm, which is 'pre' for n and 'post' for none",
-    "layer_postprocess_sequence": "use norm, which is 'pre' for da and 'post' for dan",
-    "pos": "use position, 'learned' for emb; extended_transformer has 't2t' for timing",
-    "activation_dtype": "use compute_dtype",
-    "num_shards": "leave it out, since matrices are not split",
-    "symbol_modality_num_shards": "leave it out, since matrices are not split",
-}
+# Other programs' names of hyper-parameters, which `HParams.parse` takes for ours, and
+# what is said of names that do not exist here. Plugins that register models add them.
+OTHER_NAMES: dict[str, str] = {}
+OTHER_HINTS: dict[str, str] = {}
 
 # Options of the paper's model in earlier versions, with its own values. With others, a
 # model of an earlier version is now an `extended_transformer`.
@@ -60,7 +33,6 @@ _EARLIER: dict[str, Any] = {
     "output_bias": False,
     "target_space": False,
 }
-_EXTENDED = "extended_transformer"
 
 # The factors whose product is the learning rate, under tensor2tensor's names.
 SCHEDULE_FACTORS = (
@@ -335,14 +307,17 @@ class HParams:
     def parse(self, overrides: str) -> "HParams":
         """Returns a copy changed by `"dropout=0.2,num_layers=4"`.
 
-        Fields may also have tensor2tensor's names, such as `hidden_size`.
+        Fields may also have tensor2tensor's names (`OTHER_NAMES`), as `hidden_size`.
 
         Raises:
             UserError: as `override`, and for text that is not `key=value` pairs.
         """
         changes: dict[str, str] = {}
-        for name, value in split_pairs(overrides, "--hparams: ").items():
-            name = T2T_NAMES.get(name, name)
+        pairs = split_pairs(overrides, "--hparams: ")
+        if not pairs.keys() <= self.meanings().keys():
+            plugins("models")
+        for name, value in pairs.items():
+            name = OTHER_NAMES.get(name, name)
             if name in changes:
                 raise UserError(f"--hparams: '{name}' is given twice")
             changes[name] = value
@@ -363,7 +338,7 @@ class HParams:
             same = {name for name in _EARLIER if values.get(name) == _EARLIER[name]}
             values = {name: v for name, v in values.items() if name not in same}
             if values.keys() & _EARLIER or values.get("position") in ("halves", "t2t"):
-                values["model"] = _EXTENDED
+                values["model"] = "extended_transformer"
         return cls().override(**values)
 
     @classmethod
@@ -425,10 +400,8 @@ MAY_CHANGE = frozenset(names(HParams, "may_change"))
 
 def _typed(kind: type[HParams], name: str, value: Any) -> Any:
     """Converts a field's value, perhaps given as text, to the field's type."""
-    if name in _EARLIER and name not in kind.meanings():
-        raise UserError(f"hparams: '{name}' needs model={_EXTENDED}")
-    if name in T2T_HINTS and name not in kind.meanings():
-        raise UserError(
-            f"hparams: tensor2tensor's '{name}' does not exist here: {T2T_HINTS[name]}"
-        )
+    if name not in kind.meanings():
+        plugins("models")
+        if name in OTHER_HINTS:
+            raise UserError(f"hparams: '{name}' {OTHER_HINTS[name]}")
     return typed(kind, name, value, "hparams: ")

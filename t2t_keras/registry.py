@@ -17,7 +17,7 @@ import sys
 import traceback
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Generic, NamedTuple, TypeVar, overload
+from typing import Any, Generic, NamedTuple, TypeVar, get_type_hints, overload
 
 from t2t_keras.hparam import MODEL_HPARAMS, HParams
 from t2t_keras.option import UserError, nearest, plugins
@@ -186,6 +186,9 @@ def register_model(definition: Any = None, *, hparams: type[HParams] = HParams) 
     name = snake_case(name) if inspect.isclass(definition) else name
     model = Model(definition, hparams)
     _models.add(name, Definition(lambda: model, _place(definition), doc))
+    kinds = get_type_hints(hparams)
+    for field in dataclasses.fields(hparams):
+        field.type = kinds[field.name]  # a string where annotations are postponed
     MODEL_HPARAMS[name] = hparams
     return definition
 

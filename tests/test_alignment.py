@@ -9,7 +9,7 @@ from tokenizer_checks import assert_words_are_spelled
 
 from t2t_keras.data.pharaoh import format_alignment, parse_reference
 from t2t_keras.decoding.scoring import AlignmentHead
-from t2t_keras.decoding.texts import word_starts
+from t2t_keras.decoding.texts import joined_alignment, word_starts
 from t2t_keras.decoding.translator import Translator
 from t2t_keras.option import UserError
 from t2t_keras.plugins.reports.align import alignment_scores
@@ -49,6 +49,16 @@ def test_word_starts():
     assert word_starts(" a b.  c d", ["a b.", "c", "d"]) == [0, 2, 3]
     assert word_starts("日本。中国。 a", ["日本。", "中国。", "a"]) == [0, 0, 1]
     assert word_starts("a b", ["a", "", "b"]) == [0, 1, 1]
+
+
+def test_every_part_of_a_source_begins_with_its_tag():
+    source, parts = " <2de> a b. c d", ["<2de> a b.", "<2de> c d"]
+    links = [((0, 0), (2, 1)), ((0, 0), (1, 1), (2, 2))]
+    joined = joined_alignment(links, source, parts, "A B. C D E", ["A B.", "C D E"])
+    assert joined == ((0, 0), (2, 1), (3, 2), (4, 3), (5, 4))  # "<2de>" is a word
+    target = "A B. C D E", ["A B.", "C D E"]
+    joined = joined_alignment(links, source, parts, *target, ["<2fr>", "<2de>"])
+    assert joined == ((0, 0), (0, 2), (2, 1), (3, 3), (4, 4))
 
 
 # Alignments

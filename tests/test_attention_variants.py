@@ -124,6 +124,8 @@ def test_dropout_in_the_window_drops_and_scales():
     kept = layer.attend(x[:1], None)[0].numpy()[0]
     assert np.abs(dropped[0] - kept).max() > 0.1
     np.testing.assert_allclose(dropped.mean(0), kept, atol=0.15)
+    with pytest.raises(ValueError, match="must be 'scaled'"):
+        attention_layer(WindowSelfAttention, before=3, after=3, score="additive")
 
 
 # The functions of 3.2.1

@@ -11,6 +11,9 @@ from command_line import run_json, run_refused
 from errors import refused
 from small_run import assert_same, trainer, weights
 
+from t2t_keras import HParams
+from t2t_keras.training.callbacks import Callbacks
+
 
 class Recorder(keras.callbacks.Callback):
     """Notes every call: method, number, logs, and what the optimizer shows."""
@@ -54,6 +57,7 @@ def test_callbacks_get_the_records_in_keras_order(recorded):
     ]
     logs = {(method, step): given for method, _, given, step in recorder.calls}
     written = {(x.pop("kind"), x.pop("step")): x for x in metrics(path)}
+    assert [written["train", step].pop("epoch") for step in (2, 4, 6)]
     for step in 4, 6:
         dev = written["dev", step]
         assert logs["train_batch_end", step] == written["train", step]
@@ -67,19 +71,33 @@ def test_callbacks_get_the_records_in_keras_order(recorded):
 def test_keras_own_callbacks_work(data_dir, tmp_path, recorded):
     board = keras.callbacks.TensorBoard(tmp_path / "board", write_graph=False)
     table = keras.callbacks.CSVLogger(tmp_path / "log.csv")
+    saving = keras.callbacks.ModelCheckpoint(f"{tmp_path}/{{epoch}}.weights.h5")
     never = keras.callbacks.EarlyStopping("val_loss", min_delta=100.0, patience=1)
     options = {"train_steps": 6, "options": {"eval_every": 2}}
-    callbacks = [board, table, never]
+    callbacks = [board, table, saving, never]
     run = tmp_path / "run"
     result = trainer(data_dir, run, callbacks=callbacks, **options).train()
     assert (result["stopped_by"], result["step"]) == ("callback", 4)
     with (tmp_path / "log.csv").open() as file:
-        found = [float(row["val_loss"]) for row in csv.DictReader(file)]
-    assert found == [x["loss"] for x in metrics(run) if x["kind"] == "dev"]
+        found = [(row["epoch"], float(row["val_loss"])) for row in csv.DictReader(file)]
+    losses = [x["loss"] for x in metrics(run) if x["kind"] == "dev"]
+    assert found == [("0", losses[0]), ("1", losses[1])]
+    assert {x.name for x in tmp_path.glob("*.h5")} == {"1.weights.h5", "2.weights.h5"}
     assert list((tmp_path / "board").rglob("events.*"))
     # It goes on as if it had not stopped.
     assert trainer(data_dir, run, **options).train()["step"] == 6
     assert_same(weights(run, 6), weights(recorded[1], 6))
+
+
+def test_epochs_end_without_dev():
+    """Even if there is no report at their last step."""
+    recorder = Recorder()
+    calls = Callbacks([recorder], keras.Model(), HParams(), 3, has_dev=False)
+    for step in range(2, 10, 2):
+        calls.record(step, "train", {"learning_rate": 0.0})
+    found = [(name, epoch) for name, epoch, *_ in recorder.calls if "epoch" in name]
+    begun = [("epoch_begin", 0), ("epoch_end", 0), ("epoch_begin", 1), ("epoch_end", 1)]
+    assert found == [*begun, ("epoch_begin", 2)]
 
 
 @pytest.mark.slow

@@ -67,6 +67,20 @@ def test_a_damaged_checkpoint_is_named(tmp_path, suffix, size):
         Checkpoint(tmp_path / "model.ckpt-1").tensor("model/b")
 
 
+def test_damaged_ones_are_passed_over_and_not_averaged(tmp_path):
+    checkpoints, said = saved(tmp_path, 1, 2, 3), []
+    for step in (2, 3):
+        (tmp_path / f"model.ckpt-{step}{DATA}").write_bytes(b"")
+    variables = {"model/b": tf.Variable(tf.zeros([4]))}
+    assert checkpoints.restore_newest(variables, {}, said.append) == 1
+    assert said[1].endswith("; training resumes from step 1")
+    assert checkpoints.steps() == [1]
+    assert len([*tmp_path.glob("damaged.model.ckpt-*")]) == 4
+    (tmp_path / f"model.ckpt-1{DATA}").write_bytes(b"")
+    refused("cannot be read", checkpoints.restore_newest, variables, {}, said.append)
+    assert checkpoints.steps() == [1]
+
+
 def test_find(tmp_path):
     checkpoints = saved(tmp_path, 1, 2)
     assert checkpoints.find().name == "model.ckpt-2"

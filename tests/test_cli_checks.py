@@ -43,7 +43,12 @@ MISTAKES = [
     ((*RUN, "--input", "file", "--output", "no/such"), "--output: there is no direc"),
     ((*RUN, "--input", "file", "--output", "file"), "file is the input; name another"),
     ((*RUN, "--input", "file", "--output", "run"), "run is a directory; name a file"),
+    (
+        (*RUN, "--input", "file", "--output", "x", "--alignments", "run/../x"),
+        "--alignments: it is also --output; name another file",
+    ),
     ((*PAIRS, "--output", "no/such"), "--output: there is no directory no"),
+    ((*PAIRS, "--output", "file"), "file is the input; name another"),
     ((*RUN, "--alpha", "nan"), "alpha must be a finite number"),
     (
         ("evaluate", "--output_dir", "run", "--export_dir", "x", "--checkpoint", "1"),

@@ -19,6 +19,7 @@ from decoding_models import LINES, transformer
 from errors import refused
 
 import t2t_keras
+from t2t_keras.data.files import sha256
 from t2t_keras.data.pharaoh import format_alignment
 from t2t_keras.decoding import translator as translator_module
 from t2t_keras.decoding.constraint import BannedTokens
@@ -194,8 +195,10 @@ def test_the_longest_source_and_output_have_positions(translator, tmp_path):
     options = {"beam_size": 1, "suppress_sequences": [["</s>"]]}
     (found,) = model.translate_batch([source], max_decoding_length=12, **options)
     assert len(found.hypotheses[0]) == 12
+    (scored,) = model.score_batch([source], found.hypotheses)  # with EOS
+    assert len(scored.log_probs) == 13
     with pytest.raises(RuntimeError, match="No position encodings are defined"):
-        model.translate_batch([source], max_decoding_length=13, **options)
+        model.translate_batch([source], max_decoding_length=14, **options)
 
 
 # Processors without VNNI saturate products of 8 bits, which these small models show: so
@@ -306,6 +309,7 @@ def engine(translator, tmp_path_factory):
         {"prefixes": PREFIXES, "alpha": 1.2},
         {"max_source_length": 9, "length_penalty": "power"},
         {"max_source_length": 9, "truncate": True, "extra_length": 2},
+        {"max_source_length": 46, "extra_length": 0, "min_length": 46},
     ],
     ids=lambda options: "-".join(options),
 )
@@ -356,7 +360,29 @@ def test_scores_are_those_of_the_translator(engine, translator):
     ):
         assert (one.tokens, one.ids) == (score.tokens, score.ids)
         assert one.token_log_probs == pytest.approx(score.token_log_probs, abs=1e-4)
-    assert [cut for _, cut in engine.scored(sources, targets, **options)][-1]
+        assert one.is_truncated == score.is_truncated
+    assert found[-1].is_truncated
+
+
+def test_a_call_leaves_room_for_others(engine):
+    """No more than one batch of a call waits for a thread."""
+
+    class Result:
+        def result(self):
+            pending.remove(self)
+
+    pending = []
+
+    def submit(rows):
+        pending.append(Result())
+        return [pending[-1]]
+
+    for others in range(3):
+        engine._calls.update(range(others))
+        sizes = [len(pending) for _ in engine._run([[0]] * 9, submit)]
+        engine._calls.difference_update(range(others))
+        idle = max(engine._workers - others, 0)
+        assert sizes == [min(idle, left) for left in range(9)[::-1]] and not pending
 
 
 def test_sampling_and_ngrams(engine):
@@ -380,6 +406,7 @@ def test_sampling_and_ngrams(engine):
         ({"extra_length": 7}, "their sum, 47, is more than the 46 positions"),
         ({"n": 2}, "n_best 2 is more than beam_size 1"),
         ({"prefixes": ["a"]}, "2 texts but 1 prefixes"),
+        ({"prefixes": ["a", "b " * 40]}, "longest output of this export has 46; short"),
     ],
 )
 def test_what_the_engine_lacks_is_refused(options, message, engine):
@@ -398,6 +425,7 @@ def test_long_texts_are_split_and_joined_as_in_the_graph(tokenizers):
         "the old ",
         "\u3000",
         "<2de> ",
+        '!")?' * 20,
     ]
     tokenizer = tokenizers[0]
 
@@ -515,6 +543,19 @@ def test_a_run_is_converted_once(engine, trained_run, tmp_path, capfd, monkeypat
     (export,) = first = exports()
     assert found[2] == f"engine: ctranslate2 ({export})" == translate(*auto)[2]
     assert exports() == first
+    settings = export / "t2t_export.json"
+    options = json.loads(settings.read_text())
+    options["decoding"]["beam_size"] += 1
+    for is_intact in (False, True):  # damaged; of a problem with other options
+        settings.write_text(json.dumps(options))
+        if is_intact:
+            sums = (export / "SHA256SUMS").read_text()
+            old = next(x for x in sums.splitlines() if x.endswith(settings.name))
+            new = f"{sha256(settings)}  {settings.name}"
+            (export / "SHA256SUMS").write_text(sums.replace(old, new))
+        assert translate(*auto)[2] == found[2]
+        assert json.loads(settings.read_text()) != options
+    first = exports()
     assert "engine: ctranslate2" in translate(*auto, "--checkpoint", "1")[2]
     assert first.items() < (both := exports()).items() and len(both) == 2
     served = argparse.Namespace(checkpoint=None, engine="auto", decode_hparams=None)

@@ -40,7 +40,7 @@ CORE["__init__"] = CORE["cli"]
 PLUGINS = {"problems", "hparams", "plugins"}
 
 # The largest numbers that are allowed.
-CODE_LINES = 11_982  # of the core, without docstrings and comments
+CODE_LINES = 12_000  # of the core, without docstrings and comments
 UNITS = 14  # folders of the core, and modules outside them
 ARROWS = 55  # pairs of units of which one imports the other
 IMPORTS = 12  # modules of the package that a module imports

@@ -45,6 +45,7 @@ def test_its_hyper_parameters_are_like_any_others(usr_dir):
     assert hparams.parse("num_kv_heads=4,dropout=0.2").num_kv_heads == 4
     refused("num_kv_heads must be at least 1", hparams.parse, "num_kv_heads=0")
     refused("leave out position and", hparams.parse, "attention_window=2")
+    refused("needs d_k equal to d_v", hparams.parse, "d_k=6,d_v=4")
     values = json.loads(json.dumps(dataclasses.asdict(hparams)))
     assert HParams.from_dict(values) == hparams
     # Any set can choose the model, and leave it again.
@@ -82,3 +83,63 @@ def test_a_run_finds_its_model_or_says_it_is_gone(usr_dir, data_dir, tmp_path, c
     (usr_dir / "my_model.py").write_text("")
     with pytest.raises(UserError, match="there is no model 'modern_transformer'; inst"):
         load(tmp_path / "run")
+
+
+HALF = """
+from __future__ import annotations
+
+import dataclasses
+
+from t2t_keras import HParams, option, register_model
+from t2t_keras.model.transformer import Transformer
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class HalfHParams(HParams):
+    model: str = option("half_transformer", "its name")
+    shifts: bool = option(True, "whether the source embeddings are shifted")
+
+
+@register_model(hparams=HalfHParams)
+class HalfTransformer(Transformer):
+    def build(self, input_shape):
+        super().build(input_shape)
+        self.encoder.trainable = False
+        shape = (self.hparams.d_model,)
+        init = {"initializer": "random_normal", "autocast": False}
+        self.shift = self.add_weight(shape, trainable=False, name="shift", **init)
+
+    def source_input(self, x):
+        return super().source_input(x) + self.hparams.shifts * self.shift
+"""
+
+
+def test_weights_that_are_not_trainable(data_dir, tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    (folder := tmp_path / "user").mkdir()
+    (folder / "half.py").write_text(HALF)
+    train = f"train --problem translate_text --data_dir {data_dir} --eval_sentences 0"
+    small = "num_layers=1,d_model=16,d_ff=16,num_heads=2,batch_tokens=256"
+    options = f"model=half_transformer,shifts=true,ema_decay=0.5,{small}"
+    path, other = tmp_path / "run", tmp_path / "other"
+    command = f"{train} --usr_dir {folder} --hparams_set tiny --hparams {options}"
+    more = "--train_steps 2 --save_every 1 --output_dir"
+    assert run(*command.split(), *more.split(), path) == 0
+    found = []
+    for checkpoint in ("1", "2", "2", "ema"):
+        model = load(path, checkpoint).model
+        found.append({weight.path: weight.numpy() for weight in model.weights})
+    for name, *values in ((x, *(y[x] for y in found)) for x in found[0]):
+        is_frozen = "/encoder/" in name or name.endswith("/shift")
+        equal = [bool((value == values[1]).all()) for value in values]
+        assert equal == [is_frozen, True, True, is_frozen], name
+    # Fine-tuning needs neither the hparam set nor the --usr_dir of the first run.
+    registry._models._definitions.pop("half_transformer")
+    MODEL_HPARAMS.pop("half_transformer")
+    monkeypatch.delitem(sys.modules, "half")
+    start = f"--init_from {path} --hparams shifts=false --train_steps 1 --output_dir"
+    assert run(*train.split(), *start.split(), other) == 0
+    assert json.loads((other / "config.json").read_text())["usr_dir"] == str(folder)
+    assert json.loads((other / "hparams.json").read_text())["shifts"] is False
+    registry._models._definitions.pop("half_transformer")
+    MODEL_HPARAMS.pop("half_transformer")

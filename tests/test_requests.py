@@ -111,8 +111,10 @@ def test_truncation_is_told(model, translator):
     # What is too long is split; but a pair is never split.
     assert truncated(model, "translate") == [False, False]
     assert truncated(model, "score") == [False, True]
-    model = ServedModel(translator, max_source_length=50, truncate=True)
-    assert truncated(model, "translate") == truncated(model, "score") == [False, True]
+    cut = ServedModel(translator, max_source_length=50, truncate=True)
+    assert truncated(cut, "translate") == truncated(cut, "score") == [False, True]
+    pairs = [{"texts": x["targets"], "targets": x["texts"]} for x in pairs]
+    assert truncated(model, "score") == truncated(cut, "score") == [False, True]
 
 
 def test_a_decoding_ends_when_nobody_waits(translator):

@@ -24,7 +24,7 @@ from t2t_keras.decoding.constraint import BannedTokens
 from t2t_keras.decoding.options import DecodingOptions
 from t2t_keras.decoding.translator import Translator
 from t2t_keras.export.client import SETTINGS, ExportedTranslator
-from t2t_keras.export.formats import SUMS, export_formats, require_free
+from t2t_keras.export.formats import SUMS, export_formats, replaced, require_free
 from t2t_keras.export.graph import ServedModel, StoredWeight
 from t2t_keras.export.saved_model import WARM_UP, export_saved_model
 from t2t_keras.export.verify import Verification
@@ -299,6 +299,18 @@ def test_a_full_disk_is_one_sentence(error, translator, tmp_path, monkeypatch):
     refused(message, export_saved_model, translator, tmp_path / "1", overwrite=True)
     assert [path.name for path in tmp_path.iterdir()] == ["1"]
     assert (tmp_path / "1" / "saved_model.pb").read_text() == "earlier"
+
+
+def test_nfs_keeps_the_open_lock_file(tmp_path, monkeypatch):
+    """It renames a removed file that is open, so the directory cannot be removed."""
+
+    def unlink(path, *, dir_fd=None):
+        os.rename(path, ".nfs1", src_dir_fd=dir_fd, dst_dir_fd=dir_fd)
+
+    with monkeypatch.context() as nfs, replaced(tmp_path / "1") as new:
+        nfs.setattr("os.unlink", unlink)
+        new.mkdir()
+    assert [path.name for path in (tmp_path / "1").iterdir()] == ["SHA256SUMS"]
 
 
 @pytest.mark.slow

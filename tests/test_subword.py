@@ -153,7 +153,7 @@ def test_files_that_are_no_vocabulary(tmp_path, content, message):
 
 def test_training_and_loading(tmp_path):
     path = tmp_path / "v.subwords"
-    texts = ["the dog sees the dogs", "the cat, the cats", "two\nlines"] * 20
+    texts = ["the dog sees the dogs", "the cat, the cats", "two\nli\0nes"] * 20
     train_subwords(iter(texts), path, 60)
     tokenizer = load_tokenizer(path)
     assert tokenizer.pieces[:2] == ["<pad>_", "<EOS>_"]
@@ -161,6 +161,8 @@ def test_training_and_loading(tmp_path):
     assert spelled(tokenizer, "the dog") == ["the_", "dog_"]
     for line in [*texts, *LINES]:
         assert tokenizer.decode(tokenizer.encode(line)) == line
+    encoded = tokenizer.graph().encode(tf.constant(texts))
+    assert encoded.to_list() == tokenizer.encode_batch(texts)
     with pytest.raises(UserError, match="no text to train the vocabulary"):
         train_subwords(["", ""], tmp_path / "none.subwords", 60)
     assert not (tmp_path / "none.subwords").exists()

@@ -9,7 +9,7 @@ from reference import reference
 from t2t_oracle import write_hparams
 
 from t2t_keras import registry
-from t2t_keras.hparam import PAPER_SCHEDULE, T2T_HINTS, HParams
+from t2t_keras.hparam import PAPER_SCHEDULE, HParams
 from t2t_keras.plugins.interop.t2t_hparams import load_t2t_hparams
 
 T2T_SETS = (
@@ -49,8 +49,9 @@ def test_its_names_of_fields_are_taken(theirs, ours):
 
 
 def test_its_other_fields_get_a_hint():
-    for name in T2T_HINTS:
-        refused(f"'{name}' does not exist here: ", HParams().parse, f"{name}=1")
+    for name in ("num_encoder_layers", "pos", "activation_dtype"):
+        message = f"'{name}' of tensor2tensor does not exist here: use "
+        refused(message, HParams().parse, f"{name}=1")
 
 
 def test_a_schedule_that_we_do_not_have_is_not_taken_over(tmp_path):
@@ -72,6 +73,19 @@ def test_what_is_left_out_of_training(tmp_path):
     hparams, left_out = load_t2t_hparams(path)
     assert hparams.batch_tokens == HParams().batch_tokens
     assert left_out == ["batch_size, which counts sentences (use_fixed_batch_size)"]
+
+
+@pytest.mark.parametrize(
+    ("theirs", "ours", "rate"),
+    [("Adam", "adam", 2.0), ("TrueAdam", "adam", 2.0), ("Adafactor", "adafactor", 1e3)],
+)
+def test_older_names_of_optimizers(theirs, ours, rate, tmp_path):
+    legacy = {"learning_rate_schedule": "legacy", "learning_rate": 0.2}
+    legacy["learning_rate_decay_scheme"] = "noam"
+    path = write_hparams(tmp_path, optimizer=theirs, **legacy)
+    hparams, left_out = load_t2t_hparams(path)
+    assert (hparams.optimizer, hparams.learning_rate) == (ours, pytest.approx(rate))
+    assert not any("optimizer" in sentence for sentence in left_out)
 
 
 @pytest.mark.parametrize(

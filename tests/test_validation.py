@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 from small_run import trainer, weights
 
-from t2t_keras.problem import Problem
+from t2t_keras.problem import Metrics, Problem
 from t2t_keras.training.checkpoint import Checkpoint, CheckpointDirectory
 from t2t_keras.training.control import TrainOptions
 from t2t_keras.training.reporting import Reporter
@@ -104,6 +104,25 @@ def test_the_best_on_the_disk_is_the_best_of_the_evaluations(tmp_path):
     best = Checkpoint(checkpoints.find("best"))
     assert (best.step, best.tensor("model/a")) == (3, [3.0])
     assert resumed() == (None, [3])  # the weights of step 2 are gone
+
+
+class ErrorRate(Metrics):
+    selection_metric, higher_is_better = "per", False
+
+    def score(self, sources, hypotheses, references):
+        raise NotImplementedError
+
+
+def test_evaluations_without_the_metric_are_not_compared(tmp_path):
+    """As when a run resumes with `best_by=metric`, and lower values are better."""
+    dev = Dev([], Problem(summary="", metrics=ErrorRate()))
+    options = TrainOptions(best_by="metric", patience=2)
+    validation = Validation(dev, {}, {}, CheckpointDirectory(tmp_path), options)
+    validation._history = {4: {"loss": 5.0}, 8: {"loss": 3.0}}
+    assert validation.best_step == 8
+    validation._history[12] = {"loss": 2.0, "per": 40.0}
+    validation._history[16] = {"loss": 9.0, "per": 20.0}
+    assert validation.best_step == 16 and not validation.lost_patience
 
 
 def test_the_last_ten_are_of_the_last_quarter():

@@ -46,6 +46,8 @@ class ModernHParams(HParams):
                 f"hparams: num_heads {self.num_heads} must be divisible by "
                 f"num_kv_heads {self.num_kv_heads}, and the size of a head even"
             )
+        if self.key_size != self.value_size:
+            raise UserError("hparams: modern_transformer needs d_k equal to d_v")
         if self.attention_window or self.position != "sinusoidal":
             raise UserError(
                 "hparams: modern_transformer has rotary positions and no "

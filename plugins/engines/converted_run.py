@@ -6,9 +6,9 @@ from typing import Any
 
 import tensorflow as tf
 
-from t2t_keras.data.files import sha256
+from t2t_keras.data.files import read_json, sha256
 from t2t_keras.decoding.options import DecodingOptions
-from t2t_keras.export.formats import require_intact
+from t2t_keras.export.formats import SETTINGS, SUMS, require_intact
 from t2t_keras.export.verify import Verification
 from t2t_keras.option import UserError
 from t2t_keras.training.run_dir import RunDirectory
@@ -48,8 +48,20 @@ def convert(path: Path, checkpoint: str | None, options: dict[str, Any]) -> Path
     found = run.checkpoints.find(checkpoint)
     digest = sha256(Path(f"{found}.index"))[:12]
     export = run.path / "engines" / f"ctranslate2-{digest}"
-    if not export.exists():
+    if not _is_current(export, default):
         verification = Verification(run.example_sources(_SENTENCES))
-        export_ctranslate2(run.translator(found), export, verify=verification)
-    require_intact(export)
+        translator = run.translator(found)
+        export_ctranslate2(translator, export, overwrite=True, verify=verification)
     return export
+
+
+def _is_current(export: Path, default: DecodingOptions) -> bool:
+    """Returns whether an export is complete and has the problem's default options."""
+    if not (export / SUMS).exists():
+        return False
+    try:
+        require_intact(export)
+    except UserError:
+        return False
+    written = read_json(export / SETTINGS) or {}
+    return bool(written.get("decoding") == default.recorded())

@@ -20,6 +20,7 @@ from t2t_keras import registry
 from t2t_keras.data.files import read_json, write_json
 from t2t_keras.decoding.options import DecodingOptions
 from t2t_keras.decoding.texts import (
+    Hypothesis,
     Score,
     batches,
     checked_pairs,
@@ -30,11 +31,10 @@ from t2t_keras.decoding.texts import (
     replace_repeated,
     truncated,
     word_alignment,
-    word_starts,
 )
 from t2t_keras.export.formats import SETTINGS, require_intact
 from t2t_keras.option import UserError, first_line, nearest
-from t2t_keras.problem import Alignment, Problem, TextForm
+from t2t_keras.problem import Problem, TextForm
 from t2t_keras.text.tokenizer import (
     EOS,
     PAD,
@@ -50,34 +50,9 @@ _log = logging.getLogger(__name__)
 PAD_TOKEN, EOS_TOKEN = "<pad>", "</s>"
 Forced: TypeAlias = Literal["log_probs", "attention"]  # fields of `Found`
 
-_AHEAD = 2  # batches queued for each thread
 _WIDTH = 4096  # source tokens times beam size of a batch; larger ones are slower
 _PATIENCE = 1.5  # with 1, about one output in 100 is not `Translator`'s; 2 is no better
 _IMPOSSIBLE = -1e9  # suppressed tokens have lower log-probabilities
-
-
-class EngineHypothesis(NamedTuple):
-    """One output; see `t2t_keras.decoding.translator.Hypothesis`.
-
-    Attributes:
-        text: the output, in one line.
-        score: the log-probability over the length penalty.
-        log_prob: the log-probability.
-        ids: the token ids; the last is EOS unless the output reached its limit.
-        is_truncated: whether the input was truncated.
-        is_repaired: whether the text form had to repair the model's output.
-        token_log_probs: the log-probability of each token, if asked for.
-        alignment: the word alignment, if asked for.
-    """
-
-    text: str
-    score: float
-    log_prob: float
-    ids: tuple[int, ...]
-    is_truncated: bool = False
-    is_repaired: bool = False
-    token_log_probs: tuple[float, ...] = ()
-    alignment: Alignment = ()
 
 
 class _Source(NamedTuple):
@@ -199,7 +174,7 @@ class CTranslate2Translator:
         token_scores: bool = False,
         alignment: bool = False,
         **options: Any,
-    ) -> list[list[EngineHypothesis]]:
+    ) -> list[list[Hypothesis]]:
         """Returns the n best outputs for each text, best first; or n samples.
 
         Args:
@@ -223,11 +198,17 @@ class CTranslate2Translator:
         forced: list[list[int]] = [[] for _ in sources]
         if prefixes is not None:
             forced = prefix_ids(prefixes, len(sources), self.target_tokenizer)
+            for i, ids in enumerate(forced):
+                if len(ids) >= self.settings.positions:
+                    raise UserError(
+                        f"prefixes[{i}] has {len(ids)} tokens, but the longest output "
+                        f"of this export has {self.settings.positions}; shorten it"
+                    )
         advance = advance or (lambda inputs: None)
         numbers = [i for i, source in enumerate(sources) if source.parts]
         advance(len(sources) - len(numbers))
 
-        def search(rows: list[int], wider: int) -> list[list[EngineHypothesis]]:
+        def search(rows: list[int], wider: int) -> list[list[Hypothesis]]:
             places = [(i, k) for i in rows for k in range(len(sources[i].parts))]
             found = iter(
                 self.search(
@@ -256,7 +237,7 @@ class CTranslate2Translator:
                 chosen.beam_size,
                 lambda rows, wider: search([numbers[k] for k in rows], wider),
             )
-        results = [[EngineHypothesis("", 0.0, 0.0, ())] for _ in sources]
+        results = [[Hypothesis("", 0.0, 0.0, ())] for _ in sources]
         for i, best in zip(numbers, outputs, strict=True):
             results[i] = best
         return results
@@ -273,12 +254,6 @@ class CTranslate2Translator:
             UserError: sources or targets are not lists of strings, or not of equal
                 length.
         """
-        return [score for score, _ in self.scored(sources, targets, **options)]
-
-    def scored(
-        self, sources: Sequence[str], targets: Sequence[str], **options: Any
-    ) -> list[tuple[Score, bool]]:
-        """Returns what `score` does, and whether the source was truncated."""
         chosen = self.choose(**options)
         sources, targets = checked_pairs(sources, targets)
         read = [self._form.source_text(text, chosen.raw) for text in sources]
@@ -290,8 +265,16 @@ class CTranslate2Translator:
         goals = truncated(target_ids, most, kind="target")
         found = self._force("log_probs", pairs, goals, chosen)
         return [
-            (Score(math.fsum(row), len(goal), tuple(goal), row), len(x) > most)
-            for x, goal, row in zip(ids, goals, found, strict=True)
+            Score(
+                math.fsum(row),
+                len(goal),
+                tuple(goal),
+                row,
+                is_truncated=max(lengths) > most,
+            )
+            for goal, row, *lengths in zip(
+                goals, found, map(len, ids), map(len, target_ids), strict=True
+            )
         ]
 
     def choose(self, **options: Any) -> DecodingOptions:
@@ -523,14 +506,16 @@ class CTranslate2Translator:
         self, groups: list[list[int]], submit: Callable[[list[int]], list[Any]]
     ) -> Iterator[tuple[list[int], list[Any]]]:
         """Yields each batch with its results while later batches are computed."""
-        ahead = _AHEAD * self._workers
         call = object()
         self._calls.add(call)
+        waiting: collections.deque[list[Any]] = collections.deque()
         try:
-            waiting = [submit(rows) for rows in groups[:ahead]]
             for i, rows in enumerate(groups):
-                waiting += [submit(more) for more in groups[i + ahead : i + ahead + 1]]
-                yield rows, [result.result() for result in waiting[i]]
+                # One more than there are idle threads. CTranslate2 runs the batches of
+                # all calls in order, so another call would wait for a longer queue.
+                most = max(self._workers - len(self._calls) + 2, 1)
+                waiting += map(submit, groups[i + len(waiting) : i + most])
+                yield rows, [result.result() for result in waiting.popleft()]
         finally:
             self._calls.remove(call)
 
@@ -572,7 +557,7 @@ class CTranslate2Translator:
 
     def _joined(
         self, source: _Source, found: list[list[Found]], options: DecodingOptions
-    ) -> list[EngineHypothesis]:
+    ) -> list[Hypothesis]:
         """Returns the outputs for an input, given the hypotheses for its parts."""
         outputs = []
         for rank in zip(*found, strict=False):
@@ -586,17 +571,16 @@ class CTranslate2Translator:
                 tuple(token for part in rank for token in part.ids),
                 tuple(x for part in rank for x in part.log_probs),
             )
-            output = EngineHypothesis(
+            output = Hypothesis(
                 text,
                 _score(whole, options),
                 math.fsum(whole.log_probs),
                 whole.ids,
-                source.is_truncated,
                 is_repaired,
                 whole.log_probs if len(whole.log_probs) == len(whole.ids) else (),
+                is_truncated=source.is_truncated,
             )
             if rank[0].attention:
-                parts = [self.source_tokenizer.decode(ids) for ids in source.parts]
                 alignment = joined_alignment(
                     [
                         word_alignment(
@@ -606,8 +590,11 @@ class CTranslate2Translator:
                         )
                         for part, ids in zip(rank, source.parts, strict=True)
                     ],
-                    word_starts(source.text, parts),
-                    word_starts(joined, texts),
+                    source.text,
+                    [self.source_tokenizer.decode(ids) for ids in source.parts],
+                    joined,
+                    texts,
+                    self._form.tags,
                 )
                 output = output._replace(alignment=alignment)
             outputs.append(output)

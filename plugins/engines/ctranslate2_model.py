@@ -79,9 +79,9 @@ def export_ctranslate2(
       length penalty is length ** alpha. Its default `max_decoding_length` is 256, and
       `min_decoding_length=0` allows empty outputs.
 
-    The positional encodings become a table of `max_source_length + extra_length` rows,
-    the number of tokens in the translator's longest output. CTranslate2 raises an
-    exception for longer ones.
+    The positional encodings become a table. Its number of rows is that of the tokens in
+    the translator's longest output, `max_source_length + extra_length`, and one more.
+    CTranslate2 raises an exception for longer outputs.
 
     Greedy outputs of `CTranslate2Translator` are compared with the run's in float32. A
     quantized model is verified twice: exactly before its weights are quantized, and
@@ -182,7 +182,7 @@ def _spec(translator: Translator, longest: int) -> "TransformerSpec":
 
     Args:
         translator: the translator to export.
-        longest: the number of positions.
+        longest: the number of tokens in the longest output.
     """
     from ctranslate2.specs import TransformerSpec
     from ctranslate2.specs.common_spec import Activation
@@ -224,8 +224,9 @@ def _spec(translator: Translator, longest: int) -> "TransformerSpec":
     if model.output_bias is not None:
         spec.decoder.projection.bias = _array(model.output_bias)
     spec.decoder.start_from_zero_embedding = True
-    # CTranslate2's own sinusoids begin at position 1.
-    encodings = _array(model.positions(np.arange(longest)))
+    # CTranslate2's own sinusoids begin at position 1. To score the longest output,
+    # which does not end in EOS, CTranslate2 adds EOS to it.
+    encodings = _array(model.positions(np.arange(longest + 1)))
     for stack_spec, stack in (
         (spec.encoder, model.encoder),
         (spec.decoder, model.decoder),

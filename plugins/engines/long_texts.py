@@ -6,8 +6,20 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 
 from t2t_keras.problem import WHITE_SPACE
-from t2t_keras.text.sentence_ends import SENTENCE_ENDS, WITHOUT_SPACES
+from t2t_keras.text.sentence_ends import CLOSING, MARK, SENTENCE_ENDS, WITHOUT_SPACES
 from t2t_keras.text.tokenizer import EOS
+
+# RE2 is linear in the length of a text. In Python, the second rule would try a long
+# sequence of marks from each of its characters: here it begins with the whole sequence.
+_RULES = (
+    SENTENCE_ENDS[0],
+    (
+        f"(?<![{MARK}{CLOSING}])([{CLOSING}]*+[{MARK}][{MARK}{CLOSING}]*+)"
+        f"([{WHITE_SPACE}])",
+        SENTENCE_ENDS[1][1],
+    ),
+    *SENTENCE_ENDS[2:],
+)
 
 
 def split_long_text(
@@ -28,7 +40,7 @@ def split_long_text(
     pattern = rf"[{WHITE_SPACE}]*({'|'.join(map(re.escape, tags))})[{WHITE_SPACE}]+"
     if tags and (match := re.match(pattern, text)):
         tag, text = encode_batch([match[1]])[0][:-1], text[match.end() :]
-    for rule, replacement in SENTENCE_ENDS:
+    for rule, replacement in _RULES:
         text = re.sub(rule, replacement, text)
     words: list[str] = []
     ends = [0]  # indices of the words that begin sentences, and the number of words

@@ -6,12 +6,44 @@ Light, so that `t2t list` is fast: the model itself is in `extended_model`.
 import dataclasses
 from typing import TYPE_CHECKING, Any, Literal, Self
 
-from t2t_keras.hparam import HParams
+from t2t_keras.hparam import OTHER_HINTS, OTHER_NAMES, HParams
 from t2t_keras.option import option
 from t2t_keras.registry import register_model
 
 if TYPE_CHECKING:
     from .extended_model import ExtendedTransformer
+
+# tensor2tensor's names of hyper-parameters.
+T2T_NAMES = {
+    "num_hidden_layers": "num_layers",
+    "hidden_size": "d_model",
+    "filter_size": "d_ff",
+    "layer_prepostprocess_dropout": "dropout",
+    "relu_dropout": "ffn_dropout",
+    "shared_embedding_and_softmax_weights": "share_embeddings",
+    "use_target_space_embedding": "target_space",
+    "learning_rate_constant": "learning_rate",
+    "learning_rate_schedule": "schedule",
+    "learning_rate_warmup_steps": "warmup_steps",
+    "optimizer_adam_beta1": "adam_beta1",
+    "optimizer_adam_beta2": "adam_beta2",
+    "optimizer_adam_epsilon": "adam_epsilon",
+    "clip_grad_norm": "clip_norm",
+}
+# What to use in place of other fields of tensor2tensor.
+_T2T_HINTS = {
+    "num_encoder_layers": "use num_layers",
+    "batch_size": "use batch_tokens, which counts the tokens of all GPUs",
+    "max_length": "use `t2t datagen --max_length`",
+    "attention_key_channels": "use d_k, the size of one head",
+    "attention_value_channels": "use d_v, the size of one head",
+    "layer_preprocess_sequence": "use norm, which is 'pre' for n and 'post' for none",
+    "layer_postprocess_sequence": "use norm, which is 'pre' for da and 'post' for dan",
+    "pos": "use position, 'learned' for emb; extended_transformer has 't2t' for timing",
+    "activation_dtype": "use compute_dtype",
+    "num_shards": "leave it out, since matrices are not split",
+    "symbol_modality_num_shards": "leave it out, since matrices are not split",
+}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -54,6 +86,19 @@ class ExtendedHParams(HParams):
     def decoder_layers(self) -> int:
         """Number of layers of the decoder."""
         return self.num_decoder_layers or self.num_layers
+
+
+OTHER_NAMES.update(T2T_NAMES)
+OTHER_HINTS.update(
+    {
+        name: f"of tensor2tensor does not exist here: {x}"
+        for name, x in _T2T_HINTS.items()
+    }
+    | {
+        name: "needs model=extended_transformer"
+        for name in ExtendedHParams.meanings().keys() - HParams.meanings().keys()
+    }
+)
 
 
 @register_model(hparams=ExtendedHParams)

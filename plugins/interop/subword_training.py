@@ -73,8 +73,10 @@ class SubwordLearner:
     """
 
     def __init__(self, token_counts: Mapping[str, int]) -> None:
-        # Without the newline, because a piece is a line in the file.
-        self._alphabet = ESCAPE_CHARACTERS.union(*token_counts, *_RESERVED) - {"\n"}
+        # Without the newline, because a piece is a line in the file, and without NUL,
+        # which TensorFlow's `fast_wordpiece_tokenizer` does not accept as a piece.
+        self._alphabet = ESCAPE_CHARACTERS.union(*token_counts, *_RESERVED)
+        self._alphabet -= {"\n", "\0"}
         self._tokens = [
             (escape_token(token, self._alphabet), count)
             for token, count in token_counts.items()

@@ -4,11 +4,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from t2t_keras.hparam import SCHEDULE_FACTORS, T2T_NAMES, HParams
+from t2t_keras.hparam import SCHEDULE_FACTORS, HParams
 from t2t_keras.option import UserError
+from t2t_keras.registry import snake_case
 
 from .given_json import read_given_json
-from .models import ExtendedHParams
+from .models import T2T_NAMES, ExtendedHParams
 
 # With other values than these, tensor2tensor's model differs from `Transformer`; 0 and
 # "" mean "off". Files of older versions lack some fields, whose values were these.
@@ -100,7 +101,7 @@ def _convert(values: Mapping[str, Any]) -> tuple[ExtendedHParams, list[str]]:
             "and 'dan'".format(*sequences)
         )
     schedule, left_out = _schedule(values)
-    optimizer = values.get("optimizer", "adam")
+    optimizer = snake_case(values.get("optimizer", "adam"))
     if optimizer not in _OPTIMIZERS:
         left_out.append(f"the optimizer is '{optimizer}'; in its place stands 'adam'")
     batches: dict[str, Any] = {}
@@ -156,7 +157,9 @@ def _schedule(values: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
     """Returns `learning_rate` and `schedule`, or what is said of an unknown one."""
     schedule = values.get("learning_rate_schedule", "legacy")
     if schedule == "legacy" and values["learning_rate_decay_scheme"] == "noam":
-        return {"learning_rate": 5000 * 0.002 * values["learning_rate"]}, []
+        # tensor2tensor's legacy_learning_rate_schedule: with optimizers named so.
+        factor = 0.002 if "adam" in values.get("optimizer", "adam").lower() else 1.0
+        return {"learning_rate": 5000 * factor * values["learning_rate"]}, []
     factors = schedule.split("*")
     if not set(factors) <= set(SCHEDULE_FACTORS):
         remark = f"the learning_rate_schedule is '{schedule}'"

@@ -88,6 +88,9 @@ def _check_translate(args: argparse.Namespace) -> None:
     for flag in ("output", "alignments"):
         require_writable(flag, getattr(args, flag))
         require_other_file(flag, getattr(args, flag), args.input)
+    files = [x for x in (args.output, args.alignments) if x and not is_special(x)]
+    if len(set(map(os.path.realpath, files))) < len(files):
+        raise UserError("--alignments: it is also --output; name another file")
     if args.resume and (args.output is None or is_special(args.output)):
         raise UserError("--resume needs --output FILE; only a file can be resumed")
 
@@ -276,6 +279,8 @@ def check_pairs(args: argparse.Namespace) -> None:
     require_readable(args.source)
     require_readable(args.target)
     require_writable("output", args.output)
+    for side in (args.source, args.target):
+        require_other_file("output", args.output, side)
 
 
 def read_pairs(args: argparse.Namespace) -> tuple[list[str], list[str]]:

@@ -233,9 +233,7 @@ def beam_search(
             parents, candidates = _candidates(before, logits, allowed)
         else:
             parents, candidates, banks = tf.cond(
-                required.are_wanted(),
-                lambda: with_phrases(required),
-                without_phrases,
+                required.are_wanted(), lambda: with_phrases(required), without_phrases
             )
         alive, best = _next_alive(candidates, beam_size, banks)
         finished = _next_finished(state.finished, candidates, penalty)

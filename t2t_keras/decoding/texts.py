@@ -4,6 +4,7 @@ It imports no TensorFlow, so that other engines can use it.
 """
 
 import logging
+import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple, Protocol, TypeVar
 
@@ -23,6 +24,40 @@ MOST_BATCHES_AT_ONCE = 4
 _MOST_DOUBLINGS = 2  # of a beam, to replace repeated texts
 
 
+class Hypothesis(NamedTuple):
+    """One output.
+
+    Attributes:
+        text: the output as the problem's text form writes it, in one line.
+        score: the log-probability over the length penalty, plus the coverage penalty
+            if there is one.
+        log_prob: the log-probability; a SavedModel returns neither this nor any of the
+            fields from `ids` to `alignment`.
+        ids: the token ids; the last is EOS unless the output reached its limit. The
+            output for an input that was split has those of its parts, one after
+            another.
+        is_repaired: whether the text form had to repair the model's output.
+        token_log_probs: the log-probability of each token, if asked for; in float32
+            their sum is `log_prob`, except for rounding.
+        alignment: the word alignment, if asked for; see `Translator.n_best`.
+        is_truncated: whether the input was truncated.
+    """
+
+    text: str
+    score: float
+    log_prob: float = math.nan
+    ids: tuple[int, ...] = ()
+    is_repaired: bool = False
+    token_log_probs: tuple[float, ...] = ()
+    alignment: Alignment = ()
+    is_truncated: bool = False
+
+    @property
+    def tokens(self) -> int:
+        """Number of tokens, EOS included."""
+        return len(self.ids)
+
+
 class Score(NamedTuple):
     """The log-probability of one target.
 
@@ -31,12 +66,14 @@ class Score(NamedTuple):
         tokens: the number of tokens, EOS included.
         ids: the token ids.
         token_log_probs: the log-probability of each token, given the earlier ones.
+        is_truncated: whether the source or the target was truncated.
     """
 
     log_prob: float
     tokens: int
     ids: tuple[int, ...] = ()
     token_log_probs: tuple[float, ...] = ()
+    is_truncated: bool = False
 
 
 class ScoredText(Protocol):
@@ -269,14 +306,33 @@ def word_starts(text: str, parts: Sequence[str]) -> list[int]:
 
 
 def joined_alignment(
-    parts: Sequence[Alignment],
-    source_starts: Sequence[int],
-    target_starts: Sequence[int],
+    alignments: Sequence[Alignment],
+    source: str,
+    source_parts: Sequence[str],
+    target: str,
+    target_parts: Sequence[str],
+    tags: Sequence[str] = (),
 ) -> Alignment:
-    """Joins the alignments of the parts of a pair; see `word_starts`."""
+    """Joins the alignments of the parts of a pair.
+
+    Args:
+        alignments: the alignment of each part.
+        source: the source.
+        source_parts: its parts in order, with nothing but white space between them.
+        target: the target.
+        target_parts: its parts.
+        tags: see `TextForm`. If the source begins with a tag, all its parts do.
+    """
+    tag = next((word for word in source.split()[:1] if word in tags), "")
+    own = [part.removeprefix(tag) for part in source_parts[1:]]
+    starts = word_starts(source, [*source_parts[:1], *own])
+    # Word 0 of every part is the tag, which is word 0 of the source.
+    starts[1:] = [start - bool(tag) for start in starts[1:]]
     links = {
-        (i + first, j + second)
-        for part, first, second in zip(parts, source_starts, target_starts, strict=True)
+        (0 if tag and i == 0 else i + first, j + second)
+        for part, first, second in zip(
+            alignments, starts, word_starts(target, target_parts), strict=True
+        )
         for i, j in part
     }
     return tuple(sorted(links))

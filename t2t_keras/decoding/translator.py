@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import numpy as np
 import tensorflow as tf
@@ -36,6 +36,7 @@ from t2t_keras.decoding.sampling import sample
 from t2t_keras.decoding.scoring import AlignmentHead, score_targets
 from t2t_keras.decoding.texts import (
     MOST_BATCHES_AT_ONCE,
+    Hypothesis,
     Score,
     batches,
     checked_pairs,
@@ -46,7 +47,6 @@ from t2t_keras.decoding.texts import (
     replace_repeated,
     truncated,
     word_alignment,
-    word_starts,
 )
 from t2t_keras.model.backend import require_tensorflow
 from t2t_keras.option import UserError, nearest
@@ -64,37 +64,6 @@ _NUMBERS = DecodingOptions.dtypes("is_tensor")
 
 # A traced function of a batch.
 _Graph = Callable[..., tuple[tf.Tensor, ...]]
-
-
-class Hypothesis(NamedTuple):
-    """One output.
-
-    Attributes:
-        text: the output as the problem's text form writes it, in one line.
-        score: the log-probability over the length penalty, plus the coverage penalty
-            if there is one.
-        log_prob: the log-probability.
-        ids: the token ids; the last is EOS unless the output reached its limit. The
-            output for an input that was split has those of its parts, one after
-            another.
-        is_repaired: whether the text form had to repair the model's output.
-        token_log_probs: the log-probability of each token, if asked for; in float32
-            their sum is `log_prob`, except for rounding.
-        alignment: the word alignment, if asked for; see `Translator.n_best`.
-    """
-
-    text: str
-    score: float
-    log_prob: float
-    ids: tuple[int, ...]
-    is_repaired: bool = False
-    token_log_probs: tuple[float, ...] = ()
-    alignment: Alignment = ()
-
-    @property
-    def tokens(self) -> int:
-        """Number of tokens, EOS included."""
-        return len(self.ids)
 
 
 class Translator:
@@ -293,11 +262,15 @@ class Translator:
                 if len(own) > 1:
                     of_parts = [found[j] for j in own]
                     own_parts = [parts[j] for j in own]
-                    targets = join_parts(of_parts, texts[i], own_parts, chosen)
+                    targets = join_parts(
+                        of_parts, texts[i], own_parts, chosen, self._form.tags
+                    )
                 outputs.append([])
                 for target in targets:
                     text, is_repaired = self._form.output_text(texts[i], target.text)
+                    is_cut = len(ids[i]) > chosen.max_source_length
                     output = target._replace(text=text, is_repaired=is_repaired)
+                    output = output._replace(is_truncated=is_cut)
                     outputs[-1].append(output)
             return outputs
 
@@ -327,8 +300,9 @@ class Translator:
                 length, or the text form refuses a target.
         """
         chosen = self.choose(**options)
-        source_ids, target_ids = self._encode_pairs(sources, targets, chosen)
-        return self._score(source_ids, target_ids, chosen)
+        ids, target_ids, are_cut = self._encode_pairs(sources, targets, chosen)
+        scores = zip(self._score(ids, target_ids, chosen), are_cut, strict=True)
+        return [score._replace(is_truncated=is_cut) for score, is_cut in scores]
 
     def align(
         self,
@@ -359,8 +333,8 @@ class Translator:
                 targets have no words to align.
         """
         head, chosen = self.alignment_head(head), self.choose(**options)
-        pairs = self._encode_pairs(sources, targets, chosen)
-        return self._align(*pairs, head, chosen)
+        ids, target_ids, _ = self._encode_pairs(sources, targets, chosen)
+        return self._align(ids, target_ids, head, chosen)
 
     def alignment_head(self, head: AlignmentHead | None = None) -> AlignmentHead:
         """Returns the head of a word alignment, with the default layer put in.
@@ -583,8 +557,8 @@ class Translator:
 
     def _encode_pairs(
         self, sources: Sequence[str], targets: Sequence[str], options: DecodingOptions
-    ) -> tuple[list[Sequence[int]], list[Sequence[int]]]:
-        """Returns the ids of sources and targets, truncated if they are too long.
+    ) -> tuple[list[Sequence[int]], list[Sequence[int]], list[bool]]:
+        """Returns the ids of sources and targets, and whether any was truncated.
 
         Raises:
             UserError: see `score`.
@@ -595,8 +569,11 @@ class Translator:
         wanted = map(self._form.target_text, sources, targets)
         target_ids = self.target_tokenizer.encode_batch(list(wanted))
         most = options.max_source_length
+        are_cut = [
+            max(map(len, pair)) > most for pair in zip(ids, target_ids, strict=True)
+        ]
         cut_targets = truncated(target_ids, most, kind="target")
-        return truncated(ids, most), cut_targets
+        return truncated(ids, most), cut_targets, are_cut
 
     def _forced(
         self,
@@ -780,6 +757,7 @@ def join_parts(
     source: str,
     source_parts: Sequence[str],
     options: DecodingOptions,
+    tags: Sequence[str] = (),
 ) -> list[Hypothesis]:
     """Joins the targets for the parts of a source, rank by rank.
 
@@ -799,7 +777,6 @@ def join_parts(
         score = log_prob / penalty(len(ids))
         if options.coverage_penalty and log_prob > NOTHING:
             score += sum(p.score - p.log_prob / penalty(len(p.ids)) for p in rank)
-        starts = word_starts(source, source_parts), word_starts(text, texts)
         alignments = [part.alignment for part in rank]
         joined.append(
             Hypothesis(
@@ -808,7 +785,9 @@ def join_parts(
                 log_prob,
                 ids,
                 token_log_probs=tuple(x for p in rank for x in p.token_log_probs),
-                alignment=joined_alignment(alignments, *starts),
+                alignment=joined_alignment(
+                    alignments, source, source_parts, text, texts, tags
+                ),
             )
         )
     return joined

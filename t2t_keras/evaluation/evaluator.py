@@ -140,11 +140,7 @@ class Evaluator:
         }
 
     def decode(
-        self,
-        sentences: int | None,
-        meter: Meter,
-        export: Any = None,
-        **options: Any,
+        self, sentences: int | None, meter: Meter, export: Any = None, **options: Any
     ) -> Decoded:
         """Decodes the first sentences of the split, or all.
 

@@ -5,7 +5,7 @@ import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -14,6 +14,7 @@ import tensorflow_text  # noqa: F401  (the tokenizers' operations)
 from t2t_keras.data.files import read_json
 from t2t_keras.decoding.options import PHRASES, DecodingOptions
 from t2t_keras.decoding.texts import (
+    Hypothesis,
     Score,
     batches,
     checked_pairs,
@@ -27,22 +28,6 @@ _log = logging.getLogger(__name__)
 
 
 _CHARACTERS_AT_ONCE = 8000  # characters in a batch, padding included
-
-
-class ExportedHypothesis(NamedTuple):
-    """One output.
-
-    Attributes:
-        text: the output, in one line.
-        score: the log-probability over the length penalty.
-        is_truncated: whether the input was truncated.
-        is_repaired: False, since an export repairs no outputs.
-    """
-
-    text: str
-    score: float
-    is_truncated: bool = False
-    is_repaired: bool = False
 
 
 class ExportedTranslator:
@@ -114,7 +99,7 @@ class ExportedTranslator:
         before: int = 0,
         advance: Callable[[int], None] | None = None,
         **options: Any,
-    ) -> list[list[ExportedHypothesis]]:
+    ) -> list[list[Hypothesis]]:
         """Returns the n best outputs for each text, best first, and at least one.
 
         Args:
@@ -137,7 +122,7 @@ class ExportedTranslator:
         chosen = self.choose(**options | ({} if n is None else {"n_best": n}))
         texts = checked_texts(texts)
 
-        def search(rows: list[int], wider: int) -> list[list[ExportedHypothesis]]:
+        def search(rows: list[int], wider: int) -> list[list[Hypothesis]]:
             wide = {name: chosen[name] * wider for name in ("beam_size", "n_best")}
             columns = {"texts": [texts[i] for i in rows]}
             done = advance if wider == 1 else None
@@ -175,34 +160,35 @@ class ExportedTranslator:
                 advance(len(batch))
         return results
 
-    def score(self, sources: Sequence[str], targets: Sequence[str]) -> list[Score]:
+    def score(
+        self, sources: Sequence[str], targets: Sequence[str], **options: Any
+    ) -> list[Score]:
         """Returns the log-probability of each target, given its source.
 
         The targets have the form of the training data's (see `export_saved_model`).
+
+        Args:
+            sources: the sources.
+            targets: the targets.
+            **options: see `choose`; none of them changes a score.
 
         Raises:
             UserError: sources or targets are not lists of strings, or not of equal
                 length.
         """
-        scored = self.scored(sources, targets)
-        _warn_of_truncation([is_truncated for _, is_truncated in scored])
-        return [score for score, _ in scored]
-
-    def scored(
-        self, sources: Sequence[str], targets: Sequence[str]
-    ) -> list[tuple[Score, bool]]:
-        """Returns what `score` does, and whether source or target was truncated."""
+        self.choose(**options)
         sources, targets = checked_pairs(sources, targets)
         results = []
         for row in self._run("score", {"texts": sources, "targets": targets}, {}):
             tokens = int(row["tokens"])
-            each = [  # exports of earlier versions have neither
-                tuple(row[name][:tokens].tolist())
+            each: dict[str, Any] = {  # exports of earlier versions have neither
+                name: tuple(row[name][:tokens].tolist())
                 for name in ("ids", "token_log_probs")
                 if name in row
-            ]
-            score = Score(float(row["log_prob"]), tokens, *each)
-            results.append((score, bool(row.get("is_truncated"))))
+            }
+            each["is_truncated"] = bool(row.get("is_truncated"))
+            results.append(Score(float(row["log_prob"]), tokens)._replace(**each))
+        _warn_of_truncation([score.is_truncated for score in results])
         return results
 
     def choose(self, **options: Any) -> dict[str, Any]:
@@ -250,11 +236,13 @@ def _phrases(value: tf.Tensor) -> tuple[Any, ...]:
     return tuple(row for row in rows if any(row))
 
 
-def _hypotheses(row: dict[str, np.ndarray]) -> list[ExportedHypothesis]:
+def _hypotheses(row: dict[str, np.ndarray]) -> list[Hypothesis]:
     """Returns the hypotheses that the signature `translate` has found for a text."""
     is_truncated = bool(row.get("is_truncated"))  # older exports lack it
     hypotheses = [
-        ExportedHypothesis(text.decode("utf-8", "replace"), float(score), is_truncated)
+        Hypothesis(
+            text.decode("utf-8", "replace"), float(score), is_truncated=is_truncated
+        )
         for text, score in zip(row["texts"], row["scores"], strict=True)
     ]
     # The rest are left over, where there are fewer than n.

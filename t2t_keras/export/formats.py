@@ -226,7 +226,10 @@ def replaced(path: Path) -> Iterator[Path]:
                     path.rename(old)
                 new.rename(path)
             finally:
-                shutil.rmtree(work)
+                # NFS keeps the open lock file under another name until it is closed.
+                shutil.rmtree(work, ignore_errors=True)
+        with contextlib.suppress(OSError):
+            work.rmdir()
     except Exception as error:
         # TensorFlow and other libraries have their own errors for a full disk.
         full = os.strerror(errno.ENOSPC)

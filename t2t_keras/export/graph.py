@@ -460,9 +460,7 @@ def _joined(
     ranks = tf.shape(targets, tf.int64)[1]
     by_rank = tf.range(ranks)[:, None] * size + owners
     parts = tf.RaggedTensor.from_value_rowids(
-        tf.reshape(tf.transpose(targets), [-1]),
-        tf.reshape(by_rank, [-1]),
-        ranks * size,
+        tf.reshape(tf.transpose(targets), [-1]), tf.reshape(by_rank, [-1]), ranks * size
     )
     texts = tf.transpose(tf.reshape(join_outputs(parts), [ranks, size]))
     # A rank that one of the parts does not have is left out, but there is always one.

@@ -85,9 +85,7 @@ class Verification:
         )
 
     def check(
-        self,
-        translate: Callable[[list[list[int]]], list[Output]],
-        exact: bool = True,
+        self, translate: Callable[[list[list[int]]], list[Output]], exact: bool = True
     ) -> None:
         """Translates the sources with the export and compares the outputs.
 

@@ -33,10 +33,15 @@ class WindowSelfAttention(SelfAttention):
         after: number of positions on the right that are attended to; 0 in the decoder,
             where with `before` = r - 1 the window is i - r < j <= i.
         **kwargs: see `SelfAttention`.
+
+    Raises:
+        ValueError: the score is not scaled.
     """
 
     def __init__(self, *args: Any, before: int, after: int, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        if self.score_kind != "scaled":
+            raise ValueError("the score of WindowSelfAttention must be 'scaled'")
         self.before = before
         self.after = after
 

@@ -16,11 +16,11 @@ from t2t_keras.problem import WHITE_SPACE
 
 # Character classes, besides `WHITE_SPACE`. Marks that end a sentence before white
 # space, and marks that always end it:
-_MARK = ".!?\u2026\u061f\u06d4\u0964\u0965\u0589\u1362\u203c\u2047-\u2049"
+MARK = ".!?\u2026\u061f\u06d4\u0964\u0965\u0589\u1362\u203c\u2047-\u2049"
 _WIDE_MARK = "\u3002\uff01\uff1f\uff61"
 # Quotes and parentheses between the mark and the end:
-_CLOSING = "\"'\u2018-\u201d\u00ab\u00bb\u2039\u203a)\\]}\u3009\u300b\u300d\u300f\u3011"
-_CLOSING += "\u3015\uff02\uff07\uff09\uff3d\uff5d\uff63"
+CLOSING = "\"'\u2018-\u201d\u00ab\u00bb\u2039\u203a)\\]}\u3009\u300b\u300d\u300f\u3011"
+CLOSING += "\u3015\uff02\uff07\uff09\uff3d\uff5d\uff63"
 # Characters that may precede an abbreviation:
 _BEFORE = WHITE_SPACE + ".\\-(\\[{\"'\u2018-\u201f\u00ab\u00bb"
 # Latin, Greek, Cyrillic.
@@ -37,8 +37,8 @@ _SHORT = "|".join((f"[{_LETTER}]", "[0-9][0-9]?", ABBREVIATIONS))
 # a line break in the text becomes "\n ".
 SENTENCE_ENDS = (
     ("\n", "\n "),
-    (f"([{_MARK}][{_MARK}{_CLOSING}]*)([{WHITE_SPACE}])", r"\1" "\n" r"\2"),
-    (f"([{_WIDE_MARK}][{_WIDE_MARK}{_CLOSING}]*)", r"\1" "\n"),
+    (f"([{MARK}][{MARK}{CLOSING}]*)([{WHITE_SPACE}])", r"\1" "\n" r"\2"),
+    (f"([{_WIDE_MARK}][{_WIDE_MARK}{CLOSING}]*)", r"\1" "\n"),
     (rf"((?:\A|[{_BEFORE}])(?:{_SHORT})\.)" "\n", r"\1"),
 )
 

@@ -38,7 +38,7 @@ class Callbacks:
         self._model = model
         self._eval_every = eval_every
         self._has_dev = has_dev
-        self._epoch = -1  # the one that has begun
+        self._epoch, self._has_begun = -1, False
         self._logs: dict[str, float] = {}  # of the last report and evaluation
         if not callbacks:
             return
@@ -69,8 +69,11 @@ class Callbacks:
             return
         self._model.optimizer.iterations.assign(step)
         epoch = (step - 1) // self._eval_every
+        # That of the data; callbacks have their own "epoch".
+        metrics = {name: x for name, x in metrics.items() if name != "epoch"}
         if kind in ("train", "dev") and epoch != self._epoch:
-            self._epoch = epoch
+            self._end_epoch()  # without dev, there may be no report at its last step
+            self._epoch, self._has_begun = epoch, True
             self._call("on_epoch_begin", epoch, {})
         if kind == "train":
             self._logs = dict(metrics)
@@ -83,16 +86,17 @@ class Callbacks:
             self._logs |= {f"val_{name}": value for name, value in metrics.items()}
         else:  # after the last step: of the averages
             self._logs |= {f"{kind}_{name}": x for name, x in metrics.items()}
-        if self._has_dev:
-            is_last = kind == "dev"
-        else:
-            is_last = kind == "train" and step % self._eval_every == 0
-        if is_last:
-            self._call("on_epoch_end", epoch, self._logs)
+        if kind == "dev" or not (self._has_dev or step % self._eval_every):
+            self._end_epoch()
 
     def end(self) -> None:
         """Ends the training; the logs are the last ones, with those of averages."""
         self._call("on_train_end", self._logs)
+
+    def _end_epoch(self) -> None:
+        if self._has_begun:
+            self._has_begun = False
+            self._call("on_epoch_end", self._epoch, self._logs)
 
     def _call(self, method: str, *args: Any) -> None:
         """Calls a method of every callback.

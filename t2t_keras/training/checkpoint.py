@@ -35,6 +35,7 @@ from t2t_keras.model.transformer import Transformer
 from t2t_keras.option import UserError, first_line
 
 _DATA = ".data-00000-of-00001"
+_SUFFIXES = (".index", _DATA)  # without the index, there is no checkpoint
 _INCOMPLETE = "incomplete."  # prefix of a file's name while it is written
 _NAMED = ("latest", "average", "best")  # checkpoints that a user may name
 
@@ -139,6 +140,9 @@ class CheckpointDirectory:
     ) -> int:
         """Restores the newest checkpoint that can be read.
 
+        The files of newer ones get names that begin with "damaged.", as the average at
+        the end of the training would need these checkpoints.
+
         Args:
             variables: see `Checkpoint.restore`.
             added: see `Checkpoint.restore`.
@@ -150,16 +154,22 @@ class CheckpointDirectory:
         Raises:
             DamagedCheckpoint: there are checkpoints, and none of them can be read.
         """
-        steps = self.steps()
+        steps, damaged = self.steps(), list[Path]()
         while steps:
+            path = self.path(steps.pop())
             try:
-                checkpoint = Checkpoint(self.path(steps.pop()))
+                checkpoint = Checkpoint(path)
                 checkpoint.restore(variables, added)
-                return checkpoint.step
             except DamagedCheckpoint as error:
                 if not steps:
                     raise
-                say(f"{error}; going on from step {steps[-1]}")
+                say(f"{error}; training resumes from step {steps[-1]}")
+                damaged.append(path)
+                continue
+            for file in (f"{x}{suffix}" for x in damaged for suffix in _SUFFIXES):
+                with contextlib.suppress(FileNotFoundError):
+                    os.replace(file, f"{path.parent}/damaged.{Path(file).name}")
+            return checkpoint.step
         return 0
 
     def start_saving(
@@ -244,8 +254,7 @@ def _bytes(variables: Mapping[str, tf.Variable]) -> int:
 
 
 def _delete(path: Path) -> None:
-    # The index goes first: without it, a killed process leaves no checkpoint.
-    for suffix in (".index", _DATA):
+    for suffix in _SUFFIXES:
         Path(f"{path}{suffix}").unlink(missing_ok=True)
 
 
@@ -396,11 +405,17 @@ def snapshot(variables: Mapping[str, tf.Variable], step: int) -> dict[str, tf.Te
         return tensors | {"step": tf.constant(step, tf.int64)}
 
 
-def model_variables(model: Transformer) -> dict[str, tf.Variable]:
-    """Returns a model's weights by their names in a checkpoint."""
-    return {
-        weight_name(model, weight): weight.value for weight in model.trainable_variables
-    }
+def model_variables(
+    model: Transformer, trainable: bool = False
+) -> dict[str, tf.Variable]:
+    """Returns a model's weights by their names in a checkpoint.
+
+    Args:
+        model: the model.
+        trainable: whether to leave out weights that are not trainable.
+    """
+    weights = model.trainable_weights if trainable else model.weights
+    return {weight_name(model, weight): weight.value for weight in weights}
 
 
 def weight_name(model: Transformer, weight: keras.Variable) -> str:

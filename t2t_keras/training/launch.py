@@ -142,6 +142,7 @@ def train(
     if hparams_set is None:
         assert start is not None  # otherwise `first_hparams` has raised
         hparams_set = start.config.hparams_set
+        usr_dir = usr_dir or start.config.usr_dir
     if isinstance(hparams, str):
         chosen = chosen.parse(hparams)
     else:

@@ -55,15 +55,9 @@ class RunDirectory:
         require_tensorflow()
         self.path = Path(path)
         require_run(path)
-        config, settings = self.path / "config.json", self.path / "hparams.json"
+        settings = self.path / "hparams.json"
         for _ in range(2):  # the files may have been replaced while they were read
-            try:
-                self.config = RunConfig(**json.loads(config.read_text()))
-            except (ValueError, TypeError) as error:
-                raise UserError(
-                    f"{config} is not as it was written: {error}; restore it, or train "
-                    "in another --output_dir"
-                ) from None
+            self.config = RunConfig.read(self.path)
             self.hparams = self.config.read_hparams(settings)
             if self.config.hparams_sha256 in (None, sha256(settings)):
                 break
@@ -240,7 +234,8 @@ class RunDirectory:
         if checkpoint == "ema":
             if not self.hparams.ema_decay:
                 raise UserError(f"--checkpoint ema: {self.path} has no ema_decay")
-            weights = {slot_name("ema", name): v for name, v in weights.items()}
+            trainable = model_variables(model, trainable=True)
+            weights |= {slot_name("ema", name): weights.pop(name) for name in trainable}
             checkpoint = "latest"
         Checkpoint(self.checkpoints.find(checkpoint)).restore(weights)
 

@@ -1,8 +1,9 @@
 """The settings of a run directory, without TensorFlow; `run_dir` opens the rest."""
 
 import dataclasses
+import json
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import t2t_keras.model  # noqa: F401  registers the core's model
 from t2t_keras import registry
@@ -38,6 +39,22 @@ class RunConfig:
     # replicas times micro-batches. None: training has not begun yet.
     batch_parts: int | None = None
     hparams_sha256: str | None = None  # of hparams.json; None: not verified
+
+    @classmethod
+    def read(cls, run: Path) -> Self:
+        """Reads the `config.json` of a run.
+
+        Raises:
+            UserError: the file is damaged, or of a later version.
+        """
+        path = run / "config.json"
+        try:
+            return cls(**json.loads(path.read_text()))
+        except (ValueError, TypeError) as error:
+            raise UserError(
+                f"{path} is not as it was written: {error}; restore it, or train in "
+                "another --output_dir"
+            ) from None
 
     def tokenizers(self, directory: Path) -> Tokenizers:
         """Returns the source and target tokenizers; one object if they are the same.
@@ -243,4 +260,4 @@ def first_hparams(hparams_set: str | None, init_from: str | Path | None) -> HPar
         return registry.hparams(hparams_set)
     if run is None:
         raise UserError("--hparams_set is missing; `t2t list` prints the names")
-    return HParams.load(run / "hparams.json")
+    return RunConfig.read(run).read_hparams(run / "hparams.json")

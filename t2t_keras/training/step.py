@@ -74,10 +74,14 @@ class TrainStep:
         seed: int,
         micro_batches: int = 1,
     ) -> None:
-        weights, hparams = model_variables(model), model.hparams
+        weights, hparams = model_variables(model, trainable=True), model.hparams
         self._model = model
         self._weights = list(weights.values())
         softmax = weight_name(model, model.softmax_embedding.table)
+        if softmax not in weights:
+            raise UserError(
+                f"model '{hparams.model}': the softmax matrix must be trainable"
+            )
         self._softmax = list(weights).index(softmax)
         self._optimizer = optimizer
         self._strategy = strategy

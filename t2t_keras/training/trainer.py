@@ -79,7 +79,8 @@ class Trainer:
         with strategy.scope():
             self.model = run.build_model()
             self._weights = model_variables(self.model)
-            optimizer = make_optimizer(self._weights, self._hparams)
+            trainable = model_variables(self.model, trainable=True)
+            optimizer = make_optimizer(trainable, self._hparams)
             self._step = TrainStep(
                 self.model, optimizer, strategy, seed, self._micro_batches
             )

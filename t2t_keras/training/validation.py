@@ -116,7 +116,12 @@ class Validation:
             return -math.inf
         if self.options.best_by == "loss":
             return -metrics["loss"]
-        return metrics_of(self.evaluator.problem).selection_score(metrics)
+        kind = metrics_of(self.evaluator.problem)
+        # Without sentences an evaluation cannot be compared with others.
+        name = kind.selection_metric
+        if name not in metrics and any(name in x for x in self._history.values()):
+            return -math.inf
+        return kind.selection_score(metrics)
 
     @property
     def lost_patience(self) -> bool:

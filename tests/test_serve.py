@@ -262,15 +262,17 @@ def busy(**limits):
 
 def run_batches(limits, first=None):
     """Runs values in a batcher; returns the batches, in the order of running."""
-    batches = []
+    batches, may_run = [], threading.Event()
 
     def work(key, values, is_wanted):
+        may_run.wait(60)
         batches.append((key, values))
-        time.sleep(0.05)
         return [value * 10 for value in values]
 
     async def talk():
         batcher = Batcher(work, limits, first=first and Batcher(work, limits))
+        begun = asyncio.create_task(batcher.submit("z", [0], [1]))
+        await asyncio.to_thread(wait_for, lambda: batcher._running)
         tasks = [
             asyncio.create_task(batcher.submit(keys, values, [each] * len(values)))
             for keys, values, each in (
@@ -281,6 +283,8 @@ def run_batches(limits, first=None):
         await asyncio.sleep(0)
         with pytest.raises(Overloaded, match="full"):
             await batcher.submit("a" * 21, range(21), range(21))
+        may_run.set()
+        assert await begun == [0]
         found = await asyncio.gather(*tasks)
         await asyncio.to_thread(batcher.close)
         with pytest.raises(Overloaded, match="shutting down"):
@@ -288,7 +292,7 @@ def run_batches(limits, first=None):
         assert found == [[10, 20], [30], [40, 50], [60, 70], [80], []]
 
     asyncio.run(talk())
-    return batches
+    return batches[1:]
 
 
 def test_the_order_and_the_size_of_batches():
@@ -313,6 +317,29 @@ def test_idle_threads_share_the_values():
     batcher = Batcher(size, Limits(), threads=2)
     assert asyncio.run(batcher.submit("aaaa", range(4), [1] * 4)) == [2] * 4
     batcher.close()
+
+
+def test_a_thread_waits_for_the_clients_of_its_last_batch():
+    sizes = []
+
+    def size(key, values, is_wanted):
+        sizes.append(len(values))
+        return values
+
+    async def talk():
+        batcher = Batcher(size, Limits(batch_milliseconds=50_000))
+        for count in (1, 1, 4):  # they are known, so it does not wait for others
+            await batcher.submit("a" * count, range(count), [1] * count)
+        tasks = []
+        for count in (1, 1, 2):
+            call = batcher.submit("a" * count, range(count), [1] * count)
+            tasks.append(asyncio.create_task(call))
+            await asyncio.sleep(0.01)
+        await asyncio.gather(*tasks)
+        batcher.close(wait=False)
+
+    asyncio.run(asyncio.wait_for(talk(), 25))
+    assert sizes == [1, 1, 4, 4]
 
 
 def test_one_bad_text_fails_alone():

@@ -12,7 +12,8 @@ from typing import Any
 
 from t2t_keras.option import check, option
 
-_IDLE_SECONDS = 0.1  # after this time without a batch, a thread is not busy
+# After this time without a batch, a thread is not busy, and expects no more values.
+_IDLE_SECONDS = 0.1
 # The delay in the queue of a request of `max_work`, as a fraction of the time limit.
 _DELAY = 1 / 3
 
@@ -36,7 +37,7 @@ class Limits:
     max_batch_sentences: int = option(64, "the most sentences of a batch", least=1)
     max_queue: int = option(1024, "the most sentences that wait for a model", least=1)
     batch_milliseconds: float = option(
-        5.0, "how long a model that is idle waits for more sentences", least=0
+        5.0, "how long an idle thread waits for its share of the sentences", least=0
     )
     timeout_seconds: float = option(
         30.0, "the time in which a request is answered", above=0
@@ -77,9 +78,13 @@ class Batcher:
     A request's place in the queue is its time of arrival plus a delay in proportion to
     its work. So cheap requests overtake expensive ones, but none waits forever. A
     thread takes the first value and others with the same key, up to the limits of a
-    batch; idle threads share the values. So the values of an expensive request are run
-    in several batches. Values that nobody waits for any more are not run. An idle
-    thread waits for more values until the first one is `batch_milliseconds` old.
+    batch. So the values of an expensive request are run in several batches. Values that
+    nobody waits for any more are not run.
+
+    Batches are largest if each thread takes its share of the values in the system:
+    those that wait, those that run, and those of the thread's last batch, whose clients
+    may ask again. An idle thread waits for its share, for `batch_milliseconds` at most,
+    and does not take more. So a single client never waits.
 
     Args:
         run: called in the thread with a key, values, and a function that returns
@@ -104,7 +109,7 @@ class Batcher:
         self._limits = limits
         self._observe = observe
         self._first = first
-        self._running = 0
+        self._running = 0  # values in batches
         self._busy_until = 0.0
         self._waiting: list[_Item] = []
         self._changed = threading.Condition()
@@ -170,12 +175,14 @@ class Batcher:
             thread.join()
 
     def _work(self) -> None:
-        while batch := self._next_batch():
+        batch: list[_Item] = []
+        end = -math.inf
+        while batch := self._next_batch(len(batch), end):
             start = time.monotonic()
             self._run_batch(batch)
             end = time.monotonic()
             with self._changed:
-                self._running -= 1
+                self._running -= len(batch)
                 self._busy_until = math.inf if self._running else end + _IDLE_SECONDS
             self._observe(len(batch), end - start)
             rest = end + 2 * (end - start)
@@ -184,8 +191,13 @@ class Batcher:
                     break
                 time.sleep(_IDLE_SECONDS / 4)
 
-    def _next_batch(self) -> list[_Item]:
-        """Waits for values and takes a batch; an empty one means that all is done."""
+    def _next_batch(self, answered: int, end: float) -> list[_Item]:
+        """Waits for values and takes a batch; an empty one means that all is done.
+
+        Args:
+            answered: the number of values in the thread's last batch.
+            end: when that batch ended.
+        """
         most = self._limits.max_batch_sentences
         most_work = math.inf if self._first is None else self._limits.max_batch_work
         batch: list[_Item] = []
@@ -194,16 +206,19 @@ class Batcher:
                 self._changed.wait_for(lambda: self._waiting or self._is_closed)
                 if not self._waiting:
                     break
-                age = time.monotonic() - self._waiting[0].arrived
+                now = time.monotonic()
+                early = sum(item.arrived < end for item in self._waiting)
+                again = answered if now < end + _IDLE_SECONDS else 0
+                again = max(again, len(self._waiting) - early)
+                known = self._running + early + again
+                share = min(most, math.ceil(known / len(self._threads)))
+                since = max(self._waiting[0].arrived, end)
+                until = since + self._limits.batch_milliseconds / 1000
                 self._changed.wait_for(
-                    lambda: len(self._waiting) >= most or self._is_closed,
-                    max(self._limits.batch_milliseconds / 1000 - age, 0),
+                    lambda share=share: len(self._waiting) >= share or self._is_closed,
+                    max(until - now, 0),
                 )
                 self._waiting = [x for x in self._waiting if not x.future.done()]
-                # One batch of all would leave the cores idle between two batches, while
-                # its clients get their answers and send their next requests.
-                idle = len(self._threads) - self._running
-                share = min(most, math.ceil(len(self._waiting) / idle))
                 work = 0
                 for item in self._waiting:
                     fits = len(batch) < share and work + item.work <= most_work
@@ -213,7 +228,7 @@ class Batcher:
                 taken = set(batch)
                 self._waiting = [x for x in self._waiting if x not in taken]
             if batch:
-                self._running += 1
+                self._running += len(batch)
                 self._busy_until = math.inf
         return batch
 

@@ -198,7 +198,6 @@ class Batcher:
             answered: the number of values in the thread's last batch.
             end: when that batch ended.
         """
-        most = self._limits.max_batch_sentences
         most_work = math.inf if self._first is None else self._limits.max_batch_work
         batch: list[_Item] = []
         with self._changed:
@@ -206,18 +205,7 @@ class Batcher:
                 self._changed.wait_for(lambda: self._waiting or self._is_closed)
                 if not self._waiting:
                     break
-                now = time.monotonic()
-                early = sum(item.arrived < end for item in self._waiting)
-                again = answered if now < end + _IDLE_SECONDS else 0
-                again = max(again, len(self._waiting) - early)
-                known = self._running + early + again
-                share = min(most, math.ceil(known / len(self._threads)))
-                since = max(self._waiting[0].arrived, end)
-                until = since + self._limits.batch_milliseconds / 1000
-                self._changed.wait_for(
-                    lambda share=share: len(self._waiting) >= share or self._is_closed,
-                    max(until - now, 0),
-                )
+                share = self._wait_for_share(answered, end)
                 self._waiting = [x for x in self._waiting if not x.future.done()]
                 work = 0
                 for item in self._waiting:
@@ -231,6 +219,21 @@ class Batcher:
                 self._running += len(batch)
                 self._busy_until = math.inf
         return batch
+
+    def _wait_for_share(self, answered: int, end: float) -> int:
+        """Waits for the thread's share of the values; returns how many these are."""
+        now = time.monotonic()
+        early = sum(item.arrived < end for item in self._waiting)
+        expected = answered if now < end + _IDLE_SECONDS else 0
+        known = self._running + early + max(expected, len(self._waiting) - early)
+        share = math.ceil(known / len(self._threads))
+        share = min(share, self._limits.max_batch_sentences)
+        since = max(self._waiting[0].arrived, end)
+        self._changed.wait_for(
+            lambda: len(self._waiting) >= share or self._is_closed,
+            max(since + self._limits.batch_milliseconds / 1000 - now, 0),
+        )
+        return share
 
     def _run_batch(self, batch: list[_Item]) -> None:
         """Runs a batch; if that fails, each value alone, so that others succeed."""

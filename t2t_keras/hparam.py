@@ -117,11 +117,7 @@ class HParams:
         may_change=True,
     )
     label_smoothing: float = option(
-        0.1,
-        "probability spread over the other tokens",
-        least=0,
-        below=1,
-        may_change=True,
+        0.1, "probability of all other tokens", least=0, below=1, may_change=True
     )
 
     # Word alignment (Chen et al., 2016; Garg et al., EMNLP 2019).
@@ -162,17 +158,12 @@ class HParams:
         0.0, "largest norm of the gradient; 0: no clipping", least=0, may_change=True
     )
     ema_decay: float = option(
-        0.0,
-        "decay of the weights' moving average; 0: no moving average",
-        least=0,
-        below=1,
+        0.0, "decay of the weights' moving average; 0: none", least=0, below=1
     )
 
     # Batches and length of training (5.1, 5.2).
     batch_tokens: int = option(
-        25_000,
-        "tokens in a batch on each side, padding included, over all replicas",
-        least=1,
+        25_000, "tokens in a batch on each side, of all replicas, with padding", least=1
     )
     bucketing: Bucketing = option(  # noqa: RUF009  it makes a dataclass field
         "exact",
@@ -189,10 +180,7 @@ class HParams:
         0.0, "probability of a source in lower, upper or title case", least=0, most=1
     )
     bpe_dropout: float = option(
-        0.0,
-        "probability of skipping a merge of SentencePiece, on both sides",
-        least=0,
-        below=1,
+        0.0, "probability of skipping each merge, on both sides", least=0, below=1
     )
 
     # Arithmetic. Variables, layer norm, softmax and loss are always float32.

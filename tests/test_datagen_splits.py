@@ -22,7 +22,7 @@ from small_corpus import (
 from t2t_keras.data.datagen import generate
 from t2t_keras.data.manifest import Manifest
 from t2t_keras.data.records import RecordIndex, read_texts, write_texts
-from t2t_keras.data.sources import guessed_languages
+from t2t_keras.data.sources import guessed_languages, parse_languages
 from t2t_keras.evaluation.bleu import metrics_of
 from t2t_keras.training.runs import config_for
 
@@ -88,6 +88,12 @@ def test_languages_are_recorded_and_used_or_stay_unknown(directory, tmp_path):
     mixed = pairs[:300] + [pair[::-1] for pair in pairs[300:]]
     assert guessed_languages(Given(mixed)) is None
     assert guessed_languages(Given(pairs[:100])) is None  # too few
+    sources = {"train": Given(pairs), "test": Given(pairs[:9])}
+    known = generate(PROBLEM.replace(sources=sources), tmp_path / "new", workers=1)
+    assert known.languages == ("en", "de")
+    for text in ("english-german", "en", "en-", "en-DE"):
+        refused(f"two codes such as en-de, not '{text}'", parse_languages, text)
+    assert parse_languages("en-pt_BR") == ("en", "pt_BR")
 
 
 def test_interrupted_anywhere(complete, directory, tmp_path):

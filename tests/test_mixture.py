@@ -179,7 +179,7 @@ ONE, WEIGHTED = corpus("a", 1), corpus("b", 1, 2.0)
         (lambda: Mixture((WEIGHTED, ONE)), "corpus 'b' has a weight and 'a' has none"),
         (lambda: Mixture((WEIGHTED,), temperature=2), "excludes weights"),
         (lambda: Mixture((ONE,), temperature=0.5), "at least 1"),
-        (lambda: parse_languages("ende"), "written en-de"),
+        (lambda: parse_languages("ende"), "two codes such as en-de"),
     ],
 )
 def test_what_a_mixture_refuses(make, message):

@@ -60,16 +60,25 @@ def test_readers_take_no_lock(data_dir, copy, tmp_path):
 # Settings
 
 
-def test_settings_bind_before_there_is_a_checkpoint(data_dir, copy, tmp_path):
+def test_settings_bind_once_there_is_a_checkpoint(data_dir, copy, tmp_path):
     new = tmp_path / "new"
     trainer(data_dir, new, dropout=0.3)
-    files = {name: (new / name).read_bytes() for name in names(new)}
-    message = r"dropout was 0\.3, is now 0\.1; .*, or remove the directory \(it has no"
-    refused(message, trainer, data_dir, new, dropout=0.1)
-    assert {name: (new / name).read_bytes() for name in names(new)} == files
-    trainer(data_dir, new, dropout=0.3, train_steps=3)
-    assert RunDirectory(new).hparams.train_steps == 3
+    trainer(data_dir, new, dropout=0.1)
+    assert RunDirectory(new).hparams.dropout == 0.1
+    files = {name: (copy / name).read_bytes() for name in names(copy)}
+    message = r"dropout was 0\.1, is now 0\.3; give the .* or another --output_dir, or "
+    refused(message, train, data_dir, copy, hparams=f"{SMALL},dropout=0.3")
+    refused("is at step 2 already; its train_", train, data_dir, copy, train_steps=1)
     refused(r"give the same .* or another --output_dir$", train, data_dir, copy, seed=2)
+    assert {name: (copy / name).read_bytes() for name in names(copy)} == files
+
+
+def test_what_cannot_be_recorded_is_said(copy, capfd):
+    (copy / "history.jsonl").unlink(missing_ok=True)
+    (copy / "history.jsonl").mkdir()
+    RunDirectory(copy).record("evaluation")
+    said = "Is a directory; this evaluation is not recorded there"
+    assert f"warning: {copy}/history.jsonl: {said}" in capfd.readouterr().err
 
 
 def test_constants_of_the_update_may_be_changed_if_that_is_asked_for(

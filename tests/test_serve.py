@@ -319,7 +319,8 @@ def test_idle_threads_share_the_values():
     batcher.close()
 
 
-def test_a_thread_waits_for_the_clients_of_its_last_batch():
+def test_a_thread_waits_for_the_clients_of_its_last_batch(monkeypatch):
+    monkeypatch.setattr("t2t_keras.plugins.server.batcher._IDLE_SECONDS", 50)
     sizes = []
 
     def size(key, values, is_wanted):

@@ -115,7 +115,7 @@ def test_a_damaged_checkpoint_is_passed_over(data_dir, trained_run, tmp_path, ca
     again = trainer(data_dir, tmp_path / "run", options=options)
     again.train()
     assert "model.ckpt-4 cannot be read" in (errors := capfd.readouterr().err)
-    assert "going on from step 3" in errors
+    assert "training resumes from step 3" in errors
     assert_same(weights(tmp_path / "run"), whole)
     for path in (tmp_path / "run").glob("model.ckpt-*.index"):
         path.write_bytes(b"")

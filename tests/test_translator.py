@@ -9,6 +9,7 @@ from decoding_models import EOS, LINES, NOT_TEXTS, SHORT, log_probs_of, penalty,
 from errors import refused
 
 from t2t_keras.decoding.options import DecodingOptions
+from t2t_keras.decoding.texts import Hypothesis
 from t2t_keras.decoding.translator import Translator
 from t2t_keras.option import UserError
 from t2t_keras.problem import Problem, TextForm
@@ -40,7 +41,7 @@ def test_hypotheses(translator, tokenizer):
     """Scores are those of teacher forcing, limits those of the options."""
     for line, outputs in zip(LINES, translator.n_best(LINES, 4), strict=True):
         if not line.strip():
-            assert outputs == [("", 0.0, 0.0, (), False, (), ())]
+            assert outputs == [Hypothesis("", 0.0, 0.0, ())]
             continue
         source = tokenizer.encode(line)
         log_probs = log_probs_of(translator.model, source, [o.ids for o in outputs])

@@ -75,9 +75,7 @@ def _datagen_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--data_dir", required=True, help="data directory to write")
     add_usr_dir(parser)
     parser.add_argument(
-        "--workers",
-        type=positive,
-        help="number of processes (default: one for each core)",
+        "--workers", type=positive, help="number of processes (default: one per core)"
     )
     parser.add_argument("--seed", type=seed, default=0, help="seed of the shuffle")
     parser.add_argument(

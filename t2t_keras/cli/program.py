@@ -119,8 +119,10 @@ def _run(args: argparse.Namespace) -> None:
             "it to tensorflow"
         )
     with contextlib.redirect_stdout(sys.stderr):  # whatever a library prints
-        if getattr(args, "usr_dir", None):
-            registry.load_usr_dir(args.usr_dir)
+        if usr_dir := getattr(args, "usr_dir", None):
+            if needs_tensorflow and os.path.isdir(usr_dir):  # a file may import it
+                _import_tensorflow(verb.decodes_files(args))
+            registry.load_usr_dir(usr_dir)
         verb.check(args)
         if needs_tensorflow:
             _import_tensorflow(verb.decodes_files(args))

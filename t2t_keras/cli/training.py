@@ -35,15 +35,11 @@ def _train_flags(parser: argparse.ArgumentParser) -> None:
     add_hparams(parser, "with --init_from the hyper-parameters of that run")
     parser.add_argument("--data_dir", required=True, help="what `t2t datagen` wrote")
     parser.add_argument(
-        "--output_dir",
-        required=True,
-        help="the run directory: a new one, or one to resume",
+        "--output_dir", required=True, help="the run directory, new or to be resumed"
     )
     add_usr_dir(parser)
     parser.add_argument(
-        "--train_steps",
-        type=positive,
-        help="total number of steps (default: the hparam set's)",
+        "--train_steps", type=positive, help="total steps (default: the hparam set's)"
     )
     parser.add_argument(
         "--seed",

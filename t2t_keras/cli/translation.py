@@ -249,9 +249,7 @@ def _score_flags(parser: argparse.ArgumentParser) -> None:
     add_pairs(parser)
     add_ensemble(parser)
     parser.add_argument(
-        "--output",
-        metavar="FILE",
-        help="write `log-probability TAB tokens` for each line",
+        "--output", metavar="FILE", help="write `log-probability TAB tokens` per line"
     )
     parser.add_argument(
         "--token_scores",
@@ -266,10 +264,7 @@ def add_pairs(parser: argparse.ArgumentParser) -> None:
     add_run(parser)
     for side in ("source", "target"):
         parser.add_argument(
-            f"--{side}",
-            required=True,
-            metavar="FILE",
-            help=f"the {side} texts, one per line",
+            f"--{side}", required=True, metavar="FILE", help=f"{side}s, one per line"
         )
 
 

@@ -690,8 +690,9 @@ def write_manifest(job: Job, dropped: dict[Split, Counter[str]]) -> None:
         new |= {"bpe_dropout": earlier.bpe_dropout, "copies": earlier.copies}
     languages = problem.languages or (earlier.languages if earlier else None)
     has_texts = problem.metrics is None or hasattr(problem.metrics, "languages")
-    if languages is None and has_texts:
-        languages = guessed_languages(problem.sources[job.splits[-1]])
+    if languages is None and has_texts:  # the last splits are shorter, and cleaner
+        sources = (problem.sources[split] for split in reversed(job.splits))
+        languages = next(filter(None, map(guessed_languages, sources)), None)
     manifest = Manifest(
         **vars(job.config),
         vocab_files={side: path.name for side, path in files.items()},

@@ -13,6 +13,7 @@ import io
 import itertools
 import lzma
 import math
+import re
 import sys
 import tarfile
 import tomllib
@@ -134,11 +135,22 @@ def checksum(source: Source) -> str:
     """Returns the source's own `checksum()` if it has one, or else one of its texts.
 
     It changes whenever the source yields other pairs.
+
+    Raises:
+        UserError: the source does not yield pairs of strings.
     """
     if hasattr(source, "checksum"):
         return source.checksum()
     digest = hashlib.sha256()
-    for pair in source():
+    pairs = source() if callable(source) else None
+    if pairs is None:
+        raise UserError(
+            f"a source must be a function that yields pairs: {source!r:.80}"
+        )
+    for pair in pairs:
+        is_pair = isinstance(pair, tuple | list) and len(pair) == 2
+        if not (is_pair and all(isinstance(text, str) for text in pair)):
+            raise UserError(f"a source must yield pairs of strings, not {pair!r:.80}")
         digest.update(repr(pair).encode("utf-8", "surrogatepass"))
     return f"texts {digest.hexdigest()}"
 
@@ -657,10 +669,12 @@ def parse_languages(text: str) -> tuple[str, str]:
     Raises:
         UserError: the text does not have that form.
     """
-    codes = text.split("-")
-    if len(codes) != 2 or not all(codes):
-        raise UserError(f"languages are written en-de, for example, not '{text}'")
-    return codes[0], codes[1]
+    match = re.fullmatch(
+        "([a-z]{2,3}(?:_[A-Za-z]+)?)-([a-z]{2,3}(?:_[A-Za-z]+)?)", text
+    )
+    if not match:
+        raise UserError(f"languages are two codes such as en-de, not '{text}'")
+    return match[1], match[2]
 
 
 def corpora_of(source: Source) -> list[Corpus]:

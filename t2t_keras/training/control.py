@@ -64,9 +64,7 @@ class TrainOptions:
         "problem's metric",
     )
     patience: int = option(
-        0,
-        "end training after N evaluations without a new best (default: never)",
-        least=0,
+        0, "end after N evaluations without a new best (default: never)", least=0
     )
     average_last: int = option(
         10,

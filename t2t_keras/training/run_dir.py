@@ -25,7 +25,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Self
 
-from t2t_keras.data.files import atomic, lock, open_records, sha256, write_json
+from t2t_keras.data.files import atomic, lock, open_records, say, sha256, write_json
 from t2t_keras.data.pipeline import source_texts
 from t2t_keras.decoding.ensemble import Ensemble
 from t2t_keras.decoding.translator import Translator
@@ -111,7 +111,7 @@ class RunDirectory:
         hparams: HParams,
         change_settings: bool = False,
     ) -> None:
-        """Refuses to resume a run that was created with other settings.
+        """Refuses to resume a run that has checkpoints of other settings.
 
         Args:
             path: the directory.
@@ -124,12 +124,20 @@ class RunDirectory:
             UserError: the directory holds such a run; the message lists the
                 differences.
         """
-        if not is_run(path):
+        if not is_run(path) or not any(Path(path).glob("*.ckpt-*.index")):
             return
         run = cls(path)
+        done = max(run.checkpoints.steps(), default=0)
+        if hparams.train_steps < done:
+            raise UserError(
+                f"{run.path} is at step {done} already; its train_steps can be raised, "
+                f"but not lowered to {hparams.train_steps}"
+            )
         changes = run.config.changes(config)
+        if "data_dir" in changes:
+            changes.pop("vocab_sha256", None)  # it is clear, and the line is long
         changes |= run.hparams.difference(hparams)
-        changes.pop("train_steps", None)  # a run may be made longer
+        changes.pop("train_steps", None)
         if change_settings:
             changes = {k: v for k, v in changes.items() if k not in MAY_CHANGE}
         if changes:
@@ -138,8 +146,6 @@ class RunDirectory:
             advice = "give the same settings or another --output_dir"
             if changes.keys() <= MAY_CHANGE:
                 advice += ", or --change_settings to resume with these"
-            if not run.checkpoints.steps():
-                advice += ", or remove the directory (it has no checkpoint yet)"
             raise UserError(
                 f"{run.path} holds a run with other settings: {'; '.join(lines)}"
                 f"{note}; {advice}"
@@ -199,7 +205,7 @@ class RunDirectory:
         return source_texts(Path(self.config.data_dir), problem, tokenizer, count)
 
     def record(self, kind: str, **facts: Any) -> None:
-        """Adds a line to `history.jsonl`.
+        """Adds a line to `history.jsonl`; if that is impossible, says so.
 
         Args:
             kind: "training", "average", "evaluation" or "import".
@@ -214,8 +220,12 @@ class RunDirectory:
         text = json.dumps(
             line, ensure_ascii=False, default=lambda it: type(it).__name__
         )
-        with open_records(self.path / "history.jsonl") as file:
-            file.write(f"{text}\n")
+        path = self.path / "history.jsonl"
+        try:
+            with open_records(path) as file:
+                file.write(f"{text}\n")
+        except OSError as error:
+            say(f"warning: {path}: {error.strerror}; this {kind} is not recorded there")
 
     def restore(
         self, model: Transformer, checkpoint: str | int | Path | None = None

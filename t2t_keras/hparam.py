@@ -18,8 +18,8 @@ from t2t_keras.option import (
     typed,
 )
 
-# Other programs' names of hyper-parameters, which `HParams.parse` takes for ours, and
-# what is said of names that do not exist here. Plugins that register models add them.
+# Other names of hyper-parameters that `HParams.parse` accepts, and hints for errors
+# about unknown names. Plugins that register models fill both.
 OTHER_NAMES: dict[str, str] = {}
 OTHER_HINTS: dict[str, str] = {}
 
@@ -302,10 +302,11 @@ class HParams:
         """
         changes: dict[str, str] = {}
         pairs = split_pairs(overrides, "--hparams: ")
-        if not pairs.keys() <= self.meanings().keys():
+        known = _class_of(pairs.get("model", self.model)).meanings()
+        if not pairs.keys() <= known.keys():
             plugins("models")
         for name, value in pairs.items():
-            name = OTHER_NAMES.get(name, name)
+            name = name if name in known else OTHER_NAMES.get(name, name)
             if name in changes:
                 raise UserError(f"--hparams: '{name}' is given twice")
             changes[name] = value

@@ -184,11 +184,11 @@ def register_model(definition: Any = None, *, hparams: type[HParams] = HParams) 
         return functools.partial(register_model, hparams=hparams)
     name, doc = definition.__name__, inspect.getdoc(definition) or ""
     name = snake_case(name) if inspect.isclass(definition) else name
+    for field in dataclasses.fields(hparams):
+        if isinstance(field.type, str):  # after `from __future__ import annotations`
+            field.type = get_type_hints(hparams)[field.name]
     model = Model(definition, hparams)
     _models.add(name, Definition(lambda: model, _place(definition), doc))
-    kinds = get_type_hints(hparams)
-    for field in dataclasses.fields(hparams):
-        field.type = kinds[field.name]  # a string where annotations are postponed
     MODEL_HPARAMS[name] = hparams
     return definition
 

@@ -74,11 +74,11 @@ def test_damaged_ones_are_passed_over_and_not_averaged(tmp_path):
     variables = {"model/b": tf.Variable(tf.zeros([4]))}
     assert checkpoints.restore_newest(variables, {}, said.append) == 1
     assert said[1].endswith("; training resumes from step 1")
+    checkpoints.set_aside(1)
     assert checkpoints.steps() == [1]
     assert len([*tmp_path.glob("damaged.model.ckpt-*")]) == 4
     (tmp_path / f"model.ckpt-1{DATA}").write_bytes(b"")
     refused("cannot be read", checkpoints.restore_newest, variables, {}, said.append)
-    assert checkpoints.steps() == [1]
 
 
 def test_find(tmp_path):

@@ -98,6 +98,7 @@ from t2t_keras.model.transformer import Transformer
 class HalfHParams(HParams):
     model: str = option("half_transformer", "its name")
     shifts: bool = option(True, "whether the source embeddings are shifted")
+    hidden_size: int = option(3, "no part of this model; tensor2tensor's d_model")
 
 
 @register_model(hparams=HalfHParams)
@@ -116,6 +117,11 @@ class HalfTransformer(Transformer):
 
 def test_weights_that_are_not_trainable(data_dir, tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "path", [*sys.path])
+    models = registry._models._definitions, MODEL_HPARAMS
+    places = [*((names, "half_transformer") for names in models), (sys.modules, "half")]
+    for names, name in places:  # removed again at the end
+        monkeypatch.setitem(names, name, None)
+        del names[name]
     (folder := tmp_path / "user").mkdir()
     (folder / "half.py").write_text(HALF)
     train = f"train --problem translate_text --data_dir {data_dir} --eval_sentences 0"
@@ -134,12 +140,12 @@ def test_weights_that_are_not_trainable(data_dir, tmp_path, monkeypatch):
         equal = [bool((value == values[1]).all()) for value in values]
         assert equal == [is_frozen, True, True, is_frozen], name
     # Fine-tuning needs neither the hparam set nor the --usr_dir of the first run.
-    registry._models._definitions.pop("half_transformer")
-    MODEL_HPARAMS.pop("half_transformer")
-    monkeypatch.delitem(sys.modules, "half")
+    for names, name in places:
+        del names[name]
     start = f"--init_from {path} --hparams shifts=false --train_steps 1 --output_dir"
     assert run(*train.split(), *start.split(), other) == 0
     assert json.loads((other / "config.json").read_text())["usr_dir"] == str(folder)
     assert json.loads((other / "hparams.json").read_text())["shifts"] is False
-    registry._models._definitions.pop("half_transformer")
-    MODEL_HPARAMS.pop("half_transformer")
+    hparams = registry.model("half_transformer").hparams()
+    with_own = hparams.parse("hidden_size=5,filter_size=7")
+    assert (with_own.hidden_size, with_own.d_model, with_own.d_ff) == (5, 512, 7)

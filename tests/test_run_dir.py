@@ -4,6 +4,7 @@ import contextlib
 import json
 import resource
 import shutil
+from types import SimpleNamespace
 
 import pytest
 from errors import refused
@@ -13,6 +14,7 @@ import t2t_keras
 from t2t_keras import UserError
 from t2t_keras.training.checkpoint import CheckpointDirectory
 from t2t_keras.training.control import TrainOptions
+from t2t_keras.training.launch import _disk_errors, _run_directory
 from t2t_keras.training.run_dir import RunDirectory, average_run, training_lock
 
 FAST = TrainOptions(eval_sentences=0)
@@ -64,11 +66,17 @@ def test_settings_bind_once_there_is_a_checkpoint(data_dir, copy, tmp_path):
     new = tmp_path / "new"
     trainer(data_dir, new, dropout=0.3)
     trainer(data_dir, new, dropout=0.1)
-    assert RunDirectory(new).hparams.dropout == 0.1
+    found = RunDirectory(new)
+    assert found.hparams.dropout == 0.1
+    # Another process must have the settings that the chief has written.
+    worker = SimpleNamespace(is_chief=False, barrier=lambda: None)
+    other = found.hparams.override(dropout=0.3)
+    message = r"dropout was 0\.1, is now 0\.3"
+    refused(message, _run_directory, new, found.config, other, worker, False)
     files = {name: (copy / name).read_bytes() for name in names(copy)}
     message = r"dropout was 0\.1, is now 0\.3; give the .* or another --output_dir, or "
     refused(message, train, data_dir, copy, hparams=f"{SMALL},dropout=0.3")
-    refused("is at step 2 already; its train_", train, data_dir, copy, train_steps=1)
+    refused("must be at least 2, not 1", train, data_dir, copy, train_steps=1)
     refused(r"give the same .* or another --output_dir$", train, data_dir, copy, seed=2)
     assert {name: (copy / name).read_bytes() for name in names(copy)} == files
 
@@ -172,8 +180,6 @@ def test_no_space_for_a_checkpoint(data_dir, tmp_path):
 
 def test_no_space_for_events(tmp_path):
     import tensorflow as tf
-
-    from t2t_keras.training.launch import _disk_errors
 
     writer = tf.summary.create_file_writer(str(tmp_path))
     with (

@@ -10,6 +10,7 @@ from t2t_oracle import write_hparams
 
 from t2t_keras import registry
 from t2t_keras.hparam import PAPER_SCHEDULE, HParams
+from t2t_keras.plugins.interop.models import _T2T_HINTS
 from t2t_keras.plugins.interop.t2t_hparams import load_t2t_hparams
 
 T2T_SETS = (
@@ -49,8 +50,8 @@ def test_its_names_of_fields_are_taken(theirs, ours):
 
 
 def test_its_other_fields_get_a_hint():
-    for name in ("num_encoder_layers", "pos", "activation_dtype"):
-        message = f"'{name}' of tensor2tensor does not exist here: use "
+    for name, hint in _T2T_HINTS.items():
+        message = re.escape(f"'{name}' of tensor2tensor does not exist here: {hint}")
         refused(message, HParams().parse, f"{name}=1")
 
 

@@ -123,6 +123,8 @@ def test_evaluations_without_the_metric_are_not_compared(tmp_path):
     validation._history[12] = {"loss": 2.0, "per": 40.0}
     validation._history[16] = {"loss": 9.0, "per": 20.0}
     assert validation.best_step == 16 and not validation.lost_patience
+    losses = [validation._selection_score({"loss": x}) for x in (2.0, 9.0)]
+    assert losses == [-2.0, -9.0]  # an average is compared with the last step
 
 
 def test_the_last_ten_are_of_the_last_quarter():

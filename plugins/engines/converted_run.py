@@ -1,6 +1,7 @@
 """A run's checkpoint, converted for CTranslate2 into the run directory."""
 
 import dataclasses
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -49,9 +50,9 @@ def convert(path: Path, checkpoint: str | None, options: dict[str, Any]) -> Path
     digest = sha256(Path(f"{found}.index"))[:12]
     export = run.path / "engines" / f"ctranslate2-{digest}"
     if not _is_current(export, default):
+        shutil.rmtree(export, ignore_errors=True)
         verification = Verification(run.example_sources(_SENTENCES))
-        translator = run.translator(found)
-        export_ctranslate2(translator, export, overwrite=True, verify=verification)
+        export_ctranslate2(run.translator(found), export, verify=verification)
     return export
 
 

@@ -201,8 +201,8 @@ class CTranslate2Translator:
             for i, ids in enumerate(forced):
                 if len(ids) >= self.settings.positions:
                     raise UserError(
-                        f"prefixes[{i}] has {len(ids)} tokens, but the longest output "
-                        f"of this export has {self.settings.positions}; shorten it"
+                        f"prefixes[{i}] has {len(ids)} tokens; with this export a "
+                        f"prefix can have at most {self.settings.positions - 1}"
                     )
         advance = advance or (lambda inputs: None)
         numbers = [i for i, source in enumerate(sources) if source.parts]

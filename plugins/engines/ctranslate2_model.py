@@ -79,9 +79,9 @@ def export_ctranslate2(
       length penalty is length ** alpha. Its default `max_decoding_length` is 256, and
       `min_decoding_length=0` allows empty outputs.
 
-    The positional encodings become a table. Its number of rows is that of the tokens in
-    the translator's longest output, `max_source_length + extra_length`, and one more.
-    CTranslate2 raises an exception for longer outputs.
+    The positional encodings become a table with `max_source_length + extra_length + 1`
+    rows, for the longest output and EOS. CTranslate2 raises an exception for longer
+    outputs.
 
     Greedy outputs of `CTranslate2Translator` are compared with the run's in float32. A
     quantized model is verified twice: exactly before its weights are quantized, and

@@ -157,7 +157,7 @@ def _schedule(values: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
     """Returns `learning_rate` and `schedule`, or what is said of an unknown one."""
     schedule = values.get("learning_rate_schedule", "legacy")
     if schedule == "legacy" and values["learning_rate_decay_scheme"] == "noam":
-        # tensor2tensor's legacy_learning_rate_schedule: with optimizers named so.
+        # As in tensor2tensor's legacy_learning_rate_schedule.
         factor = 0.002 if "adam" in values.get("optimizer", "adam").lower() else 1.0
         return {"learning_rate": 5000 * factor * values["learning_rate"]}, []
     factors = schedule.split("*")

@@ -83,8 +83,9 @@ class Batcher:
 
     Batches are largest if each thread takes its share of the values in the system:
     those that wait, those that run, and those of the thread's last batch, whose clients
-    may ask again. An idle thread waits for its share, for `batch_milliseconds` at most,
-    and does not take more. So a single client never waits.
+    may ask again. An idle thread waits until its share is there, for at most
+    `batch_milliseconds`, and takes no more than its share. A single client that sends
+    one value at a time does not wait.
 
     Args:
         run: called in the thread with a key, values, and a function that returns
@@ -179,13 +180,13 @@ class Batcher:
         end = -math.inf
         while batch := self._next_batch(len(batch), end):
             start = time.monotonic()
-            self._run_batch(batch)
-            end = time.monotonic()
+            end = self._run_batch(batch)
+            now = time.monotonic()
             with self._changed:
                 self._running -= len(batch)
-                self._busy_until = math.inf if self._running else end + _IDLE_SECONDS
-            self._observe(len(batch), end - start)
-            rest = end + 2 * (end - start)
+                self._busy_until = math.inf if self._running else now + _IDLE_SECONDS
+            self._observe(len(batch), now - start)
+            rest = now + 2 * (now - start)
             while self._first is not None and not self._is_closed:
                 if time.monotonic() > min(rest, self._first._busy_until):
                     break
@@ -235,8 +236,12 @@ class Batcher:
         )
         return share
 
-    def _run_batch(self, batch: list[_Item]) -> None:
-        """Runs a batch; if that fails, each value alone, so that others succeed."""
+    def _run_batch(self, batch: list[_Item]) -> float:
+        """Runs a batch; if that fails, each value alone, so that others succeed.
+
+        Returns:
+            The time before the first answer: clients may ask again before the last one.
+        """
 
         def is_wanted() -> bool:
             return not all(item.future.done() for item in batch)
@@ -245,14 +250,16 @@ class Batcher:
             results = self._run(batch[0].key, [x.value for x in batch], is_wanted)
             delivery = list(zip(batch, results, strict=True))
         except Exception as error:
+            end = time.monotonic()
             if len(batch) == 1:
                 with contextlib.suppress(InvalidStateError):  # nobody waits
                     batch[0].future.set_exception(error)
-                return
             for item in batch:
                 if not item.future.done():
                     self._run_batch([item])
-            return
+            return end
+        end = time.monotonic()
         for item, result in delivery:
             with contextlib.suppress(InvalidStateError):
                 item.future.set_result(result)
+        return end

@@ -119,12 +119,16 @@ def _run(args: argparse.Namespace) -> None:
             "it to tensorflow"
         )
     with contextlib.redirect_stdout(sys.stderr):  # whatever a library prints
-        if usr_dir := getattr(args, "usr_dir", None):
-            if needs_tensorflow and os.path.isdir(usr_dir):  # a file may import it
-                _import_tensorflow(verb.decodes_files(args))
+        usr_dir = getattr(args, "usr_dir", None) or ""
+        is_early = needs_tensorflow and os.path.isdir(
+            usr_dir
+        )  # its files may import it
+        if is_early:
+            _import_tensorflow(verb.decodes_files(args))
+        if usr_dir:
             registry.load_usr_dir(usr_dir)
         verb.check(args)
-        if needs_tensorflow:
+        if needs_tensorflow and not is_early:
             _import_tensorflow(verb.decodes_files(args))
         result = verb.run(args)
     text = json.dumps(result) if args.json else verb.show(result)

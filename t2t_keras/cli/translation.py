@@ -37,9 +37,7 @@ def _translate_flags(parser: argparse.ArgumentParser) -> None:
     add_ensemble(parser)
     add_engine(parser)
     parser.add_argument(
-        "--input",
-        metavar="FILE",
-        help="one sentence per line (default: standard input)",
+        "--input", metavar="FILE", help="a sentence per line (default: standard input)"
     )
     parser.add_argument(
         "--output",

@@ -669,9 +669,7 @@ def parse_languages(text: str) -> tuple[str, str]:
     Raises:
         UserError: the text does not have that form.
     """
-    match = re.fullmatch(
-        "([a-z]{2,3}(?:_[A-Za-z]+)?)-([a-z]{2,3}(?:_[A-Za-z]+)?)", text
-    )
+    match = re.fullmatch(r"([a-z]{2,3}(?:_\w+)?)-([a-z]{2,3}(?:_\w+)?)", text)
     if not match:
         raise UserError(f"languages are two codes such as en-de, not '{text}'")
     return match[1], match[2]

@@ -140,9 +140,6 @@ class CheckpointDirectory:
     ) -> int:
         """Restores the newest checkpoint that can be read.
 
-        The files of newer ones get names that begin with "damaged.", as the average at
-        the end of the training would need these checkpoints.
-
         Args:
             variables: see `Checkpoint.restore`.
             added: see `Checkpoint.restore`.
@@ -154,23 +151,30 @@ class CheckpointDirectory:
         Raises:
             DamagedCheckpoint: there are checkpoints, and none of them can be read.
         """
-        steps, damaged = self.steps(), list[Path]()
+        steps = self.steps()
         while steps:
-            path = self.path(steps.pop())
             try:
-                checkpoint = Checkpoint(path)
+                checkpoint = Checkpoint(self.path(steps.pop()))
                 checkpoint.restore(variables, added)
+                return checkpoint.step
             except DamagedCheckpoint as error:
                 if not steps:
                     raise
                 say(f"{error}; training resumes from step {steps[-1]}")
-                damaged.append(path)
-                continue
-            for file in (f"{x}{suffix}" for x in damaged for suffix in _SUFFIXES):
-                with contextlib.suppress(FileNotFoundError):
-                    os.replace(file, f"{path.parent}/damaged.{Path(file).name}")
-            return checkpoint.step
         return 0
+
+    def set_aside(self, step: int) -> None:
+        """Renames the checkpoints after a step to `damaged.*`.
+
+        They could not be read when a training resumed, and the average at its end would
+        fail on them.
+        """
+        for path in (self.path(later) for later in self.steps() if later > step):
+            for suffix in _SUFFIXES:
+                with contextlib.suppress(FileNotFoundError):
+                    os.replace(
+                        f"{path}{suffix}", f"{path.parent}/damaged.{path.name}{suffix}"
+                    )
 
     def start_saving(
         self, step: int, variables: Mapping[str, tf.Variable], keep: int

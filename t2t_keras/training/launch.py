@@ -164,7 +164,7 @@ def train(
         strategy = make_strategy(simulate_devices)
         parts = strategy.num_replicas_in_sync * accumulate
         config = dataclasses.replace(config, batch_parts=parts)
-        # All is validated before the directory becomes a run, for its settings bind.
+        # Everything is validated before the directory becomes a run.
         RunDirectory.refuse_other_settings(output_dir, config, chosen, change_settings)
         tokenizers = config.tokenizers(Path(data_dir))
         data = TrainingData.open(task, data_dir, chosen, tokenizers, seed)
@@ -220,5 +220,5 @@ def _run_directory(
         group.barrier()
         return run
     group.barrier()
-    RunDirectory.refuse_other_settings(path, config, hparams, change_settings)
+    RunDirectory.refuse_other_settings(path, config, hparams, change_settings, True)
     return RunDirectory(path)

@@ -110,8 +110,9 @@ class RunDirectory:
         config: RunConfig,
         hparams: HParams,
         change_settings: bool = False,
+        is_new: bool = False,
     ) -> None:
-        """Refuses to resume a run that has checkpoints of other settings.
+        """Refuses to resume a run whose checkpoints were trained with other settings.
 
         Args:
             path: the directory.
@@ -119,19 +120,23 @@ class RunDirectory:
             hparams: the hyper-parameters to resume with.
             change_settings: whether those of them may differ that neither the model nor
                 the batches nor the optimizer's state depend on.
+            is_new: whether the chief has just written the settings, which then bind
+                even without a checkpoint.
 
         Raises:
             UserError: the directory holds such a run; the message lists the
                 differences.
         """
-        if not is_run(path) or not any(Path(path).glob("*.ckpt-*.index")):
+        checkpoints = CheckpointDirectory(Path(path))
+        kinds = ("model.ckpt", "best.ckpt", "average.ckpt")
+        if not is_run(path) or not (is_new or any(map(checkpoints.steps, kinds))):
             return
         run = cls(path)
-        done = max(run.checkpoints.steps(), default=0)
+        done = max(checkpoints.steps(), default=0)
         if hparams.train_steps < done:
             raise UserError(
-                f"{run.path} is at step {done} already; its train_steps can be raised, "
-                f"but not lowered to {hparams.train_steps}"
+                f"{run.path} has already done {done} steps; train_steps must be at "
+                f"least {done}, not {hparams.train_steps}"
             )
         changes = run.config.changes(config)
         if "data_dir" in changes:

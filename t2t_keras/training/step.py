@@ -323,7 +323,7 @@ class TrainStep:
         # start an operation than to run it: they are joined.
         vectors = [g for g in sums.gradients if g.shape.rank == 1]
         matrices = [g for g in sums.gradients if g.shape.rank != 1]
-        joined = tf.concat(vectors, 0)
+        joined = tf.concat([*vectors, tf.zeros([0])], 0)  # there may be no vector
         norm = tf.linalg.global_norm([*matrices, joined]) / divisor
         is_finite = tf.math.is_finite(norm + sums.loss)
         factor = 1 / divisor
@@ -332,7 +332,7 @@ class TrainStep:
         # One pass over the gradients does it all; 0 times infinity is 0 here.
         factor = tf.where(is_finite, factor, 0.0)
         means = tf.split(
-            tf.math.multiply_no_nan(joined, factor), [v.shape[0] for v in vectors]
+            tf.math.multiply_no_nan(joined, factor), [*(v.shape[0] for v in vectors), 0]
         )
         gradients = [
             means.pop(0) if g.shape.rank == 1 else tf.math.multiply_no_nan(g, factor)

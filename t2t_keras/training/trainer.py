@@ -297,6 +297,8 @@ class Trainer:
                 f"--output_dir: {self._run.path} is another directory here than where "
                 "the chief runs; all processes need one that they share"
             )
+        if self._group.is_chief:
+            self._run.checkpoints.set_aside(done)
         if self._validation:
             self._validation.resume(done)
         self._saved_step, self._saved_time = done, time.monotonic()

@@ -108,6 +108,11 @@ class Validation:
             step: self._selection_score(metrics)
             for step, metrics in self._history.items()
         }
+        # By a metric, evaluations without sentences cannot be compared with others.
+        metric = metrics_of(self.evaluator.problem).selection_metric
+        known = {step for step in scores if metric in self._history[step]}
+        if self.options.best_by == "metric" and known:
+            scores = {step: scores[step] for step in known}
         return max(scores, key=lambda step: (scores[step], -step), default=None)
 
     def _selection_score(self, metrics: dict[str, float]) -> float:
@@ -116,12 +121,7 @@ class Validation:
             return -math.inf
         if self.options.best_by == "loss":
             return -metrics["loss"]
-        kind = metrics_of(self.evaluator.problem)
-        # Without sentences an evaluation cannot be compared with others.
-        name = kind.selection_metric
-        if name not in metrics and any(name in x for x in self._history.values()):
-            return -math.inf
-        return kind.selection_score(metrics)
+        return metrics_of(self.evaluator.problem).selection_score(metrics)
 
     @property
     def lost_patience(self) -> bool:

@@ -40,6 +40,7 @@ _POLL_SECONDS = 0.05
 # How long the others may run after one process has ended: the chief may have to
 # complete a checkpoint or print its result.
 _SECONDS_TO_FOLLOW = 60.0
+_SECONDS_WITHOUT_CHIEF = 5.0  # the same after a signal that has ended the chief
 # Signals within this time count as one request: `timeout` sends two at once.
 _SECONDS_OF_ONE_REQUEST = 1.0
 
@@ -210,7 +211,11 @@ class Processes:
             if len(ends) == len(self._processes) or now > deadline:
                 return ends
             if ends:
-                deadline = min(deadline, now + _SECONDS_TO_FOLLOW)
+                # A signal is lost if it arrives in a callback of the garbage collector,
+                # as JAX has one. Without the chief, nothing more is saved.
+                is_over = self._passed_on and 0 in ends
+                follow = _SECONDS_WITHOUT_CHIEF if is_over else _SECONDS_TO_FOLLOW
+                deadline = min(deadline, now + follow)
             time.sleep(_POLL_SECONDS)
 
     def _is_failure(self, status: int) -> bool:

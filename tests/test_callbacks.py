@@ -57,7 +57,7 @@ def test_callbacks_get_the_records_in_keras_order(recorded):
     ]
     logs = {(method, step): given for method, _, given, step in recorder.calls}
     written = {(x.pop("kind"), x.pop("step")): x for x in metrics(path)}
-    assert [written["train", step].pop("epoch") for step in (2, 4, 6)]
+    assert all(written["train", step].pop("epoch") > 0 for step in (2, 4, 6))
     for step in 4, 6:
         dev = written["dev", step]
         assert logs["train_batch_end", step] == written["train", step]

@@ -120,9 +120,8 @@ def _run(args: argparse.Namespace) -> None:
         )
     with contextlib.redirect_stdout(sys.stderr):  # whatever a library prints
         usr_dir = getattr(args, "usr_dir", None) or ""
-        is_early = needs_tensorflow and os.path.isdir(
-            usr_dir
-        )  # its files may import it
+        # Its files may import TensorFlow.
+        is_early = needs_tensorflow and os.path.isdir(usr_dir)
         if is_early:
             _import_tensorflow(verb.decodes_files(args))
         if usr_dir:

@@ -269,8 +269,9 @@ class Translator:
                 for target in targets:
                     text, is_repaired = self._form.output_text(texts[i], target.text)
                     is_cut = len(ids[i]) > chosen.max_source_length
-                    output = target._replace(text=text, is_repaired=is_repaired)
-                    output = output._replace(is_truncated=is_cut)
+                    output = target._replace(
+                        text=text, is_repaired=is_repaired, is_truncated=is_cut
+                    )
                     outputs[-1].append(output)
             return outputs
 

@@ -21,15 +21,14 @@ from t2t_keras.training.strategy import distribute
 
 ROOT = Path(__file__).parents[1]
 CORE = ROOT / "t2t_keras"
-TITLE = re.compile(r"^### (.*): (\d+) files, at most (\d+) functions$", re.MULTILINE)
+TITLE = re.compile(r"^### (.*)$", re.MULTILINE)
 ITEM = re.compile(r"^\d+\. `([\w/]+\.py)`((?:\s+`[\w.]+`,?)+)", re.MULTILINE)
 
-# The largest numbers of files and functions that are allowed.
-LIMITS = {
-    "Text to a data directory": (10, 90),
-    "A batch to its update": (12, 60),
-    "A request to its answer": (10, 90),
-}
+WALKS = (
+    "Text to a data directory",
+    "A batch to its update",
+    "A request to its answer",
+)
 _PREFIX = f"{CORE}/"
 _FUNCTION = 0x1  # a flag of code objects that modules and classes do not have
 
@@ -104,23 +103,15 @@ def entered(tmp_path_factory):
     return found
 
 
-@pytest.mark.parametrize("title", LIMITS)
-def test_a_walk_enters_few_files_and_functions(entered, title):
-    files = {file for file, _ in entered[title]}
-    most_files, most_functions = LIMITS[title]
-    assert files and len(files) <= most_files, sorted(files)
-    assert len(entered[title]) <= most_functions, sorted(entered[title])
-
-
-@pytest.mark.parametrize("title", LIMITS)
+@pytest.mark.parametrize("title", WALKS)
 def test_the_document_lists_what_is_entered(entered, title):
     text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
     (walk,) = (match for match in TITLE.finditer(text) if match[1] == title)
     section = text[walk.end() : text.index("\n#", walk.end())]
     listed = set(re.findall(r"`(t2t_keras/[\w/]+\.py)`", section))
     assert listed == {file for file, _ in entered[title]}
-    assert int(walk[2]) == len(listed)
-    assert len(entered[title]) <= int(walk[3]) <= LIMITS[title][1]
+    lines = sum(len((ROOT / file).read_text().splitlines()) for file in listed)
+    print(f"{title}: {len(listed)} files, {lines:,} lines")
     functions = {(file, name.split(".<locals>.")[-1]) for file, name in entered[title]}
     for item in ITEM.finditer(section):
         for name in re.findall(r"`([\w.]+)`", item[2]):

@@ -2,7 +2,7 @@
 
 import argparse
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -12,10 +12,11 @@ from t2t_keras.cli.decoding import (
     add_decoding_flags,
     check_decoding,
 )
-from t2t_keras.cli.evaluation import scored
+from t2t_keras.cli.evaluation import check_language, scored, suffix_language
 from t2t_keras.cli.verb import Verb, add_checkpoint, columns, positive
 from t2t_keras.data.files import open_lines
-from t2t_keras.evaluation.bleu import BleuTokens, metrics_of
+from t2t_keras.evaluation.bleu import metrics_of
+from t2t_keras.evaluation.tokenization import BleuTokens
 from t2t_keras.option import UserError, nearest
 from t2t_keras.problem import CorpusMetric, Problem, Split
 
@@ -23,6 +24,8 @@ from .scorers import scorer, scorer_names
 from .systems import Texts, check_files, needs_model, open_runs, read_texts
 
 if TYPE_CHECKING:
+    from t2t_keras.training.run_dir import RunDirectory
+
     from .significance import Comparison
 
 _PAGE_SENTENCES = 50
@@ -79,12 +82,13 @@ def _compare_flags(parser: argparse.ArgumentParser) -> None:
         "--tokenize",
         choices=get_args(BleuTokens),
         help="sacreBLEU tokenization for BLEU; none: the text is tokenized already "
-        "(default: the problem's, 13a for files)",
+        "(default: the run's or the problem's, else sacreBLEU's for the language)",
     )
     parser.add_argument(
         "--language",
         metavar="CODE",
-        help="language of the references, such as de (default: the problem's)",
+        help="language of the references, such as de (default: the problem's; for "
+        "files the suffix of --references, as in test.de)",
     )
     files = parser.add_argument_group("if all systems are files")
     files.add_argument("--references", metavar="FILE", help="the correct outputs")
@@ -131,19 +135,27 @@ def _check_compare(args: argparse.Namespace) -> None:
         raise UserError(
             "give --references FILE, the correct outputs: all systems are files"
         )
+    check_language(args.language)
     check_files(args)
     check_decoding(args)
 
 
-def _compare(args: argparse.Namespace) -> dict[str, Any]:
-    runs = open_runs(args.systems)
+def _problem(args: argparse.Namespace, runs: "Mapping[str, RunDirectory]") -> Problem:
+    """Returns the problem by whose metrics the systems are compared."""
+    language = args.language
     if runs:
         problem = next(iter(runs.values())).problem
     elif args.problem:
         problem = registry.problem(args.problem)
     else:
         problem = Problem(summary="files")
-    problem = scored(problem, args.tokenize, args.language)
+        language = language or suffix_language(args.references)
+    return scored(problem, args.tokenize, language)
+
+
+def _compare(args: argparse.Namespace) -> dict[str, Any]:
+    runs = open_runs(args.systems)
+    problem = _problem(args, runs)
     metrics = _metrics(problem, args.metric)
     reads_sources = not metrics or any(metric.uses_sources for metric in metrics)
     if not runs and args.sources is None and reads_sources:
@@ -161,6 +173,10 @@ def _compare(args: argparse.Namespace) -> dict[str, Any]:
 
     number = seed()
     texts = read_texts(args, runs)
+    # An unknown language is guessed by the references, on which tokens then depend.
+    own = metrics_of(problem, texts.references).corpus_metrics()
+    by_name = {metric.name: metric for metric in own}
+    metrics = [by_name.get(metric.name, metric) for metric in metrics]
     sources = texts.sources or [""] * len(texts.references)
     result = {
         "problem": problem.name or None,

@@ -1,7 +1,6 @@
 """The verb that scores outputs against references: `evaluate`."""
 
 import argparse
-import dataclasses
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
@@ -24,7 +23,8 @@ from t2t_keras.cli.verb import (
     require_only,
     table,
 )
-from t2t_keras.evaluation.bleu import Bleu, BleuTokens, bleu_scores, metrics_of
+from t2t_keras.evaluation.bleu import bleu_scores, metrics_of, with_bleu
+from t2t_keras.evaluation.tokenization import BleuTokens, has_tokenization
 from t2t_keras.option import UserError
 from t2t_keras.problem import Problem, Split
 from t2t_keras.training.runs import require_run
@@ -88,13 +88,14 @@ def _evaluate_flags(parser: argparse.ArgumentParser) -> None:
         "--tokenize",
         choices=get_args(BleuTokens),
         help="sacreBLEU tokenization for an additional score; none: the text is "
-        "tokenized already (default: the problem's, 13a for files)",
+        "tokenized already (default: the run's or the problem's, else sacreBLEU's for "
+        "the language: 13a, zh, ja-mecab, ko-mecab; char for Thai and the like)",
     )
     scoring.add_argument(
         "--language",
         metavar="CODE",
-        help="language of the references, such as de, for tokenized BLEU (default: the "
-        "problem's; for files the suffix of --references, as in test.de)",
+        help="language of the references, such as de, on which tokenization depends "
+        "(default: the problem's; for files the suffix of --references, as in test.de)",
     )
 
 
@@ -112,16 +113,12 @@ def _check_evaluate(args: argparse.Namespace) -> None:
 
 def _evaluate(args: argparse.Namespace) -> dict[str, Any]:
     mode = _mode(args)
-    if args.language is not None:
-        from t2t_keras.evaluation.moses import check_language
-
-        check_language(args.language)
+    check_language(args.language)
     if mode == "files":
         hypotheses = list(read_lines(args.hypotheses))
         references = list(read_lines(args.references))
-        language = args.language or _suffix_language(args.references)
-        tokens: BleuTokens = args.tokenize or "13a"
-        return {"bleu": bleu_scores(hypotheses, references, language, tokens)}
+        language = args.language or suffix_language(args.references)
+        return {"bleu": bleu_scores(hypotheses, references, language, args.tokenize)}
     from t2t_keras.training.follow import await_run, evaluate, follow
 
     wait_minutes = args.wait_minutes or 0.0
@@ -158,12 +155,24 @@ def _opened(path: str, run: "RunDirectory") -> tuple[str, Any]:
     return path, export
 
 
-def _suffix_language(path: str) -> str | None:
+def check_language(language: str | None) -> None:
+    """Refuses a value of `--language` that no tokenization is known for.
+
+    Raises:
+        UserError: it is not such a code.
+    """
+    from t2t_keras.evaluation import moses
+
+    if language is not None and not has_tokenization(language):
+        moses.check_language(language)
+
+
+def suffix_language(path: str) -> str | None:
     """Returns the language that a file's suffix names; None if it names none."""
     from t2t_keras.evaluation.moses import LANGUAGES
 
     code = Path(path.removesuffix(".gz")).suffix.removeprefix(".")
-    return code if code in LANGUAGES else None
+    return code if code in LANGUAGES or has_tokenization(code) else None
 
 
 def _mode(args: argparse.Namespace) -> str:
@@ -207,18 +216,11 @@ def scored(
     Raises:
         UserError: a flag was given, and the problem is not scored by BLEU.
     """
-    metrics = metrics_of(problem)
-    if not isinstance(metrics, Bleu):
-        if tokenize or language:
-            flag = "tokenize" if tokenize else "language"
-            raise UserError(f"--{flag}: problem '{problem.name}' is not scored by BLEU")
+    if not (tokenize or language):
         return problem
-    languages = metrics.languages
-    if language:
-        languages = (languages[0] if languages else "", language)
-    tokens = tokenize or metrics.bleu_tokens
-    changed = dataclasses.replace(metrics, bleu_tokens=tokens, languages=languages)
-    return problem.replace(metrics=changed)
+    return with_bleu(
+        problem, "--tokenize" if tokenize else "--language", tokenize, language
+    )
 
 
 def chosen_split(

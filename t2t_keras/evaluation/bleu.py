@@ -5,17 +5,21 @@ Also chrF and TER, and a signature for every score, which tells how it was compu
 
 import dataclasses
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Literal, cast, get_args
+from typing import TYPE_CHECKING, Any, cast, get_args
 
+from t2t_keras.evaluation.tokenization import (
+    BleuTokens,
+    is_unspaced,
+    sacrebleu,
+    short_code,
+    tokenization,
+)
 from t2t_keras.option import UserError
 from t2t_keras.problem import CorpusMetric, Metrics, Problem
 
 if TYPE_CHECKING:
     import numpy as np
-    from sacrebleu.metrics import BLEU
     from sacrebleu.metrics.base import Metric
-
-BleuTokens = Literal["13a", "intl", "zh", "char", "none"]  # sacreBLEU's names
 
 _ASCII_QUOTES = str.maketrans(
     dict.fromkeys("„“”‟«»", '"') | dict.fromkeys("‚‘’‛‹›", "'")
@@ -28,53 +32,65 @@ class Bleu(Metrics):
 
     Attributes:
         bleu_tokens: sacreBLEU's tokenization for the score during training; "none" if
-            the text is tokenized already.
-        languages: language codes of source and target; the target's selects the
-            tokenizer for tokenized BLEU. None: those of the problem, or unknown, and
-            then there is no tokenized BLEU.
+            the text is tokenized already; None: sacreBLEU's default for the target
+            language, see `tokenization.tokenization`.
+        languages: language codes of source and target; the target's selects both
+            tokenizations, sacreBLEU's and that of tokenized BLEU. None: those of the
+            problem, or unknown, and then there is no tokenized BLEU.
 
     Raises:
         UserError: sacreBLEU has no such tokenization.
     """
 
-    bleu_tokens: BleuTokens = "13a"
+    bleu_tokens: BleuTokens | None = None
     languages: tuple[str, str] | None = None
 
     selection_metric = "bleu"
 
     def __post_init__(self) -> None:
         names = get_args(BleuTokens)
-        if self.bleu_tokens not in names:
+        if self.bleu_tokens is not None and self.bleu_tokens not in names:
             raise UserError(
                 f"bleu_tokens must be one of {', '.join(names)}, not "
                 f"'{self.bleu_tokens}'"
             )
 
+    @property
+    def target_language(self) -> str | None:
+        """The language code of the outputs; None: unknown."""
+        return (self.languages[1] or None) if self.languages else None
+
+    def with_tokens(self, references: Sequence[str]) -> "Bleu":
+        """Returns the same with `bleu_tokens` chosen for the language of references."""
+        if self.bleu_tokens is not None:
+            return self
+        tokens = tokenization(self.target_language, references)
+        return dataclasses.replace(self, bleu_tokens=tokens)
+
     def score(
         self, sources: Sequence[str], outputs: Sequence[str], references: Sequence[str]
     ) -> dict[str, float]:
         """Returns "bleu": sacreBLEU's corpus score with `bleu_tokens`."""
-        metric = sacrebleu(self.bleu_tokens)
-        return {"bleu": metric.corpus_score(list(outputs), [list(references)]).score}
+        tokens = self.bleu_tokens or tokenization(self.target_language, references)
+        score = sacrebleu(tokens).corpus_score(list(outputs), [list(references)]).score
+        return {"bleu": score}
 
     def report(
         self, sources: Sequence[str], outputs: Sequence[str], references: Sequence[str]
     ) -> dict[str, dict[str, Any]]:
         """Returns `bleu_scores` under "bleu"."""
-        from t2t_keras.evaluation.moses import LANGUAGES
-
-        target = self.languages[1] if self.languages else None
-        language = target if target in LANGUAGES else None
+        language = self.target_language
         return {"bleu": bleu_scores(outputs, references, language, self.bleu_tokens)}
 
     def corpus_metrics(self) -> "tuple[SacrebleuMetric, ...]":
         """Returns BLEU with `bleu_tokens`, and chrF2."""
         from sacrebleu.metrics import CHRF
 
+        tokens = self.bleu_tokens or tokenization(self.target_language)
         # Without it, BLEU of a sentence of fewer than four words is 0.
-        sentence = sacrebleu(self.bleu_tokens, effective_order=True)
+        sentence = sacrebleu(tokens, effective_order=True)
         return (
-            SacrebleuMetric("bleu", sacrebleu(self.bleu_tokens), sentence),
+            SacrebleuMetric("bleu", sacrebleu(tokens), sentence),
             SacrebleuMetric("chrf", CHRF(), CHRF()),
         )
 
@@ -84,16 +100,53 @@ class Bleu(Metrics):
         return dataclasses.replace(self, languages=languages)
 
     def settings(self) -> dict[str, Any]:
-        """Returns `bleu_tokens`."""
-        return {"bleu_tokens": self.bleu_tokens}
+        """Returns `bleu_tokens`, those of the target language if it is None."""
+        tokens = self.bleu_tokens or tokenization(self.target_language)
+        return {"bleu_tokens": tokens}
 
 
-def metrics_of(problem: Problem) -> Metrics:
-    """Returns the metrics of a problem, BLEU in its languages by default."""
+def metrics_of(problem: Problem, references: Sequence[str] = ()) -> Metrics:
+    """Returns the metrics of a problem, BLEU in its languages by default.
+
+    Args:
+        problem: the problem.
+        references: texts by whose script BLEU is tokenized if the target language is
+            not known.
+    """
     metrics = problem.metrics or Bleu()
-    if isinstance(metrics, Bleu) and metrics.languages is None:
-        return dataclasses.replace(metrics, languages=problem.languages)
-    return metrics
+    if not isinstance(metrics, Bleu):
+        return metrics
+    if metrics.languages is None:
+        metrics = dataclasses.replace(metrics, languages=problem.languages)
+    return metrics.with_tokens(references) if references else metrics
+
+
+def with_bleu(
+    problem: Problem,
+    option: str,
+    tokens: BleuTokens | None = None,
+    language: str | None = None,
+) -> Problem:
+    """Returns the problem with another tokenization or target language of its BLEU.
+
+    Args:
+        problem: the problem.
+        option: the flag or option that asks for it, for the message.
+        tokens: the tokenization; None: the problem's.
+        language: the code of the target language; None: the problem's.
+
+    Raises:
+        UserError: the problem is not scored by BLEU.
+    """
+    metrics = metrics_of(problem)
+    if not isinstance(metrics, Bleu):
+        raise UserError(f"{option}: problem '{problem.name}' is not scored by BLEU")
+    languages = metrics.languages
+    if language:
+        languages = (languages[0] if languages else "", language)
+    tokens = tokens or metrics.bleu_tokens
+    changed = dataclasses.replace(metrics, bleu_tokens=tokens, languages=languages)
+    return problem.replace(metrics=changed)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -140,31 +193,21 @@ class SacrebleuMetric(CorpusMetric):
         }
 
 
-def sacrebleu(tokens: BleuTokens, effective_order: bool = False) -> "BLEU":
-    """Returns sacreBLEU's metric with one of its tokenizations.
-
-    "none" is for text that is tokenized already: spaces separate the words.
-    """
-    from sacrebleu.metrics import BLEU
-
-    # `force`: no warning that the text looks tokenized.
-    return BLEU(tokenize=tokens, force=True, effective_order=effective_order)
-
-
 def bleu_scores(
     hypotheses: Sequence[str],
     references: Sequence[str],
     language: str | None = None,
-    tokens: BleuTokens = "13a",
+    tokens: BleuTokens | None = None,
 ) -> dict[str, Any]:
     """Returns the corpus scores of a translation, in percent.
 
     Args:
         hypotheses: one text per sentence, detokenized unless `tokens` is "none".
         references: one text per sentence, detokenized likewise.
-        language: language code of both, one of `moses.LANGUAGES`; None: unknown, and
-            no score with "tokenized" in its name is reported.
-        tokens: a sacreBLEU tokenization for an additional score.
+        language: language code of both; None: unknown. A score with "tokenized" in its
+            name is reported if it is one of `moses.LANGUAGES` with spaces.
+        tokens: a sacreBLEU tokenization for an additional score; None: sacreBLEU's
+            default for the language.
 
     Returns:
         `sacrebleu_13a`: sacreBLEU's default.
@@ -172,7 +215,8 @@ def bleu_scores(
             is the same, except that it is not 0 where no n-gram of some length
             matches or is possible.
         `sacrebleu_13a_lc`: the default, ignoring case.
-        `sacrebleu_{tokens}`: the score with the tokenization `tokens`.
+        `sacrebleu_{tokens}`: the score with the tokenization `tokens`. In a language
+            without spaces between words it counts, and not `sacrebleu_13a`.
         `tokenized_compound_split`: only for German, the score by get_ende_bleu.sh, the
             script of the paper's authors, see `paper_tokenize`.
         `tokenized_compound_split_ascii_quotes`: only for German, the same with the
@@ -181,14 +225,14 @@ def bleu_scores(
             Moses. No two scores with "tokenized" in their names are comparable.
         `chrf`: chrF2, the F-score of character n-grams.
         `ter`: edits per reference word, where moving a phrase counts as one; lower is
-            better, and it may exceed 100.
+            better, and it may exceed 100. Words are what spaces separate.
         `language`: the argument.
         `signature`: sacreBLEU's signature for `sacrebleu_13a`.
         `signatures`: the signatures of all scores, by name.
 
     Raises:
         UserError: there are no sentences, or the numbers of hypotheses and references
-            differ, or there is no tokenizer for the language.
+            differ, or the tokenization is not installed.
     """
     from sacrebleu.metrics import BLEU, CHRF, TER
 
@@ -199,11 +243,12 @@ def bleu_scores(
         )
     if not hypotheses:
         raise UserError("BLEU: there are no sentences to score")
+    tokens = tokens or tokenization(language, references)
     metrics = {
+        f"sacrebleu_{tokens}": sacrebleu(tokens),
         "sacrebleu_13a": sacrebleu("13a"),
         "sacrebleu_intl": sacrebleu("intl"),
         "sacrebleu_13a_lc": BLEU(lowercase=True, force=True),
-        f"sacrebleu_{tokens}": sacrebleu(tokens),
         "chrf": CHRF(),
         "ter": TER(),
     }
@@ -263,16 +308,17 @@ def _tokenized(
     hypotheses: Sequence[str], references: Sequence[str], language: str | None
 ) -> Iterator[tuple[str, str, list[str], list[str]]]:
     """Yields name, label of the tokenization, hypotheses and references."""
-    if language is None:
+    from t2t_keras.evaluation import moses
+
+    code = short_code(language or "")
+    if code not in moses.LANGUAGES or is_unspaced(code):
         return
-    if language == "de":
+    if code == "de":
         name, label = "tokenized_compound_split", "get_ende_bleu"
         yield name, label, *paper_tokenize(hypotheses, references)
         ascii_quotes = paper_tokenize(hypotheses, references, ascii_quotes=True)
         yield f"{name}_ascii_quotes", f"{label}-ascii-quotes", *ascii_quotes
         return
-    from t2t_keras.evaluation import moses
-
-    hypotheses = moses.tokenize(hypotheses, language)
-    references = moses.tokenize(references, language)
-    yield "tokenized", f"moses-{language}", hypotheses, references
+    hypotheses = moses.tokenize(hypotheses, code)
+    references = moses.tokenize(references, code)
+    yield "tokenized", f"moses-{code}", hypotheses, references

@@ -139,19 +139,14 @@ class Evaluator:
             "accuracy": correct / tokens,
         }
 
-    def decode(
-        self, sentences: int | None, meter: Meter, export: Any = None, **options: Any
-    ) -> Decoded:
-        """Decodes the first sentences of the split, or all.
+    def references(self, sentences: int | None = None) -> list[str]:
+        """Returns the correct outputs of the first sentences of the split, or all."""
+        return self._sentences(sentences)[2]
 
-        Args:
-            sentences: number of sentences, at least 1; None: all.
-            meter: shows progress.
-            export: an export of the model, as `t2t_keras.load` returns it, to decode
-                with instead of the model.
-            **options: decoding options; the defaults are the problem's, or the
-                export's.
-        """
+    def _sentences(
+        self, sentences: int | None
+    ) -> tuple[list[list[int]], list[str], list[str]]:
+        """Returns source ids, sources and references of the first sentences, or all."""
         translator, text_form = self.translator, self.problem.text_form
         count = min(sentences or len(self._index), len(self._index))
         pairs = list(read_pairs(self._index, range(count)))
@@ -167,6 +162,24 @@ class Evaluator:
             text_form.output_text(*pair)[0]
             for pair in zip(sources, targets, strict=True)
         ]
+        return ids, sources, references
+
+    def decode(
+        self, sentences: int | None, meter: Meter, export: Any = None, **options: Any
+    ) -> Decoded:
+        """Decodes the first sentences of the split, or all.
+
+        Args:
+            sentences: number of sentences, at least 1; None: all.
+            meter: shows progress.
+            export: an export of the model, as `t2t_keras.load` returns it, to decode
+                with instead of the model.
+            **options: decoding options; the defaults are the problem's, or the
+                export's.
+        """
+        translator, text_form = self.translator, self.problem.text_form
+        ids, sources, references = self._sentences(sentences)
+        count = len(ids)
         with meter(f"decoding {self._name}", "sentences", count) as advance:
             if export:
                 found = export.n_best(sources, 1, advance=advance, **options)

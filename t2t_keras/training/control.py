@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from types import FrameType
 from typing import Any, Literal, Self
 
+from t2t_keras.evaluation.tokenization import BleuTokens
 from t2t_keras.option import UserError, check, option
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
@@ -62,6 +63,11 @@ class TrainOptions:
         "loss",
         "how to choose the best checkpoint on dev: by loss (default), or by the "
         "problem's metric",
+    )
+    bleu_tokenize: Literal[BleuTokens, "auto"] = option(
+        "auto",
+        "sacreBLEU tokenization of BLEU on dev, and in later evaluations of the run; "
+        "auto: that of the target language, or what the run has had (default)",
     )
     patience: int = option(
         0, "end after N evaluations without a new best (default: never)", least=0

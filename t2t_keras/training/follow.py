@@ -16,6 +16,7 @@ from t2t_keras.decoding.options import DecodingOptions
 from t2t_keras.decoding.translator import Translator
 from t2t_keras.evaluation.bleu import metrics_of
 from t2t_keras.evaluation.evaluator import Evaluator
+from t2t_keras.evaluation.tokenization import GUESSING_TEXTS
 from t2t_keras.option import UserError
 from t2t_keras.problem import Problem, Split
 from t2t_keras.training.checkpoint import Checkpoint
@@ -172,7 +173,7 @@ def follow(
         **{name: getattr(chosen, name) for name in names},
         "data": data[0],
         "sentences": "all" if sentences is None else sentences,
-        **metrics_of(problem).settings(),
+        **metrics_of(problem, evaluator.references(GUESSING_TEXTS)).settings(),
     }
     curve = Curve(run.path / f"evaluation-{split}", split, settings, data)
 
@@ -310,7 +311,7 @@ def evaluate(
         decoding={
             name: getattr(chosen, name) for name in chosen.names("changes_metrics")
         },
-        settings=metrics_of(problem).settings(),
+        settings=metrics_of(problem, evaluator.references(GUESSING_TEXTS)).settings(),
         metrics=_numbers({k: v for k, v in result.items() if k != "sentences"}),
     )
     return result

@@ -13,6 +13,7 @@ import tensorflow as tf
 
 from t2t_keras import registry
 from t2t_keras.data.pipeline import TrainingData
+from t2t_keras.evaluation.tokenization import BleuTokens
 from t2t_keras.hparam import HParams
 from t2t_keras.model.backend import require_tensorflow
 from t2t_keras.option import UserError, require_local
@@ -20,7 +21,7 @@ from t2t_keras.training.checkpoint import remove_incomplete
 from t2t_keras.training.control import TrainOptions
 from t2t_keras.training.fine_tune import find_weights
 from t2t_keras.training.run_dir import RunDirectory, training_lock
-from t2t_keras.training.runs import RunConfig, config_for, first_hparams
+from t2t_keras.training.runs import RunConfig, config_for, first_hparams, is_run
 from t2t_keras.training.strategy import ProcessGroup, make_strategy
 from t2t_keras.training.trainer import Trainer
 
@@ -159,7 +160,17 @@ def train(
             f"--output_dir: {output_dir} is the --data_dir; give a directory for the "
             "run"
         )
-    config = config_for(task, hparams_set, data_dir, seed, usr_dir, init_from)
+    options = options or TrainOptions()
+    tokens = options.bleu_tokenize
+    config = config_for(
+        task,
+        hparams_set,
+        data_dir,
+        seed,
+        usr_dir,
+        init_from,
+        _recorded_tokens(output_dir) if tokens == "auto" else tokens,
+    )
     with _disk_errors(output_dir), _alone(output_dir):
         strategy = make_strategy(simulate_devices)
         parts = strategy.num_replicas_in_sync * accumulate
@@ -171,11 +182,18 @@ def train(
         group = ProcessGroup.of(strategy)
         with group.watched():
             run = _run_directory(output_dir, config, chosen, group, change_settings)
-            trainer = Trainer(run, strategy, options or TrainOptions(), data, callbacks)
+            trainer = Trainer(run, strategy, options, data, callbacks)
             metrics = trainer.train()
     names = {field.name for field in dataclasses.fields(TrainResult)}
     known = {name: value for name, value in metrics.items() if name in names}
     return TrainResult(**known, process_group=group)
+
+
+def _recorded_tokens(output_dir: str | Path) -> BleuTokens | None:
+    """Returns the tokenization of BLEU that a run was given; None: there is none."""
+    if not is_run(output_dir):
+        return None
+    return RunConfig.read(Path(output_dir)).bleu_tokenize
 
 
 def _alone(output_dir: str | Path) -> contextlib.AbstractContextManager[None]:

@@ -8,6 +8,8 @@ from typing import Any, Self
 import t2t_keras.model  # noqa: F401  registers the core's model
 from t2t_keras import registry
 from t2t_keras.data.files import sha256
+from t2t_keras.evaluation.bleu import with_bleu
+from t2t_keras.evaluation.tokenization import BleuTokens
 from t2t_keras.hparam import HParams
 from t2t_keras.option import UserError
 from t2t_keras.problem import Problem
@@ -33,6 +35,7 @@ class RunConfig:
     symbols: list[str] = dataclasses.field(default_factory=list)
     tags: list[str] = dataclasses.field(default_factory=list)
     languages: list[str] | None = None  # of source and target; None: unknown
+    bleu_tokenize: BleuTokens | None = None  # None: by the target language
     usr_dir: str | None = None
     init_from: str | None = None  # source of the initial weights, see `fine_tune`
     # Number of parts into which a batch is divided, each with its own dropout seed:
@@ -115,6 +118,8 @@ class RunConfig:
         if self.languages:
             source, target = self.languages
             problem = problem.replace(languages=(source, target))
+        if self.bleu_tokenize:
+            problem = with_bleu(problem, "bleu_tokenize", self.bleu_tokenize)
         problem = problem.with_tags(self.tags or problem.tags)
         return problem.with_symbols(self.symbols or problem.symbols)
 
@@ -130,7 +135,7 @@ class RunConfig:
 
         mine, others = dataclasses.asdict(self), dataclasses.asdict(other)
         free = {"data_dir", "usr_dir", "hparams_set", "symbols", "tags"}
-        free |= {"languages"}
+        free |= {"languages", "bleu_tokenize"}
         names = mine.keys() - free - {"hparams_sha256"}
         data_name = self.registered_problem().data_name
         manifest = Manifest.open(Path(other.data_dir), data_name)
@@ -165,6 +170,7 @@ def config_for(
     seed: int,
     usr_dir: str | Path | None = None,
     init_from: str | Path | None = None,
+    bleu_tokenize: BleuTokens | None = None,
 ) -> RunConfig:
     """Returns the configuration of a new run on a data directory.
 
@@ -176,12 +182,16 @@ def config_for(
         usr_dir: the user's folder that registers the problem, if there is one.
         init_from: a run directory, or a checkpoint in one, to take the initial weights
             from.
+        bleu_tokenize: the tokenization of BLEU; None: by the target language.
 
     Raises:
-        UserError: the data directory has no data of the problem.
+        UserError: the data directory has no data of the problem, or the problem is not
+            scored by BLEU.
     """
     from t2t_keras.data.manifest import Manifest
 
+    if bleu_tokenize:
+        with_bleu(problem, "bleu_tokenize", bleu_tokenize)
     manifest = Manifest.open(Path(data_dir), problem.data_name)
     manifest.check_vocabularies(Path(data_dir))
     files = manifest.vocab_files
@@ -208,6 +218,7 @@ def config_for(
         symbols=list(manifest.symbols),
         tags=list(manifest.tags),
         languages=languages or None,
+        bleu_tokenize=bleu_tokenize,
         usr_dir=str(Path(usr_dir).resolve()) if usr_dir else None,
         init_from=str(Path(init_from).resolve()) if init_from else None,
     )

@@ -4,6 +4,7 @@ The independent truth is sacreBLEU's own command line, on two real systems.
 """
 
 import html
+import itertools
 import json
 import subprocess
 import sys
@@ -20,7 +21,12 @@ from t2t_keras.evaluation.bleu import Bleu
 from t2t_keras.plugins.reports import scorers
 from t2t_keras.plugins.reports.difference_page import SentencePair, difference_page
 from t2t_keras.plugins.reports.scorers import Scorer
-from t2t_keras.plugins.reports.significance import System, compare, seed
+from t2t_keras.plugins.reports.significance import (
+    System,
+    compare,
+    randomization,
+    seed,
+)
 from t2t_keras.problems.parsing.evalb import evaluate_trees
 from t2t_keras.problems.parsing.task import BracketF1
 
@@ -152,6 +158,47 @@ def test_a_scorer_is_tested_by_its_mean(monkeypatch):
     assert {it.sentence for it in found.differences} == set(
         np.flatnonzero(scores["a"] != scores["b"])
     )
+
+
+def exact_p(metric, baseline, system):
+    """The p-value of randomization from all 2^N ways to swap the sentences."""
+    differences = []
+    for is_swapped in itertools.product((False, True), repeat=len(baseline)):
+        chosen = np.array(is_swapped)[:, None]
+        both = np.where(chosen, system, baseline), np.where(chosen, baseline, system)
+        first, second = (metric.score(rows.sum(0)) for rows in both)
+        differences.append(abs(first - second))
+    return np.mean(np.array(differences) >= differences[0] - 1e-9)
+
+
+@pytest.mark.parametrize("differing", [1, 2, 3, 5, 8])
+@pytest.mark.parametrize("name", ["bleu", "chrf", "mean"])
+def test_randomization_is_that_of_all_swaps(name, differing):
+    """Also with ties, of which there are many in few sentences."""
+    outputs = [*WORSE[:differing], *REFERENCES[differing:10]]
+    texts = [""] * 10, REFERENCES[:10]
+    metrics = {it.name: it for it in Bleu().corpus_metrics()}
+    mean = Scorer(name="mean", score_sentences=lambda s, o, r: [len(x) / 7 for x in o])
+    metric = (metrics | {"mean": mean})[name]
+    systems = REFERENCES[:10], outputs
+    rows = [metric.statistics(texts[0], it, texts[1]) for it in systems]
+    found = randomization(metric, *rows, 10_000)
+    assert found == pytest.approx(exact_p(metric, *rows), abs=0.02)
+
+
+def test_a_difference_of_zero_has_p_1(capfd, tmp_path):
+    """Also if the counts of n-grams differ, as with a BLEU of 0."""
+    lines = {
+        "a": ("Shut it", "Store", "Exit", "Open file"),
+        "b": ("a", "b", "c d", "e f g h i"),
+        "theirs": ("Open the file", "Save", "Quit", "Close it"),
+    }
+    a, b, theirs = (write(tmp_path / name, *texts) for name, texts in lines.items())
+    argv = ("compare", a, b, a, "--references", theirs, "--metric", "bleu")
+    _, *others = run_json(capfd, *argv)["metrics"]["bleu"]["systems"]
+    for row in others:
+        assert (row["p_bootstrap"], row["p_randomization"]) == (1, 1)
+        assert row["difference"] == row["score"] == 0
 
 
 # External metrics.

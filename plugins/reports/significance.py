@@ -4,8 +4,9 @@ Two tests tell whether a system's score differs from the baseline's by more than
 the paired bootstrap (Koehn, EMNLP 2004), which draws sentences with replacement, and
 approximate randomization (Riezler and Maxwell, 2005), which swaps the two systems'
 outputs of half of the sentences. sacreBLEU does both. It sums the statistics of the
-drawn sentences and computes a score from the sums, so its tests run here on any
-`CorpusMetric`, with sacreBLEU's random numbers and its seed.
+drawn sentences and computes a score from the sums, so its bootstrap runs here on any
+`CorpusMetric`, with its random numbers and its seed. Randomization draws the same
+numbers, but counts ties, which sacreBLEU does not.
 """
 
 import os
@@ -137,9 +138,8 @@ def paired_tests(
 ) -> dict[str, Any]:
     """Tests the differences between systems and the first of them.
 
-    A p-value counts the samples or trials whose difference exceeds the systems', plus
-    one. If the statistics of both systems are the same, no sample can have one, and
-    sacreBLEU's smallest p-value would be wrong: it is 1 here.
+    Systems with the same score have the p-value 1 in both tests. Their statistics may
+    differ, as with a BLEU of 0; sacreBLEU then gives its smallest p-value.
 
     Args:
         metric: the metric.
@@ -152,32 +152,31 @@ def paired_tests(
     """
     from sacrebleu.significance import PairedTest
 
-    counts = {"bs": bootstrap_samples, "ar": randomization_trials}
-    found = {}
-    for kind, count in counts.items():
-        named = [(str(i), rows) for i, rows in enumerate(statistics)]
-        # In place of texts and of a metric that counts their n-grams.
-        systems = cast("list[tuple[str, Sequence[str]]]", named)
-        stand_in = cast("Metric", _OnStatistics(metric))
-        test = PairedTest(systems, {metric.name: stand_in}, None, kind, count)
-        signatures, scores = test()
-        found[kind] = cast("list[Any]", scores[metric.name])
+    named = [(str(i), rows) for i, rows in enumerate(statistics)]
+    # In place of texts and of a metric that counts their n-grams.
+    systems = cast("list[tuple[str, Sequence[str]]]", named)
+    stand_in = cast("Metric", _OnStatistics(metric))
+    test = PairedTest(systems, {metric.name: stand_in}, None, "bs", bootstrap_samples)
+    signatures, scores = test()
     signature = signatures[metric.name]
-    signature.update("bs", bootstrap_samples)
+    signature.update("ar", randomization_trials)
     rows: list[dict[str, Any]] = []
-    both = zip(found["bs"], found["ar"], statistics, strict=True)
-    for bootstrap, randomization, of_system in both:
+    found = cast("list[Any]", scores[metric.name])
+    for bootstrap, of_system in zip(found, statistics, strict=True):
         row = {
             "score": bootstrap.score,
             "mean": float(bootstrap.mean),
             "ci": float(bootstrap.ci),
         }
         if rows:
-            same = np.array_equal(of_system, statistics[0])
+            difference = bootstrap.score - rows[0]["score"]
+            is_zero = abs(difference) <= _rounding(bootstrap.score, rows[0]["score"])
             row |= {
-                "difference": bootstrap.score - rows[0]["score"],
-                "p_bootstrap": 1.0 if same else bootstrap.p_value,
-                "p_randomization": 1.0 if same else randomization.p_value,
+                "difference": difference,
+                "p_bootstrap": 1.0 if is_zero else bootstrap.p_value,
+                "p_randomization": randomization(
+                    metric, statistics[0], of_system, randomization_trials
+                ),
             }
         rows.append(row)
     return {
@@ -185,6 +184,41 @@ def paired_tests(
         "higher_is_better": metric.higher_is_better,
         "systems": rows,
     }
+
+
+def randomization(
+    metric: CorpusMetric, baseline: np.ndarray, system: np.ndarray, trials: int
+) -> float:
+    """Returns the p-value of approximate randomization.
+
+    It is the share of the trials, and of the systems as they are, whose difference is
+    at least that of the systems as they are. A trial in which it is equal counts
+    (Riezler and Maxwell, 2005): if one sentence differs, all trials are ties, and p
+    is 1.
+
+    Args:
+        metric: the metric.
+        baseline: the statistics of a system, [N, n].
+        system: those of another one, [N, n].
+        trials: number of trials.
+    """
+    # sacreBLEU's random numbers and sums, so that p-values without ties are the same.
+    rng = np.random.default_rng(seed())
+    is_own = rng.integers(2, size=(trials, len(baseline)), dtype=bool)
+    first = is_own @ baseline + ~is_own @ system
+    second = ~is_own @ baseline + is_own @ system
+    scores = metric.score(baseline.sum(0)), metric.score(system.sum(0))
+    least = abs(scores[0] - scores[1]) - _rounding(*scores)
+    count = sum(
+        abs(metric.score(a) - metric.score(b)) >= least
+        for a, b in zip(first, second, strict=True)
+    )
+    return (count + 1) / (trials + 1)
+
+
+def _rounding(*scores: float) -> float:
+    """Returns how much scores may differ because sums are rounded."""
+    return 1e-10 * max(map(abs, scores))
 
 
 def sentence_differences(

@@ -9,7 +9,16 @@ import keras
 import numpy as np
 
 from t2t_keras.hparam import HParams
-from t2t_keras.model import LabelSmoothedCrossEntropy, Schedule, Transformer
+from t2t_keras.model import (
+    EncoderLayer,
+    FeedForward,
+    LabelSmoothedCrossEntropy,
+    LayerNorm,
+    Residual,
+    Schedule,
+    SelfAttention,
+    Transformer,
+)
 from t2t_keras.model.loss import training_losses
 
 VOCAB = 11
@@ -68,9 +77,23 @@ def training_gradients(network):
     return [value, *gradients]
 
 
+def masked():
+    """The output of an encoder layer for embeddings with a mask."""
+    tokens = keras.Input((None,), dtype="int32")
+    x = keras.layers.Embedding(VOCAB, 8, mask_zero=True)(tokens)
+    residuals = [Residual(LayerNorm(8)) for _ in range(2)]
+    x = EncoderLayer(SelfAttention(8, 2), FeedForward(8, 16), residuals)(x)
+    mean = keras.layers.GlobalAveragePooling1D()(x)
+    network = keras.Model(tokens, mean)
+    rng = np.random.default_rng(0)
+    for weight in network.trainable_variables:
+        weight.assign(rng.normal(0, 0.3, weight.shape).astype("float32"))
+    return network(SOURCE)
+
+
 def results():
     """Logits, gradients, and what `fit` and decoding do, by name."""
-    found = {}
+    found = {"masked": masked()}
     for name, options in OPTIONS.items():
         network = model(**options)
         found[f"{name}/logits"] = network(SOURCE, TARGET)

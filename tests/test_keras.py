@@ -221,6 +221,127 @@ def test_a_windows_mask_hides_padding():
     )
 
 
+# Masks, as Keras propagates them
+
+
+def pooled(make, own_embedding=False):
+    """A model of padded ids: masked embeddings, a layer, and the mean of its output."""
+    tokens = keras.Input((None,), dtype="int32")
+    embed = Embedding(VOCAB, D) if own_embedding else masked_embedding()
+    y = make()(embed(tokens))
+    mean = keras.layers.GlobalAveragePooling1D()(y)
+    return randomise(keras.Model(tokens, [y, mean]))
+
+
+def masked_embedding():
+    return keras.layers.Embedding(VOCAB, D, mask_zero=True)
+
+
+TOKENS = np.array([[3, 5, 2, 7], [6, 4, 8, 9]])
+MASKED_LAYERS = {
+    name: LAYERS[name][0]
+    for name in (
+        *("LayerNorm", "Dropout", "Linear", "FeedForward", "SelfAttention", "additive"),
+        *("WindowSelfAttention", "EncoderLayer", "Encoder"),
+    )
+}
+
+
+@pytest.mark.parametrize("own_embedding", [False, True])
+@pytest.mark.parametrize("name", MASKED_LAYERS)
+def test_padding_changes_no_output_and_is_not_averaged(name, own_embedding, tmp_path):
+    """Also in the loaded model; the mean shows that the output has the mask."""
+    network = pooled(MASKED_LAYERS[name], own_embedding)
+    expected = network(TOKENS)
+    padded = np.pad(TOKENS, ((0, 0), (0, 3)))
+    network.save(tmp_path / "model.keras")
+    for model in (network, keras.saving.load_model(tmp_path / "model.keras")):
+        y, mean = model(padded)
+        np.testing.assert_allclose(y[:, :4], expected[0], atol=1e-5)
+        np.testing.assert_allclose(mean, expected[1], atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["SelfAttention", "EncoderLayer", "Encoder"])
+def test_a_mask_is_an_argument_too(name):
+    """`mask`, `attention_mask`, or both."""
+    layer = MASKED_LAYERS[name]()
+    x, valid = normal(2, 6, D), np.array([[1] * 6, [1, 1, 1, 0, 0, 0]], bool)
+    short = np.array(layer(x[1:, :3]))
+    for masks in (
+        {"mask": valid},
+        {"x_mask": valid},
+        {"attention_mask": valid[:, None]},
+        {"mask": valid, "attention_mask": np.ones((1, 6, 6), bool)},
+        {"mask": np.ones((2, 6), bool), "attention_mask": valid[:, None]},
+    ):
+        y = np.array(layer(x, **masks))
+        np.testing.assert_allclose(y[1:, :3], short, atol=1e-5)
+        np.testing.assert_allclose(y[:1], layer(x[:1]), atol=1e-5)
+    later = np.tril(np.ones((6, 6), bool))[None]
+    causal = layer(x, attention_mask=later)
+    np.testing.assert_allclose(
+        causal[:, :3], layer(x[:, :3], attention_mask=later[:, :3, :3]), atol=1e-5
+    )
+
+
+@pytest.mark.parametrize("name", ["CrossAttention", "DecoderLayer", "Decoder"])
+def test_padding_of_both_sides_is_masked_in_the_decoder(name):
+    """Padding of the target comes first here: the causal mask does not hide it."""
+    source, target = (keras.Input((None,), dtype="int32") for _ in range(2))
+    y = LAYERS[name][0]()(masked_embedding()(target), masked_embedding()(source))
+    mean = keras.layers.GlobalAveragePooling1D()(y)
+    network = randomise(keras.Model([source, target], [y, mean]))
+    expected = network([TOKENS, TOKENS[:, 1:]])
+    padded = np.pad(TOKENS, ((0, 0), (0, 2))), np.pad(TOKENS[:, 1:], ((0, 0), (2, 0)))
+    y, mean = network(padded)
+    np.testing.assert_allclose(y[:, 2:], expected[0], atol=1e-5)
+    np.testing.assert_allclose(mean, expected[1], atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["DecoderLayer", "Decoder"])
+def test_masks_of_the_decoder_are_arguments_too(name):
+    layer, x, memory = LAYERS[name][0](), normal(1, 4, D), normal(1, 6, D, seed=1)
+    expected = layer(x[:, 1:], memory[:, :4])
+    own, others = np.array([[0, 1, 1, 1]], bool), np.array([[1] * 4 + [0] * 2], bool)
+    for masks in (
+        {"mask": own, "memory_mask": others},
+        {"x_mask": own, "cross_attention_mask": others[:, None]},
+        {"attention_mask": own[:, None], "memory_mask": others},
+    ):
+        y = layer(x, memory, **masks)
+        np.testing.assert_allclose(y[:, 1:], expected, atol=1e-5)
+
+
+def test_a_residual_keeps_the_mask():
+    tokens = keras.Input((None,), dtype="int32")
+    x = masked_embedding()(tokens)
+    y = keras.layers.GlobalAveragePooling1D()(residual()(x, FeedForward(D, 12)(x)))
+    network = randomise(keras.Model(tokens, y))
+    padded = np.pad(TOKENS, ((0, 0), (0, 3)))
+    np.testing.assert_allclose(network(padded), network(TOKENS), atol=1e-5)
+
+
+def test_the_mask_is_passed_beside_other_tensors():
+    """Then Keras passes it by another name."""
+    layer, embed = SelfAttention(D, HEADS), masked_embedding()
+    expected = layer(embed(TOKENS))
+    embedded = embed(np.pad(TOKENS, ((0, 0), (0, 3))))
+    seed = np.array([1, 2], np.int32)
+    everywhere = np.ones((1, 7, 7), bool)
+    for tensors in ({"seed": seed}, {"attention_mask": everywhere}):
+        found = layer(embedded, **tensors)
+        np.testing.assert_allclose(found[:, :4], expected, atol=1e-5)
+
+
+def test_masked_attention_is_that_of_keras():
+    layer = SelfAttention(D, HEADS, 3, 5)
+    layer.build((None, None, D))
+    theirs = keras_attention(layer, 5)
+    embed, tokens = masked_embedding(), np.pad(TOKENS, ((0, 0), (0, 2)))
+    found, expected = layer(embed(tokens)), theirs(embed(tokens), embed(tokens))
+    np.testing.assert_allclose(found[:, :4], expected[:, :4], atol=1e-5)
+
+
 # Training
 
 

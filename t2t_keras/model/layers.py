@@ -138,6 +138,10 @@ class Layer(keras.layers.Layer):
         """Returns symbolic outputs; `call` determines their number and dtypes."""
         return keras.Operation.compute_output_spec(self, *args, **kwargs)
 
+    def compute_mask(self, inputs: Any, previous_mask: Any) -> Any:
+        """Returns the mask of the output, which is that of the first input."""
+        return previous_mask
+
 
 class Block(Layer):
     """A layer that consists of other layers, all with inputs of one shape."""
@@ -287,6 +291,33 @@ def masking_bias(mask: Tensor | None) -> Tensor | None:
     if mask is None:
         return None
     return ops.expand_dims(ops.where(ops.cast(mask, "bool"), 0.0, MASKED), 1)
+
+
+def with_masks(
+    bias: Tensor | None, attention_mask: Tensor | None, *masks: Tensor | None
+) -> Tensor | None:
+    """Returns a bias, plus one for the positions that any of the masks excludes.
+
+    Args:
+        bias: broadcastable to [B, H, T, S]; None: 0.
+        attention_mask: bool [B, T, S], true where one may attend; None: everywhere.
+        *masks: bool [B, S], true where there is a token; None: everywhere. The first
+            one that is not None is used: Keras passes the mask of a layer's input as
+            `mask` if that is the only tensor, and otherwise by the name of the input.
+    """
+    mask = next((mask for mask in masks if mask is not None), None)
+    if mask is not None:
+        has_token = ops.expand_dims(ops.cast(mask, "bool"), 1)
+        if attention_mask is None:
+            attention_mask = has_token
+        else:
+            attention_mask = ops.logical_and(
+                ops.cast(attention_mask, "bool"), has_token
+            )
+    excluded = masking_bias(attention_mask)
+    if bias is None or excluded is None:
+        return excluded if bias is None else bias
+    return bias + excluded
 
 
 def padding_bias(is_padding: Tensor) -> Tensor:
@@ -551,6 +582,8 @@ class SelfAttention(_MultiHead):
         use_causal_mask: bool = False,
         return_attention_scores: bool = False,
         seed: Tensor | None = None,
+        mask: Tensor | None = None,
+        x_mask: Tensor | None = None,
     ) -> Tensor | tuple[Tensor, Tensor]:
         """Attends as `keras.layers.MultiHeadAttention` does with x as query and value.
 
@@ -562,11 +595,15 @@ class SelfAttention(_MultiHead):
                 only.
             return_attention_scores: whether to return the attention weights as well.
             seed: dropout seed, see `Dropout`.
+            mask: bool [B, T], true where x has a token; Keras passes that of x.
+            x_mask: the same by the name under which Keras passes it beside other
+                tensors.
 
         Returns:
             The output [B, T, D], or that and the attention weights [B, H, T, T].
         """
-        bias, length = masking_bias(attention_mask), ops.shape(x)[1]
+        bias = with_masks(None, attention_mask, mask, x_mask)
+        length = ops.shape(x)[1]
         if use_causal_mask:
             bias = causal_bias(length, bias)
         y, weights, _ = self.attend(x, bias, seed)
@@ -674,6 +711,7 @@ class CrossAttention(_MultiHead):
         attention_mask: Tensor | None = None,
         return_attention_scores: bool = False,
         seed: Tensor | None = None,
+        memory_mask: Tensor | None = None,
     ) -> Tensor | tuple[Tensor, Tensor]:
         """Attends as `keras.layers.MultiHeadAttention` does.
 
@@ -683,12 +721,14 @@ class CrossAttention(_MultiHead):
             attention_mask: bool [B, T, S], see `SelfAttention.call`.
             return_attention_scores: whether to return the attention weights as well.
             seed: dropout seed, see `Dropout`.
+            memory_mask: bool [B, S], true where the memory has a token; Keras passes
+                that of the memory.
 
         Returns:
             The output [B, T, D], or that and the attention weights [B, H, T, S].
         """
         key, value = self.project_memory(memory)
-        bias = masking_bias(attention_mask)
+        bias = with_masks(None, attention_mask, memory_mask)
         y, weights = self.attend(x, key, value, bias, seed)
         return (y, weights) if return_attention_scores else y
 
@@ -838,6 +878,10 @@ class Embedding(Layer):
         vectors = ops.take(ops.convert_to_tensor(self.table), ids, axis=0)
         scale = ops.where(ops.not_equal(ids, 0), self.d_model**0.5, 0.0)
         return vectors * ops.expand_dims(scale, -1)
+
+    def compute_mask(self, inputs: Tensor, previous_mask: Any = None) -> Tensor:
+        """Returns the mask of the output, true where there is a token (an id not 0)."""
+        return ops.not_equal(inputs, 0)
 
     def compute_output_shape(self, input_shape: Shape) -> Shape:
         """Returns [B, T, D]."""

@@ -27,6 +27,7 @@ from t2t_keras.model.layers import (
     serializable,
     sinusoids,
     using_matrices,
+    with_masks,
 )
 from t2t_keras.model.window_attention import WindowSelfAttention
 
@@ -62,6 +63,9 @@ class EncoderLayer(Block):
         bias: Tensor | None = None,
         seed: Tensor | None = None,
         *,
+        attention_mask: Tensor | None = None,
+        mask: Tensor | None = None,
+        x_mask: Tensor | None = None,
         return_attention_scores: bool = False,
     ) -> Any:
         """Applies the layer.
@@ -70,12 +74,16 @@ class EncoderLayer(Block):
             x: [B, S, D]
             bias: [B, 1, 1, S], masks padding, see `padding_bias`.
             seed: dropout seed, see `Dropout`.
+            attention_mask: bool [B, S, S], see `SelfAttention.call`.
+            mask: bool [B, S], true where x has a token; Keras passes that of x.
+            x_mask: the same, see `SelfAttention.call`.
             return_attention_scores: whether to return the attention weights.
 
         Returns:
             The output [B, S, D]; and if asked for, the self-attention weights
             [B, H, S, S].
         """
+        bias = with_masks(bias, attention_mask, mask, x_mask)
         residual = self.self_attention_residual
         y, weights, _ = self.self_attention.attend(residual.enter(x), bias, seed)
         x = residual.leave(x, y, seed)
@@ -162,6 +170,11 @@ class DecoderLayer(Block):
         self_bias: Tensor | None = None,
         seed: Tensor | None = None,
         *,
+        attention_mask: Tensor | None = None,
+        cross_attention_mask: Tensor | None = None,
+        mask: Tensor | None = None,
+        x_mask: Tensor | None = None,
+        memory_mask: Tensor | None = None,
         return_attention_scores: bool = False,
     ) -> Any:
         """Applies the layer to all positions at once, or in a decoding step.
@@ -178,6 +191,14 @@ class DecoderLayer(Block):
             self_bias: in a decoding step [B, 1, K, C + K], masks the tokens of other
                 hypotheses.
             seed: dropout seed, see `Dropout`.
+            attention_mask: bool [B, T, T], for the self-attention, see
+                `SelfAttention.call`.
+            cross_attention_mask: bool [B, T, S], see `CrossAttention.call`.
+            mask: bool [B, T], true where x has a token; it is not used in a decoding
+                step.
+            x_mask: the same; Keras passes that of x.
+            memory_mask: bool [B, S], true where the memory has a token; Keras passes
+                that of the memory.
             return_attention_scores: whether to return more than the output.
 
         Returns:
@@ -186,6 +207,9 @@ class DecoderLayer(Block):
             decoding step with the new tokens.
         """
         cache = cache or self.attend_to(memory)
+        bias = with_masks(bias, cross_attention_mask, memory_mask)
+        if cache.tokens is None:
+            self_bias = with_masks(self_bias, attention_mask, mask, x_mask)
         residual = self.self_attention_residual
         y, to_past, tokens = self.self_attention.attend(
             residual.enter(x), self_bias, seed, cache.tokens
@@ -243,6 +267,9 @@ class Encoder(_Stack):
         bias: Tensor | None = None,
         seed: Tensor | None = None,
         *,
+        attention_mask: Tensor | None = None,
+        mask: Tensor | None = None,
+        x_mask: Tensor | None = None,
         return_attention_scores: bool = False,
     ) -> Any:
         """Encodes; arguments are those of `EncoderLayer.call`.
@@ -251,6 +278,7 @@ class Encoder(_Stack):
             The memory [B, S, D]; and if asked for, the attention weights [B, H, S, S]
             of each layer.
         """
+        bias = with_masks(bias, attention_mask, mask, x_mask)
         maps = []
         for layer in self.layers:
             x, weights = layer(x, bias, seed=seed, return_attention_scores=True)
@@ -272,6 +300,11 @@ class Decoder(_Stack):
         self_bias: Tensor | None = None,
         seed: Tensor | None = None,
         *,
+        attention_mask: Tensor | None = None,
+        cross_attention_mask: Tensor | None = None,
+        mask: Tensor | None = None,
+        x_mask: Tensor | None = None,
+        memory_mask: Tensor | None = None,
         return_attention_scores: bool = False,
     ) -> Any:
         """Decodes; arguments are those of `DecoderLayer.call`, with a cache for each.
@@ -280,7 +313,9 @@ class Decoder(_Stack):
             The output [B, T, D]; and if asked for, the other results of each layer.
         """
         after, self_maps, cross_maps = [], [], []
+        bias = with_masks(bias, cross_attention_mask, memory_mask)
         if caches is None:
+            self_bias = with_masks(self_bias, attention_mask, mask, x_mask)
             caches = [layer.attend_to(memory) for layer in self.layers]
         for layer, cache in zip(self.layers, caches, strict=True):
             x, to_past, to_source, cache = layer(

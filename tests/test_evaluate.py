@@ -6,7 +6,9 @@ import shutil
 import threading
 from pathlib import Path
 
+import numpy as np
 import pytest
+import tensorflow as tf
 from command_line import python, run_refused
 from command_line import run as call
 from command_line import run_json as call_json
@@ -63,6 +65,27 @@ def test_loss_is_that_of_scoring_and_perplexity_its_exponential(
     tokens = sum(score.tokens for score in scores)
     nats = -sum(score.log_prob for score in scores) / tokens
     assert result["loss"] == pytest.approx(nats, rel=1e-5)
+
+
+def test_accuracy_is_the_share_of_the_tokens_with_the_highest_logit(
+    trained_run, data_dir
+):
+    """Counted by NumPy, all pairs in one batch."""
+    run = RunDirectory(trained_run)
+    translator = run.translator("latest")
+    texts = [(data_dir / f"{side}.txt").read_text() for side in ("source", "target")]
+    evaluator = follow.open_split(run, translator, "train")
+    found = evaluator.loss()
+    source, target = (
+        tf.ragged.constant([*map(tokenizer.encode, text.splitlines())], tf.int32)
+        for tokenizer, text in zip(run.tokenizers, texts, strict=True)
+    )
+    best = np.argmax(translator.model(source.to_tensor(), target.to_tensor()), -1)
+    rows = zip(best, target.to_list(), strict=True)
+    correct = sum((row[: len(ids)] == ids).sum() for row, ids in rows)
+    tokens = len(target.flat_values)
+    assert 0 < correct < tokens
+    assert found["accuracy"] == pytest.approx(correct / tokens, abs=1e-6)
 
 
 @pytest.mark.slow

@@ -1,6 +1,7 @@
 """Required and forbidden phrases, against enumeration and in the text of outputs."""
 
 import re
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -115,6 +116,12 @@ def test_required_phrases_are_in_every_output(search, beam_size, limit):
         (["old dog", "dogs"], "the old dogs", True),
         (["a a b"], "a a a b", True),
         (["..."], "well...then", True),
+        (["..."], "well then", False),
+        (["..."], "well, then..", False),
+        (["!", "then."], "well then", False),
+        (["-dog"], "a dog-", False),
+        (["-dog"], "hot-dogs", False),
+        (["dog?", "x"], "a dog", False),
         (["naïve"], "naïveté", False),
         (["dog"], "„dog“", True),
         (["dog"], "a—dog…", True),
@@ -124,13 +131,7 @@ def test_required_phrases_are_in_every_output(search, beam_size, limit):
 )
 def test_forbidden_phrases_are_found_in_any_tokens(phrases, text, is_found):
     """The automaton against a regular expression, with tokens drawn at random."""
-    pattern = "|".join(
-        (r"(?<!\w)" if p[0].isalnum() else "")
-        + re.escape(p)
-        + (r"(?!\w)" if p[-1].isalnum() else "")
-        for p in phrases
-    )
-    assert bool(re.search(pattern, text)) == is_found
+    assert is_in(phrases, text) == is_found
     rng = np.random.default_rng(0)
     content = f" {text}".encode()
     for _ in range(6):
@@ -138,15 +139,51 @@ def test_forbidden_phrases_are_found_in_any_tokens(phrases, text, is_found):
         tokens = [bytes(x) for x in np.split(np.frombuffer(content, np.uint8), cuts)]
         vocabulary = [b"", b"", *dict.fromkeys(tokens)]
         tables = ForbiddenTables(vocabulary)(tf.constant([*phrases, ""]))
-        constraint = ForbiddenPhrases(*tables)
-        state = constraint.init(tf.zeros([1, 1]), tf.constant(1))
-        is_allowed = True
-        for token in [*map(vocabulary.index, tokens), EOS]:
-            if token == 0:
-                continue
-            is_allowed &= bool(constraint.mask(state, tf.constant(0))[0, 0, token])
-            state = constraint.advance(state, [[0]], [[token]])
-        assert is_allowed != is_found
+        ids = [token for token in map(vocabulary.index, tokens) if token]
+        assert is_allowed(tables, [*ids, EOS]) != is_found
+
+
+def is_in(phrases, text):
+    """Whether a text has one of the phrases as whole words, by a regular expression."""
+    pattern = "|".join(
+        (r"(?<!\w)" if p[0].isalnum() else "")
+        + re.escape(p)
+        + (r"(?!\w)" if p[-1].isalnum() else "")
+        for p in phrases
+    )
+    return bool(re.search(pattern, text))
+
+
+def is_allowed(tables, ids):
+    """Whether the constraint allows each of the tokens after those before it."""
+    constraint = ForbiddenPhrases(*tables)
+    state = constraint.init(tf.zeros([1, 1]), tf.constant(1))
+    allowed = True
+    for token in ids:
+        allowed &= bool(constraint.mask(state, tf.constant(0))[0, 0, token])
+        state = constraint.advance(state, [[0]], [[token]])
+    return allowed
+
+
+def test_forbidden_phrases_of_random_characters():
+    """Letters, punctuation and spaces, in ASCII and beyond, one byte a token."""
+    rng, characters = np.random.default_rng(1), list("ab.- é…")
+    vocabulary = [b"", b"", *sorted({bytes([b]) for b in "".join(characters).encode()})]
+    automaton = ForbiddenTables(vocabulary)
+    counts = Counter()
+    for _ in range(25):
+        phrases = [
+            "".join(rng.choice(characters, rng.integers(1, 4))).strip() or "a"
+            for _ in range(rng.integers(1, 4))
+        ]
+        tables = automaton(tf.constant(phrases))
+        for _ in range(4):
+            text = "".join(rng.choice(characters, rng.integers(1, 8)))
+            ids = [vocabulary.index(bytes([byte])) for byte in text.encode()]
+            expected = is_in(phrases, text)
+            assert is_allowed(tables, [*ids, EOS]) != expected, (phrases, text)
+            counts[expected] += 1
+    assert min(counts.values()) > 20
 
 
 def test_glossary(translator):

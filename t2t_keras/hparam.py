@@ -14,6 +14,7 @@ from t2t_keras.option import (
     option,
     plugin_names,
     plugins,
+    require_fetched_file,
     split_pairs,
     typed,
 )
@@ -340,6 +341,7 @@ class HParams:
         try:
             values = json.loads(path.read_text(encoding="utf-8"))
         except ValueError as error:
+            require_fetched_file(path)
             raise UserError(f"{path} is not valid JSON: {error}") from None
         except FileNotFoundError:
             raise UserError(f"there is no {path}; restore it") from None

@@ -64,6 +64,51 @@ def require_local(name: str, path: object) -> None:
         )
 
 
+_LONGEST_POINTER = 4096  # bytes
+# What Git LFS and git-annex have in place of a file that was not downloaded.
+_LFS_POINTER = re.compile(
+    rb"version https?://[\w./-]+/spec/v\d\r?\n(?:ext-[^\n]*\n)*oid \w+:[0-9a-f]+\r?\n"
+    rb"size \d+\s*"
+)
+_ANNEX_POINTER = re.compile(rb"(?:\.\./)*/?(?:\.git/)?annex/objects/[^\n]*\s*")
+
+
+def require_fetched(name: str, head: bytes) -> None:
+    """Refuses a small file that stands for a large one in a clone of a repository.
+
+    Args:
+        name: the file, for the message.
+        head: its beginning, or all of it.
+
+    Raises:
+        UserError: it is a pointer of Git LFS or git-annex.
+    """
+    if _LFS_POINTER.fullmatch(head):
+        raise UserError(
+            f"{name} is a pointer of Git LFS, not the file itself; run `git lfs pull` "
+            "in its repository"
+        )
+    if _ANNEX_POINTER.fullmatch(head):
+        raise UserError(
+            f"{name} is a pointer of git-annex, not the file itself; run `git annex "
+            "get` in its repository"
+        )
+
+
+def require_fetched_file(path: str | Path) -> None:
+    """Refuses a file as `require_fetched` does; one that cannot be read is accepted.
+
+    Raises:
+        UserError: it is a pointer.
+    """
+    try:
+        with open(path, "rb") as file:
+            head = file.read(_LONGEST_POINTER)
+    except OSError:
+        return
+    require_fetched(str(path), head)
+
+
 def require_extra(extra: str, purpose: str, *modules: str) -> None:
     """Refuses to go on without the optional packages of an extra.
 
@@ -117,7 +162,7 @@ def plugins(kind: str) -> dict[str, Any]:
     - `t2t_keras.problems`, `.models`, `.hparams`, `.scorers`: modules that register
       definitions;
     - `t2t_keras.verbs`: a `cli.verb.Verb` for each verb of `t2t`;
-    - `t2t_keras.formats`: a `data.sources.Format` for each suffix of files of pairs;
+    - `t2t_keras.formats`: a `data.pair_files.Format` for each suffix of files of pairs;
     - `t2t_keras.tokenizers`: a `text.tokenizer.Tokenizer` class for each
       `Problem.tokenizer`;
     - `t2t_keras.exports`: an `export.formats.ExportFormat` for each `--format`;

@@ -26,7 +26,11 @@ import tensorflow as tf
 from t2t_keras.model import build_model
 from t2t_keras.model.transformer import Transformer
 from t2t_keras.option import UserError, first_line
-from t2t_keras.training.checkpoint import UNREADABLE, model_variables
+from t2t_keras.training.checkpoint import (
+    UNREADABLE,
+    model_variables,
+    require_fetched_checkpoint,
+)
 
 from .extended_model import TARGET_SPACES
 from .models import ExtendedHParams
@@ -102,6 +106,7 @@ class T2TCheckpoint:
         self.path = checkpoints(Path(path))[-1]
         if not self.path.with_name(self.path.name + ".index").exists():
             raise UserError(f"{self.path} is not a checkpoint: it has no .index file")
+        require_fetched_checkpoint(self.path)
         try:
             self._reader = tf.train.load_checkpoint(str(self.path))
         except UNREADABLE as error:

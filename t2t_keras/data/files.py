@@ -14,7 +14,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, TextIO
 
-from t2t_keras.option import UserError
+from t2t_keras.option import UserError, require_fetched_file
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -119,7 +119,8 @@ def read_json(
         return None
     try:
         return json.loads(path.read_text(encoding="utf-8"))
-    except ValueError:
+    except (ValueError, RecursionError):
+        require_fetched_file(path)
         raise UserError(
             f"{path} is damaged: it is not valid JSON; restore it from a copy, or "
             f"{otherwise}"

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from t2t_keras.data.files import lock, say, sha256
-from t2t_keras.option import UserError, first_line, plugins
+from t2t_keras.option import UserError, first_line, plugins, require_fetched_file
 
 SUMS = "SHA256SUMS"
 SETTINGS = "t2t_export.json"
@@ -155,9 +155,11 @@ def require_intact(path: Path) -> None:
     """
     if not (path / SUMS).exists():
         return
+    require_fetched_file(path / SUMS)
     for line in (path / SUMS).read_text("utf-8", "replace").strip().split("\n"):
         expected, _, name = line.partition("  ")
         if not (path / name).is_file() or sha256(path / name) != expected:
+            require_fetched_file(path / name)
             raise UserError(
                 f"--export_dir: {path} is damaged: {name or SUMS} is missing or does "
                 "not have its checksum; copy or export the model again"

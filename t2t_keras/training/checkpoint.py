@@ -32,7 +32,7 @@ import numpy as np
 import tensorflow as tf
 
 from t2t_keras.model.transformer import Transformer
-from t2t_keras.option import UserError, first_line
+from t2t_keras.option import UserError, first_line, require_fetched_file
 
 _DATA = ".data-00000-of-00001"
 _SUFFIXES = (".index", _DATA)  # without the index, there is no checkpoint
@@ -334,6 +334,16 @@ class DamagedCheckpoint(UserError):
 UNREADABLE = (tf.errors.OpError, ValueError, IndexError, RuntimeError)
 
 
+def require_fetched_checkpoint(path: Path) -> None:
+    """Refuses a checkpoint of which a file is a pointer to its content.
+
+    Raises:
+        UserError: one is.
+    """
+    for suffix in (".index", ".data-00000-of-00001"):
+        require_fetched_file(path.with_name(f"{path.name}{suffix}"))
+
+
 class Checkpoint:
     """A checkpoint on disk, read one tensor at a time.
 
@@ -343,6 +353,7 @@ class Checkpoint:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        require_fetched_checkpoint(path)
         try:
             self._reader = tf.train.load_checkpoint(str(path))
             self.shapes = dict(self._reader.get_variable_to_shape_map())

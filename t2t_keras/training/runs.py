@@ -11,7 +11,7 @@ from t2t_keras.data.files import sha256
 from t2t_keras.evaluation.bleu import with_bleu
 from t2t_keras.evaluation.tokenization import BleuTokens
 from t2t_keras.hparam import HParams
-from t2t_keras.option import UserError
+from t2t_keras.option import UserError, require_fetched_file
 from t2t_keras.problem import Problem
 from t2t_keras.text.tokenizer import Tokenizer, load_tokenizer
 
@@ -54,6 +54,7 @@ class RunConfig:
         try:
             return cls(**json.loads(path.read_text()))
         except (ValueError, TypeError) as error:
+            require_fetched_file(path)
             raise UserError(
                 f"{path} is not as it was written: {error}; restore it, or train in "
                 "another --output_dir"

@@ -26,7 +26,7 @@ from t2t_keras.data.manifest import SIDES, Manifest
 from t2t_keras.data.records import RecordIndex
 from t2t_keras.data.sources import language_shares
 from t2t_keras.option import UserError
-from t2t_keras.problem import Pair, Problem, Source
+from t2t_keras.problem import Pair, Problem, Source, is_blank
 from t2t_keras.text.tokenizer import UNK, Tokenizer, load_tokenizer
 
 SAMPLE = 30_000  # pairs that show what is normal
@@ -473,7 +473,7 @@ class SplitInspection:
         """Inspects all pairs, without white space at their ends."""
         rest = iter(pairs)
         while chunk := list(itertools.islice(rest, _CHUNK)):
-            self.add([(source.strip(), target.strip()) for source, target in chunk])
+            self.add([(_shown(source), _shown(target)) for source, target in chunk])
 
     def _search_shifts(self) -> None:
         """Searches the pairs since the last search."""
@@ -637,6 +637,11 @@ def inspect(
             for finding in sorted(findings, key=lambda f: f.weight, reverse=True)
         ],
     }
+
+
+def _shown(text: str) -> str:
+    """Returns a text without white space at its ends; "" if nothing of it shows."""
+    return "" if is_blank(text) else text.strip()
 
 
 def _watched(

@@ -25,7 +25,6 @@ from t2t_keras.decoding.texts import (
     batches,
     checked_pairs,
     checked_texts,
-    is_blank,
     joined_alignment,
     prefix_ids,
     replace_repeated,
@@ -34,7 +33,7 @@ from t2t_keras.decoding.texts import (
 )
 from t2t_keras.export.formats import SETTINGS, require_intact
 from t2t_keras.option import UserError, first_line, nearest
-from t2t_keras.problem import Problem, TextForm
+from t2t_keras.problem import Problem, TextForm, is_blank
 from t2t_keras.text.tokenizer import (
     EOS,
     PAD,

@@ -9,6 +9,7 @@ from t2t_keras.cli.checks import require_writable
 from t2t_keras.cli.verb import Verb, add_run, table, utf8
 from t2t_keras.data.files import open_lines
 from t2t_keras.option import UserError
+from t2t_keras.problem import is_blank
 from t2t_keras.training.runs import require_run
 
 if TYPE_CHECKING:
@@ -92,7 +93,7 @@ def sentence_attention(
     model = translator.model
     if isinstance(model, Ensemble):
         raise UserError("an ensemble has several attentions; give one of its runs")
-    if not source.strip():
+    if is_blank(source):
         raise UserError("the source is blank; give a sentence")
     form = translator.problem.text_form
     text = form.source_text(source, translator.options.raw)

@@ -34,10 +34,11 @@ import numpy as np
 
 from t2t_keras.data.records import FRAME, example, frame
 from t2t_keras.option import UserError
-from t2t_keras.problem import AlignedPair, Alignment, Cleaning, Pair
+from t2t_keras.problem import AlignedPair, Alignment, Cleaning, Pair, is_blank
 from t2t_keras.text.tokenizer import Tokenizer, load_tokenizer, words_of_tokens
 
 CHUNK = 1000  # number of pairs that are sent to a worker at a time
+_CHUNK_CHARACTERS = 4_000_000  # of their texts, after which fewer pairs are sent
 
 # Precedes each record of a spill file: key, record bytes, source and target tokens,
 # number of the corpus.
@@ -226,10 +227,17 @@ def encoders(vocabularies: tuple[Path, Path], workers: int) -> Iterator[Encode]:
 
 def _chunks(pairs: Iterable[Pair], first: int) -> Iterator[tuple[int, list[Pair]]]:
     """Cuts the pairs into lists; yields each with the number of its first pair."""
-    iterator = iter(pairs)
-    while chunk := list(itertools.islice(iterator, CHUNK)):
+    chunk: list[Pair] = []
+    characters = 0
+    for pair in pairs:
+        chunk.append(pair)
+        characters += len(pair[0]) + len(pair[1])
+        if len(chunk) == CHUNK or characters >= _CHUNK_CHARACTERS:
+            yield first, chunk
+            first += len(chunk)
+            chunk, characters = [], 0
+    if chunk:
         yield first, chunk
-        first += len(chunk)
 
 
 def _encode(
@@ -387,7 +395,7 @@ def reasons(cleaning: Cleaning) -> list[str]:
 
 def reason_by_text(pair: Pair, cleaning: Cleaning) -> str | None:
     """Returns why a pair is dropped for its texts, or None if it is kept."""
-    if not all(text.strip() for text in pair):
+    if any(map(is_blank, pair)):
         return "empty"
     if cleaning.control and any(_CONTROL.search(text) for text in pair):
         return "control"

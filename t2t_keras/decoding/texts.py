@@ -176,11 +176,6 @@ def truncated(
     return [ids if len(ids) <= most else [*ids[: most - 1], EOS] for ids in rows]
 
 
-def is_blank(text: str) -> bool:
-    """Returns whether a text has only white space, or nothing."""
-    return not text.strip()
-
-
 def batches(
     lengths: Sequence[int], batch_tokens: int, at_least: int = 1
 ) -> list[list[int]]:

@@ -50,7 +50,7 @@ from t2t_keras.decoding.texts import (
 )
 from t2t_keras.model.backend import require_tensorflow
 from t2t_keras.option import UserError, nearest
-from t2t_keras.problem import Alignment, Problem
+from t2t_keras.problem import Alignment, Problem, is_blank
 from t2t_keras.text.sentences import join_outputs, split_long_text
 from t2t_keras.text.tokenizer import PAD, Tokenizer, words_of_tokens
 
@@ -77,9 +77,9 @@ class Translator:
     problem. The inputs are sorted by length into batches; this changes neither the
     order of the outputs nor, except for rounding, the outputs themselves.
 
-    A blank input (only white space) has the empty output, with score 0. An output is
-    one line: line breaks in it become spaces. The problem's text form determines what
-    inputs and outputs look like.
+    A blank input (see `problem.is_blank`) has the empty output, with score 0. An output
+    is one line: line breaks in it become spaces. The problem's text form determines
+    what inputs and outputs look like.
 
     An input of more than `max_source_length` tokens is split (see `text.sentences`)
     and its parts are decoded like separate inputs, each with its own limits. Their best
@@ -208,10 +208,10 @@ class Translator:
         if alignment is not None:
             alignment = self.alignment_head(alignment)
         advance = advance or (lambda inputs: None)
-        numbers = [i for i, text in enumerate(texts) if text.strip()]
+        numbers = [i for i, text in enumerate(texts) if not is_blank(text)]
         advance(len(texts) - len(numbers))
         ids = [
-            row if text.strip() else () for row, text in zip(ids, texts, strict=True)
+            () if is_blank(text) else row for row, text in zip(ids, texts, strict=True)
         ]
         # Later parts of long inputs are decoded like inputs that follow all others.
         count = len(texts)

@@ -21,7 +21,7 @@ from t2t_keras.decoding.scoring import score_targets
 from t2t_keras.decoding.texts import padded
 from t2t_keras.decoding.translator import Translator
 from t2t_keras.option import UserError, conditions
-from t2t_keras.problem import WHITE_ENDS, WHITE_SPACE
+from t2t_keras.problem import BLANK, WHITE_ENDS
 from t2t_keras.text.sentences import join_outputs, split_long_text
 from t2t_keras.text.tokenizer import EOS, PAD, UNK, GraphTokenizer
 
@@ -323,7 +323,7 @@ class ServedModel(tf.Module):
 
     def translate(self, texts: tf.Tensor, **options: tf.Tensor) -> dict[str, tf.Tensor]:
         """Maps texts to n-best texts, with these options."""
-        is_blank = tf.strings.regex_full_match(texts, f"[{WHITE_SPACE}]*")
+        is_blank = tf.strings.regex_full_match(texts, BLANK)
         texts = self._form.source_texts(texts, self._options.raw)
         ids, rows, owners, is_truncated = self._sources(texts, is_blank)
         found = self._search(ids, rows, owners, options)

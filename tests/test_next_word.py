@@ -64,7 +64,7 @@ def test_what_is_no_vocabulary(tmp_path):
     path.write_bytes(b"the\ndog\n")
     refused("is not a vocabulary of words: it does not begin", load_tokenizer, path)
     path.write_bytes(b"\xff")
-    refused("is not UTF-8", load_tokenizer, path)
+    refused("line 1: byte 0xff is not valid UTF-8", load_tokenizer, path)
     refused("no text to train", WordTokenizer.train, [" "], path, 9)
     refused("symbols need 5; raise", WordTokenizer.train, "a", path, 4, ["S", "/S"])
 

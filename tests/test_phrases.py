@@ -301,6 +301,6 @@ def test_lists_in_text(tmp_path, monkeypatch):
     for value, message in (
         ("[a=b=c]", "glossary: term 1 is not SOURCE=TARGET"),
         ("missing.tsv", "glossary: cannot read missing.tsv"),
-        ("bad.tsv", "bad.tsv: term 2 is not `source TAB target`"),
+        ("bad.tsv", "bad.tsv: line 3 is not `source TAB target`"),
     ):
         refused(message, parse_options, DecodingOptions, f"glossary={value}")

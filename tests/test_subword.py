@@ -141,7 +141,7 @@ def test_a_piece_said_twice_has_the_later_id(tmp_path):
     ("content", "message"),
     [
         (b"", "has no piece for the single character '0'"),
-        (b"'a_'\n'\xe9_'\n", "is not UTF-8"),
+        (b"'a_'\n'\xe9_'\n", "line 2: byte 0xe9 is not valid UTF-8"),
         ("\n".join([*SPELLING, "xy"]).encode(), "no piece for .* character 'x'"),
     ],
 )

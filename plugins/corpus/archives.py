@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-import gzip
 import html
 import http.client
 import os
@@ -12,12 +11,22 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from t2t_keras.data.files import lock, progress, say, sha256
-from t2t_keras.data.sources import decoded_lines, readable, side_by_side
+from t2t_keras.data.sources import side_by_side
+from t2t_keras.data.text_files import (
+    LONGEST_LINE,
+    decoded_lines,
+    decompressed,
+    open_binary,
+    readable,
+)
 from t2t_keras.option import UserError
 from t2t_keras.problem import Pair
+
+if TYPE_CHECKING:
+    import io
 
 _BLOCK = 1 << 20  # bytes that are downloaded at a time
 _SEGMENT = re.compile(r"<seg\b[^>]*>(.*?)</seg>", re.DOTALL | re.IGNORECASE)
@@ -84,14 +93,15 @@ class ArchivedPairs:
             if self.path.suffix == ".tar":
                 archive = stack.enter_context(tarfile.open(self.path, "r:"))
             else:
-                stream = stack.enter_context(gzip.open(self.path))
+                stream = stack.enter_context(open_binary(self.path))
                 archive = stack.enter_context(tarfile.open(fileobj=stream, mode="r|"))
             found = next((i for i in archive if _same(i.name, member)), None)
             file = archive.extractfile(found) if found else None
             if file is None:
                 raise UserError(f"{self.path} has no member {member}")
-            text = gzip.GzipFile(fileobj=file) if member.endswith(".gz") else file
-            lines = decoded_lines(cast(BinaryIO, text), f"{self.path}:{member}")
+            name = f"{self.path}:{member}"
+            text = decompressed(cast("io.BufferedReader[Any]", file), name)
+            lines = decoded_lines(text, name)
             yield _segments(lines) if member.endswith(".sgm") else lines
 
 
@@ -102,8 +112,26 @@ def _same(name: str, member: str) -> bool:
 
 def _segments(lines: Iterable[str]) -> Iterator[str]:
     """Yields the segments of a test set in SGML, one a line, without entities."""
-    for segment in _SEGMENT.findall("\n".join(lines)):
+    text = "\n".join(_bounded(lines))
+    for segment in _SEGMENT.findall(text):
         yield html.unescape(" ".join(segment.split("\n"))).strip()
+
+
+def _bounded(lines: Iterable[str]) -> Iterator[str]:
+    """Yields the lines of a test set, which is held in memory.
+
+    Raises:
+        UserError: they are far more than a test set has.
+    """
+    size = 0
+    for line in lines:
+        size += len(line)
+        if size > LONGEST_LINE:
+            raise UserError(
+                f"a test set in SGML has more than {LONGEST_LINE:,} characters; copy "
+                "the archive again"
+            )
+        yield line
 
 
 def require_archives(

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from t2t_keras.data.text_files import open_binary, readable
 from t2t_keras.option import UserError
 
 
@@ -13,9 +14,11 @@ def read_given_json(path: Path) -> Any:
     Raises:
         UserError: it cannot be read, or is not JSON.
     """
+    with readable(path), open_binary(path) as file:
+        content = file.read()
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise UserError(f"cannot read {path}: {error.strerror}") from None
+        return json.loads(content.decode("utf-8-sig"))
     except ValueError as error:
         raise UserError(f"{path} is not valid JSON: {error}") from None
+    except RecursionError:
+        raise UserError(f"{path} is nested too deeply") from None

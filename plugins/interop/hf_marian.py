@@ -22,7 +22,7 @@ from t2t_keras.export.formats import (
 from t2t_keras.export.verify import Output, Verification
 from t2t_keras.model import build_model
 from t2t_keras.model.transformer import Transformer
-from t2t_keras.option import UserError, require_extra
+from t2t_keras.option import UserError, require_extra, require_fetched_file
 from t2t_keras.text.sentence_piece import SentencePieceTokenizer
 from t2t_keras.text.tokenizer import EOS, PAD, Tokenizer
 
@@ -103,6 +103,8 @@ def load_hf_marian(source: str | Path) -> MarianModel:
     """
     require_extra("marian", "a model of Marian", "safetensors")
     source = Path(source)
+    for name in (CONFIG, WEIGHTS, "vocab.json", "source.spm", "target.spm"):
+        require_fetched_file(source / name)
     config = read_given_json(source / CONFIG)
     if not isinstance(config, dict):
         raise UserError(f"{source / CONFIG} is not a JSON object")

@@ -19,6 +19,7 @@ kernels of several projections stand side by side in one.
 """
 
 import dataclasses
+import io
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -28,6 +29,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 import numpy as np
 import sentencepiece
 
+from t2t_keras.data.text_files import decoded_lines
 from t2t_keras.hparam import HParams
 from t2t_keras.option import UserError
 from t2t_keras.text.tokenizer import (
@@ -180,10 +182,10 @@ def read_tokens(path: Path) -> TokenList:
     Raises:
         UserError: the file is not such a vocabulary.
     """
-    text = read_vocabulary(path).decode("utf-8", "replace")
+    content = read_vocabulary(path)
     if path.suffix not in (".yml", ".yaml", ".json"):
-        lines = text.removesuffix("\n").split("\n")
-        return TokenList.of([line.removesuffix("\r") for line in lines], path)
+        return TokenList.of([*decoded_lines(io.BytesIO(content), str(path))], path)
+    text = content.decode("utf-8-sig", "replace")
     try:
         if path.suffix == ".json":
             ids = json.loads(text)
@@ -200,7 +202,7 @@ def read_tokens(path: Path) -> TokenList:
         numbered = sorted((int(number), token) for token, number in ids.items())
         if [number for number, _ in numbered] != list(range(len(numbered))):
             raise ValueError("its ids are not 0, 1, 2 ...")
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError, RecursionError) as error:
         raise UserError(f"{path} is not a vocabulary of Marian: {error}") from None
     return TokenList.of([token for _, token in numbered], path)
 

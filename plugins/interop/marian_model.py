@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 
 from t2t_keras import registry
+from t2t_keras.data.text_files import read_text
 from t2t_keras.hparam import HParams
-from t2t_keras.option import UserError
+from t2t_keras.option import UserError, require_fetched_file
 
 from .hf_marian import load_hf_marian
 from .imported_run import (
@@ -36,6 +37,9 @@ from .marian import (
     with_tokens,
 )
 
+# Weights can hardly be compressed: what is larger than this many times its file is
+# damaged, or made to fill the memory.
+_LARGEST_RATIO = 100
 _SETTINGS = "special:model.yml"
 
 # With other values than these, Marian's model differs from `Transformer`. Files of
@@ -150,13 +154,15 @@ def load_marian(source: str | Path) -> MarianModel:
             `Transformer` cannot represent; the message names the setting.
     """
     config_path = _decoder_config(Path(source))
-    config = _yaml(config_path.read_text("utf-8", "replace"), config_path)
+    config = _yaml(read_text(config_path), config_path)
     models, vocabs = (_paths(config, key, config_path) for key in ("models", "vocabs"))
     if len(models) != 1 or len(vocabs) != 2:
         raise UserError(
             f"{config_path} names {len(models)} models and {len(vocabs)} vocabularies; "
             "a run has one model, and a vocabulary for source and target"
         )
+    for path in (*models, *vocabs):
+        require_fetched_file(path)
     variables, settings = _read_npz(models[0])
     hparams = _hparams(settings, models[0])
     lists, contents = _vocabularies(vocabs)
@@ -241,6 +247,8 @@ def _yaml(text: str, path: Path) -> dict[str, Any]:
     except yaml.YAMLError as error:
         reason = str(error).replace("\n", " ")
         raise UserError(f"{path} is not valid YAML: {reason}") from None
+    except RecursionError:
+        raise UserError(f"{path} is nested too deeply") from None
     if not isinstance(values, dict):
         raise UserError(f"{path} is not a mapping in YAML")
     return values
@@ -255,7 +263,10 @@ def _read_npz(path: Path) -> tuple[Tensors, dict[str, Any]]:
         UserError: the file is not a model that can be read.
     """
     try:
-        with zipfile.ZipFile(path), np.load(path) as file:
+        with zipfile.ZipFile(path) as archive, np.load(path) as file:
+            size = sum(member.file_size for member in archive.infolist())
+            if size > _LARGEST_RATIO * path.stat().st_size:
+                raise ValueError(f"its arrays would have {size:,} bytes")
             arrays = dict(file)
     except FileNotFoundError:
         raise UserError(f"there is no {path}, which decoder.yml names") from None

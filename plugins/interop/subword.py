@@ -4,12 +4,14 @@ A text is first split into tokens, and each token is then split into the units o
 vocabulary, which are called pieces here and subtokens in tensor2tensor.
 """
 
+import io
 import itertools
 import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from t2t_keras.data.text_files import decoded_lines
 from t2t_keras.option import UserError
 from t2t_keras.text.tokenizer import EOS, read_vocabulary, text_ids, write_vocabulary
 
@@ -56,12 +58,7 @@ class SubwordTokenizer:
     training_pairs: ClassVar[int] = 50_000  # training is slow
 
     def __init__(self, path: Path) -> None:
-        try:
-            lines = read_vocabulary(path).decode("utf-8").split("\n")
-        except UnicodeDecodeError:
-            raise UserError(f"{path} is not UTF-8, so not a vocabulary") from None
-        if lines[-1] == "":
-            lines.pop()
+        lines = decoded_lines(io.BytesIO(read_vocabulary(path)), str(path))
         self.pieces = [_unquote(line) for line in lines]
         ids = {piece: i for i, piece in enumerate(self.pieces) if piece}
         self.symbols = {piece[2:-2]: i for piece, i in ids.items() if _is_symbol(piece)}

@@ -10,6 +10,7 @@ import numpy as np
 from t2t_keras import registry
 from t2t_keras.data.files import sha256
 from t2t_keras.data.manifest import SIDES
+from t2t_keras.data.text_files import read_text
 from t2t_keras.option import UserError
 from t2t_keras.problem import Problem
 from t2t_keras.text.tokenizer import load_tokenizer
@@ -141,8 +142,8 @@ def _flags(directory: Path) -> dict[str, str]:
     flags: dict[str, str] = {}
     for name in ("flags.txt", "flags_t2t.txt"):
         path = directory / name
-        text = path.read_text("utf-8", "replace") if path.exists() else ""
-        for line in text.splitlines():
+        text = read_text(path) if path.exists() else ""
+        for line in text.split("\n"):
             flag, _, value = line.removeprefix("--").partition("=")
             flags[flag] = value
     return flags

@@ -1,11 +1,13 @@
 """A word-level tokenizer: every word of a text becomes one token."""
 
+import io
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
+from t2t_keras.data.text_files import decoded_lines
 from t2t_keras.option import UserError
 from t2t_keras.text.tokenizer import (
     EOS,
@@ -54,10 +56,8 @@ class WordTokenizer:
     training_pairs: ClassVar[int] = 10_000_000
 
     def __init__(self, path: Path) -> None:
-        try:
-            self.pieces = read_vocabulary(path).decode("utf-8").split("\n")[:-1]
-        except UnicodeDecodeError:
-            raise UserError(f"{path} is not UTF-8, so not a vocabulary") from None
+        content = io.BytesIO(read_vocabulary(path))
+        self.pieces = [*decoded_lines(content, str(path))]
         if tuple(self.pieces[: len(SPECIAL)]) != SPECIAL:
             raise UserError(
                 f"{path} is not a vocabulary of words: it does not begin with "

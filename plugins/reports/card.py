@@ -117,7 +117,7 @@ def _changed(run: "RunDirectory") -> str:
 
 def _lines(path: Path) -> Iterator[dict[str, Any]]:
     """Yields the objects of a file of JSON lines; damaged lines are skipped."""
-    for line in path.read_text("utf-8").splitlines() if path.exists() else ():
+    for line in path.read_text("utf-8").split("\n") if path.exists() else ():
         try:
             value = json.loads(line)
         except ValueError:

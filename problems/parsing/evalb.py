@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from t2t_keras.data.sources import read_lines
+from t2t_keras.data.lines import read_lines
 from t2t_keras.option import UserError
 
 from .tree import OUTER, OUTER_LABELS

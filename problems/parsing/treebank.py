@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from t2t_keras.data.files import say, sha256
-from t2t_keras.data.sources import open_binary, readable
+from t2t_keras.data.text_files import open_binary, raw_lines, readable
 from t2t_keras.option import UserError
 from t2t_keras.problem import Pair
 
@@ -150,7 +150,7 @@ def _chunks(file: Path) -> Iterator[tuple[int, list[str]]]:
     lines: list[str] = []
     depth = 0  # number of open brackets
     with readable(file), open_binary(file) as stream:
-        for number, line in enumerate(stream, 1):
+        for number, line in enumerate(raw_lines(stream, str(file)), 1):
             encoding = "utf-8-sig" if number == 1 else "utf-8"
             text = line.decode(encoding, "surrogateescape")
             if text.startswith("(") and lines:

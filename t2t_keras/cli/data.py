@@ -2,6 +2,7 @@
 
 import argparse
 import dataclasses
+import os
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -18,6 +19,7 @@ from t2t_keras.cli.verb import (
     seed,
     table,
 )
+from t2t_keras.data.files import say
 from t2t_keras.option import UserError
 from t2t_keras.problem import Problem, Source, Split
 from t2t_keras.training.runs import require_run
@@ -125,8 +127,9 @@ def add_sources(parser: argparse.ArgumentParser) -> None:
     """Adds the flags that say where the pairs of a problem come from."""
     files = parser.add_argument_group(
         "files that replace the problem's sources",
-        "one sentence per line, UTF-8, plain or .gz, .xz, .zst; line i of the target "
-        "translates line i of the source",
+        "one sentence per line, UTF-8, plain or compressed (gzip, xz, zstd, bzip2); "
+        "line i of the target translates line i of the source; or one file of pairs "
+        "as both (.tsv, .tmx, ...; most need --languages)",
     )
     for split in get_args(Split):
         for side in ("source", "target"):
@@ -202,18 +205,26 @@ def _problem(args: argparse.Namespace) -> Problem:
     if args.clean:
         problem = problem.replace(cleaning=parse_cleaning(args.clean))
     if args.languages:
-        from t2t_keras.data.sources import parse_languages
-
-        languages = parse_languages(args.languages)
-        if problem.reverse:  # the data are those of the other direction
-            languages = languages[::-1]
-        problem = problem.replace(languages=languages)
+        problem = problem.replace(languages=_data_languages(args, problem))
     if args.vocab:
         from t2t_keras.data.datagen import use_vocabularies
 
         files = _vocabularies(args.vocab)
         problem = use_vocabularies(problem, files, Path(args.data_dir))
     return problem
+
+
+def _data_languages(
+    args: argparse.Namespace, problem: Problem
+) -> tuple[str, str] | None:
+    """Returns the languages of the flags or the problem, in the data's direction."""
+    languages = problem.languages
+    if text := getattr(args, "languages", None):
+        from t2t_keras.data.sources import parse_languages
+
+        languages = parse_languages(text)
+    # The data of `x_rev` are those of `x`.
+    return languages[::-1] if languages and problem.reverse else languages
 
 
 def _vocabularies(paths: Sequence[str]) -> tuple[Path, Path]:
@@ -231,7 +242,7 @@ def _vocabularies(paths: Sequence[str]) -> tuple[Path, Path]:
 
 def _files(args: argparse.Namespace, problem: Problem) -> dict[Split, Source]:
     """Returns the sources that the command line names."""
-    from t2t_keras.data.sources import ParallelFiles, read_mixture
+    from t2t_keras.data.sources import read_mixture
 
     sources = read_mixture(args.mixture) if args.mixture else {}
     if sources and problem.reverse:
@@ -253,10 +264,49 @@ def _files(args: argparse.Namespace, problem: Problem) -> dict[Split, Source]:
                     f"{args.mixture} has {split} examples; leave out --{split}_source "
                     f"and --{split}_target, or its [[{split}]]"
                 )
-            # The data of `x_rev` are those of `x`: in its direction.
-            pair = (target, source) if problem.reverse else (source, target)
-            sources[split] = ParallelFiles(*pair)
+            sources[split] = _pairs(source, target, args, problem)
     return sources
+
+
+def _pairs(
+    source: str, target: str, args: argparse.Namespace, problem: Problem
+) -> Source:
+    """Returns the source that reads two text files, or one file of pairs.
+
+    Args:
+        source: the file of source texts.
+        target: the file of target texts. If it is the same file, and one of pairs, both
+            sides are read from it.
+        args: the flags, which may name the languages.
+        problem: the problem of the data.
+    """
+    from t2t_keras.data.lines import require_text_file
+    from t2t_keras.data.pair_files import PairFile, format_of
+    from t2t_keras.data.sources import ParallelFiles
+
+    is_one_file = os.path.exists(source) and os.path.exists(target)
+    is_one_file = is_one_file and os.path.samefile(source, target)
+    format = format_of(source) if is_one_file else None
+    if format is not None:
+        languages = _data_languages(args, problem)
+        tells_direction = format.needs_languages and languages
+        if problem.reverse and not tells_direction:
+            raise UserError(
+                f"{source} is {format.title}, in the direction of "
+                f"'{problem.data_name}'; generate the data with --problem "
+                f"{problem.data_name}"
+            )
+        if languages is None and (languages := format.languages(source)):
+            say(
+                f"{source}: the source is {languages[0]} and the target {languages[1]} "
+                "(--languages changes this)"
+            )
+        return PairFile(source, languages)
+    for path in (source, target):
+        require_text_file(path)
+    # The data of `x_rev` are those of `x`: in its direction.
+    pair = (target, source) if problem.reverse else (source, target)
+    return ParallelFiles(*pair)
 
 
 def _show_datagen(result: dict[str, Any]) -> str:

@@ -23,6 +23,7 @@ from t2t_keras.cli.verb import (
     require_only,
     table,
 )
+from t2t_keras.data.pair_files import uncompressed_suffix
 from t2t_keras.evaluation.bleu import bleu_scores, metrics_of, with_bleu
 from t2t_keras.evaluation.tokenization import BleuTokens, has_tokenization
 from t2t_keras.option import UserError
@@ -171,7 +172,7 @@ def suffix_language(path: str) -> str | None:
     """Returns the language that a file's suffix names; None if it names none."""
     from t2t_keras.evaluation.moses import LANGUAGES
 
-    code = Path(path.removesuffix(".gz")).suffix.removeprefix(".")
+    code = uncompressed_suffix(path)
     return code if code in LANGUAGES or has_tokenization(code) else None
 
 

@@ -9,24 +9,25 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal, TextIO
 
-from t2t_keras.data import sources
+from t2t_keras.data import lines as text_lines
 from t2t_keras.data.files import is_special, lock_file, read_json, write_json
+from t2t_keras.data.text_files import open_binary, raw_lines, readable
 from t2t_keras.option import UserError
 
 STDIN, STDOUT = 0, 1
 
 
 def read_lines(path: str | None) -> Iterator[str]:
-    """Yields the lines of a file, plain or `.gz`, or of standard input.
+    """Yields the lines of a file, or of standard input, plain or compressed.
 
     Raises:
-        UserError: the file cannot be read, or a line is not UTF-8.
+        UserError: it cannot be read, is of another format, or a line is not UTF-8.
     """
     if path is not None:
-        yield from sources.read_lines(path)
+        yield from text_lines.read_lines(path)
         return
     with open(STDIN, "rb", closefd=False) as file:
-        yield from sources.decoded_lines(file, "standard input")
+        yield from text_lines.stream_lines(file, "standard input")
 
 
 def count_lines(path: str | Path | None) -> int | None:
@@ -36,7 +37,8 @@ def count_lines(path: str | Path | None) -> int | None:
     """
     if path is None or not Path(path).is_file():
         return None
-    return sum(1 for _ in sources.read_lines(path))
+    with readable(path), open_binary(path) as file:
+        return sum(1 for _ in raw_lines(file, str(path)))
 
 
 class OutputFile:

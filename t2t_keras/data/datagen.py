@@ -73,6 +73,7 @@ from t2t_keras.text.tokenizer import (
     load_tokenizer,
     tokenizer_kind,
     tokenizer_kinds,
+    vocabulary_suffix,
     write_vocabulary,
 )
 
@@ -768,10 +769,11 @@ def use_vocabularies(
     """
     sizes = [load_tokenizer(path).vocab_size for path in files]
     kinds = {kind.suffix: name for name, kind in tokenizer_kinds()}
-    if files[0].suffix != files[1].suffix:
+    suffixes = [vocabulary_suffix(path) for path in files]
+    if suffixes[0] != suffixes[1]:
         raise UserError(f"{files[0]} and {files[1]} are of different kinds")
     problem = problem.replace(
-        tokenizer=kinds[files[0].suffix],
+        tokenizer=kinds[suffixes[0]],
         vocab_size=max(sizes),
         shared_vocab=files[0].read_bytes() == files[1].read_bytes(),
     )

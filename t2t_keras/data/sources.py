@@ -1,4 +1,4 @@
-"""The sources of pairs: text files, files of pairs, tensorflow-datasets, and mixtures.
+"""The sources of pairs: text files, tensorflow-datasets, and mixtures.
 
 A source is a callable that yields pairs of texts, from the beginning on every call and
 always the same ones. Any function will do; the classes here also have a checksum that
@@ -7,128 +7,34 @@ takes less time than a pass over the pairs.
 
 import contextlib
 import dataclasses
-import gzip
 import hashlib
-import io
 import itertools
-import lzma
 import math
 import re
 import sys
-import tarfile
 import tomllib
-import zlib
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, cast, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 
 from t2t_keras.data.files import sha256
+from t2t_keras.data.lines import read_lines
+from t2t_keras.data.pair_files import PairFile
 from t2t_keras.data.pharaoh import parse_reference
-from t2t_keras.option import UserError, first_line, plugins, require_extra
+from t2t_keras.data.text_files import read_text
+from t2t_keras.option import UserError, first_line
 from t2t_keras.problem import AlignedPair, Alignment, Pair, Source, Split
-
-try:
-    from backports import zstd
-except ImportError:  # it is in the extra [data]
-    zstd = None  # type: ignore[assignment]
 
 if TYPE_CHECKING:
     import tensorflow_datasets as tfds
 
-COMPRESSED = (".gz", ".xz", ".zst")  # the suffixes of compressed files
-_KINDS = {".gz": "gzip", ".tgz": "gzip", ".xz": "xz", ".zst": "zstd", ".tar": "tar"}
-_OPEN: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".xz": lzma.open}
-# What is raised for a compressed file that is cut off, or is none.
-_DAMAGE: tuple[type[Exception], ...] = (
-    *(EOFError, zlib.error, gzip.BadGzipFile, lzma.LZMAError, tarfile.ReadError),
-)
-if zstd is not None:
-    _OPEN[".zst"] = zstd.open
-    _DAMAGE += (zstd.ZstdError,)
-
-LONGEST_LINE = 10_000_000  # bytes
 _BATCH = 1024  # examples that are read from tensorflow-datasets at a time
 _MOST_REPEATED = 100  # how many times the data an epoch may have
 _FIELDS = {"name", "source", "target", "pairs", "languages", "weight", "tag"}
 _FIELDS |= {"alignment"}
-
-
-def read_lines(path: str | Path) -> Iterator[str]:
-    r"""Yields the lines of a UTF-8 text file, plain or compressed, without their ends.
-
-    Only "\n" ends a line: if U+0085 or U+2028 within a sentence did, all later lines
-    would be paired with the wrong translation. A "\r" before it, as Windows writes, and
-    a byte order mark at the beginning of the file are not part of the text.
-
-    Raises:
-        UserError: the file cannot be read, or a line is not UTF-8.
-    """
-    with readable(path), open_binary(path) as file:
-        yield from decoded_lines(file, str(path))
-
-
-def decoded_lines(file: BinaryIO, name: str) -> Iterator[str]:
-    """Yields the lines of an open file, see `read_lines`.
-
-    Args:
-        file: the file.
-        name: what it is called in messages.
-
-    Raises:
-        UserError: a line is not UTF-8, or is too long.
-    """
-    for number in itertools.count(1):
-        line = file.readline(LONGEST_LINE + 1)
-        if not line:
-            return
-        if len(line) > LONGEST_LINE:
-            raise UserError(
-                f"{name}, line {number} has more than {LONGEST_LINE:,} bytes; write "
-                "one sentence per line, ended by \\n"
-            )
-        try:
-            text = line.decode("utf-8")
-        except UnicodeDecodeError as error:
-            raise UserError(
-                f"{name}, line {number}: byte {line[error.start]:#04x} is not valid "
-                "UTF-8; convert the file (`iconv -t UTF-8`)"
-            ) from None
-        if number == 1:
-            text = text.removeprefix("\ufeff")
-        yield text.removesuffix("\n").removesuffix("\r")
-
-
-@contextlib.contextmanager
-def readable(path: str | Path) -> Iterator[None]:
-    """Raises `UserError` if a file cannot be read or decompressed in the block."""
-    try:
-        yield
-    except _DAMAGE:
-        kind = _KINDS.get(Path(path).suffix.lower(), "compressed")
-        raise UserError(
-            f"{path} is not a complete {kind} file; copy it again"
-        ) from None
-    except OSError as error:
-        raise UserError(f"cannot read {path}: {error.strerror or error}") from None
-
-
-def open_binary(path: str | Path) -> BinaryIO:
-    """Opens a file for reading bytes: plain, `.gz`, `.xz` or `.zst`.
-
-    Raises:
-        UserError: the package that reads `.zst` is not installed.
-    """
-    suffix = Path(path).suffix.lower()
-    if suffix == ".zst":
-        require_extra("data", str(path), "backports.zstd")
-    if suffix in _OPEN:
-        return cast(
-            BinaryIO, io.BufferedReader(_OPEN[suffix](path, "rb"), buffer_size=1 << 20)
-        )
-    return open(path, "rb", buffering=1 << 20)
 
 
 def checksum(source: Source) -> str:
@@ -249,90 +155,6 @@ def _links(line: str, pair: tuple[str, str], place: str) -> Alignment:
                 f"{source} words and the target {target}, and the first is word 0"
             )
     return links
-
-
-@dataclasses.dataclass(frozen=True)
-class Format:
-    """A format of files of pairs, registered as an entry point of `t2t_keras.formats`.
-
-    The name of the entry point is the suffix, such as `tmx`.
-
-    Attributes:
-        read: yields the pairs of a `PairFile` in the order of the file; counts in its
-            `dropped` what is left out; raises `UserError`.
-        needs_languages: whether the languages of the two sides must be given.
-    """
-
-    read: Callable[["PairFile"], Iterator[Pair]]
-    needs_languages: bool = False
-
-
-@dataclasses.dataclass(frozen=True)
-class PairFile:
-    """A file of pairs, plain or compressed (`.gz`, `.xz`, `.zst`), read as a stream.
-
-    `.tsv` has two columns, source and target, without quoting. Plugins add other
-    formats, see `Format`.
-
-    Attributes:
-        path: the file.
-        languages: the languages of source and target, for formats that need them.
-        dropped: the number of units left out in the last pass, by reason.
-
-    Raises:
-        UserError: there is no such format, or it needs languages.
-    """
-
-    path: str | Path
-    languages: tuple[str, str] | None = None
-    dropped: Counter[str] = dataclasses.field(
-        default_factory=Counter, init=False, compare=False, repr=False
-    )
-
-    def __post_init__(self) -> None:
-        if self._format().needs_languages and not self.languages:
-            raise UserError(
-                f'{self.path}: which languages? Give languages, "en-de" for example'
-            )
-
-    def __call__(self) -> Iterator[Pair]:
-        """Yields the pairs in the order of the file.
-
-        Raises:
-            UserError: the file cannot be read, or is not as described.
-        """
-        self.dropped.clear()
-        yield from self._format().read(self)
-
-    def checksum(self) -> str:
-        """Returns the SHA-256 of the file, and the languages."""
-        return " ".join(["pairs", sha256(Path(self.path)), *(self.languages or ())])
-
-    def _format(self) -> Format:
-        """Returns the format by the suffix before the suffix of a compression."""
-        path = Path(self.path)
-        if path.suffix.lower() in COMPRESSED:
-            path = path.with_suffix("")
-        suffix = path.suffix.lower().removeprefix(".")
-        formats = {"tsv": Format(_read_tsv)} | plugins("formats")
-        if suffix not in formats:
-            raise UserError(
-                f"{self.path} is not a file of pairs: the suffixes are "
-                f"{', '.join(f'.{name}' for name in formats)}"
-            )
-        return formats[suffix]
-
-
-def _read_tsv(file: PairFile) -> Iterator[Pair]:
-    """Yields the two columns of each line."""
-    for number, line in enumerate(read_lines(file.path), start=1):
-        columns = line.split("\t")
-        if len(columns) != 2:
-            raise UserError(
-                f"{file.path}, line {number}: there must be two columns, source "
-                f"and target, but there are {len(columns)} (`cut -f` selects some)"
-            )
-        yield columns[0], columns[1]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -597,11 +419,11 @@ def read_mixture(path: str | Path) -> dict[Split, Source]:
     """
     path = Path(path)
     try:
-        values = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise UserError(f"cannot read {path}: {error.strerror}") from None
+        values = tomllib.loads(read_text(path))
     except ValueError as error:
         raise UserError(f"{path} is not valid TOML: {error}") from None
+    except RecursionError:
+        raise UserError(f"{path}: its lists or tables are nested too deeply") from None
     temperature = values.pop("temperature", None)
     try:
         if temperature is None:

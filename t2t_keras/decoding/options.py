@@ -8,11 +8,11 @@ a checkpoint depend on it.
 import dataclasses
 import json
 from collections.abc import Callable, Iterable, Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 
+from t2t_keras.data.text_files import read_text
 from t2t_keras.option import UserError, check, names, option, require_unicode
-from t2t_keras.problem import Problem
+from t2t_keras.problem import Problem, is_blank
 from t2t_keras.text.protected import KINDS, UNKNOWN
 
 if TYPE_CHECKING:
@@ -68,20 +68,24 @@ def parse_glossary(text: str) -> Glossary:
         UserError: it is neither terms nor a file of terms.
     """
     if text.startswith("["):
-        rows = [item.split("=") for item in _items(text)]
+        items = dict(enumerate(_items(text), 1))
+        rows = {f"term {n}": item.split("=") for n, item in items.items()}
         origin, form = "glossary", "SOURCE=TARGET"
     else:
-        rows = [line.split("\t") for line in _lines("glossary", text)]
+        lines = _lines("glossary", text)
+        rows = {f"line {n}": line.split("\t") for n, line in lines.items()}
         origin, form = text, "`source TAB target`"
-    for number, row in enumerate(rows, 1):
+    for place, row in rows.items():
         if len(row) != 2:
-            raise UserError(f"{origin}: term {number} is not {form}")
-    return tuple((source.strip(), target.strip()) for source, target in rows)
+            raise UserError(f"{origin}: {place} is not {form}")
+    return tuple((source.strip(), target.strip()) for source, target in rows.values())
 
 
 def parse_forbidden(text: str) -> tuple[str, ...]:
     """Returns the phrases that a text gives: `[phrase,...]`, or a file."""
-    return _items(text) if text.startswith("[") else tuple(_lines("forbidden", text))
+    if text.startswith("["):
+        return _items(text)
+    return tuple(_lines("forbidden", text).values())
 
 
 def _items(text: str) -> tuple[str, ...]:
@@ -89,19 +93,18 @@ def _items(text: str) -> tuple[str, ...]:
     return tuple(map(str.strip, text.removeprefix("[").removesuffix("]").split(",")))
 
 
-def _lines(name: str, path: str) -> list[str]:
-    """Returns the lines of a file that are not blank.
+def _lines(name: str, path: str) -> dict[int, str]:
+    """Returns the lines of a file that are not blank, by their numbers.
 
     Raises:
         UserError: the file cannot be read.
     """
     try:
-        lines = Path(path).read_text(encoding="utf-8").splitlines()
-    except (OSError, ValueError) as error:
-        raise UserError(
-            f"{name}: cannot read {path}: {error}; a list is [...]"
-        ) from None
-    return [line for line in lines if line.strip()]
+        # `read_lines` would refuse a glossary, which is a table.
+        lines = read_text(path).split("\n")
+    except UserError as error:
+        raise UserError(f"{name}: {error}; a list is [...]") from None
+    return {n: line for n, line in enumerate(lines, 1) if not is_blank(line)}
 
 
 def _phrases(name: str, phrases: Any) -> tuple[str, ...]:
@@ -307,7 +310,7 @@ class DecodingOptions:
         for name, phrases in ("glossary", terms), ("forbidden", self.forbidden):
             for phrase in phrases:
                 require_unicode(name, phrase)
-            if not all(phrase.strip() for phrase in phrases):
+            if any(map(is_blank, phrases)):
                 raise UserError(f"{name}: a phrase is empty; leave it out")
 
     @property

@@ -38,7 +38,7 @@ class SentencePieceTokenizer:
     For every line of text decode(encode(line)) == line.
 
     Args:
-        path: the `.spm` file.
+        path: the `.spm` or `.model` file.
 
     Raises:
         UserError: the file is absent, is not a SentencePiece model, or has other ids
@@ -60,12 +60,15 @@ class SentencePieceTokenizer:
         if (model.pad_id(), model.eos_id(), model.unk_id()) != (PAD, EOS, UNK):
             raise UserError(
                 f"{path}: the ids of padding, end and unknown must be {PAD}, {EOS} and "
-                f"{UNK}; train the vocabulary with `t2t datagen`"
+                f"{UNK}; train the vocabulary with `t2t datagen`, or with `spm_train "
+                f"--pad_id={PAD} --eos_id={EOS} --unk_id={UNK} --bos_id=-1 "
+                "--byte_fallback`"
             )
         self._newline = model.piece_to_id(NEWLINE_PIECE)
         if not model.is_byte(self._newline):
             raise UserError(
-                f"{path} has no byte pieces; train the vocabulary with `t2t datagen`"
+                f"{path} has no byte pieces; train the vocabulary with `t2t datagen`, "
+                "or with `spm_train --byte_fallback`"
             )
 
     @staticmethod

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
-from t2t_keras.option import UserError, plugins
+from t2t_keras.option import UserError, plugins, require_fetched
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -104,11 +104,13 @@ def read_vocabulary(path: Path) -> bytes:
         UserError: it cannot be read.
     """
     try:
-        return Path(path).read_bytes()
+        content = Path(path).read_bytes()
     except OSError as error:
         raise UserError(
             f"cannot read the vocabulary {path}: {error.strerror}"
         ) from None
+    require_fetched(str(path), content)
+    return content
 
 
 def write_vocabulary(path: Path, content: bytes) -> None:
@@ -117,6 +119,16 @@ def write_vocabulary(path: Path, content: bytes) -> None:
     temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
     temporary.write_bytes(content)
     os.replace(temporary, path)
+
+
+# The suffixes that other programs give to files of some kinds: `spm_train` writes
+# SentencePiece's models as `.model`.
+_OTHER_SUFFIXES = {".model": ".spm"}
+
+
+def vocabulary_suffix(path: Path) -> str:
+    """Returns the suffix of a vocabulary file's kind, which its name may not have."""
+    return _OTHER_SUFFIXES.get(Path(path).suffix, Path(path).suffix)
 
 
 def tokenizer_kinds() -> Iterator[tuple[str, type[Tokenizer]]]:
@@ -144,19 +156,21 @@ def load_tokenizer(path: Path, suffix: str | None = None) -> Tokenizer:
     """Loads a tokenizer, whose kind follows from the suffix of its file.
 
     Args:
-        path: a `.spm` file (SentencePiece), or one with the suffix of a plugin.
+        path: a `.spm` or `.model` file (SentencePiece), or one with the suffix of a
+            plugin.
         suffix: the suffix of the kind, if the file has another one.
 
     Raises:
         UserError: there is no such file, or it is not a vocabulary of that kind.
     """
-    suffix = suffix or Path(path).suffix
+    suffix = suffix or vocabulary_suffix(path)
     for _, kind in tokenizer_kinds():
         if kind.suffix == suffix:
             return kind(Path(path))
     known = ", ".join(kind.suffix for _, kind in tokenizer_kinds())
     raise UserError(
-        f"{path}: a vocabulary file ends in {known}; there is no reader of other "
+        f"{path}: a vocabulary file ends in {known}, or in .model if it is "
+        "SentencePiece's; there is no reader of other "
         "kinds, such as tensor2tensor's vocabularies of whole tokens or of BPE"
     )
 

@@ -1,0 +1,186 @@
+"""The lines of text files. A file of another format is refused, not read as text.
+
+Formats of files of pairs recognise their files themselves (`pair_files.Format`). The
+others are recognised here by how they begin, which no ordinary text does.
+"""
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from t2t_keras.data.files import is_special
+from t2t_keras.data.pair_files import head_lines, matching_format, uncompressed_suffix
+from t2t_keras.data.text_files import (
+    HEAD,
+    compression,
+    decoded_lines,
+    decompressed,
+    open_binary,
+    readable,
+)
+from t2t_keras.option import UserError
+
+if TYPE_CHECKING:
+    import io
+
+
+class _NotText(NamedTuple):
+    """A format that is not text.
+
+    Attributes:
+        begins: how its files begin, as a regular expression.
+        title: what they are called in messages.
+        advice: what to do with the file {name}.
+    """
+
+    begins: bytes
+    title: str
+    advice: str
+
+
+_EXTRACT = "write its sentences into a text file, one per line"
+_UNPACK = "unpack it (`{}`) and give the text files in it"
+_CONVERT = "convert it (`iconv -f {} -t UTF-8 {{name}} > utf8.txt`)"
+
+_NOT_TEXT = (
+    _NotText(
+        rb"PK(?:\x03\x04|\x05\x06|\x07\x08)",
+        "a ZIP archive or an office document",
+        _UNPACK.format("unzip {name}"),
+    ),
+    _NotText(rb"(?s:.{257})ustar", "a tar archive", _UNPACK.format("tar -xf {name}")),
+    _NotText(rb"7z\xbc\xaf\x27\x1c", "a 7z archive", _UNPACK.format("7z x {name}")),
+    _NotText(rb"Rar!\x1a\x07", "a RAR archive", _UNPACK.format("unrar x {name}")),
+    _NotText(
+        rb"\x1f[\x9d\xa0]|\x04\x22\x4d\x18|LZIP\x01",
+        "a compressed file",
+        "decompress it, or compress it with gzip, xz, zstd or bzip2",
+    ),
+    _NotText(rb"%PDF-\d", "a PDF document", _EXTRACT),
+    _NotText(rb"\{\\rtf\d", "a document (RTF)", _EXTRACT),
+    _NotText(rb"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", "an office document", _EXTRACT),
+    _NotText(rb"SQLite format 3\x00", "a database (SQLite)", _EXTRACT),
+    _NotText(rb"\x93NUMPY|\x89HDF\r\n|ARROW1|ORC", "a file of arrays", _EXTRACT),
+    _NotText(rb"\x7fELF|\x89PNG\r\n|\xff\xd8\xff|GIF8[79]a", "no text", _EXTRACT),
+    _NotText(
+        rb"\xff\xfe\x00\x00|\x00\x00\xfe\xff", "in UTF-32", _CONVERT.format("UTF-32")
+    ),
+    _NotText(rb"\xff\xfe|\xfe\xff", "in UTF-16", _CONVERT.format("UTF-16")),
+    _NotText(
+        rb"(?i)\s*<(?:!doctype\s+html|html)\b",
+        "an HTML page",
+        "download the file that it links to, or " + _EXTRACT,
+    ),
+    _NotText(
+        rb"(?i)\s*<(?:srcset|refset|tstset|mteval|dataset)\b[^>]*>",
+        "a test set in SGML or XML",
+        _EXTRACT + " (`sacrebleu --echo` does for published ones)",
+    ),
+    _NotText(rb"\s*<\?xml\s", "XML", _EXTRACT),
+    _NotText(rb"\s*<!DOCTYPE\s", "XML or SGML", _EXTRACT),
+    _NotText(
+        rb"WEBVTT\s|\s*1\r?\n\d+:\d\d:\d\d[,.]\d+ --> \d",
+        "a file of subtitles",
+        _EXTRACT,
+    ),
+    _NotText(
+        rb'(?:\s*#[^\n]*\n)*\s*msgid "[^\n]*"\r?\n(?:"[^\n]*"\r?\n)*msgstr "',
+        "a catalogue of messages (gettext)",
+        _EXTRACT,
+    ),
+)
+_JSON_BEGINS = re.compile(r'\s*[\[{]\s*(?:\{\s*)?"')
+
+
+def read_lines(path: str | Path) -> Iterator[str]:
+    """Yields the lines of a UTF-8 text file, plain or compressed; see `decoded_lines`.
+
+    Raises:
+        UserError: the file cannot be read, is of another format, or a line is not
+            UTF-8.
+    """
+    with readable(path), open_binary(path) as file:
+        require_text(file, str(path))
+        yield from decoded_lines(file, str(path))
+
+
+def stream_lines(file: "io.BufferedReader[Any]", name: str) -> Iterator[str]:
+    """Yields the lines of an open file, as `read_lines` does.
+
+    Args:
+        file: the file, which may be a pipe.
+        name: what it is called in messages.
+    """
+    with readable(name), decompressed(file, name) as content:
+        require_text(content, name)
+        yield from decoded_lines(content, name)
+
+
+def require_text_file(path: str | Path) -> None:
+    """Refuses a file as `require_text` does; what can be read only once is accepted.
+
+    Raises:
+        UserError: the file cannot be read, or is of another format.
+    """
+    if not is_special(path):
+        with readable(path), open_binary(path) as file:
+            require_text(file, str(path))
+
+
+def require_text(file: "io.BufferedReader[Any]", name: str) -> None:
+    """Refuses a file that is recognised as something else than lines of text.
+
+    Args:
+        file: the open and decompressed file, at its beginning, where it stays.
+        name: what it is called in messages.
+
+    Raises:
+        UserError: it is not a text; the message says what to do.
+    """
+    head, suffix = file.peek(HEAD)[:HEAD], uncompressed_suffix(name)
+    if format := matching_format(head, suffix):
+        raise UserError(
+            f"{name} is {format.title}, which has both sides of its pairs, not text "
+            "with one sentence per line: to train on it, name the same file as source "
+            f"and as target with --languages SOURCE-TARGET, or write `pairs = "
+            f'"{name}"` in a --mixture; for other uses write the sentences of one '
+            "side into a text file"
+        )
+    if compression(head):
+        raise UserError(f"{name} is compressed twice; decompress it once")
+    for other in _NOT_TEXT:
+        if re.match(other.begins, head):
+            advice = other.advice.format(name=name)
+            raise UserError(
+                f"{name} is {other.title}, not text with one sentence per line; "
+                f"{advice}"
+            )
+    if _is_json(head, suffix):
+        raise UserError(
+            f"{name} is JSON, not text with one sentence per line; {_EXTRACT}"
+        )
+
+
+def _is_json(head: bytes, suffix: str) -> bool:
+    """Returns whether a file is one value in JSON.
+
+    The first line of a text may be a JSON value: the file must have more than a line,
+    unless its name says that it is JSON.
+    """
+    text = head.decode("utf-8-sig", "replace")
+    if not _JSON_BEGINS.match(text):
+        return False
+    if len(head) >= HEAD:  # the rest of the value is not there
+        first = text.lstrip().partition("\n")[0].strip()
+        return suffix == "json" or first in ("[", "{") or "\n" not in text
+    if suffix != "json" and len(head_lines(head)) < 2:
+        return False
+    try:
+        json.loads(text)
+    except ValueError:
+        return False
+    except RecursionError:
+        pass
+    return True

@@ -1,0 +1,193 @@
+"""Text files: their compression, and their lines.
+
+A compressed file is recognised by its first bytes, whatever its name is.
+"""
+
+import bz2
+import contextlib
+import gzip
+import io
+import itertools
+import lzma
+import tarfile
+import zlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, BinaryIO, cast
+
+from t2t_keras.option import UserError, require_extra, require_fetched
+
+try:
+    from backports import zstd
+except ImportError:  # it is in the extra [data]
+    zstd = None  # type: ignore[assignment]
+
+COMPRESSED = (".gz", ".xz", ".zst", ".bz2")  # the suffixes of compressed files
+_KINDS = {".gz": "gzip", ".tgz": "gzip", ".xz": "xz", ".zst": "zstd", ".tar": "tar"}
+_KINDS |= {".bz2": "bzip2"}
+_OPEN: dict[str, Callable[..., Any]] = {
+    ".gz": gzip.open,
+    ".xz": lzma.open,
+    ".bz2": bz2.open,
+}
+# The bytes with which compressed content begins. None of them begins a text.
+_MAGIC = {
+    ".gz": (b"\x1f\x8b\x08",),
+    ".xz": (b"\xfd7zXZ\x00",),
+    ".zst": (b"\x28\xb5\x2f\xfd",),
+    ".bz2": tuple(
+        b"BZh%d" % level + block
+        for level in range(1, 10)
+        for block in (b"1AY&SY", b"\x17\x72\x45\x38\x50\x90")
+    ),
+}
+# What is raised for a compressed file that is cut off, or is none.
+_DAMAGE: tuple[type[Exception], ...] = (
+    *(EOFError, zlib.error, gzip.BadGzipFile, lzma.LZMAError, tarfile.ReadError),
+)
+if zstd is not None:
+    _OPEN[".zst"] = zstd.open
+    _DAMAGE += (zstd.ZstdError,)
+
+LONGEST_LINE = 10_000_000  # bytes
+HEAD = 1 << 16  # bytes by which the format of a file is recognised
+_BUFFER = 1 << 20
+
+
+@contextlib.contextmanager
+def readable(path: str | Path) -> Iterator[None]:
+    """Raises `UserError` if a file cannot be read or decompressed in the block."""
+    damaged = f"is not a complete {_KINDS.get(_suffix(path), 'compressed')} file"
+    try:
+        yield
+    except _DAMAGE:
+        raise UserError(f"{path} {damaged}; copy it again") from None
+    except OSError as error:
+        if error.errno is None:  # the decompressor of .bz2 raises it
+            raise UserError(f"{path} {damaged}; copy it again") from None
+        raise UserError(f"cannot read {path}: {error.strerror or error}") from None
+
+
+def _suffix(path: str | Path) -> str:
+    return Path(path).suffix.lower()
+
+
+def open_binary(path: str | Path) -> "io.BufferedReader[Any]":
+    """Opens a file for reading bytes: plain, `.gz`, `.xz`, `.zst` or `.bz2`.
+
+    Raises:
+        UserError: the file is a pointer to its content, or the package that
+            decompresses it is not installed.
+    """
+    file = open(path, "rb", buffering=_BUFFER)  # noqa: SIM115  (it is returned)
+    return decompressed(cast("io.BufferedReader[Any]", file), path)
+
+
+def decompressed(
+    file: "io.BufferedReader[Any]", path: str | Path
+) -> "io.BufferedReader[Any]":
+    """Returns an open file, or what decompresses it.
+
+    Args:
+        file: the file; it is closed together with the result.
+        path: what it is called. With the suffix of a compression it must be compressed.
+
+    Raises:
+        UserError: as `open_binary`.
+    """
+    try:
+        head = file.peek(HEAD)
+        require_fetched(str(path), head)
+        suffix = compression(head) or _suffix(path)
+        if suffix == ".zst":
+            require_extra("data", str(path), "backports.zstd")
+        if suffix not in _OPEN:
+            return file
+        return _Decompressed(cast(io.RawIOBase, _OPEN[suffix](file, "rb")), file)
+    except BaseException:
+        file.close()
+        raise
+
+
+def compression(head: bytes) -> str | None:
+    """Returns the usual suffix of compressed content; None: it is not compressed."""
+    for suffix, magics in _MAGIC.items():
+        if head.startswith(magics):
+            return suffix
+    return None
+
+
+class _Decompressed(io.BufferedReader):
+    """Decompressed content, which closes the compressed file as well."""
+
+    def __init__(self, content: io.RawIOBase, file: "io.BufferedReader[Any]") -> None:
+        super().__init__(content, buffer_size=_BUFFER)
+        self._file = file
+
+    def close(self) -> None:
+        super().close()
+        self._file.close()
+
+
+def decoded_lines(file: BinaryIO, name: str) -> Iterator[str]:
+    r"""Yields the lines of an open UTF-8 text, without their ends.
+
+    Only "\n" ends a line: if U+0085 or U+2028 within a sentence did, all later lines
+    would be paired with the wrong translation. A "\r" before it, as Windows writes, and
+    a byte order mark at the beginning of the file are not part of the text.
+
+    Args:
+        file: the file.
+        name: what it is called in messages.
+
+    Raises:
+        UserError: a line is not UTF-8, or is too long.
+    """
+    for number, line in enumerate(raw_lines(file, name), start=1):
+        try:
+            text = line.decode("utf-8")
+        except UnicodeDecodeError as error:
+            raise UserError(
+                f"{name}, line {number}: byte {line[error.start]:#04x} is not valid "
+                "UTF-8; convert the file (`iconv -t UTF-8`)"
+            ) from None
+        if number == 1:
+            text = text.removeprefix("\ufeff")
+        yield text.removesuffix("\n").removesuffix("\r")
+
+
+def raw_lines(file: BinaryIO, name: str) -> Iterator[bytes]:
+    """Yields the lines of an open file as bytes, with their ends.
+
+    Args:
+        file: the file.
+        name: what it is called in messages.
+
+    Raises:
+        UserError: a line is too long.
+    """
+    for number in itertools.count(1):
+        line = file.readline(LONGEST_LINE + 1)
+        if not line:
+            return
+        if len(line) > LONGEST_LINE:
+            raise UserError(
+                f"{name}, line {number} has more than {LONGEST_LINE:,} bytes; write "
+                "one sentence per line, ended by \\n"
+            )
+        yield line
+
+
+def read_text(path: str | Path) -> str:
+    """Returns the text of a small file, such as one of settings, read as lines are.
+
+    Raises:
+        UserError: the file cannot be read, is not UTF-8, or is too large.
+    """
+    with readable(path), open_binary(path) as file:
+        content = file.read(LONGEST_LINE + 1)
+    if len(content) > LONGEST_LINE:
+        raise UserError(f"{path} has more than {LONGEST_LINE:,} bytes; is it the file?")
+    return "".join(
+        f"{line}\n" for line in decoded_lines(io.BytesIO(content), str(path))
+    )

@@ -56,7 +56,7 @@ FAULTS = [
     (b"x\n" * 5, b"x\n" * 3, "{1} has only 3 lines and {0} has 5: line by line"),
     (b"x\n" * 5, b"", "{1} has only 0 lines"),
     (b"x\n" * 3, b"gut\nsch\xf6n\n", "{1}, line 2: byte 0xf6 is not valid UTF-8"),
-    ("gut".encode("utf-16"), b"x\n", "{0}, line 1: byte 0xff"),
+    ("gut".encode("utf-16"), b"x\n", "{0} is in UTF-16"),
     (b"x\n", None, "cannot read {1}: No such file or directory"),
 ]
 
@@ -113,12 +113,15 @@ def test_compressed_files(suffix, tmp_path):
     path.write_bytes(COMPRESS[suffix](TSV))
     pairs = PairFile(path)
     assert list(pairs()) == FILE_PAIRS == list(pairs())
-    lines = [source + "\t" + target for source, target in FILE_PAIRS]
-    assert list(read_lines(path)) == lines
-    assert list(ParallelFiles(path, path)()) == [(line, line) for line in lines]
+    lines = [source + "\n" + target for source, target in FILE_PAIRS]
+    text = tmp_path / f"x.txt{suffix}"
+    text.write_bytes(COMPRESS[suffix]("\n".join(lines).encode()))
+    lines = [text for pair in FILE_PAIRS for text in pair]
+    assert list(read_lines(text)) == lines
+    assert list(ParallelFiles(text, text)()) == [(line, line) for line in lines]
     if suffix:
-        path.write_bytes(COMPRESS[suffix](TSV * 1000)[:-9])
-        assert f"{path} is not a complete" in fails(pairs)
+        text.write_bytes(COMPRESS[suffix](TSV * 1000)[:-9])
+        assert f"{text} is not a complete" in fails(ParallelFiles(text, text))
         path.write_bytes(b"no such file " * 9)
         assert f"{path} is not a complete" in fails(pairs)
 
@@ -130,7 +133,8 @@ def test_compressed_files(suffix, tmp_path):
         ("x.tsv", b"a\tb\n\n", ", line 2: there must be two"),
         ("x.tmx", None, ": which languages"),
         ("x.parquet", None, ": which languages"),
-        ("x.csv", None, " is not a file of pairs"),
+        ("x.csv", None, ": which languages"),
+        ("x.txt", None, " is not a file of pairs"),
     ],
 )
 def test_faults_of_files_of_pairs(tmp_path, name, content, message):

@@ -136,7 +136,9 @@ def _has_root(head: bytes, root: str) -> bool:
     skipped = re.compile(r"\s+|<\?.*?\?>|<!--.*?-->|<!DOCTYPE[^>\[]*>", re.DOTALL)
     while match := skipped.match(text, place):
         place = match.end()
-    return re.compile(rf"<(?:\w+:)?{root}[\s>]").match(text, place) is not None
+    # Another element follows; in a sentence, words would.
+    begins = re.compile(rf"<(?:\w+:)?{root}(?:\s[^<>]*)?>\s*<")
+    return begins.match(text, place) is not None
 
 
 # Tables and records.

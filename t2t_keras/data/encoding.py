@@ -14,7 +14,6 @@ import contextlib
 import dataclasses
 import functools
 import hashlib
-import itertools
 import math
 import multiprocessing
 import os

@@ -4,6 +4,7 @@ Formats of files of pairs recognise their files themselves (`pair_files.Format`)
 others are recognised here by how they begin, which no ordinary text does.
 """
 
+import codecs
 import json
 import re
 from collections.abc import Iterator
@@ -63,7 +64,11 @@ _NOT_TEXT = (
     _NotText(rb"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", "an office document", _EXTRACT),
     _NotText(rb"SQLite format 3\x00", "a database (SQLite)", _EXTRACT),
     _NotText(rb"\x93NUMPY|\x89HDF\r\n|ARROW1|ORC", "a file of arrays", _EXTRACT),
-    _NotText(rb"\x7fELF|\x89PNG\r\n|\xff\xd8\xff|GIF8[79]a", "no text", _EXTRACT),
+    _NotText(
+        rb"\x7fELF|\x89PNG\r\n|\xff\xd8\xff|GIF8[79]a",
+        "a program or an image",
+        _EXTRACT,
+    ),
     _NotText(
         rb"\xff\xfe\x00\x00|\x00\x00\xfe\xff", "in UTF-32", _CONVERT.format("UTF-32")
     ),
@@ -141,25 +146,26 @@ def require_text(file: "io.BufferedReader[Any]", name: str) -> None:
     """
     head, suffix = file.peek(HEAD)[:HEAD], uncompressed_suffix(name)
     if format := matching_format(head, suffix):
+        languages = " with --languages SOURCE-TARGET" if format.needs_languages else ""
         raise UserError(
             f"{name} is {format.title}, which has both sides of its pairs, not text "
             "with one sentence per line: to train on it, name the same file as source "
-            f"and as target with --languages SOURCE-TARGET, or write `pairs = "
+            f"and as target{languages}, or write `pairs = "
             f'"{name}"` in a --mixture; for other uses write the sentences of one '
             "side into a text file"
         )
     if compression(head):
         raise UserError(f"{name} is compressed twice; decompress it once")
     for other in _NOT_TEXT:
-        if re.match(other.begins, head):
+        if re.match(other.begins, head.removeprefix(codecs.BOM_UTF8)):
             advice = other.advice.format(name=name)
             raise UserError(
-                f"{name} is {other.title}, not text with one sentence per line; "
-                f"{advice}"
+                f"{name} is {other.title}, not UTF-8 text with one sentence per "
+                f"line; {advice}"
             )
     if _is_json(head, suffix):
         raise UserError(
-            f"{name} is JSON, not text with one sentence per line; {_EXTRACT}"
+            f"{name} is JSON, not UTF-8 text with one sentence per line; {_EXTRACT}"
         )
 
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
-from t2t_keras.option import UserError, require_extra, require_fetched
+from t2t_keras.option import UserError, first_line, require_extra, require_fetched
 
 try:
     from backports import zstd
@@ -45,6 +45,7 @@ _MAGIC = {
 _DAMAGE: tuple[type[Exception], ...] = (
     *(EOFError, zlib.error, gzip.BadGzipFile, lzma.LZMAError, tarfile.ReadError),
 )
+_BZIP2_DAMAGE = "Invalid data stream"  # an OSError
 if zstd is not None:
     _OPEN[".zst"] = zstd.open
     _DAMAGE += (zstd.ZstdError,)
@@ -63,9 +64,10 @@ def readable(path: str | Path) -> Iterator[None]:
     except _DAMAGE:
         raise UserError(f"{path} {damaged}; copy it again") from None
     except OSError as error:
-        if error.errno is None:  # the decompressor of .bz2 raises it
+        if str(error) == _BZIP2_DAMAGE:
             raise UserError(f"{path} {damaged}; copy it again") from None
-        raise UserError(f"cannot read {path}: {error.strerror or error}") from None
+        reason = error.strerror or first_line(error)
+        raise UserError(f"cannot read {path}: {reason}") from None
 
 
 def _suffix(path: str | Path) -> str:

@@ -48,6 +48,7 @@ from t2t_keras.training.run_dir import RunDirectory
 ctranslate2 = pytest.importorskip("ctranslate2", reason="needs the extra [ctranslate2]")
 
 TEXTS = [line for line in LINES if line.strip()]
+BLANK = ["", " \u3000", "\u200b", "\0", "\ufeff \u2060"]
 TARGETS = [*TEXTS[1:], "a book"]
 EXTRA_LENGTH = 6
 
@@ -332,6 +333,11 @@ def test_greedy_outputs_are_those_of_the_translator(options, engine, translator)
         and "truncate" in options
         for text in texts
     ]
+
+
+def test_blank_texts_have_empty_outputs(engine, translator):
+    assert engine.n_best(BLANK) == translator.n_best(BLANK)
+    assert {(best.text, best.score) for (best,) in engine.n_best(BLANK)} == {("", 0.0)}
 
 
 def test_beams_are_scored_and_ordered_as_those_of_the_translator(engine, translator):

@@ -46,6 +46,7 @@ LIGHT = (
     *("option.py", "hparam.py", "problem.py", "registry.py", "__init__.py", "cli"),
     *("training/runs.py", "training/control.py"),
     *("problems/toy", "problems/translate.py", "hparams", "data/sources.py"),
+    *(f"data/{name}.py" for name in ("lines", "pair_files", "text_files")),
     *("evaluation/bleu.py", "evaluation/moses.py", "data/pharaoh.py"),
     "export/formats.py",
     *(f"problems/parsing/{name}.py" for name in ("task", "commands", "tree", "wsj")),

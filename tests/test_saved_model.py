@@ -32,7 +32,14 @@ from t2t_keras.problem import Problem
 from t2t_keras.text.sentence_piece import SentencePieceTokenizer
 
 ROOT = Path(__file__).parents[1]
-TEXTS = [*LINES, "the old dog reads . " * 30, "\u2028\x85 \x1c", "\u200b"]
+TEXTS = [
+    *LINES,
+    "the old dog reads . " * 30,
+    "\u2028\x85 \x1c",
+    "\u200b",
+    "\0\ufeff \u2060",
+]
+TEXTS += ["the d\u200dog", "\u200ba dog"]
 TARGETS = [*TEXTS[1:], "a book"]
 PHRASES = {"glossary": {"dog": "Hund"}, "forbidden": tuple("fghij")}
 LIMIT = {"max_source_length": 50}

@@ -137,6 +137,8 @@ def test_columns(client, translator):
     assert found["texts"] == [[x.text for x in row] for row in best]
     for values, row in zip(found["scores"], best, strict=True):
         assert values == pytest.approx([x.score for x in row], abs=1e-4)
+    blank = outputs("translate", {"texts": ["\u200b", "\0"]})
+    assert (blank["texts"], blank["scores"]) == ([[""], [""]], [[0.0], [0.0]])
     assert outputs("serving_default", TEXTS[:1])["texts"]  # the only input, by itself
     assert outputs("serving_default", []) == {}
 

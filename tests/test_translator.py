@@ -228,6 +228,9 @@ def test_lone_surrogates(translator):
 def test_no_texts(translator):
     assert translator.translate([]) == []
     assert translator.translate(["", " "]) == ["", ""]
+    invisible = ["\u200b", "\0", "\ufeff \u2060", "\x7f\xad"]
+    empty = Hypothesis("", 0.0, 0.0, ())
+    assert translator.n_best(invisible, 3) == [[empty]] * len(invisible)
     assert translator.score([], []) == []
 
 

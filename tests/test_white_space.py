@@ -1,14 +1,19 @@
-"""White space at the ends of texts has no effect, as in tensor2tensor."""
+"""White space at the ends of texts has no effect, as in tensor2tensor.
+
+Nor has a text of nothing but white space and invisible characters.
+"""
 
 import sys
+import unicodedata
 
 import pytest
 import tensorflow as tf
 
 from t2t_keras.data.datagen import generate
+from t2t_keras.data.encoding import reason_by_text
 from t2t_keras.data.pipeline import read_pairs
 from t2t_keras.data.records import RecordIndex
-from t2t_keras.problem import Problem, TextForm
+from t2t_keras.problem import BLANK, Cleaning, Problem, TextForm, is_blank
 from t2t_keras.text.tokenizer import load_tokenizer
 
 PAIRS = [
@@ -56,3 +61,50 @@ def test_python_and_graph_remove_the_same_characters():
     expected = [form.source_text(text) for text in texts]
     assert [text.decode() for text in found] == expected
     assert expected[0] == "a\tb"
+
+
+# Default_Ignorable_Code_Point of Unicode's DerivedCoreProperties.txt.
+IGNORABLE = """00AD 034F 061C 115F-1160 17B4-17B5 180B-180F 200B-200F 202A-202E
+2060-206F 3164 FE00-FE0F FEFF FFA0 FFF0-FFF8 1BCA0-1BCA3 1D173-1D17A E0000-E0FFF"""
+
+
+def ignorable() -> set[str]:
+    found = set()
+    for item in IGNORABLE.split():
+        first, _, last = item.partition("-")
+        found.update(map(chr, range(int(first, 16), int(last or first, 16) + 1)))
+    return found
+
+
+def test_python_and_graph_agree_on_what_is_blank():
+    codes = set(range(sys.maxunicode + 1)) - set(range(0xD800, 0xE000))
+    characters = [chr(i) for i in sorted(codes)]
+    invisible = ignorable() | set("\ufff9\ufffa\ufffb\u2800")
+    expected = [
+        x.isspace() or x in invisible or unicodedata.category(x) == "Cc"
+        for x in characters
+    ]
+    assert [is_blank(x) for x in characters] == expected
+    found = tf.strings.regex_full_match(tf.constant(characters), BLANK)
+    assert found.numpy().tolist() == expected
+    # A visible character among them.
+    texts = [
+        "",
+        "\0",
+        "\u200b\0 \ufeff",
+        "\u200ba\u200b",
+        "نمی\u200cدانم",
+        "\0.",
+        "-",
+        "]",
+    ]
+    expected = [True] * 3 + [False] * 5
+    assert [is_blank(text) for text in texts] == expected
+    found = tf.strings.regex_full_match(tf.constant(texts), BLANK)
+    assert found.numpy().tolist() == expected
+
+
+def test_invisible_sides_are_empty():
+    for pair in (("a", "\u200b"), ("\ufeff", "b"), ("\0", "b"), ("a", "\u2060\xa0")):
+        assert reason_by_text(pair, Cleaning()) == "empty"
+    assert reason_by_text(("\u200ba", "نمی\u200cدانم"), Cleaning()) is None

@@ -138,9 +138,8 @@ def add_sources(parser: argparse.ArgumentParser) -> None:
     files.add_argument(
         "--mixture",
         metavar="FILE",
-        help="a TOML file that names the files of all splits, also .tsv, .tmx and "
-        ".parquet, several corpora with weights and tags, word alignments (see "
-        "docs/data.md)",
+        help="a TOML file that names the files of all splits, also files of pairs, "
+        "several corpora with weights and tags, word alignments (see docs/data.md)",
     )
 
 

@@ -407,7 +407,7 @@ def read_mixture(path: str | Path) -> dict[Split, Source]:
         tag = "<2de>"
 
         [[train]]
-        pairs = "memory.tmx"       # or .tsv, .parquet
+        pairs = "memory.tmx"       # or .tsv, .csv, .jsonl, .xlf, .parquet
         languages = "en-de"
 
         [[dev]]

@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from t2t_keras.data.files import is_special
 from t2t_keras.data.pair_files import head_lines, matching_format, uncompressed_suffix
 from t2t_keras.data.text_files import (
     HEAD,
@@ -124,12 +123,12 @@ def stream_lines(file: "io.BufferedReader[Any]", name: str) -> Iterator[str]:
 
 
 def require_text_file(path: str | Path) -> None:
-    """Refuses a file as `require_text` does; what can be read only once is accepted.
+    """Refuses a file as `require_text` does; accepts what is not there or is a pipe.
 
     Raises:
         UserError: the file cannot be read, or is of another format.
     """
-    if not is_special(path):
+    if Path(path).is_file():
         with readable(path), open_binary(path) as file:
             require_text(file, str(path))
 

@@ -143,7 +143,8 @@ def require_text(file: "io.BufferedReader[Any]", name: str) -> None:
     Raises:
         UserError: it is not a text; the message says what to do.
     """
-    head, suffix = file.peek(HEAD)[:HEAD], uncompressed_suffix(name)
+    head = file.peek(HEAD)[:HEAD]
+    suffix = uncompressed_suffix(name).lower()
     if format := matching_format(head, suffix):
         languages = " with --languages SOURCE-TARGET" if format.needs_languages else ""
         raise UserError(

@@ -93,8 +93,9 @@ class PairFile:
     def _format(self) -> Format:
         """The format that the content tells, or the suffix of the name."""
         format = format_of(self.path)
-        if format is None and uncompressed_suffix(self.path) in formats():
-            format = formats()[uncompressed_suffix(self.path)]
+        suffix = uncompressed_suffix(self.path).lower()
+        if format is None and suffix in formats():
+            format = formats()[suffix]
         if format is None:
             raise UserError(
                 f"{self.path} is not a file of pairs: the suffixes are "
@@ -133,7 +134,7 @@ def format_of(path: str | Path) -> Format | None:
         return None
     with readable(path), open_binary(path) as file:
         head = file.peek(HEAD)
-    if format := matching_format(head, uncompressed_suffix(path)):
+    if format := matching_format(head, uncompressed_suffix(path).lower()):
         return format
     return _TSV if has_columns(head, 2) else None
 
@@ -143,7 +144,7 @@ def uncompressed_suffix(path: str | Path) -> str:
     path = Path(path)
     if path.suffix.lower() in COMPRESSED:
         path = path.with_suffix("")
-    return path.suffix.lower().removeprefix(".")
+    return path.suffix.removeprefix(".")
 
 
 def head_lines(head: bytes) -> list[str]:

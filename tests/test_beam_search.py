@@ -283,6 +283,10 @@ def test_an_ensemble_equals_exhaustive_enumeration(models):
         ids = [(targets[i] + [0] * 4)[:4] for i in best]
         scored = score_targets(ensemble, np.tile(source, (7, 1)), np.array(ids))
         np.testing.assert_allclose(scored.log_probs, log_probs[best], atol=1e-4)
+        assert scored.lengths.numpy().tolist() == [len(targets[i]) for i in best]
+        each = scored.token_log_probs.numpy()
+        np.testing.assert_allclose(each.sum(1), log_probs[best], atol=1e-4)
+        assert (each[np.array(ids) == PAD] == 0).all() and each.max() <= 0
     assert (found.ids != alone.ids).any()
 
 

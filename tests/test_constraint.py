@@ -24,7 +24,7 @@ from t2t_keras.decoding.constraint import (
     MinimumLength,
     NoRepeatedNgrams,
 )
-from t2t_keras.decoding.sampling import sample
+from t2t_keras.decoding.sampling import _draw, sample
 
 SOURCES = [[3, 4, 2, 5, 1], [2, 1, 0, 0, 0], [5, 5, 1, 0, 0]]
 PREFIXES = [[2, 4], [3, PAD], [PAD, PAD]]
@@ -145,6 +145,7 @@ def test_sampling_obeys_constraints(model, last):
     for row in range(3):
         targets = outputs(type(found)(*(x.numpy() for x in found)), row)
         assert len(set(map(tuple, targets))) > 3
+        assert [*map(len, targets)] == found.lengths[row].numpy().tolist()
         for target in targets:
             assert starts_with(target, PREFIXES[row])
             once = max(counts(target, 1).values(), default=0) <= 1
@@ -152,6 +153,29 @@ def test_sampling_obeys_constraints(model, last):
 
 
 # Sampling, by frequencies and against beam search of one.
+
+
+def test_samples_of_no_length_and_without_an_allowed_token(model):
+    options = {
+        "seeds": tf.zeros([3, 2], tf.int32),
+        "max_length": tf.constant([0, 1, 6]),
+    }
+    found = sample(model, tf.constant(SOURCES), **options, num_samples=2)
+    assert found.lengths[0].numpy().tolist() == [0, 0]
+    assert found.lengths[1].numpy().tolist() == [1, 1]
+    assert not found.ids[0].numpy().any() and not found.ids[1, :, 1:].numpy().any()
+    nothing = BannedTokens(range(6), 6)
+    found = sample(model, tf.constant(SOURCES), **options, constraint=nothing)
+    assert not found.lengths.numpy().any() and not found.ids.numpy().any()
+    assert np.isneginf(found.scores.numpy()[1:]).all()
+
+
+def test_top_p_takes_no_more_tokens_than_reach_it():
+    """Of four equally likely tokens, two have a probability of exactly 0.5."""
+    logits = tf.tile(tf.math.log([[[0.25] * 4]]), [400, 1, 1])
+    uniform = tf.constant(np.linspace(0, 1, 400, endpoint=False), tf.float32)
+    drawn = _draw(logits, uniform[:, None], 0, 0.5)
+    assert np.bincount(drawn[:, 0], minlength=4).tolist() == [200, 200, 0, 0]
 
 
 PROBS = np.array([0.0, 0.3, 0.1, 0.4, 0.2])  # of PAD, EOS and three pieces

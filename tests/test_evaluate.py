@@ -119,11 +119,13 @@ def test_metrics_compare_with_raw_texts_and_the_records_are_decoded(
     monkeypatch.setattr(RunDirectory, "translator", lambda *args: translator)
 
     def written():
-        call_json(capfd, *argv)
+        assert call_json(capfd, *argv)["sentences"] == 5
         names = ("source", "hypothesis", "reference")
         return [(tmp_path / f"dev.{name}").read_text() for name in names]
 
     sources, outputs, references = written()
+    first = (data_dir / "translate_text-dev.sources").read_text().splitlines()[:5]
+    assert sources.splitlines() == first and len(references.splitlines()) == 5
     raw = data / "translate_text-dev.targets"
     raw.write_text(raw.read_text().upper())
     manifest = data / "translate_text.manifest.json"

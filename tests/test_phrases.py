@@ -34,7 +34,7 @@ from t2t_keras.text.protected import find_protected, protected_pattern
 
 SOURCES = [[3, 4, 2, 5, 1], [2, 1, 0, 0, 0], [5, 5, 1, 0, 0]]
 TERMS = [("cat", [2, 3]), ("dog", [4]), ("red dog", [3, 3])]
-TEXTS = ["a cat and a dog .", "a doggy", "the red dog"]
+TEXTS = ["a cat and a dog .", "a doggy, 2dog, dog2, édog", "the red dog"]
 NEEDED = [[[2, 3], [4]], [], [[4], [3, 3]]]
 SENTENCES = [
     "the old house stands near the river .",
@@ -208,6 +208,25 @@ def test_a_glossary_finds_whole_words():
         found = phrases.required(tf.constant(TEXTS), further).numpy()
         rows = [[[i for i in p if i] for p in row if any(p)] for row in found]
         assert rows == [NEEDED[0], [] if further is None else [[5, 5, 5]], NEEDED[2]]
+
+
+def test_a_glossary_has_the_ids_of_its_terms_without_eos(translator):
+    terms = {"dog": "Hund", "old river": "alter Fluss"}
+    tokenizer = translator.target_tokenizer
+    _, ids = Phrases.of(DecodingOptions(glossary=terms), tokenizer).glossary
+    for row, target in zip(ids.numpy().tolist(), terms.values(), strict=True):
+        assert [i for i in row if i] == tokenizer.encode(target)[:-1]
+
+
+def test_the_number_of_tokens_that_a_hypothesis_has_of_its_phrases():
+    """Of [2, 3] and [4]; a phrase that has begun counts until it is broken off."""
+    phrases = RequiredPhrases(tf.constant([[[2, 3], [4, 0]]]), tf.constant([9]), 0, 6)
+    state, found = phrases.init(tf.constant(1)), []
+    for token in (5, 2, 5, 2, 3, 5, 4):
+        step = tf.constant([[0]]), tf.constant([[token]])
+        found.append(float(phrases.number_of_tokens(state, *step)[0, 0]))
+        state = phrases.advance(state, *step)
+    assert found == [0, 1, 0, 1, 2, 2, 3]
 
 
 PROTECTED = [

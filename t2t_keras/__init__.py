@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from t2t_keras.arguments import checked
 from t2t_keras.hparam import HParams
 from t2t_keras.option import UserError, option, require_local
 from t2t_keras.problem import Problem
@@ -39,6 +40,7 @@ __all__ = [
 ]
 
 
+@checked
 def load(
     output_dir: str | Path,
     checkpoint: str | int | Path | None = None,

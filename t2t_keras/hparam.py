@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
+from t2t_keras.arguments import checked
 from t2t_keras.option import (
     UserError,
     check,
@@ -15,6 +16,7 @@ from t2t_keras.option import (
     plugin_names,
     plugins,
     require_fetched_file,
+    shown,
     split_pairs,
     typed,
 )
@@ -286,13 +288,15 @@ class HParams:
                 impossible combination.
         """
         kind = type(self)
-        if changes.get("model", self.model) != self.model:
-            kind = _class_of(str(changes["model"]))
+        model = changes.get("model", self.model)
+        if not isinstance(model, str) or model != self.model:
+            kind = _class_of(model)
         names = {field.name for field in dataclasses.fields(kind)}
         kept = {name: value for name, value in vars(self).items() if name in names}
         changed = {name: _typed(kind, name, value) for name, value in changes.items()}
         return kind(**kept | changed)
 
+    @checked
     def parse(self, overrides: str) -> "HParams":
         """Returns a copy changed by `"dropout=0.2,num_layers=4"`.
 
@@ -314,6 +318,7 @@ class HParams:
         return self.override(**changes)
 
     @classmethod
+    @checked
     def from_dict(cls, values: Mapping[str, Any]) -> "HParams":
         """Builds hparams from the result of `dataclasses.asdict`.
 
@@ -374,6 +379,8 @@ def _class_of(model: str) -> type[HParams]:
     Raises:
         UserError: no such model is registered.
     """
+    if not isinstance(model, str):
+        raise UserError(f"hparams: model must be text, not {shown(model)}")
     if model not in MODEL_HPARAMS:
         plugins("models")
     if model not in MODEL_HPARAMS:

@@ -25,8 +25,13 @@ class UserError(Exception):
     """A user's mistake, described in one sentence.
 
     The sentence names the file, line, field or option and says what to do. The command
-    line prints it without a traceback and ends with exit code 2.
+    line prints it without a traceback and ends with exit code 2. It is always one line:
+    line breaks, which the user's text may have, are shown as in code.
     """
+
+    def __str__(self) -> str:
+        text = super().__str__()
+        return text.replace("\r", "\\r").replace("\n", "\\n")
 
 
 def require_unicode(name: str, text: str) -> None:
@@ -130,6 +135,23 @@ def require_extra(extra: str, purpose: str, *modules: str) -> None:
                 f"{purpose} needs {module}, which is not installed: "
                 f'pip install "t2t_keras[{extra}]"'
             )
+
+
+def shown(value: object) -> str:
+    """Returns a value as code, in one line of at most 80 characters, for a message."""
+    try:
+        text = repr(value)
+    except Exception:  # of a class of the user
+        text = f"a {type(value).__name__}"
+    return " ".join(text.split())[:80]
+
+
+def is_finite(number: Any) -> bool:
+    """Returns whether a number is finite as a `float`."""
+    try:
+        return math.isfinite(number)
+    except OverflowError:  # an integer of hundreds of digits
+        return False
 
 
 def first_line(error: Exception) -> str:
@@ -243,6 +265,8 @@ def option(
 ) -> Any:
     """Returns the dataclass field for an option.
 
+    An integer without an upper limit is at most 10^9, so that graphs can have it.
+
     Args:
         default: the default value.
         meaning: what the option does, for `t2t list` or the flag's help.
@@ -250,8 +274,7 @@ def option(
         above: a number below all possible values.
         most: the largest possible value.
         below: a number above all possible values.
-        **uses: further metadata, see `names`. An integer with `is_tensor` is an input
-            of a graph.
+        **uses: further metadata, see `names`.
     """
     limits = {"least": least, "above": above, "most": most, "below": below}
     about = {"meaning": meaning, **limits, **uses}
@@ -280,7 +303,7 @@ def conditions(options: type, values: Mapping[str, Any]) -> Iterator[tuple[Any, 
         text = " and ".join(f"{_LIMITS[k][1]} {v}" for k, v in limits.items())
         for kind, limit in limits.items():
             yield _LIMITS[kind][0](value, limit), f"{field.name} must be {text}"
-        if field.metadata.get("is_tensor") and field.type is int:
+        if field.type in (int, int | None) and not limits.keys() & {"most", "below"}:
             yield value <= _LARGEST, f"{field.name} must be at most {_LARGEST}"
 
 
@@ -326,7 +349,8 @@ def typed(options: type, name: str, value: Any, prefix: str = "") -> Any:
     try:
         if kind is bool:
             values = {"true": True, "1": True, "false": False, "0": False}
-            return values[str(value).lower()]
+            text = value if isinstance(value, str) else shown(value)
+            return values[text.lower()]
         if kind is float or kind is int:
             number = float(value)
             if not math.isfinite(number) or (kind is int and not number.is_integer()):
@@ -334,7 +358,9 @@ def typed(options: type, name: str, value: Any, prefix: str = "") -> Any:
             return int(number) if kind is int else number
     except (KeyError, OverflowError, TypeError, ValueError):
         expected = _KINDS[kind][1]
-        raise UserError(f"{prefix}{name} must be {expected}, not '{value}'") from None
+        raise UserError(
+            f"{prefix}{name} must be {expected}, not {shown(value)}"
+        ) from None
     return value
 
 
@@ -369,10 +395,10 @@ def check(options: type, values: Mapping[str, Any], prefix: str = "") -> None:
         value, kind = values[field.name], field.type
         if get_origin(kind) is Literal:
             choice = get_args(kind)
-            if value not in choice:
+            if not isinstance(value, str) or value not in choice:
                 raise UserError(
                     f"{prefix}{field.name} must be one of {', '.join(choice)}, not "
-                    f"'{value}'"
+                    f"{shown(value)}"
                 )
         if isinstance(kind, types.UnionType):  # such as int | None
             kind = get_args(kind)[0] if value is not None else None
@@ -381,8 +407,10 @@ def check(options: type, values: Mapping[str, Any], prefix: str = "") -> None:
             is_bool = isinstance(value, bool)
             if not isinstance(value, expected) or is_bool != (kind is bool):
                 raise UserError(
-                    f"{prefix}{field.name} must be {name}, not {value!r:.80}"
+                    f"{prefix}{field.name} must be {name}, not {shown(value)}"
                 )
+            if kind is float and not is_finite(value):
+                raise UserError(f"{prefix}{field.name} must be a finite number")
     for holds, message in conditions(options, values):
         if not holds:
             raise UserError(f"{prefix}{message}")

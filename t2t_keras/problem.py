@@ -7,7 +7,8 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Self, get_args
 
-from t2t_keras.option import UserError
+from t2t_keras.arguments import NonNegative, Positive, check_fields
+from t2t_keras.option import UserError, shown
 
 if TYPE_CHECKING:
     import argparse
@@ -104,6 +105,7 @@ class Cleaning:
     duplicates: bool = False
 
     def __post_init__(self) -> None:
+        check_fields(self, "cleaning: ")
         if not 0 <= self.letters <= 1:
             raise UserError(f"cleaning: letters is a share, not {self.letters}")
         if self.word < 0:
@@ -146,6 +148,9 @@ class TextForm:
     repairs_outputs = False
     aligns_outputs = True
     source_flags = "--{split}_source and --{split}_target"
+
+    def __post_init__(self) -> None:
+        check_fields(self, f"{type(self).__name__}: ")
 
     def source_text(self, text: str, raw: bool = False) -> str:
         """Converts a user's input to the text that the source tokenizer encodes.
@@ -334,12 +339,12 @@ class Problem:
     tokenizer: str = "sentencepiece"
     vocab_size: int | None = 32_000
     shared_vocab: bool = True
-    max_length: int = 256
+    max_length: Positive = 256
     cleaning: Cleaning = dataclasses.field(default_factory=Cleaning)
 
-    beam_size: int = 4
+    beam_size: Positive = 4
     alpha: float = 0.6
-    extra_length: int = 50
+    extra_length: NonNegative = 50
 
     text_form: TextForm = TextForm()
     # Its types, `Tokenizer` and `BatchConstraint`, are defined above this module.
@@ -349,6 +354,7 @@ class Problem:
     reverse: bool = False
 
     def __post_init__(self) -> None:
+        check_fields(self, f"problem {shown(self.name)}: ")
         splits, size, wrong = get_args(Split), self.vocab_size, ""
         if size is not None and not 1 <= size <= _MOST_TOKENS:
             wrong = f"vocab_size must be from 1 to {_MOST_TOKENS:,}, not {size}"

@@ -19,6 +19,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypeVar, get_type_hints, overload
 
+from t2t_keras.arguments import checked
 from t2t_keras.hparam import MODEL_HPARAMS, HParams
 from t2t_keras.option import UserError, nearest, plugins
 from t2t_keras.problem import Problem
@@ -205,6 +206,7 @@ def register_hparams(definition: Callable[[], HParams]) -> Callable[[], HParams]
     return definition
 
 
+@checked
 def problem(name: str) -> Problem:
     """Returns the problem of this name; `x_rev` is `x` with source and target swapped.
 
@@ -216,6 +218,7 @@ def problem(name: str) -> Problem:
     return _problems.get(name)
 
 
+@checked
 def model(name: str) -> Model:
     """Returns the model of this name.
 
@@ -225,6 +228,7 @@ def model(name: str) -> Model:
     return _models.get(name)
 
 
+@checked
 def hparams(name: str) -> HParams:
     """Returns the hparam set of this name.
 
@@ -249,6 +253,7 @@ def list_hparams() -> dict[str, str]:
     return _hparams.summaries()
 
 
+@checked
 def load_usr_dir(directory: str | Path) -> None:
     """Imports a user's directory, whose modules register what they define.
 
@@ -290,12 +295,12 @@ def _import_file(name: str, file: Path) -> None:
     except SyntaxError as error:
         place = f"{error.filename}:{error.lineno}"
         raise UserError(f"--usr_dir: {place}: {error.msg}") from error
-    except Exception as error:
+    except (Exception, SystemExit) as error:  # such as a setup.py
         place = _place_of(error, str(file)) or str(file)
         raise UserError(f"--usr_dir: {place}: {_reason(error)}") from error
 
 
-def _place_of(error: Exception, file: str) -> str | None:
+def _place_of(error: BaseException, file: str) -> str | None:
     """Returns file:line of the innermost call in the user's code; None if it has none.
 
     The user's code is that file and the others in its folder, without libraries.
@@ -310,7 +315,7 @@ def _place_of(error: Exception, file: str) -> str | None:
     return f"{own[-1].filename}:{own[-1].lineno}" if own else None
 
 
-def _reason(error: Exception) -> str:
+def _reason(error: BaseException) -> str:
     """Returns an error's message, with its type unless it is a `UserError`."""
     is_sentence = isinstance(error, UserError)
     return str(error) if is_sentence else f"{type(error).__name__}: {error}"

@@ -88,9 +88,12 @@ def test_training_from_python_is_that_of_the_verb(trained, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"seed": -1}, "seed must be from 0 to 2147483647, not -1"),
-        ({"accumulate": 0}, "accumulate must be at least 1, not 0"),
-        ({"train_steps": 0}, "train_steps must be at least 1"),
+        ({"seed": -1}, "seed must be an integer from 0 to 2147483647, not -1"),
+        (
+            {"accumulate": 0},
+            "accumulate must be an integer from 1",
+        ),
+        ({"train_steps": 0}, "train_steps must be an integer from 1"),
         ({"hparams": {"dropuot": 0.1}}, "did you mean 'dropout'"),
         ({"usr_dir": "absent"}, "there is no directory absent"),
     ],

@@ -21,7 +21,7 @@ from t2t_keras.cli import program
 ROOT = Path(__file__).parents[1]
 
 # The units of the core, in the order in which they may import each other.
-FOUNDATION = ("option", "hparam", "problem", "registry")
+FOUNDATION = ("option", "arguments", "hparam", "problem", "registry")
 CORE = {
     **{name: {*FOUNDATION[:i]} for i, name in enumerate(FOUNDATION)},
     "text": {*FOUNDATION},
@@ -43,11 +43,20 @@ VERBS |= {"evaluate", "export"}
 
 # Files that answer at once: they import TensorFlow and Keras inside functions only.
 LIGHT = (
-    *("option.py", "hparam.py", "problem.py", "registry.py", "__init__.py", "cli"),
+    *(
+        "option.py",
+        "arguments.py",
+        "hparam.py",
+        "problem.py",
+        "registry.py",
+        "__init__.py",
+        "cli",
+    ),
     *("training/runs.py", "training/control.py"),
     *("problems/toy", "problems/translate.py", "hparams", "data/sources.py"),
     *(f"data/{name}.py" for name in ("lines", "pair_files", "text_files")),
-    *("evaluation/bleu.py", "evaluation/moses.py", "data/pharaoh.py"),
+    *("evaluation/bleu.py", "evaluation/moses.py", "evaluation/tokenization.py"),
+    "data/pharaoh.py",
     "export/formats.py",
     *(f"problems/parsing/{name}.py" for name in ("task", "commands", "tree", "wsj")),
     *(f"problems/parsing/{name}.py" for name in ("treebank", "linearise", "words")),

@@ -17,6 +17,7 @@ import ctranslate2
 import numpy as np
 
 from t2t_keras import registry
+from t2t_keras.arguments import NonNegative, checked
 from t2t_keras.data.files import read_json, write_json
 from t2t_keras.decoding.options import DecodingOptions
 from t2t_keras.decoding.texts import (
@@ -162,13 +163,14 @@ class CTranslate2Translator:
         """Returns the best output for each text; arguments are those of `n_best`."""
         return [best[0].text for best in self.n_best(texts, None, prefixes, **options)]
 
+    @checked
     def n_best(
         self,
-        texts: Sequence[str],
+        texts: Iterable[str],
         n: int | None = None,
-        prefixes: Sequence[str] | None = None,
+        prefixes: Iterable[str] | None = None,
         *,
-        before: int = 0,
+        before: NonNegative = 0,
         advance: Callable[[int], None] | None = None,
         token_scores: bool = False,
         alignment: bool = False,
@@ -653,12 +655,15 @@ def require_possible(options: DecodingOptions) -> None:
     Raises:
         UserError: one of them is set.
     """
-    for name in ("coverage_penalty", "glossary", "protect", "forbidden", "constraint"):
-        if getattr(options, name) not in (0, (), "none"):
-            raise UserError(
-                f"{name}: CTranslate2 does not support it; use the run or an export "
-                "with --format savedmodel"
-            )
+    names = ("coverage_penalty", "glossary", "protect", "forbidden")
+    chosen = [name for name in names if getattr(options, name)]
+    if options.constraint != "none":
+        chosen.append("constraint")
+    for name in chosen:
+        raise UserError(
+            f"{name}: CTranslate2 does not support it; use the run or an export "
+            "with --format savedmodel"
+        )
 
 
 def token_strings(tokenizer: Tokenizer) -> list[str]:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import keras
 import numpy as np
 
+from t2t_keras.arguments import checked
 from t2t_keras.decoding.ensemble import Ensemble
 from t2t_keras.decoding.translator import Translator
 from t2t_keras.export.formats import (
@@ -55,6 +56,7 @@ if TYPE_CHECKING:
 UNK_TOKEN = "<unk>"
 
 
+@checked
 def export_ctranslate2(
     translator: Translator,
     export_dir: str | Path,

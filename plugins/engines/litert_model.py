@@ -12,6 +12,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from t2t_keras.arguments import checked
 from t2t_keras.data.files import write_json
 from t2t_keras.decoding.beam_search import beam_search
 from t2t_keras.decoding.ensemble import Ensemble
@@ -32,6 +33,7 @@ MODEL = "model.tflite"
 SETTINGS = "litert.json"
 
 
+@checked
 def export_litert(
     translator: Translator,
     export_dir: str | Path,

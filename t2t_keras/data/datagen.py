@@ -39,6 +39,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from t2t_keras.arguments import Positive, Seed, checked
 from t2t_keras.data import encoding, records
 from t2t_keras.data.encoding import EncodingConfig, reason_by_text, reasons, repeated
 from t2t_keras.data.files import (
@@ -109,11 +110,12 @@ class Part:
         return cls(number, of)
 
 
+@checked
 def generate(
     problem: Problem,
     data_dir: str | Path,
-    workers: int | None = None,
-    seed: int = 0,
+    workers: Positive | None = None,
+    seed: Seed = 0,
     part: Part = Part(),
 ) -> Manifest | None:
     """Makes the data of a problem, or one part of them.

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 
 from t2t_keras.data.text_files import read_text
-from t2t_keras.option import UserError, check, names, option, require_unicode
+from t2t_keras.option import UserError, check, names, option, require_unicode, shown
 from t2t_keras.problem import Problem, is_blank
 from t2t_keras.text.protected import KINDS, UNKNOWN
 
@@ -115,7 +115,7 @@ def _phrases(name: str, phrases: Any) -> tuple[str, ...]:
     """
     is_list = isinstance(phrases, (list, tuple))
     if not is_list or not all(isinstance(phrase, str) for phrase in phrases):
-        raise UserError(f"{name}: give a list of strings, not {phrases!r:.80}")
+        raise UserError(f"{name}: give a list of strings, not {shown(phrases)}")
     return tuple(phrases)
 
 
@@ -133,7 +133,7 @@ def _pairs(name: str, pairs: Any) -> Glossary:
         for row in rows
     ):
         raise UserError(
-            f"{name}: give pairs of a source and a target term, not {pairs!r:.80}"
+            f"{name}: give pairs of a source and a target term, not {shown(pairs)}"
         )
     return tuple((source, target) for source, target in rows)
 
@@ -298,6 +298,13 @@ class DecodingOptions:
                     f"protect: there is no '{kind}'; the choice is {', '.join(kinds)}"
                 )
         check(DecodingOptions, vars(self))
+        methods = ("init", "mask", "advance")
+        is_constraint = all(callable(getattr(self.constraint, x, 0)) for x in methods)
+        if not (isinstance(self.constraint, str) or is_constraint):
+            raise UserError(
+                "constraint must be a name, or an object with the methods of "
+                f"Constraint, not {shown(self.constraint)}"
+            )
         if not self.sampling and self.n_best > self.beam_size:
             raise UserError(
                 f"n_best {self.n_best} is more than beam_size {self.beam_size}; "

@@ -4,7 +4,7 @@ import dataclasses
 import logging
 import math
 import os
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Self
@@ -12,6 +12,7 @@ from typing import Any, Self
 import numpy as np
 import tensorflow as tf
 
+from t2t_keras.arguments import NonNegative, checked
 from t2t_keras.decoding.beam_search import (
     NOTHING,
     Hypotheses,
@@ -120,13 +121,14 @@ class Translator:
         """Returns the best output for each text; arguments are those of `n_best`."""
         return [best[0].text for best in self.n_best(texts, None, prefixes, **options)]
 
+    @checked
     def n_best(
         self,
-        texts: Sequence[str],
+        texts: Iterable[str],
         n: int | None = None,
-        prefixes: Sequence[str] | None = None,
+        prefixes: Iterable[str] | None = None,
         *,
-        before: int = 0,
+        before: NonNegative = 0,
         advance: Callable[[int], None] | None = None,
         token_scores: bool = False,
         alignment: AlignmentHead | None = None,
@@ -305,10 +307,11 @@ class Translator:
         scores = zip(self._score(ids, target_ids, chosen), are_cut, strict=True)
         return [score._replace(is_truncated=is_cut) for score, is_cut in scores]
 
+    @checked
     def align(
         self,
-        sources: Sequence[str],
-        targets: Sequence[str],
+        sources: Iterable[str],
+        targets: Iterable[str],
         head: AlignmentHead | None = None,
         **options: Any,
     ) -> list[Alignment]:
@@ -557,7 +560,7 @@ class Translator:
         return tf.RaggedTensor.from_row_lengths(flat, [len(row) for row in ids])
 
     def _encode_pairs(
-        self, sources: Sequence[str], targets: Sequence[str], options: DecodingOptions
+        self, sources: Iterable[str], targets: Iterable[str], options: DecodingOptions
     ) -> tuple[list[Sequence[int]], list[Sequence[int]], list[bool]]:
         """Returns the ids of sources and targets, and whether any was truncated.
 

@@ -2,7 +2,7 @@
 
 import logging
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,6 +11,7 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_text  # noqa: F401  (the tokenizers' operations)
 
+from t2t_keras.arguments import NonNegative, checked
 from t2t_keras.data.files import read_json
 from t2t_keras.decoding.options import PHRASES, DecodingOptions
 from t2t_keras.decoding.texts import (
@@ -90,13 +91,14 @@ class ExportedTranslator:
         """Returns the best output for each text; arguments are those of `n_best`."""
         return [best[0].text for best in self.n_best(texts, 1, prefixes, **options)]
 
+    @checked
     def n_best(
         self,
-        texts: Sequence[str],
+        texts: Iterable[str],
         n: int | None = None,
-        prefixes: Sequence[str] | None = None,
+        prefixes: Iterable[str] | None = None,
         *,
-        before: int = 0,
+        before: NonNegative = 0,
         advance: Callable[[int], None] | None = None,
         **options: Any,
     ) -> list[list[Hypothesis]]:

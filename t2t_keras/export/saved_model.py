@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from t2t_keras.arguments import checked
 from t2t_keras.data.files import write_json
 from t2t_keras.data.records import field
 from t2t_keras.decoding.options import constraint_name
@@ -40,6 +41,7 @@ WARM_UP = f"{EXTRA}/tf_serving_warmup_requests"
 _WARM_UP_TEXTS = 4
 
 
+@checked
 def export_saved_model(
     translator: Translator,
     export_dir: str | Path,

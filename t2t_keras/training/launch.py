@@ -6,12 +6,13 @@ import errno
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import keras
 import tensorflow as tf
 
 from t2t_keras import registry
+from t2t_keras.arguments import Limits, Positive, Seed, checked
 from t2t_keras.data.pipeline import TrainingData
 from t2t_keras.evaluation.tokenization import BleuTokens
 from t2t_keras.hparam import HParams
@@ -25,6 +26,7 @@ from t2t_keras.training.runs import RunConfig, config_for, first_hparams, is_run
 from t2t_keras.training.strategy import ProcessGroup, make_strategy
 from t2t_keras.training.trainer import Trainer
 
+_MOST_SIMULATED = 256  # replicas on a CPU
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
@@ -73,6 +75,7 @@ class TrainResult:
         return {name: getattr(self, name) for name in names if name != "process_group"}
 
 
+@checked
 def train(
     problem: str,
     hparams_set: str | None = None,
@@ -80,11 +83,11 @@ def train(
     data_dir: str | Path,
     output_dir: str | Path,
     hparams: str | Mapping[str, Any] = "",
-    train_steps: int | None = None,
-    seed: int = 0,
+    train_steps: Positive | None = None,
+    seed: Seed = 0,
     init_from: str | Path | None = None,
-    accumulate: int = 1,
-    simulate_devices: int = 0,
+    accumulate: Positive = 1,
+    simulate_devices: Annotated[int, Limits(0, _MOST_SIMULATED)] = 0,
     usr_dir: str | Path | None = None,
     change_settings: bool = False,
     options: TrainOptions | None = None,
@@ -150,11 +153,6 @@ def train(
         chosen = chosen.override(**hparams)
     if train_steps is not None:
         chosen = chosen.override(train_steps=train_steps)
-    if not 0 <= seed < 2**31:
-        raise UserError(f"seed must be from 0 to {2**31 - 1}, not {seed}")
-    if accumulate < 1:
-        raise UserError(f"accumulate must be at least 1, not {accumulate}")
-
     if Path(output_dir).resolve() == Path(data_dir).resolve():
         raise UserError(
             f"--output_dir: {output_dir} is the --data_dir; give a directory for the "

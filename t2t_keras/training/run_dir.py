@@ -25,6 +25,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Self
 
+from t2t_keras.arguments import Positive, checked
 from t2t_keras.data.files import atomic, lock, open_records, say, sha256, write_json
 from t2t_keras.data.pipeline import source_texts
 from t2t_keras.decoding.ensemble import Ensemble
@@ -51,6 +52,7 @@ class RunDirectory:
         UserError: the directory is not a run.
     """
 
+    @checked
     def __init__(self, path: str | Path) -> None:
         require_tensorflow()
         self.path = Path(path)
@@ -255,7 +257,8 @@ class RunDirectory:
         Checkpoint(self.checkpoints.find(checkpoint)).restore(weights)
 
 
-def average_run(output_dir: str | Path, last: int) -> Path:
+@checked
+def average_run(output_dir: str | Path, last: Positive) -> Path:
     """Averages the newest checkpoints of a run, see `CheckpointDirectory.average`.
 
     Returns:

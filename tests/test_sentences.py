@@ -1,14 +1,21 @@
-"""Texts that are too long are split and joined, and nothing is lost."""
+"""Texts are split into sentences, or to fit, and joined; nothing is lost."""
 
 import random
+import time
 
 import pytest
 import tensorflow as tf
 from tokenizer_checks import LINES as HARD_LINES
 from tokenizer_checks import random_lines
 
+from t2t_keras.text import sentence_ends
 from t2t_keras.text.sentence_piece import SentencePieceTokenizer
-from t2t_keras.text.sentences import join_outputs, mark_sentence_ends, split_long_text
+from t2t_keras.text.sentences import (
+    join_outputs,
+    mark_sentence_ends,
+    split_long_text,
+    split_sentences,
+)
 
 EOS = 1
 
@@ -16,23 +23,54 @@ ENGLISH = (
     "Dr. Smith came at 10. He said: “Yes!” Then? (No.) J. S. Bach, Mrs. X... left."
 )
 
+# "|" stands between sentences.
+SENTENCES = """
+Dr. Smith came at 10. He said: “Yes!”| Then?| (No.)| J. S. Bach, Mrs. X... left.
+Mr. Smith, Mrs. Jones and Prof. Lee met Gen. Grant at St. Paul.| It was 3.5 km off.
+See e.g. Fig. 3, Vol. II, No. 5, approx. 20 pp. in all, i.e. much.| Yes.
+The U.S. President spoke at 5 p.m. in Washington, D.C. on Monday.| He left.
+The answer is no.| Then he left.| No.| It was No. 5.
+He works at Apple Inc. in California.| It rains.
+J. R. R. Tolkien wrote it.| I read it.
+Wait... what?| Well... I don't know.| So … she came.
+What?!| No way!| Really?| Yes!!!| Go!
+"Stop!" he said.| “Really?” she asked.| He left (at last.)| She stayed.
+He said “No.”| “Yes,” she said.| [It rained.]| The end
+No mark at the end
+Hello. 🙂| Bye! :)
+Hello. !!!
+... Then it rained.
+1. The dog runs.| 2. The cat sits.
+Visit www.example.com or a.b.c! today.| Pay $3.50.| Then go.
+THE DOG RUNS.| THE CAT SITS.
+hello there.| how are you?| see e.g. this, approx. five... or so.| fine
+a dog runs .| the man , who sits , left .| it is 3.5 km !| why ?
+he said : " yes . " the man left .| it rained . . . and then ?
+a man runs.| the man sits.
+Er kam am 3. Oktober, z. B. um 5 Uhr, bzw. am 19. Mai, ca. 3 Std. später.| Dann?
+Das 100. Tor fiel, d. h. usw. ging es weiter.| „Ja.“| Ludwig XIV. und Abb. 3 fehlen.
+„Wirklich?“, fragte er.| „Nein!“ – rief sie.| Vgl. S. 5, Nr. 3, Dipl. Ing. Maier.
+M. Dupont et Mme. Martin sont là.| « Quoi ? » dit-il.| « Rien. »| Il partit.
+El Sr. García vive en EE. UU. con la Sra. Pérez.| ¿Qué tal?| ¡Hola!
+Il sig. Rossi e il dott. Bianchi.| Sì.
+А. С. Пушкин родился в 1799 г. в Москве, т. е. там.| Да.
+Dhr. Jansen kwam, bijv. om 5 uur.| Ja.
+يا د. أحمد.| كيف حالك؟| نعم.| لا۔| اچھا
+राम आया।| सीता गई॥| ठीक
+今日は。|元気？|「はい。」と言った。|「はい。」|「いいえ。」
+他说：“你好。”然后走了。|她哭了！|（真的？）|「是……吗？」
+次に行く．|π は 3．14。
+Բարեւ։| Այո։
+ab!| (cd!)| 'ef!'| »gh!«| ij
+"""
 SPLIT = {
-    ENGLISH: [
-        *("Dr. Smith came at 10. He said: “Yes!”", " Then?", " (No.)"),
-        *(" J. S. Bach, Mrs. X...", " left."),
-    ],
-    "Er kam am 3. Mai, z. B. „ja.“ Dann?": ["Er kam am 3. Mai, z. B. „ja.“", " Dann?"],
-    "今日は。元気？「はい。」はい": ["今日は。", "元気？", "「はい。」", "はい"],
-    "مرحبا؟ نعم. لا۔ اچھا": ["مرحبا؟", " نعم.", " لا۔", " اچھا"],
-    "राम आया। सीता गई॥ ठीक": ["राम आया।", " सीता गई॥", " ठीक"],
-    "3.5 and e.g. this, a.b.c! x.y": ["3.5 and e.g. this, a.b.c!", " x.y"],
-    "a\u200b.\u200b bb.\u3000c 🙂. d": ["a\u200b.\u200b bb.", "\u3000c 🙂.", " d"],
-    "a\nbb\nc.\nd": ["a", " bb", " c.", " d"],
+    line.replace("|", ""): line.split("|") for line in SENTENCES.strip().split("\n")
+}
+SPLIT |= {
+    "a\nBb\nc.\nd": ["a", " Bb", " c.", " d"],
     "": [""],
     "...": ["..."],
-    "Nr. 5 vs. (Mr. X) “Dr. Y”. 7": ["Nr. 5 vs. (Mr. X) “Dr. Y”.", " 7"],
-    "the Xvs. 123. 12. xa. Ж. б": ["the Xvs.", " 123.", " 12. xa.", " Ж. б"],
-    "a!?）」 b。) c‼ d": ["a!?）」", " b。)", " c‼", " d"],
+    "a\u200b.\u200b Ba.\u3000C 🙂. d": ["a\u200b.\u200b Ba.", "\u3000C 🙂. d"],
 }
 
 
@@ -41,23 +79,75 @@ def strings(texts):
 
 
 def sentences(text):
-    return tf.strings.split(mark_sentence_ends(tf.constant(text)), "\n")
+    return tf.strings.split(mark_sentence_ends(tf.constant([text])), "\n")[0]
 
 
 @pytest.mark.parametrize("text", SPLIT)
 def test_sentence_ends(text):
+    assert sentence_ends.mark_sentence_ends(text).split("\n") == SPLIT[text]
     assert strings(sentences(text)) == SPLIT[text]
 
 
 def test_every_mark_and_quote_is_known():
     closing = "\"'‘’‚‛“”«»‹›)]}〉》」』】〕＂＇）］｝｣"
-    ends = [f"ab{mark} b" for mark in ".!?…؟۔।॥։።‼⁇⁈⁉"]
-    ends += [f"ab{mark}b" for mark in "。！？｡"]
-    ends += [f"ab{mark}{quote} b" for mark in ".。" for quote in closing]
-    no_ends = [f"{opening}Dr. b" for opening in "-([{\"'‘’‚‛“”„‟«»."]
+    ends = [f"Ab{mark} B" for mark in ".!?…؟۔।॥։።‼⁇⁈⁉።។᠃။" if mark != "…"]
+    ends += [f"Ab{mark}b" for mark in "。！？｡"]
+    ends += [f"Ab.{quote} B" for quote in closing]
+    ends += [f"Ab。{quote} B" for quote in "\"'’”)]〉》」』】〕＂＇）］｝｣"]
+    no_ends = [f"{opening}Dr. B" for opening in "-([{\"'‘’‚‛“”„‟«»."]
+    no_ends += ["Ab… B", "Ab... B", "Ab.B", "Ab!", "Ab. b", "Ab. , B", "A. B", "12. B"]
     marked = strings(mark_sentence_ends(tf.constant([*ends, *no_ends])))
     counts = [text.count("\n") for text in marked]
     assert counts == [1] * len(ends) + [0] * len(no_ends)
+
+
+def random_texts(count):
+    """Texts of marks, quotes and short words, which are hard to split."""
+    units = [*"ab.!?。！．1A “”\"'()-…é", ". ", ".", " . ", "...", "Mr.", " 3. ", "\n"]
+    units += [*"日「」🙂É»«Жж\xa0", "No. ", "II. ", ", ", "؟ ", "<2de> ", "<2f.r> "]
+    pick = random.Random(1)
+    return ["".join(pick.choices(units, k=pick.randrange(1, 40))) for _ in range(count)]
+
+
+@pytest.mark.parametrize("tags", [(), ("<2de>", "<2f.r>")])
+def test_python_and_the_graph_find_the_same_sentences(tags):
+    texts = [*SPLIT, *HARD_LINES, *random_lines(50), *random_texts(2000)]
+    texts += [f"<2de> {text}" for text in SPLIT]
+    found = split_sentences(tf.constant(texts), tags).to_list()
+    for text, graph in zip(texts, found, strict=True):
+        own = sentence_ends.split_sentences(text, tags)
+        assert [part.decode() for part in graph] == own
+        assert own == [text] or all(part.strip() for part in own)
+        if not tags:
+            assert visible("".join(own)) == visible(text)
+
+
+def test_all_sentences_have_the_tag_of_their_text():
+    tags = ["<2de>", "<2fr>"]
+    for text, parts in {
+        "<2de> It rains. He left.": ["<2de> It rains.", "<2de> He left."],
+        "<2fr>  It rains!\nIt is late": ["<2fr> It rains!", "<2fr> It is late"],
+        "<2de>  It rains.": ["<2de>  It rains."],
+        "The <2de> dog. It rains.": ["The <2de> dog.", "It rains."],
+    }.items():
+        assert sentence_ends.split_sentences(text, tags) == parts
+
+
+def test_a_text_of_one_sentence_is_unchanged():
+    for text in ["  A  dog.\t", "", " ", "\n", "It rains. \n", "A dog\u2028"]:
+        assert sentence_ends.split_sentences(text) == [text]
+        assert strings(split_sentences(tf.constant([text])).values) == [text]
+        assert sentence_ends.is_one_sentence(text.strip())
+
+
+@pytest.mark.parametrize(
+    "unit", ["!", ". ", "a. ", "Aa. ", "« ", "\xa0", "! ←", "。", "(", "- ", "I", "''"]
+)
+def test_splitting_takes_linear_time(unit):
+    for start in ("", "Aa. ", "Aa."):
+        start_time = time.process_time()
+        sentence_ends.split_sentences(f"{start}{unit * 60_000}x")
+        assert time.process_time() - start_time < 2
 
 
 def letters(texts):
@@ -104,7 +194,7 @@ def test_parts_are_as_long_as_possible(most):
 def tokenizer(tmp_path_factory):
     texts = [*SPLIT, "the old dog reads a book . it rains ."] * 3
     path = tmp_path_factory.mktemp("vocab") / "v.spm"
-    SentencePieceTokenizer.train(texts, path, 400)
+    SentencePieceTokenizer.train(texts, path, 500)
     return SentencePieceTokenizer(path)
 
 

@@ -6,20 +6,12 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 
 from t2t_keras.problem import WHITE_SPACE
-from t2t_keras.text.sentence_ends import CLOSING, MARK, SENTENCE_ENDS, WITHOUT_SPACES
-from t2t_keras.text.tokenizer import EOS
-
-# RE2 is linear in the length of a text. In Python, the second rule would try a long
-# sequence of marks from each of its characters: here it begins with the whole sequence.
-_RULES = (
-    SENTENCE_ENDS[0],
-    (
-        f"(?<![{MARK}{CLOSING}])([{CLOSING}]*+[{MARK}][{MARK}{CLOSING}]*+)"
-        f"([{WHITE_SPACE}])",
-        SENTENCE_ENDS[1][1],
-    ),
-    *SENTENCE_ENDS[2:],
+from t2t_keras.text.sentence_ends import (
+    WITHOUT_SPACES,
+    mark_sentence_ends,
+    tag_pattern,
 )
+from t2t_keras.text.tokenizer import EOS
 
 
 def split_long_text(
@@ -37,14 +29,11 @@ def split_long_text(
         tags: words, one of which may precede the text; every part then begins with it.
     """
     tag: list[int] = []
-    pattern = rf"[{WHITE_SPACE}]*({'|'.join(map(re.escape, tags))})[{WHITE_SPACE}]+"
-    if tags and (match := re.match(pattern, text)):
+    if tags and (match := re.match(tag_pattern(tags), text)):
         tag, text = encode_batch([match[1]])[0][:-1], text[match.end() :]
-    for rule, replacement in _RULES:
-        text = re.sub(rule, replacement, text)
     words: list[str] = []
     ends = [0]  # indices of the words that begin sentences, and the number of words
-    for sentence in text.split("\n"):
+    for sentence in mark_sentence_ends(text).split("\n"):
         words += re.sub(f"([{WHITE_SPACE}]+)", r"\n\1", sentence).split("\n")
         ends.append(len(words))
     # The tokenizers add a space before each text.

@@ -1,47 +1,251 @@
-"""Where sentences end: regular expressions for both RE2 and Python.
+r"""Where sentences end: rules for both RE2 and Python.
 
-A sentence ends
+The rules are careful: in doubt a text is not split. A sentence ends
 
 - at a line break;
-- after `. ! ? …`, their counterparts in other scripts (Arabic, Urdu, Devanagari,
-  Armenian, Ethiopic), and closing quotes and parentheses, if white space follows: but
-  not after a single letter and a period ("J. S. Bach", "z. B."), a number of one or two
-  digits and a period ("am 3. Mai"), or an abbreviation that usually stands before a
-  name or a number (`ABBREVIATIONS`);
-- after the full-width marks of Chinese and Japanese and closing quotes, whatever
-  follows.
+- after `. ! ? …` and their counterparts in other scripts, with the closing quotes and
+  parentheses that follow, if white space follows and then something that can begin a
+  sentence: neither a small letter nor a comma or the like. But it does not end after an
+  ellipsis, a single letter and a period ("J. S. Bach", "z. B.", "U.S."), a number of up
+  to three digits and a period ("am 3. Mai"), a Roman number, or an abbreviation;
+- after the full-width marks of Chinese and Japanese, with or without white space.
+
+Where a text has no capital letter at all, small letters begin sentences, and a period
+between two spaces, as tokenized text has it, ends a sentence whatever follows.
+
+Each rule is a pattern and its replacement, and the rules are applied in order to one
+line. They insert a line break after each mark that may end a sentence, and remove it
+where it does not. Every rule takes time in proportion to the length of the line.
 """
+
+import re
+import unicodedata
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from t2t_keras.problem import WHITE_SPACE
 
-# Character classes, besides `WHITE_SPACE`. Marks that end a sentence before white
-# space, and marks that always end it:
-MARK = ".!?\u2026\u061f\u06d4\u0964\u0965\u0589\u1362\u203c\u2047-\u2049"
-_WIDE_MARK = "\u3002\uff01\uff1f\uff61"
-# Quotes and parentheses between the mark and the end:
-CLOSING = "\"'\u2018-\u201d\u00ab\u00bb\u2039\u203a)\\]}\u3009\u300b\u300d\u300f\u3011"
-CLOSING += "\u3015\uff02\uff07\uff09\uff3d\uff5d\uff63"
-# Characters that may precede an abbreviation:
-_BEFORE = WHITE_SPACE + ".\\-(\\[{\"'\u2018-\u201f\u00ab\u00bb"
-# Latin, Greek, Cyrillic.
-_LETTER = "A-Za-z\u00aa\u00b5\u00ba\u00c0-\u00d6\u00d8-\u00f6\u00f8-\u024f"
-_LETTER += "\u0386\u0388-\u0481\u048a-\u052f"
 
-ABBREVIATIONS = (
-    "Mr|Mrs|Ms|Dr|Prof|St|Gen|Sen|Rep|Capt|Lt|vs|cf|approx|ca|No|Nos|Nr|Fig|Vol|Ch|pp|"
-    "Abb|Bd|bzw|vgl|bspw|evtl|Hr|Fr|Mme|Mlle|Sr|Sra"
+def _letters(category: str) -> str:
+    """Returns the Latin, Greek, Cyrillic and Armenian letters of a Unicode category.
+
+    Args:
+        category: "Lu" or "Ll".
+
+    Returns:
+        The content of a character class.
+    """
+    blocks = ((0x41, 0x24F), (0x370, 0x587), (0x1E00, 0x1FFF))
+    points = (point for first, end in blocks for point in range(first, end + 1))
+    return "".join(
+        chr(point) for point in points if unicodedata.category(chr(point)) == category
+    )
+
+
+# Contents of character classes. White space within a line:
+_SPACE = WHITE_SPACE.replace("\t-\r", "\t\x0b-\r")
+_CAPITAL, _SMALL = _letters("Lu"), _letters("Ll")
+# Letters that may be initials: also Hebrew and Arabic.
+_INITIAL = f"{_CAPITAL}{_SMALL}\u00aa\u00ba\u05d0-\u05ea\u0621-\u064a"
+_CONSONANT = "bcdfghjklmnpqrstvwxz\u00df\u00e7\u00f1\u0107\u010d\u010f\u0142\u0144"
+_CONSONANT += (
+    "\u0148\u0159\u015b\u0161\u0165\u017a\u017c\u017e\u0431-\u0434\u0436\u0437"
 )
-_SHORT = "|".join((f"[{_LETTER}]", "[0-9][0-9]?", ABBREVIATIONS))
+_CONSONANT += "\u043a-\u043d\u043f-\u0442\u0444-\u0449"
+# Marks that end a sentence before white space: Latin, Greek, Armenian, Arabic, Urdu,
+# Devanagari, Burmese, Ethiopic, Khmer and Mongolian ones.
+_MARK = ".!?\u2026\u037e\u0589\u061f\u06d4\u0964\u0965\u104b\u1362\u17d4\u1803\u203c"
+_MARK += "\u2047-\u2049"
+_WIDE_MARK = "\u3002\uff01\uff1f\uff61"  # they need no white space
+_ELLIPSIS = "\u2026"
+_WIDE_PERIOD = "\uff0e"  # it is also a decimal point
+# Quotes and parentheses between the mark and the end:
+_WIDE_CLOSING = (
+    "\u3009\u300b\u300d\u300f\u3011\u3015\uff02\uff07\uff09\uff3d\uff5d\uff63"
+)
+_CLOSING = "\"'\u2018-\u201d\u00ab\u00bb\u2039\u203a)\\]}" + _WIDE_CLOSING
+_AFTER_WIDE = f"\"'\u2019\u201d)\\]{_WIDE_CLOSING}"
+_DETACHED = ")\\]}\u201d\u00bb"  # those that also close after white space
+_QUOTE = "\"'`\u00b4\u2018-\u201f\u00bb\u2039\u203a"
+# What may stand between the end of a sentence and the first letter of the next:
+_OPENING = f"{_QUOTE}\u00ab(\\[{{\u00a1\u00bf\\-\u2010-\u2015"
+_WIDE_OPENING = (
+    "\u201c\u2018\u3008\u300a\u300c\u300e\u3010\u3014\uff08\uff3b\uff5b\uff62"
+)
+# What cannot begin a sentence:
+_INNER = ",;:)\\]}%&/*+=<>|\u00b7" + _MARK + _WIDE_MARK + _WIDE_CLOSING
+_INNER += "\u3001\uff0c\uff1a\uff1b"
+# Symbols, such as emoji, which belong to the sentence before them:
+_SYMBOL = "\u2190-\u2bff\ufe0f\u200d\U0001f000-\U0001faff"
+# What a sentence cannot consist of: no letters or digits.
+_NO_WORD = f"{_SPACE}!-/:-@\\[-`{{-~\u00a1-\u00a9\u00ab-\u00b4\u00b6-\u00b9\u00bb\u00bf"
+_NO_WORD += f"\u2010-\u206f{_SYMBOL}{_MARK}{_WIDE_MARK}{_WIDE_CLOSING}\u3000-\u3004"
+_NO_WORD += f"{_WIDE_OPENING}"
+# What may precede an abbreviation, besides the beginning of the line:
+_BEFORE = f"{_SPACE}.\\-\u2010-\u2015/(\\[{{\"'\u2018-\u201f\u00ab\u00bb"
+# Han, Hiragana, Katakana.
+_KANJI = "\u3005-\u3007\u3041-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
+_KANJI += "\U00020000-\U0003ffff"
 
-# Patterns and their replacements, in order. They insert a line break between sentences;
-# a line break in the text becomes "\n ".
-SENTENCE_ENDS = (
-    ("\n", "\n "),
-    (f"([{MARK}][{MARK}{CLOSING}]*)([{WHITE_SPACE}])", r"\1" "\n" r"\2"),
-    (f"([{_WIDE_MARK}][{_WIDE_MARK}{CLOSING}]*)", r"\1" "\n"),
-    (rf"((?:\A|[{_BEFORE}])(?:{_SHORT})\.)" "\n", r"\1"),
+# Abbreviations that usually stand before a name or within a sentence. Those without a
+# vowel need not be listed, such as "Mr", "bzw" or "Nr".
+_ABBREVIATIONS = (
+    "mr|mrs|ms|dr|prof|profa|gen|sen|rep|gov|pres|capt|col|maj|adm|rev|hon|messrs|"
+    "supt|jr|sr|st|ste|ave|co|inc|corp|dept|univ|assn|vs|cf|eg|ie|al|approx|ca|viz|"
+    "resp|incl|excl|"  # English
+    "abb|aufl|abt|allg|dipl|ing|inh|einschl|evtl|exkl|frl|geb|gest|ggf|inkl|insb|mio|"
+    "sog|tel|usf|zzgl|"  # German
+    "mme|mmes|mlle|mlles|env|av|"  # French
+    "sra|srta|dra|ud|uds|vd|vds|gral|lic|avda|dna|do\u00f1a|ee|uu|ff|aa|"  # Spanish
+    "sig|sigg|dott|avv|arch|mons|geom|rag|exmo|exma|"  # Italian, Portuguese
+    "dhr|mevr|bijv|ir|nl|"  # Dutch
+    "bl|dvs|osv|"  # Swedish, Danish
+    "ul|im|godz|np|tzw|tzn|in\u017c|\u015bw|nap\u0159|tzv|tj|"  # Polish, Czech
+    "\u0443\u043b|\u0438\u043c|\u0440\u0443\u0431|\u0442\u044b\u0441|"
+    "\u043f\u0440\u043e\u0444|\u0430\u043a\u0430\u0434|\u0440\u0435\u0434|"  # Russian
+    "\u0921\u0949"  # Hindi
+)
+# Abbreviations before a number.
+_NUMBERED = (
+    "no|nos|fig|figs|vol|vols|ch|chap|sec|sect|art|arts|par|ref|refs|eq|eqs|ed|abs|kap|"
+    "anm|ziff|tab|est|bd|p\u00e1g|p\u00e1gs|n\u00fam|cap|pag|op|"
+    "jan|feb|mar|apr|aug|sept|oct|okt|nov|dec|dez|janv|f\u00e9vr|juil|ao\u00fbt|d\u00e9c"
+)
+_SHORT = "|".join(
+    (
+        f"[{_INITIAL}]",
+        "[IVXLC]{2,6}",
+        f"[{_CONSONANT}{_CONSONANT.upper()}][{_CONSONANT}]{{1,4}}",
+        f"(?i:{_ABBREVIATIONS})",
+    )
+)
+_FIRST = rf"(?:\A|[{_BEFORE}])"
+# "am 3. Mai", "am 3.10. um", but not "it costs 3.50. Then".
+_ORDINAL = (
+    rf"(?:\A|[{_BEFORE.replace('.', '')}])(?:[0-3]?[0-9]\.[01]?[0-9]|[0-9]{{1,3}})"
+)
+_NUMBER = rf"[(\[#]?[0-9]|[IVXLC]+(?:[{_SPACE},;:)]|\z)"
+
+_Rules = tuple[tuple[str, str], ...]
+
+
+class SentenceRules(NamedTuple):
+    """The rules, in order.
+
+    Attributes:
+        first: rules for every line.
+        capital: a pattern that a line with a capital letter has.
+        cased: rules for lines with a capital letter.
+        final: rules for every line.
+    """
+
+    first: _Rules
+    capital: str
+    cased: _Rules
+    final: _Rules
+
+
+RULES = SentenceRules(
+    first=(
+        # A mark and what belongs to it: "?!", "...", ".”", ". . .", ". )", "! 🙂".
+        (
+            f"([{_MARK}](?:[{_MARK}{_CLOSING}{_SYMBOL}]|"
+            f"[{_SPACE}]+[{_MARK}{_DETACHED}{_SYMBOL}])*)",
+            r"\1" "\n",
+        ),
+        # What belongs to the word after it: "! »Ja!«", "! ...and".
+        (
+            rf"([^{_SPACE}])([{_SPACE}]+[{_MARK}{_DETACHED}{_SYMBOL}]"
+            rf"[{_MARK}{_CLOSING}{_SYMBOL}]*)\n([^{_SPACE}])",
+            r"\1" "\n" r"\2\3",
+        ),
+        (rf"\n([^{_SPACE}]|\z)", r"\1"),
+        # An ellipsis.
+        (rf"((?:\.[{_SPACE}]*\.|{_ELLIPSIS})[{_CLOSING}{_SPACE}]*)\n", r"\1"),
+        (rf"((?:{_FIRST}(?:{_SHORT})|{_ORDINAL})\.)\n", r"\1"),
+        (rf"({_FIRST}(?i:{_NUMBERED})\.)\n([{_SPACE}]+(?:{_NUMBER}))", r"\1\2"),
+    ),
+    capital=f"[{_CAPITAL}]",
+    cased=((rf"\n([{_SPACE}{_OPENING}]*[{_SMALL}])", r"\1"),),
+    final=(
+        (rf"([^{_SPACE}.\n][{_SPACE}]+\.)([{_SPACE}])", r"\1" "\n" r"\2"),
+        (f"([{_WIDE_MARK}][{_WIDE_MARK}{_AFTER_WIDE}]*)", r"\1" "\n"),
+        (f"([{_KANJI}]{_WIDE_PERIOD})", r"\1" "\n"),
+        # 「はい。」と is one sentence.
+        (rf"([{_AFTER_WIDE}])\n([^{_SPACE}{_WIDE_OPENING}\n])", r"\1\2"),
+        (rf"\n([{_SPACE}]*(?:[{_INNER}]|\z))", r"\1"),
+        # A quote between two spaces may belong to either side.
+        (rf"\n([{_SPACE}]+[{_QUOTE}]+(?:[{_SPACE}]|\z))", r"\1"),
+        (rf"\n([{_NO_WORD}]*(?:\n|\z))", r"\1"),
+        (rf"\A([{_NO_WORD}]*)\n", r"\1"),
+    ),
 )
 
 # Scripts without spaces between words: CJK characters and their punctuation.
 WITHOUT_SPACES = "\u2e80-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uff01-\uff65"
 WITHOUT_SPACES += "\U00020000-\U0003ffff"
+
+
+def _compiled(rules: _Rules) -> list[tuple[re.Pattern[str], str]]:
+    r"""Returns rules for Python, whose end of a text is `\Z`."""
+    return [(re.compile(pattern.replace(r"\z", r"\Z")), new) for pattern, new in rules]
+
+
+_FIRST_RULES, _CASED_RULES, _FINAL_RULES = (
+    _compiled(rules) for rules in (RULES.first, RULES.cased, RULES.final)
+)
+_HAS_CAPITAL = re.compile(RULES.capital).search
+# A line without it is one sentence.
+_MAY_END = re.compile(
+    f"[{_MARK}][{_CLOSING}{_SYMBOL}]*[{_SPACE}]|[{_WIDE_MARK}{_WIDE_PERIOD}]"
+)
+
+
+def mark_sentence_ends(text: str) -> str:
+    """Does what `sentences.mark_sentence_ends` does, without TensorFlow."""
+    return "\n ".join(map(_marked_line, text.split("\n")))
+
+
+def _marked_line(line: str) -> str:
+    """Returns a line with a line break after each sentence that another one follows."""
+    if not _MAY_END.search(line):
+        return line
+    cased = _CASED_RULES if _HAS_CAPITAL(line) else []
+    for pattern, replacement in (*_FIRST_RULES, *cased, *_FINAL_RULES):
+        line = pattern.sub(replacement, line)
+    return line
+
+
+def tag_pattern(tags: Sequence[str]) -> str:
+    """Returns a pattern of a tag, in a group, at the beginning of a text.
+
+    Args:
+        tags: the tags, at least one.
+    """
+    names = "|".join(map(re.escape, tags))
+    return rf"\A[{WHITE_SPACE}]*({names})[{WHITE_SPACE}]+"
+
+
+def is_one_sentence(text: str) -> bool:
+    """Returns whether a text has no sentence end before another text."""
+    return "\n" not in mark_sentence_ends(text)
+
+
+def split_sentences(text: str, tags: Sequence[str] = ()) -> list[str]:
+    """Returns the sentences of a text, without white space at their ends.
+
+    Args:
+        text: the text.
+        tags: words of which one may precede the text; every sentence then begins with
+            it.
+
+    Returns:
+        The text itself, unchanged, unless it has several sentences.
+    """
+    tag = ""
+    body = text
+    if tags and (match := re.match(tag_pattern(tags), text)):
+        tag, body = f"{match[1]} ", text[match.end() :]
+    sentences = (part.strip() for part in mark_sentence_ends(body).split("\n"))
+    found = [f"{tag}{sentence}" for sentence in sentences if sentence]
+    return found if len(found) > 1 else [text]

@@ -1,22 +1,21 @@
-r"""Splits texts that are too long for a model, and joins the translations.
+r"""Splits texts into sentences, or parts that fit a model, and joins the translations.
 
-A text is split at the last sentence end that fits, so that a part has as many whole
-sentences as possible; if none fits, between words (at white space); and a single word
-that is too long is cut between its tokens. So no part of a text is lost, but white
-space around the parts.
+A text that is too long is split at the last sentence end that fits, so that a part has
+as many whole sentences as possible; if none fits, between words (at white space); and a
+single word that is too long is cut between its tokens. So no part of a text is lost,
+but white space around the parts.
 
 The rules are those of `sentence_ends`, and everything here is an operation of
 TensorFlow. So Python and an exported model run the same code.
 """
 
-import re
 from collections.abc import Callable, Sequence
 
 import tensorflow as tf
 
 from t2t_keras.problem import WHITE_ENDS, WHITE_SPACE
 from t2t_keras.text.graph_ids import CPU
-from t2t_keras.text.sentence_ends import SENTENCE_ENDS, WITHOUT_SPACES
+from t2t_keras.text.sentence_ends import RULES, WITHOUT_SPACES, tag_pattern
 from t2t_keras.text.tokenizer import EOS
 
 _NUMBERS = tf.TensorSpec([None], tf.int64)
@@ -28,9 +27,61 @@ def mark_sentence_ends(texts: tf.Tensor) -> tf.Tensor:
     Nothing else is changed, but a line break of the text becomes "\n ": split at "\n",
     each part begins with the white space before it.
     """
-    for pattern, replacement in SENTENCE_ENDS:
+    lines = tf.strings.split(texts, "\n")
+    marked = _replaced(lines.values, RULES.first)
+    has_capital = tf.strings.regex_full_match(marked, rf"[\s\S]*{RULES.capital}[\s\S]*")
+    marked = tf.where(has_capital, _replaced(marked, RULES.cased), marked)
+    marked = _replaced(marked, RULES.final)
+    return tf.strings.reduce_join(lines.with_values(marked), axis=1, separator="\n ")
+
+
+def _replaced(texts: tf.Tensor, rules: Sequence[tuple[str, str]]) -> tf.Tensor:
+    """Applies rules in order."""
+    for pattern, replacement in rules:
         texts = tf.strings.regex_replace(texts, pattern, replacement)
     return texts
+
+
+def split_sentences(texts: tf.Tensor, tags: Sequence[str] = ()) -> tf.RaggedTensor:
+    """Splits texts into sentences, as `sentence_ends.split_sentences` does.
+
+    Args:
+        texts: [B] strings.
+        tags: words of which one may precede a text; all its sentences then begin with
+            it.
+
+    Returns:
+        [B, (S)] strings. A text without several sentences is unchanged, also if it is
+        blank.
+    """
+    with tf.device(CPU):
+        before, bodies = _tag_and_body(texts, tags)
+        sentences = tf.strings.split(mark_sentence_ends(bodies), "\n")
+        stripped = tf.strings.regex_replace(sentences.values, WHITE_ENDS, "")
+        sentences = sentences.with_values(stripped)
+        sentences = tf.ragged.boolean_mask(sentences, sentences != "")
+        tag = tf.where(before != "", before + " ", "")
+        tagged = tf.gather(tag, sentences.value_rowids()) + sentences.values
+        has_several = sentences.row_lengths() > 1
+        several = tf.ragged.boolean_mask(sentences.with_values(tagged), has_several)
+        whole = tf.RaggedTensor.from_row_lengths(
+            tf.boolean_mask(texts, ~has_several),
+            tf.ones_like(tf.boolean_mask(sentences.row_lengths(), ~has_several)),
+        )
+        groups = tf.cast(has_several, tf.int32)
+        order = tf.argsort(tf.argsort(groups, stable=True))
+        return tf.gather(tf.concat([whole, several], axis=0), order)
+
+
+def _tag_and_body(texts: tf.Tensor, tags: Sequence[str]) -> tuple[tf.Tensor, tf.Tensor]:
+    """Returns the tags of texts, "" where there is none, and the rest of the texts."""
+    if not tags:
+        return tf.zeros_like(texts), texts
+    pattern = tag_pattern(tags)
+    bodies = tf.strings.regex_replace(texts, pattern, "")
+    lengths = tf.strings.length(texts) - tf.strings.length(bodies)
+    before = tf.strings.substr(texts, tf.zeros_like(lengths), lengths)
+    return tf.strings.regex_replace(before, WHITE_ENDS, ""), bodies
 
 
 def split_long_text(
@@ -52,16 +103,10 @@ def split_long_text(
     """
     with tf.device(CPU):
         tag = tf.zeros([0], tf.int32)
+        before, bodies = _tag_and_body(text[tf.newaxis], tags)
         if tags:
-            any_tag = "|".join(map(re.escape, tags))
-            body = tf.strings.regex_replace(
-                text, rf"\A[{WHITE_SPACE}]*(?:{any_tag})[{WHITE_SPACE}]+", ""
-            )
-            length = tf.strings.length(text) - tf.strings.length(body)
-            before = tf.strings.substr([text], 0, length)
-            before = tf.strings.regex_replace(before, WHITE_ENDS, "")
-            tag, text = encode(before)[0, :-1], body
-        sentences = tf.strings.split(mark_sentence_ends(text), "\n")
+            tag = encode(before)[0, :-1]
+        sentences = tf.strings.split(mark_sentence_ends(bodies)[0], "\n")
         marked = tf.strings.regex_replace(sentences, f"([{WHITE_SPACE}]+)", "\n" r"\1")
         words = tf.strings.split(marked, "\n")  # [sentences, (words)]
         # The tokenizers' words imply a space before them.

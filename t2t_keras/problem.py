@@ -320,6 +320,8 @@ class Problem:
         beam_size: number of hypotheses that beam search keeps.
         alpha: exponent of the length penalty ((5 + length) / 6) ** alpha.
         extra_length: how many more tokens than its input an output may have.
+        split_sentences: whether an input of several sentences is translated sentence by
+            sentence; None: where nearly all training sources are single sentences.
         text_form: the conversion between users' texts and tokenizers' texts.
         constraint: restricts the outputs of the search; None: no restriction. It is a
             function of the problem and the target tokenizer that returns a
@@ -345,6 +347,7 @@ class Problem:
     beam_size: Positive = 4
     alpha: float = 0.6
     extra_length: NonNegative = 50
+    split_sentences: bool | None = None
 
     text_form: TextForm = TextForm()
     # Its types, `Tokenizer` and `BatchConstraint`, are defined above this module.

@@ -321,12 +321,15 @@ class SplitPart:
         """Returns the number of encoded pairs, the sizes of the files, the dropped.
 
         Returns:
-            "pairs", "sizes", "dropped", and whether all pairs are encoded, "complete".
+            "pairs", "sizes", "dropped", "single_sentences" (see `Encoded`), and whether
+            all pairs are encoded, "complete".
         """
         state = read_json(self.state_file)
         if state is None:
-            return {"pairs": 0, "sizes": None, "dropped": {}, "complete": False}
-        return state | {"complete": state["pairs"] == len(self.pairs)}
+            empty: dict[str, Any] = {"dropped": {}, "single_sentences": {}}
+            return {"pairs": 0, "sizes": None, "complete": False} | empty
+        unknown: dict[str, Any] = {"single_sentences": {}}  # of an earlier version
+        return unknown | state | {"complete": state["pairs"] == len(self.pairs)}
 
 
 def run_stages(job: Job) -> bool:
@@ -362,7 +365,7 @@ def run_stages(job: Job) -> bool:
                 return False
             dropped = write_shards(job, by_part)
             write_raw_texts(job)
-            write_manifest(job, dropped)
+            write_manifest(job, dropped, single_sentences(by_part))
         publish(job)
     return True
 
@@ -554,6 +557,7 @@ def encode_part(job: Job) -> None:
             total, state = len(it.pairs), it.state()
             saved = done = state["pairs"]
             dropped = Counter(state["dropped"])
+            singles = Counter(state["single_sentences"])
             name, files = f"encoding {it.split}", [*it.spills, it.hashes]
             with (
                 encoding.SpillFiles(files, state["sizes"]) as spills,
@@ -565,11 +569,17 @@ def encode_part(job: Job) -> None:
                     hashes = {it.config.num_shards: encoded.hashes}
                     spills.append({**encoded.spills, **hashes})
                     dropped += encoded.dropped
+                    singles += encoded.single_sentences
                     done += encoded.pairs
                     advance(encoded.pairs)
                     if done - saved >= _SAVE_EVERY or done == total:
                         sizes = spills.flush()
-                        state = {"pairs": done, "sizes": sizes, "dropped": dropped}
+                        state = {
+                            "pairs": done,
+                            "sizes": sizes,
+                            "dropped": dropped,
+                            "single_sentences": singles,
+                        }
                         write_json(it.state_file, state)
                         saved = done
                 if not total:  # there are fewer pairs than parts
@@ -649,13 +659,37 @@ def write_raw_texts(job: Job) -> None:
 # Stage 6.
 
 
-def write_manifest(job: Job, dropped: dict[Split, Counter[str]]) -> None:
+def single_sentences(
+    by_part: Sequence[Sequence[SplitPart]],
+) -> dict[Split, dict[Side, float]]:
+    """Returns for each split and side the share of examples of one sentence.
+
+    Repeated examples count, also if they are dropped.
+    """
+    shares: dict[Split, dict[Side, float]] = {}
+    for parts in zip(*by_part, strict=True):
+        states = [part.state() for part in parts]
+        kept = sum(it["pairs"] - sum(it["dropped"].values()) for it in states)
+        counts = sum((Counter(it["single_sentences"]) for it in states), Counter[str]())
+        if kept:
+            shares[parts[0].split] = {
+                side: round(counts[side] / kept, 6) for side in SIDES
+            }
+    return shares
+
+
+def write_manifest(
+    job: Job,
+    dropped: dict[Split, Counter[str]],
+    single_sentences: dict[Split, dict[Side, float]],
+) -> None:
     """Writes the manifest of the new and of the earlier splits."""
     problem, earlier = job.problem, job.earlier
     files = {side: job.vocabulary(side) for side in SIDES}
     left_out = read_json(job.left_out)
     names = ("examples", "dropped", "tokens", "corpora", "text_sha256")
     new: dict[str, Any] = {name: {} for name in names}
+    new["single_sentences"] = single_sentences
     for split in job.splits:
         tables = job.lengths(split)
         new["examples"][split] = sum(map(len, tables))

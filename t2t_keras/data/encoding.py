@@ -34,6 +34,7 @@ import numpy as np
 from t2t_keras.data.records import FRAME, example, frame
 from t2t_keras.option import UserError
 from t2t_keras.problem import AlignedPair, Alignment, Cleaning, Pair, is_blank
+from t2t_keras.text.sentence_ends import is_one_sentence
 from t2t_keras.text.tokenizer import Tokenizer, load_tokenizer, words_of_tokens
 
 CHUNK = 1000  # number of pairs that are sent to a worker at a time
@@ -91,6 +92,8 @@ class Encoded:
             empty if duplicates are kept.
         dropped: number of dropped examples by reason, see `reasons`.
             Duplicates are not counted here.
+        single_sentences: side -> number of examples whose text is one sentence.
+            Duplicates are counted here.
     """
 
     pairs: int
@@ -99,6 +102,7 @@ class Encoded:
     )
     hashes: bytearray = dataclasses.field(default_factory=bytearray)
     dropped: Counter[str] = dataclasses.field(default_factory=Counter)
+    single_sentences: Counter[str] = dataclasses.field(default_factory=Counter)
 
 
 class PairEncoder:
@@ -138,6 +142,8 @@ class PairEncoder:
             if reason := reason_by_length(source, target, *limits):
                 result.dropped[reason] += 1
                 continue
+            for side, text in zip(("source", "target"), pair, strict=True):
+                result.single_sentences[side] += is_one_sentence(text)
             if config.seed is not None:
                 key = hash_64(struct.pack("<qq", config.seed, key))
             aligned = isinstance(pair, AlignedPair)

@@ -139,6 +139,9 @@ class Manifest(DataConfig):
         corpora: split -> name -> `CorpusRecord`, for splits that are mixtures.
         text_sha256: split -> SHA-256 of the raw sources and of the raw targets. Data of
             earlier versions have none.
+        single_sentences: split -> side -> share of the examples whose text on that side
+            is one sentence, by the rules of `text.sentence_ends`. Data of earlier
+            versions, and data without texts, have none.
         languages: the language codes of source and target; None: unknown.
         license: the licence of the data, as in `Problem`.
         bpe_dropout: not 0 in data that an earlier version wrote with BPE-dropout.
@@ -155,6 +158,9 @@ class Manifest(DataConfig):
         default_factory=dict
     )
     text_sha256: dict[Split, list[str]] = dataclasses.field(default_factory=dict)
+    single_sentences: dict[Split, dict[str, float]] = dataclasses.field(
+        default_factory=dict
+    )
     languages: tuple[str, str] | None = None
     license: str = ""
     bpe_dropout: float = 0.0
@@ -223,6 +229,7 @@ class Manifest(DataConfig):
         fields = dataclasses.asdict(self)
         for name in ("given_vocabularies", "license", "languages", "text_sha256"):
             del fields[name]
+        del fields["single_sentences"]  # it follows from the texts
         for name in ("sources", "examples", "dropped", "tokens"):
             fields[name] = {split: fields[name].get(split) for split in splits}
         # Data of earlier versions have neither, and keep their digests.

@@ -202,6 +202,12 @@ class DecodingOptions:
         "changes_metrics",
         least=1,
     )
+    split_sentences: bool = _option(
+        False,
+        "translate inputs of several sentences sentence by sentence and join the "
+        "outputs; by default where nearly all training sources were single sentences",
+        *("from_problem", "changes_metrics"),
+    )
     truncate: bool = _option(
         False,
         "truncate inputs above max_source_length, with a warning, instead of splitting "
@@ -350,6 +356,7 @@ class DecodingOptions:
     def of(cls, problem: Problem) -> Self:
         """Returns a problem's default options."""
         values = {name: getattr(problem, name) for name in cls.names("from_problem")}
+        values["split_sentences"] = bool(problem.split_sentences)  # None: no data
         return cls(**values | {"constraint": constraint_name(problem)})
 
     @classmethod

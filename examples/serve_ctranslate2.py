@@ -4,8 +4,9 @@
     python examples/serve_ctranslate2.py EXPORT_DIR < source.txt > translation.txt
 
 The export is `t2t export --format ctranslate2` of a model with SentencePiece
-vocabularies. (Texts with the characters U+2581 or U+001B are encoded differently from
-t2t_keras, which escapes them.)
+vocabularies. Each line is translated as it is: give one sentence per line to a model
+that was trained on sentences. (Texts with the characters U+2581 or U+001B are encoded
+differently from t2t_keras, which escapes them.)
 """
 
 import sys

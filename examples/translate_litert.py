@@ -4,7 +4,8 @@
     python examples/translate_litert.py EXPORT_DIR < source.txt > translation.txt
 
 The export is `t2t export --format litert` of a model with SentencePiece vocabularies.
-Longer sentences are truncated to `max_source_length` tokens.
+Each line is translated as it is: give one sentence per line to a model that was trained
+on sentences. Longer ones are truncated to `max_source_length` tokens.
 """
 
 import json

@@ -42,6 +42,7 @@ from t2t_keras.plugins.reports.card import model_card
 from t2t_keras.plugins.server import verb as serve_verb
 from t2t_keras.problem import Problem
 from t2t_keras.text import sentences
+from t2t_keras.text.sentence_ends import split_sentences
 from t2t_keras.text.sentence_piece import SentencePieceTokenizer
 from t2t_keras.training.run_dir import RunDirectory
 
@@ -311,6 +312,9 @@ def engine(translator, tmp_path_factory):
         {"max_source_length": 9, "length_penalty": "power"},
         {"max_source_length": 9, "truncate": True, "extra_length": 2},
         {"max_source_length": 46, "extra_length": 0, "min_length": 46},
+        {"split_sentences": True},
+        {"split_sentences": True, "max_source_length": 9, "prefixes": PREFIXES},
+        {"split_sentences": True, "max_source_length": 9, "truncate": True},
     ],
     ids=lambda options: "-".join(options),
 )
@@ -327,11 +331,12 @@ def test_greedy_outputs_are_those_of_the_translator(options, engine, translator)
         for name in ("score", "log_prob", "token_log_probs"):
             close = pytest.approx(getattr(best, name), abs=1e-4)
             assert getattr(one, name) == close
-    cut = [one.is_truncated for (one,) in found]
-    assert cut == [
-        len(translator.source_tokenizer.encode(text.strip())) > 9
-        and "truncate" in options
-        for text in texts
+    encode, on = translator.source_tokenizer.encode, "split_sentences" in options
+    parts = [split_sentences(text.strip()) if on else [text.strip()] for text in texts]
+    assert [one.sentences for (one,) in found] == list(map(len, parts))
+    assert [one.is_truncated for (one,) in found] == [
+        "truncate" in options and any(len(encode(part)) > 9 for part in own)
+        for own in parts
     ]
 
 

@@ -246,3 +246,35 @@ def test_what_leads_to_an_open_file_is_not_replaced(write, tmp_path):
         write(link, "text\n")
         assert link.is_symlink()
     assert (tmp_path / "out").read_text() == "text\n"
+
+
+def test_split_sentences_are_counted_once_for_a_file(model, tmp_path, capfd):
+    """Also if the file has many chunks; the run is of data without the statistic."""
+    lines = ["A dog. The river.", "a dog", "The old house. A dog! A river."]
+    parts = ["A dog.", "The river.", "a dog", "The old house.", "A dog!", "A river."]
+    for name, texts in ("lines", lines), ("parts", parts), ("whole", lines):
+        source = write(tmp_path / name, *texts)
+        on = "true" if name == "lines" else "false"
+        options = f"extra_length=4,split_sentences={on}"
+        argv = ("translate", *model[:2], "--decode_hparams", options)
+        run(*argv, "--input", source, "--output", tmp_path / f"{name}.out")
+        note = (
+            "2 of 3 inputs have several sentences, which are translated one by one; "
+            "split_sentences=false turns this off\n"
+        )
+        assert capfd.readouterr().err.count(note) == (name == "lines")
+    found, alone, whole = (
+        (tmp_path / f"{name}.out").read_text().splitlines()
+        for name in ("lines", "parts", "whole")
+    )
+    joined = [" ".join(filter(None, alone[a:b])) for a, b in ((0, 2), (2, 3), (3, 6))]
+    assert found == joined
+    run(
+        "translate",
+        *model,
+        "--input",
+        write(tmp_path / "x", *lines),
+        "--output",
+        tmp_path / "default.out",
+    )
+    assert (tmp_path / "default.out").read_text().splitlines() == whole

@@ -9,7 +9,8 @@ from decoding_models import EOS, LINES, NOT_TEXTS, SHORT, log_probs_of, penalty,
 from errors import refused
 
 from t2t_keras.decoding.options import DecodingOptions
-from t2t_keras.decoding.texts import Hypothesis
+from t2t_keras.decoding.scoring import AlignmentHead
+from t2t_keras.decoding.texts import Hypothesis, word_starts
 from t2t_keras.decoding.translator import Translator
 from t2t_keras.option import UserError
 from t2t_keras.problem import Problem, TextForm
@@ -165,11 +166,111 @@ def test_a_long_input_is_split_and_the_outputs_are_joined(translator, caplog):
 def split_by(translator, text):
     """The parts of a text as the translator splits it, as texts."""
     ids, options = translator.source_tokenizer.encode(text), translator.choose(**SHORT)
-    ids, texts, later = translator._split([ids], [text], [0], 0, options)
-    assert later == {0: range(1, len(texts))}
-    assert all(len(part) <= 24 for part in ids)
+    parts, later, sentences = translator._split([ids], [text], [0], 0, options)
+    assert later == {0: range(1, len(parts))} and not sentences
+    assert all(len(part.ids) <= 24 for part in parts)
+    texts = [part.text for part in parts]
     assert "".join("".join(texts).split()) == "".join(text.split())
     return texts
+
+
+SEVERAL = "The old dog runs. A woman reads a book!  The river . a hat ."
+ONE_BY_ONE = ["The old dog runs.", "A woman reads a book!", "The river .", "a hat ."]
+
+
+def test_an_input_of_several_sentences_is_translated_one_by_one(translator, caplog):
+    scores = {"token_scores": True, "alignment": AlignmentHead()}
+    texts = ["a dog", SEVERAL, "", "the old house"]
+    done = []
+    with caplog.at_level(logging.INFO):
+        found = translator.n_best(
+            texts, 3, split_sentences=True, advance=done.append, **scores
+        )
+    (message,) = (record.getMessage() for record in caplog.records)
+    assert message == (
+        "1 of 4 inputs has several sentences, which are translated one by one; "
+        "split_sentences=false turns this off"
+    )
+    assert sum(done) == 4
+    assert [outputs[0].sentences for outputs in found] == [1, 4, 1, 1]
+    parts = translator.n_best(ONE_BY_ONE, 3, **scores)
+    for rank, output in enumerate(found[1]):
+        of_parts = [outputs[rank] for outputs in parts]
+        assert output.text == " ".join(x.text for x in of_parts if x.text)
+        assert output.ids == sum((x.ids for x in of_parts), ())
+        tokens = [y for x in of_parts for y in x.token_log_probs]
+        assert output.token_log_probs == pytest.approx(tokens, abs=1e-4)
+        log_prob = sum(x.log_prob for x in of_parts)
+        assert output.log_prob == pytest.approx(log_prob, abs=1e-3)
+        score = log_prob / penalty(output.tokens, 0.6)
+        assert output.score == pytest.approx(score, abs=1e-4)
+        starts, links = [0, 4, 9, 12], set()
+        target_starts = word_starts(output.text, [x.text for x in of_parts])
+        for part, first, second in zip(of_parts, starts, target_starts, strict=True):
+            links |= {(i + first, j + second) for i, j in part.alignment}
+        assert set(output.alignment) == links
+    # A single sentence is what it was, and so is everything with the option off.
+    others = [0, 2, 3]
+    plain = translator.n_best(texts, 3, **scores)
+    for i in others:
+        assert [x.ids for x in found[i]] == [x.ids for x in plain[i]]
+        assert [x.alignment for x in found[i]] == [x.alignment for x in plain[i]]
+    alone = translator.n_best(["a dog"], 3, **scores)
+    assert alone == translator.n_best(["a dog"], 3, split_sentences=True, **scores)
+    assert plain[1][0].sentences == 1 and plain[1][0].ids != found[1][0].ids
+
+
+def test_options_apply_to_the_sentences_of_an_input(translator, caplog):
+    on = {"split_sentences": True}
+    prefixed = translator.translate([SEVERAL], ["a dog"], **on)[0]
+    assert prefixed.startswith(translator.translate(ONE_BY_ONE[:1], ["a dog"])[0])
+    rest = " ".join(filter(None, translator.translate(ONE_BY_ONE[1:])))
+    assert prefixed.endswith(rest)
+    glossary = {"glossary": {"dog": "Hund", "river": "Fluss"}}
+    required = translator.n_best([SEVERAL], 1, **on, **glossary)[0][0]
+    alone = translator.translate(ONE_BY_ONE, **glossary)
+    assert "Hund" in alone[0] and "Fluss" in alone[2]
+    assert required.text == " ".join(filter(None, alone))
+    # A sentence that is too long is split as well, or truncated.
+    long = " ".join([SEVERAL, "the dog runs and " * 9])
+    options = {"max_source_length": 24} | on
+    parts = [*ONE_BY_ONE, "the dog runs and " * 9]
+    joined = " ".join(filter(None, translator.translate(parts, **options)))
+    assert translator.translate([long], **options) == [joined]
+    with caplog.at_level(logging.WARNING):
+        ((cut, other),) = [
+            [
+                outputs[0]
+                for outputs in translator.n_best(
+                    [long, "a dog"], 1, before=4, truncate=True, **options
+                )
+            ]
+        ]
+    assert cut.is_truncated and not other.is_truncated
+    assert [x.getMessage()[:8] for x in caplog.records] == ["input 5 "]
+    # Targets are scored with the whole source.
+    whole = translator.score([SEVERAL], ["a dog"], **on)
+    assert whole == translator.score([SEVERAL], ["a dog"])
+    samples = translator.n_best([SEVERAL, "a"], 3, sampling=True, **on)
+    assert [len(outputs) for outputs in samples] == [3, 3]
+
+
+def test_every_sentence_gets_the_tag_of_its_input(translator):
+    problem = translator.problem.with_tags(["<2de>"])
+    tagged = Translator(problem, translator.model, *[translator.source_tokenizer] * 2)
+    parts = tagged.translate([f"<2de> {text}" for text in ONE_BY_ONE])
+    found = tagged.translate([f"<2de> {SEVERAL}"], split_sentences=True)
+    assert found == [" ".join(filter(None, parts))]
+
+
+def test_outputs_that_cannot_be_joined_are_not_split(translator):
+    class Whole(TextForm):
+        splits_long_sources = False
+
+    problem = translator.problem.replace(text_form=Whole())
+    whole = Translator(problem, translator.model, *[translator.source_tokenizer] * 2)
+    message = "split_sentences: the outputs for the sentences of an input of problem ''"
+    refused(message, whole.translate, [SEVERAL], split_sentences=True)
 
 
 def test_split_inputs_are_sampled_and_begin_with_their_prefixes(translator):

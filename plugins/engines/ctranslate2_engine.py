@@ -29,12 +29,14 @@ from t2t_keras.decoding.texts import (
     joined_alignment,
     prefix_ids,
     replace_repeated,
+    splitting_note,
     truncated,
     word_alignment,
 )
 from t2t_keras.export.formats import SETTINGS, require_intact
 from t2t_keras.option import UserError, first_line, nearest
 from t2t_keras.problem import Problem, TextForm, is_blank
+from t2t_keras.text.sentence_ends import split_sentences
 from t2t_keras.text.tokenizer import (
     EOS,
     PAD,
@@ -61,12 +63,16 @@ class _Source(NamedTuple):
     Attributes:
         text: the text that the source tokenizer encodes.
         parts: the ids of its parts, EOS last; empty if it is blank.
-        is_truncated: whether its end was cut off.
+        texts: the texts of its parts, also of what was cut off.
+        is_truncated: whether an end was cut off.
+        sentences: into how many sentences it was split.
     """
 
     text: str
-    parts: Sequence[Sequence[int]]
+    parts: Sequence[Sequence[int]] = ()
+    texts: Sequence[str] = ()
     is_truncated: bool = False
+    sentences: int = 1
 
 
 class Found(NamedTuple):
@@ -295,6 +301,11 @@ class CTranslate2Translator:
             raise UserError(
                 f"raw: problem '{self.settings.problem}' takes every input as it is; "
                 "leave it out"
+            )
+        if chosen.split_sentences and not self._form.splits_long_sources:
+            raise UserError(
+                "split_sentences: the outputs for the sentences of an input of problem "
+                f"'{self.settings.problem}' cannot be joined; leave it out"
             )
         longest = chosen.max_source_length + chosen.extra_length
         if longest > self.settings.positions:
@@ -537,23 +548,36 @@ class CTranslate2Translator:
     def _sources(
         self, texts: Sequence[str], options: DecodingOptions, before: int
     ) -> list[_Source]:
-        """Encodes inputs, and splits or truncates those that are too long."""
+        """Encodes inputs, as sentences; splits or truncates those that are too long."""
         texts = [self._form.source_text(text, options.raw) for text in texts]
+        sentences = [[text] for text in texts]
+        if options.split_sentences:
+            sentences = [split_sentences(text, self._form.tags) for text in texts]
         most = options.max_source_length
         may_split = self._form.splits_long_sources and most > 1 and not options.truncate
         encode = self.source_tokenizer.encode_batch
+        encoded = iter(encode(list(itertools.chain(*sentences))))
         found: list[_Source] = []
-        for number, (text, ids) in enumerate(
-            zip(texts, encode(texts), strict=True), before
-        ):
+        for number, (text, own) in enumerate(zip(texts, sentences, strict=True)):
+            rows = [next(encoded) for _ in own]
             if is_blank(text):
-                found.append(_Source(text, []))
-            elif len(ids) > most and may_split:
-                parts = split_long_text(text, encode, most, self._form.tags)
-                found.append(_Source(text, parts))
-            else:
-                (cut,) = truncated([ids], most, number)
-                found.append(_Source(text, [cut], len(ids) > most))
+                found.append(_Source(text))
+                continue
+            parts: list[Sequence[int]] = []
+            part_texts: list[str] = []
+            is_cut = False
+            for sentence, ids in zip(own, rows, strict=True):
+                if len(ids) <= most or not may_split:
+                    parts += truncated([ids], most, before + number)
+                    part_texts.append(sentence)
+                    is_cut |= len(ids) > most
+                else:
+                    split = split_long_text(sentence, encode, most, self._form.tags)
+                    parts += split
+                    part_texts += map(self.source_tokenizer.decode, split)
+            found.append(_Source(text, parts, part_texts, is_cut, len(own)))
+        if several := sum(source.sentences > 1 for source in found):
+            _log.info(splitting_note(several, len(texts)))
         return found
 
     def _joined(
@@ -580,6 +604,7 @@ class CTranslate2Translator:
                 is_repaired,
                 whole.log_probs if len(whole.log_probs) == len(whole.ids) else (),
                 is_truncated=source.is_truncated,
+                sentences=source.sentences,
             )
             if rank[0].attention:
                 alignment = joined_alignment(
@@ -592,7 +617,7 @@ class CTranslate2Translator:
                         for part, ids in zip(rank, source.parts, strict=True)
                     ],
                     source.text,
-                    [self.source_tokenizer.decode(ids) for ids in source.parts],
+                    source.texts,
                     joined,
                     texts,
                     self._form.tags,

@@ -99,7 +99,8 @@ def sentence_attention(
     text = form.source_text(source, translator.options.raw)
     source_ids = translator.source_tokenizer.encode(text)
     if target is None:
-        target_ids = list(translator.n_best([source], 1, truncate=True)[0][0].ids)
+        found = translator.n_best([source], 1, truncate=True, split_sentences=False)
+        target_ids = list(found[0][0].ids)
     else:
         target_ids = translator.target_tokenizer.encode(form.target_text(text, target))
     if not target_ids:

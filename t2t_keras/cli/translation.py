@@ -21,8 +21,9 @@ from t2t_keras.cli.decoding import (
 )
 from t2t_keras.cli.lines import STDOUT, count_lines, open_output, read_lines
 from t2t_keras.cli.verb import MAX_SEED, Verb, add_ensemble, add_model, add_run, table
-from t2t_keras.data.files import is_special, open_lines, sha256, write_lines
+from t2t_keras.data.files import is_special, open_lines, say, sha256, write_lines
 from t2t_keras.data.pharaoh import format_alignment
+from t2t_keras.decoding.texts import splitting_note
 from t2t_keras.export.formats import SUMS, converted, is_saved_model
 from t2t_keras.option import UserError
 from t2t_keras.training.runs import require_run
@@ -37,12 +38,12 @@ def _translate_flags(parser: argparse.ArgumentParser) -> None:
     add_ensemble(parser)
     add_engine(parser)
     parser.add_argument(
-        "--input", metavar="FILE", help="a sentence per line (default: standard input)"
+        "--input", metavar="FILE", help="a text per line (default: standard input)"
     )
     parser.add_argument(
         "--output",
         metavar="FILE",
-        help="one line per sentence (default: standard output)",
+        help="one line per text (default: standard output)",
     )
     parser.add_argument(
         "--scores",
@@ -126,7 +127,9 @@ def _translate(args: argparse.Namespace) -> dict[str, Any]:
         open_lines(args.alignments) if args.alignments else nullcontext() as alignments,
         open_output(args.output, settings, args.resume) as output,
     ):
-        count, repaired = (output.done.get(x, 0) for x in ("sentences", "repaired"))
+        done = output.done
+        count, repaired = (done.get(x, 0) for x in ("sentences", "repaired"))
+        several = done.get("several", 0)
         with _progress(args, count) as advance:
             for lines in _chunks(output.unread(_lines(args)), _is_interactive(args)):
                 if options.get("sampling"):
@@ -135,23 +138,40 @@ def _translate(args: argparse.Namespace) -> dict[str, Any]:
                 outputs = n_best(lines, **given)
                 for number, hypotheses in enumerate(outputs, count + 1):
                     repaired += hypotheses[0].is_repaired
+                    several += hypotheses[0].sentences > 1
                     if alignments:
                         for it in hypotheses:
                             alignments.write(f"{format_alignment(it.alignment)}\n")
-                    if not numbered:
-                        output.file.write(f"{hypotheses[0].text}\n")
-                        continue
-                    for rank, it in enumerate(hypotheses, 1):
-                        row = f"{number}\t{rank}\t{it.score:.6f}\t{it.text}"
-                        if args.token_scores:
-                            row += f"\t{_token_scores(translator, it)}"
-                        output.file.write(f"{row}\n")
+                    rows = [f"{hypotheses[0].text}\n"]
+                    if numbered:
+                        scored = translator if args.token_scores else None
+                        rows = list(_numbered_rows(number, hypotheses, scored))
+                    output.file.writelines(rows)
                 count += len(lines)
-                output.save(sentences=count, repaired=repaired)
+                output.save(sentences=count, repaired=repaired, several=several)
+    if several:
+        say(splitting_note(several, count))
     result = {"sentences": count, "seconds": round(time.monotonic() - start, 2)}
     if count and args.output_dir and translator.problem.text_form.repairs_outputs:
         result["repaired"] = repaired / count
     return result
+
+
+def _numbered_rows(
+    number: int, hypotheses: Sequence[Any], translator: Any
+) -> Iterator[str]:
+    """Yields the lines of `--scores`.
+
+    Args:
+        number: number of the input, from 1.
+        hypotheses: its outputs, best first.
+        translator: a translator of a run, for token scores; None: there are none.
+    """
+    for rank, it in enumerate(hypotheses, 1):
+        row = f"{number}\t{rank}\t{it.score:.6f}\t{it.text}"
+        if translator is not None:
+            row += f"\t{_token_scores(translator, it)}"
+        yield f"{row}\n"
 
 
 def _token_scores(translator: Any, scored: Any) -> str:

@@ -41,6 +41,7 @@ class Hypothesis(NamedTuple):
             their sum is `log_prob`, except for rounding.
         alignment: the word alignment, if asked for; see `Translator.n_best`.
         is_truncated: whether the input was truncated.
+        sentences: into how many sentences the input was split, by `split_sentences`.
     """
 
     text: str
@@ -51,6 +52,7 @@ class Hypothesis(NamedTuple):
     token_log_probs: tuple[float, ...] = ()
     alignment: Alignment = ()
     is_truncated: bool = False
+    sentences: int = 1
 
     @property
     def tokens(self) -> int:
@@ -174,6 +176,20 @@ def truncated(
                 *(kind, number, len(ids), most - 1),
             )
     return [ids if len(ids) <= most else [*ids[: most - 1], EOS] for ids in rows]
+
+
+def splitting_note(several: int, inputs: int) -> str:
+    """Returns the sentence that says that inputs were split into sentences.
+
+    Args:
+        several: number of inputs with several sentences.
+        inputs: number of all inputs.
+    """
+    verb = "has" if several == 1 else "have"
+    return (
+        f"{several:,} of {inputs:,} inputs {verb} several sentences, which are "
+        "translated one by one; split_sentences=false turns this off"
+    )
 
 
 def batches(

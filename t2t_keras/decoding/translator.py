@@ -1,13 +1,14 @@
 """Translator: maps a list of texts to their translations."""
 
 import dataclasses
+import itertools
 import logging
 import math
 import os
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import tensorflow as tf
@@ -46,12 +47,14 @@ from t2t_keras.decoding.texts import (
     padded,
     prefix_ids,
     replace_repeated,
+    splitting_note,
     truncated,
     word_alignment,
 )
 from t2t_keras.model.backend import require_tensorflow
 from t2t_keras.option import UserError, nearest
 from t2t_keras.problem import Alignment, Problem, is_blank
+from t2t_keras.text.sentence_ends import split_sentences
 from t2t_keras.text.sentences import join_outputs, split_long_text
 from t2t_keras.text.tokenizer import PAD, Tokenizer, words_of_tokens
 
@@ -65,6 +68,20 @@ _NUMBERS = DecodingOptions.dtypes("is_tensor")
 
 # A traced function of a batch.
 _Graph = Callable[..., tuple[tf.Tensor, ...]]
+
+
+class _Part(NamedTuple):
+    """A source, or a part of a source that was split.
+
+    Attributes:
+        text: the text.
+        ids: its ids, EOS last; none if it is blank.
+        is_truncated: whether its end was cut off.
+    """
+
+    text: str
+    ids: Sequence[int]
+    is_truncated: bool = False
 
 
 class Translator:
@@ -82,13 +99,16 @@ class Translator:
     is one line: line breaks in it become spaces. The problem's text form determines
     what inputs and outputs look like.
 
-    An input of more than `max_source_length` tokens is split (see `text.sentences`)
-    and its parts are decoded like separate inputs, each with its own limits. Their best
-    outputs are joined to the best output of the whole, their second best to the second
-    best, and so on; there are as many as the part with the fewest has. The
-    log-probability is the sum, and the score is that sum over the penalty for all
-    tokens together, plus the coverage penalties. With the option `truncate`, or if the
-    text form cannot join parts, the input is truncated instead, with a warning.
+    With the option `split_sentences`, an input of several sentences is split into them
+    (see `text.sentence_ends`), and its output is that of its sentences, joined. An
+    input or a sentence of more than `max_source_length` tokens is split as well (see
+    `text.sentences`). All parts are decoded like separate inputs, each with its own
+    limits. Their best outputs are joined to the best output of the whole, their second
+    best to the second best, and so on; there are as many as the part with the fewest
+    has. The log-probability is the sum, and the score is that sum over the penalty for
+    all tokens together, plus the coverage penalties. With the option `truncate`, or if
+    the text form cannot join parts, what is too long is truncated instead, with a
+    warning.
 
     Attributes:
         options: the default options of every call.
@@ -215,10 +235,10 @@ class Translator:
         ids = [
             () if is_blank(text) else row for row, text in zip(ids, texts, strict=True)
         ]
-        # Later parts of long inputs are decoded like inputs that follow all others.
+        # Later parts of inputs are decoded like inputs that follow all others.
         count = len(texts)
-        ids, parts, later = self._split(ids, texts, numbers, before, chosen)
-        sources = truncated(ids, chosen.max_source_length, before)
+        parts, later, sentences = self._split(ids, texts, numbers, before, chosen)
+        sources = [part.ids for part in parts]
         if prefixes is not None:
             prefixes = [*prefixes, *[()] * (len(parts) - count)]
         # Those of the last request cost no work.
@@ -237,7 +257,7 @@ class Translator:
             def decode_batch(batch: list[int]) -> list[list[Hypothesis]]:
                 return self._decode(
                     [sources[j] for j in batch],
-                    [parts[j] for j in batch],
+                    [parts[j].text for j in batch],
                     None if prefixes is None else [prefixes[j] for j in batch],
                     batch,
                     phrases,
@@ -263,16 +283,19 @@ class Translator:
                 targets = found[i]
                 if len(own) > 1:
                     of_parts = [found[j] for j in own]
-                    own_parts = [parts[j] for j in own]
+                    own_parts = [parts[j].text for j in own]
                     targets = join_parts(
                         of_parts, texts[i], own_parts, chosen, self._form.tags
                     )
+                is_cut = any(parts[j].is_truncated for j in own)
                 outputs.append([])
                 for target in targets:
                     text, is_repaired = self._form.output_text(texts[i], target.text)
-                    is_cut = len(ids[i]) > chosen.max_source_length
                     output = target._replace(
-                        text=text, is_repaired=is_repaired, is_truncated=is_cut
+                        text=text,
+                        is_repaired=is_repaired,
+                        is_truncated=is_cut,
+                        sentences=sentences.get(i, 1),
                     )
                     outputs[-1].append(output)
             return outputs
@@ -393,6 +416,11 @@ class Translator:
             raise UserError(
                 f"raw: problem '{self.problem.name}' takes every input as it is; leave "
                 "it out"
+            )
+        if chosen.split_sentences and not self._form.splits_long_sources:
+            raise UserError(
+                "split_sentences: the outputs for the sentences of an input of problem "
+                f"'{self.problem.name}' cannot be joined; leave it out"
             )
         if isinstance(chosen.constraint, str):
             self.constraint(chosen.constraint)  # raises
@@ -516,8 +544,8 @@ class Translator:
         numbers: Sequence[int],
         before: int,
         options: DecodingOptions,
-    ) -> tuple[list[Sequence[int]], list[str], dict[int, range]]:
-        """Splits sources of more than `max_source_length` tokens.
+    ) -> tuple[list[_Part], dict[int, range], dict[int, int]]:
+        """Splits sources into sentences, and those of more than `max_source_length`.
 
         Args:
             ids: the ids of each source.
@@ -527,30 +555,72 @@ class Translator:
             options: the options.
 
         Returns:
-            The ids and the texts of all parts; and for each source that was split, the
-            places of its later parts, which follow all sources. Its first part stands
-            in its own place.
+            All parts; for each source that was split, the places of its later parts,
+            which follow all sources, while its first part stands in its own place; and
+            the numbers of sentences of the sources with several.
         """
-        ids, texts, later = list(ids), list(texts), dict[int, range]()
-        most = options.max_source_length
+        parts = [_Part(*pair) for pair in zip(texts, ids, strict=True)]
+        sentences = self._sentences(texts, numbers, options)
+        later: dict[int, range] = {}
         for i in numbers:
-            if len(ids[i]) <= most or not self.splits(options):
-                continue
-            text = tf.constant(texts[i])
-            parts = split_long_text(text, self._encode, most, self._form.tags)
-            parts = parts.to_list()
-            _log.info(
-                "input %d has %d tokens; it is split into %d parts (max_source_length)",
-                before + i + 1,
-                len(ids[i]),
-                len(parts),
-            )
-            decoded = [self.source_tokenizer.decode(part) for part in parts]
-            later[i] = range(len(ids), len(ids) + len(parts) - 1)
-            ids[i], texts[i] = parts[0], decoded[0]
-            ids += parts[1:]
-            texts += decoded[1:]
-        return ids, texts, later
+            own = [
+                fitting
+                for part in sentences.get(i, [parts[i]])
+                for fitting in self._fit(part, before + i, options)
+            ]
+            if len(own) > 1:
+                later[i] = range(len(parts), len(parts) + len(own) - 1)
+            parts[i] = own[0]
+            parts += own[1:]
+        return parts, later, {i: len(found) for i, found in sentences.items()}
+
+    def _sentences(
+        self, texts: Sequence[str], numbers: Sequence[int], options: DecodingOptions
+    ) -> dict[int, list[_Part]]:
+        """Returns the sentences of those sources that have several.
+
+        Args:
+            texts: the sources.
+            numbers: the sources that are not blank.
+            options: the options.
+        """
+        if not options.split_sentences:
+            return {}
+        tags = self._form.tags
+        found = ((i, split_sentences(texts[i], tags)) for i in numbers)
+        several = {i: sentences for i, sentences in found if len(sentences) > 1}
+        flat = list(itertools.chain(*several.values()))
+        encoded = iter(self.source_tokenizer.encode_batch(flat) if flat else ())
+        if several:
+            _log.info(splitting_note(len(several), len(texts)))
+        return {
+            i: [_Part(sentence, next(encoded)) for sentence in sentences]
+            for i, sentences in several.items()
+        }
+
+    def _fit(self, part: _Part, number: int, options: DecodingOptions) -> list[_Part]:
+        """Splits or truncates a part of more than `max_source_length` tokens.
+
+        Args:
+            part: the part.
+            number: number of the source, from 0, for messages.
+            options: the options.
+        """
+        most = options.max_source_length
+        if len(part.ids) <= most:
+            return [part]
+        if not self.splits(options):
+            (cut,) = truncated([part.ids], most, number)
+            return [_Part(part.text, cut, is_truncated=True)]
+        text = tf.constant(part.text)
+        rows = split_long_text(text, self._encode, most, self._form.tags).to_list()
+        _log.info(
+            "input %d has %d tokens; it is split into %d parts (max_source_length)",
+            number + 1,
+            len(part.ids),
+            len(rows),
+        )
+        return [_Part(self.source_tokenizer.decode(row), row) for row in rows]
 
     def _encode(self, texts: tf.Tensor) -> tf.RaggedTensor:
         """Returns the source tokenizer's ids [N, (T)] of texts [N]."""

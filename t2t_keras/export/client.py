@@ -21,9 +21,11 @@ from t2t_keras.decoding.texts import (
     checked_pairs,
     checked_texts,
     replace_repeated,
+    splitting_note,
 )
 from t2t_keras.export.formats import SETTINGS, require_export, require_intact
 from t2t_keras.option import UserError, diverted_stderr, first_line
+from t2t_keras.text.sentence_ends import split_sentences
 
 _log = logging.getLogger(__name__)
 
@@ -135,7 +137,22 @@ class ExportedTranslator:
         _warn_of_truncation([best[0].is_truncated for best in results], before)
         if chosen["n_best"] > 1:
             replace_repeated(results, chosen["beam_size"], search)
-        return results
+        return self._with_sentences(texts, results)
+
+    def _with_sentences(
+        self, texts: Sequence[str], results: list[list[Hypothesis]]
+    ) -> list[list[Hypothesis]]:
+        """Returns outputs with the numbers of sentences, by the rules of the graph."""
+        decoding = self.settings.decoding if self.settings else {}
+        if not decoding.get("split_sentences"):
+            return results
+        counts = [len(split_sentences(text)) for text in texts]
+        if several := sum(count > 1 for count in counts):
+            _log.info(splitting_note(several, len(texts)))
+        return [
+            [output._replace(sentences=count) for output in outputs]
+            for outputs, count in zip(results, counts, strict=True)
+        ]
 
     def _inputs(self, options: dict[str, Any]) -> dict[str, tf.Tensor]:
         """Returns options as inputs of the graph, the same for all texts."""

@@ -22,7 +22,7 @@ from t2t_keras.decoding.texts import padded
 from t2t_keras.decoding.translator import Translator
 from t2t_keras.option import UserError, conditions
 from t2t_keras.problem import BLANK, WHITE_ENDS
-from t2t_keras.text.sentences import join_outputs, split_long_text
+from t2t_keras.text.sentences import join_outputs, split_long_text, split_sentences
 from t2t_keras.text.tokenizer import EOS, PAD, UNK, GraphTokenizer
 
 DEFAULT_SIGNATURE = tf.saved_model.DEFAULT_SERVING_SIGNATURE_DEF_KEY
@@ -90,6 +90,7 @@ class ServedModel(tf.Module):
         self._options = options
         self._ids_only = ids_only
         self._form = translator.problem.text_form
+        self._may_split = translator.splits(options) or options.split_sentences
         self._is_rounded = quantization is not None
         self._weights = [
             StoredWeight(weight, quantization) if quantization else weight.value
@@ -328,7 +329,7 @@ class ServedModel(tf.Module):
         ids, rows, owners, is_truncated = self._sources(texts, is_blank)
         found = self._search(ids, rows, owners, options)
         targets, scores = self._decode(found.ids), found.scores
-        if self._translator.splits(self._options):
+        if self._may_split:
             with tf.control_dependencies([scores]):  # and so of the check of its shape
                 alpha = tf.broadcast_to(options["alpha"], tf.shape(texts))
             kind = self._options.length_penalty
@@ -373,6 +374,20 @@ class ServedModel(tf.Module):
             the same sources as texts [R]; for each row, int64 [R], the text of which it
             is a part, in increasing order; and whether the texts were truncated, [B].
         """
+        if not self._options.split_sentences:
+            return self._fitting(texts, is_blank)
+        sentences = split_sentences(texts, self._form.tags)
+        texts_of_rows = sentences.value_rowids()
+        ids, rows, owners, is_truncated = self._fitting(
+            sentences.values, tf.gather(is_blank, texts_of_rows)
+        )
+        cut = tf.math.unsorted_segment_max(
+            tf.cast(is_truncated, tf.int32), texts_of_rows, sentences.nrows()
+        )
+        return ids, rows, tf.gather(texts_of_rows, owners), cut > 0
+
+    def _fitting(self, texts: tf.Tensor, is_blank: tf.Tensor) -> tuple[tf.Tensor, ...]:
+        """Does what `_sources` does, but splits only what is too long."""
         ids, is_long = self._encode(self._source_tokenizer, texts)
         ids = tf.where(is_blank[:, None], PAD, ids)
         is_long &= ~is_blank

@@ -23,7 +23,7 @@ import unicodedata
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from t2t_keras.problem import WHITE_SPACE
+from t2t_keras.problem import INVISIBLE, WHITE_SPACE, is_blank
 
 
 def _letters(category: str) -> str:
@@ -80,7 +80,7 @@ _SYMBOL = "\u2190-\u2bff\ufe0f\u200d\U0001f000-\U0001faff"
 # What a sentence cannot consist of: no letters or digits.
 _NO_WORD = f"{_SPACE}!-/:-@\\[-`{{-~\u00a1-\u00a9\u00ab-\u00b4\u00b6-\u00b9\u00bb\u00bf"
 _NO_WORD += f"\u2010-\u206f{_SYMBOL}{_MARK}{_WIDE_MARK}{_WIDE_CLOSING}\u3000-\u3004"
-_NO_WORD += f"{_WIDE_OPENING}"
+_NO_WORD += _WIDE_OPENING + INVISIBLE
 # What may precede an abbreviation, besides the beginning of the line:
 _BEFORE = f"{_SPACE}.\\-\u2010-\u2015/(\\[{{\"'\u2018-\u201f\u00ab\u00bb"
 # Han, Hiragana, Katakana.
@@ -247,5 +247,5 @@ def split_sentences(text: str, tags: Sequence[str] = ()) -> list[str]:
     if tags and (match := re.match(tag_pattern(tags), text)):
         tag, body = f"{match[1]} ", text[match.end() :]
     sentences = (part.strip() for part in mark_sentence_ends(body).split("\n"))
-    found = [f"{tag}{sentence}" for sentence in sentences if sentence]
+    found = [f"{tag}{sentence}" for sentence in sentences if not is_blank(sentence)]
     return found if len(found) > 1 else [text]

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 
 import tensorflow as tf
 
-from t2t_keras.problem import WHITE_ENDS, WHITE_SPACE
+from t2t_keras.problem import BLANK, WHITE_ENDS, WHITE_SPACE
 from t2t_keras.text.graph_ids import CPU
 from t2t_keras.text.sentence_ends import RULES, WITHOUT_SPACES, tag_pattern
 from t2t_keras.text.tokenizer import EOS
@@ -59,7 +59,8 @@ def split_sentences(texts: tf.Tensor, tags: Sequence[str] = ()) -> tf.RaggedTens
         sentences = tf.strings.split(mark_sentence_ends(bodies), "\n")
         stripped = tf.strings.regex_replace(sentences.values, WHITE_ENDS, "")
         sentences = sentences.with_values(stripped)
-        sentences = tf.ragged.boolean_mask(sentences, sentences != "")
+        is_blank = tf.strings.regex_full_match(stripped, BLANK)
+        sentences = tf.ragged.boolean_mask(sentences, sentences.with_values(~is_blank))
         tag = tf.where(before != "", before + " ", "")
         tagged = tf.gather(tag, sentences.value_rowids()) + sentences.values
         has_several = sentences.row_lengths() > 1

@@ -41,6 +41,7 @@ class Stub:
 
     def __init__(self):
         self.is_run, self.defaults = True, dict(OPTIONS)
+        self.split_sentences = True
         self.begun: list[str] = []  # the texts of all batches, also of one that waits
         self.batches: list[list[str]] = []
         self.may_run = threading.Event()
@@ -230,7 +231,8 @@ def test_requests_that_are_too_large_or_ask_for_no_model(client):
 
 def test_other_endpoints():
     with serving(Stub()) as (client, _, _):
-        assert client.get("/v1/models").json() == {"models": ["stub"]}
+        models = {"models": ["stub"], "split_sentences": ["stub"]}
+        assert client.get("/v1/models").json() == models
         assert error_of(client.get("/none")) == "Not Found"
         for path in ("/", "/page.css", "/page.js"):
             answer = client.get(path)

@@ -171,8 +171,13 @@ class Service:
         return FileResponse(Path(__file__).with_name(name), headers=headers)
 
     async def models(self, request: Request) -> Response:
-        """The names of the models, which TensorFlow Serving does not tell."""
-        return _json({"models": list(self._served)})
+        """The names of the models, which TensorFlow Serving does not tell.
+
+        `split_sentences` has the names of those that split texts into sentences.
+        """
+        served = self._served.items()
+        splitting = [name for name, it in served if it.model.split_sentences]
+        return _json({"models": list(self._served), "split_sentences": splitting})
 
     async def predict(self, request: Request) -> Response:
         """Runs a signature on rows (`instances`) or columns (`inputs`)."""

@@ -48,8 +48,8 @@ async function translate() {
     const seconds = ((performance.now() - start) / 1000).toFixed(2);
     $("#results").replaceChildren(
       ...texts.map((text, i) => result(text, outputs.texts[i], outputs.scores[i])));
-    const sentences = texts.length === 1 ? "1 sentence" : `${texts.length} sentences`;
-    $("[role=status]").textContent = `${sentences} in ${seconds} seconds`;
+    const lines = texts.length === 1 ? "1 line" : `${texts.length} lines`;
+    $("[role=status]").textContent = `${lines} in ${seconds} seconds`;
   } catch (error) {
     $("[role=status]").textContent = "";
     throw error;
@@ -69,6 +69,12 @@ function result(text, outputs, scores) {
   return make("article", {}, make("h2", {dir: "auto"}, text), list);
 }
 
+function explain(splitting) {
+  const splits = splitting.includes($("#model").value);
+  $("#splitting").textContent = splits
+    ? "A line of several sentences is translated sentence by sentence." : "";
+}
+
 $("form").addEventListener("submit", event => {
   event.preventDefault();
   attempt(translate);
@@ -80,8 +86,10 @@ $("#text").addEventListener("keydown", event => {
   }
 });
 attempt(async () => {
-  const {models} = await ask("v1/models");
+  const {models, split_sentences} = await ask("v1/models");
   if (!models.length) throw new Error("The models are loading; reload the page soon.");
   for (const name of models) $("#model").append(make("option", {value: name}, name));
+  $("#model").addEventListener("change", () => explain(split_sentences));
+  explain(split_sentences);
   $("#text").focus();
 });

@@ -21,6 +21,7 @@ class ServedModel:
     Attributes:
         defaults: the default values of the options that requests may have.
         is_run: whether the translator is a run's, not an export's.
+        split_sentences: whether texts of several sentences are split into them.
     """
 
     def __init__(self, translator: Any, **options: Any) -> None:
@@ -31,6 +32,11 @@ class ServedModel:
         values = chosen if isinstance(chosen, dict) else vars(chosen)
         names = DecodingOptions.names("is_served")  # an earlier export has fewer
         self.defaults = {name: values[name] for name in names if name in values}
+        # Built into a SavedModel.
+        built_in = getattr(getattr(translator, "settings", None), "decoding", {})
+        self.split_sentences: bool = {**built_in, **values}.get(
+            "split_sentences", False
+        )
 
     def predict(
         self,

@@ -21,6 +21,7 @@ from t2t_keras.cli.decoding import (
     given_decoding,
 )
 from t2t_keras.cli.verb import Verb, add_checkpoint, described, listing, not_negative
+from t2t_keras.data.files import say
 from t2t_keras.export.formats import converted, find_loader, is_saved_model
 from t2t_keras.option import UserError, require_extra, split_pairs, typed
 from t2t_keras.training.runs import is_run
@@ -110,7 +111,14 @@ def load_model(args: argparse.Namespace, path: Path) -> Any:
     options, checkpoint = given_decoding(args), args.checkpoint
     if args.engine == "auto" and is_run(path):
         path, checkpoint = converted(path, checkpoint, options)
-    return ServedModel(load(path, checkpoint), **options)
+    model = ServedModel(load(path, checkpoint), **options)
+    if model.split_sentences:
+        say(
+            f"t2t serve: {path} was trained on single sentences: texts of several are "
+            "translated one by one; split_sentences=false turns this off (for a "
+            "SavedModel at its export)"
+        )
+    return model
 
 
 def _serve(args: argparse.Namespace) -> dict[str, Any]:

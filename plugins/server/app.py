@@ -36,7 +36,7 @@ _CLIENT_LEFT = 499  # what nginx calls it; nobody receives it
 _CLOSE = {"Connection": "close"}  # a part of the body has not been read
 _EXTRA_LENGTH = 64  # about how much longer than its source an output may be
 _PHRASE_WEIGHT = 4  # of a character in a phrase, in characters of a sentence
-# A request of at most this work per hypothesis of the default beam size is cheap.
+# A sentence of at most this work per hypothesis of the default beam size is cheap.
 _CHEAP = 400
 # The page loads nothing from elsewhere.
 _POLICY = (
@@ -46,15 +46,10 @@ _POLICY = (
 
 
 class _Served(NamedTuple):
-    """A model, and its two queues.
-
-    Expensive requests have their own queue and thread, so that cheap ones never wait
-    for them. An export runs two batches of cheap requests at the same time.
-    """
+    """A model and its queue."""
 
     model: ServedModel
-    cheap: Batcher
-    expensive: Batcher
+    batcher: Batcher
 
 
 class Service:
@@ -107,9 +102,8 @@ class Service:
         yield
         self.stop()
         await loading
-        for _, *batchers in self._served.values():
-            for batcher in batchers:
-                await asyncio.to_thread(batcher.close)
+        for served in self._served.values():
+            await asyncio.to_thread(served.batcher.close)
 
     async def _load(self) -> None:
         """Loads one model after another, and translates a sentence with each."""
@@ -128,7 +122,7 @@ class Service:
             self._serve(name, model)
 
     def _serve(self, name: str, model: ServedModel) -> None:
-        """Makes the queues of a model."""
+        """Makes the queue of a model."""
 
         def run(key: Key, rows: list[Any], is_wanted: Callable[[], bool]) -> Any:
             return model.predict(key[0], rows, dict(key[1]), is_wanted)
@@ -139,18 +133,18 @@ class Service:
 
         # On two cores, exports serve 8 to 40% more texts with two batches at a time,
         # and runs 13% fewer.
-        cheap = Batcher(run, self.limits, observe, threads=1 if model.is_run else 2)
-        expensive = Batcher(run, self.limits, observe, cheap)
-        self._served[name] = _Served(model, cheap, expensive)
+        threads = 1 if model.is_run else 2
+        cheap_work = _CHEAP * model.defaults["beam_size"]
+        batcher = Batcher(run, self.limits, observe, cheap_work, threads)
+        self._served[name] = _Served(model, batcher)
         waiting = self._metrics["queue_sentences"].labels(name)
-        waiting.set_function(lambda: len(cheap) + len(expensive))
+        waiting.set_function(lambda: len(batcher))
 
     def stop(self) -> None:
         """Refuses further requests."""
         self._is_stopping = True
-        for _, *batchers in self._served.values():
-            for batcher in batchers:
-                batcher.close(wait=False)
+        for served in self._served.values():
+            served.batcher.close(wait=False)
 
     async def health(self, request: Request) -> Response:
         """Whether every model is loaded and has translated a sentence."""
@@ -188,9 +182,7 @@ class Service:
             raise HTTPException(400, f"the body is not JSON: {error}") from None
         parsed = PredictRequest.parse(body)
         works = self.work(served.model, parsed)
-        is_cheap = sum(works) <= _CHEAP * served.model.defaults["beam_size"]
-        batcher = served.cheap if is_cheap else served.expensive
-        waiting = batcher.submit(parsed.keys, parsed.rows, works)
+        waiting = served.batcher.submit(parsed.keys, parsed.rows, works)
         found = await self._answer(request, waiting)
         return _json(parsed.answer(found))
 

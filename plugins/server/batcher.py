@@ -1,12 +1,13 @@
-"""Dynamic batching: requests that wait are run together, the cheapest ones first."""
+"""Dynamic batching: sentences that wait are run together, by their cost and age."""
 
 import asyncio
+import bisect
 import contextlib
 import dataclasses
 import math
 import threading
 import time
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Collection, Hashable, Sequence
 from concurrent.futures import Future, InvalidStateError
 from typing import Any
 
@@ -14,8 +15,16 @@ from t2t_keras.option import check, option
 
 # After this time without a batch, a thread is not busy, and expects no more values.
 _IDLE_SECONDS = 0.1
-# The delay in the queue of a request of `max_work`, as a fraction of the time limit.
-_DELAY = 1 / 3
+# The delay in the queue of a request of `max_work`, unless the time limit is shorter.
+_DELAY_SECONDS = 30.0
+# The longest delay, and the time that the waiting work may take, as fractions of the
+# time limit: a third is left to expensive rows that are late, and to run a request.
+_LONGEST_DELAY = 1 / 3
+_LONGEST_QUEUE = 1 / 3
+# By how much expensive rows are overdue when all threads run them, as such a fraction.
+_LATE = 1 / 10
+# The time in which the measurement of the speed loses half of its weight.
+_HALF_LIFE_SECONDS = 5.0
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -32,10 +41,15 @@ class Limits:
         1_000_000, "the most work of a request; see `Service.work`", least=1
     )
     max_batch_work: int = option(
-        16_000, "the most work of a batch of expensive requests", least=1
+        16_000, "the most work of a batch of expensive sentences", least=1
     )
     max_batch_sentences: int = option(64, "the most sentences of a batch", least=1)
-    max_queue: int = option(1024, "the most sentences that wait for a model", least=1)
+    max_queue: int = option(
+        1024,
+        "the most sentences of a request; while as many wait for a model, requests are "
+        "refused",
+        least=1,
+    )
     batch_milliseconds: float = option(
         5.0, "how long an idle thread waits for its share of the sentences", least=0
     )
@@ -52,14 +66,14 @@ class Overloaded(Exception):
 
 
 @dataclasses.dataclass(eq=False, slots=True)
-class _Item:
+class Row:
     """A value that waits for its result.
 
     Attributes:
         key: the same for values that may be run together.
         value: the value.
         work: the work it takes.
-        arrived: the time of arrival, by `time.monotonic`.
+        arrived: the time of arrival.
         due: its place in the queue.
         future: receives the result; it is done early if nobody waits for it any more.
     """
@@ -72,16 +86,194 @@ class _Item:
     future: Future[Any]
 
 
+class FairQueue:
+    """The rows of all requests that wait: which run next, and what is refused.
+
+    A row is due at its time of arrival plus a delay, which grows with the square root
+    of the work of its request up to this row, to at most a third of the time limit. The
+    row that is due first runs first. So cheap requests overtake expensive ones, but
+    none waits forever, and nothing waits for all rows of a large request.
+
+    Rows of much work are expensive, and not batched with others. The last thread runs
+    only these. While the other threads are busy, it leaves them two thirds of the time,
+    unless its rows are due before theirs. The other threads run expensive rows that are
+    late, and all but the first one do so when they have nothing else to do.
+
+    A request is refused if the queue is full when it arrives. Its size does not
+    matter: otherwise, large requests would be refused while small ones fill each gap.
+    The queue is full if it has `max_queue` rows, or if they take more than a third of
+    the time limit at the speed of the last seconds. So what is accepted can be answered
+    in time.
+
+    No method waits or reads a clock: `now` is the time in seconds.
+
+    Args:
+        limits: the limits.
+        cheap_work: the most work of a row that is not expensive.
+        threads: the number of threads besides the last one.
+
+    Attributes:
+        cheap: the rows that are not expensive, in their order.
+        expensive: the expensive rows, in their order.
+        running: the number of cheap rows that run.
+        is_closed: whether all requests are refused.
+    """
+
+    def __init__(self, limits: Limits, cheap_work: float, threads: int) -> None:
+        self.cheap: list[Row] = []
+        self.expensive: list[Row] = []
+        self.running = 0
+        self.is_closed = False
+        self._limits = limits
+        self._cheap_work = cheap_work
+        self._last_thread = threads
+        self._busy_until = 0.0  # with cheap rows
+        self._rest_until = 0.0  # of the last thread
+        # The speed is measured while rows wait: otherwise it depends on the clients.
+        self._measured_work = 0.0
+        self._measured_seconds = 0.0
+        self._measured_until = 0.0
+        self._has_waited = False  # whether rows have waited ever since then
+        self._waiting_work = 0
+        self._dropped_at = -math.inf  # when rows were dropped from a full queue
+
+    def __len__(self) -> int:
+        """Returns the number of rows that wait."""
+        return len(self.cheap) + len(self.expensive)
+
+    def is_cheap(self, work: int) -> bool:
+        """Returns whether a row of some work is not expensive."""
+        return work <= self._cheap_work
+
+    def add(
+        self,
+        keys: Sequence[Hashable],
+        values: Sequence[Any],
+        works: Sequence[int],
+        now: float,
+    ) -> list[Row]:
+        """Adds the rows of a request and returns them.
+
+        Raises:
+            Overloaded: the queue is full or closed.
+        """
+        if self.is_closed:
+            raise Overloaded("the server is shutting down")
+        if self._is_full():
+            if now >= self._dropped_at + _IDLE_SECONDS:  # it looks at every row
+                self._dropped_at = now
+                self._drop(self.cheap)
+                self._drop(self.expensive)
+            if self._is_full():
+                raise Overloaded("the queue is full; try again later")
+        limit = self._limits.timeout_seconds
+        slope = min(_DELAY_SECONDS, limit) / math.sqrt(self._limits.max_work)
+        rows = []
+        total = 0
+        for key, value, work in zip(keys, values, works, strict=True):
+            total += work
+            delay = min(slope * math.sqrt(total), _LONGEST_DELAY * limit)
+            row = Row(key, value, work, now, now + delay, Future())
+            lane = self.cheap if self.is_cheap(work) else self.expensive
+            bisect.insort(lane, row, key=lambda row: row.due)
+            rows.append(row)
+        self._waiting_work += total
+        return rows
+
+    def _drop(self, lane: list[Row]) -> None:
+        """Removes the rows of a lane that nobody waits for."""
+        self._remove(lane, {row for row in lane if row.future.done()})
+
+    def _remove(self, lane: list[Row], rows: Collection[Row]) -> None:
+        if rows:
+            lane[:] = [row for row in lane if row not in rows]
+            self._waiting_work -= sum(row.work for row in rows)
+
+    def _is_full(self) -> bool:
+        limits = self._limits
+        if len(self) >= limits.max_queue:
+            return True
+        # A batch for each thread may wait, however slow the first ones were.
+        if len(self) < limits.max_batch_sentences * (self._last_thread + 1):
+            return False
+        if not self._measured_seconds:
+            return False
+        speed = self._measured_work / self._measured_seconds
+        return self._waiting_work > _LONGEST_QUEUE * limits.timeout_seconds * speed
+
+    def lane(self, thread: int, now: float) -> list[Row]:
+        """Returns the rows from which a thread takes its next batch; may be empty."""
+        if self.expensive and self._may_run_expensive(thread, now):
+            return self.expensive
+        return [] if thread == self._last_thread else self.cheap
+
+    def _may_run_expensive(self, thread: int, now: float) -> bool:
+        due = self.expensive[0].due
+        cheap_due = self.cheap[0].due if self.cheap else now
+        is_idle = not self.cheap and now >= self._busy_until
+        if thread == self._last_thread:
+            has_rested = now >= self._rest_until
+            return self.is_closed or is_idle or has_rested or due <= cheap_due
+        is_late = due + _LATE * self._limits.timeout_seconds <= cheap_due
+        return self.is_closed or is_late or (is_idle and thread > 0)
+
+    def take(self, lane: list[Row], count: int) -> list[Row]:
+        """Removes a batch from a lane and returns it.
+
+        It has the first row and others with the same key. It is empty if nobody waits
+        for any row of the lane.
+
+        Args:
+            lane: what `lane` returned.
+            count: the most rows of the batch.
+        """
+        most_work = self._limits.max_batch_work if lane is self.expensive else math.inf
+        batch: list[Row] = []
+        work = 0
+        self._drop(lane)
+        for row in lane:
+            fits = len(batch) < count and work + row.work <= most_work
+            if not batch or (fits and row.key == batch[0].key):
+                batch.append(row)
+                work += row.work
+        self._remove(lane, set(batch))
+        if batch and lane is self.cheap:
+            self.running += len(batch)
+            self._busy_until = math.inf
+        self._has_waited = self._has_waited and len(self) > 0
+        return batch
+
+    def finish(self, thread: int, batch: list[Row], start: float, now: float) -> None:
+        """Records that a batch has been run.
+
+        Args:
+            thread: the thread.
+            batch: the batch.
+            start: when it was taken.
+            now: the time.
+        """
+        if self.is_cheap(batch[0].work):
+            self.running -= len(batch)
+            self._busy_until = math.inf if self.running else now + _IDLE_SECONDS
+        if thread == self._last_thread:
+            self._rest_until = now + 2 * (now - start)
+        if self._has_waited:
+            seconds = now - self._measured_until
+            weight = 0.5 ** (seconds / _HALF_LIFE_SECONDS)
+            work = sum(row.work for row in batch)
+            self._measured_work = weight * self._measured_work + work
+            self._measured_seconds = weight * self._measured_seconds + seconds
+        self._measured_until = now
+        self._has_waited = len(self) > 0
+
+
 class Batcher:
-    """A queue of values, and threads that run them in batches.
+    """A `FairQueue`, and threads that run its rows in batches.
 
-    A request's place in the queue is its time of arrival plus a delay in proportion to
-    its work. So cheap requests overtake expensive ones, but none waits forever. A
-    thread takes the first value and others with the same key, up to the limits of a
-    batch. So the values of an expensive request are run in several batches. Values that
-    nobody waits for any more are not run.
+    A thread takes the first row and others with the same key, up to the limits of a
+    batch. Rows that nobody waits for any more are not run.
 
-    Batches are largest if each thread takes its share of the values in the system:
+    Batches are largest if each thread takes its share of the cheap rows in the system:
     those that wait, those that run, and those of the thread's last batch, whose clients
     may ask again. An idle thread waits until its share is there, for at most
     `batch_milliseconds`, and takes no more than its share. A single client that sends
@@ -92,10 +284,9 @@ class Batcher:
             whether anybody still waits for them; returns their results.
         limits: the limits.
         observe: called in the thread after each batch, with its size and seconds.
-        first: another batcher, to which this one leaves two thirds of the time when
-            both are busy. None: this one has priority, and the work of its batches is
-            not limited.
-        threads: the number of batches that run at the same time.
+        cheap_work: the most work of a value that is not expensive.
+        threads: the number of batches that run at the same time. One more thread runs
+            expensive values.
     """
 
     def __init__(
@@ -103,27 +294,26 @@ class Batcher:
         run: Callable[[Any, list[Any], Callable[[], bool]], Sequence[Any]],
         limits: Limits,
         observe: Callable[[int, float], None] = lambda size, seconds: None,
-        first: "Batcher | None" = None,
+        cheap_work: float = math.inf,
         threads: int = 1,
     ) -> None:
         self._run = run
         self._limits = limits
         self._observe = observe
-        self._first = first
-        self._running = 0  # values in batches
-        self._busy_until = 0.0
-        self._waiting: list[_Item] = []
-        self._changed = threading.Condition()
-        self._is_closed = False
+        self._queue = FairQueue(limits, cheap_work, threads)
+        lock = threading.RLock()
+        self._changed = threading.Condition(lock)
+        self._has_expensive = threading.Condition(lock)  # wakes the last thread
         self._threads = [
-            threading.Thread(target=self._work, daemon=True) for _ in range(threads)
+            threading.Thread(target=self._work, args=(number,), daemon=True)
+            for number in range(threads + 1)
         ]
         for thread in self._threads:
             thread.start()
 
     def __len__(self) -> int:
         """Returns the number of values that wait."""
-        return len(self._waiting)
+        return len(self._queue)
 
     async def submit(
         self, keys: Sequence[Hashable], values: Sequence[Any], works: Sequence[int]
@@ -141,27 +331,14 @@ class Batcher:
             Overloaded: the queue is full, or the batcher is closed.
             Exception: what `run` raised for one of the values alone.
         """
-        share = sum(works) / self._limits.max_work
-        now = time.monotonic()
-        due = now + _DELAY * self._limits.timeout_seconds * share
-        items = [
-            _Item(key, value, work, now, due, Future())
-            for key, value, work in zip(keys, values, works, strict=True)
-        ]
         with self._changed:
-            if self._is_closed:
-                raise Overloaded("the server is shutting down")
-            if len(self._waiting) + len(items) > self._limits.max_queue:
-                self._waiting = [x for x in self._waiting if not x.future.done()]
-            if len(self._waiting) + len(items) > self._limits.max_queue:
-                raise Overloaded("the queue is full; try again later")
-            self._waiting = sorted([*self._waiting, *items], key=lambda item: item.due)
-            self._changed.notify_all()
+            rows = self._queue.add(keys, values, works, time.monotonic())
+            self._wake()
         try:
-            return await asyncio.gather(*(asyncio.wrap_future(x.future) for x in items))
+            return await asyncio.gather(*(asyncio.wrap_future(x.future) for x in rows))
         finally:  # after an error or cancellation; otherwise all are done
-            for item in items:
-                item.future.cancel()
+            for row in rows:
+                row.future.cancel()
 
     def close(self, wait: bool = True) -> None:
         """Refuses further values; those that wait are still run.
@@ -170,73 +347,72 @@ class Batcher:
             wait: whether to return when they have been run.
         """
         with self._changed:
-            self._is_closed = True
-            self._changed.notify_all()
+            self._queue.is_closed = True
+            self._wake()
         for thread in self._threads if wait else ():
             thread.join()
 
-    def _work(self) -> None:
-        batch: list[_Item] = []
+    def _wake(self) -> None:
+        """Wakes the threads that may have something to do."""
+        self._changed.notify_all()
+        if self._queue.expensive or self._queue.is_closed:
+            self._has_expensive.notify_all()
+
+    def _work(self, thread: int) -> None:
+        answered = 0
         end = -math.inf
-        while batch := self._next_batch(len(batch), end):
+        while batch := self._next_batch(thread, answered, end):
             start = time.monotonic()
             end = self._run_batch(batch)
             now = time.monotonic()
             with self._changed:
-                self._running -= len(batch)
-                self._busy_until = math.inf if self._running else now + _IDLE_SECONDS
+                self._queue.finish(thread, batch, start, now)
             self._observe(len(batch), now - start)
-            rest = now + 2 * (now - start)
-            while self._first is not None and not self._is_closed:
-                if time.monotonic() > min(rest, self._first._busy_until):
-                    break
-                time.sleep(_IDLE_SECONDS / 4)
+            answered = len(batch) if self._queue.is_cheap(batch[0].work) else 0
 
-    def _next_batch(self, answered: int, end: float) -> list[_Item]:
+    def _next_batch(self, thread: int, answered: int, end: float) -> list[Row]:
         """Waits for values and takes a batch; an empty one means that all is done.
 
         Args:
-            answered: the number of values in the thread's last batch.
+            thread: the number of the thread.
+            answered: the number of cheap values in its last batch.
             end: when that batch ended.
         """
-        most_work = math.inf if self._first is None else self._limits.max_batch_work
-        batch: list[_Item] = []
+        queue = self._queue
+        is_last = thread == len(self._threads) - 1
+        changed = self._has_expensive if is_last else self._changed
         with self._changed:
-            while not batch:
-                self._changed.wait_for(lambda: self._waiting or self._is_closed)
-                if not self._waiting:
-                    break
-                share = self._wait_for_share(answered, end)
-                self._waiting = [x for x in self._waiting if not x.future.done()]
-                work = 0
-                for item in self._waiting:
-                    fits = len(batch) < share and work + item.work <= most_work
-                    if not batch or (fits and item.key == batch[0].key):
-                        batch.append(item)
-                        work += item.work
-                taken = set(batch)
-                self._waiting = [x for x in self._waiting if x not in taken]
-            if batch:
-                self._running += len(batch)
-                self._busy_until = math.inf
-        return batch
+            while True:
+                lane = queue.lane(thread, time.monotonic())
+                if lane:
+                    count = self._limits.max_batch_sentences
+                    if lane is queue.cheap:
+                        count = self._wait_for_share(answered, end)
+                    if batch := queue.take(lane, count):
+                        return batch
+                elif queue.is_closed:
+                    return []
+                else:
+                    # Expensive values become due, or their thread has rested.
+                    changed.wait(_IDLE_SECONDS / 4 if queue.expensive else None)
 
     def _wait_for_share(self, answered: int, end: float) -> int:
         """Waits for the thread's share of the values; returns how many these are."""
+        queue = self._queue
         now = time.monotonic()
-        early = sum(item.arrived < end for item in self._waiting)
+        early = sum(row.arrived < end for row in queue.cheap)
         expected = answered if now < end + _IDLE_SECONDS else 0
-        known = self._running + early + max(expected, len(self._waiting) - early)
-        share = math.ceil(known / len(self._threads))
+        known = queue.running + early + max(expected, len(queue.cheap) - early)
+        share = math.ceil(known / (len(self._threads) - 1))
         share = min(share, self._limits.max_batch_sentences)
-        since = max(self._waiting[0].arrived, end)
+        since = max(queue.cheap[0].arrived, end)
         self._changed.wait_for(
-            lambda: len(self._waiting) >= share or self._is_closed,
+            lambda: len(queue.cheap) >= share or queue.is_closed,
             max(since + self._limits.batch_milliseconds / 1000 - now, 0),
         )
         return share
 
-    def _run_batch(self, batch: list[_Item]) -> float:
+    def _run_batch(self, batch: list[Row]) -> float:
         """Runs a batch; if that fails, each value alone, so that others succeed.
 
         Returns:
@@ -244,7 +420,7 @@ class Batcher:
         """
 
         def is_wanted() -> bool:
-            return not all(item.future.done() for item in batch)
+            return not all(row.future.done() for row in batch)
 
         try:
             results = self._run(batch[0].key, [x.value for x in batch], is_wanted)
@@ -254,12 +430,12 @@ class Batcher:
             if len(batch) == 1:
                 with contextlib.suppress(InvalidStateError):  # nobody waits
                     batch[0].future.set_exception(error)
-            for item in batch:
-                if not item.future.done():
-                    self._run_batch([item])
+            for row in batch:
+                if not row.future.done():
+                    self._run_batch([row])
             return end
         end = time.monotonic()
-        for item, result in delivery:
+        for row, result in delivery:
             with contextlib.suppress(InvalidStateError):
-                item.future.set_result(result)
+                row.future.set_result(result)
         return end

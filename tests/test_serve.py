@@ -109,7 +109,7 @@ def ask(client, *texts, **options):
 
 
 def queued(client):
-    line = 't2t_queue_sentences{model="stub"} '
+    line = 't2t_queue_sentences{model="stub",version="1"} '
     lines = client.get("/metrics").text.splitlines()
     (value,) = (x.removeprefix(line) for x in lines if x.startswith(line))
     return float(value)
@@ -245,8 +245,8 @@ def test_other_endpoints():
         't2t_requests_total{endpoint="predict",status="200"} 1.0',
         't2t_requests_total{endpoint="none",status="404"} 1.0',
         't2t_request_seconds_count{endpoint="predict"} 1.0',
-        't2t_batch_sentences_count{model="stub"} 1.0',
-        't2t_queue_sentences{model="stub"} 0.0',
+        't2t_batch_sentences_count{model="stub",version="1"} 1.0',
+        't2t_queue_sentences{model="stub",version="1"} 0.0',
     ):
         assert line in text.splitlines()
 

@@ -6,13 +6,15 @@ JSON object with the one entry `error`.
 
 import asyncio
 import contextlib
+import dataclasses
+import gc
 import itertools
 import json
 import time
 import urllib.parse
-from collections.abc import AsyncIterator, Callable, Collection, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 import prometheus_client as prometheus
 from starlette.applications import Starlette
@@ -23,14 +25,18 @@ from starlette.responses import FileResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from t2t_keras.option import UserError
+from t2t_keras.data.files import say
+from t2t_keras.option import UserError, first_line
 
 from .batcher import Batcher, Limits, Overloaded
 from .rest import Key
 from .rest import Request as PredictRequest
 from .served_model import ServedModel
+from .versions import FixedModel, VersionFolder
 
 _Headers: TypeAlias = Mapping[str, str] | None
+# Where the versions of a model are; or the function that loads its only one.
+Source: TypeAlias = FixedModel | VersionFolder | Callable[[], ServedModel]
 
 _CLIENT_LEFT = 499  # what nginx calls it; nobody receives it
 _CLOSE = {"Connection": "close"}  # a part of the body has not been read
@@ -45,20 +51,47 @@ _POLICY = (
 )
 
 
-class _Served(NamedTuple):
-    """A model and its queue."""
+@dataclasses.dataclass(eq=False)
+class _Served:
+    """A model that is loaded, and its queue.
 
+    Attributes:
+        name: its name.
+        version: its version.
+        model: the model.
+        batcher: its queue.
+        requests: the number of requests that it has not answered yet.
+        is_unused: set while there are none.
+    """
+
+    name: str
+    version: int
     model: ServedModel
     batcher: Batcher
+    requests: int = 0
+    is_unused: asyncio.Event = dataclasses.field(default_factory=asyncio.Event)
+
+    @contextlib.contextmanager
+    def used(self) -> Iterator[None]:
+        """Keeps the model loaded during the `with` block."""
+        self.requests += 1
+        self.is_unused.clear()
+        try:
+            yield
+        finally:
+            self.requests -= 1
+            if not self.requests:
+                self.is_unused.set()
 
 
 class Service:
     """The models with their queues, and the endpoints.
 
     Args:
-        models: for each name, the function that loads the model.
+        models: see `make_app`.
         limits: the limits.
         hosts: see `make_app`.
+        poll_seconds: see `make_app`.
 
     Attributes:
         limits: the limits.
@@ -69,13 +102,23 @@ class Service:
 
     def __init__(
         self,
-        models: Mapping[str, Callable[[], ServedModel]],
+        models: Mapping[str, Source],
         limits: Limits,
         hosts: Collection[str] | None,
+        poll_seconds: float,
     ) -> None:
-        self._loaders = models
+        self._sources = {
+            name: FixedModel(source) if callable(source) else source
+            for name, source in models.items()
+        }
         self._hosts = hosts
+        self._poll_seconds = poll_seconds
         self._served: dict[str, _Served] = {}
+        self._batchers: set[Batcher] = set()  # also of models that are being unloaded
+        # The state and the error of each version, as TensorFlow Serving calls them.
+        self._states: dict[str, dict[int, tuple[str, str]]] = {
+            name: {} for name in models
+        }
         self._is_stopping = False
         self.limits = limits
         self.answered = 0
@@ -83,11 +126,12 @@ class Service:
         self.on_failure: Callable[[], None] = lambda: None
         self._registry = prometheus.CollectorRegistry()
         prometheus.ProcessCollector(registry=self._registry)
-        endpoint, model = ["endpoint"], ["model"]
+        endpoint, model = ["endpoint"], ["model", "version"]
         self._metrics: dict[str, Any] = {
             name: kind(f"t2t_{name}", meaning, labels, registry=self._registry)
             for name, kind, meaning, labels in (
                 ("requests", prometheus.Counter, "Requests", [*endpoint, "status"]),
+                ("model_requests", prometheus.Counter, "Requests", [*model, "status"]),
                 ("request_seconds", prometheus.Histogram, "Until the answer", endpoint),
                 ("batch_seconds", prometheus.Histogram, "Time of a batch", model),
                 ("batch_sentences", prometheus.Summary, "Sentences in a batch", model),
@@ -99,56 +143,118 @@ class Service:
     async def lifespan(self, app: Starlette) -> AsyncIterator[None]:
         """Loads the models meanwhile; at the end, runs what still waits."""
         loading = asyncio.create_task(self._load())
+        following = asyncio.create_task(self._follow(loading))
         yield
+        following.cancel()
         self.stop()
-        await loading
-        for served in self._served.values():
-            await asyncio.to_thread(served.batcher.close)
+        await asyncio.wait([loading, following])
+        for batcher in [*self._batchers]:
+            await asyncio.to_thread(batcher.close)
 
     async def _load(self) -> None:
-        """Loads one model after another, and translates a sentence with each."""
-        for name, load in self._loaders.items():
-            if self._is_stopping:
-                return
-            try:
-                model = await asyncio.to_thread(load)
-                # It traces what most requests call.
-                rows: list[dict[str, str]] = [{"texts": "A test ."}]
-                await asyncio.to_thread(model.predict, "translate", rows, {})
-            except Exception as error:
-                self.failure = error
-                self.on_failure()
-                return
-            self._serve(name, model)
+        """Loads one model after another."""
+        for name in self._sources:
+            failure: Exception = UserError(f"--model: {name} has no complete version")
+            while name not in self._served:
+                if self._is_stopping:
+                    return
+                try:
+                    if not await self.poll(name):
+                        self.failure = failure
+                        self.on_failure()
+                        return
+                except Exception as error:
+                    failure = error  # an earlier version may be intact
 
-    def _serve(self, name: str, model: ServedModel) -> None:
-        """Makes the queue of a model."""
+    async def _follow(self, loading: asyncio.Task[None]) -> None:
+        """Looks for other versions of the models now and then."""
+        await asyncio.wait([loading])
+        while self._poll_seconds:
+            await asyncio.sleep(self._poll_seconds)
+            for name in self._served:
+                with contextlib.suppress(Exception):  # the next look reports it
+                    await self.poll(name)
+
+    async def poll(self, name: str) -> bool:
+        """Serves the newest version of a model, and unloads the previous one.
+
+        The version translates a sentence before it is served. No request is lost: the
+        previous one answers those that it has.
+
+        Returns:
+            Whether another version is served now.
+
+        Raises:
+            Exception: the version cannot be loaded. The previous one is still served.
+        """
+        source = self._sources[name]
+        served = self._served.get(name)
+        number = None if served is None else served.version
+        version = await asyncio.to_thread(source.find, number)
+        if version is None:
+            return False
+        states = self._states[name]
+        states[version] = ("LOADING", "")
+        try:
+            model = await asyncio.to_thread(source.load, version)
+            # It traces what most requests call.
+            rows: list[dict[str, str]] = [{"texts": "A test ."}]
+            await asyncio.to_thread(model.predict, "translate", rows, {})
+        except Exception as error:
+            source.fail(version, error)
+            states[version] = ("END", first_line(error) or type(error).__name__)
+            raise
+        self._serve(name, version, model)
+        del model
+        if served is not None:
+            say(f"t2t serve: version {version} of {name} replaces {served.version}")
+            await self._unload(served)
+            del served
+            await asyncio.to_thread(gc.collect)  # graphs have cycles
+        return True
+
+    def _serve(self, name: str, version: int, model: ServedModel) -> None:
+        """Makes the queue of a version; further requests are sent to it."""
+        labels = name, str(version)
 
         def run(key: Key, rows: list[Any], is_wanted: Callable[[], bool]) -> Any:
             return model.predict(key[0], rows, dict(key[1]), is_wanted)
 
         def observe(size: int, seconds: float) -> None:
-            self._metrics["batch_sentences"].labels(name).observe(size)
-            self._metrics["batch_seconds"].labels(name).observe(seconds)
+            self._metrics["batch_sentences"].labels(*labels).observe(size)
+            self._metrics["batch_seconds"].labels(*labels).observe(seconds)
 
         # On two cores, exports serve 8 to 40% more texts with two batches at a time,
         # and runs 13% fewer.
         threads = 1 if model.is_run else 2
         cheap_work = _CHEAP * model.defaults["beam_size"]
         batcher = Batcher(run, self.limits, observe, cheap_work, threads)
-        self._served[name] = _Served(model, batcher)
-        waiting = self._metrics["queue_sentences"].labels(name)
+        waiting = self._metrics["queue_sentences"].labels(*labels)
         waiting.set_function(lambda: len(batcher))
+        self._batchers.add(batcher)
+        self._states[name][version] = ("AVAILABLE", "")
+        self._served[name] = _Served(name, version, model, batcher)
+
+    async def _unload(self, served: _Served) -> None:
+        """Drops a version when all of its requests are answered."""
+        states = self._states[served.name]
+        states[served.version] = ("UNLOADING", "")
+        while served.requests:
+            await served.is_unused.wait()
+        await asyncio.to_thread(served.batcher.close)
+        self._batchers.remove(served.batcher)
+        self._metrics["queue_sentences"].remove(served.name, str(served.version))
+        states[served.version] = ("END", "")
 
     def stop(self) -> None:
         """Refuses further requests."""
         self._is_stopping = True
-        for served in self._served.values():
-            served.batcher.close(wait=False)
+        for batcher in self._batchers:
+            batcher.close(wait=False)
 
     async def health(self, request: Request) -> Response:
         """Whether every model is loaded and has translated a sentence."""
-        status = "ok" if len(self._served) == len(self._loaders) else "loading"
+        status = "ok" if len(self._served) == len(self._sources) else "loading"
         if self._is_stopping or self.failure:
             status = "stopping"
         return _json({"status": status}, 200 if status == "ok" else 503)
@@ -173,17 +279,43 @@ class Service:
         splitting = [name for name, it in served if it.model.split_sentences]
         return _json({"models": list(self._served), "split_sentences": splitting})
 
+    async def status(self, request: Request) -> Response:
+        """The states of the versions of a model, as TensorFlow Serving tells them."""
+        name = request.path_params["name"]
+        chosen = request.path_params.get("version")
+        states = self._states.get(name, {})
+        if chosen is not None:
+            states = {k: v for k, v in states.items() if k == chosen}
+        if not states:
+            missing = "any versions" if chosen is None else f"version {chosen}"
+            raise HTTPException(404, f"Could not find {missing} of model {name}")
+        statuses = [
+            {
+                "version": str(version),
+                "state": state,
+                "status": {
+                    "error_code": "UNKNOWN" if error else "OK",
+                    "error_message": error,
+                },
+            }
+            for version, (state, error) in sorted(states.items(), reverse=True)
+        ]
+        return _json({"model_version_status": statuses})
+
     async def predict(self, request: Request) -> Response:
         """Runs a signature on rows (`instances`) or columns (`inputs`)."""
-        served = self._find(request)
+        self._find(request)
         try:
             body = json.loads(await self._read(request))
         except (ValueError, RecursionError) as error:
             raise HTTPException(400, f"the body is not JSON: {error}") from None
         parsed = PredictRequest.parse(body)
-        works = self.work(served.model, parsed)
-        waiting = served.batcher.submit(parsed.keys, parsed.rows, works)
-        found = await self._answer(request, waiting)
+        served = self._find(request)  # it may have been replaced meanwhile
+        request.scope["served"] = served.name, str(served.version)
+        with served.used():
+            works = self.work(served.model, parsed)
+            waiting = served.batcher.submit(parsed.keys, parsed.rows, works)
+            found = await self._answer(request, waiting)
         return _json(parsed.answer(found))
 
     def work(self, model: ServedModel, request: PredictRequest) -> list[int]:
@@ -228,11 +360,18 @@ class Service:
     def _find(self, request: Request) -> _Served:
         """Returns the model of a URL."""
         name = request.path_params["name"]
-        if name not in self._loaders:
-            raise HTTPException(404, f"Servable not found for request: Latest({name})")
+        version = request.path_params.get("version")
+        wanted = (
+            f"Latest({name})" if version is None else f"Specific({name}, {version})"
+        )
+        if name not in self._sources:
+            raise HTTPException(404, f"Servable not found for request: {wanted}")
         if name not in self._served:
             raise Overloaded("the model is loading; try again later")
-        return self._served[name]
+        served = self._served[name]
+        if version not in (None, served.version):
+            raise HTTPException(404, f"Servable not found for request: {wanted}")
+        return served
 
     async def _answer(self, request: Request, work: Any) -> list[Any]:
         """Returns the results of work, unless the client leaves or it takes long."""
@@ -295,6 +434,9 @@ class Service:
                 self._metrics["requests"].labels(endpoint, scope["status"]).inc()
                 seconds = time.monotonic() - scope["start"]
                 self._metrics["request_seconds"].labels(endpoint).observe(seconds)
+                if served := scope.get("served"):
+                    labels = *served, scope["status"]
+                    self._metrics["model_requests"].labels(*labels).inc()
 
         return gated
 
@@ -314,23 +456,29 @@ class Service:
 
 
 def make_app(
-    models: Mapping[str, Callable[[], ServedModel]],
+    models: Mapping[str, Source],
     limits: Limits,
     hosts: Collection[str] | None = None,
+    poll_seconds: float = 0.0,
 ) -> Starlette:
     """Returns the application; its `state.service` is a `Service`.
 
     Args:
-        models: for each name, the function that loads the model.
+        models: for each name, the folder of the model's versions, or the function that
+            loads the only one.
         limits: the limits.
         hosts: names that requests may have as `Host`, besides localhost and IP
             addresses; None: any.
+        poll_seconds: how often the server looks for other versions; 0: only at the
+            start.
     """
-    service = Service(models, limits, hosts)
+    service = Service(models, limits, hosts, poll_seconds)
     routes = [Route(f"/{x}", service.page) for x in ("", "page.css", "page.js")]
     routes += [Route("/health", service.health), Route("/metrics", service.metrics)]
     routes += [Route("/v1/models", service.models)]
-    routes += [Route("/v1/models/{name}:predict", service.predict, methods=["POST"])]
+    for path in ("/v1/models/{name}", "/v1/models/{name}/versions/{version:int}"):
+        routes += [Route(f"{path}:predict", service.predict, methods=["POST"])]
+        routes += [Route(path, service.status)]
 
     def failed(request: Request, error: Exception) -> Response:
         if isinstance(error, HTTPException):

@@ -20,13 +20,27 @@ from t2t_keras.cli.decoding import (
     check_served,
     given_decoding,
 )
-from t2t_keras.cli.verb import Verb, add_checkpoint, described, listing, not_negative
+from t2t_keras.cli.verb import (
+    Verb,
+    add_checkpoint,
+    described,
+    listing,
+    not_negative,
+    not_negative_number,
+)
 from t2t_keras.data.files import say
 from t2t_keras.export.formats import converted, find_loader, is_saved_model
 from t2t_keras.option import UserError, require_extra, split_pairs, typed
 from t2t_keras.training.runs import is_run
 
 from .batcher import Limits
+from .versions import (
+    FixedModel,
+    VersionFolder,
+    find_versions,
+    missing_part,
+    newest_complete,
+)
 
 _NAME = re.compile(r"[\w.-]+")
 
@@ -37,11 +51,20 @@ def _serve_flags(parser: argparse.ArgumentParser) -> None:
         action="append",
         required=True,
         metavar="[NAME=]DIR",
-        help="a run directory or an export, and its name in URLs (default: the "
+        help="a run directory, an export, or a directory with numbered exports, of "
+        "which the newest one is served, and its name in URLs (default: the "
         "directory's name); may be given several times",
     )
     add_checkpoint(parser)
     add_engine(parser)
+    parser.add_argument(
+        "--poll_seconds",
+        type=not_negative_number,
+        default=1.0,
+        metavar="N",
+        help="how often the server looks for another version in directories with "
+        "numbered exports (default: 1); 0: only at the start",
+    )
     host = "address (default: 127.0.0.1); 0.0.0.0: of every network, without a password"
     parser.add_argument("--host", default="127.0.0.1", help=host)
     port = "port to listen at; 0: any that is free (default: 8501)"
@@ -71,13 +94,35 @@ def _check_serve(args: argparse.Namespace) -> None:
     options = check_decoding(args)
     if args.port >= 2**16:
         raise UserError(f"--port: {args.port} is above 65535; choose a smaller one")
-    for directory in _directories(args).values():
+    for path in _directories(args).values():
+        directory = _first_directory(path)
+        if _has_versions(path) and (reason := missing_part(directory)):
+            raise UserError(f"--model: {reason}")
         if find_loader(directory):
             check_served(options, directory)
             if args.checkpoint:
                 raise UserError(f"--checkpoint needs a run: {directory} is an export")
         elif not is_run(directory):
-            raise UserError(f"--model: {directory} is neither a run nor an export")
+            raise UserError(
+                f"--model: {directory} is neither a run nor an export, and has no "
+                "numbered exports"
+            )
+
+
+def _has_versions(path: Path) -> bool:
+    """Returns whether a directory has versions, and is neither a run nor an export."""
+    return not (find_loader(path) or is_run(path)) and bool(find_versions(path))
+
+
+def _first_directory(path: Path) -> Path:
+    """Returns the directory that is served first: of versions, the newest complete one.
+
+    If no version is complete, it is the newest.
+    """
+    if not _has_versions(path):
+        return path
+    versions = find_versions(path)
+    return newest_complete(path) or versions[max(versions)]
 
 
 def _directories(args: argparse.Namespace) -> dict[str, Path]:
@@ -121,14 +166,27 @@ def load_model(args: argparse.Namespace, path: Path) -> Any:
     return model
 
 
+def _source(
+    args: argparse.Namespace, name: str, path: Path
+) -> FixedModel | VersionFolder:
+    """Returns where the server finds the versions of a model."""
+
+    def load_version(path: Path) -> Any:
+        check_served(given_decoding(args), path)
+        return load_model(args, path)
+
+    if _has_versions(path):
+        return VersionFolder(name, path, load_version)
+    number = path.absolute().name
+    version = int(number) if number.isdecimal() else 1
+    return FixedModel(functools.partial(load_model, args, path), version)
+
+
 def _serve(args: argparse.Namespace) -> dict[str, Any]:
     from .app import make_app
     from .http import Server
 
-    models = {
-        name: functools.partial(load_model, args, path)
-        for name, path in _directories(args).items()
-    }
+    models = {name: _source(args, name, x) for name, x in _directories(args).items()}
     with bound(args.host, args.port) as address:
         # Inherited by connections. asyncio sets it only for sockets of IPPROTO_TCP;
         # without it, answers wait 40 ms for the acknowledgment of their headers.
@@ -137,7 +195,7 @@ def _serve(args: argparse.Namespace) -> dict[str, Any]:
         hosts = None
         if args.allowed_host or ipaddress.ip_address(host).is_loopback:
             hosts = {name.lower() for name in (args.host, *args.allowed_host)}
-        app = make_app(models, args.limits, hosts)
+        app = make_app(models, args.limits, hosts, args.poll_seconds)
         host = f"[{host}]" if ":" in host else host
         print(f"t2t serve: http://{host}:{port}/", file=sys.stderr, flush=True)
         # uvicorn raises SIGTERM again when all requests are answered.
@@ -183,7 +241,7 @@ VERB = Verb(
     lambda result: "",
     uses_tensorflow=lambda args: any(
         is_saved_model(path) or not find_loader(path)
-        for path in _directories(args).values()
+        for path in map(_first_directory, _directories(args).values())
     ),
     check=_check_serve,
 )

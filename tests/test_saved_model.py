@@ -128,6 +128,14 @@ def test_ids(translator, signatures):
     np.testing.assert_allclose(score["log_prob"], expected, rtol=1e-5, atol=1e-4)
 
 
+def test_blank_texts_in_the_graph(signatures):
+    texts = ["", " \u3000", "\u200b", "\0\ufeff \u2060", "a"]
+    found = signatures["serving_default"](texts=tf.constant(texts))
+    assert found["texts"].numpy()[:4].tolist() == [[b""] * 3] * 4
+    assert found["scores"].numpy()[:4, 0].tolist() == [0.0] * 4
+    assert found["texts"].numpy()[4, 0]
+
+
 def test_client_takes_the_place_of_the_translator(translator, export, caplog):
     client = t2t_keras.load(export[0])
     limit = LIMIT | PHRASES | {"protect": ["symbol"]}

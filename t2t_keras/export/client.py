@@ -25,6 +25,7 @@ from t2t_keras.decoding.texts import (
 )
 from t2t_keras.export.formats import SETTINGS, require_export, require_intact
 from t2t_keras.option import UserError, diverted_stderr, first_line
+from t2t_keras.problem import is_blank
 from t2t_keras.text.sentence_ends import split_sentences
 
 _log = logging.getLogger(__name__)
@@ -124,7 +125,8 @@ class ExportedTranslator:
                 "prefixes: an export cannot force them; load the run directory"
             )
         chosen = self.choose(**options | ({} if n is None else {"n_best": n}))
-        texts = checked_texts(texts)
+        # To the graph of an earlier version only white space is blank.
+        texts = ["" if is_blank(text) else text for text in checked_texts(texts)]
 
         def search(rows: list[int], wider: int) -> list[list[Hypothesis]]:
             wide = {name: chosen[name] * wider for name in ("beam_size", "n_best")}

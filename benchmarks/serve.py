@@ -136,10 +136,10 @@ class Server(NamedTuple):
 
 
 @contextlib.contextmanager
-def server(model: str, batch: int = 64) -> Iterator[Server]:
-    """Starts a server that runs batches of a size."""
+def server(model: str, batch: int = 64, seconds: int = 120) -> Iterator[Server]:
+    """Starts a server with a limit of batches, and of the seconds of a request."""
     flags = ("--model", f"model={model}", "--port", "0", "--limits")
-    flags += (f"max_batch_sentences={batch},timeout_seconds=120",)
+    flags += (f"max_batch_sentences={batch},timeout_seconds={seconds}",)
     command = [*T2T, "serve", *flags]
     start = time.monotonic()
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)

@@ -21,7 +21,7 @@ _DELAY_SECONDS = 30.0
 # time limit: a third is left to expensive rows that are late, and to run a request.
 _LONGEST_DELAY = 1 / 3
 _LONGEST_QUEUE = 1 / 3
-# By how much expensive rows are overdue when all threads run them, as such a fraction.
+# By how much expensive rows that are late are overdue, as such a fraction.
 _LATE = 1 / 10
 # The time in which the measurement of the speed loses half of its weight.
 _HALF_LIFE_SECONDS = 5.0
@@ -95,9 +95,9 @@ class FairQueue:
     none waits forever, and nothing waits for all rows of a large request.
 
     Rows of much work are expensive, and not batched with others. The last thread runs
-    only these. While the other threads are busy, it leaves them two thirds of the time,
-    unless its rows are due before theirs. The other threads run expensive rows that are
-    late, and all but the first one do so when they have nothing else to do.
+    only these; while the other threads are busy, it rests for two thirds of the time.
+    The other threads, except for the first one, help when they have nothing else to do.
+    When expensive rows are late, all threads run them without a rest.
 
     A request is refused if the queue is full when it arrives. Its size does not
     matter: otherwise, large requests would be refused while small ones fill each gap.
@@ -211,11 +211,12 @@ class FairQueue:
         due = self.expensive[0].due
         cheap_due = self.cheap[0].due if self.cheap else now
         is_idle = not self.cheap and now >= self._busy_until
-        if thread == self._last_thread:
-            has_rested = now >= self._rest_until
-            return self.is_closed or is_idle or has_rested or due <= cheap_due
         is_late = due + _LATE * self._limits.timeout_seconds <= cheap_due
-        return self.is_closed or is_late or (is_idle and thread > 0)
+        if self.is_closed or is_late:
+            return True
+        if thread == self._last_thread:
+            return is_idle or now >= self._rest_until
+        return is_idle and thread > 0
 
     def take(self, lane: list[Row], count: int) -> list[Row]:
         """Removes a batch from a lane and returns it.

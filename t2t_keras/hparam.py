@@ -345,11 +345,13 @@ class HParams:
         """
         try:
             values = json.loads(path.read_text(encoding="utf-8"))
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             require_fetched_file(path)
             raise UserError(f"{path} is not valid JSON: {error}") from None
         except FileNotFoundError:
             raise UserError(f"there is no {path}; restore it") from None
+        except OSError as error:
+            raise UserError(f"cannot read {path}: {error.strerror}") from None
         if not isinstance(values, dict):
             raise UserError(f"{path} is not a JSON object of hyper-parameters")
         try:

@@ -42,7 +42,8 @@ def directory(complete, tmp_path):
 def digest_of_all(manifest: dict) -> str:
     """What earlier versions kept in a run's config.json as `data_sha256`."""
     of_later_versions = {"given_vocabularies", "tags", "corpora", "license"}
-    of_later_versions |= {"languages", "text_sha256", "single_sentences"}
+    of_later_versions |= {"languages", "text_sha256", "index_sha256", "sha256"}
+    of_later_versions |= {"single_sentences"}
     fields = {k: v for k, v in manifest.items() if k not in of_later_versions}
     return hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()
 
@@ -192,7 +193,7 @@ def test_a_split_that_is_added_has_its_own(directory):
         (directory / f"small-dev.{side}").unlink()
     path = Manifest.path(directory, "small")
     fields = json.loads(path.read_text())
-    for name in ("text_sha256", "languages"):
+    for name in ("text_sha256", "index_sha256", "languages", "sha256"):
         del fields[name]
     path.write_text(json.dumps(fields | {"bpe_dropout": 0.0, "copies": 1}))
     before = files(directory)

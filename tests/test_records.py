@@ -155,10 +155,10 @@ def test_manifest_survives_the_disk(complete, tmp_path):
     message = r"other\.manifest\.json: run `t2t datagen`"
     refused(message, Manifest.open, tmp_path, "other")
     Manifest.path(tmp_path, "other").write_text('{"symbols": [], "new": 1}')
-    refused("another version", Manifest.open, tmp_path, "other")
+    refused("the field 'problem' is missing", Manifest.open, tmp_path, "other")
     outside = dataclasses.replace(manifest, vocab_files={"source": "../a"})
     write_json(Manifest.path(tmp_path, "outside"), dataclasses.asdict(outside))
-    message = r"'\.\./a' is not the name of a file in its"
+    message = r"the name of a file in its directory, not '\.\./a'"
     refused(message, Manifest.open, tmp_path, "outside")
 
 

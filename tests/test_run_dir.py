@@ -85,8 +85,8 @@ def test_what_cannot_be_recorded_is_said(copy, capfd):
     (copy / "history.jsonl").unlink(missing_ok=True)
     (copy / "history.jsonl").mkdir()
     RunDirectory(copy).record("evaluation")
-    said = "Is a directory; this evaluation is not recorded there"
-    assert f"warning: {copy}/history.jsonl: {said}" in capfd.readouterr().err
+    said = "is not a regular file; remove it; this evaluation is not recorded there"
+    assert f"warning: {copy}/history.jsonl {said}" in capfd.readouterr().err
 
 
 def test_constants_of_the_update_may_be_changed_if_that_is_asked_for(
@@ -121,8 +121,8 @@ def test_the_data_directory_is_no_run_directory(data_dir, tmp_path):
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("config.json", b"", r"config\.json is not as it was written"),
-        ("config.json", b'{"problem": "x"}', r"config\.json is not as it was written"),
+        ("config.json", b"", r"config\.json is damaged: it is not valid JSON"),
+        ("config.json", b'{"problem": "x"}', r"the field 'hparams_set' is missing"),
         ("hparams.json", b"", r"hparams\.json is not valid JSON"),
         ("hparams.json", b'{"dropout": []}', r"hparams\.json: hparams: dropout must"),
         ("hparams.json", None, r"there is no .*hparams\.json"),
@@ -151,7 +151,7 @@ def test_changed_hparams_are_refused_by_all_that_opens_a_run(copy, data_dir):
     refused(r"hparams\.json is not as `t2t train` wrote it", t2t_keras.load, copy)
     # What an earlier version wrote has no checksum.
     fields = json.loads(config.read_text())
-    del fields["hparams_sha256"]
+    del fields["hparams_sha256"], fields["sha256"]
     config.write_text(json.dumps(fields))
     assert RunDirectory(copy).hparams.clip_norm == 2.0
 

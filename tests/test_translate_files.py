@@ -149,6 +149,7 @@ def test_what_cannot_be_resumed(model, interrupted, tmp_path, capfd):
     assert "out.incomplete.json is damaged" in refusal(*argv)
     (tmp_path / "out.incomplete.json").unlink()
     assert "has no record" in refusal(*argv)
+    incomplete.unlink()
     fresh = [x for x in argv if x != "--resume"]
     assert run(*fresh, "--decode_hparams", "extra_length=4,batch_tokens=50") == 0
     assert not list(tmp_path.glob("*incomplete*"))

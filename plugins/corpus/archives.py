@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from t2t_keras.data.files import lock, progress, say, sha256
+from t2t_keras.data.files import lock, open_regular, progress, say, sha256
 from t2t_keras.data.sources import side_by_side
 from t2t_keras.data.text_files import (
     LONGEST_LINE,
@@ -219,8 +219,9 @@ def _fetch(url: str, path: Path) -> None:
         have = have if continued else 0  # a server may ignore the range
         left = response.headers.get("Content-Length")
         total = have + int(left) if left else None
+        flags = os.O_RDWR | os.O_CREAT | (0 if continued else os.O_TRUNC)
         with (
-            path.open("ab" if continued else "wb") as file,
+            open(open_regular(path, flags), "ab") as file,
             progress(path.name.removesuffix(".part"), "bytes", total, have) as advance,
         ):
             while block := response.read(_BLOCK):

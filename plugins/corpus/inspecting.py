@@ -5,10 +5,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from t2t_keras import registry
-from t2t_keras.cli.checks import require_writable
+from t2t_keras.cli.checks import require_outputs
 from t2t_keras.cli.data import add_sources, with_sources
 from t2t_keras.cli.verb import Verb, add_usr_dir, columns, require_only
-from t2t_keras.data.files import say
+from t2t_keras.data.files import open_lines, say
 from t2t_keras.option import UserError
 from t2t_keras.problem import Problem, Source
 
@@ -53,7 +53,7 @@ def _sources(args: argparse.Namespace, problem: Problem) -> dict[str, Source]:
 
 
 def _check(args: argparse.Namespace) -> None:
-    require_writable("page", args.page)
+    require_outputs(args, {"page": [args.page] if args.page else []})
     if args.data_dir:
         own = {"--problem", "--data_dir", "--usr_dir", "--page", "--json"}
         require_only(args, own, "--data_dir, whose examples are inspected")
@@ -74,7 +74,8 @@ def _inspect(args: argparse.Namespace) -> dict[str, Any]:
 
         title = f"The data of {problem.name}"
         page = inspection_page(title, _sentences(result), result["splits"])
-        Path(args.page).write_text(page, encoding="utf-8")
+        with open_lines(args.page) as file:
+            file.write(page)
     unreadable = [f for f in result["findings"] if f["kind"] == "unreadable"]
     if unreadable:
         say(_show(result))

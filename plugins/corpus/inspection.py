@@ -23,10 +23,9 @@ import numpy as np
 from t2t_keras.data.encoding import ENTITY, hash_64
 from t2t_keras.data.files import progress
 from t2t_keras.data.manifest import SIDES, Manifest
-from t2t_keras.data.records import RecordIndex
 from t2t_keras.data.sources import language_shares
 from t2t_keras.option import UserError
-from t2t_keras.problem import Pair, Problem, Source, is_blank
+from t2t_keras.problem import Pair, Problem, Source, Split, is_blank
 from t2t_keras.text.tokenizer import UNK, Tokenizer, load_tokenizer
 
 SAMPLE = 30_000  # pairs that show what is normal
@@ -570,8 +569,8 @@ def decoded_examples(
     files = [data_dir / manifest.vocab_files[side] for side in SIDES]
     source, target = (load_tokenizer(f) for f in files[:: -1 if problem.reverse else 1])
 
-    def pairs(split: str, corpus: int) -> Iterator[Pair]:
-        index = RecordIndex.open(data_dir, problem.data_name, split, problem.reverse)
+    def pairs(split: Split, corpus: int) -> Iterator[Pair]:
+        index = manifest.open_index(data_dir, split, problem.reverse)
         records = np.arange(len(index))
         if index.corpus is not None:
             records = np.flatnonzero(index.corpus == corpus)

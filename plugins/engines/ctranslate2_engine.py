@@ -10,15 +10,15 @@ import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Annotated, Any, Literal, NamedTuple, TypeAlias
 
 import ctranslate2
 import numpy as np
 
 from t2t_keras import registry
 from t2t_keras.arguments import NonNegative, checked
-from t2t_keras.data.files import read_json, write_json
+from t2t_keras.data.files import write_json
+from t2t_keras.data.schema import POSITIVE
 from t2t_keras.decoding.options import DecodingOptions
 from t2t_keras.decoding.texts import (
     Hypothesis,
@@ -33,7 +33,7 @@ from t2t_keras.decoding.texts import (
     truncated,
     word_alignment,
 )
-from t2t_keras.export.formats import SETTINGS, require_intact
+from t2t_keras.export.formats import SETTINGS, ExportSettings, require_intact
 from t2t_keras.option import UserError, first_line, nearest
 from t2t_keras.problem import Problem, TextForm, is_blank
 from t2t_keras.text.sentence_ends import split_sentences
@@ -90,6 +90,22 @@ class Found(NamedTuple):
     attention: tuple[Sequence[float], ...] = ()
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class CTranslate2Settings(ExportSettings):
+    """The settings of an export for CTranslate2.
+
+    Attributes:
+        tags: words before sources that are one token; None: the text form is that of
+            the registered problem.
+        positions: the number of tokens in the longest output.
+        compute_type: CTranslate2's type of computation on the machine that wrote it.
+    """
+
+    tags: list[str] | None = None
+    positions: Annotated[int, POSITIVE]
+    compute_type: str
+
+
 class CTranslate2Translator:
     """A model that `export_ctranslate2` wrote, with the methods of `Translator`.
 
@@ -124,13 +140,13 @@ class CTranslate2Translator:
     def __init__(self, export_dir: str | Path) -> None:
         path = Path(export_dir)
         require_intact(path)
-        written = read_json(path / SETTINGS, "export the model again")
-        if written is None:
+        settings = CTranslate2Settings.read(path)
+        if settings is None:
             raise UserError(
                 f"--export_dir: {path} has no {SETTINGS}; export the model again"
             )
-        self.settings = SimpleNamespace(**written)
-        self.options = DecodingOptions(**self.settings.decoding)
+        self.settings = settings
+        self.options = DecodingOptions.of_recorded(settings.decoding, path / SETTINGS)
         if self.settings.tags is None:
             self._form = registry.problem(self.settings.problem).text_form
         else:

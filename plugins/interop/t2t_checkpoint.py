@@ -23,6 +23,7 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
+from t2t_keras.data.plain_path import PlainPath
 from t2t_keras.model import build_model
 from t2t_keras.model.transformer import Transformer
 from t2t_keras.option import UserError, first_line
@@ -108,7 +109,8 @@ class T2TCheckpoint:
             raise UserError(f"{self.path} is not a checkpoint: it has no .index file")
         require_fetched_checkpoint(self.path)
         try:
-            self._reader = tf.train.load_checkpoint(str(self.path))
+            self._plain = PlainPath(self.path)  # files are opened when they are read
+            self._reader = tf.train.load_checkpoint(str(self._plain.path))
         except UNREADABLE as error:
             raise self._damaged(error) from None
         names = self._reader.get_variable_to_shape_map()

@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import glob
 import shutil
 from pathlib import Path
 
@@ -18,7 +19,7 @@ from t2t_keras.data.records import (
 )
 from t2t_keras.option import UserError
 from t2t_keras.problem import Problem
-from t2t_keras.text.tokenizer import EOS, Tokenizer, load_tokenizer
+from t2t_keras.text.tokenizer import EOS, Tokenizer, load_tokenizer, write_vocabulary
 
 _SUFFIX = ".subwords"
 _CHECKED = 100  # number of records of each split that are checked
@@ -53,12 +54,14 @@ def adopt(
     """
     prefix, data_dir, name = Path(prefix), Path(data_dir), problem.data_name
     vocab = Path(vocab) if vocab else _only_vocabulary(prefix.parent)
-    splits = [s for s in SPLITS if any(prefix.parent.glob(f"{prefix.name}-{s}-*"))]
+    stem = glob.escape(prefix.name)
+    splits = [s for s in SPLITS if any(prefix.parent.glob(f"{stem}-{s}-*"))]
     shards = {split: find_shards(prefix.parent, prefix.name, split) for split in splits}
     if "train" not in shards:
         find_shards(prefix.parent, prefix.name, "train")  # raises: there are none
     manifest_path = Manifest.path(data_dir, name)
-    if manifest_path.exists() or any(data_dir.glob(f"{name}-*-?????-of-?????")):
+    shards_there = data_dir.glob(f"{glob.escape(name)}-*-?????-of-?????")
+    if manifest_path.exists() or any(shards_there):
         raise UserError(
             f"{data_dir} has data of '{name}' already; give another --data_dir"
         )
@@ -72,7 +75,7 @@ def adopt(
             data_dir.mkdir(parents=True)
         if not copy.exists():
             undo.callback(copy.unlink, missing_ok=True)
-            shutil.copyfile(vocab, copy)
+            write_vocabulary(copy, vocab.read_bytes())
         indices = {}
         for split, files in shards.items():
             made = [
@@ -109,11 +112,11 @@ def adopt(
             }
             for split, index in indices.items()
         },
+        index_sha256={split: index.sha256() for split, index in indices.items()},
         license=problem.license,
     )
-    write_json(
-        manifest_path, dataclasses.asdict(manifest)
-    )  # last: with it the directory is complete
+    # Last: with it the directory is complete.
+    write_json(manifest_path, dataclasses.asdict(manifest), with_checksum=True)
     return manifest
 
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from t2t_keras.cli.checks import require_writable
+from t2t_keras.cli.checks import require_outputs
 from t2t_keras.cli.verb import Verb, add_run, table, utf8
 from t2t_keras.data.files import open_lines
 from t2t_keras.option import UserError
@@ -34,7 +34,7 @@ def _attention_flags(parser: argparse.ArgumentParser) -> None:
 
 def _check_attention(args: argparse.Namespace) -> None:
     require_run(args.output_dir)
-    require_writable("write", args.write)
+    require_outputs(args, {"write": [args.write]})
 
 
 def _attention(args: argparse.Namespace) -> dict[str, Any]:

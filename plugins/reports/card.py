@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from t2t_keras import registry
-from t2t_keras.cli.checks import require_writable
+from t2t_keras.cli.checks import require_outputs
 from t2t_keras.cli.verb import Verb, add_run
+from t2t_keras.data.files import write_lines
+from t2t_keras.data.manifest import Manifest
 from t2t_keras.option import UserError
 
 if TYPE_CHECKING:
@@ -39,8 +41,8 @@ def model_card(run: "RunDirectory", checkpoint: str | None = None) -> str:
     if languages:
         head["language"] = [*languages]
     manifest = _manifest(run)
-    if manifest and manifest.get("license"):
-        head["license"] = manifest["license"]
+    if manifest and manifest.license:
+        head["license"] = manifest.license
     sizes = [str(tokenizer.vocab_size) for tokenizer in run.tokenizers]
     facts = {
         "problem": problem.name,
@@ -55,17 +57,12 @@ def model_card(run: "RunDirectory", checkpoint: str | None = None) -> str:
     }
     data = {}
     if manifest:
-        data = {f"{k} examples": f"{n:,}" for k, n in manifest["examples"].items()}
-        for split, reasons in manifest.get("dropped", {}).items():
+        data = {f"{k} examples": f"{n:,}" for k, n in manifest.examples.items()}
+        for split, reasons in manifest.dropped.items():
             data |= {f"{split}, dropped: {k}": f"{n:,}" for k, n in reasons.items()}
     history = list(_lines(run.path / "history.jsonl"))
-    training = [
-        f"steps {line['first_step']:,} to {line['last_step']:,} in "
-        f"{line['minutes']:.0f} minutes on {line['devices']} ({line['date']})"
-        for line in history
-        if line["kind"] == "training"
-    ]
-    evaluations = [line for line in history if line["kind"] == "evaluation"]
+    training = list(filter(None, map(_training, history)))
+    evaluations = list(filter(_is_evaluation, history))
     scores = [
         f"{line['split']}, {line['checkpoint']}, {line['sentences']} sentences: "
         f"{_numbers(line['metrics'])}{_difference(line, evaluations)}"
@@ -74,7 +71,7 @@ def model_card(run: "RunDirectory", checkpoint: str | None = None) -> str:
     dev = [
         f"step {line['step']:,}: {_numbers(line)}"
         for line in _lines(run.path / "metrics.jsonl")
-        if line.get("kind", "train") != "train"
+        if isinstance(line.get("step"), int) and line.get("kind", "train") != "train"
     ]
     decoding = {
         name: str(getattr(problem, name))
@@ -98,11 +95,14 @@ def model_card(run: "RunDirectory", checkpoint: str | None = None) -> str:
     )
 
 
-def _manifest(run: "RunDirectory") -> dict[str, Any] | None:
-    """Returns the manifest of the run's data; None if the data are gone."""
-    name = f"{run.problem.data_name}.manifest.json"
-    path = Path(run.config.data_dir) / name
-    return json.loads(path.read_text("utf-8")) if path.exists() else None
+def _manifest(run: "RunDirectory") -> Manifest | None:
+    """Returns the manifest of the run's data; None if the data are gone.
+
+    Raises:
+        UserError: it is damaged.
+    """
+    name = run.problem.data_name
+    return Manifest.load(Manifest.path(Path(run.config.data_dir), name))
 
 
 def _changed(run: "RunDirectory") -> str:
@@ -117,13 +117,42 @@ def _changed(run: "RunDirectory") -> str:
 
 def _lines(path: Path) -> Iterator[dict[str, Any]]:
     """Yields the objects of a file of JSON lines; damaged lines are skipped."""
-    for line in path.read_text("utf-8").split("\n") if path.exists() else ():
+    text = path.read_text("utf-8", "replace") if path.exists() else ""
+    for line in text.split("\n"):
         try:
             value = json.loads(line)
         except ValueError:
             continue
         if isinstance(value, dict):
             yield value
+
+
+def _training(line: dict[str, Any]) -> str | None:
+    """Returns the sentence about a training; None for another line of the history."""
+    match line:
+        case {
+            "kind": "training",
+            "first_step": int(first_step),
+            "last_step": int(last_step),
+            "minutes": int() | float() as minutes,
+            "devices": devices,
+            "date": date,
+        }:
+            return (
+                f"steps {first_step:,} to {last_step:,} in {minutes:.0f} minutes on "
+                f"{devices} ({date})"
+            )
+    return None
+
+
+def _is_evaluation(line: dict[str, Any]) -> bool:
+    """Returns whether a line of the history is about an evaluation."""
+    names = {"split", "checkpoint", "sentences"}
+    return (
+        line.get("kind") == "evaluation"
+        and line.keys() >= names
+        and isinstance(line.get("metrics"), dict)
+    )
 
 
 def _difference(line: dict[str, Any], evaluations: list[dict[str, Any]]) -> str:
@@ -134,7 +163,7 @@ def _difference(line: dict[str, Any], evaluations: list[dict[str, Any]]) -> str:
     runs = [
         other
         for other in evaluations
-        if "step" in other and all(other.get(key) == line[key] for key in same)
+        if "step" in other and all(other.get(key) == line.get(key) for key in same)
     ]
     if not runs:
         return ""
@@ -195,7 +224,7 @@ def _card(args: argparse.Namespace) -> dict[str, Any]:
 
     text = model_card(RunDirectory(args.output_dir), args.checkpoint)
     if args.write:
-        Path(args.write).write_text(f"{text}\n", encoding="utf-8")
+        write_lines(args.write, [text])
         print(f"{args.write}: written", file=sys.stderr)
     return {"card": text, "file": args.write}
 
@@ -206,5 +235,7 @@ VERB = Verb(
     _card,
     lambda result: "" if result["file"] else result["card"],
     uses_tensorflow=True,
-    check=lambda args: require_writable("write", args.write),
+    check=lambda args: require_outputs(
+        args, {"write": [args.write] if args.write else []}
+    ),
 )

@@ -9,8 +9,8 @@ from t2t_keras import load
 from t2t_keras.cli.checks import (
     require_directory,
     require_lines,
+    require_outputs,
     require_readable,
-    require_writable,
 )
 from t2t_keras.cli.decoding import given_decoding
 from t2t_keras.cli.evaluation import chosen_split
@@ -65,7 +65,7 @@ def check_files(args: argparse.Namespace) -> None:
     require_readable(args.references)
     require_readable(args.sources)
     require_directory("data_dir", args.data_dir)
-    require_writable("page", args.page)
+    require_outputs(args, {"page": [args.page] if args.page else []})
 
 
 def open_runs(systems: Sequence[str]) -> "dict[str, RunDirectory]":

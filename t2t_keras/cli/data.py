@@ -22,7 +22,7 @@ from t2t_keras.cli.verb import (
 from t2t_keras.data.files import say
 from t2t_keras.option import UserError
 from t2t_keras.problem import Problem, Source, Split
-from t2t_keras.training.runs import require_run
+from t2t_keras.training.runs import RunConfig, require_run
 
 if TYPE_CHECKING:
     from t2t_keras.data.manifest import Manifest
@@ -232,11 +232,8 @@ def _vocabularies(paths: Sequence[str]) -> tuple[Path, Path]:
     if not first.is_dir():
         return first, last
     require_run(first)
-    from t2t_keras.data.files import read_json
-
-    # `RunConfig` would import TensorFlow.
-    config = read_json(first / "config.json", "give the vocabulary files")
-    return first / config["source_vocab"], first / config["target_vocab"]
+    config = RunConfig.read(first)
+    return first / config.source_vocab, first / config.target_vocab
 
 
 def _files(args: argparse.Namespace, problem: Problem) -> dict[Split, Source]:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
 from t2t_keras import load
-from t2t_keras.cli.checks import require_directory, require_writable
+from t2t_keras.cli.checks import require_directory, require_outputs
 from t2t_keras.cli.decoding import (
     add_decoding_flags,
     check_decoding,
@@ -106,7 +106,9 @@ def _check_evaluate(args: argparse.Namespace) -> None:
     if not args.wait_minutes:  # otherwise the training may have yet to begin
         require_run(args.output_dir)
     require_directory("data_dir", args.data_dir)
-    require_writable("output", args.output)
+    ends = ("source", "reference", "hypothesis")
+    files = [f"{args.output}.{end}" for end in ends] if args.output else []
+    require_outputs(args, {"output": files})
     options = check_decoding(args)
     if args.export_dir:
         check_export(options, args.export_dir)

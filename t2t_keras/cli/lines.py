@@ -1,16 +1,24 @@
 r"""Reading and writing text files: one sentence per line, UTF-8, `\n` only."""
 
 import contextlib
+import dataclasses
 import hashlib
 import itertools
 import json
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Literal, TextIO
+from typing import IO, Annotated, Any, Literal, TextIO
 
 from t2t_keras.data import lines as text_lines
-from t2t_keras.data.files import is_special, lock_file, read_json, write_json
+from t2t_keras.data.files import (
+    is_special,
+    lock_file,
+    open_regular,
+    read_json,
+    write_json,
+)
+from t2t_keras.data.schema import COUNT, from_fields
 from t2t_keras.data.text_files import open_binary, raw_lines, readable
 from t2t_keras.option import UserError
 
@@ -41,29 +49,53 @@ def count_lines(path: str | Path | None) -> int | None:
         return sum(1 for _ in raw_lines(file, str(path)))
 
 
+@dataclasses.dataclass(frozen=True)
+class OutputRecord:
+    """How far an incomplete file has come: the content of `FILE.incomplete.json`.
+
+    Attributes:
+        settings: all that the output depends on except the input.
+        lines: the number of lines of the input whose output is written.
+        input: the SHA-256 of these lines.
+        bytes: the size of their output.
+        done: the counts given to `OutputFile.save`.
+    """
+
+    settings: dict[str, Any]
+    lines: Annotated[int, COUNT] = 0
+    input: str = hashlib.sha256().hexdigest()
+    bytes: Annotated[int, COUNT] = 0
+    done: dict[str, Annotated[int, COUNT]] = dataclasses.field(default_factory=dict)
+
+    def write(self, path: Path) -> None:
+        """Writes it, atomically."""
+        write_json(path, dataclasses.asdict(self), with_checksum=True)
+
+
 class OutputFile:
     """The lines that a verb writes, and how far it has come.
 
     Attributes:
         file: the file to write to.
-        done: the counts given to the last `save`; at first those of the process that
-            is resumed, if any.
+        saved: what was recorded last; at first by the process that is resumed, if any.
     """
 
     def __init__(
         self,
         file: TextIO,
+        saved: OutputRecord | None = None,
         record: Path | None = None,
-        settings: Mapping[str, Any] | None = None,
-        saved: dict[str, Any] | None = None,
     ) -> None:
         """Takes the open file, and for `open_output` the record that it keeps."""
         self.file = file
-        self.done: dict[str, int] = saved["done"] if saved else {}
+        self.saved = saved or OutputRecord({})
         self._record = record
-        self._settings = settings
-        self._saved = saved
         self._lines, self._digest = 0, hashlib.sha256()
+
+    @property
+    def done(self) -> dict[str, int]:
+        """The counts that were saved last."""
+        return self.saved.done
 
     def unread(self, lines: Iterator[str]) -> Iterator[str]:
         """Yields the lines of the input for which there is no output yet.
@@ -72,7 +104,7 @@ class OutputFile:
             UserError: the lines before them are not those of the process that is
                 resumed.
         """
-        for line in lines if self._saved is None else self._skip(lines, self._saved):
+        for line in self._skip(lines) if self.saved.lines else lines:
             self._count(line)
             yield line
 
@@ -83,25 +115,22 @@ class OutputFile:
             **done: counts that a process needs to continue from here.
         """
         self.file.flush()
-        self.done = done
-        if self._record is not None:
-            saved = {
-                "settings": self._settings,
-                "lines": self._lines,
-                "input": self._digest.hexdigest(),
-                "bytes": os.fstat(self.file.fileno()).st_size,
-                "done": done,
-            }
-            write_json(self._record, saved)
+        if self._record is None:
+            self.saved = dataclasses.replace(self.saved, done=done)
+            return
+        size = os.fstat(self.file.fileno()).st_size
+        digest = self._digest.hexdigest()
+        self.saved = OutputRecord(self.saved.settings, self._lines, digest, size, done)
+        self.saved.write(self._record)
 
-    def _skip(self, lines: Iterator[str], saved: dict[str, Any]) -> Iterator[str]:
+    def _skip(self, lines: Iterator[str]) -> Iterator[str]:
         """Returns the lines after those of the process that is resumed."""
-        for line in itertools.islice(lines, saved["lines"]):
+        for line in itertools.islice(lines, self.saved.lines):
             self._count(line)
-        if self._digest.hexdigest() != saved["input"]:
+        if self._digest.hexdigest() != self.saved.input:
             raise UserError(
                 f"--resume: {self._record} is of another input, whose first "
-                f"{saved['lines']:,} lines are not those of this one; give the same "
+                f"{self.saved.lines:,} lines are not those of this one; give the same "
                 "--input, or leave out --resume to start again"
             )
         return lines
@@ -109,6 +138,12 @@ class OutputFile:
     def _count(self, line: str) -> None:
         self._lines += 1
         self._digest.update(f"{line}\n".encode())
+
+
+def incomplete_files(path: str | Path) -> tuple[Path, Path]:
+    """Returns the names of an incomplete file and of its record, see `open_output`."""
+    path = os.path.realpath(path)
+    return Path(f"{path}.incomplete"), Path(f"{path}.incomplete.json")
 
 
 @contextlib.contextmanager
@@ -128,51 +163,67 @@ def open_output(
         resume: whether to continue the incomplete file, if there is one.
 
     Raises:
-        UserError: another process writes the file, or the incomplete file has no
-            record, or one with other settings.
+        UserError: another process writes the file; or there is a file of that name
+            without a record, or with one of other settings.
         KeyboardInterrupt: Ctrl-C was pressed; the message names the incomplete file.
     """
     if path is None or is_special(path):
         with _open_text(STDOUT if path is None else path, "w") as file:
             yield OutputFile(file)
         return
-    settings = json.loads(json.dumps(settings))  # as they are read later
-    path = os.path.realpath(path)
-    incomplete, record = Path(f"{path}.incomplete"), Path(f"{path}.incomplete.json")
+    settings = dict(json.loads(json.dumps(settings)))  # as they are read later
+    incomplete, record = incomplete_files(path)
     is_resumed = resume and incomplete.exists()
-    with incomplete.open("ab") as own:
-        try:
-            lock_file(own, waits=False)
-        except BlockingIOError:
-            raise UserError(
-                f"{incomplete}: another process is writing it; wait for it, or name "
-                "another --output"
-            ) from None
+    with open(open_regular(incomplete), "r+b") as own:
+        _lock(own, incomplete)
+        size = os.fstat(own.fileno()).st_size
         if is_resumed:
             saved = _resumable(incomplete, record, settings)
+        elif size and not record.exists():  # whatever this program writes has one
+            raise UserError(
+                f"--output: {incomplete} is there, the name that {path} has while it "
+                "is written, and is not of this program; rename it, or name another "
+                "file"
+            )
         else:
-            saved = {"settings": settings, "lines": 0, "bytes": 0, "done": {}}
-            saved |= {"input": hashlib.sha256().hexdigest()}
-            write_json(record, saved)
-        os.truncate(incomplete, saved["bytes"])
+            saved = OutputRecord(settings)
+            saved.write(record)
+        os.truncate(incomplete, saved.bytes)
+        output = None
         try:
             with _open_text(incomplete, "a") as file:
-                yield OutputFile(file, record, settings, saved)
+                output = OutputFile(file, saved, record)
+                yield output
         except BaseException as error:
-            saved = read_json(record)
-            if not saved["lines"]:
+            saved = output.saved if output else saved
+            if not saved.lines:
                 incomplete.unlink(missing_ok=True)
-                record.unlink()
+                record.unlink(missing_ok=True)
                 raise
-            os.truncate(incomplete, saved["bytes"])
+            os.truncate(incomplete, saved.bytes)
             if not isinstance(error, KeyboardInterrupt):
                 raise
             raise KeyboardInterrupt(
                 f"the first {count_lines(incomplete):,} lines of output are in "
                 f"{incomplete}; --resume continues there"
             ) from None
-        os.replace(incomplete, path)
+        os.replace(incomplete, os.path.realpath(path))
         record.unlink()
+
+
+def _lock(file: IO[bytes], path: Path) -> None:
+    """Locks an incomplete file.
+
+    Raises:
+        UserError: another process is writing it, or has just finished it.
+    """
+    with contextlib.suppress(BlockingIOError, FileNotFoundError):
+        lock_file(file, waits=False, path=path)
+        if os.path.samestat(os.fstat(file.fileno()), os.stat(path)):
+            return
+    raise UserError(
+        f"{path}: another process is writing it; wait for it, or name another --output"
+    )
 
 
 def _open_text(file: int | str | Path, mode: Literal["w", "a"]) -> TextIO:
@@ -182,21 +233,25 @@ def _open_text(file: int | str | Path, mode: Literal["w", "a"]) -> TextIO:
 
 def _resumable(
     incomplete: Path, record: Path, settings: Mapping[str, Any]
-) -> dict[str, Any]:
+) -> OutputRecord:
     """Returns the record of an incomplete file.
 
     Raises:
         UserError: the file cannot be resumed with these settings.
     """
     again = "leave out --resume to start again"
-    saved = read_json(record, again)
-    if saved is None:
-        raise UserError(f"--resume: {incomplete} has no record, {record}; {again}")
-    names = [*saved["settings"], *settings]
+    fields = read_json(record, again)
+    if fields is None:
+        raise UserError(
+            f"--resume: {incomplete} has no record, {record}; rename it or remove "
+            "it to start again"
+        )
+    saved = from_fields(OutputRecord, fields, record)
+    names = [*saved.settings, *settings]
     changes = [
         f"{name} was {was}, is now {now}"
         for name in dict.fromkeys(names)
-        if (was := saved["settings"].get(name, "the default"))
+        if (was := saved.settings.get(name, "the default"))
         != (now := settings.get(name, "the default"))
     ]
     if changes:
@@ -204,7 +259,7 @@ def _resumable(
             f"--resume: {incomplete} was written with other settings: "
             f"{'; '.join(changes)}; give the same ones, or {again}"
         )
-    if incomplete.stat().st_size < saved["bytes"]:
+    if incomplete.stat().st_size < saved.bytes:
         raise UserError(
             f"--resume: {incomplete} is shorter than {record} says; {again}"
         )

@@ -1,6 +1,7 @@
 """The verbs that run a trained model on text: `translate`, `score`."""
 
 import argparse
+import contextlib
 import json
 import math
 import os
@@ -12,14 +13,20 @@ from pathlib import Path
 from typing import Any
 
 from t2t_keras import load
-from t2t_keras.cli.checks import require_other_file, require_readable, require_writable
+from t2t_keras.cli.checks import require_outputs, require_readable
 from t2t_keras.cli.decoding import (
     add_decoding_flags,
     add_engine,
     check_decoder,
     given_decoding,
 )
-from t2t_keras.cli.lines import STDOUT, count_lines, open_output, read_lines
+from t2t_keras.cli.lines import (
+    STDOUT,
+    count_lines,
+    incomplete_files,
+    open_output,
+    read_lines,
+)
 from t2t_keras.cli.verb import MAX_SEED, Verb, add_ensemble, add_model, add_run, table
 from t2t_keras.data.files import is_special, open_lines, say, sha256, write_lines
 from t2t_keras.data.pharaoh import format_alignment
@@ -84,14 +91,27 @@ def _check_translate(args: argparse.Namespace) -> None:
             "--resume does not work with --alignments; leave out one of them"
         )
     require_readable(args.input)
-    for flag in ("output", "alignments"):
-        require_writable(flag, getattr(args, flag))
-        require_other_file(flag, getattr(args, flag), args.input)
-    files = [x for x in (args.output, args.alignments) if x and not is_special(x)]
-    if len(set(map(os.path.realpath, files))) < len(files):
-        raise UserError("--alignments: it is also --output; name another file")
+    written: dict[str, list[str | Path]] = {"output": [], "alignments": []}
+    if args.output is not None:
+        written["output"] = [args.output]
+        if not is_special(args.output):
+            written["output"] += incomplete_files(args.output)
+    elif args.input is not None and _is_file(args.input, STDOUT):
+        raise UserError(f"standard output is {args.input}, the input; name another")
+    if args.alignments is not None:
+        written["alignments"] = [args.alignments]
+    require_outputs(args, written)
     if args.resume and (args.output is None or is_special(args.output)):
         raise UserError("--resume needs --output FILE; only a file can be resumed")
+
+
+def _is_file(path: str, descriptor: int) -> bool:
+    """Returns whether an open file is the regular file at a path."""
+    if not Path(path).is_file():
+        return False
+    with contextlib.suppress(OSError):  # it may be closed
+        return os.path.samestat(os.stat(path), os.fstat(descriptor))
+    return False
 
 
 def _needs_tensorflow(args: argparse.Namespace) -> bool:
@@ -291,9 +311,7 @@ def check_pairs(args: argparse.Namespace) -> None:
     require_run(args.output_dir)
     require_readable(args.source)
     require_readable(args.target)
-    require_writable("output", args.output)
-    for side in (args.source, args.target):
-        require_other_file("output", args.output, side)
+    require_outputs(args, {"output": [args.output] if args.output else []})
 
 
 def read_pairs(args: argparse.Namespace) -> tuple[list[str], list[str]]:

@@ -177,6 +177,18 @@ def add_option_flags(
         group.add_argument(f"--{field.name}", help=described(field), **form)
 
 
+class KeyValues(dict[str, Any]):
+    """The options that a flag of `add_keys` gives.
+
+    Attributes:
+        text: the value of the flag, in which an option may name a file.
+    """
+
+    def __init__(self, values: Mapping[str, Any], text: str) -> None:
+        super().__init__(values)
+        self.text = text
+
+
 def add_keys(
     parser: argparse.ArgumentParser,
     group: argparse._ActionsContainer,
@@ -208,7 +220,7 @@ def add_keys(
         for name in values:
             if name in refused:
                 raise argparse.ArgumentTypeError(f"'{name}' has no effect here")
-        return values
+        return KeyValues(values, text)
 
     text = f'further options, such as "{example}"'
     group.add_argument(flag, type=parse, metavar="K=V,K=V", help=text)

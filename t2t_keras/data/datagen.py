@@ -26,6 +26,7 @@ A complete directory gets only the splits that it lacks, encoded with its vocabu
 import dataclasses
 import errno
 import functools
+import glob
 import itertools
 import json
 import os
@@ -35,7 +36,7 @@ import shutil
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import Annotated, Any, Self
 
 import numpy as np
 
@@ -48,6 +49,7 @@ from t2t_keras.data.files import (
     progress,
     purpose_of_holder,
     read_json,
+    refuse_links,
     say,
     sha256,
     write_json,
@@ -67,6 +69,7 @@ from t2t_keras.data.manifest import (
     vocab_files,
 )
 from t2t_keras.data.records import unfinished_dir
+from t2t_keras.data.schema import COUNT, from_fields, typed_value
 from t2t_keras.data.sources import Mixture, corpora_of, guessed_languages
 from t2t_keras.option import UserError, require_local
 from t2t_keras.problem import Pair, Problem, Split
@@ -163,6 +166,8 @@ def generate(
             if manifest is not None:
                 config = config.added_to(manifest)
                 _refuse_unknown(manifest, config, data_dir)
+            if directory.is_symlink():
+                refuse_links(directory)
             cores = workers or encoding.num_cores()
             job = Job(problem, config, data_dir, part, cores, manifest)
             with lock(job.lock, lambda holder: _busy(directory), job.purpose):
@@ -190,7 +195,7 @@ def _with_new_facts(manifest: Manifest, problem: Problem, data_dir: Path) -> Man
     if new:
         manifest = dataclasses.replace(manifest, **new)
         path = Manifest.path(data_dir, problem.data_name)
-        write_json(path, dataclasses.asdict(manifest))
+        write_json(path, dataclasses.asdict(manifest), with_checksum=True)
         say(f"the manifest now has the {' and the '.join(new)} of this command")
     return manifest
 
@@ -283,7 +288,7 @@ class Job:
 
     def lengths(self, split: Split) -> list[np.ndarray]:
         """Returns sizes and lengths of the records of each shard, see `save_index`."""
-        paths = sorted(self.directory.glob(f"{split}.lengths-*"))
+        paths = sorted(self.directory.glob(f"{split}.lengths-?????"))
         tables = [np.fromfile(path, np.int32).reshape(-1, 4) for path in paths]
         is_mixture = isinstance(self.problem.sources[split], Mixture)
         return [table if is_mixture else table[:, :3] for table in tables]
@@ -317,19 +322,43 @@ class SplitPart:
     hashes: Path
     state_file: Path
 
-    def state(self) -> dict[str, Any]:
-        """Returns the number of encoded pairs, the sizes of the files, the dropped.
+    def state(self) -> "PartState":
+        """Returns how far the encoding has come.
 
-        Returns:
-            "pairs", "sizes", "dropped", "single_sentences" (see `Encoded`), and whether
-            all pairs are encoded, "complete".
+        Raises:
+            UserError: the state is damaged.
         """
-        state = read_json(self.state_file)
-        if state is None:
-            empty: dict[str, Any] = {"dropped": {}, "single_sentences": {}}
-            return {"pairs": 0, "sizes": None, "complete": False} | empty
-        unknown: dict[str, Any] = {"single_sentences": {}}  # of an earlier version
-        return unknown | state | {"complete": state["pairs"] == len(self.pairs)}
+        fields = read_json(self.state_file)
+        if fields is None:
+            return PartState()
+        return from_fields(PartState, fields, self.state_file)
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether all pairs are encoded."""
+        return self.state_file.exists() and self.state().pairs == len(self.pairs)
+
+
+@dataclasses.dataclass(frozen=True)
+class PartState:
+    """What `encode_part` saves of a `SplitPart`.
+
+    Attributes:
+        pairs: the number of pairs that are encoded.
+        sizes: the sizes of the spill files and of the file of hashes, in bytes; None:
+            nothing is written yet.
+        dropped: the number of examples that were dropped, by reason.
+        single_sentences: see `Encoded`.
+    """
+
+    pairs: Annotated[int, COUNT] = 0
+    sizes: list[Annotated[int, COUNT]] | None = None
+    dropped: dict[str, int] = dataclasses.field(default_factory=dict)
+    single_sentences: dict[str, int] = dataclasses.field(default_factory=dict)
+
+    def save(self, path: Path) -> None:
+        """Writes it, atomically."""
+        write_json(path, dataclasses.asdict(self), with_checksum=True)
 
 
 def run_stages(job: Job) -> bool:
@@ -340,6 +369,7 @@ def run_stages(job: Job) -> bool:
     """
     alone = job.directory / "lock"  # for which the other parts wait
     with lock(alone, refusal=None):
+        refuse_links(job.directory)
         for path in job.directory.glob("part-*.lock"):
             # The purpose is empty for a moment, of a part that is about to look at us.
             purposes = (None, "", job.purpose)
@@ -358,7 +388,7 @@ def run_stages(job: Job) -> bool:
             missing = [
                 str(Part(number, job.part.of))
                 for number, splits in zip(numbers, by_part, strict=True)
-                if not all(split.state()["complete"] for split in splits)
+                if not all(split.is_complete for split in splits)
             ]
             if missing:
                 say(f"{job.directory}: still to do: --task {', '.join(missing)}")
@@ -373,10 +403,10 @@ def run_stages(job: Job) -> bool:
 def start_or_resume(job: Job) -> None:
     """Empties the directory, unless an earlier run had the same config."""
     path = job.directory / "config.json"
-    # As JSON has it, with lists for tuples.
-    config = json.loads(json.dumps(dataclasses.asdict(job.config)))
-    if (earlier := read_json(path)) is not None:
-        changes = differences(earlier, config)
+    fields = read_json(path)
+    if fields is not None:
+        earlier = from_fields(DataConfig, fields, path)
+        changes = differences(vars(earlier), vars(job.config))
         if not changes:
             say(f"{job.directory}: continuing where an earlier run stopped")
             return
@@ -387,7 +417,7 @@ def start_or_resume(job: Job) -> None:
         elif not child.name.endswith("lock"):
             child.unlink()
     job.done.mkdir()
-    write_json(path, config)
+    write_json(path, dataclasses.asdict(job.config), with_checksum=True)
 
 
 # Stage 1.
@@ -399,8 +429,8 @@ def count_pairs(job: Job) -> None:
     Any mistake in a source is found here, before the long work begins.
     """
     path = job.directory / "corpora.json"
-    job.corpora = read_json(path) or {}
-    left_out: dict[Split, dict[str, int]] = read_json(job.left_out) or {}
+    job.corpora = _counts(path)
+    left_out = _counts(job.left_out)
     for split in job.splits:
         if split in job.corpora:
             continue
@@ -420,8 +450,18 @@ def count_pairs(job: Job) -> None:
                 raise UserError(f"the {split} source{of} has not a single pair{left}")
         job.corpora[split] = counts
         left_out[split] = getattr(source, "dropped", {})
-        write_json(job.left_out, left_out)
-        write_json(path, job.corpora)
+        write_json(job.left_out, left_out, with_checksum=True)
+        write_json(path, job.corpora, with_checksum=True)
+
+
+def _counts(path: Path) -> dict[Split, dict[str, int]]:
+    """Returns the counts in a file, by split and name; none if there is no file.
+
+    Raises:
+        UserError: the file is damaged.
+    """
+    hint = dict[Split, dict[str, Annotated[int, COUNT]]]
+    return typed_value(hint, read_json(path) or {}, "counts", path)
 
 
 # Stage 2.
@@ -542,9 +582,7 @@ def _train_on_file(
 def encode_part(job: Job) -> None:
     """Encodes this part of every split, from the last state that was saved."""
     splits = [
-        split
-        for split in job.split_parts(job.part.number)
-        if not split.state()["complete"]
+        split for split in job.split_parts(job.part.number) if not split.is_complete
     ]
     if not splits:
         return
@@ -555,12 +593,12 @@ def encode_part(job: Job) -> None:
         for it in reversed(splits):  # the small splits first
             it.state_file.parent.mkdir(exist_ok=True)
             total, state = len(it.pairs), it.state()
-            saved = done = state["pairs"]
-            dropped = Counter(state["dropped"])
-            singles = Counter(state["single_sentences"])
+            saved = done = state.pairs
+            dropped = Counter(state.dropped)
+            singles = Counter(state.single_sentences)
             name, files = f"encoding {it.split}", [*it.spills, it.hashes]
             with (
-                encoding.SpillFiles(files, state["sizes"]) as spills,
+                encoding.SpillFiles(files, state.sizes) as spills,
                 progress(name, "pairs", total, done) as advance,
             ):
                 first, pairs = it.pairs.start + done, job.problem.pairs(it.split)
@@ -573,17 +611,16 @@ def encode_part(job: Job) -> None:
                     done += encoded.pairs
                     advance(encoded.pairs)
                     if done - saved >= _SAVE_EVERY or done == total:
-                        sizes = spills.flush()
-                        state = {
-                            "pairs": done,
-                            "sizes": sizes,
-                            "dropped": dropped,
-                            "single_sentences": singles,
-                        }
-                        write_json(it.state_file, state)
+                        state = PartState(
+                            pairs=done,
+                            sizes=spills.flush(),
+                            dropped=dict(dropped),
+                            single_sentences=dict(singles),
+                        )
+                        state.save(it.state_file)
                         saved = done
                 if not total:  # there are fewer pairs than parts
-                    write_json(it.state_file, state | {"sizes": spills.flush()})
+                    PartState(0, spills.flush()).save(it.state_file)
             if done != total:
                 it.state_file.unlink(missing_ok=True)
                 raise _changed(it.split, it.total, it.pairs.start + done)
@@ -612,7 +649,7 @@ def write_shards(
     for parts in zip(*by_part, strict=True):
         split = parts[0].split
         repeats = repeated([part.hashes for part in parts])
-        counts = (Counter(part.state()["dropped"]) for part in parts)
+        counts = (Counter(part.state().dropped) for part in parts)
         dropped[split] = sum(counts, Counter(duplicate=len(repeats)))
         index = job.done / f"{name}-{split}.index.npz"
         if index.exists():
@@ -669,8 +706,8 @@ def single_sentences(
     shares: dict[Split, dict[Side, float]] = {}
     for parts in zip(*by_part, strict=True):
         states = [part.state() for part in parts]
-        kept = sum(it["pairs"] - sum(it["dropped"].values()) for it in states)
-        counts = sum((Counter(it["single_sentences"]) for it in states), Counter[str]())
+        kept = sum(it.pairs - sum(it.dropped.values()) for it in states)
+        counts = sum((Counter(it.single_sentences) for it in states), Counter[str]())
         if kept:
             shares[parts[0].split] = {
                 side: round(counts[side] / kept, 6) for side in SIDES
@@ -686,13 +723,14 @@ def write_manifest(
     """Writes the manifest of the new and of the earlier splits."""
     problem, earlier = job.problem, job.earlier
     files = {side: job.vocabulary(side) for side in SIDES}
-    left_out = read_json(job.left_out)
-    names = ("examples", "dropped", "tokens", "corpora", "text_sha256")
+    left_out = _counts(job.left_out)
+    names = ("examples", "dropped", "tokens", "corpora", "text_sha256", "index_sha256")
     new: dict[str, Any] = {name: {} for name in names}
     new["single_sentences"] = single_sentences
     for split in job.splits:
         tables = job.lengths(split)
         new["examples"][split] = sum(map(len, tables))
+        new["index_sha256"][split] = records.index_sha256(tables)
         new["tokens"][split] = {
             side: sum(int(table[:, column].sum()) for table in tables)
             for column, side in enumerate(SIDES, start=1)
@@ -739,7 +777,7 @@ def write_manifest(
         license=problem.license or (earlier.license if earlier else ""),
         **new,
     )
-    write_json(job.manifest, dataclasses.asdict(manifest))
+    write_json(job.manifest, dataclasses.asdict(manifest), with_checksum=True)
 
 
 # Stage 7.
@@ -748,7 +786,8 @@ def write_manifest(
 def publish(job: Job) -> None:
     """Moves the finished files into the data directory, the manifest last."""
     if job.done.exists():  # another part may have published them
-        paths = sorted(job.done.iterdir())
+        left_by_a_kill = {*job.done.glob("*.incomplete"), *job.done.glob("*.tmp")}
+        paths = sorted({*job.done.iterdir()} - left_by_a_kill)
         for path in sorted(paths, key=lambda path: path == job.manifest):
             os.replace(path, job.data_dir / path.name)
     # Another part may remove the directory as well, or make its lock file there again;
@@ -833,7 +872,9 @@ def _refuse_unknown(manifest: Manifest, config: DataConfig, data_dir: Path) -> N
     if unfinished_dir(data_dir, config.problem).exists():
         return  # the split may be ours, from a run that was killed while it published
     for split in config.sources.keys() - manifest.sources.keys():
-        for path in data_dir.glob(f"{config.problem}-{split}-?????-of-?????"):
+        for path in data_dir.glob(
+            f"{glob.escape(config.problem)}-{split}-?????-of-?????"
+        ):
             raise UserError(
                 f"{path} is there, and the manifest of '{config.problem}' does not "
                 f"know it; remove it, or leave out the {split} examples"

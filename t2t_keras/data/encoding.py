@@ -324,6 +324,11 @@ class SpillFiles(contextlib.ExitStack):
         mode = "wb" if sizes is None else "r+b"
         opened = (path.open(mode, buffering=_BUFFER) for path in paths)
         self._files = [self.enter_context(file) for file in opened]
+        if sizes is not None and len(sizes) != len(self._files):
+            raise UserError(
+                f"{paths[0].parent} is damaged: it has the sizes of {len(sizes)} files "
+                f"of {len(self._files)}; remove it and run the same command again"
+            )
         for file, size in zip(self._files, sizes or [], strict=sizes is not None):
             if file.seek(0, os.SEEK_END) < size:
                 raise UserError(

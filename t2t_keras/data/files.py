@@ -1,4 +1,8 @@
-"""Files that are written atomically, locks on directories, and progress messages."""
+"""Files that are written atomically, locks on directories, and progress messages.
+
+A directory may come from a stranger. So a temporary file has a random name and is new,
+and nothing is written through a symbolic link inside a directory.
+"""
 
 import contextlib
 import errno
@@ -7,9 +11,11 @@ import hashlib
 import json
 import os
 import re
+import secrets
+import stat
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, TextIO
@@ -22,6 +28,13 @@ if TYPE_CHECKING:
 _OPEN_FILE = re.compile(r"/proc/\d+/(task/\d+/)?fd/\d+")
 # Error codes of file systems without locks, such as Lustre mounted without `flock`.
 NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL)
+
+_INCOMPLETE = ".incomplete"  # suffix of a file's name while it is written
+_NAME_BYTES = 220  # of a file's name that its temporary name has: 255 are allowed
+CHECKSUM = "sha256"  # the field of a JSON file that has the digest of the others
+# What this program writes to its lock files, see `lock`.
+_PURPOSE = re.compile(r"(process \d+ on |\d+ parts, \{).*", re.DOTALL)
+_LONGEST_PURPOSE = 1 << 20
 
 _SECONDS_BETWEEN_LINES = 10.0
 
@@ -36,19 +49,114 @@ Meter = Callable[[str, str, int], AbstractContextManager[Callable[[int], None]]]
 def atomic(path: Path) -> Iterator[Path]:
     """Yields a temporary path, which is renamed to `path` when the block ends.
 
+    A link at `path` is replaced, and not what it leads to.
+
     Args:
         path: the path of the finished file.
 
     Yields:
-        `{path}.incomplete`; the file is removed if the block raises.
+        The path of a new, empty file, `{path}.RANDOM.incomplete`. It is removed if the
+        block raises; if the process is killed, the next one that writes `path` does it.
     """
-    incomplete = path.with_name(f"{path.name}.incomplete")
+    stem = os.fsdecode(os.fsencode(path.name)[:_NAME_BYTES])
+    _remove_leftovers(path.parent, stem)
+    try:
+        incomplete, descriptor = _new_file(path.parent, stem)
+    except OSError as error:
+        error.filename = str(path)  # the user knows no temporary names
+        raise
     try:
         yield incomplete
         os.replace(incomplete, path)
     except BaseException:
         incomplete.unlink(missing_ok=True)
         raise
+    finally:
+        os.close(descriptor)
+
+
+def _new_file(directory: Path, stem: str) -> tuple[Path, int]:
+    """Makes a temporary file; returns its path and an open, locked descriptor.
+
+    The lock tells other processes that the file is not a leftover.
+    """
+    while True:
+        path = directory / f"{stem}.{secrets.token_hex(4)}{_INCOMPLETE}"
+        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        try:
+            descriptor = os.open(path, flags, 0o666)
+        except FileExistsError:
+            continue
+        with contextlib.suppress(OSError):
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if os.fstat(descriptor).st_nlink:
+            return path, descriptor
+        os.close(descriptor)  # another process took it for a leftover before the lock
+
+
+def _remove_leftovers(directory: Path, stem: str) -> None:
+    """Removes the temporary files of processes that were killed."""
+    pattern = re.compile(rf"{re.escape(stem)}\.[0-9a-f]{{8}}{re.escape(_INCOMPLETE)}")
+    names = os.listdir(directory) if directory.is_dir() else []
+    for name in filter(pattern.fullmatch, names):
+        # Without locks, nothing tells whether another process writes the file.
+        with contextlib.suppress(OSError, UserError):
+            descriptor = open_regular(directory / name, os.O_RDWR)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                (directory / name).unlink()
+            finally:
+                os.close(descriptor)
+
+
+def open_regular(path: Path, flags: int = os.O_RDWR | os.O_CREAT) -> int:
+    """Opens a regular file of a directory, and nothing that a link there leads to.
+
+    Args:
+        path: the file.
+        flags: see `os.open`.
+
+    Returns:
+        The descriptor.
+
+    Raises:
+        UserError: there is a link, a directory, a pipe or a device.
+        OSError: the file cannot be opened.
+    """
+    flags |= os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK  # a pipe would wait
+    try:
+        descriptor = os.open(path, flags, 0o666)
+    except OSError as error:
+        if path.is_symlink():
+            raise UserError(
+                f"{path} is a symbolic link, through which nothing is written; remove "
+                "it, or put the file itself there"
+            ) from None
+        if path.exists() and not path.is_file():
+            raise _not_regular(path) from None
+        raise error from None
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise _not_regular(path)
+    return descriptor
+
+
+def _not_regular(path: Path) -> UserError:
+    return UserError(f"{path} is not a regular file; remove it")
+
+
+def refuse_links(directory: Path) -> None:
+    """Refuses symbolic links in a directory that only this program fills.
+
+    Raises:
+        UserError: there is one, or the directory is one.
+    """
+    for path in (directory, *directory.rglob("*")):
+        if path.is_symlink():
+            raise UserError(
+                f"{path} is a symbolic link, and this program writes none there; "
+                "remove it"
+            )
 
 
 def is_special(path: str | Path) -> bool:
@@ -88,43 +196,78 @@ def open_records(path: Path) -> TextIO:
 
     A process that was killed, or a full disk, may have left a part of a line: it gets
     its end.
+
+    Raises:
+        UserError: see `open_regular`.
     """
-    is_whole = not path.exists() or path.read_bytes()[-1:] in (b"", b"\n")
-    file = path.open("a", encoding="utf-8")
+    descriptor = open_regular(path, os.O_RDWR | os.O_CREAT | os.O_APPEND)
+    size = os.fstat(descriptor).st_size
+    is_whole = not size or os.pread(descriptor, 1, size - 1) == b"\n"
+    file = os.fdopen(descriptor, "a", encoding="utf-8")
     if not is_whole:
         file.write("\n")
     return file
 
 
-def write_json(path: Path, value: object) -> None:
-    """Writes a value as JSON, atomically."""
+def write_json(path: Path, value: Any, with_checksum: bool = False) -> None:
+    """Writes a value as JSON, atomically.
+
+    Args:
+        path: the file.
+        value: the value.
+        with_checksum: whether to add the `digest` of the value, an object, as a field,
+            which `read_json` compares.
+    """
+    if with_checksum:
+        value = json.loads(json.dumps(value))  # as it is read later
+        value = value | {CHECKSUM: digest(value)}
     text = json.dumps(value, indent=2, ensure_ascii=False) + "\n"
+    try:
+        content = text.encode()
+    except UnicodeEncodeError:  # a lone surrogate, as in a path that is not UTF-8
+        content = f"{json.dumps(value, indent=2)}\n".encode()
     with atomic(path) as incomplete:
-        incomplete.write_text(text, encoding="utf-8")
+        incomplete.write_bytes(content)
+
+
+def digest(fields: Mapping[str, Any]) -> str:
+    """Returns a SHA-256 of fields, whatever their order."""
+    return hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()
 
 
 def read_json(
     path: Path, otherwise: str = "remove it and run the same command again"
-) -> Any:
-    """Reads what `write_json` wrote; returns None if there is no such file.
+) -> dict[str, Any] | None:
+    """Reads an object that `write_json` wrote; returns None if there is no such file.
+
+    A file of an earlier version has no checksum.
 
     Args:
         path: the file.
         otherwise: what the user is to do if it is damaged and there is no copy.
 
     Raises:
-        UserError: the file is damaged.
+        UserError: the file is damaged, or it has been changed.
     """
     if not path.exists():
         return None
+    restore = f"restore it from a copy, or {otherwise}"
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        fields = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror}; {restore}") from None
     except (ValueError, RecursionError):
         require_fetched_file(path)
+        raise UserError(f"{path} is damaged: it is not valid JSON; {restore}") from None
+    if not isinstance(fields, dict):
+        raise UserError(f"{path} is damaged: it is not a JSON object; {restore}")
+    if CHECKSUM in fields and fields.pop(CHECKSUM) != digest(fields):
         raise UserError(
-            f"{path} is damaged: it is not valid JSON; restore it from a copy, or "
-            f"{otherwise}"
-        ) from None
+            f"{path} has been damaged or edited: its content does not have the "
+            f"checksum in its field '{CHECKSUM}'; {restore} (remove that field if you "
+            "have edited the file yourself)"
+        )
+    return fields
 
 
 def sha256(path: Path) -> str:
@@ -153,29 +296,44 @@ def lock(
         path: the lock file in the directory; both are made if absent.
         refusal: maps the purpose of the process that has the lock, or "", to the error
             to raise. None: wait for the lock instead.
-        purpose: written to the lock file, for the messages of other processes.
+        purpose: written to the lock file, for the messages of other processes, unless
+            the file has something else.
 
     Raises:
-        UserError: another process has the lock (the error that `refusal` returns).
+        UserError: another process has the lock (the error that `refusal` returns), or
+            the lock file is a link.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("a+") as file:
+    with open(open_regular(path), "r+", encoding="utf-8", errors="replace") as file:
         try:
-            lock_file(file, waits=refusal is None)
+            lock_file(file, waits=refusal is None, path=path)
         except BlockingIOError:
             assert refusal is not None  # or it had waited
-            raise refusal(_read(file)) from None
-        file.truncate(0)
-        file.write(purpose)
-        file.flush()
+            raise refusal(_purpose(file)) from None
+        is_ours = not file.read(1) or _purpose(file) != ""
+        if is_ours:
+            _replace_content(file, purpose)
         try:
             yield
         finally:
-            file.truncate(0)  # the purpose is valid only while the lock is held
+            if is_ours:
+                _replace_content(file, "")  # it is valid only while the lock is held
 
 
-def lock_file(file: IO[Any], waits: bool) -> None:
+def _replace_content(file: TextIO, text: str) -> None:
+    file.seek(0)
+    file.truncate()
+    file.write(text)
+    file.flush()
+
+
+def lock_file(file: IO[Any], waits: bool, path: Path) -> None:
     """Locks an open file until it is closed, if the file system has locks.
+
+    Args:
+        file: the open file.
+        waits: whether to wait for another process that has the lock.
+        path: the path of the file.
 
     Raises:
         BlockingIOError: another process has the lock, and `waits` is false.
@@ -188,25 +346,35 @@ def lock_file(file: IO[Any], waits: bool) -> None:
         if error.errno not in NO_LOCKS:
             raise
         print(
-            f"{Path(file.name).parent}: this file system has no locks "
+            f"{path.parent}: this file system has no locks "
             f"({error.strerror}); make sure that no other process writes there",
             file=sys.stderr,
         )
 
 
 def purpose_of_holder(path: Path) -> str | None:
-    """Returns the purpose of the process that holds a lock; None if none holds it."""
-    with path.open("a+") as file:
+    """Returns the purpose of the process that holds a lock; None if none holds it.
+
+    Raises:
+        UserError: see `open_regular`.
+    """
+    try:
+        descriptor = open_regular(path, os.O_RDWR)
+    except FileNotFoundError:
+        return None
+    with open(descriptor, "r+", encoding="utf-8", errors="replace") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            return _read(file)
+            return _purpose(file)
     return None
 
 
-def _read(file: TextIO) -> str:
+def _purpose(file: TextIO) -> str:
+    """Returns the content of a lock file, if this program has written it."""
     file.seek(0)
-    return file.read()
+    content = file.read(_LONGEST_PURPOSE)
+    return content if _PURPOSE.fullmatch(content) else ""
 
 
 # Progress.

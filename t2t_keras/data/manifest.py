@@ -1,17 +1,24 @@
 """The manifest: what a data directory was made from, and what it contains."""
 
 import dataclasses
-import hashlib
+import glob
 import itertools
-import json
 import os
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, Self, TypedDict
+from typing import Annotated, Any, Literal, Self, TypedDict
 
-from t2t_keras.data.files import read_json, sha256
-from t2t_keras.data.records import find_shards, unfinished_dir
+from t2t_keras.data.files import digest, read_json, sha256
+from t2t_keras.data.records import RecordIndex, find_shards, unfinished_dir
+from t2t_keras.data.schema import (
+    COUNT,
+    POSITIVE,
+    TWO,
+    FileName,
+    Rule,
+    from_fields,
+)
 from t2t_keras.data.sources import checksum
 from t2t_keras.option import UserError
 from t2t_keras.problem import Problem, Split
@@ -20,6 +27,10 @@ from t2t_keras.text.tokenizer import tokenizer_kind
 SPLITS: tuple[Split, ...] = ("train", "dev", "test")
 Side = Literal["source", "target"]
 SIDES: tuple[Side, Side] = ("source", "target")
+Count = Annotated[int, COUNT]
+_ON_BOTH_SIDES = Rule(
+    lambda values: values.keys() == {*SIDES}, "an object with source and target"
+)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -40,7 +51,7 @@ class DataConfig:
         given_vocabularies: vocabulary files that were there before: name -> SHA-256.
     """
 
-    problem: str
+    problem: FileName
     seed: int
     tokenizer: str
     vocab_size: int
@@ -49,7 +60,7 @@ class DataConfig:
     max_length: int
     sources: dict[Split, str]
     given_vocabularies: dict[str, str]
-    cleaning: dict[str, float] = dataclasses.field(default_factory=dict)
+    cleaning: dict[str, float | bool] = dataclasses.field(default_factory=dict)
     tags: tuple[str, ...] = ()
 
     @classmethod
@@ -86,11 +97,6 @@ class DataConfig:
         return DataConfig(**fields | {"sources": sources})
 
 
-def digest(fields: Mapping[str, Any]) -> str:
-    """Returns a SHA-256 of fields."""
-    return hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()
-
-
 def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     """Returns the differences in the fields of a `DataConfig`, in phrases."""
     phrases = []
@@ -119,9 +125,9 @@ class CorpusRecord(TypedDict):
         share: its share of the examples that are read for training.
     """
 
-    pairs: int
-    examples: int
-    share: float
+    pairs: Count
+    examples: Count
+    share: Annotated[float, POSITIVE]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -142,25 +148,29 @@ class Manifest(DataConfig):
         single_sentences: split -> side -> share of the examples whose text on that side
             is one sentence, by the rules of `text.sentence_ends`. Data of earlier
             versions, and data without texts, have none.
+        index_sha256: split -> `RecordIndex.sha256`. Data of earlier versions have none.
         languages: the language codes of source and target; None: unknown.
         license: the licence of the data, as in `Problem`.
         bpe_dropout: not 0 in data that an earlier version wrote with BPE-dropout.
         copies: number of copies of each training pair in such data.
     """
 
-    vocab_files: dict[str, str]
-    vocab_sizes: dict[str, int]
-    vocab_sha256: dict[str, str]
-    examples: dict[Split, int]
-    dropped: dict[Split, dict[str, int]]
-    tokens: dict[Split, dict[str, int]]
+    vocab_files: Annotated[dict[str, FileName], _ON_BOTH_SIDES]
+    vocab_sizes: Annotated[dict[str, Count], _ON_BOTH_SIDES]
+    vocab_sha256: Annotated[dict[str, str], _ON_BOTH_SIDES]
+    examples: dict[Split, Count]
+    dropped: dict[Split, dict[str, Count]]
+    tokens: dict[Split, Annotated[dict[str, Count], _ON_BOTH_SIDES]]
     corpora: dict[Split, dict[str, CorpusRecord]] = dataclasses.field(
         default_factory=dict
     )
-    text_sha256: dict[Split, list[str]] = dataclasses.field(default_factory=dict)
+    text_sha256: dict[Split, Annotated[list[str], TWO]] = dataclasses.field(
+        default_factory=dict
+    )
     single_sentences: dict[Split, dict[str, float]] = dataclasses.field(
         default_factory=dict
     )
+    index_sha256: dict[Split, str] = dataclasses.field(default_factory=dict)
     languages: tuple[str, str] | None = None
     license: str = ""
     bpe_dropout: float = 0.0
@@ -176,20 +186,13 @@ class Manifest(DataConfig):
         fields = read_json(path, otherwise="generate the data in another --data_dir")
         if fields is None:
             return None
-        try:
-            lists = {name: tuple(fields.get(name, ())) for name in ("symbols", "tags")}
-            languages = fields.get("languages")
-            lists["languages"] = languages and tuple(languages)
-            manifest = cls(**fields | lists)
-        except (TypeError, AttributeError):
-            raise UserError(
-                f"{path} is from another version of this program, or damaged; generate "
-                "the data again, in another --data_dir"
-            ) from None
-        for name in manifest.vocab_files.values():
-            if Path(name).name != name:  # files of that name are read, and copied
+        manifest = from_fields(cls, fields, path)
+        splits = manifest.sources.keys()
+        for name in ("examples", "dropped", "tokens"):
+            if getattr(manifest, name).keys() != splits:
                 raise UserError(
-                    f"{path}: '{name}' is not the name of a file in its directory"
+                    f"{path}: the fields 'sources' and '{name}' have different splits; "
+                    "restore the file from a copy"
                 )
         return manifest
 
@@ -210,6 +213,32 @@ class Manifest(DataConfig):
         """Returns the path of the manifest of a data set."""
         return Path(data_dir) / f"{data_name}.manifest.json"
 
+    def open_index(
+        self, data_dir: str | Path, split: Split, swap: bool = False
+    ) -> RecordIndex:
+        """Opens the index of a split, and compares it with the manifest.
+
+        Args:
+            data_dir: the directory of the manifest.
+            split: the split.
+            swap: see `RecordIndex.open`.
+
+        Raises:
+            UserError: the split's data are absent, incomplete, damaged, or not those
+                of the manifest.
+        """
+        data_dir = Path(data_dir)
+        digest = self.index_sha256.get(split)
+        index = RecordIndex.open(data_dir, self.problem, split, swap, digest)
+        expected = self.examples.get(split)
+        if expected not in (None, len(index)):
+            raise UserError(
+                f"{data_dir} has {len(index):,} {split} examples of '{self.problem}', "
+                f"and {self.path(data_dir, self.problem).name} says {expected:,}; copy "
+                "the directory again, or generate the data in another --data_dir"
+            )
+        return index
+
     def fingerprints(self, split: Split) -> list[str]:
         """Returns digests of all that the examples of a split depend on.
 
@@ -227,7 +256,9 @@ class Manifest(DataConfig):
     def _fingerprint(self, splits: Sequence[Split]) -> str:
         """Returns a digest of all about some splits that their examples depend on."""
         fields = dataclasses.asdict(self)
-        for name in ("given_vocabularies", "license", "languages", "text_sha256"):
+        for name in ("given_vocabularies", "license", "languages"):
+            del fields[name]
+        for name in ("text_sha256", "index_sha256"):
             del fields[name]
         del fields["single_sentences"]  # it follows from the texts
         for name in ("sources", "examples", "dropped", "tokens"):
@@ -267,7 +298,7 @@ def existing_data(config: DataConfig, data_dir: Path) -> Manifest | None:
     path = Manifest.path(data_dir, config.problem)
     manifest = Manifest.load(path)
     if manifest is None:
-        shards = data_dir.glob(f"{config.problem}-*-?????-of-?????")
+        shards = data_dir.glob(f"{glob.escape(config.problem)}-*-?????-of-?????")
         on_its_way = unfinished_dir(data_dir, config.problem) / "done" / path.name
         if any(shards) and not on_its_way.exists():
             raise UserError(

@@ -17,7 +17,7 @@ from t2t_keras.data.records import RecordIndex, index_path
 from t2t_keras.data.sources import repetitions
 from t2t_keras.hparam import HParams
 from t2t_keras.option import UserError
-from t2t_keras.problem import Problem
+from t2t_keras.problem import Problem, Split
 from t2t_keras.text.tokenizer import UNK, Tokenizer
 
 _FEATURES = {
@@ -123,8 +123,9 @@ def training_index(data_dir: Path, problem: Problem) -> RecordIndex:
         UserError: the data are absent, incomplete or damaged.
     """
     name = problem.data_name
-    index = RecordIndex.open(data_dir, name, "train", problem.reverse)
-    corpora = Manifest.open(data_dir, name).corpora.get("train")
+    manifest = Manifest.open(data_dir, name)
+    index = manifest.open_index(data_dir, "train", problem.reverse)
+    corpora = manifest.corpora.get("train")
     if not corpora:
         return index
     if index.corpus is None:
@@ -228,10 +229,11 @@ def source_texts(
         tokenizer: the tokenizer of the sources.
         count: the number of sources; there are fewer if the data have fewer.
     """
-    for split in ("dev", "train"):
+    splits: tuple[Split, ...] = ("dev", "train")
+    for split in splits:
         with contextlib.suppress(UserError):
-            name = problem.data_name
-            index = RecordIndex.open(data_dir, name, split, problem.reverse)
+            manifest = Manifest.open(data_dir, problem.data_name)
+            index = manifest.open_index(data_dir, split, problem.reverse)
             every = max(1, len(index) // max(1, count))
             records = range(0, len(index), every)[:count]
             return [tokenizer.decode(ids) for ids, _ in read_pairs(index, records)]

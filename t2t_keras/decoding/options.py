@@ -8,10 +8,19 @@ a checkpoint depend on it.
 import dataclasses
 import json
 from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 
 from t2t_keras.data.text_files import read_text
-from t2t_keras.option import UserError, check, names, option, require_unicode, shown
+from t2t_keras.option import (
+    UserError,
+    check,
+    names,
+    nearest,
+    option,
+    require_unicode,
+    shown,
+)
 from t2t_keras.problem import Problem, is_blank
 from t2t_keras.text.protected import KINDS, UNKNOWN
 
@@ -330,6 +339,35 @@ class DecodingOptions:
     def needs_texts(self) -> bool:
         """Whether outputs must contain phrases that depend on the texts of inputs."""
         return bool(self.glossary or self.protect)
+
+    @classmethod
+    def of_recorded(cls, recorded: Mapping[str, Any], path: Path) -> Self:
+        """Returns the options that `recorded` has returned.
+
+        Args:
+            recorded: the options.
+            path: the file that they are from, for the messages.
+
+        Raises:
+            UserError: an option is unknown or impossible.
+        """
+        known = {field.name for field in dataclasses.fields(cls)}
+        for name in recorded:
+            if name not in known:
+                raise UserError(
+                    f"{path}: there is no decoding option '{name}'"
+                    f"{nearest(name, known)}; export the model again"
+                )
+        constraint = recorded.get("constraint", "none")
+        if not isinstance(constraint, str):
+            raise UserError(
+                f"{path}: constraint must be a text, not {constraint!r:.80}; export "
+                "the model again"
+            )
+        try:
+            return cls(**recorded)
+        except UserError as error:
+            raise UserError(f"{path}: {error}") from None
 
     def recorded(self) -> dict[str, Any]:
         """Returns the options that are not of sampling, as JSON has them."""

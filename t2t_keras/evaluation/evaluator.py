@@ -105,10 +105,9 @@ class Evaluator:
                 f"--data_dir: {data_dir} was made with another vocabulary than the "
                 "model's; give the data directory of its training"
             )
-        name = problem.data_name
-        index = RecordIndex.open(data_dir, name, split, problem.reverse)
+        index = manifest.open_index(data_dir, split, problem.reverse)
         checksums = manifest.text_sha256.get(split)
-        texts = read_texts(data_dir, name, split, index, checksums)
+        texts = read_texts(data_dir, problem.data_name, split, index, checksums)
         return cls(translator, index, texts, split)
 
     def loss(self, meter: Meter = unwatched) -> dict[str, float]:

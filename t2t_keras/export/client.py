@@ -1,10 +1,10 @@
 """A Python client for SavedModels: maps texts to n-best texts."""
 
+import dataclasses
 import logging
 import math
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ import tensorflow as tf
 import tensorflow_text  # noqa: F401  (the tokenizers' operations)
 
 from t2t_keras.arguments import NonNegative, checked
-from t2t_keras.data.files import read_json
+from t2t_keras.data.plain_path import PlainPath
 from t2t_keras.decoding.options import PHRASES, DecodingOptions
 from t2t_keras.decoding.texts import (
     Hypothesis,
@@ -23,7 +23,7 @@ from t2t_keras.decoding.texts import (
     replace_repeated,
     splitting_note,
 )
-from t2t_keras.export.formats import SETTINGS, require_export, require_intact
+from t2t_keras.export.formats import ExportSettings, require_export, require_intact
 from t2t_keras.option import UserError, diverted_stderr, first_line
 from t2t_keras.problem import is_blank
 from t2t_keras.text.sentence_ends import split_sentences
@@ -32,6 +32,17 @@ _log = logging.getLogger(__name__)
 
 
 _CHARACTERS_AT_ONCE = 8000  # characters in a batch, padding included
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SavedModelSettings(ExportSettings):
+    """The settings of a SavedModel.
+
+    Attributes:
+        ids_only: whether the graph has no tokenizers.
+    """
+
+    ids_only: bool = False
 
 
 class ExportedTranslator:
@@ -65,9 +76,8 @@ class ExportedTranslator:
     def __init__(self, export_dir: str | Path) -> None:
         require_export(export_dir)
         require_intact(Path(export_dir))
-        written = read_json(Path(export_dir) / SETTINGS, "export the model again")
-        self.settings = None if written is None else SimpleNamespace(**written)
-        if written and written.get("ids_only"):
+        self.settings = SavedModelSettings.read(Path(export_dir))
+        if self.settings and self.settings.ids_only:
             raise UserError(
                 f"--export_dir: {export_dir} maps ids to ids; call its signatures with "
                 "TensorFlow, or export the model with --format savedmodel"
@@ -239,7 +249,12 @@ def load_saved_model(export_dir: str | Path) -> Any:
     """
     try:
         with diverted_stderr():
-            return tf.saved_model.load(str(export_dir))
+            plain = PlainPath(export_dir)
+            served = tf.saved_model.load(str(plain.path))
+            served.plain_path = plain  # as long as it may read a file
+            return served
+    except UserError:
+        raise
     except Exception as error:  # which one depends on the damage
         raise UserError(
             f"--export_dir: TensorFlow cannot load {export_dir}: "

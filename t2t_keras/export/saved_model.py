@@ -19,7 +19,8 @@ import numpy as np
 import tensorflow as tf
 
 from t2t_keras.arguments import checked
-from t2t_keras.data.files import write_json
+from t2t_keras.data.files import say, write_json
+from t2t_keras.data.plain_path import has_wildcards
 from t2t_keras.data.records import field
 from t2t_keras.decoding.options import constraint_name
 from t2t_keras.decoding.texts import batches, padded
@@ -179,6 +180,12 @@ def export_saved_model(
         with tf.io.TFRecordWriter(str(new / WARM_UP)) as writer:
             for signature, inputs in module.warm_up(texts).items():
                 writer.write(prediction_log(signature, inputs))
+    if has_wildcards(Path(export_dir).absolute()):
+        say(
+            f"warning: `t2t` reads the export in {export_dir}, but TensorFlow's own "
+            "loaders and TensorFlow Serving do not, because they take *, ?, [ and \\ "
+            "in paths for wildcards; move it before you serve it"
+        )
     return size_of(Path(export_dir))
 
 

@@ -2,6 +2,7 @@
 
 import itertools
 import os
+import secrets
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Protocol
@@ -116,9 +117,14 @@ def read_vocabulary(path: Path) -> bytes:
 def write_vocabulary(path: Path, content: bytes) -> None:
     """Writes a vocabulary file atomically."""
     path = Path(path)
-    temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
-    temporary.write_bytes(content)
-    os.replace(temporary, path)
+    temporary = path.with_name(f"{path.name}.{secrets.token_hex(4)}.tmp")
+    try:
+        with temporary.open("xb") as file:  # a new file, and no link
+            file.write(content)
+        os.replace(temporary, path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
 
 
 # The suffixes that other programs give to files of some kinds: `spm_train` writes

@@ -31,6 +31,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from t2t_keras.data.plain_path import PlainPath
 from t2t_keras.model.transformer import Transformer
 from t2t_keras.option import UserError, first_line, require_fetched_file
 
@@ -355,7 +356,8 @@ class Checkpoint:
         self.path = path
         require_fetched_checkpoint(path)
         try:
-            self._reader = tf.train.load_checkpoint(str(path))
+            self._plain = PlainPath(path)  # files are opened when they are read
+            self._reader = tf.train.load_checkpoint(str(self._plain.path))
             self.shapes = dict(self._reader.get_variable_to_shape_map())
         except UNREADABLE as error:
             raise self._damaged(error) from error

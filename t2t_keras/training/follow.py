@@ -4,14 +4,16 @@ tensor2tensor has three programs for it (`t2t-translate-all`, `t2t-bleu`, `t2t-e
 """
 
 import contextlib
+import dataclasses
 import json
 import time
 from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from t2t_keras.data.files import progress, read_json, say, write_json, write_lines
 from t2t_keras.data.manifest import Manifest
+from t2t_keras.data.schema import Rule, from_fields
 from t2t_keras.decoding.options import DecodingOptions
 from t2t_keras.decoding.translator import Translator
 from t2t_keras.evaluation.bleu import metrics_of
@@ -30,6 +32,17 @@ if TYPE_CHECKING:
 Point = dict[str, float]  # "step", and the metrics at that step
 
 _POLL_SECONDS = 5.0
+_HAS_STEP = Rule(
+    lambda point: type(point.get("step")) is int, "an object with a number 'step'"
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class SavedCurve:
+    """The content of `scores.json`, see `Curve`."""
+
+    settings: dict[str, Any]
+    checkpoints: list[Annotated[dict[str, Any], _HAS_STEP]]
 
 
 class Curve:
@@ -59,13 +72,17 @@ class Curve:
         self._split = split
         settings = json.loads(json.dumps(settings))  # as they are read later
         self._settings = settings
-        saved = read_json(self._path) or {"settings": settings, "checkpoints": []}
-        if saved["settings"].get("data") in same_data:
-            saved["settings"]["data"] = settings["data"]
+        fields = read_json(self._path)
+        if fields is None:
+            saved = SavedCurve(settings, [])
+        else:
+            saved = from_fields(SavedCurve, fields, self._path)
+        if saved.settings.get("data") in same_data:
+            saved.settings["data"] = settings["data"]
         changes = [
-            f"{name} was {saved['settings'].get(name)}, is now {value}"
+            f"{name} was {saved.settings.get(name)}, is now {value}"
             for name, value in settings.items()
-            if saved["settings"].get(name, value) != value
+            if saved.settings.get(name, value) != value
         ]
         if changes:
             raise UserError(
@@ -73,7 +90,7 @@ class Curve:
                 "give the same ones, or remove the folder to evaluate everything again"
             )
         self._points: dict[int, Point] = {
-            point["step"]: point for point in saved["checkpoints"]
+            point["step"]: point for point in saved.checkpoints
         }
         self._events: EventFileWriter | None = None
 
@@ -109,8 +126,8 @@ class Curve:
         self._events.add_event(Event(wall_time=written, step=step, summary=summary))
         self._events.flush()
         self._points[step] = {"step": step, **metrics}
-        saved = {"settings": self._settings, "checkpoints": self.points}
-        write_json(self._path, saved)
+        saved = SavedCurve(self._settings, self.points)
+        write_json(self._path, dataclasses.asdict(saved), with_checksum=True)
 
     def close(self) -> None:
         """Closes the event file."""
@@ -278,7 +295,8 @@ def evaluate(
         path, exported = export
         facts = {"checkpoint": path, "export": True}
         translator = Translator(problem, run.build_model(), *run.tokenizers)
-        chosen = DecodingOptions(**exported.settings.decoding | options)
+        recorded = exported.settings.decoding | options
+        chosen = DecodingOptions.of_recorded(recorded, Path(path))
     else:
         # Now, because a training may write others and delete this one meanwhile.
         found = run.checkpoints.find("latest" if checkpoint == "ema" else checkpoint)

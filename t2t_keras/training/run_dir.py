@@ -97,12 +97,11 @@ class RunDirectory:
             with atomic(path / name) as incomplete:
                 shutil.copy(Path(config.data_dir) / name, incomplete)
         if is_run(path):  # if killed here, the run has no checksum, and can be opened
-            write_json(path / "config.json", dataclasses.asdict(config))
+            config.write(path)
         write_json(path / "hparams.json", dataclasses.asdict(hparams))
         digest = sha256(path / "hparams.json")
         config = dataclasses.replace(config, hparams_sha256=digest)
-        # Written last: with it the directory is a run.
-        write_json(path / "config.json", dataclasses.asdict(config))
+        config.write(path)  # last: with it the directory is a run
         return cls(path)
 
     @classmethod
@@ -231,6 +230,8 @@ class RunDirectory:
         try:
             with open_records(path) as file:
                 file.write(f"{text}\n")
+        except UserError as error:
+            say(f"warning: {error}; this {kind} is not recorded there")
         except OSError as error:
             say(f"warning: {path}: {error.strerror}; this {kind} is not recorded there")
 

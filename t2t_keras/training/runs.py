@@ -1,20 +1,22 @@
 """The settings of a run directory, without TensorFlow; `run_dir` opens the rest."""
 
 import dataclasses
-import json
+import os
 from pathlib import Path
-from typing import Any, Self
+from typing import Annotated, Any, Self
 
 import t2t_keras.model  # noqa: F401  registers the core's model
 from t2t_keras import registry
-from t2t_keras.data.files import sha256
+from t2t_keras.data.files import read_json, sha256, write_json
+from t2t_keras.data.schema import POSITIVE, TWO, FileName, from_fields
 from t2t_keras.evaluation.bleu import with_bleu
 from t2t_keras.evaluation.tokenization import BleuTokens
 from t2t_keras.hparam import HParams
-from t2t_keras.option import UserError, require_fetched_file
+from t2t_keras.option import UserError
 from t2t_keras.problem import Problem
 from t2t_keras.text.tokenizer import Tokenizer, load_tokenizer
 
+_PATHS = ("data_dir", "usr_dir", "init_from")  # fields of `RunConfig`
 # If at least this share of its training sources are single sentences, a model is given
 # single sentences. Corpora that were aligned by sentences have a few pairs of two: of
 # Multi30k's sources 0.01% (English) and 0.2% (German) are several sentences, of News
@@ -32,15 +34,16 @@ class RunConfig:
     hparams_set: str
     data_dir: str
     seed: int
-    source_vocab: str  # file names; both are the same if the vocabulary is shared
-    target_vocab: str
+    source_vocab: FileName  # both are the same if the vocabulary is shared
+    target_vocab: FileName
     vocab_sha256: dict[str, str]  # as in the manifest of the data
     # Fingerprint of the training data, see `Manifest.fingerprints`; None in older runs.
     data_sha256: str | None = None
     # As in the manifest.
     symbols: list[str] = dataclasses.field(default_factory=list)
     tags: list[str] = dataclasses.field(default_factory=list)
-    languages: list[str] | None = None  # of source and target; None: unknown
+    # Of source and target; None: unknown.
+    languages: Annotated[list[str], TWO] | None = None
     bleu_tokenize: BleuTokens | None = None  # None: by the target language
     # Share of the training sources that are one sentence; None: unknown.
     single_sentences: float | None = None
@@ -48,7 +51,7 @@ class RunConfig:
     init_from: str | None = None  # source of the initial weights, see `fine_tune`
     # Number of parts into which a batch is divided, each with its own dropout seed:
     # replicas times micro-batches. None: training has not begun yet.
-    batch_parts: int | None = None
+    batch_parts: Annotated[int, POSITIVE] | None = None
     hparams_sha256: str | None = None  # of hparams.json; None: not verified
 
     @classmethod
@@ -59,14 +62,18 @@ class RunConfig:
             UserError: the file is damaged, or of a later version.
         """
         path = run / "config.json"
-        try:
-            return cls(**json.loads(path.read_text()))
-        except (ValueError, TypeError) as error:
-            require_fetched_file(path)
-            raise UserError(
-                f"{path} is not as it was written: {error}; restore it, or train in "
-                "another --output_dir"
-            ) from None
+        fields = read_json(path, "train in another --output_dir")
+        if fields is None:
+            raise UserError(f"there is no {path}; restore it from a copy")
+        config = from_fields(cls, fields, path)
+        paths = {name: _from_utf8(getattr(config, name)) for name in _PATHS}
+        return cls(**vars(config) | paths)
+
+    def write(self, run: Path) -> None:
+        """Writes the `config.json` of a run, atomically."""
+        fields = dataclasses.asdict(self)
+        fields |= {name: _to_utf8(fields[name]) for name in _PATHS}
+        write_json(run / "config.json", fields, with_checksum=True)
 
     def tokenizers(self, directory: Path) -> Tokenizers:
         """Returns the source and target tokenizers; one object if they are the same.
@@ -186,6 +193,16 @@ class RunConfig:
                 "replicas cannot share equally; use another number of GPUs"
             )
         return parts // num_replicas
+
+
+def _to_utf8(path: str | None) -> str | None:
+    """Returns a path as UTF-8 has it, whatever the encoding of this locale."""
+    return path and os.fsencode(path).decode("utf-8", "surrogateescape")
+
+
+def _from_utf8(path: str | None) -> str | None:
+    """Returns a path in the encoding of this locale, the inverse of `_to_utf8`."""
+    return path and os.fsdecode(path.encode("utf-8", "surrogateescape"))
 
 
 def config_for(

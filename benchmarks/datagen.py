@@ -159,11 +159,11 @@ def _growth(pairs: int, workers: int) -> dict[str, Any]:
     """Returns what datagen, planning and the start of a training take."""
     with tempfile.TemporaryDirectory() as directory:
         files = [Path(directory, name) for name in ("source", "target", "datagen.py")]
-        files[2].write_text(_DATAGEN)
+        files[2].write_text(_DATAGEN, encoding="utf-8")
         rng = random.Random(0)
         words = ["".join(rng.choices(string.ascii_lowercase, k=5)) for _ in range(5000)]
         for file in files[:2]:
-            with file.open("w") as lines:
+            with file.open("w", encoding="utf-8") as lines:
                 for _ in range(pairs):
                     lines.write(
                         " ".join(rng.choices(words, k=rng.randint(3, 9))) + "\n"

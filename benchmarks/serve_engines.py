@@ -61,7 +61,7 @@ def main(argv: list[str] | None = None) -> dict[str, Any]:
                     translated(path, args.input),
                 )
         for name, served in servers.items():
-            status = Path(f"/proc/{served.pid}/status").read_text()
+            status = Path(f"/proc/{served.pid}/status").read_text(encoding="utf-8")
             peak = status.partition("VmHWM:")[2].split()[0]
             add(f"{name} peak MB", int(peak) / 1024)
     medians = {name: statistics.median(values) for name, values in found.items()}

@@ -47,7 +47,7 @@ def _commands(folder: Path) -> dict[str, float]:
     problem = ("--problem", PROBLEM)
     train = ("train", *problem, *data, "--output_dir", run_dir, "--hparams_set", "tiny")
     text = folder / "text"
-    text.write_text(SENTENCES[0] + "\n")
+    text.write_text(SENTENCES[0] + "\n", encoding="utf-8")
     _t2t("datagen", *problem, *data)
     return {
         "help_s": statistics.median(

@@ -54,7 +54,7 @@ def main() -> None:
 def read(path: Path) -> list[dict[str, Any]]:
     """Returns the lines of `metrics.jsonl`."""
     file = path / "metrics.jsonl" if path.is_dir() else path
-    return [json.loads(line) for line in file.read_text().splitlines()]
+    return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
 
 
 def draw(

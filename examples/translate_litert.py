@@ -19,7 +19,7 @@ from ai_edge_litert.interpreter import Interpreter
 EOS = 1
 
 export_dir = Path(sys.argv[1])
-settings = json.loads((export_dir / "litert.json").read_text())
+settings = json.loads((export_dir / "litert.json").read_text(encoding="utf-8"))
 source, target = (
     sentencepiece.SentencePieceProcessor(model_file=str(export_dir / f"{side}.spm"))
     for side in ("source", "target")

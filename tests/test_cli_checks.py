@@ -13,6 +13,8 @@ TRAIN = ("train", "--data_dir", "d", "--output_dir", "o", "--problem")
 BASE = ("translate_ende", "--hparams_set", "base")
 EXPORT = ("export", "--output_dir", "run", "--export_dir")
 NEW = (*EXPORT, "new")
+COMPARE = ("compare", "file", "link", "--references", "file")
+INSPECT = ("inspect", "--train_source", "file")
 EVALUATE = ("evaluate", "--output_dir", "run")
 
 # What there is: a run directory, an export, and a file that is none of them.
@@ -46,6 +48,62 @@ MISTAKES = [
     (
         (*RUN, "--input", "file", "--output", "x", "--alignments", "run/../x"),
         "--alignments: it is also --output; name another file",
+    ),
+    (
+        (*RUN, "--input", "x.incomplete", "--output", "x"),
+        "x.incomplete, the name that x has while it is written, is the input; name",
+    ),
+    (
+        (*RUN, "--input", "x.incomplete.json", "--output", "x"),
+        "x.incomplete.json, the name that x has while it is written, is the input",
+    ),
+    (
+        (*RUN, "--input", "file", "--output", "x", "--alignments", "x.incomplete"),
+        "--alignments: it is also --output; name another file",
+    ),
+    (
+        (*RUN, "--input", "file", "--output", "link"),
+        "--output: link is the input; name another",
+    ),
+    (
+        (*RUN, "--input", "link", "--alignments", "file"),
+        "--alignments: file is the input; name another",
+    ),
+    (
+        (
+            *RUN,
+            *DECODE,
+            "glossary=terms.tsv",
+            "--input",
+            "file",
+            "--output",
+            "terms.tsv",
+        ),
+        "--output: terms is the input; name another",
+    ),
+    (
+        (*RUN, "--input", "file", "--output", "run/config.json"),
+        "--output: run/config.json belongs to run, which the command reads",
+    ),
+    (
+        ("align", *PAIRS[1:], "--reference", "link", "--output", "link"),
+        "--output: link is the input; name another",
+    ),
+    (
+        (*COMPARE, "--page", "file"),
+        "--page: file is the input; name another",
+    ),
+    (
+        (*COMPARE, "--sources", "link", "--page", "link"),
+        "--page: link is the input; name another",
+    ),
+    (
+        (*INSPECT, "--train_target", "link", "--page", "file"),
+        "--page: file is the input; name another",
+    ),
+    (
+        (*EVALUATE, *DECODE, "forbidden=out.source", "--output", "out"),
+        "--output: out.source is the input; name another",
     ),
     ((*PAIRS, "--output", "no/such"), "--output: there is no directory no"),
     ((*PAIRS, "--output", "file"), "file is the input; name another"),
@@ -116,10 +174,16 @@ def results(tmp_path_factory):
     for name in ("run/config.json", "export/saved_model.pb", "file"):
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_text("{}\n")
+    for name in ("x.incomplete", "x.incomplete.json", "out.source"):
+        (folder / name).write_text("of the user\n")
+    (folder / "terms").write_text("dog\tHund\n")
+    (folder / "link").symlink_to("file")
+    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
     command = [sys.executable, "-c", PROGRAM]
     given = json.dumps([argv for argv, _ in MISTAKES])
     printed = subprocess.check_output(command, input=given, text=True, cwd=folder)
-    assert sorted(entry.name for entry in folder.iterdir()) == ["export", "file", "run"]
+    after = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    assert after == before
     return json.loads(printed)
 
 

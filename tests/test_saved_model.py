@@ -24,8 +24,14 @@ import t2t_keras
 from t2t_keras.decoding.constraint import BannedTokens
 from t2t_keras.decoding.options import DecodingOptions
 from t2t_keras.decoding.translator import Translator
-from t2t_keras.export.client import SETTINGS, ExportedTranslator
-from t2t_keras.export.formats import SUMS, export_formats, replaced, require_free
+from t2t_keras.export.client import ExportedTranslator
+from t2t_keras.export.formats import (
+    SETTINGS,
+    SUMS,
+    export_formats,
+    replaced,
+    require_free,
+)
 from t2t_keras.export.graph import ServedModel, StoredWeight
 from t2t_keras.export.saved_model import WARM_UP, export_saved_model
 from t2t_keras.export.verify import Verification
@@ -352,6 +358,16 @@ def test_a_full_disk_is_one_sentence(error, translator, tmp_path, monkeypatch):
     refused(message, export_saved_model, translator, tmp_path / "1", overwrite=True)
     assert [path.name for path in tmp_path.iterdir()] == ["1"]
     assert (tmp_path / "1" / "saved_model.pb").read_text() == "earlier"
+
+
+@pytest.mark.parametrize("name", ["served[1]", "a\\b"])
+def test_a_path_that_tensorflow_takes_for_a_pattern(translator, tmp_path, name, capfd):
+    path = tmp_path / name / "1"
+    options = {"beam_size": 1, "n_best": 1, **LIMIT}
+    export_saved_model(translator, path, verify=Verification(LINES[:2]), **options)
+    assert "move it before you serve it" in capfd.readouterr().err
+    expected = translator.translate(LINES[:2], **options)
+    assert ExportedTranslator(path).translate(LINES[:2]) == expected
 
 
 def test_nfs_keeps_the_open_lock_file(tmp_path, monkeypatch):

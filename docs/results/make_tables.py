@@ -81,7 +81,7 @@ class Totals:
 
 def read(path: Path) -> list[Row]:
     """Returns the rows of a record."""
-    return [json.loads(line) for line in path.read_text().splitlines()]
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
 
 def intervals(rows: Sequence[Row]) -> list[tuple[Row, Totals]]:
@@ -245,7 +245,7 @@ def own_data_table(scores: dict[str, Any]) -> str:
 
 def tables() -> dict[str, str]:
     """Returns every generated table by its name."""
-    scores = json.loads((HERE / "scores.json").read_text())
+    scores = json.loads((HERE / "scores.json").read_text(encoding="utf-8"))
     return {
         "results": results_table(scores),
         "records": records_table(scores),

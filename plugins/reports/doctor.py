@@ -131,7 +131,7 @@ def _has_locks(directory: Path) -> bool:
         OSError: the directory cannot be written.
     """
     with tempfile.NamedTemporaryFile(dir=directory) as file:
-        with open(file.name, "r+") as other:  # NFS locks only what can be written
+        with open(file.name, "r+b") as other:  # NFS locks only what can be written
             try:
                 fcntl.flock(file, fcntl.LOCK_EX)
                 fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -119,7 +119,8 @@ def _check_training(hparams: t2t_keras.HParams, directory: Path) -> None:
 
     rng = np.random.default_rng(2)
     lines = [" ".join(rng.choice(_WORDS, rng.integers(2, 9))) for _ in range(300)]
-    (directory / "text").write_text("".join(f"{line}\n" for line in lines))
+    text = "".join(f"{line}\n" for line in lines)
+    (directory / "text").write_text(text, encoding="utf-8")
     files = [
         f"--{split}_{side}={directory}/text"
         for split in ("train", "dev")

@@ -93,7 +93,7 @@ def _require_standard_streams() -> None:
         except OSError:
             os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
     if sys.stderr is None:
-        sys.stderr = open(os.devnull, "w")  # noqa: SIM115  (until the end)
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115  (until the end)
     if is_closed:
         raise UserError(
             "standard output is closed; redirect it to a file or to /dev/null"

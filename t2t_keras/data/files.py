@@ -220,6 +220,7 @@ def write_json(path: Path, value: Any, with_checksum: bool = False) -> None:
     """
     if with_checksum:
         value = json.loads(json.dumps(value))  # as it is read later
+        value.pop(CHECKSUM, None)
         value = value | {CHECKSUM: digest(value)}
     text = json.dumps(value, indent=2, ensure_ascii=False) + "\n"
     try:

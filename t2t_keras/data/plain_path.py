@@ -36,14 +36,15 @@ class PlainPath:
         self.path = Path(path)
         if not has_wildcards(self.path):
             return
-        directory = Path(tempfile.mkdtemp(prefix="t2t-"))
-        weakref.finalize(self, shutil.rmtree, directory, ignore_errors=True)
-        if has_wildcards(directory):
+        temporary = tempfile.gettempdir()
+        if has_wildcards(temporary):
             raise UserError(
                 f"TensorFlow can read neither {path} nor links to it in "
-                f"{directory.parent}, because it takes *, ?, [ and \\ in paths for "
+                f"{temporary}, because it takes *, ?, [ and \\ in paths for "
                 "wildcards; rename the directory, or set TMPDIR to another one"
             )
+        directory = Path(tempfile.mkdtemp(prefix="t2t-"))
+        weakref.finalize(self, shutil.rmtree, directory, ignore_errors=True)
         parent = self.path.absolute().parent
         if self.path.is_dir():
             names = {self.path.name: "directory"}

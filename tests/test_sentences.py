@@ -134,10 +134,12 @@ def test_all_sentences_have_the_tag_of_their_text():
 
 
 def test_a_text_of_one_sentence_is_unchanged():
-    for text in ["  A  dog.\t", "", " ", "\n", "It rains. \n", "A dog\u2028"]:
+    texts = ["  A  dog.\t", "", " ", "\n", "It rains. \n", "A dog\u2028", "\u200b"]
+    texts += ["It rains. \u200b", "It rains.\n\u200b\n", "\ufeff! It rains. \0"]
+    for text in texts:
         assert sentence_ends.split_sentences(text) == [text]
         assert strings(split_sentences(tf.constant([text])).values) == [text]
-        assert sentence_ends.is_one_sentence(text.strip())
+    assert sentence_ends.is_one_sentence("  A  dog.\t")
 
 
 @pytest.mark.parametrize(

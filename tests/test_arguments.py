@@ -208,7 +208,7 @@ def test_fields_of_records(kind):
         ({"alpha": NAN}, "problem 'p': alpha must be a finite number, not nan"),
         ({"languages": "en"}, r"problem 'p': languages must be \(text, text\) or None"),
         ({"text_form": 5}, "problem 'p': text_form must be TextForm, not 5"),
-        ({"sources": {"train": 5}}, "sources must be a mapping of one of train, dev, "),
+        ({"sources": {"train": [("a", "b")]}}, "sources must be a mapping of one of "),
         ({"name": 5}, "problem 5: name must be text, not 5"),
     ],
 )

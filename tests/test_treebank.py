@@ -146,7 +146,7 @@ def test_every_symbol_is_one_piece(bank, tmp_path, name, tokenizer, monkeypatch)
     (bank / "wsj_0102.mrg").write_text("( (FOO (NP (BAR$ x))))\n" * 9)
     problem = registry.problem(name).replace(tokenizer=tokenizer)
     monkeypatch.setattr(registry, "problem", lambda name: problem)
-    flags = ("--train_trees", bank, "--skip_bad_trees")
+    flags = ("--train_trees", bank, "--skip_bad_trees", "--new_labels")
     assert datagen(tmp_path / "data", *flags, problem=name) == 0
     manifest = Manifest.open(tmp_path / "data", name)
     assert {"FOO", "/FOO"} <= set(manifest.symbols)
@@ -157,6 +157,56 @@ def test_every_symbol_is_one_piece(bank, tmp_path, name, tokenizer, monkeypatch)
     assert len(set(ids)) == len(ids) == len(manifest.symbols)
     assert [tokenizer.decode([i]) for i in ids] == list(manifest.symbols)
     assert tokenizer.decode(ids) == text
+
+
+STRANGE = {
+    "labels": "(TOP (PAGE 3))\n",
+    "words": "(TOP (NP *gap*))\n",
+    "lines": "Sentence 7\n",
+}
+UNKNOWN_LABEL = "3 of 303 trees have a label that no known treebank has, the first at"
+SAYS = {
+    "labels": UNKNOWN_LABEL,
+    "words": UNKNOWN_LABEL,
+    "lines": "3 unknown lines stand between 300 trees, the first at",
+}
+
+
+@pytest.mark.parametrize("kind", STRANGE)
+@pytest.mark.parametrize("verb", ["datagen", "inspect"])
+def test_unknown_labels_and_lines_are_said_and_many_stop(tmp_path, capsys, kind, verb):
+    def run(good, strange, *flags):
+        path.write_text(f"{TREE}\n" * good + STRANGE[kind] * strange)
+        argv = [verb, "--problem", "parsing_wsj", "--train_trees", str(path)]
+        if verb == "datagen":
+            argv += ["--workers", "1", "--vocab_size", "500"]
+            argv += ["--data_dir", str(tmp_path / f"data{good}")]
+        code = main([*argv, *flags])
+        return code, capsys.readouterr().err
+
+    path = tmp_path / "trees"
+    code, said = run(300, 3)
+    assert code == 0
+    assert said.count(f"{SAYS[kind]} {path}:301: ") == 1
+    code, said = run(200, 3)
+    assert code == 2
+    error = said.splitlines()[-1]
+    assert f"{path}:201: " in error
+    hint = "remove lines" if kind == "lines" else "give --new_labels"
+    assert hint in error
+    assert not (tmp_path / "data200").exists()
+    if kind != "lines":
+        code, said = run(100, 3, "--new_labels")
+        assert code == 0 and "no known treebank" not in said
+
+
+def test_other_splits_are_surveyed_before_data_are_made(tmp_path, capsys):
+    (tmp_path / "train").write_text(f"{TREE}\n")
+    (tmp_path / "dev").write_text(f"Sentence 1\n{TREE}\n")
+    flags = ("--train_trees", tmp_path / "train", "--dev_trees", tmp_path / "dev")
+    assert datagen(tmp_path / "data", *flags) == 2
+    assert "dev:1: 'Sentence 1'; remove lines" in capsys.readouterr().err
+    assert not (tmp_path / "data").exists()
 
 
 MISTAKES = [

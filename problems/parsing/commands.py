@@ -19,6 +19,7 @@ _FLAGS = (
     "treebank",
     *(f"{split}_{kind}" for split in _SECTIONS for kind in ("trees", "sections")),
     *("silver_trees", "silver_per_gold", "collapse_unary", "skip_bad_trees"),
+    "new_labels",
 )
 
 
@@ -76,6 +77,12 @@ class ParsingProblem(Problem):
             help="skip and count trees that cannot be used (default: stop at the "
             "first)",
         )
+        trees.add_argument(
+            "--new_labels",
+            action="store_true",
+            help="take labels and tags that no known treebank has (default: stop if "
+            "more than 1%% of the trees have one)",
+        )
 
     def with_flags(self, args: argparse.Namespace) -> Self:
         """Returns the problem with the treebanks that the flags name.
@@ -125,6 +132,9 @@ class ParsingProblem(Problem):
                     train, paths=paths, sections="", known=known
                 )
                 sources["train"] = SilverMix(train, silver, ratio)
+        for split, source in gold.items():
+            if split != "train":
+                source.check()
         return problem.replace(sources=sources)
 
 
@@ -145,6 +155,7 @@ def _gold(trees: Trees, args: argparse.Namespace) -> "dict[Split, TreebankSource
                 pos_tags=trees.pos_tags,
                 collapse_unary=args.collapse_unary and split == "train",
                 skip_bad=args.skip_bad_trees,
+                new_labels=args.new_labels,
             )
         elif sections:
             raise UserError(f"--{split}_sections needs --treebank or --{split}_trees")

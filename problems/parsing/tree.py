@@ -6,14 +6,15 @@ from collections.abc import Iterable, Iterator
 
 from t2t_keras.option import UserError
 
+from .conventions import core_label, has_id, is_annotation, is_empty, without_lemmas
+
 OUTER = "TOP"  # the label of the outermost bracket after `prepare`
-OUTER_LABELS = ("", OUTER, "ROOT", "S1")  # its labels in treebanks
-EMPTY_TAG = "-NONE-"  # the tag of a trace, a leaf without a word
+# Its labels in treebanks. Those that are not empty are never a constituent's.
+OUTER_LABELS = ("", OUTER, "ROOT", "S1", "VROOT")
 
 # A whole leaf; a bracket; a label or word. Words may contain any character except
 # brackets and ASCII white space; other space, such as a no-break space, is allowed.
 _ITEM = re.compile(r"\(([^()\s]+)[ \t]+([^()\s]+)[ \t]*\)|([()])|([^()\s]+)", re.ASCII)
-_CORE_LABEL = re.compile(r"[^-=]+")
 
 
 class BadTree(UserError):
@@ -22,7 +23,7 @@ class BadTree(UserError):
     Attributes:
         reason: the kind of error, for counting: "unbalanced_brackets",
             "space_in_word", "word_without_tag", "bracket_without_label", "no_words",
-            "not_utf8", "unknown_label".
+            "not_utf8", "unknown_label"; "only_remarks": it is not meant to have words.
     """
 
     def __init__(self, message: str, reason: str) -> None:
@@ -154,10 +155,12 @@ def parse_trees(
 def prepare(tree: Tree, place: str = "tree", collapse_unary: bool = False) -> Tree:
     """Prepares a treebank's tree for training and scoring of parsers.
 
-    Traces, and constituents that have only traces, are removed; function tags and
-    indices are stripped (NP-SBJ-1 and NP=2 become NP, -LRB- stays); the outermost
-    bracket is labelled TOP, and added if there is none. Chains of NP over NP stay
-    unless `collapse_unary` is set, because EVALB counts both brackets.
+    Traces and remarks such as `(CODE <P_3>)` are removed, and constituents that have
+    nothing else (`conventions`); features, function tags and indices are stripped
+    (NP-SBJ-1 and NP=2 become NP, -LRB- stays); the outermost bracket is labelled TOP,
+    and added if there is none; brackets of `OUTER_LABELS` within it are taken away.
+    Chains of NP over NP stay unless `collapse_unary` is set, because EVALB counts both
+    brackets.
 
     Args:
         tree: a tree as read from a file.
@@ -165,35 +168,71 @@ def prepare(tree: Tree, place: str = "tree", collapse_unary: bool = False) -> Tr
         collapse_unary: whether to collapse chains of X over X into one constituent.
 
     Raises:
-        BadTree: the tree has no words.
+        BadTree: the tree has no words; the reason is "no_words", or "only_remarks" for
+            a tree that was not meant to have any.
     """
+    with_id = has_id(tree)
+    has_remarks = False
+    has_traces = False
+    skipped: Tree | None = None  # the remark that is being left out
     levels: list[list[Tree]] = [[]]  # the children so far of each open constituent
     for node, entering in tree.walk():
-        if node.word is not None:
-            if node.label != EMPTY_TAG:
-                levels[-1].append(Tree(_core(node.label), word=node.word))
+        if skipped is not None:
+            if node is skipped:
+                skipped = None
+        elif entering and is_annotation(node):
+            has_remarks = True
+            skipped = node if node.word is None else None
+        elif node.word is not None:
+            if is_empty(node, with_id):
+                has_traces = True
+            else:
+                levels[-1].append(Tree(core_label(node.label), word=node.word))
         elif entering:
             levels.append([])
         elif children := levels.pop():
-            label, only = _core(node.label), children[0]
-            is_chain = len(children) == 1 and only.word is None and only.label == label
-            if collapse_unary and is_chain:
-                levels[-1].append(only)
-            else:
-                levels[-1].append(Tree(label, tuple(children)))
+            levels[-1] += _constituent(node, children, collapse_unary)
         # A constituent without words is left out.
     if not levels[0]:
-        raise BadTree(f"{place}: the tree has no words", "no_words")
+        only_remarks = has_remarks and not has_traces
+        reason = "only_remarks" if only_remarks else "no_words"
+        raise BadTree(f"{place}: the tree has no words", reason)
     inner = levels[0]
     while len(inner) == 1 and inner[0].word is None and inner[0].label in OUTER_LABELS:
         inner = list(inner[0].children)
-    return Tree(OUTER, tuple(inner))
+    prepared = Tree(OUTER, tuple(inner))
+    if with_id:
+        words = prepared.words()
+        bare = without_lemmas(words)
+        return prepared if bare == words else _with_words(prepared, bare)
+    return prepared
 
 
-def _core(label: str) -> str:
-    """Strips function tags and indices from a label."""
-    match = _CORE_LABEL.match(label)
-    return match.group() if match else label  # -LRB- begins with a hyphen
+def _with_words(tree: Tree, words: Iterable[str]) -> Tree:
+    """Returns a tree with other words."""
+    following = iter(words)
+    levels: list[list[Tree]] = [[]]  # the children so far of each open constituent
+    for node, entering in tree.walk():
+        if node.word is not None:
+            levels[-1].append(Tree(node.label, word=next(following)))
+        elif entering:
+            levels.append([])
+        else:
+            children = levels.pop()
+            levels[-1].append(Tree(node.label, tuple(children)))
+    return levels[0][0]
+
+
+def _constituent(node: Tree, children: list[Tree], collapse: bool) -> list[Tree]:
+    """Returns what stands in a prepared tree for a constituent with children."""
+    label = core_label(node.label)
+    if label and label in OUTER_LABELS:
+        return children
+    only = children[0]
+    is_chain = len(children) == 1 and only.word is None and only.label == label
+    if collapse and is_chain:
+        return [only]
+    return [Tree(label, tuple(children))]
 
 
 @dataclasses.dataclass(slots=True)

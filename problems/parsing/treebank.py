@@ -13,10 +13,13 @@ from t2t_keras.data.text_files import open_binary, raw_lines, readable
 from t2t_keras.option import UserError
 from t2t_keras.problem import Pair
 
+from .conventions import is_between_trees, is_sgml
 from .linearise import Brackets, linearise
+from .survey import Survey
 from .tree import OUTER_LABELS, BadTree, Tree, parse_trees, prepare
 
 _LABEL = re.compile(r"\(\s*([^\s()]*)")
+_BRACKET = re.compile(r"[()]")
 # The Wall Street Journal's file NN of section SS: wsj_SSNN.mrg.
 _WSJ_FILE = re.compile(r"wsj_(\d{4})\.mrg(\.gz)?", re.IGNORECASE)
 _SECTIONS = re.compile(r"(\d\d|\d{4})(?:-(\d\d|\d{4}))?")
@@ -29,8 +32,12 @@ def read_trees(
     collapse_unary: bool = False,
     fault: Callable[[Tree], BadTree | None] | None = None,
     on_bad: Callable[[BadTree], None] | None = None,
+    survey: Survey | None = None,
 ) -> Iterator[Tree]:
     """Reads the trees in a file, or in a directory's `.mrg` and `.mrg.gz` files.
+
+    Lines between trees, and trees that have only remarks such as `(CODE <P_3>)`, are
+    left out, see `conventions`.
 
     It reads both formats: one tree per line, and the Penn Treebank's, in which a tree
     takes several lines. In both, a bracket in the first column of a line begins a tree,
@@ -46,22 +53,29 @@ def read_trees(
             to its message.
         on_bad: called with the error for each tree that cannot be used, which is then
             skipped; by default, the first such tree raises its error.
+        survey: counts unknown labels, and unknown lines between trees, which are then
+            left out; by default, such a line is an error of a tree.
 
     Raises:
         UserError: there is no such file, or, without `on_bad`, a tree cannot be used;
             the message names the file and the line.
     """
     for file in tree_files(path, sections):
-        for number, lines in _chunks(file):
+        for number, lines in _chunks(file, survey):
             for line, tree in _parsed(lines, file, number):
+                place = f"{file}:{line}"
                 try:
                     if isinstance(tree, BadTree):
                         raise tree
-                    tree = prepare(tree, f"{file}:{line}", collapse_unary)
+                    tree = prepare(tree, place, collapse_unary)
+                    if survey is not None:
+                        survey.add_tree(place, tree)
                     if fault is not None and (error := fault(tree)):
-                        raise BadTree(f"{file}:{line}: {error}", error.reason)
+                        raise BadTree(f"{place}: {error}", error.reason)
                     yield tree
                 except BadTree as error:
+                    if error.reason == "only_remarks":
+                        continue
                     if on_bad is None:
                         raise
                     on_bad(error)
@@ -139,12 +153,18 @@ def _ranges(sections: str) -> dict[str, range]:
     return ranges
 
 
-def _chunks(file: Path) -> Iterator[tuple[int, list[str]]]:
+def _chunks(
+    file: Path, survey: Survey | None = None
+) -> Iterator[tuple[int, list[str]]]:
     """Splits a file before each bracket in the first column that begins a tree.
 
+    Args:
+        file: the file.
+        survey: see `read_trees`.
+
     Yields:
-        The number of the first line, from 1, and the lines; bytes in them that are not
-        UTF-8 are escaped by surrogates.
+        The number of the first line, from 1, and the lines; those that stand between
+        trees are empty, and bytes that are not UTF-8 are escaped by surrogates.
     """
     start = 1
     lines: list[str] = []
@@ -153,6 +173,11 @@ def _chunks(file: Path) -> Iterator[tuple[int, list[str]]]:
         for number, line in enumerate(raw_lines(stream, str(file)), 1):
             encoding = "utf-8-sig" if number == 1 else "utf-8"
             text = line.decode(encoding, "surrogateescape")
+            if is_sgml(text) or (depth <= 0 and is_between_trees(text)):
+                text = "\n"
+            elif depth <= 0 and survey is not None and not _BRACKET.search(text):
+                survey.add_line(f"{file}:{number}", text)
+                text = "\n"
             if text.startswith("(") and lines:
                 label = _label(text)
                 same = (_label(lines[0]), *OUTER_LABELS)
@@ -187,6 +212,8 @@ class TreebankSource:
         collapse_unary: whether to collapse X over X into one constituent.
         skip_bad: whether to skip and report trees that cannot be used; otherwise the
             first one raises `UserError`.
+        new_labels: whether labels are taken that no published treebank has; otherwise
+            more than 1% of such trees raise `UserError`.
         known: the allowed symbols; a tree with others cannot be used. Empty: any.
         dropped: the number of trees skipped in the last pass, by reason.
     """
@@ -196,6 +223,7 @@ class TreebankSource:
     pos_tags: bool = True
     collapse_unary: bool = False
     skip_bad: bool = False
+    new_labels: bool = False
     known: frozenset[str] = frozenset()
     dropped: Counter[str] = dataclasses.field(
         default_factory=Counter, init=False, compare=False, repr=False
@@ -205,8 +233,14 @@ class TreebankSource:
     )
 
     def __call__(self) -> Iterator[Pair]:
-        """Yields the words and the symbols of every tree, separated by spaces."""
+        """Yields the words and the symbols of every tree, separated by spaces.
+
+        Raises:
+            UserError: a tree cannot be used; or, after the last pair, too many have
+                unknown labels or unknown lines between them, see `Survey`.
+        """
         self.dropped.clear()
+        survey = Survey(accepts_labels=self.new_labels or bool(self.known))
         for path in self._paths():
             for tree in read_trees(
                 path,
@@ -214,9 +248,18 @@ class TreebankSource:
                 collapse_unary=self.collapse_unary,
                 fault=self._unknown_label if self.known else None,
                 on_bad=self._drop if self.skip_bad else None,
+                survey=survey,
             ):
                 symbols = linearise(tree, self.pos_tags)
                 yield " ".join(tree.words()), " ".join(symbols)
+        survey.check()
+        for sentence in survey.sentences():
+            self._say_once(sentence)
+
+    def check(self) -> None:
+        """Reads all trees, for the errors that reading them raises."""
+        for _ in self():
+            pass
 
     def symbols(self, known: Iterable[str] = ()) -> tuple[str, ...]:
         """Returns the known symbols and those in the trees, brackets before leaves."""
@@ -247,9 +290,12 @@ class TreebankSource:
     def _drop(self, error: BadTree) -> None:
         """Counts a skipped tree, and reports it once."""
         self.dropped[error.reason] += 1
-        if (message := str(error)) not in self._said:
+        self._say_once(f"left out: {error}")
+
+    def _say_once(self, message: str) -> None:
+        if message not in self._said:
             self._said.add(message)
-            say(f"left out: {message}")
+            say(message)
 
 
 @dataclasses.dataclass(frozen=True)

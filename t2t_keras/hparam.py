@@ -22,7 +22,7 @@ from t2t_keras.option import (
 )
 
 # Other names of hyper-parameters that `HParams.parse` accepts, and hints for errors
-# about unknown names. Plugins that register models fill both.
+# about names that only another model has. Plugins that register models fill both.
 OTHER_NAMES: dict[str, str] = {}
 OTHER_HINTS: dict[str, str] = {}
 
@@ -404,4 +404,4 @@ def _typed(kind: type[HParams], name: str, value: Any) -> Any:
         plugins("models")
         if name in OTHER_HINTS:
             raise UserError(f"hparams: '{name}' {OTHER_HINTS[name]}")
-    return typed(kind, name, value, "hparams: ")
+    return typed(kind, name, value, "hparams: ", "hparams")

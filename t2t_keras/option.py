@@ -15,7 +15,7 @@ import re
 import sys
 import tempfile
 import types
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, BinaryIO, Literal, get_args, get_origin
@@ -188,6 +188,8 @@ def plugins(kind: str) -> dict[str, Any]:
     - `t2t_keras.tokenizers`: a `text.tokenizer.Tokenizer` class for each
       `Problem.tokenizer`;
     - `t2t_keras.exports`: an `export.formats.ExportFormat` for each `--format`;
+    - `t2t_keras.counterparts`: a function that `counterpart` calls;
+    - `t2t_keras.remarks`: a function that `remarks` calls;
     - `t2t_keras.optimizers`: a `training.optimizer.Optimizer` for each value of the
       hyper-parameter `optimizer`, made of the weights by name and the `HParams`.
 
@@ -234,6 +236,57 @@ def nearest(name: str, names: Iterable[str], form: str = "'{}'") -> str:
     """
     near = difflib.get_close_matches(name, names, n=1)
     return f"; did you mean {form.format(*near)}?" if near else ""
+
+
+def counterpart(place: str, name: str, value: str = "") -> str:
+    """Returns what plugins say of a name that is not ours but another toolkit's.
+
+    Args:
+        place: where the user has given it: a verb of `t2t` for a flag, "t2t" for a
+            verb; "hparams", "decode_hparams" or "train_options" for a key.
+        name: the name, of a flag with its hyphens.
+        value: the value that the user has given, if there is one.
+
+    Returns:
+        A sentence that says what to use here; "" if no plugin knows the name.
+    """
+    explained = (explain(place, name, value) for explain in _functions("counterparts"))
+    return next(filter(None, explained), "")
+
+
+def remarks(hparams_set: str, changes: Iterable[str]) -> list[str]:
+    """Returns what plugins say of changes to an hparam set, before a training.
+
+    Args:
+        hparams_set: the name of the set.
+        changes: the names of the hyper-parameters that the user changes.
+    """
+    names = list(changes)
+    return [
+        sentence
+        for remark in _functions("remarks")
+        for sentence in remark(hparams_set, names)
+    ]
+
+
+def _functions(kind: str) -> list[Callable[..., Any]]:
+    return list(plugins(kind).values())
+
+
+def unknown(
+    place: str, name: str, names: Iterable[str], value: str = "", noun: str = ""
+) -> str:
+    """Returns the message for an unknown option: its counterpart or the nearest name.
+
+    Args:
+        place: see `counterpart`.
+        name: the option that the user gave.
+        names: the options that there are.
+        value: the value that the user gave.
+        noun: what the name is, with a space after it, for the message.
+    """
+    explained = counterpart(place, name, value)
+    return explained or f"there is no {noun}'{name}'{nearest(name, names)}"
 
 
 # The largest integer for a graph, whose integers have 32 bits; some are doubled there.
@@ -328,7 +381,9 @@ def split_pairs(text: str, prefix: str = "") -> dict[str, str]:
     return pairs
 
 
-def typed(options: type, name: str, value: Any, prefix: str = "") -> Any:
+def typed(
+    options: type, name: str, value: Any, prefix: str = "", place: str = ""
+) -> Any:
     """Returns a value, which may be given as text, in the type of an option.
 
     Args:
@@ -336,13 +391,14 @@ def typed(options: type, name: str, value: Any, prefix: str = "") -> Any:
         name: the option.
         value: its value; other types than bool, int and float are returned as given.
         prefix: begins the message.
+        place: see `counterpart`.
 
     Raises:
         UserError: there is no such option, or the value has another type.
     """
     kinds = {field.name: field.type for field in dataclasses.fields(options)}
     if name not in kinds:
-        raise UserError(f"{prefix}there is no '{name}'{nearest(name, kinds)}")
+        raise UserError(f"{prefix}{unknown(place, name, kinds, str(value))}")
     kind = kinds[name]
     if isinstance(kind, types.UnionType) and isinstance(value, str):
         kind = get_args(kind)[0]  # of `int | None`
@@ -364,8 +420,13 @@ def typed(options: type, name: str, value: Any, prefix: str = "") -> Any:
     return value
 
 
-def parse_options(options: type, text: str) -> dict[str, Any]:
+def parse_options(options: type, text: str, place: str = "") -> dict[str, Any]:
     """Returns the options of a text such as `"truncate=true,protect=[url,email]"`.
+
+    Args:
+        options: the dataclass.
+        text: the text.
+        place: see `counterpart`.
 
     Raises:
         UserError: there is no such option, or a value has another type.
@@ -374,7 +435,7 @@ def parse_options(options: type, text: str) -> dict[str, Any]:
     found = {}
     for name, value in split_pairs(text).items():
         parse = parsers.get(name)
-        found[name] = parse(value) if parse else typed(options, name, value)
+        found[name] = parse(value) if parse else typed(options, name, value, "", place)
     return found
 
 

@@ -34,7 +34,7 @@ from t2t_keras.decoding.texts import (
     word_alignment,
 )
 from t2t_keras.export.formats import SETTINGS, ExportSettings, require_intact
-from t2t_keras.option import UserError, first_line, nearest
+from t2t_keras.option import UserError, first_line, unknown
 from t2t_keras.problem import Problem, TextForm, is_blank
 from t2t_keras.text.sentence_ends import split_sentences
 from t2t_keras.text.tokenizer import (
@@ -310,7 +310,8 @@ class CTranslate2Translator:
         known = vars(self.options)
         for name in options:
             if name not in known:
-                raise UserError(f"there is no option '{name}'{nearest(name, known)}")
+                message = unknown("decode_hparams", name, known, noun="option ")
+                raise UserError(message)
         chosen = dataclasses.replace(self.options, **options)
         require_possible(chosen)
         if chosen.raw and not self._form.splits_raw_text:

@@ -7,6 +7,7 @@ import functools
 import importlib.metadata
 import json
 import os
+import re
 import sys
 from collections.abc import Callable, Sequence
 from typing import NoReturn
@@ -15,7 +16,14 @@ from t2t_keras import registry
 from t2t_keras.cli import data, evaluation, exporting, training, translation
 from t2t_keras.cli.verb import Verb, listing, utf8
 from t2t_keras.decoding.texts import MOST_BATCHES_AT_ONCE
-from t2t_keras.option import UserError, diverted_stderr, nearest, plugins, require_local
+from t2t_keras.option import (
+    UserError,
+    counterpart,
+    diverted_stderr,
+    nearest,
+    plugins,
+    require_local,
+)
 
 # Files that exist if there is a driver for NVIDIA GPUs.
 _NVIDIA = ("/dev/nvidia0", "/proc/driver/nvidia")
@@ -307,20 +315,31 @@ def _complete(parser: _Parser, parsers: dict[str, _Parser]) -> None:
 def _check_names(
     argv: Sequence[str], parser: _Parser, parsers: dict[str, _Parser]
 ) -> None:
-    """Ends the program with a suggestion at an unknown verb or flag."""
-    if argv[0].startswith("-"):
-        if argv[0] not in parser._option_string_actions:
-            hint = nearest(argv[0], parser._option_string_actions, "{}")
-            parser.error(f"there is no flag {argv[0]} before the verb{hint}")
+    """Ends the program at an unknown verb or flag: says what to use instead."""
+    verb = argv[0]
+    if verb.startswith("-"):
+        if verb not in parser._option_string_actions:
+            hint = nearest(verb, parser._option_string_actions, "{}")
+            parser.error(f"there is no flag {verb} before the verb{hint}")
         return
-    if argv[0] not in parsers:
-        hint = nearest(argv[0], parsers, "{}")
-        parser.error(f"there is no verb '{argv[0]}'{hint} (`t2t --help` lists them)")
-    flags = parsers[argv[0]]._option_string_actions
-    if any(action.nargs == argparse.REMAINDER for action in parsers[argv[0]]._actions):
-        return  # the flags may be those of another verb
-    for word in argv[1:]:
-        flag = word.partition("=")[0]
-        if flag.startswith("--") and flag != "--" and flag not in flags:
+    if verb not in parsers:
+        if explained := counterpart("t2t", verb):
+            parser.error(explained)
+        hint = nearest(verb, parsers, "{}")
+        parser.error(f"there is no verb '{verb}'{hint} (`t2t --help` lists them)")
+    flags = parsers[verb]._option_string_actions
+    actions = parsers[verb]._actions
+    has_command = any(action.nargs == argparse.REMAINDER for action in actions)
+    for number, word in enumerate(argv[1:], 1):
+        if has_command and not any(it.startswith("-") for it in argv[number - 1 :][:2]):
+            return  # a command begins, whose flags are another verb's
+        flag, equals, value = word.partition("=")
+        if not re.match("--?[A-Za-z]", flag) or flag in flags:
+            continue
+        if not equals and number + 1 < len(argv):
+            value = argv[number + 1]
+        if explained := counterpart(verb, flag, value):
+            parsers[verb].error(explained)
+        if flag.startswith("--"):
             hint = nearest(flag, flags, "{}")
-            parsers[argv[0]].error(f"there is no flag {flag}{hint}")
+            parsers[verb].error(f"there is no flag {flag}{hint}")

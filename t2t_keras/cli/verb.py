@@ -214,7 +214,7 @@ def add_keys(
 
     def parse(text: str) -> dict[str, Any]:
         try:
-            values = parse_options(options, utf8(text))
+            values = parse_options(options, utf8(text), flag.lstrip("-"))
         except UserError as error:
             raise argparse.ArgumentTypeError(str(error)) from None
         for name in values:

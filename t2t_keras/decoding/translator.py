@@ -52,7 +52,7 @@ from t2t_keras.decoding.texts import (
     word_alignment,
 )
 from t2t_keras.model.backend import require_tensorflow
-from t2t_keras.option import UserError, nearest
+from t2t_keras.option import UserError, unknown
 from t2t_keras.problem import Alignment, Problem, is_blank
 from t2t_keras.text.sentence_ends import split_sentences
 from t2t_keras.text.sentences import join_outputs, split_long_text
@@ -410,7 +410,8 @@ class Translator:
         known = vars(self.options)
         for name in options:
             if name not in known:
-                raise UserError(f"there is no option '{name}'{nearest(name, known)}")
+                message = unknown("decode_hparams", name, known, noun="option ")
+                raise UserError(message)
         chosen = dataclasses.replace(self.options, **options)
         if chosen.raw and not self._form.splits_raw_text:
             raise UserError(

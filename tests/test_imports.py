@@ -65,6 +65,7 @@ LIGHT = (
     *(f"plugins/reports/{name}.py" for name in ("describe", "compare", "doctor")),
     *("plugins/corpus", "plugins/engines/__init__.py", "plugins/interop/exports.py"),
     *("plugins/interop/importing.py", "plugins/interop/adopting.py", "plugins/launch"),
+    *("plugins/interop/counterparts", "plugins/interop/t2t_remarks.py"),
 )
 
 

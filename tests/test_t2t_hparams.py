@@ -10,7 +10,6 @@ from t2t_oracle import write_hparams
 
 from t2t_keras import registry
 from t2t_keras.hparam import PAPER_SCHEDULE, HParams
-from t2t_keras.plugins.interop.models import _T2T_HINTS
 from t2t_keras.plugins.interop.t2t_hparams import load_t2t_hparams
 
 T2T_SETS = (
@@ -47,12 +46,6 @@ def test_registered_sets_have_its_values(name, tmp_path):
 def test_its_names_of_fields_are_taken(theirs, ours):
     changes = HParams().parse(theirs).difference(HParams())
     assert {name: value for name, (value, _) in changes.items()} == ours
-
-
-def test_its_other_fields_get_a_hint():
-    for name, hint in _T2T_HINTS.items():
-        message = re.escape(f"'{name}' of tensor2tensor does not exist here: {hint}")
-        refused(message, HParams().parse, f"{name}=1")
 
 
 def test_a_schedule_that_we_do_not_have_is_not_taken_over(tmp_path):

@@ -3,7 +3,10 @@
 Of tensor2tensor, `t2t_hparams` and `t2t_checkpoint` read the hparams.json and the
 checkpoints; `t2t_run` writes a run directory from them and a vocabulary; `t2t_data`
 adopts a data directory. `subword`, with `subword_graph` and `subword_training`, has its
-tokenizer. `t2t_problem` is for modules that define its problems.
+tokenizer. `t2t_problem` is for modules that define its problems; `t2t_remarks` explains
+changes to its hparam sets.
+
+`counterparts` has what replaces the flags, hyper-parameters and keys of other toolkits.
 
 `marian_model` and `hf_marian` read a Marian model, in Marian's files and in those of
 Hugging Face transformers; `hf_marian` also writes transformers' files from a run.

@@ -30,20 +30,6 @@ T2T_NAMES = {
     "optimizer_adam_epsilon": "adam_epsilon",
     "clip_grad_norm": "clip_norm",
 }
-# What to use in place of other fields of tensor2tensor.
-_T2T_HINTS = {
-    "num_encoder_layers": "use num_layers",
-    "batch_size": "use batch_tokens, which counts the tokens of all GPUs",
-    "max_length": "use `t2t datagen --max_length`",
-    "attention_key_channels": "use d_k, the size of one head",
-    "attention_value_channels": "use d_v, the size of one head",
-    "layer_preprocess_sequence": "use norm, which is 'pre' for n and 'post' for none",
-    "layer_postprocess_sequence": "use norm, which is 'pre' for da and 'post' for dan",
-    "pos": "use position, 'learned' for emb; extended_transformer has 't2t' for timing",
-    "activation_dtype": "use compute_dtype",
-    "num_shards": "leave it out, since matrices are not split",
-    "symbol_modality_num_shards": "leave it out, since matrices are not split",
-}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -91,10 +77,6 @@ class ExtendedHParams(HParams):
 OTHER_NAMES.update(T2T_NAMES)
 OTHER_HINTS.update(
     {
-        name: f"of tensor2tensor does not exist here: {x}"
-        for name, x in _T2T_HINTS.items()
-    }
-    | {
         name: "needs model=extended_transformer"
         for name in ExtendedHParams.meanings().keys() - HParams.meanings().keys()
     }

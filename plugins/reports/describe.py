@@ -13,9 +13,10 @@ from t2t_keras.cli.verb import (
     positive,
     positive_number,
 )
+from t2t_keras.data.files import say
 from t2t_keras.data.manifest import Manifest
 from t2t_keras.hparam import HParams
-from t2t_keras.option import UserError
+from t2t_keras.option import UserError, remarks, split_pairs
 from t2t_keras.training.runs import RunConfig, config_for, require_run
 
 from .complexity import Complexity, layer_complexities
@@ -126,6 +127,8 @@ def _given(args: argparse.Namespace) -> tuple[RunConfig | None, HParams, Path | 
         hparams = config.read_hparams(run / "hparams.json")
         return config, hparams.parse(args.hparams), run
     hparams = registry.hparams(args.hparams_set).parse(args.hparams)
+    for remark in remarks(args.hparams_set, split_pairs(args.hparams)):
+        say(remark)
     if not args.data_dir:
         return None, hparams, None
     path = Path(args.data_dir)

@@ -13,11 +13,12 @@ import tensorflow as tf
 
 from t2t_keras import registry
 from t2t_keras.arguments import Limits, Positive, Seed, checked
+from t2t_keras.data.files import say
 from t2t_keras.data.pipeline import TrainingData
 from t2t_keras.evaluation.tokenization import BleuTokens
 from t2t_keras.hparam import HParams
 from t2t_keras.model.backend import require_tensorflow
-from t2t_keras.option import UserError, require_local
+from t2t_keras.option import UserError, remarks, require_local, split_pairs
 from t2t_keras.training.checkpoint import remove_incomplete
 from t2t_keras.training.control import TrainOptions
 from t2t_keras.training.fine_tune import find_weights
@@ -148,8 +149,10 @@ def train(
         hparams_set = start.config.hparams_set
         usr_dir = usr_dir or start.config.usr_dir
     if isinstance(hparams, str):
+        changes = list(split_pairs(hparams, "--hparams: "))
         chosen = chosen.parse(hparams)
     else:
+        changes = list(hparams)
         chosen = chosen.override(**hparams)
     if train_steps is not None:
         chosen = chosen.override(train_steps=train_steps)
@@ -178,6 +181,9 @@ def train(
         tokenizers = config.tokenizers(Path(data_dir))
         data = TrainingData.open(task, data_dir, chosen, tokenizers, seed)
         group = ProcessGroup.of(strategy)
+        if group.is_chief:
+            for remark in remarks(hparams_set, changes):
+                say(remark)
         with group.watched():
             run = _run_directory(output_dir, config, chosen, group, change_settings)
             trainer = Trainer(run, strategy, options, data, callbacks)

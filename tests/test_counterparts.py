@@ -1,0 +1,294 @@
+"""Names of other toolkits, typed here, get what replaces them."""
+
+import argparse
+import dataclasses
+import functools
+import importlib
+import re
+
+import pytest
+from errors import refused
+
+from t2t_keras import registry
+from t2t_keras.cli import program
+from t2t_keras.decoding.options import DecodingOptions
+from t2t_keras.hparam import OTHER_NAMES, HParams
+from t2t_keras.option import parse_options, split_pairs
+from t2t_keras.plugins.interop.counterparts.documents import PAGES, generated
+from t2t_keras.plugins.interop.counterparts.lookup import TABLES, explain, in_message
+from t2t_keras.plugins.interop.models import T2T_NAMES, ExtendedHParams
+from t2t_keras.plugins.interop.t2t_remarks import remarks
+from t2t_keras.training.control import TrainOptions
+
+OPTIONS = {
+    "hparams": ExtendedHParams,
+    "decode_hparams": DecodingOptions,
+    "train_options": TrainOptions,
+}
+PROBLEMS = ("translate_ende_wmt", "parsing_wsj")  # they have flags
+
+
+VERBS = program.verbs()
+
+
+@functools.cache
+def flags(verb):
+    parser = argparse.ArgumentParser(allow_abbrev=False)
+    VERBS[verb].add_flags(parser)
+    parser.add_argument("--json")
+    if VERBS[verb].has_problem_flags:
+        for problem in PROBLEMS:
+            registry.problem(problem).add_flags(parser)
+    return frozenset(parser._option_string_actions)
+
+
+def names(place):
+    """The names that are ours at a place."""
+    if place == "t2t":
+        return frozenset(VERBS)
+    if place in OPTIONS:
+        fields = {field.name for field in dataclasses.fields(OPTIONS[place])}
+        return frozenset(fields | ({*OTHER_NAMES} if place == "hparams" else set()))
+    return flags(place)
+
+
+def entries():
+    for table in TABLES:
+        for entry, sentence in table.entries():
+            name, _, value = entry.partition("=")
+            yield table, name, value, sentence
+
+
+def typed(name, place):
+    """The name as it is typed at a place."""
+    if place in OPTIONS or place == "t2t" or name.startswith("-"):
+        return name
+    return f"--{name}"
+
+
+def error(argv, capsys):
+    with pytest.raises(SystemExit) as end:
+        program.main(argv)
+    assert end.value.code == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    return line
+
+
+def refusal(place, name, value, capsys):
+    """What the real parser says of a name."""
+    if place == "t2t":
+        return error([name], capsys)
+    if place == "hparams":
+        return refused("", HParams().parse, f"{name}={value or 1}")
+    if place == "decode_hparams":
+        flag = ["translate", "--decode_hparams", f"{name}={value or 1}"]
+        return error(flag, capsys)
+    if place == "train_options":
+        return error(["train", "--train_options", f"{name}={value or 1}"], capsys)
+    return error([place, typed(name, place), *filter(None, [value])], capsys)
+
+
+@pytest.fixture
+def few_verbs(monkeypatch):
+    """Makes the parser of one verb at a time, which takes a tenth of the time."""
+    option = importlib.import_module("t2t_keras.option")
+    entry_points = functools.cache(option.entry_points)
+    monkeypatch.setattr(option, "entry_points", entry_points)
+
+    def choose(place):
+        few = {"decode_hparams": "translate", "train_options": "train"}.get(
+            place, place
+        )
+        chosen = {few: VERBS[few]} if few in VERBS else VERBS
+        monkeypatch.setattr(program, "verbs", lambda: chosen)
+
+    return choose
+
+
+@pytest.mark.parametrize("toolkit", sorted({table.toolkit for table in TABLES}))
+def test_every_row_is_what_the_parser_says(toolkit, capsys, few_verbs):
+    """Names that are also ours keep our meaning; their rows say "the same"."""
+    seen = 0
+    for table, name, value, sentence in entries():
+        if table.toolkit != toolkit:
+            continue
+        place = table.places[0]
+        shown = typed(name, place)
+        if shown in names(place):
+            is_program = table.noun == "program"
+            assert is_program or "the same" in sentence or name in sentence
+            continue
+        few_verbs(place)
+        message = refusal(place, name, value, capsys)
+        assert "did you mean" not in message
+        assert f"{shown} is a " in message
+        assert f"a {table.noun} of {table.command}" in message
+        assert in_message(sentence, place) in message, (table.command, name)
+        seen += 1
+    assert seen > 100
+
+
+@pytest.mark.parametrize(
+    "table", TABLES, ids=lambda table: f"{table.command} {table.noun}"
+)
+def test_a_counterpart_exists_where_the_sentence_says(table):
+    for entry, sentence in table.entries():
+        for span in re.findall("`([^`]+)`", sentence):
+            check(span, table, entry)
+
+
+def check(span, table, entry):
+    place = f"{table.command} {entry}: {span}"
+    words = span.split()
+    if re.fullmatch(r"\$?[A-Z_]{6,}(=\S+)?", span):  # a variable of the environment
+        return
+    verbs = [name for name in table.places if name in VERBS]
+    if words[0] == "t2t":
+        words = words[1:]
+        if words[0] != "--help":
+            assert words[0] in VERBS, place
+        verbs, words = words[:1], words[1:]
+    if verbs == ["--help"]:
+        return
+    for index, word in enumerate(words):
+        if word.startswith("--"):
+            assert any(word in flags(verb) for verb in verbs or ["translate"]), place
+            if word == "--hparams_set" and index + 1 < len(words):
+                registry.hparams(words[index + 1])
+            if word == "--problem" and words[index + 1 :] not in ([], ["NAME"]):
+                registry.problem(words[index + 1])
+        elif (key := words[index - 1].lstrip("-")) in OPTIONS and index:
+            keys = split_pairs(word)
+            assert names(key) >= keys.keys(), place
+            check_values(key, keys)
+    if len(words) == 1 and re.match(r"[a-z]\w+(=|$)", words[0]):
+        key = words[0].partition("=")[0]
+        known = {"alignment", "translate", "sacrebleu_intl", "sacrebleu_13a_lc"}
+        assert key in known or any(key in names(kind) for kind in OPTIONS), place
+
+
+def check_values(kind, keys):
+    """The values are possible, with numbers in the place of letters."""
+    given = {k: v for k, v in keys.items() if v not in ("F*G", "NAME", "FILE")}
+    numbers = {"X": "0.1", "N": "16", "M": "2"}
+    text = ",".join(f"{name}={numbers.get(v, v)}" for name, v in given.items())
+    if kind == "hparams":
+        is_extended = given.keys() - HParams.meanings().keys()
+        (ExtendedHParams() if is_extended else HParams()).parse(text)
+    else:
+        OPTIONS[kind](**parse_options(OPTIONS[kind], text))
+
+
+def test_all_of_tensor2tensors_names_are_there():
+    """211 pairs of a flag and a program, 159 hyper-parameters, 47 keys of decoding."""
+    flags_of = [
+        (table.command, name)
+        for table, name, value, _ in entries()
+        if table.toolkit == "tensor2tensor" and table.noun == "flag" and not value
+    ]
+    assert len(flags_of) == len(set(flags_of)) >= 211
+    found = {
+        name
+        for table, name, value, _ in entries()
+        if table.toolkit == "tensor2tensor" and table.places == ("hparams",)
+    }
+    assert len(found) >= 159
+
+
+def test_names_that_both_have_are_taken():
+    for name, ours in T2T_NAMES.items():
+        (row,) = {
+            s for t, n, _, s in entries() if n == name and t.places == ("hparams",)
+        }
+        assert f"`{ours}`" in row
+        if ours in HParams.meanings():
+            value = getattr(HParams(), ours)
+            assert HParams().parse(f"{name}={value}") == HParams()
+
+
+MESSAGES = [
+    ("train", "--model", "transformer", "leave it out: the hparam set has the model"),
+    (
+        "train",
+        "--nogenerate_data",
+        "",
+        "a flag of t2t-trainer; here, leave it out, and",
+    ),
+    ("train", "-problems", "", ""),
+    (
+        "train",
+        "--hp_hidden_size",
+        "3",
+        "--hparams: hidden_size is a hyper-parameter of",
+    ),
+    ("train", "--hp_num_hidden", "3", "here, use --hparams num_hidden=VALUE"),
+    ("train", "--arch", "transformer_wmt_en_de_big", "`--hparams_set big --hparams"),
+    ("train", "--arch", "other", "use --hparams_set; `t2t list` prints the sets"),
+    ("train", "-m", "", "-m is a flag of marian; here, use --output_dir"),
+    (
+        "train",
+        "--max_tokens",
+        "1",
+        "--max_tokens is a flag of fairseq-train; here, use",
+    ),
+    ("train", "--decode_to_file", "", "here, use `t2t translate --output FILE`"),
+    ("translate", "--decode_to_file", "", "here, use `--output FILE`"),
+    ("train", "--lenpen", "1", "here, for `t2t translate`, use --alpha"),
+    ("decode_hparams", "lenpen", "1", "length_penalty=power divides by"),
+    ("hparams", "lr", "1", "is a flag of fairseq-train; here, use learning_rate=X"),
+    ("launch", "--masters", "", "here, use --processes"),
+    ("t2t", "fairseq-generate", "", "a program of fairseq; here, use"),
+    ("t2t", "trian", "", ""),
+    ("train", "--probelm", "", ""),
+]
+
+
+@pytest.mark.parametrize(("place", "name", "value", "expected"), MESSAGES)
+def test_messages(place, name, value, expected):
+    said = explain(place, name, value)
+    assert expected in said if expected else not said
+
+
+def test_flags_of_a_command_that_is_launched_are_its_own(capsys):
+    line = error(["launch", "--masters=a", "--processes", "2"], capsys)
+    assert "--masters is a flag of t2t-make-tf-configs" in line
+    assert program.main(["launch", "--processes", "2", "list", "--masters", "a"]) == 2
+    assert "only `train` runs in several processes" in capsys.readouterr().err
+
+
+REMARKS = [
+    ("transformer_base", "learning_rate", "transformer_base ignores learning_rate"),
+    (
+        "transformer_big",
+        "learning_rate",
+        "are the factor of the schedule, 2 in this set",
+    ),
+    ("transformer_base_v1", "learning_rate", "multiplies learning_rate by 10; "),
+    ("transformer_base_v2", "learning_rate_constant", "its schedule is 'legacy'"),
+    ("transformer_tiny", "dropout", "Transformer ignores dropout; here, dropout is"),
+    ("transformer_base", "weight_decay", "adds squared weights to the loss"),
+    ("transformer_base", "hidden_size", None),
+    ("transformer_base", "learning_rate_constant", None),
+    ("base", "learning_rate", None),
+    ("ExtendedHParams", "dropout", None),
+]
+
+
+@pytest.mark.parametrize(("hparams_set", "name", "expected"), REMARKS)
+def test_changes_that_mean_something_else_in_tensor2tensor(hparams_set, name, expected):
+    said = remarks(hparams_set, [name, "num_heads", name])
+    assert len(said) == (expected is not None)
+    assert all(expected in sentence for sentence in said)
+
+
+def test_describe_explains_the_change_of_a_set(capsys):
+    argv = ["describe", "--hparams_set", "transformer_base", "--hparams", "dropout=0.2"]
+    assert program.main(argv) == 0
+    assert "Transformer ignores dropout" in capsys.readouterr().err.splitlines()[0]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_pages_have_the_tables(page):
+    """`python -m t2t_keras.plugins.interop.counterparts.documents` writes them."""
+    text = page.read_text(encoding="utf-8")
+    assert generated(text) == text

@@ -140,12 +140,27 @@ def test_release_needs_a_section_with_a_date_and_entries(project, release_notes)
             release_notes(project, "v1.2.0")
 
 
-def test_actions_of_a_release_are_pinned_to_commits():
-    text = (ROOT / ".github" / "workflows" / "release.yml").read_text()
-    actions = re.findall(r"uses: (.*)", text)
-    assert actions
-    for action in actions:
-        assert re.fullmatch(r"[\w/-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+", action)
+def test_actions_are_pinned_to_commits():
+    workflows = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
+    assert len(workflows) >= 3
+    for path in workflows:
+        actions = re.findall(r"uses: (.*)", path.read_text())
+        assert actions
+        for action in actions:
+            assert re.fullmatch(r"[\w/-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+", action)
+
+
+def test_libraries_of_the_server_have_upper_bounds():
+    """It extends uvicorn's protocol; and a next version may be another interface."""
+    wanted = dict(
+        re.fullmatch(r"([\w-]+)(.*)", requirement).groups()
+        for requirement in PROJECT["optional-dependencies"]["serve"]
+    )
+    text = dockerfile("serve-light") + (ROOT / "docs" / "serving.md").read_text()
+    for name in ("h11", "prometheus-client", "starlette", "uvicorn"):
+        most = re.search(r"<[\d.]+", wanted[name])
+        assert most, f"{name}{wanted[name]}"
+        assert text.count(f"'{name}{most[0]}'") == 2
 
 
 # What SECURITY.md says of `t2t import`

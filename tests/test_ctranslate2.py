@@ -406,6 +406,23 @@ def test_sampling_and_ngrams(engine):
         assert len({*rows[0].ids}) == len(rows[0].ids)
 
 
+def test_samples_read_the_files_once_and_verify_them(engine, tmp_path):
+    changed = shutil.copytree(engine._path, tmp_path / "export")
+    options = {"sampling": True, "top_k": 2, "seed": 3}
+    engine = t2t_keras.load(changed)
+    other = t2t_keras.load(changed)
+    found = engine.translate(TEXTS, **options)
+    model = changed / "model.bin"
+    content = bytearray(model.read_bytes())
+    content[-1] ^= 1
+    model.write_bytes(content)
+    assert engine.translate(TEXTS, **options) == found
+    refused("model.bin is missing or does not have", other.translate, TEXTS, **options)
+    shutil.rmtree(changed)
+    assert engine.translate(TEXTS, **options) == found
+    refused("cannot read .*json", other.translate, TEXTS, **options)
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

@@ -33,7 +33,13 @@ from t2t_keras.decoding.texts import (
     truncated,
     word_alignment,
 )
-from t2t_keras.export.formats import SETTINGS, ExportSettings, require_intact
+from t2t_keras.export.formats import (
+    SETTINGS,
+    ExportSettings,
+    checksums,
+    require_checksum,
+    require_intact,
+)
 from t2t_keras.option import UserError, first_line, unknown
 from t2t_keras.problem import Problem, TextForm, is_blank
 from t2t_keras.text.sentence_ends import split_sentences
@@ -140,6 +146,8 @@ class CTranslate2Translator:
     def __init__(self, export_dir: str | Path) -> None:
         path = Path(export_dir)
         require_intact(path)
+        self._sums = dict(checksums(path))
+        self._contents: dict[str, bytes] | None = None  # see `_files`
         settings = CTranslate2Settings.read(path)
         if settings is None:
             raise UserError(
@@ -378,7 +386,7 @@ class CTranslate2Translator:
         if options.sampling:
             # A thread is seeded at its first draw: a new model has new threads.
             ctranslate2.set_random_seed(options.seed)
-            model = self._load(1)
+            model = self._load(1, self._files())
 
         def decode(groups: list[list[int]], never_pad: bool) -> Iterator[list[int]]:
             def submit(rows: list[int]) -> list[Any]:
@@ -643,11 +651,41 @@ class CTranslate2Translator:
             outputs.append(output)
         return outputs
 
-    def _load(self, workers: int) -> Any:
-        """Loads the model, to compute `workers` batches at once."""
+    def _files(self) -> dict[str, bytes]:
+        """Returns the files of the model, which are read once, for samples.
+
+        Raises:
+            UserError: one has changed since the translator was made.
+        """
+        if self._contents is None:
+            path = Path(self._path)
+            names = ["config.json", "model.bin"]
+            names += [file.name for file in path.glob("*vocabulary.json")]
+            try:
+                contents = {name: (path / name).read_bytes() for name in names}
+            except OSError as error:
+                raise UserError(
+                    f"--export_dir: cannot read {error.filename}: {error.strerror}; "
+                    "copy or export the model again"
+                ) from None
+            for name, content in contents.items():
+                require_checksum(path, name, content, self._sums)
+            self._contents = contents
+        return self._contents
+
+    def _load(self, workers: int, files: dict[str, bytes] | None = None) -> Any:
+        """Loads the model, to compute `workers` batches at once.
+
+        Args:
+            workers: number of batches.
+            files: the contents of the files; None: they are read.
+        """
         try:
             return ctranslate2.Translator(
-                self._path, inter_threads=workers, intra_threads=self._threads
+                self._path,
+                inter_threads=workers,
+                intra_threads=self._threads,
+                files=files,
             )
         except (RuntimeError, ValueError) as error:
             raise UserError(

@@ -408,6 +408,8 @@ def typed(
             text = value if isinstance(value, str) else shown(value)
             return values[text.lower()]
         if kind is float or kind is int:
+            if isinstance(value, bool):
+                raise ValueError
             number = float(value)
             if not math.isfinite(number) or (kind is int and not number.is_integer()):
                 raise ValueError

@@ -89,10 +89,13 @@ def test_training_from_python_is_that_of_the_verb(trained, tmp_path):
     ("arguments", "message"),
     [
         ({"seed": -1}, "seed must be an integer from 0 to 2147483647, not -1"),
-        (
-            {"accumulate": 0},
-            "accumulate must be an integer from 1",
-        ),
+        ({"seed": 1.5}, "seed must be an integer"),
+        ({"accumulate": 0}, "accumulate must be an integer from 1"),
+        ({"accumulate": math.nan}, "accumulate must be an integer from 1"),
+        ({"simulate_devices": -1}, "simulate_devices must be an integer from 0"),
+        ({"simulate_devices": math.nan}, "simulate_devices must be an integer"),
+        ({"simulate_devices": math.inf}, "simulate_devices must be an integer"),
+        ({"simulate_devices": True}, "simulate_devices must be an integer"),
         ({"train_steps": 0}, "train_steps must be an integer from 1"),
         ({"hparams": {"dropuot": 0.1}}, "did you mean 'dropout'"),
         ({"usr_dir": "absent"}, "there is no directory absent"),
@@ -105,7 +108,7 @@ def test_mistakes_from_python(arguments, message, trained, tmp_path):
     assert not (tmp_path / "new").exists()
 
 
-@pytest.mark.parametrize("name", ["SIGTERM", "SIGINT"])
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGINT", "SIGHUP"])
 def test_training_that_a_signal_ended_has_its_exit_code(
     name, trained, capfd, monkeypatch, tmp_path
 ):
@@ -116,7 +119,7 @@ def test_training_that_a_signal_ended_has_its_exit_code(
     monkeypatch.setattr(Trainer, "train", lambda self: figures)
     problem = ("--problem", "translate_text", "--data_dir", trained / "data")
     argv = ("train", *problem, "--hparams_set", "tiny", "--output_dir", tmp_path)
-    assert run(*argv) == {"SIGTERM": 143, "SIGINT": 130}[name]
+    assert run(*argv) == {"SIGTERM": 143, "SIGINT": 130, "SIGHUP": 129}[name]
     assert f"t2t train: {name}: saved step 3" in capfd.readouterr().err
 
 

@@ -57,7 +57,8 @@ class Endless(Given):
         yield self.pairs[-1]
 
 
-def test_killed_with_its_workers_at_work(complete, tmp_path):
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGHUP])
+def test_killed_with_its_workers_at_work(complete, tmp_path, number):
     code = """
 import sys
 from small_corpus import DEV, PROBLEM, TRAIN, Given, set_small_scale
@@ -70,8 +71,12 @@ generate(problem, sys.argv[1], workers=2)
     assert process.stdout.readline() == "waiting\n"
     workers = psutil.Process(process.pid).children(recursive=True)
     assert len(workers) >= 2
-    process.kill()
-    process.wait()
+    if number == signal.SIGHUP:  # which a terminal sends to all of them
+        for worker in workers:
+            worker.send_signal(number)
+        assert process.poll() is None
+    process.send_signal(number)
+    assert process.wait() == -number
     _, alive = psutil.wait_procs(workers, timeout=300)
     assert not alive
     refused("is unfinished", RecordIndex.open, tmp_path, "small", "dev")

@@ -165,6 +165,8 @@ def on_signal(number, frame):
     print(signal.Signals(number).name, flush=True)
 signal.signal(signal.SIGTERM, on_signal)
 signal.signal(signal.SIGINT, on_signal)
+if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:
+    signal.signal(signal.SIGHUP, on_signal)
 print("ready", flush=True)
 while not count or %r: time.sleep(0.01)
 time.sleep(0.5)
@@ -190,7 +192,7 @@ def await_end(children: list[psutil.Process]) -> None:
     assert not alive
 
 
-@pytest.mark.parametrize("name", ["SIGTERM", "SIGINT"])
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGINT", "SIGHUP"])
 def test_a_signal_is_passed_on_once(name):
     launcher, _ = started(is_stubborn=False)
     launcher.send_signal(signal.Signals[name])
@@ -206,6 +208,28 @@ def test_a_second_signal_ends_all_at_once():
     launcher.send_signal(signal.SIGINT)
     assert launcher.wait(TIMEOUT) == 130
     await_end(children)
+
+
+def test_a_second_hangup_ends_nothing():
+    launcher, children = started(is_stubborn=False, seconds_of_one_request=0.0)
+    launcher.send_signal(signal.SIGHUP)
+    assert launcher.stdout.readline() == "SIGHUP\n"
+    launcher.send_signal(signal.SIGHUP)
+    assert launcher.wait(TIMEOUT) == 143  # the chief's own, half a second later
+    await_end(children)
+
+
+def test_nohup_of_a_launcher_is_for_its_processes():
+    previous = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        launcher, children = started(is_stubborn=False)
+    finally:
+        signal.signal(signal.SIGHUP, previous)
+    for process in (launcher, *children):
+        process.send_signal(signal.SIGHUP)
+    launcher.send_signal(signal.SIGTERM)
+    output, _ = launcher.communicate(timeout=TIMEOUT)
+    assert (output, launcher.returncode) == ("SIGTERM\n", 143)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="prctl is Linux'")

@@ -3,8 +3,11 @@
 import concurrent.futures
 import itertools
 import json
+import os
+import pty
 import shutil
 import signal
+import sys
 import time
 import types
 
@@ -282,7 +285,7 @@ def arrived():
     arrived = []
     previous = {
         number: signal.signal(number, lambda number, frame: arrived.append(number))
-        for number in (signal.SIGTERM, signal.SIGINT)
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
     }
     yield arrived
     for number, handler in previous.items():
@@ -300,6 +303,54 @@ def test_the_first_signal_is_a_request_and_the_second_one_is_not(arrived, capfd)
         assert arrived == [signal.SIGINT]
     signal.raise_signal(signal.SIGTERM)
     assert arrived == [signal.SIGINT, signal.SIGTERM]
+
+
+def test_a_terminal_that_closes_asks_once(arrived, capfd):
+    """The shell and the kernel both send SIGHUP, one after the other."""
+    with Stopping() as stopping:
+        for _ in range(3):
+            signal.raise_signal(signal.SIGHUP)
+        assert (stopping.reason, stopping.signal) == ("SIGHUP", signal.SIGHUP)
+        assert capfd.readouterr().err.count("SIGHUP: saving after this step") == 1
+        assert arrived == []
+        signal.raise_signal(signal.SIGTERM)
+        assert arrived == [signal.SIGTERM]
+    signal.raise_signal(signal.SIGHUP)
+    assert arrived == [signal.SIGTERM, signal.SIGHUP]
+
+
+def test_nohup_keeps_working(arrived):
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    with Stopping() as stopping:
+        signal.raise_signal(signal.SIGHUP)
+        assert stopping.reason is None
+        assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+
+
+CLOSED_TERMINAL = """
+import json, os, signal, sys
+from t2t_keras.training.control import Stopping
+with Stopping() as stopping:
+    print("ready", flush=True)
+    while not stopping.reason:
+        signal.pause()
+    print("to standard output", flush=True)
+    print("to standard error", file=sys.stderr, flush=True)
+with open(sys.argv[1], "w") as file:
+    file.write(stopping.reason)
+"""
+
+
+def test_a_closed_terminal_does_not_keep_from_saving(tmp_path):
+    saved = tmp_path / "saved"
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.execv(sys.executable, [sys.executable, "-c", CLOSED_TERMINAL, str(saved)])
+    assert os.read(terminal, 5) == b"ready"
+    os.close(terminal)  # sends SIGHUP
+    assert os.waitpid(pid, 0)[1] == 0
+    assert saved.read_text() == "SIGHUP"
 
 
 def test_where_a_launcher_passes_signals_on_all_are_one_request(

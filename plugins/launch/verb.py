@@ -30,7 +30,13 @@ from typing import Any
 
 from t2t_keras.cli.verb import Verb, positive
 from t2t_keras.option import UserError
-from t2t_keras.training.control import LAUNCHED, LOST, SIGNALS
+from t2t_keras.training.control import (
+    LAUNCHED,
+    LOST,
+    SIGNALS,
+    handled_signals,
+    leave_closed_terminal,
+)
 
 _MAIN = "import sys; from t2t_keras.cli import main; sys.exit(main())"
 _NVIDIA = "/dev/nvidia[0-9]*"  # a file for each GPU
@@ -162,7 +168,7 @@ class Processes:
             try:
                 # Signals are delivered after all processes have started.
                 signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
-                for number in SIGNALS:
+                for number in handled_signals():
                     previous[number] = signal.signal(number, self._pass_on)
                 for index, output in enumerate(outputs):
                     self._start(index, output.fileno())
@@ -262,11 +268,17 @@ class Processes:
         raise UserError(f"process {cause} of {count} {how}; {_RESUME}")
 
     def _pass_on(self, number: int, frame: FrameType | None) -> None:
-        """Passes the first signal on; a second one ends all processes at once."""
+        """Passes the first signal on; a second one ends all processes at once.
+
+        But not SIGHUP, which the shell and the kernel both send.
+        """
+        leave_closed_terminal()
         now = time.monotonic()
         if self._passed_on is None:
             self._passed_on, self._time_passed_on = signal.Signals(number), now
             self._send(number)
+        elif number == signal.SIGHUP:
+            return
         elif now - self._time_passed_on > _SECONDS_OF_ONE_REQUEST:
             raise SystemExit(128 + number)
 

@@ -62,7 +62,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     Returns:
         0; 2 after a user's mistake; by the shell's convention, 130 after Ctrl-C, 143
-        after SIGTERM in training, and 141 after SIGPIPE on standard output.
+        after SIGTERM and 129 after SIGHUP in training, and 141 after SIGPIPE on
+        standard output.
     """
     argv = sys.argv[1:] if argv is None else argv
     verb = ""

@@ -290,7 +290,9 @@ def worker_pool(workers: int) -> Iterator[ProcessPoolExecutor]:
 
 def _start_worker() -> None:
     """Prepares a worker process."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C
+    # A terminal sends them to all its processes; the worker ends with its parent.
+    for number in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
     threading.Thread(target=_die_with_parent, daemon=True).start()
 
 

@@ -17,7 +17,7 @@ from typing import Any, Literal, Self
 from t2t_keras.evaluation.tokenization import BleuTokens
 from t2t_keras.option import UserError, check, option
 
-SIGNALS = (signal.SIGTERM, signal.SIGINT)
+SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 # The environment variable of processes that `t2t launch` started. The launcher passes
 # signals on and reports failures, so a process that loses contact with another one ends
@@ -98,14 +98,32 @@ class TrainOptions:
         return self.save_every or min(max(train_steps // 40, 25), 1000)
 
 
+def handled_signals() -> list[signal.Signals]:
+    """Returns SIGNALS, but without SIGHUP if `nohup` has set it to be ignored."""
+    is_ignored = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    return [x for x in SIGNALS if not (x is signal.SIGHUP and is_ignored)]
+
+
+def leave_closed_terminal() -> None:
+    """Discards what is printed to a terminal that is closed, where printing fails."""
+    for descriptor in (1, 2):
+        try:
+            os.write(descriptor, b"")
+        except OSError:
+            null = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(null, descriptor)
+            os.close(null)
+
+
 class Stopping:
     """A request to end training after the current step.
 
     As a context manager it takes SIGTERM (what batch systems and containers send before
-    they kill) and SIGINT (Ctrl-C) as such a request. A second signal ends the process
-    at once, as it does everywhere; but a process that was LAUNCHED takes all signals as
-    one request, because it may get the same one directly and from its launcher, and
-    leaves the second one to the launcher.
+    they kill), SIGINT (Ctrl-C) and SIGHUP (a terminal or connection was closed) as such
+    a request. A second signal ends the process at once, as it does everywhere, unless
+    it is SIGHUP, which the shell and the kernel both send. A process that was LAUNCHED
+    takes all signals as one request, because it may get the same one directly and from
+    its launcher, and leaves the second one to the launcher.
 
     Args:
         max_minutes: after which training is to end; 0: never.
@@ -133,7 +151,7 @@ class Stopping:
     def __enter__(self) -> Self:
         # In other threads Python allows no handlers, and signals do what they did.
         if threading.current_thread() is threading.main_thread():
-            for number in SIGNALS:
+            for number in handled_signals():
                 self._previous[number] = signal.signal(number, self._on_signal)
         return self
 
@@ -156,10 +174,13 @@ class Stopping:
             return
         self.signal = signal.Signals(number)
         if LAUNCHED not in os.environ:
-            self._restore_handlers()
+            for other in (signal.SIGTERM, signal.SIGINT):
+                signal.signal(other, self._previous.pop(other))
+        leave_closed_terminal()
         # Not by print, which may be what the signal has come into.
         note = f"{self.signal.name}: saving after this step; once more ends at once\n"
-        os.write(2, note.encode())
+        with contextlib.suppress(OSError):  # nobody reads it
+            os.write(2, note.encode())
         if self._may_interrupt:
             raise _Interrupted
 

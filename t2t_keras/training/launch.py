@@ -37,8 +37,8 @@ class TrainResult:
 
     Attributes:
         step: the number of updates done.
-        stopped_by: "train_steps", "patience", "max_minutes", "callback", "SIGTERM" or
-            "SIGINT".
+        stopped_by: "train_steps", "patience", "max_minutes", "callback", "SIGTERM",
+            "SIGINT" or "SIGHUP".
         loss: for each target token, with label smoothing (so it is above `dev_loss`),
             over the steps that were reported last.
         target_tokens_per_s: over the same steps.
@@ -100,9 +100,10 @@ def train(
             "translate_ende_toy", "tiny", data_dir="data", output_dir="runs/toy"
         )
 
-    Progress is on standard error and in the run directory. SIGTERM and Ctrl-C save and
-    end the training: the function returns, and the same call resumes it. Keras' random
-    seed is set, and operations on GPUs become deterministic, for the whole process.
+    Progress is on standard error and in the run directory. SIGTERM, SIGHUP and Ctrl-C
+    save and end the training: the function returns, and the same call resumes it.
+    Keras' random seed is set, and operations on GPUs become deterministic, for the
+    whole process.
 
     Args:
         problem: a registered name.

@@ -264,6 +264,9 @@ def average_run(output_dir: str | Path, last: Positive) -> Path:
 
     Returns:
         The path of the average, `average.ckpt-STEP`.
+
+    Raises:
+        UserError: `last` is impossible, or there are no checkpoints.
     """
     output, steps = CheckpointDirectory(Path(output_dir)).average(last)
     if is_run(output_dir):

@@ -18,6 +18,7 @@ from typing import Self
 
 import tensorflow as tf
 
+from t2t_keras.arguments import NonNegative, checked
 from t2t_keras.data.pipeline import untuned
 from t2t_keras.option import UserError
 
@@ -46,7 +47,8 @@ class LostProcess(UserError):
     """Another process has ended or cannot be reached."""
 
 
-def make_strategy(simulate_devices: int = 0) -> tf.distribute.Strategy:
+@checked
+def make_strategy(simulate_devices: NonNegative = 0) -> tf.distribute.Strategy:
     """Returns a strategy with a replica on every GPU, or on the CPU without one.
 
     With several processes in the environment variable TF_CONFIG it waits until all of
@@ -57,8 +59,9 @@ def make_strategy(simulate_devices: int = 0) -> tf.distribute.Strategy:
         simulate_devices: replicas to make on the CPU instead, for tests.
 
     Raises:
-        UserError: TensorFlow was already running with other devices; TF_CONFIG is not
-            what TensorFlow documents, or is set together with simulated devices.
+        UserError: the number is impossible; TensorFlow was already running with other
+            devices; TF_CONFIG is not what TensorFlow documents, or is set together with
+            simulated devices.
     """
     # A process that evaluates may use the same GPU.
     os.environ.setdefault("TF_FORCE_GPU_ALLOW_GROWTH", "true")

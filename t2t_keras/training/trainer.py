@@ -103,7 +103,7 @@ class Trainer:
 
         Returns:
             The last metrics: step, stopped_by (train_steps, patience, max_minutes,
-            callback, SIGTERM or SIGINT), loss, target_tokens_per_s, dev_loss,
+            callback, SIGTERM, SIGINT or SIGHUP), loss, target_tokens_per_s, dev_loss,
             dev_metrics and those of `Validation.compare`.
 
         Raises:

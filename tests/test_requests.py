@@ -1,5 +1,7 @@
 """Options of requests: phrases and numbers as inputs of exported graphs, by row."""
 
+import contextlib
+import json
 import math
 
 import numpy as np
@@ -10,7 +12,8 @@ from errors import refused
 from tensorflow.python.eager import context
 
 import t2t_keras
-from t2t_keras.plugins.server.rest import Request
+from t2t_keras.option import UserError
+from t2t_keras.plugins.server.rest import Request, TooLarge, parse_json
 from t2t_keras.plugins.server.served_model import ServedModel, Unwanted
 
 TEXTS = [line for line in LINES if line.strip()]
@@ -198,6 +201,12 @@ def columns(signature="translate", **inputs):
         ({"inputs": {"\ud800": 1}}, "inputs must be an object with texts"),
         (columns(beam=3), "has the inputs texts, beam_size"),
         (columns(beam_size=1.5), "beam_size must be an integer"),
+        (columns(beam_size=True), "beam_size must be an integer, not 'True'"),
+        (columns(n_best=False), "n_best must be an integer"),
+        (columns(alpha=True), "alpha must be a number, not 'True'"),
+        (columns(beam_size="8"), "beam_size must be a number, not the string '8'"),
+        (columns(beam_size="9" * 400), "not the string '9{79}$"),
+        (columns(beam_size=[True]), "beam_size must be an integer"),
         (columns(beam_size=[1, 2]), "beam_size must have a value for each of the 1"),
         (columns(n_best=0), "n_best must be at least 1"),
         (columns(min_length=-1), "min_length must be at least 0"),
@@ -212,3 +221,60 @@ def columns(signature="translate", **inputs):
 )
 def test_bad_requests(body, message):
     refused(message, Request.parse, body)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"instances": ["a"] * 4},
+        {"signature_name": "options", "instances": [{}] * 4},
+        {"inputs": ["a"] * 4},
+        columns("score", texts=["a"] * 4, targets=["a"] * 4),
+        columns("score", texts=["a"], targets=["a"] * 4),
+        # The rows are counted before they are checked.
+        {"instances": [3] * 4},
+    ],
+)
+def test_rows_are_counted_before_they_are_checked(body):
+    message = "the request has 4 sentences; at most 3 are allowed"
+    with pytest.raises(TooLarge, match=message):
+        Request.parse(body, 3)
+    with contextlib.suppress(UserError):  # as many as are allowed
+        Request.parse(body, 4)
+
+
+def count_of_values(value):
+    """The number of values in parsed JSON."""
+    inner = value.values() if isinstance(value, dict) else value
+    if not isinstance(value, dict | list):
+        return 1
+    return 1 + sum(map(count_of_values, inner))
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        3,
+        "a, [b] {c}",
+        ["a,", ',"[', "\\", '\\"', '\\\\",', "[{" * 9],
+        {"a,[": [1, 2, {"b": [None]}], '"': "{", "\\": {"c": "ü,€,😀"}},
+        [['"' * k + "," * k + "\\" * k for k in range(20)]] * 3,
+        [[[[1]]]],
+    ],
+)
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-32-le"])
+@pytest.mark.parametrize("is_ascii", [True, False])
+def test_values_are_counted_before_they_are_parsed(
+    value, encoding, is_ascii, monkeypatch
+):
+    body = json.dumps(value, ensure_ascii=is_ascii).encode(encoding)
+    count = count_of_values(value)
+    assert parse_json(body, count) == value
+    monkeypatch.setattr(json, "loads", None)  # it is not called
+    with pytest.raises(TooLarge, match=f"has {count} values; at most {count - 1} are"):
+        parse_json(body, count - 1)
+
+
+def test_what_is_not_json():
+    for body in (b"{", b"\xff", b"[" * 100_000, b"", b'["\\', b'"' * 99):
+        refused("the body is not JSON", parse_json, body, 10**6)

@@ -4,6 +4,7 @@ import asyncio
 import base64
 import contextlib
 import json
+import logging
 import math
 import runpy
 import signal
@@ -25,10 +26,11 @@ from decoding_models import LINES
 from errors import refused
 
 from t2t_keras.option import UserError
-from t2t_keras.plugins.server import http
+from t2t_keras.plugins.server import verb
 from t2t_keras.plugins.server.app import make_app
 from t2t_keras.plugins.server.batcher import Batcher, Limits, Overloaded
 from t2t_keras.plugins.server.http import Server
+from t2t_keras.plugins.server.logs import OnceAMinute, few_warnings
 from t2t_keras.plugins.server.served_model import ServedModel
 from t2t_keras.plugins.server.verb import bound
 
@@ -421,26 +423,6 @@ def test_bodies_are_limited():
 # Connections.
 
 
-def test_headers_have_a_time_limit(monkeypatch):
-    monkeypatch.setattr(http, "_HEADER_SECONDS", 0.5)
-    with serving(Stub()) as (_, port, _):
-        half = b"GET /health HTTP/1.1\r\nHost: x\r\n"
-        with socket.create_connection(("127.0.0.1", port)) as slow:
-            slow.sendall(half)
-            time.sleep(0.3)
-            slow.sendall(b"X: y\r\n")  # more data do not extend it
-            start = time.monotonic()
-            with contextlib.suppress(ConnectionResetError):
-                assert slow.recv(1) == b""
-            assert time.monotonic() - start < 0.5
-        with socket.create_connection(("127.0.0.1", port)) as kept:
-            for _ in range(2):
-                kept.sendall(half + b"\r\n")
-                while b"}" not in (part := kept.recv(10_000)):
-                    assert part
-                time.sleep(0.8)  # one that is idle stays longer
-
-
 def test_other_hosts_and_sites_are_refused():
     known = {"127.0.0.1", "localhost:8501", "LOCALHOST", "t2t.localhost", "[::1]:8501"}
     known |= {"10.1.2.3:80", "translate.example.org:443"}
@@ -554,8 +536,65 @@ def test_the_extra_is_needed(tmp_path, capfd, monkeypatch):
     assert 'pip install "t2t_keras[serve]"' in capfd.readouterr().err
 
 
+class Hanging:
+    """A server that gets signals while it runs."""
+
+    def __init__(self):
+        self.exits = []
+
+    def handle_exit(self, number, frame):
+        self.exits.append(number)
+
+
+def test_sighup_is_treated_as_sigterm_unless_it_is_ignored():
+    for previous, exits in (signal.SIG_DFL, 2), (signal.SIG_IGN, 0):
+        server = Hanging()
+        before = signal.signal(signal.SIGHUP, previous)
+        try:
+            with verb._handlers(server):
+                signal.raise_signal(signal.SIGHUP)
+                signal.raise_signal(signal.SIGHUP)
+                signal.raise_signal(signal.SIGTERM)  # as uvicorn does at its end
+            assert signal.getsignal(signal.SIGHUP) == previous
+        finally:
+            signal.signal(signal.SIGHUP, before)
+        assert server.exits == [signal.SIGTERM] * exits
+
+
+def test_warnings_have_one_line_a_minute():
+    seconds, lines = [1.0], []
+    keep = OnceAMinute(lambda: seconds[0])
+
+    def warn(message, *values):
+        record = logging.LogRecord("t2t", logging.WARNING, "", 0, message, values, None)
+        if keep.filter(record):
+            lines.append(record.getMessage())
+
+    for time_of_day in (1.0, 30.0, 60.9, 61.0, 62.0, 200.0):
+        seconds[0] = time_of_day
+        for number in (1, 2):
+            warn("input %d of 100%%", number)
+    warn("other")
+    assert lines == [
+        "input 1 of 100%",
+        "input 1 of 100%; 5 more such lines were left out",
+        "input 1 of 100%; 3 more such lines were left out",
+        "other",
+    ]
+
+
+def test_the_command_filters_warnings(capfd):
+    logger = logging.getLogger("t2t_keras.decoding.texts")
+    with few_warnings():
+        for number in range(300):
+            logger.warning("input %d is long", number)
+    assert capfd.readouterr().err == "input 0 is long\n"
+    assert logging.getLogger("t2t_keras").propagate
+
+
 @pytest.mark.slow
-def test_sigterm_ends_the_program_with_0(export_dir):
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_ends_the_program_with_0(export_dir, number):
     code = "import sys; from t2t_keras.cli import main; sys.exit(main())"
     flags = ["serve", "--model", f"m={export_dir}", "--port", "0", "--json"]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
@@ -567,7 +606,7 @@ def test_sigterm_ends_the_program_with_0(export_dir):
         with ThreadPoolExecutor(4) as pool:
             waiting = pool.submit(predict, client, "m", {"instances": TEXTS * 10})
             time.sleep(0.3)
-            process.send_signal(signal.SIGTERM)
+            process.send_signal(number)
             assert waiting.result().status_code == 200
     out, errors = process.communicate(timeout=60)
     assert process.returncode == 0

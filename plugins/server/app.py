@@ -10,9 +10,11 @@ import dataclasses
 import gc
 import itertools
 import json
+import mimetypes
 import time
 import urllib.parse
 from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -21,7 +23,7 @@ from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import FileResponse, Response
+from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -29,7 +31,8 @@ from t2t_keras.data.files import say
 from t2t_keras.option import UserError, first_line
 
 from .batcher import Batcher, Limits, Overloaded
-from .rest import Key
+from .connections import BUSY, Connections
+from .rest import Key, TooLarge, parse_json
 from .rest import Request as PredictRequest
 from .served_model import ServedModel
 from .versions import FixedModel, VersionFolder
@@ -39,7 +42,9 @@ _Headers: TypeAlias = Mapping[str, str] | None
 Source: TypeAlias = FixedModel | VersionFolder | Callable[[], ServedModel]
 
 _CLIENT_LEFT = 499  # what nginx calls it; nobody receives it
-_CLOSE = {"Connection": "close"}  # a part of the body has not been read
+# Bytes and commas of the largest body that is parsed in the event loop.
+_SMALL_BODY = 16_384
+_SMALL_COUNT = 64
 _EXTRA_LENGTH = 64  # about how much longer than its source an output may be
 _PHRASE_WEIGHT = 4  # of a character in a phrase, in characters of a sentence
 # A sentence of at most this work per hypothesis of the default beam size is cheap.
@@ -95,6 +100,7 @@ class Service:
 
     Attributes:
         limits: the limits.
+        connections: the connections of the server that runs it.
         answered: number of requests so far.
         failure: why a model cannot be served.
         on_failure: called when there is a failure.
@@ -120,7 +126,11 @@ class Service:
             name: {} for name in models
         }
         self._is_stopping = False
+        self._busy = 0  # requests whose bodies have arrived
+        self._unparsed_bytes = 0  # of large bodies
+        self._parser = ThreadPoolExecutor(1)
         self.limits = limits
+        self.connections = Connections(limits)
         self.answered = 0
         self.failure: BaseException | None = None
         self.on_failure: Callable[[], None] = lambda: None
@@ -144,8 +154,10 @@ class Service:
         """Loads the models meanwhile; at the end, runs what still waits."""
         loading = asyncio.create_task(self._load())
         following = asyncio.create_task(self._follow(loading))
+        watching = asyncio.create_task(self.connections.watch())
         yield
         following.cancel()
+        watching.cancel()
         self.stop()
         await asyncio.wait([loading, following])
         for batcher in [*self._batchers]:
@@ -266,9 +278,11 @@ class Service:
 
     async def page(self, request: Request) -> Response:
         """The web page: its HTML, style or script."""
-        name = request.scope["path"].strip("/") or "page.html"
+        # Not `FileResponse`, whose file is open until the client has read all of it.
+        file = Path(__file__).with_name(request.scope["path"].strip("/") or "page.html")
         headers = {"Content-Security-Policy": _POLICY}
-        return FileResponse(Path(__file__).with_name(name), headers=headers)
+        kind, _ = mimetypes.guess_type(file.name)
+        return Response(file.read_bytes(), headers=headers, media_type=kind)
 
     async def models(self, request: Request) -> Response:
         """The names of the models, which TensorFlow Serving does not tell.
@@ -304,19 +318,50 @@ class Service:
 
     async def predict(self, request: Request) -> Response:
         """Runs a signature on rows (`instances`) or columns (`inputs`)."""
-        self._find(request)
+        served = self._find(request)
+        body = await self._read(request)
+        if self._busy >= self.connections.max_busy:
+            raise Overloaded("there are too many requests; try again later")
+        self._busy += 1
+        request.scope[BUSY] = True
         try:
-            body = json.loads(await self._read(request))
-        except (ValueError, RecursionError) as error:
-            raise HTTPException(400, f"the body is not JSON: {error}") from None
-        parsed = PredictRequest.parse(body)
-        served = self._find(request)  # it may have been replaced meanwhile
-        request.scope["served"] = served.name, str(served.version)
-        with served.used():
-            works = self.work(served.model, parsed)
-            waiting = served.batcher.submit(parsed.keys, parsed.rows, works)
-            found = await self._answer(request, waiting)
+            parsed, works = await self._parse(served.model, body)
+            served = self._find(request)  # it may have been replaced meanwhile
+            request.scope["served"] = served.name, str(served.version)
+            with served.used():
+                waiting = served.batcher.submit(parsed.keys, parsed.rows, works)
+                found = await self._answer(request, waiting)
+        finally:
+            self._busy -= 1
         return _json(parsed.answer(found))
+
+    async def _parse(
+        self, model: ServedModel, body: bytes
+    ) -> tuple[PredictRequest, list[int]]:
+        """Returns a request and the work of each row.
+
+        A large body is parsed in a thread, so that other requests are answered
+        meanwhile; there is one such thread, because all threads share Python's lock.
+
+        Raises:
+            Overloaded: too many large bodies wait.
+        """
+
+        def parse() -> tuple[PredictRequest, list[int]]:
+            values = parse_json(body, self.limits.max_values)
+            parsed = PredictRequest.parse(values, self.limits.max_queue)
+            return parsed, self.work(model, parsed)
+
+        if len(body) <= _SMALL_BODY and body.count(b",") <= _SMALL_COUNT:
+            return parse()
+        if self._unparsed_bytes + len(body) > self.limits.max_unfinished_bytes:
+            raise Overloaded("there are too many large requests; try again later")
+        self._unparsed_bytes += len(body)
+        try:
+            loop = asyncio.get_running_loop()
+            return await loop.run_in_executor(self._parser, parse)
+        finally:
+            self._unparsed_bytes -= len(body)
 
     def work(self, model: ServedModel, request: PredictRequest) -> list[int]:
         """Returns the work of each row: its length times the beam size.
@@ -328,16 +373,21 @@ class Service:
 
         Raises:
             UserError: the beam size or a length is beyond the limit.
-            HTTPException: all rows together are beyond the limits.
+            TooLarge: all rows together are beyond the limit.
         """
-        limits, default = self.limits, model.defaults["beam_size"]
+        limits = self.limits
+        default = model.defaults["beam_size"]
         most_beams = max(limits.max_beam_size, default)
+        by_key: dict[int, tuple[int, int]] = {}  # most rows have the same options
         works = []
-        for (_, pairs), row in zip(request.keys, request.rows, strict=True):
-            options = dict(pairs)
-            beam = options.get("beam_size", default)
-            glossary = itertools.chain(*options.get("glossary", ()))
-            characters = sum(map(len, (*glossary, *options.get("forbidden", ()))))
+        for key, row in zip(request.keys, request.rows, strict=True):
+            if id(key) not in by_key:
+                options = dict(key[1])
+                glossary = itertools.chain(*options.get("glossary", ()))
+                phrases = (*glossary, *options.get("forbidden", ()))
+                beam = options.get("beam_size", default)
+                by_key[id(key)] = beam, sum(map(len, phrases))
+            beam, characters = by_key[id(key)]
             longest = max(map(len, row.values()), default=0)
             if beam > most_beams:
                 raise UserError(f"beam_size {beam} is more than {most_beams}")
@@ -348,13 +398,12 @@ class Service:
             size = sum(len(text.encode()) for text in row.values())
             size += _EXTRA_LENGTH + _PHRASE_WEIGHT * characters
             works.append(size if request.signature == "score" else beam * size)
-        for count, most, what in (
-            (len(works), limits.max_queue, "sentences"),
-            (sum(works), limits.max_work, "bytes times beam size"),
-        ):
-            if count > most:
-                allowed = f"at most {most:,} are allowed"
-                raise HTTPException(413, f"the request has {count:,} {what}; {allowed}")
+        total, most = sum(works), limits.max_work
+        if total > most:
+            raise TooLarge(
+                f"the request has {total:,} bytes times beam size; at most {most:,} "
+                "are allowed"
+            )
         return works
 
     def _find(self, request: Request) -> _Served:
@@ -399,12 +448,12 @@ class Service:
                     body += chunk
                     if len(body) > most:
                         refusal = f"the body has more than {most:,} bytes"
-                        raise HTTPException(413, refusal, _CLOSE)
+                        raise HTTPException(413, refusal)
         except ClientDisconnect:
             raise HTTPException(_CLIENT_LEFT) from None
         except TimeoutError:
             refusal = "the body took too long to arrive"
-            raise HTTPException(408, refusal, _CLOSE) from None
+            raise HTTPException(408, refusal) from None
         return bytes(body)
 
     def gate(self, app: ASGIApp) -> ASGIApp:
@@ -485,6 +534,8 @@ def make_app(
             return _error(error.status_code, error.detail, error.headers)
         if isinstance(error, Overloaded):
             return _error(503, str(error), {"Retry-After": "1"})
+        if isinstance(error, TooLarge):
+            return _error(413, str(error))
         if isinstance(error, UserError):
             return _error(400, str(error))
         return _error(500, "the server failed; its log tells why")
@@ -494,7 +545,7 @@ def make_app(
         lifespan=service.lifespan,
         middleware=[Middleware(service.gate)],
         exception_handlers=dict.fromkeys(
-            (HTTPException, Overloaded, UserError, Exception), failed
+            (HTTPException, Overloaded, TooLarge, UserError, Exception), failed
         ),
     )
     app.state.service = service

@@ -56,6 +56,20 @@ class Limits:
     timeout_seconds: float = option(
         30.0, "the time in which a request is answered", above=0
     )
+    max_values: int = option(
+        1 << 17, "the most values (strings, numbers, lists, objects) in a body", least=1
+    )
+    max_connections: int = option(
+        1000,
+        "the most connections; fewer if the limit of file descriptors is low",
+        least=1,
+    )
+    max_unfinished_bytes: int = option(
+        64 << 20, "the most bytes of unfinished request bodies in all", least=1
+    )
+    max_unread_bytes: int = option(
+        64 << 20, "the most bytes of answers that clients have not read in all", least=1
+    )
 
     def __post_init__(self) -> None:
         check(Limits, vars(self))

@@ -1,47 +1,21 @@
-"""uvicorn with a time limit for headers."""
+"""uvicorn with the limits of connections, and what ends it."""
 
-import asyncio
 import functools
 import math
 import socket
 from types import FrameType
-from typing import Any
 
-import h11
 import uvicorn
 from starlette.applications import Starlette
-from uvicorn.protocols.http.h11_impl import H11Protocol
 
-_HEADER_SECONDS = 10
+from .connections import Connection
+
 # Longer than clients and proxies keep a connection that is idle (httpx 5 seconds, nginx
 # 60): a request on a connection that the server closes just then would be lost.
 _KEEP_ALIVE_SECONDS = 75
-
-
-class _Protocol(H11Protocol):
-    """A connection, which is closed if headers take too long."""
-
-    _timer: asyncio.TimerHandle | None = None
-
-    def connection_made(self, transport: Any) -> None:
-        super().connection_made(transport)
-        self._timer = self.loop.call_later(_HEADER_SECONDS, transport.abort)
-
-    def data_received(self, data: bytes) -> None:
-        super().data_received(data)
-        if self.conn.their_state is not h11.IDLE:  # the headers are complete
-            self._end_wait()
-        elif self._timer is None:
-            self._timer = self.loop.call_later(_HEADER_SECONDS, self.transport.abort)
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._end_wait()
-        super().connection_lost(exc)
-
-    def _end_wait(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+# libuv accepts one connection of each listening socket in a turn of the event loop.
+# With a single one, a client would wait for a burst of others, turn by turn.
+_ACCEPTS = 8
 
 
 class Server(uvicorn.Server):
@@ -58,10 +32,11 @@ class Server(uvicorn.Server):
         self.service = app.state.service
         self.service.on_failure = functools.partial(setattr, self, "should_exit", True)
         seconds = self.service.limits.timeout_seconds
+        connection = functools.partial(Connection, self.service.connections)
         super().__init__(
             uvicorn.Config(
                 app,
-                http=_Protocol,
+                http=connection,  # type: ignore[arg-type]  # which uvicorn calls
                 ws="none",  # uvicorn sets no time limit for WebSocket handshakes
                 log_level="error",
                 access_log=False,
@@ -82,6 +57,11 @@ class Server(uvicorn.Server):
         Raises:
             UserError: a model cannot be loaded.
         """
+        if sockets is not None:
+            sockets = [
+                *sockets,
+                *(x.dup() for x in sockets for _ in range(_ACCEPTS - 1)),
+            ]
         super().run(sockets)
         if self.service.failure is not None:
             raise self.service.failure

@@ -1,7 +1,10 @@
 """The JSON of TensorFlow Serving's REST interface."""
 
 import base64
+import json
 from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
 
 from t2t_keras.decoding.options import DecodingOptions
 from t2t_keras.option import UserError, check, require_unicode, typed
@@ -17,6 +20,10 @@ _DTYPES = DecodingOptions.dtypes("is_served")
 
 # The signature and the options, by name: rows with equal keys can be run together.
 Key: TypeAlias = tuple[str, tuple[tuple[str, Any], ...]]
+
+
+class TooLarge(Exception):
+    """A request is beyond a limit of its size."""
 
 
 class Request(NamedTuple):
@@ -35,11 +42,16 @@ class Request(NamedTuple):
     in_rows: bool
 
     @classmethod
-    def parse(cls, body: Any) -> "Request":
-        """Reads the body of a request.
+    def parse(cls, body: Any, max_rows: int | None = None) -> "Request":
+        """Checks the body of a request.
+
+        Args:
+            body: the parsed JSON.
+            max_rows: the most rows; None: no limit.
 
         Raises:
             UserError: there is no such signature, or its inputs are different.
+            TooLarge: there are more rows.
         """
         if not isinstance(body, dict) or ("instances" in body) == ("inputs" in body):
             raise UserError("the body must have either 'instances' or 'inputs'")
@@ -52,9 +64,13 @@ class Request(NamedTuple):
         names = _TEXTS[signature]
         possible = (*names, *(_DTYPES if signature == "translate" else ()))
         in_rows = "instances" in body
-        rows = body["instances"] if in_rows else _rows(body["inputs"], names)
-        if not isinstance(rows, list) or (in_rows and not rows):
-            raise UserError("instances must be a list that is not empty")
+        if in_rows:
+            rows = body["instances"]
+            if not isinstance(rows, list) or not rows:
+                raise UserError("instances must be a list that is not empty")
+            _check_count(rows, max_rows)
+        else:
+            rows = _rows(body["inputs"], names, max_rows)
         keys, texts = [], []
         known: dict[tuple[int, ...], Key] = {}  # most rows have the same options
         for number, row in enumerate(rows):
@@ -82,13 +98,73 @@ class Request(NamedTuple):
         return {"outputs": {k: [row[k] for row in found] for k in (found or [{}])[0]}}
 
 
-def _rows(inputs: Any, names: tuple[str, ...]) -> list[dict[str, Any]]:
+def parse_json(body: bytes, max_values: int) -> Any:
+    """Parses a body whose values are counted before.
+
+    Args:
+        body: the JSON, in UTF-8, UTF-16 or UTF-32.
+        max_values: the most values in it.
+
+    Raises:
+        UserError: it is not JSON.
+        TooLarge: it has more values.
+    """
+    try:
+        text = body.decode(json.detect_encoding(body))
+        if _most_values(text) > max_values:
+            count = _most_values(_without_strings(text))
+            if count > max_values:
+                raise TooLarge(
+                    f"the body has {count:,} values; at most {max_values:,} are allowed"
+                )
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"the body is not JSON: {error}") from None
+
+
+def _most_values(text: str) -> int:
+    """Returns the number of values of JSON, or more if strings have such characters.
+
+    Every value but the first begins a list or an object, or comes after a comma.
+    """
+    return 1 + sum(map(text.count, ",[{"))
+
+
+def _without_strings(text: str) -> str:
+    """Returns JSON without what is inside of its strings."""
+    data = np.frombuffer(text.encode(errors="replace"), np.uint8)
+    is_quote = data == ord('"')
+    # A quote is part of a string if an odd number of backslashes precedes it.
+    others = np.flatnonzero(data != ord("\\"))
+    backslashes = np.diff(others, prepend=-1) - 1
+    is_quote[others[backslashes % 2 == 1]] = False
+    is_outside = np.cumsum(is_quote, dtype=np.uint8) % 2 == 0
+    return data[is_outside].tobytes().decode(errors="replace")
+
+
+def _check_count(rows: list[Any], most: int | None) -> None:
+    """Refuses too many rows.
+
+    Raises:
+        TooLarge: there are more.
+    """
+    if most is not None and len(rows) > most:
+        raise TooLarge(
+            f"the request has {len(rows):,} sentences; at most {most:,} are allowed"
+        )
+
+
+def _rows(
+    inputs: Any, names: tuple[str, ...], max_rows: int | None
+) -> list[dict[str, Any]]:
     """Returns a request in column format as one in row format."""
     if len(names) == 1 and isinstance(inputs, list):
         inputs = {names[0]: inputs}
     if not isinstance(inputs, dict) or not {*names} <= inputs.keys():
         raise UserError(f"inputs must be an object with {', '.join(names)}")
     columns = {k: v if isinstance(v, list) else [v] for k, v in inputs.items()}
+    for name in names:
+        _check_count(columns[name], max_rows)
     size = max((len(columns.get(name, ())) for name in names), default=1)
     for name, column in columns.items():
         if name not in names and len(column) == 1:
@@ -107,6 +183,10 @@ def _options(given: dict[str, Any]) -> dict[str, Any]:
     options = {}
     for name, value in given.items():
         if _DTYPES[name] != "string":
+            if isinstance(value, str):  # which `typed` takes, from command lines
+                raise UserError(
+                    f"{name} must be a number, not the string {value!r:.80}"
+                )
             options[name] = typed(DecodingOptions, name, value)
         elif isinstance(value, list):
             options[name] = [x for x in value if x not in ("", ["", ""])]

@@ -1,6 +1,7 @@
 """The verb that serves models over HTTP: `serve`."""
 
 import argparse
+import contextlib
 import dataclasses
 import functools
 import ipaddress
@@ -9,8 +10,10 @@ import re
 import signal
 import socket
 import sys
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from types import FrameType
+from typing import TYPE_CHECKING, Any
 
 from t2t_keras import load
 from t2t_keras.cli.decoding import (
@@ -31,9 +34,11 @@ from t2t_keras.cli.verb import (
 from t2t_keras.data.files import say
 from t2t_keras.export.formats import converted, find_loader, is_saved_model
 from t2t_keras.option import UserError, require_extra, split_pairs, typed
+from t2t_keras.training.control import handled_signals, leave_closed_terminal
 from t2t_keras.training.runs import is_run
 
 from .batcher import Limits
+from .logs import few_warnings
 from .versions import (
     FixedModel,
     VersionFolder,
@@ -41,6 +46,9 @@ from .versions import (
     missing_part,
     newest_complete,
 )
+
+if TYPE_CHECKING:
+    from .http import Server
 
 _NAME = re.compile(r"[\w.-]+")
 
@@ -198,13 +206,32 @@ def _serve(args: argparse.Namespace) -> dict[str, Any]:
         app = make_app(models, args.limits, hosts, args.poll_seconds)
         host = f"[{host}]" if ":" in host else host
         print(f"t2t serve: http://{host}:{port}/", file=sys.stderr, flush=True)
-        # uvicorn raises SIGTERM again when all requests are answered.
-        previous = signal.signal(signal.SIGTERM, lambda *_: None)
-        try:
-            Server(app).run([address])
-        finally:
-            signal.signal(signal.SIGTERM, previous)
+        with few_warnings(), _handlers(server := Server(app)):
+            server.run([address])
     return {"requests": app.state.service.answered}
+
+
+@contextlib.contextmanager
+def _handlers(server: "Server") -> Iterator[None]:
+    """Sets what signals do, besides what uvicorn sets while it serves.
+
+    uvicorn raises SIGTERM again when all requests are answered. It does not know
+    SIGHUP, which a closed terminal sends.
+    """
+
+    def hang_up(number: int, frame: FrameType | None) -> None:
+        leave_closed_terminal()
+        server.handle_exit(signal.SIGTERM, frame)
+
+    handlers: dict[signal.Signals, Any] = {signal.SIGTERM: lambda *_: None}
+    if signal.SIGHUP in handled_signals():
+        handlers[signal.SIGHUP] = hang_up
+    previous = {number: signal.signal(number, x) for number, x in handlers.items()}
+    try:
+        yield
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
 
 
 def parse_limits(text: str) -> Limits:

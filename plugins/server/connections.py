@@ -1,0 +1,388 @@
+"""The connections of `t2t serve`, with their limits.
+
+uvicorn limits neither the number of connections nor the time of clients that send or
+read nothing. A connection waits for its client while that has to send a request or to
+read an answer, and for the server while that computes an answer. Those that wait for
+their clients are closed at a time limit. The oldest of them is also closed to make room
+for another connection; but none whose request is with a model.
+"""
+
+import asyncio
+import collections
+import contextlib
+import enum
+import json
+import os
+import resource
+import socket
+from collections.abc import Callable
+from typing import Any
+
+import h11
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from .batcher import Limits
+
+_HEADER_SECONDS = 10.0
+# How long a client may send the rest of a request that was refused before its end: if
+# the server closed the connection at once, the client could not read the answer.
+_REFUSED_SECONDS = 2.0
+_SWEEP_SECONDS = 0.25  # between two checks of the time limits
+# Each `timeout_seconds` a client reads at least this, or everything.
+_LEAST_READ = 32_768
+# Files and sockets that the server may open besides those that it has open.
+_SPARE_DESCRIPTORS = 16
+# The share of the connections that may have a request in the queue or in a batch. The
+# others wait for their clients, so there is always one that can make room.
+_BUSY_SHARE = 3 / 4
+
+# The key that the application sets in the scope of a request that is with a model.
+BUSY = "t2t_busy"
+
+_ANSWER_START = b"HTTP/1.1 "
+_TCP_CLOSE = 7  # the state of a TCP connection after a reset, in Linux's TCP_INFO
+
+
+class _Phase(enum.Enum):
+    """What a connection waits for."""
+
+    IDLE = enum.auto()  # the first byte of a request
+    HEADERS = enum.auto()  # the rest of the headers
+    BODY = enum.auto()  # the rest of the body
+    ANSWER = enum.auto()  # the server's answer
+    REFUSED = enum.auto()  # the client's end, after an answer to what is not HTTP
+
+
+class Connections:
+    """The open connections of a server.
+
+    Args:
+        limits: the limits.
+    """
+
+    def __init__(self, limits: Limits) -> None:
+        self.limits = limits
+        self._open: set[Connection] = set()
+        self._body_bytes = 0  # of unfinished bodies
+        self._deferred: collections.deque[Connection] = collections.deque()
+        self._most = limits.max_connections
+
+    @property
+    def max_busy(self) -> int:
+        """The number of requests that may wait for their answers at the same time."""
+        return max(int(_BUSY_SHARE * self._most), 1)
+
+    async def watch(self) -> None:
+        """Checks the limits, until it is cancelled."""
+        while True:
+            self._most = min(self.limits.max_connections, self._free_descriptors())
+            for connection in list(self._open):
+                connection.check_time()
+            self._make_room(
+                lambda connection: connection.unread,
+                self.limits.max_unread_bytes,
+            )
+            await asyncio.sleep(_SWEEP_SECONDS)
+
+    def add(self, connection: "Connection") -> bool:
+        """Adds a connection, for which the oldest one that waits makes room.
+
+        Returns:
+            Whether there is room.
+        """
+        if len(self._open) >= self._most and not self._close_oldest(self._open):
+            return False
+        self._open.add(connection)
+        return True
+
+    def remove(self, connection: "Connection") -> None:
+        """Removes a connection, which may have been removed before."""
+        self._open.discard(connection)
+        self.release(connection)
+
+    def defer(self, connection: "Connection") -> None:
+        """Lets requests of other clients go before the next one of a connection.
+
+        libuv accepts one connection in each turn of the event loop. If that also began
+        a request of every client that sends many at once, nobody else would get in.
+        """
+        self._deferred.append(connection)
+        if len(self._deferred) == 1:
+            connection.loop.call_soon(self._start_deferred)
+
+    def _start_deferred(self) -> None:
+        connection = self._deferred.popleft()
+        if self._deferred:
+            connection.loop.call_soon(self._start_deferred)
+        connection.start_next()
+
+    def hold(self, connection: "Connection", size: int) -> None:
+        """Counts bytes of an unfinished body; the oldest ones make room."""
+        connection.body_bytes += size
+        self._body_bytes += size
+        if self._body_bytes > self.limits.max_unfinished_bytes:
+            self._make_room(
+                lambda connection: connection.body_bytes,
+                self.limits.max_unfinished_bytes,
+            )
+
+    def release(self, connection: "Connection") -> None:
+        """Forgets the bytes of a body, which is complete or lost."""
+        self._body_bytes -= connection.body_bytes
+        connection.body_bytes = 0
+
+    def _make_room(self, size_of: "Callable[[Connection], int]", limit: int) -> None:
+        """Closes the oldest connections that have a size, up to a limit in all."""
+        sizes = {x: size for x in self._open if (size := size_of(x))}
+        while sum(sizes.values()) > limit and (
+            closed := self._close_oldest(set(sizes))
+        ):
+            del sizes[closed]
+
+    def _close_oldest(self, among: "set[Connection]") -> "Connection | None":
+        """Closes the connection whose client has done nothing for longest, if any.
+
+        Those that wait for their clients come first.
+        """
+        idle = [connection for connection in among if not connection.is_busy]
+        if not idle:
+            return None
+        oldest = min(idle, key=lambda x: (not x.awaits_client, x.since))
+        oldest.abort()
+        return oldest
+
+    def _free_descriptors(self) -> int:
+        """Returns how many connections the limit of file descriptors allows."""
+        most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        if most == resource.RLIM_INFINITY:
+            return self.limits.max_connections
+        try:
+            others = len(os.listdir("/dev/fd")) - len(self._open)
+        except OSError:  # there is none left for the directory
+            return self._most
+        return max(most - others - _SPARE_DESCRIPTORS, 1)
+
+
+class Connection(H11Protocol):
+    """A connection with time limits, whose errors are JSON.
+
+    Args:
+        connections: all connections of the server.
+        *args: arguments of uvicorn.
+        **kwargs: arguments of uvicorn.
+
+    Attributes:
+        since: when it began to wait for what it waits for; if requests have arrived
+            together, when they did.
+        body_bytes: bytes of its unfinished body.
+    """
+
+    def __init__(self, connections: Connections, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._connections = connections
+        self._limits = connections.limits
+        self._phase = _Phase.HEADERS
+        self._is_half_closed = False
+        self._last_unread = 0  # at the last check
+        self._read = 0  # what the client has read since `_read_since`, or more
+        self._read_since = 0.0
+        self.since = 0.0
+        self.body_bytes = 0
+
+    @property
+    def unread(self) -> int:
+        """The number of bytes that the client has not read, besides those in TCP."""
+        return self.transport.get_write_buffer_size()
+
+    @property
+    def awaits_client(self) -> bool:
+        """Whether the client has to send or to read something."""
+        return self._phase is not _Phase.ANSWER or self.unread > 0
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether its request is with a model."""
+        is_answered = self.cycle is None or self.cycle.response_complete
+        return not (self.awaits_client or is_answered) and BUSY in self.cycle.scope
+
+    @property
+    def _is_refused(self) -> bool:
+        return self._phase is _Phase.REFUSED
+
+    def connection_made(self, transport: Any) -> None:
+        """Begins; without room, the client gets an error."""
+        super().connection_made(transport)
+        self.since = self.loop.time()
+        if not self._connections.add(self):
+            self._refuse(503, "there are too many connections; try again later")
+            self.transport.close()
+
+    def data_received(self, data: bytes) -> None:
+        """Receives a part of a request, or of several."""
+        if not self._is_refused:
+            super().data_received(data)
+        if not self._is_refused:
+            self._follow(len(data))
+
+    def eof_received(self) -> bool | None:  # type: ignore[override]
+        """Keeps the connection of a client that has a request to be answered.
+
+        The client may have closed it altogether, which looks the same. But if a part of
+        the answer is sent then, there comes a reset.
+        """
+        if self._phase is not _Phase.ANSWER:
+            return None
+        if self._is_half_closed:
+            return True
+        self._is_half_closed = True
+        if self.conn.our_state is h11.SEND_RESPONSE:
+            self.transport.write(_ANSWER_START)
+            self.cycle.transport = _BegunAnswer(self.transport)  # type: ignore[assignment]
+        return True
+
+    def on_response_complete(self) -> None:
+        """Continues, but later if the client did not wait for the answer."""
+        if self.conn.their_state is h11.DONE and self.conn.trailing_data[0]:
+            self._connections.defer(self)
+        else:
+            self.start_next()
+
+    def start_next(self) -> None:
+        """Begins the next request, if a part of it has arrived."""
+        super().on_response_complete()
+        is_next = not self.cycle.response_complete
+        self._follow(len(self.cycle.body) if is_next else 0)
+        if self._is_half_closed and self._phase is not _Phase.ANSWER:
+            self.transport.close()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Ends."""
+        self._connections.remove(self)
+        super().connection_lost(exc)
+
+    def send_400_response(self, msg: str) -> None:
+        """Refuses what is not HTTP."""
+        if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
+            self._refuse(
+                400, "this is not a valid HTTP/1.1 request, without encryption"
+            )
+        else:
+            self.transport.close()  # within an answer
+
+    def abort(self) -> None:
+        """Closes the connection at once."""
+        self._connections.remove(self)
+        self.transport.abort()
+
+    def check_time(self) -> None:
+        """Closes the connection if the client has taken too long."""
+        now = self.loop.time()
+        seconds = self._limits.timeout_seconds
+        allowed = {
+            _Phase.HEADERS: _HEADER_SECONDS,
+            # The application answers before, when the time limit is over.
+            _Phase.BODY: seconds + _REFUSED_SECONDS,
+            _Phase.REFUSED: _REFUSED_SECONDS,
+        }
+        is_late = now - self.since > allowed.get(self._phase, float("inf"))
+        if is_late or self._is_unread(now) or self._is_reset():
+            self.abort()
+
+    def _follow(self, received: int = 0) -> None:
+        """Enters the phase that h11 is in.
+
+        Args:
+            received: number of bytes that have just been received.
+        """
+        state = self.conn.their_state
+        if state is h11.SEND_BODY:
+            if self._phase is not _Phase.BODY:
+                self._enter(_Phase.BODY)
+            self._connections.hold(self, received)
+            if (
+                self.conn.our_state is h11.DONE  # the answer did not wait for the body
+                and self.body_bytes > 2 * self._limits.max_body_bytes
+            ):
+                self.abort()
+        elif state is not h11.IDLE:
+            since = self.since
+            self._enter(_Phase.ANSWER)
+            if not received:
+                self.since = since
+        elif not self.conn.trailing_data[0]:
+            self._enter(_Phase.IDLE)
+        elif self._phase is not _Phase.HEADERS:
+            self._enter(_Phase.HEADERS)
+
+    def _enter(self, phase: _Phase) -> None:
+        self._phase = phase
+        self.since = self.loop.time()
+        if self.body_bytes:
+            self._connections.release(self)
+
+    def _refuse(self, status: int, message: str) -> None:
+        """Sends an error that no application sends; ends when the client does."""
+        body = json.dumps({"error": message}).encode()
+        headers = [("content-type", "application/json"), ("connection", "close")]
+        headers.append(("content-length", str(len(body))))
+        reason = {400: "Bad Request", 503: "Service Unavailable"}[status]
+        for event in (
+            h11.Response(status_code=status, headers=headers, reason=reason),
+            h11.Data(data=body),
+            h11.EndOfMessage(),
+        ):
+            self.transport.write(self.conn.send(event) or b"")
+        self._enter(_Phase.REFUSED)
+        self.transport.write_eof()
+
+    def _is_unread(self, now: float) -> bool:
+        """Returns whether the client reads nothing, or almost nothing, for too long."""
+        unread = self.unread
+        if self._last_unread == 0:
+            self._read = 0
+            self._read_since = now
+        self._read += max(self._last_unread - unread, 0)
+        self._last_unread = unread
+        if now - self._read_since <= self._limits.timeout_seconds:
+            return False
+        is_slow = self._read < _LEAST_READ
+        self._read = 0
+        self._read_since = now
+        return is_slow
+
+    def _is_reset(self) -> bool:
+        """Returns whether a client that seemed half-closed has left."""
+        if not self._is_half_closed or not hasattr(socket, "TCP_INFO"):
+            return False
+        with contextlib.suppress(OSError):
+            own = self.transport.get_extra_info("socket")
+            info = own.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)
+            return bool(info[0] == _TCP_CLOSE)
+        return False
+
+
+class _BegunAnswer:
+    """A transport to which the start of an answer has been written.
+
+    Args:
+        transport: the transport.
+    """
+
+    def __init__(self, transport: asyncio.Transport) -> None:
+        self._transport = transport
+        self._has_started = False
+
+    def write(self, data: bytes) -> None:
+        """Writes a part of the answer, the first one without its start."""
+        if not self._has_started:
+            data = data.removeprefix(_ANSWER_START)
+        self._has_started = True
+        self._transport.write(data)
+
+    def is_closing(self) -> bool:
+        """Returns whether it is being closed."""
+        return self._transport.is_closing()
+
+    def close(self) -> None:
+        """Closes it after what has been written."""
+        self._transport.close()

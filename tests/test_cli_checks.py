@@ -79,7 +79,7 @@ MISTAKES = [
             "--output",
             "terms.tsv",
         ),
-        "--output: terms is the input; name another",
+        "--output: terms.tsv is the input; name another",
     ),
     (
         (*RUN, "--input", "file", "--output", "run/config.json"),
@@ -176,7 +176,7 @@ def results(tmp_path_factory):
         (folder / name).write_text("{}\n")
     for name in ("x.incomplete", "x.incomplete.json", "out.source"):
         (folder / name).write_text("of the user\n")
-    (folder / "terms").write_text("dog\tHund\n")
+    (folder / "terms.tsv").write_text("dog\tHund\n")
     (folder / "link").symlink_to("file")
     before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
     command = [sys.executable, "-c", PROGRAM]

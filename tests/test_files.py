@@ -345,7 +345,7 @@ def opens_text(call: ast.Call) -> bool:
     if "utf-8" in words or any(it.arg == "encoding" for it in call.keywords):
         return False
     if name in ("read_text", "write_text"):
-        return True
+        return is_method
     is_text = any(re.fullmatch(r"[rwax]\+?t?", str(word)) for word in words)
     has_default_mode = name == "open" and not is_method and len(call.args) == 1
     return name in ("open", "fdopen") and (is_text or has_default_mode)

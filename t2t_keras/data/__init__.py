@@ -5,7 +5,8 @@
 alignments. `datagen` turns the pairs into a data directory in stages, with
 `vocabulary`, `encoding` (cleaning, and pairs to records, in worker processes),
 `records` (shards, index and raw texts) and `manifest` (what a directory was made from).
-`files` has atomic writes, locks and progress messages. `batch_plan` plans batches from
-the lengths of the records, and `pipeline` reads them; `augmentation` changes them, if
-asked for.
+`files` has atomic writes, locks and progress messages; `schema` has the types of the
+fields in JSON files; `plain_path` gives TensorFlow paths without wildcards.
+`batch_plan` plans batches from the lengths of the records, and `pipeline` reads them;
+`augmentation` changes them, if asked for.
 """

@@ -280,6 +280,7 @@ class HParams:
     def override(self, **changes: Any) -> "HParams":
         """Returns a copy with some fields changed.
 
+        Fields may also have tensor2tensor's names (`OTHER_NAMES`), as `hidden_size`.
         Another `model` may have other hyper-parameters: those of the new one alone have
         their defaults, and those of the old one alone are left out.
 
@@ -293,7 +294,14 @@ class HParams:
             kind = _class_of(model)
         names = {field.name for field in dataclasses.fields(kind)}
         kept = {name: value for name, value in vars(self).items() if name in names}
-        changed = {name: _typed(kind, name, value) for name, value in changes.items()}
+        if not changes.keys() <= names:
+            plugins("models")  # fill `OTHER_NAMES`
+        changed: dict[str, Any] = {}
+        for given, value in changes.items():
+            name = given if given in names else OTHER_NAMES.get(given, given)
+            if name in changed:
+                raise UserError(f"hparams: '{name}' is given twice, also as '{given}'")
+            changed[name] = _typed(kind, name, value)
         return kind(**kept | changed)
 
     @checked
@@ -373,6 +381,8 @@ class HParams:
 
 # The class of hyper-parameters of each registered model.
 MODEL_HPARAMS: dict[str, type[HParams]] = {"transformer": HParams}
+# Models that are registered and cannot be built: name -> why.
+UNUSABLE_MODELS: dict[str, str] = {}
 
 
 def _class_of(model: str) -> type[HParams]:
@@ -385,6 +395,8 @@ def _class_of(model: str) -> type[HParams]:
         raise UserError(f"hparams: model must be text, not {shown(model)}")
     if model not in MODEL_HPARAMS:
         plugins("models")
+    if model in UNUSABLE_MODELS:
+        raise UserError(f"hparams: {UNUSABLE_MODELS[model]}")
     if model not in MODEL_HPARAMS:
         raise UserError(
             f"hparams: there is no model '{model}'; install the package that registers "

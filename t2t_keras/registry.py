@@ -7,6 +7,7 @@ package, by `--usr_dir`, and by a plain import. A plugin may have a `Registry` a
 Plugins are found by entry points only, see `option.plugins`.
 """
 
+import contextlib
 import dataclasses
 import functools
 import importlib
@@ -15,16 +16,20 @@ import inspect
 import re
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Generic, NamedTuple, TypeVar, get_type_hints, overload
+from typing import Any, Generic, NamedTuple, NoReturn, TypeVar, get_type_hints, overload
 
 from t2t_keras.arguments import checked
-from t2t_keras.hparam import MODEL_HPARAMS, HParams
+from t2t_keras.hparam import MODEL_HPARAMS, UNUSABLE_MODELS, HParams
 from t2t_keras.option import UserError, nearest, plugins
 from t2t_keras.problem import Problem
 
 T = TypeVar("T")
+
+# What to write in place of packages of other programs that a user's file imports, by
+# the name of the package. Plugins that register models fill it.
+OTHER_PACKAGES: dict[str, str] = {}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,9 +49,19 @@ class Definition(Generic[T]):
         try:
             return self.make()
         except Exception as error:
-            file, _, _ = self.place.rpartition(":")
-            place = _place_of(error, file) or self.place
-            raise UserError(f"{place}: '{name}': {_reason(error)}") from error
+            raise error_in_file(error, self.place, name) from error
+
+
+def error_in_file(error: Exception, place: str, name: str) -> UserError:
+    """Returns the `UserError` for an error that a user's definition raised.
+
+    Args:
+        error: the error.
+        place: file:line of the definition.
+        name: its name.
+    """
+    file, _, _ = place.rpartition(":")
+    return UserError(f"{_place_of(error, file) or place}: '{name}': {_reason(error)}")
 
 
 class Registry(Generic[T]):
@@ -56,6 +71,7 @@ class Registry(Generic[T]):
         self.kind = kind
         self._loaded = False
         self._definitions: dict[str, Definition[T]] = {}
+        self._aliases: dict[str, Definition[T]] = {}
 
     def add(self, name: str, definition: Definition[T]) -> None:
         """Registers a definition; a file may be imported twice."""
@@ -67,6 +83,14 @@ class Registry(Generic[T]):
             )
         self._definitions[name] = definition
 
+    def add_alias(self, name: str, definition: Definition[T]) -> None:
+        """Registers another name, which is not listed; a definition's name wins."""
+        self._aliases.setdefault(name, definition)
+
+    def add_unusable(self, name: str, place: str, error: UserError) -> None:
+        """Registers a name whose object cannot be made: to get it raises the error."""
+        self._definitions[name] = Definition(_raising(error), place, _unusable(error))
+
     def register(self, function: Callable[[], T], kind: type[T]) -> None:
         """Registers a function that returns an object of a class, under its name.
 
@@ -75,15 +99,19 @@ class Registry(Generic[T]):
         """
         doc = inspect.getdoc(function) or ""
         make = lambda: _checked(function(), kind)  # noqa: E731
-        self.add(function.__name__, Definition(make, _place(function), doc))
+        place = place_of_definition(function)
+        with _deferred(self, function.__name__, place):
+            self.add(function.__name__, Definition(make, place, doc))
 
     def get(self, name: str) -> T:
         """Returns the object of a name; an error suggests the nearest name."""
-        definitions = self.all()
+        definitions = self._aliases | self.all()
         if name not in definitions:
             hint = nearest(name, definitions)
+            files = "".join(f"; {error}" for error in _errors_of_files.values())
             raise UserError(
                 f"{self.kind}: there is no '{name}'{hint} (`t2t list` prints them all)"
+                f"{files}"
             )
         return definitions[name].made(name)
 
@@ -116,10 +144,45 @@ _problems: Registry[Problem] = Registry("problems")
 _hparams: Registry[HParams] = Registry("hparams")
 _models: Registry[Model] = Registry("models")
 
+# Whether `load_usr_dir` imports files: a definition that cannot be registered is then
+# listed with its error, so that the other definitions of its file can be used.
+_is_loading = False
+# The error of each file of a `--usr_dir` that could not be imported.
+_errors_of_files: dict[str, UserError] = {}
+_warned: dict[str, UserError] = {}  # those that were printed
+
+
+@contextlib.contextmanager
+def _deferred(registry: Registry[Any], name: str, place: str) -> Iterator[None]:
+    """Registers a definition of a `--usr_dir` as unusable if the block refuses it."""
+    try:
+        yield
+    except UserError as error:
+        if not (_is_loading and name):
+            raise
+        registry.add_unusable(name, place, error)
+
+
+def _raising(error: UserError) -> Callable[[], NoReturn]:
+    """Returns a function that raises an error."""
+
+    def make() -> NoReturn:
+        raise error
+
+    return make
+
+
+def _unusable(error: UserError) -> str:
+    """Returns what `t2t list` prints for a definition that cannot be used."""
+    return f"cannot be used: {error}"
+
+
 ProblemDefinition = TypeVar("ProblemDefinition", bound=Problem | Callable[[], Problem])
 
 
-def register_problem(definition: ProblemDefinition) -> ProblemDefinition:
+def register_problem(
+    definition: ProblemDefinition, *, alias: str = ""
+) -> ProblemDefinition:
     """Registers a problem; can be used as a decorator.
 
     Args:
@@ -127,6 +190,8 @@ def register_problem(definition: ProblemDefinition) -> ProblemDefinition:
             name), a class derived from `Problem` whose attributes are the fields
             (registered under its name in snake_case), or a `Problem` (registered under
             its field `name`).
+        alias: another name under which it is found; "": a class is also found under
+            the name that version 0.1 made.
 
     Raises:
         UserError: the name is taken, or ends in `_rev`, which is reserved for reversed
@@ -134,25 +199,39 @@ def register_problem(definition: ProblemDefinition) -> ProblemDefinition:
     """
     if isinstance(definition, Problem):
         name = definition.name
-        make: Callable[[], Problem] = lambda: definition  # noqa: E731
         caller = inspect.stack()[1]
         place = f"{Path(caller.filename).resolve()}:{caller.lineno}"
     else:
-        name, place = definition.__name__, _place(definition)
-        fields: dict[str, Any] = {}
+        name, place = definition.__name__, place_of_definition(definition)
         if inspect.isclass(definition):
-            name, fields = snake_case(name), _class_fields(definition)
-
-        def make() -> Problem:
-            return _checked(definition(**fields), Problem).replace(name=name)
-
-    if not name or name.endswith("_rev"):
-        raise UserError(
-            f"the problem at {place} cannot be named '{name}': a name is needed, and "
-            "'_rev' is the suffix of the other direction, which the registry makes"
-        )
-    _problems.add(name, Definition(make, place, ""))
+            name = snake_case(name)
+    with _deferred(_problems, name, place):
+        if not name or name.endswith("_rev"):
+            raise UserError(
+                f"the problem at {place} cannot be named '{name}': a name is needed, "
+                "and '_rev' is the suffix of the other direction, which the registry "
+                "makes"
+            )
+        _problems.add(name, _problem_definition(definition, name, place))
+        if inspect.isclass(definition):
+            alias = alias or earlier_snake_case(definition.__name__)
+        if alias not in ("", name):
+            _problems.add_alias(alias, _problem_definition(definition, alias, place))
     return definition
+
+
+def _problem_definition(
+    definition: Problem | Callable[..., Problem], name: str, place: str
+) -> Definition[Problem]:
+    """Returns the entry of a problem under a name; raises `UserError` for a class."""
+    if isinstance(definition, Problem):
+        return Definition(lambda: definition, place, "")
+    fields = _class_fields(definition) if inspect.isclass(definition) else {}
+
+    def make() -> Problem:
+        return _checked(definition(**fields), Problem).replace(name=name)
+
+    return Definition(make, place, "")
 
 
 ModelDefinition = TypeVar("ModelDefinition", bound=Callable[..., Any])
@@ -184,14 +263,39 @@ def register_model(definition: Any = None, *, hparams: type[HParams] = HParams) 
     if definition is None:
         return functools.partial(register_model, hparams=hparams)
     name, doc = definition.__name__, inspect.getdoc(definition) or ""
-    name = snake_case(name) if inspect.isclass(definition) else name
+    alias = name
+    if inspect.isclass(definition):
+        alias = earlier_snake_case(name)
+        name = snake_case(name)
     for field in dataclasses.fields(hparams):
         if isinstance(field.type, str):  # after `from __future__ import annotations`
             field.type = get_type_hints(hparams)[field.name]
     model = Model(definition, hparams)
-    _models.add(name, Definition(lambda: model, _place(definition), doc))
-    MODEL_HPARAMS[name] = hparams
+    place = place_of_definition(definition)
+    entry = Definition(lambda: model, place, doc)
+    with _deferred(_models, name, place):
+        _models.add(name, entry)
+        MODEL_HPARAMS[name] = hparams
+        if alias != name:
+            _models.add_alias(alias, entry)
+            MODEL_HPARAMS.setdefault(alias, hparams)
     return definition
+
+
+def register_unusable_model(
+    definition: Callable[..., object], name: str, reason: str
+) -> None:
+    """Registers the name of a model that cannot be built: `t2t list` prints why.
+
+    Args:
+        definition: the class or function of the model, whose line is named.
+        name: its name.
+        reason: why it cannot be built, and what to do.
+    """
+    place = place_of_definition(definition)
+    error = UserError(f"{place}: '{name}': {reason}")
+    _models.add_unusable(name, place, error)
+    UNUSABLE_MODELS[name] = str(error)
 
 
 def register_hparams(definition: Callable[[], HParams]) -> Callable[[], HParams]:
@@ -213,7 +317,7 @@ def problem(name: str) -> Problem:
     Raises:
         UserError: there is none; the message suggests the nearest name.
     """
-    if name.endswith("_rev"):
+    if name.endswith("_rev") and name not in _problems.all():
         return _problems.get(name.removesuffix("_rev")).reversed()
     return _problems.get(name)
 
@@ -239,8 +343,19 @@ def hparams(name: str) -> HParams:
 
 
 def list_problems() -> dict[str, str]:
-    """Returns every problem's name with its one-line summary."""
-    return {name: it.made(name).summary for name, it in _problems.all().items()}
+    """Returns every problem's name with its one-line summary.
+
+    The summary of a problem that cannot be made is its error.
+    """
+    return {name: _summary(name, it) for name, it in _problems.all().items()}
+
+
+def _summary(name: str, definition: Definition[Problem]) -> str:
+    """Returns the summary of a problem, or why it cannot be used."""
+    try:
+        return definition.made(name).summary
+    except UserError as error:
+        return _unusable(error)
 
 
 def list_models() -> dict[str, str]:
@@ -258,11 +373,15 @@ def load_usr_dir(directory: str | Path) -> None:
     """Imports a user's directory, whose modules register what they define.
 
     If the directory is a package (it has an `__init__.py`), the package is imported;
-    otherwise all modules in it are.
+    otherwise all modules in it are. A definition that cannot be registered is listed
+    with its error. A module that cannot be imported is left out with a warning, as long
+    as there are others.
 
     Raises:
-        UserError: there is no such directory, or it has no Python file.
+        UserError: there is no such directory, it has no Python file, or none of its
+            files can be imported.
     """
+    global _is_loading
     path = Path(directory).resolve()
     if not path.is_dir():
         raise UserError(f"--usr_dir: there is no directory {directory}")
@@ -276,8 +395,23 @@ def load_usr_dir(directory: str | Path) -> None:
     if root not in sys.path:
         sys.path.append(root)
     importlib.invalidate_caches()
+    errors: dict[str, UserError] = {}
     for file in files:
-        _import_file(path.name if file == init else file.stem, file)
+        _is_loading = True
+        try:
+            _import_file(path.name if file == init else file.stem, file)
+        except UserError as error:
+            errors[str(file)] = error
+        finally:
+            _is_loading = False
+        _errors_of_files.pop(str(file), None)
+    if len(errors) == len(files):
+        raise next(iter(errors.values()))
+    for name, failure in errors.items():
+        if str(_warned.get(name)) != str(failure):
+            print(f"t2t: {failure}; this file is left out", file=sys.stderr)
+    _errors_of_files.update(errors)
+    _warned.update(errors)
 
 
 def _import_file(name: str, file: Path) -> None:
@@ -290,8 +424,18 @@ def _import_file(name: str, file: Path) -> None:
         )
     try:
         importlib.import_module(name)
-    except UserError:
-        raise
+    except UserError as error:
+        place = _place_of(error, str(file))
+        if place is None or str(file.parent) in str(error):
+            raise
+        raise UserError(f"--usr_dir: {place}: {error}") from error
+    except ModuleNotFoundError as error:
+        place = _place_of(error, str(file)) or str(file)
+        plugins("models")  # fill `OTHER_PACKAGES`
+        package = (error.name or "").partition(".")[0]
+        hint = OTHER_PACKAGES.get(package)
+        reason = f"{_reason(error)}{f'; {hint}' if hint else ''}"
+        raise UserError(f"--usr_dir: {place}: {reason}") from error
     except SyntaxError as error:
         place = f"{error.filename}:{error.lineno}"
         raise UserError(f"--usr_dir: {place}: {error.msg}") from error
@@ -317,8 +461,24 @@ def _place_of(error: BaseException, file: str) -> str | None:
 
 def _reason(error: BaseException) -> str:
     """Returns an error's message, with its type unless it is a `UserError`."""
-    is_sentence = isinstance(error, UserError)
-    return str(error) if is_sentence else f"{type(error).__name__}: {error}"
+    if isinstance(error, UserError):
+        return str(error)
+    reason = f"{type(error).__name__}: {error}"
+    if isinstance(error, dataclasses.FrozenInstanceError):
+        field = re.sub(r".*'(.*)'.*", r"\1", str(error))
+        return f"{reason}; return a changed copy instead: `.override({field}=...)`"
+    if isinstance(error, AttributeError) and (name := _name_of_tensorflow_1(error)):
+        return f"{reason}; write `import tensorflow.compat.v1 as tf` to have {name}"
+    return reason
+
+
+def _name_of_tensorflow_1(error: AttributeError) -> str | None:
+    """Returns the missing name if it is one of TensorFlow 1."""
+    if getattr(error.obj, "__name__", "") != "tensorflow":
+        return None
+    from tensorflow.compat import v1
+
+    return f"tf.{error.name}" if hasattr(v1, error.name or "") else None
 
 
 def _checked(made: T, kind: type[T]) -> T:
@@ -329,20 +489,28 @@ def _checked(made: T, kind: type[T]) -> T:
 
 
 def snake_case(name: str) -> str:
-    """Converts `MyWMTProblem` to `my_wmt_problem`."""
+    """Converts `MyWMTProblem` to `my_wmt_problem`, as tensor2tensor does."""
+    words = re.sub("(.)([A-Z][a-z0-9]+)", r"\1_\2", name)
+    return re.sub("([a-z0-9])([A-Z])", r"\1_\2", words).lower()
+
+
+def earlier_snake_case(name: str) -> str:
+    """Converts a name as version 0.1 did: `WMT32k` to `wmt32k`, not to `wm_t32k`."""
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower()
 
 
 def _class_fields(cls: type) -> dict[str, Any]:
     """Returns the fields of `Problem` that a class derived from it sets."""
     if not issubclass(cls, Problem):
-        raise UserError(f"the class at {_place(cls)} must derive from Problem")
+        raise UserError(
+            f"the class at {place_of_definition(cls)} must derive from Problem"
+        )
     names = (field.name for field in dataclasses.fields(Problem))
     values = {name: getattr(cls, name, None) for name in names}
     return {k: v for k, v in values.items() if v is not getattr(Problem, k, None)}
 
 
-def _place(definition: Callable[..., object]) -> str:
+def place_of_definition(definition: Callable[..., object]) -> str:
     """Returns file:line of a function or class, or its name if it was typed in."""
     definition = inspect.unwrap(definition)
     try:

@@ -112,8 +112,10 @@ def test_duplicate_says_where_both_are(tmp_path):
     first = write(tmp_path / "a" / "first.py", problem_file("captions"))
     second = write(tmp_path / "b" / "second.py", problem_file("captions"))
     registry.load_usr_dir(first.parent)
-    message = refused("", registry.load_usr_dir, second.parent)
+    registry.load_usr_dir(second.parent)
+    message = refused("", registry.problem, "captions")
     assert f"{first}:4" in message and f"{second}:4" in message
+    assert registry.list_problems() == {"captions": f"cannot be used: {message}"}
 
 
 def test_a_definition_that_was_typed_in():
@@ -180,8 +182,103 @@ def test_definition_that_raises_is_told_with_its_line(tmp_path, body, line, mess
     head, _, _ = text.partition("    return")
     file = write(tmp_path / "faulty.py", f"{head}    {body}\n")
     registry.load_usr_dir(tmp_path)
-    for use in (registry.list_problems, lambda: registry.problem("captions_rev")):
-        assert refused(message, use).startswith(f"{file}:{line}: 'captions': ")
+    told = refused(message, registry.problem, "captions_rev")
+    assert told.startswith(f"{file}:{line}: 'captions': ")
+    assert registry.list_problems() == {"captions": f"cannot be used: {told}"}
+
+
+UNUSABLE = """
+from t2t_keras import HParams, Problem, register_hparams, register_problem
+
+@register_problem
+class NoProblem:
+    pass
+
+@register_problem
+def captions_rev():
+    return Problem(summary="x")
+
+@register_hparams
+def base():
+    return HParams()
+"""
+
+
+def test_unusable_definitions_of_a_usr_dir_are_listed_with_their_errors(tmp_path):
+    @register_hparams
+    def base() -> HParams:
+        return HParams()
+
+    write(tmp_path / "many.py", UNUSABLE + problem_file("captions"))
+    registry.load_usr_dir(tmp_path)
+    listed = registry.list_problems()
+    assert listed["captions"] == "x" and "captions_rev" in listed
+    assert "cannot be used" in listed["no_problem"]
+    assert registry.problem("captions").name == "captions"
+    refused("must derive from Problem", registry.problem, "no_problem")
+    refused("cannot be named 'captions_rev'", registry.problem, "captions_rev")
+    refused("is already registered", registry.hparams, "base")
+    assert "cannot be used" in registry.list_hparams()["base"]
+
+
+def test_a_file_that_cannot_be_imported_is_left_out(tmp_path, capsys):
+    write(tmp_path / "captions_problem.py", problem_file("captions"))
+    faulty = write(tmp_path / "faulty.py", "import no_such_module\n")
+    for _ in range(2):  # said once
+        registry.load_usr_dir(tmp_path)
+    assert list(registry.list_problems()) == ["captions"]
+    warning = capsys.readouterr().err
+    assert warning.count("this file is left out") == 1 and f"{faulty}:1" in warning
+    refused("'of_faulty'.*no_such_module", registry.problem, "of_faulty")
+
+
+@pytest.mark.parametrize(
+    ("name", "theirs", "earlier"),
+    [
+        # By tensor2tensor's rule, worked out by hand: "_" before a capital letter that
+        # a small letter or digit follows, and between those and a capital letter.
+        ("TranslateEndeWmt32k", "translate_ende_wmt32k", "translate_ende_wmt32k"),
+        ("TRANSLATION32k", "translatio_n32k", "translation32k"),
+        (
+            "TranslateEnviIWSLT32k",
+            "translate_envi_iwsl_t32k",
+            "translate_envi_iwslt32k",
+        ),
+        ("Translate_EnVi", "translate__en_vi", "translate_en_vi"),
+        ("SummarizeCNN64k", "summarize_cn_n64k", "summarize_cnn64k"),
+    ],
+)
+def test_names_of_classes_are_those_of_tensor2tensor(name, theirs, earlier):
+    register_problem(type(name, (Problem,), {"summary": "x"}))
+    assert registry.list_problems() == {theirs: "x"}
+    for found in (theirs, earlier, f"{earlier}_rev"):
+        assert registry.problem(found).name == found
+
+
+def test_assignments_and_names_of_tensorflow_1_are_told_what_to_write(tmp_path):
+    text = """
+import tensorflow as tf
+from t2t_keras import registry, register_hparams
+
+@register_hparams
+def assigned():
+    hparams = registry.hparams("base")
+    hparams.num_layers = 2
+    return hparams
+
+@register_hparams
+def reads_a_file():
+    return tf.gfile.Open("x")
+"""
+
+    @register_hparams
+    def base() -> HParams:
+        return HParams()
+
+    write(tmp_path / "sets.py", text)
+    registry.load_usr_dir(tmp_path)
+    refused(r"`\.override\(num_layers=\.\.\.\)`", registry.hparams, "assigned")
+    refused("import tensorflow.compat.v1 as tf", registry.hparams, "reads_a_file")
 
 
 def test_entry_points_of_another_package(tmp_path, monkeypatch):

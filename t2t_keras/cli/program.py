@@ -223,9 +223,10 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
         _complete(parser, parsers)
     if not argv:
         argv = ["--help"]
+    mistake = None
     if argv[0] in parsers:
-        _add_problem_flags(argv, parsers[argv[0]])
-    _check_names(argv, parser, parsers)
+        mistake = _add_problem_flags(argv, parsers[argv[0]])
+    _check_names(argv, parser, parsers, mistake)
     given = argparse.Namespace(argv=argv, environ=dict(os.environ))
     args = parser.parse_args(argv, given)
     for action in parsers[args.verb]._actions:
@@ -237,22 +238,29 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
     return args
 
 
-def _add_problem_flags(argv: Sequence[str], parser: _Parser) -> None:
-    """Adds the flags that only the problem of `--problem` has, for `t2t datagen`."""
+def _add_problem_flags(argv: Sequence[str], parser: _Parser) -> UserError | None:
+    """Adds the flags that only the problem of `--problem` has, for `t2t datagen`.
+
+    Returns:
+        The error if the problem cannot be used, so that its flags are unknown.
+    """
     if not verbs()[argv[0]].has_problem_flags:
-        return
+        return None
     names = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     names.add_argument("--problem", nargs="?")
     names.add_argument("--usr_dir", nargs="?")
     given, _ = names.parse_known_args(argv[1:])
-    # A mistake is reported when the verb runs.
-    with contextlib.suppress(UserError), contextlib.redirect_stdout(sys.stderr):
-        if given.problem:
-            if given.usr_dir:
-                registry.load_usr_dir(given.usr_dir)
-            problem = registry.problem(given.problem)
-            group = parser.add_argument_group(f"problem {given.problem}")
-            problem.add_flags(group)
+    try:
+        with contextlib.redirect_stdout(sys.stderr):
+            if given.problem:
+                if given.usr_dir:
+                    registry.load_usr_dir(given.usr_dir)
+                problem = registry.problem(given.problem)
+                group = parser.add_argument_group(f"problem {given.problem}")
+                problem.add_flags(group)
+    except UserError as error:
+        return error  # it is reported when the verb runs, or at an unknown flag
+    return None
 
 
 class _Version(argparse.Action):
@@ -314,9 +322,19 @@ def _complete(parser: _Parser, parsers: dict[str, _Parser]) -> None:
 
 
 def _check_names(
-    argv: Sequence[str], parser: _Parser, parsers: dict[str, _Parser]
+    argv: Sequence[str],
+    parser: _Parser,
+    parsers: dict[str, _Parser],
+    mistake: UserError | None,
 ) -> None:
-    """Ends the program at an unknown verb or flag: says what to use instead."""
+    """Ends the program at an unknown verb or flag: says what to use instead.
+
+    Args:
+        argv: the words of the command line.
+        parser: the parser of the program.
+        parsers: the parsers of the verbs.
+        mistake: why the flags of the problem are unknown.
+    """
     verb = argv[0]
     if verb.startswith("-"):
         if verb not in parser._option_string_actions:
@@ -342,5 +360,7 @@ def _check_names(
         if explained := counterpart(verb, flag, value):
             parsers[verb].error(explained)
         if flag.startswith("--"):
+            if mistake is not None:
+                parsers[verb].error(str(mistake))
             hint = nearest(flag, flags, "{}")
             parsers[verb].error(f"there is no flag {flag}{hint}")

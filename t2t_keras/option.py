@@ -185,6 +185,7 @@ def plugins(kind: str) -> dict[str, Any]:
       definitions;
     - `t2t_keras.verbs`: a `cli.verb.Verb` for each verb of `t2t`;
     - `t2t_keras.formats`: a `data.pair_files.Format` for each suffix of files of pairs;
+    - `t2t_keras.archives`: a `data.sources.ArchiveFormat`;
     - `t2t_keras.tokenizers`: a `text.tokenizer.Tokenizer` class for each
       `Problem.tokenizer`;
     - `t2t_keras.exports`: an `export.formats.ExportFormat` for each `--format`;

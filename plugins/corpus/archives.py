@@ -9,12 +9,13 @@ import re
 import tarfile
 import urllib.error
 import urllib.request
+import zipfile
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import IO, TYPE_CHECKING, Any, cast
 
 from t2t_keras.data.files import lock, open_regular, progress, say, sha256
-from t2t_keras.data.sources import side_by_side
+from t2t_keras.data.sources import ArchiveFormat, side_by_side
 from t2t_keras.data.text_files import (
     LONGEST_LINE,
     decoded_lines,
@@ -34,7 +35,7 @@ _SEGMENT = re.compile(r"<seg\b[^>]*>(.*?)</seg>", re.DOTALL | re.IGNORECASE)
 
 @dataclasses.dataclass(frozen=True)
 class ArchivedPairs:
-    """Two members of a tar archive: line i of one translates line i of the other.
+    """Two members of a tar or zip archive: their lines translate each other.
 
     Nothing is unpacked to the disk. A `.gz` member is decompressed. An `.sgm` member is
     one of WMT's test sets in SGML: its segments are the lines, and their entities
@@ -90,19 +91,42 @@ class ArchivedPairs:
         archive members are skipped; a compressed one is decompressed up to the member.
         """
         with contextlib.ExitStack() as stack:
-            if self.path.suffix == ".tar":
-                archive = stack.enter_context(tarfile.open(self.path, "r:"))
-            else:
-                stream = stack.enter_context(open_binary(self.path))
-                archive = stack.enter_context(tarfile.open(fileobj=stream, mode="r|"))
-            found = next((i for i in archive if _same(i.name, member)), None)
-            file = archive.extractfile(found) if found else None
+            file = self._member(member, stack)
             if file is None:
                 raise UserError(f"{self.path} has no member {member}")
             name = f"{self.path}:{member}"
             text = decompressed(cast("io.BufferedReader[Any]", file), name)
             lines = decoded_lines(text, name)
             yield _segments(lines) if member.endswith(".sgm") else lines
+
+    def _member(self, member: str, stack: contextlib.ExitStack) -> IO[bytes] | None:
+        """Opens a member until the stack is closed; returns None if there is none."""
+        if self.path.suffix.lower() == ".zip":
+            try:
+                zipped = stack.enter_context(zipfile.ZipFile(self.path))
+                names = (n for n in zipped.namelist() if _same(n, member))
+                name = next(names, None)
+                return stack.enter_context(zipped.open(name)) if name else None
+            except zipfile.BadZipFile:
+                raise UserError(
+                    f"{self.path} is not a complete zip file; copy it again"
+                ) from None
+        archive = stack.enter_context(self._tar())
+        found = next((i for i in archive if _same(i.name, member)), None)
+        return archive.extractfile(found) if found else None
+
+    @contextlib.contextmanager
+    def _tar(self) -> Iterator[tarfile.TarFile]:
+        """Opens the archive, from its beginning."""
+        if self.path.suffix == ".tar":
+            with tarfile.open(self.path, "r:") as archive:
+                yield archive
+            return
+        with (
+            open_binary(self.path) as stream,
+            tarfile.open(fileobj=stream, mode="r|") as archive,
+        ):
+            yield archive
 
 
 def _same(name: str, member: str) -> bool:
@@ -229,3 +253,11 @@ def _fetch(url: str, path: Path) -> None:
                 advance(len(block))
     if total is not None and path.stat().st_size != total:
         raise ConnectionError("the connection was closed too early")
+
+
+# The entry point of `t2t_keras.archives`.
+ARCHIVES = ArchiveFormat(
+    (".tar", ".tgz", ".tar.gz", ".tar.bz2", ".tar.xz", ".zip"),
+    ArchivedPairs,
+    download_archive,
+)

@@ -14,7 +14,7 @@ import re
 import sys
 import tomllib
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -155,6 +155,22 @@ def _links(line: str, pair: tuple[str, str], place: str) -> Alignment:
                 f"{source} words and the target {target}, and the first is word 0"
             )
     return links
+
+
+@dataclasses.dataclass(frozen=True)
+class ArchiveFormat:
+    """A format of archives, registered as an entry point of `t2t_keras.archives`.
+
+    Attributes:
+        suffixes: the ends of the names of such archives, such as ".tgz".
+        pairs: returns the source of the pairs of two members; it gets the directory,
+            the address or name of the archive, and the names of the two members.
+        download: downloads the archive of such a source, if it is absent.
+    """
+
+    suffixes: tuple[str, ...]
+    pairs: Callable[[Path, str, str, str], Source]
+    download: Callable[[Any], None]
 
 
 @dataclasses.dataclass(frozen=True)

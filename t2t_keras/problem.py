@@ -12,6 +12,7 @@ from t2t_keras.option import UserError, shown
 
 if TYPE_CHECKING:
     import argparse
+    from pathlib import Path
 
     import numpy as np
     import tensorflow as tf
@@ -376,6 +377,20 @@ class Problem:
 
         Raises:
             UserError: the flags do not go together.
+        """
+        return self
+
+    def in_data_dir(self, data_dir: "Path") -> Self:
+        """Returns the problem with what depends on the directory of its data.
+
+        `data.datagen.generate` calls it before anything else. By default nothing
+        depends on it.
+
+        Args:
+            data_dir: the data directory, which may not exist yet.
+
+        Raises:
+            UserError: the directory lacks what the problem reads there.
         """
         return self
 

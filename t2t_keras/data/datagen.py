@@ -147,6 +147,7 @@ def generate(
     """
     require_local("data_dir", data_dir)
     data_dir = Path(data_dir)
+    problem = problem.in_data_dir(data_dir)
     size_is_given = problem.vocab_size is not None
     if not size_is_given:
         problem = problem.replace(vocab_size=_chosen_vocab_size(problem, data_dir))

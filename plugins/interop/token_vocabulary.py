@@ -1,0 +1,195 @@
+"""tensor2tensor's vocabularies of whole tokens and of bytes, as tokenizers.
+
+Its `TokenTextEncoder` is `TokenTokenizer` here, and its `ByteTextEncoder` is
+`ByteTokenizer`.
+"""
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
+
+from t2t_keras.option import UserError
+from t2t_keras.text.tokenizer import (
+    EOS,
+    UNK,
+    read_vocabulary,
+    text_ids,
+    write_vocabulary,
+)
+
+if TYPE_CHECKING:
+    from .token_vocabulary_graph import ByteGraph, TokenGraph
+
+RESERVED = ("<pad>", "<EOS>")  # the names of PAD and EOS
+BYTES = 256
+_BYTE_NAMES = (*RESERVED, *(f"<0x{byte:02X}>" for byte in range(BYTES)))
+
+
+class TokenTokenizer:
+    """A tokenizer that looks up whole tokens, which white space separates in a text.
+
+    A token outside the vocabulary becomes the one with the id 2.
+
+    Args:
+        path: the `.tokens` file: one token a line, in the order of ids.
+
+    Raises:
+        UserError: the file is absent, is not UTF-8 or is not such a vocabulary.
+    """
+
+    suffix: ClassVar[str] = ".tokens"
+    training_pairs: ClassVar[int] = 1
+
+    def __init__(self, path: Path) -> None:
+        self.pieces = read_tokens(path)
+        if tuple(self.pieces[: len(RESERVED)]) != RESERVED or len(self.pieces) <= UNK:
+            raise UserError(
+                f"{path} is not a vocabulary of tokens: its lines must begin with "
+                f"{', '.join(RESERVED)} and the token for unknown ones"
+            )
+        ids = {token: i for i, token in enumerate(self.pieces)}
+        if len(ids) < len(self.pieces):
+            twice = next(t for i, t in enumerate(self.pieces) if ids[t] != i)
+            raise UserError(f"{path}: the token '{twice}' is there twice")
+        self._ids = {t: i for t, i in ids.items() if i >= UNK}
+
+    @staticmethod
+    def train(
+        texts: Iterable[str], path: Path, vocab_size: int, symbols: Sequence[str] = ()
+    ) -> None:
+        """Raises `UserError`: a vocabulary of tokens is given."""
+        raise UserError(
+            f"a vocabulary of whole tokens is not trained; write {path}, or give one "
+            "by --vocab"
+        )
+
+    @property
+    def vocab_size(self) -> int:
+        """Number of tokens."""
+        return len(self.pieces)
+
+    def token_bytes(self) -> list[bytes]:
+        """Returns what each token adds to a text: a space and the token."""
+        return [f" {piece}".encode() for piece in self.pieces]
+
+    def encode(self, text: str) -> list[int]:
+        """Returns the ids of a text, EOS last."""
+        return [*(self._ids.get(token, UNK) for token in text.split()), EOS]
+
+    def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
+        """Encodes every text as `encode` does."""
+        return [self.encode(text) for text in texts]
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Returns the tokens before the first EOS, separated by spaces."""
+        return " ".join(self.pieces[i] for i in text_ids(ids, self.vocab_size))
+
+    def graph(self) -> "TokenGraph":
+        """Returns this tokenizer as TensorFlow operations."""
+        from .token_vocabulary_graph import TokenGraph
+
+        return TokenGraph(self.pieces)
+
+    def save(self, path: Path) -> None:
+        """Writes the vocabulary file."""
+        write_tokens(self.pieces, path)
+
+
+class ByteTokenizer:
+    """A tokenizer whose tokens are the bytes of the text in UTF-8.
+
+    The id of a byte is its value plus 2.
+
+    Args:
+        path: the `.bytes` file, which has the names of the 258 tokens; None: it is not
+            read.
+
+    Raises:
+        UserError: the file is absent or has something else.
+    """
+
+    suffix: ClassVar[str] = ".bytes"
+    training_pairs: ClassVar[int] = 1
+
+    def __init__(self, path: Path | None = None) -> None:
+        if path and tuple(read_tokens(path)) != _BYTE_NAMES:
+            raise UserError(f"{path} is not the vocabulary of bytes; write it again")
+        self.pieces = list(_BYTE_NAMES)
+
+    @staticmethod
+    def train(
+        texts: Iterable[str], path: Path, vocab_size: int, symbols: Sequence[str] = ()
+    ) -> None:
+        """Writes the file, which is always the same.
+
+        Args:
+            texts: not used.
+            path: the `.bytes` file to write.
+            vocab_size: must be 258.
+            symbols: must be empty.
+
+        Raises:
+            UserError: there are symbols, or another size.
+        """
+        if symbols:
+            raise UserError(
+                f"a vocabulary of bytes has no symbols such as '{symbols[0]}'; leave "
+                "them out"
+            )
+        if vocab_size != len(_BYTE_NAMES):
+            raise UserError(
+                f"a vocabulary of bytes has {len(_BYTE_NAMES)} tokens, not "
+                f"{vocab_size}; leave out --vocab_size"
+            )
+        write_tokens(_BYTE_NAMES, path)
+
+    @property
+    def vocab_size(self) -> int:
+        """Number of tokens: 258."""
+        return len(self.pieces)
+
+    def token_bytes(self) -> list[bytes]:
+        """Returns the byte of each token."""
+        return [b"", b"", *(bytes([byte]) for byte in range(BYTES))]
+
+    def encode(self, text: str) -> list[int]:
+        """Returns the ids of a text, EOS last."""
+        encoded = text.encode("utf-8", "surrogatepass")
+        return [*(byte + len(RESERVED) for byte in encoded), EOS]
+
+    def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
+        """Encodes every text as `encode` does."""
+        return [self.encode(text) for text in texts]
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Returns the text of the ids before the first EOS."""
+        found = (i - len(RESERVED) for i in text_ids(ids, self.vocab_size))
+        return bytes(found).decode("utf-8", "replace")
+
+    def graph(self) -> "ByteGraph":
+        """Returns this tokenizer as TensorFlow operations."""
+        from .token_vocabulary_graph import ByteGraph
+
+        return ByteGraph()
+
+    def save(self, path: Path) -> None:
+        """Writes the vocabulary file."""
+        write_tokens(_BYTE_NAMES, path)
+
+
+def read_tokens(path: Path) -> list[str]:
+    """Returns the lines of a vocabulary file, without white space at their ends.
+
+    Raises:
+        UserError: it cannot be read, or is not UTF-8.
+    """
+    try:
+        text = read_vocabulary(path).decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise UserError(f"{path} is not UTF-8, so not a vocabulary") from None
+    return [line.strip() for line in text.removesuffix("\n").split("\n")]
+
+
+def write_tokens(tokens: Iterable[str], path: Path) -> None:
+    """Writes a vocabulary file, one token a line."""
+    write_vocabulary(path, "".join(f"{token}\n" for token in tokens).encode())

@@ -1,0 +1,79 @@
+"""tensor2tensor's vocabularies of tokens and bytes as TensorFlow operations."""
+
+from collections.abc import Sequence
+
+import tensorflow as tf
+
+from t2t_keras.problem import WHITE_SPACE
+from t2t_keras.text.graph_ids import CPU, text_ids
+from t2t_keras.text.tokenizer import EOS, UNK
+
+from .token_vocabulary import BYTES, RESERVED
+
+
+class TokenGraph(tf.Module):
+    """`TokenTokenizer` as TensorFlow operations.
+
+    Args:
+        pieces: the tokens in the order of their ids.
+    """
+
+    def __init__(self, pieces: Sequence[str]) -> None:
+        super().__init__(name="tokens")
+        with tf.device(CPU), tf.init_scope():
+            self._pieces = tf.constant(pieces)
+            ids = tf.range(UNK, len(pieces), dtype=tf.int64)
+            known = tf.constant(pieces[UNK:], tf.string)
+            self._ids = tf.lookup.StaticHashTable(
+                tf.lookup.KeyValueTensorInitializer(known, ids), UNK
+            )
+
+    def encode(self, texts: tf.Tensor) -> tf.RaggedTensor:
+        """Turns strings [B] into ids [B, (T)], each row ending in EOS."""
+        with tf.device(CPU):
+            texts = tf.strings.regex_replace(texts, f"[{WHITE_SPACE}]+", " ")
+            tokens = tf.strings.split(texts, " ")
+            tokens = tf.ragged.boolean_mask(tokens, tokens != "")
+            ids = tf.cast(self._ids.lookup(tokens.values), tf.int32)
+            tokens = tokens.with_values(ids)
+            return tf.concat([tokens, tf.fill([tokens.nrows(), 1], EOS)], axis=1)
+
+    def decode(self, ids: tf.Tensor) -> tf.Tensor:
+        """Turns ids [B, T] into strings [B]."""
+        with tf.device(CPU):
+            tokens = tf.ragged.map_flat_values(
+                lambda flat: tf.gather(self._pieces, flat),
+                text_ids(ids, len(self._pieces)),
+            )
+            return tf.strings.reduce_join(tokens, axis=1, separator=" ")
+
+
+class ByteGraph(tf.Module):
+    """`ByteTokenizer` as TensorFlow operations."""
+
+    def __init__(self) -> None:
+        super().__init__(name="bytes")
+        with tf.device(CPU), tf.init_scope():
+            # The empty strings are those of PAD and EOS.
+            names = [b"", b"", *(bytes([byte]) for byte in range(BYTES))]
+            self._bytes = tf.constant(names)
+
+    def encode(self, texts: tf.Tensor) -> tf.RaggedTensor:
+        """Turns strings [B] into ids [B, (T)], each row ending in EOS."""
+        with tf.device(CPU):
+            parts = tf.strings.bytes_split(texts)
+            values = tf.io.decode_raw(parts.values, tf.uint8)[:, 0]
+            ids = parts.with_values(tf.cast(values, tf.int32) + len(RESERVED))
+            return tf.concat([ids, tf.fill([ids.nrows(), 1], EOS)], axis=1)
+
+    def decode(self, ids: tf.Tensor) -> tf.Tensor:
+        """Turns ids [B, T] into strings [B]."""
+        with tf.device(CPU):
+            parts = tf.ragged.map_flat_values(
+                lambda flat: tf.gather(self._bytes, flat),
+                text_ids(ids, BYTES + len(RESERVED)),
+            )
+            texts = tf.strings.reduce_join(parts, axis=1)
+            return tf.strings.unicode_transcode(
+                texts, "UTF-8", "UTF-8", errors="replace"
+            )

@@ -66,6 +66,8 @@ LIGHT = (
     *("plugins/corpus", "plugins/engines/__init__.py", "plugins/interop/exports.py"),
     *("plugins/interop/importing.py", "plugins/interop/adopting.py", "plugins/launch"),
     *("plugins/interop/counterparts", "plugins/interop/t2t_remarks.py"),
+    *("plugins/interop/tensor2tensor", "plugins/interop/token_vocabulary.py"),
+    *("plugins/interop/t2t_problem.py", "plugins/interop/as_tensor2tensor.py"),
 )
 
 

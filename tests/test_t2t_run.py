@@ -6,7 +6,6 @@ import shutil
 import numpy as np
 import pytest
 from command_line import run, run_json, run_refused
-from errors import refused
 from reference import reference
 from small_data import sentence_pairs, write_pairs
 from t2t_oracle import (
@@ -20,7 +19,6 @@ from t2t_oracle import (
 )
 
 from t2t_keras import UserError
-from t2t_keras.plugins.interop import t2t_problem
 from t2t_keras.plugins.interop.subword import SubwordTokenizer
 from t2t_keras.plugins.interop.subword_training import train_subwords
 from t2t_keras.plugins.interop.t2t_run import import_t2t_run
@@ -253,72 +251,3 @@ def test_nothing_is_left_of_a_failed_import(trained, tmp_path, exists):
         import_t2t_run(source, tmp_path / "run", last=2, vocab=[trained[1]])
     assert (tmp_path / "run").exists() == bool(exists)
     assert not exists or not list((tmp_path / "run").iterdir())
-
-
-# A usr_dir written for tensor2tensor, with its imports changed.
-
-
-MODULE = '''
-from t2t_keras.plugins.interop import t2t_problem as problem
-from t2t_keras.plugins.interop import t2t_problem as text_problems
-from t2t_keras.plugins.interop import t2t_problem as registry
-
-
-@registry.register_problem
-class CountingLines(text_problems.Text2TextProblem):
-    """Numbers, and the next ones."""
-
-    @property
-    def approx_vocab_size(self):
-        return 60
-
-    @property
-    def is_generate_per_split(self):
-        return False
-
-    @property
-    def dataset_splits(self):
-        return [{
-            "split": problem.DatasetSplit.TRAIN,
-            "shards": 3,
-        }, {
-            "split": problem.DatasetSplit.EVAL,
-            "shards": 1,
-        }]
-
-    def generate_samples(self, data_dir, tmp_dir, dataset_split):
-        del data_dir, tmp_dir
-        assert dataset_split == problem.DatasetSplit.TRAIN
-        for i in range(40):
-            yield {"inputs": "from %d on" % i, "targets": "%d %d" % (i + 1, i + 2)}
-'''
-
-
-def test_samples_become_data(tmp_path, capfd):
-    (tmp_path / "usr").mkdir()
-    (tmp_path / "usr" / "counting_lines.py").write_text(MODULE)
-    data_dir = tmp_path / "data"
-    problem = ("--usr_dir", tmp_path / "usr", "--problem", "counting_lines")
-    result = run_json(capfd, "datagen", *problem, "--data_dir", data_dir)
-    assert result["examples"] == {"train": 30, "dev": 10}
-    sources = (data_dir / "counting_lines-dev.sources").read_text().splitlines()
-    assert sources == [f"from {i} on" for i in range(3, 40, 4)]
-
-
-def test_samples_of_each_split_and_other_vocabularies():
-    class Each(t2t_problem.Text2TextProblem):
-        """One sample for each split."""
-
-        def generate_samples(self, data_dir, tmp_dir, dataset_split):
-            yield {"inputs": dataset_split, "targets": tmp_dir}
-
-    problem = Each().to_problem()
-    assert problem.summary == "One sample for each split."
-    assert (problem.tokenizer, problem.vocab_size) == ("t2t_subword", 32768)
-    firsts = [next(problem.pairs(split))[0] for split in ("train", "dev")]
-    assert firsts == ["train", "eval"]
-
-    class OfCharacters(Each):
-        vocab_type = t2t_problem.VocabType.CHARACTER
-
-    refused("vocabulary of subwords; leave it out", OfCharacters().to_problem)

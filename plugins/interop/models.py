@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 from t2t_keras.hparam import OTHER_HINTS, OTHER_NAMES, HParams
 from t2t_keras.option import option
-from t2t_keras.registry import register_model
+from t2t_keras.registry import OTHER_PACKAGES, register_model
 
 if TYPE_CHECKING:
     from .extended_model import ExtendedTransformer
@@ -75,6 +75,10 @@ class ExtendedHParams(HParams):
 
 
 OTHER_NAMES.update(T2T_NAMES)
+OTHER_PACKAGES["tensor2tensor"] = (
+    "write `import t2t_keras.plugins.interop.as_tensor2tensor` above this line, which "
+    'provides what a usr_dir needs of it (docs/from-tensor2tensor.md, "Problems")'
+)
 OTHER_HINTS.update(
     {
         name: "needs model=extended_transformer"

@@ -13,7 +13,7 @@ from .models import T2T_NAMES, ExtendedHParams
 
 # With other values than these, tensor2tensor's model differs from `Transformer`; 0 and
 # "" mean "off". Files of older versions lack some fields, whose values were these.
-_MUST_BE = {
+MUST_BE = {
     "attention_variables_3d": False,
     "causal_decoder_self_attention": True,
     "ffn_layer": "dense_relu_dense",
@@ -65,21 +65,39 @@ def load_t2t_hparams(path: str | Path) -> tuple[ExtendedHParams, list[str]]:
             f"{path} is not the hparams.json of a tensor2tensor Transformer: "
             "it has no 'num_hidden_layers'"
         )
-    for name, expected in _MUST_BE.items():
+    return convert_t2t_hparams(values, str(path))
+
+
+def convert_t2t_hparams(
+    values: Mapping[str, Any], place: str
+) -> tuple[ExtendedHParams, list[str]]:
+    """Converts the hyper-parameters of a tensor2tensor Transformer.
+
+    Args:
+        values: the values by tensor2tensor's names.
+        place: what begins the message of an error.
+
+    Returns:
+        As `load_t2t_hparams`.
+
+    Raises:
+        UserError: as `load_t2t_hparams`.
+    """
+    for name, expected in MUST_BE.items():
         if values.get(name, expected) != expected:
             raise UserError(
-                f"{path}: cannot read a model with {name} {values[name]!r}, only with "
+                f"{place}: cannot read a model with {name} {values[name]!r}, only with "
                 f"{expected!r}"
             )
     try:
         return _convert(values)
     except KeyError as error:
-        raise UserError(f"{path} has no {error}") from None
+        raise UserError(f"{place} has no {error}") from None
     except UserError as error:
-        raise UserError(f"{path}: {error}") from None
+        raise UserError(f"{place}: {error}") from None
     except (TypeError, ValueError, ArithmeticError, AttributeError) as error:
         raise UserError(
-            f"{path}: a field does not have a value of tensor2tensor's kind: {error}"
+            f"{place}: a field does not have a value of tensor2tensor's kind: {error}"
         ) from None
 
 

@@ -1,0 +1,266 @@
+"""tensor2tensor's `text_encoder`: encoders that problems make and name."""
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, Self
+
+from t2t_keras.option import UserError
+from t2t_keras.text.tokenizer import EOS as _EOS_ID
+from t2t_keras.text.tokenizer import PAD as _PAD_ID
+from t2t_keras.text.tokenizer import Tokenizer
+
+from ...subword import SubwordTokenizer
+from ...subword_training import train_subwords
+from ...token_vocabulary import RESERVED, ByteTokenizer, read_tokens, write_tokens
+from ..missing import missing_name
+from ..notes import say_once
+
+PAD, EOS = RESERVED
+PAD_ID = _PAD_ID
+EOS_ID = _EOS_ID
+RESERVED_TOKENS = list(RESERVED)
+NUM_RESERVED_TOKENS = len(RESERVED_TOKENS)
+RESERVED_TOKENS_BYTES = [token.encode() for token in RESERVED_TOKENS]
+_UNKNOWN = "<UNK>"  # has the id 2 in vocabularies without an `oov_token`
+
+
+class EncodedText(list[int]):
+    """The ids of a text, and the text.
+
+    Attributes:
+        text: the text that was encoded.
+        encoder: the encoder.
+    """
+
+    def __init__(self, ids: Iterable[int], text: str, encoder: "TextEncoder") -> None:
+        super().__init__(ids)
+        self.text = text
+        self.encoder = encoder
+
+    def __add__(self, ids: list[int]) -> "EncodedText":  # type: ignore[override]
+        return EncodedText([*self, *ids], self.text, self.encoder)
+
+
+class TextEncoder:
+    """The base class of encoders; one of a user's has no tokenizer here."""
+
+    tokenizer: str | None = None  # the name of the kind in `Problem.tokenizer`
+
+    def __init__(self, num_reserved_ids: int = NUM_RESERVED_TOKENS) -> None:
+        self._num_reserved_ids = num_reserved_ids
+
+    @property
+    def num_reserved_ids(self) -> int:
+        """Number of ids before those of texts."""
+        return self._num_reserved_ids
+
+    @property
+    def vocab_size(self) -> int:
+        """Number of ids."""
+        raise NotImplementedError
+
+    def encode(self, s: str) -> list[int]:
+        """Returns the ids of a text, without EOS."""
+        raise NotImplementedError
+
+    def decode(self, ids: Sequence[int], strip_extraneous: bool = False) -> str:
+        """Returns the text of ids."""
+        raise NotImplementedError
+
+    def write(self, path: Path) -> None:
+        """Writes the vocabulary as a file of the tokenizer."""
+        raise NotImplementedError
+
+
+class _TokenizerEncoder(TextEncoder):
+    """An encoder that has one of the tokenizers."""
+
+    _tokenizer: Tokenizer
+
+    @property
+    def vocab_size(self) -> int:
+        """Number of ids."""
+        return self._tokenizer.vocab_size
+
+    def encode(self, s: str) -> list[int]:
+        """Returns the ids of a text, without EOS."""
+        text = to_unicode(s)
+        return EncodedText(self._tokenizer.encode(text)[:-1], text, self)
+
+    def decode(self, ids: Sequence[int], strip_extraneous: bool = False) -> str:
+        """Returns the text of ids."""
+        return self._tokenizer.decode(ids)
+
+    def write(self, path: Path) -> None:
+        """Writes the vocabulary as a file of the tokenizer."""
+        self._tokenizer.save(path)
+
+
+class ByteTextEncoder(_TokenizerEncoder):
+    """Encodes the bytes of a text."""
+
+    tokenizer = "t2t_bytes"
+
+    def __init__(self, num_reserved_ids: int = NUM_RESERVED_TOKENS) -> None:
+        super().__init__(num_reserved_ids)
+        self._tokenizer = ByteTokenizer()
+
+
+class SubwordTextEncoder(_TokenizerEncoder):
+    """Encodes a text with a vocabulary of subwords.
+
+    Args:
+        filename: the vocabulary file.
+    """
+
+    tokenizer = "t2t_subword"
+
+    def __init__(self, filename: str | None = None) -> None:
+        super().__init__()
+        self.filename = filename
+        if filename is not None:
+            self._tokenizer = SubwordTokenizer(Path(filename))
+
+    @classmethod
+    def build_from_generator(
+        cls,
+        generator: Iterable[str],
+        target_size: int,
+        max_subtoken_length: int | None = None,
+        reserved_tokens: Sequence[str] | None = None,
+    ) -> Self:
+        """Trains a vocabulary; `max_subtoken_length` has no effect."""
+        import tempfile
+
+        reserved = tuple(reserved_tokens or RESERVED)
+        if reserved[: len(RESERVED)] != RESERVED:
+            raise UserError(f"reserved_tokens must begin with {', '.join(RESERVED)}")
+        with tempfile.TemporaryDirectory() as directory:
+            path = Path(directory) / "vocab.subwords"
+            texts = map(to_unicode, generator)
+            train_subwords(texts, path, target_size, reserved[len(RESERVED) :])
+            encoder = cls(str(path))
+        encoder.filename = None
+        return encoder
+
+    def store_to_file(self, filename: str, add_single_quotes: bool = True) -> None:
+        """Writes the vocabulary file."""
+        self.write(Path(filename))
+
+
+class TokenTextEncoder(TextEncoder):
+    """Encodes tokens, which white space separates, with a vocabulary that is given.
+
+    Args:
+        vocab_filename: the file, with one token a line.
+        reverse: must be false.
+        vocab_list: the tokens without the reserved ones, in place of a file.
+        replace_oov: the token that replaces those outside the vocabulary.
+        num_reserved_ids: must be 2.
+    """
+
+    tokenizer = "t2t_tokens"
+
+    def __init__(
+        self,
+        vocab_filename: str | None,
+        reverse: bool = False,
+        vocab_list: Sequence[str] | None = None,
+        replace_oov: str | None = None,
+        num_reserved_ids: int = NUM_RESERVED_TOKENS,
+    ) -> None:
+        super().__init__(num_reserved_ids)
+        if reverse or num_reserved_ids != NUM_RESERVED_TOKENS:
+            raise UserError(
+                "TokenTextEncoder: reverse and num_reserved_ids do not exist here; "
+                "leave them out"
+            )
+        if vocab_filename:
+            tokens = read_tokens(Path(vocab_filename))
+        elif vocab_list is not None:
+            tokens = [*RESERVED, *(t for t in vocab_list if t not in RESERVED)]
+        else:
+            raise UserError("TokenTextEncoder: give vocab_filename or vocab_list")
+        self._name = vocab_filename or "vocab_list"
+        if replace_oov is not None and replace_oov not in tokens:
+            say_once(
+                f"{self._name} lacks '{replace_oov}', the token for unknown ones; it "
+                "is added"
+            )
+            tokens.append(replace_oov)
+        self._tokens = tokens
+        self._ids = {token: i for i, token in enumerate(tokens)}
+        self._unknown = replace_oov
+
+    @property
+    def vocab_size(self) -> int:
+        """Number of ids."""
+        return len(self._tokens)
+
+    def encode(self, s: str) -> list[int]:
+        """Returns the ids of a text, without EOS."""
+        text = to_unicode(s)
+        ids = []
+        for token in text.split():
+            known = token if token in self._ids else self._unknown
+            if known is None:
+                raise UserError(
+                    f"{self._name} lacks the token '{token:.80}'; add it, or give "
+                    "an oov_token (TokenTextEncoder's replace_oov)"
+                )
+            ids.append(self._ids[known])
+        return EncodedText(ids, text, self)
+
+    def decode(self, ids: Sequence[int], strip_extraneous: bool = False) -> str:
+        """Returns the text of ids."""
+        kept = (i for i in ids if not strip_extraneous or i >= NUM_RESERVED_TOKENS)
+        return " ".join(self._tokens[i] for i in kept if i < len(self._tokens))
+
+    def store_to_file(self, filename: str) -> None:
+        """Writes the vocabulary file."""
+        write_tokens(self._tokens, Path(filename))
+
+    def write(self, path: Path) -> None:
+        """Writes the vocabulary as a file of the tokenizer."""
+        unknown = self._unknown or _UNKNOWN
+        # An empty line is no token, since white space separates them.
+        left_out = {*RESERVED, unknown, ""}
+        tokens = [token for token in self._tokens if token not in left_out]
+        write_tokens([*RESERVED, unknown, *dict.fromkeys(tokens)], path)
+
+
+def to_unicode(s: str | bytes, ignore_errors: bool = False) -> str:
+    """Returns a text as a string."""
+    if isinstance(s, bytes):
+        return s.decode("utf-8", "ignore" if ignore_errors else "strict")
+    return s
+
+
+def to_unicode_ignore_errors(s: str | bytes) -> str:
+    """Returns a text as a string, without what is not UTF-8."""
+    return to_unicode(s, ignore_errors=True)
+
+
+native_to_unicode = to_unicode_utf8 = to_unicode
+
+
+def unicode_to_native(s: str) -> str:
+    """Returns the text."""
+    return s
+
+
+def is_unicode(s: object) -> bool:
+    """Returns whether an object is a string."""
+    return isinstance(s, str)
+
+
+def strip_ids(ids: Sequence[int], ids_to_strip: Iterable[int]) -> list[int]:
+    """Returns ids without some at the end."""
+    kept = list(ids)
+    while kept and kept[-1] in tuple(ids_to_strip):
+        kept.pop()
+    return kept
+
+
+def __getattr__(name: str) -> Any:
+    return missing_name(__name__, name)

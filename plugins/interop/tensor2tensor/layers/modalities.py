@@ -1,0 +1,18 @@
+"""tensor2tensor's `modalities`: the names that problems mention."""
+
+from typing import Any
+
+from ..missing import missing_name
+
+
+class ModalityType:
+    """The kinds of features."""
+
+    CLASS_LABEL = "class_label"
+    IDENTITY = "identity"
+    REAL_L2_LOSS = "real_l2_loss"
+    SYMBOL = "symbol"
+
+
+def __getattr__(name: str) -> Any:
+    return missing_name(__name__, name)

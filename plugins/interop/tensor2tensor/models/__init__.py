@@ -1,0 +1,1 @@
+"""tensor2tensor's `models`."""

@@ -133,8 +133,9 @@ def test_example_sources(trained, tmp_path):
     moved = dataclasses.replace(opened.config, data_dir=str(tmp_path))
     opened.config = moved  # there are no data
     assert len(set(opened.example_sources(7))) == 7
-    for file in (trained / "data").glob("translate_text-train*"):
-        shutil.copy(file, tmp_path)
+    for pattern in ("*.manifest.json", "translate_text-train*"):
+        for file in (trained / "data").glob(pattern):
+            shutil.copy(file, tmp_path)
     found = opened.example_sources(9)
     assert len(found) == 9 and set(found) <= set(lines)
 

@@ -13,6 +13,7 @@ from command_line import python, run_refused
 from command_line import run as call
 from command_line import run_json as call_json
 from errors import refused
+from json_edits import edit_json
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 import t2t_keras
@@ -99,9 +100,8 @@ def test_the_default_split_is_test_or_else_dev(trained_run, data_dir, capfd, tmp
 
     data = shutil.copytree(data_dir, tmp_path / "data")
     path = data / "translate_text.manifest.json"
-    manifest = json.loads(path.read_text())
-    manifest["examples"]["test"] = manifest["examples"]["dev"]
-    path.write_text(json.dumps(manifest))
+    examples = json.loads(path.read_text())["examples"]
+    edit_json(path, examples=examples | {"test": examples["dev"]})
     for file in data.glob("translate_text-dev-*"):
         shutil.copy(file, data / file.name.replace("-dev-", "-test-"))
     assert call(*argv, "--data_dir", data) == 0
@@ -128,10 +128,8 @@ def test_metrics_compare_with_raw_texts_and_the_records_are_decoded(
     assert sources.splitlines() == first and len(references.splitlines()) == 5
     raw = data / "translate_text-dev.targets"
     raw.write_text(raw.read_text().upper())
-    manifest = data / "translate_text.manifest.json"
-    record = json.loads(manifest.read_text())
-    del record["text_sha256"]  # of the texts as they were
-    manifest.write_text(json.dumps(record))
+    # Those are the checksums of the texts as they were.
+    edit_json(data / "translate_text.manifest.json", text_sha256=None)
     assert written() == [sources, outputs, references.upper()]
     for side in ("sources", "targets"):  # of an earlier version, which had none
         (data / f"translate_text-dev.{side}").unlink()
@@ -208,8 +206,7 @@ def test_other_settings_and_data_are_refused(run, capfd, tmp_path):
     assert "extra_length" not in error
     data = Path(json.loads((run / "config.json").read_text())["data_dir"])
     other = shutil.copytree(data, tmp_path / "other")
-    manifest = other / "translate_text.manifest.json"
-    manifest.write_text(manifest.read_text().replace('"seed": 0', '"seed": 9'))
+    edit_json(other / "translate_text.manifest.json", seed=9)
     error = run_refused(capfd, *every(run, *LOSS, "--data_dir", other))
     assert "metrics of other settings: data was" in error
 

@@ -14,6 +14,7 @@ import types
 import numpy as np
 import pytest
 from errors import refused
+from json_edits import edit_json
 from small_data import small_data
 from small_run import assert_same, trainer, weights
 
@@ -233,8 +234,7 @@ def test_other_data_is_refused_and_moved_data_is_not(data_dir, trained_run, tmp_
     moved, other = tmp_path / "moved", tmp_path / "other"
     for copy in (moved, other):
         shutil.copytree(data_dir, copy)
-    manifest = other / "translate_text.manifest.json"
-    manifest.write_text(manifest.read_text().replace('"seed": 0', '"seed": 9'))
+    edit_json(other / "translate_text.manifest.json", seed=9)
     trainer(moved, tmp_path / "run")
     message = r"data_dir was .*, is now .*other, other data"
     refused(message, trainer, other, tmp_path / "run")

@@ -189,9 +189,9 @@ class Manifest(DataConfig):
         manifest = from_fields(cls, fields, path)
         splits = manifest.sources.keys()
         for name in ("examples", "dropped", "tokens"):
-            if getattr(manifest, name).keys() != splits:
+            if missing := splits - getattr(manifest, name).keys():
                 raise UserError(
-                    f"{path}: the fields 'sources' and '{name}' have different splits; "
+                    f"{path}: the field '{name}' lacks the split '{min(missing)}'; "
                     "restore the file from a copy"
                 )
         return manifest

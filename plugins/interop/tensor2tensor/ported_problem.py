@@ -18,6 +18,7 @@ from t2t_keras.data.manifest import SIDES, vocab_files
 from t2t_keras.option import UserError, require_local
 from t2t_keras.problem import Pair, Problem, Split, TextForm
 from t2t_keras.registry import error_in_file, place_of_definition
+from t2t_keras.text.tokenizer import write_vocabulary
 
 from .data_generators.problem import DatasetSplit
 from .data_generators.text_encoder import EOS_ID, EncodedText, TextEncoder
@@ -559,7 +560,7 @@ class PortedProblem(Problem):
             path = data_dir / names[side]
             if path.exists() and path.read_bytes() != content:
                 raise UserError(f"{path} is another vocabulary; give a new --data_dir")
-            path.write_bytes(content)
+            write_vocabulary(path, content)
         return problem
 
     def _encoders(self, data_dir: Path) -> dict[str, TextEncoder]:

@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 pytest.importorskip("starlette", reason="the extra [serve] is not installed")
-from test_serve import Stub, ask, error_of, serving, wait_for
+from test_serve import Stub, ask, error_of, queued, serving, wait_for
 
 from t2t_keras.plugins.server import app, connections
 from t2t_keras.plugins.server.batcher import Limits
@@ -241,6 +241,23 @@ def test_others_are_answered_while_a_large_request_is_parsed(monkeypatch):
             assert ask(client, "b").status_code == 200
             may_go_on.set()
             assert answer.result().status_code == 200
+
+
+def test_a_full_queue_refuses_before_parsing(monkeypatch):
+    stub = Stub()
+    with serving(stub, max_queue=1) as (client, _, _), ThreadPoolExecutor(2) as pool:
+        stub.may_run.clear()
+        running = pool.submit(ask, client, "runs")
+        wait_for(lambda: stub.begun)
+        waiting = pool.submit(ask, client, "waits")
+        wait_for(lambda: queued(client) == 1)
+        with monkeypatch.context() as patch:
+            patch.setattr(app, "parse_json", None)
+            answer = ask(client, "late")
+        assert (answer.status_code, answer.headers["Retry-After"]) == (503, "1")
+        assert error_of(answer) == "the queue is full; try again later"
+        stub.may_run.set()
+        assert running.result().status_code == waiting.result().status_code == 200
 
 
 def test_a_half_closed_client_gets_its_answers():

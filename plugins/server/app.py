@@ -322,6 +322,7 @@ class Service:
         body = await self._read(request)
         if self._busy >= self.connections.max_busy:
             raise Overloaded("there are too many requests; try again later")
+        served.batcher.require_room()
         self._busy += 1
         request.scope[BUSY] = True
         try:

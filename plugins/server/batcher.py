@@ -171,15 +171,7 @@ class FairQueue:
         Raises:
             Overloaded: the queue is full or closed.
         """
-        if self.is_closed:
-            raise Overloaded("the server is shutting down")
-        if self._is_full():
-            if now >= self._dropped_at + _IDLE_SECONDS:  # it looks at every row
-                self._dropped_at = now
-                self._drop(self.cheap)
-                self._drop(self.expensive)
-            if self._is_full():
-                raise Overloaded("the queue is full; try again later")
+        self.require_room(now)
         limit = self._limits.timeout_seconds
         slope = min(_DELAY_SECONDS, limit) / math.sqrt(self._limits.max_work)
         rows = []
@@ -193,6 +185,22 @@ class FairQueue:
             rows.append(row)
         self._waiting_work += total
         return rows
+
+    def require_room(self, now: float) -> None:
+        """Refuses a request if the queue is full or closed.
+
+        Raises:
+            Overloaded: it is.
+        """
+        if self.is_closed:
+            raise Overloaded("the server is shutting down")
+        if self._is_full():
+            if now >= self._dropped_at + _IDLE_SECONDS:  # it looks at every row
+                self._dropped_at = now
+                self._drop(self.cheap)
+                self._drop(self.expensive)
+            if self._is_full():
+                raise Overloaded("the queue is full; try again later")
 
     def _drop(self, lane: list[Row]) -> None:
         """Removes the rows of a lane that nobody waits for."""
@@ -329,6 +337,15 @@ class Batcher:
     def __len__(self) -> int:
         """Returns the number of values that wait."""
         return len(self._queue)
+
+    def require_room(self) -> None:
+        """Refuses a request, before it is parsed, if `submit` would refuse it now.
+
+        Raises:
+            Overloaded: the queue is full, or the batcher is closed.
+        """
+        with self._changed:
+            self._queue.require_room(time.monotonic())
 
     async def submit(
         self, keys: Sequence[Hashable], values: Sequence[Any], works: Sequence[int]

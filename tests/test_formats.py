@@ -100,7 +100,7 @@ def test_one_file_has_both_sides(tmp_path, capfd, name):
         assert list(PairFile(path, ("de", "en"))()) == [pair[::-1] for pair in PAIRS]
 
 
-@pytest.mark.parametrize("name", set(FILES) - {"columns"})
+@pytest.mark.parametrize("name", sorted(FILES.keys() - {"columns"}))
 def test_one_side_is_refused(tmp_path, name):
     """Tabs alone do not make a table: a sentence may have one."""
     path, text = save(tmp_path / f"a.{name}", FILES[name]), save(tmp_path / "b", "x\n")

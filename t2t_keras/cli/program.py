@@ -357,10 +357,10 @@ def _check_names(
             continue
         if not equals and number + 1 < len(argv):
             value = argv[number + 1]
+        if mistake is not None:
+            parsers[verb].error(str(mistake))
         if explained := counterpart(verb, flag, value):
             parsers[verb].error(explained)
         if flag.startswith("--"):
-            if mistake is not None:
-                parsers[verb].error(str(mistake))
             hint = nearest(flag, flags, "{}")
             parsers[verb].error(f"there is no flag {flag}{hint}")

@@ -360,7 +360,9 @@ def _check_names(
         if mistake is not None:
             parsers[verb].error(str(mistake))
         if explained := counterpart(verb, flag, value):
-            parsers[verb].error(explained)
+            # The flag may be one of the problem's, if that could be used.
+            reasons = [explained, *([str(mistake)] if mistake is not None else [])]
+            parsers[verb].error("; ".join(reasons))
         if flag.startswith("--"):
             hint = nearest(flag, flags, "{}")
             parsers[verb].error(f"there is no flag {flag}{hint}")

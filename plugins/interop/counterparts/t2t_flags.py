@@ -135,8 +135,9 @@ _DATAGEN = Table(
     rows={
         "problem": "the same, but one problem at a time",
         "data_dir": "the same",
-        "tmp_dir": "leave it out: downloads are in `$TFDS_DATA_DIR`; the problem "
-        "translate_ende_wmt reads WMT's archives from its `--raw_dir`",
+        "tmp_dir": "the same for problems of a tensor2tensor usr_dir; otherwise leave "
+        "it out: downloads are in `$TFDS_DATA_DIR`, and the problem translate_ende_wmt "
+        "reads WMT's archives from its `--raw_dir`",
         "t2t_usr_dir": "use `--usr_dir`",
         "only_list": "use `t2t list`",
         "random_seed": "use `--seed`",

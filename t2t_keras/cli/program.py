@@ -357,12 +357,11 @@ def _check_names(
             continue
         if not equals and number + 1 < len(argv):
             value = argv[number + 1]
-        if mistake is not None:
-            parsers[verb].error(str(mistake))
-        if explained := counterpart(verb, flag, value):
-            # The flag may be one of the problem's, if that could be used.
-            reasons = [explained, *([str(mistake)] if mistake is not None else [])]
-            parsers[verb].error("; ".join(reasons))
+        explained = counterpart(verb, flag, value)
+        # The flag may be one of the problem's, if that could be used.
+        reasons = [explained, "" if mistake is None else str(mistake)]
+        if any(reasons) and (explained or flag.startswith("--")):
+            parsers[verb].error("; ".join(filter(None, reasons)))
         if flag.startswith("--"):
             hint = nearest(flag, flags, "{}")
             parsers[verb].error(f"there is no flag {flag}{hint}")

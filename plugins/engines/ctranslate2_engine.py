@@ -739,9 +739,9 @@ def require_possible(options: DecodingOptions) -> None:
     chosen = [name for name in names if getattr(options, name)]
     if options.constraint != "none":
         chosen.append("constraint")
-    for name in chosen:
+    if chosen:
         raise UserError(
-            f"{name}: CTranslate2 does not support it; use the run or an export "
+            f"{chosen[0]}: CTranslate2 does not support it; use the run or an export "
             "with --format savedmodel"
         )
 

@@ -357,11 +357,10 @@ def _check_names(
             continue
         if not equals and number + 1 < len(argv):
             value = argv[number + 1]
-        explained = counterpart(verb, flag, value)
+        advice = counterpart(verb, flag, value)
+        if not advice and not flag.startswith("--"):
+            continue
         # The flag may be one of the problem's, if that could be used.
-        reasons = [explained, "" if mistake is None else str(mistake)]
-        if any(reasons) and (explained or flag.startswith("--")):
-            parsers[verb].error("; ".join(filter(None, reasons)))
-        if flag.startswith("--"):
-            hint = nearest(flag, flags, "{}")
-            parsers[verb].error(f"there is no flag {flag}{hint}")
+        message = "; ".join(filter(None, (advice, str(mistake or ""))))
+        hint = nearest(flag, flags, "{}")
+        parsers[verb].error(message or f"there is no flag {flag}{hint}")

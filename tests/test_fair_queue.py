@@ -1,6 +1,6 @@
 """The queue of the server: which rows run next, and which requests are refused.
 
-Clients and engine are simulated, without threads, and with a clock of its own.
+Clients and engine are simulated, without threads, with a simulated clock.
 """
 
 import collections

@@ -70,7 +70,7 @@ def test_datagen_counts_single_sentences(tmp_path):
     ],
 )
 def test_a_run_knows_whether_its_sources_are_sentences(tmp_path, name, twos, splits):
-    """Of its own sources: those of a reversed problem are the targets of the data."""
+    """The sources of a reversed problem are the targets of the data."""
     assert SINGLE_SENTENCES == 0.9
     pairs = [*[ONE] * (40 - twos), *[TWO] * twos]
     generate(problem_of(tmp_path, pairs), tmp_path / "data", workers=1)

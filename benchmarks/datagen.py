@@ -31,7 +31,7 @@ from typing import Any
 import sentencepiece
 
 from t2t_keras import registry
-from t2t_keras.cli.verb import positive, table
+from t2t_keras.cli.command import positive, table
 from t2t_keras.data.datagen import generate
 from t2t_keras.data.encoding import CHUNK, EncodingConfig, PairEncoder
 from t2t_keras.data.manifest import Manifest

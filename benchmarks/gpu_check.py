@@ -22,7 +22,7 @@ from typing import Any
 import workload
 from stopwatch import seconds_of
 
-from t2t_keras.cli.verb import positive
+from t2t_keras.cli.command import positive
 
 _AUDITED_VOCABULARY = 1009  # a size that no other axis has
 _SQUARE = 4096  # rows and columns of the matrices for the matmul rate
@@ -106,7 +106,7 @@ def _trained(args: argparse.Namespace) -> dict[str, Any]:
     from training_work import LEARNING_RATE, model_and_step
 
     from t2t_keras.data.pipeline import rows_per_replica
-    from t2t_keras.training.checkpoint import model_variables
+    from t2t_keras.run.checkpoint import model_variables
     from t2t_keras.training.strategy import distribute, make_strategy
 
     work = workload.chosen(args)

@@ -21,7 +21,7 @@ import timing
 import workload
 from stopwatch import seconds_of
 
-from t2t_keras.cli.verb import positive
+from t2t_keras.cli.command import positive
 
 LAYERS = 2
 VOCAB_SIZE = 64  # so small that nearly all the time is the layers'

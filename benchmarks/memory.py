@@ -17,7 +17,7 @@ import numpy as np
 import timing
 import workload
 
-from t2t_keras.cli.verb import positive
+from t2t_keras.cli.command import positive
 
 STEPS = 2  # the second has all that stays between steps
 SIZES = (2, 4, 8, 16, 24, 32, 48, 80)  # GB

@@ -15,7 +15,7 @@ import timing
 import workload
 from stopwatch import seconds_of
 
-from t2t_keras.cli.verb import positive
+from t2t_keras.cli.command import positive
 
 
 def main(argv: list[str] | None = None) -> dict[str, Any]:

@@ -26,7 +26,7 @@ from typing import Any, NamedTuple, TypeAlias
 import timing
 import workload
 
-from t2t_keras.cli.verb import positive, positive_number
+from t2t_keras.cli.command import positive, positive_number
 
 # `t2t` of this environment.
 T2T = (

@@ -21,7 +21,7 @@ import timing
 import workload
 from serve import T2T, Connect, measure, server
 
-from t2t_keras.cli.verb import positive, positive_number
+from t2t_keras.cli.command import positive, positive_number
 
 
 def main(argv: list[str] | None = None) -> dict[str, Any]:

@@ -21,7 +21,7 @@ import timing
 import workload
 from serve import server
 
-from t2t_keras.cli.verb import positive, positive_number
+from t2t_keras.cli.command import positive, positive_number
 
 # Of 100 requests, how many have a size: sentences, and lines joined in each.
 SIZES = {

@@ -19,7 +19,7 @@ import timing
 import workload
 from stopwatch import seconds_of
 
-from t2t_keras.cli.verb import positive
+from t2t_keras.cli.command import positive
 
 VOCAB_SIZE = 8000  # larger than the toy problem's
 PROBLEM = "translate_ende_toy"

@@ -49,7 +49,7 @@ def metrics(seconds: list[float], flops: int, rate: MatmulRate) -> dict[str, Any
 
 def show(report: dict[str, Any], as_json: bool) -> None:
     """Prints a table; with `as_json` on standard error, before the JSON line."""
-    from t2t_keras.cli.verb import table
+    from t2t_keras.cli.command import table
 
     print(table(_flat(report)), file=sys.stderr if as_json else sys.stdout)
     if as_json:

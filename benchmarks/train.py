@@ -19,7 +19,7 @@ import timing
 import workload
 from stopwatch import seconds_of
 
-from t2t_keras.cli.verb import positive
+from t2t_keras.cli.command import positive
 
 FIT_STEPS = 4  # steps in one call of `fit`, whose start takes some time
 

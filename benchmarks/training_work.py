@@ -9,7 +9,7 @@ from workload import Workload
 from t2t_keras import HParams
 from t2t_keras.data.pipeline import rows_per_replica
 from t2t_keras.model.transformer import Transformer
-from t2t_keras.training.checkpoint import model_variables
+from t2t_keras.run.checkpoint import model_variables
 from t2t_keras.training.optimizer import make_optimizer
 from t2t_keras.training.step import TrainStep
 from t2t_keras.training.strategy import distribute, make_strategy

@@ -37,7 +37,7 @@ import rates
 import timing
 from stopwatch import seconds_of
 
-from t2t_keras.cli.verb import positive
+from t2t_keras.cli.command import positive
 
 _DTYPES = ("float32", "bfloat16")
 

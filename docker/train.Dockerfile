@@ -1,4 +1,4 @@
-# Every verb of `t2t`, on GPUs:
+# Every command of `t2t`, on GPUs:
 #
 #   docker build -f docker/train.Dockerfile -t t2t_keras:train .
 #   docker run --rm --gpus all --user "$(id -u):$(id -g)" -v "$PWD:/work" t2t_keras:train \

@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from t2t_keras.arguments import checked
+from t2t_keras.errors import UserError, require_local
 from t2t_keras.hparam import HParams
-from t2t_keras.option import UserError, option, require_local
+from t2t_keras.options import option
 from t2t_keras.problem import Problem
 from t2t_keras.registry import register_hparams, register_model, register_problem
 from t2t_keras.training.control import TrainOptions
@@ -73,7 +74,7 @@ def load(
                 f"{name}: {output_dir} is an export, which has only one; leave it out"
             )
         return load_export(Path(output_dir))
-    from t2t_keras.training.run_dir import RunDirectory
+    from t2t_keras.run.directory import RunDirectory
 
     return RunDirectory(output_dir).translator(checkpoint, ensemble)
 

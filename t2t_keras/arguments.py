@@ -18,7 +18,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, Literal, ParamSpec, TypeVar, Union
 
-from t2t_keras.option import UserError, is_finite, shown
+from t2t_keras.errors import UserError, short_repr
+from t2t_keras.options import is_finite
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -28,8 +29,8 @@ T = TypeVar("T")
 class Limits:
     """The limits of a number, as metadata of a type hint."""
 
-    least: int
-    most: int = 10**9  # graphs have integers of 32 bits
+    ge: int
+    le: int = 10**9  # graphs have integers of 32 bits
 
 
 NonNegative = Annotated[int, Limits(0)]
@@ -94,7 +95,7 @@ def require_type(name: str, hint: Any, value: Any) -> None:
             that no file can have.
     """
     if not _matches(hint, value):
-        raise UserError(f"{name} must be {_described(hint)}, not {shown(value)}")
+        raise UserError(f"{name} must be {_described(hint)}, not {short_repr(value)}")
     if isinstance(value, str | Path) and Path in _alternatives(hint):
         require_possible_path(name, value)
 
@@ -141,7 +142,7 @@ def _matches(hint: Any, value: Any) -> bool:
     if origin is Annotated:
         limits = [part for part in parts[1:] if isinstance(part, Limits)]
         return _matches(parts[0], value) and all(
-            limit.least <= value <= limit.most for limit in limits
+            limit.ge <= value <= limit.le for limit in limits
         )
     if origin is Literal:
         return any(type(value) is type(part) and value == part for part in parts)
@@ -223,7 +224,7 @@ def _described(hint: Any) -> str:
         return f"{', '.join(others)} or {last}" if others else last
     if origin is Annotated:
         limits = [part for part in parts[1:] if isinstance(part, Limits)]
-        range_ = "".join(f" from {it.least} to {it.most}" for it in limits)
+        range_ = "".join(f" from {it.ge} to {it.le}" for it in limits)
         return f"{_described(parts[0])}{range_}"
     if origin is Literal:
         return f"one of {', '.join(map(str, parts))}"
@@ -264,8 +265,8 @@ def require_possible_path(name: str, path: str | Path) -> None:
     except (UnicodeEncodeError, ValueError) as error:
         reason = "a lone surrogate" if isinstance(error, UnicodeError) else "a NUL"
         raise UserError(
-            f"{name}: {shown(str(path))} has {reason}, which no file name has"
+            f"{name}: {short_repr(str(path))} has {reason}, which no file name has"
         ) from None
     except OSError as error:
         if error.errno == errno.ENAMETOOLONG:
-            raise UserError(f"{name}: {shown(str(path))} is too long") from None
+            raise UserError(f"{name}: {short_repr(str(path))} is too long") from None

@@ -7,19 +7,16 @@ from pathlib import Path
 from typing import Any, Literal
 
 from t2t_keras.arguments import checked
-from t2t_keras.option import (
-    UserError,
-    check,
-    names,
-    nearest,
+from t2t_keras.entry_points import load_plugins, plugin_names
+from t2t_keras.errors import UserError, did_you_mean, short_repr
+from t2t_keras.options import (
+    check_options,
     option,
-    plugin_names,
-    plugins,
-    require_fetched_file,
-    shown,
+    option_names,
+    parse_value,
     split_pairs,
-    typed,
 )
+from t2t_keras.pointer_files import require_fetched_file
 
 # Other names of hyper-parameters that `HParams.parse` accepts, and hints for errors
 # about names that only another model has. Plugins that register models fill both.
@@ -63,16 +60,14 @@ class HParams:
     model: str = option("transformer", "the registered model (`t2t list`)")
 
     # Architecture (3.1 to 3.3).
-    num_layers: int = option(
-        6, "layers of the encoder, and of the decoder (N)", least=1
-    )
-    d_model: int = option(512, "width of the model (D)", least=1)
-    d_ff: int = option(2048, "inner width of the feed-forward networks (F)", least=1)
-    num_heads: int = option(8, "attention heads (H)", least=1)
+    num_layers: int = option(6, "layers of the encoder, and of the decoder (N)", ge=1)
+    d_model: int = option(512, "width of the model (D)", ge=1)
+    d_ff: int = option(2048, "inner width of the feed-forward networks (F)", ge=1)
+    num_heads: int = option(8, "attention heads (H)", ge=1)
     d_k: int = option(
-        0, "width of a head's queries and keys; 0: d_model / num_heads", least=0
+        0, "width of a head's queries and keys; 0: d_model / num_heads", ge=0
     )
-    d_v: int = option(0, "width of a head's values; 0: d_model / num_heads", least=0)
+    d_v: int = option(0, "width of a head's values; 0: d_model / num_heads", ge=0)
     norm: Literal["post", "pre"] = option(
         "post", "layer norm after each residual sum (the paper), or before sub-layers"
     )
@@ -85,7 +80,7 @@ class HParams:
         0,
         "neighbours r that self-attention sees (in the encoder r / 2 on each side); "
         "0: all",
-        least=0,
+        ge=0,
     )
 
     # Embeddings and positions (3.4, 3.5).
@@ -95,32 +90,32 @@ class HParams:
     position: Literal["sinusoidal", "learned"] = option(
         "sinusoidal", "positional encodings: the paper's, or learned ones"
     )
-    max_positions: int = option(1024, "rows of the table of learned positions", least=1)
+    max_positions: int = option(1024, "rows of the table of learned positions", ge=1)
 
     # Regularization (5.4).
     dropout: float = option(
         0.1,
         "dropout on sub-layer outputs and on the sums of embeddings",
-        least=0,
-        below=1,
+        ge=0,
+        lt=1,
         may_change=True,
     )
     attention_dropout: float = option(
         0.0,
         "dropout on attention weights (tensor2tensor: 0.1)",
-        least=0,
-        below=1,
+        ge=0,
+        lt=1,
         may_change=True,
     )
     ffn_dropout: float = option(
         0.0,
         "dropout on the inner activations (tensor2tensor: 0.1)",
-        least=0,
-        below=1,
+        ge=0,
+        lt=1,
         may_change=True,
     )
     label_smoothing: float = option(
-        0.1, "probability of all other tokens", least=0, below=1, may_change=True
+        0.1, "probability of all other tokens", ge=0, lt=1, may_change=True
     )
 
     # Word alignment (Chen et al., 2016; Garg et al., EMNLP 2019).
@@ -128,62 +123,60 @@ class HParams:
         0.0,
         "weight of the cross-entropy between an attention head and the given word "
         "alignments (Garg et al.: 0.05); 0: none",
-        least=0,
+        ge=0,
     )
 
     # Optimizer and schedule (5.3).
-    learning_rate: float = option(
-        1.0, "factor of the schedule", least=0, may_change=True
-    )
+    learning_rate: float = option(1.0, "factor of the schedule", ge=0, may_change=True)
     schedule: str = option(PAPER_SCHEDULE, "product of factors (a*b)", may_change=True)
     warmup_steps: int = option(
-        4000, "steps until the learning rate reaches its peak", least=1, may_change=True
+        4000, "steps until the learning rate reaches its peak", ge=1, may_change=True
     )
     optimizer: str = option(
         "adam", "kind of optimizer: adam, adamw, or one of a plugin, such as adafactor"
     )
     adam_beta1: float = option(
-        0.9, "decay of Adam's mean of the gradients", least=0, below=1, may_change=True
+        0.9, "decay of Adam's mean of the gradients", ge=0, lt=1, may_change=True
     )
     adam_beta2: float = option(
-        0.98, "decay of Adam's mean of their squares", least=0, below=1, may_change=True
+        0.98, "decay of Adam's mean of their squares", ge=0, lt=1, may_change=True
     )
     adam_epsilon: float = option(
-        1e-9, "added to Adam's denominator", above=0, may_change=True
+        1e-9, "added to Adam's denominator", gt=0, may_change=True
     )
     weight_decay: float = option(
         0.0,
         "AdamW's weight decay of matrices, times the learning rate",
-        least=0,
+        ge=0,
         may_change=True,
     )
     clip_norm: float = option(
-        0.0, "largest norm of the gradient; 0: no clipping", least=0, may_change=True
+        0.0, "largest norm of the gradient; 0: no clipping", ge=0, may_change=True
     )
     ema_decay: float = option(
-        0.0, "decay of the weights' moving average; 0: none", least=0, below=1
+        0.0, "decay of the weights' moving average; 0: none", ge=0, lt=1
     )
 
     # Batches and length of training (5.1, 5.2).
     batch_tokens: int = option(
-        25_000, "tokens in a batch on each side, of all replicas, with padding", least=1
+        25_000, "tokens in a batch on each side, of all replicas, with padding", ge=1
     )
     bucketing: Bucketing = option(  # noqa: RUF009  it makes a dataclass field
         "exact",
         "batches by the exact lengths of the pairs, by tensor2tensor's rule, or of at "
         "most twelve shapes (static)",
     )
-    train_steps: int = option(100_000, "total number of updates", least=1)
+    train_steps: int = option(100_000, "total number of updates", ge=1)
 
     # Changes of training pairs, drawn again each time a pair is read.
     word_dropout: float = option(
-        0.0, "probability of leaving out a word of a source", least=0, below=1
+        0.0, "probability of leaving out a word of a source", ge=0, lt=1
     )
     case_noise: float = option(
-        0.0, "probability of a source in lower, upper or title case", least=0, most=1
+        0.0, "probability of a source in lower, upper or title case", ge=0, le=1
     )
     bpe_dropout: float = option(
-        0.0, "probability of skipping each merge, on both sides", least=0, below=1
+        0.0, "probability of skipping each merge, on both sides", ge=0, lt=1
     )
 
     # Arithmetic. Variables, layer norm, softmax and loss are always float32.
@@ -197,7 +190,7 @@ class HParams:
     )
 
     def __post_init__(self) -> None:
-        check(type(self), vars(self), "hparams: ")
+        check_options(type(self), vars(self), "hparams: ")
         if self.guided_alignment and self.changes_pairs:
             raise UserError(
                 "hparams: guided_alignment excludes word_dropout, case_noise and "
@@ -295,7 +288,7 @@ class HParams:
         names = {field.name for field in dataclasses.fields(kind)}
         kept = {name: value for name, value in vars(self).items() if name in names}
         if not changes.keys() <= names:
-            plugins("models")  # fill `OTHER_NAMES`
+            load_plugins("models")  # fill `OTHER_NAMES`
         changed: dict[str, Any] = {}
         for given, value in changes.items():
             name = given if given in names else OTHER_NAMES.get(given, given)
@@ -317,7 +310,7 @@ class HParams:
         pairs = split_pairs(overrides, "--hparams: ")
         known = _class_of(pairs.get("model", self.model)).meanings()
         if not pairs.keys() <= known.keys():
-            plugins("models")
+            load_plugins("models")
         for name, value in pairs.items():
             name = name if name in known else OTHER_NAMES.get(name, name)
             if name in changes:
@@ -370,7 +363,7 @@ class HParams:
     @classmethod
     def meanings(cls) -> dict[str, str]:
         """Returns the description of each field by name."""
-        return {it.name: it.metadata["meaning"] for it in dataclasses.fields(cls)}
+        return {it.name: it.metadata["help"] for it in dataclasses.fields(cls)}
 
     def difference(self, other: "HParams") -> dict[str, tuple[object, object]]:
         """Returns the fields that differ: name -> (own value, other's value)."""
@@ -392,28 +385,28 @@ def _class_of(model: str) -> type[HParams]:
         UserError: no such model is registered.
     """
     if not isinstance(model, str):
-        raise UserError(f"hparams: model must be text, not {shown(model)}")
+        raise UserError(f"hparams: model must be text, not {short_repr(model)}")
     if model not in MODEL_HPARAMS:
-        plugins("models")
+        load_plugins("models")
     if model in UNUSABLE_MODELS:
         raise UserError(f"hparams: {UNUSABLE_MODELS[model]}")
     if model not in MODEL_HPARAMS:
         raise UserError(
             f"hparams: there is no model '{model}'; install the package that registers "
-            f"it, or give its --usr_dir{nearest(model, MODEL_HPARAMS)}"
+            f"it, or give its --usr_dir{did_you_mean(model, MODEL_HPARAMS)}"
         )
     return MODEL_HPARAMS[model]
 
 
 # Neither the model nor its batches nor the optimizer's state depend on them: a training
 # can go on with other values, see `train(change_settings=True)`.
-MAY_CHANGE = frozenset(names(HParams, "may_change"))
+MAY_CHANGE = frozenset(option_names(HParams, "may_change"))
 
 
 def _typed(kind: type[HParams], name: str, value: Any) -> Any:
     """Converts a field's value, perhaps given as text, to the field's type."""
     if name not in kind.meanings():
-        plugins("models")
+        load_plugins("models")
         if name in OTHER_HINTS:
             raise UserError(f"hparams: '{name}' {OTHER_HINTS[name]}")
-    return typed(kind, name, value, "hparams: ", "hparams")
+    return parse_value(kind, name, value, "hparams: ", "hparams")

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Self, get_args
 
 from t2t_keras.arguments import NonNegative, Positive, check_fields
-from t2t_keras.option import UserError, shown
+from t2t_keras.errors import UserError, short_repr
 
 if TYPE_CHECKING:
     import argparse
@@ -116,25 +116,25 @@ class Cleaning:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class TextForm:
+class TextProcessor:
     """The conversion between users' texts and tokenizers' texts.
 
     Here it only removes white space at both ends, as tensor2tensor does in training
     data and in inputs: its tokenizer would make tokens of it. A task whose model reads
-    or writes another form than its users derives a class from this one. `source_texts`
-    and `output_texts` do on string tensors what `source_text` and `output_text` do in
-    Python; an exported model runs them.
+    or writes another form than its users derives a class from this one.
+    `preprocess_graph` and `postprocess_graph` do on string tensors what `preprocess`
+    and `postprocess` do in Python; an exported model runs them.
 
     Attributes:
         symbols: texts that are always one token in the target's vocabulary.
         tags: words that may precede a source, such as `<2de>`, and are one token in
             its vocabulary. If a source is split, all of its parts get its tag. The tags
             of a `data.sources.Mixture` need not be given here.
-        splits_raw_text: whether `source_text` splits raw text into words.
+        splits_raw_text: whether `preprocess` splits raw text into words.
         splits_long_sources: whether a source that is too long for the model may be
             split, and the targets for its parts be joined; otherwise it is truncated.
-        repairs_outputs: whether `output_text` repairs outputs that violate the
-            problem's constraint. Of what `output_texts` gets, which the constraint
+        repairs_outputs: whether `postprocess` repairs outputs that violate the
+            problem's constraint. Of what `postprocess_graph` gets, which the constraint
             allows, it has to repair only an empty first output for a source with words.
         aligns_outputs: whether the words of an output can be aligned with those of its
             source.
@@ -153,7 +153,7 @@ class TextForm:
     def __post_init__(self) -> None:
         check_fields(self, f"{type(self).__name__}: ")
 
-    def source_text(self, text: str, raw: bool = False) -> str:
+    def preprocess(self, text: str, raw: bool = False) -> str:
         """Converts a user's input to the text that the source tokenizer encodes.
 
         Args:
@@ -162,11 +162,11 @@ class TextForm:
         """
         return text.strip()
 
-    def target_text(self, source: str, output: str) -> str:
-        """Converts an output to a target, the inverse of `output_text`.
+    def preprocess_target(self, source: str, output: str) -> str:
+        """Converts an output to a target, the inverse of `postprocess`.
 
         Args:
-            source: the result of `source_text`.
+            source: the result of `preprocess`.
             output: one line in the users' form.
 
         Raises:
@@ -174,11 +174,11 @@ class TextForm:
         """
         return output.strip()
 
-    def output_text(self, source: str, target: str) -> tuple[str, bool]:
+    def postprocess(self, source: str, target: str) -> tuple[str, bool]:
         """Converts a decoded target to an output; an empty one to an empty output.
 
         Args:
-            source: the result of `source_text`.
+            source: the result of `preprocess`.
             target: one line, from the model or the training data.
 
         Returns:
@@ -186,14 +186,16 @@ class TextForm:
         """
         return target, False
 
-    def source_texts(self, texts: "tf.Tensor", raw: bool) -> "tf.Tensor":
-        """Does what `source_text` does for texts [B], in the graph."""
+    def preprocess_graph(self, texts: "tf.Tensor", raw: bool) -> "tf.Tensor":
+        """Does what `preprocess` does for texts [B], in the graph."""
         import tensorflow as tf
 
         return tf.strings.regex_replace(texts, WHITE_ENDS, "")
 
-    def output_texts(self, sources: "tf.Tensor", targets: "tf.Tensor") -> "tf.Tensor":
-        """Does what `output_text` does, for targets [B, n], in the graph."""
+    def postprocess_graph(
+        self, sources: "tf.Tensor", targets: "tf.Tensor"
+    ) -> "tf.Tensor":
+        """Does what `postprocess` does, for targets [B, n], in the graph."""
         return targets
 
 
@@ -300,7 +302,7 @@ class Problem:
     """A sequence-to-sequence task: its data, texts, decoding and metrics.
 
     A problem is a dataclass of settings. What is specific to a task is in three objects
-    (`text_form`, `constraint`, `metrics`) with fixed interfaces.
+    (`text_processor`, `constraint`, `metrics`) with fixed interfaces.
 
     Attributes:
         name: the registered name, which the registry sets.
@@ -323,7 +325,7 @@ class Problem:
         extra_length: how many more tokens than its input an output may have.
         split_sentences: whether an input of several sentences is translated sentence by
             sentence; None: where nearly all training sources are single sentences.
-        text_form: the conversion between users' texts and tokenizers' texts.
+        text_processor: the conversion between users' texts and tokenizers' texts.
         constraint: restricts the outputs of the search; None: no restriction. It is a
             function of the problem and the target tokenizer that returns a
             `decoding.constraint.BatchConstraint`; its `__name__` is its name for
@@ -350,7 +352,7 @@ class Problem:
     extra_length: NonNegative = 50
     split_sentences: bool | None = None
 
-    text_form: TextForm = TextForm()
+    text_processor: TextProcessor = TextProcessor()
     # Its types, `Tokenizer` and `BatchConstraint`, are defined above this module.
     constraint: "Callable[[Problem, Any], Callable[..., Any]] | None" = None
     languages: tuple[str, str] | None = None
@@ -358,7 +360,7 @@ class Problem:
     reverse: bool = False
 
     def __post_init__(self) -> None:
-        check_fields(self, f"problem {shown(self.name)}: ")
+        check_fields(self, f"problem {short_repr(self.name)}: ")
         splits, size, wrong = get_args(Split), self.vocab_size, ""
         if size is not None and not 1 <= size <= _MOST_TOKENS:
             wrong = f"vocab_size must be from 1 to {_MOST_TOKENS:,}, not {size}"
@@ -397,13 +399,13 @@ class Problem:
     @property
     def symbols(self) -> tuple[str, ...]:
         """The texts that are always one token in the target's vocabulary."""
-        return self.text_form.symbols
+        return self.text_processor.symbols
 
     @property
     def tags(self) -> tuple[str, ...]:
         """The words before sources that are one token in the source's vocabulary."""
         tags = getattr(self.sources.get("train"), "tags", ())
-        return tuple(dict.fromkeys((*self.text_form.tags, *tags)))
+        return tuple(dict.fromkeys((*self.text_processor.tags, *tags)))
 
     @property
     def data_name(self) -> str:
@@ -416,13 +418,15 @@ class Problem:
 
     def with_symbols(self, symbols: Iterable[str]) -> Self:
         """Returns a copy whose text form has these symbols."""
-        text_form = dataclasses.replace(self.text_form, symbols=tuple(symbols))
-        return self.replace(text_form=text_form)
+        text_processor = dataclasses.replace(
+            self.text_processor, symbols=tuple(symbols)
+        )
+        return self.replace(text_processor=text_processor)
 
     def with_tags(self, tags: Iterable[str]) -> Self:
         """Returns a copy whose text form has these tags."""
-        text_form = dataclasses.replace(self.text_form, tags=tuple(tags))
-        return self.replace(text_form=text_form)
+        processor = dataclasses.replace(self.text_processor, tags=tuple(tags))
+        return self.replace(text_processor=processor)
 
     def reversed(self) -> Self:
         """Returns the problem with source and target swapped, on the same data files.
@@ -433,7 +437,7 @@ class Problem:
         return self.replace(
             name=f"{self.name}_rev",
             summary=f"{self.summary} (reversed)",
-            text_form=TextForm(symbols=self.symbols),
+            text_processor=TextProcessor(symbols=self.symbols),
             constraint=None,
             languages=self.languages and self.languages[::-1],
             metrics=self.metrics and self.metrics.reversed(),
@@ -447,7 +451,7 @@ class Problem:
             UserError: the problem has no source for the split.
         """
         if split not in self.sources:
-            flags = self.text_form.source_flags.format(split=split)
+            flags = self.text_processor.source_flags.format(split=split)
             raise UserError(
                 f"problem '{self.name}' has no {split} examples; give {flags}"
             )

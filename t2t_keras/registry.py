@@ -21,8 +21,9 @@ from pathlib import Path
 from typing import Any, Generic, NamedTuple, NoReturn, TypeVar, get_type_hints, overload
 
 from t2t_keras.arguments import checked
+from t2t_keras.entry_points import load_plugins
+from t2t_keras.errors import UserError, did_you_mean
 from t2t_keras.hparam import MODEL_HPARAMS, UNUSABLE_MODELS, HParams
-from t2t_keras.option import UserError, nearest, plugins
 from t2t_keras.problem import Problem
 
 T = TypeVar("T")
@@ -107,7 +108,7 @@ class Registry(Generic[T]):
         """Returns the object of a name; an error suggests the nearest name."""
         definitions = self._aliases | self.all()
         if name not in definitions:
-            hint = nearest(name, definitions)
+            hint = did_you_mean(name, definitions)
             files = "".join(f"; {error}" for error in _errors_of_files.values())
             raise UserError(
                 f"{self.kind}: there is no '{name}'{hint} (`t2t list` prints them all)"
@@ -118,7 +119,7 @@ class Registry(Generic[T]):
     def all(self) -> dict[str, Definition[T]]:
         """Returns every definition by name, in the order of the names."""
         if not self._loaded:
-            plugins(self.kind)
+            load_plugins(self.kind)
             self._loaded = True
         return dict(sorted(self._definitions.items()))
 
@@ -431,7 +432,7 @@ def _import_file(name: str, file: Path) -> None:
         raise UserError(f"--usr_dir: {place}: {error}") from error
     except ModuleNotFoundError as error:
         place = _place_of(error, str(file)) or str(file)
-        plugins("models")  # fill `OTHER_PACKAGES`
+        load_plugins("models")  # fill `OTHER_PACKAGES`
         package = (error.name or "").partition(".")[0]
         hint = OTHER_PACKAGES.get(package)
         reason = f"{_reason(error)}{f'; {hint}' if hint else ''}"

@@ -1,4 +1,4 @@
-"""The program as a function, for the tests of its verbs."""
+"""The program as a function, for the tests of its commands."""
 
 import contextlib
 import json
@@ -21,7 +21,7 @@ def run(*argv: str | Path) -> int:
 
 
 def run_json(capfd: pytest.CaptureFixture, *argv: str | Path) -> dict:
-    """Runs a verb that must succeed; returns the last line of standard output."""
+    """Runs a command that must succeed; returns the last line of standard output."""
     capfd.readouterr()
     code = run(*argv, "--json")
     captured = capfd.readouterr()
@@ -30,7 +30,7 @@ def run_json(capfd: pytest.CaptureFixture, *argv: str | Path) -> dict:
 
 
 def run_refused(capfd: pytest.CaptureFixture, *argv: str | Path) -> str:
-    """Runs a verb that must be refused in one sentence; returns it."""
+    """Runs a command that must be refused in one sentence; returns it."""
     capfd.readouterr()
     assert run(*argv) == 2
     sentence = capfd.readouterr().err

@@ -190,9 +190,9 @@ def penalty(length, alpha):
 
 
 def run_of(translator, monkeypatch, folder):
-    """The flags of a run directory from which the verbs load this translator."""
+    """The flags of a run directory from which the commands load this translator."""
     from t2t_keras.cli import translation
-    from t2t_keras.training.run_dir import RunDirectory
+    from t2t_keras.run.directory import RunDirectory
 
     monkeypatch.setattr(translation, "load", lambda *args: translator)
     monkeypatch.setattr(translation, "_model", lambda args: (None, "checksum"))

@@ -7,7 +7,7 @@ import numpy as np
 
 from t2t_keras.hparam import HParams
 from t2t_keras.model.transformer import Transformer
-from t2t_keras.training.checkpoint import model_variables
+from t2t_keras.run.checkpoint import model_variables
 
 EPSILON = 1e-6
 

@@ -11,10 +11,10 @@ import numpy as np
 from t2t_keras import registry
 from t2t_keras.data.pipeline import TrainingData
 from t2t_keras.hparam import HParams
-from t2t_keras.training.checkpoint import Checkpoint, model_variables, snapshot
+from t2t_keras.run.checkpoint import Checkpoint, model_variables, snapshot
+from t2t_keras.run.config import config_for
+from t2t_keras.run.directory import RunDirectory
 from t2t_keras.training.control import TrainOptions
-from t2t_keras.training.run_dir import RunDirectory
-from t2t_keras.training.runs import config_for
 from t2t_keras.training.strategy import make_strategy
 from t2t_keras.training.trainer import Trainer
 

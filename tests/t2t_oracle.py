@@ -9,7 +9,7 @@ import tensorflow as tf
 from reference import reference
 
 from t2t_keras.plugins.interop.t2t_checkpoint import T2TModel, build, load_t2t
-from t2t_keras.training.checkpoint import write_checkpoint
+from t2t_keras.run.checkpoint import write_checkpoint
 
 MODELS = "t2t/oracle/model"
 OFFICIAL = "t2t/transformer_test_ckpt"  # released by its authors

@@ -11,9 +11,9 @@ from t2t_keras.data.pharaoh import format_alignment, parse_reference
 from t2t_keras.decoding.scoring import AlignmentHead
 from t2t_keras.decoding.texts import joined_alignment, word_starts
 from t2t_keras.decoding.translator import Translator
-from t2t_keras.option import UserError
+from t2t_keras.errors import UserError
 from t2t_keras.plugins.reports.align import alignment_scores
-from t2t_keras.problem import Problem, TextForm
+from t2t_keras.problem import Problem, TextProcessor
 from t2t_keras.text.sentence_piece import SentencePieceTokenizer
 from t2t_keras.text.tokenizer import words_of_tokens
 
@@ -135,10 +135,10 @@ def test_what_cannot_be_aligned(translator):
         refused(message, translator.n_best, ["a"], alignment=head)
         refused(message, translator.align, ["a"], ["a"], head)
 
-    class Nested(TextForm):
+    class Nested(TextProcessor):
         aligns_outputs = False
 
-    problem = Problem(summary="", name="trees", text_form=Nested())
+    problem = Problem(summary="", name="trees", text_processor=Nested())
     tokenizer = translator.source_tokenizer
     trees = Translator(problem, translator.model, tokenizer, tokenizer)
     with pytest.raises(UserError, match="of problem 'trees' cannot be aligned"):

@@ -17,7 +17,7 @@ from t2t_keras.plugins.reports.model_cost import (
     memory_per_batch,
     training_cost,
 )
-from t2t_keras.training.checkpoint import model_variables
+from t2t_keras.run.checkpoint import model_variables
 from t2t_keras.training.optimizer import make_optimizer
 
 EXTENDED = {"model": "extended_transformer", "num_layers": 2}

@@ -18,8 +18,8 @@ from t2t_keras.decoding.options import DecodingOptions
 from t2t_keras.decoding.translator import Translator
 from t2t_keras.export.client import ExportedTranslator
 from t2t_keras.export.saved_model import export_saved_model
-from t2t_keras.problem import Cleaning, TextForm
-from t2t_keras.training.run_dir import average_run
+from t2t_keras.problem import Cleaning, TextProcessor
+from t2t_keras.run.directory import average_run
 
 
 class Unprintable:
@@ -190,7 +190,7 @@ def test_other_public_functions(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "kind", [HParams, TrainOptions, DecodingOptions, Problem, Cleaning, TextForm]
+    "kind", [HParams, TrainOptions, DecodingOptions, Problem, Cleaning, TextProcessor]
 )
 def test_fields_of_records(kind):
     needed = {"summary": "s"} if kind is Problem else {}
@@ -209,7 +209,10 @@ def test_fields_of_records(kind):
         ({"extra_length": True}, "problem 'p': extra_length must be an integer from 0"),
         ({"alpha": NAN}, "problem 'p': alpha must be a finite number, not nan"),
         ({"languages": "en"}, r"problem 'p': languages must be \(text, text\) or None"),
-        ({"text_form": 5}, "problem 'p': text_form must be TextForm, not 5"),
+        (
+            {"text_processor": 5},
+            "problem 'p': text_processor must be TextProcessor, not 5",
+        ),
         ({"sources": {"train": [("a", "b")]}}, "sources must be a mapping of one of "),
         ({"name": 5}, "problem 5: name must be text, not 5"),
     ],

@@ -20,8 +20,8 @@ from t2t_keras.model.layers import SelfAttention
 from t2t_keras.model.transformer import Transformer
 from t2t_keras.plugins.reports.attention import sentence_attention
 from t2t_keras.plugins.reports.attention_page import Picture, attention_page
-from t2t_keras.problem import TextForm
-from t2t_keras.training import run_dir
+from t2t_keras.problem import TextProcessor
+from t2t_keras.run import directory
 
 LAYERS, HEADS, VOCAB = 2, 3, 17
 SOURCES = [[3, 4, 5, 6, 7, 1], [8, 9, 1]]
@@ -150,17 +150,17 @@ def test_a_pair_of_texts(translator):
 
 
 def test_the_target_has_the_form_that_users_write(translator):
-    class Reversed(TextForm):
-        def target_text(self, source, output):
+    class Reversed(TextProcessor):
+        def preprocess_target(self, source, output):
             return output[::-1]
 
-    problem = translator.problem.replace(text_form=Reversed())
+    problem = translator.problem.replace(text_processor=Reversed())
     reverse = Translator(problem, translator.model, *[translator.source_tokenizer] * 2)
     found = sentence_attention(reverse, PAIR[0], PAIR[1][::-1]).target
     assert found == sentence_attention(translator, *PAIR).target
 
 
-def test_the_verb_writes_a_page(translator, tmp_path, monkeypatch, capfd):
+def test_the_command_writes_a_page(translator, tmp_path, monkeypatch, capfd):
     class Run:
         def __init__(self, path):
             assert path == str(tmp_path)
@@ -169,7 +169,7 @@ def test_the_verb_writes_a_page(translator, tmp_path, monkeypatch, capfd):
             assert checkpoint == "average"
             return translator
 
-    monkeypatch.setattr(run_dir, "RunDirectory", Run)
+    monkeypatch.setattr(directory, "RunDirectory", Run)
     (tmp_path / "config.json").touch()
     page = tmp_path / "page.html"
     words = ["--output_dir", str(tmp_path), "--checkpoint", "average"]

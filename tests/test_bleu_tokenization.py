@@ -26,8 +26,8 @@ from t2t_keras.evaluation.tokenization import (
     tokenization,
 )
 from t2t_keras.problem import Metrics, Problem
+from t2t_keras.run.directory import RunDirectory
 from t2t_keras.training.control import TrainOptions
-from t2t_keras.training.run_dir import RunDirectory
 
 REFERENCES = {
     "zh": ["我每天早上六点起床。", "她的猫在屋顶上睡觉。", "明天会下雨吗?"],
@@ -197,9 +197,9 @@ def test_a_suffix_names_a_language():
 
 def test_an_unknown_language_is_refused(capfd, tmp_path):
     file = write(tmp_path / "a", "a b", "c d")
-    for verb in (("compare", file, file), ("evaluate", "--hypotheses", file)):
+    for command in (("compare", file, file), ("evaluate", "--hypotheses", file)):
         flags = ("--references", file, "--language", "xx")
-        assert "'xx' has no tokenizer" in run_refused(capfd, *verb, *flags)
+        assert "'xx' has no tokenizer" in run_refused(capfd, *command, *flags)
 
 
 # In a run.

@@ -32,7 +32,7 @@ def score(gold, test, parameters=COLLINS):
         ("craft_dev500.gold", "craft_dev500.test", []),
     ],
 )
-def test_the_verb_prints_what_the_program_printed(gold, test, parameters, capsys):
+def test_the_command_prints_what_the_program_printed(gold, test, parameters, capsys):
     files = [reference(f"evalb/{name}") for name in (gold, test)]
     flags = [f"--prm={reference(f'evalb/{name}')}" for name in parameters]
     assert main(["f1", *map(str, files), *flags]) == 0

@@ -9,16 +9,16 @@ import pytest
 import tensorflow as tf
 from errors import refused
 
+from t2t_keras.errors import UserError
 from t2t_keras.hparam import HParams
-from t2t_keras.option import UserError
-from t2t_keras.training import checkpoint as module
-from t2t_keras.training.checkpoint import (
+from t2t_keras.run import checkpoint as module
+from t2t_keras.run.checkpoint import (
     Checkpoint,
     CheckpointDirectory,
     write_checkpoint,
 )
+from t2t_keras.run.directory import average_run
 from t2t_keras.training.optimizer import Adam
-from t2t_keras.training.run_dir import average_run
 
 DATA = ".data-00000-of-00001"
 

@@ -15,7 +15,7 @@ from errors import refused
 import t2t_keras
 from t2t_keras import registry
 from t2t_keras.cli import program
-from t2t_keras.cli.verb import Verb
+from t2t_keras.cli.command import Command
 from t2t_keras.data.datagen import generate
 from t2t_keras.data.files import progress
 from t2t_keras.data.pipeline import read_pairs
@@ -77,9 +77,9 @@ DATAGEN = ("datagen", "--data_dir", "d", "--problem")
 FILES = ("evaluate", "--hypotheses", "x", "--references", "y")
 ALL = ("evaluate", "--output_dir", "o", "--checkpoint", "all")
 MISTAKES = {
-    ("--json",): "t2t: error: there is no flag --json before the verb",
-    ("--verison",): "--verison before the verb; did you mean --version?",
-    ("evalute",): "t2t: error: there is no verb 'evalute'; did you mean evaluate?",
+    ("--json",): "t2t: error: there is no flag --json before the command",
+    ("--verison",): "--verison before the command; did you mean --version?",
+    ("evalute",): "t2t: error: there is no command 'evalute'; did you mean evaluate?",
     ("list", "--jsno"): "t2t list: error: there is no flag --jsno; did you mean --json",
     ("train",): "t2t train: error: the following arguments are required",
     (*TRAIN, "--train_steps", "0"): "--train_steps: must be at least 1, not 0",
@@ -143,8 +143,8 @@ def test_exit_codes(error, code, message, capfd, monkeypatch):
         print("chatter of a library")  # not on standard output
         raise error
 
-    verb = Verb("", lambda parser: None, fail, str)
-    monkeypatch.setitem(program.verbs(), "list", verb)
+    command = Command("", lambda parser: None, fail, str)
+    monkeypatch.setitem(program.commands(), "list", command)
     if code:
         assert run("list") == code
     else:
@@ -164,7 +164,7 @@ def test_reader_of_standard_output_has_gone():
     assert (done.returncode, done.stderr) == (141, b"")
 
 
-# Verbs over text files.
+# Commands over text files.
 
 
 def test_datagen_of_the_reversed_problem_takes_files_in_its_direction(capfd, tmp_path):
@@ -241,7 +241,7 @@ complete_line "t2t train --usr_dir $1 --problem capt"
 
 
 def test_completion_in_bash_does_without_tensorflow(tmp_path):
-    """Verbs, flags, and registered names, also those of --usr_dir."""
+    """Commands, flags, and registered names, also those of --usr_dir."""
     imported = tmp_path / "imported"
     (tmp_path / "tensorflow.py").write_text(f"open({str(imported)!r}, 'w')\n")
     folders = [str(Path(sys.executable).parent), os.environ["PATH"]]

@@ -224,5 +224,5 @@ def test_standard_input_is_closed(tmp_path):
     assert done.stderr == (
         "t2t translate: error: standard input is closed; give --input FILE\n"
     )
-    # The other verbs do not need it.
+    # The other commands do not need it.
     assert closed("<&-", "list", cwd=tmp_path).returncode == 0

@@ -59,19 +59,19 @@ def trained(tmp_path_factory) -> Path:
 
 @pytest.fixture(autouse=True)
 def loaded_once(monkeypatch):
-    """The verbs load a run once, whose graphs are traced once."""
+    """The commands load a run once, whose graphs are traced once."""
     monkeypatch.setattr(translation, "load", loaded)
 
 
 @pytest.fixture(scope="module")
 def translator(trained):
-    from t2t_keras.training.run_dir import RunDirectory
+    from t2t_keras.run.directory import RunDirectory
 
     return RunDirectory(trained / "run").translator()
 
 
 @pytest.mark.slow
-def test_training_from_python_is_that_of_the_verb(trained, tmp_path):
+def test_training_from_python_is_that_of_the_command(trained, tmp_path):
     often = TrainOptions(save_every=2, eval_every=4, eval_sentences=3)
     arguments = {"hparams": HPARAMS, "train_steps": 4, "options": often}
     arguments |= {"data_dir": trained / "data", "output_dir": tmp_path}
@@ -124,7 +124,7 @@ def test_training_that_a_signal_ended_has_its_exit_code(
 
 
 def test_example_sources(trained, tmp_path):
-    from t2t_keras.training.run_dir import RunDirectory
+    from t2t_keras.run.directory import RunDirectory
 
     opened = RunDirectory(trained / "run")
     lines = (trained / "source").read_text().splitlines()

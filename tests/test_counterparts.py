@@ -13,7 +13,7 @@ from t2t_keras import registry
 from t2t_keras.cli import program
 from t2t_keras.decoding.options import DecodingOptions
 from t2t_keras.hparam import OTHER_NAMES, HParams
-from t2t_keras.option import parse_options, split_pairs
+from t2t_keras.options import parse_options, split_pairs
 from t2t_keras.plugins.interop.counterparts.documents import PAGES, generated
 from t2t_keras.plugins.interop.counterparts.lookup import TABLES, explain, in_message
 from t2t_keras.plugins.interop.models import T2T_NAMES, ExtendedHParams
@@ -28,15 +28,15 @@ OPTIONS = {
 PROBLEMS = ("translate_ende_wmt", "parsing_wsj")  # they have flags
 
 
-VERBS = program.verbs()
+COMMANDS = program.commands()
 
 
 @functools.cache
-def flags(verb):
+def flags(command):
     parser = argparse.ArgumentParser(allow_abbrev=False)
-    VERBS[verb].add_flags(parser)
+    COMMANDS[command].add_flags(parser)
     parser.add_argument("--json")
-    if VERBS[verb].has_problem_flags:
+    if COMMANDS[command].has_problem_flags:
         for problem in PROBLEMS:
             registry.problem(problem).add_flags(parser)
     return frozenset(parser._option_string_actions)
@@ -45,7 +45,7 @@ def flags(verb):
 def names(place):
     """The names that are ours at a place."""
     if place == "t2t":
-        return frozenset(VERBS)
+        return frozenset(COMMANDS)
     if place in OPTIONS:
         fields = {field.name for field in dataclasses.fields(OPTIONS[place])}
         return frozenset(fields | ({*OTHER_NAMES} if place == "hparams" else set()))
@@ -89,9 +89,9 @@ def refusal(place, name, value, capsys):
 
 
 @pytest.fixture
-def few_verbs(monkeypatch):
-    """Makes the parser of one verb at a time, which takes a tenth of the time."""
-    option = importlib.import_module("t2t_keras.option")
+def few_commands(monkeypatch):
+    """Makes the parser of one command at a time, which takes a tenth of the time."""
+    option = importlib.import_module("t2t_keras.entry_points")
     entry_points = functools.cache(option.entry_points)
     monkeypatch.setattr(option, "entry_points", entry_points)
 
@@ -99,14 +99,14 @@ def few_verbs(monkeypatch):
         few = {"decode_hparams": "translate", "train_options": "train"}.get(
             place, place
         )
-        chosen = {few: VERBS[few]} if few in VERBS else VERBS
-        monkeypatch.setattr(program, "verbs", lambda: chosen)
+        chosen = {few: COMMANDS[few]} if few in COMMANDS else COMMANDS
+        monkeypatch.setattr(program, "commands", lambda: chosen)
 
     return choose
 
 
 @pytest.mark.parametrize("toolkit", sorted({table.toolkit for table in TABLES}))
-def test_every_row_is_what_the_parser_says(toolkit, capsys, few_verbs):
+def test_every_row_is_what_the_parser_says(toolkit, capsys, few_commands):
     """Names that are also ours keep our meaning; their rows say "the same"."""
     seen = 0
     for table, name, value, sentence in entries():
@@ -118,7 +118,7 @@ def test_every_row_is_what_the_parser_says(toolkit, capsys, few_verbs):
             is_program = table.noun == "program"
             assert is_program or "the same" in sentence or name in sentence
             continue
-        few_verbs(place)
+        few_commands(place)
         message = refusal(place, name, value, capsys)
         assert "did you mean" not in message
         assert f"{shown} is a " in message
@@ -142,17 +142,19 @@ def check(span, table, entry):
     words = span.split()
     if re.fullmatch(r"\$?[A-Z_]{6,}(=\S+)?", span):  # a variable of the environment
         return
-    verbs = [name for name in table.places if name in VERBS]
+    commands = [name for name in table.places if name in COMMANDS]
     if words[0] == "t2t":
         words = words[1:]
         if words[0] != "--help":
-            assert words[0] in VERBS, place
-        verbs, words = words[:1], words[1:]
-    if verbs == ["--help"]:
+            assert words[0] in COMMANDS, place
+        commands, words = words[:1], words[1:]
+    if commands == ["--help"]:
         return
     for index, word in enumerate(words):
         if word.startswith("--"):
-            assert any(word in flags(verb) for verb in verbs or ["translate"]), place
+            assert any(
+                word in flags(command) for command in commands or ["translate"]
+            ), place
             if word == "--hparams_set" and index + 1 < len(words):
                 registry.hparams(words[index + 1])
             if word == "--problem" and words[index + 1 :] not in ([], ["NAME"]):

@@ -24,12 +24,12 @@ from t2t_keras.data.pharaoh import format_alignment
 from t2t_keras.decoding import translator as translator_module
 from t2t_keras.decoding.constraint import BannedTokens
 from t2t_keras.decoding.translator import Translator
+from t2t_keras.errors import UserError
 from t2t_keras.export.formats import converted
 from t2t_keras.export.saved_model import export_saved_model
 from t2t_keras.export.verify import Output, Verification
 from t2t_keras.hparam import HParams
 from t2t_keras.model import build_model
-from t2t_keras.option import UserError
 from t2t_keras.plugins.engines import ctranslate2_model, long_texts
 from t2t_keras.plugins.engines.ctranslate2_engine import token_strings
 from t2t_keras.plugins.engines.ctranslate2_model import export_ctranslate2
@@ -39,12 +39,12 @@ from t2t_keras.plugins.interop.subword import (
     save_pieces,
 )
 from t2t_keras.plugins.reports.card import model_card
-from t2t_keras.plugins.server import verb as serve_verb
+from t2t_keras.plugins.server import command as serve_command
 from t2t_keras.problem import Problem
+from t2t_keras.run.directory import RunDirectory
 from t2t_keras.text import sentences
 from t2t_keras.text.sentence_ends import split_sentences
 from t2t_keras.text.sentence_piece import SentencePieceTokenizer
-from t2t_keras.training.run_dir import RunDirectory
 
 ctranslate2 = pytest.importorskip("ctranslate2", reason="needs the extra [ctranslate2]")
 
@@ -508,17 +508,17 @@ SERVE = """
 import argparse, json, sys, time
 import t2t_keras
 from starlette.testclient import TestClient
-from t2t_keras.plugins.server import verb
+from t2t_keras.plugins.server import command
 from t2t_keras.plugins.server.app import make_app
 from t2t_keras.plugins.server.served_model import ServedModel
 
 parser = argparse.ArgumentParser()
-verb.VERB.add_flags(parser)
+command.COMMAND.add_flags(parser)
 args = parser.parse_args(["--model", f"ct={sys.argv[1]}"])
-verb._check_serve(args)
-assert not verb.VERB.uses_tensorflow(args)
+command._check_serve(args)
+assert not command.COMMAND.uses_tensorflow(args)
 load = lambda: ServedModel(t2t_keras.load(sys.argv[1]), n_best=2, beam_size=3)
-with TestClient(make_app({"ct": load}, verb.Limits())) as client:
+with TestClient(make_app({"ct": load}, command.Limits())) as client:
     while client.get("/health").status_code != 200:
         time.sleep(0.01)
     for line in sys.stdin:
@@ -592,7 +592,7 @@ def test_a_run_is_converted_once(engine, trained_run, tmp_path, capfd, monkeypat
     assert "engine: ctranslate2" in translate(*auto, "--checkpoint", "1")[2]
     assert first.items() < (both := exports()).items() and len(both) == 2
     served = argparse.Namespace(checkpoint=None, engine="auto", decode_hparams=None)
-    assert isinstance(serve_verb.load_model(served, path)._translator, type(engine))
+    assert isinstance(serve_command.load_model(served, path)._translator, type(engine))
     for option, reason in (
         ({"glossary": {"a": "b"}}, "glossary: CTranslate2 does not support it"),
         ({"no_repeat_ngram": 2}, "no_repeat_ngram differs in CTranslate2"),

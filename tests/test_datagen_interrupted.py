@@ -17,7 +17,7 @@ from t2t_keras.data.datagen import Job, Part, generate
 from t2t_keras.data.files import lock
 from t2t_keras.data.manifest import DataConfig
 from t2t_keras.data.records import RecordIndex
-from t2t_keras.option import UserError
+from t2t_keras.errors import UserError
 
 pytestmark = pytest.mark.usefixtures("small_scale")
 

@@ -24,7 +24,7 @@ from t2t_keras.data.manifest import Manifest
 from t2t_keras.data.records import RecordIndex, read_texts, write_texts
 from t2t_keras.data.sources import guessed_languages, parse_languages
 from t2t_keras.evaluation.bleu import metrics_of
-from t2t_keras.training.runs import config_for
+from t2t_keras.run.config import config_for
 
 pytestmark = pytest.mark.usefixtures("small_scale")
 

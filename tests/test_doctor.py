@@ -14,7 +14,7 @@ from command_line import run, run_json
 
 from t2t_keras.cli import main
 from t2t_keras.plugins.reports import doctor
-from t2t_keras.training.run_dir import RunDirectory
+from t2t_keras.run.directory import RunDirectory
 
 CRASH = "import os\nos.abort()\n"
 NO_CUDA = "raise ImportError('libcudart.so.12: cannot open\\nshared object file')\n"
@@ -99,7 +99,7 @@ def test_a_gpu_that_tensorflow_cannot_use_is_a_fault(monkeypatch, tmp_path):
     assert not doctor.is_gpu_unused(False, {"CUDA_VISIBLE_DEVICES": "-1"})
 
 
-# The verb `card`: facts of a run in Markdown.
+# The command `card`: facts of a run in Markdown.
 
 
 def test_card_of_a_run(trained_run, tmp_path, capfd):

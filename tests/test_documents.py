@@ -106,19 +106,19 @@ def test_commands_have_the_programs_flags(block, capfd):
 def test_flags_in_the_prose_exist(page):
     """Commands in sentences may be incomplete; their flags exist."""
     text = documents.prose(page)
-    for verb, rest in re.findall(r"`t2t (\w+)([^`]*)`", text):
-        if verb == "VERB":
+    for command, rest in re.findall(r"`t2t (\w+)([^`]*)`", text):
+        if command == "COMMAND":
             continue
-        assert verb in program.verbs(), f"{page.name}: t2t {verb}"
+        assert command in program.commands(), f"{page.name}: t2t {command}"
         for flag in re.findall(r"--\w+", rest):
-            known = flag == "--help" or flag in flags_of(verb)
-            assert known, f"{page.name}: `t2t {verb}{rest}`"
+            known = flag == "--help" or flag in flags_of(command)
+            assert known, f"{page.name}: `t2t {command}{rest}`"
     assert not re.search(r"^ {4}t2t \w+ ", text, re.MULTILINE), "indented, not fenced"
 
 
-def flags_of(verb: str) -> set[str]:
+def flags_of(command: str) -> set[str]:
     parser = program._Parser()
-    program.verbs()[verb].add_flags(parser)
+    program.commands()[command].add_flags(parser)
     return {*parser._option_string_actions, "--json"}
 
 

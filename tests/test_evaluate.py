@@ -18,8 +18,8 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 import t2t_keras
 from t2t_keras.evaluation.evaluator import Evaluator
+from t2t_keras.run.directory import RunDirectory
 from t2t_keras.training import follow
-from t2t_keras.training.run_dir import RunDirectory
 
 FAST = ("--beam_size", 1, "--decode_hparams", "extra_length=1", "--eval_sentences", 5)
 LOSS = ("--eval_sentences", 0)

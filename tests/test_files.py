@@ -26,10 +26,10 @@ from t2t_keras.data.files import (
 )
 from t2t_keras.data.manifest import Manifest
 from t2t_keras.data.records import RecordIndex
+from t2t_keras.errors import UserError
 from t2t_keras.export.formats import replaced
-from t2t_keras.option import UserError
+from t2t_keras.run.directory import training_lock
 from t2t_keras.text.tokenizer import write_vocabulary
-from t2t_keras.training.run_dir import training_lock
 
 ROOT = Path(__file__).parents[1]
 

@@ -21,7 +21,17 @@ from t2t_keras.cli import program
 ROOT = Path(__file__).parents[1]
 
 # The units of the core, in the order in which they may import each other.
-FOUNDATION = ("option", "arguments", "hparam", "problem", "registry")
+FOUNDATION = (
+    "errors",
+    "pointer_files",
+    "captured_stderr",
+    "entry_points",
+    "options",
+    "arguments",
+    "hparam",
+    "problem",
+    "registry",
+)
 CORE = {
     **{name: {*FOUNDATION[:i]} for i, name in enumerate(FOUNDATION)},
     "text": {*FOUNDATION},
@@ -29,8 +39,9 @@ CORE = {
     "model": {*FOUNDATION},
     "decoding": {*FOUNDATION, "text", "data", "model"},
     "evaluation": {*FOUNDATION, "text", "data", "model", "decoding"},
-    "training": {*FOUNDATION, "text", "data", "model", "decoding", "evaluation"},
+    "run": {*FOUNDATION, "text", "data", "model", "decoding", "evaluation"},
 }
+CORE["training"] = CORE["run"] | {"run"}
 CORE["export"] = CORE["training"] | {"training"}
 CORE["cli"] = CORE["export"] | {"export"}
 CORE["__init__"] = CORE["cli"]
@@ -38,13 +49,17 @@ CORE["__init__"] = CORE["cli"]
 PLUGINS = {"problems", "hparams", "plugins"}
 
 # The commands of the core.
-VERBS = {"list", "datagen", "train", "average", "translate", "score"}
-VERBS |= {"evaluate", "export"}
+COMMANDS = {"list", "datagen", "train", "average", "translate", "score"}
+COMMANDS |= {"evaluate", "export"}
 
 # Files that answer at once: they import TensorFlow and Keras inside functions only.
 LIGHT = (
     *(
-        "option.py",
+        "errors.py",
+        "pointer_files.py",
+        "captured_stderr.py",
+        "entry_points.py",
+        "options.py",
         "arguments.py",
         "hparam.py",
         "problem.py",
@@ -52,7 +67,7 @@ LIGHT = (
         "__init__.py",
         "cli",
     ),
-    *("training/runs.py", "training/control.py"),
+    *("run/config.py", "training/control.py"),
     *("problems/toy", "problems/translate.py", "hparams", "data/sources.py"),
     *(f"data/{name}.py" for name in ("lines", "pair_files", "text_files")),
     *("evaluation/bleu.py", "evaluation/moses.py", "evaluation/tokenization.py"),
@@ -187,11 +202,11 @@ def test_the_model_runs_on_every_backend():
 
 def test_commands_of_the_core_and_their_flags_have_help():
     """Read from the parsers: dataclasses declare some of the flags."""
-    for name, verb in program.verbs().items():
+    for name, command in program.commands().items():
         parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-        verb.add_flags(parser)
+        command.add_flags(parser)
         assert all(action.help for action in parser._actions), name
-    assert program._CORE.keys() == VERBS
+    assert program._CORE.keys() == COMMANDS
 
 
 def test_the_core_knows_nothing_of_parsing():
@@ -243,7 +258,9 @@ def test_without_plugins_there_are_the_verbs_of_the_core(alone):
     command = [sys.executable, "-c", HELP]
     shown = subprocess.run(command, env=alone, capture_output=True, check=True)
     core, _, rest = shown.stdout.decode().partition("core:\n")[2].partition("\n\n")
-    assert {line.split()[0] for line in core.splitlines() if line[2:3] > " "} == VERBS
+    assert {
+        line.split()[0] for line in core.splitlines() if line[2:3] > " "
+    } == COMMANDS
     assert rest.startswith("the workflow:") and not shown.stderr
 
 

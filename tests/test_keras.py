@@ -34,7 +34,7 @@ from t2t_keras.model import (
 )
 from t2t_keras.model.layers import Linear
 from t2t_keras.plugins.interop.extended_model import TargetSpace
-from t2t_keras.training.checkpoint import model_variables
+from t2t_keras.run.checkpoint import model_variables
 from t2t_keras.training.optimizer import learning_rate, make_optimizer
 from t2t_keras.training.step import TrainStep
 

@@ -42,14 +42,14 @@ from t2t_keras.plugins.interop.marian import (
     with_tokens,
 )
 from t2t_keras.plugins.interop.marian_model import import_marian_run
-from t2t_keras.text.tokenizer import load_tokenizer
-from t2t_keras.training.checkpoint import (
+from t2t_keras.run.checkpoint import (
     CheckpointDirectory,
     model_variables,
     write_checkpoint,
 )
-from t2t_keras.training.run_dir import RunDirectory
-from t2t_keras.training.runs import config_for
+from t2t_keras.run.config import config_for
+from t2t_keras.run.directory import RunDirectory
+from t2t_keras.text.tokenizer import load_tokenizer
 
 TEXTS = ["a dog sees the house", "the king knows the ship", f"{LANGUAGE} a bird", "x"]
 TARGETS = ["ship les knows un king", "house", "les bird", "un"]

@@ -23,9 +23,9 @@ from t2t_keras.data.sources import (
 )
 from t2t_keras.plugins.corpus.inspection import decoded_examples
 from t2t_keras.problem import AlignedPair, Cleaning, Problem
+from t2t_keras.run.config import config_for
 from t2t_keras.text.sentence_piece import SentencePieceTokenizer
 from t2t_keras.text.tokenizer import load_tokenizer
-from t2t_keras.training.runs import config_for
 
 WORDS = ["dog", "cat", "house", "tree", "river", "king", "book"]
 

@@ -9,8 +9,8 @@ import tensorflow as tf
 from errors import refused
 from reference import reference
 
+from t2t_keras.entry_points import plugin_names
 from t2t_keras.hparam import PAPER_SCHEDULE, HParams
-from t2t_keras.option import plugin_names
 from t2t_keras.training.optimizer import Adam, learning_rate, make_optimizer
 
 NAMES = ("model/a", "model/b")

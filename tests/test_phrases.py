@@ -29,7 +29,7 @@ from t2t_keras.decoding.constraint import (
     whole_words,
 )
 from t2t_keras.decoding.options import DecodingOptions
-from t2t_keras.option import parse_options
+from t2t_keras.options import parse_options
 from t2t_keras.text.protected import find_protected, protected_pattern
 
 SOURCES = [[3, 4, 2, 5, 1], [2, 1, 0, 0, 0], [5, 5, 1, 0, 0]]

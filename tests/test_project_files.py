@@ -116,13 +116,13 @@ def project(tmp_path):
     """A project of version 1.2.0, with its changelog."""
     (tmp_path / "pyproject.toml").write_text('[project]\nversion = "1.2.0"\n')
     lines = ["# Changelog", "## [Unreleased]", "- Next.", "## [1.2.0] - 2026-01-31"]
-    lines += ["### Added", "- A verb.", "## [1.1.0] - 2025-12-31", "- Old."]
+    lines += ["### Added", "- A command.", "## [1.1.0] - 2025-12-31", "- Old."]
     (tmp_path / "CHANGELOG.md").write_text("".join(f"{line}\n" for line in lines))
     return tmp_path
 
 
 def test_notes_of_a_release_are_its_section(project, release_notes):
-    assert release_notes(project, "v1.2.0") == "### Added\n- A verb."
+    assert release_notes(project, "v1.2.0") == "### Added\n- A command."
 
 
 @pytest.mark.parametrize("tag", ["v1.2.1", "1.2.0", "v1.2"])
@@ -134,7 +134,7 @@ def test_release_needs_the_tag_of_its_version(tag, project, release_notes):
 def test_release_needs_a_section_with_a_date_and_entries(project, release_notes):
     changelog = project / "CHANGELOG.md"
     text = changelog.read_text()
-    for old in (" - 2026-01-31", "[1.2.0]", "### Added\n- A verb.\n"):
+    for old in (" - 2026-01-31", "[1.2.0]", "### Added\n- A command.\n"):
         changelog.write_text(text.replace(old, ""))
         with pytest.raises(SystemExit, match=r"has no section '## \[1\.2\.0\]"):
             release_notes(project, "v1.2.0")

@@ -17,8 +17,8 @@ from t2t_keras.data import records
 from t2t_keras.data.files import write_json
 from t2t_keras.data.manifest import Manifest
 from t2t_keras.data.records import RecordIndex, example, frame, shard_name
-from t2t_keras.training.run_dir import RunDirectory
-from t2t_keras.training.runs import config_for
+from t2t_keras.run.config import config_for
+from t2t_keras.run.directory import RunDirectory
 
 
 def tf_bytes(**lists) -> bytes:

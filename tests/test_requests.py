@@ -12,7 +12,7 @@ from errors import refused
 from tensorflow.python.eager import context
 
 import t2t_keras
-from t2t_keras.option import UserError
+from t2t_keras.errors import UserError
 from t2t_keras.plugins.server.rest import Request, TooLarge, parse_json
 from t2t_keras.plugins.server.served_model import ServedModel, Unwanted
 

@@ -12,10 +12,10 @@ from small_run import trainer
 
 import t2t_keras
 from t2t_keras import UserError
-from t2t_keras.training.checkpoint import CheckpointDirectory
+from t2t_keras.run.checkpoint import CheckpointDirectory
+from t2t_keras.run.directory import RunDirectory, average_run, training_lock
 from t2t_keras.training.control import TrainOptions
 from t2t_keras.training.launch import _disk_errors, _run_directory
-from t2t_keras.training.run_dir import RunDirectory, average_run, training_lock
 
 FAST = TrainOptions(eval_sentences=0)
 NO_STEP = TrainOptions(eval_sentences=0, max_minutes=1e-9)

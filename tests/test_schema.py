@@ -17,12 +17,12 @@ from t2t_keras.data.manifest import CorpusRecord, Manifest
 from t2t_keras.data.pipeline import training_index
 from t2t_keras.data.schema import COUNT, FileName, from_fields
 from t2t_keras.decoding.options import DecodingOptions
+from t2t_keras.errors import UserError
 from t2t_keras.export.client import SavedModelSettings
 from t2t_keras.export.formats import SETTINGS
 from t2t_keras.hparam import HParams
-from t2t_keras.option import UserError
-from t2t_keras.training.run_dir import RunDirectory
-from t2t_keras.training.runs import RunConfig, config_for
+from t2t_keras.run.config import RunConfig, config_for
+from t2t_keras.run.directory import RunDirectory
 
 FILE = Path("x.json")
 

@@ -25,14 +25,14 @@ from command_line import run
 from decoding_models import LINES
 from errors import refused
 
-from t2t_keras.option import UserError
-from t2t_keras.plugins.server import verb
+from t2t_keras.errors import UserError
+from t2t_keras.plugins.server import command
 from t2t_keras.plugins.server.app import make_app
 from t2t_keras.plugins.server.batcher import Batcher, Limits, Overloaded
+from t2t_keras.plugins.server.command import bound
 from t2t_keras.plugins.server.http import Server
 from t2t_keras.plugins.server.logs import OnceAMinute, few_warnings
 from t2t_keras.plugins.server.served_model import ServedModel
-from t2t_keras.plugins.server.verb import bound
 
 TEXTS = [line for line in LINES if line.strip()]
 OPTIONS = {"beam_size": 4, "n_best": 2, "alpha": 0.6, "min_length": 0}
@@ -551,7 +551,7 @@ def test_sighup_is_treated_as_sigterm_unless_it_is_ignored():
         server = Hanging()
         before = signal.signal(signal.SIGHUP, previous)
         try:
-            with verb._handlers(server):
+            with command._handlers(server):
                 signal.raise_signal(signal.SIGHUP)
                 signal.raise_signal(signal.SIGHUP)
                 signal.raise_signal(signal.SIGTERM)  # as uvicorn does at its end

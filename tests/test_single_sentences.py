@@ -14,9 +14,9 @@ from t2t_keras.data.datagen import Part, generate
 from t2t_keras.data.manifest import Manifest
 from t2t_keras.data.sources import ParallelFiles
 from t2t_keras.decoding.options import DecodingOptions
-from t2t_keras.problem import Cleaning, Problem, TextForm
-from t2t_keras.training.run_dir import RunDirectory
-from t2t_keras.training.runs import SINGLE_SENTENCES, config_for
+from t2t_keras.problem import Cleaning, Problem, TextProcessor
+from t2t_keras.run.config import SINGLE_SENTENCES, config_for
+from t2t_keras.run.directory import RunDirectory
 
 ONE = ("The dog sees Mr. Cat .", "Der Hund sieht z. B. die Katze.")
 TWO = ("The dog runs. It barks.", "Der Hund rennt und bellt.")
@@ -84,10 +84,10 @@ def test_a_run_knows_whether_its_sources_are_sentences(tmp_path, name, twos, spl
     older = dataclasses.replace(config, single_sentences=None)
     assert not older.registered_problem().split_sentences
 
-    class Whole(TextForm):
+    class Whole(TextProcessor):
         splits_long_sources = False
 
-    whole = Problem(summary="", text_form=Whole())
+    whole = Problem(summary="", text_processor=Whole())
     assert not config.has_single_sentences(whole)
 
 

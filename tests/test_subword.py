@@ -17,7 +17,7 @@ from tokenizer_checks import (
     random_lines,
 )
 
-from t2t_keras.option import UserError
+from t2t_keras.errors import UserError
 from t2t_keras.plugins.interop.subword import (
     SubwordTokenizer,
     escape_token,

@@ -40,9 +40,9 @@ def run(tmp_path_factory):
     return directory / "run"
 
 
-def command(verb: str, **flags) -> int:
+def command(command: str, **flags) -> int:
     arguments = [str(part) for k, v in flags.items() for part in (f"--{k}", v)]
-    assert main([verb, *arguments, "--json"]) == 0
+    assert main([command, *arguments, "--json"]) == 0
 
 
 def printed(capsys) -> dict:

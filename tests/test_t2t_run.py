@@ -22,8 +22,8 @@ from t2t_keras import UserError
 from t2t_keras.plugins.interop.subword import SubwordTokenizer
 from t2t_keras.plugins.interop.subword_training import train_subwords
 from t2t_keras.plugins.interop.t2t_run import import_t2t_run
-from t2t_keras.training.checkpoint import Checkpoint
-from t2t_keras.training.run_dir import RunDirectory
+from t2t_keras.run.checkpoint import Checkpoint
+from t2t_keras.run.directory import RunDirectory
 
 SPACE = 5
 SPACES = "transformer/body/target_space_embedding/kernel"

@@ -105,7 +105,10 @@ def test_tree_problem_has_the_words_and_symbols_of_the_trees():
         toy.corpus()["test"], texts("test", trees=True), strict=True
     ):
         assert set(target.split()) <= set(problem.symbols)
-        assert problem.text_form.output_text(source, target) == (f"(TOP {tree})", False)
+        assert problem.text_processor.postprocess(source, target) == (
+            f"(TOP {tree})",
+            False,
+        )
 
 
 @pytest.mark.parametrize(

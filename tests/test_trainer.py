@@ -20,11 +20,11 @@ from small_run import assert_same, trainer, weights
 
 import t2t_keras
 from t2t_keras.data.datagen import generate
-from t2t_keras.training import checkpoint as checkpoint_module
-from t2t_keras.training.checkpoint import Checkpoint, model_variables
+from t2t_keras.run import checkpoint as checkpoint_module
+from t2t_keras.run.checkpoint import Checkpoint, model_variables
+from t2t_keras.run.directory import RunDirectory
 from t2t_keras.training.control import LAUNCHED, Stopping
 from t2t_keras.training.fine_tune import matching_rows
-from t2t_keras.training.run_dir import RunDirectory
 
 
 def test_the_first_update_has_the_rate_of_step_one(data_dir, trained_run, tmp_path):

@@ -15,7 +15,7 @@ from t2t_keras.cli import translation
 from t2t_keras.cli.lines import open_output
 from t2t_keras.data.files import open_lines
 from t2t_keras.decoding.translator import Translator
-from t2t_keras.option import UserError
+from t2t_keras.errors import UserError
 
 SOURCES = ["a dog", "", "the old house .", " \t", "a", "a dog runs", "the river"]
 MODES = {

@@ -12,8 +12,8 @@ from t2t_keras.decoding.options import DecodingOptions
 from t2t_keras.decoding.scoring import AlignmentHead
 from t2t_keras.decoding.texts import Hypothesis, word_starts
 from t2t_keras.decoding.translator import Translator
-from t2t_keras.option import UserError
-from t2t_keras.problem import Problem, TextForm
+from t2t_keras.errors import UserError
+from t2t_keras.problem import Problem, TextProcessor
 from t2t_keras.text.sentences import join_outputs
 
 
@@ -264,10 +264,10 @@ def test_every_sentence_gets_the_tag_of_its_input(translator):
 
 
 def test_outputs_that_cannot_be_joined_are_not_split(translator):
-    class Whole(TextForm):
+    class Whole(TextProcessor):
         splits_long_sources = False
 
-    problem = translator.problem.replace(text_form=Whole())
+    problem = translator.problem.replace(text_processor=Whole())
     whole = Translator(problem, translator.model, *[translator.source_tokenizer] * 2)
     message = "split_sentences: the outputs for the sentences of an input of problem ''"
     refused(message, whole.translate, [SEVERAL], split_sentences=True)
@@ -288,8 +288,8 @@ def test_split_inputs_are_sampled_and_begin_with_their_prefixes(translator):
 
 
 def test_outputs_are_lines_that_the_text_form_has_changed(translator, tokenizer):
-    class Form(TextForm):
-        def output_text(self, source, target):
+    class Form(TextProcessor):
+        def postprocess(self, source, target):
             return f"{source}: {target}", False
 
     class Breaking:
@@ -298,7 +298,7 @@ def test_outputs_are_lines_that_the_text_form_has_changed(translator, tokenizer)
         def decode(self, ids):
             return "a\nb"
 
-    problem = translator.problem.replace(text_form=Form())
+    problem = translator.problem.replace(text_processor=Form())
     other = Translator(problem, translator.model, tokenizer, Breaking())
     assert other.translate(["a dog"], beam_size=1) == ["a dog: a b"]
     text = " ".join(PARTS)  # is split

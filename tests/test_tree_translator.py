@@ -86,7 +86,9 @@ def test_saved_model_equals_in_process(translator, tmp_path, kind):
         )
     if raw:
         form = Trees(symbols=UNTAGGED_SYMBOLS)
-        problem = translator.problem.replace(text_form=form, tokenizer="t2t_subword")
+        problem = translator.problem.replace(
+            text_processor=form, tokenizer="t2t_subword"
+        )
         translator = make(problem, tmp_path)
     path = tmp_path / "model"
     export_saved_model(translator, path, n_best=2, raw=raw)
@@ -112,8 +114,8 @@ def test_no_output_is_repaired_in_the_graph_as_in_python(symbols):
     form = Trees(symbols=symbols)
     sources = [" ".join(words) for words in WORDS]
     sources.append("`` Go '' : 3 : 4 -- now")
-    found = form.output_texts(tf.constant(sources), tf.fill([len(sources), 2], ""))
-    expected = [form.output_text(source, "")[0] for source in sources]
+    found = form.postprocess_graph(tf.constant(sources), tf.fill([len(sources), 2], ""))
+    expected = [form.postprocess(source, "")[0] for source in sources]
     assert found.numpy().tolist() == [[tree.encode(), b""] for tree in expected]
 
 
@@ -129,7 +131,7 @@ def test_the_score_of_an_output_is_that_of_the_search(translator):
     refused(r"target:1: .NN. stands outside", translator.score, ["Go"], ["NN"])
 
 
-def test_the_verb_writes_trees_and_tells_what_it_repaired(
+def test_the_command_writes_trees_and_tells_what_it_repaired(
     translator, monkeypatch, capfd, tmp_path
 ):
     """Its sentences 1, 3 and 4 have words."""

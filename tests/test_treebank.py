@@ -92,12 +92,12 @@ def test_the_problems_are_the_papers():
     assert (problem.vocab_size, problem.shared_vocab) == (16_000, False)
     assert (problem.beam_size, problem.alpha, problem.extra_length) == (21, 0.3, 300)
     assert isinstance(problem.metrics, BracketF1)
-    assert problem.text_form.output_text(*PAIR) == (TREE, False)
+    assert problem.text_processor.postprocess(*PAIR) == (TREE, False)
     semi = registry.problem("parsing_wsj_semi")
     assert (semi.vocab_size, semi.beam_size) == (32_000, 21)
-    assert semi.text_form.silver_per_gold == 10
+    assert semi.text_processor.silver_per_gold == 10
     bare = registry.problem("parsing_wsj_notags")
-    assert "XX" in bare.symbols and not bare.text_form.pos_tags
+    assert "XX" in bare.symbols and not bare.text_processor.pos_tags
 
 
 # The command.
@@ -150,7 +150,7 @@ def test_every_symbol_is_one_piece(bank, tmp_path, name, tokenizer, monkeypatch)
     assert datagen(tmp_path / "data", *flags, problem=name) == 0
     manifest = Manifest.open(tmp_path / "data", name)
     assert {"FOO", "/FOO"} <= set(manifest.symbols)
-    assert ("BAR$" in manifest.symbols) == problem.text_form.pos_tags
+    assert ("BAR$" in manifest.symbols) == problem.text_processor.pos_tags
     tokenizer = load_tokenizer(tmp_path / "data" / manifest.vocab_files["target"])
     text = " ".join(manifest.symbols)
     ids = tokenizer.encode(text)[:-1]
@@ -173,12 +173,14 @@ SAYS = {
 
 
 @pytest.mark.parametrize("kind", STRANGE)
-@pytest.mark.parametrize("verb", ["datagen", "inspect"])
-def test_unknown_labels_and_lines_are_said_and_many_stop(tmp_path, capsys, kind, verb):
+@pytest.mark.parametrize("command", ["datagen", "inspect"])
+def test_unknown_labels_and_lines_are_said_and_many_stop(
+    tmp_path, capsys, kind, command
+):
     def run(good, strange, *flags):
         path.write_text(f"{TREE}\n" * good + STRANGE[kind] * strange)
-        argv = [verb, "--problem", "parsing_wsj", "--train_trees", str(path)]
-        if verb == "datagen":
+        argv = [command, "--problem", "parsing_wsj", "--train_trees", str(path)]
+        if command == "datagen":
             argv += ["--workers", "1", "--vocab_size", "500"]
             argv += ["--data_dir", str(tmp_path / f"data{good}")]
         code = main([*argv, *flags])

@@ -15,7 +15,7 @@ pytest.importorskip("starlette", reason="the extra [serve] is not installed")
 from command_line import run
 from starlette.testclient import TestClient
 
-from t2t_keras.option import UserError
+from t2t_keras.errors import UserError
 from t2t_keras.plugins.server.app import make_app
 from t2t_keras.plugins.server.batcher import Limits
 from t2t_keras.plugins.server.versions import VersionFolder

@@ -13,7 +13,7 @@ from t2t_keras.data.datagen import generate
 from t2t_keras.data.encoding import reason_by_text
 from t2t_keras.data.pipeline import read_pairs
 from t2t_keras.data.records import RecordIndex
-from t2t_keras.problem import BLANK, Cleaning, Problem, TextForm, is_blank
+from t2t_keras.problem import BLANK, Cleaning, Problem, TextProcessor, is_blank
 from t2t_keras.text.tokenizer import load_tokenizer
 
 PAIRS = [
@@ -56,9 +56,9 @@ def test_python_and_graph_remove_the_same_characters():
     characters = [chr(i) for i in range(1, sys.maxunicode + 1) if chr(i).isspace()]
     characters += ["\u200b", "\ufeff", "\u180e", "\x1b", "."]  # no white space
     texts = [f"{x}a{x}b{x}{x}" for x in characters] + ["", " ", " \n\u2029", "a"]
-    form = TextForm()
-    found = form.source_texts(tf.constant(texts), raw=False).numpy()
-    expected = [form.source_text(text) for text in texts]
+    form = TextProcessor()
+    found = form.preprocess_graph(tf.constant(texts), raw=False).numpy()
+    expected = [form.preprocess(text) for text in texts]
     assert [text.decode() for text in found] == expected
     assert expected[0] == "a\tb"
 

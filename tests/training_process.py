@@ -9,7 +9,7 @@ import time
 
 import numpy as np
 
-from t2t_keras.training.checkpoint import Checkpoint, CheckpointDirectory
+from t2t_keras.run.checkpoint import Checkpoint, CheckpointDirectory
 
 STEPS = 150
 MAIN = "import sys; from t2t_keras.cli import main; sys.exit(main())"

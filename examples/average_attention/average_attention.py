@@ -21,7 +21,7 @@ class AverageHParams(HParams):
 
     model: str = option("average_attention", "the registered model (`t2t list`)")
     average_d_ff: int = option(
-        0, "inner width of the network on the average; 0 for none", least=0
+        0, "inner width of the network on the average; 0 for none", ge=0
     )
 
 

@@ -37,7 +37,7 @@ class ModernHParams(HParams):
     """The hyper-parameters of `modern_transformer`."""
 
     model: str = option("modern_transformer", "the registered model (`t2t list`)")
-    num_kv_heads: int = option(2, "key/value heads of self-attention (G)", least=1)
+    num_kv_heads: int = option(2, "key/value heads of self-attention (G)", ge=1)
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -12,7 +12,7 @@ import re
 import numpy as np
 
 from t2t_keras import Problem, register_problem
-from t2t_keras.problem import CorpusMetric, Metrics, TextForm
+from t2t_keras.problem import CorpusMetric, Metrics, TextProcessor
 
 SOUNDS = {"ch": "tʃ", "ll": "ʎ", "rr": "r", "qu": "k", "ñ": "ɲ", "j": "x", "z": "θ"}
 SOUNDS |= {"ce": "θ e", "ci": "θ i", "ge": "x e", "gi": "x i", "v": "b", "h": ""}
@@ -31,25 +31,25 @@ def pairs(remainder):
             yield " ".join(word), " ".join(filter(None, map(SOUNDS.get, letters)))
 
 
-class Pronunciation(TextForm):
+class Pronunciation(TextProcessor):
     """The user gives a word, the model reads letters; outputs are /sounds/."""
 
-    def source_text(self, text, raw=False):
+    def preprocess(self, text, raw=False):
         return " ".join(text.replace(" ", "").lower())
 
-    def target_text(self, source, output):
+    def preprocess_target(self, source, output):
         return " ".join(re.findall("|".join(PHONEMES), output))
 
-    def output_text(self, source, target):
+    def postprocess(self, source, target):
         return target and f"/{target.replace(' ', '')}/", False
 
-    def source_texts(self, texts, raw):  # the same, of string tensors
+    def preprocess_graph(self, texts, raw):  # the same, of string tensors
         import tensorflow as tf
 
         letters = tf.strings.lower(tf.strings.regex_replace(texts, " ", ""), "utf-8")
         return tf.strings.strip(tf.strings.regex_replace(letters, "(.)", r"\1 "))
 
-    def output_texts(self, sources, targets):
+    def postprocess_graph(self, sources, targets):
         import tensorflow as tf
 
         sounds = tf.strings.regex_replace(targets, " ", "")
@@ -121,7 +121,7 @@ def pronounce_es():
         },
         vocab_size=320,
         shared_vocab=False,
-        text_form=Pronunciation(symbols=PHONEMES),
+        text_processor=Pronunciation(symbols=PHONEMES),
         constraint=phonemes_only,
         metrics=PhonemeErrorRate(),
     )

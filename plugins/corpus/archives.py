@@ -23,7 +23,7 @@ from t2t_keras.data.text_files import (
     open_binary,
     readable,
 )
-from t2t_keras.option import UserError
+from t2t_keras.errors import UserError
 from t2t_keras.problem import Pair
 
 if TYPE_CHECKING:

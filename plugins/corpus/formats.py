@@ -26,7 +26,7 @@ from t2t_keras.data.text_files import (
     open_binary,
     readable,
 )
-from t2t_keras.option import UserError, first_line, require_extra
+from t2t_keras.errors import UserError, first_line, require_extra
 from t2t_keras.problem import Pair
 
 from .xml_units import LANGUAGE, read_units

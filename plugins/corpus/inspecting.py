@@ -1,4 +1,4 @@
-"""The verb that looks for faults in data: `inspect`."""
+"""The command that looks for faults in data: `inspect`."""
 
 import argparse
 from pathlib import Path
@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 from t2t_keras import registry
 from t2t_keras.cli.checks import require_outputs
+from t2t_keras.cli.command import Command, add_usr_dir, columns, require_only
 from t2t_keras.cli.data import add_sources, with_sources
-from t2t_keras.cli.verb import Verb, add_usr_dir, columns, require_only
 from t2t_keras.data.files import open_lines, say
-from t2t_keras.option import UserError
+from t2t_keras.errors import UserError
 from t2t_keras.problem import Problem, Source
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def _sources(args: argparse.Namespace, problem: Problem) -> dict[str, Source]:
     if not problem.sources:
         raise UserError(
             f"problem '{problem.name}' has no examples; give --data_dir or "
-            f"{problem.text_form.source_flags.format(split='train')}"
+            f"{problem.text_processor.source_flags.format(split='train')}"
         )
     return {
         f"{split} {corpus.name}".strip(): corpus.source
@@ -117,7 +117,7 @@ def _most(shares: dict[str, float]) -> str:
     return f", {name} {share:.0%}"
 
 
-VERB = Verb(
+COMMAND = Command(
     "look for faults in a corpus or a data directory, and describe it",
     _flags,
     _inspect,

@@ -24,7 +24,7 @@ from t2t_keras.data.encoding import ENTITY, hash_64
 from t2t_keras.data.files import progress
 from t2t_keras.data.manifest import SIDES, Manifest
 from t2t_keras.data.sources import language_shares
-from t2t_keras.option import UserError
+from t2t_keras.errors import UserError
 from t2t_keras.problem import Pair, Problem, Source, Split, is_blank
 from t2t_keras.text.tokenizer import UNK, Tokenizer, load_tokenizer
 

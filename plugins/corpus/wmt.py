@@ -12,7 +12,7 @@ from typing import Any, Self
 
 from t2t_keras import registry
 from t2t_keras.data.sources import Corpus, Mixture, corpora_of
-from t2t_keras.option import UserError
+from t2t_keras.errors import UserError
 from t2t_keras.problem import Problem, Source, Split
 from t2t_keras.registry import register_problem
 

@@ -7,7 +7,7 @@ from xml.parsers import expat
 
 from t2t_keras.data.pair_files import PairFile
 from t2t_keras.data.text_files import LONGEST_LINE, open_binary, readable
-from t2t_keras.option import UserError
+from t2t_keras.errors import UserError
 
 LANGUAGE = "http://www.w3.org/XML/1998/namespace}lang"
 DEEPEST = 100  # elements within each other

@@ -4,8 +4,8 @@ import importlib.util
 from pathlib import Path
 from typing import Any
 
+from t2t_keras.errors import UserError, require_extra
 from t2t_keras.export.formats import ExportFormat
-from t2t_keras.option import UserError, require_extra
 
 
 def _export(*args: Any, **options: Any) -> int:

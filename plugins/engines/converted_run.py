@@ -9,10 +9,10 @@ import tensorflow as tf
 
 from t2t_keras.data.files import read_json, sha256
 from t2t_keras.decoding.options import DecodingOptions
+from t2t_keras.errors import UserError
 from t2t_keras.export.formats import SETTINGS, SUMS, require_intact
 from t2t_keras.export.verify import Verification
-from t2t_keras.option import UserError
-from t2t_keras.training.run_dir import RunDirectory
+from t2t_keras.run.directory import RunDirectory
 
 from .ctranslate2_engine import require_possible
 from .ctranslate2_model import export_ctranslate2
@@ -40,7 +40,7 @@ def convert(path: Path, checkpoint: str | None, options: dict[str, Any]) -> Path
     for name in ("sampling", "no_repeat_ngram"):
         if getattr(chosen, name):
             raise UserError(f"{name} differs in CTranslate2")
-    if run.problem.text_form.repairs_outputs:
+    if run.problem.text_processor.repairs_outputs:
         raise UserError(f"outputs of problem '{run.problem.name}' are repaired")
     positions, most = (x.max_source_length + x.extra_length for x in (chosen, default))
     if positions > most:

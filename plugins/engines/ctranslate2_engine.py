@@ -33,6 +33,8 @@ from t2t_keras.decoding.texts import (
     truncated,
     word_alignment,
 )
+from t2t_keras.entry_points import unknown_name
+from t2t_keras.errors import UserError, first_line
 from t2t_keras.export.formats import (
     SETTINGS,
     ExportSettings,
@@ -40,8 +42,7 @@ from t2t_keras.export.formats import (
     require_checksum,
     require_intact,
 )
-from t2t_keras.option import UserError, first_line, unknown
-from t2t_keras.problem import Problem, TextForm, is_blank
+from t2t_keras.problem import Problem, TextProcessor, is_blank
 from t2t_keras.text.sentence_ends import split_sentences
 from t2t_keras.text.tokenizer import (
     EOS,
@@ -156,9 +157,9 @@ class CTranslate2Translator:
         self.settings = settings
         self.options = DecodingOptions.of_recorded(settings.decoding, path / SETTINGS)
         if self.settings.tags is None:
-            self._form = registry.problem(self.settings.problem).text_form
+            self._form = registry.problem(self.settings.problem).text_processor
         else:
-            self._form = TextForm(tags=tuple(self.settings.tags))
+            self._form = TextProcessor(tags=tuple(self.settings.tags))
         self.source_tokenizer, self.target_tokenizer = (
             load_tokenizer(next(path.glob(f"{side}.*")))
             for side in ("source", "target")
@@ -287,8 +288,8 @@ class CTranslate2Translator:
         """
         chosen = self.choose(**options)
         sources, targets = checked_pairs(sources, targets)
-        read = [self._form.source_text(text, chosen.raw) for text in sources]
-        wanted = list(map(self._form.target_text, read, targets))
+        read = [self._form.preprocess(text, chosen.raw) for text in sources]
+        wanted = list(map(self._form.preprocess_target, read, targets))
         ids = self.source_tokenizer.encode_batch(read)
         target_ids = self.target_tokenizer.encode_batch(wanted)
         most = chosen.max_source_length
@@ -318,7 +319,7 @@ class CTranslate2Translator:
         known = vars(self.options)
         for name in options:
             if name not in known:
-                message = unknown("decode_hparams", name, known, noun="option ")
+                message = unknown_name("decode_hparams", name, known, noun="option ")
                 raise UserError(message)
         chosen = dataclasses.replace(self.options, **options)
         require_possible(chosen)
@@ -574,7 +575,7 @@ class CTranslate2Translator:
         self, texts: Sequence[str], options: DecodingOptions, before: int
     ) -> list[_Source]:
         """Encodes inputs, as sentences; splits or truncates those that are too long."""
-        texts = [self._form.source_text(text, options.raw) for text in texts]
+        texts = [self._form.preprocess(text, options.raw) for text in texts]
         sentences = [[text] for text in texts]
         if options.split_sentences:
             sentences = [split_sentences(text, self._form.tags) for text in texts]
@@ -616,7 +617,7 @@ class CTranslate2Translator:
                 for part in rank
             ]
             joined = join_outputs(texts)
-            text, is_repaired = self._form.output_text(source.text, joined)
+            text, is_repaired = self._form.postprocess(source.text, joined)
             whole = Found(
                 tuple(token for part in rank for token in part.ids),
                 tuple(x for part in rank for x in part.log_probs),
@@ -716,12 +717,12 @@ def write_settings(
         **others: further settings.
     """
     # None: the text form is taken from the registered problem.
-    is_plain = type(problem.text_form) is TextForm
+    is_plain = type(problem.text_processor) is TextProcessor
     settings = {
         "version": importlib.metadata.version("t2t_keras"),
         "problem": problem.name,
         "languages": problem.languages,
-        "tags": problem.text_form.tags if is_plain else None,
+        "tags": problem.text_processor.tags if is_plain else None,
         "decoding": options.recorded(),
         "positions": options.max_source_length + options.extra_length,
         "compute_type": ctranslate2.Translator(str(path)).compute_type,

@@ -17,6 +17,7 @@ import numpy as np
 from t2t_keras.arguments import checked
 from t2t_keras.decoding.ensemble import Ensemble
 from t2t_keras.decoding.translator import Translator
+from t2t_keras.errors import UserError, require_extra
 from t2t_keras.export.formats import (
     replaced,
     require_free,
@@ -26,7 +27,6 @@ from t2t_keras.export.formats import (
 from t2t_keras.export.verify import Output, Verification
 from t2t_keras.hparam import GUIDED_HEAD
 from t2t_keras.model.transformer import Transformer
-from t2t_keras.option import UserError, require_extra
 from t2t_keras.text.tokenizer import UNK
 
 from .ctranslate2_engine import (

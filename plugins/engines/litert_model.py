@@ -17,6 +17,7 @@ from t2t_keras.data.files import write_json
 from t2t_keras.decoding.beam_search import beam_search
 from t2t_keras.decoding.ensemble import Ensemble
 from t2t_keras.decoding.translator import Translator
+from t2t_keras.errors import UserError, require_extra
 from t2t_keras.export.formats import (
     replaced,
     require_free,
@@ -25,7 +26,6 @@ from t2t_keras.export.formats import (
 )
 from t2t_keras.export.verify import Output, Verification
 from t2t_keras.model.layers import SelfAttentionCache
-from t2t_keras.option import UserError, require_extra
 
 from . import LITERT_OPTIONS
 

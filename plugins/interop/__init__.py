@@ -13,6 +13,6 @@ their imports stay as they are, and `t2t_problem` is all of it in one module.
 `marian_model` and `hf_marian` read a Marian model, in Marian's files and in those of
 Hugging Face transformers; `hf_marian` also writes transformers' files from a run.
 `marian` has the vocabularies and the weights of both. `imported_run` writes the run
-directories of all programs; `importing` and `adopting` are the verbs, and `exports`
+directories of all programs; `importing` and `adopting` are the commands, and `exports`
 registers the export.
 """

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import tensorflow as tf
 
 from t2t_keras.hparam import HParams
-from t2t_keras.training.checkpoint import slot_name
+from t2t_keras.run.checkpoint import slot_name
 from t2t_keras.training.optimizer import add_to, slots
 
 

@@ -1,10 +1,10 @@
-"""The verb that makes a data directory of tensor2tensor's TFRecords: `adopt`."""
+"""The command that makes a data directory of tensor2tensor's TFRecords: `adopt`."""
 
 import argparse
 from typing import Any
 
 from t2t_keras import registry
-from t2t_keras.cli.verb import Verb, add_usr_dir, table
+from t2t_keras.cli.command import Command, add_usr_dir, table
 
 
 def _flags(parser: argparse.ArgumentParser) -> None:
@@ -32,7 +32,7 @@ def _adopt(args: argparse.Namespace) -> dict[str, Any]:
     }
 
 
-VERB = Verb(
+COMMAND = Command(
     "use the data that tensor2tensor wrote as they are",
     _flags,
     _adopt,

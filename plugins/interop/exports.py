@@ -2,8 +2,8 @@
 
 from typing import Any
 
+from t2t_keras.errors import require_extra
 from t2t_keras.export.formats import ExportFormat
-from t2t_keras.option import require_extra
 
 
 def _export(*args: Any, **options: Any) -> int:

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from t2t_keras.data.text_files import open_binary, readable
-from t2t_keras.option import UserError
+from t2t_keras.errors import UserError
 
 
 def read_given_json(path: Path) -> Any:

@@ -13,6 +13,7 @@ import numpy as np
 
 from t2t_keras.data.files import write_json
 from t2t_keras.decoding.translator import Translator
+from t2t_keras.errors import UserError, require_extra
 from t2t_keras.export.formats import (
     replaced,
     require_free,
@@ -22,7 +23,7 @@ from t2t_keras.export.formats import (
 from t2t_keras.export.verify import Output, Verification
 from t2t_keras.model import build_model
 from t2t_keras.model.transformer import Transformer
-from t2t_keras.option import UserError, require_extra, require_fetched_file
+from t2t_keras.pointer_files import require_fetched_file
 from t2t_keras.text.sentence_piece import SentencePieceTokenizer
 from t2t_keras.text.tokenizer import EOS, PAD, Tokenizer
 

@@ -12,12 +12,12 @@ import numpy as np
 
 from t2t_keras.data.manifest import SIDES
 from t2t_keras.decoding.texts import checked_pairs
+from t2t_keras.errors import UserError
 from t2t_keras.hparam import HParams
-from t2t_keras.option import UserError
 from t2t_keras.problem import Problem
-from t2t_keras.training.checkpoint import CheckpointDirectory, write_checkpoint
-from t2t_keras.training.run_dir import RunDirectory
-from t2t_keras.training.runs import RunConfig, config_for
+from t2t_keras.run.checkpoint import CheckpointDirectory, write_checkpoint
+from t2t_keras.run.config import RunConfig, config_for
+from t2t_keras.run.directory import RunDirectory
 
 DEFAULT_PROBLEM = "translate_text"
 

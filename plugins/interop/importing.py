@@ -1,4 +1,4 @@
-"""The verb that takes over a model of another program: `import`."""
+"""The command that takes over a model of another program: `import`."""
 
 import argparse
 from pathlib import Path
@@ -10,9 +10,9 @@ from t2t_keras.cli.checks import (
     require_lines,
     require_readable,
 )
+from t2t_keras.cli.command import Command, add_usr_dir, not_negative, positive
 from t2t_keras.cli.lines import read_lines
-from t2t_keras.cli.verb import Verb, add_usr_dir, not_negative, positive
-from t2t_keras.option import UserError
+from t2t_keras.errors import UserError
 
 _PROGRAMS = ("t2t", "marian", "hf-marian")
 
@@ -178,7 +178,7 @@ def _show(result: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-VERB = Verb(
+COMMAND = Command(
     "make a run directory of a model of tensor2tensor or Marian",
     _flags,
     _import,

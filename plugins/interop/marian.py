@@ -30,8 +30,8 @@ import numpy as np
 import sentencepiece
 
 from t2t_keras.data.text_files import decoded_lines
+from t2t_keras.errors import UserError
 from t2t_keras.hparam import HParams
-from t2t_keras.option import UserError
 from t2t_keras.text.tokenizer import (
     EOS,
     PAD,

@@ -14,8 +14,9 @@ import numpy as np
 
 from t2t_keras import registry
 from t2t_keras.data.text_files import read_text
+from t2t_keras.errors import UserError
 from t2t_keras.hparam import HParams
-from t2t_keras.option import UserError, require_fetched_file
+from t2t_keras.pointer_files import require_fetched_file
 
 from .hf_marian import load_hf_marian
 from .imported_run import (

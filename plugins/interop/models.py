@@ -7,7 +7,7 @@ import dataclasses
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from t2t_keras.hparam import OTHER_HINTS, OTHER_NAMES, HParams
-from t2t_keras.option import option
+from t2t_keras.options import option
 from t2t_keras.registry import OTHER_PACKAGES, register_model
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ class ExtendedHParams(HParams):
     """Hyper-parameters of the models of tensor2tensor and Marian."""
 
     model: str = option("extended_transformer", "the registered model (`t2t list`)")
-    num_decoder_layers: int = option(0, "layers of the decoder; 0: num_layers", least=0)
+    num_decoder_layers: int = option(0, "layers of the decoder; 0: num_layers", ge=0)
     position: Literal["sinusoidal", "learned", "halves", "t2t"] = option(  # type: ignore[assignment]
         "sinusoidal",
         "positional encodings: the paper's, learned ones, the paper's with all sines "
@@ -54,7 +54,7 @@ class ExtendedHParams(HParams):
         "relu", "activation of the feed-forward networks"
     )
     norm_epsilon: float = option(
-        1e-6, "added to the variance in layer norm (as in the authors' code)", above=0
+        1e-6, "added to the variance in layer norm (as in the authors' code)", gt=0
     )
 
     @classmethod

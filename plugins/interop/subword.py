@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from t2t_keras.data.text_files import decoded_lines
-from t2t_keras.option import UserError
+from t2t_keras.errors import UserError
 from t2t_keras.text.tokenizer import EOS, read_vocabulary, text_ids, write_vocabulary
 
 if TYPE_CHECKING:

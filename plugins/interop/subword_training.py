@@ -4,7 +4,7 @@ import collections
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from t2t_keras.option import UserError
+from t2t_keras.errors import UserError
 
 from .subword import (
     ESCAPE_CHARACTERS,

@@ -24,10 +24,10 @@ import numpy as np
 import tensorflow as tf
 
 from t2t_keras.data.plain_path import PlainPath
+from t2t_keras.errors import UserError, first_line
 from t2t_keras.model import build_model
 from t2t_keras.model.transformer import Transformer
-from t2t_keras.option import UserError, first_line
-from t2t_keras.training.checkpoint import (
+from t2t_keras.run.checkpoint import (
     UNREADABLE,
     model_variables,
     require_fetched_checkpoint,

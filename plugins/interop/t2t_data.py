@@ -17,7 +17,7 @@ from t2t_keras.data.records import (
     index_path,
     shard_name,
 )
-from t2t_keras.option import UserError
+from t2t_keras.errors import UserError
 from t2t_keras.problem import Problem
 from t2t_keras.text.tokenizer import EOS, Tokenizer, load_tokenizer, write_vocabulary
 

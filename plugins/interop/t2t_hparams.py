@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from t2t_keras.errors import UserError
 from t2t_keras.hparam import SCHEDULE_FACTORS, HParams
-from t2t_keras.option import UserError
 from t2t_keras.registry import snake_case
 
 from .given_json import read_given_json

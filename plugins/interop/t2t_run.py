@@ -11,7 +11,7 @@ from t2t_keras import registry
 from t2t_keras.data.files import sha256
 from t2t_keras.data.manifest import SIDES
 from t2t_keras.data.text_files import read_text
-from t2t_keras.option import UserError
+from t2t_keras.errors import UserError
 from t2t_keras.problem import Problem
 from t2t_keras.text.tokenizer import load_tokenizer
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
-from t2t_keras.option import UserError
+from t2t_keras.errors import UserError
 from t2t_keras.text.tokenizer import (
     EOS,
     UNK,

@@ -1,1 +1,1 @@
-"""Trains in several processes on one machine: `verb` is `t2t launch`."""
+"""Trains in several processes on one machine: `command` is `t2t launch`."""

@@ -8,8 +8,9 @@ import dataclasses
 from typing import TYPE_CHECKING
 
 from t2t_keras import registry
+from t2t_keras.errors import UserError
 from t2t_keras.hparam import HParams
-from t2t_keras.option import UserError, option
+from t2t_keras.options import option
 from t2t_keras.registry import register_hparams, register_model
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ class NextWordHParams(HParams):
         74,
         "number of brackets in the target vocabulary, an opening and a closing one for "
         "each label; their ids begin at 3",
-        least=0,
+        ge=0,
     )
 
     def __post_init__(self) -> None:

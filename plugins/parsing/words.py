@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from t2t_keras.data.text_files import decoded_lines
-from t2t_keras.option import UserError
+from t2t_keras.errors import UserError
 from t2t_keras.text.tokenizer import (
     EOS,
     UNK,

@@ -1,16 +1,16 @@
-"""The verb that aligns words by a model's attention: `align`."""
+"""The command that aligns words by a model's attention: `align`."""
 
 import argparse
 from collections.abc import Sequence
 from typing import Any
 
 from t2t_keras.cli.checks import require_readable
+from t2t_keras.cli.command import Command, positive, table
 from t2t_keras.cli.lines import read_lines
 from t2t_keras.cli.translation import add_pairs, check_pairs, read_pairs
-from t2t_keras.cli.verb import Verb, positive, table
 from t2t_keras.data.files import write_lines
 from t2t_keras.data.pharaoh import Reference, format_alignment, parse_reference
-from t2t_keras.option import UserError
+from t2t_keras.errors import UserError
 from t2t_keras.problem import Alignment
 
 
@@ -53,7 +53,7 @@ def _check_align(args: argparse.Namespace) -> None:
 
 def _align(args: argparse.Namespace) -> dict[str, Any]:
     from t2t_keras.decoding.scoring import AlignmentHead
-    from t2t_keras.training.run_dir import RunDirectory
+    from t2t_keras.run.directory import RunDirectory
 
     sources, targets = read_pairs(args)
     lines = list(read_lines(args.reference)) if args.reference else []
@@ -103,7 +103,7 @@ def alignment_scores(
     }
 
 
-VERB = Verb(
+COMMAND = Command(
     "align the words of given translations by a model's attention",
     _align_flags,
     _align,

@@ -1,4 +1,4 @@
-"""The verb that draws a model's attention weights: `attention`."""
+"""The command that draws a model's attention weights: `attention`."""
 
 import argparse
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from t2t_keras.cli.checks import require_outputs
-from t2t_keras.cli.verb import Verb, add_run, table, utf8
+from t2t_keras.cli.command import Command, add_run, table, utf8
 from t2t_keras.data.files import open_lines
-from t2t_keras.option import UserError
+from t2t_keras.errors import UserError
 from t2t_keras.problem import is_blank
-from t2t_keras.training.runs import require_run
+from t2t_keras.run.config import require_run
 
 if TYPE_CHECKING:
     from t2t_keras.decoding.translator import Translator
@@ -38,7 +38,7 @@ def _check_attention(args: argparse.Namespace) -> None:
 
 
 def _attention(args: argparse.Namespace) -> dict[str, Any]:
-    from t2t_keras.training.run_dir import RunDirectory
+    from t2t_keras.run.directory import RunDirectory
 
     from .attention_page import attention_page, pictures
 
@@ -95,14 +95,16 @@ def sentence_attention(
         raise UserError("an ensemble has several attentions; give one of its runs")
     if is_blank(source):
         raise UserError("the source is blank; give a sentence")
-    form = translator.problem.text_form
-    text = form.source_text(source, translator.options.raw)
+    form = translator.problem.text_processor
+    text = form.preprocess(source, translator.options.raw)
     source_ids = translator.source_tokenizer.encode(text)
     if target is None:
         found = translator.n_best([source], 1, truncate=True, split_sentences=False)
         target_ids = list(found[0][0].ids)
     else:
-        target_ids = translator.target_tokenizer.encode(form.target_text(text, target))
+        target_ids = translator.target_tokenizer.encode(
+            form.preprocess_target(text, target)
+        )
     if not target_ids:
         raise UserError("the model's translation is empty; give a target")
     maps = model.attention_maps(
@@ -116,7 +118,7 @@ def sentence_attention(
     )
 
 
-VERB = Verb(
+COMMAND = Command(
     "draw a model's attention weights for a sentence",
     _attention_flags,
     _attention,

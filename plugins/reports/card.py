@@ -1,4 +1,4 @@
-"""The verb that writes a model card from the files of a run: `card`."""
+"""The command that writes a model card from the files of a run: `card`."""
 
 import argparse
 import json
@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from t2t_keras import registry
 from t2t_keras.cli.checks import require_outputs
-from t2t_keras.cli.verb import Verb, add_run
+from t2t_keras.cli.command import Command, add_run
 from t2t_keras.data.files import write_lines
 from t2t_keras.data.manifest import Manifest
-from t2t_keras.option import UserError
+from t2t_keras.errors import UserError
 
 if TYPE_CHECKING:
-    from t2t_keras.training.run_dir import RunDirectory
+    from t2t_keras.run.directory import RunDirectory
 
 
 def model_card(run: "RunDirectory", checkpoint: str | None = None) -> str:
@@ -28,7 +28,7 @@ def model_card(run: "RunDirectory", checkpoint: str | None = None) -> str:
     Raises:
         UserError: there is no such checkpoint.
     """
-    from t2t_keras.training.checkpoint import Checkpoint
+    from t2t_keras.run.checkpoint import Checkpoint
 
     problem, config = run.problem, run.config
     path = run.checkpoints.find("latest" if checkpoint == "ema" else checkpoint)
@@ -220,7 +220,7 @@ def _flags(parser: argparse.ArgumentParser) -> None:
 
 
 def _card(args: argparse.Namespace) -> dict[str, Any]:
-    from t2t_keras.training.run_dir import RunDirectory
+    from t2t_keras.run.directory import RunDirectory
 
     text = model_card(RunDirectory(args.output_dir), args.checkpoint)
     if args.write:
@@ -229,7 +229,7 @@ def _card(args: argparse.Namespace) -> dict[str, Any]:
     return {"card": text, "file": args.write}
 
 
-VERB = Verb(
+COMMAND = Command(
     "write the model card of a run",
     _flags,
     _card,

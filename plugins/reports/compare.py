@@ -1,4 +1,4 @@
-"""The verb that tests the differences between systems: `compare`."""
+"""The command that tests the differences between systems: `compare`."""
 
 import argparse
 import os
@@ -7,24 +7,24 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
 from t2t_keras import registry
+from t2t_keras.cli.command import Command, add_checkpoint, columns, positive
 from t2t_keras.cli.decoding import (
     FLAGS,
     add_decoding_flags,
     check_decoding,
 )
 from t2t_keras.cli.evaluation import check_language, scored, suffix_language
-from t2t_keras.cli.verb import Verb, add_checkpoint, columns, positive
 from t2t_keras.data.files import open_lines
+from t2t_keras.errors import UserError, did_you_mean
 from t2t_keras.evaluation.bleu import metrics_of
 from t2t_keras.evaluation.tokenization import BleuTokens
-from t2t_keras.option import UserError, nearest
 from t2t_keras.problem import CorpusMetric, Problem, Split
 
 from .scorers import scorer, scorer_names
 from .systems import Texts, check_files, needs_model, open_runs, read_texts
 
 if TYPE_CHECKING:
-    from t2t_keras.training.run_dir import RunDirectory
+    from t2t_keras.run.directory import RunDirectory
 
     from .significance import Comparison
 
@@ -218,7 +218,8 @@ def _metrics(problem: Problem, names: Sequence[str] | None) -> Sequence[CorpusMe
     for name in names:
         if name not in there:
             raise UserError(
-                f"--metric: there is no '{name}'{nearest(name, there)} (there are: "
+                f"--metric: there is no '{name}'{did_you_mean(name, there)} "
+                f"(there are: "
                 f"{', '.join(there) or 'none'})"
             )
     return tuple(
@@ -301,7 +302,7 @@ def _show_compare(result: dict[str, Any]) -> str:
     return "\n\n".join([head, *parts])
 
 
-VERB = Verb(
+COMMAND = Command(
     "test whether systems differ by more than chance",
     _compare_flags,
     _compare,

@@ -1,12 +1,12 @@
-"""The verb that computes a model's size and cost without training: `describe`."""
+"""The command that computes a model's size and cost without training: `describe`."""
 
 import argparse
 from pathlib import Path
 from typing import Any
 
 from t2t_keras import registry
-from t2t_keras.cli.verb import (
-    Verb,
+from t2t_keras.cli.command import (
+    Command,
     add_hparams,
     add_usr_dir,
     at_least_two,
@@ -15,9 +15,11 @@ from t2t_keras.cli.verb import (
 )
 from t2t_keras.data.files import say
 from t2t_keras.data.manifest import Manifest
+from t2t_keras.entry_points import hparams_remarks
+from t2t_keras.errors import UserError
 from t2t_keras.hparam import HParams
-from t2t_keras.option import UserError, remarks, split_pairs
-from t2t_keras.training.runs import RunConfig, config_for, require_run
+from t2t_keras.options import split_pairs
+from t2t_keras.run.config import RunConfig, config_for, require_run
 
 from .complexity import Complexity, layer_complexities
 from .model_cost import (
@@ -127,7 +129,7 @@ def _given(args: argparse.Namespace) -> tuple[RunConfig | None, HParams, Path | 
         hparams = config.read_hparams(run / "hparams.json")
         return config, hparams.parse(args.hparams), run
     hparams = registry.hparams(args.hparams_set).parse(args.hparams)
-    for remark in remarks(args.hparams_set, split_pairs(args.hparams)):
+    for remark in hparams_remarks(args.hparams_set, split_pairs(args.hparams)):
         say(remark)
     if not args.data_dir:
         return None, hparams, None
@@ -265,7 +267,7 @@ def _layers(rows: dict[str, dict[str, int]]) -> str:
     return "\n".join([f"{'One layer, one sentence':<29}{head}", *lines])
 
 
-VERB = Verb(
+COMMAND = Command(
     "compute a model's size and cost without building it",
     _describe_flags,
     _describe,

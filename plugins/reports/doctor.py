@@ -1,4 +1,4 @@
-"""The verb that examines this installation: `doctor`.
+"""The command that examines this installation: `doctor`.
 
 It must work where libraries cannot be imported: this module and its imports need only
 the standard library, and another process imports the libraries.
@@ -20,7 +20,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from t2t_keras.cli.verb import Verb
+from t2t_keras.cli.command import Command
 from t2t_keras.data.files import NO_LOCKS
 
 # Files that exist if there is a driver for NVIDIA GPUs.
@@ -188,7 +188,7 @@ def _show(report: dict[str, Any]) -> str:
     return "\n".join(["## t2t doctor", "", *faults, "", "| | |", "|---|---|", *rows])
 
 
-VERB = Verb(
+COMMAND = Command(
     "examine this installation: versions, devices, and what is wrong",
     lambda parser: None,
     _examine,

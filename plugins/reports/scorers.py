@@ -8,7 +8,7 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from t2t_keras.option import UserError
+from t2t_keras.errors import UserError
 from t2t_keras.problem import CorpusMetric
 from t2t_keras.registry import Registry
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 
-from t2t_keras.option import UserError
+from t2t_keras.errors import UserError
 from t2t_keras.problem import CorpusMetric
 
 if TYPE_CHECKING:

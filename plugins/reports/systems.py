@@ -15,13 +15,13 @@ from t2t_keras.cli.checks import (
 from t2t_keras.cli.decoding import given_decoding
 from t2t_keras.cli.evaluation import chosen_split
 from t2t_keras.cli.lines import read_lines
+from t2t_keras.errors import UserError
 from t2t_keras.export.formats import find_loader
-from t2t_keras.option import UserError
-from t2t_keras.training.runs import is_run, require_run
+from t2t_keras.run.config import is_run, require_run
 
 if TYPE_CHECKING:
     from t2t_keras.evaluation.evaluator import Decoded
-    from t2t_keras.training.run_dir import RunDirectory
+    from t2t_keras.run.directory import RunDirectory
 
     from .significance import System
 
@@ -76,7 +76,7 @@ def open_runs(systems: Sequence[str]) -> "dict[str, RunDirectory]":
     """
     if not any(map(needs_model, systems)):
         return {}
-    from t2t_keras.training.run_dir import RunDirectory
+    from t2t_keras.run.directory import RunDirectory
 
     runs = {
         system: RunDirectory(

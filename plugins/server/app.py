@@ -28,7 +28,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from t2t_keras.data.files import say
-from t2t_keras.option import UserError, first_line
+from t2t_keras.errors import UserError, first_line
 
 from .batcher import Batcher, Limits, Overloaded
 from .connections import BUSY, Connections

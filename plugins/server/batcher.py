@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Hashable, Sequence
 from concurrent.futures import Future, InvalidStateError
 from typing import Any
 
-from t2t_keras.option import check, option
+from t2t_keras.options import check_options, option
 
 # After this time without a batch, a thread is not busy, and expects no more values.
 _IDLE_SECONDS = 0.1
@@ -31,48 +31,48 @@ _HALF_LIFE_SECONDS = 5.0
 class Limits:
     """The limits of the server, for the flag `--limits`."""
 
-    max_body_bytes: int = option(1 << 20, "the largest request body", least=1)
-    max_characters: int = option(5000, "the most characters in a sentence", least=1)
+    max_body_bytes: int = option(1 << 20, "the largest request body", ge=1)
+    max_characters: int = option(5000, "the most characters in a sentence", ge=1)
     max_phrase_characters: int = option(
-        1000, "the most characters in the phrases of a sentence", least=0
+        1000, "the most characters in the phrases of a sentence", ge=0
     )
-    max_beam_size: int = option(32, "the largest beam size of a request", least=1)
+    max_beam_size: int = option(32, "the largest beam size of a request", ge=1)
     max_work: int = option(
-        1_000_000, "the most work of a request; see `Service.work`", least=1
+        1_000_000, "the most work of a request; see `Service.work`", ge=1
     )
     max_batch_work: int = option(
-        16_000, "the most work of a batch of expensive sentences", least=1
+        16_000, "the most work of a batch of expensive sentences", ge=1
     )
-    max_batch_sentences: int = option(64, "the most sentences of a batch", least=1)
+    max_batch_sentences: int = option(64, "the most sentences of a batch", ge=1)
     max_queue: int = option(
         1024,
         "the most sentences of a request; while as many wait for a model, requests are "
         "refused",
-        least=1,
+        ge=1,
     )
     batch_milliseconds: float = option(
-        5.0, "how long an idle thread waits for its share of the sentences", least=0
+        5.0, "how long an idle thread waits for its share of the sentences", ge=0
     )
     timeout_seconds: float = option(
-        30.0, "the time in which a request is answered", above=0
+        30.0, "the time in which a request is answered", gt=0
     )
     max_values: int = option(
-        1 << 17, "the most values (strings, numbers, lists, objects) in a body", least=1
+        1 << 17, "the most values (strings, numbers, lists, objects) in a body", ge=1
     )
     max_connections: int = option(
         1000,
         "the most connections; fewer if the limit of file descriptors is low",
-        least=1,
+        ge=1,
     )
     max_unfinished_bytes: int = option(
-        64 << 20, "the most bytes of unfinished request bodies in all", least=1
+        64 << 20, "the most bytes of unfinished request bodies in all", ge=1
     )
     max_unread_bytes: int = option(
-        64 << 20, "the most bytes of answers that clients have not read in all", least=1
+        64 << 20, "the most bytes of answers that clients have not read in all", ge=1
     )
 
     def __post_init__(self) -> None:
-        check(Limits, vars(self))
+        check_options(Limits, vars(self))
 
 
 class Overloaded(Exception):

@@ -7,7 +7,8 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from t2t_keras.decoding.options import DecodingOptions
-from t2t_keras.option import UserError, check, require_unicode, typed
+from t2t_keras.errors import UserError, require_unicode
+from t2t_keras.options import check_options, parse_value
 
 # For each signature, the inputs that are texts.
 _TEXTS = {
@@ -187,12 +188,12 @@ def _options(given: dict[str, Any]) -> dict[str, Any]:
                 raise UserError(
                     f"{name} must be a number, not the string {value!r:.80}"
                 )
-            options[name] = typed(DecodingOptions, name, value)
+            options[name] = parse_value(DecodingOptions, name, value)
         elif isinstance(value, list):
             options[name] = [x for x in value if x not in ("", ["", ""])]
         else:
             raise UserError(f"{name} must be a list for each row, or one for all")
-    check(DecodingOptions, options)
+    check_options(DecodingOptions, options)
     if phrases := {k: v for k, v in options.items() if _DTYPES[k] == "string"}:
         checked = DecodingOptions(**phrases)
         options |= {name: getattr(checked, name) for name in phrases}

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
 from t2t_keras.data.files import say
+from t2t_keras.errors import first_line
 from t2t_keras.export.formats import SUMS, find_loader
-from t2t_keras.option import first_line
 
 from .served_model import ServedModel
 

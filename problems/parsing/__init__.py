@@ -5,5 +5,5 @@
 sentence into words), `punctuation` (which words EVALB ignores), `graph` (the same as
 TensorFlow operations), `balanced_brackets` (the constraint) and `evalb` (F1).
 `treebank` reads training examples; `commands` has the flags of `t2t datagen` for
-treebanks, and the verb `f1`.
+treebanks, and the command `f1`.
 """

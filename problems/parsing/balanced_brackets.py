@@ -6,7 +6,7 @@ from typing import NamedTuple, Self
 import numpy as np
 import tensorflow as tf
 
-from t2t_keras.option import UserError
+from t2t_keras.errors import UserError
 from t2t_keras.text.graph_ids import CPU
 from t2t_keras.text.tokenizer import EOS, Tokenizer
 

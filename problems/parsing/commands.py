@@ -1,11 +1,11 @@
-"""Command line for parsing: flags of `t2t datagen`, and the verb `f1`."""
+"""Command line for parsing: flags of `t2t datagen`, and the command `f1`."""
 
 import argparse
 import dataclasses
 from typing import TYPE_CHECKING, Any, Self, get_args
 
-from t2t_keras.cli.verb import Verb, positive
-from t2t_keras.option import UserError
+from t2t_keras.cli.command import Command, positive
+from t2t_keras.errors import UserError
 from t2t_keras.problem import Problem, Source, Split
 
 from .task import Trees
@@ -93,7 +93,7 @@ class ParsingProblem(Problem):
             UserError: the flags cannot be used with the problem or with each other.
         """
         given = [name for name in _FLAGS if getattr(args, name)]
-        if not isinstance(self.text_form, Trees):
+        if not isinstance(self.text_processor, Trees):
             if given:
                 raise UserError(
                     f"--{given[0]}: problem '{self.name}' does not yield trees; give "
@@ -114,7 +114,7 @@ class ParsingProblem(Problem):
             )
         from .treebank import SilverMix
 
-        gold = _gold(self.text_form, args)
+        gold = _gold(self.text_processor, args)
         if not gold and given:
             raise UserError(
                 f"--{given[0]} needs --treebank, or --train_trees, --dev_trees ..., "
@@ -123,7 +123,7 @@ class ParsingProblem(Problem):
         problem = self
         sources: dict[Split, Source] = {**self.sources, **gold}
         if train := gold.get("train"):
-            ratio = _silver_per_gold(self.name, self.text_form, args)
+            ratio = _silver_per_gold(self.name, self.text_processor, args)
             symbols = train.symbols(self.symbols)
             problem = self.with_symbols(symbols)
             if ratio:
@@ -210,4 +210,4 @@ def _show_f1(result: dict[str, Any]) -> str:
     return "\n".join([evalb_report(result), "-- Beyond EVALB --", *beyond])
 
 
-VERB = Verb("score bracketed trees as EVALB does", _f1_flags, _f1, _show_f1)
+COMMAND = Command("score bracketed trees as EVALB does", _f1_flags, _f1, _show_f1)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from t2t_keras.data.lines import read_lines
-from t2t_keras.option import UserError
+from t2t_keras.errors import UserError
 
 from .tree import OUTER, OUTER_LABELS
 from .treebank import is_treebank, read_trees

@@ -8,7 +8,7 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Self
 
-from t2t_keras.option import UserError
+from t2t_keras.errors import UserError
 
 from .punctuation import mark_tags
 from .tree import OUTER, OUTER_LABELS, Tree

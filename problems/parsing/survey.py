@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from t2t_keras.option import UserError
+from t2t_keras.errors import UserError
 
 from .labels import unknown_label
 from .tree import Tree

@@ -4,8 +4,8 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from t2t_keras.option import UserError
-from t2t_keras.problem import CorpusMetric, Metrics, Problem, TextForm
+from t2t_keras.errors import UserError
+from t2t_keras.problem import CorpusMetric, Metrics, Problem, TextProcessor
 
 from .linearise import Brackets, linearise, restore_text
 from .tree import parse_tree, prepare
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Trees(TextForm):
+class Trees(TextProcessor):
     """The text form of parsing: sentences in, bracketed trees out.
 
     The user sees bracketed trees, one per line; the model reads words separated by
@@ -43,11 +43,11 @@ class Trees(TextForm):
     aligns_outputs = False
     source_flags = "--treebank or --{split}_trees"
 
-    def source_text(self, text: str, raw: bool = False) -> str:
+    def preprocess(self, text: str, raw: bool = False) -> str:
         """Returns the words; a raw sentence is split as in the Penn Treebank."""
         return treebank_text(text, raw)
 
-    def target_text(self, source: str, output: str) -> str:
+    def preprocess_target(self, source: str, output: str) -> str:
         """Converts a bracketed tree to symbols.
 
         Raises:
@@ -60,7 +60,7 @@ class Trees(TextForm):
             raise UserError(f"the target '{output}' has other words than its source")
         return " ".join(linearise(tree, self.pos_tags))
 
-    def output_text(self, source: str, target: str) -> tuple[str, bool]:
+    def postprocess(self, source: str, target: str) -> tuple[str, bool]:
         """Converts symbols to a bracketed tree, and repairs malformed ones."""
         words = [word for word in source.split(" ") if word]
         if not words:
@@ -69,13 +69,15 @@ class Trees(TextForm):
         repaired = Brackets.of(self.symbols).repair(words, symbols)
         return restore_text(source, " ".join(repaired)), repaired != symbols
 
-    def source_texts(self, texts: "tf.Tensor", raw: bool) -> "tf.Tensor":
-        """Does what `source_text` does for texts [B], in the graph."""
+    def preprocess_graph(self, texts: "tf.Tensor", raw: bool) -> "tf.Tensor":
+        """Does what `preprocess` does for texts [B], in the graph."""
         from .graph import treebank_texts
 
         return treebank_texts(texts, raw)
 
-    def output_texts(self, sources: "tf.Tensor", targets: "tf.Tensor") -> "tf.Tensor":
+    def postprocess_graph(
+        self, sources: "tf.Tensor", targets: "tf.Tensor"
+    ) -> "tf.Tensor":
         """Converts targets [B, n] to trees in the graph.
 
         The constraint `brackets` must allow the targets, so that only an empty one

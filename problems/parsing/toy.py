@@ -30,7 +30,7 @@ def parsing_toy() -> Problem:
         max_length=128,
         alpha=0.3,
         extra_length=100,
-        text_form=Trees(symbols=SYMBOLS),
+        text_processor=Trees(symbols=SYMBOLS),
         constraint=brackets,
         metrics=BracketF1(),
     )

@@ -4,7 +4,7 @@ import dataclasses
 import re
 from collections.abc import Iterable, Iterator
 
-from t2t_keras.option import UserError
+from t2t_keras.errors import UserError
 
 from .conventions import core_label, has_id, is_annotation, is_empty, without_lemmas
 

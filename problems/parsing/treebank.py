@@ -10,7 +10,7 @@ from pathlib import Path
 
 from t2t_keras.data.files import say, sha256
 from t2t_keras.data.text_files import open_binary, raw_lines, readable
-from t2t_keras.option import UserError
+from t2t_keras.errors import UserError
 from t2t_keras.problem import Pair
 
 from .conventions import is_between_trees, is_sgml

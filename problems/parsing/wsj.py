@@ -38,7 +38,7 @@ def parsing_wsj() -> ParsingProblem:
         beam_size=21,
         alpha=0.3,
         extra_length=300,
-        text_form=Trees(symbols=SYMBOLS),
+        text_processor=Trees(symbols=SYMBOLS),
         constraint=brackets,
         metrics=BracketF1(),
     )
@@ -54,7 +54,7 @@ def parsing_wsj_notags() -> ParsingProblem:
     """
     return parsing_wsj().replace(
         summary="WSJ constituency parsing without part-of-speech tags",
-        text_form=Trees(symbols=UNTAGGED_SYMBOLS, pos_tags=False),
+        text_processor=Trees(symbols=UNTAGGED_SYMBOLS, pos_tags=False),
     )
 
 
@@ -85,5 +85,5 @@ def parsing_wsj_semi() -> ParsingProblem:
     return parsing_wsj().replace(
         summary="WSJ parsing with a parser's own trees (paper: F1 92.7)",
         vocab_size=32_000,
-        text_form=Trees(symbols=SYMBOLS, silver_per_gold=10),
+        text_processor=Trees(symbols=SYMBOLS, silver_per_gold=10),
     )

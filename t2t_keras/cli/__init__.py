@@ -1,18 +1,18 @@
-"""The `t2t` command: one file for each group of verbs, one function for each verb.
+"""The program `t2t`: a file for each group of commands, a function for each command.
 
-The verbs of the core are in `data`, `training`, `translation`, `evaluation` and
-`exporting`; plugins add others by the entry points `t2t_keras.verbs`. `decoding` and
-`verb` declare flags that several verbs share, `checks` has the checks that run before
-TensorFlow is imported, and `lines` reads and writes text. A verb's function calls the
-library with the flags' values and returns the JSON object; `program` parses the command
-line, prints, and turns errors into exit codes. TensorFlow is imported inside the verbs,
-so that `--help` and `t2t list` are fast.
+The commands of the core are in `data`, `training`, `translation`, `evaluation` and
+`exporting`; plugins add others by the entry points `t2t_keras.commands`. `decoding` and
+`command` declare flags that several commands share, `checks` has the checks that run
+before TensorFlow is imported, and `lines` reads and writes text. A command's function
+calls the library with the flags' values and returns the JSON object; `program` parses
+the command line, prints, and turns errors into exit codes. TensorFlow is imported
+inside the commands, so that `--help` and `t2t list` are fast.
 """
 
 import sys
 from collections.abc import Sequence
 
-from t2t_keras.option import first_line
+from t2t_keras.errors import first_line
 
 __all__ = ["main"]
 

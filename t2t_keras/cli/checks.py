@@ -7,10 +7,11 @@ import stat
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 
+from t2t_keras.cli.command import KeyValues
 from t2t_keras.cli.lines import STDIN, read_lines
-from t2t_keras.cli.verb import KeyValues
 from t2t_keras.data.files import is_special
-from t2t_keras.option import UserError, split_pairs
+from t2t_keras.errors import UserError
+from t2t_keras.options import split_pairs
 
 
 def require_directory(flag: str, path: str | None) -> None:

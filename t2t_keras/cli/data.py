@@ -1,4 +1,4 @@
-"""The verbs about data: `list`, `datagen`."""
+"""The commands about data: `list`, `datagen`."""
 
 import argparse
 import dataclasses
@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
 from t2t_keras import registry
-from t2t_keras.cli.verb import (
-    Verb,
+from t2t_keras.cli.command import (
+    Command,
     add_usr_dir,
     columns,
     given_options,
@@ -20,9 +20,9 @@ from t2t_keras.cli.verb import (
     table,
 )
 from t2t_keras.data.files import say
-from t2t_keras.option import UserError
+from t2t_keras.errors import UserError
 from t2t_keras.problem import Problem, Source, Split
-from t2t_keras.training.runs import RunConfig, require_run
+from t2t_keras.run.config import RunConfig, require_run
 
 if TYPE_CHECKING:
     from t2t_keras.data.manifest import Manifest
@@ -317,14 +317,14 @@ def _show_datagen(result: dict[str, Any]) -> str:
     return table(rows)
 
 
-VERBS = {
-    "list": Verb(
+COMMANDS = {
+    "list": Command(
         "print every problem and hparam set, or the fields of one set",
         _list_flags,
         _list,
         _show_list,
     ),
-    "datagen": Verb(
+    "datagen": Command(
         "write a problem's vocabulary and examples into a data directory",
         _datagen_flags,
         _datagen,

@@ -5,11 +5,11 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
-from t2t_keras.cli.verb import add_keys, add_option_flags, given_options
+from t2t_keras.cli.command import add_keys, add_option_flags, given_options
 from t2t_keras.decoding.options import DecodingOptions
+from t2t_keras.errors import UserError
 from t2t_keras.export.formats import is_saved_model, require_export
-from t2t_keras.option import UserError
-from t2t_keras.training.runs import require_run
+from t2t_keras.run.config import require_run
 
 FLAGS = ("beam_size", "alpha", "n_best")
 _OF_SAMPLING = ("sampling", *DecodingOptions.names("of_sampling"))
@@ -26,9 +26,9 @@ def add_decoding_flags(
     """Adds the flags of decoding: `FLAGS`, and `--decode_hparams` for any option.
 
     Args:
-        parser: the verb's parser.
-        *without: names of options that the verb does not take.
-        sampling: whether the verb takes the options of sampling.
+        parser: the command's parser.
+        *without: names of options that the command does not take.
+        sampling: whether the command takes the options of sampling.
     """
     without = without if sampling else (*without, *_OF_SAMPLING)
     group = parser.add_argument_group("decoding")
@@ -47,7 +47,7 @@ def add_decoding_flags(
 
 
 def add_engine(parser: argparse._ActionsContainer) -> None:
-    """Adds `--engine`, for verbs that translate with a run."""
+    """Adds `--engine`, for commands that translate with a run."""
     parser.add_argument(
         "--engine",
         choices=("tensorflow", "auto"),

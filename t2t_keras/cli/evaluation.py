@@ -1,4 +1,4 @@
-"""The verb that scores outputs against references: `evaluate`."""
+"""The command that scores outputs against references: `evaluate`."""
 
 import argparse
 import sys
@@ -7,15 +7,8 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from t2t_keras import load
 from t2t_keras.cli.checks import require_directory, require_outputs
-from t2t_keras.cli.decoding import (
-    add_decoding_flags,
-    check_decoding,
-    check_export,
-    given_decoding,
-)
-from t2t_keras.cli.lines import read_lines
-from t2t_keras.cli.verb import (
-    Verb,
+from t2t_keras.cli.command import (
+    Command,
     add_checkpoint,
     columns,
     not_negative,
@@ -23,15 +16,22 @@ from t2t_keras.cli.verb import (
     require_only,
     table,
 )
+from t2t_keras.cli.decoding import (
+    add_decoding_flags,
+    check_decoding,
+    check_export,
+    given_decoding,
+)
+from t2t_keras.cli.lines import read_lines
 from t2t_keras.data.pair_files import uncompressed_suffix
+from t2t_keras.errors import UserError
 from t2t_keras.evaluation.bleu import bleu_scores, metrics_of, with_bleu
 from t2t_keras.evaluation.tokenization import BleuTokens, has_tokenization
-from t2t_keras.option import UserError
 from t2t_keras.problem import Problem, Split
-from t2t_keras.training.runs import require_run
+from t2t_keras.run.config import require_run
 
 if TYPE_CHECKING:
-    from t2t_keras.training.run_dir import RunDirectory
+    from t2t_keras.run.directory import RunDirectory
 
 _NO_LANGUAGE = (
     "Tokenised BLEU is left out, since the language of the references is not known: "
@@ -275,8 +275,8 @@ def _show_report(report: dict[str, Any]) -> str:
     return columns([{"": n, **{k: v[n] for k, v in summaries.items()}} for n in names])
 
 
-VERBS = {
-    "evaluate": Verb(
+COMMANDS = {
+    "evaluate": Command(
         "score a model on a split, or one file against another",
         _evaluate_flags,
         _evaluate,

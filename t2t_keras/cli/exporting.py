@@ -1,20 +1,20 @@
-"""The verb that writes a model for serving: `export`."""
+"""The command that writes a model for serving: `export`."""
 
 import argparse
 import time
 from pathlib import Path
 from typing import Any
 
+from t2t_keras.cli.command import Command, add_ensemble, add_run, not_negative, table
 from t2t_keras.cli.decoding import (
     add_decoding_flags,
     check_decoding,
     given_decoding,
     spelled,
 )
-from t2t_keras.cli.verb import Verb, add_ensemble, add_run, not_negative, table
+from t2t_keras.errors import UserError
 from t2t_keras.export.formats import export_formats, require_free, require_quantization
-from t2t_keras.option import UserError
-from t2t_keras.training.runs import require_run
+from t2t_keras.run.config import require_run
 
 
 def _export_flags(parser: argparse.ArgumentParser) -> None:
@@ -70,7 +70,7 @@ def _check_export(args: argparse.Namespace) -> None:
 
 def _export(args: argparse.Namespace) -> dict[str, Any]:
     from t2t_keras.export.verify import Verification
-    from t2t_keras.training.run_dir import RunDirectory
+    from t2t_keras.run.directory import RunDirectory
 
     start = time.monotonic()
     run = RunDirectory(args.output_dir)
@@ -92,8 +92,8 @@ def _export(args: argparse.Namespace) -> dict[str, Any]:
     }
 
 
-VERBS = {
-    "export": Verb(
+COMMANDS = {
+    "export": Command(
         "export a trained model, as a SavedModel or for another program",
         _export_flags,
         _export,

@@ -20,7 +20,7 @@ from t2t_keras.data.files import (
 )
 from t2t_keras.data.schema import COUNT, from_fields
 from t2t_keras.data.text_files import open_binary, raw_lines, readable
-from t2t_keras.option import UserError
+from t2t_keras.errors import UserError
 
 STDIN, STDOUT = 0, 1
 
@@ -73,7 +73,7 @@ class OutputRecord:
 
 
 class OutputFile:
-    """The lines that a verb writes, and how far it has come.
+    """The lines that a command writes, and how far it has come.
 
     Attributes:
         file: the file to write to.

@@ -1,4 +1,4 @@
-"""The `t2t` program: parses the command line, runs a verb, returns an exit code."""
+"""The `t2t` program: parses the command line, runs a command, returns an exit code."""
 
 import argparse
 import contextlib
@@ -13,17 +13,12 @@ from collections.abc import Callable, Sequence
 from typing import NoReturn
 
 from t2t_keras import registry
+from t2t_keras.captured_stderr import diverted_stderr
 from t2t_keras.cli import data, evaluation, exporting, training, translation
-from t2t_keras.cli.verb import Verb, listing, utf8
+from t2t_keras.cli.command import Command, listing, utf8
 from t2t_keras.decoding.texts import MOST_BATCHES_AT_ONCE
-from t2t_keras.option import (
-    UserError,
-    counterpart,
-    diverted_stderr,
-    nearest,
-    plugins,
-    require_local,
-)
+from t2t_keras.entry_points import counterpart, load_plugins
+from t2t_keras.errors import UserError, did_you_mean, require_local
 
 # Files that exist if there is a driver for NVIDIA GPUs.
 _NVIDIA = ("/dev/nvidia0", "/proc/driver/nvidia")
@@ -34,18 +29,18 @@ _UNUSED_GPU = (
 )
 
 _CORE = {
-    **data.VERBS,
-    **training.VERBS,
-    **translation.VERBS,
-    **evaluation.VERBS,
-    **exporting.VERBS,
+    **data.COMMANDS,
+    **training.COMMANDS,
+    **translation.COMMANDS,
+    **evaluation.COMMANDS,
+    **exporting.COMMANDS,
 }
 
 
 @functools.cache
-def verbs() -> dict[str, Verb]:
-    """Returns the verbs by name: those of the core, and those of plugins."""
-    return _CORE | plugins("verbs")
+def commands() -> dict[str, Command]:
+    """Returns the commands by name: those of the core, and those of plugins."""
+    return _CORE | load_plugins("commands")
 
 
 _WORKFLOW = """\
@@ -58,7 +53,7 @@ the workflow:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs one verb.
+    """Runs one command.
 
     Returns:
         0; 2 after a user's mistake; by the shell's convention, 130 after Ctrl-C, 143
@@ -66,27 +61,27 @@ def main(argv: Sequence[str] | None = None) -> int:
         standard output.
     """
     argv = sys.argv[1:] if argv is None else argv
-    verb = ""
+    command = ""
     try:
         _require_standard_streams()
         args = _parse(argv)
-        verb = f" {args.verb}"
+        command = f" {args.command}"
         _run(args)
         return 0
     except UserError as error:
-        return _fail(f"t2t{verb}: error: {error}", 2)
+        return _fail(f"t2t{command}: error: {error}", 2)
     except BrokenPipeError:
         # Python flushes standard output at exit: discard that.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return 141
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            return _fail(f"t2t{verb}: error: the disk is full: {error.strerror}", 2)
+            return _fail(f"t2t{command}: error: the disk is full: {error.strerror}", 2)
         if error.filename is None:
             raise
-        return _fail(f"t2t{verb}: error: {error.filename}: {error.strerror}", 2)
+        return _fail(f"t2t{command}: error: {error.filename}: {error.strerror}", 2)
     except KeyboardInterrupt as interrupt:
-        return _fail("; ".join([f"t2t{verb}: interrupted", *interrupt.args]), 130)
+        return _fail("; ".join([f"t2t{command}: interrupted", *interrupt.args]), 130)
 
 
 def _require_standard_streams() -> None:
@@ -110,8 +105,8 @@ def _require_standard_streams() -> None:
 
 
 def _run(args: argparse.Namespace) -> None:
-    """Runs the verb; standard output gets its result only."""
-    verb = verbs()[args.verb]
+    """Runs the command; standard output gets its result only."""
+    command = commands()[args.command]
     # Set before TensorFlow is imported: it would warn about this machine's CPU. With
     # several processes, each would also log an error when another one ends.
     level = "3" if os.environ.get("TF_CONFIG") else "2"
@@ -119,7 +114,7 @@ def _run(args: argparse.Namespace) -> None:
     # A process that evaluates may use the GPU of one that trains.
     os.environ.setdefault("TF_FORCE_GPU_ALLOW_GROWTH", "true")
     backend = os.environ.setdefault("KERAS_BACKEND", "tensorflow")
-    needs_tensorflow = verb.uses_tensorflow
+    needs_tensorflow = command.uses_tensorflow
     if callable(needs_tensorflow):
         needs_tensorflow = needs_tensorflow(args)
     if needs_tensorflow and backend != "tensorflow":
@@ -132,14 +127,14 @@ def _run(args: argparse.Namespace) -> None:
         # Its files may import TensorFlow.
         is_early = needs_tensorflow and os.path.isdir(usr_dir)
         if is_early:
-            _import_tensorflow(verb.decodes_files(args))
+            _import_tensorflow(command.decodes_files(args))
         if usr_dir:
             registry.load_usr_dir(usr_dir)
-        verb.check(args)
+        command.check(args)
         if needs_tensorflow and not is_early:
-            _import_tensorflow(verb.decodes_files(args))
-        result = verb.run(args)
-    text = json.dumps(result) if args.json else verb.show(result)
+            _import_tensorflow(command.decodes_files(args))
+        result = command.run(args)
+    text = json.dumps(result) if args.json else command.show(result)
     if text:
         print(text, flush=True)
 
@@ -152,7 +147,7 @@ def _import_tensorflow(decodes_files: bool) -> None:
     are printed.
 
     Args:
-        decodes_files: see `Verb`.
+        decodes_files: see `Command`.
     """
     with diverted_stderr() as remarks:
         import tensorflow as tf
@@ -190,30 +185,34 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
     """Parses the command line; an unknown name gets a suggestion."""
     parser = _Parser(
         prog="t2t",
-        usage="t2t [-h] [--version] VERB ...",
+        usage="t2t [-h] [--version] COMMAND ...",
         description="The Transformer of 'Attention Is All You Need': train, translate, "
         "evaluate, export.",
-        epilog=f"{_verbs_help()}\n{_WORKFLOW}",
+        epilog=f"{_commands_help()}\n{_WORKFLOW}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
     parser.add_argument(
         "--version", action=_Version, help="print the versions and exit"
     )
-    # `_verbs_help` lists them in groups, which argparse does not have.
+    # `_commands_help` lists them in groups, which argparse does not have.
     subparsers = parser.add_subparsers(
-        dest="verb", metavar="VERB", required=True, prog="t2t", help=argparse.SUPPRESS
+        dest="command",
+        metavar="COMMAND",
+        required=True,
+        prog="t2t",
+        help=argparse.SUPPRESS,
     )
     parsers: dict[str, _Parser] = {}
-    for name, verb in verbs().items():
+    for name, command in commands().items():
         parsers[name] = subparsers.add_parser(
             name,
-            help=verb.summary,
-            description=verb.summary,
+            help=command.summary,
+            description=command.summary,
             formatter_class=argparse.RawDescriptionHelpFormatter,
             allow_abbrev=False,
         )
-        verb.add_flags(parsers[name])
+        command.add_flags(parsers[name])
         parsers[name].add_argument(
             "--json",
             action="store_true",
@@ -229,7 +228,7 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
     _check_names(argv, parser, parsers, mistake)
     given = argparse.Namespace(argv=argv, environ=dict(os.environ))
     args = parser.parse_args(argv, given)
-    for action in parsers[args.verb]._actions:
+    for action in parsers[args.command]._actions:
         if action.type is not utf8:  # a text may be anything
             values = getattr(args, action.dest, None)
             for value in values if isinstance(values, list) else [values]:
@@ -244,7 +243,7 @@ def _add_problem_flags(argv: Sequence[str], parser: _Parser) -> UserError | None
     Returns:
         The error if the problem cannot be used, so that its flags are unknown.
     """
-    if not verbs()[argv[0]].has_problem_flags:
+    if not commands()[argv[0]].has_problem_flags:
         return None
     names = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     names.add_argument("--problem", nargs="?")
@@ -259,7 +258,7 @@ def _add_problem_flags(argv: Sequence[str], parser: _Parser) -> UserError | None
                 group = parser.add_argument_group(f"problem {given.problem}")
                 problem.add_flags(group)
     except UserError as error:
-        return error  # it is reported when the verb runs, or at an unknown flag
+        return error  # it is reported when the command runs, or at an unknown flag
     return None
 
 
@@ -278,14 +277,15 @@ class _Version(argparse.Action):
         parser.exit()
 
 
-def _verbs_help() -> str:
-    """Returns the verbs with their summaries, in groups."""
-    added = {k: v for k, v in verbs().items() if k not in _CORE}
-    return "\n".join(
-        f"{title}:\n{listing({name: verb.summary for name, verb in group.items()})}\n"
-        for title, group in {"core": _CORE, "plugins": added}.items()
-        if group
-    )
+def _commands_help() -> str:
+    """Returns the commands with their summaries, in groups."""
+    added = {k: v for k, v in commands().items() if k not in _CORE}
+    sections = []
+    for title, group in {"core": _CORE, "plugins": added}.items():
+        if group:
+            summaries = {name: command.summary for name, command in group.items()}
+            sections.append(f"{title}:\n{listing(summaries)}\n")
+    return "\n".join(sections)
 
 
 def _complete(parser: _Parser, parsers: dict[str, _Parser]) -> None:
@@ -327,40 +327,40 @@ def _check_names(
     parsers: dict[str, _Parser],
     mistake: UserError | None,
 ) -> None:
-    """Ends the program at an unknown verb or flag: says what to use instead.
+    """Ends the program at an unknown command or flag: says what to use instead.
 
     Args:
         argv: the words of the command line.
         parser: the parser of the program.
-        parsers: the parsers of the verbs.
+        parsers: the parsers of the commands.
         mistake: why the flags of the problem are unknown.
     """
-    verb = argv[0]
-    if verb.startswith("-"):
-        if verb not in parser._option_string_actions:
-            hint = nearest(verb, parser._option_string_actions, "{}")
-            parser.error(f"there is no flag {verb} before the verb{hint}")
+    command = argv[0]
+    if command.startswith("-"):
+        if command not in parser._option_string_actions:
+            hint = did_you_mean(command, parser._option_string_actions, "{}")
+            parser.error(f"there is no flag {command} before the command{hint}")
         return
-    if verb not in parsers:
-        if explained := counterpart("t2t", verb):
+    if command not in parsers:
+        if explained := counterpart("t2t", command):
             parser.error(explained)
-        hint = nearest(verb, parsers, "{}")
-        parser.error(f"there is no verb '{verb}'{hint} (`t2t --help` lists them)")
-    flags = parsers[verb]._option_string_actions
-    actions = parsers[verb]._actions
+        hint = did_you_mean(command, parsers, "{}")
+        parser.error(f"there is no command '{command}'{hint} (`t2t --help` lists them)")
+    flags = parsers[command]._option_string_actions
+    actions = parsers[command]._actions
     has_command = any(action.nargs == argparse.REMAINDER for action in actions)
     for number, word in enumerate(argv[1:], 1):
         if has_command and not any(it.startswith("-") for it in argv[number - 1 :][:2]):
-            return  # a command begins, whose flags are another verb's
+            return  # a command begins, whose flags are another command's
         flag, equals, value = word.partition("=")
         if not re.match("--?[A-Za-z]", flag) or flag in flags:
             continue
         if not equals and number + 1 < len(argv):
             value = argv[number + 1]
-        advice = counterpart(verb, flag, value)
+        advice = counterpart(command, flag, value)
         if not advice and not flag.startswith("--"):
             continue
         # The flag may be one of the problem's, if that could be used.
         message = "; ".join(filter(None, (advice, str(mistake or ""))))
-        hint = nearest(flag, flags, "{}")
-        parsers[verb].error(message or f"there is no flag {flag}{hint}")
+        hint = did_you_mean(flag, flags, "{}")
+        parsers[command].error(message or f"there is no flag {flag}{hint}")

@@ -1,4 +1,4 @@
-"""The verbs that write weights: `train` and `average`."""
+"""The commands that write weights: `train` and `average`."""
 
 import argparse
 import dataclasses
@@ -12,8 +12,8 @@ from typing import Any
 
 from t2t_keras import registry
 from t2t_keras.cli.checks import require_directory
-from t2t_keras.cli.verb import (
-    Verb,
+from t2t_keras.cli.command import (
+    Command,
     add_hparams,
     add_keys,
     add_option_flags,
@@ -24,10 +24,10 @@ from t2t_keras.cli.verb import (
     seed,
     table,
 )
+from t2t_keras.errors import UserError, first_line
 from t2t_keras.hparam import MAY_CHANGE
-from t2t_keras.option import UserError, first_line
+from t2t_keras.run.config import first_hparams
 from t2t_keras.training.control import LAUNCHED, LOST, TrainOptions
-from t2t_keras.training.runs import first_hparams
 
 
 def _train_flags(parser: argparse.ArgumentParser) -> None:
@@ -177,13 +177,13 @@ def _average_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def _average(args: argparse.Namespace) -> dict[str, Any]:
-    from t2t_keras.training.run_dir import average_run
+    from t2t_keras.run.directory import average_run
 
     return {"checkpoint": str(average_run(args.output_dir, args.last))}
 
 
-VERBS = {
-    "train": Verb(
+COMMANDS = {
+    "train": Command(
         "train a model, or resume its training",
         _train_flags,
         _train,
@@ -191,7 +191,7 @@ VERBS = {
         uses_tensorflow=True,
         check=_check_train,
     ),
-    "average": Verb(
+    "average": Command(
         "average the newest checkpoints of a run",
         _average_flags,
         _average,

@@ -1,4 +1,4 @@
-"""The verbs that run a trained model on text: `translate`, `score`."""
+"""The commands that run a trained model on text: `translate`, `score`."""
 
 import argparse
 import contextlib
@@ -14,6 +14,14 @@ from typing import Any
 
 from t2t_keras import load
 from t2t_keras.cli.checks import require_outputs, require_readable
+from t2t_keras.cli.command import (
+    MAX_SEED,
+    Command,
+    add_ensemble,
+    add_model,
+    add_run,
+    table,
+)
 from t2t_keras.cli.decoding import (
     add_decoding_flags,
     add_engine,
@@ -27,13 +35,12 @@ from t2t_keras.cli.lines import (
     open_output,
     read_lines,
 )
-from t2t_keras.cli.verb import MAX_SEED, Verb, add_ensemble, add_model, add_run, table
 from t2t_keras.data.files import is_special, open_lines, say, sha256, write_lines
 from t2t_keras.data.pharaoh import format_alignment
 from t2t_keras.decoding.texts import splitting_note
+from t2t_keras.errors import UserError
 from t2t_keras.export.formats import SUMS, converted, is_saved_model
-from t2t_keras.option import UserError
-from t2t_keras.training.runs import require_run
+from t2t_keras.run.config import require_run
 
 # What is read, sorted by length and decoded together, and then written.
 _LINES_AT_ONCE = 2000
@@ -172,7 +179,7 @@ def _translate(args: argparse.Namespace) -> dict[str, Any]:
     if several:
         say(splitting_note(several, count))
     result = {"sentences": count, "seconds": round(time.monotonic() - start, 2)}
-    if count and args.output_dir and translator.problem.text_form.repairs_outputs:
+    if count and args.output_dir and translator.problem.text_processor.repairs_outputs:
         result["repaired"] = repaired / count
     return result
 
@@ -223,7 +230,7 @@ def _model(args: argparse.Namespace) -> tuple[str | None, str]:
 
 def _found(output_dir: str, checkpoint: str | None = None) -> tuple[str, str]:
     """Returns the path of a run's checkpoint, and a checksum of its weights."""
-    from t2t_keras.training.run_dir import RunDirectory
+    from t2t_keras.run.directory import RunDirectory
 
     path = RunDirectory(output_dir).checkpoints.find(checkpoint)
     # The index has the checksums of all weights.
@@ -298,7 +305,7 @@ def _score_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def add_pairs(parser: argparse.ArgumentParser) -> None:
-    """Adds the flags of a run and of two files, for the verbs that take pairs."""
+    """Adds the flags of a run and of two files, for the commands that take pairs."""
     add_run(parser)
     for side in ("source", "target"):
         parser.add_argument(
@@ -354,8 +361,8 @@ def _score(args: argparse.Namespace) -> dict[str, Any]:
     }
 
 
-VERBS = {
-    "translate": Verb(
+COMMANDS = {
+    "translate": Command(
         "translate text with a trained or an exported model",
         _translate_flags,
         _translate,
@@ -364,7 +371,7 @@ VERBS = {
         check=_check_translate,
         decodes_files=lambda args: not (args.export_dir or _is_interactive(args)),
     ),
-    "score": Verb(
+    "score": Command(
         "compute the log-probabilities of given translations",
         _score_flags,
         _score,

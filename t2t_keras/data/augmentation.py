@@ -8,8 +8,8 @@ import numpy as np
 import tensorflow as tf
 
 from t2t_keras.data.records import RecordIndex, example
+from t2t_keras.errors import UserError
 from t2t_keras.hparam import HParams
-from t2t_keras.option import UserError
 from t2t_keras.text.sentence_piece import SentencePieceTokenizer
 from t2t_keras.text.tokenizer import Tokenizer
 

@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from t2t_keras.errors import UserError
 from t2t_keras.hparam import Bucketing
-from t2t_keras.option import UserError
 
 # tensor2tensor's buckets.
 _FIRST_BOUND = 8

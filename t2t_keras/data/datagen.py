@@ -71,7 +71,7 @@ from t2t_keras.data.manifest import (
 from t2t_keras.data.records import unfinished_dir
 from t2t_keras.data.schema import COUNT, from_fields, typed_value
 from t2t_keras.data.sources import Mixture, corpora_of, guessed_languages
-from t2t_keras.option import UserError, require_local
+from t2t_keras.errors import UserError, require_local
 from t2t_keras.problem import Pair, Problem, Split
 from t2t_keras.text.tokenizer import (
     load_tokenizer,
@@ -555,7 +555,7 @@ def train_vocabulary(
     """
     assert problem.vocab_size is not None  # datagen has chosen one
     files = vocab_files(problem)
-    symbols = problem.text_form.symbols if path.name == files["target"] else ()
+    symbols = problem.text_processor.symbols if path.name == files["target"] else ()
     symbols += problem.tags if path.name == files["source"] else ()
     train = functools.partial(tokenizer_kind(problem.tokenizer).train, symbols=symbols)
     if not own_process:

@@ -32,7 +32,7 @@ from typing import Any, get_type_hints
 import numpy as np
 
 from t2t_keras.data.records import FRAME, example, frame
-from t2t_keras.option import UserError
+from t2t_keras.errors import UserError
 from t2t_keras.problem import AlignedPair, Alignment, Cleaning, Pair, is_blank
 from t2t_keras.text.sentence_ends import is_one_sentence
 from t2t_keras.text.tokenizer import Tokenizer, load_tokenizer, words_of_tokens

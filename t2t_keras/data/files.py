@@ -20,7 +20,8 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, TextIO
 
-from t2t_keras.option import UserError, require_fetched_file
+from t2t_keras.errors import UserError
+from t2t_keras.pointer_files import require_fetched_file
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -20,7 +20,7 @@ from t2t_keras.data.text_files import (
     open_binary,
     readable,
 )
-from t2t_keras.option import UserError
+from t2t_keras.errors import UserError
 
 if TYPE_CHECKING:
     import io

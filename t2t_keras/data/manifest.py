@@ -20,7 +20,7 @@ from t2t_keras.data.schema import (
     from_fields,
 )
 from t2t_keras.data.sources import checksum
-from t2t_keras.option import UserError
+from t2t_keras.errors import UserError
 from t2t_keras.problem import Problem, Split
 from t2t_keras.text.tokenizer import tokenizer_kind
 
@@ -75,7 +75,7 @@ class DataConfig:
             tokenizer=problem.tokenizer,
             vocab_size=problem.vocab_size,
             shared_vocab=problem.shared_vocab,
-            symbols=tuple(problem.text_form.symbols),
+            symbols=tuple(problem.text_processor.symbols),
             tags=problem.tags,
             max_length=problem.max_length,
             cleaning={rule: value for rule, value in cleaning.items() if value},

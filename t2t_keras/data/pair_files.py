@@ -14,7 +14,8 @@ from t2t_keras.data.text_files import (
     open_binary,
     readable,
 )
-from t2t_keras.option import UserError, plugins
+from t2t_keras.entry_points import load_plugins
+from t2t_keras.errors import UserError
 from t2t_keras.problem import Pair
 
 _LINES = 100  # by which a format is recognised
@@ -106,7 +107,7 @@ class PairFile:
 
 def formats() -> dict[str, Format]:
     """Returns the formats of files of pairs by their suffixes."""
-    return {"tsv": _TSV} | plugins("formats")
+    return {"tsv": _TSV} | load_plugins("formats")
 
 
 def matching_format(head: bytes, suffix: str) -> Format | None:

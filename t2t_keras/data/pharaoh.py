@@ -3,7 +3,7 @@
 import re
 from typing import NamedTuple
 
-from t2t_keras.option import UserError
+from t2t_keras.errors import UserError
 from t2t_keras.problem import Alignment
 
 

@@ -15,8 +15,8 @@ from t2t_keras.data.batch_plan import BatchPlan, batch_plan
 from t2t_keras.data.manifest import Manifest
 from t2t_keras.data.records import RecordIndex, index_path
 from t2t_keras.data.sources import repetitions
+from t2t_keras.errors import UserError
 from t2t_keras.hparam import HParams
-from t2t_keras.option import UserError
 from t2t_keras.problem import Problem, Split
 from t2t_keras.text.tokenizer import UNK, Tokenizer
 

@@ -12,7 +12,7 @@ import tempfile
 import weakref
 from pathlib import Path
 
-from t2t_keras.option import UserError
+from t2t_keras.errors import UserError
 
 _WILDCARDS = re.compile(r"[*?\[\\]")
 

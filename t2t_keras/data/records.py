@@ -32,7 +32,7 @@ import google_crc32c
 import numpy as np
 
 from t2t_keras.data.files import atomic, say
-from t2t_keras.option import UserError
+from t2t_keras.errors import UserError
 from t2t_keras.problem import Pair
 
 _BEFORE_PAYLOAD, _AFTER_PAYLOAD = 12, 4  # bytes

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
-from t2t_keras.option import UserError, nearest
+from t2t_keras.errors import UserError, did_you_mean
 
 T = TypeVar("T")
 
@@ -83,8 +83,9 @@ def from_fields(kind: type[T], fields: Mapping[str, Any], path: Path) -> T:
     for name in fields:
         if name not in hints:
             raise UserError(
-                f"{path}: there is no field '{name}'{nearest(name, hints)}; restore "
-                "the file from a copy, or use the version of this program that wrote it"
+                f"{path}: there is no field '{name}'{did_you_mean(name, hints)}; "
+                "restore the file from a copy, or use the version of this program "
+                "that wrote it"
             )
     return kind(**values)
 

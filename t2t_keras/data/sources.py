@@ -25,7 +25,7 @@ from t2t_keras.data.lines import read_lines
 from t2t_keras.data.pair_files import PairFile
 from t2t_keras.data.pharaoh import parse_reference
 from t2t_keras.data.text_files import read_text
-from t2t_keras.option import UserError, first_line
+from t2t_keras.errors import UserError, first_line
 from t2t_keras.problem import AlignedPair, Alignment, Pair, Source, Split
 
 if TYPE_CHECKING:

@@ -15,7 +15,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
-from t2t_keras.option import UserError, first_line, require_extra, require_fetched
+from t2t_keras.errors import UserError, first_line, require_extra
+from t2t_keras.pointer_files import require_fetched
 
 try:
     from backports import zstd

@@ -6,10 +6,10 @@ from typing import Any, Self, TypeAlias
 import keras
 import tensorflow as tf
 
+from t2t_keras.errors import UserError
 from t2t_keras.hparam import HParams
 from t2t_keras.model.backend import Nest
 from t2t_keras.model.transformer import Transformer
-from t2t_keras.option import UserError
 
 
 class Ensemble:

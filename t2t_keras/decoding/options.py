@@ -12,15 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 
 from t2t_keras.data.text_files import read_text
-from t2t_keras.option import (
-    UserError,
-    check,
-    names,
-    nearest,
-    option,
-    require_unicode,
-    shown,
-)
+from t2t_keras.errors import UserError, did_you_mean, require_unicode, short_repr
+from t2t_keras.options import check_options, option, option_names
 from t2t_keras.problem import Problem, is_blank
 from t2t_keras.text.protected import KINDS, UNKNOWN
 
@@ -41,29 +34,29 @@ Use = Literal[
 
 def _option(
     default: Any,
-    meaning: str,
+    help: str,
     *uses: Use,
-    least: float | None = None,
-    most: float | None = None,
+    ge: float | None = None,
+    le: float | None = None,
     parse: Callable[[str], Any] | None = None,
 ) -> Any:
     """Returns the dataclass field for an option.
 
     Args:
         default: the default value.
-        meaning: the help text for `--help`.
+        help: the help text for `--help`.
         *uses: `from_problem`: the problem has a field of this name with the default.
             `is_tensor`: the option is an input of the compiled decoding function, so
             that another value needs no new trace. `is_served`: it is also an input of
             a SavedModel's signature `translate`. `changes_metrics`: the metrics of a
             checkpoint depend on it. `of_sampling`: it has an effect only with
             `sampling`.
-        least: the smallest possible value.
-        most: the largest possible value.
+        ge: the smallest possible value.
+        le: the largest possible value.
         parse: reads the option's text, for options that are neither numbers nor names.
     """
     metadata = dict.fromkeys(uses, True)
-    return option(default, meaning, least=least, most=most, parse=parse, **metadata)
+    return option(default, help, ge=ge, le=le, parse=parse, **metadata)
 
 
 # Source terms with their target terms.
@@ -124,7 +117,7 @@ def _phrases(name: str, phrases: Any) -> tuple[str, ...]:
     """
     is_list = isinstance(phrases, (list, tuple))
     if not is_list or not all(isinstance(phrase, str) for phrase in phrases):
-        raise UserError(f"{name}: give a list of strings, not {shown(phrases)}")
+        raise UserError(f"{name}: give a list of strings, not {short_repr(phrases)}")
     return tuple(phrases)
 
 
@@ -142,7 +135,7 @@ def _pairs(name: str, pairs: Any) -> Glossary:
         for row in rows
     ):
         raise UserError(
-            f"{name}: give pairs of a source and a target term, not {shown(pairs)}"
+            f"{name}: give pairs of a source and a target term, not {short_repr(pairs)}"
         )
     return tuple((source, target) for source, target in rows)
 
@@ -158,15 +151,15 @@ class DecodingOptions:
         4,
         "hypotheses that the search keeps for each input (K); 1 is greedy search",
         *("from_problem", "is_tensor", "is_served", "changes_metrics"),
-        least=1,
-        most=LARGEST_BEAM,
+        ge=1,
+        le=LARGEST_BEAM,
     )
     alpha: float = _option(
         0.6,
         "exponent of the length penalties gnmt and power",
         *("from_problem", "is_tensor", "is_served", "changes_metrics"),
-        least=-10,
-        most=10,
+        ge=-10,
+        le=10,
     )
     length_penalty: LengthPenalty = _option(  # noqa: RUF009  it makes a field
         "gnmt",
@@ -179,29 +172,29 @@ class DecodingOptions:
         "factor of GNMT's coverage penalty, which lowers the scores of outputs that "
         "leave parts of the input without attention; Wu et al. (2016) use 0.2",
         *("is_tensor", "changes_metrics"),
-        least=0,
-        most=100,
+        ge=0,
+        le=100,
     )
     extra_length: int = _option(
         50,
         "how many more tokens than its input an output may have",
         *("from_problem", "is_tensor", "changes_metrics"),
-        least=0,
-        most=100_000,
+        ge=0,
+        le=100_000,
     )
     n_best: int = _option(
         1,
         "number of outputs to return for each input",
         *("is_tensor", "is_served"),
-        least=1,
-        most=LARGEST_BEAM,
+        ge=1,
+        le=LARGEST_BEAM,
     )
     min_length: int = _option(
         0,
         "the least number of tokens in an output, EOS not counted",
         *("is_tensor", "is_served", "changes_metrics"),
-        least=0,
-        most=100_000,
+        ge=0,
+        le=100_000,
     )
     max_source_length: int = _option(
         1024,
@@ -209,7 +202,7 @@ class DecodingOptions:
         "sentence ends where possible, and the outputs are joined; time and memory "
         "grow with the square of the length",
         "changes_metrics",
-        least=1,
+        ge=1,
     )
     split_sentences: bool = _option(
         False,
@@ -228,8 +221,8 @@ class DecodingOptions:
         "no sequence of this number of tokens occurs in an output more than once, or "
         "more often than the most frequent one does in the input; 0: no such rule",
         "changes_metrics",
-        least=0,
-        most=100,
+        ge=0,
+        le=100,
     )
     glossary: Glossary = _option(  # noqa: RUF009  it makes a field
         (),
@@ -258,7 +251,7 @@ class DecodingOptions:
         2048,
         "source tokens in a batch, padding included; the memory in use is proportional "
         "to it times the beam size",
-        least=1,
+        ge=1,
     )
     constraint: "str | Constraint" = _option(  # noqa: RUF009  it makes a field
         "none",
@@ -277,28 +270,28 @@ class DecodingOptions:
         1.0,
         "divides the logits; beam_size=1 without sampling is the limit at 0",
         *("is_tensor", "of_sampling"),
-        least=0.001,
-        most=1000,
+        ge=0.001,
+        le=1000,
     )
     top_k: int = _option(
         0,
         "draw only among the k most likely tokens; 0: among all",
         *("is_tensor", "of_sampling"),
-        least=0,
+        ge=0,
     )
     top_p: float = _option(
         1.0,
         "draw only among the fewest most likely tokens of this total probability",
         *("is_tensor", "of_sampling"),
-        least=0.0001,
-        most=1,
+        ge=0.0001,
+        le=1,
     )
     seed: int = _option(
         0,
         "seed of the samples, which also depend on an input's place in the list",
         "of_sampling",
-        least=0,
-        most=2**31 - 1,
+        ge=0,
+        le=2**31 - 1,
     )
 
     def __post_init__(self) -> None:
@@ -312,13 +305,13 @@ class DecodingOptions:
                 raise UserError(
                     f"protect: there is no '{kind}'; the choice is {', '.join(kinds)}"
                 )
-        check(DecodingOptions, vars(self))
+        check_options(DecodingOptions, vars(self))
         methods = ("init", "mask", "advance")
         is_constraint = all(callable(getattr(self.constraint, x, 0)) for x in methods)
         if not (isinstance(self.constraint, str) or is_constraint):
             raise UserError(
                 "constraint must be a name, or an object with the methods of "
-                f"Constraint, not {shown(self.constraint)}"
+                f"Constraint, not {short_repr(self.constraint)}"
             )
         if not self.sampling and self.n_best > self.beam_size:
             raise UserError(
@@ -356,7 +349,7 @@ class DecodingOptions:
             if name not in known:
                 raise UserError(
                     f"{path}: there is no decoding option '{name}'"
-                    f"{nearest(name, known)}; export the model again"
+                    f"{did_you_mean(name, known)}; export the model again"
                 )
         constraint = recorded.get("constraint", "none")
         if not isinstance(constraint, str):
@@ -400,7 +393,7 @@ class DecodingOptions:
     @classmethod
     def names(cls, use: Use) -> list[str]:
         """Returns the names of the options whose metadata `use` is true."""
-        return names(cls, use)
+        return option_names(cls, use)
 
     @classmethod
     def dtypes(cls, use: Use) -> dict[str, str]:

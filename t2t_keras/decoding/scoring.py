@@ -5,8 +5,8 @@ from typing import NamedTuple, Self
 import tensorflow as tf
 
 from t2t_keras.decoding.ensemble import DecodingModel, Ensemble
+from t2t_keras.errors import UserError
 from t2t_keras.hparam import GUIDED_HEAD, HParams
-from t2t_keras.option import UserError
 from t2t_keras.text.tokenizer import PAD
 
 

@@ -11,7 +11,7 @@ from typing import NamedTuple, Protocol, TypeVar
 import numpy as np
 
 from t2t_keras.decoding.options import LARGEST_BEAM
-from t2t_keras.option import UserError, require_unicode
+from t2t_keras.errors import UserError, require_unicode
 from t2t_keras.problem import Alignment
 from t2t_keras.text.tokenizer import EOS, PAD, Tokenizer
 
@@ -185,9 +185,9 @@ def splitting_note(several: int, inputs: int) -> str:
         several: number of inputs with several sentences.
         inputs: number of all inputs.
     """
-    verb = "has" if several == 1 else "have"
+    command = "has" if several == 1 else "have"
     return (
-        f"{several:,} of {inputs:,} inputs {verb} several sentences, which are "
+        f"{several:,} of {inputs:,} inputs {command} several sentences, which are "
         "translated one by one; split_sentences=false turns this off"
     )
 
@@ -332,7 +332,7 @@ def joined_alignment(
         source_parts: its parts in order, with nothing but white space between them.
         target: the target.
         target_parts: its parts.
-        tags: see `TextForm`. If the source begins with a tag, all its parts do.
+        tags: see `TextProcessor`. If the source begins with a tag, all its parts do.
     """
     tag = next((word for word in source.split()[:1] if word in tags), "")
     own = [part.removeprefix(tag) for part in source_parts[1:]]

@@ -51,8 +51,9 @@ from t2t_keras.decoding.texts import (
     truncated,
     word_alignment,
 )
+from t2t_keras.entry_points import unknown_name
+from t2t_keras.errors import UserError
 from t2t_keras.model.backend import require_tensorflow
-from t2t_keras.option import UserError, unknown
 from t2t_keras.problem import Alignment, Problem, is_blank
 from t2t_keras.text.sentence_ends import split_sentences
 from t2t_keras.text.sentences import join_outputs, split_long_text
@@ -130,7 +131,7 @@ class Translator:
         self._constraint: BatchConstraint | None = None
         self._graphs: dict[Hashable, _Graph] = {}
         self._phrases: dict[Hashable, Phrases] = {}  # of the last request
-        self._form = problem.text_form
+        self._form = problem.text_processor
 
     def translate(
         self,
@@ -189,7 +190,7 @@ class Translator:
         forced = None
         if prefixes is not None:
             forced = prefix_ids(prefixes, len(texts), self.target_tokenizer)
-        texts = [self._form.source_text(text, chosen.raw) for text in texts]
+        texts = [self._form.preprocess(text, chosen.raw) for text in texts]
         ids = self.source_tokenizer.encode_batch(texts)
         return self.decode(
             ids,
@@ -290,7 +291,7 @@ class Translator:
                 is_cut = any(parts[j].is_truncated for j in own)
                 outputs.append([])
                 for target in targets:
-                    text, is_repaired = self._form.output_text(texts[i], target.text)
+                    text, is_repaired = self._form.postprocess(texts[i], target.text)
                     output = target._replace(
                         text=text,
                         is_repaired=is_repaired,
@@ -410,7 +411,7 @@ class Translator:
         known = vars(self.options)
         for name in options:
             if name not in known:
-                message = unknown("decode_hparams", name, known, noun="option ")
+                message = unknown_name("decode_hparams", name, known, noun="option ")
                 raise UserError(message)
         chosen = dataclasses.replace(self.options, **options)
         if chosen.raw and not self._form.splits_raw_text:
@@ -639,9 +640,9 @@ class Translator:
             UserError: see `score`.
         """
         sources, targets = checked_pairs(sources, targets)
-        sources = [self._form.source_text(text, options.raw) for text in sources]
+        sources = [self._form.preprocess(text, options.raw) for text in sources]
         ids = self.source_tokenizer.encode_batch(sources)
-        wanted = map(self._form.target_text, sources, targets)
+        wanted = map(self._form.preprocess_target, sources, targets)
         target_ids = self.target_tokenizer.encode_batch(list(wanted))
         most = options.max_source_length
         are_cut = [

@@ -7,6 +7,7 @@ import dataclasses
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, cast, get_args
 
+from t2t_keras.errors import UserError
 from t2t_keras.evaluation.tokenization import (
     BleuTokens,
     is_unspaced,
@@ -14,7 +15,6 @@ from t2t_keras.evaluation.tokenization import (
     short_code,
     tokenization,
 )
-from t2t_keras.option import UserError
 from t2t_keras.problem import CorpusMetric, Metrics, Problem
 
 if TYPE_CHECKING:

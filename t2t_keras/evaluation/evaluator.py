@@ -12,9 +12,9 @@ from t2t_keras.data.manifest import Manifest
 from t2t_keras.data.pipeline import damage_named, ordered_batches, read_pairs
 from t2t_keras.data.records import RecordIndex, read_texts
 from t2t_keras.decoding.translator import Translator
+from t2t_keras.errors import UserError
 from t2t_keras.evaluation.bleu import metrics_of
 from t2t_keras.model.loss import count_tokens, sum_over_tokens, summed_cross_entropies
-from t2t_keras.option import UserError
 from t2t_keras.problem import Split
 
 
@@ -146,7 +146,7 @@ class Evaluator:
         self, sentences: int | None
     ) -> tuple[list[list[int]], list[str], list[str]]:
         """Returns source ids, sources and references of the first sentences, or all."""
-        translator, text_form = self.translator, self.problem.text_form
+        translator, text_processor = self.translator, self.problem.text_processor
         count = min(sentences or len(self._index), len(self._index))
         pairs = list(read_pairs(self._index, range(count)))
         ids = [source for source, _ in pairs]
@@ -158,7 +158,7 @@ class Evaluator:
             )
         sources, targets = (side[:count] for side in texts)
         references = [
-            text_form.output_text(*pair)[0]
+            text_processor.postprocess(*pair)[0]
             for pair in zip(sources, targets, strict=True)
         ]
         return ids, sources, references
@@ -176,7 +176,7 @@ class Evaluator:
             **options: decoding options; the defaults are the problem's, or the
                 export's.
         """
-        translator, text_form = self.translator, self.problem.text_form
+        translator, text_processor = self.translator, self.problem.text_processor
         ids, sources, references = self._sentences(sentences)
         count = len(ids)
         with meter(f"decoding {self._name}", "sentences", count) as advance:
@@ -186,7 +186,7 @@ class Evaluator:
                 found = translator.decode(ids, sources, advance=advance, **options)
         best = [outputs[0] for outputs in found]
         repaired = {}
-        if text_form.repairs_outputs:
+        if text_processor.repairs_outputs:
             repaired["repaired"] = sum(output.is_repaired for output in best) / count
         return Decoded(sources, references, [output.text for output in best], repaired)
 

@@ -8,7 +8,7 @@ import regex
 from sacremoses import MosesPunctNormalizer, MosesTokenizer
 from sacremoses.corpus import NonbreakingPrefixes
 
-from t2t_keras.option import UserError
+from t2t_keras.errors import UserError
 
 # Codes of the languages for which sacremoses has a list of abbreviations.
 LANGUAGES: Final = tuple(sorted(set(NonbreakingPrefixes().available_langs.values())))

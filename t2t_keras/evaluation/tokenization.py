@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal
 
 from t2t_keras.data.files import say
-from t2t_keras.option import UserError, first_line
+from t2t_keras.errors import UserError, first_line
 
 if TYPE_CHECKING:
     from sacrebleu.metrics import BLEU

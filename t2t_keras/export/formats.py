@@ -17,7 +17,9 @@ from typing import Any, Self
 
 from t2t_keras.data.files import lock, read_json, refuse_links, say, sha256
 from t2t_keras.data.schema import from_fields
-from t2t_keras.option import UserError, first_line, plugins, require_fetched_file
+from t2t_keras.entry_points import load_plugins
+from t2t_keras.errors import UserError, first_line
+from t2t_keras.pointer_files import require_fetched_file
 
 SUMS = "SHA256SUMS"
 SETTINGS = "t2t_export.json"
@@ -121,7 +123,7 @@ def export_formats() -> dict[str, ExportFormat]:
         export=functools.partial(_export_saved_model, ids_only=True),
     )
     formats = {"savedmodel": saved_model, "savedmodel_ids": of_ids}
-    return formats | plugins("exports")
+    return formats | load_plugins("exports")
 
 
 def require_quantization(name: str | None, export_format: str) -> None:

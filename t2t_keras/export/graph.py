@@ -20,7 +20,8 @@ from t2t_keras.decoding.options import PHRASES, DecodingOptions, LengthPenalty
 from t2t_keras.decoding.scoring import score_targets
 from t2t_keras.decoding.texts import padded
 from t2t_keras.decoding.translator import Translator
-from t2t_keras.option import UserError, conditions
+from t2t_keras.errors import UserError
+from t2t_keras.options import conditions
 from t2t_keras.problem import BLANK, WHITE_ENDS
 from t2t_keras.text.sentences import join_outputs, split_long_text, split_sentences
 from t2t_keras.text.tokenizer import EOS, PAD, UNK, GraphTokenizer
@@ -89,7 +90,7 @@ class ServedModel(tf.Module):
         self._translator = translator
         self._options = options
         self._ids_only = ids_only
-        self._form = translator.problem.text_form
+        self._form = translator.problem.text_processor
         self._may_split = translator.splits(options) or options.split_sentences
         self._is_rounded = quantization is not None
         self._weights = [
@@ -325,7 +326,7 @@ class ServedModel(tf.Module):
     def translate(self, texts: tf.Tensor, **options: tf.Tensor) -> dict[str, tf.Tensor]:
         """Maps texts to n-best texts, with these options."""
         is_blank = tf.strings.regex_full_match(texts, BLANK)
-        texts = self._form.source_texts(texts, self._options.raw)
+        texts = self._form.preprocess_graph(texts, self._options.raw)
         ids, rows, owners, is_truncated = self._sources(texts, is_blank)
         found = self._search(ids, rows, owners, options)
         targets, scores = self._decode(found.ids), found.scores
@@ -334,7 +335,7 @@ class ServedModel(tf.Module):
                 alpha = tf.broadcast_to(options["alpha"], tf.shape(texts))
             kind = self._options.length_penalty
             targets, scores = _joined(targets, found, owners, alpha, kind)
-        outputs = self._form.output_texts(texts, targets)
+        outputs = self._form.postprocess_graph(texts, targets)
         return {
             "texts": tf.where(is_blank[:, None], "", outputs),
             "scores": scores,
@@ -346,7 +347,7 @@ class ServedModel(tf.Module):
         texts, targets = _paired(texts, targets)
         targets = tf.strings.regex_replace(targets, WHITE_ENDS, "")
         target_ids, is_cut = self._encode(self._target_tokenizer, targets)
-        texts = self._form.source_texts(texts, self._options.raw)
+        texts = self._form.preprocess_graph(texts, self._options.raw)
         source_ids, is_truncated = self._encode(self._source_tokenizer, texts)
         scores = self._score(source_ids, target_ids)
         return scores | {"ids": target_ids, "is_truncated": is_truncated | is_cut}

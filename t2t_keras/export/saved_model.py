@@ -25,6 +25,7 @@ from t2t_keras.data.records import field
 from t2t_keras.decoding.options import constraint_name
 from t2t_keras.decoding.texts import batches, padded
 from t2t_keras.decoding.translator import Translator, batches_at_once
+from t2t_keras.errors import UserError
 from t2t_keras.export.client import load_saved_model
 from t2t_keras.export.formats import (
     SETTINGS,
@@ -35,7 +36,6 @@ from t2t_keras.export.formats import (
 )
 from t2t_keras.export.graph import ServedModel
 from t2t_keras.export.verify import Output, Verification
-from t2t_keras.option import UserError
 
 EXTRA = "assets.extra"
 WARM_UP = f"{EXTRA}/tf_serving_warmup_requests"
@@ -81,7 +81,7 @@ def export_saved_model(
       `ids` [B, T], `token_log_probs` [B, T] (both padded with 0), and `is_truncated`
       [B]; here texts and targets that are too long are always truncated. The targets
       have the form of the training data's, which for some problems differs from the
-      outputs (`TextForm.target_text`).
+      outputs (`TextProcessor.preprocess_target`).
     - `score_ids`: `ids` [B, S], `targets` [B, T], padded with 0 -> `log_prob` [B],
       `tokens` [B], `token_log_probs` [B, T]. EOS counts where it is given.
     - `options`: no inputs -> the options of `translate` as given here.
@@ -137,7 +137,7 @@ def export_saved_model(
         raise UserError("a SavedModel decodes by beam search; leave out sampling")
     problem = translator.problem
     needed = constraint_name(problem)
-    if problem.text_form.repairs_outputs and chosen.constraint != needed:
+    if problem.text_processor.repairs_outputs and chosen.constraint != needed:
         raise UserError(
             f"constraint: a SavedModel of problem '{problem.name}' needs '{needed}', "
             "for nothing in it repairs an output; give no other"

@@ -11,8 +11,8 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from t2t_keras import registry
+from t2t_keras.errors import UserError
 from t2t_keras.hparam import HParams
-from t2t_keras.option import UserError
 
 if TYPE_CHECKING:
     from t2t_keras.model.transformer import Transformer

@@ -4,7 +4,7 @@ from typing import Any, TypeAlias
 
 import keras
 
-from t2t_keras.option import UserError
+from t2t_keras.errors import UserError
 
 # A tensor of any Keras backend; Keras has no common type for them.
 Tensor: TypeAlias = Any

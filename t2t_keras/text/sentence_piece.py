@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import sentencepiece
 
-from t2t_keras.option import UserError
+from t2t_keras.errors import UserError
 from t2t_keras.text.bpe_dropout import SPACE, BpeDropout
 from t2t_keras.text.tokenizer import (
     EOS,

@@ -5,7 +5,7 @@ import hashlib
 import tensorflow as tf
 import tensorflow_text
 
-from t2t_keras.option import diverted_stderr
+from t2t_keras.captured_stderr import diverted_stderr
 from t2t_keras.text.graph_ids import CPU, text_ids
 from t2t_keras.text.sentence_piece import ESCAPES, NEWLINE_PIECE
 

@@ -7,7 +7,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
-from t2t_keras.option import UserError, plugins, require_fetched
+from t2t_keras.entry_points import load_plugins
+from t2t_keras.errors import UserError
+from t2t_keras.pointer_files import require_fetched
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -142,7 +144,7 @@ def tokenizer_kinds() -> Iterator[tuple[str, type[Tokenizer]]]:
     from t2t_keras.text.sentence_piece import SentencePieceTokenizer
 
     yield "sentencepiece", SentencePieceTokenizer
-    yield from plugins("tokenizers").items()
+    yield from load_plugins("tokenizers").items()
 
 
 def tokenizer_kind(name: str) -> type[Tokenizer]:

@@ -5,8 +5,6 @@
   distributed training; `optimizer` has the learning rate, the update and the moving
   average of the weights.
 - `fine_tune` takes the first weights from another run.
-- `run_dir` is the run directory (`runs` has its settings, without TensorFlow);
-  `checkpoint` reads, writes and averages weights.
 - `control` has the options that leave the updates as they are, and what ends a training
   early; `reporting` writes `metrics.jsonl` and TensorBoard's events, and `callbacks`
   gives the same records to callbacks of Keras.

@@ -5,8 +5,8 @@ from typing import Any
 
 import keras
 
+from t2t_keras.errors import UserError
 from t2t_keras.hparam import HParams
-from t2t_keras.option import UserError
 from t2t_keras.training.optimizer import learning_rate
 
 

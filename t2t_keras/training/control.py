@@ -14,8 +14,9 @@ from collections.abc import Iterator
 from types import FrameType
 from typing import Any, Literal, Self
 
+from t2t_keras.errors import UserError
 from t2t_keras.evaluation.tokenization import BleuTokens
-from t2t_keras.option import UserError, check, option
+from t2t_keras.options import check_options, option
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
@@ -39,25 +40,23 @@ class TrainOptions:
         1,
         "steps to run in one call of TensorFlow, without waiting for Python; signals "
         "and time limits are noticed between calls (default: 1)",
-        least=1,
+        ge=1,
     )
-    log_every: int = option(100, "steps between log lines", least=1)
+    log_every: int = option(100, "steps between log lines", ge=1)
     save_every: int | None = option(  # None: see `save_interval`
         None,
         "steps between checkpoints (default: a 40th of all, from 25 to 1000)",
-        least=1,
+        ge=1,
     )
     save_minutes: float = option(
-        0.0, "minutes between checkpoints, instead of steps (the paper: 10)", least=0
+        0.0, "minutes between checkpoints, instead of steps (the paper: 10)", ge=0
     )
-    keep: int = option(
-        20, "how many checkpoints to keep, besides the best one", least=1
-    )
-    eval_every: int = option(1000, "steps between evaluations", least=1)
+    keep: int = option(20, "how many checkpoints to keep, besides the best one", ge=1)
+    eval_every: int = option(1000, "steps between evaluations", ge=1)
     eval_sentences: int = option(
         500,
         "dev sentences to decode at each evaluation, for the metrics; 0: only the loss",
-        least=0,
+        ge=0,
     )
     best_by: Literal["loss", "metric"] = option(
         "loss",
@@ -70,20 +69,20 @@ class TrainOptions:
         "auto: that of the target language, or what the run has had (default)",
     )
     patience: int = option(
-        0, "end after N evaluations without a new best (default: never)", least=0
+        0, "end after N evaluations without a new best (default: never)", ge=0
     )
     average_last: int = option(
         10,
         "number of checkpoints to average at the end; the average is evaluated and "
         "kept, and `t2t translate` and other commands use it (default: 10); 0: none",
-        least=0,
+        ge=0,
     )
     max_minutes: float = option(
-        0.0, "end training after M minutes; run the command again to resume", least=0
+        0.0, "end training after M minutes; run the command again to resume", ge=0
     )
 
     def __post_init__(self) -> None:
-        check(TrainOptions, vars(self))
+        check_options(TrainOptions, vars(self))
         if self.best_by == "metric" and not self.eval_sentences:
             raise UserError("best_by=metric needs --eval_sentences above 0")
 

@@ -10,12 +10,12 @@ from pathlib import Path
 import numpy as np
 import tensorflow as tf
 
+from t2t_keras.errors import UserError
 from t2t_keras.model.transformer import Transformer
-from t2t_keras.option import UserError
+from t2t_keras.run.checkpoint import Checkpoint, model_variables, weight_name
+from t2t_keras.run.config import run_of
+from t2t_keras.run.directory import RunDirectory
 from t2t_keras.text.tokenizer import EOS, PAD, Tokenizer
-from t2t_keras.training.checkpoint import Checkpoint, model_variables, weight_name
-from t2t_keras.training.run_dir import RunDirectory
-from t2t_keras.training.runs import run_of
 
 
 def initialise_from(

@@ -16,15 +16,15 @@ from t2t_keras.data.manifest import Manifest
 from t2t_keras.data.schema import Rule, from_fields
 from t2t_keras.decoding.options import DecodingOptions
 from t2t_keras.decoding.translator import Translator
+from t2t_keras.errors import UserError
 from t2t_keras.evaluation.bleu import metrics_of
 from t2t_keras.evaluation.evaluator import Evaluator
 from t2t_keras.evaluation.tokenization import GUESSING_TEXTS
-from t2t_keras.option import UserError
 from t2t_keras.problem import Problem, Split
-from t2t_keras.training.checkpoint import Checkpoint
+from t2t_keras.run.checkpoint import Checkpoint
+from t2t_keras.run.config import is_run
+from t2t_keras.run.directory import RunDirectory
 from t2t_keras.training.reporting import evaluation_line
-from t2t_keras.training.run_dir import RunDirectory
-from t2t_keras.training.runs import is_run
 
 if TYPE_CHECKING:
     from tensorboard.summary.writer.event_file_writer import EventFileWriter

@@ -15,15 +15,17 @@ from t2t_keras import registry
 from t2t_keras.arguments import Limits, Positive, Seed, checked
 from t2t_keras.data.files import say
 from t2t_keras.data.pipeline import TrainingData
+from t2t_keras.entry_points import hparams_remarks
+from t2t_keras.errors import UserError, require_local
 from t2t_keras.evaluation.tokenization import BleuTokens
 from t2t_keras.hparam import HParams
 from t2t_keras.model.backend import require_tensorflow
-from t2t_keras.option import UserError, remarks, require_local, split_pairs
-from t2t_keras.training.checkpoint import remove_incomplete
+from t2t_keras.options import split_pairs
+from t2t_keras.run.checkpoint import remove_incomplete
+from t2t_keras.run.config import RunConfig, config_for, first_hparams, is_run
+from t2t_keras.run.directory import RunDirectory, training_lock
 from t2t_keras.training.control import TrainOptions
 from t2t_keras.training.fine_tune import find_weights
-from t2t_keras.training.run_dir import RunDirectory, training_lock
-from t2t_keras.training.runs import RunConfig, config_for, first_hparams, is_run
 from t2t_keras.training.strategy import ProcessGroup, make_strategy
 from t2t_keras.training.trainer import Trainer
 
@@ -183,7 +185,7 @@ def train(
         data = TrainingData.open(task, data_dir, chosen, tokenizers, seed)
         group = ProcessGroup.of(strategy)
         if group.is_chief:
-            for remark in remarks(hparams_set, changes):
+            for remark in hparams_remarks(hparams_set, changes):
                 say(remark)
         with group.watched():
             run = _run_directory(output_dir, config, chosen, group, change_settings)

@@ -16,10 +16,10 @@ from typing import Protocol
 
 import tensorflow as tf
 
+from t2t_keras.entry_points import load_plugins
 from t2t_keras.hparam import OPTIMIZERS, HParams
 from t2t_keras.model.schedule import scheduled_rate
-from t2t_keras.option import plugins
-from t2t_keras.training.checkpoint import slot_name
+from t2t_keras.run.checkpoint import slot_name
 
 
 def learning_rate(hparams: HParams, step: int) -> float:
@@ -76,7 +76,7 @@ def make_optimizer(weights: Mapping[str, tf.Variable], hparams: HParams) -> Opti
         hparams: `optimizer` and the constants that it takes.
     """
     kinds = dict(zip(OPTIMIZERS, (Adam, AdamW), strict=True))
-    kind = kinds.get(hparams.optimizer) or plugins("optimizers")[hparams.optimizer]
+    kind = kinds.get(hparams.optimizer) or load_plugins("optimizers")[hparams.optimizer]
     return kind(weights, hparams)
 
 

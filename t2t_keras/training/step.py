@@ -14,10 +14,10 @@ import keras
 import tensorflow as tf
 
 from t2t_keras.data.pipeline import rows_per_replica
+from t2t_keras.errors import UserError
 from t2t_keras.model.loss import count_tokens, training_losses
 from t2t_keras.model.transformer import Transformer
-from t2t_keras.option import UserError
-from t2t_keras.training.checkpoint import model_variables, weight_name
+from t2t_keras.run.checkpoint import model_variables, weight_name
 from t2t_keras.training.optimizer import MovingAverage, Optimizer
 from t2t_keras.training.reporting import StepResult
 from t2t_keras.training.strategy import batch_spec, distribute_pairs, own_replicas

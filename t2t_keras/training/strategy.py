@@ -20,7 +20,7 @@ import tensorflow as tf
 
 from t2t_keras.arguments import NonNegative, checked
 from t2t_keras.data.pipeline import untuned
-from t2t_keras.option import UserError
+from t2t_keras.errors import UserError
 
 _EXAMPLE = (
     '{"cluster": {"worker": ["host0:2222", "host1:2222"]}, '

@@ -11,14 +11,14 @@ import keras
 import tensorflow as tf
 
 from t2t_keras.data.pipeline import TrainingData, damage_named
-from t2t_keras.option import UserError
+from t2t_keras.errors import UserError
+from t2t_keras.run.checkpoint import model_variables, snapshot
+from t2t_keras.run.directory import RunDirectory, average_run
 from t2t_keras.training.callbacks import Callbacks
-from t2t_keras.training.checkpoint import model_variables, snapshot
 from t2t_keras.training.control import SIGNALS, Stopping, TrainOptions
 from t2t_keras.training.fine_tune import initialise_from
 from t2t_keras.training.optimizer import learning_rate, make_optimizer
 from t2t_keras.training.reporting import Reporter, StepResult, TimeLeft
-from t2t_keras.training.run_dir import RunDirectory, average_run
 from t2t_keras.training.step import TrainStep, try_largest_batch
 from t2t_keras.training.strategy import (
     ProcessGroup,

@@ -11,11 +11,11 @@ import tensorflow as tf
 
 from t2t_keras.data.manifest import Manifest
 from t2t_keras.decoding.translator import Translator
+from t2t_keras.errors import UserError
 from t2t_keras.evaluation.bleu import metrics_of
 from t2t_keras.evaluation.evaluator import Evaluator
 from t2t_keras.model.transformer import Transformer
-from t2t_keras.option import UserError
-from t2t_keras.training.checkpoint import (
+from t2t_keras.run.checkpoint import (
     Checkpoint,
     CheckpointDirectory,
     mean_weights,
@@ -23,9 +23,9 @@ from t2t_keras.training.checkpoint import (
     snapshot,
     write_checkpoint,
 )
+from t2t_keras.run.directory import RunDirectory
 from t2t_keras.training.control import TrainOptions
 from t2t_keras.training.reporting import Reporter
-from t2t_keras.training.run_dir import RunDirectory
 
 
 @dataclasses.dataclass

@@ -11,8 +11,8 @@ from .table import Table
 
 TABLES: tuple[Table, ...] = (*T2T_FLAGS, *T2T_HPARAMS, *FAIRSEQ, *OPENNMT_TF, *MARIAN)
 
-# The keys that are typed in a flag, and the verb that has the flag.
-_VERB_OF_KEYS = {
+# The keys that are typed in a flag, and the command that has the flag.
+_COMMAND_OF_KEYS = {
     "hparams": "train",
     "train_options": "train",
     "decode_hparams": "translate",
@@ -24,7 +24,7 @@ Match = tuple[Table, str]  # a table that has a name, and its sentence
 def explain(place: str, name: str, value: str = "") -> str:
     """Returns a sentence about a name of another toolkit; "" if none has it.
 
-    Args: see `t2t_keras.option.counterpart`.
+    Args: see `t2t_keras.entry_points.counterpart`.
     """
     bare = name if re.fullmatch("-[A-Za-z]", name) else name.lstrip("-")
     if found := _matches(place, bare, value):
@@ -87,15 +87,15 @@ def _message(place: str, name: str, found: list[Match]) -> str:
 def _elsewhere(place: str, other: str, sentence: str) -> str:
     """Returns the words before a sentence that is about another place."""
     is_complete = sentence.startswith("leave it out") or "`t2t " in sentence
-    if is_complete or _VERB_OF_KEYS.get(place) == other:
+    if is_complete or _COMMAND_OF_KEYS.get(place) == other:
         return ""
-    return f"in --{other}, " if other in _VERB_OF_KEYS else f"for `t2t {other}`, "
+    return f"in --{other}, " if other in _COMMAND_OF_KEYS else f"for `t2t {other}`, "
 
 
 def in_message(sentence: str, place: str) -> str:
     """Returns a sentence for the place where the name was typed.
 
-    A verb or flag before what it takes is left out if that is the place, and the
+    A command or flag before what it takes is left out if that is the place, and the
     backticks are left out around single words.
     """
     for beginning in (f"`t2t {place} ", f"`--{place} "):

@@ -17,7 +17,7 @@ _PROGRAMS = Table(
     places=("t2t",),
     rows={
         "onmt-build-vocab": "use `t2t datagen`, which trains a SentencePiece model",
-        "onmt-main": "use the verbs of `t2t --help`, such as train and translate",
+        "onmt-main": "use the commands of `t2t --help`, such as train and translate",
         "infer": "use `t2t translate --input FILE --output FILE`",
         "eval": "use `t2t evaluate`",
         "average_checkpoints": "use `t2t average --last N`",

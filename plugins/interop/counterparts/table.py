@@ -13,8 +13,9 @@ class Table:
         toolkit: the toolkit.
         command: the command or section that has the names, for messages.
         noun: what a name is: "flag", "hyper-parameter", "key" or "program".
-        places: where the names are typed here, see `t2t_keras.option.counterpart`; a
-            sentence mentions flags of the first verb among them without its name.
+        places: where the names are typed here, see
+            `t2t_keras.entry_points.counterpart`; a sentence mentions flags of the
+            first command among them without its name.
         rows: the sentence for each name. Names that share one are separated by spaces;
             a name without hyphens before it, except for a short one (`-m`).
             `name=value` is for one value.

@@ -7,7 +7,7 @@ import types
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
-from t2t_keras.option import UserError
+from t2t_keras.errors import UserError
 
 # What the names of tensor2tensor's own translation problems begin with.
 _OF_TRANSLATION = ("data_generators.translate_", "data_generators.wmt.Translate")

@@ -15,8 +15,8 @@ from typing import Any, Self
 import numpy as np
 
 from t2t_keras.data.manifest import SIDES, vocab_files
-from t2t_keras.option import UserError, require_local
-from t2t_keras.problem import Pair, Problem, Split, TextForm
+from t2t_keras.errors import UserError, require_local
+from t2t_keras.problem import Pair, Problem, Split, TextProcessor
 from t2t_keras.registry import error_in_file, place_of_definition
 from t2t_keras.text.tokenizer import write_vocabulary
 
@@ -110,7 +110,7 @@ def ported(original: Text2TextProblem) -> "PortedProblem":
         sources={},
         tokenizer=tokenizer,
         vocab_size=_default_size(original),
-        text_form=TextForm(symbols=tuple(reserved) if of_subwords else ()),
+        text_processor=TextProcessor(symbols=tuple(reserved) if of_subwords else ()),
         original=original,
     )
     if _is_overridden(original, "max_length"):

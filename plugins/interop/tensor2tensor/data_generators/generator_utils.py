@@ -12,7 +12,8 @@ from typing import Any
 from t2t_keras.data.files import atomic, say
 from t2t_keras.data.lines import read_lines
 from t2t_keras.data.sources import ArchiveFormat, ParallelFiles
-from t2t_keras.option import UserError, plugins
+from t2t_keras.entry_points import load_plugins
+from t2t_keras.errors import UserError
 from t2t_keras.problem import Pair
 
 from ...subword_training import train_subwords
@@ -109,7 +110,7 @@ def _archive_format(path: Path) -> ArchiveFormat:
     Raises:
         UserError: there is none.
     """
-    formats: dict[str, ArchiveFormat] = plugins("archives")
+    formats: dict[str, ArchiveFormat] = load_plugins("archives")
     suffixes = [suffix for known in formats.values() for suffix in known.suffixes]
     for known in formats.values():
         if path.name.lower().endswith(known.suffixes):

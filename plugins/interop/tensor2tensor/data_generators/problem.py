@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from t2t_keras.option import UserError
+from t2t_keras.errors import UserError
 from t2t_keras.problem import Problem as OurProblem
 
 from ..missing import missing, missing_name

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Self
 
-from t2t_keras.option import UserError
+from t2t_keras.errors import UserError
 from t2t_keras.text.tokenizer import EOS as _EOS_ID
 from t2t_keras.text.tokenizer import PAD as _PAD_ID
 from t2t_keras.text.tokenizer import Tokenizer

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from t2t_keras.data.files import atomic
-from t2t_keras.option import UserError
+from t2t_keras.errors import UserError
 from t2t_keras.problem import Pair
 
 from ..missing import Missing, missing, missing_name

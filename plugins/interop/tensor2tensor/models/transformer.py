@@ -8,7 +8,7 @@ import functools
 from collections.abc import Mapping
 from typing import Any
 
-from t2t_keras.option import UserError, nearest
+from t2t_keras.errors import UserError, did_you_mean
 
 from ... import t2t_sets
 from ..layers.common_hparams import basic_params1
@@ -179,7 +179,7 @@ def named_set(name: str) -> HParams:
     if name not in _SETS:
         raise UserError(
             f"tensor2tensor's hparam set '{name}' does not exist here"
-            f"{nearest(name, _SETS)}; begin with transformer_base"
+            f"{did_you_mean(name, _SETS)}; begin with transformer_base"
         )
     values: dict[str, Any] = {}
     base = name

@@ -3,8 +3,9 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from t2t_keras.errors import UserError, did_you_mean
 from t2t_keras.hparam import HParams as OurHParams
-from t2t_keras.option import UserError, nearest, split_pairs
+from t2t_keras.options import split_pairs
 
 from ...t2t_hparams import MUST_BE, convert_t2t_hparams
 from ..notes import say_once
@@ -200,7 +201,7 @@ def _absence(name: str, names: Iterable[str]) -> str:
     """Returns the sentence about a name that is not one of the Transformer's."""
     return (
         f"'{name}' is not a hyper-parameter of tensor2tensor's Transformer"
-        f"{nearest(name, names)}; leave it out"
+        f"{did_you_mean(name, names)}; leave it out"
     )
 
 

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from t2t_keras import registry
+from t2t_keras.errors import UserError
 from t2t_keras.hparam import HParams as OurHParams
-from t2t_keras.option import UserError
 from t2t_keras.problem import Problem as OurProblem
 from t2t_keras.registry import list_hparams, list_models, list_problems
 

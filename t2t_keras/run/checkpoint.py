@@ -32,8 +32,9 @@ import numpy as np
 import tensorflow as tf
 
 from t2t_keras.data.plain_path import PlainPath
+from t2t_keras.errors import UserError, first_line
 from t2t_keras.model.transformer import Transformer
-from t2t_keras.option import UserError, first_line, require_fetched_file
+from t2t_keras.pointer_files import require_fetched_file
 
 _DATA = ".data-00000-of-00001"
 _SUFFIXES = (".index", _DATA)  # without the index, there is no checkpoint

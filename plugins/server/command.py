@@ -1,4 +1,4 @@
-"""The verb that serves models over HTTP: `serve`."""
+"""The command that serves models over HTTP: `serve`."""
 
 import argparse
 import contextlib
@@ -16,6 +16,14 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from t2t_keras import load
+from t2t_keras.cli.command import (
+    Command,
+    add_checkpoint,
+    described,
+    listing,
+    not_negative,
+    not_negative_number,
+)
 from t2t_keras.cli.decoding import (
     add_decoding_flags,
     add_engine,
@@ -23,19 +31,12 @@ from t2t_keras.cli.decoding import (
     check_served,
     given_decoding,
 )
-from t2t_keras.cli.verb import (
-    Verb,
-    add_checkpoint,
-    described,
-    listing,
-    not_negative,
-    not_negative_number,
-)
 from t2t_keras.data.files import say
+from t2t_keras.errors import UserError, require_extra
 from t2t_keras.export.formats import converted, find_loader, is_saved_model
-from t2t_keras.option import UserError, require_extra, split_pairs, typed
+from t2t_keras.options import parse_value, split_pairs
+from t2t_keras.run.config import is_run
 from t2t_keras.training.control import handled_signals, leave_closed_terminal
-from t2t_keras.training.runs import is_run
 
 from .batcher import Limits
 from .logs import few_warnings
@@ -241,7 +242,9 @@ def parse_limits(text: str) -> Limits:
         UserError: there is no such limit, or its value is impossible.
     """
     pairs = split_pairs(text, "--limits: ")
-    return Limits(**{k: typed(Limits, k, v, "--limits: ") for k, v in pairs.items()})
+    return Limits(
+        **{k: parse_value(Limits, k, v, "--limits: ") for k, v in pairs.items()}
+    )
 
 
 def bound(host: str, port: int) -> socket.socket:
@@ -261,7 +264,7 @@ def bound(host: str, port: int) -> socket.socket:
         ) from None
 
 
-VERB = Verb(
+COMMAND = Command(
     "serve models over HTTP, with a web page",
     _serve_flags,
     _serve,

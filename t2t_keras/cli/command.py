@@ -1,4 +1,4 @@
-"""The class of verbs, and the flags that several verbs share."""
+"""The class of commands, and the flags that several commands share."""
 
 import argparse
 import dataclasses
@@ -8,7 +8,8 @@ import textwrap
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Literal, TypeVar, get_args, get_origin
 
-from t2t_keras.option import UserError, parse_options
+from t2t_keras.errors import UserError
+from t2t_keras.options import parse_options
 
 N = TypeVar("N", int, float)
 
@@ -16,20 +17,21 @@ MAX_SEED = 2**31
 
 
 @dataclasses.dataclass(frozen=True)
-class Verb:
-    """One verb of `t2t`.
+class Command:
+    """One command of `t2t`.
 
     Attributes:
         summary: one line for `t2t --help`.
-        add_flags: declares the verb's flags on its parser.
+        add_flags: declares the command's flags on its parser.
         run: does the work; returns the object that `--json` prints.
         show: formats that object for people; nothing is printed if it returns "".
-        uses_tensorflow: whether the verb needs TensorFlow; may depend on its flags.
+        uses_tensorflow: whether the command needs TensorFlow; may depend on its flags.
         check: refuses mistakes that can be found before TensorFlow is imported.
-        has_problem_flags: whether the verb has the flags of `Problem.add_flags`.
-        decodes_files: whether the verb decodes several batches at once, as `Translator`
-            does; may depend on its flags. On a CPU, each operation then gets its share
-            of the cores: with all of them, it would wait for those of other batches.
+        has_problem_flags: whether the command has the flags of `Problem.add_flags`.
+        decodes_files: whether the command decodes several batches at once, as
+            `Translator` does; may depend on its flags. On a CPU, each operation then
+            gets its share of the cores; with all of them, it would wait for other
+            batches.
     """
 
     summary: str
@@ -43,7 +45,7 @@ class Verb:
 
 
 def add_usr_dir(parser: argparse._ActionsContainer) -> None:
-    """Adds `--usr_dir`, for verbs that look up a problem or an hparam set."""
+    """Adds `--usr_dir`, for commands that look up a problem or an hparam set."""
     parser.add_argument(
         "--usr_dir",
         metavar="DIR",
@@ -69,11 +71,11 @@ def require_only(args: argparse.Namespace, flags: Collection[str], other: str) -
 
 
 def add_checkpoint(parser: argparse._ActionsContainer, more: str = "") -> None:
-    """Adds `--checkpoint` and `--usr_dir`, for verbs that load the model of a run.
+    """Adds `--checkpoint` and `--usr_dir`, for commands that load the model of a run.
 
     Args:
-        parser: the verb's parser, or a group of it.
-        more: the help for values that only this verb takes.
+        parser: the command's parser, or a group of it.
+        more: the help for values that only this command takes.
     """
     parser.add_argument(
         "--checkpoint",
@@ -86,10 +88,10 @@ def add_checkpoint(parser: argparse._ActionsContainer, more: str = "") -> None:
 
 
 def add_model(parser: argparse.ArgumentParser) -> argparse._MutuallyExclusiveGroup:
-    """Adds `--output_dir` and `--export_dir`, of which a verb takes one.
+    """Adds `--output_dir` and `--export_dir`, of which a command takes one.
 
     Returns:
-        Their group, to which a verb may add others.
+        Their group, to which a command may add others.
     """
     model = parser.add_mutually_exclusive_group(required=True)
     model.add_argument("--output_dir", help="a run directory")
@@ -105,7 +107,7 @@ def add_run(parser: argparse.ArgumentParser) -> None:
 
 
 def add_ensemble(parser: argparse._ActionsContainer) -> None:
-    """Adds `--ensemble`, for verbs whose model may be an ensemble of runs."""
+    """Adds `--ensemble`, for commands whose model may be an ensemble of runs."""
     parser.add_argument(
         "--ensemble",
         nargs="+",
@@ -117,10 +119,10 @@ def add_ensemble(parser: argparse._ActionsContainer) -> None:
 
 
 def add_hparams(parser: argparse.ArgumentParser, default: str = "") -> None:
-    """Adds `--hparams_set` and `--hparams`, for verbs that build a model.
+    """Adds `--hparams_set` and `--hparams`, for commands that build a model.
 
     Args:
-        parser: the verb's parser.
+        parser: the command's parser.
         default: what happens without `--hparams_set`; "": it is required.
     """
     parser.add_argument(
@@ -202,14 +204,14 @@ def add_keys(
     """Adds a flag `K=V,K=V` for options, which are fields of a dataclass.
 
     Args:
-        parser: the verb's parser, whose help gets a list of the keys.
+        parser: the command's parser, whose help gets a list of the keys.
         group: the group of the flag.
         flag: the flag, with hyphens.
         options: the dataclass.
         example: a value of the flag, for its help.
         rule: how values are written, for the list of the keys.
         listed: the options that are listed; the others have flags as well.
-        refused: options that have no effect on the verb.
+        refused: options that have no effect on the command.
     """
 
     def parse(text: str) -> dict[str, Any]:
@@ -234,7 +236,7 @@ def described(field: "dataclasses.Field[Any]") -> str:
     default = field.default
     if field.metadata.get("from_problem"):
         default = "the problem's"
-    text: str = field.metadata["meaning"]
+    text: str = field.metadata["help"]
     is_default = default not in (None, False, (), "") and "(default" not in text
     return f"{text} (default: {default})" if is_default else text
 

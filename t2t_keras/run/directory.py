@@ -30,19 +30,19 @@ from t2t_keras.data.files import atomic, lock, open_records, say, sha256, write_
 from t2t_keras.data.pipeline import source_texts
 from t2t_keras.decoding.ensemble import Ensemble
 from t2t_keras.decoding.translator import Translator
+from t2t_keras.errors import UserError
 from t2t_keras.hparam import MAY_CHANGE, HParams
 from t2t_keras.model import build_model
 from t2t_keras.model.backend import require_tensorflow
 from t2t_keras.model.transformer import Transformer
-from t2t_keras.option import UserError
 from t2t_keras.problem import Problem
-from t2t_keras.training.checkpoint import (
+from t2t_keras.run.checkpoint import (
     Checkpoint,
     CheckpointDirectory,
     model_variables,
     slot_name,
 )
-from t2t_keras.training.runs import RunConfig, Tokenizers, is_run, require_run
+from t2t_keras.run.config import RunConfig, Tokenizers, is_run, require_run
 
 
 class RunDirectory:

@@ -9,10 +9,10 @@ import t2t_keras.model  # noqa: F401  registers the core's model
 from t2t_keras import registry
 from t2t_keras.data.files import read_json, sha256, write_json
 from t2t_keras.data.schema import POSITIVE, TWO, FileName, from_fields
+from t2t_keras.errors import UserError
 from t2t_keras.evaluation.bleu import with_bleu
 from t2t_keras.evaluation.tokenization import BleuTokens
 from t2t_keras.hparam import HParams
-from t2t_keras.option import UserError
 from t2t_keras.problem import Problem
 from t2t_keras.text.tokenizer import Tokenizer, load_tokenizer
 
@@ -153,7 +153,7 @@ class RunConfig:
         outputs of the problem can be joined.
         """
         share = self.single_sentences or 0.0
-        return share >= SINGLE_SENTENCES and problem.text_form.splits_long_sources
+        return share >= SINGLE_SENTENCES and problem.text_processor.splits_long_sources
 
     def changes(self, other: "RunConfig") -> dict[str, tuple[Any, Any]]:
         """Returns what binds a run and differs in another configuration.

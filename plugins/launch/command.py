@@ -1,4 +1,4 @@
-"""The verb that starts a training in several processes: `launch`.
+"""The command that starts a training in several processes: `launch`.
 
 The launcher gives every process a TF_CONFIG, as a user of several machines does by
 hand, and waits for them without importing TensorFlow. Process 0, the chief, has the
@@ -28,8 +28,8 @@ from collections.abc import Sequence
 from types import FrameType
 from typing import Any
 
-from t2t_keras.cli.verb import Verb, positive
-from t2t_keras.option import UserError
+from t2t_keras.cli.command import Command, positive
+from t2t_keras.errors import UserError
 from t2t_keras.training.control import (
     LAUNCHED,
     LOST,
@@ -296,7 +296,7 @@ def _prepare(launcher: int) -> None:
             os._exit(LOST)
 
 
-VERB = Verb(
+COMMAND = Command(
     "train in several processes on this machine",
     _launch_flags,
     _launch,

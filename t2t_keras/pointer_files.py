@@ -1,0 +1,54 @@
+"""Pointers: what Git LFS and git-annex have in place of a file not downloaded."""
+
+import re
+from pathlib import Path
+
+from t2t_keras.errors import UserError
+
+_LONGEST_POINTER = 4096  # bytes
+
+
+# What Git LFS and git-annex have in place of a file that was not downloaded.
+_LFS_POINTER = re.compile(
+    rb"version https?://[\w./-]+/spec/v\d\r?\n(?:ext-[^\n]*\n)*oid \w+:[0-9a-f]+\r?\n"
+    rb"size \d+\s*"
+)
+
+
+_ANNEX_POINTER = re.compile(rb"(?:\.\./)*/?(?:\.git/)?annex/objects/[^\n]*\s*")
+
+
+def require_fetched(name: str, head: bytes) -> None:
+    """Refuses a small file that stands for a large one in a clone of a repository.
+
+    Args:
+        name: the file, for the message.
+        head: its beginning, or all of it.
+
+    Raises:
+        UserError: it is a pointer of Git LFS or git-annex.
+    """
+    if _LFS_POINTER.fullmatch(head):
+        raise UserError(
+            f"{name} is a pointer of Git LFS, not the file itself; run `git lfs pull` "
+            "in its repository"
+        )
+    if _ANNEX_POINTER.fullmatch(head):
+        raise UserError(
+            f"{name} is a pointer of git-annex, not the file itself; run `git annex "
+            "get` in its repository"
+        )
+
+
+def require_fetched_file(path: str | Path) -> None:
+    """Refuses a file as `require_fetched` does; one that cannot be read is accepted.
+
+    Raises:
+        UserError: it is a pointer.
+    """
+    try:
+        with open(path, "rb") as file:
+            head = file.read(_LONGEST_POINTER)
+    except OSError:
+        return
+    require_fetched(str(path), head)

@@ -13,7 +13,7 @@ from command_line import python, run_refused
 from errors import refused
 from training_process import assert_same_end, finish, start
 
-from t2t_keras.plugins.launch import command
+from t2t_keras.plugins.launch import command as launching
 from t2t_keras.plugins.launch.command import Processes, environments
 from t2t_keras.run.checkpoint import CheckpointDirectory
 from t2t_keras.training.control import LOST
@@ -26,7 +26,7 @@ def gpus(monkeypatch, tmp_path):
     """Makes a machine of six GPUs."""
     for name in ("nvidiactl", *(f"nvidia{number}" for number in range(6))):
         (tmp_path / name).touch()
-    monkeypatch.setattr(command, "_NVIDIA", str(tmp_path / "nvidia[0-9]*"))
+    monkeypatch.setattr(launching, "_NVIDIA", str(tmp_path / "nvidia[0-9]*"))
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
 
 
@@ -75,7 +75,7 @@ def test_each_process_has_the_command_and_the_users_environment():
     code = """
 import os, sys
 from t2t_keras.cli import main
-from t2t_keras.plugins.launch import command
+from t2t_keras.plugins.launch import command as launching
 user = dict(os.environ)
 def run(processes):
     *_, main, train, flag, json = processes._command
@@ -84,7 +84,7 @@ def run(processes):
     for each in processes._environments:
         assert {**each, **user} == each and each.keys() - user.keys() <= own
     return 5
-command.Processes.run = run
+launching.Processes.run = run
 try:
     main(sys.argv[1:])
 except SystemExit as exit:
@@ -140,7 +140,7 @@ def test_one_sentence_tells_which_process_has_failed(capfd, code, ended, shown):
 
 def test_who_does_not_notice_the_failure_of_another_one_is_killed(monkeypatch):
     before = psutil.Process().children()  # of other tests
-    monkeypatch.setattr(command, "_SECONDS_TO_FOLLOW", 0.1)
+    monkeypatch.setattr(launching, "_SECONDS_TO_FOLLOW", 0.1)
     program = "sys.exit(4) if I == 2 else time.sleep(1000)"
     refused("process 2 of 3 ended with exit status 4", launch, program, count=3)
     program = f"sys.exit({LOST}) if I == 1 else time.sleep(1000)"
@@ -150,11 +150,11 @@ def test_who_does_not_notice_the_failure_of_another_one_is_killed(monkeypatch):
 
 LAUNCHER = """
 import os, sys
-from t2t_keras.plugins.launch import command
-command._SECONDS_OF_ONE_REQUEST = float(sys.argv[2])
+from t2t_keras.plugins.launch import command as launching
+launching._SECONDS_OF_ONE_REQUEST = float(sys.argv[2])
 command = [sys.executable, "-c", sys.argv[1]]
 environments = [os.environ | {"I": i} for i in "01"]
-sys.exit(command.Processes(command, environments).run())
+sys.exit(launching.Processes(command, environments).run())
 """
 # Prints a line for every signal, and ends half a second after the first one, or never.
 CHILD_WITH_HANDLERS = """

@@ -62,7 +62,7 @@ def _launch_flags(parser: argparse.ArgumentParser) -> None:
         help="number of processes on this machine, each with one of the visible GPUs",
     )
     parser.add_argument(
-        "command",
+        "train_command",
         nargs=argparse.REMAINDER,
         metavar="train ...",
         help="the command line of `t2t train`",
@@ -70,7 +70,7 @@ def _launch_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def _check_launch(args: argparse.Namespace) -> None:
-    if args.command[:1] != ["train"]:
+    if args.train_command[:1] != ["train"]:
         raise UserError(
             "only `train` runs in several processes; write `t2t launch --processes "
             f"{args.processes} train ...`"
@@ -91,7 +91,7 @@ def _check_launch(args: argparse.Namespace) -> None:
 
 def _launch(args: argparse.Namespace) -> dict[str, Any]:
     # -P: like `t2t`, do not import modules from the working directory.
-    command = [sys.executable, "-P", "-c", _MAIN, *args.command]
+    command = [sys.executable, "-P", "-c", _MAIN, *args.train_command]
     command += ["--json"] * args.json
     with contextlib.ExitStack() as stack:
         ports = [stack.enter_context(socket.socket()) for _ in range(args.processes)]

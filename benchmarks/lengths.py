@@ -112,7 +112,7 @@ def _self_attention(work: workload.Workload) -> Callable[[], None]:
     def gradients() -> list[tf.Tensor]:
         with tf.GradientTape() as tape:
             tape.watch(x)
-            y, *_ = layer.attend(x, bias)
+            y, *_ = layer.compute_attention(x, bias)
         return tape.gradient(y, [x, *(w.value for w in layer.trainable_weights)])
 
     return lambda: gradients()[-1].numpy()

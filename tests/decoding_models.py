@@ -76,7 +76,7 @@ class TableModel:
     def encode(self, source):
         return tf.cast(source, tf.float32)
 
-    def start_cache(self, memory, source, num_beams):
+    def start_cache(self, encoder_output, source, num_beams):
         shape = tf.stack([tf.shape(source)[0], num_beams, 0])
         return {"sentence": source[:, 0], "history": tf.zeros(shape, tf.int32)}
 

@@ -87,7 +87,9 @@ def test_dropout_is_on_the_weights():
     layer.projection.kernel.assign(kernel)
     layer.output_projection.kernel.assign(np.eye(HEADS * D_V, D))
     x = np.ones((1, 8, D), np.float32)  # queries and keys are 0: 8 weights of 1/8
-    counts = layer.attend(x, None, seed=np.array([1, 2], np.int32))[0].numpy() * 4
+    counts = (
+        layer.compute_attention(x, None, seed=np.array([1, 2], np.int32))[0].numpy() * 4
+    )
     per_head = counts[..., : HEADS * D_V].reshape(8, HEADS, D_V)
     np.testing.assert_allclose(per_head, per_head.round(), atol=1e-5)
     assert 0 < per_head.min() < per_head.max() < 9

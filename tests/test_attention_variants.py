@@ -64,7 +64,7 @@ def test_blocks_equal_a_band_mask_over_everything(length, before, after):
         weights = [weight.value for weight in layer.trainable_variables]
         with tf.GradientTape() as tape:
             tape.watch(x)
-            y, *_ = layer.attend(x, bias)
+            y, *_ = layer.compute_attention(x, bias)
             total = tf.reduce_sum(y * probe)
         return y.numpy(), tape.gradient(total, [x, *weights])
 
@@ -103,7 +103,7 @@ def test_the_largest_tensor_grows_linearly_with_the_length(after):
         def gradient(x):
             with tf.GradientTape() as tape:
                 tape.watch(x)
-                y, *_ = layer.attend(x)
+                y, *_ = layer.compute_attention(x)
             return tape.gradient(y, x)
 
         graph = tf.function(gradient).get_concrete_function(x).graph
@@ -120,8 +120,10 @@ def test_the_largest_tensor_grows_linearly_with_the_length(after):
 def test_dropout_in_the_window_drops_and_scales():
     layer = attention_layer(WindowSelfAttention, before=3, after=3, dropout=0.5)
     x = np.repeat(normal(1, 16, D), 2000, axis=0)  # each row has another mask
-    dropped = layer.attend(x, None, seed=np.array([1, 2], np.int32))[0].numpy()
-    kept = layer.attend(x[:1], None)[0].numpy()[0]
+    dropped = layer.compute_attention(x, None, seed=np.array([1, 2], np.int32))[
+        0
+    ].numpy()
+    kept = layer.compute_attention(x[:1], None)[0].numpy()[0]
     assert np.abs(dropped[0] - kept).max() > 0.1
     np.testing.assert_allclose(dropped.mean(0), kept, atol=0.15)
     with pytest.raises(ValueError, match="must be 'scaled'"):

@@ -91,7 +91,7 @@ def guided_gradients(setup, source, target, links, weight):
     """Of the loss with its alignment part, by picking the weights link by link."""
     with tf.GradientTape() as tape:
         loss = summed_loss(setup.model, source, target)
-        head = setup.model.states(source, target)[1].cross[1][:, 0]
+        head = setup.model.decoder_outputs(source, target)[1].cross[1][:, 0]
         for b, of_pair in enumerate(links):
             for t, of_token in enumerate(of_pair):
                 for s in of_token:

@@ -169,7 +169,7 @@ def keras_attention(layer, value_size):
     if isinstance(layer, SelfAttention):
         kernels = np.split(layer.projection.kernel, [6, 12], axis=1)
     else:
-        both = np.split(layer.memory_projection.kernel, [6], axis=1)
+        both = np.split(layer.key_value_projection.kernel, [6], axis=1)
         kernels = [np.array(layer.query_projection.kernel), *both]
     weights = [kernel.reshape(D, HEADS, -1) for kernel in kernels]
     query, key, value = weights
@@ -304,9 +304,9 @@ def test_masks_of_the_decoder_are_arguments_too(name):
     expected = layer(x[:, 1:], memory[:, :4])
     own, others = np.array([[0, 1, 1, 1]], bool), np.array([[1] * 4 + [0] * 2], bool)
     for masks in (
-        {"mask": own, "memory_mask": others},
+        {"mask": own, "encoder_output_mask": others},
         {"x_mask": own, "cross_attention_mask": others[:, None]},
-        {"attention_mask": own[:, None], "memory_mask": others},
+        {"attention_mask": own[:, None], "encoder_output_mask": others},
     ):
         y = layer(x, memory, **masks)
         np.testing.assert_allclose(y[:, 1:], expected, atol=1e-5)

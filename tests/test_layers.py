@@ -90,7 +90,7 @@ def test_dropout_is_on_the_sublayer_and_not_on_the_residual(norm):
         expected = normalised(x + mask * x**2)
     else:
         expected = x + mask * normalised(x) ** 2
-    actual = layer(x, layer.enter(x) ** 2, SEED).numpy()
+    actual = layer(x, layer.preprocess(x) ** 2, SEED).numpy()
     np.testing.assert_allclose(actual, expected, atol=1e-4)
 
 

@@ -64,7 +64,7 @@ def test_logits_and_states(config, state, tmp_path):
     np.testing.assert_allclose(
         memory, oracle["eval_encoder_output"][is_token], atol=1e-4
     )
-    states, _ = model.states(source, target)
+    states, _ = model.decoder_outputs(source, target)
     np.testing.assert_allclose(states, oracle["eval_decoder_output"], atol=1e-4)
 
 

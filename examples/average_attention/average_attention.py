@@ -66,10 +66,10 @@ class GatedAverage(Block):
         self.input_gate = Linear(d_model, name="input_gate", **gates)
         self.forget_gate = Linear(d_model, name="forget_gate", **gates)
 
-    def attend(
+    def compute_attention(
         self, x: Any, bias: Any = None, seed: Any = None, cache: Any = None
     ) -> tuple[Any, Any, Any]:
-        """Averages all positions, or continues a cache; see `SelfAttention.attend`."""
+        """Averages all positions, or continues a cache, as `SelfAttention` does."""
         del bias
         batch, length, _ = ops.shape(x)
         if cache is None:

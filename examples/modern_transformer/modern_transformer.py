@@ -84,12 +84,12 @@ class RotaryAttention(SelfAttention):
         """Returns the projection to queries, keys and values."""
         heads = self.num_heads, self.num_kv_heads, self.num_kv_heads
         widths = (number * self.key_size for number in heads)
-        return self._projection(*widths, name="query_key_value")
+        return self.make_linear(*widths, name="query_key_value")
 
-    def attend(
+    def compute_attention(
         self, x: Any, bias: Any = None, seed: Any = None, cache: Any = None
     ) -> tuple[Any, Any, Any]:
-        """Attends as `SelfAttention.attend`; the arguments and results are its own."""
+        """Has the arguments and results of `SelfAttention.compute_attention`."""
         batch, length, _ = ops.shape(x)
         ends = self.num_heads, self.num_heads + self.num_kv_heads
         heads = self.projection(x)
@@ -107,7 +107,7 @@ class RotaryAttention(SelfAttention):
             bias = causal_bias(length, bias)
         groups = self.num_heads // self.num_kv_heads
         key, value = (ops.repeat(x, groups, axis=1) for x in (key, value))
-        return *self._attend(query, [key], [value], bias, seed), cache
+        return *self.multi_head(query, [key], [value], bias, seed), cache
 
     def empty_cache(self, batch_size: Any, num_beams: Any) -> RotaryCache:
         """Returns the cache before the first step."""

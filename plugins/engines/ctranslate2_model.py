@@ -266,7 +266,7 @@ def _set_cross_attention(
     """Sets the projections to queries, to keys and values, and of the output."""
     keys, values = attention.key_size, attention.value_size
     _set_heads(spec.linear[0], attention, attention.query_projection, keys)
-    _set_heads(spec.linear[1], attention, attention.memory_projection, keys, values)
+    _set_heads(spec.linear[1], attention, attention.key_value_projection, keys, values)
     _set_score_and_output(spec, attention)
 
 
@@ -274,7 +274,7 @@ def _set_score_and_output(
     spec: "MultiHeadAttentionSpec", attention: "SelfAttention | CrossAttention"
 ) -> None:
     """Sets the factor of the scores, and the output projection."""
-    is_scaled = attention.score_kind == "scaled"
+    is_scaled = attention.score_function == "scaled"
     spec.queries_scale = np.float32(attention.key_size**-0.5 if is_scaled else 1.0)
     kernel = _array(attention.output_projection.kernel)
     spec.linear[-1].weight = _fill_heads(attention, kernel).T

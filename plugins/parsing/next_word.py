@@ -104,11 +104,11 @@ class NextWordTransformer(Transformer):
         return bias - slopes[:, None, None] * distances
 
     def start_cache(
-        self, memory: Tensor, source: Tensor, num_beams: int | Tensor
+        self, encoder_output: Tensor, source: Tensor, num_beams: int | Tensor
     ) -> Any:
         """Returns the cache for the first decoding step, as `Transformer` does."""
-        cache = super().start_cache(memory, source, num_beams)
-        words = ops.zeros((ops.shape(memory)[0], num_beams))
+        cache = super().start_cache(encoder_output, source, num_beams)
+        words = ops.zeros((ops.shape(encoder_output)[0], num_beams))
         return NextWordCache(*cache, words=words)
 
     def decode_step(

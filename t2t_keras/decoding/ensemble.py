@@ -64,10 +64,10 @@ class Ensemble:
         return tuple(getattr(model, method)(cache, *args) for model, cache in pairs)
 
     def start_cache(
-        self, memory: Nest, source: tf.Tensor, num_beams: tf.Tensor
+        self, encoder_output: Nest, source: tf.Tensor, num_beams: tf.Tensor
     ) -> Nest:
         """Returns the caches before the first step."""
-        return self._each("start_cache", memory, source, num_beams)
+        return self._each("start_cache", encoder_output, source, num_beams)
 
     def cache_shapes(self, cache: Nest) -> Nest:
         """Returns the shapes that hold for the caches at every step."""

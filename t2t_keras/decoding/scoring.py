@@ -93,7 +93,7 @@ class AlignmentHead(NamedTuple):
         """
         if isinstance(model, Ensemble):
             raise UserError("alignment: an ensemble has none; take one of its runs")
-        _, maps = model.states(source, target)
+        _, maps = model.decoder_outputs(source, target)
         layer, head = self.of_model(model.hparams)
         assert layer is not None  # `of_model` puts it in
         weights = maps.cross[layer - 1]

@@ -446,12 +446,12 @@ class _MultiHead(Layer):
         self.num_heads = num_heads
         self.key_size = key_size or d_model // num_heads
         self.value_size = value_size or d_model // num_heads
-        self.score_kind = score
+        self.score_function = score
         self.use_bias = use_bias
-        self.output_projection = self._projection(d_model, name="output")
+        self.output_projection = self.make_linear(d_model, name="output")
         self.dropout = Dropout(dropout, name="dropout", dtype=self.dtype_policy)
 
-    def _projection(self, *widths: int, name: str) -> Linear:
+    def make_linear(self, *widths: int, name: str) -> Linear:
         """Returns a projection to several blocks, each initialized by its own width."""
         return Linear(
             sum(widths),
@@ -465,7 +465,7 @@ class _MultiHead(Layer):
         """Creates the weights."""
         self.output_projection.build((None, self.num_heads * self.value_size))
         self.dropout.build(input_shape)
-        if self.score_kind == "additive":
+        if self.score_function == "additive":
             self.score_vectors = self.add_weight(
                 name="score",
                 shape=(self.key_size, self.num_heads),
@@ -479,8 +479,8 @@ class _MultiHead(Layer):
             query: [B, H, T, d_k]
             key: [B, H, S, d_k]
         """
-        if self.score_kind != "additive":
-            scale = 1.0 if self.score_kind == "unscaled" else None
+        if self.score_function != "additive":
+            scale = 1.0 if self.score_function == "unscaled" else None
             return scaled_dot_product(query, key, scale)
         hidden = ops.tanh(query[:, :, :, None] + key[:, :, None])  # [B, H, T, S, d_k]
         vectors = ops.cast(ops.transpose(self.score_vectors), hidden.dtype)
@@ -508,7 +508,7 @@ class _MultiHead(Layer):
             blocks += ops.unstack(heads, count)
         return blocks
 
-    def _attend(
+    def multi_head(
         self,
         query: Tensor,
         keys: Sequence[Tensor],
@@ -567,7 +567,7 @@ class SelfAttention(_MultiHead):
         """Returns the projection of [B, T, D] to queries, keys and values."""
         keys = self.num_heads * self.key_size
         values = self.num_heads * self.value_size
-        return self._projection(keys, keys, values, name="query_key_value")
+        return self.make_linear(keys, keys, values, name="query_key_value")
 
     def build(self, input_shape: Shape) -> None:
         """Creates the weights."""
@@ -606,10 +606,14 @@ class SelfAttention(_MultiHead):
         length = ops.shape(x)[1]
         if use_causal_mask:
             bias = causal_bias(length, bias)
-        y, weights, _ = self.attend(x, bias, seed)
-        return (y, self.full_weights(weights, length)) if return_attention_scores else y
+        y, weights, _ = self.compute_attention(x, bias, seed)
+        return (
+            (y, self.full_attention_scores(weights, length))
+            if return_attention_scores
+            else y
+        )
 
-    def attend(
+    def compute_attention(
         self,
         x: Tensor,
         bias: Tensor | None = None,
@@ -636,17 +640,17 @@ class SelfAttention(_MultiHead):
         if cache is None:
             if self.causal:
                 bias = causal_bias(ops.shape(x)[1], bias)
-            return *self._attend(query, [key], [value], bias, seed), None
+            return *self.multi_head(query, [key], [value], bias, seed), None
         cache = cache._replace(
             recent_key=ops.concatenate([cache.recent_key, key], axis=2),
             recent_value=ops.concatenate([cache.recent_value, value], axis=2),
         )
         keys = [cache.key, cache.recent_key]
         values = [cache.value, cache.recent_value]
-        return *self._attend(query, keys, values, bias, seed), cache
+        return *self.multi_head(query, keys, values, bias, seed), cache
 
-    def full_weights(self, weights: Tensor, length: int | Tensor) -> Tensor:
-        """Returns as [B, H, T, T] the weights that `attend` returned, T = `length`."""
+    def full_attention_scores(self, weights: Tensor, length: int | Tensor) -> Tensor:
+        """Returns the weights of `compute_attention` as [B, H, T, T], T = `length`."""
         del length
         return weights
 
@@ -672,9 +676,9 @@ class SelfAttention(_MultiHead):
         position of a token is the number of other tokens that `bias` does not mask.
 
         Args:
-            x: see `attend`.
-            bias: see `attend`.
-            cache: see `attend`; None except in a decoding step.
+            x: see `compute_attention`.
+            bias: see `compute_attention`.
+            cache: see `compute_attention`; None except in a decoding step.
         """
         del bias, cache
         sizes = self.key_size, self.key_size, self.value_size
@@ -692,47 +696,47 @@ class CrossAttention(_MultiHead):
         """Creates the weights."""
         keys = self.num_heads * self.key_size
         values = self.num_heads * self.value_size
-        self.query_projection = self._projection(keys, name="query")
-        self.memory_projection = self._projection(keys, values, name="key_value")
+        self.query_projection = self.make_linear(keys, name="query")
+        self.key_value_projection = self.make_linear(keys, values, name="key_value")
         self.query_projection.build(input_shape)
-        self.memory_projection.build(input_shape)
+        self.key_value_projection.build(input_shape)
         super().build(input_shape)
 
-    def project_memory(self, memory: Tensor) -> list[Tensor]:
-        """Returns keys [B, H, S, d_k] and values [B, H, S, d_v] of memory [B, S, D]."""
+    def project_key_value(self, encoder_output: Tensor) -> list[Tensor]:
+        """Projects [B, S, D] to keys [B, H, S, d_k] and values [B, H, S, d_v]."""
         return self._split(
-            self.memory_projection(memory), self.key_size, self.value_size
+            self.key_value_projection(encoder_output), self.key_size, self.value_size
         )
 
     def call(
         self,
         x: Tensor,
-        memory: Tensor,
+        encoder_output: Tensor,
         attention_mask: Tensor | None = None,
         return_attention_scores: bool = False,
         seed: Tensor | None = None,
-        memory_mask: Tensor | None = None,
+        encoder_output_mask: Tensor | None = None,
     ) -> Tensor | tuple[Tensor, Tensor]:
         """Attends as `keras.layers.MultiHeadAttention` does.
 
         Args:
             x: queries [B, T, D].
-            memory: what they attend to, [B, S, D].
+            encoder_output: what they attend to, [B, S, D].
             attention_mask: bool [B, T, S], see `SelfAttention.call`.
             return_attention_scores: whether to return the attention weights as well.
             seed: dropout seed, see `Dropout`.
-            memory_mask: bool [B, S], true where the memory has a token; Keras passes
-                that of the memory.
+            encoder_output_mask: bool [B, S], true where the source has a token; Keras
+                passes the mask of `encoder_output`.
 
         Returns:
             The output [B, T, D], or that and the attention weights [B, H, T, S].
         """
-        key, value = self.project_memory(memory)
-        bias = with_masks(None, attention_mask, memory_mask)
-        y, weights = self.attend(x, key, value, bias, seed)
+        key, value = self.project_key_value(encoder_output)
+        bias = with_masks(None, attention_mask, encoder_output_mask)
+        y, weights = self.compute_attention(x, key, value, bias, seed)
         return (y, weights) if return_attention_scores else y
 
-    def attend(
+    def compute_attention(
         self,
         x: Tensor,
         key: Tensor,
@@ -742,7 +746,7 @@ class CrossAttention(_MultiHead):
     ) -> tuple[Tensor, Tensor]:
         """Attends from every target position to the source.
 
-        Keys and values are those of `project_memory`: decoding computes them once for
+        Keys and values come from `project_key_value`: decoding computes them once for
         all steps.
 
         Args:
@@ -757,7 +761,7 @@ class CrossAttention(_MultiHead):
             The output [B, T, D] and the attention weights [B, H, T, S].
         """
         (query,) = self._split(self.query_projection(x), self.key_size)
-        return self._attend(query, [key], [value], bias, seed)
+        return self.multi_head(query, [key], [value], bias, seed)
 
 
 @serializable
@@ -767,8 +771,8 @@ class Residual(Block):
     It is LayerNorm(x + Dropout(Sublayer(x))); with `norm_first`, as in later versions
     of tensor2tensor, it is x + Dropout(Sublayer(LayerNorm(x))):
 
-        y = sublayer(residual.enter(x))
-        x = residual.leave(x, y, seed)
+        y = sublayer(residual.preprocess(x))
+        x = residual.postprocess(x, y, seed)
 
     Args:
         norm: the normalization.
@@ -789,18 +793,18 @@ class Residual(Block):
         self.norm = norm
         self.dropout = Dropout(dropout, name="dropout", dtype=self.dtype_policy)
 
-    def enter(self, x: Tensor) -> Tensor:
+    def preprocess(self, x: Tensor) -> Tensor:
         """Returns the sub-layer's input [B, T, D]."""
         return self.norm(x) if self.norm_first else x
 
-    def leave(self, x: Tensor, y: Tensor, seed: Tensor | None = None) -> Tensor:
+    def postprocess(self, x: Tensor, y: Tensor, seed: Tensor | None = None) -> Tensor:
         """Adds the sub-layer's output y [B, T, D] to x [B, T, D]."""
         x = x + self.dropout(y, seed=seed)
         return x if self.norm_first else self.norm(x)
 
     def call(self, x: Tensor, y: Tensor, seed: Tensor | None = None) -> Tensor:
-        """Does the same as `leave`."""
-        return self.leave(x, y, seed)
+        """Does the same as `postprocess`."""
+        return self.postprocess(x, y, seed)
 
 
 @serializable

@@ -42,7 +42,7 @@ def training_losses(
         Guided alignment adds its gradient to that of the loss, and nothing to the
         value, which stays comparable.
     """
-    states, maps = model.states(source, target, seed)
+    states, maps = model.decoder_outputs(source, target, seed)
     rows = ops.reshape(states, (-1, model.hparams.d_model))
     labels = ops.reshape(target, (-1,))
     table = model.softmax_embedding.table
@@ -94,7 +94,7 @@ def _without(x: Tensor, ids: Tensor) -> Tensor:
     """
     blocks = x.shape[1] // BLOCK
     block, place = ids // BLOCK, ids % BLOCK
-    # A GPU compares integers in the host's memory.
+    # A GPU compares integers on the host.
     is_block, is_place = (
         ops.equal(
             np.arange(size, dtype="float32"),

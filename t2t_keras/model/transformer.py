@@ -85,11 +85,13 @@ class EncoderLayer(Block):
         """
         bias = with_masks(bias, attention_mask, mask, x_mask)
         residual = self.self_attention_residual
-        y, weights, _ = self.self_attention.attend(residual.enter(x), bias, seed)
-        x = residual.leave(x, y, seed)
+        y, weights, _ = self.self_attention.compute_attention(
+            residual.preprocess(x), bias, seed
+        )
+        x = residual.postprocess(x, y, seed)
         residual = self.feed_forward_residual
-        y = self.feed_forward(residual.enter(x), seed=seed)
-        x = residual.leave(x, y, seed)
+        y = self.feed_forward(residual.preprocess(x), seed=seed)
+        x = residual.postprocess(x, y, seed)
         return (x, weights) if return_attention_scores else x
 
 
@@ -119,7 +121,7 @@ class Cache(NamedTuple):
 
     Attributes:
         positions: [B, K, C] float32, the position of the token in column c if it is in
-            hypothesis k, otherwise -1. (A GPU compares integers in the host's memory.)
+            hypothesis k, otherwise -1. (A GPU compares integers on the host.)
         bias: [B, 1, 1, S], masks the source's padding.
         coverage: [B, K, S] float32, the cross-attention weights of the last layer, the
             mean of its heads, summed over the steps; [B, K, 0] unless tracked.
@@ -164,7 +166,7 @@ class DecoderLayer(Block):
     def call(
         self,
         x: Tensor,
-        memory: Tensor | None = None,
+        encoder_output: Tensor | None = None,
         bias: Tensor | None = None,
         cache: LayerCache | None = None,
         self_bias: Tensor | None = None,
@@ -174,7 +176,7 @@ class DecoderLayer(Block):
         cross_attention_mask: Tensor | None = None,
         mask: Tensor | None = None,
         x_mask: Tensor | None = None,
-        memory_mask: Tensor | None = None,
+        encoder_output_mask: Tensor | None = None,
         return_attention_scores: bool = False,
     ) -> Any:
         """Applies the layer to all positions at once, or in a decoding step.
@@ -184,10 +186,10 @@ class DecoderLayer(Block):
 
         Args:
             x: [B, T, D], in a decoding step [B, K, D].
-            memory: the encoded source [B, S, D]; None with a cache.
+            encoder_output: the encoded source [B, S, D]; None with a cache.
             bias: [B, 1, 1, S], masks the source's padding, see `padding_bias`.
             cache: the source's keys and values, and in a decoding step C tokens; None:
-                it is `attend_to(memory)`.
+                it is `init_cross_cache(encoder_output)`.
             self_bias: in a decoding step [B, 1, K, C + K], masks the tokens of other
                 hypotheses.
             seed: dropout seed, see `Dropout`.
@@ -197,8 +199,8 @@ class DecoderLayer(Block):
             mask: bool [B, T], true where x has a token; it is not used in a decoding
                 step.
             x_mask: the same; Keras passes that of x.
-            memory_mask: bool [B, S], true where the memory has a token; Keras passes
-                that of the memory.
+            encoder_output_mask: bool [B, S], true where the source has a token; Keras
+                passes the mask of `encoder_output`.
             return_attention_scores: whether to return more than the output.
 
         Returns:
@@ -206,35 +208,44 @@ class DecoderLayer(Block):
             [B, H, T, T], the cross-attention weights [B, H, T, S], and the cache, in a
             decoding step with the new tokens.
         """
-        cache = cache or self.attend_to(memory)
-        bias = with_masks(bias, cross_attention_mask, memory_mask)
+        cache = cache or self.init_cross_cache(encoder_output)
+        bias = with_masks(bias, cross_attention_mask, encoder_output_mask)
         if cache.tokens is None:
             self_bias = with_masks(self_bias, attention_mask, mask, x_mask)
         residual = self.self_attention_residual
-        y, to_past, tokens = self.self_attention.attend(
-            residual.enter(x), self_bias, seed, cache.tokens
+        y, self_attention_scores, tokens = self.self_attention.compute_attention(
+            residual.preprocess(x), self_bias, seed, cache.tokens
         )
-        x = residual.leave(x, y, seed)
+        x = residual.postprocess(x, y, seed)
         residual = self.cross_attention_residual
-        y, to_source = self.cross_attention.attend(
-            residual.enter(x), cache.cross_key, cache.cross_value, bias, seed
+        y, cross_attention_scores = self.cross_attention.compute_attention(
+            residual.preprocess(x), cache.cross_key, cache.cross_value, bias, seed
         )
-        x = residual.leave(x, y, seed)
+        x = residual.postprocess(x, y, seed)
         residual = self.feed_forward_residual
-        y = self.feed_forward(residual.enter(x), seed=seed)
-        x = residual.leave(x, y, seed)
+        y = self.feed_forward(residual.preprocess(x), seed=seed)
+        x = residual.postprocess(x, y, seed)
         if not return_attention_scores:
             return x
-        return x, to_past, to_source, cache._replace(tokens=tokens)
+        return (
+            x,
+            self_attention_scores,
+            cross_attention_scores,
+            cache._replace(tokens=tokens),
+        )
 
-    def attend_to(self, memory: Tensor, tokens: Nest = None) -> LayerCache:
+    def init_cross_cache(
+        self, encoder_output: Tensor, tokens: Nest = None
+    ) -> LayerCache:
         """Returns the cache of the source's keys and values, and of some tokens.
 
         Args:
-            memory: [B, S, D]
+            encoder_output: [B, S, D]
             tokens: the cache of the self-attention.
         """
-        return LayerCache(tokens, *self.cross_attention.project_memory(memory))
+        return LayerCache(
+            tokens, *self.cross_attention.project_key_value(encoder_output)
+        )
 
 
 class _Stack(Block):
@@ -275,7 +286,7 @@ class Encoder(_Stack):
         """Encodes; arguments are those of `EncoderLayer.call`.
 
         Returns:
-            The memory [B, S, D]; and if asked for, the attention weights [B, H, S, S]
+            The output [B, S, D]; and if asked for, the attention weights [B, H, S, S]
             of each layer.
         """
         bias = with_masks(bias, attention_mask, mask, x_mask)
@@ -294,7 +305,7 @@ class Decoder(_Stack):
     def call(
         self,
         x: Tensor,
-        memory: Tensor | None = None,
+        encoder_output: Tensor | None = None,
         bias: Tensor | None = None,
         caches: Sequence[LayerCache] | None = None,
         self_bias: Tensor | None = None,
@@ -304,7 +315,7 @@ class Decoder(_Stack):
         cross_attention_mask: Tensor | None = None,
         mask: Tensor | None = None,
         x_mask: Tensor | None = None,
-        memory_mask: Tensor | None = None,
+        encoder_output_mask: Tensor | None = None,
         return_attention_scores: bool = False,
     ) -> Any:
         """Decodes; arguments are those of `DecoderLayer.call`, with a cache for each.
@@ -313,12 +324,12 @@ class Decoder(_Stack):
             The output [B, T, D]; and if asked for, the other results of each layer.
         """
         after, self_maps, cross_maps = [], [], []
-        bias = with_masks(bias, cross_attention_mask, memory_mask)
+        bias = with_masks(bias, cross_attention_mask, encoder_output_mask)
         if caches is None:
             self_bias = with_masks(self_bias, attention_mask, mask, x_mask)
-            caches = [layer.attend_to(memory) for layer in self.layers]
+            caches = [layer.init_cross_cache(encoder_output) for layer in self.layers]
         for layer, cache in zip(self.layers, caches, strict=True):
-            x, to_past, to_source, cache = layer(
+            x, self_attention_scores, cross_attention_scores, cache = layer(
                 x,
                 bias=bias,
                 cache=cache,
@@ -327,8 +338,8 @@ class Decoder(_Stack):
                 return_attention_scores=True,
             )
             after.append(cache)
-            self_maps.append(to_past)
-            cross_maps.append(to_source)
+            self_maps.append(self_attention_scores)
+            cross_maps.append(cross_attention_scores)
         x = self.norm(x) if self.norm else x
         return (x, self_maps, cross_maps, after) if return_attention_scores else x
 
@@ -475,9 +486,9 @@ class Transformer(keras.Model):
 
         With `attention_window` = r, position i attends to positions j with
         |i - j| <= r / 2 in the encoder and i - r < j <= i in the decoder. A decoding
-        step passes `SelfAttention.attend` a cache. It comes from `empty_cache`, and has
-        the methods of `SelfAttentionCache`: a layer whose cache is a state of each
-        hypothesis [B, K, D] moves it in `reorder`.
+        step passes `SelfAttention.compute_attention` a cache. It comes from
+        `empty_cache`, and has the methods of `SelfAttentionCache`: a layer whose cache
+        is a state of each hypothesis [B, K, D] moves it in `reorder`.
 
         Args:
             causal: whether no position attends to later ones, as in the decoder.
@@ -554,16 +565,16 @@ class Transformer(keras.Model):
             source, target = source["source"], source["target"]
         elif target is None:
             source, target = source
-        states, _ = self.states(source, target, seed)
+        states, _ = self.decoder_outputs(source, target, seed)
         return self.logits(states)
 
     def attention_maps(self, source: Tensor, target: Tensor) -> AttentionMaps:
         """Returns all attention weights without dropout (section 4, appendix)."""
-        _, maps = self.states(source, target)
+        _, maps = self.decoder_outputs(source, target)
 
         def full(stack: _Stack, found: list[Tensor], ids: Tensor) -> list[Tensor]:
             return [
-                attention.full_weights(weights, ops.shape(ids)[1])
+                attention.full_attention_scores(weights, ops.shape(ids)[1])
                 if isinstance(attention := layer.self_attention, SelfAttention)
                 else weights
                 for layer, weights in zip(stack.layers, found, strict=True)
@@ -574,7 +585,7 @@ class Transformer(keras.Model):
             decoder=full(self.decoder, maps.decoder, target),
         )
 
-    def states(
+    def decoder_outputs(
         self, source: Tensor, target: Tensor, seed: Tensor | None = None
     ) -> tuple[Tensor, AttentionMaps]:
         """Returns the decoder's output and all attention weights.
@@ -584,7 +595,7 @@ class Transformer(keras.Model):
         Returns:
             The decoder's output [B, T, D], and the attention weights; with
             `attention_window` those of self-attention are in blocks, see
-            `WindowSelfAttention.attend`.
+            `WindowSelfAttention.compute_attention`.
         """
         shifted = ops.pad(target, ((0, 0), (1, 0)))[:, :-1]  # starts with PAD
         x, y = self._embed_both(source, shifted)
@@ -593,9 +604,9 @@ class Transformer(keras.Model):
         y = self.target_dropout(y, seed=seed)
         bias = padding_bias(source == PAD)
         scores = {"seed": seed, "return_attention_scores": True}
-        memory, encoder_maps = self.encoder(x, bias, **scores)
+        encoder_output, encoder_maps = self.encoder(x, bias, **scores)
         bias = self.cross_attention_bias(bias, shifted)
-        y, decoder_maps, cross_maps, _ = self.decoder(y, memory, bias, **scores)
+        y, decoder_maps, cross_maps, _ = self.decoder(y, encoder_output, bias, **scores)
         return y, AttentionMaps(encoder_maps, decoder_maps, cross_maps)
 
     def logits(self, states: Tensor) -> Tensor:
@@ -625,29 +636,29 @@ class Transformer(keras.Model):
         return bias
 
     def encode(self, source: Tensor) -> Tensor:
-        """Encodes source ids [B, S] to the memory [B, S, D]."""
+        """Encodes source ids [B, S] as [B, S, D]."""
         x = self.source_input(self.source_embedding(source))
         return self.encoder(x, padding_bias(source == PAD))
 
     def start_cache(
-        self, memory: Tensor, source: Tensor, num_beams: int | Tensor
+        self, encoder_output: Tensor, source: Tensor, num_beams: int | Tensor
     ) -> Cache:
         """Returns the cache for the first decoding step.
 
         Args:
-            memory: [B, S, D], from `encode`.
+            encoder_output: [B, S, D], from `encode`.
             source: ids [B, S], whose padding is masked.
             num_beams: number K of hypotheses for each sentence.
         """
-        batch = ops.shape(memory)[0]
+        batch = ops.shape(encoder_output)[0]
         return Cache(
             positions=ops.zeros((batch, num_beams, 0)),
             bias=padding_bias(source == PAD),
             coverage=ops.zeros((batch, num_beams, 0)),
             matrices=tuple(layer.matrix() for layer in self._multiplied()),
             layers=tuple(
-                layer.attend_to(
-                    memory, layer.self_attention.empty_cache(batch, num_beams)
+                layer.init_cross_cache(
+                    encoder_output, layer.self_attention.empty_cache(batch, num_beams)
                 )
                 for layer in self.decoder.layers
             ),
@@ -680,7 +691,7 @@ class Transformer(keras.Model):
         bias = ops.where(self._is_visible(positions, number), 0.0, MASKED)
         x = self.target_embedding(ids) + self.positions(ops.arange(1) + position)
         with using_matrices(self._multiplied(), cache.matrices):
-            x, _, to_source, after = self.decoder(
+            x, _, cross_attention_scores, after = self.decoder(
                 x,
                 bias=cache.bias,
                 caches=cache.layers,
@@ -690,7 +701,7 @@ class Transformer(keras.Model):
             logits = self.logits(x)
         cache = cache._replace(positions=positions, layers=tuple(after))
         if cache.coverage.shape[2] != 0:
-            mean = ops.mean(ops.cast(to_source[-1], "float32"), axis=1)
+            mean = ops.mean(ops.cast(cross_attention_scores[-1], "float32"), axis=1)
             cache = cache._replace(coverage=cache.coverage + mean)
         return logits, cache
 

@@ -40,12 +40,12 @@ class WindowSelfAttention(SelfAttention):
 
     def __init__(self, *args: Any, before: int, after: int, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        if self.score_kind != "scaled":
+        if self.score_function != "scaled":
             raise ValueError("the score of WindowSelfAttention must be 'scaled'")
         self.before = before
         self.after = after
 
-    def attend(
+    def compute_attention(
         self,
         x: Tensor,
         bias: Tensor | None = None,
@@ -58,18 +58,18 @@ class WindowSelfAttention(SelfAttention):
             x: [B, T, D]
             bias: [B, 1, 1, T], masks padding.
             seed: dropout seed, see `Dropout`.
-            cache: in a decoding step, as in `SelfAttention.attend`; `bias` then masks
-                what is outside the window.
+            cache: as in `SelfAttention.compute_attention`; in a decoding step `bias`
+                masks what is outside the window.
 
         Returns:
             The output [B, T, D]; the attention weights in blocks [B, H, N, P, W],
-            which `full_weights` makes a matrix; and the cache.
+            which `full_attention_scores` makes a matrix; and the cache.
 
         Raises:
             ValueError: the mask of a query is not that of all others.
         """
         if cache is not None:
-            return super().attend(x, bias, seed, cache)
+            return super().compute_attention(x, bias, seed, cache)
         query, key, value = self.project(x)
         length = ops.shape(x)[1]
         if bias is None:
@@ -96,8 +96,8 @@ class WindowSelfAttention(SelfAttention):
         joined = ops.reshape(joined, (ops.shape(x)[0], -1, width))
         return self.output_projection(joined[:, :length]), weights, None
 
-    def full_weights(self, weights: Tensor, length: int | Tensor) -> Tensor:
-        """Returns as [B, H, T, T] the weights that `attend` returned, T = `length`."""
+    def full_attention_scores(self, weights: Tensor, length: int | Tensor) -> Tensor:
+        """Returns the weights of `compute_attention` as [B, H, T, T], T = `length`."""
         block, _ = self._block(length)
         count = ops.shape(weights)[2]
         # The position, from 0, that column w of block n stands for.

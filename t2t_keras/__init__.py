@@ -20,7 +20,7 @@ from t2t_keras.hparam import HParams
 from t2t_keras.options import option
 from t2t_keras.problem import Problem
 from t2t_keras.registry import register_hparams, register_model, register_problem
-from t2t_keras.training.control import TrainOptions
+from t2t_keras.training.options import TrainOptions
 
 if TYPE_CHECKING:
     from t2t_keras.decoding.translator import Translator

@@ -19,7 +19,7 @@ from t2t_keras.decoding.translator import Translator
 from t2t_keras.export.client import ExportedTranslator
 from t2t_keras.export.saved_model import export_saved_model
 from t2t_keras.problem import Cleaning, TextProcessor
-from t2t_keras.run.directory import average_run
+from t2t_keras.run.averaging import average_run
 
 
 class Unprintable:

@@ -27,7 +27,7 @@ from t2t_keras.evaluation.tokenization import (
 )
 from t2t_keras.problem import Metrics, Problem
 from t2t_keras.run.directory import RunDirectory
-from t2t_keras.training.control import TrainOptions
+from t2t_keras.training.options import TrainOptions
 
 REFERENCES = {
     "zh": ["我每天早上六点起床。", "她的猫在屋顶上睡觉。", "明天会下雨吗?"],

@@ -12,12 +12,12 @@ from errors import refused
 from t2t_keras.errors import UserError
 from t2t_keras.hparam import HParams
 from t2t_keras.run import checkpoint as module
+from t2t_keras.run.averaging import average_run
 from t2t_keras.run.checkpoint import (
     Checkpoint,
     CheckpointDirectory,
     write_checkpoint,
 )
-from t2t_keras.run.directory import average_run
 from t2t_keras.training.optimizer import Adam
 
 DATA = ".data-00000-of-00001"
@@ -51,7 +51,7 @@ def test_a_path_that_tensorflow_takes_for_a_pattern(name, tmp_path, monkeypatch)
     monkeypatch.chdir(tmp_path)  # the path may be relative
     checkpoints = saved(Path(name), 1, 2)
     assert Checkpoint(checkpoints.find()).step == 2
-    average, _ = checkpoints.average(2)
+    average = average_run(name, 2)
     np.testing.assert_array_equal(Checkpoint(average).tensor("model/b"), [15.0] * 4)
     other = Path(name) / "c[2].d"  # the file's own name
     write_checkpoint(other, tensors(7, 7.0))

@@ -18,7 +18,7 @@ from t2t_keras.plugins.interop.counterparts.documents import PAGES, generated
 from t2t_keras.plugins.interop.counterparts.lookup import TABLES, explain, in_message
 from t2t_keras.plugins.interop.models import T2T_NAMES, ExtendedHParams
 from t2t_keras.plugins.interop.t2t_remarks import remarks
-from t2t_keras.training.control import TrainOptions
+from t2t_keras.training.options import TrainOptions
 
 OPTIONS = {
     "hparams": ExtendedHParams,

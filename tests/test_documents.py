@@ -37,7 +37,7 @@ from t2t_keras import registry
 from t2t_keras.cli import program
 from t2t_keras.data.sources import ParallelFiles
 from t2t_keras.plugins.reports import scorers
-from t2t_keras.training.control import TrainOptions
+from t2t_keras.training.options import TrainOptions
 
 # Why a block may be left out.
 REASONS = (

@@ -18,8 +18,9 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 import t2t_keras
 from t2t_keras.evaluation.evaluator import Evaluator
+from t2t_keras.run import continuous_eval
 from t2t_keras.run.directory import RunDirectory
-from t2t_keras.training import follow
+from t2t_keras.run.evaluation import open_split
 
 FAST = ("--beam_size", 1, "--decode_hparams", "extra_length=1", "--eval_sentences", 5)
 LOSS = ("--eval_sentences", 0)
@@ -75,7 +76,7 @@ def test_accuracy_is_the_share_of_the_tokens_with_the_highest_logit(
     run = RunDirectory(trained_run)
     translator = run.translator("latest")
     texts = [(data_dir / f"{side}.txt").read_text() for side in ("source", "target")]
-    evaluator = follow.open_split(run, translator, "train")
+    evaluator = open_split(run, translator, "train")
     found = evaluator.loss()
     source, target = (
         tf.ragged.constant([*map(tokenizer.encode, text.splitlines())], tf.int32)
@@ -212,39 +213,40 @@ def test_other_settings_and_data_are_refused(run, capfd, tmp_path):
 
 
 def test_a_training_is_followed_to_its_last_step(run, capfd, monkeypatch):
-    monkeypatch.setattr(follow, "_POLL_SECONDS", 0.1)
+    monkeypatch.setattr(continuous_eval, "_POLL_SECONDS", 0.1)
     set_train_steps(run, 6)
-    add = follow.Curve.add
+    add = continuous_eval.Curve.add
 
     def add_and_go_on(self, step, *rest):
         add(self, step, *rest)
         if step in (4, 5):  # while the evaluation waits
             threading.Timer(0.5, copy_checkpoint, [run, 4, step + 1]).start()
 
-    monkeypatch.setattr(follow.Curve, "add", add_and_go_on)
+    monkeypatch.setattr(continuous_eval.Curve, "add", add_and_go_on)
     result = call_json(capfd, *every(run, *LOSS, "--wait_minutes", 60))
     assert [point["step"] for point in result["checkpoints"]] == [1, 2, 3, 4, 5, 6]
 
 
 def test_a_training_that_has_yet_to_begin_is_waited_for(run, monkeypatch):
-    monkeypatch.setattr(follow, "_POLL_SECONDS", 0.1)
+    monkeypatch.setattr(continuous_eval, "_POLL_SECONDS", 0.1)
     config, hidden = run / "config.json", run / "hidden.json"
     config.rename(hidden)
-    refused("is not a run directory", follow.await_run, run, wait_minutes=0.003)
+    await_run = continuous_eval.await_run
+    refused("is not a run directory", await_run, run, wait_minutes=0.003)
     training = threading.Timer(0.3, hidden.rename, [config])
     training.start()
-    assert follow.await_run(run, wait_minutes=1).path == run
+    assert continuous_eval.await_run(run, wait_minutes=1).path == run
     training.join()
 
 
 def test_a_checkpoint_deleted_meanwhile_is_passed_over(run, capfd, monkeypatch):
-    add = follow.Curve.add
+    add = continuous_eval.Curve.add
 
     def add_and_delete(self, step, *rest):
         add(self, step, *rest)
         (run / "model.ckpt-2.index").unlink(missing_ok=True)
 
-    monkeypatch.setattr(follow.Curve, "add", add_and_delete)
+    monkeypatch.setattr(continuous_eval.Curve, "add", add_and_delete)
     assert call(*every(run, *LOSS), "--json") == 0
     captured = capfd.readouterr()
     assert "model.ckpt-2 was deleted" in captured.err

@@ -116,7 +116,7 @@ def test_gradients_are_those_of_both_losses(at_once):
     source, target, links, alignment = aligned_batch(1)
     found, setup = at_once
     batch = setup.batch(source, target, alignment)
-    reported = setup.step.update(batch, 0, 0.0, is_trial=True)
+    reported = setup.step.update(batch, 0, 0.0, dry_run=True)
     expected = float(summed_loss(setup.model, source, target))  # of the translation
     assert float(reported.loss_sum) == pytest.approx(expected, rel=1e-5)
     assert_close(found, guided_gradients(setup, source, target, links, 0.7), 1e-4)

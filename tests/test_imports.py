@@ -25,6 +25,7 @@ FOUNDATION = (
     "errors",
     "pointer_files",
     "captured_stderr",
+    "signals",
     "entry_points",
     "options",
     "arguments",
@@ -42,8 +43,8 @@ CORE = {
     "run": {*FOUNDATION, "text", "data", "model", "decoding", "evaluation"},
 }
 CORE["training"] = CORE["run"] | {"run"}
-CORE["export"] = CORE["training"] | {"training"}
-CORE["cli"] = CORE["export"] | {"export"}
+CORE["export"] = CORE["training"]
+CORE["cli"] = CORE["export"] | {"training", "export"}
 CORE["__init__"] = CORE["cli"]
 # These use the core, and nothing of each other.
 PLUGINS = {"problems", "hparams", "plugins"}
@@ -58,6 +59,7 @@ LIGHT = (
         "errors.py",
         "pointer_files.py",
         "captured_stderr.py",
+        "signals.py",
         "entry_points.py",
         "options.py",
         "arguments.py",
@@ -67,10 +69,11 @@ LIGHT = (
         "__init__.py",
         "cli",
     ),
-    *("run/config.py", "training/control.py"),
+    *("run/config.py", "training/options.py", "training/stopping.py"),
     *("problems/toy", "problems/translate.py", "hparams", "data/sources.py"),
     *(f"data/{name}.py" for name in ("lines", "pair_files", "text_files")),
     *("evaluation/bleu.py", "evaluation/moses.py", "evaluation/tokenization.py"),
+    "evaluation/metrics_line.py",
     "data/pharaoh.py",
     "export/formats.py",
     *(f"problems/parsing/{name}.py" for name in ("task", "commands", "tree", "wsj")),
@@ -183,6 +186,16 @@ def test_units_import_one_way():
             else:
                 allowed |= rest[0] == unit
             assert allowed, f"{file}:{line}: {unit} may not import {name}"
+
+
+def test_inference_does_not_import_training():
+    """Only what trains, or adds to a training, does."""
+    training = ("training/", "cli/training.py", "__init__.py", "plugins/launch/")
+    optimizers = ("plugins/interop/adafactor.py",)
+    for file, path in FILES.items():
+        if not file.startswith((*training, *optimizers)):
+            for line, name in imports(path):
+                assert not name.startswith("t2t_keras.training"), f"{file}:{line}"
 
 
 def test_light_files_import_tensorflow_inside_functions():

@@ -16,7 +16,8 @@ from t2t_keras.data.batch_plan import BatchPlan
 from t2t_keras.data.pipeline import training_batches
 from t2t_keras.data.records import RecordIndex
 from t2t_keras.run.checkpoint import CheckpointDirectory
-from t2t_keras.training.strategy import ProcessGroup, make_strategy
+from t2t_keras.training.process_group import ProcessGroup
+from t2t_keras.training.strategy import make_strategy
 
 
 @pytest.mark.parametrize(("batch_tokens", "micro_batches"), [(60, 3), (300, 1)])
@@ -100,7 +101,7 @@ def free_ports() -> list[int]:
 
 def test_a_process_that_does_not_come_is_named(monkeypatch):
     ports = free_ports()
-    monkeypatch.setattr("t2t_keras.training.strategy._MINUTES_TO_CONNECT", 0.01)
+    monkeypatch.setattr("t2t_keras.training.process_group._MINUTES_TO_CONNECT", 0.01)
     monkeypatch.setenv("TF_CONFIG", tf_config(ports, 0))
     missing = rf"^process 1 of 2 in TF_CONFIG, localhost:{ports[1]}, could not be"
     refused(missing, make_strategy)

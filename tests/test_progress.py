@@ -16,7 +16,7 @@ from small_run import trainer
 
 from t2t_keras.cli import program
 from t2t_keras.training import reporting as module
-from t2t_keras.training.control import TrainOptions
+from t2t_keras.training.options import TrainOptions
 from t2t_keras.training.reporting import Reporter, TimeLeft
 from t2t_keras.training.step import StepResult
 

@@ -12,10 +12,11 @@ from small_run import trainer
 
 import t2t_keras
 from t2t_keras import UserError
+from t2t_keras.run.averaging import average_run
 from t2t_keras.run.checkpoint import CheckpointDirectory
-from t2t_keras.run.directory import RunDirectory, average_run, training_lock
-from t2t_keras.training.control import TrainOptions
+from t2t_keras.run.directory import RunDirectory, training_lock
 from t2t_keras.training.launch import _disk_errors, _run_directory
+from t2t_keras.training.options import TrainOptions
 
 FAST = TrainOptions(eval_sentences=0)
 NO_STEP = TrainOptions(eval_sentences=0, max_minutes=1e-9)
@@ -238,8 +239,8 @@ def test_a_batch_too_large_for_the_device(data_dir, tmp_path):
         (InternalError, "NCCL: unhandled cuda error (out of memory)", half, some),
     ):
 
-        def update(batch, step, rate, is_trial, limit=limit, error=(kind, message)):
-            assert is_trial
+        def update(batch, step, rate, dry_run, limit=limit, error=(kind, message)):
+            assert dry_run
             if len(batch[0]) > limit:
                 raise error[0](None, None, error[1])
 

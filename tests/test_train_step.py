@@ -16,8 +16,8 @@ from small_run import assert_same, trainer, weights
 from t2t_keras import UserError
 from t2t_keras.hparam import HParams
 from t2t_keras.model.layers import Dropout, random_bits
-from t2t_keras.training import step as module
-from t2t_keras.training.step import LossScale
+from t2t_keras.training import loss_scale as module
+from t2t_keras.training.loss_scale import LossScale
 
 
 @pytest.fixture(scope="module")
@@ -107,7 +107,7 @@ def test_a_trial_computes_everything_and_changes_nothing():
         return {name: v.read_value().numpy() for name, v in variables.items()}
 
     before = everything()
-    assert float(step.update(batch, 0, 1.0, is_trial=True).gradient_norm) > 0
+    assert float(step.update(batch, 0, 1.0, dry_run=True).gradient_norm) > 0
     assert_same(everything(), before)
     step.update(batch, 4, 1.0)
     changed = sum((value != before[k]).any() for k, value in everything().items())
@@ -144,7 +144,7 @@ def test_gradients_are_those_of_the_big_batch(big_batch, replicas, micro_batches
     source, target = unequal_batch(1)
     setup = Setup(replicas, micro_batches=micro_batches)
     assert_close(setup.gradients(source, target), big_batch, relative=1e-5)
-    result = setup.step.update(setup.batch(source, target), 0, 0.0, is_trial=True)
+    result = setup.step.update(setup.batch(source, target), 0, 0.0, dry_run=True)
     assert float(result.source_tokens) == (source != 0).sum()
     assert float(result.target_tokens) == (target != 0).sum()
     assert float(result.positions) == 2 * 16 * 12
@@ -288,7 +288,7 @@ def test_the_scale_doubles_after_so_many_good_steps(monkeypatch):
     scale = LossScale()
     values = []
     for good in (True, True, True, True, True, False, True, True, True, False, False):
-        for variable, value in scale.after(tf.constant(good)):
+        for variable, value in scale.updates(tf.constant(good)):
             variable.assign(value)
         values.append(float(scale.value))
     assert values == [1, 1, 2, 2, 2, 1, 1, 1, 2, 1, 0.5]

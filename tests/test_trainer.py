@@ -23,8 +23,8 @@ from t2t_keras.data.datagen import generate
 from t2t_keras.run import checkpoint as checkpoint_module
 from t2t_keras.run.checkpoint import Checkpoint, model_variables
 from t2t_keras.run.directory import RunDirectory
-from t2t_keras.training.control import LAUNCHED, Stopping
 from t2t_keras.training.fine_tune import matching_rows
+from t2t_keras.training.stopping import LAUNCHED, Stopping
 
 
 def test_the_first_update_has_the_rate_of_step_one(data_dir, trained_run, tmp_path):
@@ -41,9 +41,9 @@ def test_several_steps_per_call_end_where_something_is_due(data_dir, tmp_path):
     calls = []
     update_from = training._step.update_from
 
-    def noted(batches, step, rates, is_trial=False):
-        calls.append((step, len(rates), is_trial))
-        return update_from(batches, step, rates, is_trial)
+    def noted(batches, step, rates, dry_run=False):
+        calls.append((step, len(rates), dry_run))
+        return update_from(batches, step, rates, dry_run)
 
     training._step.update_from = noted
     assert np.isfinite(training.train()["loss"])
@@ -179,10 +179,10 @@ def before_step(training, hook):
     """Calls a hook with each step before it is run."""
     update = training._step.update
 
-    def update_after(batch, step, learning_rate, is_trial=False):
-        if not is_trial:
+    def update_after(batch, step, learning_rate, dry_run=False):
+        if not dry_run:
             hook(step)
-        return update(batch, step, learning_rate, is_trial)
+        return update(batch, step, learning_rate, dry_run)
 
     training._step.update = update_after
 
@@ -330,7 +330,7 @@ def test_nohup_keeps_working(arrived):
 
 CLOSED_TERMINAL = """
 import json, os, signal, sys
-from t2t_keras.training.control import Stopping
+from t2t_keras.training.stopping import Stopping
 with Stopping() as stopping:
     print("ready", flush=True)
     while not stopping.reason:

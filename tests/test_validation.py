@@ -9,9 +9,10 @@ import tensorflow as tf
 from small_run import trainer, weights
 
 from t2t_keras.problem import Metrics, Problem
+from t2t_keras.run.averaging import average_run
 from t2t_keras.run.checkpoint import Checkpoint, CheckpointDirectory
-from t2t_keras.run.directory import RunDirectory, average_run
-from t2t_keras.training.control import TrainOptions
+from t2t_keras.run.directory import RunDirectory
+from t2t_keras.training.options import TrainOptions
 from t2t_keras.training.reporting import Reporter
 from t2t_keras.training.validation import Validation
 

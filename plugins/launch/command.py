@@ -30,13 +30,8 @@ from typing import Any
 
 from t2t_keras.cli.command import Command, positive
 from t2t_keras.errors import UserError
-from t2t_keras.training.control import (
-    LAUNCHED,
-    LOST,
-    SIGNALS,
-    handled_signals,
-    leave_closed_terminal,
-)
+from t2t_keras.signals import SIGNALS, handled_signals, leave_closed_terminal
+from t2t_keras.training.stopping import LAUNCHED, LOST
 
 _MAIN = "import sys; from t2t_keras.cli import main; sys.exit(main())"
 _NVIDIA = "/dev/nvidia[0-9]*"  # a file for each GPU

@@ -135,7 +135,7 @@ def read_texts(args: argparse.Namespace, runs: "dict[str, RunDirectory]") -> Tex
 def _decoded(args: argparse.Namespace, system: str, run: "RunDirectory") -> "Decoded":
     """Decodes a split with a run's model."""
     from t2t_keras.data.files import progress
-    from t2t_keras.training.follow import open_split
+    from t2t_keras.run.evaluation import open_split
 
     checkpoint = system if _is_checkpoint(system) else args.checkpoint
     split = chosen_split(run, args.split, args.data_dir)

@@ -36,7 +36,7 @@ from t2t_keras.errors import UserError, require_extra
 from t2t_keras.export.formats import converted, find_loader, is_saved_model
 from t2t_keras.options import parse_value, split_pairs
 from t2t_keras.run.config import is_run
-from t2t_keras.training.control import handled_signals, leave_closed_terminal
+from t2t_keras.signals import handled_signals, leave_closed_terminal
 
 from .batcher import Limits
 from .logs import few_warnings

@@ -122,7 +122,8 @@ def _evaluate(args: argparse.Namespace) -> dict[str, Any]:
         references = list(read_lines(args.references))
         language = args.language or suffix_language(args.references)
         return {"bleu": bleu_scores(hypotheses, references, language, args.tokenize)}
-    from t2t_keras.training.follow import await_run, evaluate, follow
+    from t2t_keras.run.continuous_eval import await_run, continuous_eval
+    from t2t_keras.run.evaluation import evaluate
 
     wait_minutes = args.wait_minutes or 0.0
     run = await_run(args.output_dir, wait_minutes)
@@ -134,7 +135,7 @@ def _evaluate(args: argparse.Namespace) -> dict[str, Any]:
         where = {"checkpoint": args.checkpoint, "write": args.output}
         where["export"] = args.export_dir and _opened(args.export_dir, run)
         return evaluate(run, split, problem, **where, **options)
-    points = follow(run, split, problem, wait_minutes=wait_minutes, **options)
+    points = continuous_eval(run, split, problem, wait_minutes=wait_minutes, **options)
     best = max(points, key=metrics_of(problem).selection_score)
     return {"split": split, "checkpoints": points, "best": best}
 

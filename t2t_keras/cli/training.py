@@ -27,7 +27,8 @@ from t2t_keras.cli.command import (
 from t2t_keras.errors import UserError, first_line
 from t2t_keras.hparam import MAY_CHANGE
 from t2t_keras.run.config import first_hparams
-from t2t_keras.training.control import LAUNCHED, LOST, TrainOptions
+from t2t_keras.training.options import TrainOptions
+from t2t_keras.training.stopping import LAUNCHED, LOST
 
 
 def _train_flags(parser: argparse.ArgumentParser) -> None:
@@ -130,7 +131,7 @@ def _callbacks(place: str | None) -> list[Any]:
 
 def _train(args: argparse.Namespace) -> dict[str, Any]:
     from t2t_keras.training.launch import train
-    from t2t_keras.training.strategy import LostProcess
+    from t2t_keras.training.process_group import LostProcess
 
     # Every other parameter of `train` has a flag of its name.
     names = inspect.signature(train).parameters.keys() - {"options", "callbacks"}
@@ -177,7 +178,7 @@ def _average_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def _average(args: argparse.Namespace) -> dict[str, Any]:
-    from t2t_keras.run.directory import average_run
+    from t2t_keras.run.averaging import average_run
 
     return {"checkpoint": str(average_run(args.output_dir, args.last))}
 

@@ -2,5 +2,7 @@
 
 - `config` has the settings of a run, without TensorFlow.
 - `directory` opens a run, builds its model and loads its weights.
-- `checkpoint` reads, writes and averages weights.
+- `checkpoint` reads and writes weights; `averaging` averages them.
+- `evaluation` evaluates a checkpoint or an export on a split of the run's data;
+  `continuous_eval` evaluates every checkpoint.
 """

@@ -214,37 +214,6 @@ class CheckpointDirectory:
                 concurrent.futures.wait([self._last_save])
         self.wait()  # of two errors, the block's is raised
 
-    def average(self, last: int) -> tuple[Path, list[int]]:
-        """Writes the average of the newest checkpoints (6.1).
-
-        The paper averages the last 5 checkpoints of base and the last 20 of big, which
-        were written every 10 minutes: `--train_options save_minutes=10,average_last=5`.
-        It takes the memory of one model, whatever the number of checkpoints. The
-        average has the last checkpoint's step.
-
-        Args:
-            last: number of checkpoints to average.
-
-        Returns:
-            The path of the average, `average.ckpt-STEP`, and the steps.
-
-        Raises:
-            UserError: there are fewer checkpoints, or they do not hold the same
-                weights.
-        """
-        steps = self.steps()
-        if last < 1 or len(steps) < last:
-            raise UserError(
-                f"--last {last}: {self.directory} has {len(steps)} checkpoints"
-            )
-        steps = steps[-last:]
-        means = mean_weights([self.path(step) for step in steps])
-        tensors = {name: tf.constant(value) for name, value in means}
-        remove_incomplete(self.directory, ["average.ckpt-"])
-        output = self.path(steps[-1], "average.ckpt")
-        write_checkpoint(output, tensors | {"step": tf.constant(steps[-1], tf.int64)})
-        return output, steps
-
     def save_best(self, step: int, tensors: Mapping[str, tf.Tensor]) -> None:
         """Writes the checkpoint that is now the best one, and deletes the former."""
         self.wait()
@@ -449,35 +418,3 @@ def slot_name(kind: str, weight: str) -> str:
         weight: the name of the weight, "model/...".
     """
     return f"{kind}/{weight.removeprefix('model/')}"
-
-
-def mean_weights(paths: Sequence[Path]) -> Iterator[tuple[str, np.ndarray]]:
-    """Yields each weight's name and its mean over the checkpoints.
-
-    Only one tensor at a time is in memory, in double precision.
-
-    Raises:
-        UserError: the checkpoints do not hold the same weights.
-    """
-    checkpoints = [Checkpoint(path) for path in paths]
-    shapes = _weight_shapes(checkpoints[-1])
-    for checkpoint in checkpoints:
-        different = _weight_shapes(checkpoint).items() ^ shapes.items()
-        if different:
-            raise UserError(
-                f"cannot average {checkpoint.path} with {checkpoints[-1].path}: "
-                f"'{min(different)[0]}' is not the same in both"
-            )
-    for name, shape in shapes.items():
-        total = np.zeros(shape)
-        for checkpoint in checkpoints:
-            total += checkpoint.tensor(name)
-        yield name, (total / len(checkpoints)).astype(np.float32)
-
-
-def _weight_shapes(checkpoint: Checkpoint) -> dict[str, tuple[int, ...]]:
-    return {
-        name: tuple(shape)
-        for name, shape in sorted(checkpoint.shapes.items())
-        if name.startswith("model/")
-    }

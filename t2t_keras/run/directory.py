@@ -25,7 +25,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Self
 
-from t2t_keras.arguments import Positive, checked
+from t2t_keras.arguments import checked
 from t2t_keras.data.files import atomic, lock, open_records, say, sha256, write_json
 from t2t_keras.data.pipeline import source_texts
 from t2t_keras.decoding.ensemble import Ensemble
@@ -256,22 +256,6 @@ class RunDirectory:
             weights |= {slot_name("ema", name): weights.pop(name) for name in trainable}
             checkpoint = "latest"
         Checkpoint(self.checkpoints.find(checkpoint)).restore(weights)
-
-
-@checked
-def average_run(output_dir: str | Path, last: Positive) -> Path:
-    """Averages the newest checkpoints of a run, see `CheckpointDirectory.average`.
-
-    Returns:
-        The path of the average, `average.ckpt-STEP`.
-
-    Raises:
-        UserError: `last` is impossible, or there are no checkpoints.
-    """
-    output, steps = CheckpointDirectory(Path(output_dir)).average(last)
-    if is_run(output_dir):
-        RunDirectory(output_dir).record("average", checkpoint=output.name, steps=steps)
-    return output
 
 
 def training_lock(path: str | Path) -> contextlib.AbstractContextManager[None]:

@@ -1,13 +1,13 @@
-"""Training: `launch` begins it, `trainer` runs the loop, `step` is one update.
+"""Training: `launch` starts it, `trainer` runs the loop, `step` is one update.
 
 - Sections 5.2 to 5.4 of the paper: `step` sums the loss and its gradients over
-  micro-batches and the replicas of a `strategy`, which also knows the processes of a
-  distributed training; `optimizer` has the learning rate, the update and the moving
-  average of the weights.
-- `fine_tune` takes the first weights from another run.
-- `control` has the options that leave the updates as they are, and what ends a training
-  early; `reporting` writes `metrics.jsonl` and TensorBoard's events, and `callbacks`
-  gives the same records to callbacks of Keras.
-- `validation` evaluates at intervals and keeps the best checkpoint; `follow` evaluates
-  one checkpoint, or every checkpoint of a run.
+  micro-batches and replicas; `optimizer` has the learning rate and the update of the
+  weights. `loss_scale` is for float16, and `moving_average` averages the weights.
+- `strategy` places the replicas, `process_group` connects the processes of a
+  distributed training, and `largest_batch` runs the largest batch once.
+- `options` says when to log, save, evaluate and stop; `stopping` handles signals and
+  the time limit.
+- `reporting` shows the progress and writes `metrics.jsonl` and TensorBoard's events.
+- `validation` evaluates on dev and keeps the best checkpoint; `callbacks` calls Keras
+  callbacks; `fine_tune` takes the initial weights from another run.
 """

@@ -24,9 +24,10 @@ from t2t_keras.options import split_pairs
 from t2t_keras.run.checkpoint import remove_incomplete
 from t2t_keras.run.config import RunConfig, config_for, first_hparams, is_run
 from t2t_keras.run.directory import RunDirectory, training_lock
-from t2t_keras.training.control import TrainOptions
 from t2t_keras.training.fine_tune import find_weights
-from t2t_keras.training.strategy import ProcessGroup, make_strategy
+from t2t_keras.training.options import TrainOptions
+from t2t_keras.training.process_group import ProcessGroup
+from t2t_keras.training.strategy import make_strategy
 from t2t_keras.training.trainer import Trainer
 
 _MOST_SIMULATED = 256  # replicas on a CPU
@@ -183,7 +184,7 @@ def train(
         RunDirectory.refuse_other_settings(output_dir, config, chosen, change_settings)
         tokenizers = config.tokenizers(Path(data_dir))
         data = TrainingData.open(task, data_dir, chosen, tokenizers, seed)
-        group = ProcessGroup.of(strategy)
+        group = ProcessGroup.from_strategy(strategy)
         if group.is_chief:
             for remark in hparams_remarks(hparams_set, changes):
                 say(remark)

@@ -21,22 +21,12 @@ from rich.console import Console
 from rich.table import Column
 
 from t2t_keras.data.files import duration, open_records, screen
-from t2t_keras.training.control import TrainOptions
+from t2t_keras.evaluation.metrics_line import evaluation_line, short_number
+from t2t_keras.training.options import TrainOptions
+from t2t_keras.training.step import StepResult
 
 _SECONDS_BETWEEN_LINES = 30.0  # at most, without a progress bar
 _SECONDS_BETWEEN_UPDATES = 0.5  # between updates of the bar
-
-
-class StepResult(NamedTuple):
-    """What a training step returns, summed over all replicas and micro-batches."""
-
-    loss_sum: tf.Tensor  # label-smoothed cross-entropy
-    nll_sum: tf.Tensor  # negative log-likelihood: the loss without label smoothing
-    source_tokens: tf.Tensor
-    target_tokens: tf.Tensor
-    positions: tf.Tensor  # on both sides, padding included
-    gradient_norm: tf.Tensor  # norm of the mean gradient before clipping; 0 if skipped
-    skipped: tf.Tensor  # 1 if the update was skipped: the losses are then 0; else 0
 
 
 class Reporter:
@@ -150,7 +140,7 @@ class Reporter:
             self._update_bar(self._bar, step)
 
     def _update_bar(self, bar: rich.progress.Progress, step: int) -> None:
-        nll = _short(self._mean(self._added().nll_sum))
+        nll = short_number(self._mean(self._added().nll_sum))
         speed = self._speed().replace("target ", "")
         text = f"nll {nll} | {speed} | {self._eta(step)}"
         bar.update(self._row, completed=step, text=text)
@@ -162,9 +152,11 @@ class Reporter:
         """
         self._shown = time.monotonic()
         sums = self._added()
-        losses = f"nll {_short(self._mean(sums.nll_sum))}"
+        losses = f"nll {short_number(self._mean(sums.nll_sum))}"
         if sums.loss_sum != sums.nll_sum:
-            losses = f"smoothed loss {_short(self._mean(sums.loss_sum))}, {losses}"
+            losses = (
+                f"smoothed loss {short_number(self._mean(sums.loss_sum))}, {losses}"
+            )
         if sums.skipped:
             losses += f", {sums.skipped:.0f} updates skipped"
         self.say(" | ".join([f"step {step}/{self._steps.stop}", losses, *parts]))
@@ -298,20 +290,6 @@ def _bar(console: Console) -> rich.progress.Progress:
         refresh_per_second=2,
         redirect_stdout=sys.stdout.isatty(),
     )
-
-
-def evaluation_line(step: int, kind: str, metrics: dict[str, float]) -> str:
-    """Formats an evaluation; its loss, which is not label-smoothed, is called "nll"."""
-    named = {"nll" if name == "loss" else name: x for name, x in metrics.items()}
-    shown = (f"{name} {_short(value)}" for name, value in named.items())
-    return " | ".join([f"step {step} {kind}", *shown])
-
-
-def _short(value: float) -> str:
-    """Formats a number with four significant digits, thousands in full."""
-    if abs(value) < 1e-12:  # such as sacreBLEU's score of an untrained model
-        return "0"
-    return f"{value:.0f}" if 1000 <= abs(value) < 1e9 else f"{value:.4g}"
 
 
 @dataclasses.dataclass

@@ -6,34 +6,35 @@ sentences more. So eight replicas, one with eight micro-batches and one big batc
 the same thing.
 """
 
-import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import keras
 import tensorflow as tf
 
-from t2t_keras.data.pipeline import rows_per_replica
 from t2t_keras.errors import UserError
 from t2t_keras.model.loss import count_tokens, training_losses
 from t2t_keras.model.transformer import Transformer
 from t2t_keras.run.checkpoint import model_variables, weight_name
-from t2t_keras.training.optimizer import MovingAverage, Optimizer
-from t2t_keras.training.reporting import StepResult
-from t2t_keras.training.strategy import batch_spec, distribute_pairs, own_replicas
-
-DOUBLE_AFTER = 2000  # updates since the loss scale changed
-
-# What libraries say when the device's memory is used up, besides TensorFlow itself.
-_OUT_OF_MEMORY = re.compile(
-    "out of memory|CUBLAS_STATUS_(ALLOC_FAILED|NOT_INITIALIZED)"
-    "|CUDNN_STATUS_(ALLOC_FAILED|NOT_INITIALIZED)|ncclUnhandledCudaError"
-    "|unhandled cuda error",
-    re.IGNORECASE,
-)
+from t2t_keras.training.loss_scale import LossScale
+from t2t_keras.training.moving_average import MovingAverage
+from t2t_keras.training.optimizer import Optimizer
+from t2t_keras.training.strategy import batch_spec
 
 
-class Sums(NamedTuple):
+class StepResult(NamedTuple):
+    """What a training step returns, summed over all replicas and micro-batches."""
+
+    loss_sum: tf.Tensor  # label-smoothed cross-entropy
+    nll_sum: tf.Tensor  # negative log-likelihood: the loss without label smoothing
+    source_tokens: tf.Tensor
+    target_tokens: tf.Tensor
+    positions: tf.Tensor  # on both sides, padding included
+    gradient_norm: tf.Tensor  # norm of the mean gradient before clipping; 0 if skipped
+    skipped: tf.Tensor  # 1 if the update was skipped: the losses are then 0; else 0
+
+
+class GradientSums(NamedTuple):
     """Sums over the target tokens of a micro-batch, a replica's rows or a batch."""
 
     gradients: list[tf.Tensor]  # of the label-smoothed loss times the loss scale
@@ -96,8 +97,8 @@ class TrainStep:
         self.skipped_in_a_row = tf.Variable(0, trainable=False, dtype=tf.int64)
         batch = batch_spec(strategy, aligned=hparams.guided_alignment > 0)
         step = tf.TensorSpec([], tf.int64)
-        rate, is_trial = tf.TensorSpec([], tf.float32), tf.TensorSpec([], tf.bool)
-        signature = [batch, step, rate, is_trial]
+        rate, dry_run = tf.TensorSpec([], tf.float32), tf.TensorSpec([], tf.bool)
+        signature = [batch, step, rate, dry_run]
         self.function = tf.function(
             self._update, input_signature=signature, autograph=False
         )
@@ -127,7 +128,7 @@ class TrainStep:
         batch: tuple[tf.Tensor, ...],
         step: int,
         learning_rate: float,
-        is_trial: bool = False,
+        dry_run: bool = False,
     ) -> StepResult:
         """Runs one step on a distributed batch.
 
@@ -136,13 +137,13 @@ class TrainStep:
                 with `guided_alignment` the alignment, float32 [B, T, S].
             step: counted from 0.
             learning_rate: of this step.
-            is_trial: whether to compute everything and change nothing.
+            dry_run: whether to compute everything and change nothing.
         """
         return self.function(
             batch,
             tf.constant(step, tf.int64),
             tf.constant(learning_rate, tf.float32),
-            tf.constant(is_trial),
+            tf.constant(dry_run),
         )
 
     def update_from(
@@ -150,7 +151,7 @@ class TrainStep:
         batches: Iterator[tuple[tf.Tensor, ...]],
         step: int,
         learning_rates: Sequence[float],
-        is_trial: bool = False,
+        dry_run: bool = False,
     ) -> StepResult:
         """Runs several steps in one call, and returns the sums of their results.
 
@@ -161,9 +162,9 @@ class TrainStep:
             batches: an iterator of a distributed dataset; its next batches are used.
             step: the first one, counted from 0.
             learning_rates: of each step.
-            is_trial: see `update`.
+            dry_run: see `update`.
         """
-        first, trial = tf.constant(step, tf.int64), tf.constant(is_trial)
+        first, trial = tf.constant(step, tf.int64), tf.constant(dry_run)
         # With any number of learning rates it is one trace.
         rates = tf.TensorSpec([None], tf.float32)
         loop = self._loop.get_concrete_function(batches, first, rates, trial)
@@ -174,13 +175,13 @@ class TrainStep:
         batches: Iterator[tuple[tf.Tensor, ...]],
         step: tf.Tensor,
         learning_rates: tf.Tensor,
-        is_trial: tf.Tensor,
+        dry_run: tf.Tensor,
     ) -> StepResult:
         """The graph of `update_from`."""
 
         def add(i: tf.Tensor, sums: StepResult) -> tuple[tf.Tensor, StepResult]:
             number = step + tf.cast(i, tf.int64)
-            result = self._update(next(batches), number, learning_rates[i], is_trial)
+            result = self._update(next(batches), number, learning_rates[i], dry_run)
             return i + 1, tf.nest.map_structure(tf.add, sums, result)
 
         zeros = StepResult(*(tf.zeros([]) for _ in StepResult._fields))
@@ -197,14 +198,14 @@ class TrainStep:
         batch: tuple[tf.Tensor, ...],
         step: tf.Tensor,
         learning_rate: tf.Tensor,
-        is_trial: tf.Tensor,
+        dry_run: tf.Tensor,
     ) -> StepResult:
         """The graph of `update`."""
 
         def on_replica(*batch: tf.Tensor) -> StepResult:
             sums = self.accumulate(batch, step)
             gradients, result = self.reduce(sums)
-            self.apply(gradients, result, step, learning_rate, is_trial)
+            self.apply(gradients, result, step, learning_rate, dry_run)
             return result
 
         # All replicas return the same sums.
@@ -214,7 +215,7 @@ class TrainStep:
 
     def loss_and_grads(
         self, batch: tuple[tf.Tensor, ...], seed: tf.Tensor, scale: tf.Tensor
-    ) -> Sums:
+    ) -> GradientSums:
         """Runs the model forward and backward on one micro-batch.
 
         Args:
@@ -241,7 +242,7 @@ class TrainStep:
         gradients = [tf.ensure_shape(g, g.shape) for g in gradients]
         source, target = batch[:2]
         positions = tf.cast(tf.size(source) + tf.size(target), tf.float32)
-        return Sums(
+        return GradientSums(
             gradients, loss, count_tokens(source), count_tokens(target), positions, nll
         )
 
@@ -277,7 +278,7 @@ class TrainStep:
         )
         return losses, gradients, d_softmax
 
-    def accumulate(self, batch: tuple[tf.Tensor, ...], step: tf.Tensor) -> Sums:
+    def accumulate(self, batch: tuple[tf.Tensor, ...], step: tf.Tensor) -> GradientSums:
         """Sums `loss_and_grads` over this replica's micro-batches, one after the other.
 
         Args:
@@ -292,7 +293,7 @@ class TrainStep:
             tf.reshape(x, [count, -1, *tf.unstack(tf.shape(x)[1:])]) for x in batch
         ]
 
-        def add(i: tf.Tensor, sums: Sums) -> tuple[tf.Tensor, Sums]:
+        def add(i: tf.Tensor, sums: GradientSums) -> tuple[tf.Tensor, GradientSums]:
             seed = self._dropout_seed(step, i)
             micro_batch = tuple(part[i] for part in parts)
             more = self.loss_and_grads(micro_batch, seed, scale)
@@ -303,12 +304,12 @@ class TrainStep:
         _, sums = tf.while_loop(
             lambda i, sums: i < count,
             add,
-            (tf.constant(0), Sums(gradients, zero, zero, zero, zero, zero)),
+            (tf.constant(0), GradientSums(gradients, zero, zero, zero, zero, zero)),
             parallel_iterations=1,  # or the next forward pass would take memory as well
         )
         return sums
 
-    def reduce(self, sums: Sums) -> tuple[list[tf.Tensor], StepResult]:
+    def reduce(self, sums: GradientSums) -> tuple[list[tf.Tensor], StepResult]:
         """All-reduces the sums; returns the mean gradients over all target tokens.
 
         They are clipped to the norm `clip_norm`, and zeros if the loss or one of them
@@ -354,7 +355,7 @@ class TrainStep:
         result: StepResult,
         step: tf.Tensor,
         learning_rate: tf.Tensor,
-        is_trial: tf.Tensor,
+        dry_run: tf.Tensor,
     ) -> None:
         """Updates the weights and their moving average.
 
@@ -363,7 +364,7 @@ class TrainStep:
         is decided here, on the device: the host would have to wait for it.
         """
         is_finite = result.skipped == 0  # the same on every replica
-        is_applied = tf.logical_and(is_finite, tf.logical_not(is_trial))
+        is_applied = tf.logical_and(is_finite, tf.logical_not(dry_run))
         # From 1, as in the paper; a trial may have any step.
         count = tf.cast(tf.maximum(step + 1 - self.skipped, 1), tf.float32)
         self._optimizer.apply(gradients, learning_rate, count, is_applied)
@@ -375,9 +376,9 @@ class TrainStep:
             (self.skipped_in_a_row, (self.skipped_in_a_row + skipped) * skipped),
         ]
         if self.loss_scale:
-            after += self.loss_scale.after(is_finite)
+            after += self.loss_scale.updates(is_finite)
         for variable, value in after:
-            value = tf.where(is_trial, variable.read_value(), value)
+            value = tf.where(dry_run, variable.read_value(), value)
             # A replica may not call `assign` on a mirrored variable.
             tf.raw_ops.AssignVariableOp(resource=variable.handle, value=value)
 
@@ -394,139 +395,3 @@ class TrainStep:
         fold_in = tf.random.experimental.stateless_fold_in
         seed = fold_in(fold_in(seed, tf.cast(step, tf.int32)), part)
         return tf.bitcast(seed, tf.uint32) if self._model.hparams.jit_compile else seed
-
-
-class LossScale:
-    """A dynamic factor on the loss that keeps float16 gradients from vanishing.
-
-    It keeps them between 6e-8 and 65,504. Gradients that overflow halve it, and their
-    update is skipped; it doubles after every 2,000 updates without overflow. It
-    multiplies a sum over tokens: its initial value of 1 is to a batch of 32,768 tokens
-    what 2^15, the usual initial value, is to the mean of the batch.
-
-    Create it in the scope of the strategy: every replica has its own copy.
-    """
-
-    def __init__(self) -> None:
-        self._scale = tf.Variable(1.0, trainable=False)
-        self._good_steps = tf.Variable(0, trainable=False, dtype=tf.int64)
-        # By the names in a checkpoint.
-        self.variables = {
-            "loss_scale/scale": self._scale,
-            "loss_scale/good_steps": self._good_steps,
-        }
-
-    @property
-    def value(self) -> tf.Tensor:
-        """What to multiply the loss by."""
-        return self._scale.read_value()
-
-    def after(self, is_finite: tf.Tensor) -> list[tuple[tf.Variable, tf.Tensor]]:
-        """Returns the values of its variables after a step.
-
-        Args:
-            is_finite: whether all gradients of the step were finite.
-        """
-        scale, good_steps = self.value, self._good_steps.read_value() + 1
-        none = tf.zeros_like(good_steps)
-        is_due = tf.equal(good_steps, DOUBLE_AFTER)
-        raised = tf.where(is_due, 2 * scale, scale)
-        counted = tf.where(is_due, none, good_steps)
-        return [
-            (self._scale, tf.where(is_finite, raised, scale / 2)),
-            (self._good_steps, tf.where(is_finite, counted, none)),
-        ]
-
-
-# The largest batch is run once before the first step. So one that does not fit into the
-# memory of the devices fails at once, and not after hours.
-
-
-def try_largest_batch(
-    update: Callable[[Iterator[tuple[tf.Tensor, ...]]], object],
-    strategy: tf.distribute.Strategy,
-    shape: tuple[int, int, int],
-    batch_tokens: int,
-    micro_batches: int = 1,
-    aligned: bool = False,
-) -> str:
-    """Runs the largest batch once; where it does not fit, tries halves of it.
-
-    Args:
-        update: runs an update by the next batch of an iterator and discards it.
-        strategy: the strategy, whose replicas share the rows.
-        shape: (rows, S, T) of the largest batch.
-        batch_tokens: the budget of the batches, for the message.
-        micro_batches: number of micro-batches of each replica.
-        aligned: whether a batch also has an alignment.
-
-    Returns:
-        A sentence about the memory that a GPU had in use; "" without GPUs.
-
-    Raises:
-        UserError: the batch does not fit; the message names a size that does.
-    """
-    rows, source, target = shape
-    batch = f"the largest batch, {rows} pairs of {source} and {target} tokens,"
-    # Other processes would not try again.
-    is_alone = not isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy)
-    smallest = strategy.num_replicas_in_sync * micro_batches if is_alone else rows
-    divisor = 1
-    while rows // divisor >= min(smallest, rows):
-        parts = (rows // divisor, source, target)
-        batches = synthetic_batches(strategy, parts, micro_batches, aligned)
-        try:
-            update(iter(batches))
-        except tf.errors.OpError as error:
-            if not is_out_of_memory(error):
-                raise
-            divisor *= 2
-            continue
-        if divisor == 1:
-            return _peak() and f"{batch} fits: {_peak()}"
-        remedy = (
-            f"{parts[0]} such pairs fit: lower batch_tokens to "
-            f"{batch_tokens // divisor}, or give --accumulate {divisor * micro_batches}"
-        )
-        break
-    else:
-        remedy = "lower batch_tokens, or divide batches with --accumulate"
-    raise UserError(
-        f"batch_tokens {batch_tokens}: {batch} does not fit into the device's memory; "
-        f"{remedy}"
-    )
-
-
-def synthetic_batches(
-    strategy: tf.distribute.Strategy,
-    shape: tuple[int, int, int],
-    micro_batches: int = 1,
-    aligned: bool = False,
-) -> tf.distribute.DistributedDataset:
-    """Returns one distributed batch of one id; arguments as in `try_largest_batch`."""
-    rows, *lengths = shape
-    own = own_replicas(strategy)
-    sides = [
-        rows_per_replica(
-            tf.fill([rows, length], 2), strategy.num_replicas_in_sync, micro_batches
-        )[own.start : own.stop]
-        for length in lengths
-    ]
-    if aligned:
-        source, target = sides
-        sides.append(tf.zeros([*target.shape, source.shape[2]]))
-    return distribute_pairs(strategy, lambda: zip(*sides, strict=True), aligned)
-
-
-def is_out_of_memory(error: tf.errors.OpError) -> bool:
-    """Returns whether the device's memory was too small, as cuBLAS or NCCL may say."""
-    is_exhausted = isinstance(error, tf.errors.ResourceExhaustedError)
-    return is_exhausted or bool(_OUT_OF_MEMORY.search(error.message))
-
-
-def _peak() -> str:
-    """Returns the most memory that was in use on a GPU so far; "" without GPUs."""
-    names = [gpu.name for gpu in tf.config.list_logical_devices("GPU")]
-    get = tf.config.experimental.get_memory_info
-    peaks = [get(name.removeprefix("/device:"))["peak"] / 1e9 for name in names]
-    return f"{max(peaks):.1f} GB of a GPU in use" if peaks else ""

@@ -12,20 +12,20 @@ import tensorflow as tf
 
 from t2t_keras.data.pipeline import TrainingData, damage_named
 from t2t_keras.errors import UserError
+from t2t_keras.run.averaging import average_run
 from t2t_keras.run.checkpoint import model_variables, snapshot
-from t2t_keras.run.directory import RunDirectory, average_run
+from t2t_keras.run.directory import RunDirectory
+from t2t_keras.signals import SIGNALS
 from t2t_keras.training.callbacks import Callbacks
-from t2t_keras.training.control import SIGNALS, Stopping, TrainOptions
 from t2t_keras.training.fine_tune import initialise_from
+from t2t_keras.training.largest_batch import try_largest_batch
 from t2t_keras.training.optimizer import learning_rate, make_optimizer
-from t2t_keras.training.reporting import Reporter, StepResult, TimeLeft
-from t2t_keras.training.step import TrainStep, try_largest_batch
-from t2t_keras.training.strategy import (
-    ProcessGroup,
-    devices_text,
-    distribute,
-    own_replicas,
-)
+from t2t_keras.training.options import TrainOptions
+from t2t_keras.training.process_group import ProcessGroup
+from t2t_keras.training.reporting import Reporter, TimeLeft
+from t2t_keras.training.step import StepResult, TrainStep
+from t2t_keras.training.stopping import Stopping
+from t2t_keras.training.strategy import devices_text, distribute, own_replicas
 from t2t_keras.training.validation import Validation
 
 _SIGNALS = tuple(signal.name for signal in SIGNALS)
@@ -68,7 +68,7 @@ class Trainer:
         self._strategy = strategy
         self._options = options
         self._data = data
-        self._group = ProcessGroup.of(strategy)
+        self._group = ProcessGroup.from_strategy(strategy)
         self._asked = -1  # the last interval of steps in which processes asked
         self._micro_batches = run.config.micro_batches(strategy.num_replicas_in_sync)
         seed = run.config.seed
@@ -202,15 +202,15 @@ class Trainer:
         step: int,
         rates: Sequence[float],
         reporter: Reporter,
-        is_trial: bool = False,
+        dry_run: bool = False,
     ) -> StepResult:
         """Runs a step for each learning rate."""
         if self._options.steps_per_call > 1:
-            return self._step.update_from(batches, step, rates, is_trial)
+            return self._step.update_from(batches, step, rates, dry_run)
         with reporter.waiting():
             batch = next(batches)
         (rate,) = rates
-        return self._step.update(batch, step, rate, is_trial)
+        return self._step.update(batch, step, rate, dry_run)
 
     def _keep_average(self, reporter: Reporter) -> None:
         """Keeps the average of the last checkpoints where there is no dev split."""
@@ -265,7 +265,7 @@ class Trainer:
         )
         held = snapshot(self._variables, 0)  # as while a checkpoint is written
         said = try_largest_batch(
-            lambda batches: self._update(batches, 0, [0.0], reporter, is_trial=True),
+            lambda batches: self._update(batches, 0, [0.0], reporter, dry_run=True),
             self._strategy,
             self._data.largest_shape,
             self._hparams.batch_tokens,

@@ -15,16 +15,16 @@ from t2t_keras.errors import UserError
 from t2t_keras.evaluation.bleu import metrics_of
 from t2t_keras.evaluation.evaluator import Evaluator
 from t2t_keras.model.transformer import Transformer
+from t2t_keras.run.averaging import mean_weights
 from t2t_keras.run.checkpoint import (
     Checkpoint,
     CheckpointDirectory,
-    mean_weights,
     model_variables,
     snapshot,
     write_checkpoint,
 )
 from t2t_keras.run.directory import RunDirectory
-from t2t_keras.training.control import TrainOptions
+from t2t_keras.training.options import TrainOptions
 from t2t_keras.training.reporting import Reporter
 
 

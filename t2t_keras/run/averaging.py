@@ -1,0 +1,85 @@
+"""Averages of checkpoints (6.1)."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+import tensorflow as tf
+
+from t2t_keras.arguments import Positive, checked
+from t2t_keras.errors import UserError
+from t2t_keras.run.checkpoint import (
+    Checkpoint,
+    CheckpointDirectory,
+    remove_incomplete,
+    write_checkpoint,
+)
+from t2t_keras.run.config import is_run
+from t2t_keras.run.directory import RunDirectory
+
+
+@checked
+def average_run(output_dir: str | Path, last: Positive) -> Path:
+    """Writes the average of the newest checkpoints of a run.
+
+    The paper averages the last 5 checkpoints of base and the last 20 of big, which were
+    written every 10 minutes: `--train_options save_minutes=10,average_last=5`. It takes
+    the memory of one model, whatever the number of checkpoints.
+
+    Args:
+        output_dir: a run directory, or any other directory with checkpoints.
+        last: number of checkpoints to average.
+
+    Returns:
+        The path of the average, `average.ckpt-STEP`, with the last checkpoint's step.
+
+    Raises:
+        UserError: there are fewer checkpoints, or they do not hold the same weights.
+    """
+    directory = CheckpointDirectory(Path(output_dir))
+    steps = directory.steps()
+    if last < 1 or len(steps) < last:
+        raise UserError(
+            f"--last {last}: {directory.directory} has {len(steps)} checkpoints"
+        )
+    steps = steps[-last:]
+    means = mean_weights([directory.path(step) for step in steps])
+    tensors = {name: tf.constant(value) for name, value in means}
+    remove_incomplete(directory.directory, ["average.ckpt-"])
+    average = directory.path(steps[-1], "average.ckpt")
+    write_checkpoint(average, tensors | {"step": tf.constant(steps[-1], tf.int64)})
+    if is_run(output_dir):
+        RunDirectory(output_dir).record("average", checkpoint=average.name, steps=steps)
+    return average
+
+
+def mean_weights(paths: Sequence[Path]) -> Iterator[tuple[str, np.ndarray]]:
+    """Yields each weight's name and its mean over the checkpoints.
+
+    Only one tensor at a time is in memory, in double precision.
+
+    Raises:
+        UserError: the checkpoints do not hold the same weights.
+    """
+    checkpoints = [Checkpoint(path) for path in paths]
+    shapes = _weight_shapes(checkpoints[-1])
+    for checkpoint in checkpoints:
+        different = _weight_shapes(checkpoint).items() ^ shapes.items()
+        if different:
+            raise UserError(
+                f"cannot average {checkpoint.path} with {checkpoints[-1].path}: "
+                f"'{min(different)[0]}' is not the same in both"
+            )
+    for name, shape in shapes.items():
+        total = np.zeros(shape)
+        for checkpoint in checkpoints:
+            total += checkpoint.tensor(name)
+        yield name, (total / len(checkpoints)).astype(np.float32)
+
+
+def _weight_shapes(checkpoint: Checkpoint) -> dict[str, tuple[int, ...]]:
+    return {
+        name: tuple(shape)
+        for name, shape in sorted(checkpoint.shapes.items())
+        if name.startswith("model/")
+    }

@@ -1,0 +1,112 @@
+"""The largest batch is run once before the first step.
+
+So a batch that does not fit into the memory of the devices fails at once, and not after
+hours.
+"""
+
+import re
+from collections.abc import Callable, Iterator
+
+import tensorflow as tf
+
+from t2t_keras.data.pipeline import rows_per_replica
+from t2t_keras.errors import UserError
+from t2t_keras.training.strategy import distribute_pairs, own_replicas
+
+# What libraries say when the device's memory is used up, besides TensorFlow itself.
+_OUT_OF_MEMORY = re.compile(
+    "out of memory|CUBLAS_STATUS_(ALLOC_FAILED|NOT_INITIALIZED)"
+    "|CUDNN_STATUS_(ALLOC_FAILED|NOT_INITIALIZED)|ncclUnhandledCudaError"
+    "|unhandled cuda error",
+    re.IGNORECASE,
+)
+
+
+def try_largest_batch(
+    update: Callable[[Iterator[tuple[tf.Tensor, ...]]], object],
+    strategy: tf.distribute.Strategy,
+    shape: tuple[int, int, int],
+    batch_tokens: int,
+    micro_batches: int = 1,
+    aligned: bool = False,
+) -> str:
+    """Runs the largest batch once; where it does not fit, tries halves of it.
+
+    Args:
+        update: runs an update by the next batch of an iterator and discards it.
+        strategy: the strategy, whose replicas share the rows.
+        shape: (rows, S, T) of the largest batch.
+        batch_tokens: the budget of the batches, for the message.
+        micro_batches: number of micro-batches of each replica.
+        aligned: whether a batch also has an alignment.
+
+    Returns:
+        A sentence about the memory that a GPU had in use; "" without GPUs.
+
+    Raises:
+        UserError: the batch does not fit; the message names a size that does.
+    """
+    rows, source, target = shape
+    batch = f"the largest batch, {rows} pairs of {source} and {target} tokens,"
+    # Other processes would not try again.
+    is_alone = not isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy)
+    smallest = strategy.num_replicas_in_sync * micro_batches if is_alone else rows
+    divisor = 1
+    while rows // divisor >= min(smallest, rows):
+        parts = (rows // divisor, source, target)
+        batches = synthetic_batches(strategy, parts, micro_batches, aligned)
+        try:
+            update(iter(batches))
+        except tf.errors.OpError as error:
+            if not is_out_of_memory(error):
+                raise
+            divisor *= 2
+            continue
+        if divisor == 1:
+            return _peak() and f"{batch} fits: {_peak()}"
+        remedy = (
+            f"{parts[0]} such pairs fit: lower batch_tokens to "
+            f"{batch_tokens // divisor}, or give --accumulate {divisor * micro_batches}"
+        )
+        break
+    else:
+        remedy = "lower batch_tokens, or divide batches with --accumulate"
+    raise UserError(
+        f"batch_tokens {batch_tokens}: {batch} does not fit into the device's memory; "
+        f"{remedy}"
+    )
+
+
+def synthetic_batches(
+    strategy: tf.distribute.Strategy,
+    shape: tuple[int, int, int],
+    micro_batches: int = 1,
+    aligned: bool = False,
+) -> tf.distribute.DistributedDataset:
+    """Returns one distributed batch of one id; arguments as in `try_largest_batch`."""
+    rows, *lengths = shape
+    own = own_replicas(strategy)
+    sides = [
+        rows_per_replica(
+            tf.fill([rows, length], 2), strategy.num_replicas_in_sync, micro_batches
+        )[own.start : own.stop]
+        for length in lengths
+    ]
+    if aligned:
+        source, target = sides
+        sides.append(tf.zeros([*target.shape, source.shape[2]]))
+    return distribute_pairs(strategy, lambda: zip(*sides, strict=True), aligned)
+
+
+def is_out_of_memory(error: tf.errors.OpError) -> bool:
+    """Returns whether the device's memory was too small, as cuBLAS or NCCL may say."""
+    is_exhausted = isinstance(error, tf.errors.ResourceExhaustedError)
+    return is_exhausted or bool(_OUT_OF_MEMORY.search(error.message))
+
+
+def _peak() -> str:
+    """Returns the most memory that was in use on a GPU so far; "" without GPUs."""
+    names = [gpu.name for gpu in tf.config.list_logical_devices("GPU")]
+    get = tf.config.experimental.get_memory_info
+    peaks = [get(name.removeprefix("/device:"))["peak"] / 1e9 for name in names]
+    return f"{max(peaks):.1f} GB of a GPU in use" if peaks else ""

@@ -10,7 +10,7 @@ import dataclasses
 from collections.abc import Iterable
 
 from t2t_keras import HParams
-from t2t_keras.plugins.reports.model_cost import keys_met
+from t2t_keras.plugins.reports.model_cost import keys_per_query
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,7 +65,7 @@ def training(
         target: target length T.
     """
     count, rows = hparams.decoder_layers, batch * target
-    seen = keys_met(hparams, target, bidirectional=False)
+    seen = keys_per_query(hparams, target, bidirectional=False)
     forward = [
         *_encoding(hparams, batch, source),
         *_self_attention(hparams, count, batch, target, seen),
@@ -117,7 +117,7 @@ def step_weights(hparams: HParams, vocab_size: int) -> int:
 def _encoding(hparams: HParams, batch: int, source: int) -> list[Product]:
     """Returns the products of the encoder's forward pass."""
     count = hparams.num_layers
-    seen = keys_met(hparams, source, bidirectional=True)
+    seen = keys_per_query(hparams, source, bidirectional=True)
     return [
         *_self_attention(hparams, count, batch, source, seen),
         *_position_wise(hparams, count, batch * source),

@@ -200,4 +200,4 @@ def test_align(translator, run_dir, capfd, tmp_path):
     result = run_json(capfd, *argv, "--layer", 3, "--reference", links)
     assert 0 < result["aer"] <= 100
     assert run(*argv, "--reference", write(tmp_path / "c", "0-0")) == 2
-    assert "has 9 lines and" in capfd.readouterr().err
+    assert "has 9 lines but" in capfd.readouterr().err

@@ -259,4 +259,4 @@ def test_a_model_whose_parts_are_unknown_is_refused(capfd):
     sentence = run_refused(capfd, "describe", *words, "modern_tiny")
     assert "modern_tiny has the model modern_transformer" in sentence
     words = (*words, "base", "--hparams", "model=modern_transformer")
-    assert "knows only transformer and" in run_refused(capfd, "describe", *words)
+    assert "supports only transformer and" in run_refused(capfd, "describe", *words)

@@ -146,7 +146,7 @@ MISTAKES = [
     ),
     (
         ("align", "--output_dir", "run", "--source", "file", "--target", "file"),
-        "give --output FILE for the alignments, or --reference FILE",
+        "give --output FILE to write the alignments, or --reference FILE to score them",
     ),
 ]
 

@@ -19,7 +19,7 @@ from reference import reference
 from t2t_keras import registry
 from t2t_keras.evaluation.bleu import Bleu
 from t2t_keras.plugins.reports import scorers
-from t2t_keras.plugins.reports.difference_page import SentencePair, difference_page
+from t2t_keras.plugins.reports.difference_page import ComparedSentence, difference_page
 from t2t_keras.plugins.reports.scorers import Scorer
 from t2t_keras.plugins.reports.significance import (
     System,
@@ -249,7 +249,7 @@ def test_a_scorer_of_usr_dir(files, sources, capfd, tmp_path):
 
 def test_the_page_marks_words_and_escapes_them():
     evil = '<script>alert("1")</script> & <b>'
-    sentence = SentencePair(
+    sentence = ComparedSentence(
         7, evil, f"{evil} r", [f"{evil} one two", f"{evil} two six"], [10.0, 30.0], 20.0
     )
     rows = [{"system": "<i>a", "score": "1 & 2"}]

@@ -52,7 +52,7 @@ def test_report_of_this_installation(capfd, monkeypatch, tmp_path):
     assert report["devices"]["gpus"] == []  # see conftest
     assert not list(tmp_path.iterdir())
     text = doctor._show(report)
-    assert "No faults were found." in text and "| gpus | none |" in text
+    assert "No problems found." in text and "| gpus | none |" in text
     assert f"| keras | {importlib.metadata.version('keras')} |" in text
 
 
@@ -60,7 +60,7 @@ def test_report_of_this_installation(capfd, monkeypatch, tmp_path):
     ("code", "fault"),
     [
         (NO_CUDA, "ImportError: libcudart.so.12: cannot open"),
-        (CRASH, "the process ended by SIGABRT"),
+        (CRASH, "the process was killed by SIGABRT"),
     ],
 )
 def test_tensorflow_does_not_work(library, capfd, code, fault):

@@ -1,4 +1,4 @@
-"""The command that aligns words by a model's attention: `align`."""
+"""`t2t align`: word alignments read from a model's attention."""
 
 import argparse
 from collections.abc import Sequence
@@ -19,28 +19,28 @@ def _align_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--output",
         metavar="FILE",
-        help="write the alignment of each line, such as `0-0 1-2`: source word 0 and "
-        "target word 0, source word 1 and target word 2",
+        help="write the alignment of each line here; `0-0 1-2` aligns source word 0 "
+        "with target word 0 and source word 1 with target word 2",
     )
     parser.add_argument(
         "--reference",
         metavar="FILE",
-        help="the right alignments, to compute the alignment error rate: `0-0` is a "
-        "sure link, `0p0` a possible one",
+        help="the correct alignments, for the alignment error rate; `0-0` is a sure "
+        "link, `0p0` a possible one",
     )
     parser.add_argument(
         "--layer",
         type=positive,
         metavar="N",
-        help="decoder layer whose attention to the source is read, from 1 (default: "
-        "the last but one)",
+        help="decoder layer whose cross-attention is read, from 1 (default: the last "
+        "but one)",
     )
     parser.add_argument(
         "--head",
         type=positive,
         metavar="N",
-        help="its head, from 1 (default: the one that guided alignment trained, or the "
-        "mean of all)",
+        help="head of that layer, from 1 (default: the head trained by guided "
+        "alignment, otherwise the mean of all heads)",
     )
 
 
@@ -48,7 +48,10 @@ def _check_align(args: argparse.Namespace) -> None:
     check_pairs(args)
     require_readable(args.reference)
     if not (args.output or args.reference):
-        raise UserError("give --output FILE for the alignments, or --reference FILE")
+        raise UserError(
+            "give --output FILE to write the alignments, or --reference FILE to score "
+            "them"
+        )
 
 
 def _align(args: argparse.Namespace) -> dict[str, Any]:
@@ -56,50 +59,52 @@ def _align(args: argparse.Namespace) -> dict[str, Any]:
     from t2t_keras.run.directory import RunDirectory
 
     sources, targets = read_pairs(args)
-    lines = list(read_lines(args.reference)) if args.reference else []
-    references = [
-        parse_reference(line, f"{args.reference}, line {number}")
-        for number, line in enumerate(lines, 1)
-    ]
-    if args.reference and len(references) != len(sources):
-        raise UserError(
-            f"{args.source} has {len(sources)} lines and {args.reference} "
-            f"{len(references)}; give one line of links for each pair"
-        )
+    references = []
+    if args.reference:
+        for line_number, line in enumerate(read_lines(args.reference), 1):
+            location = f"{args.reference}, line {line_number}"
+            references.append(parse_reference(line, location))
+        if len(references) != len(sources):
+            raise UserError(
+                f"{args.source} has {len(sources)} lines but {args.reference} has "
+                f"{len(references)}; give one line of links for each pair"
+            )
     translator = RunDirectory(args.output_dir).translator(args.checkpoint)
     head = translator.alignment_head(AlignmentHead(args.layer, args.head))
-    found = translator.align(sources, targets, head)
+    alignments = translator.align(sources, targets, head)
     if args.output:
-        write_lines(args.output, map(format_alignment, found))
-    result: dict[str, Any] = {"sentences": len(found), "layer": head.layer}
+        write_lines(args.output, map(format_alignment, alignments))
+    result: dict[str, Any] = {"sentences": len(alignments), "layer": head.layer}
     result["head"] = head.head or "mean"
-    return result | (alignment_scores(found, references) if args.reference else {})
+    if args.reference:
+        result |= alignment_scores(alignments, references)
+    return result
 
 
 def alignment_scores(
-    found: Sequence[Alignment], references: Sequence[Reference]
+    alignments: Sequence[Alignment], references: Sequence[Reference]
 ) -> dict[str, float]:
     """Returns alignment error rate, precision and recall over a corpus, in percent.
 
-    With the found links A, the sure ones S and the possible ones P, precision is
-    |A and P| / |A|, recall |A and S| / |S|, and the alignment error rate
-    1 - (|A and S| + |A and P|) / (|A| + |S|).
-
-    Args:
-        found: the alignment of each pair.
-        references: the links of each pair.
+    For the links A of the alignments and the sure links S and possible links P of the
+    references, precision is |A and P| / |A|, recall is |A and S| / |S|, and the
+    alignment error rate is 1 - (|A and S| + |A and P|) / (|A| + |S|).
     """
-    links = possible = sure = wanted = 0
-    for alignment, reference in zip(found, references, strict=True):
-        pairs = set(alignment)
-        links += len(pairs)
-        wanted += len(reference.sure)
-        possible += len(pairs & reference.possible)
-        sure += len(pairs & reference.sure)
+    num_links = 0
+    num_sure = 0
+    possible_hits = 0
+    sure_hits = 0
+    for alignment, reference in zip(alignments, references, strict=True):
+        links = set(alignment)
+        num_links += len(links)
+        num_sure += len(reference.sure)
+        possible_hits += len(links & reference.possible)
+        sure_hits += len(links & reference.sure)
+    hits = sure_hits + possible_hits
     return {
-        "aer": 100 * (1 - (sure + possible) / max(links + wanted, 1)),
-        "precision": 100 * possible / max(links, 1),
-        "recall": 100 * sure / max(wanted, 1),
+        "aer": 100 * (1 - hits / max(num_links + num_sure, 1)),
+        "precision": 100 * possible_hits / max(num_links, 1),
+        "recall": 100 * sure_hits / max(num_sure, 1),
     }
 
 

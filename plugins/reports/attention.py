@@ -1,6 +1,7 @@
-"""The command that draws a model's attention weights: `attention`."""
+"""`t2t attention`: all attention weights of a model for one sentence."""
 
 import argparse
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -14,21 +15,22 @@ from t2t_keras.run.config import require_run
 
 if TYPE_CHECKING:
     from t2t_keras.decoding.translator import Translator
+    from t2t_keras.model.backend import Tensor
 
 
 def _attention_flags(parser: argparse.ArgumentParser) -> None:
     add_run(parser)
     parser.add_argument(
-        "--source", type=utf8, required=True, metavar="TEXT", help="a sentence"
+        "--source", type=utf8, required=True, metavar="TEXT", help="the source sentence"
     )
     parser.add_argument(
         "--target",
         type=utf8,
         metavar="TEXT",
-        help="its translation (default: the model's own)",
+        help="its translation (default: the model's translation)",
     )
     parser.add_argument(
-        "--write", required=True, metavar="FILE", help="the HTML page to write"
+        "--write", required=True, metavar="FILE", help="write the HTML page here"
     )
 
 
@@ -43,28 +45,28 @@ def _attention(args: argparse.Namespace) -> dict[str, Any]:
     from .attention_page import attention_page, pictures
 
     translator = RunDirectory(args.output_dir).translator(args.checkpoint)
-    found = sentence_attention(translator, args.source, args.target)
+    attention = sentence_attention(translator, args.source, args.target)
     with open_lines(args.write) as file:
-        file.write(attention_page(args.source, pictures(*found)))
-    layers, heads, *_ = found.cross.shape
-    shape = {"layers": layers, "heads": heads}
+        file.write(attention_page(args.source, pictures(*attention)))
+    num_layers, num_heads, *_ = attention.cross.shape
     return {
         "write": args.write,
-        **shape,
-        "source": found.source,
-        "target": found.target,
+        "layers": num_layers,
+        "heads": num_heads,
+        "source": attention.source,
+        "target": attention.target,
     }
 
 
 class SentenceAttention(NamedTuple):
-    """The attention weights of one pair, with its tokens; see `AttentionMaps`.
+    """The tokens and attention weights of one sentence pair; see `AttentionMaps`.
 
     Attributes:
-        source: the S source tokens, EOS last.
+        source: the S source tokens, which end with EOS.
         target: the T target tokens; row t of the weights predicts token t.
-        encoder: float32 [L, H, S, S], for L layers.
-        decoder: float32 [L, H, T, T]
-        cross: float32 [L, H, T, S]
+        encoder: weights of the L encoder layers, float32 [L, H, S, S].
+        decoder: weights of the L decoder layers, float32 [L, H, T, T].
+        cross: weights of the L cross-attention layers, float32 [L, H, T, S].
     """
 
     source: list[str]
@@ -77,33 +79,35 @@ class SentenceAttention(NamedTuple):
 def sentence_attention(
     translator: "Translator", source: str, target: str | None = None
 ) -> SentenceAttention:
-    """Returns all attention weights of a model for one pair.
+    """Returns all attention weights of a model for one sentence pair.
 
     Args:
         translator: the model with its tokenizers.
-        source: a text.
-        target: its translation; None: the model's own.
+        source: the source text.
+        target: the translation; None: the model's translation.
 
     Raises:
-        UserError: the source is blank, the model's own translation is empty, or the
-            model is an ensemble.
+        UserError: the source is blank, the model's translation is empty, or the model
+            is an ensemble.
     """
     from t2t_keras.decoding.ensemble import Ensemble
 
     model = translator.model
     if isinstance(model, Ensemble):
-        raise UserError("an ensemble has several attentions; give one of its runs")
+        raise UserError(
+            "each model of an ensemble has its own attention; give one of its runs"
+        )
     if is_blank(source):
         raise UserError("the source is blank; give a sentence")
-    form = translator.problem.text_processor
-    text = form.preprocess(source, translator.options.raw)
+    processor = translator.problem.text_processor
+    text = processor.preprocess(source, translator.options.raw)
     source_ids = translator.source_tokenizer.encode(text)
     if target is None:
-        found = translator.n_best([source], 1, truncate=True, split_sentences=False)
-        target_ids = list(found[0][0].ids)
+        [[best]] = translator.n_best([source], 1, truncate=True, split_sentences=False)
+        target_ids = list(best.ids)
     else:
         target_ids = translator.target_tokenizer.encode(
-            form.preprocess_target(text, target)
+            processor.preprocess_target(text, target)
         )
     if not target_ids:
         raise UserError("the model's translation is empty; give a target")
@@ -114,17 +118,27 @@ def sentence_attention(
     return SentenceAttention(
         [translator.source_tokenizer.pieces[i] for i in source_ids],
         [translator.target_tokenizer.pieces[i] for i in target_ids],
-        *(np.stack([np.asarray(layer)[0] for layer in kind]) for kind in maps),
+        _stack_layers(maps.encoder),
+        _stack_layers(maps.decoder),
+        _stack_layers(maps.cross),
     )
+
+
+def _stack_layers(weights: "Sequence[Tensor]") -> np.ndarray:
+    """Returns the weights [1, H, T, S] of each layer as one array [L, H, T, S]."""
+    return np.stack([np.asarray(layer)[0] for layer in weights])
+
+
+def _show_attention(result: dict[str, Any]) -> str:
+    tokens = {side: " ".join(result[side]) for side in ("source", "target")}
+    return table(result | tokens)
 
 
 COMMAND = Command(
     "draw a model's attention weights for a sentence",
     _attention_flags,
     _attention,
-    lambda result: table(
-        {k: " ".join(v) if isinstance(v, list) else v for k, v in result.items()}
-    ),
+    _show_attention,
     uses_tensorflow=True,
     check=_check_attention,
 )

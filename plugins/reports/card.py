@@ -1,4 +1,4 @@
-"""The command that writes a model card from the files of a run: `card`."""
+"""`t2t card`: a model card from the files of a run."""
 
 import argparse
 import json
@@ -13,110 +13,112 @@ from t2t_keras.cli.command import Command, add_run
 from t2t_keras.data.files import write_lines
 from t2t_keras.data.manifest import Manifest
 from t2t_keras.errors import UserError
+from t2t_keras.problem import Problem
 
 if TYPE_CHECKING:
     from t2t_keras.run.directory import RunDirectory
 
 
 def model_card(run: "RunDirectory", checkpoint: str | None = None) -> str:
-    """Returns the model card of a run in Markdown, with the header of model hubs.
+    """Returns the model card of a run in Markdown, with a header for model hubs.
 
     Args:
         run: the run directory.
-        checkpoint: see `RunDirectory.restore`; None: the default one.
+        checkpoint: see `RunDirectory.restore`; None: the default.
 
     Raises:
         UserError: there is no such checkpoint.
     """
-    from t2t_keras.run.checkpoint import Checkpoint
-
-    problem, config = run.problem, run.config
+    # The moving average is stored in the newest checkpoint.
     path = run.checkpoints.find("latest" if checkpoint == "ema" else checkpoint)
-    model = run.build_model()
-    languages = problem.languages or ()
-    head: dict[str, Any] = {
+    manifest = _manifest(run)
+    history = list(_read_json_lines(run.path / "history.jsonl"))
+    problem = run.problem
+    sections = [
+        f"---\n{json.dumps(_hub_header(problem, manifest), ensure_ascii=False)}\n---",
+        f"# {problem.name}: {run.path.name}",
+        problem.summary,
+        _section("Model", _table(_model_rows(run, path))),
+        _section("Data", _table(_data_rows(manifest))),
+        _section("Training", _list(_training_sentences(history))),
+        _section("Scores", _list(_score_sentences(history))),
+        _section("Scores on dev during training", _list(_dev_sentences(run)[-3:])),
+        _section("Decoding", _table(_decoding_rows(problem))),
+    ]
+    return "\n\n".join(filter(None, sections))
+
+
+def _hub_header(problem: Problem, manifest: Manifest | None) -> dict[str, Any]:
+    header: dict[str, Any] = {
         "library_name": "t2t_keras",
         "tags": ["transformer", problem.name],
     }
-    if languages:
-        head["language"] = [*languages]
-    manifest = _manifest(run)
+    if problem.languages:
+        header["language"] = [*problem.languages]
     if manifest and manifest.license:
-        head["license"] = manifest.license
+        header["license"] = manifest.license
+    return header
+
+
+def _model_rows(run: "RunDirectory", checkpoint: Path) -> dict[str, str | None]:
+    from t2t_keras.run.checkpoint import Checkpoint
+
+    config = run.config
     sizes = [str(tokenizer.vocab_size) for tokenizer in run.tokenizers]
-    facts = {
-        "problem": problem.name,
+    return {
+        "problem": run.problem.name,
         "hparam set": config.hparams_set,
-        "changed hyper-parameters": _changed(run),
-        "parameters": f"{model.count_params():,}",
-        "checkpoint": f"{path.name}, step {Checkpoint(path).step:,}",
+        "changed hyper-parameters": _changed_hparams(run),
+        "parameters": f"{run.build_model().count_params():,}",
+        "checkpoint": f"{checkpoint.name}, step {Checkpoint(checkpoint).step:,}",
         "vocabulary sizes": ", ".join(dict.fromkeys(sizes)),
         "initial weights": config.init_from,
         "seed": str(config.seed),
         "data": config.data_dir,
     }
-    data = {}
+
+
+def _data_rows(manifest: Manifest | None) -> dict[str, str | None]:
+    rows: dict[str, str | None] = {}
     if manifest:
-        data = {f"{k} examples": f"{n:,}" for k, n in manifest.examples.items()}
+        for split, count in manifest.examples.items():
+            rows[f"{split} examples"] = f"{count:,}"
         for split, reasons in manifest.dropped.items():
-            data |= {f"{split}, dropped: {k}": f"{n:,}" for k, n in reasons.items()}
-    history = list(_lines(run.path / "history.jsonl"))
-    training = list(filter(None, map(_training, history)))
-    evaluations = list(filter(_is_evaluation, history))
-    scores = [
-        f"{line['split']}, {line['checkpoint']}, {line['sentences']} sentences: "
-        f"{_numbers(line['metrics'])}{_difference(line, evaluations)}"
-        for line in evaluations
-    ]
-    dev = [
-        f"step {line['step']:,}: {_numbers(line)}"
-        for line in _lines(run.path / "metrics.jsonl")
-        if isinstance(line.get("step"), int) and line.get("kind", "train") != "train"
-    ]
-    decoding = {
-        name: str(getattr(problem, name))
-        for name in ("beam_size", "alpha", "extra_length")
+            for reason, count in reasons.items():
+                rows[f"{split}, dropped: {reason}"] = f"{count:,}"
+    return rows
+
+
+def _decoding_rows(problem: Problem) -> dict[str, str | None]:
+    return {
+        "beam_size": str(problem.beam_size),
+        "alpha": str(problem.alpha),
+        "extra_length": str(problem.extra_length),
     }
-    return "\n\n".join(
-        filter(
-            None,
-            [
-                f"---\n{json.dumps(head, ensure_ascii=False)}\n---",
-                f"# {problem.name}: {run.path.name}",
-                problem.summary,
-                _section("Model", _table(facts)),
-                _section("Data", _table(data)),
-                _section("Training", _list(training)),
-                _section("Scores", _list(scores)),
-                _section("Scores on dev during training", _list(dev[-3:])),
-                _section("Decoding", _table(decoding)),
-            ],
-        )
-    )
 
 
 def _manifest(run: "RunDirectory") -> Manifest | None:
-    """Returns the manifest of the run's data; None if the data are gone.
+    """Returns the manifest of the run's data; None: the data no longer exist.
 
     Raises:
-        UserError: it is damaged.
+        UserError: the manifest is damaged.
     """
     name = run.problem.data_name
     return Manifest.load(Manifest.path(Path(run.config.data_dir), name))
 
 
-def _changed(run: "RunDirectory") -> str:
-    """Returns the hyper-parameters that differ from the set's."""
+def _changed_hparams(run: "RunDirectory") -> str:
+    """Returns the hyper-parameters that differ from those of the set."""
     try:
-        first = registry.hparams(run.config.hparams_set)
+        hparams = registry.hparams(run.config.hparams_set)
     except UserError:
         return ""
-    changes = first.difference(run.hparams)
-    return ", ".join(f"{name}={new}" for name, (_, new) in changes.items())
+    changes = hparams.difference(run.hparams)
+    return ", ".join(f"{name}={value}" for name, (_, value) in changes.items())
 
 
-def _lines(path: Path) -> Iterator[dict[str, Any]]:
-    """Yields the objects of a file of JSON lines; damaged lines are skipped."""
+def _read_json_lines(path: Path) -> Iterator[dict[str, Any]]:
+    """Yields the objects in a file of JSON lines, without damaged lines."""
     text = path.read_text("utf-8", "replace") if path.exists() else ""
     for line in text.split("\n"):
         try:
@@ -127,67 +129,100 @@ def _lines(path: Path) -> Iterator[dict[str, Any]]:
             yield value
 
 
-def _training(line: dict[str, Any]) -> str | None:
-    """Returns the sentence about a training; None for another line of the history."""
-    match line:
-        case {
-            "kind": "training",
-            "first_step": int(first_step),
-            "last_step": int(last_step),
-            "minutes": int() | float() as minutes,
-            "devices": devices,
-            "date": date,
-        }:
-            return (
-                f"steps {first_step:,} to {last_step:,} in {minutes:.0f} minutes on "
-                f"{devices} ({date})"
-            )
-    return None
+def _training_sentences(history: Iterable[dict[str, Any]]) -> list[str]:
+    """Returns a sentence for each training in the history."""
+    sentences = []
+    for record in history:
+        match record:
+            case {
+                "kind": "training",
+                "first_step": int(first_step),
+                "last_step": int(last_step),
+                "minutes": int() | float() as minutes,
+                "devices": devices,
+                "date": date,
+            }:
+                sentences.append(
+                    f"steps {first_step:,} to {last_step:,} in {minutes:.0f} minutes "
+                    f"on {devices} ({date})"
+                )
+    return sentences
 
 
-def _is_evaluation(line: dict[str, Any]) -> bool:
-    """Returns whether a line of the history is about an evaluation."""
+def _score_sentences(history: Iterable[dict[str, Any]]) -> list[str]:
+    """Returns a sentence for each evaluation in the history."""
+    evaluations = list(filter(_is_evaluation, history))
+    sentences = []
+    for record in evaluations:
+        scores = _format_metrics(record["metrics"])
+        sentences.append(
+            f"{record['split']}, {record['checkpoint']}, {record['sentences']} "
+            f"sentences: {scores}{_difference_from_run(record, evaluations)}"
+        )
+    return sentences
+
+
+def _dev_sentences(run: "RunDirectory") -> list[str]:
+    """Returns a sentence for each evaluation during training."""
+    sentences = []
+    for record in _read_json_lines(run.path / "metrics.jsonl"):
+        step = record.get("step")
+        if isinstance(step, int) and record.get("kind", "train") != "train":
+            sentences.append(f"step {step:,}: {_format_metrics(record)}")
+    return sentences
+
+
+def _is_evaluation(record: dict[str, Any]) -> bool:
     names = {"split", "checkpoint", "sentences"}
     return (
-        line.get("kind") == "evaluation"
-        and line.keys() >= names
-        and isinstance(line.get("metrics"), dict)
+        record.get("kind") == "evaluation"
+        and record.keys() >= names
+        and isinstance(record.get("metrics"), dict)
     )
 
 
-def _difference(line: dict[str, Any], evaluations: list[dict[str, Any]]) -> str:
-    """Returns an export's scores minus the run's latest on the same sentences."""
-    if "export" not in line:
+def _difference_from_run(
+    record: dict[str, Any], evaluations: list[dict[str, Any]]
+) -> str:
+    """Returns how an export's scores differ from the run's latest ones.
+
+    Only evaluations of the same sentences with the same decoding are compared.
+    """
+    if "export" not in record:
         return ""
-    same = ("split", "data", "sentences", "decoding", "settings")
-    runs = [
-        other
-        for other in evaluations
-        if "step" in other and all(other.get(key) == line.get(key) for key in same)
-    ]
-    if not runs:
-        return ""
-    less = _less(line["metrics"], runs[-1]["metrics"])
-    return f"; difference from {runs[-1]['checkpoint']}: {_numbers(less)}"
+    same_fields = ("split", "data", "sentences", "decoding", "settings")
+    for evaluation in reversed(evaluations):
+        if "step" in evaluation and all(
+            evaluation.get(field) == record.get(field) for field in same_fields
+        ):
+            change = _subtract_metrics(record["metrics"], evaluation["metrics"])
+            formatted = _format_metrics(change)
+            return f"; difference from {evaluation['checkpoint']}: {formatted}"
+    return ""
 
 
-def _less(metrics: Mapping[str, Any], others: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns nested metrics minus others; only floats that both have are kept."""
-    return {
-        name: _less(value, others[name])
-        if isinstance(value, Mapping)
-        else value - others[name]
-        for name, value in metrics.items()
-        if isinstance(others.get(name), (Mapping, float)) and name != "signatures"
-    }
+def _subtract_metrics(
+    metrics: Mapping[str, Any], baseline: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Returns nested metrics minus the baseline's, for the floats that both have."""
+    differences: dict[str, Any] = {}
+    for name, value in metrics.items():
+        baseline_value = baseline.get(name)
+        if name == "signatures":
+            continue
+        if isinstance(value, Mapping) and isinstance(baseline_value, Mapping):
+            differences[name] = _subtract_metrics(value, baseline_value)
+        elif isinstance(baseline_value, float):
+            differences[name] = value - baseline_value
+    return differences
 
 
-def _numbers(metrics: Mapping[str, Any]) -> str:
-    """Returns the numbers of nested metrics, and sacreBLEU's signature."""
+def _format_metrics(metrics: Mapping[str, Any]) -> str:
+    """Formats the values of nested metrics, and sacreBLEU's signature."""
     parts = []
     for name, value in metrics.items():
         if isinstance(value, Mapping) and name != "signatures":
-            parts.append(_numbers(value))
+            parts.append(_format_metrics(value))
         elif isinstance(value, float):
             parts.append(f"{name} {value:.4g}")
         elif name == "signature":
@@ -200,11 +235,11 @@ def _section(title: str, body: str) -> str:
 
 
 def _table(rows: Mapping[str, str | None]) -> str:
-    lines = [
-        f"| {name} | {str(value).replace('|', '&#124;')} |"
-        for name, value in rows.items()
-        if value
-    ]
+    lines = []
+    for name, value in rows.items():
+        if value:
+            escaped = value.replace("|", "&#124;")
+            lines.append(f"| {name} | {escaped} |")
     return "\n".join(["| | |", "|---|---|", *lines]) if lines else ""
 
 
@@ -212,11 +247,15 @@ def _list(lines: Iterable[str]) -> str:
     return "\n".join(f"- {line}" for line in lines)
 
 
-def _flags(parser: argparse.ArgumentParser) -> None:
+def _card_flags(parser: argparse.ArgumentParser) -> None:
     add_run(parser)
     parser.add_argument(
         "--write", metavar="FILE", help="write the card here (default: print it)"
     )
+
+
+def _check_card(args: argparse.Namespace) -> None:
+    require_outputs(args, {"write": [args.write] if args.write else []})
 
 
 def _card(args: argparse.Namespace) -> dict[str, Any]:
@@ -231,11 +270,9 @@ def _card(args: argparse.Namespace) -> dict[str, Any]:
 
 COMMAND = Command(
     "write the model card of a run",
-    _flags,
+    _card_flags,
     _card,
     lambda result: "" if result["file"] else result["card"],
     uses_tensorflow=True,
-    check=lambda args: require_outputs(
-        args, {"write": [args.write] if args.write else []}
-    ),
+    check=_check_card,
 )

@@ -1,4 +1,4 @@
-"""The command that tests the differences between systems: `compare`."""
+"""`t2t compare`: do systems differ by more than chance?"""
 
 import argparse
 import os
@@ -26,18 +26,18 @@ from .systems import Texts, check_files, needs_model, open_runs, read_texts
 if TYPE_CHECKING:
     from t2t_keras.run.directory import RunDirectory
 
-    from .significance import Comparison
+    from .significance import Comparison, SystemResult
 
 _PAGE_SENTENCES = 50
-_OF_RUNS = (
+_RUN_FLAGS = (
     *("data_dir", "split", "eval_sentences", "checkpoint"),
     *(name for name in FLAGS if name != "n_best"),
     "decode_hparams",
 )
-_OF_FILES = ("references", "sources", "problem")
+_FILE_FLAGS = ("references", "sources", "problem")
 _NOT_TESTED = (
-    "Only scores are shown: these metrics have no statistics of sentences, which a "
-    "paired test needs."
+    "Only scores are shown: a paired test needs statistics of each sentence, which "
+    "these metrics do not have."
 )
 
 
@@ -47,16 +47,45 @@ def _compare_flags(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         metavar="SYSTEM",
         help="two or more run directories, checkpoints (RUN/model.ckpt-1000), files "
-        "with one output per line, or exports, if one of the systems is a run; all are "
+        "with one output per line, or exports (if another system is a run); each is "
         "compared with the first",
     )
+    _add_metric_flags(parser)
+    _add_test_flags(parser)
+    parser.add_argument(
+        "--page",
+        metavar="FILE",
+        help=f"write an HTML page with the {_PAGE_SENTENCES} sentences whose scores by "
+        "the first metric differ most",
+    )
+    _add_file_flags(parser.add_argument_group("if all systems are files"))
+    _add_run_flags(parser.add_argument_group("if a system is a run"))
+    add_decoding_flags(parser, "n_best", "raw")
+
+
+def _add_metric_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--metric",
         action="append",
         metavar="NAME",
         help="a metric of the problem (bleu, chrf) or a registered scorer; may be "
-        "given several times (default: all of the problem's)",
+        "repeated (default: all metrics of the problem)",
     )
+    parser.add_argument(
+        "--tokenize",
+        choices=get_args(BleuTokens),
+        help="sacreBLEU tokenization for BLEU; none: the text is tokenized already "
+        "(default: that of the run or problem, otherwise sacreBLEU's for the language)",
+    )
+    parser.add_argument(
+        "--language",
+        metavar="CODE",
+        help="language of the references, such as de (default: the problem's; for "
+        "files the suffix of --references, as in test.de)",
+    )
+
+
+def _add_test_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--bootstrap_samples",
         type=positive,
@@ -69,66 +98,53 @@ def _compare_flags(parser: argparse.ArgumentParser) -> None:
         type=positive,
         metavar="N",
         default=10_000,
-        help="trials of approximate randomization (default: 10000); both tests take "
-        "their seed from SACREBLEU_SEED, as sacreBLEU does (default: 12345)",
+        help="trials of approximate randomization (default: 10000); like sacreBLEU, "
+        "both tests take their seed from SACREBLEU_SEED (default: 12345)",
     )
-    parser.add_argument(
-        "--page",
-        metavar="FILE",
-        help=f"write an HTML page with the {_PAGE_SENTENCES} sentences whose scores by "
-        "the first metric differ most",
+
+
+def _add_file_flags(group: argparse._ArgumentGroup) -> None:
+    group.add_argument("--references", metavar="FILE", help="the correct outputs")
+    group.add_argument(
+        "--sources", metavar="FILE", help="the sources, for the page and for scorers"
     )
-    parser.add_argument(
-        "--tokenize",
-        choices=get_args(BleuTokens),
-        help="sacreBLEU tokenization for BLEU; none: the text is tokenized already "
-        "(default: the run's or the problem's, else sacreBLEU's for the language)",
-    )
-    parser.add_argument(
-        "--language",
-        metavar="CODE",
-        help="language of the references, such as de (default: the problem's; for "
-        "files the suffix of --references, as in test.de)",
-    )
-    files = parser.add_argument_group("if all systems are files")
-    files.add_argument("--references", metavar="FILE", help="the correct outputs")
-    files.add_argument("--sources", metavar="FILE", help="for the page and for scorers")
-    files.add_argument(
+    group.add_argument(
         "--problem",
         metavar="NAME",
         help="the problem whose metrics are computed (default: BLEU and chrF)",
     )
-    runs = parser.add_argument_group("if there is a run")
-    runs.add_argument(
+
+
+def _add_run_flags(group: argparse._ArgumentGroup) -> None:
+    group.add_argument(
         "--data_dir", help="data directory (default: the one used in training)"
     )
-    runs.add_argument(
+    group.add_argument(
         "--split",
         choices=get_args(Split),
         help="split (default: test if the data have one, otherwise dev)",
     )
-    runs.add_argument(
+    group.add_argument(
         "--eval_sentences",
         type=positive,
         metavar="N",
         help="decode only the first N sentences",
     )
-    add_checkpoint(runs)
-    add_decoding_flags(parser, "n_best", "raw")
+    add_checkpoint(group)
 
 
 def _check_compare(args: argparse.Namespace) -> None:
     if len(args.systems) < 2:
         raise UserError(
-            "give two systems or more; `t2t evaluate` computes the scores of one"
+            "give two or more systems; `t2t evaluate` computes the scores of one"
         )
     has_runs = any(map(needs_model, args.systems))
-    for flag in _OF_FILES if has_runs else _OF_RUNS:
+    for flag in _FILE_FLAGS if has_runs else _RUN_FLAGS:
         if getattr(args, flag) is None:
             continue
         if has_runs:
             raise UserError(
-                f"--{flag} does not go with a run, whose problem and data are used"
+                f"--{flag} does not go with a run, which has its own problem and data"
             )
         raise UserError(f"--{flag} needs a run, and all systems are files")
     if not has_runs and args.references is None:
@@ -141,7 +157,7 @@ def _check_compare(args: argparse.Namespace) -> None:
 
 
 def _problem(args: argparse.Namespace, runs: "Mapping[str, RunDirectory]") -> Problem:
-    """Returns the problem by whose metrics the systems are compared."""
+    """Returns the problem whose metrics compare the systems."""
     language = args.language
     if runs:
         problem = next(iter(runs.values())).problem
@@ -154,128 +170,161 @@ def _problem(args: argparse.Namespace, runs: "Mapping[str, RunDirectory]") -> Pr
 
 
 def _compare(args: argparse.Namespace) -> dict[str, Any]:
+    from .significance import compare, seed
+
     runs = open_runs(args.systems)
     problem = _problem(args, runs)
     metrics = _metrics(problem, args.metric)
-    reads_sources = not metrics or any(metric.uses_sources for metric in metrics)
-    if not runs and args.sources is None and reads_sources:
-        names = ", ".join(metric.name for metric in metrics if metric.uses_sources)
-        raise UserError(
-            f"{names and f'--metric {names}: '}the metrics may read the sources; give "
-            "--sources FILE"
-        )
-    if args.page and not metrics:
-        raise UserError(
-            f"--page: the metrics of problem '{problem.name}' have no scores of "
-            "sentences, which order the page; leave it out"
-        )
-    from .significance import compare, seed
-
-    number = seed()
+    _check_metrics(args, problem, metrics, bool(runs))
+    # A seed that cannot be used is refused before anything is decoded.
+    seed()
     texts = read_texts(args, runs)
-    # An unknown language is guessed by the references, on which tokens then depend.
-    own = metrics_of(problem, texts.references).corpus_metrics()
-    by_name = {metric.name: metric for metric in own}
-    metrics = [by_name.get(metric.name, metric) for metric in metrics]
-    sources = texts.sources or [""] * len(texts.references)
     result = {
         "problem": problem.name or None,
         "sentences": len(texts.references),
         "baseline": args.systems[0],
     }
+    sources = texts.sources or [""] * len(texts.references)
     if not metrics:
-        scores = [
-            {"system": name}
-            | metrics_of(problem).score(sources, outputs, texts.references)
-            for name, outputs in texts.systems
-        ]
+        scores = []
+        for name, outputs in texts.systems:
+            metric = metrics_of(problem)
+            score = metric.score(sources, outputs, texts.references)
+            scores.append({"system": name} | score)
         return {**result, "scores": scores, "note": _NOT_TESTED}
-    samples, trials = args.bootstrap_samples, args.randomization_trials
-    found = compare(texts.systems, sources, texts.references, metrics, samples, trials)
+    metrics = _resolve_language(problem, metrics, texts.references)
+    comparison = compare(
+        texts.systems,
+        sources,
+        texts.references,
+        metrics,
+        args.bootstrap_samples,
+        args.randomization_trials,
+    )
     if args.page:
         with open_lines(args.page) as file:
-            file.write(_page(metrics[0].name, texts, found))
+            file.write(_page(metrics[0].name, texts, comparison))
     return {
         **result,
-        "bootstrap_samples": samples,
-        "randomization_trials": trials,
-        "seed": number,
+        "bootstrap_samples": args.bootstrap_samples,
+        "randomization_trials": args.randomization_trials,
+        "seed": seed(),
         "page": args.page,
-        "metrics": found.metrics,
+        "metrics": comparison.metrics,
     }
 
 
 def _metrics(problem: Problem, names: Sequence[str] | None) -> Sequence[CorpusMetric]:
-    """Returns the metrics that `--metric` names, or all of the problem's.
+    """Returns the metrics that `--metric` names, by default all of the problem's.
 
     Raises:
-        UserError: there is no such metric.
+        UserError: there is no metric with one of the names.
     """
-    own = {metric.name: metric for metric in metrics_of(problem).corpus_metrics()}
-    if names is None:
-        return tuple(own.values())
-    there = [*own, *scorer_names()]
-    for name in names:
-        if name not in there:
-            raise UserError(
-                f"--metric: there is no '{name}'{did_you_mean(name, there)} "
-                f"(there are: "
-                f"{', '.join(there) or 'none'})"
-            )
-    return tuple(
-        own[name] if name in own else scorer(name) for name in dict.fromkeys(names)
-    )
-
-
-def _page(metric: str, texts: Texts, found: "Comparison") -> str:
-    """Returns the page of the largest differences."""
-    from .difference_page import SentencePair, difference_page
-
-    shown = [
-        SentencePair(
-            it.sentence + 1,
-            texts.sources[it.sentence] if texts.sources else None,
-            texts.references[it.sentence],
-            [system.outputs[it.sentence] for system in texts.systems],
-            it.scores,
-            it.difference,
-        )
-        for it in found.differences[:_PAGE_SENTENCES]
-    ]
-    total, differing = len(texts.references), len(found.differences)
-    part = "all" if len(shown) == differing else f"the first {len(shown)}"
-    summary = (
-        f"{differing:,} of {total:,} sentences have different {metric}; {part} are "
-        "here, the largest difference first."
-    )
-    tables = {
-        f"{name} {result['signature']}": _rows(result["systems"])
-        for name, result in found.metrics.items()
+    problem_metrics = {
+        metric.name: metric for metric in metrics_of(problem).corpus_metrics()
     }
-    names = _short_names([system.name for system in texts.systems])
-    return difference_page(names, tables, summary, shown)
+    if names is None:
+        return tuple(problem_metrics.values())
+    known_names = [*problem_metrics, *scorer_names()]
+    metrics = []
+    for name in dict.fromkeys(names):
+        if name not in known_names:
+            raise UserError(
+                f"--metric: there is no '{name}'{did_you_mean(name, known_names)} "
+                f"(there are: {', '.join(known_names) or 'none'})"
+            )
+        if name in problem_metrics:
+            metrics.append(problem_metrics[name])
+        else:
+            metrics.append(scorer(name))
+    return tuple(metrics)
 
 
-def _rows(systems: Sequence[dict[str, Any]]) -> list[dict[str, str]]:
-    """Returns the rows of a metric's table, as texts."""
-    digits = 2 if max(abs(row["score"]) for row in systems) > 2 else 4
-    names = _short_names([row["system"] for row in systems])
-    rows = []
-    for name, row in zip(names, systems, strict=True):
-        low, high = row["mean"] - row["ci"], row["mean"] + row["ci"]
-        is_baseline = "difference" not in row
-        rows.append(
-            {
-                "system": name,
-                "score": f"{row['score']:.{digits}f}",
-                "95% interval": f"{low:.{digits}f} to {high:.{digits}f}",
-                "difference": "" if is_baseline else f"{row['difference']:+.{digits}f}",
-                "p, bootstrap": "" if is_baseline else f"{row['p_bootstrap']:.4f}",
-                "p, randomization": ""
-                if is_baseline
-                else f"{row['p_randomization']:.4f}",
-            }
+def _check_metrics(
+    args: argparse.Namespace,
+    problem: Problem,
+    metrics: Sequence[CorpusMetric],
+    has_runs: bool,
+) -> None:
+    """Raises UserError if the metrics need sources, or cannot order the page."""
+    if not has_runs and args.sources is None:
+        names = [metric.name for metric in metrics if metric.uses_sources]
+        if names or not metrics:
+            prefix = f"--metric {', '.join(names)}: " if names else ""
+            raise UserError(
+                f"{prefix}the metrics may read the sources; give --sources FILE"
+            )
+    if args.page and not metrics:
+        raise UserError(
+            f"--page: the metrics of problem '{problem.name}' have no scores of "
+            "sentences to order the page by; leave it out"
         )
+
+
+def _resolve_language(
+    problem: Problem, metrics: Sequence[CorpusMetric], references: Sequence[str]
+) -> list[CorpusMetric]:
+    """Returns the metrics with the language that the references show.
+
+    The tokens of BLEU depend on the language, which is guessed if it is not known.
+    """
+    resolved = {}
+    for metric in metrics_of(problem, references).corpus_metrics():
+        resolved[metric.name] = metric
+    return [resolved.get(metric.name, metric) for metric in metrics]
+
+
+def _page(metric: str, texts: Texts, comparison: "Comparison") -> str:
+    """Returns the page of the largest differences."""
+    from .difference_page import ComparedSentence, difference_page
+
+    sentences = []
+    for difference in comparison.differences[:_PAGE_SENTENCES]:
+        index = difference.sentence
+        sentences.append(
+            ComparedSentence(
+                index + 1,
+                texts.sources[index] if texts.sources else None,
+                texts.references[index],
+                [system.outputs[index] for system in texts.systems],
+                difference.scores,
+                difference.difference,
+            )
+        )
+    differing = len(comparison.differences)
+    shown = "all" if len(sentences) == differing else f"the first {len(sentences)}"
+    summary = (
+        f"The {metric} scores of {differing:,} of {len(texts.references):,} sentences "
+        f"differ; this page shows {shown} of them, the largest difference first."
+    )
+    tables = {}
+    for name, result in comparison.metrics.items():
+        tables[f"{name} {result['signature']}"] = _rows(result["systems"])
+    names = _short_names([system.name for system in texts.systems])
+    return difference_page(names, tables, summary, sentences)
+
+
+def _rows(results: "Sequence[SystemResult]") -> list[dict[str, str]]:
+    """Formats the rows of a metric's table."""
+    digits = 2 if max(abs(result["score"]) for result in results) > 2 else 4
+    names = _short_names([result["system"] for result in results])
+    rows = []
+    for name, result in zip(names, results, strict=True):
+        low = result["mean"] - result["ci"]
+        high = result["mean"] + result["ci"]
+        row = {
+            "system": name,
+            "score": f"{result['score']:.{digits}f}",
+            "95% interval": f"{low:.{digits}f} to {high:.{digits}f}",
+            "difference": "",
+            "p, bootstrap": "",
+            "p, randomization": "",
+        }
+        if "difference" in result:
+            row["difference"] = f"{result['difference']:+.{digits}f}"
+            row["p, bootstrap"] = f"{result['p_bootstrap']:.4f}"
+            row["p, randomization"] = f"{result['p_randomization']:.4f}"
+        rows.append(row)
     return rows
 
 
@@ -288,18 +337,16 @@ def _short_names(systems: Sequence[str]) -> list[str]:
 def _show_compare(result: dict[str, Any]) -> str:
     if "scores" in result:
         return f"{columns(result['scores'])}\n\n{result['note']}"
-    head = (
+    parts = [
         f"{result['sentences']:,} sentences; {result['bootstrap_samples']:,} samples "
         f"of the bootstrap, {result['randomization_trials']:,} trials of "
         f"randomization, seed {result['seed']}"
-    )
-    parts = [
-        f"{name}  {metric['signature']}"
-        f"{'' if metric['higher_is_better'] else '  (lower is better)'}\n"
-        f"{columns(_rows(metric['systems']))}"
-        for name, metric in result["metrics"].items()
     ]
-    return "\n\n".join([head, *parts])
+    for name, metric in result["metrics"].items():
+        direction = "" if metric["higher_is_better"] else "  (lower is better)"
+        rows = columns(_rows(metric["systems"]))
+        parts.append(f"{name}  {metric['signature']}{direction}\n{rows}")
+    return "\n\n".join(parts)
 
 
 COMMAND = Command(

@@ -5,11 +5,11 @@ from typing import NamedTuple
 
 
 class Complexity(NamedTuple):
-    """One row of Table 1, with O(...) as a number without constant factors.
+    """One row of Table 1: the terms inside O(...), as numbers.
 
     Attributes:
-        operations: complexity per layer, for a whole sentence.
-        sequential: sequential operations.
+        operations: operations of one layer for a whole sentence.
+        sequential: operations that cannot run in parallel.
         path: maximum path length between two positions, in layers or steps.
     """
 
@@ -21,15 +21,18 @@ class Complexity(NamedTuple):
 def layer_complexities(
     length: int, d_model: int, kernel: int, window: int
 ) -> dict[str, Complexity]:
-    """Returns the rows of Table 1 by the kind of layer.
+    """Returns the rows of Table 1, by layer type.
 
     Args:
         length: sequence length n.
         d_model: model width d.
         kernel: kernel width k of convolutions; at least 2.
-        window: neighbourhood r of restricted self-attention.
+        window: neighborhood r of restricted self-attention.
     """
-    n, d, k, r = length, d_model, kernel, min(window, length)
+    n = length
+    d = d_model
+    k = kernel
+    r = min(window, length)
     dilated = _layers_to_span(n, k)
     return {
         "self_attention": Complexity(n * n * d, 1, 1),
@@ -41,8 +44,10 @@ def layer_complexities(
 
 
 def _layers_to_span(length: int, kernel: int) -> int:
-    """Returns log_k(n), rounded up: the number of dilated convolution layers."""
-    layers, span = 1, kernel
+    """Returns log_k(n), rounded up: dilated convolutions that connect all positions."""
+    layers = 1
+    span = kernel
     while span < length:
-        layers, span = layers + 1, span * kernel
+        layers += 1
+        span *= kernel
     return layers

@@ -1,4 +1,4 @@
-"""The largest differences between systems as a self-contained HTML page."""
+"""A self-contained HTML page of the largest differences between systems."""
 
 import difflib
 import html
@@ -40,9 +40,9 @@ ins {{ background: #8f82; color: #070; font-weight: bold }}
 <h1>{title}</h1>
 {tables}
 <p>{summary}</p>
-<p>Words in which an output differs from {baseline} are marked:
-<del>words that it lacks</del>, <ins>words that it has instead</ins>. Tab or the keys j
-and k move from one sentence to the next.</p>
+<p>Marked words differ from the output of {baseline}:
+<del>words only in {baseline}</del>, <ins>words only in this output</ins>. Press Tab, or
+j and k, to move between sentences.</p>
 <main>
 {body}
 </main>
@@ -50,9 +50,9 @@ and k move from one sentence to the next.</p>
 document.addEventListener("keydown", event => {{
   const step = {{ j: 1, k: -1 }}[event.key];
   if (!step || event.ctrlKey || event.metaKey || event.altKey) return;
-  const all = [...document.querySelectorAll("article")];
-  const now = all.indexOf(document.activeElement.closest("article"));
-  const next = all[now < 0 ? 0 : now + step];
+  const articles = [...document.querySelectorAll("article")];
+  const index = articles.indexOf(document.activeElement.closest("article"));
+  const next = articles[index < 0 ? 0 : index + step];
   if (next) {{ next.focus(); next.scrollIntoView({{ block: "nearest" }}); }}
 }});
 </script>
@@ -60,19 +60,19 @@ document.addEventListener("keydown", event => {{
 """
 
 
-class SentencePair(NamedTuple):
+class ComparedSentence(NamedTuple):
     """A sentence with the outputs of all systems.
 
     Attributes:
-        number: number of its line, from 1.
-        source: its source text; None: not known.
+        line_number: number of its line in the test set, from 1.
+        source: the source text; None: it is unknown.
         reference: the correct output.
         outputs: the output of each system.
         scores: the score of each output.
-        difference: the key by which sentences are ordered.
+        difference: the difference of scores by which sentences are ordered.
     """
 
-    number: int
+    line_number: int
     source: str | None
     reference: str
     outputs: Sequence[str]
@@ -84,14 +84,14 @@ def difference_page(
     systems: Sequence[str],
     tables: Mapping[str, Sequence[Mapping[str, str]]],
     summary: str,
-    sentences: Sequence[SentencePair],
+    sentences: Sequence[ComparedSentence],
 ) -> str:
-    """Returns an HTML page with a section for every sentence.
+    """Returns an HTML page with a section for each sentence.
 
     Args:
-        systems: the systems' names; the others are compared with the first.
-        tables: for each metric its rows, texts by the names of the columns; the first
-            column has the names of the systems.
+        systems: the names of the systems, the baseline first.
+        tables: the rows of each metric's table. A row has a text for each column; the
+            first column has the names of the systems.
         summary: the sentence above the list.
         sentences: the sentences, in the order of the page.
     """
@@ -104,63 +104,66 @@ def difference_page(
     )
 
 
-def marked_words(baseline: str, output: str) -> str:
-    """Returns an output in HTML, with the words marked that differ.
+def mark_differences(baseline: str, output: str) -> str:
+    """Returns an output as HTML, with its differences from the baseline marked.
 
     Args:
-        baseline: the text to compare with; words that only it has are in `<del>`.
-        output: the output; words that only it has are in `<ins>`.
+        baseline: the text to compare with; words only in it are marked by `<del>`.
+        output: the output; words only in it are marked by `<ins>`.
     """
-    ours, theirs = baseline.split(), output.split()
-    matcher = difflib.SequenceMatcher(None, ours, theirs, autojunk=False)
+    baseline_words = baseline.split()
+    output_words = output.split()
+    matcher = difflib.SequenceMatcher(
+        None, baseline_words, output_words, autojunk=False
+    )
     parts = []
-    for kind, start, end, their_start, their_end in matcher.get_opcodes():
-        if kind == "equal":
-            parts.append(_words(ours[start:end]))
+    for operation, i, i_stop, j, j_stop in matcher.get_opcodes():
+        deleted = _join_words(baseline_words[i:i_stop])
+        inserted = _join_words(output_words[j:j_stop])
+        if operation == "equal":
+            parts.append(inserted)
             continue
-        for tag, words in (
-            ("del", ours[start:end]),
-            ("ins", theirs[their_start:their_end]),
-        ):
-            if words:
-                parts.append(f"<{tag}>{_words(words)}</{tag}>")
+        if deleted:
+            parts.append(f"<del>{deleted}</del>")
+        if inserted:
+            parts.append(f"<ins>{inserted}</ins>")
     return " ".join(parts)
 
 
-def _words(words: Sequence[str]) -> str:
+def _join_words(words: Sequence[str]) -> str:
     return html.escape(" ".join(words))
 
 
-def _table(name: str, rows: Sequence[Mapping[str, str]]) -> str:
+def _table(metric: str, rows: Sequence[Mapping[str, str]]) -> str:
     columns = [html.escape(column) for column in rows[0]]
-    lines = ["".join(f'<th scope="col">{column}</th>' for column in columns)]
+    cells = [f'<th scope="col">{column}</th>' for column in columns]
+    lines = ["".join(cells)]
     for row in rows:
-        first, *others = map(html.escape, row.values())
-        cells = zip(columns[1:], others, strict=True)
-        lines.append(
-            f'<th scope="row">{first}</th>'
-            + "".join(f'<td data-name="{name}">{cell}</td>' for name, cell in cells)
-        )
+        system, *values = map(html.escape, row.values())
+        cells = [f'<th scope="row">{system}</th>']
+        for column, value in zip(columns[1:], values, strict=True):
+            cells.append(f'<td data-name="{column}">{value}</td>')
+        lines.append("".join(cells))
     body = "\n".join(f"<tr>{line}</tr>" for line in lines)
-    return f"<table>\n<caption>{html.escape(name)}</caption>\n{body}\n</table>"
+    return f"<table>\n<caption>{html.escape(metric)}</caption>\n{body}\n</table>"
 
 
-def _article(systems: Sequence[str], sentence: SentencePair) -> str:
+def _article(systems: Sequence[str], sentence: ComparedSentence) -> str:
     rows = [("reference", html.escape(sentence.reference))]
     if sentence.source is not None:
         rows.insert(0, ("source", html.escape(sentence.source)))
     baseline = sentence.outputs[0]
     outputs = zip(systems, sentence.outputs, sentence.scores, strict=True)
     for index, (name, output, score) in enumerate(outputs):
-        text = marked_words(baseline, output) if index else html.escape(output)
+        text = mark_differences(baseline, output) if index else html.escape(output)
         rows.append((f"{html.escape(name)}: {score:.4g}", text))
-    # Each text determines its direction of writing.
+    # The direction of writing depends on the text: a source may be in Arabic.
     entries = "\n".join(
         f'<dt>{name}</dt><dd dir="auto">{text}</dd>' for name, text in rows
     )
-    identity = f"line-{sentence.number}"
+    element_id = f"line-{sentence.line_number}"
     return (
-        f'<article id="{identity}" tabindex="0" aria-labelledby="{identity}-head">'
-        f'<h2 id="{identity}-head">Line {sentence.number:,}: '
+        f'<article id="{element_id}" tabindex="0" aria-labelledby="{element_id}-head">'
+        f'<h2 id="{element_id}-head">Line {sentence.line_number:,}: '
         f"{sentence.difference:+.4g}</h2>\n<dl>\n{entries}\n</dl></article>"
     )

@@ -1,12 +1,11 @@
-"""The command that examines this installation: `doctor`.
+"""`t2t doctor`: what is wrong with this installation.
 
-It must work where libraries cannot be imported: this module and its imports need only
-the standard library, and another process imports the libraries.
+It must work even if a library cannot be imported, so this module and its imports need
+only the standard library, and a separate process imports the libraries.
 """
 
 import argparse
 import fcntl
-import functools
 import importlib.metadata
 import json
 import os
@@ -23,12 +22,13 @@ from typing import Any
 from t2t_keras.cli.command import Command
 from t2t_keras.data.files import NO_LOCKS
 
-# Files that exist if there is a driver for NVIDIA GPUs.
+# At least one of these files exists if an NVIDIA driver is loaded.
 NVIDIA = ("/dev/nvidia0", "/proc/driver/nvidia")
 _LIBRARIES = ("sacrebleu", "sentencepiece", "tensorflow", "keras", "tensorflow-text")
-_SECONDS = 180  # for the other process
-# Prints "import NAME" before every import, so that a crash shows the last one, and then
-# the GPUs.
+_TIMEOUT_SECONDS = 180
+
+# The script prints the name of a library before it imports it, so that a crash shows
+# which library crashed.
 _PROBE = """
 import importlib, json, sys
 for name in sys.argv[1:]:
@@ -37,15 +37,20 @@ for name in sys.argv[1:]:
 import tensorflow as tf
 gpus = tf.config.list_physical_devices("GPU")
 details = map(tf.config.experimental.get_device_details, gpus)
-print("gpus", json.dumps([it.get("device_name", "unknown") for it in details]))
+print("gpus", json.dumps([gpu.get("device_name", "unknown") for gpu in details]))
 """
 
 
 def _examine(args: argparse.Namespace) -> dict[str, Any]:
-    """Returns "faults", sentences about what is wrong, "versions" and "devices"."""
-    environ = args.environ  # as the user has set it
-    gpus, faults = _probed()
-    faults = [*_faults_of_versions(), *faults, *_faults_of_directory(Path("."))]
+    """Returns "faults", a list of sentences, "versions" and "devices"."""
+    # This process may have changed os.environ; args.environ is what the user set.
+    environ = args.environ
+    gpus, import_faults = _import_libraries()
+    faults = [
+        *_version_faults(),
+        *import_faults,
+        *_directory_faults(Path(".")),
+    ]
     backend = environ.get("KERAS_BACKEND", "tensorflow")
     if backend != "tensorflow":
         faults.append(
@@ -58,15 +63,16 @@ def _examine(args: argparse.Namespace) -> dict[str, Any]:
             "t2t_keras[gpu] or repair the driver (TF_CPP_MIN_LOG_LEVEL=0 shows more), "
             "or set CUDA_VISIBLE_DEVICES=-1"
         )
-    versions = {name: _version(name) for name in ("t2t_keras", *_LIBRARIES)}
+    versions = {
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+    }
+    for name in ("t2t_keras", *_LIBRARIES):
+        versions[name] = _version(name) or "not installed"
     driver = _run("nvidia-smi", "--query-gpu=name,driver_version", "--format=csv")
     return {
         "faults": faults,
-        "versions": {
-            "python": platform.python_version(),
-            "platform": platform.platform(),
-            **{name: found or "not installed" for name, found in versions.items()},
-        },
+        "versions": versions,
         "devices": {
             "cpu_cores": os.cpu_count(),
             "gpus": gpus,
@@ -76,11 +82,11 @@ def _examine(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def is_gpu_unused(has_gpu: bool, environ: Mapping[str, str]) -> bool:
-    """Returns whether there is an NVIDIA GPU that TensorFlow cannot use.
+    """Returns whether the machine has an NVIDIA GPU that TensorFlow cannot use.
 
     Args:
         has_gpu: whether TensorFlow lists a GPU.
-        environ: the environment; if it hides the GPUs, the answer is no.
+        environ: the environment variables; they may hide the GPUs on purpose.
     """
     is_hidden = environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1")
     return not has_gpu and not is_hidden and any(map(os.path.exists, NVIDIA))
@@ -94,47 +100,56 @@ def _version(distribution: str) -> str | None:
 
 
 def _run(*command: str, **variables: str) -> subprocess.CompletedProcess[str] | None:
-    """Runs a command; None: it does not exist, or does not end in time."""
-    run = functools.partial(subprocess.run, capture_output=True, text=True, check=False)
+    """Runs a command; returns None if it does not exist or takes too long."""
     try:
-        return run(command, env={**os.environ, **variables}, timeout=_SECONDS)
+        return subprocess.run(
+            command,
+            env={**os.environ, **variables},
+            timeout=_TIMEOUT_SECONDS,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
     except (OSError, subprocess.TimeoutExpired):
         return None
 
 
-def _faults_of_versions() -> Iterator[str]:
-    """Yields what is not installed as pyproject.toml requires it."""
+def _version_faults() -> Iterator[str]:
+    """Yields a sentence for each requirement of the package that is not met."""
     from packaging.requirements import Requirement
 
     for line in importlib.metadata.requires("t2t_keras") or ():
         requirement = Requirement(line)
         if requirement.marker and not requirement.marker.evaluate({"extra": ""}):
             continue
-        name, there = requirement.name, _version(requirement.name)
+        name = requirement.name
+        version = _version(name)
         needed = f"t2t_keras needs {name}{requirement.specifier}"
-        if there is None:
+        if version is None:
             yield f"{name} is not installed, but {needed}: install t2t_keras again"
-        elif not requirement.specifier.contains(there, prereleases=True):
-            yield f"{name} {there} is installed, but {needed}: install that version"
-    core, text = _version("tensorflow"), _version("tensorflow-text")
+        elif not requirement.specifier.contains(version, prereleases=True):
+            yield f"{name} {version} is installed, but {needed}: install that version"
+    core = _version("tensorflow")
+    text = _version("tensorflow-text")
     if core and text and core.split(".")[:2] != text.split(".")[:2]:
         yield (
-            f"tensorflow-text {text} does not work with tensorflow {core}: install "
-            "both in one version"
+            f"tensorflow-text {text} does not work with tensorflow {core}: install the "
+            "same version of both"
         )
 
 
 def _has_locks(directory: Path) -> bool:
-    """Returns whether the file system of a directory has locks.
+    """Returns whether the file system of a directory supports locks.
 
     Raises:
         OSError: the directory cannot be written.
     """
     with tempfile.NamedTemporaryFile(dir=directory) as file:
-        with open(file.name, "r+b") as other:  # NFS locks only what can be written
+        # NFS only locks files that are open for writing.
+        with open(file.name, "r+b") as second_handle:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX)
-                fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                fcntl.flock(second_handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 return True
             except OSError as error:
@@ -143,44 +158,49 @@ def _has_locks(directory: Path) -> bool:
         return False
 
 
-def _faults_of_directory(path: Path) -> Iterator[str]:
+def _directory_faults(path: Path) -> Iterator[str]:
     try:
         if not _has_locks(path):
             yield (
-                "the file system of the current directory has no locks; make sure that "
-                "no two processes write to one directory"
+                "the file system of the current directory does not support locks; make "
+                "sure that no two processes write to the same directory"
             )
     except OSError as error:
         yield f"the current directory cannot be written: {error.strerror}"
 
 
-def _probed() -> tuple[list[str] | None, list[str]]:
-    """Imports the libraries in another process.
+def _import_libraries() -> tuple[list[str] | None, list[str]]:
+    """Imports the libraries in a separate process.
 
     Returns:
-        The GPUs of TensorFlow, None if they are not known, and the faults.
+        The names of TensorFlow's GPUs, or None if they are unknown, and the faults.
     """
     names = [name.replace("-", "_") for name in _LIBRARIES]
-    # -P: a file in the current directory may have the name of a library.
+    # -P keeps Python from importing a file of the current directory as a library.
     command = (sys.executable, "-P", "-c", _PROBE, *names)
-    done = _run(*command, TF_CPP_MIN_LOG_LEVEL="2", KERAS_BACKEND="tensorflow")
-    if done is None:
-        return None, [f"the libraries are not imported within {_SECONDS} seconds"]
-    lines = [line.partition(" ") for line in done.stdout.splitlines()]
-    for kind, _, text in lines:
-        if kind == "gpus":
+    process = _run(*command, TF_CPP_MIN_LOG_LEVEL="2", KERAS_BACKEND="tensorflow")
+    if process is None:
+        return None, [
+            f"importing the libraries takes more than {_TIMEOUT_SECONDS} seconds"
+        ]
+    library = names[0]
+    for line in process.stdout.splitlines():
+        label, _, text = line.partition(" ")
+        if label == "gpus":
             return json.loads(text), []
-    library = [text for kind, _, text in lines if kind == "import"][-1]
-    errors = re.findall(r"^\w*(?:Error|Exception)\b.*", done.stderr, re.MULTILINE)
-    reason = errors[-1] if errors else f"exit code {done.returncode}"
-    if done.returncode < 0:
-        reason = f"the process ended by {signal.Signals(-done.returncode).name}"
+        if label == "import":
+            library = text
+    errors = re.findall(r"^\w*(?:Error|Exception)\b.*", process.stderr, re.MULTILINE)
+    reason = errors[-1] if errors else f"exit code {process.returncode}"
+    if process.returncode < 0:
+        signal_name = signal.Signals(-process.returncode).name
+        reason = f"the process was killed by {signal_name}"
     return None, [f"{library} does not work: {reason}"]
 
 
 def _show(report: dict[str, Any]) -> str:
     """Returns the report in Markdown."""
-    faults = [f"- {fault}" for fault in report["faults"]] or ["No faults were found."]
+    faults = [f"- {fault}" for fault in report["faults"]] or ["No problems found."]
     rows = []
     for name, value in {**report["versions"], **report["devices"]}.items():
         text = ", ".join(value) or "none" if isinstance(value, list) else value
@@ -189,7 +209,7 @@ def _show(report: dict[str, Any]) -> str:
 
 
 COMMAND = Command(
-    "examine this installation: versions, devices, and what is wrong",
+    "check this installation: versions, devices, and what is wrong",
     lambda parser: None,
     _examine,
     _show,

@@ -1,24 +1,24 @@
 """What a model costs: parameters, FLOPs and memory, computed from its hparams.
 
-FLOPs count only matrix products, each multiplication and addition as one; softmax,
-layer normalization and the like add a few percent (6.1, Table 2).
+Only matrix products count as FLOPs, one for each multiplication and each addition.
+Softmax, layer normalization and the like add a few percent (6.1, Table 2).
 """
 
 from t2t_keras.hparam import HParams
 
-# For each product of the forward pass, the backward pass has two: one for the gradient
-# of each factor.
-_TRAINING = 3
+# The backward pass has two products for each one of the forward pass, one for the
+# gradient of each factor.
+_TRAINING_FACTOR = 3
 
 _FLOAT32 = 4
 
-# Number of float32 vectors [D] that one residual connection keeps for the backward
-# pass: the normalized sum, the same times gamma, and the output.
-_KEPT_BY_RESIDUAL = 3
+# The float32 vectors [D] that one residual connection stores for the backward pass: the
+# normalized sum, its product with gamma, and the output.
+_VECTORS_PER_RESIDUAL = 3
 
-# The softmax, and the same without the labels' probabilities; in 16 bits the logits,
-# their softmax, and the same in float32.
-_BYTES_OF_A_LOGIT = 8
+# In float32, the loss stores the softmax and its gradient. In 16 bits, it stores the
+# logits, their softmax, and the softmax in float32.
+_BYTES_PER_LOGIT = 8
 
 
 def count_parameters(
@@ -28,27 +28,32 @@ def count_parameters(
 
     Args:
         hparams: the model's hyper-parameters.
-        source_vocab_size: tokens in the source's vocabulary, or in the shared one.
-        target_vocab_size: tokens in the target's vocabulary; None: it is shared.
+        source_vocab_size: size of the source vocabulary, or of the shared one.
+        target_vocab_size: size of the target vocabulary; None: it is shared.
 
     Returns:
         "total", then the size of each part by name. Parts that the model lacks are 0.
     """
-    d, n, m = hparams.d_model, hparams.num_layers, hparams.decoder_layers
+    d = hparams.d_model
+    encoder_layers = hparams.num_layers
+    decoder_layers = hparams.decoder_layers
     keys = hparams.num_heads * hparams.key_size
     values = hparams.num_heads * hparams.value_size
-    attention = d * (2 * keys + 2 * values)  # W^Q, W^K, W^V, W^O
-    more = vars(hparams)  # of `extended_transformer`
-    if more.get("attention_bias"):
+    # The kernels are W^Q, W^K, W^V and W^O.
+    attention = d * (2 * keys + 2 * values)
+    # Only `extended_transformer` has the fields that are read from here.
+    extended = vars(hparams)
+    if extended.get("attention_bias"):
         attention += 2 * keys + values + d
     if hparams.attention == "additive":
         attention += keys
     feed_forward = (d * hparams.d_ff + hparams.d_ff) + (hparams.d_ff * d + d)
-    norm = 2 * d  # scale and shift
-    last_norm = norm if hparams.norm == "pre" else 0
+    # A layer normalization has a scale and a shift.
+    norm = 2 * d
+    final_norm = norm if hparams.norm == "pre" else 0
     positions = hparams.max_positions * d if hparams.position == "learned" else 0
-    # One matrix for a shared vocabulary, two for two vocabularies; without
-    # `share_embeddings` one for each role (3.4).
+    # Two vocabularies have a matrix each, a shared one has a single matrix. Without
+    # `share_embeddings`, inputs, outputs and logits have a matrix each (3.4).
     rows = source_vocab_size + (target_vocab_size or 0)
     if not hparams.share_embeddings:
         rows = source_vocab_size + 2 * (target_vocab_size or source_vocab_size)
@@ -56,15 +61,15 @@ def count_parameters(
     parts = {
         "embeddings": rows * d,
         "positions": positions,
-        "target_space": d * more.get("target_space", False),
-        "output_bias": output_bias * more.get("output_bias", False),
-        "encoder_self_attention": n * attention,
-        "encoder_feed_forward": n * feed_forward,
-        "encoder_layer_norm": n * 2 * norm + last_norm,
-        "decoder_self_attention": m * attention,
-        "decoder_cross_attention": m * attention,
-        "decoder_feed_forward": m * feed_forward,
-        "decoder_layer_norm": m * 3 * norm + last_norm,
+        "target_space": d * extended.get("target_space", False),
+        "output_bias": output_bias * extended.get("output_bias", False),
+        "encoder_self_attention": encoder_layers * attention,
+        "encoder_feed_forward": encoder_layers * feed_forward,
+        "encoder_layer_norm": encoder_layers * 2 * norm + final_norm,
+        "decoder_self_attention": decoder_layers * attention,
+        "decoder_cross_attention": decoder_layers * attention,
+        "decoder_feed_forward": decoder_layers * feed_forward,
+        "decoder_layer_norm": decoder_layers * 3 * norm + final_norm,
     }
     return {"total": sum(parts.values()), **parts}
 
@@ -74,8 +79,8 @@ def flops_per_token(
 ) -> dict[str, int]:
     """Returns the FLOPs for one source token and one target token.
 
-    Masked products are counted, because they are computed: a decoder position is
-    compared with all `length` positions, or with a window with those in its blocks.
+    Masked products count, because they are computed: a decoder query is compared with
+    all `length` keys, or with the keys of its blocks if there is a window.
 
     Args:
         hparams: the model's hyper-parameters.
@@ -83,27 +88,27 @@ def flops_per_token(
         length: length of the source and of the target.
 
     Returns:
-        "forward", and "training" with the backward pass.
+        "forward", and "training", which includes the backward pass.
     """
-    d, heads = hparams.d_model, hparams.num_heads
-    keys, values = heads * hparams.key_size, heads * hparams.value_size
-    projections = d * (2 * keys + 2 * values)  # as many for each kind of attention
+    d = hparams.d_model
+    keys = hparams.num_heads * hparams.key_size
+    values = hparams.num_heads * hparams.value_size
+    # Self-attention and cross-attention have the same projections.
+    projections = d * (2 * keys + 2 * values)
     feed_forward = 2 * d * hparams.d_ff
-
-    def products(positions: int) -> int:
-        """Returns the multiplications of one query with so many keys and values."""
-        return positions * (keys + values)
-
-    encoder = projections + products(keys_met(hparams, length, bidirectional=True))
-    decoder = projections + products(keys_met(hparams, length, bidirectional=False))
-    cross = projections + products(length)
+    per_key = keys + values
+    encoder_keys = keys_per_query(hparams, length, bidirectional=True)
+    decoder_keys = keys_per_query(hparams, length, bidirectional=False)
+    encoder = projections + encoder_keys * per_key
+    decoder = projections + decoder_keys * per_key
+    cross = projections + length * per_key
     layers = hparams.num_layers * (encoder + feed_forward)
     layers += hparams.decoder_layers * (decoder + cross + feed_forward)
     forward = 2 * (layers + d * target_vocab_size)
-    return {"forward": forward, "training": _TRAINING * forward}
+    return {"forward": forward, "training": _TRAINING_FACTOR * forward}
 
 
-def keys_met(hparams: HParams, length: int, *, bidirectional: bool) -> int:
+def keys_per_query(hparams: HParams, length: int, *, bidirectional: bool) -> int:
     """Returns the number of keys that each query of self-attention is compared with.
 
     With a window, these are the keys of up to three blocks.
@@ -111,7 +116,7 @@ def keys_met(hparams: HParams, length: int, *, bidirectional: bool) -> int:
     Args:
         hparams: the model's hyper-parameters.
         length: length of the sequence.
-        bidirectional: whether positions attend to later ones, as in the encoder.
+        bidirectional: whether positions attend to later positions, as in the encoder.
     """
     window = hparams.attention_window
     if not window:
@@ -128,7 +133,7 @@ def training_cost(hours: float, gpus: int, tflops: float) -> float:
         hours: hours of training.
         gpus: number of GPUs.
         tflops: sustained single-precision rate of a GPU, in 10^12 FLOPs a second; the
-            paper has 2.8 for K80, 3.7 for K40, 6.0 for M40 and 9.5 for P100.
+            paper uses 2.8 for K80, 3.7 for K40, 6.0 for M40 and 9.5 for P100.
     """
     return hours * 3600 * gpus * tflops * 1e12
 
@@ -142,10 +147,10 @@ def memory_per_batch(
 ) -> dict[str, int]:
     """Returns the bytes on each replica for a full batch of sentences of one length.
 
-    Activations are the values that the backward pass needs from the forward pass, as
-    this model computes them. Not counted: working memory of the libraries, savings of
-    their compilers, and the copy of weights and optimizer in the host's memory while a
-    checkpoint is written.
+    Activations are the values of this model's forward pass that its backward pass
+    needs. Not counted are the libraries' working memory, the savings of their
+    compilers, and the host's copy of weights and optimizer while a checkpoint is
+    written.
 
     Args:
         hparams: the model's hyper-parameters.
@@ -157,55 +162,62 @@ def memory_per_batch(
     Returns:
         "total", then the bytes of each part by name.
     """
-    positions = -(-hparams.batch_tokens // replicas)  # on each side
-    number = _FLOAT32 if hparams.compute_dtype == "float32" else 2
-    copies = 0 if number == _FLOAT32 else number * parameters
-    parts = {
-        "weights": _FLOAT32 * parameters + copies,
-        hparams.optimizer: _FLOAT32 * _optimizer_state(hparams, parameters),
-        **({"moving average": _FLOAT32 * parameters} if hparams.ema_decay else {}),
-        "gradients": _FLOAT32 * parameters,
-        "activations": positions * _activations(hparams, length, number),
-        "logits": _BYTES_OF_A_LOGIT * positions * target_vocab_size,
-    }
+    # The budget `batch_tokens` holds for the sources and for the targets separately.
+    positions = -(-hparams.batch_tokens // replicas)
+    itemsize = _FLOAT32 if hparams.compute_dtype == "float32" else 2
+    parts = {"weights": _FLOAT32 * parameters}
+    if itemsize != _FLOAT32:
+        parts["weights"] += itemsize * parameters
+    parts[hparams.optimizer] = _FLOAT32 * _optimizer_state(hparams, parameters)
+    if hparams.ema_decay:
+        parts["moving average"] = _FLOAT32 * parameters
+    parts["gradients"] = _FLOAT32 * parameters
+    parts["activations"] = positions * _activations(hparams, length, itemsize)
+    parts["logits"] = _BYTES_PER_LOGIT * positions * target_vocab_size
     return {"total": sum(parts.values()), **parts}
 
 
 def _optimizer_state(hparams: HParams, parameters: int) -> int:
-    """Returns how many numbers the optimizer keeps between updates."""
+    """Returns how many values the optimizer stores between updates."""
     if hparams.optimizer != "adafactor":
-        return 2 * parameters  # Adam's and AdamW's moments
-    # The means of a [D, n] matrix's rows and columns are n + D numbers. An encoder
-    # layer has 10 weights and a decoder layer 15, most of them such matrices.
+        # Adam and AdamW store two moments.
+        return 2 * parameters
+    # Adafactor stores the means of rows and columns, n + D values for a matrix [D, n].
+    # An encoder layer has 10 weights and a decoder layer 15, most of them matrices.
     weights = 10 * hparams.num_layers + 15 * hparams.decoder_layers
     return parameters // hparams.d_model + weights * hparams.d_model
 
 
-def _activations(hparams: HParams, length: int, number: int) -> int:
+def _activations(hparams: HParams, length: int, itemsize: int) -> int:
     """Returns the bytes for one source and one target position, in all layers."""
-    d, heads = hparams.d_model, hparams.num_heads
-    keys, values = heads * hparams.key_size, heads * hparams.value_size
-    copy = 0 if number == _FLOAT32 else number  # in the compute dtype
-    # Dropout keeps its mask and its input.
-    dropped = {
-        field: 2 if getattr(hparams, field) else 0
-        for field in ("dropout", "attention_dropout", "ffn_dropout")
-    }
-    residual = d * (_KEPT_BY_RESIDUAL + dropped["dropout"]) * _FLOAT32
-    embeddings = 2 * d * (1 + dropped["dropout"]) * _FLOAT32
-    feed_forward = number * hparams.d_ff * (1 + dropped["ffn_dropout"]) + copy * d
-
-    def attention(keys_of_query: int) -> int:
-        """Returns the bytes of queries, keys, values, heads and attention weights."""
-        weight = _FLOAT32 + copy + number * dropped["attention_dropout"]
-        if hparams.attention == "additive":
-            weight += number * hparams.key_size
-        vectors = number * (2 * keys + 2 * values) + copy * d
-        return vectors + weight * heads * keys_of_query
-
-    encoder = attention(keys_met(hparams, length, bidirectional=True))
+    d = hparams.d_model
+    # Layers whose input is float32 store a copy in the compute dtype.
+    copy = 0 if itemsize == _FLOAT32 else itemsize
+    # Dropout stores its mask and its input.
+    dropout = 2 if hparams.dropout else 0
+    ffn_dropout = 2 if hparams.ffn_dropout else 0
+    residual = d * (_VECTORS_PER_RESIDUAL + dropout) * _FLOAT32
+    embeddings = 2 * d * (1 + dropout) * _FLOAT32
+    feed_forward = itemsize * hparams.d_ff * (1 + ffn_dropout) + copy * d
+    encoder_keys = keys_per_query(hparams, length, bidirectional=True)
+    decoder_keys = keys_per_query(hparams, length, bidirectional=False)
+    encoder = _attention_activations(hparams, encoder_keys, itemsize)
     encoder += feed_forward + 2 * residual
-    decoder = attention(keys_met(hparams, length, bidirectional=False))
-    decoder += attention(length) + feed_forward + 3 * residual
+    decoder = _attention_activations(hparams, decoder_keys, itemsize)
+    decoder += _attention_activations(hparams, length, itemsize)
+    decoder += feed_forward + 3 * residual
     layers = hparams.num_layers * encoder + hparams.decoder_layers * decoder
     return embeddings + layers
+
+
+def _attention_activations(hparams: HParams, num_keys: int, itemsize: int) -> int:
+    """Returns the bytes of queries, keys, values, heads and attention weights."""
+    keys = hparams.num_heads * hparams.key_size
+    values = hparams.num_heads * hparams.value_size
+    copy = 0 if itemsize == _FLOAT32 else itemsize
+    attention_dropout = 2 if hparams.attention_dropout else 0
+    weight = _FLOAT32 + copy + itemsize * attention_dropout
+    if hparams.attention == "additive":
+        weight += itemsize * hparams.key_size
+    vectors = itemsize * (2 * keys + 2 * values) + copy * hparams.d_model
+    return vectors + weight * hparams.num_heads * num_keys

@@ -1,7 +1,7 @@
-"""External metrics, which score sentences: registered functions for `compare`.
+"""External metrics for `t2t compare`: registered functions that score sentences.
 
-They are registered as problems are (`t2t_keras.registry`): by the entry points
-`t2t_keras.scorers` of an installed package, by `--usr_dir`, and by a plain import.
+A scorer is registered like a problem (`t2t_keras.registry`): by the entry points
+`t2t_keras.scorers` of an installed package, by `--usr_dir`, or by an import.
 """
 
 import dataclasses
@@ -18,15 +18,15 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Scorer(CorpusMetric):
-    """An external metric, which scores every sentence; its score is their mean.
+    """An external metric that scores each sentence; a corpus gets the mean.
 
     Attributes:
         name: the registered name.
         score_sentences: a function of sources, outputs and references that returns one
             number for each sentence.
-        higher_is_better: whether a better sentence has a higher number.
+        higher_is_better: whether a better sentence has a higher score.
         uses_sources: whether the function reads the sources.
-        model: name and version of what computes the numbers, for the signature.
+        model: name and version of the scoring model, for the signature.
     """
 
     score_sentences: Callable[
@@ -40,29 +40,30 @@ class Scorer(CorpusMetric):
     def statistics(
         self, sources: Sequence[str], outputs: Sequence[str], references: Sequence[str]
     ) -> "np.ndarray":
-        """Returns the score of each sentence and a one, [N, 2].
+        """Returns [N, 2]: the score of each sentence, and 1 to count it.
 
         Raises:
             UserError: the function did not return one finite number for each sentence.
         """
         import numpy as np
 
-        found = self.score_sentences(sources, outputs, references)
-        scores = np.asarray(found, np.float64)
+        returned = self.score_sentences(sources, outputs, references)
+        scores = np.asarray(returned, np.float64)
         if scores.shape != (len(outputs),) or not np.isfinite(scores).all():
             raise UserError(
                 f"scorer '{self.name}': score_sentences must return one finite number "
-                f"for each of the {len(outputs)} sentences, but returned {found!r:.80}"
+                f"for each of the {len(outputs)} sentences, but returned "
+                f"{returned!r:.80}"
             )
         return np.stack([scores, np.ones_like(scores)], axis=1)
 
     def score(self, statistics: "np.ndarray") -> float:
-        """Returns the mean of the sentences' scores."""
+        """Returns the mean score of the sentences."""
         total, count = map(float, statistics)
         return total / count
 
     def settings(self) -> dict[str, str]:
-        """Returns the model."""
+        """Returns the scoring model."""
         return {"model": self.model} if self.model else {}
 
 
@@ -70,9 +71,9 @@ _scorers: Registry[Scorer] = Registry("scorers")
 
 
 def register_scorer(definition: Callable[[], Scorer]) -> Callable[[], Scorer]:
-    """Registers a function that returns a `Scorer`, under its name; a decorator.
+    """Decorator that registers a function returning a `Scorer` under its own name.
 
-    The function is called when the scorer is used: it may load a model.
+    The function is only called when the scorer is used, so it may load a model.
 
     Raises:
         UserError: the name is taken.
@@ -82,14 +83,14 @@ def register_scorer(definition: Callable[[], Scorer]) -> Callable[[], Scorer]:
 
 
 def scorer(name: str) -> Scorer:
-    """Returns the scorer of this name.
+    """Returns the scorer with this name.
 
     Raises:
-        UserError: there is none; the message suggests the nearest name.
+        UserError: no scorer has it; the message suggests the nearest name.
     """
     return dataclasses.replace(_scorers.get(name), name=name)
 
 
 def scorer_names() -> list[str]:
-    """Returns the name of every scorer."""
+    """Returns the names of all scorers."""
     return list(_scorers.all())

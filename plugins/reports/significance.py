@@ -3,15 +3,15 @@
 Two tests tell whether a system's score differs from the baseline's by more than chance:
 the paired bootstrap (Koehn, EMNLP 2004), which draws sentences with replacement, and
 approximate randomization (Riezler and Maxwell, 2005), which swaps the two systems'
-outputs of half of the sentences. sacreBLEU does both. It sums the statistics of the
-drawn sentences and computes a score from the sums, so its bootstrap runs here on any
-`CorpusMetric`, with its random numbers and its seed. Randomization draws the same
-numbers, but counts ties, which sacreBLEU does not.
+outputs for half of the sentences. sacreBLEU has both. Its bootstrap sums the statistics
+of the drawn sentences and computes a score from the sums, so it runs here for any
+`CorpusMetric`, with sacreBLEU's random numbers and seed. Randomization draws the same
+random numbers as sacreBLEU, but also counts ties.
 """
 
 import os
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, NamedTuple, NotRequired, Protocol, TypedDict, cast
 
 import numpy as np
 
@@ -21,11 +21,13 @@ from t2t_keras.problem import CorpusMetric
 if TYPE_CHECKING:
     from sacrebleu.metrics.base import Metric, Score, Signature
 
-BOOTSTRAP_SAMPLES, RANDOMIZATION_TRIALS = 1000, 10_000  # sacreBLEU's defaults
+# These are sacreBLEU's defaults.
+BOOTSTRAP_SAMPLES = 1000
+RANDOMIZATION_TRIALS = 10_000
 
 
 class System(NamedTuple):
-    """A system and its outputs, one for each sentence."""
+    """A system and its output for each sentence."""
 
     name: str
     outputs: Sequence[str]
@@ -36,8 +38,8 @@ class SentenceDifference(NamedTuple):
 
     Attributes:
         sentence: index of the sentence.
-        scores: its score by each system.
-        difference: the score farthest from the first one, minus the first one.
+        scores: the score of each system's output.
+        difference: the score farthest from the baseline's, minus the baseline's.
     """
 
     sentence: int
@@ -49,17 +51,59 @@ class Comparison(NamedTuple):
     """The result of `compare`.
 
     Attributes:
-        metrics: for each metric by name: "signature"; "higher_is_better"; and
-            "systems", a list with "system", "score", and "mean" and "ci" of the
-            bootstrap samples, where mean - ci to mean + ci is a 95% interval. Each
-            system but the first also has "difference", its score minus the first
-            system's, and "p_bootstrap" and "p_randomization".
+        metrics: the results of each metric, by its name.
         differences: the sentences whose scores by the first metric differ, the largest
             difference first.
     """
 
-    metrics: dict[str, dict[str, Any]]
+    metrics: "dict[str, MetricResult]"
     differences: list[SentenceDifference]
+
+
+class _Bootstrap(Protocol):
+    """The result of sacreBLEU's paired bootstrap for a system and the baseline."""
+
+    score: float
+    mean: float
+    ci: float
+    p_value: float
+
+
+class SystemResult(TypedDict):
+    """The score of a system, and its difference from the baseline.
+
+    Attributes:
+        system: name of the system.
+        score: score of all sentences.
+        mean: mean score of the bootstrap samples.
+        ci: half of the 95% interval, which goes from mean - ci to mean + ci.
+        difference: the score minus the baseline's. The baseline has neither this nor
+            the p-values of the two tests.
+        p_bootstrap: p-value of the paired bootstrap.
+        p_randomization: p-value of approximate randomization.
+    """
+
+    system: str
+    score: float
+    mean: float
+    ci: float
+    difference: NotRequired[float]
+    p_bootstrap: NotRequired[float]
+    p_randomization: NotRequired[float]
+
+
+class MetricResult(TypedDict):
+    """The results of all systems for one metric.
+
+    Attributes:
+        signature: the metric's settings and those of the tests, as sacreBLEU does.
+        higher_is_better: whether a better system has a higher score.
+        systems: the results of the systems, the baseline first.
+    """
+
+    signature: str
+    higher_is_better: bool
+    systems: list[SystemResult]
 
 
 def compare(
@@ -81,8 +125,8 @@ def compare(
         randomization_trials: number of trials of approximate randomization.
 
     Raises:
-        UserError: the lists have other lengths than the references, or there are fewer
-            than two sentences, or the environment's seed is impossible.
+        UserError: the lists differ in length, there are fewer than two sentences, or
+            SACREBLEU_SEED is not a seed.
     """
     for name, texts in (("the sources", sources), *systems):
         if len(texts) != len(references):
@@ -96,25 +140,23 @@ def compare(
             "`t2t evaluate` computes scores without a test"
         )
     seed()
-    results: dict[str, dict[str, Any]] = {}
+    names = [system.name for system in systems]
+    results: dict[str, MetricResult] = {}
     differences: list[SentenceDifference] = []
     for metric in metrics:
         statistics = [
             metric.statistics(sources, system.outputs, references) for system in systems
         ]
-        tests = paired_tests(
-            metric, statistics, bootstrap_samples, randomization_trials
-        )
-        for row, system in zip(tests["systems"], systems, strict=True):
-            row["system"] = system.name
         if not results:
             differences = sentence_differences(metric, statistics)
-        results[metric.name] = tests
+        results[metric.name] = paired_tests(
+            metric, names, statistics, bootstrap_samples, randomization_trials
+        )
     return Comparison(results, differences)
 
 
 def seed() -> int | None:
-    """Returns sacreBLEU's seed, from SACREBLEU_SEED; None: there is none.
+    """Returns the seed that SACREBLEU_SEED gives; None: random numbers are not seeded.
 
     Raises:
         UserError: it is neither a positive integer nor "none".
@@ -122,7 +164,7 @@ def seed() -> int | None:
     text = os.environ.get("SACREBLEU_SEED", "12345")
     if text.lower() == "none":
         return None
-    # sacreBLEU draws another seed at every call if it is 0.
+    # If the seed is 0, sacreBLEU draws a random one in each call.
     if not text.isdecimal() or not int(text):
         raise UserError(
             f"SACREBLEU_SEED: '{text}' is not a seed; give a positive integer, or none"
@@ -132,57 +174,56 @@ def seed() -> int | None:
 
 def paired_tests(
     metric: CorpusMetric,
+    names: Sequence[str],
     statistics: Sequence[np.ndarray],
     bootstrap_samples: int = BOOTSTRAP_SAMPLES,
     randomization_trials: int = RANDOMIZATION_TRIALS,
-) -> dict[str, Any]:
-    """Tests the differences between systems and the first of them.
+) -> MetricResult:
+    """Tests the differences between each system and the first one.
 
-    Systems with the same score have the p-value 1 in both tests. Their statistics may
-    differ, as with a BLEU of 0; sacreBLEU then gives its smallest p-value.
+    Both p-values are 1 if two systems have the same score. Their statistics may differ
+    even so, for instance if BLEU is 0; sacreBLEU then returns its smallest p-value.
 
     Args:
         metric: the metric.
+        names: the names of the systems.
         statistics: the statistics of each system, [N, n].
         bootstrap_samples: number of samples of the paired bootstrap.
         randomization_trials: number of trials of approximate randomization.
-
-    Returns:
-        An entry of `Comparison.metrics`, without the names of systems.
     """
     from sacrebleu.significance import PairedTest
 
-    named = [(str(i), rows) for i, rows in enumerate(statistics)]
-    # In place of texts and of a metric that counts their n-grams.
-    systems = cast("list[tuple[str, Sequence[str]]]", named)
-    stand_in = cast("Metric", _OnStatistics(metric))
-    test = PairedTest(systems, {metric.name: stand_in}, None, "bs", bootstrap_samples)
+    # sacreBLEU expects distinct names with texts, and a metric that counts n-grams.
+    pairs = [(str(index), rows) for index, rows in enumerate(statistics)]
+    systems = cast("list[tuple[str, Sequence[str]]]", pairs)
+    adapter = cast("Metric", _StatisticsMetric(metric))
+    test = PairedTest(systems, {metric.name: adapter}, None, "bs", bootstrap_samples)
     signatures, scores = test()
     signature = signatures[metric.name]
     signature.update("ar", randomization_trials)
-    rows: list[dict[str, Any]] = []
-    found = cast("list[Any]", scores[metric.name])
-    for bootstrap, of_system in zip(found, statistics, strict=True):
-        row = {
+    results: list[SystemResult] = []
+    bootstraps = cast("list[_Bootstrap]", scores[metric.name])
+    for name, bootstrap, rows in zip(names, bootstraps, statistics, strict=True):
+        result: SystemResult = {
+            "system": name,
             "score": bootstrap.score,
             "mean": float(bootstrap.mean),
             "ci": float(bootstrap.ci),
         }
-        if rows:
-            difference = bootstrap.score - rows[0]["score"]
-            is_zero = abs(difference) <= _rounding(bootstrap.score, rows[0]["score"])
-            row |= {
-                "difference": difference,
-                "p_bootstrap": 1.0 if is_zero else bootstrap.p_value,
-                "p_randomization": randomization(
-                    metric, statistics[0], of_system, randomization_trials
-                ),
-            }
-        rows.append(row)
+        if results:
+            baseline = results[0]["score"]
+            difference = bootstrap.score - baseline
+            is_tie = abs(difference) <= _rounding_error(bootstrap.score, baseline)
+            result["difference"] = difference
+            result["p_bootstrap"] = 1.0 if is_tie else bootstrap.p_value
+            result["p_randomization"] = randomization(
+                metric, statistics[0], rows, randomization_trials
+            )
+        results.append(result)
     return {
         "signature": str(signature),
         "higher_is_better": metric.higher_is_better,
-        "systems": rows,
+        "systems": results,
     }
 
 
@@ -191,33 +232,34 @@ def randomization(
 ) -> float:
     """Returns the p-value of approximate randomization.
 
-    It is the share of the trials, and of the systems as they are, whose difference is
-    at least that of the systems as they are. A trial in which it is equal counts
-    (Riezler and Maxwell, 2005): if one sentence differs, all trials are ties, and p
-    is 1.
+    It is the share of trials whose difference is at least the actual one, where the
+    actual outputs count as one more trial. Ties count (Riezler and Maxwell, 2005): if
+    the systems differ in one sentence only, all trials are ties and p is 1.
 
     Args:
         metric: the metric.
-        baseline: the statistics of a system, [N, n].
-        system: those of another one, [N, n].
+        baseline: the statistics of the first system, [N, n].
+        system: the statistics of the second system, [N, n].
         trials: number of trials.
     """
-    # sacreBLEU's random numbers and sums, so that p-values without ties are the same.
+    # Random numbers and sums are sacreBLEU's, so p-values without ties are the same.
     rng = np.random.default_rng(seed())
-    is_own = rng.integers(2, size=(trials, len(baseline)), dtype=bool)
-    first = is_own @ baseline + ~is_own @ system
-    second = ~is_own @ baseline + is_own @ system
-    scores = metric.score(baseline.sum(0)), metric.score(system.sum(0))
-    least = abs(scores[0] - scores[1]) - _rounding(*scores)
-    count = sum(
-        abs(metric.score(a) - metric.score(b)) >= least
-        for a, b in zip(first, second, strict=True)
-    )
-    return (count + 1) / (trials + 1)
+    is_kept = rng.integers(2, size=(trials, len(baseline)), dtype=bool)
+    swapped_baselines = is_kept @ baseline + ~is_kept @ system
+    swapped_systems = ~is_kept @ baseline + is_kept @ system
+    baseline_score = metric.score(baseline.sum(0))
+    system_score = metric.score(system.sum(0))
+    difference = abs(baseline_score - system_score)
+    difference -= _rounding_error(baseline_score, system_score)
+    count = 1
+    for a, b in zip(swapped_baselines, swapped_systems, strict=True):
+        if abs(metric.score(a) - metric.score(b)) >= difference:
+            count += 1
+    return count / (trials + 1)
 
 
-def _rounding(*scores: float) -> float:
-    """Returns how much scores may differ because sums are rounded."""
+def _rounding_error(*scores: float) -> float:
+    """Returns how far equal scores may be apart because their sums are rounded."""
     return 1e-10 * max(map(abs, scores))
 
 
@@ -230,19 +272,19 @@ def sentence_differences(
         metric: the metric.
         statistics: the statistics of each system, [N, n].
     """
-    found = []
+    differences = []
     for index, rows in enumerate(zip(*statistics, strict=True)):
         scores = [metric.sentence_score(row) for row in rows]
         largest = max((score - scores[0] for score in scores[1:]), key=abs)
         if largest:
-            found.append(SentenceDifference(index, scores, largest))
-    return sorted(found, key=lambda it: -abs(it.difference))
+            differences.append(SentenceDifference(index, scores, largest))
+    return sorted(differences, key=lambda sentence: -abs(sentence.difference))
 
 
-class _OnStatistics:
-    """What sacreBLEU's tests use of a metric of sacreBLEU.
+class _StatisticsMetric:
+    """The methods of a sacreBLEU metric that sacreBLEU's tests call.
 
-    In place of texts they get statistics [N, n], computed once for both tests.
+    Its inputs are statistics [N, n] instead of texts, so that both tests share them.
     """
 
     def __init__(self, metric: CorpusMetric) -> None:
@@ -262,7 +304,7 @@ class _OnStatistics:
         return Score(self._metric.name, self._metric.score(sums))
 
     def get_signature(self) -> "Signature":
-        """Returns a signature with the metric's settings, to which tests add theirs."""
+        """Returns a signature with the metric's settings; the tests add their own."""
         from sacrebleu.metrics.base import Signature
 
         signature = Signature({"num_refs": 1})

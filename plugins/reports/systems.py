@@ -1,4 +1,4 @@
-"""The systems that `compare` compares: files of outputs, runs, checkpoints, exports."""
+"""The systems that `t2t compare` takes: output files, runs, checkpoints and exports."""
 
 import argparse
 from collections.abc import Sequence
@@ -27,7 +27,13 @@ if TYPE_CHECKING:
 
 
 class Texts(NamedTuple):
-    """Sentences and the outputs of systems for them; None: the sources are unknown."""
+    """A test set and the systems' outputs for it.
+
+    Attributes:
+        sources: the source texts; None: they are unknown.
+        references: the correct outputs.
+        systems: the systems in the order of the command line.
+    """
 
     sources: list[str] | None
     references: list[str]
@@ -35,12 +41,12 @@ class Texts(NamedTuple):
 
 
 def _is_checkpoint(system: str) -> bool:
-    """Returns whether a path names a checkpoint in a run directory."""
+    """Returns whether a path is that of a checkpoint in a run directory."""
     return Path(f"{system}.index").exists() and is_run(Path(system).parent)
 
 
 def _is_export(system: str) -> bool:
-    """Returns whether a path names an export that this package can run."""
+    """Returns whether a path is that of an export that this package can run."""
     return find_loader(Path(system)) is not None
 
 
@@ -50,18 +56,23 @@ def needs_model(system: str) -> bool:
 
 
 def check_files(args: argparse.Namespace) -> None:
-    """Raises UserError if a file cannot be used, or a system is not a run."""
+    """Raises UserError if a file or system of the command line cannot be used."""
+    exports = []
+    has_run = False
     for system in args.systems:
         if not needs_model(system):
             require_readable(system)
-        elif not (_is_checkpoint(system) or _is_export(system)):
-            require_run(system)
-    if all(_is_export(s) for s in args.systems if needs_model(s)):
-        for system in filter(_is_export, args.systems):
-            raise UserError(
-                f"{system} is an export, which has no data; compare it with a run, or "
-                "compare files that `t2t translate --export_dir` wrote"
-            )
+        elif _is_export(system):
+            exports.append(system)
+        else:
+            has_run = True
+            if not _is_checkpoint(system):
+                require_run(system)
+    if exports and not has_run:
+        raise UserError(
+            f"{exports[0]} is an export, which has no data; compare it with a run, or "
+            "compare files that `t2t translate --export_dir` wrote"
+        )
     require_readable(args.references)
     require_readable(args.sources)
     require_directory("data_dir", args.data_dir)
@@ -78,62 +89,93 @@ def open_runs(systems: Sequence[str]) -> "dict[str, RunDirectory]":
         return {}
     from t2t_keras.run.directory import RunDirectory
 
-    runs = {
-        system: RunDirectory(
-            Path(system).parent if _is_checkpoint(system) else Path(system)
-        )
-        for system in systems
-        if needs_model(system) and not _is_export(system)
-    }
-    first, *others = ((system, run.config.problem) for system, run in runs.items())
-    for other in others:
-        if other[1] != first[1]:
+    runs = {}
+    for system in systems:
+        if needs_model(system) and not _is_export(system):
+            path = Path(system)
+            runs[system] = RunDirectory(path.parent if _is_checkpoint(system) else path)
+    baseline = next(iter(runs))
+    baseline_problem = runs[baseline].config.problem
+    for system, run in runs.items():
+        if run.config.problem != baseline_problem:
             raise UserError(
-                f"{other[0]} is a run of problem '{other[1]}' and {first[0]} one of "
-                f"'{first[1]}'; compare runs of one problem"
+                f"{system} is a run of problem '{run.config.problem}' but {baseline} "
+                f"is a run of '{baseline_problem}'; compare runs of the same problem"
             )
     return runs
 
 
 def read_texts(args: argparse.Namespace, runs: "dict[str, RunDirectory]") -> Texts:
-    """Reads the outputs of files, and decodes with runs.
+    """Reads the output files, and decodes with the runs and exports.
 
     Raises:
-        UserError: runs decoded different sentences, or a file and the references
-            differ in their number of lines.
+        UserError: the data of two runs have different sentences, or a file has more or
+            fewer lines than the references.
     """
     from .significance import System
 
-    models = {*filter(needs_model, args.systems)}
-    files = {s: list(read_lines(s)) for s in args.systems if s not in models}
-    outputs = dict(files)
-    sources, references = None, []
-    if not runs:
-        references = list(read_lines(args.references))
-        if args.sources:
-            files[args.sources] = sources = list(read_lines(args.sources))
-        require_lines(files, args.references, references)
-    for system, run in runs.items():
-        decoded = _decoded(args, system, run)
-        outputs[system] = decoded.outputs
-        if sources is None:
-            sources, references = decoded.sources, decoded.references
-            first = system
-            require_lines(files, first, references)
-        elif (decoded.sources, decoded.references) != (sources, references):
-            raise UserError(
-                f"{system} and {first} have data with different sentences; give a "
-                "--data_dir that has the vocabularies of both, or compare files that "
-                "`t2t evaluate --output` wrote"
-            )
-    for system in filter(_is_export, args.systems):
-        outputs[system] = load(system).translate(sources or [], **given_decoding(args))
+    sources: list[str] | None
+    outputs = {}
+    for system in args.systems:
+        if not needs_model(system):
+            outputs[system] = list(read_lines(system))
+    if runs:
+        sources, references = _decode_runs(args, runs, outputs)
+    else:
+        sources, references = _read_references(args, outputs)
+    for system in args.systems:
+        if _is_export(system):
+            model = load(system)
+            outputs[system] = model.translate(sources or [], **given_decoding(args))
     systems = [System(system, outputs[system]) for system in args.systems]
     return Texts(sources, references, systems)
 
 
-def _decoded(args: argparse.Namespace, system: str, run: "RunDirectory") -> "Decoded":
-    """Decodes a split with a run's model."""
+def _read_references(
+    args: argparse.Namespace, outputs: dict[str, list[str]]
+) -> tuple[list[str] | None, list[str]]:
+    """Returns the sources, if there is a file, and the references."""
+    references = list(read_lines(args.references))
+    files = dict(outputs)
+    sources = None
+    if args.sources:
+        sources = list(read_lines(args.sources))
+        files[args.sources] = sources
+    require_lines(files, args.references, references)
+    return sources, references
+
+
+def _decode_runs(
+    args: argparse.Namespace,
+    runs: "dict[str, RunDirectory]",
+    outputs: dict[str, list[str]],
+) -> tuple[list[str], list[str]]:
+    """Adds the runs' outputs to those of files; returns sources and references."""
+    baseline: str | None = None
+    files = dict(outputs)
+    sources: list[str] = []
+    references: list[str] = []
+    for system, run in runs.items():
+        decoded = _decode_split(args, system, run)
+        outputs[system] = decoded.outputs
+        if baseline is None:
+            baseline = system
+            sources = decoded.sources
+            references = decoded.references
+            require_lines(files, baseline, references)
+        elif (decoded.sources, decoded.references) != (sources, references):
+            raise UserError(
+                f"{system} and {baseline} have data with different sentences; give a "
+                "--data_dir that has the vocabularies of both, or compare files that "
+                "`t2t evaluate --output` wrote"
+            )
+    return sources, references
+
+
+def _decode_split(
+    args: argparse.Namespace, system: str, run: "RunDirectory"
+) -> "Decoded":
+    """Decodes the sources of a split with a run's model."""
     from t2t_keras.data.files import progress
     from t2t_keras.run.evaluation import open_split
 

@@ -76,7 +76,7 @@ def _traces(folder: Path, steps: int) -> dict[str, int]:
     from t2t_keras import registry
     from t2t_keras.data.batch_plan import BatchPlan
     from t2t_keras.data.pipeline import training_batches
-    from t2t_keras.data.records import RecordIndex
+    from t2t_keras.data.record_index import RecordIndex
     from t2t_keras.training.strategy import distribute, make_strategy
 
     hparams = registry.hparams("tiny")

@@ -11,11 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from t2t_keras.data import datagen, encoding, records
+from t2t_keras.data import datagen, encoding_pool
 from t2t_keras.data.manifest import Manifest
-from t2t_keras.data.records import RecordIndex
+from t2t_keras.data.record_index import RecordIndex
+from t2t_keras.data.spill_files import SpillFiles
 from t2t_keras.problem import Problem
-from t2t_keras.text.tokenizer import load_tokenizer
+from t2t_keras.text.tokenizers import load_tokenizer
 
 WORDS = ["a", "cat", "saw", "two", "old", "dogs", "in", "the", "garden", "quickly"]
 
@@ -52,9 +53,10 @@ PROBLEM = Problem(
 
 def set_small_scale(setattr_) -> None:
     """Chunks, shards and saved states as a corpus 1000 times as large has them."""
-    setattr_(encoding, "CHUNK", 10)
+    setattr_(encoding_pool, "CHUNK", 10)
+    setattr_(datagen, "CHUNK", 10)
     setattr_(datagen, "_SAVE_EVERY", 50)
-    setattr_(records, "num_train_shards", lambda num_pairs: 3)
+    setattr_(datagen, "num_train_shards", lambda num_pairs: 3)
 
 
 def files(directory: Path) -> dict[str, bytes]:
@@ -95,7 +97,7 @@ def faults(at: int, fault):
 
         return call
 
-    places = [(encoding.SpillFiles, "append"), (encoding.SpillFiles, "flush")]
+    places = [(SpillFiles, "append"), (SpillFiles, "flush")]
     places += [(os, "replace"), (Path, "unlink"), (shutil, "rmtree"), (os, "mkdir")]
     with pytest.MonkeyPatch.context() as monkeypatch:
         for owner, name in places:

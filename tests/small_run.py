@@ -9,7 +9,7 @@ import keras
 import numpy as np
 
 from t2t_keras import registry
-from t2t_keras.data.pipeline import TrainingData
+from t2t_keras.data.training_data import TrainingData
 from t2t_keras.hparam import HParams
 from t2t_keras.run.checkpoint import Checkpoint, model_variables, snapshot
 from t2t_keras.run.config import config_for

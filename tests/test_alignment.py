@@ -15,7 +15,7 @@ from t2t_keras.errors import UserError
 from t2t_keras.plugins.reports.align import alignment_scores
 from t2t_keras.problem import Problem, TextProcessor
 from t2t_keras.text.sentence_piece import SentencePieceTokenizer
-from t2t_keras.text.tokenizer import words_of_tokens
+from t2t_keras.text.token_words import words_of_tokens
 
 TEXTS = [*LINES, "日本 a", "a 日", "  two  spaces ", "dog, cat; the_river?"]
 TEXTS += ["ab\tcd\u3000ef"]

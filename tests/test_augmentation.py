@@ -9,13 +9,14 @@ from small_data import small_data
 
 from t2t_keras import UserError
 from t2t_keras.data.augmentation import Augmentation, planned_lengths
-from t2t_keras.data.batch_plan import batch_plan
+from t2t_keras.data.bucketing import batch_plan
+from t2t_keras.data.example_proto import example
 from t2t_keras.data.manifest import Manifest
-from t2t_keras.data.pipeline import training_batches, training_index
-from t2t_keras.data.records import example
+from t2t_keras.data.pipeline import training_batches
+from t2t_keras.data.training_data import training_index
 from t2t_keras.hparam import HParams
 from t2t_keras.text.sentence_piece import SentencePieceTokenizer
-from t2t_keras.text.tokenizer import load_tokenizer
+from t2t_keras.text.tokenizers import load_tokenizer
 
 
 class Letters:

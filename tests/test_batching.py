@@ -8,15 +8,12 @@ import pytest
 from errors import refused
 from sentence_lengths import SOURCE, TARGET
 
-from t2t_keras.data.batch_plan import (
-    BatchPlan,
-    StaticShapePlan,
-    batch_plan,
-    least_padding,
-    t2t_buckets,
-)
+from t2t_keras.data.batch_plan import BatchPlan
+from t2t_keras.data.bucket_plan import t2t_buckets
+from t2t_keras.data.bucketing import batch_plan
 from t2t_keras.data.pipeline import training_batches
-from t2t_keras.data.records import RecordIndex
+from t2t_keras.data.record_index import RecordIndex
+from t2t_keras.data.static_shape_plan import StaticShapePlan, least_padding
 
 
 def plan(batch_tokens: int = 512, seed: int = 3) -> BatchPlan:

@@ -16,7 +16,7 @@ import t2t_keras
 from t2t_keras import registry
 from t2t_keras.cli.evaluation import suffix_language
 from t2t_keras.data.datagen import generate
-from t2t_keras.data.sources import ParallelFiles
+from t2t_keras.data.parallel_files import ParallelFiles
 from t2t_keras.evaluation import tokenization as module
 from t2t_keras.evaluation.bleu import Bleu, bleu_scores, metrics_of
 from t2t_keras.evaluation.tokenization import (

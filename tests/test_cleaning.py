@@ -7,14 +7,14 @@ import pytest
 from errors import refused
 from small_corpus import PROBLEM, TRAIN, Given, decoded, files
 
-from t2t_keras.data import encoding
-from t2t_keras.data.datagen import Part, generate
-from t2t_keras.data.encoding import (
+from t2t_keras.data import duplicates
+from t2t_keras.data.cleaning import (
     parse_cleaning,
     reason_by_length,
     reason_by_text,
     reasons,
 )
+from t2t_keras.data.datagen import Part, generate
 from t2t_keras.data.manifest import Manifest
 from t2t_keras.problem import Cleaning
 
@@ -110,7 +110,7 @@ def test_cleaning_does_not_depend_on_workers_tasks_or_memory(tmp_path, monkeypat
     manifest = generate(problem, one, workers=1)
     assert manifest.dropped["train"]["ratio"] > 0
     generate(problem, two, workers=2)
-    monkeypatch.setattr(encoding, "_AT_A_TIME", 16)
+    monkeypatch.setattr(duplicates, "_AT_A_TIME", 16)
     for number in (1, 2, 3):
         generate(problem, three, workers=1, part=Part(number, 3))
     assert files(one) == files(two) == files(three)

@@ -17,10 +17,10 @@ from t2t_keras import registry
 from t2t_keras.cli import program
 from t2t_keras.cli.command import Command
 from t2t_keras.data.datagen import generate
-from t2t_keras.data.files import progress
-from t2t_keras.data.pipeline import read_pairs
-from t2t_keras.data.records import RecordIndex
-from t2t_keras.text.tokenizer import load_tokenizer
+from t2t_keras.data.decoded_pairs import read_pairs
+from t2t_keras.data.progress import progress
+from t2t_keras.data.record_index import RecordIndex
+from t2t_keras.text.tokenizers import load_tokenizer
 
 PROGRAM = "import sys; from t2t_keras.cli import main; sys.exit(main(sys.argv[1:]))"
 

@@ -165,10 +165,10 @@ def test_translate_interactively(trained, translator, capfd, monkeypatch):
 
 
 def test_translate_tells_its_progress(trained, capfd, monkeypatch, tmp_path):
-    from t2t_keras.data import files
+    from t2t_keras.data import progress
 
     monkeypatch.setattr(translation, "_LINES_AT_ONCE", 2)
-    monkeypatch.setattr(files, "_SECONDS_BETWEEN_LINES", -1.0)
+    monkeypatch.setattr(progress, "_SECONDS_BETWEEN_LINES", -1.0)
     source, output = write(tmp_path / "in", *SOURCES), tmp_path / "out"
     argv = ("translate", "--output_dir", trained / "run", "--output", output)
     rate = r"[\d,.]+ sentences/s"

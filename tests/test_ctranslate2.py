@@ -19,7 +19,7 @@ from decoding_models import LINES, transformer
 from errors import refused
 
 import t2t_keras
-from t2t_keras.data.files import sha256
+from t2t_keras.data.checksums import sha256
 from t2t_keras.data.pharaoh import format_alignment
 from t2t_keras.decoding import translator as translator_module
 from t2t_keras.decoding.constraint import BannedTokens

@@ -12,14 +12,15 @@ from errors import refused
 from small_corpus import DEV, PROBLEM, TRAIN, Given, decoded, files, python
 
 from t2t_keras.cli import main
-from t2t_keras.data import encoding, records
+from t2t_keras.data import datagen, spill_files
 from t2t_keras.data.datagen import draw, generate
-from t2t_keras.data.manifest import Manifest, proposed_size, too_large
-from t2t_keras.data.records import RecordIndex
-from t2t_keras.data.sources import ParallelFiles
+from t2t_keras.data.manifest import Manifest
+from t2t_keras.data.parallel_files import ParallelFiles
+from t2t_keras.data.record_index import RecordIndex
+from t2t_keras.data.vocabulary_size import proposed_size, too_large
 from t2t_keras.problem import Problem
 from t2t_keras.text.sentence_piece import SentencePieceTokenizer
-from t2t_keras.text.tokenizer import load_tokenizer
+from t2t_keras.text.tokenizers import load_tokenizer
 
 pytestmark = pytest.mark.usefixtures("small_scale")
 
@@ -227,8 +228,8 @@ def test_memory_does_not_grow_with_the_corpus(complete, tmp_path):
         return most
 
     with pytest.MonkeyPatch.context() as monkeypatch:
-        monkeypatch.setattr(records, "num_train_shards", lambda n: -(-n // 500))
-        monkeypatch.setattr(encoding, "_BUFFER", 1 << 10)
+        monkeypatch.setattr(datagen, "num_train_shards", lambda n: -(-n // 500))
+        monkeypatch.setattr(spill_files, "_BUFFER", 1 << 10)
         peak(400)  # what is imported and cached once
         small, large = peak(500), peak(3_000)
     assert large < 1.5 * small

@@ -12,11 +12,11 @@ import pytest
 from errors import refused
 from small_corpus import PROBLEM, TRAIN, Given, faults, files, interrupt, python
 
-from t2t_keras.data import datagen, encoding
+from t2t_keras.data import datagen, encoding_pool
+from t2t_keras.data.data_config import DataConfig
 from t2t_keras.data.datagen import Job, Part, generate
-from t2t_keras.data.files import lock
-from t2t_keras.data.manifest import DataConfig
-from t2t_keras.data.records import RecordIndex
+from t2t_keras.data.locks import lock
+from t2t_keras.data.record_index import RecordIndex
 from t2t_keras.errors import UserError
 
 pytestmark = pytest.mark.usefixtures("small_scale")
@@ -87,14 +87,14 @@ generate(problem, sys.argv[1], workers=2)
 @pytest.fixture
 def encoded(monkeypatch):
     """First and last number of each chunk that is encoded."""
-    encoded, chunks = [], encoding._chunks
+    encoded, chunks = [], encoding_pool._chunks
 
     def spy(pairs, first):
         for number, chunk in chunks(pairs, first):
             encoded.append((number, number + len(chunk)))
             yield number, chunk
 
-    monkeypatch.setattr(encoding, "_chunks", spy)
+    monkeypatch.setattr(encoding_pool, "_chunks", spy)
     return encoded
 
 

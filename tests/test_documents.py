@@ -35,7 +35,7 @@ from t2t_oracle import SMALL, matrix, synthetic, t2t_checkpoint, write_hparams
 
 from t2t_keras import registry
 from t2t_keras.cli import program
-from t2t_keras.data.sources import ParallelFiles
+from t2t_keras.data.parallel_files import ParallelFiles
 from t2t_keras.plugins.reports import scorers
 from t2t_keras.training.options import TrainOptions
 

@@ -15,21 +15,16 @@ import pytest
 from errors import refused
 from small_corpus import PROBLEM, faults, interrupt
 
+from t2t_keras.data.atomic_files import atomic, open_records
 from t2t_keras.data.datagen import generate
-from t2t_keras.data.files import (
-    atomic,
-    lock,
-    open_records,
-    purpose_of_holder,
-    read_json,
-    write_json,
-)
+from t2t_keras.data.json_files import read_json, write_json
+from t2t_keras.data.locks import lock, purpose_of_holder
 from t2t_keras.data.manifest import Manifest
-from t2t_keras.data.records import RecordIndex
+from t2t_keras.data.record_index import RecordIndex
 from t2t_keras.errors import UserError
 from t2t_keras.export.formats import replaced
 from t2t_keras.run.directory import training_lock
-from t2t_keras.text.tokenizer import write_vocabulary
+from t2t_keras.text.vocabulary_file import write_vocabulary
 
 ROOT = Path(__file__).parents[1]
 
@@ -89,7 +84,7 @@ def test_a_link_in_place_of_the_file_is_replaced(tmp_path, victim):
 
 def test_what_a_killed_process_left_is_removed_and_nothing_else(tmp_path):
     program = "import os, signal; from pathlib import Path\n"
-    program += "from t2t_keras.data.files import atomic\n"
+    program += "from t2t_keras.data.atomic_files import atomic\n"
     program += "with atomic(Path('file')): os.kill(os.getpid(), signal.SIGKILL)\n"
     done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path)
     assert done.returncode == -signal.SIGKILL

@@ -21,13 +21,14 @@ from pyarrow import parquet
 from t2t_keras.cli.lines import count_lines
 from t2t_keras.cli.lines import read_lines as read_input
 from t2t_keras.data.lines import read_lines
+from t2t_keras.data.mixture_file import read_mixture
 from t2t_keras.data.pair_files import PairFile, format_of
-from t2t_keras.data.sources import ParallelFiles, read_mixture
+from t2t_keras.data.parallel_files import ParallelFiles
 from t2t_keras.data.text_files import HEAD, read_text
 from t2t_keras.decoding.options import parse_forbidden, parse_glossary
 from t2t_keras.errors import UserError
 from t2t_keras.plugins.corpus.archives import ArchivedPairs
-from t2t_keras.text.tokenizer import load_tokenizer
+from t2t_keras.text.tokenizers import load_tokenizer
 
 PAIRS = [(f"the dog sees {n} cats", f"der Hund sieht {n} Katzen") for n in range(80)]
 UNIT = (

@@ -13,18 +13,19 @@ from small_data import sentence_pairs, small_data
 from small_run import trainer
 
 from t2t_keras import registry
-from t2t_keras.data.batch_plan import batch_plan
+from t2t_keras.data.bucketing import batch_plan
 from t2t_keras.data.datagen import generate
 from t2t_keras.data.encoding import PairEncoder
 from t2t_keras.data.manifest import Manifest
+from t2t_keras.data.parallel_files import ParallelFiles
 from t2t_keras.data.pharaoh import format_alignment
 from t2t_keras.data.pipeline import training_batches
-from t2t_keras.data.records import RecordIndex
-from t2t_keras.data.sources import ParallelFiles
+from t2t_keras.data.record_index import RecordIndex
 from t2t_keras.decoding.scoring import AlignmentHead
 from t2t_keras.model.loss import alignment_loss
 from t2t_keras.text.sentence_piece import SentencePieceTokenizer
-from t2t_keras.text.tokenizer import load_tokenizer, words_of_tokens
+from t2t_keras.text.token_words import words_of_tokens
+from t2t_keras.text.tokenizers import load_tokenizer
 
 GUIDED = HPARAMS.override(num_layers=3, guided_alignment=0.7)
 

@@ -11,7 +11,7 @@ from command_line import run, run_json, write
 from reference import reference
 from small_data import small_data, write_pairs
 
-from t2t_keras.data.sources import ParallelFiles
+from t2t_keras.data.parallel_files import ParallelFiles
 from t2t_keras.plugins.corpus.inspection import (
     Norm,
     draw,

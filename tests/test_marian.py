@@ -49,7 +49,7 @@ from t2t_keras.run.checkpoint import (
 )
 from t2t_keras.run.config import config_for
 from t2t_keras.run.directory import RunDirectory
-from t2t_keras.text.tokenizer import load_tokenizer
+from t2t_keras.text.tokenizers import load_tokenizer
 
 TEXTS = ["a dog sees the house", "the king knows the ship", f"{LANGUAGE} a bird", "x"]
 TARGETS = ["ship les knows un king", "house", "les bird", "un"]

@@ -12,20 +12,17 @@ from t2t_keras.cli import main
 from t2t_keras.data import datagen
 from t2t_keras.data.batch_plan import BatchPlan
 from t2t_keras.data.datagen import generate
+from t2t_keras.data.languages import parse_languages
 from t2t_keras.data.manifest import Manifest
-from t2t_keras.data.pipeline import training_batches, training_index
-from t2t_keras.data.sources import (
-    Corpus,
-    Mixture,
-    parse_languages,
-    read_mixture,
-    repetitions,
-)
+from t2t_keras.data.mixture import Corpus, Mixture, repetitions
+from t2t_keras.data.mixture_file import read_mixture
+from t2t_keras.data.pipeline import training_batches
+from t2t_keras.data.training_data import training_index
 from t2t_keras.plugins.corpus.inspection import decoded_examples
 from t2t_keras.problem import AlignedPair, Cleaning, Problem
 from t2t_keras.run.config import config_for
 from t2t_keras.text.sentence_piece import SentencePieceTokenizer
-from t2t_keras.text.tokenizer import load_tokenizer
+from t2t_keras.text.tokenizers import load_tokenizer
 
 WORDS = ["dog", "cat", "house", "tree", "river", "king", "book"]
 

@@ -13,10 +13,13 @@ from small_corpus import tf_example
 from small_run import HPARAMS
 
 from t2t_keras import registry
-from t2t_keras.data import records
-from t2t_keras.data.files import write_json
+from t2t_keras.data import record_index
+from t2t_keras.data.example_proto import example
+from t2t_keras.data.json_files import write_json
 from t2t_keras.data.manifest import Manifest
-from t2t_keras.data.records import RecordIndex, example, frame, shard_name
+from t2t_keras.data.record_index import RecordIndex
+from t2t_keras.data.split_files import shard_name
+from t2t_keras.data.tfrecord import frame
 from t2t_keras.run.config import config_for
 from t2t_keras.run.directory import RunDirectory
 
@@ -78,7 +81,9 @@ def check(index: RecordIndex, pairs) -> None:
 
 def test_index_of_a_tensor2tensor_directory(t2t_dir, monkeypatch):
     check(open_train(t2t_dir), random_pairs(300))
-    monkeypatch.delattr(records, "_scan")  # the second time, the saved one serves
+    monkeypatch.delattr(
+        record_index, "scan_shard"
+    )  # the second time, the saved one serves
     index = open_train(t2t_dir)
     check(index, random_pairs(300))
     assert index.read([]) == []

@@ -12,10 +12,10 @@ from errors import refused
 from small_run import HPARAMS
 
 from t2t_keras import registry
-from t2t_keras.data.files import write_json
+from t2t_keras.data.json_files import write_json
 from t2t_keras.data.manifest import CorpusRecord, Manifest
-from t2t_keras.data.pipeline import training_index
 from t2t_keras.data.schema import COUNT, FileName, from_fields
+from t2t_keras.data.training_data import training_index
 from t2t_keras.decoding.options import DecodingOptions
 from t2t_keras.errors import UserError
 from t2t_keras.export.client import SavedModelSettings

@@ -12,7 +12,7 @@ import t2t_keras
 from t2t_keras import registry
 from t2t_keras.data.datagen import Part, generate
 from t2t_keras.data.manifest import Manifest
-from t2t_keras.data.sources import ParallelFiles
+from t2t_keras.data.parallel_files import ParallelFiles
 from t2t_keras.decoding.options import DecodingOptions
 from t2t_keras.problem import Cleaning, Problem, TextProcessor
 from t2t_keras.run.config import SINGLE_SENTENCES, config_for

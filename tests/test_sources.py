@@ -15,8 +15,11 @@ from pyarrow import parquet
 from small_corpus import decoded
 
 from t2t_keras import registry
+from t2t_keras.data.lines import read_lines
 from t2t_keras.data.manifest import Manifest
-from t2t_keras.data.sources import PairFile, ParallelFiles, checksum, read_lines
+from t2t_keras.data.pair_files import PairFile
+from t2t_keras.data.parallel_files import ParallelFiles
+from t2t_keras.data.sources import checksum
 
 
 def write(path, content: str | bytes):

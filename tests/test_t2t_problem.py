@@ -22,13 +22,13 @@ from tokenizer_checks import (
 
 from t2t_keras import hparam, registry
 from t2t_keras.data.datagen import generate
-from t2t_keras.data.pipeline import read_pairs
-from t2t_keras.data.records import RecordIndex
+from t2t_keras.data.decoded_pairs import read_pairs
+from t2t_keras.data.record_index import RecordIndex
 from t2t_keras.plugins.interop import t2t_problem, t2t_sets
 from t2t_keras.plugins.interop.tensor2tensor import notes
 from t2t_keras.plugins.interop.tensor2tensor.models import transformer
 from t2t_keras.plugins.interop.token_vocabulary import ByteTokenizer, TokenTokenizer
-from t2t_keras.text.tokenizer import load_tokenizer
+from t2t_keras.text.tokenizers import load_tokenizer
 
 WORDS = [("red dog", "roter hund"), ("big cat", "grosse katze"), ("dog", "hund")]
 PACKAGE = "t2t_keras.plugins.interop.tensor2tensor"

@@ -13,7 +13,7 @@ from command_line import run, standard_input, write
 import t2t_keras
 from t2t_keras.cli import translation
 from t2t_keras.cli.lines import open_output
-from t2t_keras.data.files import open_lines
+from t2t_keras.data.atomic_files import open_lines
 from t2t_keras.decoding.translator import Translator
 from t2t_keras.errors import UserError
 

@@ -12,13 +12,13 @@ from errors import refused
 import t2t_keras
 from t2t_keras import registry
 from t2t_keras.data.datagen import train_vocabulary
-from t2t_keras.data.manifest import vocab_files
+from t2t_keras.data.vocabulary_files import vocab_files
 from t2t_keras.decoding.translator import Translator
 from t2t_keras.export.saved_model import export_saved_model
 from t2t_keras.problems.parsing.linearise import BRACKETS, SYMBOLS, UNTAGGED_SYMBOLS
 from t2t_keras.problems.parsing.task import Trees
 from t2t_keras.problems.parsing.tree import parse_tree
-from t2t_keras.text.tokenizer import load_tokenizer
+from t2t_keras.text.tokenizers import load_tokenizer
 
 SENTENCES = [
     *("The dog barks .", "", "It  is\tlate ( very ) , isn't it ?"),

@@ -16,7 +16,7 @@ from t2t_keras.problems.parsing.punctuation import KIND_OF_TAG, WORD, mark_tags
 from t2t_keras.problems.parsing.task import BracketF1
 from t2t_keras.problems.parsing.treebank import SilverMix, TreebankSource
 from t2t_keras.problems.parsing.words import rules, treebank_text
-from t2t_keras.text.tokenizer import load_tokenizer
+from t2t_keras.text.tokenizers import load_tokenizer
 
 TREE = "(TOP (S (NP (NNP John)) (VP (VBZ sleeps)) (. .)))"
 PAIR = ("John sleeps .", "S NP NNP /NP VP VBZ /VP . /S")

@@ -9,12 +9,12 @@ import unicodedata
 import pytest
 import tensorflow as tf
 
+from t2t_keras.data.cleaning import reason_by_text
 from t2t_keras.data.datagen import generate
-from t2t_keras.data.encoding import reason_by_text
-from t2t_keras.data.pipeline import read_pairs
-from t2t_keras.data.records import RecordIndex
+from t2t_keras.data.decoded_pairs import read_pairs
+from t2t_keras.data.record_index import RecordIndex
 from t2t_keras.problem import BLANK, Cleaning, Problem, TextProcessor, is_blank
-from t2t_keras.text.tokenizer import load_tokenizer
+from t2t_keras.text.tokenizers import load_tokenizer
 
 PAIRS = [
     ("house river", "Haus Fluss"),

@@ -14,8 +14,13 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, cast
 
-from t2t_keras.data.files import lock, open_regular, progress, say, sha256
-from t2t_keras.data.sources import ArchiveFormat, side_by_side
+from t2t_keras.data.archive_format import ArchiveFormat
+from t2t_keras.data.checksums import sha256
+from t2t_keras.data.console import say
+from t2t_keras.data.locks import lock
+from t2t_keras.data.parallel_files import side_by_side
+from t2t_keras.data.progress import progress
+from t2t_keras.data.regular_files import open_regular
 from t2t_keras.data.text_files import (
     LONGEST_LINE,
     decoded_lines,

@@ -8,7 +8,8 @@ from t2t_keras import registry
 from t2t_keras.cli.checks import require_outputs
 from t2t_keras.cli.command import Command, add_usr_dir, columns, require_only
 from t2t_keras.cli.data import add_sources, with_sources
-from t2t_keras.data.files import open_lines, say
+from t2t_keras.data.atomic_files import open_lines
+from t2t_keras.data.console import say
 from t2t_keras.errors import UserError
 from t2t_keras.problem import Problem, Source
 
@@ -37,7 +38,7 @@ def _flags(parser: argparse.ArgumentParser) -> None:
 
 def _sources(args: argparse.Namespace, problem: Problem) -> dict[str, Source]:
     """Returns what is inspected, by the names of splits and of corpora in them."""
-    from t2t_keras.data.sources import corpora_of
+    from t2t_keras.data.mixture import corpora_of
 
     problem = with_sources(problem, args)
     if not problem.sources:

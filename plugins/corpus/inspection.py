@@ -20,13 +20,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from t2t_keras.data.encoding import ENTITY, hash_64
-from t2t_keras.data.files import progress
-from t2t_keras.data.manifest import SIDES, Manifest
-from t2t_keras.data.sources import language_shares
+from t2t_keras.data.checksums import hash_64
+from t2t_keras.data.cleaning import ENTITY
+from t2t_keras.data.languages import language_shares
+from t2t_keras.data.manifest import Manifest
+from t2t_keras.data.progress import progress
+from t2t_keras.data.sides import SIDES
 from t2t_keras.errors import UserError
 from t2t_keras.problem import Pair, Problem, Source, Split, is_blank
-from t2t_keras.text.tokenizer import UNK, Tokenizer, load_tokenizer
+from t2t_keras.text.tokenizer import UNK, Tokenizer
+from t2t_keras.text.tokenizers import load_tokenizer
 
 SAMPLE = 30_000  # pairs that show what is normal
 _BEGINNING = 100_000  # pairs that datagen inspects
@@ -562,7 +565,7 @@ def decoded_examples(
     Raises:
         UserError: the directory has no data of the problem, or is damaged.
     """
-    from t2t_keras.data.pipeline import read_pairs
+    from t2t_keras.data.decoded_pairs import read_pairs
 
     manifest = Manifest.open(data_dir, problem.data_name)
     manifest.check_vocabularies(data_dir)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from t2t_keras import registry
-from t2t_keras.data.sources import Corpus, Mixture, corpora_of
+from t2t_keras.data.mixture import Corpus, Mixture, corpora_of
 from t2t_keras.errors import UserError
 from t2t_keras.problem import Problem, Source, Split
 from t2t_keras.registry import register_problem

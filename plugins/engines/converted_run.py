@@ -7,7 +7,8 @@ from typing import Any
 
 import tensorflow as tf
 
-from t2t_keras.data.files import read_json, sha256
+from t2t_keras.data.checksums import sha256
+from t2t_keras.data.json_files import read_json
 from t2t_keras.decoding.options import DecodingOptions
 from t2t_keras.errors import UserError
 from t2t_keras.export.formats import SETTINGS, SUMS, require_intact

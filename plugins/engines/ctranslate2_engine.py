@@ -17,7 +17,7 @@ import numpy as np
 
 from t2t_keras import registry
 from t2t_keras.arguments import NonNegative, checked
-from t2t_keras.data.files import write_json
+from t2t_keras.data.json_files import write_json
 from t2t_keras.data.schema import POSITIVE
 from t2t_keras.decoding.options import DecodingOptions
 from t2t_keras.decoding.texts import (
@@ -44,13 +44,9 @@ from t2t_keras.export.formats import (
 )
 from t2t_keras.problem import Problem, TextProcessor, is_blank
 from t2t_keras.text.sentence_ends import split_sentences
-from t2t_keras.text.tokenizer import (
-    EOS,
-    PAD,
-    Tokenizer,
-    load_tokenizer,
-    words_of_tokens,
-)
+from t2t_keras.text.token_words import words_of_tokens
+from t2t_keras.text.tokenizer import EOS, PAD, Tokenizer
+from t2t_keras.text.tokenizers import load_tokenizer
 
 from .long_texts import join_outputs, split_long_text
 

@@ -13,7 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 from t2t_keras.arguments import checked
-from t2t_keras.data.files import write_json
+from t2t_keras.data.json_files import write_json
 from t2t_keras.decoding.beam_search import beam_search
 from t2t_keras.decoding.ensemble import Ensemble
 from t2t_keras.decoding.translator import Translator

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from t2t_keras.data.files import write_json
+from t2t_keras.data.json_files import write_json
 from t2t_keras.decoding.translator import Translator
 from t2t_keras.errors import UserError, require_extra
 from t2t_keras.export.formats import (

@@ -32,14 +32,8 @@ import sentencepiece
 from t2t_keras.data.text_files import decoded_lines
 from t2t_keras.errors import UserError
 from t2t_keras.hparam import HParams
-from t2t_keras.text.tokenizer import (
-    EOS,
-    PAD,
-    UNK,
-    read_vocabulary,
-    text_ids,
-    write_vocabulary,
-)
+from t2t_keras.text.tokenizer import EOS, PAD, UNK, text_ids
+from t2t_keras.text.vocabulary_file import read_vocabulary, write_vocabulary
 
 from .models import ExtendedHParams
 

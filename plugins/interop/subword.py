@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from t2t_keras.data.text_files import decoded_lines
 from t2t_keras.errors import UserError
-from t2t_keras.text.tokenizer import EOS, read_vocabulary, text_ids, write_vocabulary
+from t2t_keras.text.tokenizer import EOS, text_ids
+from t2t_keras.text.vocabulary_file import read_vocabulary, write_vocabulary
 
 if TYPE_CHECKING:
     from .subword_graph import SubwordGraph

@@ -8,7 +8,7 @@ from t2t_keras.cli.checks import require_readable
 from t2t_keras.cli.command import Command, positive, table
 from t2t_keras.cli.lines import read_lines
 from t2t_keras.cli.translation import add_pairs, check_pairs, read_pairs
-from t2t_keras.data.files import write_lines
+from t2t_keras.data.atomic_files import write_lines
 from t2t_keras.data.pharaoh import Reference, format_alignment, parse_reference
 from t2t_keras.errors import UserError
 from t2t_keras.problem import Alignment

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from t2t_keras import registry
 from t2t_keras.cli.checks import require_outputs
 from t2t_keras.cli.command import Command, add_run
-from t2t_keras.data.files import write_lines
+from t2t_keras.data.atomic_files import write_lines
 from t2t_keras.data.manifest import Manifest
 from t2t_keras.errors import UserError
 from t2t_keras.problem import Problem

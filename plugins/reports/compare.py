@@ -14,7 +14,7 @@ from t2t_keras.cli.decoding import (
     check_decoding,
 )
 from t2t_keras.cli.evaluation import check_language, scored, suffix_language
-from t2t_keras.data.files import open_lines
+from t2t_keras.data.atomic_files import open_lines
 from t2t_keras.errors import UserError, did_you_mean
 from t2t_keras.evaluation.bleu import metrics_of
 from t2t_keras.evaluation.tokenization import BleuTokens

@@ -13,7 +13,7 @@ from t2t_keras.cli.command import (
     positive,
     positive_number,
 )
-from t2t_keras.data.files import say
+from t2t_keras.data.console import say
 from t2t_keras.data.manifest import Manifest
 from t2t_keras.entry_points import hparams_remarks
 from t2t_keras.errors import UserError

@@ -176,7 +176,7 @@ def _decode_split(
     args: argparse.Namespace, system: str, run: "RunDirectory"
 ) -> "Decoded":
     """Decodes the sources of a split with a run's model."""
-    from t2t_keras.data.files import progress
+    from t2t_keras.data.progress import progress
     from t2t_keras.run.evaluation import open_split
 
     checkpoint = system if _is_checkpoint(system) else args.checkpoint

@@ -27,7 +27,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from t2t_keras.data.files import say
+from t2t_keras.data.console import say
 from t2t_keras.errors import UserError, first_line
 
 from .batcher import Batcher, Limits, Overloaded

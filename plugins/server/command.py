@@ -31,7 +31,7 @@ from t2t_keras.cli.decoding import (
     check_served,
     given_decoding,
 )
-from t2t_keras.data.files import say
+from t2t_keras.data.console import say
 from t2t_keras.errors import UserError, require_extra
 from t2t_keras.export.formats import converted, find_loader, is_saved_model
 from t2t_keras.options import parse_value, split_pairs

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
-from t2t_keras.data.files import say
+from t2t_keras.data.console import say
 from t2t_keras.errors import first_line
 from t2t_keras.export.formats import SUMS, find_loader
 

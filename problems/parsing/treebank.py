@@ -8,7 +8,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
-from t2t_keras.data.files import say, sha256
+from t2t_keras.data.checksums import sha256
+from t2t_keras.data.console import say
 from t2t_keras.data.text_files import open_binary, raw_lines, readable
 from t2t_keras.errors import UserError
 from t2t_keras.problem import Pair

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from t2t_keras.cli.command import KeyValues
 from t2t_keras.cli.lines import STDIN, read_lines
-from t2t_keras.data.files import is_special
+from t2t_keras.data.regular_files import is_special
 from t2t_keras.errors import UserError
 from t2t_keras.options import split_pairs
 

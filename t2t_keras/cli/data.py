@@ -19,7 +19,7 @@ from t2t_keras.cli.command import (
     seed,
     table,
 )
-from t2t_keras.data.files import say
+from t2t_keras.data.console import say
 from t2t_keras.errors import UserError
 from t2t_keras.problem import Problem, Source, Split
 from t2t_keras.run.config import RunConfig, require_run
@@ -145,7 +145,7 @@ def add_sources(parser: argparse.ArgumentParser) -> None:
 
 def _uses_tensorflow(args: argparse.Namespace) -> bool:
     """Returns whether the data come from tensorflow-datasets."""
-    from t2t_keras.data.sources import TfdsPairs
+    from t2t_keras.data.tfds_pairs import TfdsPairs
 
     if args.usr_dir:  # its problems are not yet known
         return False
@@ -196,7 +196,7 @@ def with_sources(problem: Problem, args: argparse.Namespace) -> Problem:
 
 def _problem(args: argparse.Namespace) -> Problem:
     """Returns the problem with the changes that the flags ask for."""
-    from t2t_keras.data.encoding import parse_cleaning
+    from t2t_keras.data.cleaning import parse_cleaning
 
     problem = with_sources(registry.problem(args.problem), args)
     given = given_options(args, Problem)
@@ -219,7 +219,7 @@ def _data_languages(
     """Returns the languages of the flags or the problem, in the data's direction."""
     languages = problem.languages
     if text := getattr(args, "languages", None):
-        from t2t_keras.data.sources import parse_languages
+        from t2t_keras.data.languages import parse_languages
 
         languages = parse_languages(text)
     # The data of `x_rev` are those of `x`.
@@ -238,7 +238,7 @@ def _vocabularies(paths: Sequence[str]) -> tuple[Path, Path]:
 
 def _files(args: argparse.Namespace, problem: Problem) -> dict[Split, Source]:
     """Returns the sources that the command line names."""
-    from t2t_keras.data.sources import read_mixture
+    from t2t_keras.data.mixture_file import read_mixture
 
     sources = read_mixture(args.mixture) if args.mixture else {}
     if sources and problem.reverse:
@@ -278,7 +278,7 @@ def _pairs(
     """
     from t2t_keras.data.lines import require_text_file
     from t2t_keras.data.pair_files import PairFile, format_of
-    from t2t_keras.data.sources import ParallelFiles
+    from t2t_keras.data.parallel_files import ParallelFiles
 
     is_one_file = os.path.exists(source) and os.path.exists(target)
     is_one_file = is_one_file and os.path.samefile(source, target)

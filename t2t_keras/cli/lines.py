@@ -11,13 +11,9 @@ from pathlib import Path
 from typing import IO, Annotated, Any, Literal, TextIO
 
 from t2t_keras.data import lines as text_lines
-from t2t_keras.data.files import (
-    is_special,
-    lock_file,
-    open_regular,
-    read_json,
-    write_json,
-)
+from t2t_keras.data.json_files import read_json, write_json
+from t2t_keras.data.locks import lock_file
+from t2t_keras.data.regular_files import is_special, open_regular
 from t2t_keras.data.schema import COUNT, from_fields
 from t2t_keras.data.text_files import open_binary, raw_lines, readable
 from t2t_keras.errors import UserError

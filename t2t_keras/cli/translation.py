@@ -35,8 +35,11 @@ from t2t_keras.cli.lines import (
     open_output,
     read_lines,
 )
-from t2t_keras.data.files import is_special, open_lines, say, sha256, write_lines
+from t2t_keras.data.atomic_files import open_lines, write_lines
+from t2t_keras.data.checksums import sha256
+from t2t_keras.data.console import say
 from t2t_keras.data.pharaoh import format_alignment
+from t2t_keras.data.regular_files import is_special
 from t2t_keras.decoding.texts import splitting_note
 from t2t_keras.errors import UserError
 from t2t_keras.export.formats import SUMS, converted, is_saved_model
@@ -248,7 +251,7 @@ def _progress(
     """Shows progress, unless the output itself appears on the terminal."""
     if _is_interactive(args) or (args.output is None and os.isatty(STDOUT)):
         return nullcontext()
-    from t2t_keras.data.files import progress
+    from t2t_keras.data.progress import progress
 
     return progress("translate", "sentences", count_lines(args.input), done)
 

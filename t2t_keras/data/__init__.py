@@ -1,12 +1,20 @@
 """Raw text to a data directory, and a data directory to batches.
 
-`text_files` reads compressed files and lines of UTF-8, `pair_files` files of pairs, and
-`lines` refuses what is not text. `sources` yields pairs of texts, `pharaoh` reads word
-alignments. `datagen` turns the pairs into a data directory in stages, with
-`vocabulary`, `encoding` (cleaning, and pairs to records, in worker processes),
-`records` (shards, index and raw texts) and `manifest` (what a directory was made from).
-`files` has atomic writes, locks and progress messages; `schema` has the types of the
-fields in JSON files; `plain_path` gives TensorFlow paths without wildcards.
-`batch_plan` plans batches from the lengths of the records, and `pipeline` reads them;
-`augmentation` changes them, if asked for.
+- Texts: `text_files` opens compressed files, `lines` reads text and refuses other
+  formats, `pair_files` reads files of pairs, `pharaoh` word alignments.
+- Sources of pairs: `sources`, `parallel_files`, `tfds_pairs`, `archive_format`;
+  `mixture` combines corpora, also those of a `mixture_file`; `languages`.
+- Data generation: `datagen`. `encoding` turns pairs into examples, `cleaning` and
+  `duplicates` drop pairs, `encoding_pool` uses `worker_processes`, `spill_files`
+  shuffle.
+- The data directory: `manifest` and `data_config` say what it was made from. It has
+  `vocabulary_files` (with a `vocabulary_size`), `split_files` in the formats `tfrecord`
+  and `example_proto`, `index_files` and `raw_texts`, for the splits and `sides`.
+- Batches: `training_data` opens the examples of a training. `bucketing` chooses a
+  `batch_plan`, a `bucket_plan` or a `static_shape_plan`; `pipeline` reads batches from
+  the `record_index`, and `decoded_pairs` single records. `augmentation` and
+  `guided_alignment` are optional.
+- Files in general: `atomic_files`, `regular_files`, `json_files` with the types of
+  `schema`, `checksums`, `locks`; `plain_path` is for TensorFlow. `console` and
+  `progress` write to standard error.
 """

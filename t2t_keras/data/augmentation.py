@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from t2t_keras.data.records import RecordIndex, example
+from t2t_keras.data.example_proto import example
+from t2t_keras.data.record_index import RecordIndex
 from t2t_keras.errors import UserError
 from t2t_keras.hparam import HParams
 from t2t_keras.text.sentence_piece import SentencePieceTokenizer

@@ -41,45 +41,39 @@ from typing import Annotated, Any, Self
 import numpy as np
 
 from t2t_keras.arguments import Positive, Seed, checked
-from t2t_keras.data import encoding, records
-from t2t_keras.data.encoding import EncodingConfig, reason_by_text, reasons, repeated
-from t2t_keras.data.files import (
-    atomic,
-    lock,
-    progress,
-    purpose_of_holder,
-    read_json,
-    refuse_links,
-    say,
-    sha256,
-    write_json,
-)
-from t2t_keras.data.manifest import (
-    SIDES,
-    SPLITS,
-    CorpusRecord,
-    DataConfig,
-    Manifest,
-    Side,
-    differences,
-    existing_data,
-    proposed_size,
-    size_of_given,
-    too_large,
-    vocab_files,
-)
-from t2t_keras.data.records import unfinished_dir
+from t2t_keras.data.atomic_files import atomic
+from t2t_keras.data.checksums import sha256
+from t2t_keras.data.cleaning import reason_by_text, reasons
+from t2t_keras.data.console import say
+from t2t_keras.data.data_config import DataConfig, differences
+from t2t_keras.data.duplicates import repeated
+from t2t_keras.data.encoding import EncodingConfig
+from t2t_keras.data.encoding_pool import CHUNK, encoders
+from t2t_keras.data.index_files import index_sha256, save_index
+from t2t_keras.data.json_files import read_json, write_json
+from t2t_keras.data.languages import guessed_languages
+from t2t_keras.data.locks import lock, purpose_of_holder
+from t2t_keras.data.manifest import CorpusRecord, Manifest, existing_data
+from t2t_keras.data.mixture import Mixture, corpora_of
+from t2t_keras.data.progress import progress
+from t2t_keras.data.raw_texts import write_texts
+from t2t_keras.data.regular_files import refuse_links
 from t2t_keras.data.schema import COUNT, from_fields, typed_value
-from t2t_keras.data.sources import Mixture, corpora_of, guessed_languages
+from t2t_keras.data.sides import SIDES, SPLITS, Side
+from t2t_keras.data.spill_files import SpillFiles, read_sorted
+from t2t_keras.data.split_files import num_train_shards, shard_name, unfinished_dir
+from t2t_keras.data.vocabulary_files import size_of_given, vocab_files
+from t2t_keras.data.vocabulary_size import proposed_size, too_large
+from t2t_keras.data.worker_processes import num_cores, worker_pool
 from t2t_keras.errors import UserError, require_local
 from t2t_keras.problem import Pair, Problem, Split
-from t2t_keras.text.tokenizer import (
+from t2t_keras.text.tokenizers import (
     load_tokenizer,
     tokenizer_kind,
     tokenizer_kinds,
     vocabulary_suffix,
-    write_vocabulary,
 )
+from t2t_keras.text.vocabulary_file import write_vocabulary
 
 _SAVE_EVERY = 200_000  # examples after which an interrupted encoding can continue
 
@@ -169,7 +163,7 @@ def generate(
                 _refuse_unknown(manifest, config, data_dir)
             if directory.is_symlink():
                 refuse_links(directory)
-            cores = workers or encoding.num_cores()
+            cores = workers or num_cores()
             job = Job(problem, config, data_dir, part, cores, manifest)
             with lock(job.lock, lambda holder: _busy(directory), job.purpose):
                 if not run_stages(job):
@@ -265,7 +259,7 @@ class Job:
             if split == "train":
                 config = dataclasses.replace(
                     config,
-                    num_shards=records.num_train_shards(total),
+                    num_shards=num_train_shards(total),
                     seed=self.config.seed,
                     max_length=problem.max_length,
                     cleaning=problem.cleaning,
@@ -311,7 +305,7 @@ class SplitPart:
         pairs: the numbers of the pairs.
         config: how they are encoded.
         spills: the files with the records, by shard.
-        hashes: the file with the hashes of the examples, see `encoding.repeated`.
+        hashes: the file with the hashes of the examples, see `repeated`.
         state_file: the file from which an interrupted encoding continues.
     """
 
@@ -441,7 +435,7 @@ def count_pairs(job: Job) -> None:
             counts[name] = 0
             with progress(f"counting {split} {name}".strip(), "pairs") as advance:
                 pairs = iter(corpus.source())
-                while chunk := sum(1 for _ in itertools.islice(pairs, encoding.CHUNK)):
+                while chunk := sum(1 for _ in itertools.islice(pairs, CHUNK)):
                     counts[name] += chunk
                     advance(chunk)
             if not counts[name]:
@@ -565,7 +559,7 @@ def train_vocabulary(
     with lines.open("w", encoding="utf-8") as file:
         # As JSON, since a text from a user's source may contain a newline.
         file.writelines(f"{json.dumps(text)}\n" for text in texts)
-    with encoding.worker_pool(1) as pool:
+    with worker_pool(1) as pool:
         pool.submit(_train_on_file, train, lines, path, problem.vocab_size).result()
     lines.unlink()
 
@@ -588,9 +582,9 @@ def encode_part(job: Job) -> None:
     if not splits:
         return
     vocabularies = job.vocabulary("source"), job.vocabulary("target")
-    num_chunks = -(-sum(len(it.pairs) for it in splits) // encoding.CHUNK)
+    num_chunks = -(-sum(len(it.pairs) for it in splits) // CHUNK)
     workers = max(1, min(job.workers, num_chunks))
-    with encoding.encoders(vocabularies, workers) as encode:
+    with encoders(vocabularies, workers) as encode:
         for it in reversed(splits):  # the small splits first
             it.state_file.parent.mkdir(exist_ok=True)
             total, state = len(it.pairs), it.state()
@@ -599,7 +593,7 @@ def encode_part(job: Job) -> None:
             singles = Counter(state.single_sentences)
             name, files = f"encoding {it.split}", [*it.spills, it.hashes]
             with (
-                encoding.SpillFiles(files, state.sizes) as spills,
+                SpillFiles(files, state.sizes) as spills,
                 progress(name, "pairs", total, done) as advance,
             ):
                 first, pairs = it.pairs.start + done, job.problem.pairs(it.split)
@@ -658,10 +652,10 @@ def write_shards(
         of, shards = parts[0].config.num_shards, list[Path]()
         with progress(f"writing {split}", "shards", of) as advance:
             for i, spills in enumerate(zip(*(p.spills for p in parts), strict=True)):
-                shard = job.done / records.shard_name(name, split, i, of)
+                shard = job.done / shard_name(name, split, i, of)
                 shards.append(shard)
                 if not shard.exists():
-                    examples, rows = encoding.read_sorted(spills, without=repeats)
+                    examples, rows = read_sorted(spills, without=repeats)
                     with atomic(job.directory / f"{split}.lengths-{i:05d}") as path:
                         path.write_bytes(rows.tobytes())
                     with atomic(shard) as path, path.open("wb", 1 << 20) as file:
@@ -669,7 +663,7 @@ def write_shards(
                 for spill in spills:
                     spill.unlink(missing_ok=True)
                 advance(1)
-        records.save_index(index, shards, job.lengths(split))
+        save_index(index, shards, job.lengths(split))
     return dropped
 
 
@@ -687,7 +681,7 @@ def write_raw_texts(job: Job) -> None:
         files = [job.done / f"{stem}.{side}s" for side in SIDES]
         if split == "train" or all(file.exists() for file in files):
             continue
-        found = records.write_texts(files, job.problem.sources[split]())
+        found = write_texts(files, job.problem.sources[split]())
         if found != (total := sum(job.corpora[split].values())):
             for file in files:
                 file.unlink()
@@ -731,7 +725,7 @@ def write_manifest(
     for split in job.splits:
         tables = job.lengths(split)
         new["examples"][split] = sum(map(len, tables))
-        new["index_sha256"][split] = records.index_sha256(tables)
+        new["index_sha256"][split] = index_sha256(tables)
         new["tokens"][split] = {
             side: sum(int(table[:, column].sum()) for table in tables)
             for column, side in enumerate(SIDES, start=1)

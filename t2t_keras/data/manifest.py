@@ -3,14 +3,14 @@
 import dataclasses
 import glob
 import itertools
-import os
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self, TypedDict
+from typing import Annotated, Self, TypedDict
 
-from t2t_keras.data.files import digest, read_json, sha256
-from t2t_keras.data.records import RecordIndex, find_shards, unfinished_dir
+from t2t_keras.data.checksums import sha256
+from t2t_keras.data.data_config import DataConfig, differences
+from t2t_keras.data.json_files import digest, read_json
+from t2t_keras.data.record_index import RecordIndex
 from t2t_keras.data.schema import (
     COUNT,
     POSITIVE,
@@ -19,101 +19,17 @@ from t2t_keras.data.schema import (
     Rule,
     from_fields,
 )
-from t2t_keras.data.sources import checksum
+from t2t_keras.data.sides import SIDES
+from t2t_keras.data.split_files import find_shards, unfinished_dir
 from t2t_keras.errors import UserError
-from t2t_keras.problem import Problem, Split
-from t2t_keras.text.tokenizer import tokenizer_kind
+from t2t_keras.problem import Split
 
-SPLITS: tuple[Split, ...] = ("train", "dev", "test")
-Side = Literal["source", "target"]
-SIDES: tuple[Side, Side] = ("source", "target")
 Count = Annotated[int, COUNT]
+
+
 _ON_BOTH_SIDES = Rule(
     lambda values: values.keys() == {*SIDES}, "an object with source and target"
 )
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class DataConfig:
-    """All that the bytes of a data directory depend on.
-
-    Attributes:
-        problem: the problem's `data_name`, with which the file names begin.
-        seed: seed of the vocabulary's sample and of the order of the examples.
-        tokenizer: as in `Problem`, as are the next five.
-        vocab_size: the size that was asked for.
-        shared_vocab: whether both sides have the same vocabulary.
-        symbols: texts that are one token of the target.
-        tags: words before sources that are one token of the source.
-        max_length: most tokens of a side of a training pair.
-        cleaning: the rules by which training pairs are dropped, see `problem.Cleaning`.
-        sources: split -> checksum of its source.
-        given_vocabularies: vocabulary files that were there before: name -> SHA-256.
-    """
-
-    problem: FileName
-    seed: int
-    tokenizer: str
-    vocab_size: int
-    shared_vocab: bool
-    symbols: tuple[str, ...]
-    max_length: int
-    sources: dict[Split, str]
-    given_vocabularies: dict[str, str]
-    cleaning: dict[str, float | bool] = dataclasses.field(default_factory=dict)
-    tags: tuple[str, ...] = ()
-
-    @classmethod
-    def of(cls, problem: Problem, data_dir: Path, seed: int) -> Self:
-        """Returns the config for the data of a problem and a seed."""
-        assert problem.vocab_size is not None  # datagen has chosen one
-        names = set(vocab_files(problem).values())
-        cleaning = dataclasses.asdict(problem.cleaning)
-        return cls(
-            problem=problem.data_name,
-            seed=seed,
-            tokenizer=problem.tokenizer,
-            vocab_size=problem.vocab_size,
-            shared_vocab=problem.shared_vocab,
-            symbols=tuple(problem.text_processor.symbols),
-            tags=problem.tags,
-            max_length=problem.max_length,
-            cleaning={rule: value for rule, value in cleaning.items() if value},
-            sources={
-                s: checksum(problem.sources[s]) for s in SPLITS if s in problem.sources
-            },
-            given_vocabularies={
-                name: sha256(data_dir / name)
-                for name in sorted(names)
-                if (data_dir / name).exists()
-            },
-        )
-
-    def added_to(self, manifest: "Manifest") -> "DataConfig":
-        """Returns the config of a manifest, with the splits of this one added."""
-        both = {**manifest.sources, **self.sources}
-        fields = {name: getattr(manifest, name) for name in vars(self)}
-        sources = {split: both[split] for split in SPLITS if split in both}
-        return DataConfig(**fields | {"sources": sources})
-
-
-def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """Returns the differences in the fields of a `DataConfig`, in phrases."""
-    phrases = []
-    for name, value in now.items():
-        old = before[name]
-        if not isinstance(value, dict):
-            if old != value:
-                phrases.append(f"{name} was {old!r} and is now {value!r}")
-            continue
-        for key in sorted(old.keys() | value.keys()):
-            if key not in old:
-                phrases.append(f"{name} '{key}' is new")
-            elif key not in value:
-                phrases.append(f"{name} '{key}' is gone")
-            elif old[key] != value[key]:
-                phrases.append(f"{name} '{key}' has changed")
-    return phrases
 
 
 class CorpusRecord(TypedDict):
@@ -139,7 +55,7 @@ class Manifest(DataConfig):
         vocab_sizes: side -> number of tokens in the vocabulary.
         vocab_sha256: side -> SHA-256 of the file.
         examples: split -> number of examples.
-        dropped: split -> reason (see `encoding.reasons`) -> number of examples; also
+        dropped: split -> reason (see `cleaning.reasons`) -> number of examples; also
             the number of pairs that the source itself left out (its `dropped`).
         tokens: split -> side -> number of tokens in the examples, EOS included.
         corpora: split -> name -> `CorpusRecord`, for splits that are mixtures.
@@ -323,74 +239,3 @@ def existing_data(config: DataConfig, data_dir: Path) -> Manifest | None:
     for split in manifest.examples:
         find_shards(data_dir, config.problem, split)
     return manifest
-
-
-# Vocabularies: their names and sizes.
-
-# Largest number of training pairs -> tokens in the vocabulary. Each token must occur
-# often enough to be learned, and the fewer pairs there are, the more words must share
-# a token: Sennrich and Zhang (ACL 2019) gain with 2,000 tokens on 5,000 pairs, Gowda
-# and May (EMNLP 2020) find the best results with some 8,000 on a million pairs and
-# 32,000 on 4.5 million.
-_SIZES = {10_000: 2_000, 100_000: 4_000, 500_000: 8_000, 2_000_000: 16_000}
-_LARGEST = 32_000
-
-# If a token occurs less often than this in the training examples, on average, most of
-# the vocabulary is seen too seldom to be learned.
-_FEW_OCCURRENCES = 30
-
-
-def vocab_files(problem: Problem) -> dict[Side, str]:
-    """Returns the file name of each side's vocabulary; the same one when shared."""
-    stem = f"vocab.{problem.data_name}"
-    suffix = tokenizer_kind(problem.tokenizer).suffix
-    if problem.shared_vocab:
-        return dict.fromkeys(SIDES, f"{stem}.{problem.vocab_size}{suffix}")
-    return {side: f"{stem}.{side}.{problem.vocab_size}{suffix}" for side in SIDES}
-
-
-def size_of_given(problem: Problem, data_dir: Path) -> int | None:
-    """Returns the size in the file name of the vocabulary that a directory has.
-
-    Returns:
-        None if the directory has no vocabulary of the problem, or several.
-    """
-    stem = f"vocab.{problem.data_name}"
-    suffix = tokenizer_kind(problem.tokenizer).suffix
-    side = "" if problem.shared_vocab else r"\.(?:source|target)"
-    name = re.compile(rf"{re.escape(stem)}{side}\.(\d+){re.escape(suffix)}")
-    names = os.listdir(data_dir) if data_dir.is_dir() else []
-    sizes = {int(match[1]) for match in map(name.fullmatch, names) if match}
-    return sizes.pop() if len(sizes) == 1 else None
-
-
-def proposed_size(num_pairs: int, num_characters: int = 0) -> int:
-    """Returns the size of a vocabulary that suits a corpus.
-
-    Args:
-        num_pairs: number of training pairs.
-        num_characters: number of different characters in their texts. They and the
-            256 bytes take at most half of the vocabulary, unless it is the largest.
-    """
-    for most, size in _SIZES.items():
-        if num_pairs <= most and size >= 2 * (256 + num_characters):
-            return size
-    return _LARGEST
-
-
-def too_large(size: int, num_pairs: int, num_tokens: int) -> str | None:
-    """Returns a warning if a vocabulary is too large for a corpus, else None.
-
-    Args:
-        size: number of tokens in the vocabulary.
-        num_pairs: number of training pairs.
-        num_tokens: number of tokens in them, on the sides that use the vocabulary.
-    """
-    proposed, occurrences = proposed_size(num_pairs), num_tokens / size
-    if size <= proposed or occurrences >= _FEW_OCCURRENCES:
-        return None
-    return (
-        f"warning: {size:,} tokens are a large vocabulary for {num_pairs:,} training "
-        f"pairs: a token occurs {occurrences:.1f} times on average; try --vocab_size "
-        f"{proposed}"
-    )

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from t2t_keras.data.files import sha256
+from t2t_keras.data.checksums import sha256
 from t2t_keras.data.text_files import (
     COMPRESSED,
     HEAD,

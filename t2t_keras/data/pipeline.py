@@ -1,141 +1,23 @@
 """Reads records into padded batches of ids, in the background, with tf.data."""
 
 import contextlib
-import dataclasses
-import itertools
-from collections.abc import Callable, Iterable, Iterator
-from pathlib import Path
-from typing import Self
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import tensorflow as tf
 
-from t2t_keras.data.augmentation import Augmentation, planned_lengths
-from t2t_keras.data.batch_plan import BatchPlan, batch_plan
-from t2t_keras.data.manifest import Manifest
-from t2t_keras.data.records import RecordIndex, index_path
-from t2t_keras.data.sources import repetitions
-from t2t_keras.errors import UserError
-from t2t_keras.hparam import HParams
-from t2t_keras.problem import Problem, Split
-from t2t_keras.text.tokenizer import UNK, Tokenizer
+from t2t_keras.data.batch_plan import BatchPlan
+from t2t_keras.data.guided_alignment import LINKS, alignment_weights
+from t2t_keras.data.record_index import RecordIndex
 
-_FEATURES = {
+FEATURES = {
     "inputs": tf.io.RaggedFeature(tf.int64),
     "targets": tf.io.RaggedFeature(tf.int64),
 }
-_LINKS = {"links": tf.io.RaggedFeature(tf.int64)}
-_FEW = 1000  # records that are read at a time, or in which links are looked for
+
 
 # (example, step, row in the batch) -> example.
 Augment = Callable[[bytes, int, int], bytes]
-
-
-@dataclasses.dataclass(frozen=True)
-class TrainingData:
-    """The train split, and the batch of every step.
-
-    Attributes:
-        index: the index of the records.
-        plan: the plan of the batches.
-        largest_shape: (rows, S, T) of the batch that takes the most memory.
-        aligned: whether a batch has a word alignment besides source and target.
-        augmentation: changes the examples of a batch; None: they stay as they are.
-    """
-
-    index: RecordIndex
-    plan: BatchPlan
-    largest_shape: tuple[int, int, int]
-    aligned: bool = False
-    augmentation: Augmentation | None = None
-
-    @classmethod
-    def open(
-        cls,
-        problem: Problem,
-        data_dir: str | Path,
-        hparams: HParams,
-        tokenizers: tuple[Tokenizer, Tokenizer],
-        seed: int,
-    ) -> Self:
-        """Opens the data and plans the batches.
-
-        Args:
-            problem: the problem.
-            data_dir: the data directory.
-            hparams: the hyper-parameters of the training.
-            tokenizers: the tokenizers of source and target.
-            seed: the seed of the order of the batches and of the changes.
-
-        Raises:
-            UserError: there are no such data, `batch_tokens` is less than the longest
-                example, or the data have no word alignments and
-                `guided_alignment` needs them.
-        """
-        index = training_index(Path(data_dir), problem)
-        aligned = hparams.guided_alignment > 0
-        if aligned and not has_links(index):
-            raise UserError(
-                "hparams: guided_alignment needs word alignments, and the train data "
-                f"of '{problem.data_name}' in {data_dir} have none; generate data "
-                'with `t2t datagen --mixture FILE`, where FILE has alignment = "PATH", '
-                "or set it to 0"
-            )
-        lengths = planned_lengths(index, hparams)
-        plan = batch_plan(
-            hparams.bucketing, *lengths, hparams.batch_tokens, seed, index.swapped
-        )
-        augmentation = None
-        if hparams.changes_pairs:
-            augmentation = Augmentation(hparams, tokenizers, index, seed, problem.tags)
-
-        def numbers(shape: tuple[int, int, int]) -> int:
-            """Returns about how many numbers the backward pass of a batch needs."""
-            rows, source, target = shape
-            d, heads, f = hparams.d_model, hparams.num_heads, hparams.d_ff
-            encoder = source * (10 * d + f + heads * source)
-            decoder = target * (15 * d + f + heads * (source + target))
-            layers = hparams.num_layers * encoder + hparams.decoder_layers * decoder
-            return rows * (layers + 2 * target * tokenizers[1].vocab_size)
-
-        return cls(index, plan, plan.largest_shape(numbers), aligned, augmentation)
-
-    def batches(
-        self, steps: range, num_replicas: int, micro_batches: int, own: range
-    ) -> tf.data.Dataset:
-        """Returns the batches of some steps, see `training_batches`."""
-        return training_batches(
-            self.index,
-            self.plan,
-            steps,
-            num_replicas,
-            micro_batches=micro_batches,
-            own=own,
-            aligned=self.aligned,
-            augment=self.augmentation,
-        )
-
-
-def training_index(data_dir: Path, problem: Problem) -> RecordIndex:
-    """Opens the training examples; those of a mixture occur as its shares demand.
-
-    Raises:
-        UserError: the data are absent, incomplete or damaged.
-    """
-    name = problem.data_name
-    manifest = Manifest.open(data_dir, name)
-    index = manifest.open_index(data_dir, "train", problem.reverse)
-    corpora = manifest.corpora.get("train")
-    if not corpora:
-        return index
-    if index.corpus is None:
-        raise UserError(
-            f"{index_path(data_dir, name, 'train')} does not belong to the data; copy "
-            "the directory again, or generate the data again"
-        )
-    shares = [record["share"] for record in corpora.values()]
-    counts = repetitions(index.corpus, shares)
-    return index if (counts == 1).all() else index.repeated(counts)
 
 
 def training_batches(
@@ -164,7 +46,7 @@ def training_batches(
         micro_batches: number of micro-batches of each replica; its rows are divisible
             by it.
         own: the replicas of this process; None for all.
-        aligned: whether a batch also has an alignment, see `_alignment`.
+        aligned: whether a batch also has an alignment, see `alignment_weights`.
         augment: changes an example, given the step and its row in the batch; None: no
             example is changed.
 
@@ -197,49 +79,6 @@ def ordered_batches(index: RecordIndex, batch_tokens: int) -> tf.data.Dataset:
     lengths = index.source_length, index.target_length
     plan = BatchPlan(*lengths, batch_tokens, seed=0, swapped=index.swapped)
     return _batches(index, range(len(plan)), plan).prefetch(4)
-
-
-def has_links(index: RecordIndex) -> bool:
-    """Returns whether records have the links of word alignments: any of the first."""
-    payloads = index.read(range(min(len(index), _FEW)))
-    return bool(tf.size(tf.io.parse_example(payloads, _LINKS)["links"].values))
-
-
-def read_pairs(
-    index: RecordIndex, records: Iterable[int]
-) -> Iterator[tuple[list[int], list[int]]]:
-    """Yields (source ids, target ids) of some records, each ending in EOS."""
-    rest = iter(records)
-    while chunk := list(itertools.islice(rest, _FEW)):
-        examples = tf.io.parse_example(index.read(chunk), _FEATURES)
-        ids = (examples[name].to_list() for name in index.features)
-        yield from zip(*ids, strict=True)
-
-
-def source_texts(
-    data_dir: Path, problem: Problem, tokenizer: Tokenizer, count: int
-) -> list[str]:
-    """Returns sources of the dev data, or else of the training data.
-
-    If the data are absent, they are random sequences of tokens.
-
-    Args:
-        data_dir: the data directory.
-        problem: the problem.
-        tokenizer: the tokenizer of the sources.
-        count: the number of sources; there are fewer if the data have fewer.
-    """
-    splits: tuple[Split, ...] = ("dev", "train")
-    for split in splits:
-        with contextlib.suppress(UserError):
-            manifest = Manifest.open(data_dir, problem.data_name)
-            index = manifest.open_index(data_dir, split, problem.reverse)
-            every = max(1, len(index) // max(1, count))
-            records = range(0, len(index), every)[:count]
-            return [tokenizer.decode(ids) for ids, _ in read_pairs(index, records)]
-    random = np.random.default_rng(0)
-    ids = random.integers(UNK + 1, tokenizer.vocab_size, (count, 12))
-    return [tokenizer.decode(row) for row in ids.tolist()]
 
 
 @contextlib.contextmanager
@@ -300,7 +139,7 @@ def _batches(
         aligned: see `training_batches`.
         augment: see `training_batches`.
     """
-    features = _FEATURES | _LINKS if aligned else _FEATURES
+    features = FEATURES | LINKS if aligned else FEATURES
 
     def read(step: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         records = plan.records(int(step))
@@ -330,7 +169,9 @@ def _batches(
         ]
         if aligned:
             source, target = sides
-            sides.append(_alignment(example["links"], source, target, index.swapped))
+            sides.append(
+                alignment_weights(example["links"], source, target, index.swapped)
+            )
         return tuple(sides)
 
     return untuned(tf.data.Dataset.range(steps.start, steps.stop).map(parse))
@@ -345,28 +186,3 @@ def untuned(dataset: tf.data.Dataset) -> tf.data.Dataset:
     options = tf.data.Options()
     options.autotune.enabled = False
     return dataset.with_options(options)
-
-
-def _alignment(
-    links: tf.RaggedTensor, source: tf.Tensor, target: tf.Tensor, swapped: bool
-) -> tf.Tensor:
-    """Returns what guided alignment teaches, float32 [rows, T, S].
-
-    In the row of a target token that is linked to n source tokens, each of these has
-    the weight 1 / n; all other weights are 0.
-
-    Args:
-        links: positions by record, see `records.example`.
-        source: ids [rows, S]
-        target: ids [rows, T]
-        swapped: see `RecordIndex`.
-    """
-    positions = tf.reshape(links.values, [-1, 2])  # of target and source token
-    if swapped:
-        positions = positions[:, ::-1]
-    rows = tf.cast(links.value_rowids()[::2], tf.int64)
-    places = tf.concat([rows[:, tf.newaxis], positions], axis=1)
-    shape = tf.concat([tf.shape(target), tf.shape(source)[1:]], axis=0)
-    ones = tf.ones([tf.shape(places)[0]])
-    counts = tf.scatter_nd(places, ones, tf.cast(shape, tf.int64))
-    return tf.math.divide_no_nan(counts, tf.reduce_sum(counts, 2, keepdims=True))

@@ -57,7 +57,8 @@ from t2t_keras.model.backend import require_tensorflow
 from t2t_keras.problem import Alignment, Problem, is_blank
 from t2t_keras.text.sentence_ends import split_sentences
 from t2t_keras.text.sentences import join_outputs, split_long_text
-from t2t_keras.text.tokenizer import PAD, Tokenizer, words_of_tokens
+from t2t_keras.text.token_words import words_of_tokens
+from t2t_keras.text.tokenizer import PAD, Tokenizer
 
 _log = logging.getLogger(__name__)
 

@@ -7,10 +7,12 @@ from typing import Any, NamedTuple, Self
 
 import tensorflow as tf
 
-from t2t_keras.data.files import Meter, unwatched
+from t2t_keras.data.decoded_pairs import read_pairs
 from t2t_keras.data.manifest import Manifest
-from t2t_keras.data.pipeline import damage_named, ordered_batches, read_pairs
-from t2t_keras.data.records import RecordIndex, read_texts
+from t2t_keras.data.pipeline import damage_named, ordered_batches
+from t2t_keras.data.progress import Meter, unwatched
+from t2t_keras.data.raw_texts import read_texts
+from t2t_keras.data.record_index import RecordIndex
 from t2t_keras.decoding.translator import Translator
 from t2t_keras.errors import UserError
 from t2t_keras.evaluation.bleu import metrics_of

@@ -15,7 +15,11 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Self
 
-from t2t_keras.data.files import lock, read_json, refuse_links, say, sha256
+from t2t_keras.data.checksums import sha256
+from t2t_keras.data.console import say
+from t2t_keras.data.json_files import read_json
+from t2t_keras.data.locks import lock
+from t2t_keras.data.regular_files import refuse_links
 from t2t_keras.data.schema import from_fields
 from t2t_keras.entry_points import load_plugins
 from t2t_keras.errors import UserError, first_line

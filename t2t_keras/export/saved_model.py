@@ -19,9 +19,10 @@ import numpy as np
 import tensorflow as tf
 
 from t2t_keras.arguments import checked
-from t2t_keras.data.files import say, write_json
+from t2t_keras.data.console import say
+from t2t_keras.data.example_proto import field
+from t2t_keras.data.json_files import write_json
 from t2t_keras.data.plain_path import has_wildcards
-from t2t_keras.data.records import field
 from t2t_keras.decoding.options import constraint_name
 from t2t_keras.decoding.texts import batches, padded
 from t2t_keras.decoding.translator import Translator, batches_at_once

@@ -7,14 +7,16 @@ from typing import Annotated, Any, Self
 
 import t2t_keras.model  # noqa: F401  registers the core's model
 from t2t_keras import registry
-from t2t_keras.data.files import read_json, sha256, write_json
+from t2t_keras.data.checksums import sha256
+from t2t_keras.data.json_files import read_json, write_json
 from t2t_keras.data.schema import POSITIVE, TWO, FileName, from_fields
 from t2t_keras.errors import UserError
 from t2t_keras.evaluation.bleu import with_bleu
 from t2t_keras.evaluation.tokenization import BleuTokens
 from t2t_keras.hparam import HParams
 from t2t_keras.problem import Problem
-from t2t_keras.text.tokenizer import Tokenizer, load_tokenizer
+from t2t_keras.text.tokenizer import Tokenizer
+from t2t_keras.text.tokenizers import load_tokenizer
 
 _PATHS = ("data_dir", "usr_dir", "init_from")  # fields of `RunConfig`
 # If at least this share of its training sources are single sentences, a model is given

@@ -11,8 +11,10 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from t2t_keras.data.files import progress, read_json, say, write_json
+from t2t_keras.data.console import say
+from t2t_keras.data.json_files import read_json, write_json
 from t2t_keras.data.manifest import Manifest
+from t2t_keras.data.progress import progress
 from t2t_keras.data.schema import Rule, from_fields
 from t2t_keras.decoding.translator import Translator
 from t2t_keras.errors import UserError

@@ -26,8 +26,12 @@ from pathlib import Path
 from typing import Any, Self
 
 from t2t_keras.arguments import checked
-from t2t_keras.data.files import atomic, lock, open_records, say, sha256, write_json
-from t2t_keras.data.pipeline import source_texts
+from t2t_keras.data.atomic_files import atomic, open_records
+from t2t_keras.data.checksums import sha256
+from t2t_keras.data.console import say
+from t2t_keras.data.decoded_pairs import source_texts
+from t2t_keras.data.json_files import write_json
+from t2t_keras.data.locks import lock
 from t2t_keras.decoding.ensemble import Ensemble
 from t2t_keras.decoding.translator import Translator
 from t2t_keras.errors import UserError

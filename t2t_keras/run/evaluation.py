@@ -4,8 +4,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from t2t_keras.data.files import progress, write_lines
+from t2t_keras.data.atomic_files import write_lines
 from t2t_keras.data.manifest import Manifest
+from t2t_keras.data.progress import progress
 from t2t_keras.decoding.options import DecodingOptions
 from t2t_keras.decoding.translator import Translator
 from t2t_keras.evaluation.bleu import metrics_of

@@ -1,9 +1,10 @@
 """Tokenizers: text to ids and back.
 
-`tokenizer` has the interface and finds the kinds: `sentence_piece`, with
-`sentence_piece_graph` in TensorFlow operations, and those of plugins. `graph_ids` has
-what graph tokenizers share. `bpe_dropout` is for training examples, `sentence_ends`
-has the rules by which texts are split into sentences, `sentences` splits them in the
-graph, also those that are too long for a model, and `protected` finds what a
-translation must keep.
+`tokenizer` has the interface, and `tokenizers` finds the class of a name or of a
+`vocabulary_file`: `sentence_piece`, with `sentence_piece_graph` in the graph and
+`escapes` for both, or a plugin's. `graph_ids` is for tokenizers in the graph,
+`bpe_dropout` for training examples, and `token_words` maps tokens to words.
+
+`sentence_ends` has the rules by which texts are split into sentences, and `sentences`
+applies them in the graph. `protected` finds what a translation must keep.
 """

@@ -11,25 +11,12 @@ import sentencepiece
 
 from t2t_keras.errors import UserError
 from t2t_keras.text.bpe_dropout import SPACE, BpeDropout
-from t2t_keras.text.tokenizer import (
-    EOS,
-    PAD,
-    UNK,
-    read_vocabulary,
-    text_ids,
-    write_vocabulary,
-)
+from t2t_keras.text.tokenizer import EOS, PAD, UNK, text_ids
+from t2t_keras.text.vocabulary_file import read_vocabulary, write_vocabulary
 
 if TYPE_CHECKING:
     from t2t_keras.text.sentence_piece_graph import SentencePieceGraph
-
-# SentencePiece writes a space as U+2581 and decodes that character as a space. So in
-# the texts that it encodes this character is escaped, as is the escape character
-# itself. Decoding undoes the escapes in reverse order.
-ESCAPES = (("\x1b", "\x1b0"), (SPACE, "\x1b1"))
-
-# The piece for the newline's byte, which does not occur in a line of text.
-NEWLINE_PIECE = "<0x0A>"
+from t2t_keras.text.escapes import NEWLINE_PIECE, escape, unescape
 
 
 class SentencePieceTokenizer:
@@ -103,7 +90,7 @@ class SentencePieceTokenizer:
 
         def sentences() -> Iterator[str]:
             try:
-                yield from map(_escape, texts)
+                yield from map(escape, texts)
             except BaseException as error:  # also Ctrl-C
                 failures.append(error)
                 raise
@@ -120,7 +107,7 @@ class SentencePieceTokenizer:
                 required_chars=SPACE,
                 # It begins with a space, as every first piece of a word does.
                 user_defined_symbols=[
-                    SPACE + _escape(symbol) for symbol in dict.fromkeys(symbols)
+                    SPACE + escape(symbol) for symbol in dict.fromkeys(symbols)
                 ],
                 normalization_rule_name="identity",
                 remove_extra_whitespaces=False,
@@ -161,11 +148,11 @@ class SentencePieceTokenizer:
 
     def encode(self, text: str) -> list[int]:
         """Returns the ids of a text, EOS last."""
-        return self._processor.encode(_escape(text), add_eos=True)
+        return self._processor.encode(escape(text), add_eos=True)
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         """Encodes every text as `encode` does, in one call of the library."""
-        escaped = [_escape(text) for text in texts]
+        escaped = [escape(text) for text in texts]
         return self._processor.encode(escaped, add_eos=True, num_threads=1)
 
     def sample(self, text: str, dropout: float, seed: int) -> list[int]:
@@ -182,7 +169,7 @@ class SentencePieceTokenizer:
         """
         if self._dropout is None:
             self._dropout = BpeDropout(self._processor)
-        words = f" {_escape(text)}".replace(" ", SPACE) if text else ""
+        words = f" {escape(text)}".replace(" ", SPACE) if text else ""
         return [*self._dropout.encode(words, dropout, random.Random(seed)), EOS]
 
     def decode(self, ids: Sequence[int]) -> str:
@@ -192,9 +179,7 @@ class SentencePieceTokenizer:
         # newline before it, which is then removed.
         ids = [self._newline, *text_ids(ids, self.vocab_size)]
         text = self._processor.decode(ids).removeprefix("\n").removeprefix(" ")
-        for character, escape in reversed(ESCAPES):
-            text = text.replace(escape, character)
-        return text
+        return unescape(text)
 
     def graph(self) -> "SentencePieceGraph":
         """Returns this tokenizer as TensorFlow operations."""
@@ -219,10 +204,3 @@ def _training_error(message: str, path: Path, vocab_size: int) -> Exception:
             f"bytes, symbols and characters need {least}; raise vocab_size"
         )
     return RuntimeError(message)
-
-
-def _escape(text: str) -> str:
-    """Escapes U+2581 in a text."""
-    for character, escape in ESCAPES:
-        text = text.replace(character, escape)
-    return text

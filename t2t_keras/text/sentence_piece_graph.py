@@ -6,8 +6,8 @@ import tensorflow as tf
 import tensorflow_text
 
 from t2t_keras.captured_stderr import diverted_stderr
+from t2t_keras.text.escapes import ESCAPES, NEWLINE_PIECE
 from t2t_keras.text.graph_ids import CPU, text_ids
-from t2t_keras.text.sentence_piece import ESCAPES, NEWLINE_PIECE
 
 
 def sentence_piece_op(model: bytes) -> tensorflow_text.SentencepieceTokenizer:

@@ -13,8 +13,8 @@ import tensorflow as tf
 
 from t2t_keras import registry
 from t2t_keras.arguments import Limits, Positive, Seed, checked
-from t2t_keras.data.files import say
-from t2t_keras.data.pipeline import TrainingData
+from t2t_keras.data.console import say
+from t2t_keras.data.training_data import TrainingData
 from t2t_keras.entry_points import hparams_remarks
 from t2t_keras.errors import UserError, require_local
 from t2t_keras.evaluation.tokenization import BleuTokens

@@ -20,7 +20,8 @@ import tensorflow as tf
 from rich.console import Console
 from rich.table import Column
 
-from t2t_keras.data.files import duration, open_records, screen
+from t2t_keras.data.atomic_files import open_records
+from t2t_keras.data.console import duration, screen
 from t2t_keras.evaluation.metrics_line import evaluation_line, short_number
 from t2t_keras.training.options import TrainOptions
 from t2t_keras.training.step import StepResult

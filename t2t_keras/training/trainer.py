@@ -10,7 +10,8 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from t2t_keras.data.pipeline import TrainingData, damage_named
+from t2t_keras.data.pipeline import damage_named
+from t2t_keras.data.training_data import TrainingData
 from t2t_keras.errors import UserError
 from t2t_keras.run.averaging import average_run
 from t2t_keras.run.checkpoint import model_variables, snapshot

@@ -2,7 +2,7 @@
 
 import functools
 
-from t2t_keras.data.files import say
+from t2t_keras.data.console import say
 
 
 @functools.cache

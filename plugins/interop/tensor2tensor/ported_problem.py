@@ -14,11 +14,12 @@ from typing import Any, Self
 
 import numpy as np
 
-from t2t_keras.data.manifest import SIDES, vocab_files
+from t2t_keras.data.sides import SIDES
+from t2t_keras.data.vocabulary_files import vocab_files
 from t2t_keras.errors import UserError, require_local
 from t2t_keras.problem import Pair, Problem, Split, TextProcessor
 from t2t_keras.registry import error_in_file, place_of_definition
-from t2t_keras.text.tokenizer import write_vocabulary
+from t2t_keras.text.vocabulary_file import write_vocabulary
 
 from .data_generators.problem import DatasetSplit
 from .data_generators.text_encoder import EOS_ID, EncodedText, TextEncoder

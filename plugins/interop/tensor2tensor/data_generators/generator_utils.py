@@ -9,9 +9,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from t2t_keras.data.files import atomic, say
+from t2t_keras.data.archive_format import ArchiveFormat
+from t2t_keras.data.atomic_files import atomic
+from t2t_keras.data.console import say
 from t2t_keras.data.lines import read_lines
-from t2t_keras.data.sources import ArchiveFormat, ParallelFiles
+from t2t_keras.data.parallel_files import ParallelFiles
 from t2t_keras.entry_points import load_plugins
 from t2t_keras.errors import UserError
 from t2t_keras.problem import Pair

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from t2t_keras.data.lines import read_lines
-from t2t_keras.data.sources import side_by_side
+from t2t_keras.data.parallel_files import side_by_side
 from t2t_keras.data.text_files import decoded_lines, open_binary, readable
 from t2t_keras.errors import UserError
 from t2t_keras.problem import Problem as OurProblem

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from t2t_keras.data.files import atomic
+from t2t_keras.data.atomic_files import atomic
 from t2t_keras.errors import UserError
 from t2t_keras.problem import Pair
 

@@ -1,0 +1,124 @@
+"""Files that appear under their name only when they are complete.
+
+A temporary file has a random name and is new, so that nothing is written through a
+link that a stranger has put into the directory.
+"""
+
+import contextlib
+import fcntl
+import os
+import re
+import secrets
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TextIO
+
+from t2t_keras.data.regular_files import is_special, open_regular
+from t2t_keras.errors import UserError
+
+_INCOMPLETE = ".incomplete"  # suffix of a file's name while it is written
+
+
+_NAME_BYTES = 220  # of a file's name that its temporary name has: 255 are allowed
+
+
+@contextlib.contextmanager
+def atomic(path: Path) -> Iterator[Path]:
+    """Yields a temporary path, which is renamed to `path` when the block ends.
+
+    A link at `path` is replaced, and not what it leads to.
+
+    Args:
+        path: the path of the finished file.
+
+    Yields:
+        The path of a new, empty file, `{path}.RANDOM.incomplete`. It is removed if the
+        block raises; if the process is killed, the next one that writes `path` does it.
+    """
+    stem = os.fsdecode(os.fsencode(path.name)[:_NAME_BYTES])
+    _remove_leftovers(path.parent, stem)
+    try:
+        incomplete, descriptor = _new_file(path.parent, stem)
+    except OSError as error:
+        error.filename = str(path)  # the user knows no temporary names
+        raise
+    try:
+        yield incomplete
+        os.replace(incomplete, path)
+    except BaseException:
+        incomplete.unlink(missing_ok=True)
+        raise
+    finally:
+        os.close(descriptor)
+
+
+def _new_file(directory: Path, stem: str) -> tuple[Path, int]:
+    """Makes a temporary file; returns its path and an open, locked descriptor.
+
+    The lock tells other processes that the file is not a leftover.
+    """
+    while True:
+        path = directory / f"{stem}.{secrets.token_hex(4)}{_INCOMPLETE}"
+        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        try:
+            descriptor = os.open(path, flags, 0o666)
+        except FileExistsError:
+            continue
+        with contextlib.suppress(OSError):
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if os.fstat(descriptor).st_nlink:
+            return path, descriptor
+        os.close(descriptor)  # another process took it for a leftover before the lock
+
+
+def _remove_leftovers(directory: Path, stem: str) -> None:
+    """Removes the temporary files of processes that were killed."""
+    pattern = re.compile(rf"{re.escape(stem)}\.[0-9a-f]{{8}}{re.escape(_INCOMPLETE)}")
+    names = os.listdir(directory) if directory.is_dir() else []
+    for name in filter(pattern.fullmatch, names):
+        # Without locks, nothing tells whether another process writes the file.
+        with contextlib.suppress(OSError, UserError):
+            descriptor = open_regular(directory / name, os.O_RDWR)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                (directory / name).unlink()
+            finally:
+                os.close(descriptor)
+
+
+@contextlib.contextmanager
+def open_lines(path: str | Path) -> Iterator[TextIO]:
+    r"""Opens a file for writing lines, in UTF-8 and with `\n` only, atomically.
+
+    What a link leads to is replaced, and not the link.
+    """
+    final = Path(os.path.realpath(path))
+    with (
+        contextlib.nullcontext(path) if is_special(path) else atomic(final) as target,
+        open(target, "w", encoding="utf-8", newline="\n") as file,
+    ):
+        yield file
+
+
+def write_lines(path: str | Path, lines: Iterable[str]) -> None:
+    """Writes a file of lines, as `open_lines` does."""
+    with open_lines(path) as file:
+        file.writelines(f"{line}\n" for line in lines)
+
+
+def open_records(path: Path) -> TextIO:
+    """Opens a file of lines to add some.
+
+    A process that was killed, or a full disk, may have left a part of a line: it gets
+    its end.
+
+    Raises:
+        UserError: see `open_regular`.
+    """
+    descriptor = open_regular(path, os.O_RDWR | os.O_CREAT | os.O_APPEND)
+    size = os.fstat(descriptor).st_size
+    is_whole = not size or os.pread(descriptor, 1, size - 1) == b"\n"
+    file = os.fdopen(descriptor, "a", encoding="utf-8")
+    if not is_whole:
+        file.write("\n")
+    return file

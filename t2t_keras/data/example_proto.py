@@ -1,0 +1,43 @@
+"""Serializes `tf.train.Example` without TensorFlow.
+
+TensorFlow's import takes three seconds and 550 MB in every worker process of datagen.
+"""
+
+import functools
+from collections.abc import Sequence
+
+
+def field(number: int, content: bytes) -> bytes:
+    """Returns a field that holds a message, a string, or packed numbers."""
+    return b"".join((varint(number << 3 | 2), varint(len(content)), content))
+
+
+@functools.lru_cache(1 << 16)
+def varint(number: int) -> bytes:
+    """Returns an integer in base 128, least significant digit first."""
+    digits = bytearray()
+    while number > 0x7F:
+        digits.append(number & 0x7F | 0x80)
+        number >>= 7
+    return bytes([*digits, number])
+
+
+def example(
+    source: Sequence[int], target: Sequence[int], links: Sequence[int] = ()
+) -> bytes:
+    """Returns a serialized `tf.train.Example` with int64 lists `inputs` and `targets`.
+
+    The bytes are those of TensorFlow's deterministic serialization.
+
+    Args:
+        source: ids of the source.
+        target: ids of the target.
+        links: the positions of tokens that are linked, for each link the target token's
+            and the source token's; the list `links`, unless empty.
+    """
+    features = b""
+    for name, ids in ((b"inputs", source), (b"links", links), (b"targets", target)):
+        if ids or name != b"links":
+            int64_list = field(3, field(1, b"".join(map(varint, ids))))
+            features += field(1, field(1, name) + field(2, int64_list))
+    return field(1, features)

@@ -1,0 +1,39 @@
+"""Word alignments in batches, for guided alignment."""
+
+import tensorflow as tf
+
+from t2t_keras.data.record_index import RecordIndex
+
+LINKS = {"links": tf.io.RaggedFeature(tf.int64)}
+_EXAMINED = 1000  # records in which links are looked for
+
+
+def has_links(index: RecordIndex) -> bool:
+    """Returns whether records have the links of word alignments: any of the first."""
+    payloads = index.read(range(min(len(index), _EXAMINED)))
+    return bool(tf.size(tf.io.parse_example(payloads, LINKS)["links"].values))
+
+
+def alignment_weights(
+    links: tf.RaggedTensor, source: tf.Tensor, target: tf.Tensor, swapped: bool
+) -> tf.Tensor:
+    """Returns what guided alignment teaches, float32 [rows, T, S].
+
+    In the row of a target token that is linked to n source tokens, each of these has
+    the weight 1 / n; all other weights are 0.
+
+    Args:
+        links: positions by record, see `example_proto.example`.
+        source: ids [rows, S]
+        target: ids [rows, T]
+        swapped: see `RecordIndex`.
+    """
+    positions = tf.reshape(links.values, [-1, 2])  # of target and source token
+    if swapped:
+        positions = positions[:, ::-1]
+    rows = tf.cast(links.value_rowids()[::2], tf.int64)
+    places = tf.concat([rows[:, tf.newaxis], positions], axis=1)
+    shape = tf.concat([tf.shape(target), tf.shape(source)[1:]], axis=0)
+    ones = tf.ones([tf.shape(places)[0]])
+    counts = tf.scatter_nd(places, ones, tf.cast(shape, tf.int64))
+    return tf.math.divide_no_nan(counts, tf.reduce_sum(counts, 2, keepdims=True))

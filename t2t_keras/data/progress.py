@@ -1,0 +1,77 @@
+"""The progress of long tasks, on a terminal or in lines of a log."""
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+
+from t2t_keras.data.console import duration, say, screen
+
+_SECONDS_BETWEEN_LINES = 10.0
+
+
+# The type of `progress`: (task, unit, total) -> a function to call with the units done.
+Meter = Callable[[str, str, int], AbstractContextManager[Callable[[int], None]]]
+
+
+@contextlib.contextmanager
+def progress(
+    task: str, unit: str, total: int | None = None, done: int = 0
+) -> Iterator[Callable[[int], None]]:
+    """Shows the progress and remaining time of a task, and at its end the time taken.
+
+    Args:
+        task: the name of the task.
+        unit: the name of the units that are counted, in the plural.
+        total: the number of units, if it is known.
+        done: the number of units that an earlier run has done.
+
+    Yields:
+        A function to call with the number of units done since the last call.
+    """
+    import rich.progress as rich
+
+    start = last = time.monotonic()
+    count = 0
+
+    def advance(units: int) -> None:
+        nonlocal count, last
+        count += units
+        seconds = time.monotonic() - start
+        rate = f"{count / max(seconds, 1e-3):,.1f} {unit}/s"
+        bar.update(row, completed=done + count, rate=rate)
+        is_due = time.monotonic() - last > _SECONDS_BETWEEN_LINES
+        if bar.disable and is_due and done + count != total:
+            last = time.monotonic()
+            of, eta = "", ""
+            if total and count:
+                left = (total - done - count) * seconds / count
+                of, eta = f" of {total:,}", f", ETA {duration(left)}"
+            say(f"{task}: {done + count:,}{of} {unit} ({rate}{eta})")
+
+    console = screen()
+    bar = rich.Progress(
+        rich.TextColumn("{task.description}"),
+        rich.BarColumn(),
+        rich.MofNCompleteColumn(),
+        rich.TextColumn(f"{unit} {{task.fields[rate]}}"),
+        rich.TimeRemainingColumn(),
+        console=console,
+        transient=True,
+        disable=not console.is_interactive,
+    )
+    row = bar.add_task(task, total=total, completed=done, rate="")
+    with bar:
+        yield advance
+    seconds = time.monotonic() - start
+    units = unit.removesuffix("s") if done + count == 1 else unit
+    rate = f"{count / max(seconds, 1e-3):,.1f} {unit}/s"
+    say(f"{task}: {done + count:,} {units} in {seconds:,.1f} s ({rate})")
+
+
+@contextlib.contextmanager
+def unwatched(
+    task: str, unit: str, total: int | None = None
+) -> Iterator[Callable[[int], None]]:
+    """Shows nothing: another `Meter`."""
+    yield lambda units: None

@@ -1,0 +1,76 @@
+"""Checks of paths before this program writes there.
+
+A directory may come from a stranger. So this program writes only to regular files, and
+never through a symbolic link inside a directory.
+"""
+
+import os
+import re
+import stat
+from pathlib import Path
+
+from t2t_keras.errors import UserError
+
+_OPEN_FILE = re.compile(r"/proc/\d+/(task/\d+/)?fd/\d+")
+
+
+def open_regular(path: Path, flags: int = os.O_RDWR | os.O_CREAT) -> int:
+    """Opens a regular file of a directory, and nothing that a link there leads to.
+
+    Args:
+        path: the file.
+        flags: see `os.open`.
+
+    Returns:
+        The descriptor.
+
+    Raises:
+        UserError: there is a link, a directory, a pipe or a device.
+        OSError: the file cannot be opened.
+    """
+    flags |= os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK  # a pipe would wait
+    try:
+        descriptor = os.open(path, flags, 0o666)
+    except OSError as error:
+        if path.is_symlink():
+            raise UserError(
+                f"{path} is a symbolic link, through which nothing is written; remove "
+                "it, or put the file itself there"
+            ) from None
+        if path.exists() and not path.is_file():
+            raise _not_regular(path) from None
+        raise error from None
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise _not_regular(path)
+    return descriptor
+
+
+def _not_regular(path: Path) -> UserError:
+    return UserError(f"{path} is not a regular file; remove it")
+
+
+def refuse_links(directory: Path) -> None:
+    """Refuses symbolic links in a directory that only this program fills.
+
+    Raises:
+        UserError: there is one, or the directory is one.
+    """
+    for path in (directory, *directory.rglob("*")):
+        if path.is_symlink():
+            raise UserError(
+                f"{path} is a symbolic link, and this program writes none there; "
+                "remove it"
+            )
+
+
+def is_special(path: str | Path) -> bool:
+    """Returns whether a path is a pipe, a device, or an open file, as `/dev/stdout`."""
+    step = Path(path)
+    for _ in range(40):  # the system follows no more links
+        if not step.is_symlink():
+            break
+        if _OPEN_FILE.fullmatch(f"{step.parent.resolve()}/{step.name}"):
+            return True
+        step = step.parent / step.readlink()
+    return Path(path).exists() and not Path(path).is_file()

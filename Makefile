@@ -44,11 +44,11 @@ bench: $(VENV)/.installed
 	$(BENCH)/decode.py --steps 1
 	$(BENCH)/decode.py --steps 1 --dtype bfloat16
 	$(BENCH)/decode.py --steps 1 --batch 1
-	$(BENCH)/replicas.py --steps 3
-	$(BENCH)/lengths.py --config tiny --lengths 16 256 --steps 1
-	$(BENCH)/memory.py --config tiny --tokens 1024 2048
+	$(BENCH)/train.py --steps 3 --config tiny --replicas 2
+	$(BENCH)/sentence_length.py --config tiny --lengths 16 256 --steps 1
+	$(BENCH)/training_memory.py --config tiny --tokens 1024 2048
 	$(BENCH)/datagen.py
-	$(BENCH)/startup.py --steps 12
+	$(BENCH)/startup.py
 
 docs: $(VENV)/.installed-test
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet

@@ -7,20 +7,33 @@ reading the weights from memory once.
 """
 
 import argparse
-import statistics
-from typing import Any
+from collections.abc import Callable
+from typing import NamedTuple
 
-import products
-import rates
-import timing
+import matmul_flops
+import matmul_rate
 import workload
-from stopwatch import seconds_of
+from matmul_rate import median_seconds
 
 from t2t_keras.cli.command import positive
 
+ALPHA = 0.6
 
-def main(argv: list[str] | None = None) -> dict[str, Any]:
-    """Runs the benchmark that the flags describe; prints and returns its report."""
+
+class TimedSearch(NamedTuple):
+    """A beam search to be timed.
+
+    Attributes:
+        run: finds outputs with the given number of tokens, and returns when it is done.
+        traces: returns how often the search has been traced so far.
+    """
+
+    run: Callable[[int], None]
+    traces: Callable[[], int]
+
+
+def main() -> None:
+    """Runs the benchmark that the flags describe and prints its report."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     workload.add_flags(parser)
     parser.add_argument("--beam_size", type=positive, default=4)
@@ -28,45 +41,77 @@ def main(argv: list[str] | None = None) -> dict[str, Any]:
         "--max_length", type=int, default=40, help="steps of each search, above 1"
     )
     parser.add_argument("--steps", type=positive, default=4, help="searches timed")
-    args = parser.parse_args(argv)
+    args = parser.parse_args()
     if args.max_length < 2:
         parser.error("--max_length must be at least 2")
-    work = workload.chosen(args)
-    report = workload.described(args, work) | _measured(work, args)
-    timing.show(report, args.json)
-    return report
+    work = workload.from_flags(args)
+    report = workload.description(args, work) | _report(work, args)
+    workload.print_report(report, args.json)
 
 
-def _measured(work: workload.Workload, args: argparse.Namespace) -> dict[str, Any]:
+def timed_search(work: workload.Workload, beam_size: int) -> TimedSearch:
+    """Returns a beam search on random ids, as the translator runs it.
+
+    The graph is for any batch, beam and length. EOS is ruled out until the last step.
+    """
+    import tensorflow as tf
+
+    from t2t_keras.decoding.beam_search import beam_search
+    from t2t_keras.decoding.constraint import MinimumLength
+    from t2t_keras.model.transformer import Transformer
+
+    model = Transformer(work.hparams, work.vocab_size)
+    source = tf.constant(work.ids())
+    ids = tf.TensorSpec([None, None], tf.int32)
+    scalar = tf.TensorSpec([], tf.int32)
+
+    @tf.function(input_signature=[ids, scalar, scalar], autograph=False)
+    def search(source, beam_size, length):
+        return beam_search(
+            model,
+            source,
+            beam_size=beam_size,
+            alpha=ALPHA,
+            max_length=tf.fill([tf.shape(source)[0]], length),
+            constraint=MinimumLength(length, work.vocab_size),
+        )
+
+    def run(steps: int) -> None:
+        outputs = search(source, tf.constant(beam_size), tf.constant(steps))
+        assert (outputs.lengths.numpy() == steps).all(), "a search stopped too early"
+
+    return TimedSearch(run, search.experimental_get_tracing_count)
+
+
+def _report(work: workload.Workload, args: argparse.Namespace) -> dict[str, object]:
     """Times whole searches and searches of one step, to find what each step adds."""
-    from decoding_work import prepare
-
-    beam_size, steps = args.beam_size, args.max_length
-    counted = products.decoding(
+    beam_size = args.beam_size
+    steps = args.max_length
+    matmuls = matmul_flops.decoding_matmuls(
         work.hparams, work.vocab_size, work.batch, work.length, beam_size, steps
     )
-    ready = prepare(work, beam_size)
-    rate = rates.MatmulRate(counted, args.dtype)
-    seconds = timing.timed(lambda: ready.search(steps), args.steps, rate)
-    first = [seconds_of(lambda: ready.search(1)) for _ in range(args.steps)]
-    metrics = timing.metrics(seconds, products.total_flops(counted), rate)
-    one_step = (metrics["seconds_per_step"] - statistics.median(first)) / (steps - 1)
+    search = timed_search(work, beam_size)
+    rate = matmul_rate.MatmulRate(matmuls, args.dtype)
+    seconds = matmul_rate.seconds_of_steps(lambda: search.run(steps), args.steps, rate)
+    one_step = median_seconds(lambda: search.run(1), args.steps)
+    speed = matmul_rate.speed(seconds, matmul_flops.total_flops(matmuls), rate)
+    per_position = (speed["seconds_per_step"] - one_step) / (steps - 1)
     return {
         "beam_size": beam_size,
         "max_length": steps,
-        "sentences_per_s": work.batch / metrics["seconds_per_step"],
-        **metrics,
-        "ms_per_position": 1e3 * one_step,
+        "sentences_per_s": work.batch / speed["seconds_per_step"],
+        **speed,
+        "ms_per_position": 1e3 * per_position,
         "ms_to_read_weights": 1e3 * _seconds_to_read_weights(work, args.dtype),
-        "traces": ready.traces(),
+        "traces": search.traces(),
     }
 
 
 def _seconds_to_read_weights(work: workload.Workload, dtype: str) -> float:
-    """Returns the lower bound of a step's time: reading its weights from memory."""
+    """Returns a lower bound of a step's time: reading its weights from memory."""
     width = {"float32": 4, "bfloat16": 2}[dtype]
-    size = width * products.step_weights(work.hparams, work.vocab_size)
-    return size / rates.tensorflow_bandwidth()
+    size = width * matmul_flops.step_weights(work.hparams, work.vocab_size)
+    return size / matmul_rate.tensorflow_bandwidth()
 
 
 if __name__ == "__main__":

@@ -17,19 +17,23 @@ import os
 import subprocess
 import sys
 import time
-from typing import Any
+from typing import TYPE_CHECKING
 
+import matmul_flops
 import workload
-from stopwatch import seconds_of
+from matmul_rate import seconds_of
 
 from t2t_keras.cli.command import positive
+
+if TYPE_CHECKING:
+    from t2t_keras.model.transformer import Transformer
 
 _AUDITED_VOCABULARY = 1009  # a size that no other axis has
 _SQUARE = 4096  # rows and columns of the matrices for the matmul rate
 
 
-def main(argv: list[str] | None = None) -> dict[str, Any]:
-    """Runs what the flags ask for; prints and returns its report."""
+def main() -> None:
+    """Runs what the flags ask for and prints its report."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     workload.add_flags(parser, "base")
     parser.add_argument("--steps", type=positive, default=20, help="timed steps")
@@ -38,54 +42,55 @@ def main(argv: list[str] | None = None) -> dict[str, Any]:
         "--jit_compile", action="store_true", help="let XLA compile the training"
     )
     parser.add_argument("--one", action="store_true", help="only the GPUs of this run")
-    args = parser.parse_args(argv)
+    args = parser.parse_args()
     if args.one:
-        report = _trained(args)
+        report = _train(args)
     else:
-        report = _audited(args)
+        report = _audit(args)
         if not args.audit:
-            report |= _checked(sys.argv[1:] if argv is None else argv)
-    text = json.dumps(report) if args.json else json.dumps(report, indent=2)
-    print(text)
-    return report
+            report |= _check_gpus(sys.argv[1:])
+    print(json.dumps(report, indent=None if args.json else 2))
 
 
-def _audited(args: argparse.Namespace) -> dict[str, Any]:
-    from gpu_audit import training_audit
+def _audit(args: argparse.Namespace) -> dict[str, object]:
+    from graph_audit import training_audit
 
-    found = training_audit(workload.chosen(args).hparams, _AUDITED_VOCABULARY)
+    audit = training_audit(workload.from_flags(args).hparams, _AUDITED_VOCABULARY)
     return {
-        "missing_kernels": found.missing_kernels,
-        "host_vocabulary_tensors": found.host_vocabulary_tensors,
-        "bytes_per_logit": found.bytes_per_logit,
-        "float_ops_per_step": found.float_ops,
+        "missing_kernels": audit.missing_kernels,
+        "host_vocabulary_tensors": audit.host_vocabulary_tensors,
+        "bytes_per_logit": audit.bytes_per_logit,
+        "float_ops_per_step": audit.float_ops,
     }
 
 
-def _checked(argv: list[str]) -> dict[str, Any]:
+def _check_gpus(argv: list[str]) -> dict[str, object]:
     """Trains on more and more GPUs, or on the CPU if there are none."""
     import tensorflow as tf
 
     gpus = tf.config.list_physical_devices("GPU")
-    details = [tf.config.experimental.get_device_details(gpu) for gpu in gpus]
-    names = [detail.get("device_name", "unknown") for detail in details]
+    names = []
+    for gpu in gpus:
+        details = tf.config.experimental.get_device_details(gpu)
+        names.append(details.get("device_name", "unknown"))
     counts = [n for n in (1, 2, 4, 8) if n <= len(gpus)] or [0]
-    runs = [_in_process(argv, count) for count in counts]
-    first, again = runs[0]["weights_sha256"], _in_process(argv, counts[0])
-    build = tf.sysconfig.get_build_info()
+    runs = [_train_in_process(argv, count) for count in counts]
+    weights = runs[0]["weights_sha256"]
+    repeated = _train_in_process(argv, counts[0])
     return {
         "tensorflow": tf.__version__,
-        "cuda": build.get("cuda_version"),
+        "cuda": tf.sysconfig.get_build_info().get("cuda_version"),
         "devices": names,
         "runs": runs,
-        "with_xla": _in_process([*argv, "--jit_compile"], counts[0]),
-        # Neither may have failed.
-        "two_runs_are_equal": first is not None and first == again["weights_sha256"],
+        "with_xla": _train_in_process([*argv, "--jit_compile"], counts[0]),
+        # A run that failed has no weights.
+        "two_runs_are_equal": weights is not None
+        and weights == repeated["weights_sha256"],
     }
 
 
-def _in_process(argv: list[str], gpus: int) -> dict[str, Any]:
-    """Runs the training on the first GPUs, in another process."""
+def _train_in_process(argv: list[str], gpus: int) -> dict[str, object]:
+    """Runs the training in another process, on as many GPUs."""
     visible = ",".join(map(str, range(gpus))) or "-1"
     process = subprocess.run(
         [sys.executable, __file__, *argv, "--one", "--json"],
@@ -99,17 +104,15 @@ def _in_process(argv: list[str], gpus: int) -> dict[str, Any]:
     return json.loads(process.stdout.splitlines()[-1])
 
 
-def _trained(args: argparse.Namespace) -> dict[str, Any]:
-    """Times updates on the visible GPUs; every GPU gets the work's batch."""
-    import products
+def _train(args: argparse.Namespace) -> dict[str, object]:
+    """Times updates on the visible GPUs; every GPU gets the workload's batch."""
     import tensorflow as tf
-    from training_work import LEARNING_RATE, model_and_step
+    from training_steps import LEARNING_RATE, model_and_step
 
     from t2t_keras.data.pipeline import rows_per_replica
-    from t2t_keras.run.checkpoint import model_variables
     from t2t_keras.training.strategy import distribute, make_strategy
 
-    work = workload.chosen(args)
+    work = workload.from_flags(args)
     hparams = work.hparams
     if args.jit_compile:
         hparams = hparams.override(bucketing="static", jit_compile=True)
@@ -118,26 +121,20 @@ def _trained(args: argparse.Namespace) -> dict[str, Any]:
     tf.config.experimental.enable_op_determinism()
     replicas = strategy.num_replicas_in_sync
     model, step = model_and_step(hparams, work.vocab_size, strategy)
-    sides = [tf.tile(work.ids(seed), [replicas, 1]) for seed in (0, 1)]
-    parts = tuple(rows_per_replica(side, replicas) for side in sides)
-    (batch,) = distribute(strategy, tf.data.Dataset.from_tensor_slices(parts))
+    source = rows_per_replica(tf.tile(work.ids(0), [replicas, 1]), replicas)
+    target = rows_per_replica(tf.tile(work.ids(1), [replicas, 1]), replicas)
+    dataset = tf.data.Dataset.from_tensor_slices((source, target))
+    (batch,) = distribute(strategy, dataset)
 
     start = time.monotonic()
     float(step.update(batch, 0, LEARNING_RATE).loss_sum)
-    first = time.monotonic() - start
+    seconds_of_first_step = time.monotonic() - start
     start = time.monotonic()
-    for number in range(1, args.steps + 1):
-        result = step.update(batch, number, LEARNING_RATE)
-    loss = float(result.loss_sum)  # waits for the last one
+    for index in range(1, args.steps + 1):
+        result = step.update(batch, index, LEARNING_RATE)
+    loss_sum = float(result.loss_sum)  # waits for the last update
     seconds = (time.monotonic() - start) / args.steps
 
-    weights = hashlib.sha256()
-    for name, variable in sorted(model_variables(model).items()):
-        weights.update(name.encode() + variable.read_value().numpy().tobytes())
-    counted = products.training(
-        work.hparams, work.vocab_size, work.batch, work.length, work.length
-    )
-    gflops = products.total_flops(counted) / seconds / 1e9  # of one replica
     gpus = replicas if tf.config.list_logical_devices("GPU") else 0
     matmul_gflops = _matmul_gflops(args.dtype, repetitions=50 if gpus else 1)
     return {
@@ -146,11 +143,29 @@ def _trained(args: argparse.Namespace) -> dict[str, Any]:
         "jit_compile": args.jit_compile,
         "target_tokens_per_s": replicas * work.batch * work.length / seconds,
         "seconds_per_step": seconds,
-        "seconds_of_first_step": first,
-        "fraction_of_matmul_rate": gflops / matmul_gflops,
-        "loss_sum": loss,
-        "weights_sha256": weights.hexdigest(),
+        "seconds_of_first_step": seconds_of_first_step,
+        "fraction_of_matmul_rate": _gflop(work) / seconds / matmul_gflops,
+        "loss_sum": loss_sum,
+        "weights_sha256": _weights_sha256(model),
     }
+
+
+def _weights_sha256(model: "Transformer") -> str:
+    """Returns a hash of the names and values of all weights."""
+    from t2t_keras.run.checkpoint import model_variables
+
+    weights = hashlib.sha256()
+    for name, variable in sorted(model_variables(model).items()):
+        weights.update(name.encode() + variable.read_value().numpy().tobytes())
+    return weights.hexdigest()
+
+
+def _gflop(work: workload.Workload) -> float:
+    """Returns 10^9 operations of a replica in a step."""
+    matmuls = matmul_flops.training_matmuls(
+        work.hparams, work.vocab_size, work.batch, work.length, work.length
+    )
+    return matmul_flops.total_flops(matmuls) / 1e9
 
 
 def _matmul_gflops(dtype: str, repetitions: int) -> float:
@@ -162,7 +177,7 @@ def _matmul_gflops(dtype: str, repetitions: int) -> float:
     def multiply() -> None:
         for _ in range(repetitions):
             product = tf.matmul(matrix, matrix)
-        float(product[0, 0])  # waits for the last one
+        float(product[0, 0])  # waits for the last product
 
     multiply()
     return 2 * _SQUARE**3 * repetitions / seconds_of(multiply) / 1e9

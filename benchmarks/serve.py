@@ -1,10 +1,16 @@
-"""Benchmark of `t2t serve`: latency of short texts with and without long ones.
+r"""Benchmark of `t2t serve`: texts per second and latency of several models.
 
-    python benchmarks/serve.py --model runs/base --input source.txt --json
+    python benchmarks/serve.py --input test2016.en --clients 1 32 200 \
+        --models savedmodel=served/1 ctranslate2=served/ct2
 
-The server runs in a separate process; each client is a thread that sends its next text
-after the answer to the last one. Rounds with and without long texts, and with and
-without dynamic batching, alternate, so that a slow phase of the machine affects all.
+Each model has a server in a separate process; each client is a thread that sends its
+next text after the answer to the previous one. The rounds of all models alternate, so
+that a slow phase of the machine affects all. With `--long_clients 4`, each number of
+clients is also measured while four other clients send long texts.
+
+For comparison, `t2t translate` translates the whole input, and the directory of a
+CTranslate2 export also runs without a server: each client is a thread that calls
+`translate_batch` with its sentence.
 """
 
 import argparse
@@ -18,15 +24,15 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
-import timing
 import workload
 
 from t2t_keras.cli.command import positive, positive_number
+from t2t_keras.run.config import is_run
 
 # `t2t` of this environment.
 T2T = (
@@ -42,68 +48,114 @@ _HEAD = (
 )
 
 
-def main(argv: list[str] | None = None) -> dict[str, Any]:
-    """Runs the benchmark; prints and returns its report."""
+def main() -> None:
+    """Runs the benchmark and prints its report."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--model", required=True, help="a run directory or an export")
+    parser.add_argument(
+        "--models",
+        required=True,
+        nargs="+",
+        metavar="NAME=DIRECTORY",
+        help="run directories and exports",
+    )
     parser.add_argument("--input", required=True, help="one sentence per line")
-    parser.add_argument("--clients", type=positive, default=32)
-    parser.add_argument("--long_clients", type=positive, default=4)
+    parser.add_argument("--clients", type=positive, nargs="+", default=[1, 32, 200])
+    parser.add_argument(
+        "--long_clients", type=int, default=0, help="other clients, with long texts"
+    )
     parser.add_argument(
         "--characters", type=positive, default=2000, help="characters of a long text"
     )
     parser.add_argument(
         "--seconds",
         type=positive_number,
-        default=10.0,
+        default=5.0,
         help="seconds of each measurement",
     )
     parser.add_argument("--rounds", type=positive, default=3)
     parser.add_argument("--json", action="store_true", help="as in train.py")
-    args = parser.parse_args(argv)
+    args = parser.parse_args()
+    report: dict[str, object] = {
+        "device": workload.processor(),
+        "rounds": args.rounds,
+        "long_clients": args.long_clients,
+    }
+    workload.print_report(report | _medians(args), args.json)
+
+
+def _medians(args: argparse.Namespace) -> dict[str, float]:
+    """Returns the median of each measurement over the rounds."""
     lines = Path(args.input).read_text(encoding="utf-8").splitlines()
     sentences = [line for line in lines if line.strip()]
-    joined = " ".join(sentences)
-    starts = range(0, max(len(joined) - args.characters, 1), args.characters)
-    texts = [joined[start : start + args.characters] for start in starts]
-    found: dict[str, list[dict[str, float]]] = {}
-    with server(args.model) as many, server(args.model, 1) as single:
-        cases = {"short": (many, 0), "beside_long": (many, args.long_clients)}
-        cases["unbatched"] = (single, 0)
-        for number in range(args.rounds + 1):  # the first one warms up
-            for name, (served, count) in cases.items():
-                clients = [sentences] * args.clients + [texts] * count
-                connect = served.client
-                measured = measure(connect, clients, args.clients, args.seconds)
-                found.setdefault(name, [])
-                if number:
-                    found[name].append(measured)
-    report: dict[str, Any] = {"device": workload.processor(), "clients": args.clients}
-    report |= {"long_clients": args.long_clients, "characters": args.characters}
-    for name, rounds in found.items():
-        for metric in rounds[0]:
-            values = [measured[metric] for measured in rounds]
-            report[f"{name}_{metric}"] = statistics.median(values)
-    for metric in ("p50_ms", "p99_ms"):
-        report[f"ratio_{metric}"] = (
-            report[f"beside_long_{metric}"] / report[f"short_{metric}"]
-        )
-    report["speedup"] = report["short_texts_per_s"] / report["unbatched_texts_per_s"]
-    timing.show(report, args.json)
-    return report
+    long_texts = _long_texts(sentences, args.characters)
+    models = dict(model.split("=", 1) for model in args.models)
+    values: dict[str, list[float]] = {}
+
+    def add(name: str, value: float) -> None:
+        values.setdefault(name, []).append(value)
+
+    with contextlib.ExitStack() as stack:
+        servers: dict[str, Server] = {}
+        connects: dict[str, Connect] = {}
+        for name, path in models.items():
+            servers[name] = stack.enter_context(server(path))
+            connects[name] = servers[name].client
+            add(f"{name} seconds to start", servers[name].seconds)
+            if (Path(path) / "model.bin").exists():
+                connects[f"{name} in Python"] = ctranslate2_client(path)
+
+        for i in range(args.rounds + 1):
+            results = _measure_all(connects, sentences, long_texts, args)
+            if i == 0:
+                continue  # The first round warms up.
+            for name, path in models.items():
+                add(
+                    f"{name} by t2t translate: texts_per_s", translate(path, args.input)
+                )
+            for name, value in results.items():
+                add(name, value)
+        for name, process in servers.items():
+            add(f"{name} peak MB", process.peak_mb())
+    return {name: statistics.median(measured) for name, measured in values.items()}
 
 
-# Opens a client's connection: a function that has a text translated.
+def _measure_all(
+    connects: "dict[str, Connect]",
+    sentences: list[str],
+    long_texts: list[str],
+    args: argparse.Namespace,
+) -> dict[str, float]:
+    """Returns rate and latencies of each model with each number of clients."""
+    results: dict[str, float] = {}
+    for count, (name, connect) in itertools.product(args.clients, connects.items()):
+        cases = {f"{name}, {count} clients": [sentences] * count}
+        if args.long_clients:
+            clients = [sentences] * count + [long_texts] * args.long_clients
+            cases[f"{name}, {count} clients beside long texts"] = clients
+        for title, clients in cases.items():
+            for metric, value in measure(connect, clients, count, args.seconds).items():
+                results[f"{title}: {metric}"] = value
+    return results
+
+
+def _long_texts(sentences: list[str], characters: int) -> list[str]:
+    """Returns all sentences, joined and cut into texts of as many characters."""
+    text = " ".join(sentences)
+    starts = range(0, max(len(text) - characters, 1), characters)
+    return [text[start : start + characters] for start in starts]
+
+
+# Opens a client's connection, a function that has a text translated.
 Connect: TypeAlias = Callable[[], AbstractContextManager[Callable[[str], None]]]
 
 
 class Server(NamedTuple):
-    """A server that runs.
+    """A running server.
 
     Attributes:
-        port: where it listens.
-        pid: its process.
-        seconds: from the start of the process until the model is ready.
+        port: the port that it listens on.
+        pid: the id of its process.
+        seconds: from the start of the process until the model was ready.
     """
 
     port: int
@@ -114,8 +166,8 @@ class Server(NamedTuple):
     def client(self) -> Iterator[Callable[[str], None]]:
         """Yields a function that sends a text and waits for the answer.
 
-        The clients share the cores with the server: `http.client` would take a large
-        part of their time.
+        The clients share the cores with the server, so they do not use `http.client`,
+        which would take a large part of their time.
         """
         connection = socket.create_connection(("127.0.0.1", self.port), timeout=150)
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -134,25 +186,42 @@ class Server(NamedTuple):
         with connection, connection.makefile("rb") as answer:
             yield send
 
+    def peak_mb(self) -> float:
+        """Returns the peak memory of the process so far."""
+        status = Path(f"/proc/{self.pid}/status").read_text(encoding="utf-8")
+        return int(status.partition("VmHWM:")[2].split()[0]) / 1024
+
 
 @contextlib.contextmanager
-def server(model: str, batch: int = 64, seconds: int = 120) -> Iterator[Server]:
-    """Starts a server with a limit of batches, and of the seconds of a request."""
-    flags = ("--model", f"model={model}", "--port", "0", "--limits")
-    flags += (f"max_batch_sentences={batch},timeout_seconds={seconds}",)
-    command = [*T2T, "serve", *flags]
+def server(model: str, seconds: int = 120) -> Iterator[Server]:
+    """Starts a server.
+
+    Args:
+        model: a run directory or an export.
+        seconds: after which a request is refused.
+    """
+    limits = f"max_batch_sentences=64,timeout_seconds={seconds}"
+    command = [*T2T, "serve", "--model", f"model={model}", "--port", "0"]
+    command += ["--limits", limits]
     start = time.monotonic()
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     assert process.stderr is not None
     try:
-        lines = (x for x in process.stderr if x.startswith("t2t serve: http"))
-        port = int(next(lines).rstrip("/\n").rpartition(":")[2])
+        port = _announced_port(process.stderr)
         while not _is_ready(port):
             time.sleep(0.05)
         yield Server(port, process.pid, time.monotonic() - start)
     finally:
         process.terminate()
         process.wait()
+
+
+def _announced_port(lines: Iterable[str]) -> int:
+    """Returns the port of the address that a server prints."""
+    for line in lines:
+        if line.startswith("t2t serve: http"):
+            return int(line.rstrip("/\n").rpartition(":")[2])
+    raise RuntimeError("the server stopped before it was ready")
 
 
 def _is_ready(port: int) -> bool:
@@ -167,48 +236,78 @@ def _is_ready(port: int) -> bool:
 
 
 def measure(
-    connect: Connect,
-    clients: list[list[str]],
-    measured: int,
-    seconds: float,
+    connect: Connect, clients: list[list[str]], measured: int, seconds: float
 ) -> dict[str, float]:
-    """Returns rate and latencies of the first clients.
+    """Returns the rate and latencies of the first clients.
 
     Args:
         connect: opens the connection of a client.
         clients: the texts of each client.
-        measured: the number of clients that are measured.
-        seconds: how long they ask.
+        measured: how many of the clients are measured.
+        seconds: how long they send texts.
     """
-    numbers = itertools.count()
-    end = time.monotonic() + seconds
-    times: list[float] = []
+    indices = itertools.count()
+    deadline = time.monotonic() + seconds
+    latencies: list[float] = []
 
     def client(texts: list[str], is_measured: bool) -> None:
         with connect() as send:
-            while (start := time.monotonic()) < end:
-                send(texts[next(numbers) % len(texts)])
+            while (start := time.monotonic()) < deadline:
+                send(texts[next(indices) % len(texts)])
                 if is_measured:
-                    times.append(1000 * (time.monotonic() - start))
+                    latencies.append(1000 * (time.monotonic() - start))
 
-    threads = [
-        threading.Thread(target=client, args=(texts, number < measured))
-        for number, texts in enumerate(clients)
-    ]
+    threads = []
+    for i, texts in enumerate(clients):
+        threads.append(threading.Thread(target=client, args=(texts, i < measured)))
     start = time.monotonic()
     for thread in threads:
         thread.start()
     for thread in threads[:measured]:
         thread.join()
-    passed = time.monotonic() - start
+    duration = time.monotonic() - start
     for thread in threads:
         thread.join()
-    ranked = sorted(times)
+    latencies.sort()
     return {
-        "texts_per_s": len(ranked) / passed,
-        "p50_ms": statistics.median(ranked),
-        "p99_ms": ranked[int(0.99 * len(ranked))],
+        "texts_per_s": len(latencies) / duration,
+        "p50_ms": statistics.median(latencies),
+        "p99_ms": latencies[int(0.99 * len(latencies))],
     }
+
+
+def ctranslate2_client(path: str) -> Connect:
+    """Returns clients of CTranslate2's `Translator` in this process, beam 4."""
+    import ctranslate2
+    import sentencepiece
+
+    engine = ctranslate2.Translator(path, inter_threads=2, intra_threads=1)
+    tokenizer = sentencepiece.SentencePieceProcessor(
+        model_file=str(Path(path) / "source.spm")
+    )
+
+    def send(text: str) -> None:
+        tokens = [*tokenizer.encode(text, out_type=str), "</s>"]
+        (result,) = engine.translate_batch([tokens], beam_size=4, length_penalty=0.6)
+        tokenizer.decode(result.hypotheses[0])
+
+    @contextlib.contextmanager
+    def connect() -> Iterator[Callable[[str], None]]:
+        yield send
+
+    return connect
+
+
+def translate(path: str, source: str) -> float:
+    """Returns the sentences per second of `t2t translate`, without its start."""
+    directory = "--output_dir" if is_run(path) else "--export_dir"
+    process = subprocess.run(
+        [*T2T, "translate", directory, path, "--input", source],
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    return float(process.stderr.rpartition("(")[2].split()[0].replace(",", ""))
 
 
 if __name__ == "__main__":

@@ -1,9 +1,11 @@
-"""Workloads of the benchmarks: models by name, flags to choose one, random ids."""
+"""The flags and reports of the benchmarks, and the models and ids they run on."""
 
 import argparse
 import dataclasses
+import json
 import os
-from typing import Any
+import sys
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -13,12 +15,12 @@ from t2t_keras import HParams, registry
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 os.environ.setdefault("TF_CPU_ALLOCATOR_USE_BFC", "true")  # as the program does
 
-FIRST_PIECE = 2  # after padding and EOS
+FIRST_TOKEN = 2  # Padding and EOS come before it.
 
 
 @dataclasses.dataclass(frozen=True)
 class Workload:
-    """A model and the batches it gets.
+    """A model and the size of its batches.
 
     Attributes:
         hparams: the model's hyper-parameters.
@@ -36,12 +38,12 @@ class Workload:
         """Returns random ids [B, length] without padding, int32."""
         shape = (self.batch, self.length)
         rng = np.random.default_rng(seed)
-        return rng.integers(FIRST_PIECE, self.vocab_size, shape, dtype=np.int32)
+        return rng.integers(FIRST_TOKEN, self.vocab_size, shape, dtype=np.int32)
 
 
-# Name -> hparam set, vocabulary, sentences of a batch, their length. The first is for
-# comparing toolkits; the others have batches of 4,096 tokens a side, tiny of the 2,048
-# that it is trained with.
+# Name -> hparam set, vocabulary, sentences of a batch, their length. "compare" is for
+# comparing toolkits; the others have batches of 4,096 tokens a side, or of the 2,048
+# that tiny is trained with.
 CONFIGS = {
     "compare": ("base", 8_000, 64, 32),
     "tiny": ("tiny", 1_000, 128, 16),
@@ -65,8 +67,8 @@ def add_flags(parser: argparse.ArgumentParser, config: str = "compare") -> None:
     )
 
 
-def chosen(args: argparse.Namespace) -> Workload:
-    """Returns the workload that the flags choose.
+def from_flags(args: argparse.Namespace) -> Workload:
+    """Returns the workload that the flags describe.
 
     Raises:
         UserError: there is no such hparam set or field.
@@ -81,8 +83,8 @@ def chosen(args: argparse.Namespace) -> Workload:
     )
 
 
-def described(args: argparse.Namespace, work: Workload) -> dict[str, Any]:
-    """Returns the workload and the machine, as the first keys of a report."""
+def description(args: argparse.Namespace, work: Workload) -> dict[str, object]:
+    """Returns the workload and the machine, the beginning of a report."""
     return {
         "config": args.config,
         "dtype": args.dtype,
@@ -91,6 +93,28 @@ def described(args: argparse.Namespace, work: Workload) -> dict[str, Any]:
         "device": processor(),
         "threads": len(os.sched_getaffinity(0)),
     }
+
+
+def print_report(report: Mapping[str, object], as_json: bool) -> None:
+    """Prints a table; with `as_json` on standard error, before the JSON line."""
+    from t2t_keras.cli.command import table
+
+    print(table(_flat(report)), file=sys.stderr if as_json else sys.stdout)
+    if as_json:
+        print(json.dumps(report))
+
+
+def _flat(report: Mapping[str, object]) -> dict[str, object]:
+    """Returns one row for each value, also for those in dicts and lists."""
+    rows: dict[str, object] = {}
+    for name, value in report.items():
+        if isinstance(value, list):
+            value = dict(enumerate(value))
+        if isinstance(value, dict):
+            rows |= {f"{name}[{key}]": item for key, item in value.items()}
+        else:
+            rows[name] = value
+    return rows
 
 
 def processor() -> str:

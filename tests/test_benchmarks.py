@@ -19,18 +19,18 @@ def _as_a_script_has_it(monkeypatch):
 
 @pytest.mark.parametrize("window", [0, 4])
 def test_operations_of_training_are_those_that_describe_prints(window):
-    from products import total_flops, training
+    from matmul_flops import total_flops, training_matmuls
 
     hparams = COMPARED.override(attention_window=window, d_k=32)
-    counted = total_flops(training(hparams, 8000, 64, 32, 32))
+    counted = total_flops(training_matmuls(hparams, 8000, 64, 32, 32))
     assert counted == 64 * 32 * flops_per_token(hparams, 8000, 32)["training"]
 
 
 def test_operations_of_decoding_are_the_closed_form():
-    from products import decoding, step_weights, total_flops
+    from matmul_flops import decoding_matmuls, step_weights, total_flops
 
     batch, s, beam, steps, d, v = 64, 32, 4, 39, 512, 8000
-    counted = total_flops(decoding(COMPARED, v, batch, s, beam, steps))
+    counted = total_flops(decoding_matmuls(COMPARED, v, batch, s, beam, steps))
     weights = 6 * 14 * d * d + d * v
     assert step_weights(COMPARED, v) == weights
     source = 6 * batch * s * (12 * d * d + 2 * d * s + 2 * d * d)
@@ -40,7 +40,7 @@ def test_operations_of_decoding_are_the_closed_form():
     assert counted == 2 * (source + step)
 
 
-# What a GPU would run: kernels, host memory, bytes; see `benchmarks/gpu_audit.py`.
+# What a GPU would run: kernels, host memory, bytes; see `benchmarks/graph_audit.py`.
 
 
 VOCAB = 1009
@@ -57,31 +57,31 @@ AUDITED = HParams(num_layers=1, d_model=32, d_ff=48, num_heads=2)
     ],
 )
 def test_training_runs_on_the_device(dtype, replicas, bytes_per_logit):
-    from gpu_audit import training_audit
+    from graph_audit import training_audit
 
     hparams = AUDITED.override(compute_dtype=dtype, clip_norm=1.0, ema_decay=0.9)
-    found = training_audit(hparams, VOCAB, replicas=replicas)
-    assert found.missing_kernels == []
-    assert found.host_vocabulary_tensors == []
-    assert found.bytes_per_logit == bytes_per_logit * replicas
+    audit = training_audit(hparams, VOCAB, replicas=replicas)
+    assert audit.missing_kernels == []
+    assert audit.host_vocabulary_tensors == []
+    assert audit.bytes_per_logit == bytes_per_logit * replicas
 
 
 def prefix(max_length: tf.Tensor) -> AllOf:
     """The constraints of a prefix and of a least length."""
-    least = MinimumLength(tf.constant(2), VOCAB)
-    return AllOf([least, ForcedPrefix([[9], [9], [9]], VOCAB)])
+    min_length = MinimumLength(tf.constant(2), VOCAB)
+    return AllOf([min_length, ForcedPrefix([[9], [9], [9]], VOCAB)])
 
 
 def test_decoding_runs_on_the_device():
-    from gpu_audit import search_audit
+    from graph_audit import search_audit
 
-    found = search_audit(AUDITED, VOCAB, prefix)
-    assert found.missing_kernels == []
-    assert found.host_vocabulary_tensors == []
+    audit = search_audit(AUDITED, VOCAB, prefix)
+    assert audit.missing_kernels == []
+    assert audit.host_vocabulary_tensors == []
 
 
 def test_what_is_looked_for_would_be_found():
-    from gpu_audit import audit
+    from graph_audit import audit
 
     @tf.function(autograph=False)
     def bad(ids, texts):
@@ -91,9 +91,9 @@ def test_what_is_looked_for_would_be_found():
         return values, joined
 
     ids, texts = tf.TensorSpec([4], tf.int32), tf.TensorSpec([4], tf.string)
-    found = audit(bad.get_concrete_function(ids, texts).graph, VOCAB, 4)
-    assert found.missing_kernels == ["StringJoin(string)"]
-    assert any(name.startswith("Equal") for name in found.host_vocabulary_tensors)
+    report = audit(bad.get_concrete_function(ids, texts).graph, VOCAB, 4)
+    assert report.missing_kernels == ["StringJoin(string)"]
+    assert any(name.startswith("Equal") for name in report.host_vocabulary_tensors)
     # Equal writes a byte; SelectV2 reads it and writes 4; AddV2 reads and writes 4.
-    assert found.bytes_per_logit == (1 + 5 + 8) * VOCAB / 1024
-    assert found.float_ops == 2
+    assert report.bytes_per_logit == (1 + 5 + 8) * VOCAB / 1024
+    assert report.float_ops == 2

@@ -1,10 +1,10 @@
 """Benchmark of `t2t serve`: requests of different sizes beside each other.
 
-    python benchmarks/serve_sizes.py --model served/1 --input source.txt --clients 300
+    python benchmarks/serve_request_sizes.py --model served/1 --input test.en
 
 Each client sends a request of a random size, reads the answer, and sends the next one
-up to a second later. The report tells, for each size, how many requests were answered
-and refused, and how long the answers took.
+up to a second later. The report says for each size how many requests were sent, which
+share of them was answered, and how long the answers took.
 """
 
 import argparse
@@ -13,17 +13,15 @@ import json
 import random
 import statistics
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from pathlib import Path
-from typing import Any
 
-import timing
 import workload
 from serve import server
 
 from t2t_keras.cli.command import positive, positive_number
 
-# Of 100 requests, how many have a size: sentences, and lines joined in each.
+# Size -> requests among 100, sentences in a request, lines joined in a sentence.
 SIZES = {
     "1 sentence": (75, 1, 1),
     "5 sentences": (15, 5, 1),
@@ -38,8 +36,8 @@ class Clients:
 
     Args:
         port: the port of the server.
-        lines: one sentence each.
-        seconds: how long they ask.
+        lines: the sentences to send.
+        seconds: how long the clients send requests.
 
     Attributes:
         counts: the number of answers by size and status.
@@ -49,31 +47,35 @@ class Clients:
     def __init__(self, port: int, lines: list[str], seconds: float) -> None:
         self._port = port
         self._lines = lines
-        self._end = time.monotonic() + seconds
+        self._deadline = time.monotonic() + seconds
         self.counts: Counter[tuple[str, int]] = Counter()
-        self.times: dict[str, list[float]] = {name: [] for name in SIZES}
+        self.times: dict[str, list[float]] = defaultdict(list)
 
-    async def run(self, number: int) -> None:
-        """Asks, as one client, until the time is up."""
-        choices = random.Random(number)
+    def total(self, name: str) -> int:
+        """Returns how many requests of a size got an answer or were refused."""
+        return sum(n for (size, _), n in self.counts.items() if size == name)
+
+    async def run(self, seed: int) -> None:
+        """Sends requests as one client until the time is up."""
+        rng = random.Random(seed)
         reader, writer = await asyncio.open_connection("127.0.0.1", self._port)
         shares = [share for share, _, _ in SIZES.values()]
-        while time.monotonic() < self._end:
-            (name,) = choices.choices([*SIZES], shares)
+        while time.monotonic() < self._deadline:
+            (name,) = rng.choices([*SIZES], shares)
             _, sentences, joined = SIZES[name]
-            drawn = choices.choices(self._lines, k=sentences * joined)
+            drawn = rng.choices(self._lines, k=sentences * joined)
             starts = range(0, len(drawn), joined)
             texts = [" ".join(drawn[i : i + joined]) for i in starts]
             start = time.monotonic()
-            status = await ask(reader, writer, texts)
+            status = await predict(reader, writer, texts)
             self.counts[name, status] += 1
             if status == 200:
                 self.times[name].append(time.monotonic() - start)
-            await asyncio.sleep(choices.random())
+            await asyncio.sleep(rng.random())
         writer.close()
 
 
-async def ask(
+async def predict(
     reader: asyncio.StreamReader, writer: asyncio.StreamWriter, texts: list[str]
 ) -> int:
     """Sends a request and returns the status of the answer."""
@@ -86,15 +88,15 @@ async def ask(
     return int(answer.split()[1])
 
 
-def main(argv: list[str] | None = None) -> dict[str, Any]:
-    """Runs the benchmark; prints and returns its report."""
+def main() -> None:
+    """Runs the benchmark and prints its report."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--model", required=True, help="a run directory or an export")
     parser.add_argument("--input", required=True, help="one sentence per line")
     parser.add_argument("--clients", type=positive, default=300)
     parser.add_argument("--seconds", type=positive_number, default=60.0)
     parser.add_argument("--json", action="store_true", help="as in train.py")
-    args = parser.parse_args(argv)
+    args = parser.parse_args()
     lines = Path(args.input).read_text(encoding="utf-8").splitlines()
 
     async def measure(port: int) -> Clients:
@@ -102,19 +104,22 @@ def main(argv: list[str] | None = None) -> dict[str, Any]:
         await asyncio.gather(*map(clients.run, range(args.clients)))
         return clients
 
-    with server(args.model, seconds=30) as served:
-        clients = asyncio.run(measure(served.port))
-    report: dict[str, Any] = {"device": workload.processor(), "clients": args.clients}
-    for name, times in clients.times.items():
-        total = sum(n for (size, _), n in clients.counts.items() if size == name)
+    with server(args.model, seconds=30) as process:
+        clients = asyncio.run(measure(process.port))
+    report: dict[str, object] = {
+        "device": workload.processor(),
+        "clients": args.clients,
+    }
+    for name in SIZES:
+        times = clients.times[name]
+        total = clients.total(name)
         report[name] = {
             "requests": total,
             "answered": len(times) / max(total, 1),
             "p50_s": statistics.median(times or [0.0]),
             "p99_s": sorted(times or [0.0])[int(0.99 * len(times))],
         }
-    timing.show(report, args.json)
-    return report
+    workload.print_report(report, args.json)
 
 
 if __name__ == "__main__":

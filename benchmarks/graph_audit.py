@@ -1,15 +1,16 @@
-"""What a GPU would run: the operations of our graphs, read on any machine.
+"""Audits what a GPU would run: the operations of a graph, read on any machine.
 
 TensorFlow's package for Linux has the GPU kernels. Even without a GPU, their registry
 shows which operations have none, and which arguments live in the host's memory.
 """
 
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import tensorflow as tf
+from tensorflow.core.framework.kernel_def_pb2 import KernelDef
 from tensorflow.python.framework import kernels
-from training_work import model_and_step
+from training_steps import model_and_step
 
 from t2t_keras import HParams
 from t2t_keras.decoding.beam_search import beam_search
@@ -56,62 +57,85 @@ def audit(graph: tf.Graph, vocab_size: int, rows: int) -> Audit:
         vocab_size: V, which no other axis has.
         rows: N; arrays of the size N V are counted.
     """
-    blocks = -(-vocab_size // BLOCK)
-    padded_size = blocks * BLOCK
-
-    def is_vocabulary(shape: tf.TensorShape) -> bool:
-        if not shape.rank:
-            return False
-        sizes = list(shape)
-        in_blocks = sizes[-2:] == [blocks, BLOCK]
-        return vocab_size in sizes or padded_size in sizes or in_blocks
-
+    vocabulary = _VocabularyAxis(vocab_size)
     missing: dict[str, None] = {}
     hosted: dict[str, None] = {}
-    moved, floats = 0, 0
+    num_bytes = 0
+    float_ops = 0
     for operation in reachable(graph):
         if _is_pinned(operation):
             continue
         tensors = [*operation.inputs, *operation.outputs]
-        is_large = [is_vocabulary(t.shape) for t in tensors]
         kernel = gpu_kernel(operation)
         if kernel is None:
             types = ", ".join(sorted({t.dtype.name for t in tensors}))
             missing[f"{operation.type}({types})"] = None
         on_host = _host_memory(operation, kernel) if kernel else [True] * len(tensors)
-        for tensor, large, host in zip(tensors, is_large, on_host, strict=True):
-            if large and host:
+        for tensor, is_hosted in zip(tensors, on_host, strict=True):
+            if is_hosted and vocabulary.is_in(tensor.shape):
                 hosted[f"{operation.type} {operation.name}: {tensor.name}"] = None
         if operation.type in _FREE:
             continue
-        floats += any(t.dtype.is_floating for t in operation.outputs)
+        float_ops += any(t.dtype.is_floating for t in operation.outputs)
         if "MatMul" not in operation.type:
-            sizes = (t.shape.num_elements() or 0 for t in tensors)
-            moved += sum(
-                size * tensor.dtype.size
-                for size, tensor, large in zip(sizes, tensors, is_large, strict=True)
-                if large and size in (rows * vocab_size, rows * padded_size)
-            )
-    return Audit(list(missing), list(hosted), moved / (rows * padded_size), floats)
+            num_bytes += sum(vocabulary.logit_bytes(t, rows) for t in tensors)
+    bytes_per_logit = num_bytes / (rows * vocabulary.padded_size)
+    return Audit(list(missing), list(hosted), bytes_per_logit, float_ops)
+
+
+class _VocabularyAxis:
+    """Recognizes the axis of V, which is padded to a multiple of BLOCK in products."""
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._blocks = -(-size // BLOCK)
+        self.padded_size = self._blocks * BLOCK
+
+    def is_in(self, shape: tf.TensorShape) -> bool:
+        """Returns whether a shape has such an axis, or the two of its blocks."""
+        if not shape.rank:
+            return False
+        sizes = list(shape)
+        if sizes[-2:] == [self._blocks, BLOCK]:
+            return True
+        return self._size in sizes or self.padded_size in sizes
+
+    def logit_bytes(self, tensor: tf.Tensor, rows: int) -> int:
+        """Returns the bytes of a tensor [rows, V], and 0 for any other."""
+        if not self.is_in(tensor.shape):
+            return 0
+        size = tensor.shape.num_elements()
+        if size not in (rows * self._size, rows * self.padded_size):
+            return 0
+        return size * tensor.dtype.size
 
 
 def reachable(graph: tf.Graph) -> Iterator[tf.Operation]:
-    """Yields the operations that outputs and effects depend on, in called functions."""
-    waiting = [tensor.op for tensor in graph.outputs] + list(graph.control_outputs)
-    seen = set(waiting)
-    while waiting:
-        operation = waiting.pop()
+    """Yields the operations that outputs and effects depend on.
+
+    Those of called functions are among them.
+    """
+    stack = [tensor.op for tensor in graph.outputs] + list(graph.control_outputs)
+    seen = set(stack)
+    while stack:
+        operation = stack.pop()
         yield operation
-        before = [t.op for t in operation.inputs] + list(operation.control_inputs)
-        waiting += (new := [op for op in before if op not in seen])
-        seen.update(new)
+        for producer in _producers(operation):
+            if producer not in seen:
+                seen.add(producer)
+                stack.append(producer)
         for attribute in operation.node_def.attr.values():
             if attribute.func.name:
                 function = graph._get_function(attribute.func.name)
                 yield from reachable(function.graph)
 
 
-def gpu_kernel(operation: tf.Operation) -> Any:
+def _producers(operation: tf.Operation) -> list[tf.Operation]:
+    """Returns the operations that one depends on."""
+    return [tensor.op for tensor in operation.inputs] + list(operation.control_inputs)
+
+
+def gpu_kernel(operation: tf.Operation) -> KernelDef | None:
     """Returns the registered kernel for a GPU and the operation's dtypes, if any."""
     registered = kernels.get_registered_kernels_for_op(operation.type).kernel
     for device in ("GPU", "DEFAULT"):
@@ -121,7 +145,7 @@ def gpu_kernel(operation: tf.Operation) -> Any:
     return None
 
 
-def _allows(kernel: Any, operation: tf.Operation) -> bool:
+def _allows(kernel: KernelDef, operation: tf.Operation) -> bool:
     for constraint in kernel.constraint:
         attribute = operation.node_def.attr[constraint.name]
         types = attribute.list.type or [attribute.type]
@@ -130,7 +154,7 @@ def _allows(kernel: Any, operation: tf.Operation) -> bool:
     return not kernel.label
 
 
-def _host_memory(operation: tf.Operation, kernel: Any) -> Iterator[bool]:
+def _host_memory(operation: tf.Operation, kernel: KernelDef) -> Iterator[bool]:
     """Yields for each input and output whether it lives in the host's memory."""
     definition = operation.op_def
     for arguments in (definition.input_arg, definition.output_arg):
@@ -151,23 +175,23 @@ def _is_pinned(operation: tf.Operation) -> bool:
     )
 
 
-_ROWS, _LENGTH = 3, 5  # of the audited batch
+# Size of the audited batch. Small sizes that differ from every other axis show which
+# tensors have logits.
+_ROWS = 3
+_LENGTH = 5
 
 
 def training_audit(hparams: HParams, vocab_size: int, replicas: int = 1) -> Audit:
-    """Audits a training step on [_ROWS, _LENGTH] ids for each of some replicas.
-
-    Sizes of a batch do not change the operations; small ones that differ from every
-    other axis show which tensors have logits.
-    """
+    """Audits a training step; the size of a batch does not change its operations."""
     strategy = make_strategy(replicas)
     _, step = model_and_step(hparams, vocab_size, strategy)
 
     @tf.function(autograph=False)
     def update():
         ids = tf.ones([_ROWS, _LENGTH], tf.int32)
-        number, rate = tf.constant(0, tf.int64), tf.constant(1e-3)
-        return step._update((ids, ids), number, rate, tf.constant(False))
+        index = tf.constant(0, tf.int64)
+        learning_rate = tf.constant(1e-3)
+        return step._update((ids, ids), index, learning_rate, tf.constant(False))
 
     graph = update.get_concrete_function().graph
     return audit(graph, vocab_size, _ROWS * _LENGTH)

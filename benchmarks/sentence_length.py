@@ -1,25 +1,22 @@
 """Benchmark of a layer's time by sentence length: the paper's Table 1, measured.
 
-    python benchmarks/lengths.py --lengths 16 64 256 1024 --plot lengths.svg
+    python benchmarks/sentence_length.py --lengths 16 64 256 1024 --plot lengths.svg
 
 Self-attention takes O(n^2 d) per sentence, and O(r n d) with a window r. Every length
 gets batches with the same number of positions, so that costs that are linear in n are
-constant: the projections, the feed-forward network and restricted attention. The
-decoder attends to the whole source even if self-attention has a window, so
+constant: the projections, the feed-forward network and restricted attention. Because
+the decoder attends to the whole source even if self-attention has a window,
 self-attention is also timed alone.
 """
 
 import argparse
 import dataclasses
-import statistics
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
-import products
-import timing
+import matmul_flops
 import workload
-from stopwatch import seconds_of
+from matmul_rate import median_seconds
 
 from t2t_keras.cli.command import positive
 
@@ -28,8 +25,8 @@ VOCAB_SIZE = 64  # so small that nearly all the time is the layers'
 BEAM_SIZE = 4
 
 
-def main(argv: list[str] | None = None) -> dict[str, Any]:
-    """Runs the benchmark that the flags describe; prints and returns its report."""
+def main() -> None:
+    """Runs the benchmark that the flags describe and prints its report."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     workload.add_flags(parser)
     parser.add_argument(
@@ -41,30 +38,29 @@ def main(argv: list[str] | None = None) -> dict[str, Any]:
     parser.add_argument("--window", type=positive, default=32, help="r")
     parser.add_argument("--steps", type=positive, default=3, help="timed steps of each")
     parser.add_argument("--plot", type=Path, metavar="FILE", help="an SVG or PNG")
-    args = parser.parse_args(argv)
-    work = workload.chosen(args)
-    rows = [_measured(length, work, args) for length in args.lengths]
-    report = workload.described(args, work) | {
+    args = parser.parse_args()
+    work = workload.from_flags(args)
+    rows = [_measure(length, work, args) for length in args.lengths]
+    report = workload.description(args, work) | {
         "positions": args.positions,
         "window": args.window,
         **{name: [row[name] for row in rows] for name in rows[0]},
     }
-    timing.show(report, args.json)
+    workload.print_report(report, args.json)
     if args.plot:
         _plot(report, args.plot)
-    return report
 
 
-def _measured(
+def _measure(
     length: int, work: workload.Workload, args: argparse.Namespace
 ) -> dict[str, float]:
-    """Returns the milliseconds at a length, and the operations of training.
+    """Returns milliseconds of each layer at a length, and the FLOPs of training.
 
-    Training and decoding are of one layer of encoder and decoder, attention is the
-    encoder's self-attention.
+    Training and decoding have a layer of the encoder and one of the decoder; attention
+    is the encoder's self-attention alone.
     """
-    from decoding_work import prepare as prepare_decoding
-    from training_work import prepare as prepare_training
+    from decode import timed_search
+    from training_steps import train_step
 
     full = dataclasses.replace(
         work,
@@ -76,25 +72,29 @@ def _measured(
     windowed = dataclasses.replace(
         full, hparams=full.hparams.override(attention_window=args.window)
     )
-    search = prepare_decoding(dataclasses.replace(full, batch=1), BEAM_SIZE).search
+    search = timed_search(dataclasses.replace(full, batch=1), BEAM_SIZE)
     runs = {
-        "training_ms": (prepare_training(full).step, LAYERS),
-        "training_window_ms": (prepare_training(windowed).step, LAYERS),
-        "decoding_ms": (lambda: search(length), LAYERS),
+        "training_ms": (train_step(full).run, LAYERS),
+        "training_window_ms": (train_step(windowed).run, LAYERS),
+        "decoding_ms": (lambda: search.run(length), LAYERS),
         "attention_ms": (_self_attention(full), 1),
         "attention_window_ms": (_self_attention(windowed), 1),
     }
     metrics: dict[str, float] = {"length": length}
     for name, (run, layers) in runs.items():
         run()
-        median = statistics.median(seconds_of(run) for _ in range(args.steps))
-        metrics[name] = 1e3 * median / layers
-    for name, which in (("gflop", full), ("gflop_window", windowed)):
-        counted = products.training(
-            which.hparams, VOCAB_SIZE, which.batch, length, length
-        )
-        metrics[f"training_{name}"] = products.total_flops(counted) / LAYERS / 1e9
+        metrics[name] = 1e3 * median_seconds(run, args.steps) / layers
+    metrics["training_gflop"] = _training_gflop(full)
+    metrics["training_gflop_window"] = _training_gflop(windowed)
     return metrics
+
+
+def _training_gflop(work: workload.Workload) -> float:
+    """Returns 10^9 operations of a training step in each layer."""
+    matmuls = matmul_flops.training_matmuls(
+        work.hparams, VOCAB_SIZE, work.batch, work.length, work.length
+    )
+    return matmul_flops.total_flops(matmuls) / LAYERS / 1e9
 
 
 def _self_attention(work: workload.Workload) -> Callable[[], None]:
@@ -118,7 +118,7 @@ def _self_attention(work: workload.Workload) -> Callable[[], None]:
     return lambda: gradients()[-1].numpy()
 
 
-def _plot(report: dict[str, Any], path: Path) -> None:
+def _plot(report: dict[str, object], path: Path) -> None:
     """Draws a training step of a layer, and self-attention alone, over the length."""
     import matplotlib
 
@@ -126,16 +126,16 @@ def _plot(report: dict[str, Any], path: Path) -> None:
     from matplotlib import pyplot
 
     figure, panels = pyplot.subplots(1, 2, figsize=(9, 4), sharey=True)
-    lengths, window = report["length"], report["window"]
+    lengths = report["length"]
     names = ("training", "attention")
     titles = ("one layer of encoder and decoder", "encoder self-attention alone")
     for axes, name, title in zip(panels, names, titles, strict=True):
         axes.loglog(lengths, report[f"{name}_ms"], "o-", label="full")
         windowed = report[f"{name}_window_ms"]
-        axes.loglog(lengths, windowed, "s-", label=f"window {window}")
+        axes.loglog(lengths, windowed, "s-", label=f"window {report['window']}")
         axes.set_title(title)
         axes.set_xlabel("tokens in a sentence, n")
-        axes.set_xticks(lengths, [str(length) for length in lengths])
+        axes.set_xticks(lengths, list(map(str, lengths)))
         axes.legend()
     panels[0].set_ylabel(f"ms for {report['positions']:,} positions a side")
     figure.tight_layout()

@@ -1,0 +1,227 @@
+"""Times a step, and the machine's matmul rate and memory bandwidth beside it.
+
+All are measured in one process, with the same threads and dtype, because machines
+differ, and a shared machine's speed changes from hour to hour.
+"""
+
+import dataclasses
+import math
+import statistics
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, TypedDict
+
+from matmul_flops import MatMul, total_flops
+
+if TYPE_CHECKING:
+    import jax
+
+# multiply(matmul, dtype) -> run(repetitions), which returns when they are done.
+Multiply = Callable[[MatMul, str], Callable[[int], None]]
+
+MIN_SECONDS = 0.02  # A timing is so long that the cost of calls is negligible.
+RATE_SAMPLES = 4  # between the timed steps of a benchmark
+
+
+class Speed(TypedDict):
+    """What each report says of the timed steps.
+
+    Attributes:
+        steps: number of timed steps.
+        seconds_per_step: the median.
+        min_seconds_per_step: of the fastest step.
+        gflop_per_step: 10^9 operations in the step's matrix products.
+        gflops: 10^9 operations per second in the median step.
+        matmul_gflops: 10^9 operations per second of the products alone.
+        fraction: gflops / matmul_gflops.
+    """
+
+    steps: int
+    seconds_per_step: float
+    min_seconds_per_step: float
+    gflop_per_step: float
+    gflops: float
+    matmul_gflops: float
+    fraction: float
+
+
+def seconds_of(run: Callable[[], object]) -> float:
+    """Returns how many seconds a call of `run` takes."""
+    start = time.perf_counter()
+    run()
+    return time.perf_counter() - start
+
+
+def median_seconds(run: Callable[[], object], repetitions: int) -> float:
+    """Returns the median of how many seconds the calls of `run` take."""
+    return statistics.median(seconds_of(run) for _ in range(repetitions))
+
+
+def seconds_of_steps(
+    step: Callable[[], object], steps: int, rate: "MatmulRate"
+) -> list[float]:
+    """Returns the seconds of each step, after two steps that warm up.
+
+    Args:
+        step: does the work and returns when it is done.
+        steps: the number of timed steps.
+        rate: sampled before, between and after them, so that a slow phase of the
+            machine affects both.
+    """
+    step()
+    step()
+    seconds = []
+    rate.sample()
+    for i in range(steps):
+        seconds.append(seconds_of(step))
+        if (i + 1) * RATE_SAMPLES // steps > i * RATE_SAMPLES // steps:
+            rate.sample()
+    return seconds
+
+
+def speed(seconds: list[float], flops: int, rate: "MatmulRate") -> Speed:
+    """Returns the speed of the median step.
+
+    Args:
+        seconds: of each step.
+        flops: operations in a step's matrix products.
+        rate: that of the same products alone.
+    """
+    median = statistics.median(seconds)
+    gflops = flops / median / 1e9
+    matmul_gflops = rate.gflops()
+    return {
+        "steps": len(seconds),
+        "seconds_per_step": median,
+        "min_seconds_per_step": min(seconds),
+        "gflop_per_step": flops / 1e9,
+        "gflops": gflops,
+        "matmul_gflops": matmul_gflops,
+        "fraction": gflops / matmul_gflops,
+    }
+
+
+def tensorflow_multiply(matmul: MatMul, dtype: str) -> Callable[[int], None]:
+    """Returns a function that repeats a product in one graph of TensorFlow."""
+    import tensorflow as tf
+
+    shape_a, shape_b = _operand_shapes(matmul)
+    a = tf.cast(tf.random.normal(shape_a, seed=1), dtype)
+    b = tf.cast(tf.random.normal(shape_b, seed=1), dtype)
+
+    def repeat(a: tf.Tensor, b: tf.Tensor, repetitions: tf.Tensor) -> tf.Tensor:
+        def multiply(i: tf.Tensor, product: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+            del product
+            return i + 1, tf.matmul(a, b, matmul.transpose_a, matmul.transpose_b)
+
+        # The loop carries the product, or the graph would be pruned to nothing.
+        rows = a.shape[-1 if matmul.transpose_a else -2]
+        columns = b.shape[-2 if matmul.transpose_b else -1]
+        zeros = tf.zeros([*a.shape[:-2], rows, columns], a.dtype)
+        _, product = tf.while_loop(
+            lambda i, _: i < repetitions,
+            multiply,
+            (tf.constant(0), zeros),
+            parallel_iterations=1,
+        )
+        return tf.reshape(product, [-1])[0]
+
+    graph = tf.function(repeat).get_concrete_function(a, b, tf.TensorSpec([], tf.int32))
+
+    def run(repetitions: int) -> None:
+        float(graph(a, b, tf.constant(repetitions)))  # waits for the device
+
+    return run
+
+
+def jax_multiply(matmul: MatMul, dtype: str) -> Callable[[int], None]:
+    """Returns a function that repeats a product on JAX's first device."""
+    import jax
+    from jax import numpy as jnp
+
+    key = jax.random.key(1)
+    shape_a, shape_b = _operand_shapes(matmul)
+    a = jax.random.normal(key, shape_a).astype(dtype)
+    b = jax.random.normal(key, shape_b).astype(dtype)
+
+    @jax.jit
+    def multiply(a: "jax.Array", b: "jax.Array") -> "jax.Array":
+        a = jnp.swapaxes(a, -1, -2) if matmul.transpose_a else a
+        b = jnp.swapaxes(b, -1, -2) if matmul.transpose_b else b
+        return jnp.matmul(a, b)
+
+    def run(repetitions: int) -> None:
+        for _ in range(repetitions):  # dispatched without waiting
+            product = multiply(a, b)
+        product.block_until_ready()
+
+    return run
+
+
+def tensorflow_bandwidth() -> float:
+    """Returns the bytes per second that the processor reads from memory."""
+    import tensorflow as tf
+
+    array = tf.ones([2**27])  # 512 MB, more than any cache holds
+    reduce_sum = tf.function(lambda: tf.reduce_sum(array))
+    return 4 * 2**27 / min(seconds_of(lambda: float(reduce_sum())) for _ in range(6))
+
+
+class MatmulRate:
+    """The rate of a step's own products, one after another, and nothing else.
+
+    `sample` is called before, between and after the timed steps. The rate follows from
+    the median time of each shape, weighted by how often it occurs in the step.
+    """
+
+    def __init__(
+        self,
+        matmuls: Iterable[MatMul],
+        dtype: str,
+        multiply: Multiply = tensorflow_multiply,
+    ) -> None:
+        self._matmuls = list(matmuls)
+        self._repetitions: dict[MatMul, int] = {}
+        self._times: dict[MatMul, list[float]] = defaultdict(list)
+        self._runs: dict[MatMul, Callable[[int], None]] = {}
+        for matmul in self._matmuls:
+            shape = _shape_of(matmul)
+            if shape in self._runs:
+                continue
+            run = multiply(shape, dtype)
+            run(1)
+            seconds = seconds_of(lambda run=run: run(1))
+            self._repetitions[shape] = math.ceil(MIN_SECONDS / seconds)
+            self._runs[shape] = run
+
+    def sample(self) -> None:
+        """Times every shape once more."""
+        for shape, run in self._runs.items():
+            repetitions = self._repetitions[shape]
+            seconds = seconds_of(lambda run=run, n=repetitions: run(n))
+            self._times[shape].append(seconds / repetitions)
+
+    def gflops(self) -> float:
+        """Returns 10^9 operations per second."""
+        seconds = 0.0
+        for matmul in self._matmuls:
+            seconds += matmul.count * statistics.median(self._times[_shape_of(matmul)])
+        return total_flops(self._matmuls) / seconds / 1e9
+
+
+def _shape_of(matmul: MatMul) -> MatMul:
+    """Returns the product with a count of 1, as a key for its time."""
+    return dataclasses.replace(matmul, count=1)
+
+
+def _operand_shapes(matmul: MatMul) -> tuple[list[int], list[int]]:
+    """Returns the shapes in which both operands are stored."""
+    a = [matmul.m, matmul.k]
+    b = [matmul.k, matmul.n]
+    if matmul.transpose_a:
+        a.reverse()
+    if matmul.transpose_b:
+        b.reverse()
+    batch = [matmul.batch] if matmul.batch > 1 else []
+    return batch + a, batch + b

@@ -46,12 +46,12 @@ def decoded(network):
     memory = network.encode(SOURCE)
     cache = network.start_cache(memory, SOURCE, num_beams=2)
     cache = network.track_coverage(cache, SOURCE)
-    first, cache = network.decode_step(np.zeros((2, 2), np.int32), 0, cache)
+    start, cache = network.decode_step(np.zeros((2, 2), np.int32), 0, cache)
     second, cache = network.decode_step(np.array([[8, 9], [10, 2]]), 1, cache)
     cache = network.reorder_cache(cache, np.array([[1, 0], [1, 1]], np.int32))
     cache = network.select_rows(cache, np.array([1], np.int32))
     third, cache = network.decode_step(np.array([[3, 4]]), 2, cache)
-    return [memory, first, second, third, network.coverage(cache)]
+    return [memory, start, second, third, network.coverage(cache)]
 
 
 def training_gradients(network):
@@ -93,20 +93,20 @@ def masked():
 
 def results():
     """Logits, gradients, and what `fit` and decoding do, by name."""
-    found = {"masked": masked()}
+    outputs = {"masked": masked()}
     for name, options in OPTIONS.items():
         network = model(**options)
-        found[f"{name}/logits"] = network(SOURCE, TARGET)
+        outputs[f"{name}/logits"] = network(SOURCE, TARGET)
         if keras.backend.backend() != "torch":
             for function in (decoded, training_gradients):
                 for i, value in enumerate(function(network)):
-                    found[f"{name}/{function.__name__}/{i}"] = value
-        before = network.get_weights()
+                    outputs[f"{name}/{function.__name__}/{i}"] = value
+        initial = network.get_weights()
         # An update of plain gradient descent is the gradient.
         network.compile(keras.optimizers.SGD(1.0), LabelSmoothedCrossEntropy())
         network.train_on_batch((SOURCE, TARGET), TARGET)
-        for i, after in enumerate(network.get_weights()):
-            found[f"{name}/gradient/{i}"] = before[i] - after
+        for i, weights in enumerate(network.get_weights()):
+            outputs[f"{name}/gradient/{i}"] = initial[i] - weights
     network = model()
     schedule = Schedule(network.hparams.override(warmup_steps=10))
     adam = keras.optimizers.Adam(schedule, beta_2=0.98, epsilon=1e-9)
@@ -114,15 +114,15 @@ def results():
     history = network.fit(
         {"source": SOURCE, "target": TARGET}, TARGET, epochs=8, verbose=0
     )
-    found["fit"] = history.history["loss"]
+    outputs["fit"] = history.history["loss"]
     network = model(dropout=0.5)
-    found["dropped"] = network(SOURCE, TARGET, training=True)
-    found["dropped again"] = network(SOURCE, TARGET, training=True)
+    outputs["dropped"] = network(SOURCE, TARGET, training=True)
+    outputs["dropped again"] = network(SOURCE, TARGET, training=True)
     network.compile(adam.from_config(adam.get_config()), LabelSmoothedCrossEntropy())
     noisy = network.fit((SOURCE, TARGET), TARGET, epochs=2, verbose=0)
-    found["fit with dropout"] = noisy.history["loss"]
+    outputs["fit with dropout"] = noisy.history["loss"]
     return {
-        name: np.asarray(keras.ops.convert_to_numpy(x)) for name, x in found.items()
+        name: np.asarray(keras.ops.convert_to_numpy(x)) for name, x in outputs.items()
     }
 
 

@@ -52,22 +52,22 @@ class Browser:
         self.wait("document.readyState === 'complete'")
 
     def run(self, script: str) -> Any:
-        found = self.call("Runtime.evaluate", expression=script, returnByValue=True)
-        assert "exceptionDetails" not in found, found
-        return found["result"].get("value")
+        response = self.call("Runtime.evaluate", expression=script, returnByValue=True)
+        assert "exceptionDetails" not in response, response
+        return response["result"].get("value")
 
     def wait(self, condition: str) -> None:
-        end = time.monotonic() + 60
+        deadline = time.monotonic() + 60
         while not self.run(condition):
-            assert time.monotonic() < end, self.run("document.body.innerText")
+            assert time.monotonic() < deadline, self.run("document.body.innerText")
             time.sleep(0.05)
 
     def submit(self, text: str) -> None:
         """Types a text, and presses Ctrl and Enter."""
         self.call("Input.insertText", text=text)
         key = {"key": "Enter", "code": "Enter", "windowsVirtualKeyCode": 13}
-        for kind in ("rawKeyDown", "keyUp"):
-            self.call("Input.dispatchKeyEvent", type=kind, modifiers=2, **key)
+        for event in ("rawKeyDown", "keyUp"):
+            self.call("Input.dispatchKeyEvent", type=event, modifiers=2, **key)
 
 
 @contextlib.contextmanager

@@ -64,8 +64,10 @@ def complete(tmp_path_factory):
 def earlier(tmp_path_factory):
     """What `test_written_earlier` describes; a test may write into its copy."""
     root = tmp_path_factory.mktemp("written_earlier")
-    with tarfile.open(Path(__file__).parent / "fixtures/written_earlier.tar.gz") as it:
-        it.extractall(root, filter="data")
+    with tarfile.open(
+        Path(__file__).parent / "fixtures/written_earlier.tar.gz"
+    ) as archive:
+        archive.extractall(root, filter="data")
     return root
 
 

@@ -14,7 +14,8 @@ from t2t_keras.model.layers import LearnedPositions
 from t2t_keras.problem import Problem
 from t2t_keras.text.sentence_piece import SentencePieceTokenizer
 
-PAD, EOS = 0, 1
+PAD = 0
+EOS = 1
 
 # What the tokenizers of these models are trained on.
 LINES = [
@@ -85,9 +86,9 @@ class TableModel:
 
     def decode_step(self, ids, position, cache):
         history = tf.concat([cache["history"], ids[:, :, None]], 2)
-        last = history[:, :, -1]
+        newest = history[:, :, -1]
         sentence = tf.broadcast_to(cache["sentence"][:, None], tf.shape(ids))
-        index = tf.stack([sentence, tf.fill(tf.shape(ids), position), last], 2)
+        index = tf.stack([sentence, tf.fill(tf.shape(ids), position), newest], 2)
         return tf.gather_nd(self.table, index), cache | {"history": history}
 
     def reorder_cache(self, cache, parents):
@@ -126,10 +127,10 @@ def searcher(model, constraint=None, trace=True, **penalties):
 
     if trace:
         row = tf.TensorSpec([None], tf.int32)
-        number = tf.TensorSpec([], tf.int32)
+        scalar = tf.TensorSpec([], tf.int32)
         alpha = tf.TensorSpec([], tf.float32)
         ids = tf.TensorSpec([None, None], tf.int32)
-        search = tf.function(search, input_signature=[ids, row, number, alpha, number])
+        search = tf.function(search, input_signature=[ids, row, scalar, alpha, scalar])
 
     def run(source, max_length, beam_size, alpha=0.6, n_best=1):
         source = tf.constant(source, tf.int32)
@@ -139,14 +140,14 @@ def searcher(model, constraint=None, trace=True, **penalties):
     return run
 
 
-def numpy_of(found):
+def numpy_of(tensors):
     """Hypotheses of arrays."""
-    return type(found)(*(tensor.numpy() for tensor in found))
+    return type(tensors)(*(tensor.numpy() for tensor in tensors))
 
 
-def outputs(found, row):
+def outputs(hypotheses, row):
     """The outputs for one sentence as lists of ids."""
-    every = zip(found.ids[row], found.lengths[row], strict=True)
+    every = zip(hypotheses.ids[row], hypotheses.lengths[row], strict=True)
     return [ids[:length].tolist() for ids, length in every]
 
 
@@ -174,8 +175,8 @@ def log_probs_of(model, source, targets):
     source = np.tile(np.asarray(source, np.int32), (len(targets), 1))
     logits = model(source, target).numpy().astype(np.float64)
     logits -= np.log(np.exp(logits).sum(-1, keepdims=True))
-    chosen = np.take_along_axis(logits, target[:, :, None], 2)[:, :, 0]
-    return (chosen * (target != PAD)).sum(1)
+    target_logits = np.take_along_axis(logits, target[:, :, None], 2)[:, :, 0]
+    return (target_logits * (target != PAD)).sum(1)
 
 
 def all_targets(vocab_size, max_length):

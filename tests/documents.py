@@ -41,7 +41,7 @@ class Block:
         reason: why it is not run; None: it is run.
     """
 
-    place: str
+    location: str
     language: str
     text: str
     reason: str | None
@@ -67,12 +67,12 @@ def blocks(page: Path) -> Iterator[Block]:
     document = page.read_text(encoding="utf-8")
     for match in FENCED.finditer(document):
         line = document.count("\n", 0, match.start()) + 1
-        place = f"{name_of(page)}:{line}"
+        location = f"{name_of(page)}:{line}"
         if match["setup"]:
-            yield Block(place, "sh", match["setup"], None)
+            yield Block(location, "sh", match["setup"], None)
             continue
         text = re.sub(f"^{match['indent']}", "", match["text"], flags=re.MULTILINE)
-        yield Block(place, match["language"], text, match["reason"])
+        yield Block(location, match["language"], text, match["reason"])
 
 
 def prose(page: Path) -> str:
@@ -123,11 +123,11 @@ def t2t_calls(text: str) -> Iterator[list[str]]:
 
 def anchors(page: Path) -> set[str]:
     """Returns the anchors of a document's headings, as GitHub makes them."""
-    found: dict[str, int] = {}
+    counts: dict[str, int] = {}
     for title in re.findall(r"^#+ +(.*?) *#*$", prose(page), re.MULTILINE):
         text = re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", title)
         slug = re.sub(r"[^\w\- ]", "", text.lower()).replace(" ", "-")
-        times = found[slug] = found.get(slug, -1) + 1
+        times = counts[slug] = counts.get(slug, -1) + 1
         if times:
-            found[f"{slug}-{times}"] = 0
-    return set(found)
+            counts[f"{slug}-{times}"] = 0
+    return set(counts)

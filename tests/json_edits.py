@@ -8,5 +8,5 @@ from typing import Any
 def edit_json(path: Path, **changes: Any) -> None:
     """Sets fields of a JSON file; None removes one."""
     fields = json.loads(path.read_text(encoding="utf-8")) | changes | {"sha256": None}
-    kept = {name: value for name, value in fields.items() if value is not None}
-    path.write_text(json.dumps(kept), encoding="utf-8")
+    present = {name: value for name, value in fields.items() if value is not None}
+    path.write_text(json.dumps(present), encoding="utf-8")

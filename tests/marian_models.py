@@ -13,7 +13,11 @@ from numpy_transformer import attention, layer_norm, sinusoids, timing_signal
 from safetensors.numpy import save_file
 from small_data import sentence_pairs
 
-D, F, HEADS, ENCODER, DECODER = 16, 24, 2, 2, 1
+D = 16
+F = 24
+HEADS = 2
+ENCODER = 2
+DECODER = 1
 LANGUAGE = ">>fra<<"
 # Pieces of the SentencePiece models that the lists of tokens lack.
 LEFT_OUT = {"▁dog", "▁cat"}
@@ -62,35 +66,35 @@ def weights(sizes: tuple[int, int], tying: str, pre_norm: bool) -> dict:
     def random(*shape, around=0.0):
         return rng.normal(around, 0.3, shape).astype(np.float32)
 
-    found = {}
+    arrays = {}
 
     def norm(name):
-        found[f"{name.replace('ln', 'ln_scale')}"] = random(1, D, around=1.0)
-        found[f"{name.replace('ln', 'ln_bias')}"] = random(1, D)
+        arrays[f"{name.replace('ln', 'ln_scale')}"] = random(1, D, around=1.0)
+        arrays[f"{name.replace('ln', 'ln_bias')}"] = random(1, D)
 
     suffix = "_pre" if pre_norm else ""
     for stack, depth in (("encoder", ENCODER), ("decoder", DECODER)):
         for layer in (f"{stack}_l{i + 1}" for i in range(depth)):
-            for kind in ("self", "context")[: 1 + (stack == "decoder")]:
+            for attention_name in ("self", "context")[: 1 + (stack == "decoder")]:
                 for letter in "qkvo":
-                    found[f"{layer}_{kind}_W{letter}"] = random(D, D)
-                    found[f"{layer}_{kind}_b{letter}"] = random(1, D)
-                norm(f"{layer}_{kind}_Wo_ln{suffix}")
-            for number, shape in (("1", (D, F)), ("2", (F, D))):
-                found[f"{layer}_ffn_W{number}"] = random(*shape)
-                found[f"{layer}_ffn_b{number}"] = random(1, shape[1])
+                    arrays[f"{layer}_{attention_name}_W{letter}"] = random(D, D)
+                    arrays[f"{layer}_{attention_name}_b{letter}"] = random(1, D)
+                norm(f"{layer}_{attention_name}_Wo_ln{suffix}")
+            for matrix, shape in (("1", (D, F)), ("2", (F, D))):
+                arrays[f"{layer}_ffn_W{matrix}"] = random(*shape)
+                arrays[f"{layer}_ffn_b{matrix}"] = random(1, shape[1])
             norm(f"{layer}_ffn_ffn_ln{suffix}")
         if pre_norm:
             norm(f"{stack}_top_ln")
     if tying == "all":
-        found["Wemb"] = random(sizes[0], D)
+        arrays["Wemb"] = random(sizes[0], D)
     else:
-        found["encoder_Wemb"] = random(sizes[0], D)
-        found["decoder_Wemb"] = random(sizes[1], D)
+        arrays["encoder_Wemb"] = random(sizes[0], D)
+        arrays["decoder_Wemb"] = random(sizes[1], D)
     if tying == "none":
-        found["decoder_ff_logit_out_W"] = random(D, sizes[1])
-    found["decoder_ff_logit_out_b"] = random(1, sizes[1])
-    return found
+        arrays["decoder_ff_logit_out_W"] = random(D, sizes[1])
+    arrays["decoder_ff_logit_out_b"] = random(1, sizes[1])
+    return arrays
 
 
 def log_probs(weights, source, target, pre_norm=False, swish=True, hf=False):
@@ -222,18 +226,24 @@ def hf_tensors(variables: dict) -> dict[str, np.ndarray]:
     for name, value in variables.items():
         if name.endswith(("Wemb", "logit_out_W", "logit_out_b")):
             continue
-        stack, layer, kind, *rest = name.split("_")
+        stack, layer, sublayer, *suffixes = name.split("_")
         scope = f"model.{stack}.layers.{int(layer[1:]) - 1}"
-        parameter = "weight" if rest[-1][0] == "W" or "scale" in rest else "bias"
-        if "ln" in rest:
-            norm = f"{_HF_KINDS[kind]}_layer_norm" if kind in _HF_KINDS else "final_"
+        parameter = (
+            "weight" if suffixes[-1][0] == "W" or "scale" in suffixes else "bias"
+        )
+        if "ln" in suffixes:
+            norm = (
+                f"{_HF_KINDS[sublayer]}_layer_norm"
+                if sublayer in _HF_KINDS
+                else "final_"
+            )
             module = norm.replace("final_", "final_layer_norm")
-        elif kind == "ffn":
-            module = f"fc{rest[0][1]}"
+        elif sublayer == "ffn":
+            module = f"fc{suffixes[0][1]}"
         else:
-            letter = rest[0][1]
+            letter = suffixes[0][1]
             part = "out_proj" if letter == "o" else f"{letter}_proj"
-            module = f"{_HF_KINDS[kind]}.{part}"
+            module = f"{_HF_KINDS[sublayer]}.{part}"
         array = value[0] if value.shape[0] == 1 else value.T
         tensors[f"{scope}.{module}.{parameter}"] = np.ascontiguousarray(array)
     padding = np.zeros((1, D), np.float32)

@@ -49,18 +49,19 @@ def gradients(network, losses):
         scope = zip(network.trainable_variables, weights, strict=True)
         with keras.StatelessScope(scope):
             loss, nll = losses()
-    found = tape.gradient(loss, weights)
-    return [tf.convert_to_tensor(x).numpy() for x in (loss, nll, *found)]
+    actual = tape.gradient(loss, weights)
+    return [tf.convert_to_tensor(x).numpy() for x in (loss, nll, *actual)]
 
 
 def check_training_losses(network):
     """Losses and gradients of training are those of the logits."""
-    source, target = pad([ids(5), ids(3, seed=1)], 5), pad([ids(2), ids(6, seed=2)], 6)
+    source = pad([ids(5), ids(3, seed=1)], 5)
+    target = pad([ids(2), ids(6, seed=2)], 6)
 
     def of_logits():
         return summed_cross_entropies(network(source, target), target, 0.1)
 
     expected = gradients(network, of_logits)
     actual = gradients(network, lambda: training_losses(network, source, target, None))
-    for ours, theirs in zip(actual, expected, strict=True):
-        np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-4)
+    for ours, expected_loss in zip(actual, expected, strict=True):
+        np.testing.assert_allclose(ours, expected_loss, rtol=1e-4, atol=1e-4)

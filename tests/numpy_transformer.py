@@ -38,7 +38,8 @@ def multi_head(query, key, value, allowed, num_heads):
 
 
 def layer_norm(x, gamma, beta, epsilon=EPSILON):
-    mean, variance = x.mean(-1, keepdims=True), x.var(-1, keepdims=True)
+    mean = x.mean(-1, keepdims=True)
+    variance = x.var(-1, keepdims=True)
     return (x - mean) / np.sqrt(variance + epsilon) * gamma + beta
 
 
@@ -70,9 +71,9 @@ class NumpyTransformer:
 
     def __init__(self, model: Transformer) -> None:
         self.hparams: HParams = model.hparams
-        more = vars(model.hparams)  # of `extended_transformer`
-        self.epsilon = more.get("norm_epsilon", EPSILON)
-        self.activation = more.get("activation", "relu")
+        options = vars(model.hparams)  # of `extended_transformer`
+        self.epsilon = options.get("norm_epsilon", EPSILON)
+        self.activation = options.get("activation", "relu")
         self.weights = {
             name.removeprefix("model/"): np.asarray(value, np.float64)
             for name, value in model_variables(model).items()
@@ -110,7 +111,8 @@ class NumpyTransformer:
         return next(self.weights[name] for name in names if name in self.weights)
 
     def embed(self, ids, role):
-        d_model, position = self.hparams.d_model, self.hparams.position
+        d_model = self.hparams.d_model
+        position = self.hparams.position
         vectors = self.table(role)[ids] * np.sqrt(d_model)
         vectors[np.asarray(ids) == 0] = 0
         if role == "source_embedding" and "target_space/vector" in self.weights:

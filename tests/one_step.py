@@ -80,10 +80,10 @@ class Setup:
         return batch
 
     def gradients(self, *arrays: np.ndarray) -> dict[str, np.ndarray]:
-        first = tf.constant(0, tf.int64)
+        index = tf.constant(0, tf.int64)
         run = tf.function(
             lambda batch: self.strategy.run(
-                lambda *parts: self.step.reduce(self.step.accumulate(parts, first))[0],
+                lambda *parts: self.step.reduce(self.step.accumulate(parts, index))[0],
                 args=batch,
             )
         )

@@ -27,7 +27,8 @@ def make_pairs(count: int, seed: int) -> list[tuple[str, str]]:
     return [(f"{line} .", f"{line[::-1]} !") for line in lines]
 
 
-TRAIN, DEV = make_pairs(290, 1), make_pairs(30, 2)
+TRAIN = make_pairs(290, 1)
+DEV = make_pairs(30, 2)
 TRAIN[17] = ("", "something")
 TRAIN[18] = ("something", " \t")
 TRAIN[40] = ("much " * 59 + "much", "little")
@@ -97,10 +98,10 @@ def faults(at: int, fault):
 
         return call
 
-    places = [(SpillFiles, "append"), (SpillFiles, "flush")]
-    places += [(os, "replace"), (Path, "unlink"), (shutil, "rmtree"), (os, "mkdir")]
+    calls = [(SpillFiles, "append"), (SpillFiles, "flush")]
+    calls += [(os, "replace"), (Path, "unlink"), (shutil, "rmtree"), (os, "mkdir")]
     with pytest.MonkeyPatch.context() as monkeypatch:
-        for owner, name in places:
+        for owner, name in calls:
             monkeypatch.setattr(owner, name, watched(getattr(owner, name)))
         yield
 
@@ -112,8 +113,8 @@ def interrupt():
 def python(code: str, *arguments: object) -> subprocess.Popen:
     """Starts a process that can import what stands beside this file."""
     command = [sys.executable, "-c", code, *map(str, arguments)]
-    here = Path(__file__).parent
-    return subprocess.Popen(command, cwd=here, stdout=subprocess.PIPE, text=True)
+    folder = Path(__file__).parent
+    return subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, text=True)
 
 
 def tf_example(**lists):

@@ -14,11 +14,11 @@ _VERBS = ("sees", "finds", "likes", "leaves", "knows")
 def sentence_pairs() -> list[tuple[str, str]]:
     """320 sentences and their words in opposite order."""
     sentences = [
-        f"{determiner} {subject} {verb} the {thing}"
+        f"{determiner} {subject} {verb} the {noun}"
         for determiner in ("a", "the")
         for subject in _NOUNS
         for verb in _VERBS
-        for thing in _NOUNS[::2]
+        for noun in _NOUNS[::2]
     ]
     return [(text, " ".join(reversed(text.split()))) for text in sentences]
 

@@ -3,7 +3,10 @@
 import keras
 import numpy as np
 
-D, HEADS, D_K, D_V = 12, 3, 5, 2  # d_k is not d_v, and neither is D / H
+D = 12
+HEADS = 3
+D_K = 5
+D_V = 2  # d_k is not d_v, and neither is D / H
 
 
 def normal(*shape: int, seed: int = 0) -> np.ndarray:
@@ -11,8 +14,8 @@ def normal(*shape: int, seed: int = 0) -> np.ndarray:
     return np.random.default_rng(seed).normal(size=shape).astype(np.float32)
 
 
-def attention_layer(kind: type, **options) -> keras.layers.Layer:
+def attention_layer(cls: type, **options) -> keras.layers.Layer:
     """Builds an attention layer of the sizes above."""
-    layer = kind(D, HEADS, D_K, D_V, **options)
+    layer = cls(D, HEADS, D_K, D_V, **options)
     layer.build((None, None, D))
     return layer

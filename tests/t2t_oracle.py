@@ -83,10 +83,10 @@ def arrays(name: str, prefix: str = "") -> dict[str, np.ndarray]:
         }
 
 
-def t2t_checkpoint(directory: Path, variables, number: int = 7) -> Path:
+def t2t_checkpoint(directory: Path, variables, global_step: int = 7) -> Path:
     """Writes variables under tensor2tensor's names as a checkpoint."""
-    path = directory / f"model.ckpt-{number}"
-    step = {"global_step": np.int64(number)}
+    path = directory / f"model.ckpt-{global_step}"
+    step = {"global_step": np.int64(global_step)}
     write_checkpoint(path, {k: tf.constant(v) for k, v in (step | variables).items()})
     return path
 
@@ -129,8 +129,8 @@ def synthetic(layers=1, heads=2, d=8, f=12, keys=4, values=6, norm="prepostproce
 def matrix(role, vocab, shards=1, d=8):
     """An embedding matrix in tensor2tensor's shards, and whole."""
     rng = np.random.default_rng(vocab)
-    whole = rng.normal(size=(vocab, d)).astype(np.float32)
+    table = rng.normal(size=(vocab, d)).astype(np.float32)
     sizes = [vocab // shards + (i < vocab % shards) for i in range(shards)]
-    parts = np.split(whole, np.cumsum(sizes)[:-1])
+    parts = np.split(table, np.cumsum(sizes)[:-1])
     scope = f"transformer/symbol_modality_{vocab}_{d}/{role}"
-    return {f"{scope}/weights_{i}": part for i, part in enumerate(parts)}, whole
+    return {f"{scope}/weights_{i}": part for i, part in enumerate(parts)}, table

@@ -19,7 +19,7 @@ def test_adafactor_keeps_rows_and_columns_and_leaves_rows_without_gradients():
     gradient[3:] = 0  # tokens that no batch has
     for step in range(1, 5):
         apply(adafactor, [gradient, np.zeros(20)], 0.1, step)
-    after = weights[NAMES[0]].numpy()
-    assert (after[:3] < 1).all()
-    np.testing.assert_array_equal(after[3:], 1)
+    updated = weights[NAMES[0]].numpy()
+    assert (updated[:3] < 1).all()
+    np.testing.assert_array_equal(updated[3:], 1)
     np.testing.assert_array_equal(weights[NAMES[1]].numpy(), 1)

@@ -77,19 +77,21 @@ def test_outputs_are_the_same(models, tmp_path, monkeypatch, count):
     translator, export = models
     client = t2t_keras.load(export)
     monkeypatch.setattr(translation, "load", lambda *_: client)
-    expected, found = translator.n_best(lines, **OPTIONS), client.n_best(lines)
-    assert len(expected) == len(found) == len(lines)
+    expected = translator.n_best(lines, **OPTIONS)
+    actual = client.n_best(lines)
+    assert len(expected) == len(actual) == len(lines)
     (score,) = client.score(["a"], ["日" * 3000])
     assert score.tokens == OPTIONS["max_source_length"]
     ties = 0
-    for text, ours, theirs in zip(lines, expected, found, strict=True):
-        assert not any("\n" in output.text for output in (*ours, *theirs))
-        scores = [[output.score for output in outputs] for outputs in (ours, theirs)]
+    for text, ours, exported in zip(lines, expected, actual, strict=True):
+        assert not any("\n" in output.text for output in (*ours, *exported))
+        scores = [[output.score for output in outputs] for outputs in (ours, exported)]
         np.testing.assert_allclose(*scores, atol=2e-3, rtol=1e-4, err_msg=repr(text))
-        ties += [x.text for x in ours] != [x.text for x in theirs]
+        ties += [x.text for x in ours] != [x.text for x in exported]
         assert bool(ours[0].ids) == (not is_blank(text))
     assert ties <= len(lines) / 500  # equals but for rounding, in other batches
-    source, output = write(tmp_path / "in", *lines), tmp_path / "out"
+    source = write(tmp_path / "in", *lines)
+    output = tmp_path / "out"
     argv = ("translate", "--export_dir", export, "--input", source, "--output", output)
     assert run(*argv, "--n_best", 1) == 0
     written = output.read_bytes().decode().split("\n")

@@ -52,7 +52,8 @@ def test_word_starts():
 
 
 def test_every_part_of_a_source_begins_with_its_tag():
-    source, parts = " <2de> a b. c d", ["<2de> a b.", "<2de> c d"]
+    source = " <2de> a b. c d"
+    parts = ["<2de> a b.", "<2de> c d"]
     links = [((0, 0), (2, 1)), ((0, 0), (1, 1), (2, 2))]
     joined = joined_alignment(links, source, parts, "A B. C D E", ["A B.", "C D E"])
     assert joined == ((0, 0), (2, 1), (3, 2), (4, 3), (5, 4))  # "<2de>" is a word
@@ -90,8 +91,8 @@ def expected_alignment(translator, source, target_ids, layer, head):
     [(AlignmentHead(), 2, LINES), (AlignmentHead(1, 2), 1, LINES[1:4])],
 )
 def test_outputs_and_pairs_are_aligned(translator, head, layer, texts):
-    found = translator.n_best(texts, 2, alignment=head, batch_tokens=40)
-    for source, outputs in zip(texts, found, strict=True):
+    n_best = translator.n_best(texts, 2, alignment=head, batch_tokens=40)
+    for source, outputs in zip(texts, n_best, strict=True):
         for output in outputs:
             if not source.strip():
                 assert output.alignment == ()
@@ -118,10 +119,12 @@ def test_parts_of_a_long_input_count_its_words(translator):
     source_start = target_start = 0
     expected = []
     for part in parts:
-        ((own,),) = translator.n_best([part], **options)
-        expected += [(i + source_start, j + target_start) for i, j in own.alignment]
+        ((part_output,),) = translator.n_best([part], **options)
+        expected += [
+            (i + source_start, j + target_start) for i, j in part_output.alignment
+        ]
         source_start += len(part.split())
-        target_start += len(own.text.split())
+        target_start += len(part_output.text.split())
     assert target_start == len(output.text.split())
     assert output.alignment == tuple(sorted(expected))
 
@@ -151,8 +154,8 @@ def test_alignment_error_rate():
     references = [parse_reference("0-0 1-1 1p2", "x"), parse_reference("", "x")]
     assert references[0].sure == {(0, 0), (1, 1)}
     assert references[0].possible == {(0, 0), (1, 1), (1, 2)}
-    found = [((0, 0), (1, 2), (2, 2)), ()]
-    scores = alignment_scores(found, references)
+    alignments = [((0, 0), (1, 2), (2, 2)), ()]
+    scores = alignment_scores(alignments, references)
     assert scores == {
         "aer": pytest.approx(100 * (1 - (1 + 2) / (3 + 2))),
         "precision": pytest.approx(100 * 2 / 3),
@@ -173,13 +176,14 @@ def run_dir(translator, monkeypatch, tmp_path):
 
 
 def test_translate_writes_alignments(translator, run_dir, capfd, tmp_path):
-    source, output = write(tmp_path / "in", *LINES), tmp_path / "out"
+    source = write(tmp_path / "in", *LINES)
+    output = tmp_path / "out"
     argv = ("translate", *run_dir, "--input", source, "--output", output)
     assert run(*argv, "--alignments", tmp_path / "links") == 0
-    found = translator.n_best(LINES, alignment=AlignmentHead())
-    assert output.read_text() == "".join(f"{x.text}\n" for (x,) in found)
+    n_best = translator.n_best(LINES, alignment=AlignmentHead())
+    assert output.read_text() == "".join(f"{x.text}\n" for (x,) in n_best)
     lines = (tmp_path / "links").read_text().split("\n")
-    assert lines == [*(format_alignment(x.alignment) for (x,) in found), ""]
+    assert lines == [*(format_alignment(x.alignment) for (x,) in n_best), ""]
     argv = (*argv, "--alignments", tmp_path / "x", "--resume")
     message = "--resume does not work with --alignments"
     assert message in run_refused(capfd, *argv)
@@ -187,7 +191,8 @@ def test_translate_writes_alignments(translator, run_dir, capfd, tmp_path):
 
 
 def test_align(translator, run_dir, capfd, tmp_path):
-    sources, targets = LINES, LINES[::-1]
+    sources = LINES
+    targets = LINES[::-1]
     argv = (
         *("align", *run_dir, "--source", write(tmp_path / "a", *sources)),
         *("--target", write(tmp_path / "b", *targets), "--head", 1),
@@ -195,8 +200,8 @@ def test_align(translator, run_dir, capfd, tmp_path):
     links = tmp_path / "links"
     result = run_json(capfd, *argv, "--output", links)
     assert result == {"sentences": len(LINES), "layer": 2, "head": 1}
-    found = translator.align(sources, targets, AlignmentHead(2, 1))
-    assert links.read_text() == "".join(f"{format_alignment(x)}\n" for x in found)
+    alignments = translator.align(sources, targets, AlignmentHead(2, 1))
+    assert links.read_text() == "".join(f"{format_alignment(x)}\n" for x in alignments)
     result = run_json(capfd, *argv, "--layer", 3, "--reference", links)
     assert 0 < result["aer"] <= 100
     assert run(*argv, "--reference", write(tmp_path / "c", "0-0")) == 2

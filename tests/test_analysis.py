@@ -22,7 +22,9 @@ from t2t_keras.training.optimizer import make_optimizer
 
 EXTENDED = {"model": "extended_transformer", "num_layers": 2}
 SMALL = {"num_layers": 1, "d_model": 32, "d_ff": 128, "num_heads": 4}
-VOCAB, BATCH, LENGTH = 512, 2, 64
+VOCAB = 512
+BATCH = 2
+LENGTH = 64
 
 
 # Parameters
@@ -74,20 +76,21 @@ def training_graph(hparams, length=LENGTH):
     """Returns the operations of forward and backward pass, told apart."""
     model = build_model(hparams, VOCAB)
     weights = [weight.value for weight in model.trainable_variables]
-    first = set()
+    inputs = set()
 
     def gradients(source, target, seed):
         with tf.GradientTape() as tape:
             loss = tf.reduce_sum(tf.square(model(source, target, seed=seed)))
-        first.update(op.name for op in loss.graph.get_operations())
+        inputs.update(op.name for op in loss.graph.get_operations())
         return [tf.convert_to_tensor(g) for g in tape.gradient(loss, weights)]
 
     ids = tf.TensorSpec([BATCH, length], tf.int32)
     seed = tf.TensorSpec([2], tf.int32)
     graph = tf.function(gradients).get_concrete_function(ids, ids, seed).graph
-    forward, backward = [], []
+    forward = []
+    backward = []
     for op in graph.get_operations():
-        (forward if op.name in first else backward).append(op)
+        (forward if op.name in inputs else backward).append(op)
     return forward, backward
 
 
@@ -150,7 +153,7 @@ def test_activations_are_what_the_backward_pass_reads(options):
     hparams = HParams().override(**SMALL | options, batch_tokens=BATCH * LENGTH)
     forward, backward = training_graph(hparams)
     of_forward = {op.name for op in forward}
-    kept = {}
+    tensors = {}
     for op in backward:
         if op.type in ("Shape", "ShapeN", "Size"):
             continue
@@ -162,26 +165,26 @@ def test_activations_are_what_the_backward_pass_reads(options):
                 BATCH * LENGTH,
             )
             if tensor.op.name in of_forward and is_activation:
-                kept[tensor.name] = tensor.shape.num_elements() * tensor.dtype.size
+                tensors[tensor.name] = tensor.shape.num_elements() * tensor.dtype.size
     memory = memory_per_batch(hparams, 0, VOCAB, LENGTH, replicas=1)
     # Of what is counted for the logits, the backward pass reads their softmax.
-    number = 4 if hparams.compute_dtype == "float32" else 2
-    expected = memory["activations"] + memory["logits"] * number / 8
-    assert sum(kept.values()) == pytest.approx(expected, rel=0.15)
+    num_bytes = 4 if hparams.compute_dtype == "float32" else 2
+    expected = memory["activations"] + memory["logits"] * num_bytes / 8
+    assert sum(tensors.values()) == pytest.approx(expected, rel=0.15)
 
 
 def test_memory_of_weights_and_batch():
     parameters = 1000
     hparams = HParams(**SMALL)
-    one, eight = (
+    one_gpu, eight = (
         memory_per_batch(hparams, parameters, VOCAB, LENGTH, replicas=n) for n in (1, 8)
     )
-    for memory in (one, eight):
+    for memory in (one_gpu, eight):
         state = [memory[name] for name in ("weights", "adam", "gradients")]
         assert state == [4 * parameters, 8 * parameters, 4 * parameters]
         assert memory["total"] == sum(memory.values()) - memory["total"]
-    assert one["logits"] == 8 * eight["logits"] == 25_000 * VOCAB * 8
-    assert one["activations"] == 8 * eight["activations"]
+    assert one_gpu["logits"] == 8 * eight["logits"] == 25_000 * VOCAB * 8
+    assert one_gpu["activations"] == 8 * eight["activations"]
 
 
 def test_memory_of_the_optimizers_state():
@@ -219,14 +222,15 @@ def test_complexities_of_table_1():
         rows = layer_complexities(n, 512, 3, 10)
         faster = rows["self_attention"].operations < rows["recurrent"].operations
         assert faster == (n < 512)
-    whole = layer_complexities(27, 512, 3, 100)
-    assert whole["convolutional"].path == 3  # log_3(27) exactly
-    assert whole["restricted_self_attention"] == whole["self_attention"]
+    unrestricted = layer_complexities(27, 512, 3, 100)
+    assert unrestricted["convolutional"].path == 3  # log_3(27) exactly
+    assert unrestricted["restricted_self_attention"] == unrestricted["self_attention"]
 
 
 def test_a_separable_convolution_over_everything_costs_attention_and_a_layer():
     """With k = n: n^2 d of self-attention, and n d^2 of a point-wise layer (4)."""
-    n, d = 40, 512
+    n = 40
+    d = 512
     layers = layer_complexities(n, d, n, 10)
     attention = layers["self_attention"].operations
     assert layers["separable_convolutional"].operations == attention + n * d * d

@@ -47,29 +47,29 @@ def sgm(corpus: str, language: str) -> bytes:
 
 def members() -> dict[str, dict[str, bytes]]:
     """Returns the content of every member, by archive; also members never used."""
-    found: dict[str, dict[str, bytes]] = collections.defaultdict(dict)
-    for other in ("cs", "de", "fr"):
-        for side in (other, "en"):
+    archives: dict[str, dict[str, bytes]] = collections.defaultdict(dict)
+    for language in ("cs", "de", "fr"):
+        for side in (language, "en"):
             for archive, member, corpus in (
                 ("europarl-v7", "training/europarl-v7", "europarl"),
                 ("commoncrawl", "commoncrawl", "crawl"),
                 ("nc-v9", "training/news-commentary-v9", "news"),
             ):
-                content = lines(f"{corpus} {other}", side)
+                content = lines(f"{corpus} {language}", side)
                 name = f"training-parallel-{archive}.tgz"
-                found[name][f"{member}.{other}-en.{side}"] = content
-            found["dev.tgz"][f"dev/newstest2013.{side}"] = lines("dev", side)
+                archives[name][f"{member}.{language}-en.{side}"] = content
+            archives["dev.tgz"][f"dev/newstest2013.{side}"] = lines("dev", side)
     for side in ("fr", "en"):
         content = lines("un", side)
-        found["training-parallel-un.tgz"][f"un/undoc.2000.fr-en.{side}"] = content
+        archives["training-parallel-un.tgz"][f"un/undoc.2000.fr-en.{side}"] = content
         name = f"giga-fren.release2.fixed.{side}.gz"
-        found["training-giga-fren.tar"][name] = gzip.compress(lines("giga", side))
+        archives["training-giga-fren.tar"][name] = gzip.compress(lines("giga", side))
     # The test sets of both directions are there; each has both languages.
-    for other, kind in itertools.product(("de", "fr"), ("src", "ref")):
-        for side in ("en", other):
-            name = f"test-full/newstest2014-{other}en-{kind}.{side}.sgm"
-            found["test-full.tgz"][name] = sgm(f"test {other}", side)
-    return found
+    for language, ending in itertools.product(("de", "fr"), ("src", "ref")):
+        for side in ("en", language):
+            name = f"test-full/newstest2014-{language}en-{ending}.{side}.sgm"
+            archives["test-full.tgz"][name] = sgm(f"test {language}", side)
+    return archives
 
 
 @pytest.fixture(scope="module")
@@ -163,8 +163,8 @@ def test_damaged_archives(raw_dir, tmp_path):
             refused(f"{pairs.path} is not a complete", read)
         pairs.path.write_bytes(content)
         assert len(read()) == LINES
-        other = ArchivedPairs(tmp_path, pairs.url, source, "training/none.de")
-        refused(f"^{pairs.path} has no member training/none.de$", read, other)
+        absent = ArchivedPairs(tmp_path, pairs.url, source, "training/none.de")
+        refused(f"^{pairs.path} has no member training/none.de$", read, absent)
 
 
 class Server(http.server.BaseHTTPRequestHandler):
@@ -188,10 +188,10 @@ class Server(http.server.BaseHTTPRequestHandler):
             self.end_headers()
             return
         self.send_response(200 if self.ignores_ranges else 206)
-        rest = self.content[start:]
-        self.send_header("Content-Length", str(len(rest)))
+        remainder = self.content[start:]
+        self.send_header("Content-Length", str(len(remainder)))
         self.end_headers()
-        self.wfile.write(rest[: self.breaks.pop(0)] if self.breaks else rest)
+        self.wfile.write(remainder[: self.breaks.pop(0)] if self.breaks else remainder)
 
     def log_message(self, *args):
         pass

@@ -31,7 +31,8 @@ class Unprintable:
     __str__ = __repr__
 
 
-NAN, HUGE = float("nan"), 10**400
+NAN = float("nan")
+HUGE = 10**400
 ODD = [
     *(None, 5, -1, 1.5, True, "", "x", b"x", [], {}, (), NAN, float("inf"), 10**30),
     *(HUGE, 1 + 2j, object(), Unprintable(), np.int64(3), np.float32(0.5)),
@@ -101,7 +102,7 @@ def test_the_sentence(hint, value, message):
 
 def test_a_checked_function_is_itself():
     @checked
-    def area(width: int, height: "int" = 2, *more: int, **options: int) -> int:
+    def area(width: int, height: "int" = 2, *extents: int, **options: int) -> int:
         """Returns the area."""
         return width * height
 
@@ -153,21 +154,19 @@ def test_train_refuses_wrong_arguments(tmp_path, monkeypatch):
         )
 
 
-@pytest.mark.parametrize("kind", [Translator, ExportedTranslator, "ctranslate2"])
-def test_the_arguments_of_n_best(kind):
-    if kind == "ctranslate2":
+@pytest.mark.parametrize("cls", [Translator, ExportedTranslator, "ctranslate2"])
+def test_the_arguments_of_n_best(cls):
+    if cls == "ctranslate2":
         pytest.importorskip("ctranslate2", reason="needs the extra [ctranslate2]")
         from t2t_keras.plugins.engines.ctranslate2_engine import CTranslate2Translator
 
-        kind = CTranslate2Translator
-    translator = object.__new__(kind)  # it is not needed for the checks
+        cls = CTranslate2Translator
+    translator = object.__new__(cls)  # it is not needed for the checks
     for name, allowed in (("before", (5, np.int64(3))), ("advance", (int, None))):
         for value in ODD:
             if any(value is x or type(value) is np.int64 for x in allowed):
                 continue
-            refused(
-                f"^{name} must be ", kind.n_best, translator, ["a"], **{name: value}
-            )
+            refused(f"^{name} must be ", cls.n_best, translator, ["a"], **{name: value})
 
 
 def test_other_public_functions(tmp_path, monkeypatch):
@@ -190,14 +189,14 @@ def test_other_public_functions(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "kind", [HParams, TrainOptions, DecodingOptions, Problem, Cleaning, TextProcessor]
+    "cls", [HParams, TrainOptions, DecodingOptions, Problem, Cleaning, TextProcessor]
 )
-def test_fields_of_records(kind):
-    needed = {"summary": "s"} if kind is Problem else {}
-    for name in kind.__dataclass_fields__:
+def test_fields_of_records(cls):
+    needed = {"summary": "s"} if cls is Problem else {}
+    for name in cls.__dataclass_fields__:
         for value in ODD:
-            never_foreign(lambda field={name: value}: kind(**needed | field))
-            if kind is HParams:
+            never_foreign(lambda field={name: value}: cls(**needed | field))
+            if cls is HParams:
                 never_foreign(lambda field={name: value}: HParams().override(**field))
 
 
@@ -223,8 +222,8 @@ def test_a_problem_of_wrong_fields(fields, message):
 
 
 def test_integers_are_small_enough_for_a_graph():
-    for kind, name in ((HParams, "train_steps"), (TrainOptions, "save_every")):
-        refused(f"{name} must be at most 1000000000", kind, **{name: 10**30})
+    for cls, name in ((HParams, "train_steps"), (TrainOptions, "save_every")):
+        refused(f"{name} must be at most 1000000000", cls, **{name: 10**30})
 
 
 def test_the_text_of_a_user_is_shown_in_one_line():

@@ -43,22 +43,24 @@ def test_graph_optimizer_leaves_the_product_unfused():
 
 def test_every_projection_of_attention_begins_as_glorot_of_its_own():
     keras.utils.set_random_seed(0)
-    d_model, queries, values = 64, 4 * 16, 4 * 48
+    d_model = 64
+    queries = 4 * 16
+    values = 4 * 48
     expected = {
         "query_key_value": (queries, queries, values),
         "query": (queries,),
         "key_value": (queries, values),
         "output": (d_model,),
     }
-    for kind in (SelfAttention, CrossAttention):
-        layer = kind(d_model, 4, 16, 48)
+    for cls in (SelfAttention, CrossAttention):
+        layer = cls(d_model, 4, 16, 48)
         layer.build((None, None, d_model))
         for weight in layer.weights:
             widths = expected[weight.path.split("/")[-2]]
             fan_in, fan_out = weight.shape
             assert fan_out == sum(widths)
-            ends = np.cumsum(widths)[:-1]
-            for block in np.split(weight.numpy(), ends, axis=1):
+            boundaries = np.cumsum(widths)[:-1]
+            for block in np.split(weight.numpy(), boundaries, axis=1):
                 limit = np.sqrt(6 / (fan_in + block.shape[1]))
                 assert 0.98 * limit < np.abs(block).max() <= limit
 

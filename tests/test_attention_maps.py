@@ -23,7 +23,9 @@ from t2t_keras.plugins.reports.attention_page import Picture, attention_page
 from t2t_keras.problem import TextProcessor
 from t2t_keras.run import directory
 
-LAYERS, HEADS, VOCAB = 2, 3, 17
+LAYERS = 2
+HEADS = 3
+VOCAB = 17
 SOURCES = [[3, 4, 5, 6, 7, 1], [8, 9, 1]]
 TARGETS = [[5, 6, 1], [7, 8, 9, 10, 1]]
 
@@ -40,18 +42,21 @@ def pad(rows):
 
 def numpy_weights(network, source, target, monkeypatch):
     """The weights in the order in which the NumPy model computes them."""
-    found = []
+    all_weights = []
 
     def attention(query, key, value, allowed):
         logits = query @ key.T / np.sqrt(query.shape[-1])
         weights = softmax(np.where(allowed, logits, -1e9))
-        found.append(weights)
+        all_weights.append(weights)
         return weights @ value
 
     monkeypatch.setattr(numpy_transformer, "attention", attention)
     NumpyTransformer(network)(source, target)
-    heads = [np.stack(found[i : i + HEADS]) for i in range(0, len(found), HEADS)]
-    encoder, decoder = heads[:LAYERS], heads[LAYERS:]
+    heads = [
+        np.stack(all_weights[i : i + HEADS]) for i in range(0, len(all_weights), HEADS)
+    ]
+    encoder = heads[:LAYERS]
+    decoder = heads[LAYERS:]
     return encoder, decoder[::2], decoder[1::2]
 
 
@@ -61,12 +66,14 @@ def test_weights_are_those_of_the_equations(options, monkeypatch):
     maps = network.attention_maps(pad(SOURCES), pad(TARGETS))
     for row, pair in enumerate(zip(SOURCES, TARGETS, strict=True)):
         expected = numpy_weights(network, *pair, monkeypatch)
-        for actual, kind in zip(maps, expected, strict=True):
-            assert len(actual) == len(kind) == LAYERS
-            for mine, other in zip(actual, kind, strict=True):
-                rows, columns = other.shape[1:]
-                cut = np.asarray(mine)[row, :, :rows, :columns]
-                np.testing.assert_allclose(cut, other, atol=1e-5)
+        for actual, expected_layers in zip(maps, expected, strict=True):
+            assert len(actual) == len(expected_layers) == LAYERS
+            for actual_layer, expected_layer in zip(
+                actual, expected_layers, strict=True
+            ):
+                rows, columns = expected_layer.shape[1:]
+                cut = np.asarray(actual_layer)[row, :, :rows, :columns]
+                np.testing.assert_allclose(cut, expected_layer, atol=1e-5)
 
 
 class WithoutWindow(Transformer):
@@ -87,9 +94,9 @@ def test_weights_of_windows_are_matrices():
     network = WithoutWindow(wide, VOCAB)
     network.set_weights(plain.get_weights())
     maps = network.attention_maps(pad(SOURCES), pad(TARGETS))
-    for kind, others in zip(maps, expected, strict=True):
-        for actual, other in zip(kind, others, strict=True):
-            np.testing.assert_allclose(actual, other, atol=1e-5)
+    for actual_layers, expected_layers in zip(maps, expected, strict=True):
+        for actual, expected_layer in zip(actual_layers, expected_layers, strict=True):
+            np.testing.assert_allclose(actual, expected_layer, atol=1e-5)
 
 
 # The page
@@ -105,8 +112,8 @@ def png_pixels(data):
 
 
 def pictures_of(page):
-    found = re.findall(r"data:image/png;base64,([\w+/=]+)", page)
-    return [png_pixels(base64.b64decode(image)) for image in found]
+    encoded = re.findall(r"data:image/png;base64,([\w+/=]+)", page)
+    return [png_pixels(base64.b64decode(image)) for image in encoded]
 
 
 def test_page_shows_the_weights():
@@ -132,20 +139,21 @@ PAIR = ["the old house stands near the river .", "a dog runs ."]
 
 def test_a_pair_of_texts(translator):
     tokenizer = translator.source_tokenizer
-    found = sentence_attention(translator, *PAIR)
-    assert found.source == [tokenizer.pieces[i] for i in tokenizer.encode(PAIR[0])]
-    assert found.target == [tokenizer.pieces[i] for i in tokenizer.encode(PAIR[1])]
-    source, target = len(found.source), len(found.target)
-    assert found.encoder.shape == (1, 2, source, source)
-    assert found.decoder.shape == (1, 2, target, target)
-    assert found.cross.shape == (1, 2, target, source)
+    attention = sentence_attention(translator, *PAIR)
+    assert attention.source == [tokenizer.pieces[i] for i in tokenizer.encode(PAIR[0])]
+    assert attention.target == [tokenizer.pieces[i] for i in tokenizer.encode(PAIR[1])]
+    source = len(attention.source)
+    target = len(attention.target)
+    assert attention.encoder.shape == (1, 2, source, source)
+    assert attention.decoder.shape == (1, 2, target, target)
+    assert attention.cross.shape == (1, 2, target, source)
     ids = [np.array([tokenizer.encode(line)]) for line in PAIR]
     (cross,) = translator.model.attention_maps(*ids).cross
-    np.testing.assert_allclose(found.cross[0], cross[0], atol=1e-6)
+    np.testing.assert_allclose(attention.cross[0], cross[0], atol=1e-6)
 
-    own = sentence_attention(translator, PAIR[0])
+    attention_to_output = sentence_attention(translator, PAIR[0])
     best = translator.n_best(PAIR[:1], 1)[0][0]
-    assert own.target == [tokenizer.pieces[i] for i in best.ids]
+    assert attention_to_output.target == [tokenizer.pieces[i] for i in best.ids]
     refused("source is blank", sentence_attention, translator, " ")
 
 
@@ -156,8 +164,8 @@ def test_the_target_has_the_form_that_users_write(translator):
 
     problem = translator.problem.replace(text_processor=Reversed())
     reverse = Translator(problem, translator.model, *[translator.source_tokenizer] * 2)
-    found = sentence_attention(reverse, PAIR[0], PAIR[1][::-1]).target
-    assert found == sentence_attention(translator, *PAIR).target
+    target = sentence_attention(reverse, PAIR[0], PAIR[1][::-1]).target
+    assert target == sentence_attention(translator, *PAIR).target
 
 
 def test_the_command_writes_a_page(translator, tmp_path, monkeypatch, capfd):
@@ -176,11 +184,11 @@ def test_the_command_writes_a_page(translator, tmp_path, monkeypatch, capfd):
     words += ["--source", PAIR[0], "--target", PAIR[1], "--write", str(page)]
     assert main(["attention", *words, "--json"]) == 0
     result = json.loads(capfd.readouterr().out.splitlines()[-1])
-    found = sentence_attention(translator, *PAIR)
+    attention = sentence_attention(translator, *PAIR)
     assert (result["layers"], result["heads"]) == (1, 2)
-    assert (result["source"], result["target"]) == (found.source, found.target)
+    assert (result["source"], result["target"]) == (attention.source, attention.target)
     pixels = pictures_of(page.read_text(encoding="utf-8"))
-    expected = [*found.encoder[0], *found.decoder[0], *found.cross[0]]
+    expected = [*attention.encoder[0], *attention.decoder[0], *attention.cross[0]]
     for drawn, weights in zip(pixels, expected, strict=True):
         np.testing.assert_allclose(1 - drawn / 255, weights, atol=1 / 255)
     assert "(start)" in page.read_text(encoding="utf-8")

@@ -35,10 +35,10 @@ def full_attention(layer):
     return full
 
 
-def band(length, before, after):
+def band(length, num_before, num_after):
     """bool [T, T]: whether query i may look at key j."""
     offsets = np.arange(length)[None, :] - np.arange(length)[:, None]
-    return (-before <= offsets) & (offsets <= after)
+    return (-num_before <= offsets) & (offsets <= num_after)
 
 
 # The window
@@ -46,16 +46,17 @@ def band(length, before, after):
 
 @pytest.mark.parametrize("length", [1, 2, 3, 7, 12, 13])
 @pytest.mark.parametrize(
-    ("before", "after"), [(0, 0), (1, 1), (3, 3), (2, 0), (5, 0), (20, 20), (20, 0)]
+    ("num_before", "num_after"),
+    [(0, 0), (1, 1), (3, 3), (2, 0), (5, 0), (20, 20), (20, 0)],
 )
-def test_blocks_equal_a_band_mask_over_everything(length, before, after):
+def test_blocks_equal_a_band_mask_over_everything(length, num_before, num_after):
     """Outputs and all gradients, with a padded sentence in the batch."""
-    layer = attention_layer(WindowSelfAttention, before=before, after=after)
+    layer = attention_layer(WindowSelfAttention, before=num_before, after=num_after)
     full = full_attention(layer)
     x = tf.constant(normal(2, length, D))
     lengths = np.array([length, max(length - 4, 1)])
     is_token = np.arange(length) < lengths[:, None]
-    allowed = band(length, before, after) & is_token[:, None, :]
+    allowed = band(length, num_before, num_after) & is_token[:, None, :]
     reference = np.where(allowed, 0, -1e9).astype(np.float32)[:, None]
     bias = padding_bias(~is_token)
     probe = normal(2, length, D, seed=1) * is_token[..., None]
@@ -76,29 +77,32 @@ def test_blocks_equal_a_band_mask_over_everything(length, before, after):
         np.testing.assert_allclose(actual, gradient, atol=1e-5)
 
 
-@pytest.mark.parametrize("after", [2, 0])
-def test_the_call_of_a_window_takes_a_mask_of_padding_only(after):
-    layer = attention_layer(WindowSelfAttention, before=3, after=after)
+@pytest.mark.parametrize("num_after", [2, 0])
+def test_the_call_of_a_window_takes_a_mask_of_padding_only(num_after):
+    layer = attention_layer(WindowSelfAttention, before=3, after=num_after)
     x = normal(2, 7, D)
     is_token = np.arange(7) < np.array([[7], [4]])
-    allowed = band(7, 3, after) & is_token[:, None, :]
+    allowed = band(7, 3, num_after) & is_token[:, None, :]
     expected = full_attention(layer)(x, allowed, return_attention_scores=True)
-    found = layer(x, is_token[:, None], return_attention_scores=True)
-    for actual, other, axis in zip(found, expected, (1, 2), strict=True):
-        rows = (np.moveaxis(np.asarray(y), axis, 1)[is_token] for y in (actual, other))
+    results = layer(x, is_token[:, None], return_attention_scores=True)
+    for actual, expected_array, axis in zip(results, expected, (1, 2), strict=True):
+        rows = (
+            np.moveaxis(np.asarray(y), axis, 1)[is_token]
+            for y in (actual, expected_array)
+        )
         np.testing.assert_allclose(*rows, atol=1e-5)
     for mask in ({"attention_mask": allowed}, {"use_causal_mask": True}):
         with pytest.raises(ValueError, match="a window takes an attention_mask"):
             layer(x, **mask)
 
 
-@pytest.mark.parametrize("after", [8, 0])
-def test_the_largest_tensor_grows_linearly_with_the_length(after):
+@pytest.mark.parametrize("num_after", [8, 0])
+def test_the_largest_tensor_grows_linearly_with_the_length(num_after):
     """No operation of the forward or backward pass makes n^2 values."""
 
     def largest(length):
         x = tf.TensorSpec([1, length, D])
-        layer = attention_layer(WindowSelfAttention, before=8, after=after)
+        layer = attention_layer(WindowSelfAttention, before=8, after=num_after)
 
         def gradient(x):
             with tf.GradientTape() as tape:
@@ -112,7 +116,8 @@ def test_the_largest_tensor_grows_linearly_with_the_length(after):
         assert len(shapes) > 0.9 * len(outputs)
         return max(shape.num_elements() for shape in shapes)
 
-    small, large = largest(1000), largest(4000)
+    small = largest(1000)
+    large = largest(4000)
     assert large < 4.1 * small
     assert large < 4000 * 4 * 8 * HEADS
 
@@ -123,9 +128,9 @@ def test_dropout_in_the_window_drops_and_scales():
     dropped = layer.compute_attention(x, None, seed=np.array([1, 2], np.int32))[
         0
     ].numpy()
-    kept = layer.compute_attention(x[:1], None)[0].numpy()[0]
-    assert np.abs(dropped[0] - kept).max() > 0.1
-    np.testing.assert_allclose(dropped.mean(0), kept, atol=0.15)
+    remaining = layer.compute_attention(x[:1], None)[0].numpy()[0]
+    assert np.abs(dropped[0] - remaining).max() > 0.1
+    np.testing.assert_allclose(dropped.mean(0), remaining, atol=0.15)
     with pytest.raises(ValueError, match="must be 'scaled'"):
         attention_layer(WindowSelfAttention, before=3, after=3, score="additive")
 
@@ -133,19 +138,21 @@ def test_dropout_in_the_window_drops_and_scales():
 # The functions of 3.2.1
 
 
-@pytest.mark.parametrize("kind", [SelfAttention, CrossAttention])
-def test_unscaled_weights_are_the_plain_softmax(kind):
-    query, key = normal(2, HEADS, 4, D_K), normal(2, HEADS, 6, D_K, seed=1)
-    layer = attention_layer(kind, score="unscaled")
+@pytest.mark.parametrize("cls", [SelfAttention, CrossAttention])
+def test_unscaled_weights_are_the_plain_softmax(cls):
+    query = normal(2, HEADS, 4, D_K)
+    key = normal(2, HEADS, 6, D_K, seed=1)
+    layer = attention_layer(cls, score="unscaled")
     weights = attention_weights(layer.score(query, key)).numpy()
     expected = softmax(np.einsum("bhtd,bhsd->bhts", query, key))
     np.testing.assert_allclose(weights, expected, atol=1e-6)
 
 
-@pytest.mark.parametrize("kind", [SelfAttention, CrossAttention])
-def test_additive_weights_are_bahdanaus(kind):
-    layer = attention_layer(kind, score="additive")
-    query, key = normal(2, HEADS, 4, D_K), normal(2, HEADS, 6, D_K, seed=1)
+@pytest.mark.parametrize("cls", [SelfAttention, CrossAttention])
+def test_additive_weights_are_bahdanaus(cls):
+    layer = attention_layer(cls, score="additive")
+    query = normal(2, HEADS, 4, D_K)
+    key = normal(2, HEADS, 6, D_K, seed=1)
     is_padding = np.array([[0, 0, 0, 0, 1, 1], [0] * 6], bool)
     scores = layer.score(query, key)
     weights = attention_weights(scores, padding_bias(is_padding)).numpy()
@@ -164,15 +171,17 @@ def test_additive_weights_are_bahdanaus(kind):
 def test_reach_of_the_window_in_encoder_and_decoder():
     """One layer: encoder |i - j| <= r / 2, decoder i - r < j <= i; the source whole."""
     network = model(num_layers=1, attention_window=4)
-    source, target = ids(1, 9), ids(1, 9, seed=1)
+    source = ids(1, 9)
+    target = ids(1, 9, seed=1)
 
     def influence(run, sequence):
         """[in, out]: which positions of the output each one of the input changes."""
-        plain, changed = run(sequence), []
+        plain = run(sequence)
+        changed = []
         for i in range(9):
-            other = sequence.copy()
-            other[0, i] = other[0, i] % (VOCAB - 1) + 1
-            changed.append(np.abs(run(other) - plain).max((0, 2)) > 1e-6)
+            altered = sequence.copy()
+            altered[0, i] = altered[0, i] % (VOCAB - 1) + 1
+            changed.append(np.abs(run(altered) - plain).max((0, 2)) > 1e-6)
         return np.array(changed)
 
     seen = influence(lambda s: network.encode(s).numpy(), source)

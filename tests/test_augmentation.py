@@ -58,12 +58,12 @@ def changed(data, count=400, tags=(), text=TEXT, target=TARGET, **hparams):
 def test_words_are_left_out(data):
     texts, pairs = changed(data, word_dropout=0.25)
     words = TEXT.split()
-    kept = collections.Counter()
+    lengths = collections.Counter()
     for text in texts:
-        rest = iter(words)  # the words that are left are in order
-        assert all(word in rest for word in text.split())
-        kept[len(text.split())] += 1
-    mean = sum(n * count for n, count in kept.items()) / len(texts)
+        originals = iter(words)  # the words that are left are in order
+        assert all(word in originals for word in text.split())
+        lengths[len(text.split())] += 1
+    mean = sum(n * count for n, count in lengths.items()) / len(texts)
     assert mean == pytest.approx(0.75 * len(words), abs=0.35)  # 5 standard errors
     *_, tokenizer = data
     assert {tokenizer.decode(target) for _, target in pairs} == {TARGET}
@@ -93,30 +93,30 @@ def test_merges_are_skipped_on_both_sides(data):
     assert set(texts) == {TEXT}
     assert {tokenizer.decode(target) for _, target in pairs} == {TARGET}
     for side, text in enumerate((TEXT, TARGET)):
-        found = {tuple(pair[side]) for pair in pairs}
-        whole = tokenizer.encode(text)
-        assert len(found) > 3 and tuple(whole) in found
-        assert max(map(len, found)) <= len(whole) * 5 // 4
+        segmentations = {tuple(pair[side]) for pair in pairs}
+        unchanged = tokenizer.encode(text)
+        assert len(segmentations) > 3 and tuple(unchanged) in segmentations
+        assert max(map(len, segmentations)) <= len(unchanged) * 5 // 4
 
 
 def test_a_text_is_never_left_without_words(data):
     assert all(changed(data, 50, word_dropout=0.99)[0])
 
 
-def rows(data, plan, steps, augment, replicas=1, own=None):
+def rows(data, plan, steps, augment, replicas=1, local_rows=None):
     """The rows of each step, padding removed."""
     parts = training_batches(
-        data[2], plan, steps, replicas, own=own, augment=augment
+        data[2], plan, steps, replicas, own=local_rows, augment=augment
     ).as_numpy_iterator()
-    found = []
+    result = []
     for _ in steps:
         of_step = []
-        for _ in range(len(own) if own else replicas):
+        for _ in range(len(local_rows) if local_rows else replicas):
             for pair in zip(*next(parts), strict=True):
                 if any(pair[0]):
                     of_step.append(tuple(tuple(s[s > 0].tolist()) for s in pair))
-        found.append(of_step)
-    return found
+        result.append(of_step)
+    return result
 
 
 @pytest.mark.parametrize("bucketing", ["exact", "static"])
@@ -134,15 +134,19 @@ def test_batches_are_functions_of_the_step(data, bucketing):
     plain = rows(data, plan, steps, None)
     assert [len(step) for step in expected] == [len(step) for step in plain]
     assert sum(a != b for a, b in zip(expected, plain, strict=True)) > len(steps) / 2
-    first, second = expected[: len(plan)], expected[len(plan) :]
-    assert sorted(map(sorted, first)) != sorted(map(sorted, second))  # drawn anew
+    first_epoch = expected[: len(plan)]
+    second_epoch = expected[len(plan) :]
+    assert sorted(map(sorted, first_epoch)) != sorted(
+        map(sorted, second_epoch)
+    )  # drawn anew
     assert rows(data, plan, range(5, 9), augment) == expected[5:9]
     assert rows(data, plan, steps[:6], augment, 2) == expected[:6]
     halves = [
-        rows(data, plan, steps[:6], augment, 2, own) for own in (range(1), range(1, 2))
+        rows(data, plan, steps[:6], augment, 2, local_rows)
+        for local_rows in (range(1), range(1, 2))
     ]
-    both = [a + b for a, b in zip(*halves, strict=True)]
-    assert both == expected[:6]
+    joined = [a + b for a, b in zip(*halves, strict=True)]
+    assert joined == expected[:6]
     for source, target in training_batches(index, plan, steps[:20], augment=augment):
         assert max(source.shape[1], target.shape[1]) * source.shape[0] <= 256
 

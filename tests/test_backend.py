@@ -28,18 +28,18 @@ def test_results_are_tensorflows(backend, expected, tmp_path):
         env=os.environ | {"KERAS_BACKEND": backend},
         check=True,
     )
-    found = np.load(tmp_path / "found.npz")
+    actual = np.load(tmp_path / "found.npz")
     absent = ("decoded", "training_gradients") if backend == "torch" else ()
-    assert set(found) == {k for k in expected if not any(x in k for x in absent)}
-    for name in found:
+    assert set(actual) == {k for k in expected if not any(x in k for x in absent)}
+    for name in actual:
         if "drop" not in name:
             atol = 1e-4 if "gradient" in name or name == "fit" else 1e-5
             np.testing.assert_allclose(
-                found[name], expected[name], atol=atol, err_msg=name
+                actual[name], expected[name], atol=atol, err_msg=name
             )
-    assert found["fit"][-1] < found["fit"][0] - 0.1
-    assert np.isfinite(found["fit with dropout"]).all()
-    difference = np.abs(found["dropped"] - found["dropped again"])
+    assert actual["fit"][-1] < actual["fit"][0] - 0.1
+    assert np.isfinite(actual["fit with dropout"]).all()
+    difference = np.abs(actual["dropped"] - actual["dropped again"])
     assert difference.max() > 0.1
 
 

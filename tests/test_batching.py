@@ -38,16 +38,18 @@ def test_every_epoch_holds_every_record_once_in_another_order(bucketing):
     for epoch in epochs:
         assert sorted(np.concatenate(epoch)) == list(range(3000))
     assert not np.array_equal(*map(np.concatenate, epochs))
-    first = [{tuple(sorted(batch)) for batch in epoch} for epoch in epochs]
-    assert len(first[0] & first[1]) < len(batches) / 2  # other companions, too
+    batch_sets = [{tuple(sorted(batch)) for batch in epoch} for epoch in epochs]
+    assert (
+        len(batch_sets[0] & batch_sets[1]) < len(batches) / 2
+    )  # other companions, too
 
 
 def test_a_step_names_its_batch_whatever_was_asked_before():
-    some = plan()
-    for step in range(2 * len(some)):
-        some.records(step)
-    for step in (0, len(some) + 2, 5):
-        np.testing.assert_array_equal(some.records(step), plan().records(step))
+    used_plan = plan()
+    for step in range(2 * len(used_plan)):
+        used_plan.records(step)
+    for step in (0, len(used_plan) + 2, 5):
+        np.testing.assert_array_equal(used_plan.records(step), plan().records(step))
     assert not np.array_equal(plan(seed=4).records(0), plan().records(0))
 
 
@@ -106,7 +108,8 @@ def t2t_plan() -> BatchPlan:
 
 
 def test_a_batch_is_of_one_bucket_and_has_its_rows():
-    batches, longer = t2t_plan(), np.maximum(SOURCE, TARGET)
+    batches = t2t_plan()
+    longer = np.maximum(SOURCE, TARGET)
     bounds, rows = t2t_buckets(512, 256)
     counts = np.zeros(len(rows), int)
     for step in range(len(batches)):
@@ -146,12 +149,13 @@ def test_all_batches_of_two_epochs_have_few_shapes():
     assert batches.padding_share == pytest.approx(share)
 
 
-@pytest.mark.parametrize("most", [1, 2, 3, 9])
-def test_no_other_division_into_buckets_has_less_padding(most):
+@pytest.mark.parametrize("max_buckets", [1, 2, 3, 9])
+def test_no_other_division_into_buckets_has_less_padding(max_buckets):
     """Against all divisions, by a loop."""
-    rng = np.random.default_rng(most)
+    rng = np.random.default_rng(max_buckets)
     for _ in range(20):
-        count, budget = int(rng.integers(1, 8)), 90
+        count = int(rng.integers(1, 8))
+        budget = 90
         sizes = rng.integers(1, 40, count)
         longest = np.stack(
             [np.sort(rng.choice(np.arange(1, 60), count)), rng.integers(1, 60, count)],
@@ -161,7 +165,11 @@ def test_no_other_division_into_buckets_has_less_padding(most):
         def tokens(merged, sizes=sizes, longest=longest):
             total = 0
             for bucket in range(max(merged) + 1):
-                members = [i for i, it in enumerate(merged) if it == bucket]
+                members = [
+                    i
+                    for i, merged_bucket in enumerate(merged)
+                    if merged_bucket == bucket
+                ]
                 source, target = longest[members].max(axis=0)
                 pairs = int(sizes[members].sum())
                 batches = math.ceil(pairs / (90 // max(source, target)))
@@ -172,10 +180,10 @@ def test_no_other_division_into_buckets_has_less_padding(most):
         divisions = (
             np.cumsum([0, *cuts])
             for cuts in itertools.product((0, 1), repeat=count - 1)
-            if sum(cuts) < most
+            if sum(cuts) < max_buckets
         )
-        merged = least_padding(sizes, longest, budget, most)
-        assert max(merged) < most
+        merged = least_padding(sizes, longest, budget, max_buckets)
+        assert max(merged) < max_buckets
         assert tokens(merged) == min(map(tokens, divisions))
 
 
@@ -185,11 +193,11 @@ def test_batches_are_padded_to_the_shapes(data_dir):
     batches = batch_plan("static", *lengths, 1024, seed=0)
     steps = range(len(batches))
     pairs = set()
-    for replicas, own in ((1, None), (4, None), (4, range(2, 4))):
-        dataset = training_batches(index, batches, steps, replicas, own=own)
-        found = [(source.shape, target.shape) for source, target in dataset]
-        assert len(set(found)) <= 12
-        pairs.add(len(found) / len(own or range(replicas)))
+    for replicas, local_rows in ((1, None), (4, None), (4, range(2, 4))):
+        dataset = training_batches(index, batches, steps, replicas, own=local_rows)
+        shapes = [(source.shape, target.shape) for source, target in dataset]
+        assert len(set(shapes)) <= 12
+        pairs.add(len(shapes) / len(local_rows or range(replicas)))
     assert pairs == {len(batches)}
     for step, (source, target) in zip(
         steps, training_batches(index, batches, steps), strict=True

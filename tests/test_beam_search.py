@@ -61,7 +61,7 @@ def coverages_of(models, source, targets):
 
 
 @pytest.mark.parametrize(
-    ("kind", "alpha", "beta"),
+    ("penalty", "alpha", "beta"),
     [
         *(("gnmt", alpha, 0.0) for alpha in (0.0, 0.6, 2.0, -1.0)),
         ("gnmt", 0.6, 0.7),
@@ -70,25 +70,27 @@ def coverages_of(models, source, targets):
         ("none", 0.8, 0.7),
     ],
 )
-def test_equals_exhaustive_enumeration(small, kind, alpha, beta):
+def test_equals_exhaustive_enumeration(small, penalty, alpha, beta):
     model, search = small
-    if (kind, beta) != ("gnmt", 0.0):
-        search = searcher(model, trace=False, kind=kind, coverage_penalty=beta)
+    if (penalty, beta) != ("gnmt", 0.0):
+        search = searcher(model, trace=False, kind=penalty, coverage_penalty=beta)
     targets = all_targets(6, 4)
     assert len(targets) == 1 + 4 + 16 + 64
     # 64 prefixes may be alive at once: a beam of 85 leaves out none.
-    found = search(SOURCES, 4, beam_size=85, alpha=alpha, n_best=7)
+    hypotheses = search(SOURCES, 4, beam_size=85, alpha=alpha, n_best=7)
     for row, source in enumerate(SOURCES):
         log_probs = log_probs_of(model, source, targets)
-        scores = log_probs / [PENALTIES[kind](len(t), alpha) for t in targets]
+        scores = log_probs / [PENALTIES[penalty](len(t), alpha) for t in targets]
         if beta:
             coverages = coverages_of([model], source, targets)
             assert np.std(coverages) > 0.1
             scores += beta * coverages
         best = np.argsort(-scores)[:7]
-        assert outputs(found, row) == [targets[i] for i in best]
-        np.testing.assert_allclose(found.scores[row], scores[best], atol=1e-4)
-        np.testing.assert_allclose(found.log_probs[row], log_probs[best], atol=1e-4)
+        assert outputs(hypotheses, row) == [targets[i] for i in best]
+        np.testing.assert_allclose(hypotheses.scores[row], scores[best], atol=1e-4)
+        np.testing.assert_allclose(
+            hypotheses.log_probs[row], log_probs[best], atol=1e-4
+        )
 
 
 def search_written_out(log_probs, beam_size, alpha):
@@ -96,7 +98,8 @@ def search_written_out(log_probs, beam_size, alpha):
 
     It goes on to the limit T: what is found does not depend on an early end.
     """
-    alive, finished = [([PAD], 0.0)], []
+    alive = [([PAD], 0.0)]
+    finished = []
     for table in log_probs:
         candidates = [
             ([*ids, piece], total + table[ids[-1], piece])
@@ -117,18 +120,21 @@ def search_written_out(log_probs, beam_size, alpha):
 @pytest.mark.parametrize("alpha", [0.0, 0.6, 2.0, -1.0])
 def test_equals_the_search_written_out(alpha, n_best):
     """With a beam that leaves out much, on models without any sense."""
-    rows, limit, vocab, beam_size = 40, 7, 6, 3
+    rows = 40
+    limit = 7
+    vocab = 6
+    beam_size = 3
     logits = np.random.default_rng(4).normal(size=(rows, limit, vocab, vocab))
     log_probs = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
     search = searcher(TableModel(tf.constant(logits, tf.float32)), trace=False)
     sources = np.arange(rows)[:, None]
-    found = search(sources, limit, beam_size, alpha=alpha, n_best=n_best)
+    hypotheses = search(sources, limit, beam_size, alpha=alpha, n_best=n_best)
     for row in range(rows):
         expected = search_written_out(log_probs[row], beam_size, alpha)
-        assert outputs(found, row) == expected[:n_best]
+        assert outputs(hypotheses, row) == expected[:n_best]
 
 
-def chain(first_step, limit, end):
+def chain(first_step, limit, end_log_prob):
     """A table of one sentence: after the first step it is `2 2 ... 2 EOS` for sure.
 
     Args:
@@ -138,14 +144,14 @@ def chain(first_step, limit, end):
     """
     probs = np.full((1, limit, 4, 4), 1e-9, np.float32)
     probs[:, :, :, 2] = 1.0
-    probs[:, end, :, [2, EOS]] = [[[1e-9]], [[1.0]]]
+    probs[:, end_log_prob, :, [2, EOS]] = [[[1e-9]], [[1.0]]]
     probs[:, 0, :, 1:] = first_step
     return TableModel(tf.constant(np.log(probs)))
 
 
 @pytest.mark.parametrize("n_best", [1, 2])
 @pytest.mark.parametrize(
-    ("alpha", "first_step", "end"),
+    ("alpha", "first_step", "end_log_prob"),
     [
         # Worse than EOS at the penalty of now, better at that of the limit.
         (1.0, [0.55, 0.3, 0.15], 19),
@@ -153,19 +159,22 @@ def chain(first_step, limit, end):
         (-1.0, [0.4, 0.59, 0.01], 1),
     ],
 )
-def test_goes_on_while_something_better_is_possible(alpha, first_step, end, n_best):
-    search = searcher(chain(first_step, 20, end), trace=False)
-    found = search([[0]], 20, beam_size=2, alpha=alpha, n_best=n_best)
-    assert outputs(found, 0)[0] == [2] * end + [EOS]
+def test_goes_on_while_something_better_is_possible(
+    alpha, first_step, end_log_prob, n_best
+):
+    search = searcher(chain(first_step, 20, end_log_prob), trace=False)
+    hypotheses = search([[0]], 20, beam_size=2, alpha=alpha, n_best=n_best)
+    assert outputs(hypotheses, 0)[0] == [2] * end_log_prob + [EOS]
     search = searcher(chain([0.98, 0.01, 0.01], 20, 19), trace=False)
-    found = search([[0]], 20, beam_size=2, n_best=n_best)
-    assert found.ids.shape[2] == (1 if n_best == 1 else 20)  # steps
+    hypotheses = search([[0]], 20, beam_size=2, n_best=n_best)
+    assert hypotheses.ids.shape[2] == (1 if n_best == 1 else 20)  # steps
 
 
 def test_greedy(larger):
     """A beam of 1 is the loop that takes the likeliest piece, PAD left out."""
     model, search = larger
-    source, limit = random_sources(12, 30), 20
+    source = random_sources(12, 30)
+    limit = 20
     forward = tf.function(model)
     target = np.zeros((12, limit), np.int32)
     done = np.zeros(12, bool)
@@ -174,11 +183,11 @@ def test_greedy(larger):
         logits[:, PAD] = -np.inf
         target[:, position] = np.where(done, PAD, logits.argmax(1))
         done |= target[:, position] == EOS
-    found = search(source, limit, beam_size=1)
-    width = found.ids.shape[2]
-    np.testing.assert_array_equal(found.ids[:, 0], target[:, :width])
+    hypotheses = search(source, limit, beam_size=1)
+    width = hypotheses.ids.shape[2]
+    np.testing.assert_array_equal(hypotheses.ids[:, 0], target[:, :width])
     assert not target[:, width:].any()
-    assert len(set(found.lengths[:, 0])) > 2
+    assert len(set(hypotheses.lengths[:, 0])) > 2
 
 
 class CountedModel(TableModel):
@@ -195,16 +204,17 @@ class CountedModel(TableModel):
 
 def test_rows_that_are_done_leave_the_batch():
     """Sentence i ends after i + 1 steps for sure; the batch has 40 of 1 to 40 steps."""
-    count, limit = 40, 45
+    count = 40
+    limit = 45
     probs = np.full((count, limit, 4, 4), 1e-9, np.float32)
     for row in range(count):
         probs[row, :row, :, 2] = 1.0
         probs[row, row:, :, EOS] = 1.0
     model = CountedModel(tf.constant(np.log(probs)))
     order = np.random.default_rng(0).permutation(count)
-    found = searcher(model)(order[:, None], limit, beam_size=2)
-    assert found.lengths[:, 0].tolist() == (order + 1).tolist()
-    assert outputs(found, 0)[0] == [2] * order[0] + [EOS]
+    hypotheses = searcher(model)(order[:, None], limit, beam_size=2)
+    assert hypotheses.lengths[:, 0].tolist() == (order + 1).tolist()
+    assert outputs(hypotheses, 0)[0] == [2] * order[0] + [EOS]
     needed = count * (count + 1) // 2
     assert needed <= model.row_steps.numpy() < 1.05 * needed
 
@@ -227,12 +237,12 @@ def test_companions_change_nothing(larger):
 def test_fewer_hypotheses_than_places(small):
     """With 6 pieces and limit 1 only 5 outputs exist; a limit of 0 leaves one."""
     _, search = small
-    found = search(SOURCES[:2], [1, 0], beam_size=8, n_best=8)
-    assert sorted(outputs(found, 0)) == [[], [], [], [1], [2], [3], [4], [5]]
-    assert outputs(found, 0)[0] == [EOS]
-    assert np.isinf(found.scores[0]).tolist() == [False] * 5 + [True] * 3
-    assert outputs(found, 1) == [[]] * 8
-    assert found.scores[1].tolist() == [0.0] + [-np.inf] * 7
+    hypotheses = search(SOURCES[:2], [1, 0], beam_size=8, n_best=8)
+    assert sorted(outputs(hypotheses, 0)) == [[], [], [], [1], [2], [3], [4], [5]]
+    assert outputs(hypotheses, 0)[0] == [EOS]
+    assert np.isinf(hypotheses.scores[0]).tolist() == [False] * 5 + [True] * 3
+    assert outputs(hypotheses, 1) == [[]] * 8
+    assert hypotheses.scores[1].tolist() == [0.0] + [-np.inf] * 7
 
 
 # The k largest values against NumPy's sort.
@@ -246,9 +256,9 @@ def test_equals_a_stable_sort(size, k):
     values = random.integers(0, 20, (2, 3, size)).astype("float32")
     values[random.random(values.shape) < 0.5] = -np.inf
     k = min(k, size)
-    largest, places = top_k(tf.constant(values), tf.constant(k))
+    largest, indices = top_k(tf.constant(values), tf.constant(k))
     expected = np.argsort(-values, axis=-1, kind="stable")[..., :k]
-    np.testing.assert_array_equal(places, expected)
+    np.testing.assert_array_equal(indices, expected)
     np.testing.assert_array_equal(largest, np.take_along_axis(values, expected, -1))
 
 
@@ -267,7 +277,7 @@ def models():
 def test_an_ensemble_equals_exhaustive_enumeration(models):
     targets = all_targets(6, 4)
     ensemble = Ensemble(models)
-    found, alone = (
+    hypotheses, alone = (
         searcher(model, trace=False, coverage_penalty=0.5)(
             SOURCES, 4, beam_size=85, n_best=7
         )
@@ -278,16 +288,18 @@ def test_an_ensemble_equals_exhaustive_enumeration(models):
         scores = log_probs / [penalty(len(t), 0.6) for t in targets]
         scores += 0.5 * coverages_of(models, source, targets)
         best = np.argsort(-scores)[:7]
-        assert outputs(found, row) == [targets[i] for i in best]
-        np.testing.assert_allclose(found.scores[row], scores[best], atol=1e-4)
+        assert outputs(hypotheses, row) == [targets[i] for i in best]
+        np.testing.assert_allclose(hypotheses.scores[row], scores[best], atol=1e-4)
         ids = [(targets[i] + [0] * 4)[:4] for i in best]
         scored = score_targets(ensemble, np.tile(source, (7, 1)), np.array(ids))
         np.testing.assert_allclose(scored.log_probs, log_probs[best], atol=1e-4)
         assert scored.lengths.numpy().tolist() == [len(targets[i]) for i in best]
-        each = scored.token_log_probs.numpy()
-        np.testing.assert_allclose(each.sum(1), log_probs[best], atol=1e-4)
-        assert (each[np.array(ids) == PAD] == 0).all() and each.max() <= 0
-    assert (found.ids != alone.ids).any()
+        token_log_probs = scored.token_log_probs.numpy()
+        np.testing.assert_allclose(token_log_probs.sum(1), log_probs[best], atol=1e-4)
+        assert (
+            token_log_probs[np.array(ids) == PAD] == 0
+        ).all() and token_log_probs.max() <= 0
+    assert (hypotheses.ids != alone.ids).any()
 
 
 def mean_log_probs(models, source, targets):
@@ -300,8 +312,8 @@ def mean_log_probs(models, source, targets):
         logits = model(sources, target).numpy().astype(np.float64)
         exponentials = np.exp(logits - logits.max(-1, keepdims=True))
         mean += exponentials / exponentials.sum(-1, keepdims=True) / len(models)
-    chosen = np.take_along_axis(np.log(mean), target[:, :, None], 2)[:, :, 0]
-    return (chosen * (target != PAD)).sum(1)
+    target_log_probs = np.take_along_axis(np.log(mean), target[:, :, None], 2)[:, :, 0]
+    return (target_log_probs * (target != PAD)).sum(1)
 
 
 def test_vocabularies_of_unequal_size_are_refused(models):
@@ -321,7 +333,8 @@ def runs(tmp_path_factory):
 
 def test_command_line(runs, tmp_path):
     texts = [source for source, _ in sentence_pairs()[:2]]
-    source, output = write(tmp_path / "in", *texts), tmp_path / "out"
+    source = write(tmp_path / "in", *texts)
+    output = tmp_path / "out"
     of_run = ["--output_dir", runs / "a", "--ensemble", runs / "b", "--n_best", 2]
     options = ["--decode_hparams", "extra_length=2"]
     files = ["--input", source, "--output", output]
@@ -345,5 +358,6 @@ def test_export(runs, tmp_path):
 
 
 def test_runs_with_other_vocabularies_are_refused(runs):
-    message, others = "other vocabularies than", [runs / "c"]
-    refused(message, t2t_keras.load, runs / "a", ensemble=others)
+    message = "other vocabularies than"
+    members = [runs / "c"]
+    refused(message, t2t_keras.load, runs / "a", ensemble=members)

@@ -22,10 +22,10 @@ def lines(name):
     return text.split("\n")
 
 
-def of_tokens(ours, theirs):
+def of_tokens(ours, references):
     """BLEU of texts that are already tokenized."""
     bleu = BLEU(tokenize="none", smooth_method="none", force=True)
-    return bleu.corpus_score(ours, [theirs])
+    return bleu.corpus_score(ours, [references])
 
 
 @pytest.mark.slow
@@ -80,8 +80,8 @@ def test_german_with_unicode_quotes_scores_as_the_perl_scripts(monkeypatch):
     )
     scores = bleu_scores(hypotheses, references, "de")
     name = "tokenized_compound_split"
-    found = scores[name], scores[f"{name}_ascii_quotes"]
-    assert found == pytest.approx((62.52, 63.22), abs=0.005)
+    actual = scores[name], scores[f"{name}_ascii_quotes"]
+    assert actual == pytest.approx((62.52, 63.22), abs=0.005)
     assert "tokenized" not in scores
 
 
@@ -111,24 +111,24 @@ QUOTED_REFERENCE = (
 
 
 def test_the_papers_tokens():
-    ours, theirs = paper_tokenize([QUOTED], [QUOTED])
-    assert ours == [QUOTED_HYPOTHESIS] and theirs == [QUOTED_REFERENCE]
+    ours, references = paper_tokenize([QUOTED], [QUOTED])
+    assert ours == [QUOTED_HYPOTHESIS] and references == [QUOTED_REFERENCE]
     # Of both sides, the quotes only: the ellipsis of the reference remains.
-    ours, theirs = paper_tokenize([QUOTED], [QUOTED], ascii_quotes=True)
+    ours, references = paper_tokenize([QUOTED], [QUOTED], ascii_quotes=True)
     expected = (
         "Er rief : &quot; Die EU ##AT##-##AT## Länder , &apos; ja &apos; , ist "
         "&apos; s {} &quot; &quot; usw. &quot;"
     )
-    assert ours == [expected.format("...")] and theirs == [expected.format("…")]
+    assert ours == [expected.format("...")] and references == [expected.format("…")]
 
 
 def test_other_languages_are_tokenised_without_compounds_or_replacements():
     hypothesis = "« Peut-être », dit-il, qu'il vient… demain."
     reference = "“Peut-être”, dit-il, qu’il vient… demain."
     ours = "« Peut-être » , dit-il , qu&apos; il vient … demain ."
-    theirs = "“ Peut-être ” , dit-il , qu ’ il vient … demain ."
+    expected = "“ Peut-être ” , dit-il , qu ’ il vient … demain ."
     scores = bleu_scores([hypothesis], [reference], "fr")
-    assert scores["tokenized"] == pytest.approx(of_tokens([ours], [theirs]).score)
+    assert scores["tokenized"] == pytest.approx(of_tokens([ours], [expected]).score)
     assert not {name for name in scores if "compound" in name}
 
 
@@ -196,7 +196,8 @@ def test_every_figure_has_its_signature():
 
 def test_a_problem_says_how_its_bleu_is_tokenised():
     metrics = Problem(summary="tokens", metrics=Bleu(bleu_tokens="none")).metrics
-    outputs, references = ["a b c d e."], ["a b c d e ."]
+    outputs = ["a b c d e."]
+    references = ["a b c d e ."]
     scores = bleu_scores(outputs, references, tokens="none")
     assert metrics.score([""], outputs, references) == {
         "bleu": scores["sacrebleu_none"]

@@ -111,8 +111,8 @@ def test_a_text_compared_with_itself_scores_100(code, is_known, without_mecab, c
     languages = ("en", code) if is_known else None
     scores = Bleu(languages=languages)
     assert scores.score(texts, texts, texts) == {"bleu": pytest.approx(100)}
-    first = next(iter(scores.report(texts, texts, texts)["bleu"].items()))
-    assert first == (
+    first_score = next(iter(scores.report(texts, texts, texts)["bleu"].items()))
+    assert first_score == (
         f"sacrebleu_{'zh' if code == 'zh' else 'char'}",
         pytest.approx(100),
     )
@@ -120,10 +120,10 @@ def test_a_text_compared_with_itself_scores_100(code, is_known, without_mecab, c
         Problem(summary="", metrics=scores), texts
     ).corpus_metrics()
     assert metric.score(metric.statistics(texts, texts, texts).sum(0)) > 99
-    said = capfd.readouterr().err.splitlines()
-    assert len(said) == (not is_known) + (code != "zh")
-    assert len(set(said)) == len(said)
-    for line in said:
+    warnings = capfd.readouterr().err.splitlines()
+    assert len(warnings) == (not is_known) + (code != "zh")
+    assert len(set(warnings)) == len(warnings)
+    for line in warnings:
         assert f"'{code}'" in line and ("(char)" in line or "not known" in line)
 
 
@@ -131,16 +131,16 @@ def test_scores_are_those_of_sacrebleu_for_the_language():
     references = REFERENCES["zh"]
     outputs = [text.replace("早上", "晚上") for text in references]
     expected = BLEU(trg_lang="zh").corpus_score(outputs, [references])
-    found = Bleu(languages=("en", "zh")).score(outputs, outputs, references)
-    assert found["bleu"] == expected.score < 100
+    report = Bleu(languages=("en", "zh")).score(outputs, outputs, references)
+    assert report["bleu"] == expected.score < 100
     scores = bleu_scores(outputs, references, "zh_CN")
     assert scores["sacrebleu_zh"] == expected.score and scores["sacrebleu_13a"] == 0
     assert "tok:zh|" in scores["signatures"]["sacrebleu_zh"]
     assert not any("tokenized" in name for name in scores)  # Moses needs spaces
     # A tokenization that was chosen stays, whatever the language.
-    chosen = Bleu(languages=("en", "zh"), bleu_tokens="13a")
-    assert chosen.score(outputs, outputs, references) == {"bleu": 0}
-    assert chosen.settings() == {"bleu_tokens": "13a"}
+    explicit = Bleu(languages=("en", "zh"), bleu_tokens="13a")
+    assert explicit.score(outputs, outputs, references) == {"bleu": 0}
+    assert explicit.settings() == {"bleu_tokens": "13a"}
     assert Bleu(languages=("zh", "en")).settings() == {"bleu_tokens": "13a"}
     assert Bleu(languages=("zh", "en")).reversed().settings() == {"bleu_tokens": "zh"}
 
@@ -167,25 +167,27 @@ def test_a_tokenization_that_cannot_be_loaded_is_refused(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("name", "flags", "said"),
+    ("name", "flags", "expected_warning"),
     [("a.zh", (), 0), ("a.txt", ("--language", "zh"), 0), ("a.txt", (), 1)],
 )
-def test_files_are_scored_by_their_language(name, flags, said, capfd, tmp_path):
+def test_files_are_scored_by_their_language(
+    name, flags, expected_warning, capfd, tmp_path
+):
     texts = REFERENCES["zh"]
     reference = write(tmp_path / name, *texts)
-    other = write(tmp_path / "b", *texts[:2], "她")
+    other_reference = write(tmp_path / "b", *texts[:2], "她")
     argv = ("evaluate", "--hypotheses", reference, "--references", reference, *flags)
     assert run(*argv, "--json") == 0
     captured = capfd.readouterr()
     assert json.loads(captured.out)["bleu"]["sacrebleu_zh"] == pytest.approx(100)
-    assert captured.err.count("\n") == said
-    argv = ("compare", other, reference, "--references", reference, *flags)
-    found = run_json(capfd, *argv)["metrics"]["bleu"]
-    assert "|tok:zh|" in found["signature"]
-    assert found["systems"][1]["score"] == pytest.approx(100)
+    assert captured.err.count("\n") == expected_warning
+    argv = ("compare", other_reference, reference, "--references", reference, *flags)
+    scores = run_json(capfd, *argv)["metrics"]["bleu"]
+    assert "|tok:zh|" in scores["signature"]
+    assert scores["systems"][1]["score"] == pytest.approx(100)
     outputs = [*texts[:2], "她"]
-    theirs = BLEU(trg_lang="zh").corpus_score(outputs, [texts]).score
-    assert found["systems"][0]["score"] == pytest.approx(theirs)
+    sacrebleu_score = BLEU(trg_lang="zh").corpus_score(outputs, [texts]).score
+    assert scores["systems"][0]["score"] == pytest.approx(sacrebleu_score)
 
 
 def test_a_suffix_names_a_language():

@@ -79,14 +79,16 @@ def test_statuses(test, status):
 def test_what_is_left_out_of_f1_is_reported_beside_it():
     metrics = BracketF1()
     cat = GOLD.replace("dog", "cat")
-    found = metrics.score([""] * 3, [GOLD, "", cat], [GOLD] * 3)
+    scores = metrics.score([""] * 3, [GOLD, "", cat], [GOLD] * 3)
     counts = {"f1": 100, "error_sentences": 1, "skipped_sentences": 1}
-    assert found == counts | {"f1_errors_as_zero": pytest.approx(100 * 2 * 4 / (8 + 8))}
+    assert scores == counts | {
+        "f1_errors_as_zero": pytest.approx(100 * 2 * 4 / (8 + 8))
+    }
     # So that a model which fails on most sentences is not the best.
     worse = GOLD.replace("(NP (NNP John))", "(NNP John)")
-    some = metrics.score([""], [worse], [GOLD])
-    assert some["f1"] < found["f1"]
-    assert metrics.selection_score(some) > metrics.selection_score(found)
+    imperfect = metrics.score([""], [worse], [GOLD])
+    assert imperfect["f1"] < scores["f1"]
+    assert metrics.selection_score(imperfect) > metrics.selection_score(scores)
 
 
 def test_a_quotation_mark_that_one_tree_leaves_out_is_put_back():
@@ -94,8 +96,8 @@ def test_a_quotation_mark_that_one_tree_leaves_out_is_put_back():
     test = "(S (NP (NN a) (POS ')) (VP (VB b) (NP (NN c))))"
     assert score(gold, test).status == ERROR
     rules = EvalbParameters(delete_labels=("''",), quote_labels=("''", "POS"))
-    for one, other in ((gold, test), (test, gold)):
-        result = score(one, other, rules)
+    for complete_tree, tree in ((gold, test), (test, gold)):
+        result = score(complete_tree, tree, rules)
         assert (result.status, result.words, result.tags) == (VALID, 4, 3)
         assert (result.gold, result.test, result.matched) == (4, 4, 4)
 
@@ -113,13 +115,14 @@ SLEEPS = "(TOP (S (NP (NNP John)) (VP (VBZ sleeps)) (. .)))"
 
 def test_gold_trees_may_be_a_treebank(tmp_path):
     (tmp_path / "wsj").mkdir()
-    gold, test = tmp_path / "wsj" / "gold.mrg", tmp_path / "test"
+    gold = tmp_path / "wsj" / "gold.mrg"
+    test = tmp_path / "test"
     gold.write_text(TREEBANK)
     test.write_text(f"{GOLD}\n{SLEEPS}\n")
     for path in (gold, gold.parent):
         result = evaluate_files(path, test).summary()
-        found = result["valid"], result["f1"], result["tagging_accuracy"]
-        assert found == (2, 100, 100)
+        scores = result["valid"], result["f1"], result["tagging_accuracy"]
+        assert scores == (2, 100, 100)
     test.write_text(GOLD)
     refused(r"gold.mrg has 2 trees and .*test has 1 lines", evaluate_files, gold, test)
     gold.write_text(TREEBANK.replace("(VBZ sleeps)", "(VBZ fell asleep)"))

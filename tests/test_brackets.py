@@ -55,13 +55,14 @@ TABLES = BracketTokens.of(("S", "/S", "P", "/P", "n", "v"), Vocabulary())
 
 def is_tree(ids, words):
     """Whether the pieces are a tree over `words` words: its nodes fold into one."""
-    *ids, end = ids or [0]
-    text, folded = "".join(f"{PIECES[i]} " for i in ids), ""
+    *ids, last_id = ids or [0]
+    text = "".join(f"{PIECES[i]} " for i in ids)
+    folded = ""
     leaves = len(re.findall(r"\b[nv] ", text))
     text = re.sub(r"\b[nv] ", "x ", text)
     while text != folded:
         text, folded = re.sub(r"(?<!/)([SP]) (x )+/\1 ", "x ", text), text
-    return (end, text, leaves) == (EOS, "x ", words)
+    return (last_id, text, leaves) == (EOS, "x ", words)
 
 
 @functools.cache
@@ -83,10 +84,12 @@ def test_equals_the_best_of_all_trees():
     noise = np.random.default_rng(0).normal(size=softmax.shape)
     softmax.assign_add(noise.astype("float32"))
     sources = [[3, 4, 2, 5, 1], [2, 1, 0, 0, 0], [5, 5, 1, 0, 0]]
-    words, limit, n = [2, 1, 3], 8, 5
+    words = [2, 1, 3]
+    limit = 8
+    n = 5
     allowed = AllOf([constraint(words, [limit] * 3), BannedTokens([6], VOCAB)])
     search = searcher(model, allowed, trace=False)
-    found = search(sources, limit, beam_size=600, alpha=0.3, n_best=n)
+    hypotheses = search(sources, limit, beam_size=600, alpha=0.3, n_best=n)
     for row, source in enumerate(sources):
         trees = [
             target for target in every_target(limit) if is_tree(target, words[row])
@@ -95,8 +98,8 @@ def test_equals_the_best_of_all_trees():
         scores = log_probs_of(model, source, trees)
         scores = scores / [penalty(len(t), 0.3) for t in trees]
         best = np.argsort(-scores)[:n]
-        assert outputs(found, row) == [trees[i] for i in best]
-        np.testing.assert_allclose(found.scores[row], scores[best], atol=1e-4)
+        assert outputs(hypotheses, row) == [trees[i] for i in best]
+        np.testing.assert_allclose(hypotheses.scores[row], scores[best], atol=1e-4)
 
 
 def random_table(count, steps, seed, scale=3.0, vocab=VOCAB):
@@ -123,14 +126,15 @@ def tree_searcher(model, beam_size, alpha):
 @pytest.mark.parametrize("beam_size", [1, 4])
 def test_any_model_yields_trees(beam_size):
     """Thousands of outputs, of models that would write anything."""
-    rows, longest = 400, 40
+    rows = 400
+    longest = 40
     generator = np.random.default_rng(beam_size)
     words = generator.integers(1, 12, rows)
     limits = words + 3 + generator.integers(0, longest - 15, rows)
     model = random_table(rows, longest, beam_size)
-    found = tree_searcher(model, beam_size, 0.3)(range(rows), words, limits)
-    assert found.lengths[:, 0].all()
-    targets = [(t, row) for row in range(rows) for t in outputs(found, row) if t]
+    hypotheses = tree_searcher(model, beam_size, 0.3)(range(rows), words, limits)
+    assert hypotheses.lengths[:, 0].all()
+    targets = [(t, row) for row in range(rows) for t in outputs(hypotheses, row) if t]
     assert len(targets) > 0.9 * rows * beam_size
     for target, row in targets:
         assert is_tree(target, words[row]), [PIECES[i] for i in target]
@@ -159,12 +163,13 @@ def test_punctuation_has_the_tags_of_punctuation():
     words = ["a", ",", "-", "(", "--", "]", "c", "-"]
     kind_of = {"NN": "n", "VB": "n", ",": "m", "``": "m", "-LRB-": "b"}
     kinds = word_kinds(tf.ragged.constant([words] * 20))
-    model, limits = random_table(20, 40, 3, vocab=len(pieces)), tf.fill([20], 40)
+    model = random_table(20, 40, 3, vocab=len(pieces))
+    limits = tf.fill([20], 40)
     options = {"beam_size": 3, "alpha": 0.3, "max_length": limits}
     options["constraint"] = BalancedBrackets(tables, kinds, limits)
-    found = numpy_of(beam_search(model, tf.range(20)[:, None], **options))
+    hypotheses = numpy_of(beam_search(model, tf.range(20)[:, None], **options))
     for row in range(20):
-        (target,) = outputs(found, row)
+        (target,) = outputs(hypotheses, row)
         tags = [pieces[i] for i in target if tables.leaf[i]]
         assert "".join(kind_of[tag] for tag in tags) == "nmnbmbnn"
 

@@ -28,9 +28,9 @@ class Recorder(keras.callbacks.Callback):
                 note = functools.partial(note, None)
             setattr(self, f"on_{name}", note)
 
-    def _note(self, method, number, logs=None):
+    def _note(self, method, index, logs=None):
         shown = int(self.model.optimizer.iterations)
-        self.calls.append((method, number, dict(logs or {}), shown))
+        self.calls.append((method, index, dict(logs or {}), shown))
 
 
 def metrics(run_dir):
@@ -41,21 +41,22 @@ def metrics(run_dir):
 @pytest.fixture(scope="module")
 def recorded(data_dir, tmp_path_factory):
     """A callback that noted a run of six steps, and its directory."""
-    recorder, path = Recorder(), tmp_path_factory.mktemp("recorded")
+    recorder = Recorder()
+    path = tmp_path_factory.mktemp("recorded")
     trainer(data_dir, path, train_steps=6, callbacks=[recorder]).train()
     return recorder, path
 
 
 def test_callbacks_get_the_records_in_keras_order(recorded):
     recorder, path = recorded
-    calls = [(method, number, step) for method, number, _, step in recorder.calls]
+    calls = [(method, index, step) for method, index, _, step in recorder.calls]
     assert calls == [
         *(("train_begin", None, 0), ("epoch_begin", 0, 2), ("train_batch_end", 1, 2)),
         *(("train_batch_end", 3, 4), ("test_end", None, 4), ("epoch_end", 0, 4)),
         *(("epoch_begin", 1, 6), ("train_batch_end", 5, 6), ("test_end", None, 6)),
         *(("epoch_end", 1, 6), ("train_end", None, 6)),
     ]
-    logs = {(method, step): given for method, _, given, step in recorder.calls}
+    logs = {(method, step): call_logs for method, _, call_logs, step in recorder.calls}
     written = {(x.pop("kind"), x.pop("step")): x for x in metrics(path)}
     assert all(written["train", step].pop("epoch") > 0 for step in (2, 4, 6))
     for step in 4, 6:
@@ -79,9 +80,9 @@ def test_keras_own_callbacks_work(data_dir, tmp_path, recorded):
     result = trainer(data_dir, run, callbacks=callbacks, **options).train()
     assert (result["stopped_by"], result["step"]) == ("callback", 4)
     with (tmp_path / "log.csv").open() as file:
-        found = [(row["epoch"], float(row["val_loss"])) for row in csv.DictReader(file)]
+        rows = [(row["epoch"], float(row["val_loss"])) for row in csv.DictReader(file)]
     losses = [x["loss"] for x in metrics(run) if x["kind"] == "dev"]
-    assert found == [("0", losses[0]), ("1", losses[1])]
+    assert rows == [("0", losses[0]), ("1", losses[1])]
     assert {x.name for x in tmp_path.glob("*.h5")} == {"1.weights.h5", "2.weights.h5"}
     assert list((tmp_path / "board").rglob("events.*"))
     # It goes on as if it had not stopped.
@@ -95,9 +96,9 @@ def test_epochs_end_without_dev():
     calls = Callbacks([recorder], keras.Model(), HParams(), 3, has_dev=False)
     for step in range(2, 10, 2):
         calls.record(step, "train", {"learning_rate": 0.0})
-    found = [(name, epoch) for name, epoch, *_ in recorder.calls if "epoch" in name]
+    epochs = [(name, epoch) for name, epoch, *_ in recorder.calls if "epoch" in name]
     begun = [("epoch_begin", 0), ("epoch_end", 0), ("epoch_begin", 1), ("epoch_end", 1)]
-    assert found == [*begun, ("epoch_begin", 2)]
+    assert epochs == [*begun, ("epoch_begin", 2)]
 
 
 @pytest.mark.slow
@@ -164,8 +165,9 @@ def test_callbacks_from_a_users_directory(data_dir, tmp_path, capfd, monkeypatch
         *("--hparams", tiny, "--usr_dir", folder, "--eval_sentences", "0"),
     ]
     command += ["--callbacks"]
-    one, none = "my_callbacks:one", "my_callbacks:none"
-    assert f"{one}: it must return a list" in run_refused(capfd, *command, one)
-    assert f"--callbacks {none}: Attribute" in run_refused(capfd, *command, none)
+    factory = "my_callbacks:one"
+    missing = "my_callbacks:none"
+    assert f"{factory}: it must return a list" in run_refused(capfd, *command, factory)
+    assert f"--callbacks {missing}: Attribute" in run_refused(capfd, *command, missing)
     run_json(capfd, *command, "my_callbacks:notes")
     assert "val_loss" in (tmp_path / "noted").read_text()

@@ -71,12 +71,12 @@ class Forgetful(Transformer):
 
 
 @pytest.mark.parametrize(
-    "kind, message",
+    "cls, message",
     [
         (Leaking, "depend on no later token"),
         (Forgetful, "teacher forcing at each step"),
     ],
 )
-def test_a_guarantee_that_does_not_hold_is_named(kind, message):
+def test_a_guarantee_that_does_not_hold_is_named(cls, message):
     with pytest.raises(AssertionError, match=message):
-        check_model(randomise(kind(HParams(**SIZES), 31)))
+        check_model(randomise(cls(HParams(**SIZES), 31)))

@@ -53,9 +53,9 @@ def test_a_path_that_tensorflow_takes_for_a_pattern(name, tmp_path, monkeypatch)
     assert Checkpoint(checkpoints.find()).step == 2
     average = average_run(name, 2)
     np.testing.assert_array_equal(Checkpoint(average).tensor("model/b"), [15.0] * 4)
-    other = Path(name) / "c[2].d"  # the file's own name
-    write_checkpoint(other, tensors(7, 7.0))
-    checkpoint = Checkpoint(other)
+    renamed = Path(name) / "c[2].d"  # the file's own name
+    write_checkpoint(renamed, tensors(7, 7.0))
+    checkpoint = Checkpoint(renamed)
     assert checkpoint.step == 7
     links = checkpoint._plain.path.parent
     assert links.is_dir() and links != Path(name)
@@ -97,17 +97,20 @@ def test_a_damaged_checkpoint_is_named(tmp_path, suffix, size):
 
 
 def test_damaged_ones_are_passed_over_and_not_averaged(tmp_path):
-    checkpoints, said = saved(tmp_path, 1, 2, 3), []
+    checkpoints = saved(tmp_path, 1, 2, 3)
+    warnings = []
     for step in (2, 3):
         (tmp_path / f"model.ckpt-{step}{DATA}").write_bytes(b"")
     variables = {"model/b": tf.Variable(tf.zeros([4]))}
-    assert checkpoints.restore_newest(variables, {}, said.append) == 1
-    assert said[1].endswith("; training resumes from step 1")
+    assert checkpoints.restore_newest(variables, {}, warnings.append) == 1
+    assert warnings[1].endswith("; training resumes from step 1")
     checkpoints.set_aside(1)
     assert checkpoints.steps() == [1]
     assert len([*tmp_path.glob("damaged.model.ckpt-*")]) == 4
     (tmp_path / f"model.ckpt-1{DATA}").write_bytes(b"")
-    refused("cannot be read", checkpoints.restore_newest, variables, {}, said.append)
+    refused(
+        "cannot be read", checkpoints.restore_newest, variables, {}, warnings.append
+    )
 
 
 def test_find(tmp_path):
@@ -159,7 +162,8 @@ def test_average_errors(tmp_path):
 @pytest.fixture
 def held_writes(monkeypatch):
     """An event, without which no checkpoint is written."""
-    event, write = threading.Event(), module.write_checkpoint
+    event = threading.Event()
+    write = module.write_checkpoint
 
     def write_later(path, tensors):
         assert event.wait(60)
@@ -196,7 +200,8 @@ def test_updates_do_not_change_what_is_being_saved(tmp_path, held_writes):
 
 
 def test_one_checkpoint_is_written_at_a_time(tmp_path, monkeypatch):
-    one_writes, write = threading.Lock(), module.write_checkpoint
+    one_writes = threading.Lock()
+    write = module.write_checkpoint
 
     def write_slowly(path, tensors):
         assert one_writes.acquire(blocking=False)

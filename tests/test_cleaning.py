@@ -72,10 +72,10 @@ def test_lengths(lengths, reason):
 
 def brute_force(pairs):
     """The first of every pair that differs in more than spaces."""
-    first = {}
+    first_index = {}
     for pair in pairs:
-        first.setdefault(tuple(" ".join(side.split()) for side in pair), pair)
-    return list(first.values())
+        first_index.setdefault(tuple(" ".join(side.split()) for side in pair), pair)
+    return list(first_index.values())
 
 
 # The 40 repetitions stand behind, before and beside what they repeat.
@@ -106,14 +106,14 @@ def test_of_duplicates_the_first_stays_and_dev_keeps_all(tmp_path):
 
 def test_cleaning_does_not_depend_on_workers_tasks_or_memory(tmp_path, monkeypatch):
     problem = CLEAN.replace(cleaning=dataclasses.replace(ALL, ratio=1.2))
-    one, two, three = (tmp_path / name for name in "123")
-    manifest = generate(problem, one, workers=1)
+    single, two, three = (tmp_path / name for name in "123")
+    manifest = generate(problem, single, workers=1)
     assert manifest.dropped["train"]["ratio"] > 0
     generate(problem, two, workers=2)
     monkeypatch.setattr(duplicates, "_AT_A_TIME", 16)
-    for number in (1, 2, 3):
-        generate(problem, three, workers=1, part=Part(number, 3))
-    assert files(one) == files(two) == files(three)
+    for index in (1, 2, 3):
+        generate(problem, three, workers=1, part=Part(index, 3))
+    assert files(single) == files(two) == files(three)
 
 
 def test_parse():

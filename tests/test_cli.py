@@ -58,9 +58,10 @@ def test_list(capfd):
 
 def test_list_prints_every_field_of_an_hparam_set(capfd):
     fields = run_json(capfd, "list", "--hparams", "big")
-    base, big = registry.hparams("base"), registry.hparams("big")
-    assert {name: it["value"] for name, it in fields.items()} == vars(big)
-    assert {name: it["base"] for name, it in fields.items()} == vars(base)
+    base = registry.hparams("base")
+    big = registry.hparams("big")
+    assert {name: field["value"] for name, field in fields.items()} == vars(big)
+    assert {name: field["base"] for name, field in fields.items()} == vars(base)
     assert run("list", "--hparams", "big") == 0
     rows = [row.split() for row in capfd.readouterr().out.splitlines()[1:]]
     assert len(rows) == len(fields)
@@ -168,7 +169,7 @@ def test_reader_of_standard_output_has_gone():
 
 
 def test_datagen_of_the_reversed_problem_takes_files_in_its_direction(capfd, tmp_path):
-    train = [f"{word} {number}" for word in ("one", "two") for number in range(50)]
+    train = [f"{word} {count}" for word in ("one", "two") for count in range(50)]
     source = write(tmp_path / "a", *train, "")
     target = write(tmp_path / "b", *(line.upper() for line in train), "empty")
     argv = ("datagen", "--problem", "translate_text_rev", "--data_dir", tmp_path / "d")
@@ -249,7 +250,7 @@ def test_completion_in_bash_does_without_tensorflow(tmp_path):
     usr_dir = str(ROOT / "examples" / "my_problem")
     command = ["bash", "-c", COMPLETE, "bash", usr_dir]
     printed = subprocess.check_output(command, env=env, text=True)
-    found = [line.split() for line in printed.splitlines()]
+    completions = [line.split() for line in printed.splitlines()]
     names = [["translate_ende_toy_rev"], ["captions_ende"]]
-    assert found == [["train", "translate"], ["--hparams_set"], *names]
+    assert completions == [["train", "translate"], ["--hparams_set"], *names]
     assert not imported.exists()

@@ -178,19 +178,23 @@ def results(tmp_path_factory):
         (folder / name).write_text("of the user\n")
     (folder / "terms.tsv").write_text("dog\tHund\n")
     (folder / "link").symlink_to("file")
-    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    initial_files = {
+        path: path.read_bytes() for path in folder.rglob("*") if path.is_file()
+    }
     command = [sys.executable, "-c", PROGRAM]
-    given = json.dumps([argv for argv, _ in MISTAKES])
-    printed = subprocess.check_output(command, input=given, text=True, cwd=folder)
-    after = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-    assert after == before
+    arguments = json.dumps([argv for argv, _ in MISTAKES])
+    printed = subprocess.check_output(command, input=arguments, text=True, cwd=folder)
+    final_files = {
+        path: path.read_bytes() for path in folder.rglob("*") if path.is_file()
+    }
+    assert final_files == initial_files
     return json.loads(printed)
 
 
-@pytest.mark.parametrize("number", range(len(MISTAKES)))
-def test_a_mistake_is_found_before_tensorflow_is_imported(number, results):
-    argv, message = MISTAKES[number]
-    code, error, has_tensorflow = results[number]
+@pytest.mark.parametrize("index", range(len(MISTAKES)))
+def test_a_mistake_is_found_before_tensorflow_is_imported(index, results):
+    argv, message = MISTAKES[index]
+    code, error, has_tensorflow = results[index]
     assert code == 2
     assert error.startswith(f"t2t {argv[0]}: error: ")
     assert message in error

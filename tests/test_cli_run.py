@@ -136,8 +136,8 @@ def test_example_sources(trained, tmp_path):
     for pattern in ("*.manifest.json", "translate_text-train*"):
         for file in (trained / "data").glob(pattern):
             shutil.copy(file, tmp_path)
-    found = opened.example_sources(9)
-    assert len(found) == 9 and set(found) <= set(lines)
+    sources = opened.example_sources(9)
+    assert len(sources) == 9 and set(sources) <= set(lines)
 
 
 def test_translate_standard_streams(trained, translator, capfd, tmp_path):
@@ -169,23 +169,24 @@ def test_translate_tells_its_progress(trained, capfd, monkeypatch, tmp_path):
 
     monkeypatch.setattr(translation, "_LINES_AT_ONCE", 2)
     monkeypatch.setattr(progress, "_SECONDS_BETWEEN_LINES", -1.0)
-    source, output = write(tmp_path / "in", *SOURCES), tmp_path / "out"
+    source = write(tmp_path / "in", *SOURCES)
+    output = tmp_path / "out"
     argv = ("translate", "--output_dir", trained / "run", "--output", output)
     rate = r"[\d,.]+ sentences/s"
-    for total, given in ((" of 5", ("--input", source)), ("", ())):
+    for total, input_flags in ((" of 5", ("--input", source)), ("", ())):
         capfd.readouterr()
         with standard_input(source):
-            assert run(*argv, *given) == 0
+            assert run(*argv, *input_flags) == 0
         lines = [x for x in capfd.readouterr().err.splitlines() if "sentences" in x]
         eta = r", ETA \d+ s" if total else ""
-        form = rf"translate: (\d){total} sentences \({rate}{eta}\)"
-        numbers = [int(re.fullmatch(form, line)[1]) for line in lines[:-1]]
+        pattern = rf"translate: (\d){total} sentences \({rate}{eta}\)"
+        counts = [int(re.fullmatch(pattern, line)[1]) for line in lines[:-1]]
         # The second line is blank, and done first; at the end of a file comes the sum.
         # With one core, lines 3 and 4 are one batch.
-        assert numbers == sorted(numbers)
-        assert {*numbers, 3} == set(range(1, 5 if total else 6))
-        form = rf"translate: 5 sentences in [\d.]+ s \({rate}\)"
-        assert re.fullmatch(form, lines[-1])
+        assert counts == sorted(counts)
+        assert {*counts, 3} == set(range(1, 5 if total else 6))
+        pattern = rf"translate: 5 sentences in [\d.]+ s \({rate}\)"
+        assert re.fullmatch(pattern, lines[-1])
 
 
 def test_score(trained, translator, capfd, tmp_path):
@@ -200,8 +201,8 @@ def test_score(trained, translator, capfd, tmp_path):
     assert nats == pytest.approx(math.log(result["perplexity"]))
     rows = [line.split("\t") for line in (tmp_path / "s").read_text().splitlines()]
     assert [int(row[1]) for row in rows] == [s.tokens for s in scores]
-    one = write(tmp_path / "c", "suaH")
-    assert "has 2 lines" in run_refused(capfd, *argv, "--target", one)
+    short_file = write(tmp_path / "c", "suaH")
+    assert "has 2 lines" in run_refused(capfd, *argv, "--target", short_file)
 
 
 def test_evaluate_a_split(trained, capfd, tmp_path):
@@ -211,5 +212,5 @@ def test_evaluate_a_split(trained, capfd, tmp_path):
     result = run_json(capfd, *argv, *fast)
     assert {"loss", "perplexity", "accuracy"} <= result.keys()
     files = [tmp_path / f"test.{name}" for name in ("hypothesis", "reference")]
-    again = ("evaluate", "--hypotheses", files[0], "--references", files[1])
-    assert run_json(capfd, *again) == {"bleu": result["bleu"]}
+    evaluate_files = ("evaluate", "--hypotheses", files[0], "--references", files[1])
+    assert run_json(capfd, *evaluate_files) == {"bleu": result["bleu"]}

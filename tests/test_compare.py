@@ -63,7 +63,7 @@ def files(tmp_path) -> list[Path]:
 # The tests are sacreBLEU's.
 
 
-def sacrebleu_prints(kind: str, *paths: Path) -> list[dict]:
+def sacrebleu_prints(flag: str, *paths: Path) -> list[dict]:
     """Returns what sacreBLEU's command line prints for a reference and systems.
 
     json cannot write NumPy's float32, with which sacreBLEU 2.6 ends in an error.
@@ -72,9 +72,9 @@ def sacrebleu_prints(kind: str, *paths: Path) -> list[dict]:
         "import functools, json; json.dumps = functools.partial(json.dumps, "
         "default=float); from sacrebleu.sacrebleu import main; main()"
     )
-    theirs, *ours = map(str, paths)
-    flags = ("-m", "bleu", "chrf", f"--paired-{kind}", "--format", "json")
-    command = [sys.executable, "-c", program, theirs, "-i", *ours, *flags]
+    reference, *ours = map(str, paths)
+    flags = ("-m", "bleu", "chrf", f"--paired-{flag}", "--format", "json")
+    command = [sys.executable, "-c", program, reference, "-i", *ours, *flags]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     return json.loads(done.stdout)
 
@@ -94,15 +94,15 @@ def test_numbers_of_real_systems_are_those_that_sacrebleu_prints(capfd, tmp_path
         "nrefs:1|bs:1000|ar:10000|seed:12345|case:mixed|eff:no|tok:13a|smooth:exp|"
     )
     keys = {"bs": "p_bootstrap", "ar": "p_randomization"}
-    for kind, key in keys.items():
-        printed = sacrebleu_prints(kind, *paths)
-        for name, theirs in (("bleu", "BLEU"), ("chrf", "chrF2")):
-            found = result["metrics"][name]["systems"]
-            for ours, row in zip(found, printed, strict=True):
-                expected = row[theirs]
+    for flag, key in keys.items():
+        printed = sacrebleu_prints(flag, *paths)
+        for name, sacrebleu_name in (("bleu", "BLEU"), ("chrf", "chrF2")):
+            systems = result["metrics"][name]["systems"]
+            for ours, row in zip(systems, printed, strict=True):
+                expected = row[sacrebleu_name]
                 assert ours["score"] == expected["score"]
                 assert ours.get(key) == expected["p_value"]
-                if kind == "bs":
+                if flag == "bs":
                     assert ours["mean"] == expected["mean"]
                     assert ours["ci"] == expected["ci"]
 
@@ -131,15 +131,20 @@ BROKEN = [GOLD[0], GOLD[1], "(S (NP (NN other)))", GOLD[3], "(S", GOLD[5]]
 def test_f1_of_trees_is_computed_from_sums(name, part, monkeypatch):
     """Any part of the corpus has EVALB's F1, which significance tests rely on."""
     monkeypatch.setenv("SACREBLEU_SEED", "7")
-    (metric,) = (it for it in BracketF1().corpus_metrics() if it.name == name)
-    gold, sources = GOLD[part], [""] * len(GOLD[part])
+    (metric,) = (
+        corpus_metric
+        for corpus_metric in BracketF1().corpus_metrics()
+        if corpus_metric.name == name
+    )
+    gold = GOLD[part]
+    sources = [""] * len(GOLD[part])
     systems = [System("flat", FLAT[part]), System("broken", BROKEN[part])]
-    found = compare(systems, sources, gold, [metric], 80, 60).metrics[name]
-    for row, system in zip(found["systems"], systems, strict=True):
+    result = compare(systems, sources, gold, [metric], 80, 60).metrics[name]
+    for row, system in zip(result["systems"], systems, strict=True):
         expected = evaluate_trees(gold, system.outputs).summary()[name]
         assert row["score"] == pytest.approx(expected)
-    assert 0.02 < found["systems"][1]["p_bootstrap"] <= 1
-    assert "|evalb:COLLINS|" in found["signature"] and "seed:7|" in found["signature"]
+    assert 0.02 < result["systems"][1]["p_bootstrap"] <= 1
+    assert "|evalb:COLLINS|" in result["signature"] and "seed:7|" in result["signature"]
 
 
 def test_a_scorer_is_tested_by_its_mean(monkeypatch):
@@ -148,14 +153,14 @@ def test_a_scorer_is_tested_by_its_mean(monkeypatch):
         name="length", score_sentences=lambda s, outputs, r: scores[outputs[0]]
     )
     systems = [System(name, [name] * 10) for name in scores]
-    found = compare(systems, [""] * 10, [""] * 10, [scorer], 200, 100)
-    second = found.metrics["length"]["systems"][1]
+    comparison = compare(systems, [""] * 10, [""] * 10, [scorer], 200, 100)
+    second = comparison.metrics["length"]["systems"][1]
     assert second["score"] == pytest.approx(scores["b"].mean())
     assert second["difference"] == pytest.approx((scores["b"] - scores["a"]).mean())
     # The sentences come with the largest difference first.
-    sizes = [abs(it.difference) for it in found.differences]
+    sizes = [abs(row.difference) for row in comparison.differences]
     assert sizes == sorted(sizes, reverse=True)
-    assert {it.sentence for it in found.differences} == set(
+    assert {row.sentence for row in comparison.differences} == set(
         np.flatnonzero(scores["a"] != scores["b"])
     )
 
@@ -164,10 +169,13 @@ def exact_p(metric, baseline, system):
     """The p-value of randomization from all 2^N ways to swap the sentences."""
     differences = []
     for is_swapped in itertools.product((False, True), repeat=len(baseline)):
-        chosen = np.array(is_swapped)[:, None]
-        both = np.where(chosen, system, baseline), np.where(chosen, baseline, system)
-        first, second = (metric.score(rows.sum(0)) for rows in both)
-        differences.append(abs(first - second))
+        is_row_swapped = np.array(is_swapped)[:, None]
+        samples = (
+            np.where(is_row_swapped, system, baseline),
+            np.where(is_row_swapped, baseline, system),
+        )
+        first_score, second_score = (metric.score(rows.sum(0)) for rows in samples)
+        differences.append(abs(first_score - second_score))
     return np.mean(np.array(differences) >= differences[0] - 1e-9)
 
 
@@ -177,13 +185,13 @@ def test_randomization_is_that_of_all_swaps(name, differing):
     """Also with ties, of which there are many in few sentences."""
     outputs = [*WORSE[:differing], *REFERENCES[differing:10]]
     texts = [""] * 10, REFERENCES[:10]
-    metrics = {it.name: it for it in Bleu().corpus_metrics()}
+    metrics = {bleu.name: bleu for bleu in Bleu().corpus_metrics()}
     mean = Scorer(name="mean", score_sentences=lambda s, o, r: [len(x) / 7 for x in o])
     metric = (metrics | {"mean": mean})[name]
     systems = REFERENCES[:10], outputs
-    rows = [metric.statistics(texts[0], it, texts[1]) for it in systems]
-    found = randomization(metric, *rows, 10_000)
-    assert found == pytest.approx(exact_p(metric, *rows), abs=0.02)
+    rows = [metric.statistics(texts[0], system, texts[1]) for system in systems]
+    p_value = randomization(metric, *rows, 10_000)
+    assert p_value == pytest.approx(exact_p(metric, *rows), abs=0.02)
 
 
 def test_a_difference_of_zero_has_p_1(capfd, tmp_path):
@@ -193,10 +201,10 @@ def test_a_difference_of_zero_has_p_1(capfd, tmp_path):
         "b": ("a", "b", "c d", "e f g h i"),
         "theirs": ("Open the file", "Save", "Quit", "Close it"),
     }
-    a, b, theirs = (write(tmp_path / name, *texts) for name, texts in lines.items())
-    argv = ("compare", a, b, a, "--references", theirs, "--metric", "bleu")
-    _, *others = run_json(capfd, *argv)["metrics"]["bleu"]["systems"]
-    for row in others:
+    a, b, references = (write(tmp_path / name, *texts) for name, texts in lines.items())
+    argv = ("compare", a, b, a, "--references", references, "--metric", "bleu")
+    _, *compared = run_json(capfd, *argv)["metrics"]["bleu"]["systems"]
+    for row in compared:
         assert (row["p_bootstrap"], row["p_randomization"]) == (1, 1)
         assert row["difference"] == row["score"] == 0
 
@@ -227,19 +235,19 @@ def sources(tmp_path) -> Path:
 
 
 def test_a_scorer_of_usr_dir(files, sources, capfd, tmp_path):
-    a, b, theirs = files
+    a, b, references = files
     folder = tmp_path / "mine"
     folder.mkdir()
     (folder / "my_scorers_here.py").write_text(FAKE)
-    argv = ("compare", a, b, "--references", theirs, "--usr_dir", folder)
+    argv = ("compare", a, b, "--references", references, "--usr_dir", folder)
     argv += ("--metric", "fake_ter", "--sources", sources)
-    found = run_json(capfd, *argv)["metrics"]["fake_ter"]
-    assert "|model:fake-1|" in found["signature"]
+    scores = run_json(capfd, *argv)["metrics"]["fake_ter"]
+    assert "|model:fake-1|" in scores["signature"]
     means = []
     for outputs in (WORSE, BETTER):
         pairs = zip(outputs, REFERENCES, strict=True)
         means.append(np.mean([len(set(o.split()) - set(r.split())) for o, r in pairs]))
-    assert [row["score"] for row in found["systems"]] == pytest.approx(means)
+    assert [row["score"] for row in scores["systems"]] == pytest.approx(means)
     assert run(*argv) == 0
     assert "(lower is better)" in capfd.readouterr().out
 
@@ -271,28 +279,31 @@ def test_a_sentence_bleu_of_few_words_is_not_zero():
 
 
 def test_refusals(files, capfd, tmp_path):
-    a, b, theirs = files
-    given = (a, b, "--references", theirs)
+    a, b, references = files
+    files_given = (a, b, "--references", references)
     short = write(tmp_path / "short.de", *REFERENCES[:11])
-    one = write(tmp_path / "one.de", "Ein Hund")
+    one_line = write(tmp_path / "one.de", "Ein Hund")
     apart = (
         "differ in their number of lines, {} and 12; line n of one must belong to "
         "line n of the other"
     )
     for argv, message in (
-        ((a, short, *given[2:]), f"{short} and {theirs} {apart.format(11)}"),
+        ((a, short, *files_given[2:]), f"{short} and {references} {apart.format(11)}"),
         (
-            (*given, "--metric", "chfr"),
+            (*files_given, "--metric", "chfr"),
             "--metric: there is no 'chfr'; did you mean 'chrf'? (there are: bleu, "
             "chrf)",
         ),
         ((a, b), "give --references FILE, the correct outputs: all systems are files"),
         (
-            (one, one, "--references", one),
+            (one_line, one_line, "--references", one_line),
             "a paired test needs at least two sentences, not 1; "
             "`t2t evaluate` computes scores without a test",
         ),
-        ((*given, "--split", "dev"), "--split needs a run, and all systems are files"),
+        (
+            (*files_given, "--split", "dev"),
+            "--split needs a run, and all systems are files",
+        ),
         (
             (a, tmp_path),
             f"{tmp_path} is not a run directory: it has no config.json (the "
@@ -334,10 +345,11 @@ def test_runs_are_decoded_as_evaluate_decodes_them(trained_run, capfd, tmp_path)
     result = run_json(capfd, "compare", *systems, *FAST, *argv)
     assert result["problem"] == "translate_text" and result["sentences"] == 6
     for rows in zip(
-        *(it["metrics"]["chrf"]["systems"] for it in (result, expected)), strict=True
+        *(report["metrics"]["chrf"]["systems"] for report in (result, expected)),
+        strict=True,
     ):
-        ours, theirs = (row | {"system": ""} for row in rows)
-        assert ours == theirs
+        run_row, file_row = (row | {"system": ""} for row in rows)
+        assert run_row == file_row
     assert result["metrics"]["chrf"]["systems"][2]["difference"]
     sentence = run_refused(capfd, "compare", source, tmp_path / "served")
     assert "is an export, which has no data; compare it with a run" in sentence

@@ -80,10 +80,10 @@ def test_headers_have_a_time_limit(monkeypatch):
             start = time.monotonic()
             assert received(slow) == b""
             assert time.monotonic() - start < 0.5
-        with socket.create_connection(("127.0.0.1", port)) as kept:
+        with socket.create_connection(("127.0.0.1", port)) as idle:
             for _ in range(2):
-                kept.sendall(HEALTH)
-                while b"}" not in (part := kept.recv(10_000)):
+                idle.sendall(HEALTH)
+                while b"}" not in (part := idle.recv(10_000)):
                     assert part
                 time.sleep(0.8)  # one that is idle stays longer
 
@@ -124,9 +124,9 @@ def test_requests_with_a_model_are_not_given_up():
             assert client.get("/health").status_code == 200
             stub.may_run.set()
             starts = []
-            for each in busy:
+            for connection in busy:
                 with contextlib.suppress(ConnectionError):
-                    starts.append(each.recv(12))
+                    starts.append(connection.recv(12))
             assert starts.count(b"HTTP/1.1 200") == 3
 
 
@@ -143,11 +143,11 @@ def test_without_room_the_error_is_json(monkeypatch):
 def test_descriptors_limit_the_connections(monkeypatch):
     used = len(os.listdir("/dev/fd"))
     limits = (used + connections._SPARE_DESCRIPTORS + 7, 10**6)
-    monkeypatch.setattr(resource, "getrlimit", lambda kind: limits)
+    monkeypatch.setattr(resource, "getrlimit", lambda resource_id: limits)
     free = connections.Connections(Limits())._free_descriptors()
     assert 5 <= free <= 8  # other threads may open and close files
     unlimited = (resource.RLIM_INFINITY, resource.RLIM_INFINITY)
-    monkeypatch.setattr(resource, "getrlimit", lambda kind: unlimited)
+    monkeypatch.setattr(resource, "getrlimit", lambda resource_id: unlimited)
     limits = Limits(max_connections=3)
     assert connections.Connections(limits)._free_descriptors() == 3
 
@@ -198,11 +198,11 @@ def test_unfinished_bodies_have_a_limit_in_all():
     with serving(Stub(), **limits) as (client, port, server):
         with clients(port, 7, part) as slow, contextlib.ExitStack() as stack:
             wait_for(lambda: sum(map(is_closed, slow)) >= 4)
-            (last,) = stack.enter_context(clients(port, 1, part))
+            (newest,) = stack.enter_context(clients(port, 1, part))
             wait_for(lambda: sum(map(is_closed, slow)) >= 5)
-            held = [x.body_bytes for x in opened_connections(server)]
-            assert 0 < sum(held) <= 200_000
-            assert not is_closed(last)  # the oldest ones are closed
+            body_sizes = [x.body_bytes for x in opened_connections(server)]
+            assert 0 < sum(body_sizes) <= 200_000
+            assert not is_closed(newest)  # the oldest ones are closed
             assert ask(client, "a" * 3000).status_code == 200
         wait_for(lambda: server.service.connections._body_bytes == 0)
 
@@ -218,7 +218,8 @@ def test_large_bodies_that_wait_have_a_limit():
 
 
 def test_others_are_answered_while_a_large_request_is_parsed(monkeypatch):
-    begun, may_go_on = threading.Event(), threading.Event()
+    begun = threading.Event()
+    may_go_on = threading.Event()
     parse_json = app.parse_json
 
     def slow_parse(body, max_values):
@@ -394,9 +395,9 @@ def test_answers_come_in_the_order_of_requests():
         with socket.create_connection(("127.0.0.1", port)) as client:
             client.sendall(b"".join(parts))
             client.shutdown(socket.SHUT_WR)
-            found = received(client).decode()
-    places = [found.index(f'"{text.upper()}"') for text in texts]
-    assert places == sorted(places)
+            response = received(client).decode()
+    positions = [response.index(f'"{text.upper()}"') for text in texts]
+    assert positions == sorted(positions)
 
 
 def test_a_shutdown_is_not_held_up_by_clients_that_read_nothing():

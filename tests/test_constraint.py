@@ -48,8 +48,8 @@ class NoPieceTwice:
 
 
 def starts_with(target, prefix):
-    wanted = [piece for piece in prefix if piece != PAD]
-    return target[: len(wanted)] == wanted
+    prefix_tokens = [piece for piece in prefix if piece != PAD]
+    return target[: len(prefix_tokens)] == prefix_tokens
 
 
 def counts(ids, n):
@@ -62,9 +62,9 @@ def repeats_as_its_source(n, prefixes=None):
     """The rule of `NoRepeatedNgrams` by counting."""
 
     def is_allowed(target, row):
-        given = [SOURCES[row], *([prefixes[row]] if prefixes else [])]
-        most = max([1, *(c for ids in given for c in counts(ids, n).values())])
-        return all(count <= most for count in counts(target, n).values())
+        texts = [SOURCES[row], *([prefixes[row]] if prefixes else [])]
+        max_count = max([1, *(c for ids in texts for c in counts(ids, n).values())])
+        return all(count <= max_count for count in counts(target, n).values())
 
     return is_allowed
 
@@ -100,56 +100,60 @@ def model():
 def test_equals_the_best_of_all_allowed_targets(model, name):
     """Probabilities stay the model's: scores are not renormalised over the allowed."""
     constraint, is_allowed = CASES[name]
-    limit, n, alpha = 4, 4, 0.6
+    limit = 4
+    n = 4
+    alpha = 0.6
     search = searcher(model, constraint, trace=False)
-    found = search(SOURCES, limit, beam_size=85, alpha=alpha, n_best=n)
+    hypotheses = search(SOURCES, limit, beam_size=85, alpha=alpha, n_best=n)
     for row, source in enumerate(SOURCES):
         targets = [t for t in all_targets(6, limit) if is_allowed(t, row)]
         assert len(targets) >= n
         scores = log_probs_of(model, source, targets)
         scores = scores / [penalty(len(t), alpha) for t in targets]
         best = np.argsort(-scores)[:n]
-        assert outputs(found, row) == [targets[i] for i in best]
-        np.testing.assert_allclose(found.scores[row], scores[best], atol=1e-4)
+        assert outputs(hypotheses, row) == [targets[i] for i in best]
+        np.testing.assert_allclose(hypotheses.scores[row], scores[best], atol=1e-4)
 
 
 def test_state_follows_the_beams_in_a_graph():
     constraint = AllOf([MinimumLength(6, 30), NoPieceTwice(30)])
-    found = searcher(transformer(30), constraint)(
+    hypotheses = searcher(transformer(30), constraint)(
         random_sources(8, 30), 12, beam_size=4, n_best=4
     )
     for row in range(8):
-        for target in outputs(found, row):
+        for target in outputs(hypotheses, row):
             assert len(set(target)) == len(target) > 6
 
 
 def test_nothing_allowed(model):
     """No hypothesis, and no endless loop."""
     nothing = BannedTokens(range(6), 6)
-    found = searcher(model, nothing, trace=False)(SOURCES, 4, beam_size=2, n_best=2)
-    assert not found.lengths.any() and not found.ids.any()
-    assert np.isneginf(found.scores).all()
+    hypotheses = searcher(model, nothing, trace=False)(
+        SOURCES, 4, beam_size=2, n_best=2
+    )
+    assert not hypotheses.lengths.any() and not hypotheses.ids.any()
+    assert np.isneginf(hypotheses.scores).all()
 
     never_ends = BannedTokens([EOS], 6)
-    found = searcher(model, never_ends, trace=False)(SOURCES, 4, beam_size=2)
-    assert found.lengths.tolist() == [[4]] * 3
+    hypotheses = searcher(model, never_ends, trace=False)(SOURCES, 4, beam_size=2)
+    assert hypotheses.lengths.tolist() == [[4]] * 3
 
 
-@pytest.mark.parametrize("last", [NoPieceTwice(6), NoRepeatedNgrams(1, 6)])
-def test_sampling_obeys_constraints(model, last):
+@pytest.mark.parametrize("final_piece", [NoPieceTwice(6), NoRepeatedNgrams(1, 6)])
+def test_sampling_obeys_constraints(model, final_piece):
     source = tf.constant(SOURCES)
-    constraint = AllOf([ForcedPrefix(PREFIXES, 6), last])
+    constraint = AllOf([ForcedPrefix(PREFIXES, 6), final_piece])
     rows = {"seeds": tf.constant([[0, 1], [0, 2], [0, 3]])}
     rows |= {"max_length": tf.constant([6, 6, 6]), "num_samples": 20}
-    found = sample(model, source, **rows, constraint=constraint)
+    samples = sample(model, source, **rows, constraint=constraint)
     for row in range(3):
-        targets = outputs(type(found)(*(x.numpy() for x in found)), row)
+        targets = outputs(type(samples)(*(x.numpy() for x in samples)), row)
         assert len(set(map(tuple, targets))) > 3
-        assert [*map(len, targets)] == found.lengths[row].numpy().tolist()
+        assert [*map(len, targets)] == samples.lengths[row].numpy().tolist()
         for target in targets:
             assert starts_with(target, PREFIXES[row])
             once = max(counts(target, 1).values(), default=0) <= 1
-            assert once or (row == 2 and not isinstance(last, NoPieceTwice))
+            assert once or (row == 2 and not isinstance(final_piece, NoPieceTwice))
 
 
 # Sampling, by frequencies and against beam search of one.
@@ -160,14 +164,14 @@ def test_samples_of_no_length_and_without_an_allowed_token(model):
         "seeds": tf.zeros([3, 2], tf.int32),
         "max_length": tf.constant([0, 1, 6]),
     }
-    found = sample(model, tf.constant(SOURCES), **options, num_samples=2)
-    assert found.lengths[0].numpy().tolist() == [0, 0]
-    assert found.lengths[1].numpy().tolist() == [1, 1]
-    assert not found.ids[0].numpy().any() and not found.ids[1, :, 1:].numpy().any()
+    samples = sample(model, tf.constant(SOURCES), **options, num_samples=2)
+    assert samples.lengths[0].numpy().tolist() == [0, 0]
+    assert samples.lengths[1].numpy().tolist() == [1, 1]
+    assert not samples.ids[0].numpy().any() and not samples.ids[1, :, 1:].numpy().any()
     nothing = BannedTokens(range(6), 6)
-    found = sample(model, tf.constant(SOURCES), **options, constraint=nothing)
-    assert not found.lengths.numpy().any() and not found.ids.numpy().any()
-    assert np.isneginf(found.scores.numpy()[1:]).all()
+    samples = sample(model, tf.constant(SOURCES), **options, constraint=nothing)
+    assert not samples.lengths.numpy().any() and not samples.ids.numpy().any()
+    assert np.isneginf(samples.scores.numpy()[1:]).all()
 
 
 def test_top_p_takes_no_more_tokens_than_reach_it():
@@ -188,19 +192,20 @@ def larger():
 
 @pytest.fixture(scope="module")
 def draw(larger):
-    number, ids = tf.TensorSpec([], tf.float32), tf.TensorSpec([None, None], tf.int32)
+    scalar = tf.TensorSpec([], tf.float32)
+    ids = tf.TensorSpec([None, None], tf.int32)
     integer = tf.TensorSpec([], tf.int32)
 
-    @tf.function(input_signature=[ids, ids, integer, number, integer, number])
+    @tf.function(input_signature=[ids, ids, integer, scalar, integer, scalar])
     def traced(source, seeds, count, temperature, top_k, top_p):
         limits = {"max_length": tf.fill([tf.shape(source)[0]], 15), "alpha": 0.6}
-        chosen = {"temperature": temperature, "top_k": top_k, "top_p": top_p}
+        sampling = {"temperature": temperature, "top_k": top_k, "top_p": top_p}
         return sample(
-            larger, source, seeds=seeds, num_samples=count, **limits, **chosen
+            larger, source, seeds=seeds, num_samples=count, **limits, **sampling
         )
 
-    def run(source, seed=0, count=3, temperature=1.0, top_k=0, top_p=1.0, first=0):
-        seeds = [[seed, first + row] for row in range(len(source))]
+    def run(source, seed=0, count=3, temperature=1.0, top_k=0, top_p=1.0, first_row=0):
+        seeds = [[seed, first_row + row] for row in range(len(source))]
         return numpy_of(traced(source, seeds, count, temperature, top_k, top_p))
 
     return run
@@ -211,9 +216,9 @@ def frequencies(**options):
     logits = np.log(np.maximum(PROBS, 1e-9))
     logits[PAD] = 5.0  # as if the model wanted padding
     table = TableModel(tf.constant(np.tile(logits, (1, 2, 5, 1)), tf.float32))
-    one = {"seeds": tf.constant([[7, 0]]), "max_length": tf.constant([2])}
-    found = sample(table, tf.constant([[0]]), **one, num_samples=20_000, **options)
-    return np.bincount(found.ids[0, :, 0], minlength=5) / 20_000
+    row = {"seeds": tf.constant([[7, 0]]), "max_length": tf.constant([2])}
+    samples = sample(table, tf.constant([[0]]), **row, num_samples=20_000, **options)
+    return np.bincount(samples.ids[0, :, 0], minlength=5) / 20_000
 
 
 @pytest.mark.parametrize(
@@ -238,28 +243,28 @@ def test_distribution(options, weights):
 def test_seed_and_companions(draw):
     """The same seed gives the same samples, alone or in a batch."""
     source = random_sources(6, 30)
-    found = draw(source)
-    np.testing.assert_array_equal(found.ids, draw(source).ids)
-    assert (found.scores != draw(source, seed=1).scores).any()
-    assert (found.scores[:, 0] != found.scores[:, 1]).any()
+    samples = draw(source)
+    np.testing.assert_array_equal(samples.ids, draw(source).ids)
+    assert (samples.scores != draw(source, seed=1).scores).any()
+    assert (samples.scores[:, 0] != samples.scores[:, 1]).any()
     for row in range(6):
         length = np.count_nonzero(source[row])
         alone = draw(source[row : row + 1, :length], first=row)
-        assert outputs(alone, 0) == outputs(found, row)
-        np.testing.assert_allclose(alone.scores[0], found.scores[row], atol=1e-4)
+        assert outputs(alone, 0) == outputs(samples, row)
+        np.testing.assert_allclose(alone.scores[0], samples.scores[row], atol=1e-4)
 
 
 def test_scores_are_the_models(larger, draw):
     """Whatever is drawn, and however: its log-probability is teacher forcing's."""
     source = random_sources(6, 30)
-    found = draw(source, temperature=0.7, top_k=10, top_p=0.9)
+    samples = draw(source, temperature=0.7, top_k=10, top_p=0.9)
     lengths = set()
     for row in range(6):
-        targets = outputs(found, row)
+        targets = outputs(samples, row)
         log_probs = log_probs_of(larger, source[row], targets)
-        np.testing.assert_allclose(found.log_probs[row], log_probs, atol=1e-4)
+        np.testing.assert_allclose(samples.log_probs[row], log_probs, atol=1e-4)
         scores = log_probs / [penalty(len(target), 0.6) for target in targets]
-        np.testing.assert_allclose(found.scores[row], scores, atol=1e-4)
+        np.testing.assert_allclose(samples.scores[row], scores, atol=1e-4)
         lengths |= {len(target) for target in targets}
         for target in targets:
             assert PAD not in target and EOS not in target[:-1]
@@ -270,6 +275,6 @@ def test_scores_are_the_models(larger, draw):
 def test_of_one_piece_is_greedy(larger, draw):
     source = random_sources(6, 30)
     greedy = searcher(larger, trace=False)(source, 15, beam_size=1)
-    found = draw(source, count=1, top_k=1)
-    np.testing.assert_array_equal(found.ids, greedy.ids)
-    np.testing.assert_allclose(found.scores, greedy.scores, atol=1e-4)
+    samples = draw(source, count=1, top_k=1)
+    np.testing.assert_array_equal(samples.ids, greedy.ids)
+    np.testing.assert_allclose(samples.scores, greedy.scores, atol=1e-4)

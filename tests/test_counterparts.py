@@ -42,14 +42,14 @@ def flags(command):
     return frozenset(parser._option_string_actions)
 
 
-def names(place):
+def names(location):
     """The names that are ours at a place."""
-    if place == "t2t":
+    if location == "t2t":
         return frozenset(COMMANDS)
-    if place in OPTIONS:
-        fields = {field.name for field in dataclasses.fields(OPTIONS[place])}
-        return frozenset(fields | ({*OTHER_NAMES} if place == "hparams" else set()))
-    return flags(place)
+    if location in OPTIONS:
+        fields = {field.name for field in dataclasses.fields(OPTIONS[location])}
+        return frozenset(fields | ({*OTHER_NAMES} if location == "hparams" else set()))
+    return flags(location)
 
 
 def entries():
@@ -59,33 +59,33 @@ def entries():
             yield table, name, value, sentence
 
 
-def typed(name, place):
+def typed(name, location):
     """The name as it is typed at a place."""
-    if place in OPTIONS or place == "t2t" or name.startswith("-"):
+    if location in OPTIONS or location == "t2t" or name.startswith("-"):
         return name
     return f"--{name}"
 
 
 def error(argv, capsys):
-    with pytest.raises(SystemExit) as end:
+    with pytest.raises(SystemExit) as exit_info:
         program.main(argv)
-    assert end.value.code == 2
+    assert exit_info.value.code == 2
     (line,) = capsys.readouterr().err.splitlines()
     return line
 
 
-def refusal(place, name, value, capsys):
+def refusal(location, name, value, capsys):
     """What the real parser says of a name."""
-    if place == "t2t":
+    if location == "t2t":
         return error([name], capsys)
-    if place == "hparams":
+    if location == "hparams":
         return refused("", HParams().parse, f"{name}={value or 1}")
-    if place == "decode_hparams":
+    if location == "decode_hparams":
         flag = ["translate", "--decode_hparams", f"{name}={value or 1}"]
         return error(flag, capsys)
-    if place == "train_options":
+    if location == "train_options":
         return error(["train", "--train_options", f"{name}={value or 1}"], capsys)
-    return error([place, typed(name, place), *filter(None, [value])], capsys)
+    return error([location, typed(name, location), *filter(None, [value])], capsys)
 
 
 @pytest.fixture
@@ -95,12 +95,12 @@ def few_commands(monkeypatch):
     entry_points = functools.cache(option.entry_points)
     monkeypatch.setattr(option, "entry_points", entry_points)
 
-    def choose(place):
+    def choose(location):
         few = {"decode_hparams": "translate", "train_options": "train"}.get(
-            place, place
+            location, location
         )
-        chosen = {few: COMMANDS[few]} if few in COMMANDS else COMMANDS
-        monkeypatch.setattr(program, "commands", lambda: chosen)
+        commands = {few: COMMANDS[few]} if few in COMMANDS else COMMANDS
+        monkeypatch.setattr(program, "commands", lambda: commands)
 
     return choose
 
@@ -112,18 +112,18 @@ def test_every_row_is_what_the_parser_says(toolkit, capsys, few_commands):
     for table, name, value, sentence in entries():
         if table.toolkit != toolkit:
             continue
-        place = table.places[0]
-        shown = typed(name, place)
-        if shown in names(place):
+        location = table.places[0]
+        shown = typed(name, location)
+        if shown in names(location):
             is_program = table.noun == "program"
             assert is_program or "the same" in sentence or name in sentence
             continue
-        few_commands(place)
-        message = refusal(place, name, value, capsys)
+        few_commands(location)
+        message = refusal(location, name, value, capsys)
         assert "did you mean" not in message
         assert f"{shown} is a " in message
         assert f"a {table.noun} of {table.command}" in message
-        assert in_message(sentence, place) in message, (table.command, name)
+        assert in_message(sentence, location) in message, (table.command, name)
         seen += 1
     assert seen > 100
 
@@ -138,7 +138,7 @@ def test_a_counterpart_exists_where_the_sentence_says(table):
 
 
 def check(span, table, entry):
-    place = f"{table.command} {entry}: {span}"
+    location = f"{table.command} {entry}: {span}"
     words = span.split()
     if re.fullmatch(r"\$?[A-Z_]{6,}(=\S+)?", span):  # a variable of the environment
         return
@@ -146,39 +146,42 @@ def check(span, table, entry):
     if words[0] == "t2t":
         words = words[1:]
         if words[0] != "--help":
-            assert words[0] in COMMANDS, place
-        commands, words = words[:1], words[1:]
+            assert words[0] in COMMANDS, location
+        commands = words[:1]
+        words = words[1:]
     if commands == ["--help"]:
         return
     for index, word in enumerate(words):
         if word.startswith("--"):
             assert any(
                 word in flags(command) for command in commands or ["translate"]
-            ), place
+            ), location
             if word == "--hparams_set" and index + 1 < len(words):
                 registry.hparams(words[index + 1])
             if word == "--problem" and words[index + 1 :] not in ([], ["NAME"]):
                 registry.problem(words[index + 1])
         elif (key := words[index - 1].lstrip("-")) in OPTIONS and index:
             keys = split_pairs(word)
-            assert names(key) >= keys.keys(), place
+            assert names(key) >= keys.keys(), location
             check_values(key, keys)
     if len(words) == 1 and re.match(r"[a-z]\w+(=|$)", words[0]):
         key = words[0].partition("=")[0]
-        known = {"alignment", "translate", "sacrebleu_intl", "sacrebleu_13a_lc"}
-        assert key in known or any(key in names(kind) for kind in OPTIONS), place
+        counterparts = {"alignment", "translate", "sacrebleu_intl", "sacrebleu_13a_lc"}
+        assert key in counterparts or any(key in names(group) for group in OPTIONS), (
+            location
+        )
 
 
-def check_values(kind, keys):
+def check_values(group, keys):
     """The values are possible, with numbers in the place of letters."""
-    given = {k: v for k, v in keys.items() if v not in ("F*G", "NAME", "FILE")}
-    numbers = {"X": "0.1", "N": "16", "M": "2"}
-    text = ",".join(f"{name}={numbers.get(v, v)}" for name, v in given.items())
-    if kind == "hparams":
-        is_extended = given.keys() - HParams.meanings().keys()
+    values = {k: v for k, v in keys.items() if v not in ("F*G", "NAME", "FILE")}
+    examples = {"X": "0.1", "N": "16", "M": "2"}
+    text = ",".join(f"{name}={examples.get(v, v)}" for name, v in values.items())
+    if group == "hparams":
+        is_extended = values.keys() - HParams.meanings().keys()
         (ExtendedHParams() if is_extended else HParams()).parse(text)
     else:
-        OPTIONS[kind](**parse_options(OPTIONS[kind], text))
+        OPTIONS[group](**parse_options(OPTIONS[group], text))
 
 
 def test_all_of_tensor2tensors_names_are_there():
@@ -189,12 +192,12 @@ def test_all_of_tensor2tensors_names_are_there():
         if table.toolkit == "tensor2tensor" and table.noun == "flag" and not value
     ]
     assert len(flags_of) == len(set(flags_of)) >= 211
-    found = {
+    documented = {
         name
         for table, name, value, _ in entries()
         if table.toolkit == "tensor2tensor" and table.places == ("hparams",)
     }
-    assert len(found) >= 159
+    assert len(documented) >= 159
 
 
 def test_names_that_both_have_are_taken():
@@ -245,10 +248,10 @@ MESSAGES = [
 ]
 
 
-@pytest.mark.parametrize(("place", "name", "value", "expected"), MESSAGES)
-def test_messages(place, name, value, expected):
-    said = explain(place, name, value)
-    assert expected in said if expected else not said
+@pytest.mark.parametrize(("location", "name", "value", "expected"), MESSAGES)
+def test_messages(location, name, value, expected):
+    message = explain(location, name, value)
+    assert expected in message if expected else not message
 
 
 def test_flags_of_a_command_that_is_launched_are_its_own(capsys):
@@ -278,9 +281,9 @@ REMARKS = [
 
 @pytest.mark.parametrize(("hparams_set", "name", "expected"), REMARKS)
 def test_changes_that_mean_something_else_in_tensor2tensor(hparams_set, name, expected):
-    said = remarks(hparams_set, [name, "num_heads", name])
-    assert len(said) == (expected is not None)
-    assert all(expected in sentence for sentence in said)
+    messages = remarks(hparams_set, [name, "num_heads", name])
+    assert len(messages) == (expected is not None)
+    assert all(expected in sentence for sentence in messages)
 
 
 def test_describe_explains_the_change_of_a_set(capsys):

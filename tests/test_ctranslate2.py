@@ -125,7 +125,7 @@ def test_ids_and_scores_are_those_of_the_translator(name, tokenizers, tmp_path):
     tokens = strings(path, "source", sources)
     expected = exact.n_best(TEXTS, beam_size=1, alpha=0.0)
     for ids, source, (best,) in zip(sources, tokens, expected, strict=True):
-        (found,) = model.translate_batch(
+        (result,) = model.translate_batch(
             [source],
             beam_size=1,
             length_penalty=0,
@@ -134,13 +134,13 @@ def test_ids_and_scores_are_those_of_the_translator(name, tokenizers, tmp_path):
             return_end_token=True,
             suppress_sequences=[[vocabulary(path, "target")[0]]],
         )
-        own = vocabulary(path, "target")
-        assert tuple(map(own.index, found.hypotheses[0])) == best.ids
+        ctranslate2_tokens = vocabulary(path, "target")
+        assert tuple(map(ctranslate2_tokens.index, result.hypotheses[0])) == best.ids
     targets = [translator.target_tokenizer.encode(text) for text in TARGETS]
     scores = model.score_batch(tokens, strings(path, "target", targets))
-    for found, score in zip(scores, exact.score(TEXTS, TARGETS), strict=True):
-        assert len(found.log_probs) == score.tokens
-        assert sum(found.log_probs) == pytest.approx(
+    for result, score in zip(scores, exact.score(TEXTS, TARGETS), strict=True):
+        assert len(result.log_probs) == score.tokens
+        assert sum(result.log_probs) == pytest.approx(
             score.log_prob, abs=1e-5 * score.tokens
         )
 
@@ -195,9 +195,9 @@ def test_the_longest_source_and_output_have_positions(translator, tmp_path):
     model = ctranslate2.Translator(str(tmp_path / "x"), intra_threads=1)
     source = vocabulary(tmp_path / "x", "source")[10:18]
     options = {"beam_size": 1, "suppress_sequences": [["</s>"]]}
-    (found,) = model.translate_batch([source], max_decoding_length=12, **options)
-    assert len(found.hypotheses[0]) == 12
-    (scored,) = model.score_batch([source], found.hypotheses)  # with EOS
+    (result,) = model.translate_batch([source], max_decoding_length=12, **options)
+    assert len(result.hypotheses[0]) == 12
+    (scored,) = model.score_batch([source], result.hypotheses)  # with EOS
     assert len(scored.log_probs) == 13
     with pytest.raises(RuntimeError, match="No position encodings are defined"):
         model.translate_batch([source], max_decoding_length=14, **options)
@@ -206,7 +206,8 @@ def test_the_longest_source_and_output_have_positions(translator, tmp_path):
 # Processors without VNNI saturate products of 8 bits, which these small models show: so
 # the outputs are compared in 16 bits only.
 def test_quantized_models(translator, tmp_path):
-    verification, sizes = Verification(TEXTS), []
+    verification = Verification(TEXTS)
+    sizes = []
     for dtype, verify in ((None, None), ("float16", verification), ("int8", None)):
         path = str(tmp_path / f"{dtype}")
         options = {"quantization": dtype, "verify": verify}
@@ -242,12 +243,12 @@ def test_a_wrong_export_is_refused(fault, bits, translator, tmp_path, monkeypatc
     options = {"quantization": bits, "overwrite": True}
     path = tmp_path / "model"
     export_ctranslate2(translator, path, **options, verify=Verification(TEXTS))
-    before = (path / "model.bin").stat().st_mtime_ns
+    modified = (path / "model.bin").stat().st_mtime_ns
     monkeypatch.setattr(ctranslate2_model, "_spec", wrong)
     with pytest.raises(UserError, match=r"^--verify: the export is refused, because"):
         export_ctranslate2(translator, path, **options, verify=Verification(TEXTS))
     assert [entry.name for entry in tmp_path.iterdir()] == ["model"]
-    assert (path / "model.bin").stat().st_mtime_ns == before
+    assert (path / "model.bin").stat().st_mtime_ns == modified
     export_ctranslate2(translator, tmp_path / "new")
 
 
@@ -274,8 +275,8 @@ def test_what_ctranslate2_cannot_express(tokenizers, tmp_path):
         ({"attention_window": 4}, "hparams: attention_window is 4, and CTranslate2"),
         (parser, "hparams: model is 'next_word_transformer', and CTranslate2"),
     ):
-        other = translator_of(tokenizer, tokenizer, **hparams)
-        refused(message, export_ctranslate2, other, tmp_path / "x")
+        unsupported = translator_of(tokenizer, tokenizer, **hparams)
+        refused(message, export_ctranslate2, unsupported, tmp_path / "x")
 
     def only_words(problem, tokenizer):
         return lambda texts, limits: (BannedTokens([5], tokenizer.vocab_size), limits)
@@ -321,22 +322,23 @@ def engine(translator, tmp_path_factory):
 def test_greedy_outputs_are_those_of_the_translator(options, engine, translator):
     texts = [*LINES[:8], LONG]
     annotated = options | {"token_scores": True}
-    found = engine.n_best(texts, **annotated, alignment=engine.alignment_head())
+    actual = engine.n_best(texts, **annotated, alignment=engine.alignment_head())
     head = translator.alignment_head()
-    for (one,), (best,) in zip(
-        found, translator.n_best(texts, **annotated, alignment=head), strict=True
+    for (output,), (best,) in zip(
+        actual, translator.n_best(texts, **annotated, alignment=head), strict=True
     ):
-        assert one.ids == best.ids and one.text == best.text
-        assert one.alignment == best.alignment
+        assert output.ids == best.ids and output.text == best.text
+        assert output.alignment == best.alignment
         for name in ("score", "log_prob", "token_log_probs"):
             close = pytest.approx(getattr(best, name), abs=1e-4)
-            assert getattr(one, name) == close
-    encode, on = translator.source_tokenizer.encode, "split_sentences" in options
+            assert getattr(output, name) == close
+    encode = translator.source_tokenizer.encode
+    on = "split_sentences" in options
     parts = [split_sentences(text.strip()) if on else [text.strip()] for text in texts]
-    assert [one.sentences for (one,) in found] == list(map(len, parts))
-    assert [one.is_truncated for (one,) in found] == [
-        "truncate" in options and any(len(encode(part)) > 9 for part in own)
-        for own in parts
+    assert [output.sentences for (output,) in actual] == list(map(len, parts))
+    assert [output.is_truncated for (output,) in actual] == [
+        "truncate" in options and any(len(encode(part)) > 9 for part in sentence_parts)
+        for sentence_parts in parts
     ]
 
 
@@ -349,9 +351,11 @@ def test_beams_are_scored_and_ordered_as_those_of_the_translator(engine, transla
     options = {"beam_size": 4, "extra_length": 14, "max_source_length": 32}
     same = 0
     for penalty in ("gnmt", "power", "average"):
-        chosen = options | {"length_penalty": penalty, "token_scores": True}
-        found, expected = (x.n_best(TEXTS, 3, **chosen) for x in (engine, translator))
-        for rows, bests in zip(found, expected, strict=True):
+        beam_options = options | {"length_penalty": penalty, "token_scores": True}
+        actual, expected = (
+            x.n_best(TEXTS, 3, **beam_options) for x in (engine, translator)
+        )
+        for rows, bests in zip(actual, expected, strict=True):
             keys = [(x.ids[-1] != 1, -x.score) for x in rows]
             assert keys == sorted(keys) and len({x.text for x in rows}) == 3
             scores = {best.ids: best.score for best in bests}
@@ -364,15 +368,18 @@ def test_beams_are_scored_and_ordered_as_those_of_the_translator(engine, transla
 
 def test_scores_are_those_of_the_translator(engine, translator):
     options = {"max_source_length": 12}
-    sources, targets = [*TEXTS, LONG], [*TARGETS, LONG]
-    found = engine.score(sources, targets, **options)
-    for one, score in zip(
-        found, translator.score(sources, targets, **options), strict=True
+    sources = [*TEXTS, LONG]
+    targets = [*TARGETS, LONG]
+    actual = engine.score(sources, targets, **options)
+    for actual_score, score in zip(
+        actual, translator.score(sources, targets, **options), strict=True
     ):
-        assert (one.tokens, one.ids) == (score.tokens, score.ids)
-        assert one.token_log_probs == pytest.approx(score.token_log_probs, abs=1e-4)
-        assert one.is_truncated == score.is_truncated
-    assert found[-1].is_truncated
+        assert (actual_score.tokens, actual_score.ids) == (score.tokens, score.ids)
+        assert actual_score.token_log_probs == pytest.approx(
+            score.token_log_probs, abs=1e-4
+        )
+        assert actual_score.is_truncated == score.is_truncated
+    assert actual[-1].is_truncated
 
 
 def test_a_call_leaves_room_for_others(engine):
@@ -388,20 +395,23 @@ def test_a_call_leaves_room_for_others(engine):
         pending.append(Result())
         return [pending[-1]]
 
-    for others in range(3):
-        engine._calls.update(range(others))
+    for other_calls in range(3):
+        engine._calls.update(range(other_calls))
         sizes = [len(pending) for _ in engine._run([[0]] * 9, submit)]
-        engine._calls.difference_update(range(others))
-        idle = max(engine._workers - others, 0)
-        assert sizes == [min(idle, left) for left in range(9)[::-1]] and not pending
+        engine._calls.difference_update(range(other_calls))
+        idle = max(engine._workers - other_calls, 0)
+        assert (
+            sizes == [min(idle, remaining) for remaining in range(9)[::-1]]
+            and not pending
+        )
 
 
 def test_sampling_and_ngrams(engine):
     options = {"sampling": True, "top_k": 2, "seed": 3, "token_scores": True}
-    found = engine.n_best(TEXTS, 5, **options)
-    assert found == engine.n_best(TEXTS, 5, **options)
-    assert found != engine.n_best(TEXTS, 5, **options | {"seed": 4})
-    assert {len(rows) for rows in found} == {5}
+    samples = engine.n_best(TEXTS, 5, **options)
+    assert samples == engine.n_best(TEXTS, 5, **options)
+    assert samples != engine.n_best(TEXTS, 5, **options | {"seed": 4})
+    assert {len(rows) for rows in samples} == {5}
     for rows in engine.n_best(TEXTS, no_repeat_ngram=1):
         assert len({*rows[0].ids}) == len(rows[0].ids)
 
@@ -410,17 +420,22 @@ def test_samples_read_the_files_once_and_verify_them(engine, tmp_path):
     changed = shutil.copytree(engine._path, tmp_path / "export")
     options = {"sampling": True, "top_k": 2, "seed": 3}
     engine = t2t_keras.load(changed)
-    other = t2t_keras.load(changed)
-    found = engine.translate(TEXTS, **options)
+    changed_engine = t2t_keras.load(changed)
+    samples = engine.translate(TEXTS, **options)
     model = changed / "model.bin"
     content = bytearray(model.read_bytes())
     content[-1] ^= 1
     model.write_bytes(content)
-    assert engine.translate(TEXTS, **options) == found
-    refused("model.bin is missing or does not have", other.translate, TEXTS, **options)
+    assert engine.translate(TEXTS, **options) == samples
+    refused(
+        "model.bin is missing or does not have",
+        changed_engine.translate,
+        TEXTS,
+        **options,
+    )
     shutil.rmtree(changed)
-    assert engine.translate(TEXTS, **options) == found
-    refused("cannot read .*json", other.translate, TEXTS, **options)
+    assert engine.translate(TEXTS, **options) == samples
+    refused("cannot read .*json", changed_engine.translate, TEXTS, **options)
 
 
 @pytest.mark.parametrize(
@@ -464,11 +479,15 @@ def test_long_texts_are_split_and_joined_as_in_the_graph(tokenizers):
         rows = tokenizer.encode_batch([text.decode() for text in texts.numpy()])
         return tf.ragged.constant(rows, tf.int32, ragged_rank=1)
 
-    for most in [2, 9, 30] * 40:
+    for max_length in [2, 9, 30] * 40:
         text = "".join(pick.choices(units, k=pick.randrange(1, 60)))
         tags = ("<2de>", "<2fr>")[: pick.randrange(3)]
-        expected = sentences.split_long_text(tf.constant(text), encode, most, tags)
-        parts = long_texts.split_long_text(text, tokenizer.encode_batch, most, tags)
+        expected = sentences.split_long_text(
+            tf.constant(text), encode, max_length, tags
+        )
+        parts = long_texts.split_long_text(
+            text, tokenizer.encode_batch, max_length, tags
+        )
         assert parts == expected.to_list(), repr(text)
         outputs = [tokenizer.decode(part).replace("\n", " ") for part in parts]
         joined = sentences.join_outputs(tf.ragged.constant([["", *outputs]]))[0].numpy()
@@ -491,10 +510,10 @@ def test_the_program_translates_without_tensorflow(engine, tmp_path, capfd):
     path = engine._path
     assert python(TRANSLATE, path, tmp_path) == "set()\n"
     rows = [line.split("\t") for line in (tmp_path / "out").read_text().splitlines()]
-    found = engine.n_best(TEXTS, token_scores=True, alignment=True)
-    assert [row[3] for row in rows] == [one.text for (one,) in found]
-    assert len(json.loads(rows[0][4])) == len(found[0][0].ids)
-    links = [format_alignment(one.alignment) for (one,) in found]
+    n_best = engine.n_best(TEXTS, token_scores=True, alignment=True)
+    assert [row[3] for row in rows] == [output.text for (output,) in n_best]
+    assert len(json.loads(rows[0][4])) == len(n_best[0][0].ids)
+    links = [format_alignment(output.alignment) for (output,) in n_best]
     assert (tmp_path / "links").read_text().splitlines() == links
     flags = "translate", "--export_dir", path, "--input", tmp_path / "in"
     sentence = run_refused(capfd, *flags, "--decode_hparams", "protect=url")
@@ -558,8 +577,8 @@ def test_a_run_is_converted_once(engine, trained_run, tmp_path, capfd, monkeypat
     def exports():
         return {x: x.stat().st_ino for x in (path / "engines").glob("ctranslate2-*")}
 
-    def translate(*more):
-        assert run("translate", "--output_dir", path, *flags, *more) == 0
+    def translate(*extra_flags):
+        assert run("translate", "--output_dir", path, *flags, *extra_flags) == 0
         shown = capfd.readouterr()
         rows = [line.split("\t") for line in shown.out.splitlines()]
         line = [x for x in shown.err.splitlines() if x.startswith("engine: ")][-1:]
@@ -569,11 +588,11 @@ def test_a_run_is_converted_once(engine, trained_run, tmp_path, capfd, monkeypat
     auto = "--engine", "auto"
     expected = translate()
     assert len(expected) == 2  # no line about the engine
-    found = translate(*auto)
-    assert found[:2] == (expected[0], expected[1].expected)
-    (export,) = first = exports()
-    assert found[2] == f"engine: ctranslate2 ({export})" == translate(*auto)[2]
-    assert exports() == first
+    translations = translate(*auto)
+    assert translations[:2] == (expected[0], expected[1].expected)
+    (export,) = first_exports = exports()
+    assert translations[2] == f"engine: ctranslate2 ({export})" == translate(*auto)[2]
+    assert exports() == first_exports
     settings = export / "t2t_export.json"
     options = json.loads(settings.read_text())
     options["decoding"]["beam_size"] += 1
@@ -586,11 +605,14 @@ def test_a_run_is_converted_once(engine, trained_run, tmp_path, capfd, monkeypat
             (export / "SHA256SUMS").write_text(sums.replace(old, new))
         else:
             (export / "model.bin").unlink()
-        assert translate(*auto)[2] == found[2]
+        assert translate(*auto)[2] == translations[2]
         assert json.loads(settings.read_text()) != options
-    first = exports()
+    first_exports = exports()
     assert "engine: ctranslate2" in translate(*auto, "--checkpoint", "1")[2]
-    assert first.items() < (both := exports()).items() and len(both) == 2
+    assert (
+        first_exports.items() < (two_exports := exports()).items()
+        and len(two_exports) == 2
+    )
     served = argparse.Namespace(checkpoint=None, engine="auto", decode_hparams=None)
     assert isinstance(serve_command.load_model(served, path)._translator, type(engine))
     for option, reason in (
@@ -601,17 +623,17 @@ def test_a_run_is_converted_once(engine, trained_run, tmp_path, capfd, monkeypat
         assert converted(path, "4", option) == (path, "4")
         line = capfd.readouterr().err.splitlines()[-1]
         assert line == f"engine: TensorFlow ({reason})"
-    for more in ([], ["--export_dir", export, "--language", "fr"]):
+    for extra_flags in ([], ["--export_dir", export, "--language", "fr"]):
         where = "--output_dir", path, "--split", "dev", "--beam_size", "1"
-        assert run("evaluate", *where, *more) == 0
-    other = *where, "--export_dir", engine._path
-    assert "is an export of problem" in run_refused(capfd, "evaluate", *other)
+        assert run("evaluate", *where, *extra_flags) == 0
+    other_export = *where, "--export_dir", engine._path
+    assert "is an export of problem" in run_refused(capfd, "evaluate", *other_export)
     card = model_card(RunDirectory(path))
     assert re.search(f"dev, {export}, .*; difference from .*: sacrebleu_13a 0, ", card)
     assert "difference" not in card.replace("; difference from", "", 1)
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     assert translate(*auto)[2] == "engine: TensorFlow (CTranslate2 is not installed)"
-    assert exports() == both
+    assert exports() == two_exports
 
 
 def test_a_directory_that_is_no_export_of_ours(engine, tmp_path):

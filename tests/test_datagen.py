@@ -30,8 +30,8 @@ CHOSEN = PROBLEM.replace(vocab_size=None)
 def test_records_hold_the_texts(complete):
     assert decoded(complete, "dev") == DEV  # every pair, in its place
     train = decoded(complete, "train")
-    kept = [pair for i, pair in enumerate(TRAIN) if i not in (17, 18, 40)]
-    assert collections.Counter(train) == collections.Counter(kept)
+    pairs = [pair for i, pair in enumerate(TRAIN) if i not in (17, 18, 40)]
+    assert collections.Counter(train) == collections.Counter(pairs)
     assert {path.name for path in complete.iterdir()} == {
         *(f"small-train-0000{i}-of-00003" for i in range(3)),
         *("small-dev-00000-of-00001", "small-train.index.npz", "small-dev.index.npz"),
@@ -74,9 +74,9 @@ def test_bytes_depend_neither_on_the_workers_nor_on_the_direction(complete, tmp_
 
 
 def test_a_complete_directory_is_left_alone(complete, capsys):
-    before = {path: path.stat().st_mtime_ns for path in complete.iterdir()}
+    times = {path: path.stat().st_mtime_ns for path in complete.iterdir()}
     assert generate(PROBLEM, complete) == Manifest.open(complete, "small")
-    assert {path: path.stat().st_mtime_ns for path in complete.iterdir()} == before
+    assert {path: path.stat().st_mtime_ns for path in complete.iterdir()} == times
     assert "is there already" in capsys.readouterr().err
 
 
@@ -98,10 +98,10 @@ ADDED = {"test": Given(DEV)}
     ],
 )
 def test_a_directory_of_something_else_is_refused(complete, changes, seed, message):
-    before = files(complete)
-    other = PROBLEM.replace(**changes)
-    refused(f"made otherwise .*{message}", generate, other, complete, seed=seed)
-    assert files(complete) == before
+    contents = files(complete)
+    changed = PROBLEM.replace(**changes)
+    refused(f"made otherwise .*{message}", generate, changed, complete, seed=seed)
+    assert files(complete) == contents
 
 
 def test_what_was_removed_or_changed_is_noticed(complete, tmp_path):
@@ -151,7 +151,8 @@ def mistake(problem: Problem, directory: Path) -> str:
 
 
 def test_files_with_mistakes_leave_nothing_and_can_be_mended(tmp_path):
-    english, german = tmp_path / "en", tmp_path / "de"
+    english = tmp_path / "en"
+    german = tmp_path / "de"
     files_of = ParallelFiles(english, german)
     problem = PROBLEM.replace(sources={"train": files_of, "dev": Given(DEV)})
     out = tmp_path / "data"
@@ -223,15 +224,16 @@ def test_memory_does_not_grow_with_the_corpus(complete, tmp_path):
 
         tracemalloc.start()
         generate(PROBLEM.replace(sources={"train": source}), out, workers=1)
-        _, most = tracemalloc.get_traced_memory()
+        _, peak_bytes = tracemalloc.get_traced_memory()
         tracemalloc.stop()
-        return most
+        return peak_bytes
 
     with pytest.MonkeyPatch.context() as monkeypatch:
         monkeypatch.setattr(datagen, "num_train_shards", lambda n: -(-n // 500))
         monkeypatch.setattr(spill_files, "_BUFFER", 1 << 10)
         peak(400)  # what is imported and cached once
-        small, large = peak(500), peak(3_000)
+        small = peak(500)
+        large = peak(3_000)
     assert large < 1.5 * small
 
 
@@ -261,25 +263,25 @@ def test_it_is_chosen_once(tmp_path, capsys):
     manifest = generate(CHOSEN, tmp_path, workers=1)
     assert manifest.vocab_size == 2_000
     assert "vocabulary: 2,000 tokens, which suit 290 tr" in capsys.readouterr().err
-    before = files(tmp_path)
+    contents = files(tmp_path)
     assert generate(CHOSEN, tmp_path, workers=1) == manifest
     assert generate(CHOSEN.replace(vocab_size=2_000), tmp_path, 1) == manifest
-    assert files(tmp_path) == before
+    assert files(tmp_path) == contents
     assert "warning" not in capsys.readouterr().err
     generate(CHOSEN.replace(vocab_size=2_000), tmp_path / "given", workers=1)
-    assert files(tmp_path / "given") == before
+    assert files(tmp_path / "given") == contents
 
 
 def test_a_directory_of_another_size_is_known_again(tmp_path):
     """Of an earlier version, say, whose size was 32,000."""
     manifest = generate(PROBLEM.replace(vocab_size=32_000), tmp_path, workers=1)
-    before = files(tmp_path)
+    contents = files(tmp_path)
     assert generate(CHOSEN, tmp_path, workers=1) == manifest
-    assert files(tmp_path) == before
+    assert files(tmp_path) == contents
     test = CHOSEN.replace(sources={"test": Given(DEV)})
     assert generate(test, tmp_path, workers=1).vocab_size == 32_000
-    other = CHOSEN.replace(sources={"train": Given(TRAIN[1:])})
-    refused("sources 'train' has changed", generate, other, tmp_path, 1)
+    changed = CHOSEN.replace(sources={"train": Given(TRAIN[1:])})
+    refused("sources 'train' has changed", generate, changed, tmp_path, 1)
 
 
 def test_a_vocabulary_too_large_for_the_data_is_said(tmp_path, capsys):
@@ -313,32 +315,36 @@ def argv(tmp_path):
 
 def test_two_tasks(argv, capfd):
     assert main([*argv, "--task", "2/2"]) == 0
-    first = json.loads(capfd.readouterr().out)
-    assert first == {"task": "2/2", "finished": False, "seconds": first["seconds"]}
+    partial_report = json.loads(capfd.readouterr().out)
+    assert partial_report == {
+        "task": "2/2",
+        "finished": False,
+        "seconds": partial_report["seconds"],
+    }
     assert main([*argv, "--task", "1/2"]) == 0
-    last = json.loads(capfd.readouterr().out)
-    assert last["finished"] and last["examples"] == {"train": 60}
+    final_report = json.loads(capfd.readouterr().out)
+    assert final_report["finished"] and final_report["examples"] == {"train": 60}
 
 
 def test_given_vocabularies(argv, capfd, tmp_path):
-    one, two = (str(tmp_path / f"{size}.spm") for size in (275, 270))
-    for path, size in ((one, 275), (two, 270)):
+    shared, target = (str(tmp_path / f"{size}.spm") for size in (275, 270))
+    for path, size in ((shared, 275), (target, 270)):
         SentencePieceTokenizer.train(LINES, Path(path), size)
-    sizes = [SentencePieceTokenizer(Path(path)).vocab_size for path in (one, two)]
+    sizes = [SentencePieceTokenizer(Path(path)).vocab_size for path in (shared, target)]
     argv = [a for a in argv if a not in ("--vocab_size", "300")]
-    for given in ([one], [one, two]):
-        argv[argv.index("--data_dir") + 1] = str(tmp_path / str(len(given)))
+    for paths in ([shared], [shared, target]):
+        argv[argv.index("--data_dir") + 1] = str(tmp_path / str(len(paths)))
         for _ in range(2):  # the second time it is there already
-            assert main([*argv, "--vocab", *given]) == 0
+            assert main([*argv, "--vocab", *paths]) == 0
         result = json.loads(capfd.readouterr().out.splitlines()[-1])
-        assert [*result["vocab_sizes"].values()] == [sizes[0], sizes[len(given) - 1]]
+        assert [*result["vocab_sizes"].values()] == [sizes[0], sizes[len(paths) - 1]]
     # Another vocabulary of that size would replace it.
     (tmp_path / f"2/vocab.translate_text.source.{sizes[0]}.spm").write_text("")
-    for given, message in (
-        ([one, two], "is another vocabulary; give a new --data_dir"),
+    for paths, message in (
+        ([shared, target], "is another vocabulary; give a new --data_dir"),
         ([str(tmp_path)], "no config.json"),
     ):
-        assert main([*argv, "--vocab", *given]) == 2
+        assert main([*argv, "--vocab", *paths]) == 2
         assert message in capfd.readouterr().err
 
 

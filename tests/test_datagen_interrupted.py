@@ -57,8 +57,8 @@ class Endless(Given):
         yield self.pairs[-1]
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGHUP])
-def test_killed_with_its_workers_at_work(complete, tmp_path, number):
+@pytest.mark.parametrize("count", [signal.SIGKILL, signal.SIGHUP])
+def test_killed_with_its_workers_at_work(complete, tmp_path, count):
     code = """
 import sys
 from small_corpus import DEV, PROBLEM, TRAIN, Given, set_small_scale
@@ -71,12 +71,12 @@ generate(problem, sys.argv[1], workers=2)
     assert process.stdout.readline() == "waiting\n"
     workers = psutil.Process(process.pid).children(recursive=True)
     assert len(workers) >= 2
-    if number == signal.SIGHUP:  # which a terminal sends to all of them
+    if count == signal.SIGHUP:  # which a terminal sends to all of them
         for worker in workers:
-            worker.send_signal(number)
+            worker.send_signal(count)
         assert process.poll() is None
-    process.send_signal(number)
-    assert process.wait() == -number
+    process.send_signal(count)
+    assert process.wait() == -count
     _, alive = psutil.wait_procs(workers, timeout=300)
     assert not alive
     refused("is unfinished", RecordIndex.open, tmp_path, "small", "dev")
@@ -87,12 +87,13 @@ generate(problem, sys.argv[1], workers=2)
 @pytest.fixture
 def encoded(monkeypatch):
     """First and last number of each chunk that is encoded."""
-    encoded, chunks = [], encoding_pool._chunks
+    encoded = []
+    chunks = encoding_pool._chunks
 
-    def spy(pairs, first):
-        for number, chunk in chunks(pairs, first):
-            encoded.append((number, number + len(chunk)))
-            yield number, chunk
+    def spy(pairs, start):
+        for index, chunk in chunks(pairs, start):
+            encoded.append((index, index + len(chunk)))
+            yield index, chunk
 
     monkeypatch.setattr(encoding_pool, "_chunks", spy)
     return encoded
@@ -150,15 +151,15 @@ def test_a_worker_that_dies(tmp_path):
 
 
 def test_three_tasks_make_what_one_makes(complete, tmp_path):
-    first, second, third = (Part(number, 3) for number in (3, 1, 2))
+    part_3, part_1, part_2 = (Part(index, 3) for index in (3, 1, 2))
     generate(PROBLEM, tmp_path, workers=1, part=Part(1, 4))  # a division given up
-    assert generate(PROBLEM, tmp_path, workers=1, part=first) is None
-    assert generate(PROBLEM, tmp_path, workers=2, part=second) is None
-    assert generate(PROBLEM, tmp_path, workers=1, part=second) is None  # once more
+    assert generate(PROBLEM, tmp_path, workers=1, part=part_3) is None
+    assert generate(PROBLEM, tmp_path, workers=2, part=part_1) is None
+    assert generate(PROBLEM, tmp_path, workers=1, part=part_1) is None  # once more
     assert not (tmp_path / "small.manifest.json").exists()
-    assert generate(PROBLEM, tmp_path, workers=1, part=third) is not None
+    assert generate(PROBLEM, tmp_path, workers=1, part=part_2) is not None
     assert files(tmp_path) == files(complete)
-    assert generate(PROBLEM, tmp_path, part=first) is not None  # there already
+    assert generate(PROBLEM, tmp_path, part=part_3) is not None  # there already
 
 
 def test_a_task_that_waited_while_another_published(tmp_path, monkeypatch):
@@ -229,9 +230,10 @@ def test_tasks_of_another_division_or_for_other_data_are_refused(tmp_path, monke
 def test_more_tasks_than_pairs(tmp_path):
     sources = {"train": Given(TRAIN[:40]), "dev": Given(TRAIN[:2])}
     problem = PROBLEM.replace(sources=sources)
-    one, three = tmp_path / "1", tmp_path / "3"
-    generate(problem, one, workers=1)
-    parts = [Part(number, 3) for number in (1, 2, 3)]
-    made = [generate(problem, three, workers=1, part=t) for t in parts]
+    single = tmp_path / "1"
+    by_three = tmp_path / "3"
+    generate(problem, single, workers=1)
+    parts = [Part(index, 3) for index in (1, 2, 3)]
+    made = [generate(problem, by_three, workers=1, part=t) for t in parts]
     assert [manifest is None for manifest in made] == [True, True, False]
-    assert files(one) == files(three)
+    assert files(single) == files(by_three)

@@ -56,23 +56,23 @@ def test_a_split_is_added(complete, directory, tmp_path):
     generate(WITH_TEST, tmp_path / "at once", workers=1)
     assert files(directory) == files(tmp_path / "at once")
     assert decoded(directory, "test") == TEST
-    before = files(complete)
-    before.pop(MANIFEST)
-    assert before.items() <= files(directory).items()
+    contents = files(complete)
+    contents.pop(MANIFEST)
+    assert contents.items() <= files(directory).items()
     for problem in (WITH_TEST, PROBLEM, alone):
         generate(problem, directory, workers=1)
     assert files(directory) == files(tmp_path / "at once")
 
 
 def test_a_licence_is_added_to_data_that_are_there(directory, capsys):
-    before = Manifest.open(directory, "small")
+    original = Manifest.open(directory, "small")
     licensed = PROBLEM.replace(license="cc-by-4.0")
-    after = generate(licensed, directory, workers=1)
+    updated = generate(licensed, directory, workers=1)
     assert "now has the license of this command" in capsys.readouterr().err
-    assert after == Manifest.open(directory, "small")
-    assert (before.license, after.license) == ("", "cc-by-4.0")
-    assert before.fingerprints("train") == after.fingerprints("train")
-    assert generate(PROBLEM, directory, workers=1) == after
+    assert updated == Manifest.open(directory, "small")
+    assert (original.license, updated.license) == ("", "cc-by-4.0")
+    assert original.fingerprints("train") == updated.fingerprints("train")
+    assert generate(PROBLEM, directory, workers=1) == updated
 
 
 def test_languages_are_recorded_and_used_or_stay_unknown(directory, tmp_path):
@@ -91,8 +91,10 @@ def test_languages_are_recorded_and_used_or_stay_unknown(directory, tmp_path):
     assert guessed_languages(Given(mixed)) is None
     assert guessed_languages(Given(pairs[:100])) is None  # too few
     sources = {"train": Given(pairs), "test": Given(pairs[:9])}
-    known = generate(PROBLEM.replace(sources=sources), tmp_path / "new", workers=1)
-    assert known.languages == ("en", "de")
+    with_languages = generate(
+        PROBLEM.replace(sources=sources), tmp_path / "new", workers=1
+    )
+    assert with_languages.languages == ("en", "de")
     for text in ("english-german", "en", "en-", "en-DE"):
         refused(f"two codes such as en-de, not '{text}'", parse_languages, text)
     assert parse_languages("en-pt_BR") == ("en", "pt_BR")
@@ -124,16 +126,20 @@ def files_but_work(directory):
 
 
 def test_fingerprints(complete, directory):
-    before = Manifest.open(complete, "small")
+    original = Manifest.open(complete, "small")
     generate(WITH_TEST, directory, workers=1)
-    after = Manifest.open(directory, "small")
-    assert after.fingerprints("train")[0] == before.fingerprints("train")[0]
-    kept = digest_of_all(json.loads((complete / MANIFEST).read_text()))
-    assert kept in before.fingerprints("train") and kept in before.fingerprints("dev")
-    assert kept in after.fingerprints("train") and kept in after.fingerprints("dev")
-    assert kept not in after.fingerprints("test")
-    first = [after.fingerprints(split)[0] for split in after.examples]
-    assert len(set(first)) == 3
+    updated = Manifest.open(directory, "small")
+    assert updated.fingerprints("train")[0] == original.fingerprints("train")[0]
+    original_digest = digest_of_all(json.loads((complete / MANIFEST).read_text()))
+    assert original_digest in original.fingerprints(
+        "train"
+    ) and original_digest in original.fingerprints("dev")
+    assert original_digest in updated.fingerprints(
+        "train"
+    ) and original_digest in updated.fingerprints("dev")
+    assert original_digest not in updated.fingerprints("test")
+    first_fingerprints = [updated.fingerprints(split)[0] for split in updated.examples]
+    assert len(set(first_fingerprints)) == 3
 
 
 # The raw texts of dev and test, which no vocabulary changes.
@@ -197,12 +203,12 @@ def test_a_split_that_is_added_has_its_own(directory):
     for name in ("text_sha256", "index_sha256", "languages", "sha256"):
         del fields[name]
     path.write_text(json.dumps(fields | {"bpe_dropout": 0.0, "copies": 1}))
-    before = files(directory)
+    contents = files(directory)
     problem = PROBLEM.replace(sources=PROBLEM.sources | {"test": Given(RAW_TEST)})
     generate(problem, directory, workers=1)
     assert pairs(directory, "test") == RAW_TEST
     assert texts(directory, "dev") is None
-    assert set(files(directory)) - set(before) == {
+    assert set(files(directory)) - set(contents) == {
         *("small-test-00000-of-00001", "small-test.index.npz"),
         *("small-test.sources", "small-test.targets"),
     }

@@ -66,11 +66,11 @@ def test_report_of_this_installation(capfd, monkeypatch, tmp_path):
 def test_tensorflow_does_not_work(library, capfd, code, fault):
     library("tensorflow", code)
     report = run_json(capfd, "doctor")
-    (found,) = (f for f in report["faults"] if f.startswith("tensorflow "))
-    assert found.startswith(f"tensorflow does not work: {fault}")
+    (tensorflow_fault,) = (f for f in report["faults"] if f.startswith("tensorflow "))
+    assert tensorflow_fault.startswith(f"tensorflow does not work: {fault}")
     assert report["versions"]["tensorflow"] == importlib.metadata.version("tensorflow")
     assert run("doctor") == 0
-    assert f"- {found}\n" in capfd.readouterr().out
+    assert f"- {tensorflow_fault}\n" in capfd.readouterr().out
 
 
 def test_another_tensorflow_text_and_another_backend(library, capfd, monkeypatch):

@@ -60,16 +60,18 @@ WRITTEN = ("--output", "--output_dir", "--export_dir", "--page", "--alignments")
 ALL_BLOCKS = [block for page in PAGES for block in documents.blocks(page)]
 
 
-@pytest.mark.parametrize("block", ALL_BLOCKS, ids=lambda block: block.place)
+@pytest.mark.parametrize("block", ALL_BLOCKS, ids=lambda block: block.location)
 def test_a_block_is_run_or_says_why_not(block):
-    place, language, reason = block.place, block.language, block.reason
-    known = documents.CODE + documents.FOR_READERS
-    assert language in known, f"{place}: '{language}'"
+    location = block.location
+    language = block.language
+    reason = block.reason
+    languages = documents.CODE + documents.FOR_READERS
+    assert language in languages, f"{location}: '{language}'"
     if reason:
-        assert reason.startswith(REASONS), f"{place}: {reason}"
-        assert language in documents.CODE, f"{place} would not be run anyway"
+        assert reason.startswith(REASONS), f"{location}: {reason}"
+        assert language in documents.CODE, f"{location} would not be run anyway"
     if language == "python":
-        compile(block.text, place, "exec")
+        compile(block.text, location, "exec")
 
 
 @pytest.mark.parametrize("page", PAGES, ids=documents.name_of)
@@ -82,7 +84,7 @@ def test_setup_comments_end_on_a_line_of_their_own(page):
 SH = [block for block in ALL_BLOCKS if block.language == "sh" and "t2t " in block.text]
 
 
-@pytest.mark.parametrize("block", SH, ids=lambda block: block.place)
+@pytest.mark.parametrize("block", SH, ids=lambda block: block.location)
 def test_commands_have_the_programs_flags(block, capfd):
     """Also of the blocks that are not run."""
     for call in documents.t2t_calls(block.text):
@@ -91,11 +93,11 @@ def test_commands_have_the_programs_flags(block, capfd):
         except SystemExit as end:
             help_was_asked = not end.code
             error = capfd.readouterr().err
-            assert help_was_asked, f"{block.place}: {shlex.join(call)}: {error}"
+            assert help_was_asked, f"{block.location}: {shlex.join(call)}: {error}"
             continue
         if name := getattr(args, "hparams_set", None):
             is_own = getattr(args, "usr_dir", None)
-            assert is_own or registry.hparams(name), f"{block.place}: {name}"
+            assert is_own or registry.hparams(name), f"{block.location}: {name}"
 
 
 @pytest.mark.parametrize(
@@ -106,13 +108,13 @@ def test_commands_have_the_programs_flags(block, capfd):
 def test_flags_in_the_prose_exist(page):
     """Commands in sentences may be incomplete; their flags exist."""
     text = documents.prose(page)
-    for command, rest in re.findall(r"`t2t (\w+)([^`]*)`", text):
+    for command, arguments in re.findall(r"`t2t (\w+)([^`]*)`", text):
         if command == "COMMAND":
             continue
         assert command in program.commands(), f"{page.name}: t2t {command}"
-        for flag in re.findall(r"--\w+", rest):
-            known = flag == "--help" or flag in flags_of(command)
-            assert known, f"{page.name}: `t2t {command}{rest}`"
+        for flag in re.findall(r"--\w+", arguments):
+            is_known = flag == "--help" or flag in flags_of(command)
+            assert is_known, f"{page.name}: `t2t {command}{arguments}`"
     assert not re.search(r"^ {4}t2t \w+ ", text, re.MULTILINE), "indented, not fenced"
 
 
@@ -202,8 +204,8 @@ def workplace(tmp_path, monkeypatch):
     registry.list_problems(), registry.list_hparams()  # loads them all
     monkeypatch.setattr(sys, "path", list(sys.path))
     modules = set(sys.modules)
-    for kind in (registry._problems, registry._hparams, scorers._scorers):
-        monkeypatch.setattr(kind, "_definitions", dict(kind._definitions))
+    for registered in (registry._problems, registry._hparams, scorers._scorers):
+        monkeypatch.setattr(registered, "_definitions", dict(registered._definitions))
     files = {
         split: ParallelFiles(f"{split}.en", f"{split}.de")
         for split in ("train", "dev", "test")
@@ -234,22 +236,22 @@ def workplace(tmp_path, monkeypatch):
             del sys.modules[name]
 
 
-def replace(kind, name, value) -> None:
+def replace(registered, name, value) -> None:
     """Registers a stand-in under a name that has a definition."""
-    definitions = kind._definitions
+    definitions = registered._definitions
     old = definitions[name]
     definitions[name] = registry.Definition(lambda: value, old.place, old.doc)
 
 
 def run_command(command: str) -> None:
     """Runs a command: a single `t2t` in this process, anything else in bash."""
-    first, *rest = documents.words(command)
-    if first != "t2t" or any(set(word) <= documents.OPERATORS for word in rest):
+    program, *arguments = documents.words(command)
+    if program != "t2t" or any(set(word) <= documents.OPERATORS for word in arguments):
         subprocess.run(["bash", "-c", command], check=True)
         return
     argv = [
         STEPS.get(flag, name)
-        for flag, word in itertools.pairwise([first, *rest])
+        for flag, word in itertools.pairwise([program, *arguments])
         for name in (sorted(glob.glob(word)) or [word])
     ]
     if argv[0] == "train" and "--train_steps" not in argv:
@@ -274,10 +276,10 @@ def run_block(block: Block, namespace: dict) -> None:
             try:
                 run_command(command)
             except BaseException as error:
-                error.add_note(f"{block.place}: {command}")
+                error.add_note(f"{block.location}: {command}")
                 raise
     elif block.language == "python":
-        exec(compile(block.text, block.place, "exec"), namespace)
+        exec(compile(block.text, block.location, "exec"), namespace)
 
 
 def has_code(page: Path) -> bool:

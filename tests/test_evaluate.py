@@ -77,7 +77,7 @@ def test_accuracy_is_the_share_of_the_tokens_with_the_highest_logit(
     translator = run.translator("latest")
     texts = [(data_dir / f"{side}.txt").read_text() for side in ("source", "target")]
     evaluator = open_split(run, translator, "train")
-    found = evaluator.loss()
+    metrics = evaluator.loss()
     source, target = (
         tf.ragged.constant([*map(tokenizer.encode, text.splitlines())], tf.int32)
         for tokenizer, text in zip(run.tokenizers, texts, strict=True)
@@ -87,7 +87,7 @@ def test_accuracy_is_the_share_of_the_tokens_with_the_highest_logit(
     correct = sum((row[: len(ids)] == ids).sum() for row, ids in rows)
     tokens = len(target.flat_values)
     assert 0 < correct < tokens
-    assert found["accuracy"] == pytest.approx(correct / tokens, abs=1e-6)
+    assert metrics["accuracy"] == pytest.approx(correct / tokens, abs=1e-6)
 
 
 @pytest.mark.slow
@@ -125,8 +125,8 @@ def test_metrics_compare_with_raw_texts_and_the_records_are_decoded(
         return [(tmp_path / f"dev.{name}").read_text() for name in names]
 
     sources, outputs, references = written()
-    first = (data_dir / "translate_text-dev.sources").read_text().splitlines()[:5]
-    assert sources.splitlines() == first and len(references.splitlines()) == 5
+    dev_sources = (data_dir / "translate_text-dev.sources").read_text().splitlines()[:5]
+    assert sources.splitlines() == dev_sources and len(references.splitlines()) == 5
     raw = data / "translate_text-dev.targets"
     raw.write_text(raw.read_text().upper())
     # Those are the checksums of the texts as they were.
@@ -182,15 +182,15 @@ def test_every_checkpoint_is_evaluated_once(run, capfd, monkeypatch):
     calls = []
     loss = Evaluator.loss
     monkeypatch.setattr(Evaluator, "loss", lambda *args: calls.append(1) or loss(*args))
-    again = call_json(capfd, *every(run))
+    repeated = call_json(capfd, *every(run))
     assert len(calls) == 1
-    assert again["checkpoints"][:4] == points
-    assert again["checkpoints"][4] == points[3] | {"step": 5}
+    assert repeated["checkpoints"][:4] == points
+    assert repeated["checkpoints"][4] == points[3] | {"step": 5}
     assert call(*every(run)) == 0
     lines = capfd.readouterr().out.splitlines()
     assert lines[0].split()[:2] == ["step", "loss"]
     assert [line.split()[0] for line in lines[1:6]] == ["1", "2", "3", "4", "5"]
-    assert lines[-1] == f"best: step {again['best']['step']}"
+    assert lines[-1] == f"best: step {repeated['best']['step']}"
 
 
 def test_other_settings_and_data_are_refused(run, capfd, tmp_path):
@@ -206,9 +206,9 @@ def test_other_settings_and_data_are_refused(run, capfd, tmp_path):
         assert change in error
     assert "extra_length" not in error
     data = Path(json.loads((run / "config.json").read_text())["data_dir"])
-    other = shutil.copytree(data, tmp_path / "other")
-    edit_json(other / "translate_text.manifest.json", seed=9)
-    error = run_refused(capfd, *every(run, *LOSS, "--data_dir", other))
+    copied = shutil.copytree(data, tmp_path / "other")
+    edit_json(copied / "translate_text.manifest.json", seed=9)
+    error = run_refused(capfd, *every(run, *LOSS, "--data_dir", copied))
     assert "metrics of other settings: data was" in error
 
 
@@ -217,8 +217,8 @@ def test_a_training_is_followed_to_its_last_step(run, capfd, monkeypatch):
     set_train_steps(run, 6)
     add = continuous_eval.Curve.add
 
-    def add_and_go_on(self, step, *rest):
-        add(self, step, *rest)
+    def add_and_go_on(self, step, *args):
+        add(self, step, *args)
         if step in (4, 5):  # while the evaluation waits
             threading.Timer(0.5, copy_checkpoint, [run, 4, step + 1]).start()
 
@@ -229,7 +229,8 @@ def test_a_training_is_followed_to_its_last_step(run, capfd, monkeypatch):
 
 def test_a_training_that_has_yet_to_begin_is_waited_for(run, monkeypatch):
     monkeypatch.setattr(continuous_eval, "_POLL_SECONDS", 0.1)
-    config, hidden = run / "config.json", run / "hidden.json"
+    config = run / "config.json"
+    hidden = run / "hidden.json"
     config.rename(hidden)
     await_run = continuous_eval.await_run
     refused("is not a run directory", await_run, run, wait_minutes=0.003)
@@ -242,8 +243,8 @@ def test_a_training_that_has_yet_to_begin_is_waited_for(run, monkeypatch):
 def test_a_checkpoint_deleted_meanwhile_is_passed_over(run, capfd, monkeypatch):
     add = continuous_eval.Curve.add
 
-    def add_and_delete(self, step, *rest):
-        add(self, step, *rest)
+    def add_and_delete(self, step, *args):
+        add(self, step, *args)
         (run / "model.ckpt-2.index").unlink(missing_ok=True)
 
     monkeypatch.setattr(continuous_eval.Curve, "add", add_and_delete)

@@ -105,10 +105,10 @@ def test_another_model_of_an_earlier_version_becomes_an_extended_one(options, tm
 def test_its_options_are_refused_without_it():
     message = "hparams: 'target_space' needs model=extended_transformer"
     refused(message, HParams().parse, "target_space=true")
-    chosen = HParams().parse(
+    hparams = HParams().parse(
         "use_target_space_embedding=true,model=extended_transformer"
     )
-    assert chosen == ExtendedHParams(target_space=True)
+    assert hparams == ExtendedHParams(target_space=True)
 
 
 def test_the_papers_model_is_its_default():

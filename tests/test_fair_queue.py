@@ -54,67 +54,67 @@ class Simulation:
         self.numbers = itertools.count()
         for _ in range(clients):
             self.plan(self.random.random(), self.ask)
-        for number in range(40 * 90):  # threads look at the queue now and then
-            self.plan(number / 40, lambda now: None)
+        for tick in range(40 * 90):  # threads look at the queue now and then
+            self.plan(tick / 40, lambda time: None)
 
     def plan(self, time, event, *args):
         heapq.heappush(self.events, (time, next(self.numbers), event, args))
 
     def run(self):
         while self.events:
-            now, _, event, args = heapq.heappop(self.events)
-            event(now, *args)
+            time, _, event, args = heapq.heappop(self.events)
+            event(time, *args)
             self.longest_queue = max(self.longest_queue, len(self.queue))
             for thread in {*range(self.threads + 1)} - self.busy:
-                self.start_batch(thread, now)
+                self.start_batch(thread, time)
         assert not len(self.queue)
         return self
 
-    def ask(self, now):
-        if now > 60:
+    def ask(self, time):
+        if time > 60:
             return
         name, *_ = self.random.choices([*self.classes], [*self.classes.values()])
         works = SIZES[name]
-        request = {"class": name, "missing": len(works), "start": now}
+        request = {"class": name, "missing": len(works), "start": time}
         try:
-            rows = self.queue.add("k" * len(works), [request] * len(works), works, now)
+            rows = self.queue.add("k" * len(works), [request] * len(works), works, time)
         except Overloaded:
-            self.end(now, request, "refused")
+            self.end(time, request, "refused")
             return
-        self.plan(now + self.limits.timeout_seconds, self.leave, request, rows)
+        self.plan(time + self.limits.timeout_seconds, self.leave, request, rows)
 
-    def end(self, now, request, outcome):
+    def end(self, time, request, outcome):
         request["outcome"] = outcome
         self.counts[request["class"]][outcome] += 1
-        self.seconds[request["class"], outcome].append(now - request["start"])
-        self.plan(now + self.random.random(), self.ask)
+        self.seconds[request["class"], outcome].append(time - request["start"])
+        self.plan(time + self.random.random(), self.ask)
 
-    def leave(self, now, request, rows):
+    def leave(self, time, request, rows):
         if "outcome" not in request:
-            self.end(now, request, "late")
+            self.end(time, request, "late")
             for row in rows:
                 row.future.cancel()
 
-    def start_batch(self, thread, now):
-        if lane := self.queue.lane(thread, now):
+    def start_batch(self, thread, time):
+        if lane := self.queue.lane(thread, time):
             count = self.limits.max_batch_sentences
             if lane is self.queue.cheap:
-                known = len(lane) + self.queue.running
-                count = min(count, -(-known // self.threads))
+                num_requests = len(lane) + self.queue.running
+                count = min(count, -(-num_requests // self.threads))
             if batch := self.queue.take(lane, count):
                 self.busy.add(thread)
                 share = self.speed / max(len(self.busy), 2)
                 seconds = 0.004 + sum(row.work for row in batch) / share
-                self.plan(now + seconds, self.end_batch, thread, batch, now)
+                self.plan(time + seconds, self.end_batch, thread, batch, time)
 
-    def end_batch(self, now, thread, batch, start):
+    def end_batch(self, time, thread, batch, start):
         self.busy.remove(thread)
-        self.queue.finish(thread, batch, start, now)
+        self.queue.finish(thread, batch, start, time)
         for row in batch:
             request = row.value
             request["missing"] -= 1
             if not request["missing"] and "outcome" not in request:
-                self.end(now, request, "answered")
+                self.end(time, request, "answered")
 
     def rates(self):
         """The share of the requests of each class that were answered."""
@@ -137,32 +137,32 @@ MIXED = {"1 short": 75, "5 short": 15, "30 short": 5, "1 long": 5}
     ],
 )
 def test_no_class_has_half_the_answer_rate_of_another(classes, clients, speed, threads):
-    found = Simulation(classes, clients, speed, threads).run()
-    rates = found.rates()
-    assert min(rates.values()) > 0.5 * max(rates.values()), (rates, found.counts)
+    answers = Simulation(classes, clients, speed, threads).run()
+    rates = answers.rates()
+    assert min(rates.values()) > 0.5 * max(rates.values()), (rates, answers.counts)
     # Almost nothing is accepted that cannot be answered in time.
-    late = sum(count["late"] for count in found.counts.values())
-    answered = sum(count["answered"] for count in found.counts.values())
+    late = sum(count["late"] for count in answers.counts.values())
+    answered = sum(count["answered"] for count in answers.counts.values())
     assert late <= 0.05 * answered
-    assert found.longest_queue < 1024 + max(len(SIZES[name]) for name in classes)
+    assert answers.longest_queue < 1024 + max(len(SIZES[name]) for name in classes)
 
 
 def test_cheap_requests_are_answered_first():
-    found = Simulation(MIXED, 300, 200_000).run()
+    answers = Simulation(MIXED, 300, 200_000).run()
     medians = [
-        sorted(found.seconds[name, "answered"])[found.counts[name]["answered"] // 2]
+        sorted(answers.seconds[name, "answered"])[answers.counts[name]["answered"] // 2]
         for name in ("1 short", "5 short", "30 short")
     ]
     assert medians == sorted(medians)
     assert medians[0] < 0.6 * medians[2]
 
 
-def add(queue, works, now=0.0):
-    return queue.add("k" * len(works), works, works, now)
+def add(queue, works, time=0.0):
+    return queue.add("k" * len(works), works, works, time)
 
 
-def take(queue, thread, now, count=64):
-    lane = queue.lane(thread, now)
+def take(queue, thread, time, count=64):
+    lane = queue.lane(thread, time)
     batch = queue.take(lane, count) if lane else []
     return [row.value for row in batch], batch
 
@@ -172,9 +172,9 @@ def test_the_refusal_does_not_depend_on_the_size_of_a_request():
         queue = FairQueue(Limits(max_queue=20), CHEAP, 1)
         add(queue, [1] * 19)
         add(queue, [1] * size)
-        for other in (1, 20):
+        for other_size in (1, 20):
             with pytest.raises(Overloaded, match="full"):
-                add(queue, [1] * other)
+                add(queue, [1] * other_size)
 
 
 def test_rows_that_nobody_waits_for_leave_room():
@@ -189,33 +189,33 @@ def test_rows_that_nobody_waits_for_leave_room():
 def test_a_slow_engine_has_a_short_queue():
     limits = Limits(timeout_seconds=30, max_batch_sentences=8)
     queue = FairQueue(limits, CHEAP, 1)
-    now = 0.0
+    time = 0.0
     add(queue, [100] * 8)
     for _ in range(3):  # 100 per second
-        add(queue, [100] * 8, now)
-        _, batch = take(queue, 0, now, 8)
-        queue.finish(0, batch, now, now + 8)
-        now += 8
+        add(queue, [100] * 8, time)
+        _, batch = take(queue, 0, time, 8)
+        queue.finish(0, batch, time, time + 8)
+        time += 8
     while len(queue) < 16:  # a batch for each thread may always wait
-        add(queue, [100], now)
+        add(queue, [100], time)
     with pytest.raises(Overloaded):  # these take longer than 10 seconds
-        add(queue, [100], now)
+        add(queue, [100], time)
     # While rows do not always wait, the speed depends on the clients.
     queue = FairQueue(limits, CHEAP, 1)
-    for now in range(5):
-        add(queue, [100], now)
-        _, batch = take(queue, 0, now)
-        queue.finish(0, batch, now, now + 0.9)
+    for time in range(5):
+        add(queue, [100], time)
+        _, batch = take(queue, 0, time)
+        queue.finish(0, batch, time, time + 0.9)
     for _ in range(20):
-        add(queue, [100], now)
+        add(queue, [100], time)
 
 
 def test_the_rows_of_a_large_request_do_not_block_the_queue():
     queue = FairQueue(Limits(), CHEAP, 1)
     add(queue, [250] * 1000, 0.0)
     # Row n is due after 30 sqrt(n * 250 / 1,000,000) seconds, and at most 10.
-    for now, earlier in ((0.5, 1), (1.0, 4), (2.0, 18), (9.97, 1000)):
-        (row,) = add(queue, [1], now)
+    for time, earlier in ((0.5, 1), (1.0, 4), (2.0, 18), (9.97, 1000)):
+        (row,) = add(queue, [1], time)
         assert queue.cheap.index(row) == earlier
         queue.cheap.remove(row)
 

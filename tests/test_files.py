@@ -42,13 +42,13 @@ def victim(tmp_path):
 
 
 def test_a_temporary_file_is_new_and_its_name_cannot_be_guessed(tmp_path):
-    found = set()
+    names = set()
     for _ in range(2):
         with atomic(tmp_path / "file") as path:
             assert path.parent == tmp_path and path.read_bytes() == b""
             path.write_text("content")
-            found.add(path.name)
-    assert len(found) == 2
+            names.add(path.name)
+    assert len(names) == 2
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
     assert (tmp_path / "file").stat().st_mode & 0o777 == 0o666 & ~umask()
 
@@ -89,14 +89,18 @@ def test_what_a_killed_process_left_is_removed_and_nothing_else(tmp_path):
     done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path)
     assert done.returncode == -signal.SIGKILL
     (leftover,) = tmp_path.iterdir()
-    others = ("file.incomplete", "other.01234567.incomplete", "file.0123456.incomplete")
-    for name in others:
+    unrelated = (
+        "file.incomplete",
+        "other.01234567.incomplete",
+        "file.0123456.incomplete",
+    )
+    for name in unrelated:
         (tmp_path / name).write_text("of the user")
-    with atomic(tmp_path / "file") as first:
+    with atomic(tmp_path / "file") as temporary:
         assert not leftover.exists()
         with atomic(tmp_path / "file"):  # another process writes the same file
-            assert first.exists()
-    assert {path.name for path in tmp_path.iterdir()} == {"file", *others}
+            assert temporary.exists()
+    assert {path.name for path in tmp_path.iterdir()} == {"file", *unrelated}
 
 
 def test_a_vocabulary_is_not_written_through_a_link(tmp_path, victim):
@@ -148,7 +152,8 @@ def test_data_are_not_made_in_a_linked_directory(tmp_path):
 
 
 def test_data_are_not_published_from_a_linked_directory(tmp_path, small_scale):
-    data, home = tmp_path / "data", tmp_path / "home"
+    data = tmp_path / "data"
+    home = tmp_path / "home"
     with faults(12, interrupt), pytest.raises(KeyboardInterrupt):
         generate(PROBLEM, data, workers=1)
     (data / "small.incomplete" / "done").rename(home)
@@ -229,11 +234,11 @@ def test_every_flipped_bit_that_changes_the_content_is_noticed(tmp_path):
             damaged[position] ^= 1 << bit
             path.write_bytes(damaged)
             try:
-                found = read_json(path)
+                value = read_json(path)
             except UserError as error:
                 assert str(path) in str(error) and "restore it from" in str(error)
             else:  # of white space, or of the checksum's name, which schemas refuse
-                assert found == expected or len(found) == len(expected) + 1
+                assert value == expected or len(value) == len(expected) + 1
 
 
 @pytest.mark.parametrize(
@@ -285,8 +290,8 @@ def test_no_bit_of_an_index_loses_records(complete, tmp_path, version, capsys):
     content = (directory / "small-train.index.npz").read_bytes()
     with np.load(directory / "small-train.index.npz") as arrays:
         rows = [len(arrays[str(shard)]) for shard in range(3)]
-    for number in rows:
-        header = content.index(b"'shape': (%d" % number)
+    for index in rows:
+        header = content.index(b"'shape': (%d" % index)
         for position in range(header + 10, header + 14):
             for bit in range(8):
                 assert index_with(directory, position, bit) == sum(rows)
@@ -296,9 +301,9 @@ def test_no_bit_of_an_index_loses_records(complete, tmp_path, version, capsys):
 def test_records_are_counted(complete, tmp_path):
     directory = shutil.copytree(complete, tmp_path / "data")
     manifest = Manifest.open(directory, "small")
-    other = {**manifest.examples, "train": manifest.examples["train"] + 1}
+    miscounted = {**manifest.examples, "train": manifest.examples["train"] + 1}
     path = Manifest.path(directory, "small")
-    write_json(path, json.loads(path.read_text()) | {"examples": other}, True)
+    write_json(path, json.loads(path.read_text()) | {"examples": miscounted}, True)
     message = "has 287 train examples of 'small', and small.manifest.json says 288"
     refused(message, Manifest.open(directory, "small").open_index, directory, "train")
 
@@ -336,8 +341,12 @@ def opens_text(call: ast.Call) -> bool:
     function = call.func
     is_method = isinstance(function, ast.Attribute)
     name = function.attr if is_method else getattr(function, "id", "")
-    words = [it.value for it in call.args if isinstance(it, ast.Constant)]
-    if "utf-8" in words or any(it.arg == "encoding" for it in call.keywords):
+    words = [
+        argument.value for argument in call.args if isinstance(argument, ast.Constant)
+    ]
+    if "utf-8" in words or any(
+        argument.arg == "encoding" for argument in call.keywords
+    ):
         return False
     if name in ("read_text", "write_text"):
         return is_method

@@ -63,8 +63,8 @@ def table_in_parquet(pairs, nested: bool) -> bytes:
     return content.getvalue()
 
 
-def lines_of(form, pairs=PAIRS) -> str:
-    return "".join(form(source, target) + "\n" for source, target in pairs)
+def lines_of(file_format, pairs=PAIRS) -> str:
+    return "".join(file_format(source, target) + "\n" for source, target in pairs)
 
 
 FILES = {  # name -> content, without a hint in the name where the content has one
@@ -104,7 +104,8 @@ def test_one_file_has_both_sides(tmp_path, capfd, name):
 @pytest.mark.parametrize("name", sorted(FILES.keys() - {"columns"}))
 def test_one_side_is_refused(tmp_path, name):
     """Tabs alone do not make a table: a sentence may have one."""
-    path, text = save(tmp_path / f"a.{name}", FILES[name]), save(tmp_path / "b", "x\n")
+    path = save(tmp_path / f"a.{name}", FILES[name])
+    text = save(tmp_path / "b", "x\n")
     for call in (
         lambda: list(read_lines(path)),
         lambda: list(ParallelFiles(path, text)()),
@@ -116,21 +117,24 @@ def test_one_side_is_refused(tmp_path, name):
 
 
 def test_the_flags_that_are_refused(tmp_path, capfd):
-    path, text = save(tmp_path / "a.tmx", tmx()), save(tmp_path / "b.txt", "x\n")
+    path = save(tmp_path / "a.tmx", tmx())
+    text = save(tmp_path / "b.txt", "x\n")
     data = ("datagen", "--problem", "translate_text", "--data_dir", tmp_path / "data")
-    one = ("--train_source", path, "--train_target")
-    assert f"{path} is a translation memory" in run_refused(capfd, *data, *one, text)
-    both = ("evaluate", "--hypotheses", text, "--references", path)
-    assert f"{path} is a translation memory" in run_refused(capfd, *both)
+    train_flags = ("--train_source", path, "--train_target")
+    assert f"{path} is a translation memory" in run_refused(
+        capfd, *data, *train_flags, text
+    )
+    evaluate_flags = ("evaluate", "--hypotheses", text, "--references", path)
+    assert f"{path} is a translation memory" in run_refused(capfd, *evaluate_flags)
     with standard_input(path):
         refused("standard input is a translation memory", list, read_input(None))
     unknown = save(tmp_path / "c.tmx", tmx(srclang="*all*"))
     argv = (*data, "--train_source", unknown, "--train_target", unknown)
     assert "such as --languages en-de" in run_refused(capfd, *argv)
     data = ("datagen", "--problem", "translate_text_rev", "--data_dir", tmp_path / "r")
-    message = run_refused(capfd, *data, *one, path)
+    message = run_refused(capfd, *data, *train_flags, path)
     assert "in the direction of 'translate_text'" in message
-    argv = (*data, *one, path, "--languages", "de-en", "--vocab_size", "320")
+    argv = (*data, *train_flags, path, "--languages", "de-en", "--vocab_size", "320")
     assert run_json(capfd, *argv, "--workers", "1")["examples"] == {"train": 80}
 
 
@@ -217,25 +221,25 @@ COMPRESS = {"gz": gzip.compress, "xz": lzma.compress, "bz2": bz2.compress}
 COMPRESS |= {"zst": zstd.compress}
 
 
-@pytest.mark.parametrize("kind", COMPRESS)
-def test_content_tells_the_compression(tmp_path, kind):
+@pytest.mark.parametrize("compression", COMPRESS)
+def test_content_tells_the_compression(tmp_path, compression):
     text = "".join(f"{source}\n" for source, _ in PAIRS * 3000)
-    content = COMPRESS[kind](text.encode())
-    for name in ("plain.txt", f"a.{kind}", "a.gz", "a.xz"):
+    content = COMPRESS[compression](text.encode())
+    for name in ("plain.txt", f"a.{compression}", "a.gz", "a.xz"):
         path = save(tmp_path / name, content)
         assert list(read_lines(path)) == text.split("\n")[:-1]
         assert count_lines(path) == 240_000
     with standard_input(path):
         assert len(list(read_input(None))) == 240_000
-    for name in (f"a.{kind}", "a.en"):
+    for name in (f"a.{compression}", "a.en"):
         path = save(tmp_path / name, content[: len(content) // 2])
         refused(f"{path} is not a complete", list, read_lines(path))
-    if kind != "zst":  # which need not have a checksum
+    if compression != "zst":  # which need not have a checksum
         damaged = bytearray(content)
         damaged[len(content) // 2] ^= 255
         path = save(tmp_path / "damaged", bytes(damaged))
         refused(f"{path} is not a complete compressed file", list, read_lines(path))
-    empty = save(tmp_path / f"empty.{kind}", COMPRESS[kind](b""))
+    empty = save(tmp_path / f"empty.{compression}", COMPRESS[compression](b""))
     assert list(read_lines(empty)) == []
 
 
@@ -412,11 +416,16 @@ def test_vocabularies_of_spm_train(tmp_path, capfd):
     assert result["vocab_size"] == load_tokenizer(model).vocab_size
     (copy,) = data.glob("vocab.*.spm")
     assert copy.read_bytes() == model.read_bytes()
-    other = ("--data_dir", tmp_path / "other", "--vocab", tmp_path / "default.model")
-    assert "`spm_train --pad_id=0 --eos_id=1" in run_refused(capfd, *argv, *other)
+    other_dir = (
+        "--data_dir",
+        tmp_path / "other",
+        "--vocab",
+        tmp_path / "default.model",
+    )
+    assert "`spm_train --pad_id=0 --eos_id=1" in run_refused(capfd, *argv, *other_dir)
     save(tmp_path / "x.model", POINTER)
-    other = ("--data_dir", tmp_path / "other", "--vocab", tmp_path / "x.model")
-    assert "is a pointer of Git LFS" in run_refused(capfd, *argv, *other)
+    other_dir = ("--data_dir", tmp_path / "other", "--vocab", tmp_path / "x.model")
+    assert "is a pointer of Git LFS" in run_refused(capfd, *argv, *other_dir)
 
 
 @pytest.mark.parametrize("suffix", [".spm", ".model", ".subwords", ".words", ".marian"])

@@ -115,22 +115,22 @@ def at_once():
 
 def test_gradients_are_those_of_both_losses(at_once):
     source, target, links, alignment = aligned_batch(1)
-    found, setup = at_once
+    actual, setup = at_once
     batch = setup.batch(source, target, alignment)
     reported = setup.step.update(batch, 0, 0.0, dry_run=True)
     expected = float(summed_loss(setup.model, source, target))  # of the translation
     assert float(reported.loss_sum) == pytest.approx(expected, rel=1e-5)
-    assert_close(found, guided_gradients(setup, source, target, links, 0.7), 1e-4)
+    assert_close(actual, guided_gradients(setup, source, target, links, 0.7), 1e-4)
     with pytest.raises(AssertionError):  # without them it would be another gradient
         plain = guided_gradients(setup, source, target, links, 0.0)
-        assert_close(found, plain, relative=1e-2)
+        assert_close(actual, plain, relative=1e-2)
     unguided = Setup(1, GUIDED.override(guided_alignment=0.0))
     assert len(unguided.batch(source, target)) == 2
     assert_close(unguided.gradients(source, target), plain, relative=1e-5)
 
 
 @pytest.mark.parametrize(
-    ("changes", "parts", "most"),
+    ("changes", "parts", "tolerance"),
     [
         ({}, (1, 3), 1e-5),
         ({"compute_dtype": "bfloat16"}, (1, 1), 5e-2),
@@ -141,15 +141,16 @@ def test_gradients_are_those_of_both_losses(at_once):
     ],
     ids=["micro-batches", "bfloat16", "xla"],
 )
-def test_in_parts_compiled_and_in_16_bits(at_once, changes, parts, most):
+def test_in_parts_compiled_and_in_16_bits(at_once, changes, parts, tolerance):
     source, target, _, alignment = aligned_batch(1)
     replicas, micro_batches = parts
     setup = Setup(replicas, GUIDED.override(**changes), micro_batches)
-    found, expected = setup.gradients(source, target, alignment), at_once[0]
+    actual = setup.gradients(source, target, alignment)
+    expected = at_once[0]
     if changes:
-        query = next(n for n in found if "decoder/layer_1/cross_attention/query" in n)
+        query = next(n for n in actual if "decoder/layer_1/cross_attention/query" in n)
         expected = {query: expected[query]}
-    assert_close(found, expected, relative=most)
+    assert_close(actual, expected, relative=tolerance)
 
 
 # From links between words to those between tokens
@@ -158,8 +159,10 @@ def test_in_parts_compiled_and_in_16_bits(at_once, changes, parts, most):
 def test_tokens_are_linked_as_their_words_are(tmp_path):
     path = tmp_path / "v.spm"
     SentencePieceTokenizer.train(LINES * 2, path, 340)
-    tokenizer, encoder = load_tokenizer(path), PairEncoder(path, path)
-    source, target = "the woman reads  a bookshelf", "house olderly naïve"
+    tokenizer = load_tokenizer(path)
+    encoder = PairEncoder(path, path)
+    source = "the woman reads  a bookshelf"
+    target = "house olderly naïve"
     ids = tokenizer.encode(source), tokenizer.encode(target)
     alignment = ((0, 1), (2, 0), (4, 0), (4, 1), (3, 2))
     flat = encoder._links(alignment, *ids)
@@ -170,13 +173,15 @@ def test_tokens_are_linked_as_their_words_are(tmp_path):
     # The word of each token that adds characters, by how many there are before it.
     sides = []
     for side, text in enumerate((source, target)):
-        ends = [len("".join(text.split()[: n + 1])) for n in range(len(text.split()))]
+        word_ends = [
+            len("".join(text.split()[: n + 1])) for n in range(len(text.split()))
+        ]
         spelled = [
             len("".join(tokenizer.decode(ids[side][:n]).split()))
             for n in range(len(ids[side]) + 1)
         ]
         spaces = [n for n, (x, y) in enumerate(itertools.pairwise(spelled)) if x == y]
-        words = [sum(end <= x for end in ends) for x in spelled[:-1]]
+        words = [sum(word_end <= x for word_end in word_ends) for x in spelled[:-1]]
         sides.append({n: w for n, w in enumerate(words) if n not in spaces})
     expected = {
         (s, t)
@@ -208,10 +213,10 @@ def records_of(directory, name="translate_text", split="train"):
 
 def test_links_stay_with_their_pair(aligned_dir):
     """After the shuffle each record still has the links between its words."""
-    found = list(records_of(aligned_dir))
-    assert [x[:2] for x in found] != sentence_pairs()
-    assert {x[:2] for x in found} == set(sentence_pairs())
-    for source, _, links in found:
+    records = list(records_of(aligned_dir))
+    assert [x[:2] for x in records] != sentence_pairs()
+    assert {x[:2] for x in records} == set(sentence_pairs())
+    for source, _, links in records:
         assert links == set(reversed_links(source))
     assert all(links == set() for *_, links in records_of(aligned_dir, split="dev"))
 
@@ -231,17 +236,17 @@ def test_batches_have_the_links(aligned_dir, swap):
         return [list(map(np.concatenate, zip(*pair, strict=True))) for pair in pairs]
 
     for step, plain in enumerate(batches()):
-        *texts, found = batches(aligned=True)[step]
-        for side, other in zip(texts, plain, strict=True):
-            np.testing.assert_array_equal(side, other)
-        expected = np.zeros_like(found)
+        *texts, links = batches(aligned=True)[step]
+        for side, plain_side in zip(texts, plain, strict=True):
+            np.testing.assert_array_equal(side, plain_side)
+        expected = np.zeros_like(links)
         for row, payload in enumerate(index.read(plan.records(step))):
             feature = tf.train.Example.FromString(payload).features.feature
             flat = list(feature["links"].int64_list.value)
             for t, s in zip(flat[::2], flat[1::2], strict=True):
                 expected[(row, s, t) if swap else (row, t, s)] = 1
         expected /= np.maximum(expected.sum(2, keepdims=True), 1)
-        np.testing.assert_allclose(found, expected)
+        np.testing.assert_allclose(links, expected)
         assert expected.sum() > len(expected)
 
 
@@ -264,8 +269,8 @@ def test_alignments_are_read_from_the_guided_head():
     assert AlignmentHead(head=2).of_model(GUIDED) == (2, 2)
     assert AlignmentHead(2).of_model(GUIDED) == (2, None)
     assert AlignmentHead(3).of_model(GUIDED) == (3, None)
-    one = GUIDED.override(num_layers=1)
-    assert AlignmentHead().of_model(one) == (1, 1)
+    one_layer = GUIDED.override(num_layers=1)
+    assert AlignmentHead().of_model(one_layer) == (1, 1)
     model = Setup(1, GUIDED).model
     source, target = unequal_batch(1)
     np.testing.assert_array_equal(

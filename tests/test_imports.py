@@ -126,33 +126,33 @@ def imports(path: Path, *, top_level: bool = False) -> list[tuple[int, str]]:
         for node in ast.walk(block)
     }
     package = path.parent.relative_to(ROOT).parts if path.is_relative_to(ROOT) else ()
-    found = []
+    names = []
     for node in ast.walk(tree):
         if top_level and node in inner:
             continue
         if isinstance(node, ast.Import):
-            found += [(node.lineno, alias.name) for alias in node.names]
+            names += [(node.lineno, alias.name) for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             module = node.module or ""
             if node.level:  # type checkers find files outside t2t_keras only so
                 assert package[0] in PLUGINS, f"{path}:{node.lineno}: relative"
                 parents = package[: len(package) - node.level + 1]
                 module = ".".join(("t2t_keras", *parents, *filter(None, [module])))
-            found += [(node.lineno, f"{module}.{alias.name}") for alias in node.names]
-    return found
+            names += [(node.lineno, f"{module}.{alias.name}") for alias in node.names]
+    return names
 
 
 def imported_modules(file: str) -> set[str]:
     """Returns the files of the package that a file imports."""
-    found = set()
+    modules = set()
     for _, name in imports(FILES[file]):
         parts = name.split(".")
         for n in range(2, len(parts) + 1):
             module = "/".join(parts[1:n])
-            found |= {f"{module}.py", f"{module}/__init__.py"} & FILES.keys()
-    inside = {module for module in found if "__init__" not in module}
+            modules |= {f"{module}.py", f"{module}/__init__.py"} & FILES.keys()
+    inside = {module for module in modules if "__init__" not in module}
     folders = {folder for module in inside for folder in Path(module).parents}
-    return found - {f"{folder}/__init__.py" for folder in folders} - {file}
+    return modules - {f"{folder}/__init__.py" for folder in folders} - {file}
 
 
 def unit_of(file: str) -> str:
@@ -180,14 +180,14 @@ def test_units_import_one_way():
     for file, path in FILES.items():
         unit, *below = file.removesuffix(".py").split("/")
         for line, name in imports(path):
-            root, *rest = name.split(".")
-            if root != "t2t_keras" or not rest or rest[0] in t2t_keras.__all__:
+            root, *modules = name.split(".")
+            if root != "t2t_keras" or not modules or modules[0] in t2t_keras.__all__:
                 continue
-            allowed = rest[0] in (CORE.get(unit, CORE))
+            allowed = modules[0] in (CORE.get(unit, CORE))
             if unit == "plugins":
-                allowed |= rest[:2] == ["plugins", below[0]]
+                allowed |= modules[:2] == ["plugins", below[0]]
             else:
-                allowed |= rest[0] == unit
+                allowed |= modules[0] == unit
             assert allowed, f"{file}:{line}: {unit} may not import {name}"
 
 
@@ -228,14 +228,14 @@ def test_commands_of_the_core_and_their_flags_have_help():
 def test_the_core_knows_nothing_of_parsing():
     words = re.compile(r"tree|bracket|evalb|silver", re.IGNORECASE)
     libraries = re.compile(r"\b(keras\.tree|shutil\.rmtree|ElementTree|xml\.etree)\b")
-    found = [
-        f"{name}:{number}: {line}"
+    mentions = [
+        f"{name}:{line_number}: {line}"
         for name, path in FILES.items()
         if is_in_core(name)
-        for number, line in enumerate(path.read_text().splitlines(), 1)
+        for line_number, line in enumerate(path.read_text().splitlines(), 1)
         if words.search(libraries.sub("", line))
     ]
-    assert not found
+    assert not mentions
 
 
 # The core without its plugins: an installation from which they were deleted.
@@ -273,11 +273,11 @@ def alone(tmp_path):
 def test_without_plugins_there_are_the_verbs_of_the_core(alone):
     command = [sys.executable, "-c", HELP]
     shown = subprocess.run(command, env=alone, capture_output=True, check=True)
-    core, _, rest = shown.stdout.decode().partition("core:\n")[2].partition("\n\n")
+    core, _, remainder = shown.stdout.decode().partition("core:\n")[2].partition("\n\n")
     assert {
         line.split()[0] for line in core.splitlines() if line[2:3] > " "
     } == COMMANDS
-    assert rest.startswith("the workflow:") and not shown.stderr
+    assert remainder.startswith("the workflow:") and not shown.stderr
 
 
 @pytest.mark.slow
@@ -289,5 +289,5 @@ def test_without_plugins_the_tests_of_the_core_can_be_collected(alone, tmp_path)
         if is_of_plugins(path):
             (tmp_path / "tests" / path.name).unlink()
     command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "tests"]
-    found = subprocess.run(command, env=alone, cwd=tmp_path, capture_output=True)
-    assert found.returncode == 0, found.stdout.decode()[-2000:]
+    process = subprocess.run(command, env=alone, cwd=tmp_path, capture_output=True)
+    assert process.returncode == 0, process.stdout.decode()[-2000:]

@@ -31,32 +31,33 @@ def corpus(request):
     return [(source.strip(), target.strip()) for source, target in pairs]
 
 
-def found_in(pairs, kind):
+def found_in(pairs, fault):
     """The numbers of all pairs that have a fault."""
     norm = Norm(draw(pairs))
     parts = [measure(pairs[i : i + 2000], norm) for i in range(0, len(pairs), 2000)]
-    numbers = [p.faults[kind] + 2000 * i for i, p in enumerate(parts)]
-    return set(np.concatenate(numbers).tolist())
+    line_numbers = [p.faults[fault] + 2000 * i for i, p in enumerate(parts)]
+    return set(np.concatenate(line_numbers).tolist())
 
 
-def check(pairs, seeded, clean, kind):
+def check(pairs, seeded, clean, fault):
     """At least 95% are found; at most 1% of the clean pairs are false alarms."""
-    found = found_in(pairs, kind)
-    assert len(found & seeded) >= 0.95 * len(seeded)
-    assert len(found_in(clean, kind)) <= 0.01 * len(clean)
-    assert len(found - seeded) <= 0.01 * len(pairs)
+    flagged = found_in(pairs, fault)
+    assert len(flagged & seeded) >= 0.95 * len(seeded)
+    assert len(found_in(clean, fault)) <= 0.01 * len(clean)
+    assert len(flagged - seeded) <= 0.01 * len(pairs)
 
 
 def test_swapped_sides(corpus):
-    numbers = random.Random(1).sample(range(len(corpus)), len(corpus) // 10)
+    indices = random.Random(1).sample(range(len(corpus)), len(corpus) // 10)
     pairs = list(corpus)
-    for i in numbers:
+    for i in indices:
         pairs[i] = pairs[i][::-1]
-    check(pairs, {i for i in numbers if all(corpus[i])}, corpus, "swapped")
+    check(pairs, {i for i in indices if all(corpus[i])}, corpus, "swapped")
 
 
 def test_wrong_encodings(corpus):
-    pairs, seeded = list(corpus), set()
+    pairs = list(corpus)
+    seeded = set()
     for i, (source, target) in enumerate(corpus):
         if i % 25 == 0 and not target.isascii():
             encoding = ("cp1252", "latin-1")[i % 2]
@@ -67,7 +68,8 @@ def test_wrong_encodings(corpus):
 
 def test_untranslated_targets(corpus):
     """Another sentence of the source language is in the place of the target."""
-    pairs, seeded = list(corpus), set(range(0, len(corpus), 97))
+    pairs = list(corpus)
+    seeded = set(range(0, len(corpus), 97))
     for i in seeded:
         pairs[i] = corpus[i][0], corpus[i - 1][0]
     long = {i for i in seeded if min(map(len, pairs[i])) > 30}
@@ -76,8 +78,8 @@ def test_untranslated_targets(corpus):
 
 def shifts(pairs):
     norm = Norm(draw(pairs))
-    found = measure(pairs, norm)
-    return find_shifts(found.lengths, found.anchors, norm)
+    measured = measure(pairs, norm)
+    return find_shifts(measured.lengths, measured.anchors, norm)
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -85,15 +87,15 @@ def test_a_file_that_slipped(corpus, seed):
     """By a line too many or too few, up to the end or up to a counterpart."""
     rng = random.Random(seed)
     sources, targets = map(list, zip(*corpus, strict=True))
-    first = rng.randrange(200, len(corpus) - 600)
-    last = len(corpus) - 1 if seed % 2 else first + rng.randrange(200, 500)
+    start = rng.randrange(200, len(corpus) - 600)
+    stop = len(corpus) - 1 if seed % 2 else start + rng.randrange(200, 500)
     lines = 1 if seed < 2 else -1
-    out, into = (last, first) if lines == 1 else (first, last)
+    out, into = (stop, start) if lines == 1 else (start, stop)
     targets.pop(out)
     targets.insert(into, "Eine Zeile , die hier nicht steht .")
     (shift,) = shifts(list(zip(sources, targets, strict=True)))
     assert shift.lines == lines
-    assert abs(shift.first - first) < 15 and abs(shift.last - last) < 15
+    assert abs(shift.first - start) < 15 and abs(shift.last - stop) < 15
     if not seed:
         assert shifts(corpus) == []
         random.Random(0).shuffle(targets)  # disorder is not a shift
@@ -101,8 +103,8 @@ def test_a_file_that_slipped(corpus, seed):
 
 
 def numbered(count, word="dog"):
-    ends = [f"{word} {i}" for i in range(count)]
-    return [(f"it sees the {end}", f"es sieht den {end}") for end in ends]
+    nouns = [f"{word} {i}" for i in range(count)]
+    return [(f"it sees the {noun}", f"es sieht den {noun}") for noun in nouns]
 
 
 def test_duplicates_overlap_and_the_rest():
@@ -119,7 +121,7 @@ def test_duplicates_overlap_and_the_rest():
     findings = {(f["split"], f["kind"]): f["lines"] for f in result["findings"]}
     lines = {"empty": 8, "identical": 10, "entities": 21, "duplicate": 31}
     lines |= {"encoding": 41, "length": 51, "overlap": 61}
-    assert findings == {("train", kind): [line] for kind, line in lines.items()}
+    assert findings == {("train", finding): [line] for finding, line in lines.items()}
     weights = [f["weight"] for f in result["findings"]]
     assert weights == sorted(weights, reverse=True)
     assert result["findings"][0]["message"] == "the source is also in test"
@@ -129,7 +131,8 @@ def test_statistics():
     pairs = [("ab cd", "где"), ("a", "б в г"), ("x" * 45, "日本")] * 10
     result = inspect({"train": lambda: iter(pairs)})["splits"]["train"]
     assert result["pairs"] == 30
-    source, target = result["source"], result["target"]
+    source = result["source"]
+    target = result["target"]
     assert (source["words"], source["characters"]) == (40, 510)
     assert (target["words"], target["characters"]) == (50, 100)
     assert list(source["histogram"].values())[:5] == [20, 0, 0, 0, 10]
@@ -185,10 +188,10 @@ def test_a_data_directory(tmp_path, capfd):
     result = run_json(capfd, "inspect", "--data_dir", tmp_path / "data")
     argv = ("--train_source", files.source_path, "--train_target", files.target_path)
     texts = run_json(capfd, "inspect", *argv)
-    mine, theirs = (r["splits"]["train"]["source"] for r in (result, texts))
-    vocabulary = mine.pop("vocabulary")
+    from_ids, from_texts = (r["splits"]["train"]["source"] for r in (result, texts))
+    vocabulary = from_ids.pop("vocabulary")
     for name in ("words", "characters", "histogram"):
-        assert mine[name] == theirs[name]
+        assert from_ids[name] == from_texts[name]
     assert 0 < vocabulary["used"] <= 1 <= vocabulary["per_word"]
     assert vocabulary["unknown"] == 0.0
     page = tmp_path / "page.html"

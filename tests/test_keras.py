@@ -38,7 +38,8 @@ from t2t_keras.run.checkpoint import model_variables
 from t2t_keras.training.optimizer import learning_rate, make_optimizer
 from t2t_keras.training.step import TrainStep
 
-D, HEADS = 8, 2
+D = 8
+HEADS = 2
 
 
 def residual():
@@ -93,7 +94,8 @@ LAYERS = {
 def functional(name):
     """A functional model of one layer, with random weights, and arrays for it."""
     make, shapes = LAYERS[name]
-    inputs, arrays = [], []
+    inputs = []
+    arrays = []
     for i, shape in enumerate(shapes):
         dtype = "float32" if shape else "int32"
         inputs.append(keras.Input(shape or (None,), dtype=dtype))
@@ -123,16 +125,16 @@ def test_computes_under_a_global_policy(name):
     """Near float32's outputs, with float32 weights."""
     network, arrays = functional(name)
     expected = np.array(network(arrays))
-    before = keras.config.dtype_policy()
+    policy = keras.config.dtype_policy()
     keras.config.set_dtype_policy("mixed_bfloat16")
     try:
         mixed, _ = functional(name)
         mixed.set_weights(network.get_weights())
-        found = np.array(keras.ops.cast(mixed(arrays), "float32"))
+        actual = np.array(keras.ops.cast(mixed(arrays), "float32"))
     finally:
-        keras.config.set_dtype_policy(before)
+        keras.config.set_dtype_policy(policy)
     assert all(weight.dtype == "float32" for weight in mixed.weights)
-    np.testing.assert_allclose(found, expected, atol=0.05 * np.abs(expected).max())
+    np.testing.assert_allclose(actual, expected, atol=0.05 * np.abs(expected).max())
 
 
 def test_the_model_itself_is_saved_cloned_and_summarized(tmp_path):
@@ -152,7 +154,8 @@ def test_the_model_itself_is_saved_cloned_and_summarized(tmp_path):
 
 
 def test_inputs_are_a_pair_a_list_or_a_dict():
-    network, pair = small_model(), (ids(2, 5), ids(2, 4))
+    network = small_model()
+    pair = (ids(2, 5), ids(2, 4))
     expected = network(*pair)
     by_name = dict(zip(("source", "target"), pair, strict=True))
     for inputs in (pair, list(pair), by_name):
@@ -164,28 +167,29 @@ def test_inputs_are_a_pair_a_list_or_a_dict():
 
 def keras_attention(layer, value_size):
     """`keras.layers.MultiHeadAttention` with the weights of a layer."""
-    theirs = keras.layers.MultiHeadAttention(HEADS, 3, value_size, use_bias=False)
-    theirs.build((None, None, D), (None, None, D))
+    keras_layer = keras.layers.MultiHeadAttention(HEADS, 3, value_size, use_bias=False)
+    keras_layer.build((None, None, D), (None, None, D))
     if isinstance(layer, SelfAttention):
         kernels = np.split(layer.projection.kernel, [6, 12], axis=1)
     else:
-        both = np.split(layer.key_value_projection.kernel, [6], axis=1)
-        kernels = [np.array(layer.query_projection.kernel), *both]
+        kernel_and_value = np.split(layer.key_value_projection.kernel, [6], axis=1)
+        kernels = [np.array(layer.query_projection.kernel), *kernel_and_value]
     weights = [kernel.reshape(D, HEADS, -1) for kernel in kernels]
     query, key, value = weights
     output = np.array(layer.output_projection.kernel).reshape(HEADS, value_size, D)
-    theirs.query_dense.kernel.assign(query)
-    theirs.key_dense.kernel.assign(key)
-    theirs.value_dense.kernel.assign(value)
-    theirs.output_dense.kernel.assign(output)
-    return theirs
+    keras_layer.query_dense.kernel.assign(query)
+    keras_layer.key_dense.kernel.assign(key)
+    keras_layer.value_dense.kernel.assign(value)
+    keras_layer.output_dense.kernel.assign(output)
+    return keras_layer
 
 
 @pytest.mark.parametrize("is_causal", [False, True])
 def test_self_attention_is_that_of_keras(is_causal):
     layer = SelfAttention(D, HEADS, 3, 5)
     layer.build((None, None, D))
-    theirs, x = keras_attention(layer, 5), normal(2, 6, D)
+    keras_layer = keras_attention(layer, 5)
+    x = normal(2, 6, D)
     mask = np.random.default_rng(0).random((2, 6, 6)) < 0.7
     mask |= np.eye(6, dtype=bool)
     options = {
@@ -193,29 +197,31 @@ def test_self_attention_is_that_of_keras(is_causal):
         "use_causal_mask": is_causal,
         "return_attention_scores": True,
     }
-    for found, expected in zip(
-        layer(x, **options), theirs(x, x, **options), strict=True
+    for actual, expected in zip(
+        layer(x, **options), keras_layer(x, x, **options), strict=True
     ):
-        np.testing.assert_allclose(found, expected, atol=1e-5)
-    np.testing.assert_allclose(layer(x), theirs(x, x), atol=1e-5)
+        np.testing.assert_allclose(actual, expected, atol=1e-5)
+    np.testing.assert_allclose(layer(x), keras_layer(x, x), atol=1e-5)
 
 
 def test_cross_attention_is_that_of_keras():
     layer = CrossAttention(D, HEADS, 3, 5)
     layer.build((None, None, D))
-    theirs = keras_attention(layer, 5)
-    x, memory = normal(2, 4, D), normal(2, 6, D, seed=1)
+    keras_layer = keras_attention(layer, 5)
+    x = normal(2, 4, D)
+    memory = normal(2, 6, D, seed=1)
     mask = np.array([[[1] * 6], [[1, 1, 1, 1, 0, 0]]], bool)
     options = {"attention_mask": mask, "return_attention_scores": True}
-    for found, expected in zip(
-        layer(x, memory, **options), theirs(x, memory, **options), strict=True
+    for actual, expected in zip(
+        layer(x, memory, **options), keras_layer(x, memory, **options), strict=True
     ):
-        np.testing.assert_allclose(found, expected, atol=1e-5)
+        np.testing.assert_allclose(actual, expected, atol=1e-5)
 
 
 def test_a_windows_mask_hides_padding():
     layer = WindowSelfAttention(D, HEADS, before=2, after=2)
-    x, mask = normal(1, 6, D), np.array([[[1, 1, 1, 1, 0, 0]]], bool)
+    x = normal(1, 6, D)
+    mask = np.array([[[1, 1, 1, 1, 0, 0]]], bool)
     np.testing.assert_allclose(
         layer(x, attention_mask=mask)[:, :4], layer(x[:, :4]), atol=1e-5
     )
@@ -265,7 +271,8 @@ def test_padding_changes_no_output_and_is_not_averaged(name, own_embedding, tmp_
 def test_a_mask_is_an_argument_too(name):
     """`mask`, `attention_mask`, or both."""
     layer = MASKED_LAYERS[name]()
-    x, valid = normal(2, 6, D), np.array([[1] * 6, [1, 1, 1, 0, 0, 0]], bool)
+    x = normal(2, 6, D)
+    valid = np.array([[1] * 6, [1, 1, 1, 0, 0, 0]], bool)
     short = np.array(layer(x[1:, :3]))
     for masks in (
         {"mask": valid},
@@ -277,10 +284,12 @@ def test_a_mask_is_an_argument_too(name):
         y = np.array(layer(x, **masks))
         np.testing.assert_allclose(y[1:, :3], short, atol=1e-5)
         np.testing.assert_allclose(y[:1], layer(x[:1]), atol=1e-5)
-    later = np.tril(np.ones((6, 6), bool))[None]
-    causal = layer(x, attention_mask=later)
+    lower_triangle = np.tril(np.ones((6, 6), bool))[None]
+    causal = layer(x, attention_mask=lower_triangle)
     np.testing.assert_allclose(
-        causal[:, :3], layer(x[:, :3], attention_mask=later[:, :3, :3]), atol=1e-5
+        causal[:, :3],
+        layer(x[:, :3], attention_mask=lower_triangle[:, :3, :3]),
+        atol=1e-5,
     )
 
 
@@ -300,13 +309,16 @@ def test_padding_of_both_sides_is_masked_in_the_decoder(name):
 
 @pytest.mark.parametrize("name", ["DecoderLayer", "Decoder"])
 def test_masks_of_the_decoder_are_arguments_too(name):
-    layer, x, memory = LAYERS[name][0](), normal(1, 4, D), normal(1, 6, D, seed=1)
+    layer = LAYERS[name][0]()
+    x = normal(1, 4, D)
+    memory = normal(1, 6, D, seed=1)
     expected = layer(x[:, 1:], memory[:, :4])
-    own, others = np.array([[0, 1, 1, 1]], bool), np.array([[1] * 4 + [0] * 2], bool)
+    target_mask = np.array([[0, 1, 1, 1]], bool)
+    source_mask = np.array([[1] * 4 + [0] * 2], bool)
     for masks in (
-        {"mask": own, "encoder_output_mask": others},
-        {"x_mask": own, "cross_attention_mask": others[:, None]},
-        {"attention_mask": own[:, None], "encoder_output_mask": others},
+        {"mask": target_mask, "encoder_output_mask": source_mask},
+        {"x_mask": target_mask, "cross_attention_mask": source_mask[:, None]},
+        {"attention_mask": target_mask[:, None], "encoder_output_mask": source_mask},
     ):
         y = layer(x, memory, **masks)
         np.testing.assert_allclose(y[:, 1:], expected, atol=1e-5)
@@ -323,23 +335,26 @@ def test_a_residual_keeps_the_mask():
 
 def test_the_mask_is_passed_beside_other_tensors():
     """Then Keras passes it by another name."""
-    layer, embed = SelfAttention(D, HEADS), masked_embedding()
+    layer = SelfAttention(D, HEADS)
+    embed = masked_embedding()
     expected = layer(embed(TOKENS))
     embedded = embed(np.pad(TOKENS, ((0, 0), (0, 3))))
     seed = np.array([1, 2], np.int32)
     everywhere = np.ones((1, 7, 7), bool)
     for tensors in ({"seed": seed}, {"attention_mask": everywhere}):
-        found = layer(embedded, **tensors)
-        np.testing.assert_allclose(found[:, :4], expected, atol=1e-5)
+        actual = layer(embedded, **tensors)
+        np.testing.assert_allclose(actual[:, :4], expected, atol=1e-5)
 
 
 def test_masked_attention_is_that_of_keras():
     layer = SelfAttention(D, HEADS, 3, 5)
     layer.build((None, None, D))
-    theirs = keras_attention(layer, 5)
-    embed, tokens = masked_embedding(), np.pad(TOKENS, ((0, 0), (0, 2)))
-    found, expected = layer(embed(tokens)), theirs(embed(tokens), embed(tokens))
-    np.testing.assert_allclose(found[:, :4], expected[:, :4], atol=1e-5)
+    keras_layer = keras_attention(layer, 5)
+    embed = masked_embedding()
+    tokens = np.pad(TOKENS, ((0, 0), (0, 2)))
+    actual = layer(embed(tokens))
+    expected = keras_layer(embed(tokens), embed(tokens))
+    np.testing.assert_allclose(actual[:, :4], expected[:, :4], atol=1e-5)
 
 
 # Training
@@ -353,9 +368,9 @@ def test_training_draws_dropout_that_depends_on_keras_seed():
         assert (network(*batch) == network(*batch, training=False)).numpy().all()
         return [network(*batch, training=True).numpy() for _ in range(2)]
 
-    first, second = outputs()
-    assert np.abs(first - second).max() > 0.1
-    np.testing.assert_array_equal(outputs(), [first, second])
+    first_outputs, second_outputs = outputs()
+    assert np.abs(first_outputs - second_outputs).max() > 0.1
+    np.testing.assert_array_equal(outputs(), [first_outputs, second_outputs])
     layer = SelfAttention(D, HEADS, dropout=0.5)
     x = normal(2, 6, D)
     assert np.abs(layer(x, training=True) - layer(x)).max() > 0.01
@@ -367,8 +382,8 @@ def test_a_generator_of_masks_changes_no_initial_weight():
         hparams = HParams(num_layers=1, d_model=8, d_ff=8, num_heads=2, dropout=rate)
         return model_module.Transformer(hparams, VOCAB).get_weights()
 
-    for ours, theirs in zip(weights(0.0), weights(0.5), strict=True):
-        np.testing.assert_array_equal(ours, theirs)
+    for without_dropout, with_dropout in zip(weights(0.0), weights(0.5), strict=True):
+        np.testing.assert_array_equal(without_dropout, with_dropout)
 
 
 @pytest.mark.parametrize(
@@ -376,10 +391,10 @@ def test_a_generator_of_masks_changes_no_initial_weight():
 )
 def test_schedule_is_that_of_the_trainer(schedule):
     hparams = HParams(schedule=schedule, learning_rate=2.0, warmup_steps=7)
-    found = Schedule.from_config(Schedule(hparams).get_config())
+    restored = Schedule.from_config(Schedule(hparams).get_config())
     for step in (1, 6, 7, 8, 100):
         expected = learning_rate(hparams, step)
-        np.testing.assert_allclose(found(step - 1), expected, rtol=1e-5)
+        np.testing.assert_allclose(restored(step - 1), expected, rtol=1e-5)
 
 
 def test_fit_makes_the_updates_of_the_trainer(tmp_path):
@@ -399,11 +414,11 @@ def test_fit_makes_the_updates_of_the_trainer(tmp_path):
     network.compile(adam, LabelSmoothedCrossEntropy(hparams.label_smoothing))
     source, target = batches.reshape(2, -1, 9)
     network.fit((source, target), target, batch_size=6, shuffle=False, verbose=0)
-    ends = (
+    final_weights = (
         {k: v.numpy() for k, v in model_variables(m).items()}
         for m in (network, setup.model)
     )
-    assert_close(*ends, relative=1e-4)
+    assert_close(*final_weights, relative=1e-4)
     network.save(tmp_path / "model.keras")
     loaded = keras.saving.load_model(tmp_path / "model.keras")
     assert loaded.optimizer.learning_rate == network.optimizer.learning_rate

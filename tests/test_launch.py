@@ -24,7 +24,7 @@ TIMEOUT = 60
 @pytest.fixture
 def gpus(monkeypatch, tmp_path):
     """Makes a machine of six GPUs."""
-    for name in ("nvidiactl", *(f"nvidia{number}" for number in range(6))):
+    for name in ("nvidiactl", *(f"nvidia{index}" for index in range(6))):
         (tmp_path / name).touch()
     monkeypatch.setattr(launching, "_NVIDIA", str(tmp_path / "nvidia[0-9]*"))
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
@@ -45,11 +45,13 @@ def test_each_process_sees_one_of_the_visible_gpus(
 ):
     if visible is not None:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
-    found = environments([1234, 1235])
-    assert {each["no_grpc_proxy"] for each in found} == {"localhost"}
-    assert [each.get("CUDA_VISIBLE_DEVICES") for each in found] == expected
-    for index, each in enumerate(found):
-        assert json.loads(each["TF_CONFIG"]) == {
+    processes = environments([1234, 1235])
+    assert {environment["no_grpc_proxy"] for environment in processes} == {"localhost"}
+    assert [
+        environment.get("CUDA_VISIBLE_DEVICES") for environment in processes
+    ] == expected
+    for index, environment in enumerate(processes):
+        assert json.loads(environment["TF_CONFIG"]) == {
             "cluster": {"worker": ["localhost:1234", "localhost:1235"]},
             "task": {"type": "worker", "index": index},
         }
@@ -139,13 +141,13 @@ def test_one_sentence_tells_which_process_has_failed(capfd, code, ended, shown):
 
 
 def test_who_does_not_notice_the_failure_of_another_one_is_killed(monkeypatch):
-    before = psutil.Process().children()  # of other tests
+    initial_children = psutil.Process().children()  # of other tests
     monkeypatch.setattr(launching, "_SECONDS_TO_FOLLOW", 0.1)
     program = "sys.exit(4) if I == 2 else time.sleep(1000)"
     refused("process 2 of 3 ended with exit status 4", launch, program, count=3)
     program = f"sys.exit({LOST}) if I == 1 else time.sleep(1000)"
     refused("the 2 processes have lost contact", launch, program)
-    assert set(psutil.Process().children()) <= set(before)
+    assert set(psutil.Process().children()) <= set(initial_children)
 
 
 LAUNCHER = """
@@ -243,7 +245,8 @@ def test_the_processes_end_with_a_launcher_that_is_killed():
 def start_two(data_dir, output_dir, **flags):
     """Starts a training in two processes of this machine."""
     # The level is the program's own; the tests have another one.
-    env, launch = {"TF_CPP_MIN_LOG_LEVEL": "3"}, ("launch", "--processes", "2")
+    env = {"TF_CPP_MIN_LOG_LEVEL": "3"}
+    launch = ("launch", "--processes", "2")
     return start(data_dir, output_dir, 0, env, launch, **flags)
 
 
@@ -262,8 +265,8 @@ def test_stopped_and_killed_it_ends_as_if_never_stopped(data_dir, tmp_path):
     checkpoints = CheckpointDirectory(tmp_path / "run")
     launcher, children = begun(data_dir, tmp_path / "run", 20)
     # To every process, as systemd does, and each has it from the launcher as well.
-    for each in (*children, launcher):
-        each.send_signal(signal.SIGTERM)
+    for process in (*children, launcher):
+        process.send_signal(signal.SIGTERM)
     output, errors = launcher.communicate(timeout=TIMEOUT)
     saved = checkpoints.steps()[-1]
     assert (launcher.returncode, output) == (143, "")
@@ -284,18 +287,22 @@ def test_stopped_and_killed_it_ends_as_if_never_stopped(data_dir, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_before_the_first_step_ends_a_training(data_dir, tmp_path, number):
+@pytest.mark.parametrize("signal_number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_before_the_first_step_ends_a_training(
+    data_dir, tmp_path, signal_number
+):
     """TensorFlow takes SIGTERM when the processes connect, and must not keep it."""
     launcher = start_two(data_dir, tmp_path)
     assert launcher.stderr.readline().startswith("waiting until")
-    if number == signal.SIGTERM:
+    if signal_number == signal.SIGTERM:
         assert " parameters, 2 replicas" in launcher.stderr.readline()
     children = psutil.Process(launcher.pid).children()
-    launcher.send_signal(number)
+    launcher.send_signal(signal_number)
     _, errors = launcher.communicate(timeout=TIMEOUT)
-    assert launcher.returncode == 128 + number
-    assert errors == ("t2t train: interrupted\n" if number == signal.SIGINT else "")
+    assert launcher.returncode == 128 + signal_number
+    assert errors == (
+        "t2t train: interrupted\n" if signal_number == signal.SIGINT else ""
+    )
     await_end(children)
 
 

@@ -25,10 +25,10 @@ def test_feed_forward_drops_inner_activations():
     layer.inner.kernel.assign(np.zeros((4, 1000)))
     layer.inner.bias.assign(np.ones(1000))
     layer.outer.kernel.assign(np.full((1000, 4), 0.75))
-    kept = layer(np.zeros((1, 1, 4), np.float32), seed=SEED).numpy()[0, 0]
-    np.testing.assert_allclose(kept, kept.round(), atol=1e-3)
-    assert (kept == kept[0]).all()
-    assert 690 < kept[0] < 810
+    output = layer(np.zeros((1, 1, 4), np.float32), seed=SEED).numpy()[0, 0]
+    np.testing.assert_allclose(output, output.round(), atol=1e-3)
+    assert (output == output[0]).all()
+    assert 690 < output[0] < 810
 
 
 def test_kernels_begin_as_glorot_uniform():
@@ -79,7 +79,8 @@ def residual(norm, dropout=0.0):
 @pytest.mark.parametrize("norm", ["post", "pre"])
 def test_dropout_is_on_the_sublayer_and_not_on_the_residual(norm):
     """The mask, which seed and layer decide, multiplies what is added to x alone."""
-    layer, x = residual(norm, dropout=0.5), normal(2, 30, 8)
+    layer = residual(norm, dropout=0.5)
+    x = normal(2, 30, 8)
     mask = layer.dropout(np.ones_like(x), seed=SEED).numpy()
     assert set(np.unique(mask)) == {0, 2}
 
@@ -122,18 +123,19 @@ def dropout(rate, name="dropout"):
 def test_dropout_rate_and_scale(rate):
     n = 100_000
     y = dropout(rate)(np.ones(n, np.float32), seed=SEED).numpy()
-    kept = y != 0
-    np.testing.assert_allclose(y[kept], 1 / (1 - rate), rtol=1e-6)
+    is_kept = y != 0
+    np.testing.assert_allclose(y[is_kept], 1 / (1 - rate), rtol=1e-6)
     # Four standard deviations of a binomial count.
-    assert abs(kept.mean() - (1 - rate)) < 4 * np.sqrt(rate * (1 - rate) / n)
+    assert abs(is_kept.mean() - (1 - rate)) < 4 * np.sqrt(rate * (1 - rate) / n)
 
 
 @pytest.mark.parametrize("seed", [[12, 22], [11, 23], [22, 11]])
 def test_another_seed_gives_an_independent_mask(seed):
-    x, layer = np.ones(10_000, np.float32), dropout(0.5)
-    first = layer(x, seed=SEED).numpy() != 0
-    other = layer(x, seed=np.array(seed, np.int32)).numpy() != 0
-    assert abs((first == other).mean() - 0.5) < 0.02
+    x = np.ones(10_000, np.float32)
+    layer = dropout(0.5)
+    mask = layer(x, seed=SEED).numpy() != 0
+    other_mask = layer(x, seed=np.array(seed, np.int32)).numpy() != 0
+    assert abs((mask == other_mask).mean() - 0.5) < 0.02
 
 
 def test_dropout_scale_is_exact_enough_in_bfloat16():

@@ -49,11 +49,11 @@ def test_outputs_are_those_of_the_translator(translator, export_dir):
     expected = translator.n_best(TEXTS, 2, beam_size=3, alpha=1.0)
     for text, hypotheses in zip(TEXTS, expected, strict=True):
         source = translator.source_tokenizer.encode(text)
-        found = run(ids=np.array([source], np.int32))
-        ids = [tuple(row[row != 0].tolist()) for row in found["ids"]]
+        output = run(ids=np.array([source], np.int32))
+        ids = [tuple(row[row != 0].tolist()) for row in output["ids"]]
         assert ids == [hypothesis.ids for hypothesis in hypotheses]
         scores = [hypothesis.score for hypothesis in hypotheses]
-        np.testing.assert_allclose(found["scores"], scores, atol=1e-4)
+        np.testing.assert_allclose(output["scores"], scores, atol=1e-4)
 
 
 def test_options_that_the_graph_lacks_are_refused(translator, tmp_path):

@@ -25,9 +25,11 @@ def entropy(vocab, smoothing):
     """Of the soft targets: the least that the loss can be."""
     if not smoothing:
         return 0.0
-    rest = smoothing / (vocab - 1)
+    off_value = smoothing / (vocab - 1)
     confidence = 1 - smoothing
-    return -confidence * np.log(confidence) - (vocab - 1) * rest * np.log(rest)
+    return -confidence * np.log(confidence) - (vocab - 1) * off_value * np.log(
+        off_value
+    )
 
 
 def example(vocab, rows=7, scale=3.0):
@@ -65,7 +67,8 @@ def output_layer(vocab=11, rows=40, width=5, scale=1.0):
 def losses_and_gradients(states, table, labels, weights, smoothing, dtype="float32"):
     """Those of `output_losses`, with an upstream gradient of 3."""
     with tf.GradientTape() as tape:
-        x, e = watched(tape, states), watched(tape, table)
+        x = watched(tape, states)
+        e = watched(tape, table)
         label_rows = tf.gather(e, labels)
         loss, nll = output_losses(x, e, label_rows, labels, weights, smoothing, dtype)
         total = 3.0 * loss
@@ -75,7 +78,8 @@ def losses_and_gradients(states, table, labels, weights, smoothing, dtype="float
 
 def expected_losses_and_gradients(states, table, labels, weights, smoothing):
     """The same by the formulas, in float64."""
-    states, table = states.astype(np.float64), table.astype(np.float64)
+    states = states.astype(np.float64)
+    table = table.astype(np.float64)
     probabilities = softmax(states @ table.T)
     targets = soft_targets(labels, len(table), smoothing)
     loss = -np.sum(weights[:, None] * targets * np.log(probabilities))
@@ -84,10 +88,14 @@ def expected_losses_and_gradients(states, table, labels, weights, smoothing):
     return [loss, nll, logits @ table, logits.T @ states]
 
 
-def assert_as_expected(arguments, most):
+def assert_as_expected(arguments, tolerance):
     expected = expected_losses_and_gradients(*arguments)
-    for one, other in zip(losses_and_gradients(*arguments), expected, strict=True):
-        np.testing.assert_allclose(one, other, rtol=most, atol=most)
+    for actual, expected_array in zip(
+        losses_and_gradients(*arguments), expected, strict=True
+    ):
+        np.testing.assert_allclose(
+            actual, expected_array, rtol=tolerance, atol=tolerance
+        )
 
 
 @pytest.mark.parametrize(("ids", "smoothing"), [(np.int32, 0.0), (np.int64, 0.1)])
@@ -117,10 +125,10 @@ def test_16_bits_round_the_gradient_only(vocab, dtype):
     # Multiples of 1 / 4 whose products and sums have few bits.
     states, table = (np.round(4 * x).clip(-4, 4) / 4 for x in (states, table))
     arguments = (states, table, labels, weights, 0.1)
-    found = losses_and_gradients(*arguments, dtype)
+    results = losses_and_gradients(*arguments, dtype)
     expected = expected_losses_and_gradients(*arguments)
-    np.testing.assert_allclose(found[:2], expected[:2], rtol=1e-6)
-    for actual, exact in zip(found[2:], expected[2:], strict=True):
+    np.testing.assert_allclose(results[:2], expected[:2], rtol=1e-6)
+    for actual, exact in zip(results[2:], expected[2:], strict=True):
         error = np.linalg.norm(actual - exact) / np.linalg.norm(exact)
         assert error < 0.005, error
 
@@ -136,12 +144,12 @@ def test_a_small_gradient_is_exact_in_16_bits(dtype):
     table = (np.round(2 * rng.normal(size=(20, 40))).clip(-2, 2) / 2).astype("f")
     labels = rng.integers(0, 20, 64).astype(np.int32)
     states = table[labels] / 2
-    found = losses_and_gradients(states, table, labels, np.ones(64, "f"), 0.0, dtype)
+    results = losses_and_gradients(states, table, labels, np.ones(64, "f"), 0.0, dtype)
     logits = states @ table.T
     excess = 3.0 * (softmax(logits) - soft_targets(labels, 20, 0.0))
     assert np.abs(excess).max(axis=1).mean() < 0.01  # so certain
     for actual, expected in zip(
-        found[2:], (excess @ table, excess.T @ states), strict=True
+        results[2:], (excess @ table, excess.T @ states), strict=True
     ):
         error = np.linalg.norm(actual - expected) / np.linalg.norm(expected)
         assert error < 0.005, error
@@ -160,7 +168,8 @@ def test_unlikely_labels_have_finite_losses():
     """Their probability is 0 in float32, and its logarithm must not be taken."""
     table = np.eye(3, dtype=np.float32)
     states = 300.0 * table[:2]
-    labels, weights = np.array([1, 2], np.int32), np.ones(2, np.float32)
+    labels = np.array([1, 2], np.int32)
+    weights = np.ones(2, np.float32)
     _, nll, *gradients = losses_and_gradients(states, table, labels, weights, 0.1)
     np.testing.assert_allclose(nll, 600, rtol=1e-6)
     for gradient in gradients:
@@ -175,7 +184,8 @@ def test_equals_what_tensor2tensor_computed(case):
         oracle[f"case{case}/{name}"]
         for name in ("logits", "labels", "label_smoothing", "per_token", "num", "den")
     )
-    vocab, smoothing = logits.shape[-1], float(smoothing)
+    vocab = logits.shape[-1]
+    smoothing = float(smoothing)
     rows = logits.reshape(-1, vocab)
     per_token = cross_entropies(rows, labels.reshape(-1), smoothing)[0].numpy()
     is_token = (labels != 0).reshape(-1)

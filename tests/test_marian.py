@@ -69,8 +69,8 @@ def copy(splitters, folder):
 
 def marian(splitters, folder, norms=POST, tying="all", lists=1, **changes):
     """Writes a random model; returns its variables and its lists of tokens."""
-    both = token_list(splitters, "source", "target")
-    vocabs = [both]
+    token_lists = token_list(splitters, "source", "target")
+    vocabs = [token_lists]
     if lists == 2:
         vocabs = [token_list(splitters, side) for side in ("source", "target")]
     sizes = len(vocabs[0]), len(vocabs[-1])
@@ -98,30 +98,30 @@ def ids_of(splitters, side, tokens, text):
         model_file=str(splitters / f"{side}.spm")
     )
     language = [LANGUAGE] if text.startswith(LANGUAGE) else []
-    found = model.encode(text.removeprefix(LANGUAGE), out_type=str)
+    marian_pieces = model.encode(text.removeprefix(LANGUAGE), out_type=str)
     ids = {token: i for i, token in enumerate(tokens)}
-    return [ids.get(token, 1) for token in [*language, *found]] + [0]
+    return [ids.get(token, 1) for token in [*language, *marian_pieces]] + [0]
 
 
 def written(ids, pieces):
     """The pieces of ids without EOS, as the list of tokens has them."""
-    found = [pieces[i] for i in ids if i != 1]
-    return [LANGUAGE if LANGUAGE in piece else piece for piece in found]
+    tokens_of_ids = [pieces[i] for i in ids if i != 1]
+    return [LANGUAGE if LANGUAGE in piece else piece for piece in tokens_of_ids]
 
 
-def assert_computes(imported, splitters, variables, vocabs, **kind):
+def assert_computes(imported, splitters, variables, vocabs, **options):
     """The run's log-probabilities of `TARGETS` are those of Marian's formulas."""
     translator = imported.run.translator()
     for text, output in zip(TEXTS, TARGETS, strict=True):
         source = ids_of(splitters, "source", vocabs[0], text)
         target = ids_of(splitters, "target", vocabs[-1], output)
-        expected = log_probs(variables, source, target, **kind)
+        expected = log_probs(variables, source, target, **options)
         ours = [translator.source_tokenizer.encode(text)]
-        theirs = [translator.target_tokenizer.encode(output)]
-        logits = translator.model(np.array(ours), np.array(theirs))
+        marian_ids = [translator.target_tokenizer.encode(output)]
+        logits = translator.model(np.array(ours), np.array(marian_ids))
         actual = tf.nn.log_softmax(logits)[0].numpy()
         # Our ids are PAD 0, EOS 1, unknown 2, and then as there.
-        assert theirs[0] == [{0: 1, 1: 2}.get(i, i + 1) for i in target]
+        assert marian_ids[0] == [{0: 1, 1: 2}.get(i, i + 1) for i in target]
         np.testing.assert_allclose(actual[:, 1:], expected, atol=1e-5, rtol=2e-6)
         assert actual[:, 0].max() < -30  # padding, which Marian does not have
 
@@ -143,8 +143,8 @@ def test_a_marian_model_computes_marians_formulas(
     activations = {"transformer_ffn_activation": activation}
     made = marian(splitters, folder, norms, tying, lists, **activations)
     imported = import_marian_run(folder, tmp_path / "run", program="marian")
-    kind = {"pre_norm": norms == PRE, "swish": activation == "swish"}
-    assert_computes(imported, splitters, *made, **kind)
+    options = {"pre_norm": norms == PRE, "swish": activation == "swish"}
+    assert_computes(imported, splitters, *made, **options)
     matrices = len(imported.run.build_model().embeddings)
     assert matrices == {("all", 1): 1, ("decoder", 2): 2}.get((tying, lists), 3)
 
@@ -161,7 +161,7 @@ def test_transformers_agrees(splitters, tmp_path):
     transformers = pytest.importorskip("transformers")
     torch = pytest.importorskip("torch")
     hf_marian(splitters, tmp_path / "hf")
-    theirs = transformers.MarianMTModel.from_pretrained(tmp_path / "hf").eval()
+    hf_model = transformers.MarianMTModel.from_pretrained(tmp_path / "hf").eval()
     splits = transformers.MarianTokenizer(
         *(str(tmp_path / "hf" / name) for name in ("source.spm", "target.spm")),
         str(tmp_path / "hf" / "vocab.json"),
@@ -171,8 +171,8 @@ def test_transformers_agrees(splitters, tmp_path):
     for text, output in zip(TEXTS, TARGETS, strict=True):
         batch = splits([text], text_target=[output], return_tensors="pt")
         with torch.no_grad():
-            logits = theirs(**batch).logits
-            generated = theirs.generate(
+            logits = hf_model(**batch).logits
+            generated = hf_model.generate(
                 **splits([text], return_tensors="pt"),
                 **{"num_beams": 1, "do_sample": False, "max_new_tokens": 8},
                 bad_words_ids=[[splits.pad_token_id]],
@@ -200,13 +200,13 @@ def tokenizers(splitters, tmp_path_factory):
     """Both sides of one list of tokens."""
     folder = tmp_path_factory.mktemp("tokenizers")
     tokens = TokenList.of(token_list(splitters, "source", "target"), folder)
-    found = {}
+    loaded = {}
     for side in ("source", "target"):
         path = splitters / f"{side}.spm"
         content = with_tokens(read_model(path), tokens.tokens, path)
         (folder / f"{side}.marian").write_bytes(content)
-        found[side] = load_tokenizer(folder / f"{side}.marian")
-    return found
+        loaded[side] = load_tokenizer(folder / f"{side}.marian")
+    return loaded
 
 
 @pytest.mark.parametrize("side", ["source", "target"])
@@ -216,8 +216,8 @@ def test_ids_are_those_of_sentencepiece_and_the_list(side, splitters, tokenizers
     assert tokenizer.vocab_size == len(tokens) + 1
     lines = [*TEXTS, *TARGETS, "  the   ﬁne dog ① ", "", " ", "日本", "CAT cat"]
     for line in lines:
-        theirs = ids_of(splitters, side, tokens, line)
-        expected = [{0: 1, 1: 2}.get(i, i + 1) for i in theirs]
+        expected_ids = ids_of(splitters, side, tokens, line)
+        expected = [{0: 1, 1: 2}.get(i, i + 1) for i in expected_ids]
         assert tokenizer.encode(line) == expected
     assert 2 in tokenizers["source"].encode("a dog")  # it is among LEFT_OUT
     assert {"▁dog", "▁cat"} == LEFT_OUT
@@ -257,21 +257,32 @@ def test_tokens_that_yaml_would_take_for_something_else(tmp_path):
 
 @pytest.mark.slow
 def test_it_is_verified_and_exported(splitters, tmp_path, capfd):
-    folder, output_dir = tmp_path / "opus", tmp_path / "run"
+    folder = tmp_path / "opus"
+    output_dir = tmp_path / "run"
     marian(splitters, folder)
     result = run_json(capfd, "import", folder, "--output_dir", output_dir)
     assert result["from"] == "marian"
     search = "--decode_hparams beam_size=6,length_penalty=power"
-    assert any(search in it for it in result["check"])
-    source, output = write(tmp_path / "source", *TEXTS), tmp_path / "o"
+    assert any(search in line for line in result["check"])
+    source = write(tmp_path / "source", *TEXTS)
+    output = tmp_path / "o"
     flags = ("--output_dir", output_dir)
     argv = (*search.split(), "--alpha", 1.0, "--input", source, "--output", output)
     assert run("translate", *flags, *argv) == 0
     verify = ("--verify", source, output)
-    again = run_json(capfd, "import", folder, "--output_dir", tmp_path / "2", *verify)
-    assert again["verified"]["identical"] == len(TEXTS)
-    for kind in ("savedmodel", "ctranslate2"):
-        export = ("--export_dir", tmp_path / kind, "--format", kind, "--verify", 20)
+    repeated = run_json(
+        capfd, "import", folder, "--output_dir", tmp_path / "2", *verify
+    )
+    assert repeated["verified"]["identical"] == len(TEXTS)
+    for export_format in ("savedmodel", "ctranslate2"):
+        export = (
+            "--export_dir",
+            tmp_path / export_format,
+            "--format",
+            export_format,
+            "--verify",
+            20,
+        )
         assert run("export", *flags, *export) == 0, capfd.readouterr().err
 
 
@@ -313,14 +324,14 @@ def test_files_that_are_refused(splitters, tmp_path, capfd):
     refused("--last is for tensor2tensor's models", folder, "--last", 2)
     shutil.copy(folder / "decoder.yml", folder / "other.decoder.yml")
     refused("must have one decoder.yml, and has decoder.yml, other", folder)
-    one = folder / "other.decoder.yml"
-    config = yaml.safe_load(one.read_text())
+    decoder_file = folder / "other.decoder.yml"
+    config = yaml.safe_load(decoder_file.read_text())
     tokens = (folder / "vocab.yml").read_text().splitlines()
     write(folder / "short.yml", *tokens[:-1])
-    one.write_text(yaml.safe_dump(config | {"vocabs": ["short.yml"] * 2}))
+    decoder_file.write_text(yaml.safe_dump(config | {"vocabs": ["short.yml"] * 2}))
     rows = len(tokens)
-    refused(f"matrix of {rows} rows, and its vocabulary has {rows - 1}", one)
-    one.unlink()
+    refused(f"matrix of {rows} rows, and its vocabulary has {rows - 1}", decoder_file)
+    decoder_file.unlink()
     refused(f"there is no {tmp_path / 'absent'}", tmp_path / "absent")
     (tmp_path / "empty").mkdir()
     refused("has no model: neither", tmp_path / "empty")
@@ -353,8 +364,8 @@ def test_tensors_that_are_refused(name, change, sentence, splitters, tmp_path):
 def test_separate_vocabularies_have_the_ids_of_the_configuration(splitters, tmp_path):
     hf_marian(splitters, tmp_path / "hf")
     tokens = json.loads((tmp_path / "hf" / "vocab.json").read_text())
-    others = {"<pad>": 0} | {t: i + 1 for i, t in enumerate(list(tokens)[:-1])}
-    (tmp_path / "hf" / "target_vocab.json").write_text(json.dumps(others))
+    target_ids = {"<pad>": 0} | {t: i + 1 for i, t in enumerate(list(tokens)[:-1])}
+    (tmp_path / "hf" / "target_vocab.json").write_text(json.dumps(target_ids))
     sentence = r"pad_token_id \d+, and in .*target.* it is 0"
     import_refused(sentence, tmp_path / "hf", "hf-marian")
 
@@ -374,17 +385,21 @@ def test_a_model_of_byte_pairs_with_other_tokens_is_refused(splitters, tmp_path)
 def test_an_export_for_transformers_is_read_again(splitters, tmp_path):
     """It has the tensors, the configuration and the ids of the model that was read."""
     hf_marian(splitters, tmp_path / "hf")
-    kind = {"program": "hf-marian"}
-    run = import_marian_run(tmp_path / "hf", tmp_path / "run", **kind).run
+    options = {"program": "hf-marian"}
+    run = import_marian_run(tmp_path / "hf", tmp_path / "run", **options).run
     export_hf_marian(run.translator(), tmp_path / "out")
-    again = import_marian_run(tmp_path / "out", tmp_path / "again", **kind).run
-    assert again.hparams == run.hparams
-    theirs, ours = (model_variables(r.translator().model) for r in (again, run))
-    assert theirs.keys() == ours.keys()
+    imported = import_marian_run(tmp_path / "out", tmp_path / "again", **options).run
+    assert imported.hparams == run.hparams
+    imported_weights, ours = (
+        model_variables(r.translator().model) for r in (imported, run)
+    )
+    assert imported_weights.keys() == ours.keys()
     for name, weight in ours.items():
-        np.testing.assert_array_equal(theirs[name], weight)
-    for mine, read in zip(run.tokenizers, again.tokenizers, strict=True):
-        assert [mine.encode(text) for text in TEXTS] == list(map(read.encode, TEXTS))
+        np.testing.assert_array_equal(imported_weights[name], weight)
+    for tokenizer, read in zip(run.tokenizers, imported.tokenizers, strict=True):
+        assert [tokenizer.encode(text) for text in TEXTS] == list(
+            map(read.encode, TEXTS)
+        )
 
 
 def sinusoidal_run(tmp_path):
@@ -408,14 +423,15 @@ def test_a_trained_model_becomes_one_of_transformers(tmp_path):
         verify = Verification(["a dog sees the house", "the king knows the ship"])
     export_hf_marian(run.translator(), tmp_path / "out", verify=verify)
     assert verify is None or verify.identical == 2
-    kind = {"program": "hf-marian"}
-    again = import_marian_run(tmp_path / "out", tmp_path / "again", **kind).run
-    assert again.hparams.position == "halves"
-    ours, theirs = (r.translator() for r in (run, again))
+    options = {"program": "hf-marian"}
+    imported = import_marian_run(tmp_path / "out", tmp_path / "again", **options).run
+    assert imported.hparams.position == "halves"
+    ours, imported_translator = (r.translator() for r in (run, imported))
     source = [ours.source_tokenizer.encode(TEXTS[0])]
     target = [ours.target_tokenizer.encode("ship the knows king the")]
     expected, actual = (
-        t.model(np.array(source), np.array(target)).numpy() for t in (ours, theirs)
+        t.model(np.array(source), np.array(target)).numpy()
+        for t in (ours, imported_translator)
     )
     np.testing.assert_allclose(actual, expected, atol=1e-3)  # the epsilon differs
     assert np.ptp(expected) > 1

@@ -51,14 +51,14 @@ def problem(*corpora, **mixture) -> Problem:
     ],
 )
 def test_repetitions_have_the_shares(sizes, shares):
-    numbers = np.repeat(np.arange(len(sizes)), sizes)
-    np.random.default_rng(0).shuffle(numbers)
-    counts = repetitions(numbers, shares)
-    totals = np.bincount(numbers, weights=counts, minlength=len(sizes))
+    corpus_indices = np.repeat(np.arange(len(sizes)), sizes)
+    np.random.default_rng(0).shuffle(corpus_indices)
+    counts = repetitions(corpus_indices, shares)
+    totals = np.bincount(corpus_indices, weights=counts, minlength=len(sizes))
     np.testing.assert_allclose(totals / totals.sum(), shares, atol=1 / totals.sum())
-    for number, size in enumerate(sizes):
+    for index, size in enumerate(sizes):
         if size:
-            of_corpus = counts[numbers == number]
+            of_corpus = counts[corpus_indices == index]
             assert of_corpus.max() - of_corpus.min() <= 1
             # Evenly spread: every stretch has its part of the repetitions.
             sums = np.cumsum(of_corpus) - np.arange(1, size + 1) * of_corpus.mean()
@@ -78,8 +78,8 @@ def test_repetitions_have_the_shares(sizes, shares):
 def test_shares(weights, temperature, expected):
     sizes = {"a": 900, "b": 50, "c": 50}
     corpora = [Corpus(n, list, w) for n, w in zip(sizes, weights, strict=True)]
-    found = Mixture(tuple(corpora), temperature).shares(sizes)
-    np.testing.assert_allclose(list(found.values()), expected)
+    shares = Mixture(tuple(corpora), temperature).shares(sizes)
+    np.testing.assert_allclose(list(shares.values()), expected)
 
 
 def test_training_reads_the_shares_that_were_asked_for(tmp_path):
@@ -100,7 +100,8 @@ def test_training_reads_the_shares_that_were_asked_for(tmp_path):
     tag = tokenizer.encode("<s>")[0]
     assert tokenizer.pieces[tag] == "▁<s>"
     plan = BatchPlan(index.source_length, index.target_length, 512, seed=1)
-    counts, tagged = collections.Counter(), 0
+    counts = collections.Counter()
+    tagged = 0
     for source, _ in training_batches(index, plan, range(len(plan))):
         rows = [tuple(row) for row in source.numpy().tolist() if any(row)]
         tagged += sum(row[0] == tag for row in rows)
@@ -159,12 +160,13 @@ def test_the_vocabulary_sees_the_shares(tmp_path, monkeypatch):
 
 def test_a_tag_moves_the_links(tmp_path):
     pair = AlignedPair("the dog", "der Hund", ((0, 0), (1, 1)))
-    (found,) = Corpus("a", lambda: [pair], tag="<2de>")()
-    assert found == ("<2de> the dog", "der Hund")
-    assert found.links == ((1, 0), (2, 1))
+    (tagged,) = Corpus("a", lambda: [pair], tag="<2de>")()
+    assert tagged == ("<2de> the dog", "der Hund")
+    assert tagged.links == ((1, 0), (2, 1))
 
 
-ONE, WEIGHTED = corpus("a", 1), corpus("b", 1, 2.0)
+ONE = corpus("a", 1)
+WEIGHTED = corpus("b", 1, 2.0)
 
 
 @pytest.mark.parametrize(
@@ -222,7 +224,9 @@ def test_a_file_that_names_corpora(folder, capfd):
     assert json.loads(capfd.readouterr().out)["examples"] == {"train": 80, "dev": 64}
     manifest = Manifest.open(folder / "d", "translate_text")
     assert manifest.tags == ("<2de>",)
-    shares = {name: it["share"] for name, it in manifest.corpora["train"].items()}
+    shares = {
+        name: corpus["share"] for name, corpus in manifest.corpora["train"].items()
+    }
     assert shares == pytest.approx({"a.en": 8 / 12, "memory": 4 / 12})
     assert manifest.corpora["dev"]["a.en"]["share"] == 1.0
     assert main(argv) == 0  # nothing to do

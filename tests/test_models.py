@@ -49,10 +49,10 @@ def test_its_hyper_parameters_are_like_any_others(usr_dir):
     values = json.loads(json.dumps(dataclasses.asdict(hparams)))
     assert HParams.from_dict(values) == hparams
     # Any set can choose the model, and leave it again.
-    chosen = HParams(dropout=0.3).parse("model=modern_transformer,num_kv_heads=4")
-    assert type(chosen) is type(hparams)
-    assert (chosen.num_kv_heads, chosen.dropout) == (4, 0.3)
-    back = chosen.override(model="transformer")
+    overridden = HParams(dropout=0.3).parse("model=modern_transformer,num_kv_heads=4")
+    assert type(overridden) is type(hparams)
+    assert (overridden.num_kv_heads, overridden.dropout) == (4, 0.3)
+    back = overridden.override(model="transformer")
     assert type(back) is HParams and back.dropout == 0.3
     assert hparams.difference(HParams())["num_kv_heads"] == (2, None)
 
@@ -60,9 +60,9 @@ def test_its_hyper_parameters_are_like_any_others(usr_dir):
 def test_mistakes(usr_dir):
     refused("mean 'modern_transformer'", HParams().parse, "model=modrn_transformer")
     refused("there is no 'num_kv_heads'", HParams().parse, "num_kv_heads=2")
-    kind = type(registry.hparams("modern_tiny"))
+    cls = type(registry.hparams("modern_tiny"))
     message = "takes HParams, not ModernHParams; set model"
-    refused(message, build_model, kind(model="transformer"), 9)
+    refused(message, build_model, cls(model="transformer"), 9)
 
 
 def test_a_run_finds_its_model_or_says_it_is_gone(usr_dir, data_dir, tmp_path, capfd):
@@ -118,8 +118,11 @@ class HalfTransformer(Transformer):
 def test_weights_that_are_not_trainable(data_dir, tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "path", [*sys.path])
     models = registry._models._definitions, MODEL_HPARAMS
-    places = [*((names, "half_transformer") for names in models), (sys.modules, "half")]
-    for names, name in places:  # removed again at the end
+    patched = [
+        *((names, "half_transformer") for names in models),
+        (sys.modules, "half"),
+    ]
+    for names, name in patched:  # removed again at the end
         monkeypatch.setitem(names, name, None)
         del names[name]
     (folder := tmp_path / "user").mkdir()
@@ -127,25 +130,26 @@ def test_weights_that_are_not_trainable(data_dir, tmp_path, monkeypatch):
     train = f"train --problem translate_text --data_dir {data_dir} --eval_sentences 0"
     small = "num_layers=1,d_model=16,d_ff=16,num_heads=2,batch_tokens=256"
     options = f"model=half_transformer,shifts=true,ema_decay=0.5,{small}"
-    path, other = tmp_path / "run", tmp_path / "other"
+    path = tmp_path / "run"
+    other_run = tmp_path / "other"
     command = f"{train} --usr_dir {folder} --hparams_set tiny --hparams {options}"
-    more = "--train_steps 2 --save_every 1 --output_dir"
-    assert run(*command.split(), *more.split(), path) == 0
-    found = []
+    flags = "--train_steps 2 --save_every 1 --output_dir"
+    assert run(*command.split(), *flags.split(), path) == 0
+    averages = []
     for checkpoint in ("1", "2", "2", "ema"):
         model = load(path, checkpoint).model
-        found.append({weight.path: weight.numpy() for weight in model.weights})
-    for name, *values in ((x, *(y[x] for y in found)) for x in found[0]):
+        averages.append({weight.path: weight.numpy() for weight in model.weights})
+    for name, *values in ((x, *(y[x] for y in averages)) for x in averages[0]):
         is_frozen = "/encoder/" in name or name.endswith("/shift")
         equal = [bool((value == values[1]).all()) for value in values]
         assert equal == [is_frozen, True, True, is_frozen], name
     # Fine-tuning needs neither the hparam set nor the --usr_dir of the first run.
-    for names, name in places:
+    for names, name in patched:
         del names[name]
     start = f"--init_from {path} --hparams shifts=false --train_steps 1 --output_dir"
-    assert run(*train.split(), *start.split(), other) == 0
-    assert json.loads((other / "config.json").read_text())["usr_dir"] == str(folder)
-    assert json.loads((other / "hparams.json").read_text())["shifts"] is False
+    assert run(*train.split(), *start.split(), other_run) == 0
+    assert json.loads((other_run / "config.json").read_text())["usr_dir"] == str(folder)
+    assert json.loads((other_run / "hparams.json").read_text())["shifts"] is False
     hparams = registry.model("half_transformer").hparams()
     with_own = hparams.parse("hidden_size=5,filter_size=7")
     assert (with_own.hidden_size, with_own.d_model, with_own.d_ff) == (5, 512, 7)

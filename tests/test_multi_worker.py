@@ -28,20 +28,22 @@ def test_processes_read_their_own_rows_of_the_same_batches(
     index = RecordIndex.open(data_dir, "translate_text", "train")
     plan = BatchPlan(index.source_length, index.target_length, batch_tokens, seed=3)
     options = {"num_replicas": 8, "micro_batches": micro_batches}
-    whole = list(training_batches(index, plan, range(5), **options))
-    processes, was_read, read = [], [], RecordIndex.read
+    all_batches = list(training_batches(index, plan, range(5), **options))
+    processes = []
+    was_read = []
+    read = RecordIndex.read
     watched = lambda self, rows: was_read.extend(rows) or read(self, rows)  # noqa: E731
     monkeypatch.setattr(RecordIndex, "read", watched)
-    for own in (range(0, 2), range(2, 6), range(6, 8)):
-        batches = training_batches(index, plan, range(5), own=own, **options)
-        processes.append((len(own), iter(list(batches))))
+    for local_rows in (range(0, 2), range(2, 6), range(6, 8)):
+        batches = training_batches(index, plan, range(5), own=local_rows, **options)
+        processes.append((len(local_rows), iter(list(batches))))
     joined = [
         next(elements)
         for _ in range(5)
         for replicas, elements in processes
         for _ in range(replicas)
     ]
-    for element, expected in zip(joined, whole, strict=True):
+    for element, expected in zip(joined, all_batches, strict=True):
         assert len(expected[0]) % micro_batches == 0
         for side, expected_side in zip(element, expected, strict=True):
             np.testing.assert_array_equal(side, expected_side)
@@ -49,18 +51,18 @@ def test_processes_read_their_own_rows_of_the_same_batches(
     assert sorted(was_read) == sorted(everything)
 
 
-def tf_config(ports, index: int, kind: str = "worker") -> str:
+def tf_config(ports, index: int, task_type: str = "worker") -> str:
     workers = [f"localhost:{port}" for port in ports]
     return json.dumps(
-        {"cluster": {"worker": workers}, "task": {"type": kind, "index": index}}
+        {"cluster": {"worker": workers}, "task": {"type": task_type, "index": index}}
     )
 
 
 def test_tf_config_says_which_process_this_is(monkeypatch):
     def cluster(config: str) -> tuple[int, int, bool]:
         monkeypatch.setenv("TF_CONFIG", config)
-        found = ProcessGroup.from_environment()
-        return found.size, found.index, found.is_chief
+        group = ProcessGroup.from_environment()
+        return group.size, group.index, group.is_chief
 
     assert cluster("") == (1, 0, True)
     assert cluster("{}") == (1, 0, True)
@@ -76,7 +78,7 @@ def test_tf_config_says_which_process_this_is(monkeypatch):
 @pytest.mark.parametrize(
     "config",
     [
-        *("host0:1", "[1]", tf_config([1, 2], 2), tf_config([1, 2], 0, kind="ps")),
+        *("host0:1", "[1]", tf_config([1, 2], 2), tf_config([1, 2], 0, task_type="ps")),
         tf_config(["none", 2], 0),
     ],
 )
@@ -93,10 +95,10 @@ def test_simulated_devices_are_for_one_process(monkeypatch):
 
 def free_ports() -> list[int]:
     """Returns two ports on which nobody listens."""
-    with socket.socket() as one, socket.socket() as other:
-        for free in (one, other):
+    with socket.socket() as first_socket, socket.socket() as second_socket:
+        for free in (first_socket, second_socket):
             free.bind(("localhost", 0))
-        return [free.getsockname()[1] for free in (one, other)]
+        return [free.getsockname()[1] for free in (first_socket, second_socket)]
 
 
 def test_a_process_that_does_not_come_is_named(monkeypatch):
@@ -125,9 +127,9 @@ def start_both(data_dir, output_dir, **flags) -> list[subprocess.Popen]:
 def test_two_processes_are_one_with_two_replicas(data_dir, tmp_path):
     """Bit for bit, step after step."""
     often = {"train_steps": 5, "save_every": 1, "train_options": "log_every=1"}
-    chief, other = start_both(data_dir, tmp_path / "together", **often)
+    chief, worker = start_both(data_dir, tmp_path / "together", **often)
     finish(chief)
-    other.communicate(timeout=60)
+    worker.communicate(timeout=60)
     finish(start(data_dir, tmp_path / "alone", 2, **often))
     runs = [tmp_path / name for name in ("together", "alone")]
     for step in (1, 5):
@@ -136,8 +138,8 @@ def test_two_processes_are_one_with_two_replicas(data_dir, tmp_path):
         [json.loads(line) for line in (run / "metrics.jsonl").open()] for run in runs
     ]
     for name in ("step", "kind", "loss"):
-        one, other = ([record[name] for record in x] for x in reports)
-        assert one == other
+        chief_losses, worker = ([record[name] for record in x] for x in reports)
+        assert chief_losses == worker
     for run in runs:  # the chief alone has written them
         assert len((run / "history.jsonl").read_text().splitlines()) == 1
 
@@ -146,11 +148,11 @@ def test_two_processes_are_one_with_two_replicas(data_dir, tmp_path):
 @pytest.mark.parametrize("victim", [0, 1])
 def test_a_death_ends_all_and_a_new_start_goes_on(data_dir, tmp_path, victim):
     """It ends as if it had never stopped, bit for bit."""
-    both = start_both(data_dir, tmp_path / "killed", train_steps=100_000)
+    processes = start_both(data_dir, tmp_path / "killed", train_steps=100_000)
     checkpoints = CheckpointDirectory(tmp_path / "killed")
-    kill_at(both[victim], checkpoints, 20)
-    _, errors = both[1 - victim].communicate(timeout=120)
-    assert both[1 - victim].returncode == 2
+    kill_at(processes[victim], checkpoints, 20)
+    _, errors = processes[1 - victim].communicate(timeout=120)
+    assert processes[1 - victim].returncode == 2
     sentence = f"t2t train: error: process {1 - victim} of 2 has lost"
     assert errors.splitlines()[-1].startswith(sentence)
     assert "Traceback" not in errors
@@ -159,22 +161,22 @@ def test_a_death_ends_all_and_a_new_start_goes_on(data_dir, tmp_path, victim):
 
     steps = checkpoints.steps()[-1] + 15
     for name in ("killed", "whole"):
-        both = start_both(data_dir, tmp_path / name, train_steps=steps)
-        finish(both[0])
-        output, errors = both[1].communicate(timeout=60)
-        assert (both[1].returncode, output, errors) == (0, "", "")
+        processes = start_both(data_dir, tmp_path / name, train_steps=steps)
+        finish(processes[0])
+        output, errors = processes[1].communicate(timeout=60)
+        assert (processes[1].returncode, output, errors) == (0, "", "")
     assert_same_end(tmp_path / "killed", tmp_path / "whole", step=steps)
 
 
 @pytest.mark.slow
 def test_a_signal_to_one_process_stops_all_at_the_same_step(data_dir, tmp_path):
-    both = start_both(data_dir, tmp_path, train_steps=100_000)
+    processes = start_both(data_dir, tmp_path, train_steps=100_000)
     checkpoints = CheckpointDirectory(tmp_path)
     while not checkpoints.steps():
         time.sleep(0.01)
-        assert both[0].poll() is None, both[0].stderr.read()
-    os.kill(both[1].pid, signal.SIGTERM)
-    _, errors = both[0].communicate(timeout=60)
-    both[1].communicate(timeout=60)
-    assert [process.returncode for process in both] == [128 + signal.SIGTERM] * 2
+        assert processes[0].poll() is None, processes[0].stderr.read()
+    os.kill(processes[1].pid, signal.SIGTERM)
+    _, errors = processes[0].communicate(timeout=60)
+    processes[1].communicate(timeout=60)
+    assert [process.returncode for process in processes] == [128 + signal.SIGTERM] * 2
     assert f"SIGTERM: saved step {checkpoints.steps()[-1]}" in errors

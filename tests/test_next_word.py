@@ -34,10 +34,10 @@ def tokenizer(tmp_path_factory):
 def test_vocabulary(tokenizer, tmp_path):
     """Symbols, then frequent classes, then words that occur at least twice."""
     classes = ["<a>", "<a-ated>", "<a-d>", "<a-ed>", "<a-ted>"]
-    known = ["<pad>", "</s>", "<unk>", "S", "/S", *classes, "dog", "the"]
-    assert tokenizer.pieces == known
+    tokens = ["<pad>", "</s>", "<unk>", "S", "/S", *classes, "dog", "the"]
+    assert tokenizer.pieces == tokens
     tokenizer.save(tmp_path / "copy.words")
-    assert load_tokenizer(tmp_path / "copy.words").pieces == known
+    assert load_tokenizer(tmp_path / "copy.words").pieces == tokens
     ids = tokenizer.encode(" the  S baited cat 7 <pad>")
     assert ids == [11, 3, 9, 5, UNK, UNK, EOS]
     assert tokenizer.decode([3, 5, 0, 6, EOS, 4]) == "S <a> <a-ated>"
@@ -75,10 +75,10 @@ def test_attention_is_biased_towards_the_next_word():
     model = small_model(model="next_word_transformer", num_brackets=2, num_heads=4)
     shifted = np.array([[0, 3, 5, 4, 9, 2]])
     padding = np.array([0.0, 0.0, 0.0, -1e9], "float32").reshape(1, 1, 1, 4)
-    found = model.cross_attention_bias(padding, shifted)
+    bias = model.cross_attention_bias(padding, shifted)
     distance = abs(np.arange(4) - np.array([0, 0, 1, 1, 2, 2])[:, None])
-    wanted = -np.array([2, 0.5, 0.125, 0])[:, None, None] * distance + padding[0]
-    np.testing.assert_array_equal(found[0], wanted.astype("float32"))
+    expected = -np.array([2, 0.5, 0.125, 0])[:, None, None] * distance + padding[0]
+    np.testing.assert_array_equal(bias[0], expected.astype("float32"))
     hparams = registry.hparams("parsing_next_word")
     assert hparams.num_brackets == len(BRACKETS)
     for change in ("attention_window=2", "position=learned", "d_k=3"):
@@ -86,9 +86,10 @@ def test_attention_is_biased_towards_the_next_word():
 
 
 def test_rotary_products_are_of_complex_numbers_turned_by_the_distance():
-    query, key = normal(1, 1, 1, 8), normal(1, 1, 1, 8, seed=1)
+    query = normal(1, 1, 1, 8)
+    key = normal(1, 1, 1, 8, seed=1)
     pairs = (query[..., :4] + 1j * query[..., 4:]) * (key[..., :4] - 1j * key[..., 4:])
     for m, n in ((0, 0), (2, 5), (9, 2)):
         turned = pairs * np.exp(1j * (m - n) * 10000.0 ** (-np.arange(4) / 4))
-        found = np.sum(rotated(query, [[m]]) * rotated(key, [[n]]))
-        np.testing.assert_allclose(found, turned.real.sum(), atol=1e-5)
+        products = np.sum(rotated(query, [[m]]) * rotated(key, [[n]]))
+        np.testing.assert_allclose(products, turned.real.sum(), atol=1e-5)

@@ -55,7 +55,7 @@ def test_whole_notebook(notebook, tmp_path, monkeypatch):
     best = printed["n-best"].splitlines()[0]
     assert best.endswith(printed["load"].strip())
     assert float(printed["own-model"].split()[-1]) < 2  # nats a token of dev
-    first, second = re.findall(r"loss: ([\d.]+)", printed["fit"])
-    assert float(second) < float(first) - 0.5
+    first_loss, second_loss = re.findall(r"loss: ([\d.]+)", printed["fit"])
+    assert float(second_loss) < float(first_loss) - 0.5
     pictures = next(cell for cell in notebook.cells if cell.id == "attention").outputs
     assert sum("image/png" in output.get("data", {}) for output in pictures) == 3

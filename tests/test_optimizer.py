@@ -26,7 +26,8 @@ class NumpyAdam:
         self.hparams, self.m, self.v = hparams, 0.0, 0.0
 
     def apply(self, weight, gradient, rate, t):
-        beta1, beta2 = self.hparams.adam_beta1, self.hparams.adam_beta2
+        beta1 = self.hparams.adam_beta1
+        beta2 = self.hparams.adam_beta2
         self.m = beta1 * self.m + (1 - beta1) * gradient
         self.v = beta2 * self.v + (1 - beta2) * gradient**2
         rate *= np.sqrt(1 - beta2**t) / (1 - beta1**t)
@@ -35,7 +36,8 @@ class NumpyAdam:
 
 def apply(optimizer, gradients, rate, step, is_applied=True):
     gradients = [tf.constant(gradient, tf.float32) for gradient in gradients]
-    rate, step = tf.constant(rate, tf.float32), tf.constant(float(step))
+    rate = tf.constant(rate, tf.float32)
+    step = tf.constant(float(step))
     optimizer.apply(gradients, rate, step, tf.constant(is_applied))
 
 
@@ -54,8 +56,10 @@ def test_thirty_steps_are_the_equations(options):
         gradients = [rng.normal(size=shape) * 10.0**-step for shape in shapes]
         rate = 0.1 / step
         apply(adam, gradients, rate, step)
-        both = zip(truth, expected, gradients, strict=True)
-        expected = [adam_.apply(w, gradient, rate, step) for adam_, w, gradient in both]
+        triples = zip(truth, expected, gradients, strict=True)
+        expected = [
+            adam_.apply(w, gradient, rate, step) for adam_, w, gradient in triples
+        ]
         for variable, weight in zip(variables, expected, strict=True):
             np.testing.assert_allclose(variable.numpy(), weight, atol=2e-5)
     for name, numpy_adam in zip("ab", truth, strict=True):
@@ -71,23 +75,28 @@ def test_ten_steps_are_those_of_keras(hparams, rate):
     rng = np.random.default_rng(2)
     values = [rng.normal(size=shape) for shape in ((6, 4), (2, 3, 5), (7,))]
     ours = {f"model/{i}": variable(value) for i, value in enumerate(values)}
-    kept = [keras.Variable(value, dtype="float32") for value in values]
-    mine, theirs = make_optimizer(ours, hparams), keras.optimizers
+    keras_variables = [keras.Variable(value, dtype="float32") for value in values]
+    optimizer = make_optimizer(ours, hparams)
+    keras_optimizers = keras.optimizers
     if hparams is not ADAMW:
-        other = theirs.get({"class_name": hparams.optimizer, "config": {}})
-        other.learning_rate = rate
+        keras_optimizer = keras_optimizers.get(
+            {"class_name": hparams.optimizer, "config": {}}
+        )
+        keras_optimizer.learning_rate = rate
     else:
-        other = theirs.AdamW(rate, 0.1, 0.9, 0.98, epsilon=1e-9)
-        other.build(kept)
-        other.exclude_from_weight_decay([kept[-1]])
+        keras_optimizer = keras_optimizers.AdamW(rate, 0.1, 0.9, 0.98, epsilon=1e-9)
+        keras_optimizer.build(keras_variables)
+        keras_optimizer.exclude_from_weight_decay([keras_variables[-1]])
     for step in range(1, 11):
         gradients = [
             rng.normal(size=value.shape) * 10.0 ** (i - step)
             for i, value in enumerate(values)
         ]
-        apply(mine, gradients, rate, step)
-        other.apply([tf.constant(g, tf.float32) for g in gradients], kept)
-    for weight, expected in zip(ours.values(), kept, strict=True):
+        apply(optimizer, gradients, rate, step)
+        keras_optimizer.apply(
+            [tf.constant(g, tf.float32) for g in gradients], keras_variables
+        )
+    for weight, expected in zip(ours.values(), keras_variables, strict=True):
         np.testing.assert_allclose(weight.numpy(), expected.numpy(), rtol=1e-4)
 
 
@@ -103,11 +112,11 @@ def test_a_skipped_update_leaves_weights_and_state(hparams, steps_before):
     for step in range(1, steps_before + 1):
         apply(optimizer, [rng.normal(size=(4, 3)), rng.normal(size=3)], 0.1, step)
     everything = {**weights, **optimizer.variables}
-    before = {name: value.numpy() for name, value in everything.items()}
+    initial = {name: value.numpy() for name, value in everything.items()}
     zeros = [np.zeros((4, 3)), np.zeros(3)]
     apply(optimizer, zeros, 0.1, steps_before + 1, is_applied=False)
     for name, value in everything.items():
-        np.testing.assert_array_equal(value.numpy(), before[name], err_msg=name)
+        np.testing.assert_array_equal(value.numpy(), initial[name], err_msg=name)
 
 
 def variable(value) -> tf.Variable:
@@ -130,8 +139,8 @@ def test_closed_forms():
 
 
 def test_constant_with_warm_up():
-    chosen = {"schedule": "constant*linear_warmup", "learning_rate": 3e-4}
-    hparams = HParams(**chosen, warmup_steps=10)
+    changes = {"schedule": "constant*linear_warmup", "learning_rate": 3e-4}
+    hparams = HParams(**changes, warmup_steps=10)
     rates = [learning_rate(hparams, step) for step in (1, 5, 10, 11, 10_000)]
     np.testing.assert_allclose(rates, [3e-5, 1.5e-4, 3e-4, 3e-4, 3e-4])
     message = "schedule has no factor 'cosine'; it is a"
@@ -146,7 +155,7 @@ NORMALISED = "constant*linear_warmup*rsqrt_normalized_decay"
 
 
 @pytest.mark.parametrize(
-    ("name", "rate", "schedule", "first"),
+    ("name", "rate", "schedule", "first_step"),
     [
         ("transformer_base_v1", 1.0, PAPER_SCHEDULE, 1),
         ("transformer_base_v2", 2.0, PAPER_SCHEDULE, 1),
@@ -158,12 +167,12 @@ NORMALISED = "constant*linear_warmup*rsqrt_normalized_decay"
         ("base_adafactor(warmup=10000)", 1.0, "rsqrt_decay", 0),
     ],
 )
-def test_equals_what_tensor2tensor_computed(name, rate, schedule, first):
+def test_equals_what_tensor2tensor_computed(name, rate, schedule, first_step):
     tables = json.loads(reference("t2t/oracle/misc/lr_schedules.json").read_text())
     table = tables[name]
     sizes = {"d_model": table["hidden"], "warmup_steps": table["warmup"]}
     hparams = HParams(**sizes, learning_rate=rate, schedule=schedule)
     for step, expected in zip(tables["_steps"], table["values"], strict=True):
-        if step + first:  # ours count from 1
-            actual = learning_rate(hparams, step + first)
+        if step + first_step:  # ours count from 1
+            actual = learning_rate(hparams, step + first_step)
             np.testing.assert_allclose(actual, expected, rtol=1e-5)

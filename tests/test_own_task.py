@@ -33,10 +33,10 @@ def folder(tmp_path_factory):
 def test_metric_is_the_edit_distance():
     registry.load_usr_dir(EXAMPLE)
     metrics = registry.problem("pronounce_es").metrics
-    found = metrics.score([""] * 2, ["/katʃo/", "/θa/"], ["/kato/", "/θaro/"])
-    assert found == {"phoneme_error_rate": 100 * (1 + 2) / 8}
-    none = metrics.selection_score({"phoneme_error_rate": 0.0})
-    assert metrics.selection_score(found) < none
+    scores = metrics.score([""] * 2, ["/katʃo/", "/θa/"], ["/kato/", "/θaro/"])
+    assert scores == {"phoneme_error_rate": 100 * (1 + 2) / 8}
+    perfect = metrics.selection_score({"phoneme_error_rate": 0.0})
+    assert metrics.selection_score(scores) < perfect
 
 
 @pytest.mark.slow

@@ -71,14 +71,14 @@ def test_tests_of_the_source_distribution_are_whole(source, tmp_path):
         for path in (source / folder).rglob("*"):
             assert (unpacked / path.relative_to(source)).exists(), path
     collect = [sys.executable, "-m", "pytest", "--collect-only", "-m", ""]
-    ours, theirs = (
+    ours, packed = (
         subprocess.run(collect, cwd=folder, capture_output=True, text=True, check=True)
         for folder in (source, unpacked)
     )
-    assert "tests/test_packaging.py::" in theirs.stdout
+    assert "tests/test_packaging.py::" in packed.stdout
     names = [
         [line for line in done.stdout.splitlines() if "::" in line]
-        for done in (ours, theirs)
+        for done in (ours, packed)
     ]
     assert names[0] == names[1]
     quick = [sys.executable, "-m", "pytest", "-q", "tests/test_docs.py"]

@@ -59,25 +59,25 @@ def model():
 def search(model):
     """Beam search with the terms above; returns it as NumPy arrays, and the limits."""
     needed = tf.ragged.constant(NEEDED, tf.int32).to_tensor()
-    number = tf.TensorSpec([], tf.int32)
+    scalar = tf.TensorSpec([], tf.int32)
 
-    @tf.function(input_signature=[number] * 3)
+    @tf.function(input_signature=[scalar] * 3)
     def traced(beam_size, limit, n_best):
         required = RequiredPhrases(needed, tf.fill([3], limit), 0, 6)
         options = {"beam_size": beam_size, "n_best": n_best, "alpha": 0.6}
         options |= {"max_length": required.max_length, "required": required}
-        found = beam_search(model, tf.constant(SOURCES), **options)
-        return found, required.max_length
+        hypotheses = beam_search(model, tf.constant(SOURCES), **options)
+        return hypotheses, required.max_length
 
     def run(beam_size, limit, n_best):
-        found, limits = traced(beam_size, limit, n_best)
-        return numpy_of(found), limits.numpy()
+        hypotheses, limits = traced(beam_size, limit, n_best)
+        return numpy_of(hypotheses), limits.numpy()
 
     return run
 
 
 def test_required_phrases_equal_exhaustive_enumeration(model, search):
-    found, limits = search(200, 5, 5)
+    hypotheses, limits = search(200, 5, 5)
     np.testing.assert_array_equal(limits, 5)
     targets = all_targets(6, 5)
     for row, source in enumerate(SOURCES):
@@ -89,18 +89,18 @@ def test_required_phrases_equal_exhaustive_enumeration(model, search):
         ]
         scores = np.where(ended, scores, -np.inf)
         best = np.argsort(-scores)[: min(5, sum(ended))]
-        assert outputs(found, row)[: len(best)] == [targets[i] for i in best]
+        assert outputs(hypotheses, row)[: len(best)] == [targets[i] for i in best]
         np.testing.assert_allclose(
-            found.scores[row][: len(best)], scores[best], atol=1e-4
+            hypotheses.scores[row][: len(best)], scores[best], atol=1e-4
         )
 
 
 @pytest.mark.parametrize(("beam_size", "limit"), [(1, 1), (1, 12), (2, 3), (4, 12)])
 def test_required_phrases_are_in_every_output(search, beam_size, limit):
-    found, limits = search(beam_size, limit, beam_size)
+    hypotheses, limits = search(beam_size, limit, beam_size)
     np.testing.assert_array_equal(limits, np.maximum(limit, [4, 1, 4]))
     for row, phrases in enumerate(NEEDED):
-        every = outputs(found, row)
+        every = outputs(hypotheses, row)
         assert every
         for target in every:
             for phrase in phrases:
@@ -167,7 +167,8 @@ def is_allowed(tables, ids):
 
 def test_forbidden_phrases_of_random_characters():
     """Letters, punctuation and spaces, in ASCII and beyond, one byte a token."""
-    rng, characters = np.random.default_rng(1), list("ab.- é…")
+    rng = np.random.default_rng(1)
+    characters = list("ab.- é…")
     vocabulary = [b"", b"", *sorted({bytes([b]) for b in "".join(characters).encode()})]
     automaton = ForbiddenTables(vocabulary)
     counts = Counter()
@@ -188,11 +189,11 @@ def test_forbidden_phrases_of_random_characters():
 
 def test_glossary(translator):
     glossary = (("dog", "Hund"), ("old river", "alter Fluss"), ("café", "Kaffee"))
-    found = translator.translate(SENTENCES, glossary=glossary)
-    for text, output in zip(SENTENCES, found, strict=True):
+    translations = translator.translate(SENTENCES, glossary=glossary)
+    for text, output in zip(SENTENCES, translations, strict=True):
         for source, target in glossary:
             assert (source not in text) or target in output, (text, output)
-    assert found != translator.translate(SENTENCES)
+    assert translations != translator.translate(SENTENCES)
     forced = translator.translate(
         SENTENCES[:2], ["the Hund", "a"], glossary=glossary, extra_length=0
     )
@@ -205,8 +206,8 @@ def test_a_glossary_finds_whole_words():
     phrases = Phrases((patterns, ids), ())
     copied = tf.constant([[[0, 0, 0]], [[5, 5, 5]], [[0, 0, 0]]])
     for further in (None, copied):
-        found = phrases.required(tf.constant(TEXTS), further).numpy()
-        rows = [[[i for i in p if i] for p in row if any(p)] for row in found]
+        required = phrases.required(tf.constant(TEXTS), further).numpy()
+        rows = [[[i for i in p if i] for p in row if any(p)] for row in required]
         assert rows == [NEEDED[0], [] if further is None else [[5, 5, 5]], NEEDED[2]]
 
 
@@ -221,12 +222,13 @@ def test_a_glossary_has_the_ids_of_its_terms_without_eos(translator):
 def test_the_number_of_tokens_that_a_hypothesis_has_of_its_phrases():
     """Of [2, 3] and [4]; a phrase that has begun counts until it is broken off."""
     phrases = RequiredPhrases(tf.constant([[[2, 3], [4, 0]]]), tf.constant([9]), 0, 6)
-    state, found = phrases.init(tf.constant(1)), []
+    state = phrases.init(tf.constant(1))
+    counts = []
     for token in (5, 2, 5, 2, 3, 5, 4):
         step = tf.constant([[0]]), tf.constant([[token]])
-        found.append(float(phrases.number_of_tokens(state, *step)[0, 0]))
+        counts.append(float(phrases.number_of_tokens(state, *step)[0, 0]))
         state = phrases.advance(state, *step)
-    assert found == [0, 1, 0, 1, 2, 2, 3]
+    assert counts == [0, 1, 0, 1, 2, 2, 3]
 
 
 PROTECTED = [
@@ -250,23 +252,25 @@ PROTECTED = [
 @pytest.mark.parametrize(("text", "kinds", "expected"), PROTECTED)
 def test_what_is_protected(text, kinds, expected):
     pattern = protected_pattern(kinds.split(","), ["▁a", "b", "]", "a"])
-    found = find_protected(tf.constant([text, "a"]), pattern)
-    assert [part.decode() for part in found.to_list()[0]] == expected
-    assert found.to_list()[1] == []
+    spans = find_protected(tf.constant([text, "a"]), pattern)
+    assert [part.decode() for part in spans.to_list()[0]] == expected
+    assert spans.to_list()[1] == []
 
 
 def test_protected_parts_are_in_the_outputs(translator, tmp_path):
     plain = translator.translate([*HARD])
-    found = translator.n_best([*HARD], 3, protect=KINDS)
-    for outputs_, parts in zip(found, HARD.values(), strict=True):
+    n_best = translator.n_best([*HARD], 3, protect=KINDS)
+    for outputs_, parts in zip(n_best, HARD.values(), strict=True):
         for output in outputs_:
             assert all(part in output.text for part in parts), (output.text, parts)
-    assert [plain[2], plain[4]] == [found[2][0].text, found[4][0].text]
+    assert [plain[2], plain[4]] == [n_best[2][0].text, n_best[4][0].text]
     greedy = translator.translate([*HARD], protect=KINDS, beam_size=1, extra_length=0)
     assert "http://a.b/c?d=1" in greedy[0]
 
-    both = {"protect": KINDS, "glossary": (("dog", "Hund"),)}
-    for text, output in zip(HARD, translator.translate([*HARD], **both), strict=True):
+    combined = {"protect": KINDS, "glossary": (("dog", "Hund"),)}
+    for text, output in zip(
+        HARD, translator.translate([*HARD], **combined), strict=True
+    ):
         assert ("dog" not in text) or "Hund" in output
 
 
@@ -277,8 +281,8 @@ def test_forbidden(translator):
     words = words[:6]
     assert words
     phrases = (*words, "old dog")
-    found = translator.n_best(SENTENCES, 3, forbidden=phrases)
-    for outputs_ in found:
+    n_best = translator.n_best(SENTENCES, 3, forbidden=phrases)
+    for outputs_ in n_best:
         for output in outputs_:
             if output.ids[-1] != EOS:  # the last word may go on
                 continue
@@ -286,7 +290,7 @@ def test_forbidden(translator):
                 pattern = rf"(?<!\w){re.escape(phrase)}(?!\w)"
                 text = output.text.replace("�", "x")  # bytes beyond ASCII
                 assert not re.search(pattern, text), (phrase, text)
-    assert [row[0].text for row in found] != plain
+    assert [row[0].text for row in n_best] != plain
 
 
 @pytest.mark.parametrize(

@@ -37,13 +37,13 @@ def clock(monkeypatch):
 def test_the_first_step_is_reported_at_once(data_dir, tmp_path, capfd):
     options = {"log_every": 100, "average_last": 0}
     trainer(data_dir, tmp_path, options=options).train()
-    parameters, first, *lines = capfd.readouterr().err.splitlines()
+    parameters, first_report, *lines = capfd.readouterr().err.splitlines()
     assert "parameters" in parameters
     pattern = r"step 1/4 \| smoothed loss \d\.\d+, nll \d\.\d+ \| first step after \d+"
-    assert re.match(pattern, first)
-    (last,) = (line for line in lines if line.startswith("step 4/4"))
-    assert re.fullmatch(r".* \| \d+ target tokens/s \| ETA \d+ .*", last)
-    assert len(last) <= 90
+    assert re.match(pattern, first_report)
+    (last_report,) = (line for line in lines if line.startswith("step 4/4"))
+    assert re.fullmatch(r".* \| \d+ target tokens/s \| ETA \d+ .*", last_report)
+    assert len(last_report) <= 90
     records = [json.loads(line) for line in (tmp_path / "metrics.jsonl").open()]
     assert [r["step"] for r in records if r["kind"] == "train"] == [4]
 
@@ -93,9 +93,9 @@ def test_in_a_terminal_there_is_a_bar_and_lines_are_above_it(
 
 
 def test_time_left_counts_what_is_still_to_come():
-    left = [math.inf]
+    seconds_left = [math.inf]
     options = TrainOptions(save_every=4, eval_every=6)
-    times = TimeLeft(range(20), options, 2, lambda: left[0])
+    times = TimeLeft(range(20), options, 2, lambda: seconds_left[0])
     times.add_step(50.0)  # traces
     assert times.estimate(1).seconds == 50 * 19
     times.add_step(1.0)
@@ -111,9 +111,9 @@ def test_time_left_counts_what_is_still_to_come():
     # A report comes before the checkpoint and the evaluation of its step.
     assert times.estimate(12).seconds == 8 * 2 + 3 * 0.5 + 4 * 150
     assert times.estimate(13).seconds == 7 * 2 + 2 * 0.5 + 3 * 150
-    left[0] = 400.0  # enough for all that comes before the end
+    seconds_left[0] = 400.0  # enough for all that comes before the end
     assert times.estimate(10) == (expected, False, False)
-    left[0] = 300.0
+    seconds_left[0] = 300.0
     assert str(times.estimate(10)) == "ends by max_minutes in 5 min"
 
 
@@ -121,15 +121,15 @@ def test_time_left_counts_what_is_still_to_come():
 def test_a_gpu_that_cannot_be_used_is_mentioned(devices, tmp_path, monkeypatch, capfd):
     """There are no GPUs in the tests; a file stands for the driver's."""
     (tmp_path / "nvidia0").touch()
-    found = str(tmp_path / ("nvidia0" if devices != "none" else "nvidia1"))
-    monkeypatch.setattr(program, "_NVIDIA", (found,))
+    device = str(tmp_path / ("nvidia0" if devices != "none" else "nvidia1"))
+    monkeypatch.setattr(program, "_NVIDIA", (device,))
     if devices == "hidden":
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "-1")
     else:
         monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     program._import_tensorflow(decodes_files=False)
-    said = "TensorFlow cannot use the NVIDIA GPU" in capfd.readouterr().err
-    assert said == (devices == "broken")
+    is_mentioned = "TensorFlow cannot use the NVIDIA GPU" in capfd.readouterr().err
+    assert is_mentioned == (devices == "broken")
 
 
 def test_freed_memory_is_kept_on_a_cpu(monkeypatch):

@@ -84,7 +84,13 @@ def test_container_installs_extras_that_exist(name):
     text = dockerfile(name)
     assert "pip install --no-cache-dir" in text
     extras = re.findall(r"\.\[(\w+)\]|EXTRAS=([\w,]+)", text)
-    names = {name for found in extras for x in found for name in x.split(",") if name}
+    names = {
+        name
+        for extra_lists in extras
+        for x in extra_lists
+        for name in x.split(",")
+        if name
+    }
     assert names and names <= PROJECT["optional-dependencies"].keys()
 
 
@@ -152,15 +158,15 @@ def test_actions_are_pinned_to_commits():
 
 def test_libraries_of_the_server_have_upper_bounds():
     """It extends uvicorn's protocol; and a next version may be another interface."""
-    wanted = dict(
+    requirements = dict(
         re.fullmatch(r"([\w-]+)(.*)", requirement).groups()
         for requirement in PROJECT["optional-dependencies"]["serve"]
     )
     text = dockerfile("serve-light") + (ROOT / "docs" / "serving.md").read_text()
     for name in ("h11", "prometheus-client", "starlette", "uvicorn"):
-        most = re.search(r"<[\d.]+", wanted[name])
-        assert most, f"{name}{wanted[name]}"
-        assert text.count(f"'{name}{most[0]}'") == 2
+        upper_bound = re.search(r"<[\d.]+", requirements[name])
+        assert upper_bound, f"{name}{requirements[name]}"
+        assert text.count(f"'{name}{upper_bound[0]}'") == 2
 
 
 # What SECURITY.md says of `t2t import`

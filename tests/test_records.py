@@ -39,8 +39,8 @@ def random_pairs(count: int, seed: int = 0) -> list[tuple[list[int], list[int]]]
 
 
 def test_example_has_the_bytes_of_tensorflow():
-    numbers = [0, 1, 127, 128, 16_383, 16_384, 2_097_151, 2_097_152, 2**31]
-    for source, target in [(numbers, [1]), ([1], numbers), *random_pairs(100)]:
+    values = [0, 1, 127, 128, 16_383, 16_384, 2_097_151, 2_097_152, 2**31]
+    for source, target in [(values, [1]), ([1], values), *random_pairs(100)]:
         assert example(source, target) == tf_bytes(inputs=source, targets=target)
 
 
@@ -95,15 +95,16 @@ def test_index_of_a_tensor2tensor_directory(t2t_dir, monkeypatch):
 
 def test_stale_index_is_built_again(t2t_dir):
     open_train(t2t_dir)
-    first = t2t_dir / shard_name("corpus", "train", 0, 3)
+    first_shard = t2t_dir / shard_name("corpus", "train", 0, 3)
     pairs = random_pairs(300)
     for changed in (pairs[1:200], pairs[199:0:-1]):  # another size; the same size
-        first.write_bytes(b"".join(frame(example(*pair)) for pair in changed))
+        first_shard.write_bytes(b"".join(frame(example(*pair)) for pair in changed))
         check(open_train(t2t_dir), [*changed, *pairs[200:]])
 
 
 def test_threads_read_at_the_same_time(t2t_dir):
-    index, pairs = open_train(t2t_dir), random_pairs(300)
+    index = open_train(t2t_dir)
+    pairs = random_pairs(300)
     wrong = []
 
     def work(seed: int) -> None:
@@ -127,10 +128,10 @@ def fails(directory, split: str = "train") -> str:
 def test_what_is_not_there(t2t_dir):
     assert "no dev data of 'corpus'" in fails(t2t_dir, "dev")
     assert "no train data" in fails(t2t_dir / "absent")
-    other = t2t_dir / shard_name("corpus", "train", 0, 1)
-    other.touch()
+    other_shard = t2t_dir / shard_name("corpus", "train", 0, 1)
+    other_shard.touch()
     assert "more than once, in 1 and in 3 shards" in fails(t2t_dir)
-    other.unlink()
+    other_shard.unlink()
     (t2t_dir / shard_name("corpus", "train", 1, 3)).unlink()
     assert "only 2 of the 3 train shards" in fails(t2t_dir)
 
@@ -201,13 +202,13 @@ def flip(index: RecordIndex, record: int, byte: int) -> int:
 )
 def test_a_flipped_bit_is_noticed(directory, part, record):
     index = open_small(directory)
-    others = np.delete(np.arange(len(index)), record)
-    expected = index.read(others)
+    unchanged = np.delete(np.arange(len(index)), record)
+    expected = index.read(unchanged)
     size = int(index.size[record])
     parts = {"length": 1, "its checksum": 9}
     parts |= {"payload": 12 + size // 2, "checksum": 12 + size}
     offset = flip(index, record, parts[part])
-    assert index.read(others) == expected
+    assert index.read(unchanged) == expected
     sentence = (
         rf"{TRAIN} is damaged: the checksum of record {record + 1} \(at byte "
         rf"{offset:,}\) is wrong"
@@ -230,9 +231,9 @@ def test_the_program_ends_in_one_sentence(directory, tmp_path, capfd):
     assert run(*argv, "num_layers=1,d_model=16,d_ff=16,num_heads=2") == 2
     err = capfd.readouterr().err
     assert "Traceback" not in err and "function_node" not in err
-    last = err.strip().splitlines()[-1]
-    assert last.startswith(f"t2t train: error: {directory / TRAIN} is damaged: ")
-    assert "checksum of record" in last
+    message = err.strip().splitlines()[-1]
+    assert message.startswith(f"t2t train: error: {directory / TRAIN} is damaged: ")
+    assert "checksum of record" in message
 
 
 def test_a_runs_vocabulary_is_checked_by_all_who_open_it(directory, tmp_path):

@@ -14,10 +14,10 @@ def fresh_registry(monkeypatch):
     """Every test registers into empty registries; modules and paths are undone."""
     registry.list_problems()  # the built-in modules register once, where they belong
     registry.list_hparams()
-    for kind in ("problems", "hparams"):
-        empty = registry.Registry(kind)
+    for registry_name in ("problems", "hparams"):
+        empty = registry.Registry(registry_name)
         empty._loaded = True
-        monkeypatch.setattr(registry, f"_{kind}", empty)
+        monkeypatch.setattr(registry, f"_{registry_name}", empty)
     monkeypatch.setattr(sys, "path", list(sys.path))
     modules = set(sys.modules)
     yield
@@ -109,12 +109,12 @@ def test_unknown_name_suggests_the_nearest():
 
 
 def test_duplicate_says_where_both_are(tmp_path):
-    first = write(tmp_path / "a" / "first.py", problem_file("captions"))
+    first_file = write(tmp_path / "a" / "first.py", problem_file("captions"))
     second = write(tmp_path / "b" / "second.py", problem_file("captions"))
-    registry.load_usr_dir(first.parent)
+    registry.load_usr_dir(first_file.parent)
     registry.load_usr_dir(second.parent)
     message = refused("", registry.problem, "captions")
-    assert f"{first}:4" in message and f"{second}:4" in message
+    assert f"{first_file}:4" in message and f"{second}:4" in message
     assert registry.list_problems() == {"captions": f"cannot be used: {message}"}
 
 
@@ -233,7 +233,7 @@ def test_a_file_that_cannot_be_imported_is_left_out(tmp_path, capsys):
 
 
 @pytest.mark.parametrize(
-    ("name", "theirs", "earlier"),
+    ("name", "t2t_name", "earlier"),
     [
         # By tensor2tensor's rule, worked out by hand: "_" before a capital letter that
         # a small letter or digit follows, and between those and a capital letter.
@@ -248,11 +248,11 @@ def test_a_file_that_cannot_be_imported_is_left_out(tmp_path, capsys):
         ("SummarizeCNN64k", "summarize_cn_n64k", "summarize_cnn64k"),
     ],
 )
-def test_names_of_classes_are_those_of_tensor2tensor(name, theirs, earlier):
+def test_names_of_classes_are_those_of_tensor2tensor(name, t2t_name, earlier):
     register_problem(type(name, (Problem,), {"summary": "x"}))
-    assert registry.list_problems() == {theirs: "x"}
-    for found in (theirs, earlier, f"{earlier}_rev"):
-        assert registry.problem(found).name == found
+    assert registry.list_problems() == {t2t_name: "x"}
+    for registered_name in (t2t_name, earlier, f"{earlier}_rev"):
+        assert registry.problem(registered_name).name == registered_name
 
 
 def test_assignments_and_names_of_tensorflow_1_are_told_what_to_write(tmp_path):

@@ -40,8 +40,8 @@ def translate(export_dir):
     def call(texts, **changes):
         inputs = {k: tf.constant(v, options[k].dtype) for k, v in changes.items()}
         inputs = {"texts": tf.constant(texts)} | options | inputs
-        found = served.signatures["translate"](**inputs)
-        return {name: tensor.numpy() for name, tensor in found.items()}
+        outputs = served.signatures["translate"](**inputs)
+        return {name: tensor.numpy() for name, tensor in outputs.items()}
 
     return call
 
@@ -66,13 +66,14 @@ def model(request, translator, export_dir):
 def test_other_phrases_cost_no_trace(model, translator):
     """Four requests trace no more functions than the first one."""
     rows = [{"texts": text} for text in TEXTS]
-    functions, outputs = set(), []
+    functions = set()
+    outputs = []
     for glossary, forbidden in zip(GLOSSARIES, FORBIDDEN, strict=True):
         its = {"glossary": glossary, "forbidden": forbidden}
         best = translator.n_best(TEXTS, 2, **its, **SHORT)
-        found = model.predict("translate", rows, its)
+        predictions = model.predict("translate", rows, its)
         functions.add(len(context.context().list_function_names()))
-        outputs.append([[*row["texts"]] for row in found])
+        outputs.append([[*row["texts"]] for row in predictions])
         assert outputs[-1] == [[x.text for x in row] for row in best]
     assert len(functions) == 1
     assert outputs[0] != outputs[1]
@@ -83,20 +84,24 @@ def test_every_signature(model, translator):
     beams = {"beam_size": 5, "n_best": 3, "alpha": 1.0, "min_length": 2}
     rows = [{"texts": text} for text in texts]
     for signature, options in (("translate", beams), ("serving_default", {})):
-        found = model.predict(signature, rows, options)
+        predictions = model.predict(signature, rows, options)
         best = translator.n_best(texts, **{"n_best": 2} | options, **SHORT)
-        for row, wanted in zip(found, best, strict=True):
+        for row, output in zip(predictions, best, strict=True):
             outputs = [text.encode() for text in row["texts"]]
             assert len(outputs) == options.get("n_best", 2)
-            assert_row(outputs, np.array(row["scores"]), wanted)
+            assert_row(outputs, np.array(row["scores"]), output)
     pairs = [
         {"texts": x, "targets": y} for x, y in zip(texts, texts[::-1], strict=True)
     ]
     scores = translator.score(texts, texts[::-1], **SHORT)
-    for found, score in zip(model.predict("score", pairs, {}), scores, strict=True):
-        assert (found["tokens"], found["ids"]) == (score.tokens, score.ids)
-        each = [found["log_prob"], *found["token_log_probs"]]
-        assert each == pytest.approx([score.log_prob, *score.token_log_probs], abs=1e-3)
+    for predictions, score in zip(
+        model.predict("score", pairs, {}), scores, strict=True
+    ):
+        assert (predictions["tokens"], predictions["ids"]) == (score.tokens, score.ids)
+        log_probs = [predictions["log_prob"], *predictions["token_log_probs"]]
+        assert log_probs == pytest.approx(
+            [score.log_prob, *score.token_log_probs], abs=1e-3
+        )
     (defaults,) = model.predict("options", [{}], {})
     assert (defaults["n_best"], defaults["min_length"]) == (2, 0)
     assert (defaults["glossary"], defaults["forbidden"]) == ([(("", ""),)], [("",)])
@@ -138,9 +143,11 @@ def test_requests_are_batched_as_tensorflow_serving_does(translate):
     """With `--enable_batching`: rows are concatenated, padded to a size, and split."""
     requests = []
     for i in range(4):
-        texts, its = TEXTS[i : i + 1 + i % 2], phrases(i)
+        texts = TEXTS[i : i + 1 + i % 2]
+        its = phrases(i)
         # `pad_variable_length_inputs` fills the axes that differ with empty strings.
-        pairs, bans = [*its["glossary"].items()], [*its["forbidden"]]
+        pairs = [*its["glossary"].items()]
+        bans = [*its["forbidden"]]
         values = {"beam_size": 4 + i % 2, "n_best": 1 + i % 3, "alpha": 0.5 * i}
         values["glossary"] = pairs + [("", "")] * (2 - len(pairs))
         values["forbidden"] = bans + [""] * (3 - len(bans))
@@ -153,16 +160,18 @@ def test_requests_are_batched_as_tensorflow_serving_does(translate):
     columns["min_length"] = [0] * len(texts)
     for column in (texts, *columns.values()):
         column += [column[-1]] * (8 - len(column))
-    found = translate(texts, **columns)
-    assert found["texts"].shape == (8, 3)
+    translations = translate(texts, **columns)
+    assert translations["texts"].shape == (8, 3)
     row = 0
     for texts, options in requests:
         alone = translate(texts, **options)
         n = options["n_best"][0]
         for values, scores in zip(alone["texts"], alone["scores"], strict=True):
-            assert found["texts"][row].tolist() == [*values, *[b""] * (3 - n)]
-            np.testing.assert_allclose(found["scores"][row, :n], scores, atol=1e-4)
-            assert np.isneginf(found["scores"][row, n:]).all()
+            assert translations["texts"][row].tolist() == [*values, *[b""] * (3 - n)]
+            np.testing.assert_allclose(
+                translations["scores"][row, :n], scores, atol=1e-4
+            )
+            assert np.isneginf(translations["scores"][row, n:]).all()
             row += 1
     assert row == 6
 

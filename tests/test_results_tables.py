@@ -16,8 +16,8 @@ def script(monkeypatch):
     return importlib.import_module(SCRIPT.stem)
 
 
-def row(step, steps_per_s, target, source, padding=0.0, waiting=0.0, kind="train"):
-    return {"step": step, "kind": kind, "steps_per_s": steps_per_s} | {
+def row(step, steps_per_s, target, source, padding=0.0, waiting=0.0, event="train"):
+    return {"step": step, "kind": event, "steps_per_s": steps_per_s} | {
         "target_tokens_per_s": target,
         "source_tokens_per_s": source,
         "padding_share": padding,
@@ -35,26 +35,26 @@ ROWS = [
 
 
 def test_means_are_weighted_by_time(script):
-    whole = script.totals(ROWS)
-    assert whole.steps == 400
-    assert whole.seconds == pytest.approx(100)
+    totals = script.totals(ROWS)
+    assert totals.steps == 400
+    assert totals.seconds == pytest.approx(100)
     # 10,000 and 18,000 tokens; the mean of the two rates would be 600.
-    assert whole.target_tokens == pytest.approx(28_000)
-    assert whole.target_rate == pytest.approx(280)
-    assert whole.source_rate == pytest.approx(140)
+    assert totals.target_tokens == pytest.approx(28_000)
+    assert totals.target_rate == pytest.approx(280)
+    assert totals.source_rate == pytest.approx(140)
     # 15,000 tokens in 20,000 positions, 27,000 in 30,000.
-    assert whole.padding == pytest.approx(1 - 42 / 50)
-    assert whole.waiting == pytest.approx((1 + 27) / 100)
+    assert totals.padding == pytest.approx(1 - 42 / 50)
+    assert totals.waiting == pytest.approx((1 + 27) / 100)
 
 
 def test_rows_that_were_trained_again_after_a_kill_count_once(script):
     """Killed after step 300, gone on with from the checkpoint of step 100."""
     killed = [row(100, 1, 10, 10), row(200, 1, 10, 10), row(300, 1, 10, 10)]
-    again = [row(200, 2, 20, 20), row(300, 4, 40, 40)]
-    whole = script.totals(killed + again)
-    assert whole.steps == 300
-    assert whole.seconds == pytest.approx(100 + 50 + 25)
-    assert whole.target_tokens == pytest.approx(3000)
+    repeated = [row(200, 2, 20, 20), row(300, 4, 40, 40)]
+    totals = script.totals(killed + repeated)
+    assert totals.steps == 300
+    assert totals.seconds == pytest.approx(100 + 50 + 25)
+    assert totals.target_tokens == pytest.approx(3000)
 
 
 def test_known_totals_of_the_kept_records(script):

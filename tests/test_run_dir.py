@@ -67,13 +67,13 @@ def test_settings_bind_once_there_is_a_checkpoint(data_dir, copy, tmp_path):
     new = tmp_path / "new"
     trainer(data_dir, new, dropout=0.3)
     trainer(data_dir, new, dropout=0.1)
-    found = RunDirectory(new)
-    assert found.hparams.dropout == 0.1
+    moved = RunDirectory(new)
+    assert moved.hparams.dropout == 0.1
     # Another process must have the settings that the chief has written.
     worker = SimpleNamespace(is_chief=False, barrier=lambda: None)
-    other = found.hparams.override(dropout=0.3)
+    changed = moved.hparams.override(dropout=0.3)
     message = r"dropout was 0\.1, is now 0\.3"
-    refused(message, _run_directory, new, found.config, other, worker, False)
+    refused(message, _run_directory, new, moved.config, changed, worker, False)
     files = {name: (copy / name).read_bytes() for name in names(copy)}
     message = r"dropout was 0\.1, is now 0\.3; give the .* or another --output_dir, or "
     refused(message, train, data_dir, copy, hparams=f"{SMALL},dropout=0.3")
@@ -86,8 +86,8 @@ def test_what_cannot_be_recorded_is_said(copy, capfd):
     (copy / "history.jsonl").unlink(missing_ok=True)
     (copy / "history.jsonl").mkdir()
     RunDirectory(copy).record("evaluation")
-    said = "is not a regular file; remove it; this evaluation is not recorded there"
-    assert f"warning: {copy}/history.jsonl {said}" in capfd.readouterr().err
+    warning = "is not a regular file; remove it; this evaluation is not recorded there"
+    assert f"warning: {copy}/history.jsonl {warning}" in capfd.readouterr().err
 
 
 def test_constants_of_the_update_may_be_changed_if_that_is_asked_for(
@@ -111,9 +111,9 @@ def test_constants_of_the_update_may_be_changed_if_that_is_asked_for(
 
 def test_the_data_directory_is_no_run_directory(data_dir, tmp_path):
     (tmp_path / "link").symlink_to(data_dir)
-    before = names(data_dir)
+    initial_names = names(data_dir)
     refused(r"--output_dir: .* is the --data_dir", train, data_dir, tmp_path / "link")
-    assert names(data_dir) == before
+    assert names(data_dir) == initial_names
 
 
 # Damaged files
@@ -145,7 +145,8 @@ def test_changed_hparams_are_refused_by_all_that_opens_a_run(copy, data_dir):
     hparams = f"{SMALL},clip_norm=1"
     train(data_dir, copy, **longer, hparams=hparams, change_settings=True)
     assert RunDirectory(copy).hparams.clip_norm == 1.0
-    settings, config = copy / "hparams.json", copy / "config.json"
+    settings = copy / "hparams.json"
+    config = copy / "config.json"
     settings.write_text(
         settings.read_text().replace('"clip_norm": 1', '"clip_norm": 2')
     )
@@ -198,7 +199,7 @@ def test_no_space_for_events(tmp_path):
 
 def test_orphans_of_killed_processes_are_removed(data_dir, copy):
     kinds = ("model", "best", "average")
-    orphans = [f"incomplete.{kind}.ckpt-1.data-00000.tempstate1" for kind in kinds]
+    orphans = [f"incomplete.{prefix}.ckpt-1.data-00000.tempstate1" for prefix in kinds]
     for name in orphans:
         (copy / name).touch()
     train(data_dir, copy)
@@ -231,15 +232,19 @@ def test_a_batch_too_large_for_the_device(data_dir, tmp_path):
 
     training = trainer(data_dir, tmp_path)
     half = training._data.largest_shape[0] // 2
-    none = "lower batch_tokens, or divide batches with --accumulate"
-    some = f"{half} such pairs fit: lower batch_tokens to 128, or give --accumulate 2"
-    for kind, message, limit, remedy in (
-        (ResourceExhaustedError, "OOM when allocating", 0, none),
-        (InternalError, "cuBLAS: CUBLAS_STATUS_NOT_INITIALIZED", half, some),
-        (InternalError, "NCCL: unhandled cuda error (out of memory)", half, some),
+    no_batch_fits = "lower batch_tokens, or divide batches with --accumulate"
+    half_fits = (
+        f"{half} such pairs fit: lower batch_tokens to 128, or give --accumulate 2"
+    )
+    for error_type, message, limit, remedy in (
+        (ResourceExhaustedError, "OOM when allocating", 0, no_batch_fits),
+        (InternalError, "cuBLAS: CUBLAS_STATUS_NOT_INITIALIZED", half, half_fits),
+        (InternalError, "NCCL: unhandled cuda error (out of memory)", half, half_fits),
     ):
 
-        def update(batch, step, rate, dry_run, limit=limit, error=(kind, message)):
+        def update(
+            batch, step, rate, dry_run, limit=limit, error=(error_type, message)
+        ):
             assert dry_run
             if len(batch[0]) > limit:
                 raise error[0](None, None, error[1])

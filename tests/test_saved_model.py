@@ -74,7 +74,8 @@ def export(translator, tmp_path_factory):
 @pytest.fixture(scope="module")
 def ids_export(translator, tmp_path_factory):
     """An export of ids, with rounded weights, and its verification."""
-    path, verify = tmp_path_factory.mktemp("export") / "1", Verification(LINES)
+    path = tmp_path_factory.mktemp("export") / "1"
+    verify = Verification(LINES)
     options = {"ids_only": True, "quantization": "int8", "n_best": 2}
     export_saved_model(translator, path, **options, verify=verify)
     return path, verify
@@ -99,21 +100,21 @@ def padded_ids(translator, texts):
     return [row + [0] * (width - len(row)) for row in rows]
 
 
-def assert_same_ids(found, expected):
-    found = {name: value.numpy() for name, value in found.items()}
+def assert_same_ids(actual, expected):
+    actual = {name: value.numpy() for name, value in actual.items()}
     for row, outputs in enumerate(expected):
-        for place, output in enumerate(outputs):
-            length = found["lengths"][row][place]
-            assert tuple(found["ids"][row][place][:length]) == output.ids
-            assert found["scores"][row][place] == pytest.approx(output.score, abs=1e-4)
+        for index, output in enumerate(outputs):
+            length = actual["lengths"][row][index]
+            assert tuple(actual["ids"][row][index][:length]) == output.ids
+            assert actual["scores"][row][index] == pytest.approx(output.score, abs=1e-4)
 
 
 def test_ids(translator, signatures):
     """The phrases of the export apply to ids as well."""
     ids = tf.constant(padded_ids(translator, LINES[:2]))
     options = PHRASES | {"protect": ["symbol"]}
-    found = signatures["translate_ids"](ids=ids)
-    assert_same_ids(found, translator.n_best(LINES[:2], 3, **options))
+    actual = signatures["translate_ids"](ids=ids)
+    assert_same_ids(actual, translator.n_best(LINES[:2], 3, **options))
 
     def search(**changes):
         inputs = signatures["options"]()
@@ -123,9 +124,9 @@ def test_ids(translator, signatures):
     options |= OPTIONS
     assert_same_ids(search(**OPTIONS), translator.n_best(LINES[:2], **options))
     by_row = search(**OPTIONS | {"beam_size": [6, 3], "n_best": [5, 1]})
-    first, _ = translator.n_best(LINES[:2], **options)
+    outputs, _ = translator.n_best(LINES[:2], **options)
     second = translator.n_best(LINES[1:2], **options | {"beam_size": 3, "n_best": 1})
-    assert_same_ids(by_row, [first, *second])
+    assert_same_ids(by_row, [outputs, *second])
     assert by_row["lengths"].numpy()[1, 1:].tolist() == [0] * 4
     score = signatures["score_ids"](ids=ids, targets=ids[::-1])
     scores = translator.score(LINES[:2], LINES[1::-1])
@@ -136,10 +137,10 @@ def test_ids(translator, signatures):
 
 def test_blank_texts_in_the_graph(signatures):
     texts = ["", " \u3000", "\u200b", "\0\ufeff \u2060", "a"]
-    found = signatures["serving_default"](texts=tf.constant(texts))
-    assert found["texts"].numpy()[:4].tolist() == [[b""] * 3] * 4
-    assert found["scores"].numpy()[:4, 0].tolist() == [0.0] * 4
-    assert found["texts"].numpy()[4, 0]
+    actual = signatures["serving_default"](texts=tf.constant(texts))
+    assert actual["texts"].numpy()[:4].tolist() == [[b""] * 3] * 4
+    assert actual["scores"].numpy()[:4, 0].tolist() == [0.0] * 4
+    assert actual["texts"].numpy()[4, 0]
 
 
 def test_client_takes_the_place_of_the_translator(translator, export, caplog):
@@ -152,22 +153,26 @@ def test_client_takes_the_place_of_the_translator(translator, export, caplog):
     options = OPTIONS | {"glossary": {"the": "x y"}, "forbidden": ["e"]}
     results = client.n_best(TEXTS, **options, advance=done.append)
     expected = translator.n_best(TEXTS, **limit | options)
-    for found, outputs in zip(results, expected, strict=True):
-        texts, scores, *_ = (list(column) for column in zip(*found, strict=True))
+    for actual, outputs in zip(results, expected, strict=True):
+        texts, scores, *_ = (list(column) for column in zip(*actual, strict=True))
         assert texts == [output.text for output in outputs]
         of_outputs = [output.score for output in outputs]
         np.testing.assert_allclose(scores, of_outputs, atol=1e-4)
     assert sum(done) == len(TEXTS)
     scores = translator.score(TEXTS, TARGETS, **LIMIT)
     caplog.clear()
-    for ours, theirs in zip(client.score(TEXTS, TARGETS), scores, strict=True):
-        assert ours.tokens == theirs.tokens
-        assert ours.log_prob == pytest.approx(theirs.log_prob, rel=1e-5, abs=1e-4)
+    for ours, translator_score in zip(
+        client.score(TEXTS, TARGETS), scores, strict=True
+    ):
+        assert ours.tokens == translator_score.tokens
+        assert ours.log_prob == pytest.approx(
+            translator_score.log_prob, rel=1e-5, abs=1e-4
+        )
     # The long text is truncated here, and split above; it is also a target.
     messages = [record.getMessage() for record in caplog.records]
     long = [texts.index(max(TEXTS, key=len)) + 1 for texts in (TEXTS, TARGETS)]
     assert [message.partition(" is longer")[0] for message in messages] == [
-        f"input {number}" for number in sorted(long)
+        f"input {index}" for index in sorted(long)
     ]
 
 
@@ -179,9 +184,11 @@ SEVERAL = [
 ]
 
 
-@pytest.mark.parametrize("others", [{}, {"truncate": True}])
-def test_sentences_are_split_as_in_the_translator(others, translator, tmp_path, caplog):
-    options = LIMIT | others | {"split_sentences": True}
+@pytest.mark.parametrize("other_options", [{}, {"truncate": True}])
+def test_sentences_are_split_as_in_the_translator(
+    other_options, translator, tmp_path, caplog
+):
+    options = LIMIT | other_options | {"split_sentences": True}
     path = tmp_path / "1"
     verify = Verification([*LINES, *SEVERAL])
     export_saved_model(translator, path, **options, verify=verify)
@@ -189,21 +196,21 @@ def test_sentences_are_split_as_in_the_translator(others, translator, tmp_path, 
     expected = translator.n_best(SEVERAL, 3, **options)
     caplog.clear()
     with caplog.at_level(logging.INFO):
-        found = client.n_best(SEVERAL, 3)
+        actual = client.n_best(SEVERAL, 3)
     several = sum(outputs[0].sentences > 1 for outputs in expected)
     assert several > 3
     notes = [record.getMessage() for record in caplog.records]
     assert notes[-1].startswith(f"{several} of {len(SEVERAL)} inputs have several")
-    for ours, theirs in zip(found, expected, strict=True):
-        assert [x.text for x in ours] == [x.text for x in theirs]
-        assert [x.sentences for x in ours] == [x.sentences for x in theirs]
-        scores = [x.score for x in theirs]
+    for ours, expected_outputs in zip(actual, expected, strict=True):
+        assert [x.text for x in ours] == [x.text for x in expected_outputs]
+        assert [x.sentences for x in ours] == [x.sentences for x in expected_outputs]
+        scores = [x.score for x in expected_outputs]
         np.testing.assert_allclose([x.score for x in ours], scores, atol=1e-4)
-        assert ours[0].is_truncated == theirs[0].is_truncated
-    plain = translator.translate(SEVERAL, **LIMIT | others)
-    differ = [a != b[0].text for a, b in zip(plain, found, strict=True)]
+        assert ours[0].is_truncated == expected_outputs[0].is_truncated
+    plain = translator.translate(SEVERAL, **LIMIT | other_options)
+    differ = [a != b[0].text for a, b in zip(plain, actual, strict=True)]
     assert sum(differ) >= 3
-    for outputs, differs in zip(found, differ, strict=True):
+    for outputs, differs in zip(actual, differ, strict=True):
         assert outputs[0].sentences > 1 or not differs
 
 
@@ -262,8 +269,8 @@ def test_impossible_inputs(name, inputs, message, signatures):
 
 
 def test_ids_without_a_column(signatures):
-    found = signatures["translate_ids"](ids=tf.zeros([2, 0], tf.int32))
-    assert found["lengths"].numpy().tolist() == [[0] * 3] * 2
+    actual = signatures["translate_ids"](ids=tf.zeros([2, 0], tf.int32))
+    assert actual["lengths"].numpy().tolist() == [[0] * 3] * 2
 
 
 # The files of an export
@@ -301,8 +308,8 @@ def test_checksums_are_those_of_sha256sum(export):
 
 def flip(file):
     content = bytearray(file.read_bytes())
-    for place in (0, len(content) // 3):  # some bits of a graph change nothing
-        content[place] ^= 4
+    for position in (0, len(content) // 3):  # some bits of a graph change nothing
+        content[position] ^= 4
     file.write_bytes(content)
 
 
@@ -385,10 +392,10 @@ def test_nfs_keeps_the_open_lock_file(tmp_path, monkeypatch):
 @pytest.mark.slow
 def test_what_a_killed_export_left_is_removed(translator, tmp_path):
     target = tmp_path / "ende"
-    left = tmp_path / ".ende.incomplete"
-    (left / "new" / "variables").mkdir(parents=True)
-    (left / "new" / "saved_model.pb").write_text("half")
-    with open(left / "lock", "w") as lock:
+    leftover = tmp_path / ".ende.incomplete"
+    (leftover / "new" / "variables").mkdir(parents=True)
+    (leftover / "new" / "saved_model.pb").write_text("half")
+    with open(leftover / "lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         refused("another process is writing", export_saved_model, translator, target)
     assert [entry.name for entry in tmp_path.iterdir()] == [".ende.incomplete"]
@@ -433,7 +440,7 @@ def graph_of(path):
 def test_functions_are_stored_once(export):
     """Also those that several signatures call; and no gradients are stored."""
     library = graph_of(export[0]).library
-    functions = [it.signature.name for it in library.function]
+    functions = [definition.signature.name for definition in library.function]
     counts = collections.Counter(
         re.sub(r"^__inference_|_\d+$", "", f) for f in functions
     )
@@ -441,7 +448,7 @@ def test_functions_are_stored_once(export):
     assert [counts[name] for name in names] == [1] * len(names)
     assert not library.gradient
     assert not any("grad" in name for name in functions)
-    nodes = itertools.chain(*(it.node_def for it in library.function))
+    nodes = itertools.chain(*(definition.node_def for definition in library.function))
     # TensorFlow would warn of functions that name gradients when it loads the export.
     assert not any("_gradient_op_type" in node.attr for node in nodes)
 
@@ -475,7 +482,8 @@ def test_warm_up_requests_can_be_replayed(prefix, expected, request):
     """They are read with the messages of TensorFlow Serving's own package."""
     apis = pytest.importorskip("tensorflow_serving.apis.prediction_log_pb2")
     functions = request.getfixturevalue(f"{prefix}signatures")
-    path, seen = request.getfixturevalue(f"{prefix}export")[0], []
+    path = request.getfixturevalue(f"{prefix}export")[0]
+    seen = []
     for record in tf.data.TFRecordDataset(str(path / WARM_UP)).as_numpy_iterator():
         log = apis.PredictionLog.FromString(record)
         assert log.SerializeToString(deterministic=True) == record  # all is known
@@ -511,9 +519,11 @@ def test_a_program_in_cpp(translator, ids_export, ids_signatures, tmp_path):
             capture_output=True,
             text=True,
         )
-        found, score = process.stdout.splitlines()
+        translation, score = process.stdout.splitlines()
         length = expected["lengths"].numpy()[0, 0]
-        assert [*map(int, found.split())] == [*expected["ids"].numpy()[0, 0, :length]]
+        assert [*map(int, translation.split())] == [
+            *expected["ids"].numpy()[0, 0, :length]
+        ]
         assert float(score) == pytest.approx(float(expected["scores"][0, 0]), rel=1e-4)
 
 
@@ -541,20 +551,20 @@ def test_rounding(quantization):
         if weight.name == "table":
             weight.assign(np.where(np.arange(len(array))[:, None] == 7, 0.0, array))
             array = weight.numpy()
-        found = StoredWeight(weight, quantization).restored().numpy()
+        restored = StoredWeight(weight, quantization).restored().numpy()
         if array.ndim < 2:
-            np.testing.assert_array_equal(found, array)
+            np.testing.assert_array_equal(restored, array)
             continue
         if quantization == "int8":
             axis = 1 if weight.name == "table" else 0
             step = np.abs(array).max(axis=axis, keepdims=True) / 127
-            assert (np.abs(found - array) <= 0.501 * step).all()
-            peaks = np.abs(found).max(axis=axis, keepdims=True)
+            assert (np.abs(restored - array) <= 0.501 * step).all()
+            peaks = np.abs(restored).max(axis=axis, keepdims=True)
             np.testing.assert_allclose(peaks, 127 * step, rtol=1e-6)
         else:
             digits = {"float16": 11, "bfloat16": 8}[quantization]
-            np.testing.assert_allclose(found, array, rtol=2.0**-digits, atol=1e-7)
-        assert (found != array).any()
+            np.testing.assert_allclose(restored, array, rtol=2.0**-digits, atol=1e-7)
+        assert (restored != array).any()
 
 
 def test_rounded_weights_are_stored_in_8_bits(translator, ids_export):

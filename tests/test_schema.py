@@ -48,9 +48,9 @@ GIVEN = {"number": 1, "share": 1, "name": "vocab"}
 
 def test_fields_have_their_types():
     lists = {"pair": ["a", "b"], "names": ["c"], "counts": {"d": [1]}, "anything": {}}
-    found = from_fields(Example, GIVEN | lists, FILE)
-    assert (found.pair, found.names) == (("a", "b"), ("c",))
-    assert found.counts == {"d": [1]} and found.split == "train"
+    example = from_fields(Example, GIVEN | lists, FILE)
+    assert (example.pair, example.names) == (("a", "b"), ("c",))
+    assert example.counts == {"d": [1]} and example.split == "train"
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ def changed(fields: dict[str, Any], depth: int = 3):
     """Yields copies in which one value is another, or is missing, or is new."""
     yield {**fields, "new": 1}
     for key, value in fields.items():
-        yield {name: it for name, it in fields.items() if name != key}
+        yield {name: field for name, field in fields.items() if name != key}
         for wrong in WRONG:
             yield {**fields, key: copy.deepcopy(wrong)}
         if isinstance(value, dict) and depth:
@@ -109,8 +109,8 @@ def use_each(path: Path, use) -> None:
     fields.pop("sha256", None)
     use()
     accepted = count = 0
-    for others in changed(fields):
-        write_json(path, others, with_checksum=True)
+    for edited in changed(fields):
+        write_json(path, edited, with_checksum=True)
         count += 1
         try:
             use()
@@ -159,8 +159,8 @@ def test_hparams(tmp_path):
     write_json(path, dataclasses.asdict(HPARAMS))
     fields = json.loads(path.read_text())
     count = 0
-    for others in changed(fields):
-        path.write_text(json.dumps(others))
+    for edited in changed(fields):
+        path.write_text(json.dumps(edited))
         try:
             HParams.load(path)
         except UserError as error:
@@ -178,8 +178,8 @@ def test_an_export(tmp_path):
     write_json(path, dataclasses.asdict(settings))
 
     def use():
-        found = SavedModelSettings.read(tmp_path)
-        DecodingOptions.of_recorded(found.decoding, path)
+        settings = SavedModelSettings.read(tmp_path)
+        DecodingOptions.of_recorded(settings.decoding, path)
 
     use_each(path, use)
 
@@ -197,8 +197,10 @@ def test_an_edited_configuration_is_refused_until_its_checksum_is_removed(
     message = "config.json has been damaged or edited: .*remove that field if you have"
     refused(message, RunConfig.read, tmp_path)
     lines = path.read_text().splitlines()
-    kept = "\n".join(line for line in lines if not line.startswith('  "sha256"'))
-    path.write_text(kept.replace(",\n}", "\n}"))
+    without_checksum = "\n".join(
+        line for line in lines if not line.startswith('  "sha256"')
+    )
+    path.write_text(without_checksum.replace(",\n}", "\n}"))
     assert RunConfig.read(tmp_path).seed == 5
 
 
@@ -208,7 +210,7 @@ def test_paths_are_those_of_the_system_in_every_locale(data_dir, tmp_path, monke
     dataclasses.replace(config, data_dir="/dü", usr_dir="/\udcff").write(tmp_path)
     stored = json.loads((tmp_path / "config.json").read_text(encoding="utf-8"))
     assert stored["data_dir"] == "/dü"
-    found = RunConfig.read(tmp_path)
-    assert (found.data_dir, found.usr_dir) == ("/dü", "/\udcff")
+    restored = RunConfig.read(tmp_path)
+    assert (restored.data_dir, restored.usr_dir) == ("/dü", "/\udcff")
     monkeypatch.setattr("os.fsdecode", lambda path: path.decode("latin-1"))
     assert RunConfig.read(tmp_path).data_dir == "/d\xc3\xbc"

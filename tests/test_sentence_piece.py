@@ -23,10 +23,10 @@ from t2t_keras.text.tokenizer import EOS, PAD, UNK
 from t2t_keras.text.tokenizers import load_tokenizer
 
 CORPUS = [
-    f"{who} {does} {what}."
+    f"{who} {does} {phrase}."
     for who in ("A dog", "Two dogs", "The old man", "Der Hund", "Das Mädchen")
     for does in ("sees", "is  chasing", "sieht", "jagt")
-    for what in ("a ball", "the children", "einen Ball", "die Kinder 1234")
+    for phrase in ("a ball", "the children", "einen Ball", "die Kinder 1234")
 ]
 SYMBOLS = (
     *("S", "/S", "NP", "/NP", "NNP", "NNPS", "VP", "VBZ", "/VP", "SBAR", "SBARQ", "."),
@@ -51,8 +51,8 @@ def tree_tokenizer(tmp_path_factory):
 
 @pytest.mark.parametrize("line", LINES)
 def test_decode_undoes_encode(tokenizer, tree_tokenizer, line):
-    for each in (tokenizer, tree_tokenizer):
-        assert each.decode(each.encode(line)) == line
+    for piece_tokenizer in (tokenizer, tree_tokenizer):
+        assert piece_tokenizer.decode(piece_tokenizer.encode(line)) == line
 
 
 def test_ids(tokenizer):
@@ -68,17 +68,17 @@ def test_ids(tokenizer):
 
 def test_decode_reads_up_to_the_first_end(tokenizer):
     ids = tokenizer.encode("A dog")
-    rest = tokenizer.encode("sees")
-    padded = np.array([PAD, *ids[:-1], PAD, -1, 400, EOS, *rest])
+    ignored = tokenizer.encode("sees")
+    padded = np.array([PAD, *ids[:-1], PAD, -1, 400, EOS, *ignored])
     assert tokenizer.decode(padded) == "A dog"
-    assert tokenizer.decode([]) == tokenizer.decode([EOS, *rest]) == ""
+    assert tokenizer.decode([]) == tokenizer.decode([EOS, *ignored]) == ""
 
 
 def test_pickles_and_saves(tokenizer, tmp_path):
     tokenizer.save(tmp_path / "copy.spm")
     copy = SentencePieceTokenizer(tmp_path / "copy.spm")
-    for each in (copy, pickle.loads(pickle.dumps(tokenizer))):
-        assert each.encode_batch(CORPUS) == tokenizer.encode_batch(CORPUS)
+    for restored in (copy, pickle.loads(pickle.dumps(tokenizer))):
+        assert restored.encode_batch(CORPUS) == tokenizer.encode_batch(CORPUS)
 
 
 def test_a_symbol_is_one_piece(tree_tokenizer):
@@ -99,8 +99,8 @@ def test_the_same_texts_give_the_same_bytes_on_any_number_of_cores(tmp_path):
         SentencePieceTokenizer.train(CORPUS, tmp_path / "one.spm", 400)
     finally:
         os.sched_setaffinity(0, cores)
-    many, one = (tmp_path / name for name in ("many.spm", "one.spm"))
-    assert many.read_bytes() == one.read_bytes()
+    many, single = (tmp_path / name for name in ("many.spm", "one.spm"))
+    assert many.read_bytes() == single.read_bytes()
 
 
 @pytest.mark.parametrize(
@@ -131,9 +131,9 @@ def test_files_that_are_no_vocabulary(tmp_path):
         refused(message, load_tokenizer, tmp_path / name)
 
 
-@pytest.mark.parametrize("kind", ["tokenizer", "tree_tokenizer"])
-def test_graph_equals_python_on_strange_lines(kind, request):
-    tokenizer = request.getfixturevalue(kind)
+@pytest.mark.parametrize("fixture_name", ["tokenizer", "tree_tokenizer"])
+def test_graph_equals_python_on_strange_lines(fixture_name, request):
+    tokenizer = request.getfixturevalue(fixture_name)
     ids = random_ids(tokenizer, 2000, favoured=range(3, 262))
     lines = [*LINES, *CORPUS, *random_lines(2000)]
     assert_graph_equals_python(tokenizer, tokenizer.graph(), lines, ids)
@@ -149,18 +149,18 @@ def test_vocabularies_that_one_process_loads_are_kept_apart(
 ):
     """The two of an export, and those of two exports."""
     tokenizers = (tokenizer, tree_tokenizer)
-    expected = [each.encode("the dog") for each in tokenizers]
+    expected = [vocabulary.encode("the dog") for vocabulary in tokenizers]
     assert expected[0] != expected[1]
     modules = []
     for name, order in (("a", tokenizers), ("b", tokenizers[::-1])):
         module = tf.Module()
-        module.parts = [Roundtrip(each.graph()) for each in order]
+        module.parts = [Roundtrip(vocabulary.graph()) for vocabulary in order]
         tf.saved_model.save(module, str(tmp_path / name))
         modules.append(tf.saved_model.load(str(tmp_path / name)))
     texts = tf.constant(["the dog"])
     for module, ids in zip(modules, (expected, expected[::-1]), strict=True):
-        found = [part.encode(texts).numpy()[0].tolist() for part in module.parts]
-        assert found == ids
+        encoded = [part.encode(texts).numpy()[0].tolist() for part in module.parts]
+        assert encoded == ids
 
 
 # BPE-dropout: the same texts in other pieces.
@@ -177,14 +177,17 @@ def ab_tokenizer(tmp_path_factory):
 def test_every_merge_is_left_out_with_the_probability(ab_tokenizer):
     """Of _ a b the merges are a b -> ab, or else _ a -> _a, and then _ab or none."""
     assert len(ab_tokenizer.encode("ab")) == 2
-    found = [ab_tokenizer.sample("ab", 0.3, seed) for seed in range(4000)]
-    lengths = collections.Counter(len(ids) - 1 for ids in found)
-    first, second = 0.7, 0.3 * 0.7  # a b is merged; it is overlooked, but _ a is not
-    expected = {1: first * 0.7 + second * 0.7, 3: 0.3 * 0.3}
+    segmentations = [ab_tokenizer.sample("ab", 0.3, seed) for seed in range(4000)]
+    lengths = collections.Counter(len(ids) - 1 for ids in segmentations)
+    probability_of_one = 0.7
+    probability_of_two = 0.3 * 0.7  # a b is merged; it is overlooked, but _ a is not
+    expected = {1: probability_of_one * 0.7 + probability_of_two * 0.7, 3: 0.3 * 0.3}
     for length, probability in expected.items():
         assert lengths[length] / 4000 == pytest.approx(probability, abs=0.03)
-    assert {ab_tokenizer.decode(ids) for ids in found} == {"ab"}
-    assert found == [ab_tokenizer.sample("ab", 0.3, seed) for seed in range(4000)]
+    assert {ab_tokenizer.decode(ids) for ids in segmentations} == {"ab"}
+    assert segmentations == [
+        ab_tokenizer.sample("ab", 0.3, seed) for seed in range(4000)
+    ]
 
 
 def test_without_dropout_the_pieces_are_those_of_sentencepiece(tmp_path):

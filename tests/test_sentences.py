@@ -90,15 +90,15 @@ def test_sentence_ends(text):
 
 def test_every_mark_and_quote_is_known():
     closing = "\"'‘’‚‛“”«»‹›)]}〉》」』】〕＂＇）］｝｣"
-    ends = [f"Ab{mark} B" for mark in ".!?…؟۔।॥։።‼⁇⁈⁉።។᠃။" if mark != "…"]
-    ends += [f"Ab{mark}b" for mark in "。！？｡"]
-    ends += [f"Ab.{quote} B" for quote in closing]
-    ends += [f"Ab。{quote} B" for quote in "\"'’”)]〉》」』】〕＂＇）］｝｣"]
+    texts = [f"Ab{mark} B" for mark in ".!?…؟۔।॥։።‼⁇⁈⁉።។᠃။" if mark != "…"]
+    texts += [f"Ab{mark}b" for mark in "。！？｡"]
+    texts += [f"Ab.{quote} B" for quote in closing]
+    texts += [f"Ab。{quote} B" for quote in "\"'’”)]〉》」』】〕＂＇）］｝｣"]
     no_ends = [f"{opening}Dr. B" for opening in "-([{\"'‘’‚‛“”„‟«»."]
     no_ends += ["Ab… B", "Ab... B", "Ab.B", "Ab!", "Ab. b", "Ab. , B", "A. B", "12. B"]
-    marked = strings(mark_sentence_ends(tf.constant([*ends, *no_ends])))
+    marked = strings(mark_sentence_ends(tf.constant([*texts, *no_ends])))
     counts = [text.count("\n") for text in marked]
-    assert counts == [1] * len(ends) + [0] * len(no_ends)
+    assert counts == [1] * len(texts) + [0] * len(no_ends)
 
 
 def random_texts(count):
@@ -113,13 +113,13 @@ def random_texts(count):
 def test_python_and_the_graph_find_the_same_sentences(tags):
     texts = [*SPLIT, *HARD_LINES, *random_lines(50), *random_texts(2000)]
     texts += [f"<2de> {text}" for text in SPLIT]
-    found = split_sentences(tf.constant(texts), tags).to_list()
-    for text, graph in zip(texts, found, strict=True):
-        own = sentence_ends.split_sentences(text, tags)
-        assert [part.decode() for part in graph] == own
-        assert own == [text] or all(part.strip() for part in own)
+    by_graph = split_sentences(tf.constant(texts), tags).to_list()
+    for text, graph in zip(texts, by_graph, strict=True):
+        by_python = sentence_ends.split_sentences(text, tags)
+        assert [part.decode() for part in graph] == by_python
+        assert by_python == [text] or all(part.strip() for part in by_python)
         if not tags:
-            assert visible("".join(own)) == visible(text)
+            assert visible("".join(by_python)) == visible(text)
 
 
 def test_all_sentences_have_the_tag_of_their_text():
@@ -158,7 +158,7 @@ def letters(texts):
     return tf.ragged.constant([[*row, EOS] for row in ids], tf.int32, ragged_rank=1)
 
 
-def parts_by_hand(text, most):
+def parts_by_hand(text, max_length):
     """Greedy parts, each the longest that ends a sentence, or else a word."""
     words = []  # (the word, whether it ends a sentence)
     for sentence in strings(sentences(text)):
@@ -167,29 +167,32 @@ def parts_by_hand(text, most):
             words[-1] = (words[-1][0], True)
     parts = []
     while words:
-        size, best, end = 0, 0, 0
+        size = 0
+        best = 0
+        last_end = 0
         for i, (word, is_end) in enumerate(words, 1):
             size += len(word)
-            if size > most:
+            if size > max_length:
                 break
-            best, end = i, i if is_end else end
-        stop = end or best or 1
+            best = i
+            last_end = i if is_end else last_end
+        stop = last_end or best or 1
         part = "".join(word for word, _ in words[:stop])
-        parts += [part[i : i + most] for i in range(0, len(part), most)]
+        parts += [part[i : i + max_length] for i in range(0, len(part), max_length)]
         words = words[stop:]
     return parts
 
 
-@pytest.mark.parametrize("most", [1, 7, 30])
-def test_parts_are_as_long_as_possible(most):
-    pick = random.Random(most)
+@pytest.mark.parametrize("max_length", [1, 7, 30])
+def test_parts_are_as_long_as_possible(max_length):
+    pick = random.Random(max_length)
     units = [*"ab.!。 ", "  ", ". ", " Mr", "\n", "\t", "日本語", "verylongword " * 2]
     texts = ["".join(pick.choices(units, k=pick.randrange(1, 60))) for _ in range(25)]
     for text in [ENGLISH, *texts]:
-        rows = split_long_text(tf.constant(text), letters, most + 1).to_list()
+        rows = split_long_text(tf.constant(text), letters, max_length + 1).to_list()
         assert all(row[-1] == EOS for row in rows)
-        found = ["".join(map(chr, row[:-1])) for row in rows]
-        assert found == parts_by_hand(text, most), repr(text)
+        parts = ["".join(map(chr, row[:-1])) for row in rows]
+        assert parts == parts_by_hand(text, max_length), repr(text)
 
 
 @pytest.fixture(scope="module")

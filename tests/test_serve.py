@@ -87,9 +87,9 @@ def serving(model, name="stub", hosts=None, **limits):
 
 
 def wait_for(condition, seconds=60):
-    end = time.monotonic() + seconds
+    deadline = time.monotonic() + seconds
     while not condition():
-        assert time.monotonic() < end
+        assert time.monotonic() < deadline
         time.sleep(0.01)
 
 
@@ -135,11 +135,11 @@ def test_columns(client, translator):
         return answer.json()["outputs"]
 
     options = {"n_best": 3, "beam_size": 5, "alpha": 1.0, "min_length": 2}
-    found = outputs("translate", {"texts": TEXTS} | options)
-    assert found.keys() == {"texts", "scores", "is_truncated"}
+    columns = outputs("translate", {"texts": TEXTS} | options)
+    assert columns.keys() == {"texts", "scores", "is_truncated"}
     best = translator.n_best(TEXTS, **options)
-    assert found["texts"] == [[x.text for x in row] for row in best]
-    for values, row in zip(found["scores"], best, strict=True):
+    assert columns["texts"] == [[x.text for x in row] for row in best]
+    for values, row in zip(columns["scores"], best, strict=True):
         assert values == pytest.approx([x.score for x in row], abs=1e-4)
     blank = outputs("translate", {"texts": ["\u200b", "\0"]})
     assert (blank["texts"], blank["scores"]) == ([[""], [""]], [[0.0], [0.0]])
@@ -153,12 +153,14 @@ def test_rows_have_their_own_options(client, translator):
     columns |= {"forbidden": [["the", "", "old house"], [""]], "beam_size": [3, 4]}
     rows = [{name: values[i] for name, values in columns.items()} for i in (0, 1)]
     body = {"signature_name": "translate", "instances": rows}
-    found = predict(client, "run", body).json()["predictions"]
+    predictions = predict(client, "run", body).json()["predictions"]
     body = {"signature_name": "translate", "inputs": columns | {"beam_size": 4}}
-    others = predict(client, "run", body).json()["outputs"]["texts"]
+    texts = predict(client, "run", body).json()["outputs"]["texts"]
     for text, beam_size, output in (
-        *zip(columns["texts"], (3, 4), [row["texts"] for row in found], strict=True),
-        *zip(columns["texts"], (4, 4), others, strict=True),
+        *zip(
+            columns["texts"], (3, 4), [row["texts"] for row in predictions], strict=True
+        ),
+        *zip(columns["texts"], (4, 4), texts, strict=True),
     ):
         its = {"glossary": {"house": "Haus"}, "forbidden": ["the", "old house"]}
         if text == TEXTS[2]:
@@ -175,19 +177,21 @@ def test_what_curl_sends_and_base_64(client, translator):
             content=json.dumps({"instances": instances}),
             headers={"Content-Type": "application/x-www-form-urlencoded"},
         )
-        (found,) = answer.json()["predictions"]
-        assert found["texts"] == translator.translate([text])
+        (prediction,) = answer.json()["predictions"]
+        assert prediction["texts"] == translator.translate([text])
 
 
 def test_the_example_of_a_rest_client(client, translator):
     """It asks TensorFlow Serving, and is answered here as well."""
     file = Path(__file__).parents[1] / "examples" / "serve_rest.py"
-    rest = runpy.run_path(str(file))
-    request = rest["request"]("http://server/v1/models/run", TEXTS[:2], **OPTIONS)
+    example = runpy.run_path(str(file))
+    request = example["request"]("http://server/v1/models/run", TEXTS[:2], **OPTIONS)
     answer = client.post(request.selector, content=request.data)
     expected = translator.n_best(TEXTS[:2], 2)
-    for found, best in zip(rest["outputs"](answer.content), expected, strict=True):
-        assert [x for x, _ in found] == [x.text for x in best]
+    for translation, best in zip(
+        example["outputs"](answer.content), expected, strict=True
+    ):
+        assert [x for x, _ in translation] == [x.text for x in best]
 
 
 def translate(**inputs):
@@ -269,7 +273,8 @@ def busy(**limits):
 
 def run_batches(limits, cheap_work=math.inf):
     """Runs values in a batcher; returns the batches, in the order of running."""
-    batches, may_run = [], threading.Event()
+    batches = []
+    may_run = threading.Event()
 
     def work(key, values, is_wanted):
         may_run.wait(60)
@@ -281,8 +286,8 @@ def run_batches(limits, cheap_work=math.inf):
         begun = asyncio.create_task(batcher.submit("z", [0], [1]))
         await asyncio.to_thread(wait_for, lambda: batcher._queue.running)
         tasks = [
-            asyncio.create_task(batcher.submit(keys, values, [each] * len(values)))
-            for keys, values, each in (
+            asyncio.create_task(batcher.submit(keys, values, [options] * len(values)))
+            for keys, values, options in (
                 *(("", [], 1), ("aa", [1, 2], 1), ("b", [3], 1), ("aa", [4, 5], 2)),
                 *(("aa", [6, 7], 500_000), ("a", [8], 3)),
             )
@@ -292,11 +297,11 @@ def run_batches(limits, cheap_work=math.inf):
             await batcher.submit("a", [9], [1])
         may_run.set()
         assert await begun == [0]
-        found = await asyncio.gather(*tasks)
+        answers = await asyncio.gather(*tasks)
         await asyncio.to_thread(batcher.close)
         with pytest.raises(Overloaded, match="shutting down"):
             await batcher.submit("a", [1], [1])
-        assert found == [[], [10, 20], [30], [40, 50], [60, 70], [80]]
+        assert answers == [[], [10, 20], [30], [40, 50], [60, 70], [80]]
 
     asyncio.run(talk())
     return [batch for batch in batches if batch[0] != "z"]
@@ -318,10 +323,10 @@ def test_the_order_and_the_size_of_batches():
 
 
 def test_idle_threads_share_the_values():
-    both = threading.Barrier(2)
+    barrier = threading.Barrier(2)
 
     def size(key, values, is_wanted):
-        both.wait(60)
+        barrier.wait(60)
         return [len(values)] * len(values)
 
     batcher = Batcher(size, Limits(), threads=2)
@@ -380,22 +385,23 @@ def test_what_nobody_waits_for_is_not_run():
     stub = Stub()
     body = json.dumps({"instances": ["gone"]})
     head = "POST /v1/models/stub:predict HTTP/1.1\r\nHost: x\r\nContent-Length: "
-    server, executor = serving(stub, timeout_seconds=2), ThreadPoolExecutor(8)
+    server = serving(stub, timeout_seconds=2)
+    executor = ThreadPoolExecutor(8)
     with server as (client, port, _), executor as pool:
         stub.may_run.clear()
         long = pool.submit(ask, client, *[LONG] * 64)
         wait_for(lambda: stub.begun)
-        first = pool.submit(ask, client, "first")
+        first_request = pool.submit(ask, client, "first")
         wait_for(lambda: "first" in stub.begun)
         begun = len(stub.begun)
-        for end in (body, body[:-1]):  # the second leaves in the middle of its body
+        for sent in (body, body[:-1]):  # the second leaves in the middle of its body
             with socket.create_connection(("127.0.0.1", port)) as leaving:
-                leaving.sendall(f"{head}{len(body)}\r\n\r\n{end}".encode())
+                leaving.sendall(f"{head}{len(body)}\r\n\r\n{sent}".encode())
                 time.sleep(0.05)
         line = 't2t_requests_total{endpoint="predict",status="499"} 2.0'
         wait_for(lambda: line in client.get("/metrics").text)
         late = pool.submit(ask, client, "late")
-        for answer in (long, first, late):
+        for answer in (long, first_request, late):
             assert answer.result().status_code == 504
             assert error_of(answer.result()) == "no answer within 2 seconds"
         stub.may_run.set()
@@ -424,12 +430,18 @@ def test_bodies_are_limited():
 
 
 def test_other_hosts_and_sites_are_refused():
-    known = {"127.0.0.1", "localhost:8501", "LOCALHOST", "t2t.localhost", "[::1]:8501"}
-    known |= {"10.1.2.3:80", "translate.example.org:443"}
+    allowed_hosts = {
+        "127.0.0.1",
+        "localhost:8501",
+        "LOCALHOST",
+        "t2t.localhost",
+        "[::1]:8501",
+    }
+    allowed_hosts |= {"10.1.2.3:80", "translate.example.org:443"}
     unknown = {"evil.example:8501", "127.0.0.1.evil.example", "[127.0.0.1"}
     unknown |= {"evillocalhost", "10.evil", "1.2.3.4a"}
     with serving(Stub(), hosts=["translate.example.org"]) as (client, port, _):
-        own = f"127.0.0.1:{port}"
+        own_host = f"127.0.0.1:{port}"
 
         def status(host, origin=None):
             headers = {"Host": host, "Content-Type": "text/plain"}
@@ -438,12 +450,12 @@ def test_other_hosts_and_sites_are_refused():
             path = "/v1/models/stub:predict"
             return client.post(path, content=body, headers=headers).status_code
 
-        assert {status(host) for host in known} == {200}
+        assert {status(host) for host in allowed_hosts} == {200}
         assert {status(host) for host in unknown} == {421}
-        for origin in (f"http://{own}", "https://translate.example.org"):
-            assert status(own, origin) == 200
+        for origin in (f"http://{own_host}", "https://translate.example.org"):
+            assert status(own_host, origin) == 200
         for origin in ("http://evil.example", "null", f"http://localhost:{port}", "["):
-            assert status(own, origin) == 403
+            assert status(own_host, origin) == 403
     with serving(Stub()) as (client, _, _):
         assert client.get("/health", headers={"Host": "any"}).status_code == 200
 
@@ -485,12 +497,12 @@ def test_shutdown_answers_what_waits():
         stub.may_run.clear()
         waiting = [pool.submit(ask, client, f"{i}") for i in range(5)]
         wait_for(lambda: len(stub.begun) + queued(client) == 5)
-        with httpx.Client(base_url=client.base_url) as kept:
-            assert kept.get("/health").status_code == 200
+        with httpx.Client(base_url=client.base_url) as open_client:
+            assert open_client.get("/health").status_code == 200
             server.service.stop()
-            answer = kept.get("/health")
+            answer = open_client.get("/health")
             assert (answer.status_code, answer.json()) == (503, {"status": "stopping"})
-            answer = ask(kept, "late")
+            answer = ask(open_client, "late")
             assert answer.status_code == 503
             assert error_of(answer) == "the server is shutting down"
             server.handle_exit(signal.SIGTERM, None)
@@ -502,8 +514,8 @@ def test_shutdown_answers_what_waits():
 
 
 def test_a_port_is_taken_before_models_are_loaded():
-    with bound("127.0.0.1", 0) as first:
-        port = first.getsockname()[1]
+    with bound("127.0.0.1", 0) as bound_socket:
+        port = bound_socket.getsockname()[1]
         refused(f"cannot listen at 127.0.0.1, port {port}", bound, "127.0.0.1", port)
     refused(r"cannot listen at 0\.\.0, port 1: ", bound, "0..0", 1)
 
@@ -542,14 +554,14 @@ class Hanging:
     def __init__(self):
         self.exits = []
 
-    def handle_exit(self, number, frame):
-        self.exits.append(number)
+    def handle_exit(self, signal_number, frame):
+        self.exits.append(signal_number)
 
 
 def test_sighup_is_treated_as_sigterm_unless_it_is_ignored():
     for previous, exits in (signal.SIG_DFL, 2), (signal.SIG_IGN, 0):
         server = Hanging()
-        before = signal.signal(signal.SIGHUP, previous)
+        initial = signal.signal(signal.SIGHUP, previous)
         try:
             with command._handlers(server):
                 signal.raise_signal(signal.SIGHUP)
@@ -557,12 +569,13 @@ def test_sighup_is_treated_as_sigterm_unless_it_is_ignored():
                 signal.raise_signal(signal.SIGTERM)  # as uvicorn does at its end
             assert signal.getsignal(signal.SIGHUP) == previous
         finally:
-            signal.signal(signal.SIGHUP, before)
+            signal.signal(signal.SIGHUP, initial)
         assert server.exits == [signal.SIGTERM] * exits
 
 
 def test_warnings_have_one_line_a_minute():
-    seconds, lines = [1.0], []
+    seconds = [1.0]
+    lines = []
     keep = OnceAMinute(lambda: seconds[0])
 
     def warn(message, *values):
@@ -572,8 +585,8 @@ def test_warnings_have_one_line_a_minute():
 
     for time_of_day in (1.0, 30.0, 60.9, 61.0, 62.0, 200.0):
         seconds[0] = time_of_day
-        for number in (1, 2):
-            warn("input %d of 100%%", number)
+        for count in (1, 2):
+            warn("input %d of 100%%", count)
     warn("other")
     assert lines == [
         "input 1 of 100%",
@@ -586,15 +599,15 @@ def test_warnings_have_one_line_a_minute():
 def test_the_command_filters_warnings(capfd):
     logger = logging.getLogger("t2t_keras.decoding.texts")
     with few_warnings():
-        for number in range(300):
-            logger.warning("input %d is long", number)
+        for index in range(300):
+            logger.warning("input %d is long", index)
     assert capfd.readouterr().err == "input 0 is long\n"
     assert logging.getLogger("t2t_keras").propagate
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
-def test_a_signal_ends_the_program_with_0(export_dir, number):
+@pytest.mark.parametrize("signal_number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_ends_the_program_with_0(export_dir, signal_number):
     code = "import sys; from t2t_keras.cli import main; sys.exit(main())"
     flags = ["serve", "--model", f"m={export_dir}", "--port", "0", "--json"]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
@@ -606,7 +619,7 @@ def test_a_signal_ends_the_program_with_0(export_dir, number):
         with ThreadPoolExecutor(4) as pool:
             waiting = pool.submit(predict, client, "m", {"instances": TEXTS * 10})
             time.sleep(0.3)
-            process.send_signal(number)
+            process.send_signal(signal_number)
             assert waiting.result().status_code == 200
     out, errors = process.communicate(timeout=60)
     assert process.returncode == 0

@@ -47,8 +47,8 @@ def test_datagen_counts_single_sentences(tmp_path):
     assert share(generate(problem, tmp_path / "clean", workers=1)) == share(manifest)
     # The parts of several processes are added.
     problem = problem_of(tmp_path, pairs)
-    for number in (1, 2, 3):
-        made = generate(problem, tmp_path / "parts", workers=1, part=Part(number, 3))
+    for index in (1, 2, 3):
+        made = generate(problem, tmp_path / "parts", workers=1, part=Part(index, 3))
     assert made == manifest
     # Neither do fingerprints depend on it, nor is a manifest without it refused.
     path = Manifest.path(tmp_path / "data", "translate_text")
@@ -75,8 +75,8 @@ def test_a_run_knows_whether_its_sources_are_sentences(tmp_path, name, twos, spl
     pairs = [*[ONE] * (40 - twos), *[TWO] * twos]
     generate(problem_of(tmp_path, pairs), tmp_path / "data", workers=1)
     config = config_for(registry.problem(name), "none", tmp_path / "data", 1)
-    known = 1 - twos / 40 if name == "translate_text" else 1.0
-    assert config.single_sentences == pytest.approx(known)
+    expected = 1 - twos / 40 if name == "translate_text" else 1.0
+    assert config.single_sentences == pytest.approx(expected)
     problem = config.registered_problem()
     assert problem.split_sentences is splits
     assert DecodingOptions.of(problem).split_sentences is splits
@@ -87,8 +87,8 @@ def test_a_run_knows_whether_its_sources_are_sentences(tmp_path, name, twos, spl
     class Whole(TextProcessor):
         splits_long_sources = False
 
-    whole = Problem(summary="", text_processor=Whole())
-    assert not config.has_single_sentences(whole)
+    whole_texts = Problem(summary="", text_processor=Whole())
+    assert not config.has_single_sentences(whole_texts)
 
 
 @pytest.fixture(scope="module")
@@ -113,16 +113,25 @@ def test_all_engines_of_a_run_split_by_default(sentence_run, tmp_path):
     off = translator.n_best([SEVERAL], 1, extra_length=4, split_sentences=False)
     assert off[0][0].sentences == 1
     words = ("export", "--output_dir", path, "--decode_hparams", "extra_length=4")
-    for form in ("savedmodel", "ctranslate2"):
-        if form == "ctranslate2":
+    for export_format in ("savedmodel", "ctranslate2"):
+        if export_format == "ctranslate2":
             pytest.importorskip("ctranslate2")
-        assert run(*words, "--export_dir", tmp_path / form, "--format", form) == 0
-        export = t2t_keras.load(tmp_path / form)
+        assert (
+            run(
+                *words,
+                "--export_dir",
+                tmp_path / export_format,
+                "--format",
+                export_format,
+            )
+            == 0
+        )
+        export = t2t_keras.load(tmp_path / export_format)
         assert export.settings.decoding["split_sentences"] is True
-        (found,) = export.n_best([SEVERAL], 1)[0]
-        assert found.sentences == 2
-        if form == "savedmodel":  # CTranslate2's beam search has another end
-            assert found.text == joined
+        (output,) = export.n_best([SEVERAL], 1)[0]
+        assert output.sentences == 2
+        if export_format == "savedmodel":  # CTranslate2's beam search has another end
+            assert output.text == joined
 
 
 def test_a_run_without_the_statistic_is_as_before(sentence_run, tmp_path):
@@ -135,8 +144,8 @@ def test_a_run_without_the_statistic_is_as_before(sentence_run, tmp_path):
     older = RunDirectory(tmp_path / "run")
     translator = older.translator()
     assert not translator.options.split_sentences
-    found = translator.n_best([SEVERAL], 1, extra_length=4)[0][0]
-    assert found.sentences == 1
+    output = translator.n_best([SEVERAL], 1, extra_length=4)[0][0]
+    assert output.sentences == 1
     # Nor is it another setting when the training is resumed.
     problem = registry.problem("translate_text")
     config = config_for(problem, "none", sentence_run / "data", 1)
@@ -145,10 +154,10 @@ def test_a_run_without_the_statistic_is_as_before(sentence_run, tmp_path):
 
 
 def test_describe_shows_it(sentence_run, tmp_path, capfd):
-    known = {"single_sentences": 1.0, "split_sentences": True}
+    expected = {"single_sentences": 1.0, "split_sentences": True}
     words = ("describe", "--output_dir", sentence_run / "run")
     result = run_json(capfd, *words)
-    assert known.items() <= result["data"].items()
+    assert expected.items() <= result["data"].items()
     assert result["data"]["examples"] == 40
     hparams = RunDirectory(sentence_run / "run").hparams
     model = t2t_keras.load(sentence_run / "run").model
@@ -156,10 +165,10 @@ def test_describe_shows_it(sentence_run, tmp_path, capfd):
     assert result["parameters"]["total"] == model.count_params()
     words = ("describe", "--hparams_set", "tiny")
     result = run_json(capfd, *words, "--data_dir", sentence_run / "data")
-    assert known.items() <= result["data"].items()
+    assert expected.items() <= result["data"].items()
     reverse = ("--data_dir", sentence_run / "data", "--problem", "translate_text_rev")
     result = run_json(capfd, *words, *reverse)
-    assert known.items() <= result["data"].items()
+    assert expected.items() <= result["data"].items()
     assert run(*words, *reverse) == 0
     text = capfd.readouterr().out
     assert "  100.0% of the sources are single sentences\n" in text

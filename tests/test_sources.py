@@ -74,7 +74,8 @@ def test_faults_of_parallel_files(tmp_path, source, target, message):
 
 
 def test_checksums_are_of_content_and_meaning(tmp_path):
-    a, b = write(tmp_path / "a", "one\n"), write(tmp_path / "b", "eins\n")
+    a = write(tmp_path / "a", "one\n")
+    b = write(tmp_path / "b", "eins\n")
     table = write(tmp_path / "x.tsv", TSV)
     sources = [ParallelFiles(a, b), ParallelFiles(b, a), ParallelFiles(a, a)]
     sources += [PairFile(table), PairFile(table, ("en", "de"))]
@@ -189,7 +190,8 @@ def test_tmx(tmp_path, encoding):
 
 def test_tmx_needs_little_memory(tmp_path):
     unit = '<tu><tuv xml:lang="en"><seg>a</seg></tuv><tuv xml:lang="de"/></tu>'
-    path, peaks = tmp_path / "x.tmx", []
+    path = tmp_path / "x.tmx"
+    peaks = []
     for count in (1_000, 20_000):
         path.write_text(f"<tmx><body>{unit * count}</body></tmx>")
         tracemalloc.start()
@@ -213,9 +215,9 @@ def test_parquet(tmp_path, nested):
     message = fails(PairFile(path, ("en", "fr")))
     assert f"{path} has no columns 'en' and 'fr', only " in message
     assert "de" in message.split("only ")[1]
-    numbers = tmp_path / "numbers.parquet"
-    parquet.write_table(pyarrow.table({"en": [1], "de": [2]}), numbers)
-    assert "'en' and 'de' are not texts" in fails(PairFile(numbers, ("en", "de")))
+    numbers_file = tmp_path / "numbers.parquet"
+    parquet.write_table(pyarrow.table({"en": [1], "de": [2]}), numbers_file)
+    assert "'en' and 'de' are not texts" in fails(PairFile(numbers_file, ("en", "de")))
     path.write_bytes(path.read_bytes()[:-50])
     assert f"{path} is not a Parquet file" in fails(PairFile(path, ("en", "de")))
 
@@ -240,8 +242,8 @@ def pairs(split: str, language: str) -> list[tuple[str, str]]:
     word = {"de": "Ja", "fr": "Oui"}[language]
     texts = [f"sentence {i} of {split}." for i in range(SIZES[split])]
     made = [(f"Yes, {text}", f"{word}, {text}") for text in texts]
-    for number, dirty in DIRTY.items() if split == "train" else ():
-        made[number] = dirty
+    for index, dirty in DIRTY.items() if split == "train" else ():
+        made[index] = dirty
     return made
 
 
@@ -265,8 +267,8 @@ class Wmt14Translate(tfds.core.GeneratorBasedBuilder, skip_registration=True):
         return {split: self._generate_examples(split) for split in SIZES}
 
     def _generate_examples(self, split):
-        for i, (english, other) in enumerate(pairs(split, self.language)):
-            yield i, {"en": english, self.language: other}
+        for i, (english, foreign) in enumerate(pairs(split, self.language)):
+            yield i, {"en": english, self.language: foreign}
 
 
 @pytest.fixture(scope="module")
@@ -287,10 +289,10 @@ def prepared_in(path, problem):
 
 
 @pytest.mark.parametrize(
-    ("language", "vocab_size", "more"),
+    ("language", "vocab_size", "flags"),
     [("de", 37_000, {}), ("fr", 32_000, {"ratio": 1, "duplicate": 0})],
 )
-def test_datagen(capfd, tmp_path, tfds_dir, language, vocab_size, more, monkeypatch):
+def test_datagen(capfd, tmp_path, tfds_dir, language, vocab_size, flags, monkeypatch):
     problem = registry.problem(f"translate_en{language}")
     assert (problem.vocab_size, problem.shared_vocab) == (vocab_size, True)
     subsets = tfds.builder(problem.sources["dev"].name).subsets  # of the real one
@@ -302,10 +304,10 @@ def test_datagen(capfd, tmp_path, tfds_dir, language, vocab_size, more, monkeypa
     argv += ("--data_dir", tmp_path, "--vocab_size", 330)
     result = run_json(capfd, *argv)
     noise = dict.fromkeys(("identical", "control", "few_letters", "long_word"), 1)
-    expected = {"empty": 0, "over_length": 0} | noise | more
+    expected = {"empty": 0, "over_length": 0} | noise | flags
     assert result["dropped"] == expected
-    kept = SIZES["train"] - sum(expected.values())
-    assert result["examples"] == {"train": kept, "dev": 20, "test": 30}
+    num_examples = SIZES["train"] - sum(expected.values())
+    assert result["examples"] == {"train": num_examples, "dev": 20, "test": 30}
     name = f"translate_en{language}"
     for split, stored in {"dev": "validation", "test": "test"}.items():
         texts = decoded(tmp_path, split, name)
@@ -327,6 +329,6 @@ def test_no_network(capfd, tmp_path, monkeypatch):
     argv = ("datagen", "--problem", "translate_enfr", "--workers", 1)
     assert run(*argv, "--data_dir", tmp_path / "data") == 2
     err = capfd.readouterr().err
-    last = err.strip().splitlines()[-1]
-    assert "cannot download wmt14_translate/fr-en: " in last
+    message = err.strip().splitlines()[-1]
+    assert "cannot download wmt14_translate/fr-en: " in message
     assert "Traceback" not in err

@@ -73,12 +73,12 @@ def test_tokens(oracle):
 def test_ids_are_those_of_tensor2tensor(oracle, name, tmp_path):
     path = reference(f"t2t/{VOCABULARIES[name]}")
     tokenizer = SubwordTokenizer(path)
-    wanted = oracle["vocabs"][name]
-    assert tokenizer.vocab_size == wanted["size"]
+    expected = oracle["vocabs"][name]
+    assert tokenizer.vocab_size == expected["size"]
     encoded = tokenizer.encode_batch(oracle["sentences"])
-    assert encoded == [[*ids, EOS] for ids in wanted["ids"]]
-    assert [tokenizer.decode(ids) for ids in wanted["ids"]] == wanted["decoded"]
-    for ids, _, stripped in wanted["decode_random"]:
+    assert encoded == [[*ids, EOS] for ids in expected["ids"]]
+    assert [tokenizer.decode(ids) for ids in expected["ids"]] == expected["decoded"]
+    for ids, _, stripped in expected["decode_random"]:
         while ids[-1] in (PAD, EOS):
             ids.pop()
         # In the middle, tensor2tensor shows special pieces as text; here, they end it.

@@ -49,11 +49,11 @@ def made(tmp_path_factory) -> Path:
 
 
 def test_adopted(made, tmp_path, capfd):
-    before = {path: path.stat().st_mtime_ns for path in made.iterdir()}
+    times = {path: path.stat().st_mtime_ns for path in made.iterdir()}
     data_dir = tmp_path / "data"
     argv = ("adopt", "--problem", "translate_ende", "--data_dir", data_dir, made / NAME)
     assert run_json(capfd, *argv)["examples"] == {"train": 320, "dev": 320}
-    assert {path: path.stat().st_mtime_ns for path in made.iterdir()} == before
+    assert {path: path.stat().st_mtime_ns for path in made.iterdir()} == times
     manifest = Manifest.open(data_dir, "translate_ende")
     assert manifest.examples == {"train": 320, "dev": 320}
     for split in ("train", "dev"):
@@ -65,12 +65,12 @@ def test_adopted(made, tmp_path, capfd):
 
 def test_names_with_wildcards(made, tmp_path):
     """The prefix, and the directories of the files and of the links."""
-    given = tmp_path / "t2t[1]"
-    given.mkdir()
+    directory = tmp_path / "t2t[1]"
+    directory.mkdir()
     for path in made.iterdir():
-        shutil.copy(path, given / path.name.replace(NAME, "a[b]*"))
+        shutil.copy(path, directory / path.name.replace(NAME, "a[b]*"))
     problem = registry.problem("translate_ende")
-    manifest = adopt(problem, given / "a[b]*", tmp_path / "data\\[1]")
+    manifest = adopt(problem, directory / "a[b]*", tmp_path / "data\\[1]")
     assert manifest.examples == {"train": 320, "dev": 320}
     index = manifest.open_index(tmp_path / "data\\[1]", "train")
     assert index.sha256() == manifest.index_sha256["train"]
@@ -100,12 +100,12 @@ def refused(message: str, *args) -> None:
 
 def test_a_vocabulary_that_has_other_pieces_is_noticed(made, tmp_path):
     """It has more pieces than the highest id, so that all ids are in it."""
-    other = tmp_path / "vocab.other.subwords"
-    own = SubwordTokenizer(next(made.glob("vocab.*"))).pieces
-    lines = [f"'{piece}'" for piece in own[:2] + own[:1:-1] + ["aaaa_"]]
-    other.write_text("\n".join(lines) + "\n")
+    other_vocabulary = tmp_path / "vocab.other.subwords"
+    pieces = SubwordTokenizer(next(made.glob("vocab.*"))).pieces
+    lines = [f"'{piece}'" for piece in pieces[:2] + pieces[:1:-1] + ["aaaa_"]]
+    other_vocabulary.write_text("\n".join(lines) + "\n")
     data_dir = tmp_path / "a"
-    refused("of 100 records have other ids", made / NAME, data_dir, other)
+    refused("of 100 records have other ids", made / NAME, data_dir, other_vocabulary)
     assert not data_dir.exists()
 
 
@@ -134,13 +134,13 @@ def test_mistakes(made, tmp_path):
 def test_adopted_in_the_same_directory(made, tmp_path):
     copy = tmp_path / "t2t"
     shutil.copytree(made, copy)
-    before = {path.name for path in copy.iterdir()}
+    initial_names = {path.name for path in copy.iterdir()}
     adopt(registry.problem("translate_ende"), copy / NAME, copy)
-    assert before < {path.name for path in copy.iterdir()}
-    other = tmp_path / "other"
-    shutil.copytree(made, other)
-    (shard,) = other.glob("*-dev-*")
+    assert initial_names < {path.name for path in copy.iterdir()}
+    other_dir = tmp_path / "other"
+    shutil.copytree(made, other_dir)
+    (shard,) = other_dir.glob("*-dev-*")
     shard.write_bytes(b"no record")
-    before = {path.name for path in other.iterdir()}
-    refused("the checksum of record 1", other / NAME, other)
-    assert before == {path.name for path in other.iterdir()}
+    initial_names = {path.name for path in other_dir.iterdir()}
+    refused("the checksum of record 1", other_dir / NAME, other_dir)
+    assert initial_names == {path.name for path in other_dir.iterdir()}

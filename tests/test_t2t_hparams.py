@@ -27,24 +27,24 @@ def test_registered_sets_have_its_values(name, tmp_path):
     path.write_text(json.dumps(sets[name]))
     expected, (left_out,) = load_t2t_hparams(path)
     assert re.match(r"batch_size \d+ was the tokens on each GPU", left_out)
-    found = registry.hparams(name)
+    hparams = registry.hparams(name)
     gpus = 1 if name.endswith(("_gpu", "_tiny", "_small")) else 8
-    assert found.batch_tokens == gpus * expected.batch_tokens
-    others = {"batch_tokens", "train_steps"}
-    assert found.difference(expected).keys() <= others
-    assert found.train_steps == 250_000
+    assert hparams.batch_tokens == gpus * expected.batch_tokens
+    different_fields = {"batch_tokens", "train_steps"}
+    assert hparams.difference(expected).keys() <= different_fields
+    assert hparams.train_steps == 250_000
 
 
 @pytest.mark.parametrize(
-    ("theirs", "ours"),
+    ("t2t_text", "ours"),
     [
         ("hidden_size=256,filter_size=512", {"d_model": 256, "d_ff": 512}),
         ("num_hidden_layers=2,relu_dropout=0.2", {"num_layers": 2, "ffn_dropout": 0.2}),
         ("learning_rate_constant=2.0", {"learning_rate": 2.0}),
     ],
 )
-def test_its_names_of_fields_are_taken(theirs, ours):
-    changes = HParams().parse(theirs).difference(HParams())
+def test_its_names_of_fields_are_taken(t2t_text, ours):
+    changes = HParams().parse(t2t_text).difference(HParams())
     assert {name: value for name, (value, _) in changes.items()} == ours
 
 
@@ -70,13 +70,13 @@ def test_what_is_left_out_of_training(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("theirs", "ours", "rate"),
+    ("t2t_name", "ours", "rate"),
     [("Adam", "adam", 2.0), ("TrueAdam", "adam", 2.0), ("Adafactor", "adafactor", 1e3)],
 )
-def test_older_names_of_optimizers(theirs, ours, rate, tmp_path):
+def test_older_names_of_optimizers(t2t_name, ours, rate, tmp_path):
     legacy = {"learning_rate_schedule": "legacy", "learning_rate": 0.2}
     legacy["learning_rate_decay_scheme"] = "noam"
-    path = write_hparams(tmp_path, optimizer=theirs, **legacy)
+    path = write_hparams(tmp_path, optimizer=t2t_name, **legacy)
     hparams, left_out = load_t2t_hparams(path)
     assert (hparams.optimizer, hparams.learning_rate) == (ours, pytest.approx(rate))
     assert not any("optimizer" in sentence for sentence in left_out)

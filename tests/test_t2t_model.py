@@ -37,8 +37,8 @@ VOCAB = 50
 
 def smoothing_entropy(vocab, smoothing):
     """What tensor2tensor subtracts from the loss of every token."""
-    rest = smoothing / (vocab - 1)
-    return -(1 - smoothing) * np.log(1 - smoothing) - smoothing * np.log(rest)
+    off_value = smoothing / (vocab - 1)
+    return -(1 - smoothing) * np.log(1 - smoothing) - smoothing * np.log(off_value)
 
 
 def mean_loss(model, source, target):
@@ -54,7 +54,8 @@ def mean_loss(model, source, target):
 def test_logits_and_states(config, state, tmp_path):
     model = oracle_model(config, state, tmp_path)
     oracle = arrays(f"{MODELS}/{config}/{state}_forward.npz")
-    source, target = oracle["inputs"], oracle["targets"]
+    source = oracle["inputs"]
+    target = oracle["targets"]
     assert (source == 0).any() and (target == 0).any()
     logits = model(source, target).numpy()
     expected = oracle["logits_eval"].reshape(logits.shape)
@@ -75,7 +76,8 @@ def test_logits_and_states(config, state, tmp_path):
 def test_losses_and_gradients(config, state, tmp_path):
     model = oracle_model(config, state, tmp_path)
     oracle = arrays(f"{MODELS}/{config}/{state}_forward.npz")
-    source, target = oracle["inputs"], oracle["targets"]
+    source = oracle["inputs"]
+    target = oracle["targets"]
     assert float(count_tokens(target)) == oracle["loss_den"]
     variables = model_variables(model)
     with tf.GradientTape() as tape:
@@ -92,12 +94,12 @@ def test_losses_and_gradients(config, state, tmp_path):
     np.testing.assert_allclose(plain, oracle["loss_eval"], rtol=1e-5)
 
 
-def assert_equal_weights(ours, theirs, json_path, directory):
+def assert_equal_weights(ours, t2t_weights, json_path, directory):
     """Compares values by our names with values under tensor2tensor's.
 
     The latter are read as if they were a checkpoint.
     """
-    path = t2t_checkpoint(directory, theirs)
+    path = t2t_checkpoint(directory, t2t_weights)
     expected = load_t2t(path, json_path, TARGET_SPACE).weights
     assert ours.keys() == expected.keys()
     ours = {name: np.asarray(value) for name, value in ours.items()}
@@ -114,7 +116,8 @@ def test_twenty_steps_of_training(config, tmp_path):
     oracle = arrays(f"{MODELS}/{config}/adam_steps.npz")
     path = t2t_checkpoint(tmp_path, start)
     model = built(load_t2t(path, json_path, TARGET_SPACE))
-    hparams, variables = model.hparams, model_variables(model)
+    hparams = model.hparams
+    variables = model_variables(model)
     adam = Adam(variables, hparams)
 
     @tf.function(reduce_retracing=True)
@@ -130,17 +133,19 @@ def test_twenty_steps_of_training(config, tmp_path):
         rate = learning_rate(hparams, step) if step else 0.0
         np.testing.assert_allclose(rate, oracle["lr"][step], rtol=1e-5)
         sides = (oracle[f"batch_{step}/{side}"] for side in ("inputs", "targets"))
-        numbers = (tf.constant(x, tf.float32) for x in (rate, step + 1))
-        loss = update(*map(tf.constant, sides), *numbers)
+        scalars = (tf.constant(x, tf.float32) for x in (rate, step + 1))
+        loss = update(*map(tf.constant, sides), *scalars)
         np.testing.assert_allclose(loss.numpy(), oracle["loss"][step], rtol=1e-4)
         if step + 1 in (1, 2, 3, 20):
-            after = f"after_{step + 1}/"
-            theirs = {k.removeprefix(after): v for k, v in oracle.items() if after in k}
+            prefix = f"after_{step + 1}/"
+            t2t_weights = {
+                k.removeprefix(prefix): v for k, v in oracle.items() if prefix in k
+            }
             slots = [value.read_value() for value in adam.variables.values()]
-            compare_training(variables, slots, theirs, json_path, tmp_path)
+            compare_training(variables, slots, t2t_weights, json_path, tmp_path)
 
 
-def compare_training(variables, slots, theirs, json_path, directory):
+def compare_training(variables, slots, t2t_weights, json_path, directory):
     """Compares weights and moments with the variables of a training step."""
     half = len(slots) // 2  # all m, then all v
     weights = [value.read_value() for value in variables.values()]
@@ -149,7 +154,7 @@ def compare_training(variables, slots, theirs, json_path, directory):
         prefix = "training/" if suffix else ""
         named = {
             name.removeprefix(prefix).removesuffix(suffix): value
-            for name, value in theirs.items()
+            for name, value in t2t_weights.items()
             if name.startswith(f"{prefix}transformer/") and name.endswith(suffix)
         }
         values = dict(zip(variables, values, strict=True))
@@ -186,28 +191,29 @@ def without_padding(ids):
     return ids[: ids.index(EOS) + 1] if EOS in ids else ids
 
 
-def compare(found, outputs, scores):
+def compare(hypotheses, outputs, scores):
     """Compares hypotheses [B, n]; returns how many finished and unfinished ones."""
     finished = unfinished = 0
-    for place in np.ndindex(scores.shape):
-        if scores[place] < EMPTY:
-            assert EOS not in found.ids[place]
+    for index in np.ndindex(scores.shape):
+        if scores[index] < EMPTY:
+            assert EOS not in hypotheses.ids[index]
             continue
-        ids = without_padding(outputs[place])
-        assert found.ids[place][: found.lengths[place]].tolist() == ids
+        ids = without_padding(outputs[index])
+        assert hypotheses.ids[index][: hypotheses.lengths[index]].tolist() == ids
         if ids[-1] == EOS:
             finished += 1
-            actual = found.scores[place]
+            actual = hypotheses.scores[index]
         else:
             unfinished += 1
-            actual = found.log_probs[place]
-        np.testing.assert_allclose(actual, scores[place], atol=1e-4)
+            actual = hypotheses.log_probs[index]
+        np.testing.assert_allclose(actual, scores[index], atol=1e-4)
     return finished, unfinished
 
 
 def compare_all(model, oracle):
     """Compares every case of a file; returns the counts, summed."""
-    search, sources = searcher(model), oracle["inputs"]
+    search = searcher(model)
+    sources = oracle["inputs"]
     total = np.zeros(2, int)
     for name in oracle:
         if not (case := CASE.fullmatch(name)):
@@ -217,14 +223,14 @@ def compare_all(model, oracle):
         if row is not None:
             source = sources[row : row + 1, : np.count_nonzero(sources[row])]
         shape = (len(source), n)
-        found = search(source, source.shape[1] + extra, beams, float(case[4]), n)
+        hypotheses = search(source, source.shape[1] + extra, beams, float(case[4]), n)
         outputs = oracle[name].reshape(*shape, -1)
         scores = oracle[name.replace("outputs", "scores")].reshape(shape)
-        total += compare(found, outputs, scores)
+        total += compare(hypotheses, outputs, scores)
     if "greedy/outputs" in oracle:
-        found = search(sources, sources.shape[1] + 10, 1, alpha=0.0)
+        hypotheses = search(sources, sources.shape[1] + 10, 1, alpha=0.0)
         outputs, scores = (oracle[f"greedy/{name}"] for name in ("outputs", "scores"))
-        total += compare(found, outputs[:, None], scores[:, None])
+        total += compare(hypotheses, outputs[:, None], scores[:, None])
     return total.tolist()
 
 
@@ -263,25 +269,25 @@ def test_three_matrices_two_vocabularies_and_widths_of_heads(tmp_path):
     assert not hparams.share_embeddings
     for name, table in zip(TABLES, (e, t, s), strict=True):
         np.testing.assert_array_equal(weights[name], table)
-    theirs = "transformer/body/decoder/layer_0/{}/multihead_attention/{}/kernel"
+    t2t_name = "transformer/body/decoder/layer_0/{}/multihead_attention/{}/kernel"
     ours = weights["model/decoder/layer_0/self_attention/query_key_value/kernel"]
-    for start, end, name in ((0, 4, "q"), (4, 8, "k"), (8, 14, "v")):
-        kernel = variables[theirs.format("self_attention", name)]
-        np.testing.assert_array_equal(ours[:, start:end], kernel)
+    for start, stop, name in ((0, 4, "q"), (4, 8, "k"), (8, 14, "v")):
+        kernel = variables[t2t_name.format("self_attention", name)]
+        np.testing.assert_array_equal(ours[:, start:stop], kernel)
     ours = weights["model/decoder/layer_0/cross_attention/key_value/kernel"]
-    for start, end, name in ((0, 4, "k"), (4, 10, "v")):
-        kernel = variables[theirs.format("encdec_attention", name)]
-        np.testing.assert_array_equal(ours[:, start:end], kernel)
+    for start, stop, name in ((0, 4, "k"), (4, 10, "v")):
+        kernel = variables[t2t_name.format("encdec_attention", name)]
+        np.testing.assert_array_equal(ours[:, start:stop], kernel)
     model = build(hparams, weights)
     assert (model.source_vocab_size, model.target_vocab_size) == (13, 11)
 
 
 def test_without_target_space_one_matrix_stays_one(tmp_path):
     """17 rows in 16 shards, the names of which do not sort as their numbers do."""
-    shards, whole = matrix("shared", 17, shards=16)
+    shards, matrix_of_all = matrix("shared", 17, shards=16)
     hparams, weights, *_ = load_small(tmp_path, synthetic() | shards)
     assert hparams.share_embeddings
-    np.testing.assert_array_equal(weights["model/embedding/table"], whole)
+    np.testing.assert_array_equal(weights["model/embedding/table"], matrix_of_all)
     assert build(hparams, weights).target_vocab_size is None
 
 
@@ -290,17 +296,19 @@ def test_16_bits(tmp_path):
     halves = {name: tf.cast(value, tf.bfloat16) for name, value in variables.items()}
     weights = load_small(tmp_path, halves).weights
     name = "transformer/body/encoder/layer_0/ffn/conv1/bias"
-    found = weights["model/encoder/layer_0/feed_forward/inner/bias"]
-    assert found.dtype == np.float32
-    np.testing.assert_array_equal(found, tf.cast(halves[name], tf.float32))
+    bias = weights["model/encoder/layer_0/feed_forward/inner/bias"]
+    assert bias.dtype == np.float32
+    np.testing.assert_array_equal(bias, tf.cast(halves[name], tf.float32))
 
 
 def test_stacks_of_other_depths(tmp_path):
     """Two layers in the encoder, one in the decoder."""
     variables = synthetic(layers=2) | matrix("shared", 11)[0]
-    kept = {k: value for k, value in variables.items() if "decoder/layer_1" not in k}
+    remaining = {
+        k: value for k, value in variables.items() if "decoder/layer_1" not in k
+    }
     depths = {"num_hidden_layers": 2, "num_decoder_layers": 1}
-    model = built(load_small(tmp_path, kept, **depths))
+    model = built(load_small(tmp_path, remaining, **depths))
     assert [len(stack.layers) for stack in (model.encoder, model.decoder)] == [2, 1]
     with pytest.raises(UserError, match=r"has the variable .*decoder/layer_1"):
         load_small(tmp_path, variables, **depths)

@@ -37,12 +37,12 @@ PACKAGE = "t2t_keras.plugins.interop.tensor2tensor"
 @pytest.fixture(autouse=True)
 def own_registry(monkeypatch):
     """What a test registers, imports and says is undone."""
-    for kind in ("problems", "hparams", "models"):
-        known = getattr(registry, f"_{kind}")
-        own = registry.Registry(kind)
-        own._definitions.update(known.all())
-        own._loaded = True
-        monkeypatch.setattr(registry, f"_{kind}", own)
+    for registry_name in ("problems", "hparams", "models"):
+        original = getattr(registry, f"_{registry_name}")
+        new_registry = registry.Registry(registry_name)
+        new_registry._definitions.update(original.all())
+        new_registry._loaded = True
+        monkeypatch.setattr(registry, f"_{registry_name}", new_registry)
     monkeypatch.setattr(hparam, "UNUSABLE_MODELS", {})
     monkeypatch.setattr(registry, "UNUSABLE_MODELS", hparam.UNUSABLE_MODELS)
     monkeypatch.setattr(sys, "path", list(sys.path))
@@ -69,12 +69,12 @@ class Pairs(t2t_problem.Text2TextProblem):
             yield {"inputs": source, "targets": target}
 
 
-def made(kind, directory):
+def made(cls, directory):
     """The data of a problem: its manifest, and the ids of its training examples."""
-    kind.name = kind.name or registry.snake_case(kind.__name__)
-    problem = kind().to_problem().replace(name=kind.name)
+    cls.name = cls.name or registry.snake_case(cls.__name__)
+    problem = cls().to_problem().replace(name=cls.name)
     manifest = generate(problem, directory, workers=1)
-    index = RecordIndex.open(directory, kind.name, "train")
+    index = RecordIndex.open(directory, cls.name, "train")
     pairs = read_pairs(index, range(len(index)))
     return manifest, sorted(tuple(map(tuple, pair)) for pair in pairs)
 
@@ -270,9 +270,9 @@ def test_flags_of_an_unusable_problem(tmp_path, capfd):
 def test_the_values_of_its_sets():
     """Those that tensor2tensor itself wrote into hparams.json."""
     sets = json.loads(reference("t2t/oracle/misc/hparams.json").read_text())
-    known = [name for name in sets if name in transformer.SETS]
-    assert "transformer_base" in known and len(known) > 5
-    for name in known:
+    converted = [name for name in sets if name in transformer.SETS]
+    assert "transformer_base" in converted and len(converted) > 5
+    for name in converted:
         for key, value in transformer.named_set(name).values().items():
             if key not in ("learning_rate", "max_length"):
                 assert sets[name].get(key, value) == value, (name, key)
@@ -317,9 +317,9 @@ def test_changes_have_its_meaning(capsys):
 
 def test_what_has_no_effect_is_said(capsys):
     assert converted(learning_rate=0.05, max_length=99) == converted()
-    said = capsys.readouterr().err
-    assert "learning_rate has no effect: the learning_rate_schedule reads" in said
-    assert "max_length has no effect: use `t2t datagen --max_length`" in said
+    warnings = capsys.readouterr().err
+    assert "learning_rate has no effect: the learning_rate_schedule reads" in warnings
+    assert "max_length has no effect: use `t2t datagen --max_length`" in warnings
 
 
 @pytest.mark.parametrize(
@@ -434,8 +434,10 @@ def test_drawn_samples_are_dealt_out_once(tmp_path):
     }
     assert len({pair for pairs in by_split.values() for pair in pairs}) == 40
     assert calls == ["train"]
-    again = Drawn().to_problem()
-    assert list(again.pairs("dev")) == by_split["dev"]  # by the seed of tensor2tensor
+    converted_again = Drawn().to_problem()
+    assert (
+        list(converted_again.pairs("dev")) == by_split["dev"]
+    )  # by the seed of tensor2tensor
 
 
 @pytest.mark.parametrize(
@@ -511,10 +513,10 @@ def test_members_without_effect_are_said(tmp_path, capsys):
 
     assert Said().to_problem().max_length == 128
     made(Said, tmp_path)
-    said = capsys.readouterr().err
-    assert "packed_length has no effect: examples are not packed" in said
-    assert "eval_metrics has no effect" in said
-    assert "example_reading_spec" not in said
+    warnings = capsys.readouterr().err
+    assert "packed_length has no effect: examples are not packed" in warnings
+    assert "eval_metrics has no effect" in warnings
+    assert "example_reading_spec" not in warnings
 
 
 # Vocabularies.
@@ -525,8 +527,8 @@ def test_tokens_with_and_without_an_unknown_one(tmp_path):
         vocab_type = t2t_problem.VocabType.TOKEN
         vocab_filename = "words.txt"
 
-    known = ["<pad>", "<EOS>", "red", "dog", "roter", "hund", "grosse", "katze", "big"]
-    (tmp_path / "words.txt").write_text("\n".join(known) + "\n")
+    tokens = ["<pad>", "<EOS>", "red", "dog", "roter", "hund", "grosse", "katze", "big"]
+    (tmp_path / "words.txt").write_text("\n".join(tokens) + "\n")
     Tokens.name = "tokens"
     problem = Tokens().to_problem().replace(name="tokens")
     message = refused("lacks the token 'cat'", generate, problem, tmp_path, workers=1)
@@ -538,7 +540,7 @@ def test_tokens_with_and_without_an_unknown_one(tmp_path):
 
     manifest, pairs = made(Replaced, tmp_path)
     tokenizer, same = tokenizers(tmp_path, manifest)
-    assert tokenizer.pieces == ["<pad>", "<EOS>", "<OOV>", *known[2:]]
+    assert tokenizer.pieces == ["<pad>", "<EOS>", "<OOV>", *tokens[2:]]
     assert same.pieces == tokenizer.pieces
     texts = [
         (tokenizer.decode(source), tokenizer.decode(target)) for source, target in pairs
@@ -601,9 +603,9 @@ def test_a_vocabulary_file_that_is_there(tmp_path):
         def use_vocab_from_other_problem(self):
             return Pairs()
 
-    for kind in (Named, Sharing):
-        other, _ = made(kind, tmp_path)
-        assert other.vocab_sha256 == manifest.vocab_sha256
+    for cls in (Named, Sharing):
+        problem_again, _ = made(cls, tmp_path)
+        assert problem_again.vocab_sha256 == manifest.vocab_sha256
 
 
 def test_encoders_of_each_side(tmp_path):
@@ -773,9 +775,9 @@ def kinds(tmp_path_factory):
     return [load_tokenizer(directory / name) for name in ("v.tokens", "v.bytes")]
 
 
-@pytest.mark.parametrize("number", [0, 1])
-def test_the_graph_does_the_same(kinds, number):
-    tokenizer = kinds[number]
+@pytest.mark.parametrize("index", [0, 1])
+def test_the_graph_does_the_same(kinds, index):
+    tokenizer = kinds[index]
     lines = [*LINES, *random_lines(300), "a dog\x85日\u3000é", "a\x1cdog"]
     ids = random_ids(tokenizer, 300, [3, 4, 199, 170, 1])
     assert_graph_equals_python(tokenizer, tokenizer.graph(), lines, ids)

@@ -97,16 +97,17 @@ def test_what_it_takes_and_says(trained, tmp_path, capfd):
 
 def test_paths_that_tensorflow_takes_for_patterns(trained, tmp_path, capfd):
     folder, vocab = trained
-    other = shutil.copytree(folder, tmp_path / "t2t[1]")
+    copied = shutil.copytree(folder, tmp_path / "t2t[1]")
     run = tmp_path / "a\\run[2]"
-    argv = ("import", other, "--output_dir", run, "--vocab", vocab)
+    argv = ("import", copied, "--output_dir", run, "--vocab", vocab)
     run_json(capfd, *argv)
     assert Checkpoint(RunDirectory(run).checkpoints.find()).step == 7
 
 
 def test_it_is_averaged_and_tuned(trained, tmp_path, capfd):
     folder, vocab = trained
-    data_dir, output_dir = tmp_path / "data", tmp_path / "run"
+    data_dir = tmp_path / "data"
+    output_dir = tmp_path / "run"
     files = write_pairs(tmp_path)
     data_dir.mkdir()
     shutil.copy(vocab, data_dir / "vocab.translate_mine.150.subwords")
@@ -138,7 +139,8 @@ def test_it_is_averaged_and_tuned(trained, tmp_path, capfd):
 
 def test_verified_against_given_outputs(trained, tmp_path, capfd):
     folder, _ = trained
-    sources, outputs = tmp_path / "sources", tmp_path / "outputs"
+    sources = tmp_path / "sources"
+    outputs = tmp_path / "outputs"
     sources.write_text("a dog sees the house\nthe king knows the ship \n")
     imported = import_t2t_run(folder, tmp_path / "first")
     texts = imported.run.translator().translate(sources.read_text().splitlines())
@@ -172,7 +174,7 @@ def test_two_vocabularies(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("slots", "found"),
+    ("slots", "expected"),
     [
         (slot((8,)), 8),
         ({f"training/{SPACES}/Adafactor": slot((2,))[f"training/{SPACES}/Adam"][:, 0]
@@ -182,21 +184,21 @@ def test_two_vocabularies(tmp_path):
     ],
     ids=["adam", "adafactor", "no slots", "several"],
 )  # fmt: skip
-def test_the_target_space_is_found_or_asked_for(slots, found, tmp_path):
+def test_the_target_space_is_found_or_asked_for(slots, expected, tmp_path):
     vocab = tmp_path / "vocab.small.10.subwords"
     train_subwords(["ab"], vocab, 10)
     shards, _ = matrix("shared", SubwordTokenizer(vocab).vocab_size)
     write_hparams(tmp_path, **SMALL)
     t2t_checkpoint(tmp_path, synthetic() | shards | spaces() | slots)
     output_dir = tmp_path / "run"
-    if found is None:
+    if expected is None:
         with pytest.raises(UserError, match="give --target_space_id"):
             import_t2t_run(tmp_path, output_dir)
         assert not output_dir.exists()
         imported = import_t2t_run(tmp_path, output_dir, target_space_id=3)
         assert imported.took["target space"] == 3
     else:
-        assert import_t2t_run(tmp_path, output_dir).took["target space"] == found
+        assert import_t2t_run(tmp_path, output_dir).took["target space"] == expected
 
 
 def test_mistakes(trained, tmp_path, capfd):
@@ -208,8 +210,8 @@ def test_mistakes(trained, tmp_path, capfd):
         assert not (tmp_path / "run").exists()
 
     refused("has no checkpoint", tmp_path, "--from", "t2t")
-    other = vocab.parent / "vocab.other.1024.subwords"
-    refused("is not a subword vocabulary", folder, "--vocab", other)
+    other_vocabulary = vocab.parent / "vocab.other.1024.subwords"
+    refused("is not a subword vocabulary", folder, "--vocab", other_vocabulary)
     lines = tmp_path / "lines"
     lines.write_text("a\nb\n")
     verify = ("--verify", lines, vocab)
@@ -236,10 +238,13 @@ def test_the_released_checkpoint_scores_as_in_tensor2tensor(tmp_path):
     ids = translator.source_tokenizer.encode_batch(meta["sources"])
     assert ids == [[i for i in row if i] for row in oracle["inputs"].tolist()]
     scores = translator.score(meta["sources"], meta["targets"])
-    logits, targets = oracle["logits"][:, :, 0, 0].astype(np.float64), oracle["targets"]
+    logits = oracle["logits"][:, :, 0, 0].astype(np.float64)
+    targets = oracle["targets"]
     log_probs = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
-    chosen = np.take_along_axis(log_probs, targets[:, :, None], axis=2)[:, :, 0]
-    expected = (chosen * (targets != 0)).sum(1)
+    target_log_probs = np.take_along_axis(log_probs, targets[:, :, None], axis=2)[
+        :, :, 0
+    ]
+    expected = (target_log_probs * (targets != 0)).sum(1)
     actual = [score.log_prob for score in scores]
     np.testing.assert_allclose(actual, expected, rtol=1e-5)
     with pytest.raises(UserError, match="is not empty; give a new --output_dir"):

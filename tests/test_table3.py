@@ -68,10 +68,10 @@ def test_parameters_are_those_of_the_formula_and_near_the_papers(name):
     if name == "base_e_learned_positions":
         expected += 1024 * d
     with keras.StatelessScope(initialize_variables=False):  # takes no memory
-        found = Transformer(registry.hparams(name), PIECES).count_params()
+        num_params = Transformer(registry.hparams(name), PIECES).count_params()
     # Otherwise the next scope that ends would give the weights values.
     keras.utils.clear_session()
-    assert found == expected
+    assert num_params == expected
     assert near == pytest.approx(millions * 1e6, rel=0.07)
     less = 1 - near / (millions * 1e6)
     if name == "big":
@@ -81,7 +81,8 @@ def test_parameters_are_those_of_the_formula_and_near_the_papers(name):
 
 
 def test_big_for_french_has_less_dropout():
-    big, french = registry.hparams("big"), registry.hparams("big_enfr")
+    big = registry.hparams("big")
+    french = registry.hparams("big_enfr")
     assert big.difference(french) == {"dropout": (0.3, 0.1)}
 
 

@@ -80,10 +80,10 @@ def test_sentences_are_translated_and_parsed_as_by_hand():
 
 def test_splits_have_their_sizes_and_no_sentence_in_common():
     sources = {split: {s for s, _ in texts(split)} for split in toy.SIZES}
-    sizes = {split: len(found) for split, found in sources.items()}
+    sizes = {split: len(pairs) for split, pairs in sources.items()}
     assert sizes == {"train": 10_000, "dev": 200, "test": 400}
-    for one, other in itertools.combinations(sources.values(), 2):
-        assert not one & other
+    for split_pairs, other_pairs in itertools.combinations(sources.values(), 2):
+        assert not split_pairs & other_pairs
 
 
 def test_every_word_is_frequent_in_training():
@@ -94,9 +94,11 @@ def test_every_word_is_frequent_in_training():
     forms += [english for _, english, _ in words.ADJECTIVES]
     for word in re.findall(r"\w+", " ".join(forms)):
         assert counts[word] >= 30, word
-    known = set(re.findall(r"\w+", " ".join(pair[1] for pair in texts("train"))))
-    found = re.findall(r"\w+", " ".join(pair[1] for pair in texts("test")))
-    assert sum(word not in known for word in found) <= 3
+    training_words = set(
+        re.findall(r"\w+", " ".join(pair[1] for pair in texts("train")))
+    )
+    test_words = re.findall(r"\w+", " ".join(pair[1] for pair in texts("test")))
+    assert sum(word not in training_words for word in test_words) <= 3
 
 
 def test_tree_problem_has_the_words_and_symbols_of_the_trees():
@@ -126,5 +128,5 @@ def test_corpus_does_not_depend_on_the_process():
         "print(hashlib.sha256(repr(pairs).encode()).hexdigest())"
     )
     elsewhere = python(program, PYTHONHASHSEED="1")
-    here = hashlib.sha256(repr(texts("test")).encode()).hexdigest()
-    assert elsewhere == f"{here}\n"
+    digest = hashlib.sha256(repr(texts("test")).encode()).hexdigest()
+    assert elsewhere == f"{digest}\n"

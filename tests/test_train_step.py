@@ -28,13 +28,14 @@ def big_batch():
 
 @pytest.mark.parametrize("replicas", [2, pytest.param(8, marks=pytest.mark.slow)])
 def test_gradients_do_not_depend_on_the_number_of_replicas(big_batch, replicas):
-    found = Setup(replicas).gradients(*unequal_batch(1))
-    assert_close(found, big_batch, relative=1e-5)
+    actual = Setup(replicas).gradients(*unequal_batch(1))
+    assert_close(actual, big_batch, relative=1e-5)
 
 
 def test_several_steps_in_a_call_are_single_steps():
     """Up to rounding."""
-    ends, sums = [], []
+    final_weights = []
+    sums = []
     rates = [0.01 * (step + 1) for step in range(5)]
     for is_loop in (True, False):
         setup = Setup(2, HPARAMS.override(dropout=0.1))
@@ -46,8 +47,10 @@ def test_several_steps_in_a_call_are_single_steps():
             update = setup.step.update
             results = [update(next(batches), i, rate) for i, rate in enumerate(rates)]
         sums.append([float(sum(values)) for values in zip(*results, strict=True)])
-        ends.append({k: v.read_value().numpy() for k, v in setup.weights.items()})
-    assert_close(*ends, relative=1e-5)
+        final_weights.append(
+            {k: v.read_value().numpy() for k, v in setup.weights.items()}
+        )
+    assert_close(*final_weights, relative=1e-5)
     np.testing.assert_allclose(*sums, rtol=1e-6)
 
 
@@ -68,10 +71,10 @@ def test_replicas_draw_different_dropout():
         value = losses(setup.batch(source, target), tf.constant(step, tf.int64))
         return [float(v) for v in setup.strategy.experimental_local_results(value)]
 
-    first, second = at(0)
-    assert abs(first - second) > 1e-3 * first
-    assert at(0) == [first, second]
-    assert at(1) != [first, second]
+    first_sums, second_sums = at(0)
+    assert abs(first_sums - second_sums) > 1e-3 * first_sums
+    assert at(0) == [first_sums, second_sums]
+    assert at(1) != [first_sums, second_sums]
 
 
 def test_updates_are_clipped_or_if_they_are_not_finite_skipped_and_counted():
@@ -83,15 +86,17 @@ def test_updates_are_clipped_or_if_they_are_not_finite_skipped_and_counted():
     scenes = [(1, 0, 0), (np.nan, 1, 1), (np.inf, 2, 2), (1, 2, 0), (np.nan, 3, 1)]
     for step, (factor, *counts) in enumerate(scenes):
         gamma.assign(good * factor)
-        before = [v.read_value().numpy() for v in setup.weights.values()]
+        initial = [v.read_value().numpy() for v in setup.weights.values()]
         result = setup.step.update(batch, step, 1.0)
-        after = [v.read_value().numpy() for v in setup.weights.values()]
-        same = map(np.array_equal, before, after, itertools.repeat(True))
+        updated = [v.read_value().numpy() for v in setup.weights.values()]
+        same = map(np.array_equal, initial, updated, itertools.repeat(True))
         assert all(same) == bool(result.skipped) == (factor != 1)
         assert np.isfinite([float(value) for value in result]).all()
         assert [int(counter.read_value()) for counter in counters] == counts
         if factor == 1:  # of the mean gradient
-            moved = [((a - b) ** 2).sum() for a, b in zip(before, after, strict=True)]
+            moved = [
+                ((a - b) ** 2).sum() for a, b in zip(initial, updated, strict=True)
+            ]
             assert float(result.gradient_norm) > 0.01
             np.testing.assert_allclose(np.sqrt(sum(moved)), 0.01, rtol=1e-3)
 
@@ -99,26 +104,28 @@ def test_updates_are_clipped_or_if_they_are_not_finite_skipped_and_counted():
 def test_a_trial_computes_everything_and_changes_nothing():
     hparams = HPARAMS.override(compute_dtype="float16", ema_decay=0.9)
     setup = Setup(2, hparams, has_adam=True)
-    batch, step = setup.batch(*unequal_batch(1)), setup.step
+    batch = setup.batch(*unequal_batch(1))
+    step = setup.step
     step.skipped.assign(3)  # in a run that goes on
 
     def everything():
         variables = {**setup.weights, **step.variables, **step.counters}
         return {name: v.read_value().numpy() for name, v in variables.items()}
 
-    before = everything()
+    initial = everything()
     assert float(step.update(batch, 0, 1.0, dry_run=True).gradient_norm) > 0
-    assert_same(everything(), before)
+    assert_same(everything(), initial)
     step.update(batch, 4, 1.0)
-    changed = sum((value != before[k]).any() for k, value in everything().items())
+    changed = sum((value != initial[k]).any() for k, value in everything().items())
     assert changed > len(setup.weights)
 
 
 def test_a_skipped_first_update_is_counted_neither_by_adam_nor_by_the_average():
-    found = []
+    results = []
     for skipped in (0, 1):
         setup = Setup(1, HPARAMS.override(ema_decay=0.9), has_adam=True)
-        batch, step = setup.batch(*unequal_batch(1)), setup.step
+        batch = setup.batch(*unequal_batch(1))
+        step = setup.step
         if skipped:
             gamma = next(v for k, v in setup.weights.items() if k.endswith("gamma"))
             good = gamma.read_value()
@@ -127,10 +134,10 @@ def test_a_skipped_first_update_is_counted_neither_by_adam_nor_by_the_average():
             gamma.assign(good)
         step.update(batch, skipped, 0.1)
         variables = {**setup.weights, **step.variables}
-        found.append({k: v.read_value().numpy() for k, v in variables.items()})
+        results.append({k: v.read_value().numpy() for k, v in variables.items()})
         averages = {k: v.read_value().numpy() for k, v in step.ema.averages.items()}
-        assert_close(found[-1], averages, relative=1e-6)
-    assert_same(*found)
+        assert_close(results[-1], averages, relative=1e-6)
+    assert_same(*results)
 
 
 # Micro-batches divide a batch as replicas do: the same gradient, less memory.
@@ -167,14 +174,14 @@ def test_replicas_that_cannot_share_the_parts_are_refused(data_dir, tmp_path):
 
 @pytest.mark.slow
 def test_memory_is_that_of_a_micro_batch():
-    script = Path(__file__).parents[1] / "benchmarks/training_memory.py"
+    script = Path(__file__).parents[1] / "benchmarks/memory.py"
     command = [sys.executable, script, "--config", "tiny", "--json"]
     command += ["--tokens", "4096", "16384", "--accumulate"]
-    whole, parts = (
+    undivided, parts = (
         json.loads(subprocess.check_output([*command, count]))["kb_per_token"]
         for count in ("1", "8")
     )
-    assert parts < whole / 3
+    assert parts < undivided / 3
 
 
 # Training compiled by XLA: the same masks, losses and gradients as without it.
@@ -195,9 +202,9 @@ def numpy_bits(seed, rows, columns):
         return x ^ (x >> 16)
 
     key = mixed((seed[0] + 0x9E3779B9) % 2**32)
-    other = mixed((seed[1] + key + 0x9E3779B9) % 2**32)
+    column_key = mixed((seed[1] + key + 0x9E3779B9) % 2**32)
     by_row = [mixed((n + key) % 2**32) for n in range(rows)]
-    by_column = [mixed((n + other) % 2**32) for n in range(columns)]
+    by_column = [mixed((n + column_key) % 2**32) for n in range(columns)]
     return [[mixed((r + c) % 2**32) for c in by_column] for r in by_row]
 
 
@@ -206,8 +213,8 @@ def test_random_bits_are_the_hash_with_and_without_xla():
     expected = numpy_bits(seed, 7, 11)
     for is_compiled in (False, True):
         bits = tf.function(lambda s: random_bits(s, 7, 11), jit_compile=is_compiled)
-        found = bits(tf.constant(seed, tf.uint32))
-        np.testing.assert_array_equal(found, np.array(expected, np.uint32))
+        actual = bits(tf.constant(seed, tf.uint32))
+        np.testing.assert_array_equal(actual, np.array(expected, np.uint32))
 
 
 def test_dropout_from_the_hash_drops_its_share_and_keeps_the_mean():
@@ -218,15 +225,18 @@ def test_dropout_from_the_hash_drops_its_share_and_keeps_the_mean():
     assert set(np.unique(dropped)) == {0.0, np.float32(1 / 0.9)}
     deviation = np.sqrt(0.1 * 0.9 / dropped.size)
     assert abs((dropped == 0).mean() - 0.1) < 5 * deviation
-    other = Dropout(0.1, name="other_dropout")
-    other.build(None)
-    both = (other(tf.ones([50, 20, 101]), seed=seed).numpy() == 0) & (dropped == 0)
-    assert abs(both.mean() - 0.01) < 5 * np.sqrt(0.01 * 0.99 / dropped.size)
+    other_layer = Dropout(0.1, name="other_dropout")
+    other_layer.build(None)
+    dropped_by_both = (other_layer(tf.ones([50, 20, 101]), seed=seed).numpy() == 0) & (
+        dropped == 0
+    )
+    assert abs(dropped_by_both.mean() - 0.01) < 5 * np.sqrt(0.01 * 0.99 / dropped.size)
 
 
 @pytest.mark.parametrize("replicas", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_gradients_are_those_of_the_uncompiled_step(big_batch, replicas):
-    setup, batch = Setup(replicas, COMPILED), unequal_batch(1)
+    setup = Setup(replicas, COMPILED)
+    batch = unequal_batch(1)
     compiled = setup.gradients(*batch)
     setup.step._forward_backward = setup.step.forward_backward
     plain = setup.gradients(*batch)
@@ -253,34 +263,38 @@ def test_other_batches_than_static_ones_are_refused():
 # Mixed precision: the loss scale, and training in bfloat16 and float16.
 
 
-@pytest.mark.parametrize(("dtype", "most"), [("bfloat16", 0.1), ("float16", 0.02)])
-def test_gradients_in_16_bits_are_rounded_ones(big_batch, dtype, most):
+@pytest.mark.parametrize(("dtype", "tolerance"), [("bfloat16", 0.1), ("float16", 0.02)])
+def test_gradients_in_16_bits_are_rounded_ones(big_batch, dtype, tolerance):
     setup = Setup(2, HPARAMS.override(compute_dtype=dtype))
     if setup.step.loss_scale:
         scale = setup.step.loss_scale.variables["loss_scale/scale"]
         scale.assign(1024.0)
-    found = setup.gradients(*unequal_batch(1))
-    assert_close(found, big_batch, relative=most)
+    actual = setup.gradients(*unequal_batch(1))
+    assert_close(actual, big_batch, relative=tolerance)
     with pytest.raises(AssertionError):
-        assert_close(found, big_batch, relative=1e-5)
+        assert_close(actual, big_batch, relative=1e-5)
 
 
 def test_an_overflow_halves_the_scale_and_leaves_out_the_update():
     setup = Setup(2, HPARAMS.override(compute_dtype="float16"))
     batch = setup.batch(*unequal_batch(1))
     scale = setup.step.loss_scale.variables["loss_scale/scale"]
-    for value, after, skipped in ((2.0**40, 2.0**39, 1), (2.0, 2.0, 0)):
-        before = {k: v.read_value().numpy() for k, v in setup.weights.items()}
+    for value, next_scale, skipped in ((2.0**40, 2.0**39, 1), (2.0, 2.0, 0)):
+        initial = {k: v.read_value().numpy() for k, v in setup.weights.items()}
         scale.assign(value)
         result = setup.step.update(batch, 0, 0.1)
-        assert float(setup.step.loss_scale.value) == after
+        assert float(setup.step.loss_scale.value) == next_scale
         assert float(result.skipped) == skipped
         assert (float(result.gradient_norm) == 0) == skipped
         assert np.isfinite(float(result.loss_sum))
         for name, variable in setup.weights.items():
-            one, other = setup.strategy.experimental_local_results(variable)
-            np.testing.assert_array_equal(one.numpy(), other.numpy(), err_msg=name)
-            assert np.array_equal(one.numpy(), before[name]) == skipped, name
+            first_copy, second_copy = setup.strategy.experimental_local_results(
+                variable
+            )
+            np.testing.assert_array_equal(
+                first_copy.numpy(), second_copy.numpy(), err_msg=name
+            )
+            assert np.array_equal(first_copy.numpy(), initial[name]) == skipped, name
 
 
 def test_the_scale_doubles_after_so_many_good_steps(monkeypatch):
@@ -308,6 +322,6 @@ def test_a_run_in_float16_skips_and_resumes_exactly(data_dir, tmp_path):
     assert figures["skipped_updates"] == 2  # of the last two steps
     train("halves", 2, scale=2.0**40)
     train("halves", 4)
-    whole = weights(tmp_path / "whole")
-    assert_same(whole, weights(tmp_path / "halves"))
-    assert whole["loss_scale/scale"] == 2.0**36
+    uninterrupted = weights(tmp_path / "whole")
+    assert_same(uninterrupted, weights(tmp_path / "halves"))
+    assert uninterrupted["loss_scale/scale"] == 2.0**36

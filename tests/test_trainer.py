@@ -29,8 +29,8 @@ from t2t_keras.training.stopping import LAUNCHED, Stopping
 
 def test_the_first_update_has_the_rate_of_step_one(data_dir, trained_run, tmp_path):
     """Adam's first update is the rate against the sign of the gradient."""
-    before = trainer(data_dir, tmp_path).model.softmax_embedding.table.numpy()
-    moved = np.abs(weights(trained_run, 1)["model/embedding/table"] - before)
+    initial = trainer(data_dir, tmp_path).model.softmax_embedding.table.numpy()
+    moved = np.abs(weights(trained_run, 1)["model/embedding/table"] - initial)
     # Small gradients are below epsilon; with most it is exact.
     np.testing.assert_allclose(np.median(moved), 16**-0.5 * 10**-1.5, rtol=1e-3)
 
@@ -57,8 +57,8 @@ def test_several_steps_per_call_end_where_something_is_due(data_dir, tmp_path):
     assert all(r["steps_per_s"] > 0 for r in lines if r["kind"] == "train")
     assert RunDirectory(tmp_path / "a").checkpoints.steps() == [4, 8, 9]
     # Elsewhere the calls are divided in another way.
-    other = {**options, "log_every": 100, "save_every": 2}
-    trainer(data_dir, tmp_path / "b", train_steps=9, options=other).train()
+    other_options = {**options, "log_every": 100, "save_every": 2}
+    trainer(data_dir, tmp_path / "b", train_steps=9, options=other_options).train()
     assert_same(weights(tmp_path / "a", 9), weights(tmp_path / "b", 9))
 
 
@@ -75,7 +75,7 @@ def test_other_direction_swaps_the_sides(data_dir, tmp_path):
 
 def test_what_is_reported(trained_run):
     records = [json.loads(line) for line in (trained_run / "metrics.jsonl").open()]
-    at_end = [(4, kind) for kind in ("train", "dev", "dev_best", "dev_average")]
+    at_end = [(4, event) for event in ("train", "dev", "dev_best", "dev_average")]
     assert [(r["step"], r["kind"]) for r in records] == [(2, "train"), *at_end]
     train, dev = records[1:3]
     assert train["learning_rate"] == pytest.approx(16**-0.5 * 4 * 10**-1.5)
@@ -95,10 +95,10 @@ def test_without_dev_data_there_is_no_evaluation(tmp_path, monkeypatch):
     assert not [name for name in figures if name.startswith("dev")]
     checkpoints = RunDirectory(tmp_path / "run").checkpoints
     assert checkpoints.find() == tmp_path / "run" / "average.ckpt-4"
-    ends = [weights(tmp_path / "run", step) for step in (2, 4)]
+    final_weights = [weights(tmp_path / "run", step) for step in (2, 4)]
     average = Checkpoint(checkpoints.find())
     for name in average.shapes.keys() - {"step"}:
-        mean = (ends[0][name] + ends[1][name]) / 2
+        mean = (final_weights[0][name] + final_weights[1][name]) / 2
         np.testing.assert_allclose(average.tensor(name), mean, atol=1e-6)
 
 
@@ -111,19 +111,19 @@ def test_a_loss_that_is_never_finite_ends_training(data_dir, tmp_path):
 
 def test_a_damaged_checkpoint_is_passed_over(data_dir, trained_run, tmp_path, capfd):
     options = {"save_every": 1, "eval_every": 9, "average_last": 0}
-    whole = weights(shutil.copytree(trained_run, tmp_path / "run"))
+    undamaged = weights(shutil.copytree(trained_run, tmp_path / "run"))
     data = tmp_path / "run" / "model.ckpt-4.data-00000-of-00001"
     content = bytearray(data.read_bytes())
     content[-9] ^= 1
     data.write_bytes(content)
-    again = trainer(data_dir, tmp_path / "run", options=options)
-    again.train()
+    resumed = trainer(data_dir, tmp_path / "run", options=options)
+    resumed.train()
     assert "model.ckpt-4 cannot be read" in (errors := capfd.readouterr().err)
     assert "training resumes from step 3" in errors
-    assert_same(weights(tmp_path / "run"), whole)
+    assert_same(weights(tmp_path / "run"), undamaged)
     for path in (tmp_path / "run").glob("model.ckpt-*.index"):
         path.write_bytes(b"")
-    refused(r"model\.ckpt-1 cannot be read", again.train)
+    refused(r"model\.ckpt-1 cannot be read", resumed.train)
 
 
 def test_a_disk_too_small_for_the_checkpoints_is_refused(
@@ -132,8 +132,10 @@ def test_a_disk_too_small_for_the_checkpoints_is_refused(
     """Of four checkpoints two are kept, and one more is there while it is written."""
     options = {"save_every": 1, "keep": 2}
     training = trainer(data_dir, tmp_path, options=options)
-    numbers = training.model.count_params()
-    need = 4 * numbers * (3 * 3 + 2)  # weights and two moments; the best, the average
+    num_params = training.model.count_params()
+    need = (
+        4 * num_params * (3 * 3 + 2)
+    )  # weights and two moments; the best, the average
     for free, fits in ((need - 1, False), (need, True)):
         usage = types.SimpleNamespace(free=free)
         monkeypatch.setattr(shutil, "disk_usage", lambda path, usage=usage: usage)
@@ -224,20 +226,21 @@ def test_early_stopping_keeps_the_best_and_stays_stopped(data_dir, tmp_path):
     assert Checkpoint(run.checkpoints.find("best")).step == best["step"]
     assert run.checkpoints.steps() == [figures["step"]]
 
-    again = trainer(data_dir, tmp_path, options=options, **hparams).train()
-    assert (again["step"], again["stopped_by"]) == (figures["step"], "patience")
-    assert again["dev_best"] == best
+    restarted = trainer(data_dir, tmp_path, options=options, **hparams).train()
+    assert (restarted["step"], restarted["stopped_by"]) == (figures["step"], "patience")
+    assert restarted["dev_best"] == best
 
 
 def test_other_data_is_refused_and_moved_data_is_not(data_dir, trained_run, tmp_path):
     shutil.copytree(trained_run, tmp_path / "run")
-    moved, other = tmp_path / "moved", tmp_path / "other"
-    for copy in (moved, other):
+    moved = tmp_path / "moved"
+    other_data = tmp_path / "other"
+    for copy in (moved, other_data):
         shutil.copytree(data_dir, copy)
-    edit_json(other / "translate_text.manifest.json", seed=9)
+    edit_json(other_data / "translate_text.manifest.json", seed=9)
     trainer(moved, tmp_path / "run")
     message = r"data_dir was .*, is now .*other, other data"
-    refused(message, trainer, other, tmp_path / "run")
+    refused(message, trainer, other_data, tmp_path / "run")
 
 
 # The moving average of the weights, against its recursion in NumPy.
@@ -264,10 +267,10 @@ def test_average_of_a_run(replicas, data_dir, tmp_path):
 
     # It can be chosen like any checkpoint, and was evaluated beside the others.
     run = RunDirectory(tmp_path)
-    chosen = model_variables(run.translator("ema").model)
+    variables = model_variables(run.translator("ema").model)
     for name in names:
         expected = checkpoints[-1][name.replace("model/", "ema/", 1)]
-        np.testing.assert_array_equal(chosen[name], expected, err_msg=name)
+        np.testing.assert_array_equal(variables[name], expected, err_msg=name)
     assert 0 < figures["dev_ema"]["loss"] != figures["dev_loss"]
 
 
@@ -284,12 +287,14 @@ def arrived():
     """Signals that came through to the handlers from before."""
     arrived = []
     previous = {
-        number: signal.signal(number, lambda number, frame: arrived.append(number))
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+        signal_number: signal.signal(
+            signal_number, lambda signal_number, frame: arrived.append(signal_number)
+        )
+        for signal_number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
     }
     yield arrived
-    for number, handler in previous.items():
-        signal.signal(number, handler)
+    for signal_number, handler in previous.items():
+        signal.signal(signal_number, handler)
 
 
 def test_the_first_signal_is_a_request_and_the_second_one_is_not(arrived, capfd):
@@ -381,12 +386,13 @@ def test_a_signal_cuts_short_what_may_be(arrived):
 
 
 def test_time(monkeypatch):
-    now = 1000.0
-    monkeypatch.setattr("time.monotonic", lambda: now)
-    stopping, endless = Stopping(max_minutes=2), Stopping()
-    now += 119
+    clock = 1000.0
+    monkeypatch.setattr("time.monotonic", lambda: clock)
+    stopping = Stopping(max_minutes=2)
+    endless = Stopping()
+    clock += 119
     assert stopping.reason is None
-    now += 1
+    clock += 1
     assert stopping.reason == "max_minutes"
     assert stopping.signal is None
     assert endless.reason is None
@@ -418,11 +424,15 @@ def test_weights_are_taken_and_the_optimizer_is_not(
     trained_run, data_dir, tmp_path, step
 ):
     origin = trained_run / f"model.ckpt-{step}" if step else trained_run
-    first = initial(trainer(data_dir, tmp_path, seed=2, init_from=origin))
+    initial_weights = initial(trainer(data_dir, tmp_path, seed=2, init_from=origin))
     for name, value in weights(trained_run, step or 4).items():
         if name.startswith("model/"):
-            np.testing.assert_array_equal(first[name], value, err_msg=name)
-    assert not any(first[name].any() for name in first if name.startswith("adam/"))
+            np.testing.assert_array_equal(initial_weights[name], value, err_msg=name)
+    assert not any(
+        initial_weights[name].any()
+        for name in initial_weights
+        if name.startswith("adam/")
+    )
 
 
 def test_rows_of_another_vocabulary_go_with_their_pieces(
@@ -441,8 +451,8 @@ def test_rows_of_another_vocabulary_go_with_their_pieces(
         expected = old_table[old.index(piece)] if piece in old else fresh[i]
         np.testing.assert_array_equal(table[i], expected, err_msg=piece)
     matched = len(set(old) & set(new))
-    said = f"{matched} of {len(new)} rows of {TABLE}, and all other weights"
-    assert said in capfd.readouterr().err
+    message = f"{matched} of {len(new)} rows of {TABLE}, and all other weights"
+    assert message in capfd.readouterr().err
     training.train()  # and the shapes are those of the new vocabulary
 
 

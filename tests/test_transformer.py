@@ -43,7 +43,8 @@ def test_logits_are_the_equations(options, target_vocab):
 @pytest.mark.parametrize("norm", NORMS)
 def test_a_row_of_padding_stays_finite_and_disturbs_nobody(norm):
     network = model(norm=norm, dropout=0.1, attention_dropout=0.1)
-    source, target = pad([[3, 4, 5], []], 3), pad([[6, 7], []], 2)
+    source = pad([[3, 4, 5], []], 3)
+    target = pad([[6, 7], []], 2)
     weights = [weight.value for weight in network.trainable_variables]
     with tf.GradientTape() as tape:
         logits = network(source, target, seed=SEED)
@@ -103,7 +104,8 @@ def test_every_dropout_layer_has_its_own_mask():
 def test_every_dropout_layer_is_used(norm):
     """With all rates but one at 0, that one is seen in the logits."""
     network = model(num_layers=1, norm=norm, dropout=0.0)
-    source, target = ids(2, 5), ids(2, 7, seed=1)
+    source = ids(2, 5)
+    target = ids(2, 7, seed=1)
     plain = network(source, target).numpy()
     for layer in dropouts(network):
         layer.rate = 0.5
@@ -117,7 +119,8 @@ def test_every_dropout_layer_is_used(norm):
 
 def test_logits_are_float32_under_bfloat16():
     network = model(compute_dtype="bfloat16")
-    source, target = ids(4, 9), ids(4, 8, seed=1)
+    source = ids(4, 9)
+    target = ids(4, 8, seed=1)
     logits = network(source, target)
     assert logits.dtype == "float32"
     cache = network.start_cache(network.encode(source), source, 1)
@@ -139,11 +142,12 @@ def test_bfloat16_normalises_in_float32():
 
 def test_dropout_is_on_the_sums_of_embeddings_and_positions():
     """Where all of a sum is dropped, neither its ids nor its positions are left."""
-    network, target = model(dropout=0.0), ids(1, 7, seed=1)
+    network = model(dropout=0.0)
+    target = ids(1, 7, seed=1)
     network.source_dropout.rate = 1 - 1e-12
-    first = network(ids(1, 5), target, seed=SEED).numpy()
+    outputs = network(ids(1, 5), target, seed=SEED).numpy()
     longer = network(ids(1, 9, seed=2), target, seed=SEED).numpy()
-    np.testing.assert_allclose(longer, first, atol=1e-5)
+    np.testing.assert_allclose(longer, outputs, atol=1e-5)
     network.source_dropout.rate, network.target_dropout.rate = 0.0, 1 - 1e-12
     logits = network(ids(1, 5), target, seed=SEED).numpy()
     np.testing.assert_allclose(logits - logits[:, :1], 0, atol=1e-5)

@@ -79,10 +79,10 @@ def test_a_resumed_file_is_that_of_a_process_that_was_never_killed(
         assert message.startswith("t2t translate: interrupted")
         assert incomplete.exists() == bool(finished)
     lines = len(incomplete.read_text().splitlines())
-    kept = (
+    num_kept = (
         f"; the first {lines} lines of output are in {incomplete}; --resume continues"
     )
-    assert message.startswith(f"t2t translate: interrupted{kept}")
+    assert message.startswith(f"t2t translate: interrupted{num_kept}")
     for finished in (4, 6):  # killed and resumed, again and again
         with incomplete.open("ab") as file:
             file.write(b"half a li")  # a kill may leave part of a chunk
@@ -110,8 +110,10 @@ def test_an_error_keeps_what_is_finished(model, interrupted, tmp_path, capfd):
     source.write_bytes(content)
     compressed = tmp_path / "in.gz"
     compressed.write_bytes(gzip.compress(content))
-    again = [compressed if x == source else x for x in argv]
-    assert run(*again, "--resume") == 0  # the rest of the input is another now
+    compressed_argv = [compressed if x == source else x for x in argv]
+    assert (
+        run(*compressed_argv, "--resume") == 0
+    )  # the rest of the input is another now
     resumed = output.read_bytes()
     assert run(*argv) == 0
     assert output.read_bytes() == resumed
@@ -124,7 +126,8 @@ def test_what_cannot_be_resumed(model, interrupted, tmp_path, capfd):
     argv, _, incomplete = translate(model, tmp_path, "--resume")  # nothing to resume
 
     def refusal(*argv):
-        content, record = incomplete.read_bytes(), read(tmp_path)
+        content = incomplete.read_bytes()
+        record = read(tmp_path)
         capfd.readouterr()
         assert run(*argv) == 2
         assert (incomplete.read_bytes(), read(tmp_path)) == (content, record)
@@ -264,12 +267,12 @@ def test_split_sentences_are_counted_once_for_a_file(model, tmp_path, capfd):
             "split_sentences=false turns this off\n"
         )
         assert capfd.readouterr().err.count(note) == (name == "lines")
-    found, alone, whole = (
+    counts, alone, whole_file = (
         (tmp_path / f"{name}.out").read_text().splitlines()
         for name in ("lines", "parts", "whole")
     )
     joined = [" ".join(filter(None, alone[a:b])) for a, b in ((0, 2), (2, 3), (3, 6))]
-    assert found == joined
+    assert counts == joined
     run(
         "translate",
         *model,
@@ -278,4 +281,4 @@ def test_split_sentences_are_counted_once_for_a_file(model, tmp_path, capfd):
         "--output",
         tmp_path / "default.out",
     )
-    assert (tmp_path / "default.out").read_text().splitlines() == whole
+    assert (tmp_path / "default.out").read_text().splitlines() == whole_file

@@ -29,10 +29,10 @@ def test_order_and_batches_change_nothing(translator):
     ]
     for options in ({"batch_tokens": 1}, {"batch_tokens": 30}):
         split = translator.n_best(LINES[::-1], 3, **options)[::-1]
-        for ours, theirs in zip(together, split, strict=True):
-            assert [o.ids for o in ours] == [o.ids for o in theirs]
+        for ours, split_outputs in zip(together, split, strict=True):
+            assert [o.ids for o in ours] == [o.ids for o in split_outputs]
             np.testing.assert_allclose(
-                [o.score for o in ours], [o.score for o in theirs], atol=1e-4
+                [o.score for o in ours], [o.score for o in split_outputs], atol=1e-4
             )
     assert translator.translate(LINES) == [outputs[0].text for outputs in together]
     assert len({outputs[0].text for outputs in together}) > 5
@@ -61,9 +61,9 @@ def test_prefixes_and_minimum_length(translator, tokenizer):
     outputs = translator.n_best(LINES, 2, prefixes, min_length=5)
     for line, prefix, best in zip(LINES, prefixes, outputs, strict=True):
         if line.strip():
-            wanted = tokenizer.encode(prefix)[:-1]
+            prefix_ids = tokenizer.encode(prefix)[:-1]
             for output in best:
-                assert list(output.ids[: len(wanted)]) == wanted
+                assert list(output.ids[: len(prefix_ids)]) == prefix_ids
                 assert output.text.startswith(prefix)
                 assert output.tokens >= 6
     spaced = [f"{prefix} \u3000" for prefix in prefixes]
@@ -83,11 +83,11 @@ def test_texts_of_an_n_best_list_are_distinct(translator, tokenizer):
         def decode(self, ids):
             return tokenizer.decode(ids)[:6]
 
-    other = Translator(translator.problem, translator.model, tokenizer, Coarse())
-    found = other.n_best(LINES, 4)
+    coarse = Translator(translator.problem, translator.model, tokenizer, Coarse())
+    n_best = coarse.n_best(LINES, 4)
     replaced = 0
     for line, plain, outputs in zip(
-        LINES, translator.n_best(LINES, 4), found, strict=True
+        LINES, translator.n_best(LINES, 4), n_best, strict=True
     ):
         texts = [output.text for output in outputs]
         assert len(set(texts)) == len(texts)
@@ -97,10 +97,10 @@ def test_texts_of_an_n_best_list_are_distinct(translator, tokenizer):
         distinct = len({output.text[:6] for output in plain})
         assert len(outputs) >= distinct
         replaced += len(outputs) - distinct
-        ((*alone,),) = other.n_best([line], 4)
+        ((*alone,),) = coarse.n_best([line], 4)
         assert [x.ids for x in alone] == [x.ids for x in outputs]
     assert replaced > 0
-    samples = other.n_best(LINES[:1], 30, sampling=True)[0]
+    samples = coarse.n_best(LINES[:1], 30, sampling=True)[0]
     assert len(samples) == 30 > len({output.text for output in samples})
 
 
@@ -137,14 +137,14 @@ def test_a_long_input_is_split_and_the_outputs_are_joined(translator, caplog):
     with caplog.at_level(logging.INFO):
         scores = {"coverage_penalty": 0.3, "token_scores": True}
         options = SHORT | scores
-        found = translator.n_best(texts, 3, before=10, advance=done.append, **options)
+        n_best = translator.n_best(texts, 3, before=10, advance=done.append, **options)
     assert sum(done) == 4
     (message,) = (record.getMessage() for record in caplog.records)
     assert message.startswith("input 12 has ")
     of_text = split_by(translator, texts[1])
     parts = translator.n_best(of_text, 3, **scores)
     assert len(parts) > 2
-    for rank, output in enumerate(found[1]):
+    for rank, output in enumerate(n_best[1]):
         of_parts = [outputs[rank] for outputs in parts]
         (text,) = join_outputs(tf.ragged.constant([[x.text for x in of_parts]]))
         assert output.text == text.numpy().decode()
@@ -160,14 +160,15 @@ def test_a_long_input_is_split_and_the_outputs_are_joined(translator, caplog):
     # The others are unchanged.
     alone = translator.n_best([texts[i] for i in (0, 2, 3)], 3, **options)
     for i, outputs in zip((0, 2, 3), alone, strict=True):
-        assert [x.ids for x in found[i]] == [x.ids for x in outputs]
+        assert [x.ids for x in n_best[i]] == [x.ids for x in outputs]
 
 
 def split_by(translator, text):
     """The parts of a text as the translator splits it, as texts."""
-    ids, options = translator.source_tokenizer.encode(text), translator.choose(**SHORT)
-    parts, later, sentences = translator._split([ids], [text], [0], 0, options)
-    assert later == {0: range(1, len(parts))} and not sentences
+    ids = translator.source_tokenizer.encode(text)
+    options = translator.choose(**SHORT)
+    parts, continuations, sentences = translator._split([ids], [text], [0], 0, options)
+    assert continuations == {0: range(1, len(parts))} and not sentences
     assert all(len(part.ids) <= 24 for part in parts)
     texts = [part.text for part in parts]
     assert "".join("".join(texts).split()) == "".join(text.split())
@@ -183,7 +184,7 @@ def test_an_input_of_several_sentences_is_translated_one_by_one(translator, capl
     texts = ["a dog", SEVERAL, "", "the old house"]
     done = []
     with caplog.at_level(logging.INFO):
-        found = translator.n_best(
+        n_best = translator.n_best(
             texts, 3, split_sentences=True, advance=done.append, **scores
         )
     (message,) = (record.getMessage() for record in caplog.records)
@@ -192,9 +193,9 @@ def test_an_input_of_several_sentences_is_translated_one_by_one(translator, capl
         "split_sentences=false turns this off"
     )
     assert sum(done) == 4
-    assert [outputs[0].sentences for outputs in found] == [1, 4, 1, 1]
+    assert [outputs[0].sentences for outputs in n_best] == [1, 4, 1, 1]
     parts = translator.n_best(ONE_BY_ONE, 3, **scores)
-    for rank, output in enumerate(found[1]):
+    for rank, output in enumerate(n_best[1]):
         of_parts = [outputs[rank] for outputs in parts]
         assert output.text == " ".join(x.text for x in of_parts if x.text)
         assert output.ids == sum((x.ids for x in of_parts), ())
@@ -204,28 +205,31 @@ def test_an_input_of_several_sentences_is_translated_one_by_one(translator, capl
         assert output.log_prob == pytest.approx(log_prob, abs=1e-3)
         score = log_prob / penalty(output.tokens, 0.6)
         assert output.score == pytest.approx(score, abs=1e-4)
-        starts, links = [0, 4, 9, 12], set()
+        starts = [0, 4, 9, 12]
+        links = set()
         target_starts = word_starts(output.text, [x.text for x in of_parts])
-        for part, first, second in zip(of_parts, starts, target_starts, strict=True):
-            links |= {(i + first, j + second) for i, j in part.alignment}
+        for part, source_start, target_start in zip(
+            of_parts, starts, target_starts, strict=True
+        ):
+            links |= {(i + source_start, j + target_start) for i, j in part.alignment}
         assert set(output.alignment) == links
     # A single sentence is what it was, and so is everything with the option off.
-    others = [0, 2, 3]
+    other_rows = [0, 2, 3]
     plain = translator.n_best(texts, 3, **scores)
-    for i in others:
-        assert [x.ids for x in found[i]] == [x.ids for x in plain[i]]
-        assert [x.alignment for x in found[i]] == [x.alignment for x in plain[i]]
+    for i in other_rows:
+        assert [x.ids for x in n_best[i]] == [x.ids for x in plain[i]]
+        assert [x.alignment for x in n_best[i]] == [x.alignment for x in plain[i]]
     alone = translator.n_best(["a dog"], 3, **scores)
     assert alone == translator.n_best(["a dog"], 3, split_sentences=True, **scores)
-    assert plain[1][0].sentences == 1 and plain[1][0].ids != found[1][0].ids
+    assert plain[1][0].sentences == 1 and plain[1][0].ids != n_best[1][0].ids
 
 
 def test_options_apply_to_the_sentences_of_an_input(translator, caplog):
     on = {"split_sentences": True}
     prefixed = translator.translate([SEVERAL], ["a dog"], **on)[0]
     assert prefixed.startswith(translator.translate(ONE_BY_ONE[:1], ["a dog"])[0])
-    rest = " ".join(filter(None, translator.translate(ONE_BY_ONE[1:])))
-    assert prefixed.endswith(rest)
+    continuation = " ".join(filter(None, translator.translate(ONE_BY_ONE[1:])))
+    assert prefixed.endswith(continuation)
     glossary = {"glossary": {"dog": "Hund", "river": "Fluss"}}
     required = translator.n_best([SEVERAL], 1, **on, **glossary)[0][0]
     alone = translator.translate(ONE_BY_ONE, **glossary)
@@ -238,7 +242,7 @@ def test_options_apply_to_the_sentences_of_an_input(translator, caplog):
     joined = " ".join(filter(None, translator.translate(parts, **options)))
     assert translator.translate([long], **options) == [joined]
     with caplog.at_level(logging.WARNING):
-        ((cut, other),) = [
+        ((cut, limited),) = [
             [
                 outputs[0]
                 for outputs in translator.n_best(
@@ -246,11 +250,11 @@ def test_options_apply_to_the_sentences_of_an_input(translator, caplog):
                 )
             ]
         ]
-    assert cut.is_truncated and not other.is_truncated
+    assert cut.is_truncated and not limited.is_truncated
     assert [x.getMessage()[:8] for x in caplog.records] == ["input 5 "]
     # Targets are scored with the whole source.
-    whole = translator.score([SEVERAL], ["a dog"], **on)
-    assert whole == translator.score([SEVERAL], ["a dog"])
+    score = translator.score([SEVERAL], ["a dog"], **on)
+    assert score == translator.score([SEVERAL], ["a dog"])
     samples = translator.n_best([SEVERAL, "a"], 3, sampling=True, **on)
     assert [len(outputs) for outputs in samples] == [3, 3]
 
@@ -259,8 +263,8 @@ def test_every_sentence_gets_the_tag_of_its_input(translator):
     problem = translator.problem.with_tags(["<2de>"])
     tagged = Translator(problem, translator.model, *[translator.source_tokenizer] * 2)
     parts = tagged.translate([f"<2de> {text}" for text in ONE_BY_ONE])
-    found = tagged.translate([f"<2de> {SEVERAL}"], split_sentences=True)
-    assert found == [" ".join(filter(None, parts))]
+    translations = tagged.translate([f"<2de> {SEVERAL}"], split_sentences=True)
+    assert translations == [" ".join(filter(None, parts))]
 
 
 def test_outputs_that_cannot_be_joined_are_not_split(translator):
@@ -268,9 +272,11 @@ def test_outputs_that_cannot_be_joined_are_not_split(translator):
         splits_long_sources = False
 
     problem = translator.problem.replace(text_processor=Whole())
-    whole = Translator(problem, translator.model, *[translator.source_tokenizer] * 2)
+    whole_texts = Translator(
+        problem, translator.model, *[translator.source_tokenizer] * 2
+    )
     message = "split_sentences: the outputs for the sentences of an input of problem ''"
-    refused(message, whole.translate, [SEVERAL], split_sentences=True)
+    refused(message, whole_texts.translate, [SEVERAL], split_sentences=True)
 
 
 def test_split_inputs_are_sampled_and_begin_with_their_prefixes(translator):
@@ -279,8 +285,8 @@ def test_split_inputs_are_sampled_and_begin_with_their_prefixes(translator):
     samples = translator.n_best([text, "a dog"], 4, **options)
     assert len(samples[0]) == 4
     assert samples == translator.n_best([text, "a dog"], 4, **options)
-    (again,) = translator.n_best(["a", "a dog"], 4, **options)[1:]
-    assert [x.ids for x in samples[1]] == [x.ids for x in again]
+    (sampled_again,) = translator.n_best(["a", "a dog"], 4, **options)[1:]
+    assert [x.ids for x in samples[1]] == [x.ids for x in sampled_again]
     (forced,) = translator.n_best([text], 2, ["the dog"], **SHORT)
     (free,) = translator.n_best([text], 2, **SHORT)
     assert all(output.text.startswith("the dog") for output in forced)
@@ -299,10 +305,12 @@ def test_outputs_are_lines_that_the_text_form_has_changed(translator, tokenizer)
             return "a\nb"
 
     problem = translator.problem.replace(text_processor=Form())
-    other = Translator(problem, translator.model, tokenizer, Breaking())
-    assert other.translate(["a dog"], beam_size=1) == ["a dog: a b"]
+    changing = Translator(problem, translator.model, tokenizer, Breaking())
+    assert changing.translate(["a dog"], beam_size=1) == ["a dog: a b"]
     text = " ".join(PARTS)  # is split
-    assert other.translate([text], beam_size=1, **SHORT)[0].startswith(f"{text}: a b")
+    assert changing.translate([text], beam_size=1, **SHORT)[0].startswith(
+        f"{text}: a b"
+    )
 
 
 @pytest.mark.parametrize(("texts", "message"), NOT_TEXTS)
@@ -404,9 +412,9 @@ def token_log_probs(model, source, target):
 )
 def test_outputs_have_the_log_probability_of_each_token(translator, options):
     plain = translator.n_best(LINES, **options)
-    found = translator.n_best(LINES, token_scores=True, **options)
-    assert [[x._replace(token_log_probs=()) for x in row] for row in found] == plain
-    for line, outputs in zip(LINES, found, strict=True):
+    n_best = translator.n_best(LINES, token_scores=True, **options)
+    assert [[x._replace(token_log_probs=()) for x in row] for row in n_best] == plain
+    for line, outputs in zip(LINES, n_best, strict=True):
         source = translator.source_tokenizer.encode(line)
         for output in outputs:
             assert len(output.token_log_probs) == len(output.ids)
@@ -449,16 +457,17 @@ def tokens_of(translator, scored):
 
 
 def test_verbs_write_tokens(translator, run_dir, capfd, tmp_path):
-    source, output = write(tmp_path / "in", *LINES[:4]), tmp_path / "out"
+    source = write(tmp_path / "in", *LINES[:4])
+    output = tmp_path / "out"
     flags = (*run_dir, "--output", output, "--token_scores")
     assert run("translate", *flags, "--input", source, "--n_best", 2) == 0
-    found = translator.n_best(LINES[:4], 2, token_scores=True)
-    ranked = [(i, k, x) for i, r in enumerate(found, 1) for k, x in enumerate(r, 1)]
+    n_best = translator.n_best(LINES[:4], 2, token_scores=True)
+    ranked = [(i, k, x) for i, r in enumerate(n_best, 1) for k, x in enumerate(r, 1)]
     lines = output.read_text().split("\n")[:-1]
-    for line, (number, rank, best) in zip(lines, ranked, strict=True):
-        *numbers, score, rest = line.split("\t", 3)
-        text, tokens = rest.rsplit("\t", 1)  # an output may have a TAB
-        assert (numbers, text) == ([str(number), str(rank)], best.text)
+    for line, (line_number, rank, best) in zip(lines, ranked, strict=True):
+        *line_and_rank, score, tokens_text = line.split("\t", 3)
+        text, tokens = tokens_text.rsplit("\t", 1)  # an output may have a TAB
+        assert (line_and_rank, text) == ([str(line_number), str(rank)], best.text)
         assert float(score) == pytest.approx(best.score, abs=1e-4)
         assert json.loads(tokens) == tokens_of(translator, best)
     pair = "--source", source, "--target", write(tmp_path / "target", *LINES[3::-1])

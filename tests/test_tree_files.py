@@ -47,7 +47,7 @@ def test_trees_over_several_lines_and_a_tree_a_line(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("sections", "numbers"),
+    ("sections", "file_numbers"),
     [
         ("02-21", ["0200", "0299", "2199"]),
         ("22", ["2200"]),
@@ -56,13 +56,15 @@ def test_trees_over_several_lines_and_a_tree_a_line(tmp_path):
         ("", ["0001", "0200", "0299", "2199", "2200", "2300", "other"]),
     ],
 )
-def test_sections_are_chosen_by_the_names_of_the_files(tmp_path, sections, numbers):
+def test_sections_are_chosen_by_the_names_of_the_files(
+    tmp_path, sections, file_numbers
+):
     files = [f"{n[:2]}/wsj_{n}.mrg" for n in ("0001", "0200", "0299", "2199", "2200")]
     for name in (*files, "23/wsj_2300.mrg.gz", "other.mrg"):
         (tmp_path / "wsj" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "wsj" / name).touch()
     names = [file.name for file in tree_files(tmp_path, sections)]
-    assert [name.removeprefix("wsj_").split(".")[0] for name in names] == numbers
+    assert [name.removeprefix("wsj_").split(".")[0] for name in names] == file_numbers
 
 
 @pytest.mark.parametrize(
@@ -117,7 +119,7 @@ def test_prepare_removes_traces_function_tags_and_the_empty_outer_label():
 
 
 @pytest.mark.parametrize(
-    ("text", "kept", "collapsed"),
+    ("text", "expected", "collapsed"),
     [
         ("(NP (NP-1 (NP=2 (NN a))))", "(NP (NP (NP (NN a))))", "(NP (NN a))"),
         # Without the trace it is a chain; another label ends it.
@@ -126,9 +128,9 @@ def test_prepare_removes_traces_function_tags_and_the_empty_outer_label():
         *([text] * 3 for text in ("(NP (NP a))", "(X (X (NN a)) (. .))")),
     ],
 )
-def test_chains_of_one_label_are_kept_or_collapsed(text, kept, collapsed):
+def test_chains_of_one_label_are_kept_or_collapsed(text, expected, collapsed):
     tree = parse_tree(f"(TOP {text})")
-    assert prepare(tree).format() == f"(TOP {kept})"
+    assert prepare(tree).format() == f"(TOP {expected})"
     assert prepare(tree, collapse_unary=True).format() == f"(TOP {collapsed})"
 
 
@@ -243,15 +245,15 @@ def test_an_unknown_line_is_not_lost_unseen(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("label", "known"),
+    ("label", "is_expected"),
     [
         *((label, True) for label in ("NP-SBJ-1", "ADV21", "N^D", "NEG+BEPI", "P+D")),
         *((label, True) for label in ("$.", "SENT", "ADVP|PRT", "-LRB-", "DET##a=b##")),
         *((label, False) for label in ("FOO", "PAGE", "NP+", "np", "ID", "TOP2x")),
     ],
 )
-def test_labels_of_published_treebanks_are_known(label, known):
-    assert is_known(label) == known
+def test_labels_of_published_treebanks_are_known(label, is_expected):
+    assert is_known(label) == is_expected
 
 
 def test_no_label_of_the_real_treebanks_is_unknown():
@@ -280,8 +282,8 @@ BAD = [
 @pytest.mark.parametrize(("bad", "line", "says", "reason"), BAD)
 def test_what_is_wrong_with_a_tree_stands_in_its_place(bad, line, says, reason):
     text = f"(TOP (NN good))\n{bad}\n"
-    (first, good), (_, error) = parse_trees(text.split("\n"), "file.mrg")
-    assert (first, good.words()) == (1, ["good"])
+    (first_line, good), (_, error) = parse_trees(text.split("\n"), "file.mrg")
+    assert (first_line, good.words()) == (1, ["good"])
     assert isinstance(error, BadTree) and error.reason == reason
     assert str(error).startswith(f"file.mrg:{line}: ") and says in str(error)
     assert "\n" not in str(error)
@@ -289,10 +291,10 @@ def test_what_is_wrong_with_a_tree_stands_in_its_place(bad, line, says, reason):
 
 def test_the_good_trees_around_a_bad_one_are_kept():
     line = "( (NN a)) (TOP (NN Xpd TTD)) (TOP ((NN x))) ( (NN b))"
-    found = [tree for _, tree in parse_trees([line, "( (S", "(NN c))))"], "f", 7)]
-    assert [type(tree) for tree in found] == [Tree, BadTree, BadTree, Tree, BadTree]
-    assert [found[0].words(), found[3].words()] == [["a"], ["b"]]
-    assert str(found[4]).startswith("f:9: ")  # the bracket too many
+    trees = [tree for _, tree in parse_trees([line, "( (S", "(NN c))))"], "f", 7)]
+    assert [type(tree) for tree in trees] == [Tree, BadTree, BadTree, Tree, BadTree]
+    assert [trees[0].words(), trees[3].words()] == [["a"], ["b"]]
+    assert str(trees[4]).startswith("f:9: ")  # the bracket too many
 
 
 # Trees to symbols and back.
@@ -327,17 +329,17 @@ ALL = [pytest.param(name, 1, marks=pytest.mark.slow) for name in TREEBANKS]
 )
 def test_tree_to_symbols_to_tree_is_the_identity(name, step):
     """With tags, and without them but for the tags."""
-    found = read_trees(reference(name), on_bad=lambda error: None)
-    trees = list(itertools.islice(found, 0, None, step))
+    reference_trees = read_trees(reference(name), on_bad=lambda error: None)
+    trees = list(itertools.islice(reference_trees, 0, None, step))
     assert len(trees) == -(-TREEBANKS[name] // step)
     for tree in trees:
         words = tree.words()
         assert restore(words, linearise(tree)) == tree
         bare = linearise(tree, pos_tags=False)
-        again = restore(words, bare)
-        assert again.words() == words
-        assert linearise(again, pos_tags=False) == bare
-        assert shape(again) == shape(tree)
+        restored = restore(words, bare)
+        assert restored.words() == words
+        assert linearise(restored, pos_tags=False) == bare
+        assert shape(restored) == shape(tree)
 
 
 @pytest.mark.parametrize(
@@ -381,5 +383,5 @@ def test_what_is_no_tree_over_the_words():
 )
 def test_punctuation_is_told_by_the_words(words, marks):
     deleted = {",", ":", "``", "''", "."}
-    found = [tag for tag in mark_tags(words.split()) if tag in deleted]
-    assert sorted(found) == sorted(marks.split())
+    tags = [tag for tag in mark_tags(words.split()) if tag in deleted]
+    assert sorted(tags) == sorted(marks.split())

@@ -75,28 +75,29 @@ def test_the_constraint_does_not_change_probabilities(translator):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["tags", "raw", "words"])
-def test_saved_model_equals_in_process(translator, tmp_path, kind):
+@pytest.mark.parametrize("symbols_name", ["tags", "raw", "words"])
+def test_saved_model_equals_in_process(translator, tmp_path, symbols_name):
     """Tags; no tags, raw sentences and tensor2tensor's subwords; one token per word."""
-    raw = kind == "raw"
-    if kind == "words":
+    raw = symbols_name == "raw"
+    if symbols_name == "words":
         problem = translator.problem.replace(tokenizer="words")
         translator = make(
             problem, tmp_path, model="next_word_transformer", position="sinusoidal"
         )
     if raw:
-        form = Trees(symbols=UNTAGGED_SYMBOLS)
+        processor = Trees(symbols=UNTAGGED_SYMBOLS)
         problem = translator.problem.replace(
-            text_processor=form, tokenizer="t2t_subword"
+            text_processor=processor, tokenizer="t2t_subword"
         )
         translator = make(problem, tmp_path)
     path = tmp_path / "model"
     export_saved_model(translator, path, n_best=2, raw=raw)
     client = t2t_keras.load(path)
-    found, expected = client.n_best(SENTENCES), translator.n_best(SENTENCES, 2, raw=raw)
-    for ours, theirs in zip(expected, found, strict=True):
-        assert [output.text for output in theirs] == [output.text for output in ours]
-        scores = ([output.score for output in outputs] for outputs in (ours, theirs))
+    actual = client.n_best(SENTENCES)
+    expected = translator.n_best(SENTENCES, 2, raw=raw)
+    for ours, exported in zip(expected, actual, strict=True):
+        assert [output.text for output in exported] == [output.text for output in ours]
+        scores = ([output.score for output in outputs] for outputs in (ours, exported))
         np.testing.assert_allclose(*scores, atol=1e-4)
     # Where nothing can be generated, as here, Python repairs the empty output.
     impossible = {"min_length": 400}
@@ -111,12 +112,14 @@ def test_saved_model_equals_in_process(translator, tmp_path, kind):
     ids=["tags", "no tags", "a full stop", "no leaves"],
 )
 def test_no_output_is_repaired_in_the_graph_as_in_python(symbols):
-    form = Trees(symbols=symbols)
+    processor = Trees(symbols=symbols)
     sources = [" ".join(words) for words in WORDS]
     sources.append("`` Go '' : 3 : 4 -- now")
-    found = form.postprocess_graph(tf.constant(sources), tf.fill([len(sources), 2], ""))
-    expected = [form.postprocess(source, "")[0] for source in sources]
-    assert found.numpy().tolist() == [[tree.encode(), b""] for tree in expected]
+    repaired = processor.postprocess_graph(
+        tf.constant(sources), tf.fill([len(sources), 2], "")
+    )
+    expected = [processor.postprocess(source, "")[0] for source in sources]
+    assert repaired.numpy().tolist() == [[tree.encode(), b""] for tree in expected]
 
 
 def test_the_score_of_an_output_is_that_of_the_search(translator):
@@ -135,7 +138,8 @@ def test_the_command_writes_trees_and_tells_what_it_repaired(
     translator, monkeypatch, capfd, tmp_path
 ):
     """Its sentences 1, 3 and 4 have words."""
-    source, output = write(tmp_path / "in", *SENTENCES[:4]), tmp_path / "out"
+    source = write(tmp_path / "in", *SENTENCES[:4])
+    output = tmp_path / "out"
     argv = ("translate", *run_of(translator, monkeypatch, tmp_path))
     argv += ("--input", source, "--output", output)
     free = ("--decode_hparams", "constraint=none")

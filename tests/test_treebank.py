@@ -37,8 +37,8 @@ def test_words_and_symbols(bank, capsys):
     assert list(source()) == pairs
     assert list(source()) == pairs  # anew for every pass
     assert source.dropped == {"space_in_word": 1}
-    said = capsys.readouterr().err
-    assert said.count("wsj_0001.mrg:2: the leaf (NN Xpd TTD)") == 1
+    warnings = capsys.readouterr().err
+    assert warnings.count("wsj_0001.mrg:2: the leaf (NN Xpd TTD)") == 1
     refused(r"wsj_0001\.mrg:2: ", list, TreebankSource(str(bank))())
     assert TreebankSource(bank, "01").symbols(["NN"]) == ("/NP", "NP", "NN")
 
@@ -54,16 +54,17 @@ def test_the_checksum_is_of_content_and_options(bank):
 
 
 def test_silver_trees_have_the_labels_of_gold_ones(tmp_path, capsys):
-    gold, silver = tmp_path / "gold", tmp_path / "silver"
+    gold = tmp_path / "gold"
+    silver = tmp_path / "silver"
     gold.write_text(f"{TREE}\n")
     silver.write_text("(TOP (NP (NNP A)))\n(TOP (FOO (NNP B)))\n(TOP (NP (BAR C)))\n")
     gold = TreebankSource(gold)
-    known = frozenset(gold.symbols())
-    mix = SilverMix(gold, TreebankSource(silver, skip_bad=True, known=known), 1)
+    labels = frozenset(gold.symbols())
+    mix = SilverMix(gold, TreebankSource(silver, skip_bad=True, known=labels), 1)
     assert [words for words, _ in mix()] == [PAIR[0], "A"]
     assert mix.dropped == {"unknown_label": 2}
     assert "silver:3: no gold tree has the label BAR" in capsys.readouterr().err
-    mix = SilverMix(gold, TreebankSource(silver, known=known), 1)
+    mix = SilverMix(gold, TreebankSource(silver, known=labels), 1)
     refused("silver:2: no gold tree has the label FOO", list, mix())
 
 
@@ -172,13 +173,13 @@ SAYS = {
 }
 
 
-@pytest.mark.parametrize("kind", STRANGE)
+@pytest.mark.parametrize("source_name", STRANGE)
 @pytest.mark.parametrize("command", ["datagen", "inspect"])
 def test_unknown_labels_and_lines_are_said_and_many_stop(
-    tmp_path, capsys, kind, command
+    tmp_path, capsys, source_name, command
 ):
     def run(good, strange, *flags):
-        path.write_text(f"{TREE}\n" * good + STRANGE[kind] * strange)
+        path.write_text(f"{TREE}\n" * good + STRANGE[source_name] * strange)
         argv = [command, "--problem", "parsing_wsj", "--train_trees", str(path)]
         if command == "datagen":
             argv += ["--workers", "1", "--vocab_size", "500"]
@@ -187,19 +188,19 @@ def test_unknown_labels_and_lines_are_said_and_many_stop(
         return code, capsys.readouterr().err
 
     path = tmp_path / "trees"
-    code, said = run(300, 3)
+    code, warnings = run(300, 3)
     assert code == 0
-    assert said.count(f"{SAYS[kind]} {path}:301: ") == 1
-    code, said = run(200, 3)
+    assert warnings.count(f"{SAYS[source_name]} {path}:301: ") == 1
+    code, warnings = run(200, 3)
     assert code == 2
-    error = said.splitlines()[-1]
+    error = warnings.splitlines()[-1]
     assert f"{path}:201: " in error
-    hint = "remove lines" if kind == "lines" else "give --new_labels"
+    hint = "remove lines" if source_name == "lines" else "give --new_labels"
     assert hint in error
     assert not (tmp_path / "data200").exists()
-    if kind != "lines":
-        code, said = run(100, 3, "--new_labels")
-        assert code == 0 and "no known treebank" not in said
+    if source_name != "lines":
+        code, warnings = run(100, 3, "--new_labels")
+        assert code == 0 and "no known treebank" not in warnings
 
 
 def test_other_splits_are_surveyed_before_data_are_made(tmp_path, capsys):
@@ -275,8 +276,8 @@ def test_punctuation_in_the_graph():
     sentences = [generator.choices(words, k=1 + n % 12) for n in range(3_000)]
     tags = graph.mark_tags(tf.ragged.constant(sentences)).numpy()
     for sentence, row in zip(sentences, tags, strict=True):
-        found = [tag.decode() or None for tag in row[: len(sentence)]]
-        assert found == mark_tags(sentence), sentence
+        graph_tags = [tag.decode() or None for tag in row[: len(sentence)]]
+        assert graph_tags == mark_tags(sentence), sentence
     assert np.unique(tags).size > 5
     kinds = graph.word_kinds(tf.ragged.constant(sentences)).numpy()
     for sentence, row in zip(sentences, kinds.tolist(), strict=True):

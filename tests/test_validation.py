@@ -76,8 +76,8 @@ def test_evaluations_of_a_killed_process_are_recalled_up_to_its_checkpoint(tmp_p
     evaluated(tmp_path, list(VALUES), [1, 2, 3])
     with (tmp_path / "metrics.jsonl").open("a") as file:
         file.write('{"step": 3, "ki')  # killed while it wrote
-    again = evaluated(tmp_path, [(9.0, 1.0)], [3])  # its checkpoint was of step 2
-    assert again.best_step == 2
+    recalled = evaluated(tmp_path, [(9.0, 1.0)], [3])  # its checkpoint was of step 2
+    assert recalled.best_step == 2
     records = [line for line in (tmp_path / "metrics.jsonl").open() if '"dev"' in line]
     assert len(records) == 4
     options = TrainOptions(patience=1)
@@ -108,7 +108,8 @@ def test_the_best_on_the_disk_is_the_best_of_the_evaluations(tmp_path):
 
 
 class ErrorRate(Metrics):
-    selection_metric, higher_is_better = "per", False
+    selection_metric = "per"
+    higher_is_better = False
 
     def score(self, sources, hypotheses, references):
         raise NotImplementedError
@@ -160,13 +161,13 @@ def test_the_average_is_compared_and_the_weights_stay(data_dir, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("loss", "kept", "said"),
+    ("loss", "is_kept", "message"),
     [
         (2.0, "average.ckpt-2", "is kept: {}/average.ckpt-2"),
         (4.0, "model.ckpt-2", "worse on dev than step 2 alone, so it is not kept"),
     ],
 )
-def test_an_average_is_kept_if_it_is_better(loss, kept, said, tmp_path, capfd):
+def test_an_average_is_kept_if_it_is_better(loss, is_kept, message, tmp_path, capfd):
     checkpoints = CheckpointDirectory(tmp_path)
     for step in (1, 2):
         tensors = {"model/a": tf.constant([float(step)])}
@@ -177,7 +178,7 @@ def test_an_average_is_kept_if_it_is_better(loss, kept, said, tmp_path, capfd):
     progress = Reporter(tmp_path, range(2))
     assert validation.compare(2, progress)["dev_average"]["loss"] == loss
     progress.close()
-    assert said.format(tmp_path) in capfd.readouterr().err
-    assert checkpoints.find() == tmp_path / kept
+    assert message.format(tmp_path) in capfd.readouterr().err
+    assert checkpoints.find() == tmp_path / is_kept
     value = Checkpoint(checkpoints.find()).tensor("model/a")
     assert value == (1.5 if loss == 2.0 else 2.0)

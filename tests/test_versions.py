@@ -27,8 +27,8 @@ class Model:
     is_run = False
     defaults = {"beam_size": 4}  # noqa: RUF012
 
-    def __init__(self, number):
-        self.number = number
+    def __init__(self, version):
+        self.number = version
         self.begun = threading.Event()
         self.may_answer = threading.Event()
         self.may_answer.set()
@@ -157,12 +157,12 @@ def test_states_of_what_is_not_there(tmp_path):
 def test_a_broken_version_is_reported_once(tmp_path, capfd):
     write(tmp_path / "1", "one")
     with following(tmp_path) as (client, poll, loader):
-        for number, content in ((2, "damaged"), (3, "crash")):
-            write(tmp_path / f"{number}", content)
+        for version, content in ((2, "damaged"), (3, "crash")):
+            write(tmp_path / f"{version}", content)
             for _ in range(3):
                 assert not poll()
             assert ask(client) == "one"
-            assert states(client)[f"{number}"] == "END"
+            assert states(client)[f"{version}"] == "END"
         failed = client.get("/v1/models/m/versions/3").json()["model_version_status"]
         status = {"error_code": "UNKNOWN", "error_message": "it crashes"}
         assert failed == [{"version": "3", "state": "END", "status": status}]
@@ -234,10 +234,10 @@ def test_without_an_intact_version_the_server_ends(tmp_path):
 def test_no_request_is_lost_and_the_previous_version_is_freed(tmp_path):
     write(tmp_path / "1", "one")
     with following(tmp_path) as (client, poll, loader), ThreadPoolExecutor(40) as pool:
-        first = loader.loaded[0]()
-        first.may_answer.clear()
+        first_model = loader.loaded[0]()
+        first_model.may_answer.clear()
         waiting = [pool.submit(ask, client) for _ in range(20)]
-        assert first.begun.wait(60)
+        assert first_model.begun.wait(60)
         write(tmp_path / "2", "two")
         switch = pool.submit(poll)
         while states(client)["1"] != "UNLOADING":
@@ -246,11 +246,11 @@ def test_no_request_is_lost_and_the_previous_version_is_freed(tmp_path):
         assert ask(client) == "two"  # it does not wait for the other version
         assert ask(client, "m/versions/1")[0] == 404
         assert not switch.done()
-        first.may_answer.set()
+        first_model.may_answer.set()
         assert {answer.result() for answer in waiting} <= {"one", "two"}
         assert "one" in {answer.result() for answer in waiting}
         assert switch.result()
-        del first
+        del first_model
         gc.collect()
         assert loader.loaded[0]() is None
         assert states(client)["1"] == "END"

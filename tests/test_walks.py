@@ -78,7 +78,7 @@ def imported():
 def entered(tmp_path_factory):
     """What each walk enters: (file, function)."""
     folder = tmp_path_factory.mktemp("walks")
-    found = {}
+    functions = {}
     with pytest.MonkeyPatch.context() as monkeypatch:
         files = write_pairs(folder)
         problem = registry.problem("translate_text").replace(
@@ -86,21 +86,21 @@ def entered(tmp_path_factory):
         )
         with Profile(monkeypatch) as profile:
             generate(problem, folder / "data", workers=1)
-        found["Text to a data directory"] = profile.entered
+        functions["Text to a data directory"] = profile.entered
 
         run = trainer(folder / "data", folder / "run")
         data = run._data.batches(range(4), 1, 1, range(1))
         batches = iter(distribute(run._strategy, data))
         with Profile(monkeypatch) as profile:
             run._step.update(next(batches), 0, 1e-3)
-        found["A batch to its update"] = profile.entered
+        functions["A batch to its update"] = profile.entered
 
         run.train()
         translator = run._run.translator()
         with Profile(monkeypatch) as profile:
             assert len(translator.translate(["the dog sees the cat"])) == 1
-        found["A request to its answer"] = profile.entered
-    return found
+        functions["A request to its answer"] = profile.entered
+    return functions
 
 
 @pytest.mark.parametrize("title", WALKS)

@@ -23,10 +23,10 @@ PAIRS = [
 ]
 SPACES = ["", " ", "\t", "\u3000", " \xa0\u2009", "\x1c\r"]
 AROUND = [
-    tuple(f"{before}{text}{after}" for text in pair)
+    tuple(f"{prefix}{text}{suffix}" for text in pair)
     for pair in PAIRS
-    for before in SPACES
-    for after in SPACES
+    for prefix in SPACES
+    for suffix in SPACES
 ]
 
 
@@ -44,11 +44,11 @@ def data_dir(tmp_path_factory):
 def test_training_data_have_none(data_dir):
     tokenizer = load_tokenizer(next(data_dir.glob("vocab.*")))
     index = RecordIndex.open(data_dir, "spaces", "train")
-    found = [
+    texts = [
         tuple(map(tokenizer.decode, pair))
         for pair in read_pairs(index, range(len(index)))
     ]
-    assert sorted(found) == sorted(PAIRS * len(SPACES) ** 2)
+    assert sorted(texts) == sorted(PAIRS * len(SPACES) ** 2)
     assert not any("\u3000" in piece for piece in tokenizer.pieces)
 
 
@@ -56,10 +56,10 @@ def test_python_and_graph_remove_the_same_characters():
     characters = [chr(i) for i in range(1, sys.maxunicode + 1) if chr(i).isspace()]
     characters += ["\u200b", "\ufeff", "\u180e", "\x1b", "."]  # no white space
     texts = [f"{x}a{x}b{x}{x}" for x in characters] + ["", " ", " \n\u2029", "a"]
-    form = TextProcessor()
-    found = form.preprocess_graph(tf.constant(texts), raw=False).numpy()
-    expected = [form.preprocess(text) for text in texts]
-    assert [text.decode() for text in found] == expected
+    processor = TextProcessor()
+    stripped = processor.preprocess_graph(tf.constant(texts), raw=False).numpy()
+    expected = [processor.preprocess(text) for text in texts]
+    assert [text.decode() for text in stripped] == expected
     assert expected[0] == "a\tb"
 
 
@@ -69,11 +69,11 @@ IGNORABLE = """00AD 034F 061C 115F-1160 17B4-17B5 180B-180F 200B-200F 202A-202E
 
 
 def ignorable() -> set[str]:
-    found = set()
+    characters = set()
     for item in IGNORABLE.split():
-        first, _, last = item.partition("-")
-        found.update(map(chr, range(int(first, 16), int(last or first, 16) + 1)))
-    return found
+        start, _, stop = item.partition("-")
+        characters.update(map(chr, range(int(start, 16), int(stop or start, 16) + 1)))
+    return characters
 
 
 def test_python_and_graph_agree_on_what_is_blank():
@@ -85,8 +85,8 @@ def test_python_and_graph_agree_on_what_is_blank():
         for x in characters
     ]
     assert [is_blank(x) for x in characters] == expected
-    found = tf.strings.regex_full_match(tf.constant(characters), BLANK)
-    assert found.numpy().tolist() == expected
+    matches = tf.strings.regex_full_match(tf.constant(characters), BLANK)
+    assert matches.numpy().tolist() == expected
     # A visible character among them.
     texts = [
         "",
@@ -100,8 +100,8 @@ def test_python_and_graph_agree_on_what_is_blank():
     ]
     expected = [True] * 3 + [False] * 5
     assert [is_blank(text) for text in texts] == expected
-    found = tf.strings.regex_full_match(tf.constant(texts), BLANK)
-    assert found.numpy().tolist() == expected
+    matches = tf.strings.regex_full_match(tf.constant(texts), BLANK)
+    assert matches.numpy().tolist() == expected
 
 
 def test_invisible_sides_are_empty():

@@ -35,18 +35,19 @@ def n_best(path):
     ],
 )
 def test_outputs_are_the_same(earlier, name, flag):
-    kind = "run" if flag == "--output_dir" else "export"
-    argv = [flag, earlier / f"{kind}-{name}", "--n_best", "2"]
-    if kind == "run":
+    artifact = "run" if flag == "--output_dir" else "export"
+    argv = [flag, earlier / f"{artifact}-{name}", "--n_best", "2"]
+    if artifact == "run":
         argv += ["--decode_hparams", "extra_length=8"]
     out = earlier / "out"
     argv += ["--input", earlier / "dev.en", "--output", out]
     assert run("translate", *argv) == 0
-    found, expected = n_best(out), n_best(earlier / f"{name}.out")
-    assert found.keys() == expected.keys()
+    actual = n_best(out)
+    expected = n_best(earlier / f"{name}.out")
+    assert actual.keys() == expected.keys()
     for key, (score, text) in expected.items():
-        assert found[key][0] == pytest.approx(score, abs=1e-3)
-        assert found[key][1] == text
+        assert actual[key][0] == pytest.approx(score, abs=1e-3)
+        assert actual[key][1] == text
 
 
 def test_records_are_the_lines_of_the_files(earlier):
@@ -70,8 +71,10 @@ def test_training_goes_on_where_it_stopped(earlier, capfd):
     result = run_json(capfd, "train", *argv, "log_every=1,average_last=0")
     assert result["step"] == 6
     lines = (run_dir / "metrics.jsonl").open()
-    found = [r for r in map(json.loads, lines) if r["kind"] == "train"][-2:]
+    records = [r for r in map(json.loads, lines) if r["kind"] == "train"][-2:]
     expected = list(map(json.loads, (earlier / "resumed.jsonl").open()))
     for name in ("step", "loss", "gradient_norm", "learning_rate", "epoch"):
-        ours, theirs = ([record[name] for record in x] for x in (found, expected))
-        np.testing.assert_allclose(ours, theirs, rtol=1e-5)
+        ours, expected_values = (
+            [record[name] for record in x] for x in (records, expected)
+        )
+        np.testing.assert_allclose(ours, expected_values, rtol=1e-5)

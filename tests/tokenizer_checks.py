@@ -35,19 +35,19 @@ def random_ids(tokenizer, count: int, favoured=(), seed: int = 0) -> np.ndarray:
     pick = np.random.default_rng(seed)
     ids = pick.integers(-2, tokenizer.vocab_size + 3, [count, 12])
     if len(favoured):
-        chosen = pick.choice(np.asarray(favoured), ids.shape)
-        ids = np.where(pick.random(ids.shape) < 0.8, chosen, ids)
+        favoured_ids = pick.choice(np.asarray(favoured), ids.shape)
+        ids = np.where(pick.random(ids.shape) < 0.8, favoured_ids, ids)
     return ids.astype(np.int32)
 
 
 def assert_graph_equals_python(tokenizer, graph, lines, ids) -> None:
     """The graph encodes the lines and decodes the ids as Python does."""
-    wanted = tokenizer.encode_batch(lines)
+    expected = tokenizer.encode_batch(lines)
     encoded = graph.encode(tf.constant(lines))
     assert encoded.dtype == tf.int32
-    assert encoded.to_list() == wanted
+    assert encoded.to_list() == expected
     decoded = [text.decode() for text in graph.decode(encoded.to_tensor()).numpy()]
-    assert decoded == [tokenizer.decode(row) for row in wanted]
+    assert decoded == [tokenizer.decode(row) for row in expected]
     decoded = [text.decode() for text in graph.decode(tf.constant(ids)).numpy()]
     assert decoded == [tokenizer.decode(row) for row in ids]
 
@@ -58,12 +58,12 @@ def assert_words_are_spelled(tokenizer, texts) -> None:
         ids = tokenizer.encode(text)
         words = words_of_tokens(tokenizer, ids)
         assert len(words) == len(ids) and words[-1] is None
-        known = [word for word in words if word is not None]
-        assert known == sorted(known)
-        assert set(known) == set(range(len(text.split())))
-        for word, wanted in enumerate(text.split()):
-            own = [i for i, w in zip(ids, words, strict=True) if w == word]
-            assert tokenizer.decode(own).strip() == wanted
+        spelled = [word for word in words if word is not None]
+        assert spelled == sorted(spelled)
+        assert set(spelled) == set(range(len(text.split())))
+        for word, expected in enumerate(text.split()):
+            own_ids = [i for i, w in zip(ids, words, strict=True) if w == word]
+            assert tokenizer.decode(own_ids).strip() == expected
 
 
 class Roundtrip(tf.Module):

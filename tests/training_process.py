@@ -49,7 +49,9 @@ def kill_at(process: subprocess.Popen, directory: CheckpointDirectory, step: int
 
 def assert_same_end(*output_dirs, step: int = STEPS):
     """Two runs have the same last checkpoint, bit for bit."""
-    ends = [Checkpoint(path / f"model.ckpt-{step}") for path in output_dirs]
-    assert ends[0].shapes == ends[1].shapes
-    for name in ends[0].shapes:
-        np.testing.assert_array_equal(*(end.tensor(name) for end in ends), err_msg=name)
+    checkpoints = [Checkpoint(path / f"model.ckpt-{step}") for path in output_dirs]
+    assert checkpoints[0].shapes == checkpoints[1].shapes
+    for name in checkpoints[0].shapes:
+        np.testing.assert_array_equal(
+            *(checkpoint.tensor(name) for checkpoint in checkpoints), err_msg=name
+        )

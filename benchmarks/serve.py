@@ -32,7 +32,7 @@ from typing import NamedTuple, TypeAlias
 import workload
 
 from t2t_keras.cli.command import positive, positive_number
-from t2t_keras.run.config import is_run
+from t2t_keras.export.formats import find_loader
 
 # `t2t` of this environment.
 T2T = (
@@ -300,7 +300,7 @@ def ctranslate2_client(path: str) -> Connect:
 
 def translate(path: str, source: str) -> float:
     """Returns the sentences per second of `t2t translate`, without its start."""
-    directory = "--output_dir" if is_run(path) else "--export_dir"
+    directory = "--export_dir" if find_loader(Path(path)) else "--output_dir"
     process = subprocess.run(
         [*T2T, "translate", directory, path, "--input", source],
         check=True,

@@ -1,7 +1,7 @@
 """Adafactor's state; its updates are compared with Keras's in test_optimizer."""
 
 import numpy as np
-from test_optimizer import NAMES, apply, variable
+from optimizer_steps import NAMES, apply, variable
 
 from t2t_keras.hparam import HParams
 from t2t_keras.plugins.interop.adafactor import Adafactor

@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 pytest.importorskip("starlette", reason="the extra [serve] is not installed")
-from test_serve import Stub, ask, error_of, queued, serving, wait_for
+from stub_server import Stub, ask, error_of, queued, serving, wait_for
 
 from t2t_keras.plugins.server import app, connections
 from t2t_keras.plugins.server.batcher import Limits
@@ -133,7 +133,7 @@ def test_requests_with_a_model_are_not_given_up():
 def test_without_room_the_error_is_json(monkeypatch):
     monkeypatch.setattr(connections.Connections, "add", lambda self, connection: False)
     server = serving(Stub())
-    monkeypatch.setattr("test_serve.wait_for", lambda condition: None)
+    monkeypatch.setattr("stub_server.wait_for", lambda condition: None)
     with server as (client, _, _):
         answer = client.get("/health")
         assert answer.status_code == 503

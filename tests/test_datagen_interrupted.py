@@ -4,8 +4,6 @@ import contextlib
 import errno
 import multiprocessing
 import signal
-import sys
-from pathlib import Path
 
 import psutil
 import pytest
@@ -46,23 +44,12 @@ with faults(int(sys.argv[2]), lambda: os.kill(os.getpid(), signal.SIGKILL)):
     assert at > 30
 
 
-class Endless(Given):
-    """Pairs of which the last one never comes, when they are read to be encoded."""
-
-    def __call__(self):
-        yield from self.pairs[:-1]
-        if (Path(sys.argv[1]) / "small.incomplete/done/vocab.small.330.spm").exists():
-            print("waiting", flush=True)
-            signal.pause()  # until it is killed
-        yield self.pairs[-1]
-
-
-@pytest.mark.parametrize("count", [signal.SIGKILL, signal.SIGHUP])
-def test_killed_with_its_workers_at_work(complete, tmp_path, count):
+@pytest.mark.parametrize("signal_number", [signal.SIGKILL, signal.SIGHUP])
+def test_killed_with_its_workers_at_work(complete, tmp_path, signal_number):
     code = """
 import sys
-from small_corpus import DEV, PROBLEM, TRAIN, Given, set_small_scale
-from test_datagen_interrupted import Endless, generate
+from small_corpus import DEV, PROBLEM, TRAIN, Endless, Given, set_small_scale
+from t2t_keras.data.datagen import generate
 set_small_scale(setattr)
 problem = PROBLEM.replace(sources={"train": Endless(TRAIN), "dev": Given(DEV)})
 generate(problem, sys.argv[1], workers=2)
@@ -71,12 +58,12 @@ generate(problem, sys.argv[1], workers=2)
     assert process.stdout.readline() == "waiting\n"
     workers = psutil.Process(process.pid).children(recursive=True)
     assert len(workers) >= 2
-    if count == signal.SIGHUP:  # which a terminal sends to all of them
+    if signal_number == signal.SIGHUP:  # which a terminal sends to all of them
         for worker in workers:
-            worker.send_signal(count)
+            worker.send_signal(signal_number)
         assert process.poll() is None
-    process.send_signal(count)
-    assert process.wait() == -count
+    process.send_signal(signal_number)
+    assert process.wait() == -signal_number
     _, alive = psutil.wait_procs(workers, timeout=300)
     assert not alive
     refused("is unfinished", RecordIndex.open, tmp_path, "small", "dev")

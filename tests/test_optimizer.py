@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from errors import refused
+from optimizer_steps import NAMES, apply, variable
 from reference import reference
 
 from t2t_keras.entry_points import plugin_names
 from t2t_keras.hparam import PAPER_SCHEDULE, HParams
 from t2t_keras.training.optimizer import Adam, learning_rate, make_optimizer
 
-NAMES = ("model/a", "model/b")
 ADAMW = HParams(optimizer="adamw", weight_decay=0.1)
 # Those of plugins are tested as well, if they are installed.
 OTHERS = [HParams(optimizer=name) for name in plugin_names("optimizers")]
@@ -32,13 +32,6 @@ class NumpyAdam:
         self.v = beta2 * self.v + (1 - beta2) * gradient**2
         rate *= np.sqrt(1 - beta2**t) / (1 - beta1**t)
         return weight - rate * self.m / (np.sqrt(self.v) + self.hparams.adam_epsilon)
-
-
-def apply(optimizer, gradients, rate, step, is_applied=True):
-    gradients = [tf.constant(gradient, tf.float32) for gradient in gradients]
-    rate = tf.constant(rate, tf.float32)
-    step = tf.constant(float(step))
-    optimizer.apply(gradients, rate, step, tf.constant(is_applied))
 
 
 @pytest.mark.parametrize(
@@ -60,8 +53,8 @@ def test_thirty_steps_are_the_equations(options):
         expected = [
             adam_.apply(w, gradient, rate, step) for adam_, w, gradient in triples
         ]
-        for variable, weight in zip(variables, expected, strict=True):
-            np.testing.assert_allclose(variable.numpy(), weight, atol=2e-5)
+        for actual, weight in zip(variables, expected, strict=True):
+            np.testing.assert_allclose(actual.numpy(), weight, atol=2e-5)
     for name, numpy_adam in zip("ab", truth, strict=True):
         for slot, moment in (("m", numpy_adam.m), ("v", numpy_adam.v)):
             scale = np.abs(moment).max()
@@ -117,10 +110,6 @@ def test_a_skipped_update_leaves_weights_and_state(hparams, steps_before):
     apply(optimizer, zeros, 0.1, steps_before + 1, is_applied=False)
     for name, value in everything.items():
         np.testing.assert_array_equal(value.numpy(), initial[name], err_msg=name)
-
-
-def variable(value) -> tf.Variable:
-    return tf.Variable(tf.constant(value, tf.float32))
 
 
 # The learning rate: the paper's formula, and tensor2tensor's tables of it.

@@ -174,7 +174,7 @@ def test_replicas_that_cannot_share_the_parts_are_refused(data_dir, tmp_path):
 
 @pytest.mark.slow
 def test_memory_is_that_of_a_micro_batch():
-    script = Path(__file__).parents[1] / "benchmarks/memory.py"
+    script = Path(__file__).parents[1] / "benchmarks/training_memory.py"
     command = [sys.executable, script, "--config", "tiny", "--json"]
     command += ["--tokens", "4096", "16384", "--accumulate"]
     undivided, parts = (

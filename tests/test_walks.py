@@ -1,11 +1,10 @@
-"""The walks of "Reading the code" in CONTRIBUTING.md, against what really runs.
+"""The walks of "Reading the code" in CONTRIBUTING.md name the files that they enter.
 
-Each of them is run under a profiler, which collects the functions of the core that are
-entered. Comprehensions and lambdas do not count.
+Each walk runs under a profiler, which collects the files of the core in which a
+function is called. Comprehensions and lambdas do not count.
 """
 
 import importlib
-import re
 import sys
 import threading
 from pathlib import Path
@@ -21,9 +20,6 @@ from t2t_keras.training.strategy import distribute
 
 ROOT = Path(__file__).parents[1]
 CORE = ROOT / "t2t_keras"
-TITLE = re.compile(r"^### (.*)$", re.MULTILINE)
-ITEM = re.compile(r"^\d+\. `([\w/]+\.py)`((?:\s+`[\w.]+`,?)+)", re.MULTILINE)
-
 WALKS = (
     "Text to a data directory",
     "A batch to its update",
@@ -34,10 +30,10 @@ _FUNCTION = 0x1  # a flag of code objects that modules and classes do not have
 
 
 class Profile:
-    """Collects the functions of the core that all threads enter."""
+    """Collects the files of the core that all threads enter."""
 
     def __init__(self, monkeypatch) -> None:
-        self.entered: set[tuple[str, str]] = set()
+        self.files: dict[str, None] = {}  # in the order of their first calls
         self._patch = monkeypatch
 
     def __enter__(self):
@@ -63,7 +59,7 @@ class Profile:
             return
         if code.co_flags & _FUNCTION and not code.co_name.startswith("<"):
             file = Path(code.co_filename).relative_to(ROOT).as_posix()
-            self.entered.add((file, code.co_qualname))
+            self.files[file] = None
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -76,9 +72,9 @@ def imported():
 
 @pytest.fixture(scope="module")
 def entered(tmp_path_factory):
-    """What each walk enters: (file, function)."""
+    """The files that each walk enters."""
     folder = tmp_path_factory.mktemp("walks")
-    functions = {}
+    files_of = {}
     with pytest.MonkeyPatch.context() as monkeypatch:
         files = write_pairs(folder)
         problem = registry.problem("translate_text").replace(
@@ -86,33 +82,33 @@ def entered(tmp_path_factory):
         )
         with Profile(monkeypatch) as profile:
             generate(problem, folder / "data", workers=1)
-        functions["Text to a data directory"] = profile.entered
+        files_of["Text to a data directory"] = profile.files
 
         run = trainer(folder / "data", folder / "run")
         data = run._data.batches(range(4), 1, 1, range(1))
         batches = iter(distribute(run._strategy, data))
         with Profile(monkeypatch) as profile:
             run._step.update(next(batches), 0, 1e-3)
-        functions["A batch to its update"] = profile.entered
+        files_of["A batch to its update"] = profile.files
 
         run.train()
         translator = run._run.translator()
         with Profile(monkeypatch) as profile:
             assert len(translator.translate(["the dog sees the cat"])) == 1
-        functions["A request to its answer"] = profile.entered
-    return functions
+        files_of["A request to its answer"] = profile.files
+    return files_of
 
 
 @pytest.mark.parametrize("title", WALKS)
-def test_the_document_lists_what_is_entered(entered, title):
+def test_contributing_names_the_files_of_a_walk(entered, title):
+    """Prints the files, with their physical lines; `pytest -s` shows them."""
+    counts = {}
+    for file in entered[title]:
+        counts[file] = len((ROOT / file).read_text(encoding="utf-8").splitlines())
+    print(f"\n{title}: {len(counts)} files, {sum(counts.values()):,} lines")
+    for file, count in counts.items():
+        print(f"{count:7,} {file}")
     text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
-    (walk,) = (match for match in TITLE.finditer(text) if match[1] == title)
-    section = text[walk.end() : text.index("\n#", walk.end())]
-    listed = set(re.findall(r"`(t2t_keras/[\w/]+\.py)`", section))
-    assert listed == {file for file, _ in entered[title]}
-    lines = sum(len((ROOT / file).read_text().splitlines()) for file in listed)
-    print(f"{title}: {len(listed)} files, {lines:,} lines")
-    functions = {(file, name.split(".<locals>.")[-1]) for file, name in entered[title]}
-    for item in ITEM.finditer(section):
-        for name in re.findall(r"`([\w.]+)`", item[2]):
-            assert (item[1], name) in functions, f"{item[1]} {name} is not entered"
+    section = text.partition(f"### {title}\n")[2].partition("\n#")[0]
+    unnamed = [file for file in counts if f"`{file}`" not in section]
+    assert not unnamed, f"CONTRIBUTING.md, '{title}', does not name {unnamed}"

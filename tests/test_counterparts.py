@@ -16,7 +16,7 @@ from t2t_keras.hparam import OTHER_NAMES, HParams
 from t2t_keras.options import parse_options, split_pairs
 from t2t_keras.plugins.interop.counterparts.documents import PAGES, generated
 from t2t_keras.plugins.interop.counterparts.lookup import TABLES, explain, in_message
-from t2t_keras.plugins.interop.models import T2T_NAMES, ExtendedHParams
+from t2t_keras.plugins.interop.extended_hparams import T2T_NAMES, ExtendedHParams
 from t2t_keras.plugins.interop.t2t_remarks import remarks
 from t2t_keras.training.options import TrainOptions
 

@@ -11,11 +11,11 @@ from model_checks import check_equations, check_training_losses, small_model
 from reference import reference
 
 from t2t_keras.hparam import HParams
+from t2t_keras.plugins.interop.extended_hparams import ExtendedHParams
 from t2t_keras.plugins.interop.extended_model import (
     ExtendedTransformer,
     t2t_timing_signal,
 )
-from t2t_keras.plugins.interop.models import ExtendedHParams
 
 NORMS = ("post", "pre")
 POSITIONS = ("halves", "t2t")

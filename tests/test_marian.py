@@ -33,15 +33,15 @@ from tokenizer_checks import LINES, assert_graph_equals_python, random_ids
 from t2t_keras import UserError
 from t2t_keras.export.verify import Verification
 from t2t_keras.hparam import HParams
-from t2t_keras.plugins.interop.hf_marian import export_hf_marian
-from t2t_keras.plugins.interop.marian import (
+from t2t_keras.plugins.interop.hf_marian_export import export_hf_marian
+from t2t_keras.plugins.interop.marian_run import import_marian_run
+from t2t_keras.plugins.interop.marian_vocabulary import (
     TokenList,
-    read_model,
+    marian_file,
+    read_sentence_piece,
     read_tokens,
-    token_of,
-    with_tokens,
+    token_from_piece,
 )
-from t2t_keras.plugins.interop.marian_model import import_marian_run
 from t2t_keras.run.checkpoint import (
     CheckpointDirectory,
     model_variables,
@@ -199,11 +199,11 @@ def test_transformers_agrees(splitters, tmp_path):
 def tokenizers(splitters, tmp_path_factory):
     """Both sides of one list of tokens."""
     folder = tmp_path_factory.mktemp("tokenizers")
-    tokens = TokenList.of(token_list(splitters, "source", "target"), folder)
+    tokens = TokenList.from_tokens(token_list(splitters, "source", "target"), folder)
     loaded = {}
     for side in ("source", "target"):
         path = splitters / f"{side}.spm"
-        content = with_tokens(read_model(path), tokens.tokens, path)
+        content = marian_file(read_sentence_piece(path), tokens.tokens, path)
         (folder / f"{side}.marian").write_bytes(content)
         loaded[side] = load_tokenizer(folder / f"{side}.marian")
     return loaded
@@ -234,8 +234,8 @@ def test_the_graph_equals_python(side, tokenizers):
 
 def test_only_names_of_languages_lose_their_space():
     for piece in ("▁>>", "▁>>a", "▁the", ">>fra<<", "▁"):
-        assert token_of(piece) == piece
-    assert token_of("▁>>fra<<") == ">>fra<<"
+        assert token_from_piece(piece) == piece
+    assert token_from_piece("▁>>fra<<") == ">>fra<<"
 
 
 def test_tokens_that_yaml_would_take_for_something_else(tmp_path):
@@ -249,7 +249,7 @@ def test_tokens_that_yaml_would_take_for_something_else(tmp_path):
     expected = ["<pad>", "</s>", "<unk>", "no", "null", "▁the", "1"]
     assert read_tokens(tmp_path / "plain.yml").tokens == expected
     write(tmp_path / "v.txt", "</s>", "<unk>", "no")
-    assert read_tokens(tmp_path / "v.txt").rows.tolist() == [-1, 0, 1, 2]
+    assert read_tokens(tmp_path / "v.txt").original_ids.tolist() == [-1, 0, 1, 2]
 
 
 # The whole path
@@ -330,13 +330,13 @@ def test_files_that_are_refused(splitters, tmp_path, capfd):
     write(folder / "short.yml", *tokens[:-1])
     decoder_file.write_text(yaml.safe_dump(config | {"vocabs": ["short.yml"] * 2}))
     rows = len(tokens)
-    refused(f"matrix of {rows} rows, and its vocabulary has {rows - 1}", decoder_file)
+    refused(f"matrix of {rows} rows, but its vocabulary has {rows - 1}", decoder_file)
     decoder_file.unlink()
     refused(f"there is no {tmp_path / 'absent'}", tmp_path / "absent")
     (tmp_path / "empty").mkdir()
     refused("has no model: neither", tmp_path / "empty")
     (folder / "target.spm").rename(folder / "away")
-    refused("target.spm: the SentencePiece model that splits the texts", folder)
+    refused("target.spm, the SentencePiece model that splits the texts", folder)
     hf_marian(splitters, tmp_path / "hf")
     file = tmp_path / "hf" / "model.safetensors"
     file.write_bytes(file.read_bytes()[:-100])
@@ -371,12 +371,12 @@ def test_separate_vocabularies_have_the_ids_of_the_configuration(splitters, tmp_
 
 
 def test_a_model_of_byte_pairs_with_other_tokens_is_refused(splitters, tmp_path):
-    model = read_model(splitters / "source.spm")
+    model = read_sentence_piece(splitters / "source.spm")
     tokens = [piece.piece for piece in model.pieces]
     model.trainer_spec.model_type = 2
-    assert with_tokens(model, ["<pad>", "</s>", "<unk>", *tokens[3:]], tmp_path)
+    assert marian_file(model, ["<pad>", "</s>", "<unk>", *tokens[3:]], tmp_path)
     with pytest.raises(UserError, match="is not a unigram model, and the list of tok"):
-        with_tokens(model, ["<pad>", "</s>", "<unk>", "other"], tmp_path / "a.spm")
+        marian_file(model, ["<pad>", "</s>", "<unk>", "other"], tmp_path / "a.spm")
 
 
 # Out again

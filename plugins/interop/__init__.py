@@ -10,9 +10,9 @@ their imports stay as they are, and `t2t_problem` is all of it in one module.
 
 `counterparts` has what replaces the flags, hyper-parameters and keys of other toolkits.
 
-`marian_model` and `hf_marian` read a Marian model, in Marian's files and in those of
-Hugging Face transformers; `hf_marian` also writes transformers' files from a run.
-`marian` has the vocabularies and the weights of both. `imported_run` writes the run
-directories of all programs; `importing` and `adopting` are the commands, and `exports`
-registers the export.
+`marian_model` reads a Marian model in Marian's files and `hf_marian_model` in those of
+Hugging Face transformers, with `marian_vocabulary` and `marian_weights`; `marian_run`
+makes a run directory of it. `hf_marian_export` writes transformers' files from a run.
+`imported_run` writes the run directories for all programs. `importing` and `adopting`
+are the commands, and `exports` registers the export.
 """

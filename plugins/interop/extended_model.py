@@ -1,4 +1,4 @@
-"""The Transformer with what the models of tensor2tensor and Marian have besides."""
+"""The Transformer with the features of tensor2tensor's and Marian's models."""
 
 import functools
 import math
@@ -19,7 +19,7 @@ from t2t_keras.model.layers import (
 )
 from t2t_keras.model.transformer import Transformer
 
-from .models import ExtendedHParams
+from .extended_hparams import ExtendedHParams
 
 TARGET_SPACES = 32
 
@@ -48,10 +48,11 @@ class ExtendedTransformer(Transformer):
 
     def make_positions(self) -> Callable[[Tensor], Tensor]:
         """Returns a map of integer positions [T] to float32 encodings [T, D]."""
-        kinds = {"t2t": t2t_timing_signal, "halves": sinusoids_in_halves}
-        if kind := kinds.get(self.hparams.position):
-            return functools.partial(kind, d_model=self.hparams.d_model)
-        return super().make_positions()
+        encodings = {"t2t": t2t_timing_signal, "halves": sinusoids_in_halves}
+        encoding = encodings.get(self.hparams.position)
+        if encoding is None:
+            return super().make_positions()
+        return functools.partial(encoding, d_model=self.hparams.d_model)
 
     def attention_options(self, name: str) -> dict[str, Any]:
         """Returns the arguments of both attention layers."""
@@ -59,7 +60,7 @@ class ExtendedTransformer(Transformer):
         return super().attention_options(name) | {"use_bias": use_bias}
 
     def make_feed_forward(self) -> FeedForward:
-        """Returns a feed-forward network with the activation."""
+        """Returns a feed-forward network with the activation of the hparams."""
         return FeedForward(
             self.hparams.d_model,
             self.hparams.d_ff,
@@ -70,7 +71,7 @@ class ExtendedTransformer(Transformer):
         )
 
     def make_norm(self) -> LayerNorm:
-        """Returns a layer normalization with the epsilon."""
+        """Returns a layer normalization with the epsilon of the hparams."""
         return LayerNorm(self.hparams.d_model, self.hparams.norm_epsilon, name="norm")
 
     def source_input(self, x: Tensor) -> Tensor:
@@ -83,8 +84,8 @@ class ExtendedTransformer(Transformer):
 class TargetSpace(Layer):
     """A learned vector that is added to each source embedding.
 
-    In tensor2tensor it is one of `TARGET_SPACES` rows of a matrix, chosen by the kind
-    of target; here it is initialized as such a row.
+    In tensor2tensor it is one of `TARGET_SPACES` rows of a matrix; the row depends on
+    the target, such as German subwords. Here it is initialized like a row.
     """
 
     def __init__(self, d_model: int, **kwargs: Any) -> None:
@@ -93,7 +94,8 @@ class TargetSpace(Layer):
 
     def build(self, input_shape: Shape) -> None:
         """Creates the vector."""
-        limit = (6 / (TARGET_SPACES + self.d_model)) ** 0.5  # Glorot's, of the matrix
+        # This is Glorot's limit for tensor2tensor's matrix.
+        limit = (6 / (TARGET_SPACES + self.d_model)) ** 0.5
         self.vector = self.add_weight(
             name="vector",
             shape=(self.d_model,),
@@ -107,10 +109,11 @@ class TargetSpace(Layer):
 
 
 def sinusoids_in_halves(positions: Tensor, d_model: int) -> Tensor:
-    """Returns `sinusoids` with all sines first, then all cosines.
+    """Returns `sinusoids` with all sines before all cosines, as transformers has them.
 
-    So they are in Hugging Face transformers. The arguments and the result are those of
-    `sinusoids`.
+    Args:
+        positions: see `sinusoids`.
+        d_model: see `sinusoids`.
     """
     pairs = ops.reshape(sinusoids(positions, d_model), (-1, d_model // 2, 2))
     return ops.reshape(ops.transpose(pairs, (0, 2, 1)), (-1, d_model))

@@ -1,4 +1,4 @@
-"""JSON files of other programs."""
+"""JSON files that other programs have written."""
 
 import json
 from pathlib import Path
@@ -8,17 +8,20 @@ from t2t_keras.data.text_files import open_binary, readable
 from t2t_keras.errors import UserError
 
 
-def read_given_json(path: Path) -> Any:
-    """Reads a JSON file that another program has written.
+def read_json_object(path: Path) -> dict[str, Any]:
+    """Reads a file that holds a JSON object.
 
     Raises:
-        UserError: it cannot be read, or is not JSON.
+        UserError: the file cannot be read, is not JSON, or holds another value.
     """
     with readable(path), open_binary(path) as file:
         content = file.read()
     try:
-        return json.loads(content.decode("utf-8-sig"))
+        value = json.loads(content.decode("utf-8-sig"))
     except ValueError as error:
         raise UserError(f"{path} is not valid JSON: {error}") from None
     except RecursionError:
         raise UserError(f"{path} is nested too deeply") from None
+    if not isinstance(value, dict):
+        raise UserError(f"{path} is not a JSON object")
+    return value

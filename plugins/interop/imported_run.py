@@ -1,4 +1,4 @@
-"""A run directory with the model of another program."""
+"""Run directories with models of other programs."""
 
 import contextlib
 import dataclasses
@@ -6,7 +6,7 @@ import hashlib
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self, TypedDict
 
 import numpy as np
 
@@ -24,15 +24,15 @@ DEFAULT_PROBLEM = "translate_text"
 
 @dataclasses.dataclass(frozen=True)
 class ImportedRun:
-    """What an import has made.
+    """The result of an import.
 
     Attributes:
         run: the run directory.
-        took: what was taken, by kind.
-        left_out: what was not.
-        check: what the user should check, because it was chosen by default.
-        options: the options of decoding with which the other program translates, if
-            its files have some; others have the problem's defaults.
+        took: the files and values that were imported, by what they are.
+        left_out: sentences about what was not imported.
+        check: sentences about what the user should check because it is a guess.
+        options: the decoding options that the other program uses, if its files have
+            them; other options have the problem's defaults.
     """
 
     run: RunDirectory
@@ -42,10 +42,10 @@ class ImportedRun:
     options: dict[str, Any] = dataclasses.field(default_factory=dict)
 
     def recorded(self, program: str) -> Self:
-        """Records the import in the run's history; returns itself.
+        """Records the import in the run's history and returns itself.
 
         Args:
-            program: the program that has trained the model.
+            program: the program that trained the model.
         """
         facts = {"took": self.took, "left_out": self.left_out, "check": self.check}
         self.run.record("import", program=program, **facts)
@@ -53,32 +53,32 @@ class ImportedRun:
 
 
 class VocabularyFile(NamedTuple):
-    """A vocabulary: the name of its file in a run directory, and the content."""
+    """The name and content of a vocabulary file in a run directory."""
 
     name: str
     content: bytes
 
 
 def require_empty(output_dir: Path) -> None:
-    """Refuses a directory with files.
-
-    Raises:
-        UserError: it has some.
-    """
+    """Raises UserError if a directory has files."""
     if output_dir.exists() and any(output_dir.iterdir()):
         raise UserError(f"{output_dir} is not empty; give a new --output_dir")
 
 
 @contextlib.contextmanager
 def _new_directory(output_dir: Path) -> Iterator[None]:
-    """Makes a directory, and removes it, or what is in it, if the block raises."""
+    """Makes a directory; removes it, or its new content, if the block raises."""
     existed = output_dir.exists()
     output_dir.mkdir(parents=True, exist_ok=True)
     try:
         yield
     except BaseException:
-        for path in list(output_dir.iterdir()) if existed else [output_dir]:
-            shutil.rmtree(path) if path.is_dir() else path.unlink()
+        paths = list(output_dir.iterdir()) if existed else [output_dir]
+        for path in paths:
+            if path.is_dir():
+                shutil.rmtree(path)
+            else:
+                path.unlink()
         raise
 
 
@@ -92,21 +92,22 @@ def write_run(
     data_dir: str | Path | None = None,
     usr_dir: str | Path | None = None,
 ) -> RunDirectory:
-    """Writes a run directory, or nothing at all.
+    """Writes a run directory, or nothing if an error occurs.
 
     Args:
         output_dir: the run directory.
-        problem: see `_run_config`, as are all arguments without a line here.
-        hparams_set: see `_run_config`.
+        problem: the problem to use the model for.
+        hparams_set: the name for the hyper-parameters in the run.
         hparams: the hyper-parameters.
-        vocabularies: see `_run_config`.
-        checkpoints: for each, the number of updates and the weights by their names in
-            our checkpoints (`runs.checkpoint`).
-        data_dir: see `_run_config`.
-        usr_dir: see `_run_config`.
+        vocabularies: the vocabularies of source and target.
+        checkpoints: the number of updates and the weights of each checkpoint, by their
+            names in our checkpoints (`run.checkpoint`).
+        data_dir: our data directory of the problem, with the same vocabularies; None:
+            the run directory takes its place, and gets the vocabularies.
+        usr_dir: the folder that registers the problem; None: there is no such folder.
 
     Raises:
-        UserError: the data were made with other vocabularies, or two checkpoints are of
+        UserError: the data were made with other vocabularies, or two checkpoints have
             the same step.
     """
     with _new_directory(output_dir):
@@ -120,7 +121,7 @@ def write_run(
                     f"--last: two checkpoints are of step {step}; import one at a time"
                 )
             write_checkpoint(path, {"step": np.int64(step), **weights})
-        # The configuration comes last: with it the directory is a run.
+        # The configuration is written last, since it makes the directory a run.
         return RunDirectory.create(output_dir, config, hparams)
 
 
@@ -132,30 +133,19 @@ def _run_config(
     data_dir: str | Path | None = None,
     usr_dir: str | Path | None = None,
 ) -> RunConfig:
-    """Returns the configuration of the run.
-
-    Without a data directory, the run directory takes its place, and gets the
-    vocabularies.
-
-    Args:
-        problem: the problem to use the model for.
-        hparams_set: what the run calls its hyper-parameters.
-        vocabularies: those of source and target.
-        output_dir: the run directory.
-        data_dir: our data directory of the problem, with the same vocabularies; None:
-            there is none.
-        usr_dir: the folder that registers the problem; None: there is none.
+    """Returns the configuration of the run; see `write_run`.
 
     Raises:
         UserError: the data were made with other vocabularies.
     """
-    sums = [hashlib.sha256(content).hexdigest() for _, content in vocabularies]
-    if problem.reverse:  # as in the manifest of the data
-        sums.reverse()
-    hashes: dict[str, str] = dict(zip(SIDES, sums, strict=True))
+    hashes = [hashlib.sha256(content).hexdigest() for _, content in vocabularies]
+    if problem.reverse:
+        # The manifest of the data has the hashes in the order of the records.
+        hashes.reverse()
+    vocab_sha256: dict[str, str] = dict(zip(SIDES, hashes, strict=True))
     if data_dir is not None:
         config = config_for(problem, hparams_set, data_dir, 0, usr_dir)
-        if config.vocab_sha256 != hashes:
+        if config.vocab_sha256 != vocab_sha256:
             raise UserError(
                 f"--data_dir: the data in {data_dir} were made with other vocabularies "
                 "than the model; leave it out, and make data for the run with "
@@ -172,37 +162,64 @@ def _run_config(
         seed=0,
         source_vocab=source.name,
         target_vocab=target.name,
-        vocab_sha256=hashes,
+        vocab_sha256=vocab_sha256,
         usr_dir=str(Path(usr_dir).resolve()) if usr_dir else None,
     )
 
 
+class OutputDifference(TypedDict):
+    """A line for which the run and the other program have different outputs.
+
+    Attributes:
+        line: the line number, from 1.
+        output: the output of the run.
+        given: the output of the other program.
+    """
+
+    line: int
+    output: str
+    given: str
+
+
+class VerifiedOutputs(TypedDict):
+    """The result of `verify`.
+
+    Attributes:
+        lines: number of sources.
+        identical: number of outputs that are those of the other program.
+        first_difference: the first line with different outputs, if there is one.
+    """
+
+    lines: int
+    identical: int
+    first_difference: OutputDifference | None
+
+
 def verify(
     imported: ImportedRun, sources: Sequence[str], outputs: Sequence[str]
-) -> dict[str, Any]:
-    """Compares the run's outputs with those of the other program, white space apart.
+) -> VerifiedOutputs:
+    """Compares the run's outputs with the other program's, except for white space.
 
     Args:
-        imported: the imported run, whose `options` the search has.
-        sources: inputs, one line each.
-        outputs: what the other program has translated them to, with the same search.
-
-    Returns:
-        "lines", how many there are; "identical", how many outputs are the given ones;
-        and "first_difference" with "line", "output" and "given", or None.
+        imported: the imported run; the search uses its `options`.
+        sources: one source in each line.
+        outputs: the other program's outputs, found by the same search.
 
     Raises:
-        UserError: the numbers of sources and outputs differ.
+        UserError: there are not as many outputs as sources.
     """
     sources, outputs = checked_pairs(sources, outputs)
-    found = imported.run.translator().translate(sources, **imported.options)
-    differences = [
-        {"line": number, "output": ours, "given": theirs}
-        for number, (ours, theirs) in enumerate(zip(found, outputs, strict=True), 1)
-        if ours.split() != theirs.split()
-    ]
+    translations = imported.run.translator().translate(sources, **imported.options)
+    num_identical = 0
+    first_difference: OutputDifference | None = None
+    pairs = zip(translations, outputs, strict=True)
+    for line, (translation, output) in enumerate(pairs, 1):
+        if translation.split() == output.split():
+            num_identical += 1
+        elif first_difference is None:
+            first_difference = {"line": line, "output": translation, "given": output}
     return {
         "lines": len(sources),
-        "identical": len(sources) - len(differences),
-        "first_difference": differences[0] if differences else None,
+        "identical": num_identical,
+        "first_difference": first_difference,
     }

@@ -12,7 +12,7 @@ class MarianGraph(tf.Module):
 
     Args:
         model: the content of the `.marian` file.
-        vocab_size: number of tokens; the pieces behind them become UNK.
+        vocab_size: number of tokens; pieces with larger ids become UNK.
     """
 
     def __init__(self, model: bytes, vocab_size: int) -> None:
@@ -21,7 +21,7 @@ class MarianGraph(tf.Module):
         self._vocab_size = vocab_size
 
     def encode(self, texts: tf.Tensor) -> tf.RaggedTensor:
-        """Turns strings [B] into ids [B, (T)], each row ending in EOS."""
+        """Turns strings [B] into ids [B, (T)], with EOS at the end of each row."""
         with tf.device(CPU):
             ids = self._tokenizer.tokenize(texts)
             is_token = ids.flat_values < self._vocab_size

@@ -1,6 +1,6 @@
-"""Reads models of Marian (https://marian-nmt.github.io), and makes runs of them.
+"""Reads models in the files of Marian (https://marian-nmt.github.io).
 
-A model is an `.npz` file, which has its settings too, and a `decoder.yml`. OPUS-MT
+A model is an `.npz` file, which also holds its settings, and a `decoder.yml`. OPUS-MT
 publishes such models with `source.spm` and `target.spm`.
 """
 
@@ -12,40 +12,33 @@ from typing import Any
 
 import numpy as np
 
-from t2t_keras import registry
 from t2t_keras.data.text_files import read_text
 from t2t_keras.errors import UserError
-from t2t_keras.hparam import HParams
 from t2t_keras.pointer_files import require_fetched_file
 
-from .hf_marian import load_hf_marian
-from .imported_run import (
-    DEFAULT_PROBLEM,
-    ImportedRun,
-    VocabularyFile,
-    require_empty,
-    write_run,
-)
-from .marian import (
-    MarianModel,
-    Tensors,
+from .extended_hparams import ExtendedHParams
+from .marian_vocabulary import (
     TokenList,
-    embeddings,
-    marian_hparams,
-    read_model,
+    marian_file,
+    read_sentence_piece,
     read_tokens,
-    tokens_of,
-    with_tokens,
+    sentence_piece_tokens,
+)
+from .marian_weights import (
+    MarianModel,
+    ModelTensors,
+    convert_embeddings,
+    marian_hparams,
 )
 
-# Weights can hardly be compressed: what is larger than this many times its file is
-# damaged, or made to fill the memory.
-_LARGEST_RATIO = 100
+# Weights hardly compress. A file whose content is larger than this many times its size
+# is damaged, or made to fill the memory.
+_MAX_COMPRESSION = 100
 _SETTINGS = "special:model.yml"
 
-# With other values than these, Marian's model differs from `Transformer`. Files of
-# older versions lack some settings, whose values were the first ones.
-_MUST_BE: dict[str, tuple[Any, ...]] = {
+# `Transformer` can represent a model only with these values. If a file of an older
+# version lacks a setting, the first value is meant.
+_SUPPORTED: dict[str, tuple[object, ...]] = {
     "type": ("transformer",),
     "input-types": ([],),
     "lemma-dim-emb": (0,),
@@ -62,12 +55,17 @@ _MUST_BE: dict[str, tuple[Any, ...]] = {
     "transformer-train-position-embeddings": (False,),
 }
 
-# (transformer-preprocess, -postprocess, -postprocess-top): n is the layer norm, d is
+# The values of these settings decide where the norm is: n is the layer norm, d is
 # dropout, a adds the residual.
+_NORM_SETTINGS = (
+    "transformer-preprocess",
+    "transformer-postprocess",
+    "transformer-postprocess-top",
+)
 _NORMS = {("", "dan", ""): "post", ("n", "da", "n"): "pre"}
 
-# Our parts of a layer (`marian.layer_weights`) -> Marian's names after "encoder_l1_".
-_PARTS = {
+# Marian's names of the parts of a layer (`layer_weights`), after "encoder_l1_".
+_PART_NAMES = {
     "self_attention": "self",
     "cross_attention": "context",
     "feed_forward": "ffn",
@@ -82,164 +80,115 @@ _PART = re.compile(r"(\w+)/layer_(\d+)/(\w+)/(\w+)/(kernel|bias)")
 _NORM = re.compile(r"(\w+)(?:/layer_(\d+)/(\w+)_residual)?/norm/(gamma|beta)")
 
 
-def import_marian_run(
-    source: str | Path,
-    output_dir: str | Path,
-    *,
-    program: str,
-    problem: str | None = None,
-    data_dir: str | Path | None = None,
-    usr_dir: str | Path | None = None,
-) -> ImportedRun:
-    """Writes a run directory with a Marian model.
-
-    It can be used, evaluated and exported like any other, and be the start of another
-    training, but its own cannot be resumed.
-
-    Args:
-        source: see `load_marian` and `load_hf_marian`.
-        output_dir: the new run directory.
-        program: "marian" or "hf-marian".
-        problem: the problem to use the model for; None: `translate_text`.
-        data_dir: our data directory of the problem, with the same vocabularies, for
-            evaluations; None: there is none.
-        usr_dir: the folder that registers the problem, which the run remembers.
-
-    Raises:
-        UserError: the model cannot be read, there is no such problem, the data have
-            other vocabularies, or the directory is not empty.
-    """
-    output_dir = Path(output_dir)
-    require_empty(output_dir)
-    if usr_dir is not None:
-        registry.load_usr_dir(usr_dir)
-    task = registry.problem(problem or DEFAULT_PROBLEM)
-    load = {"marian": load_marian, "hf-marian": load_hf_marian}[program]
-    model = load(source)
-    names = ("vocab.source.marian", "vocab.target.marian")
-    if model.vocabularies[0] == model.vocabularies[1]:
-        names = ("vocab.marian", "vocab.marian")
-    source_vocabulary, target_vocabulary = map(
-        VocabularyFile, names, model.vocabularies
-    )
-    run = write_run(
-        output_dir,
-        task,
-        program,
-        model.hparams,
-        (source_vocabulary, target_vocabulary),
-        [(0, model.weights)],
-        data_dir,
-        usr_dir,
-    )
-    check = list(model.check)
-    if problem is None:
-        check.insert(0, f"the problem {task.name}; another one: --problem")
-    left_out = [*model.left_out, "the optimizer's state: training cannot be resumed"]
-    took = model.took | {"problem": task.name}
-    imported = ImportedRun(run, took, left_out, check, model.options)
-    return imported.recorded("Marian")
-
-
 def load_marian(source: str | Path) -> MarianModel:
     """Reads a Marian model.
 
-    Its position encodings are tensor2tensor's, and its epsilon is 1e-6.
+    Marian's position encodings are tensor2tensor's, and its epsilon is 1e-6.
 
     Args:
         source: the directory, with one `*decoder.yml` that names the model and the
-            vocabularies; or such a file.
+            vocabularies; or the path of such a file.
 
     Raises:
-        UserError: a file is missing or not Marian's, or describes a model that
-            `Transformer` cannot represent; the message names the setting.
+        UserError: a file is missing or not Marian's, or `Transformer` cannot represent
+            the model; the message names the setting.
     """
-    config_path = _decoder_config(Path(source))
-    config = _yaml(read_text(config_path), config_path)
-    models, vocabs = (_paths(config, key, config_path) for key in ("models", "vocabs"))
-    if len(models) != 1 or len(vocabs) != 2:
+    config_path = _find_decoder_config(Path(source))
+    config = _parse_yaml(read_text(config_path), config_path)
+    model_paths = _listed_paths(config, "models", config_path)
+    vocab_paths = _listed_paths(config, "vocabs", config_path)
+    if len(model_paths) != 1 or len(vocab_paths) != 2:
         raise UserError(
-            f"{config_path} names {len(models)} models and {len(vocabs)} vocabularies; "
-            "a run has one model, and a vocabulary for source and target"
+            f"{config_path} names {len(model_paths)} models and {len(vocab_paths)} "
+            "vocabularies; a run has one model, and a vocabulary for source and target"
         )
-    for path in (*models, *vocabs):
+    for path in (*model_paths, *vocab_paths):
         require_fetched_file(path)
-    variables, settings = _read_npz(models[0])
-    hparams = _hparams(settings, models[0])
-    lists, contents = _vocabularies(vocabs)
-    hparams, weights = variables.read_all(
+    variables, settings = _read_npz(model_paths[0])
+    hparams = _convert_settings(settings, model_paths[0])
+    source_list, source_file = _read_vocabulary(vocab_paths[0], "source")
+    target_list, target_file = _read_vocabulary(vocab_paths[1], "target")
+    hparams, weights = variables.read_layers(
         hparams,
-        _embeddings(variables, lists),
+        _read_embeddings(variables, (source_list, target_list)),
         lambda part: _marian_name(part, hparams.norm),
     )
-    check, options = [], _search_options(config)
-    if options:
-        given = ",".join(f"{name}={value}" for name, value in options.items())
-        flag = f"--decode_hparams {given}"
-        check.append(f"{config_path.name}: it translates with what is here {flag}")
-    for script in ("preprocess.sh", "postprocess.sh"):
-        if (config_path.parent / script).exists():
-            check.append(
-                f"{script}: what it does beside SentencePiece is not done here"
-            )
+    options = _decoding_options(config)
     return MarianModel(
         hparams=hparams,
         weights=weights,
-        vocabularies=contents,
+        vocabularies=(source_file, target_file),
         took={
-            "model": str(models[0]),
+            "model": str(model_paths[0]),
             "settings": f"{_SETTINGS} in it",
-            "vocabularies": [str(path) for path in dict.fromkeys(vocabs)],
+            "vocabularies": [str(path) for path in dict.fromkeys(vocab_paths)],
         },
         left_out=["dropout and the settings of training, which the model lacks"],
-        check=check,
+        check=_check_sentences(config_path, options),
         options=options,
     )
 
 
-def _decoder_config(source: Path) -> Path:
+def _find_decoder_config(source: Path) -> Path:
     """Returns the path of the configuration of Marian's decoder.
 
     Raises:
-        UserError: there is none, or several.
+        UserError: no file or several files may be it.
     """
     if source.suffix == ".npz":
         source = source.parent
     if source.is_file():
         return source
-    found = sorted(source.glob("*decoder.yml"))
-    if len(found) != 1:
-        names = ", ".join(path.name for path in found) or "none"
+    paths = sorted(source.glob("*decoder.yml"))
+    if len(paths) != 1:
+        names = ", ".join(path.name for path in paths) or "none"
         raise UserError(
             f"{source} must have one decoder.yml, and has {names}; give the path of "
             "one as SOURCE"
         )
-    return found[0]
+    return paths[0]
 
 
-def _paths(config: Mapping[str, Any], key: str, path: Path) -> list[Path]:
-    """Returns the files that the configuration in `path` names under a key."""
+def _listed_paths(config: Mapping[str, object], key: str, path: Path) -> list[Path]:
+    """Returns the files that the configuration in `path` lists under a key."""
     names = config.get(key)
     if isinstance(names, str):
         names = [names]
-    return [path.parent / str(n) for n in names] if isinstance(names, list) else []
+    if not isinstance(names, list):
+        return []
+    return [path.parent / str(name) for name in names]
 
 
-def _search_options(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the options of decoding for the search of Marian's decoder."""
+def _decoding_options(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the decoding options that equal the configuration of Marian's decoder."""
     options: dict[str, Any] = {}
-    if beam := config.get("beam-size"):
-        options["beam_size"] = beam
+    if beam_size := config.get("beam-size"):
+        options["beam_size"] = beam_size
     if power := config.get("normalize"):
         options |= {"length_penalty": "power", "alpha": float(power)}
     return options
 
 
-def _yaml(text: str, path: Path) -> dict[str, Any]:
-    """Returns the mapping that a text in YAML describes.
+def _check_sentences(config_path: Path, options: Mapping[str, object]) -> list[str]:
+    """Returns sentences about what the user should check."""
+    sentences = []
+    if options:
+        pairs = ",".join(f"{name}={value}" for name, value in options.items())
+        sentences.append(
+            f"{config_path.name}: it translates with what is here --decode_hparams "
+            f"{pairs}"
+        )
+    for script in ("preprocess.sh", "postprocess.sh"):
+        if (config_path.parent / script).exists():
+            sentences.append(f"{script}: only its SentencePiece step is done here")
+    return sentences
+
+
+def _parse_yaml(text: str, path: Path) -> dict[str, Any]:
+    """Returns the mapping in a YAML text.
 
     Raises:
-        UserError: it describes none.
+        UserError: it is not valid YAML, or not a mapping.
     """
     import yaml
 
@@ -255,73 +204,56 @@ def _yaml(text: str, path: Path) -> dict[str, Any]:
     return values
 
 
-def _read_npz(path: Path) -> tuple[Tensors, dict[str, Any]]:
+def _read_npz(path: Path) -> tuple[ModelTensors, dict[str, Any]]:
     """Reads a model's variables and settings.
 
-    What Marian stores as [1, n] becomes a vector [n].
-
     Raises:
-        UserError: the file is not a model that can be read.
+        UserError: the file is not a Marian model that can be read.
     """
     try:
         with zipfile.ZipFile(path) as archive, np.load(path) as file:
             size = sum(member.file_size for member in archive.infolist())
-            if size > _LARGEST_RATIO * path.stat().st_size:
+            if size > _MAX_COMPRESSION * path.stat().st_size:
                 raise ValueError(f"its arrays would have {size:,} bytes")
             arrays = dict(file)
     except FileNotFoundError:
         raise UserError(f"there is no {path}, which decoder.yml names") from None
     except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
         raise UserError(
-            f"{path} is not a Marian model in NumPy's format, .npz ({error}); a "
-            ".bin is converted by marian-conv"
+            f"{path} is not a Marian model in NumPy's format, .npz ({error}); convert "
+            "a .bin file with marian-conv"
         ) from None
     if _SETTINGS not in arrays:
         raise UserError(f"{path} has no {_SETTINGS}, which every Marian model has")
     text = arrays.pop(_SETTINGS).tobytes().rstrip(b"\0")
-    settings = _yaml(text.decode("utf-8", "replace"), path)
-    vectors = {
-        name: array[0]
-        for name, array in arrays.items()
-        if array.shape[:1] == (1,) and not name.endswith("Wemb")
-    }
-    return Tensors(path, arrays | vectors, "variable", "settings"), settings
+    settings = _parse_yaml(text.decode("utf-8", "replace"), path)
+    for name, array in arrays.items():
+        # Marian stores vectors as matrices of one row.
+        if array.shape[:1] == (1,) and not name.endswith("Wemb"):
+            arrays[name] = array[0]
+    return ModelTensors(path, arrays, "variable", "settings"), settings
 
 
-def _hparams(settings: Mapping[str, Any], path: Path) -> HParams:
-    """Converts the settings.
+def _convert_settings(settings: Mapping[str, Any], path: Path) -> ExtendedHParams:
+    """Converts the settings of a model.
 
     Raises:
-        UserError: they describe another model than `Transformer`.
+        UserError: `Transformer` cannot represent the model.
     """
-
-    def refusal(name: str, *allowed: Any) -> UserError:
-        return UserError(
-            f"{path}: cannot read a model with {name} {settings.get(name)!r}, only "
-            f"with {' or '.join(map(repr, allowed))}"
-        )
-
-    for name, allowed in _MUST_BE.items():
-        if settings.get(name, allowed[0]) not in allowed:
-            raise refusal(name, *allowed)
-    places = ("preprocess", "postprocess", "postprocess-top")
-    norm = _NORMS.get(
-        tuple(settings.get(f"transformer-{place}", "") for place in places)
-    )
-    if norm is None:
-        values = ", ".join(
-            f"transformer-{place} '{settings.get(f'transformer-{place}', '')}'"
-            for place in places
-        )
+    for name, values in _SUPPORTED.items():
+        _require_setting(settings, path, name, values[0], values)
+    norm_values = tuple(settings.get(name, "") for name in _NORM_SETTINGS)
+    if norm_values not in _NORMS:
+        pairs = zip(_NORM_SETTINGS, norm_values, strict=True)
+        listed = ", ".join(f"{name} '{value}'" for name, value in pairs)
         raise UserError(
-            f"{path}: cannot read a model with {values}; only with '', 'dan', '' or "
+            f"{path}: cannot read a model with {listed}; only with '', 'dan', '' or "
             "with 'n', 'da', 'n'"
         )
-    if settings.get("transformer-ffn-activation", "swish") not in ("relu", "swish"):
-        raise refusal("transformer-ffn-activation", "relu", "swish")
-    inner = settings.get("transformer-dim-ffn")
-    if settings.get("transformer-decoder-dim-ffn", 0) not in (0, inner):
-        raise refusal("transformer-decoder-dim-ffn", 0, inner)
+    activation = "transformer-ffn-activation"
+    _require_setting(settings, path, activation, "swish", ("relu", "swish"))
+    d_ff = settings.get("transformer-dim-ffn")
+    _require_setting(settings, path, "transformer-decoder-dim-ffn", 0, (0, d_ff))
     try:
         return marian_hparams(
             path,
@@ -330,75 +262,91 @@ def _hparams(settings: Mapping[str, Any], path: Path) -> HParams:
             d_model=settings["dim-emb"],
             d_ff=settings["transformer-dim-ffn"],
             num_heads=settings["transformer-heads"],
-            norm=norm,
-            activation=settings.get("transformer-ffn-activation", "swish"),
+            norm=_NORMS[norm_values],
+            activation=settings.get(activation, "swish"),
             position="t2t",
         )
     except KeyError as error:
         raise UserError(f"{path}: its settings have no {error}") from None
 
 
-def _vocabularies(
-    paths: list[Path],
-) -> tuple[tuple[TokenList, TokenList], tuple[bytes, bytes]]:
-    """Reads the vocabularies of source and target.
+def _require_setting(
+    settings: Mapping[str, object],
+    path: Path,
+    name: str,
+    default: object,
+    supported: tuple[object, ...],
+) -> None:
+    """Raises UserError if a setting does not have a supported value."""
+    value = settings.get(name, default)
+    if value not in supported:
+        raise UserError(
+            f"{path}: cannot read a model with {name} {value!r}, only with "
+            f"{' or '.join(map(repr, supported))}"
+        )
+
+
+def _read_vocabulary(path: Path, side: str) -> tuple[TokenList, bytes]:
+    """Reads the vocabulary of a side.
 
     Returns:
-        The tokens of both, and the contents of their `.marian` files.
+        The tokens, and the content of the `.marian` file.
 
     Raises:
         UserError: a file is missing, or not Marian's.
     """
-    lists, contents = [], []
-    for path, side in zip(paths, ("source", "target"), strict=True):
-        splits = path if path.suffix == ".spm" else path.with_name(f"{side}.spm")
-        if not splits.exists():
-            raise UserError(
-                f"there is no {splits}: the SentencePiece model that splits the texts "
-                f"of the {side}; put it there"
-            )
-        model = read_model(splits)
-        tokens = tokens_of(model, path) if path.suffix == ".spm" else read_tokens(path)
-        lists.append(tokens)
-        contents.append(with_tokens(model, tokens.tokens, splits))
-    return (lists[0], lists[1]), (contents[0], contents[1])
+    is_model = path.suffix == ".spm"
+    model_path = path if is_model else path.with_name(f"{side}.spm")
+    if not model_path.exists():
+        raise UserError(
+            f"there is no {model_path}, the SentencePiece model that splits the texts "
+            f"of the {side}; put it there"
+        )
+    model = read_sentence_piece(model_path)
+    tokens = sentence_piece_tokens(model, path) if is_model else read_tokens(path)
+    return tokens, marian_file(model, tokens.tokens, model_path)
 
 
-def _embeddings(
-    variables: Tensors, lists: tuple[TokenList, TokenList]
+def _read_embeddings(
+    variables: ModelTensors, token_lists: tuple[TokenList, TokenList]
 ) -> dict[str, np.ndarray]:
-    """Returns our embedding matrices and the bias of the logits.
+    """Returns our embedding matrices and the output bias.
 
     Raises:
-        UserError: as `embeddings`.
+        UserError: see `convert_embeddings`.
     """
     if variables.has("Wemb"):
-        source = target = variables.read("Wemb")
+        source = variables.read("Wemb")
+        target = source
     else:
-        source, target = variables.read("encoder_Wemb"), variables.read("decoder_Wemb")
-    softmax, bias = None, np.zeros(len(target), np.float32)
+        source = variables.read("encoder_Wemb")
+        target = variables.read("decoder_Wemb")
+    softmax = None
     if variables.has("decoder_ff_logit_out_W"):
         softmax = variables.read("decoder_ff_logit_out_W").T
     elif variables.has("decoder_ff_logit_out_Wt"):
         softmax = variables.read("decoder_ff_logit_out_Wt")
+    bias = np.zeros(len(target), np.float32)
     if variables.has("decoder_ff_logit_out_b"):
         bias = variables.read("decoder_ff_logit_out_b")
-    return embeddings(variables.path, lists, source, target, softmax, bias)
+    return convert_embeddings(
+        variables.path, token_lists, source, target, softmax, bias
+    )
 
 
 def _marian_name(part: str, norm: str) -> str:
-    """Returns Marian's name of a part of a layer (`marian.layer_weights`)."""
+    """Returns Marian's name of a part of a layer (`layer_weights`)."""
     if match := _PART.fullmatch(part):
-        stack, number, kind, name, parameter = match.groups()
+        stack, layer, sublayer, name, parameter = match.groups()
         letter = "W" if parameter == "kernel" else "b"
-        layer = f"{stack}_l{int(number) + 1}_{_PARTS[kind]}"
-        return f"{layer}_{letter}{_PARTS[name]}"
+        scope = f"{stack}_l{int(layer) + 1}_{_PART_NAMES[sublayer]}"
+        return f"{scope}_{letter}{_PART_NAMES[name]}"
     match = _NORM.fullmatch(part)
     assert match
-    stack, number, kind, parameter = match.groups()
-    ending = "ln_scale" if parameter == "gamma" else "ln_bias"
-    if number is None:
-        return f"{stack}_top_{ending}"
-    layer = f"{stack}_l{int(number) + 1}_{_PARTS[kind]}"
-    last = "ffn" if kind == "feed_forward" else "Wo"
-    return f"{layer}_{last}_{ending}" + ("_pre" if norm == "pre" else "")
+    stack, layer, sublayer, parameter = match.groups()
+    suffix = "ln_scale" if parameter == "gamma" else "ln_bias"
+    if layer is None:
+        return f"{stack}_top_{suffix}"
+    scope = f"{stack}_l{int(layer) + 1}_{_PART_NAMES[sublayer]}"
+    operation = "ffn" if sublayer == "feed_forward" else "Wo"
+    return f"{scope}_{operation}_{suffix}" + ("_pre" if norm == "pre" else "")

@@ -1,78 +1,17 @@
-"""The model `extended_transformer`: what other programs' Transformers have besides.
+"""Registers `extended_transformer`, the model of imported runs.
 
-Light, so that `t2t list` is fast: the model itself is in `extended_model`.
+This module does not import Keras, so that `t2t list` is fast.
 """
 
-import dataclasses
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING
 
 from t2t_keras.hparam import OTHER_HINTS, OTHER_NAMES, HParams
-from t2t_keras.options import option
 from t2t_keras.registry import OTHER_PACKAGES, register_model
+
+from .extended_hparams import T2T_NAMES, ExtendedHParams
 
 if TYPE_CHECKING:
     from .extended_model import ExtendedTransformer
-
-# tensor2tensor's names of hyper-parameters.
-T2T_NAMES = {
-    "num_hidden_layers": "num_layers",
-    "hidden_size": "d_model",
-    "filter_size": "d_ff",
-    "layer_prepostprocess_dropout": "dropout",
-    "relu_dropout": "ffn_dropout",
-    "shared_embedding_and_softmax_weights": "share_embeddings",
-    "use_target_space_embedding": "target_space",
-    "learning_rate_constant": "learning_rate",
-    "learning_rate_schedule": "schedule",
-    "learning_rate_warmup_steps": "warmup_steps",
-    "optimizer_adam_beta1": "adam_beta1",
-    "optimizer_adam_beta2": "adam_beta2",
-    "optimizer_adam_epsilon": "adam_epsilon",
-    "clip_grad_norm": "clip_norm",
-}
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class ExtendedHParams(HParams):
-    """Hyper-parameters of the models of tensor2tensor and Marian."""
-
-    model: str = option("extended_transformer", "the registered model (`t2t list`)")
-    num_decoder_layers: int = option(0, "layers of the decoder; 0: num_layers", ge=0)
-    position: Literal["sinusoidal", "learned", "halves", "t2t"] = option(  # type: ignore[assignment]
-        "sinusoidal",
-        "positional encodings: the paper's, learned ones, the paper's with all sines "
-        "before all cosines, or tensor2tensor's",
-    )
-    target_space: bool = option(
-        False,
-        "a learned vector is added to each source embedding, as tensor2tensor adds its "
-        "target space embedding",
-    )
-    attention_bias: bool = option(False, "the projections of attention add biases")
-    output_bias: bool = option(False, "the logits add a bias")
-    activation: Literal["relu", "swish"] = option(
-        "relu", "activation of the feed-forward networks"
-    )
-    norm_epsilon: float = option(
-        1e-6, "added to the variance in layer norm (as in the authors' code)", gt=0
-    )
-
-    @classmethod
-    def of(cls, hparams: HParams, **changes: Any) -> Self:
-        """Returns hyper-parameters as those of this model, with some changed.
-
-        Raises:
-            UserError: as `override`.
-        """
-        extended = hparams.override(model="extended_transformer", **changes)
-        assert isinstance(extended, cls)
-        return extended
-
-    @property
-    def decoder_layers(self) -> int:
-        """Number of layers of the decoder."""
-        return self.num_decoder_layers or self.num_layers
-
 
 OTHER_NAMES.update(T2T_NAMES)
 OTHER_PACKAGES["tensor2tensor"] = (

@@ -33,8 +33,8 @@ from t2t_keras.run.checkpoint import (
     require_fetched_checkpoint,
 )
 
+from .extended_hparams import ExtendedHParams
 from .extended_model import TARGET_SPACES
-from .models import ExtendedHParams
 from .t2t_hparams import load_t2t_hparams
 
 _SCOPE = "transformer/"
@@ -253,7 +253,7 @@ def load_t2t(
     checkpoint = T2TCheckpoint(checkpoint_path)
     hparams, left_out = load_t2t_hparams(hparams_json)
     weights = _embeddings(checkpoint)
-    hparams = ExtendedHParams.of(
+    hparams = ExtendedHParams.from_hparams(
         hparams,
         share_embeddings="embedding/table" in weights,
         target_space=checkpoint.has(_SPACE_KERNEL),

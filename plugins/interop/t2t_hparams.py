@@ -8,8 +8,8 @@ from t2t_keras.errors import UserError
 from t2t_keras.hparam import SCHEDULE_FACTORS, HParams
 from t2t_keras.registry import snake_case
 
-from .given_json import read_given_json
-from .models import T2T_NAMES, ExtendedHParams
+from .extended_hparams import T2T_NAMES, ExtendedHParams
+from .given_json import read_json_object
 
 # With other values than these, tensor2tensor's model differs from `Transformer`; 0 and
 # "" mean "off". Files of older versions lack some fields, whose values were these.
@@ -59,8 +59,8 @@ def load_t2t_hparams(path: str | Path) -> tuple[ExtendedHParams, list[str]]:
             cannot represent; the message names the field.
     """
     path = Path(path)
-    values = read_given_json(path)
-    if not isinstance(values, dict) or "num_hidden_layers" not in values:
+    values = read_json_object(path)
+    if "num_hidden_layers" not in values:
         raise UserError(
             f"{path} is not the hparams.json of a tensor2tensor Transformer: "
             "it has no 'num_hidden_layers'"
@@ -132,7 +132,7 @@ def _convert(values: Mapping[str, Any]) -> tuple[ExtendedHParams, list[str]]:
         )
     if values.get("weight_decay"):
         left_out.append(f"weight_decay {values['weight_decay']} is left out")
-    hparams = ExtendedHParams.of(
+    hparams = ExtendedHParams.from_hparams(
         HParams(),
         **_depths(values),
         **{T2T_NAMES[name]: values[name] for name in T2T_NAMES if name not in _APART},

@@ -10,7 +10,7 @@ first step.
 from t2t_keras.hparam import PAPER_SCHEDULE, HParams
 from t2t_keras.registry import register_hparams
 
-from .models import ExtendedHParams
+from .extended_hparams import ExtendedHParams
 
 _GPUS = 8
 

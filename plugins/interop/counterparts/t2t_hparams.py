@@ -1,6 +1,6 @@
 """tensor2tensor's hyper-parameters of the Transformer and of decoding (1.15.7)."""
 
-from ..models import T2T_NAMES
+from ..extended_hparams import T2T_NAMES
 from .table import Table
 
 _TEXT_ONLY = "leave it out: there are no images, videos or sounds"

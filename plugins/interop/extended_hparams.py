@@ -1,0 +1,67 @@
+"""The hyper-parameters of `extended_transformer`."""
+
+import dataclasses
+from typing import Any, Literal, Self
+
+from t2t_keras.hparam import HParams
+from t2t_keras.options import option
+
+# tensor2tensor's names of our hyper-parameters.
+T2T_NAMES = {
+    "num_hidden_layers": "num_layers",
+    "hidden_size": "d_model",
+    "filter_size": "d_ff",
+    "layer_prepostprocess_dropout": "dropout",
+    "relu_dropout": "ffn_dropout",
+    "shared_embedding_and_softmax_weights": "share_embeddings",
+    "use_target_space_embedding": "target_space",
+    "learning_rate_constant": "learning_rate",
+    "learning_rate_schedule": "schedule",
+    "learning_rate_warmup_steps": "warmup_steps",
+    "optimizer_adam_beta1": "adam_beta1",
+    "optimizer_adam_beta2": "adam_beta2",
+    "optimizer_adam_epsilon": "adam_epsilon",
+    "clip_grad_norm": "clip_norm",
+}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ExtendedHParams(HParams):
+    """Hyper-parameters of tensor2tensor's and Marian's models."""
+
+    model: str = option("extended_transformer", "the registered model (`t2t list`)")
+    num_decoder_layers: int = option(0, "layers of the decoder; 0: num_layers", ge=0)
+    position: Literal["sinusoidal", "learned", "halves", "t2t"] = option(  # type: ignore[assignment]
+        "sinusoidal",
+        "positional encodings: the paper's, learned ones, the paper's with all sines "
+        "before all cosines, or tensor2tensor's",
+    )
+    target_space: bool = option(
+        False,
+        "a learned vector is added to each source embedding, as tensor2tensor adds its "
+        "target space embedding",
+    )
+    attention_bias: bool = option(False, "the projections of attention add biases")
+    output_bias: bool = option(False, "the logits add a bias")
+    activation: Literal["relu", "swish"] = option(
+        "relu", "activation of the feed-forward networks"
+    )
+    norm_epsilon: float = option(
+        1e-6, "added to the variance in layer norm (as in the authors' code)", gt=0
+    )
+
+    @classmethod
+    def from_hparams(cls, hparams: HParams, **changes: Any) -> Self:
+        """Converts hyper-parameters to those of this model, and changes some.
+
+        Raises:
+            UserError: see `HParams.override`.
+        """
+        extended = hparams.override(model="extended_transformer", **changes)
+        assert isinstance(extended, cls)
+        return extended
+
+    @property
+    def decoder_layers(self) -> int:
+        """Number of decoder layers."""
+        return self.num_decoder_layers or self.num_layers

@@ -1,0 +1,259 @@
+"""Reads Marian models in the files of Hugging Face transformers."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from t2t_keras.errors import UserError, require_extra
+from t2t_keras.pointer_files import require_fetched_file
+from t2t_keras.text.tokenizer import EOS, PAD
+
+from .extended_hparams import ExtendedHParams
+from .given_json import read_json_object
+from .hf_marian_names import (
+    CONFIG_FILE,
+    GENERATION_FILE,
+    NORM_EPSILON,
+    OUTPUT_BIAS,
+    SHARED_EMBEDDING,
+    SOFTMAX,
+    SOURCE_EMBEDDING,
+    TARGET_EMBEDDING,
+    WEIGHTS_FILE,
+    hf_name,
+)
+from .marian_vocabulary import (
+    NO_ID,
+    PAD_TOKEN,
+    TokenList,
+    marian_file,
+    read_sentence_piece,
+    read_tokens,
+)
+from .marian_weights import (
+    MarianModel,
+    ModelTensors,
+    convert_embeddings,
+    marian_hparams,
+)
+
+# `Transformer` can represent a model only with these values, which are the defaults.
+_SUPPORTED: dict[str, object] = {
+    "model_type": "marian",
+    "scale_embedding": True,
+    "normalize_embedding": False,
+    "normalize_before": False,
+    "add_final_layer_norm": False,
+    "static_position_embeddings": True,
+}
+_ACTIVATIONS = {"relu": "relu", "swish": "swish", "silu": "swish"}
+
+# Some files hold the sinusoids, which are computed here.
+_POSITIONS = (
+    "model.encoder.embed_positions.weight",
+    "model.decoder.embed_positions.weight",
+)
+
+
+def load_hf_marian(source: str | Path) -> MarianModel:
+    """Reads a Marian model that `MarianMTModel.save_pretrained` has written.
+
+    Its position encodings are the paper's in another order (`position="halves"`), and
+    its epsilon is 1e-5.
+
+    Args:
+        source: the directory with `config.json`, `model.safetensors`, `vocab.json`,
+            `source.spm` and `target.spm`, and with `target_vocab.json` if source and
+            target have separate vocabularies.
+
+    Raises:
+        UserError: a file is missing or damaged, or `Transformer` cannot represent the
+            model; the message names the setting.
+    """
+    require_extra("marian", "a model of Marian", "safetensors")
+    source = Path(source)
+    for name in (CONFIG_FILE, WEIGHTS_FILE, "vocab.json", "source.spm", "target.spm"):
+        require_fetched_file(source / name)
+    config_path = source / CONFIG_FILE
+    config = read_json_object(config_path)
+    hparams = _convert_config(config, config_path)
+    source_vocab = source / "vocab.json"
+    target_vocab = source / "target_vocab.json"
+    if not target_vocab.exists():
+        target_vocab = source_vocab
+    source_list, source_file = _read_vocabulary(source_vocab, source / "source.spm")
+    target_list, target_file = _read_vocabulary(target_vocab, source / "target.spm")
+    _check_special_ids(config, config_path, target_list, target_vocab)
+    tensors = _read_tensors(source / WEIGHTS_FILE)
+    embeddings = _read_embeddings(config, tensors, (source_list, target_list))
+    hparams, weights = tensors.read_layers(
+        hparams, embeddings, hf_name, transposed=True
+    )
+    options = _decoding_options(source / GENERATION_FILE)
+    check = []
+    if options:
+        pairs = ",".join(f"{name}={value}" for name, value in options.items())
+        check.append(
+            f"{GENERATION_FILE}: it translates with what is here --decode_hparams "
+            f"{pairs}"
+        )
+    vocab_paths = dict.fromkeys([str(source_vocab), str(target_vocab)])
+    return MarianModel(
+        hparams=hparams,
+        weights=weights,
+        vocabularies=(source_file, target_file),
+        took={
+            "model": str(tensors.path),
+            "settings": str(config_path),
+            "vocabularies": list(vocab_paths),
+        },
+        left_out=[],
+        check=check,
+        options=options,
+    )
+
+
+def _convert_config(config: Mapping[str, Any], path: Path) -> ExtendedHParams:
+    """Converts the configuration.
+
+    Raises:
+        UserError: `Transformer` cannot represent the model.
+    """
+    for name, value in _SUPPORTED.items():
+        if config.get(name, value) != value:
+            raise UserError(
+                f"{path}: cannot read a model with {name} {config[name]!r}, only with "
+                f"{value!r}"
+            )
+    if config.get("decoder_start_token_id") != config.get("pad_token_id"):
+        raise UserError(
+            f"{path}: cannot read a model with decoder_start_token_id "
+            f"{config.get('decoder_start_token_id')}, which is not pad_token_id"
+        )
+    for name in ("ffn_dim", "attention_heads"):
+        if config.get(f"encoder_{name}") != config.get(f"decoder_{name}"):
+            raise UserError(
+                f"{path}: cannot read a model whose encoder_{name} and decoder_{name} "
+                "differ"
+            )
+    activation = str(config.get("activation_function", "gelu"))
+    if activation not in _ACTIVATIONS:
+        raise UserError(
+            f"{path}: cannot read a model with activation_function '{activation}', "
+            f"only with {', '.join(_ACTIVATIONS)}"
+        )
+    try:
+        return marian_hparams(
+            path,
+            config["encoder_layers"],
+            config["decoder_layers"],
+            d_model=config["d_model"],
+            d_ff=config["encoder_ffn_dim"],
+            num_heads=config["encoder_attention_heads"],
+            norm_epsilon=NORM_EPSILON,
+            activation=_ACTIVATIONS[activation],
+            position="halves",
+            dropout=config.get("dropout", 0.1),
+            attention_dropout=config.get("attention_dropout", 0.0),
+            ffn_dropout=config.get("activation_dropout", 0.0),
+        )
+    except KeyError as error:
+        raise UserError(f"{path} has no {error}") from None
+
+
+def _read_vocabulary(path: Path, model_path: Path) -> tuple[TokenList, bytes]:
+    """Returns the tokens of a side, and the content of its `.marian` file."""
+    tokens = read_tokens(path)
+    model = read_sentence_piece(model_path)
+    return tokens, marian_file(model, tokens.tokens, model_path)
+
+
+def _check_special_ids(
+    config: Mapping[str, object],
+    config_path: Path,
+    target_tokens: TokenList,
+    target_vocab: Path,
+) -> None:
+    """Raises UserError if padding or EOS have other ids than in the configuration."""
+    for name, row in (("pad_token_id", PAD), ("eos_token_id", EOS)):
+        token_id = target_tokens.original_ids[row]
+        if token_id == NO_ID:
+            raise UserError(f"{target_vocab} has no {PAD_TOKEN}")
+        if config.get(name) != token_id:
+            raise UserError(
+                f"{config_path} has {name} {config.get(name)}, and in {target_vocab} "
+                f"it is {token_id}"
+            )
+
+
+def _read_tensors(path: Path) -> ModelTensors:
+    """Reads all tensors.
+
+    Raises:
+        UserError: the file is missing or damaged.
+    """
+    from safetensors import SafetensorError
+    from safetensors.numpy import load_file
+
+    if not path.exists():
+        raise UserError(
+            f"there is no {path}; `MarianMTModel.from_pretrained(...)."
+            "save_pretrained(...)` of transformers writes it"
+        )
+    try:
+        return ModelTensors(path, load_file(path), "tensor", CONFIG_FILE)
+    except (SafetensorError, OSError) as error:
+        raise UserError(f"{path} is damaged or incomplete ({error})") from None
+
+
+def _read_embeddings(
+    config: Mapping[str, object],
+    tensors: ModelTensors,
+    token_lists: tuple[TokenList, TokenList],
+) -> dict[str, np.ndarray]:
+    """Returns our embedding matrices and the output bias.
+
+    Raises:
+        UserError: see `convert_embeddings`.
+    """
+    softmax = None
+    if not config.get("tie_word_embeddings", True):
+        softmax = tensors.read(SOFTMAX)
+        target = tensors.read(TARGET_EMBEDDING)
+        source = tensors.read(SOURCE_EMBEDDING)
+    elif config.get("share_encoder_decoder_embeddings", True):
+        source = _read_tied(
+            tensors, SHARED_EMBEDDING, SOURCE_EMBEDDING, TARGET_EMBEDDING, SOFTMAX
+        )
+        target = source
+    else:
+        source = tensors.read(SOURCE_EMBEDDING)
+        target = _read_tied(tensors, TARGET_EMBEDDING, SOFTMAX)
+    # Old files may hold a shared matrix that neither side uses.
+    tensors.skip(SHARED_EMBEDDING, *_POSITIONS)
+    bias = tensors.read(OUTPUT_BIAS).reshape(-1)
+    return convert_embeddings(tensors.path, token_lists, source, target, softmax, bias)
+
+
+def _read_tied(tensors: ModelTensors, *names: str) -> np.ndarray:
+    """Reads a tensor that a file may hold under several names."""
+    present = [name for name in names if tensors.has(name)]
+    matrix = tensors.read(present[0] if present else names[0])
+    tensors.skip(*names)
+    return matrix
+
+
+def _decoding_options(path: Path) -> dict[str, Any]:
+    """Returns the decoding options that equal a `generation_config.json`.
+
+    Args:
+        path: the file, which may be missing.
+    """
+    config = read_json_object(path) if path.exists() else {}
+    beam_size = config.get("num_beams")
+    if not beam_size:
+        return {}
+    power = float(config.get("length_penalty", 1.0))
+    return {"beam_size": beam_size, "length_penalty": "power", "alpha": power}
